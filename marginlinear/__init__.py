@@ -1,0 +1,35 @@
+"""marginlinear: linear classifiers that optimise the margin distribution, with certificates.
+
+Names are imported when first used, so that `margin-train --help` pays for none of them.
+"""
+
+from marginlinear._version import version as __version__
+
+_HOME = {
+    "load_libsvm": "marginlinear.libsvm",
+    "dump_libsvm": "marginlinear.libsvm",
+    "train": "marginlinear.api",
+    "Model": "marginlinear.api",
+    "load_model": "marginlinear.api",
+    "save_model": "marginlinear.api",
+    "ConvergenceWarning": "marginlinear.problem",
+    "DataError": "marginlinear.problem",
+    "Info": "marginlinear.problem",
+}
+
+__all__ = ["ConvergenceWarning", "DataError", "Info", "Model", "__version__", "dump_libsvm", "load_libsvm",
+           "load_model", "save_model", "train"]
+
+
+def __getattr__(name):
+    if name not in _HOME:
+        raise AttributeError(f"module 'marginlinear' has no attribute '{name}'")
+    from importlib import import_module
+
+    value = getattr(import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__():
+    return sorted(__all__)
