@@ -1,0 +1,105 @@
+"""What goes into a solver (Problem), what comes out beside the weights (Info), and how either can be wrong.
+
+This module imports no NumPy: the commands read it for `--help`.
+"""
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+CONVERGED = "converged"  # certificate <= tol * max(1, |objective|)
+MAX_ITER = "max_iter"  # the cap on sweeps (or on outer iterations) came first
+TIME_LIMIT = "time_limit"  # the time limit came first
+FAILED = "failed"  # a bound was contradicted beyond rounding: a defect, please report it
+
+
+class DataError(ValueError):
+    """A file holds something that must not be read: `path:line:column: what is wrong, and the fix`.
+
+    Attributes
+    ----------
+    path : str
+        The file's name as given, `<stdin>` for standard input.
+    line, column : int
+        Counted from 1, column in bytes; 0 where the error belongs to the whole file (and then not printed).
+    reason : str
+    """
+
+    def __init__(self, path, line, column, reason):
+        place = f"{path}:{line}:{column}" if line else str(path)
+        super().__init__(f"{place}: {reason}")
+        self.path, self.line, self.column, self.reason = str(path), line, column, reason
+
+    def __reduce__(self):
+        return type(self), (self.path, self.line, self.column, self.reason)
+
+
+class ConvergenceWarning(UserWarning):
+    """A solver stopped before its certificate reached the tolerance; the message says what to do."""
+
+
+@dataclass
+class Problem:
+    """Training data as an engine reads it.
+
+    Attributes
+    ----------
+    rows : marginlinear._core.rows.Rows
+        m rows of d features, the bias feature included.
+    y : int32 array of shape (m,)
+        Classes as 0..k-1.
+    n_classes : int
+        k; a class may have no row.
+    weights : float64 array of shape (m,)
+        Positive factor of C for each row: instance weight times class weight.
+    """
+
+    rows: Any
+    y: Any
+    n_classes: int
+    weights: Any
+
+
+@dataclass
+class Info:
+    """How a run ended.
+
+    Attributes
+    ----------
+    status : {"converged", "max_iter", "time_limit", "failed"}
+        `converged` means certificate <= tol * max(1, abs(objective)), recomputed from the final weights.
+    algorithm : str
+        The route taken: "cd", "accelerated" or "newton".
+    n_iter, n_outer : int
+        Sweeps over the rows (Newton steps included), and outer iterations of a method that has them.
+    objective, bound, certificate : float
+        Value of the method's objective at the final weights, a lower bound, and the certificate of the method.
+    n_support : int
+        Rows with a non-zero dual variable.
+    seconds : float
+        Wall clock time of the solver.
+    tol : float
+    history : list of dict
+        One entry a check: n_iter, seconds, objective, bound, certificate.
+    residual : float or None
+        Relative change of the last outer iteration, for methods that stop on one.
+    """
+
+    status: str
+    algorithm: str
+    n_iter: int
+    n_outer: int
+    objective: float
+    bound: float
+    certificate: float
+    n_support: int
+    seconds: float
+    tol: float
+    history: list = field(default_factory=list)
+    residual: float | None = None
+
+    @property
+    def converged(self):
+        return self.status == CONVERGED
+
+    def to_dict(self):
+        return asdict(self)
