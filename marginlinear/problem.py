@@ -103,3 +103,45 @@ class Info:
 
     def to_dict(self):
         return asdict(self)
+
+
+@dataclass
+class Run:
+    """What a fit is told beside its method's parameters: the values of `params.RUN`, a start, an observer.
+
+    Attributes
+    ----------
+    tol, algorithm, max_iter, time_limit, seed, threads
+        As declared in `params`.
+    start : object or None
+        The `state` of an earlier Solution on the same rows.
+    progress : callable or None
+        Called as progress(dict) with the keys of a history entry, a few times a second at most.
+    """
+
+    tol: float
+    algorithm: str
+    max_iter: int | None
+    time_limit: float | None
+    seed: int
+    threads: int
+    start: Any = None
+    progress: Any = None
+
+
+@dataclass
+class Solution:
+    """What a method's `fit` returns.
+
+    Attributes
+    ----------
+    weights : float64 array of shape (d, k) or (d, 1)
+        Class-contiguous: one row a feature (the bias feature last), one column a class.
+    info : Info
+    state : object or None
+        Dual variables for a warm start; kept in memory only, never written to a file.
+    """
+
+    weights: Any
+    info: Info
+    state: Any = None

@@ -1,0 +1,128 @@
+"""Every parameter, declared once: name, flag, type, default, domain, help.
+
+The command line, `train`, the model file and the documentation all read these declarations. No NumPy here:
+`margin-train --help` reads this module.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+INFINITE = math.inf
+
+
+@dataclass(frozen=True)
+class Param:
+    """One parameter of a method or of a run.
+
+    Attributes
+    ----------
+    name : str
+        Keyword in Python. The long option is `--name` with `-` for `_`, a trailing `_` dropped.
+    type : type
+        int, float, bool or str. A bool is a flag without argument on the command line.
+    default : object
+        None means "not given".
+    help : str
+    domain : str
+        Interval such as "(0, inf)" for numbers; "" for no limit.
+    choices : tuple of str
+        The admissible words of a str.
+    letter : str
+        LIBLINEAR's or LIBSVM's one-letter option, without the dash; "" for none.
+    metavar : str
+    """
+
+    name: str
+    type: type
+    default: Any
+    help: str
+    domain: str = ""
+    choices: tuple = ()
+    letter: str = ""
+    metavar: str = ""
+
+    @property
+    def flag(self):
+        return "--" + self.name.rstrip("_").replace("_", "-")
+
+    @property
+    def allowed(self):
+        """The domain in words."""
+        if self.choices:
+            return " | ".join(self.choices)
+        kind = {int: "integer", float: "number"}.get(self.type, "")
+        return f"{kind} in {self.domain}" if self.domain else kind
+
+    def check(self, value):
+        """Return `value` as `self.type`; ValueError names the parameter, the value and the domain."""
+        if value is None and self.default is None:
+            return None
+        if self.type is str:
+            if self.choices and value not in self.choices:
+                raise self._refusal(value)
+            return value
+        if self.type is bool:
+            if isinstance(value, bool) or getattr(getattr(value, "dtype", None), "kind", "") == "b":
+                return bool(value)
+            raise self._refusal(value)
+        if isinstance(value, (bool, str, bytes)):
+            raise self._refusal(value)
+        try:
+            number = self.type(value)
+            whole = self.type is float or number == value
+        except (TypeError, ValueError, OverflowError):
+            raise self._refusal(value) from None
+        if not whole or math.isnan(number) or not self._inside(number):
+            raise self._refusal(value)
+        return number
+
+    def parse(self, text):
+        """The value that the command line's `text` stands for; ValueError as in `check`."""
+        if self.type is str:
+            return self.check(text)
+        try:
+            if "_" in text:
+                raise ValueError
+            value = self.type(text)
+        except ValueError:
+            raise self._refusal(text) from None
+        return self.check(value)
+
+    def _inside(self, number):
+        if not self.domain:
+            return True
+        low, high = (float(end) for end in self.domain[1:-1].split(","))
+        above = number > low if self.domain[0] == "(" else number >= low
+        below = number < high if self.domain[-1] == ")" else number <= high
+        return above and below
+
+    def _refusal(self, value):
+        return ValueError(f"{self.name.rstrip('_')} = {value!r} is not allowed: give {self.allowed or 'a flag'}")
+
+
+C = Param("C", float, 1.0, "cost of a unit of loss, next to 1/2 ||W||^2 and a sum of losses", "(0, inf)", letter="c")
+LAMBDA = Param("lambda_", float, None, "the paper's weight of the mean loss, in place of C: lambda = C m", "(0, inf)")
+MU = Param("mu", float, 0.8, "weight of margins above 1 + theta against margins below 1 - theta", "[0, 1]")
+THETA = Param("theta", float, 0.2, "half-width of the band of margins that costs nothing", "[0, 1)")
+OUTER = Param("outer", str, "ccp", "outer loop of the non-convex problem: ccp descends on it, paper is the "
+              "published fixed-point iteration", choices=("ccp", "paper"))
+MAX_OUTER = Param("max_outer", int, None, "cap on outer iterations (default: 50 for ccp, 20 for paper)", "[1, inf)")
+
+TOL = Param("tol", float, 1e-3, "stop when certificate <= tol * max(1, |objective|)", "(0, inf)", letter="e")
+BIAS = Param("bias", float, -1.0, "value of a constant feature added to every row; negative: none", "(-inf, inf)",
+             letter="B")
+ALGORITHM = Param("algorithm", str, "auto", "route to the same optimum", choices=("auto", "cd", "accelerated"))
+SEED = Param("seed", int, 0, "seed of the order of the rows", "[0, 18446744073709551615]")
+THREADS = Param("threads", int, None, "threads for reading, certificates and prediction (default: all cores); "
+                "the result does not depend on it", "[1, 1024]")
+MAX_ITER = Param("max_iter", int, None, "cap on sweeps over the rows (default: none but the time limit)", "[1, inf)")
+TIME_LIMIT = Param("time_limit", float, None, "stop training after this many seconds", "(0, inf)", metavar="SECONDS")
+
+# What every fit takes, in the order of --help.
+RUN = (TOL, BIAS, ALGORITHM, MAX_ITER, TIME_LIMIT, SEED, THREADS)
+
+
+def resolve(declared, given):
+    """Checked values of `declared` parameters: from the dict `given`, else their defaults."""
+    return {p.name: p.check(given[p.name]) if p.name in given else p.default for p in declared}

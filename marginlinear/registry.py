@@ -1,0 +1,62 @@
+"""The list of methods. Command line, API, model files, documentation and tests walk it."""
+
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+# One module of marginlinear.methods a line; its METHOD says the rest. The first is the default.
+MODULES = (
+    "mcodm",
+    "crammer_singer",
+)
+
+
+@dataclass(frozen=True)
+class Method:
+    """A training method: what it minimises, what it takes, and the function that does it.
+
+    Attributes
+    ----------
+    name : str
+        The word after `-s` and `solver=`.
+    summary : str
+        One line for `--help`.
+    objective : str
+        The objective in plain text, as in the documentation.
+    reference : str
+        Paper and equation.
+    params : tuple of Param
+        The method's own parameters; those of every run are `params.RUN`.
+    fit : callable
+        `fit(problem, params, run) -> Solution`. It imports its engine when called, so that `--help` does not.
+    joint : bool
+        True: one column of weights a class, the largest score wins. False: one column, its sign decides.
+    liblinear : int or None
+        LIBLINEAR's number where that solver has the same objective.
+    """
+
+    name: str
+    summary: str
+    objective: str
+    reference: str
+    params: tuple
+    fit: Any
+    joint: bool
+    liblinear: int | None = None
+
+
+def methods():
+    """All methods by name, in the order of MODULES."""
+    found = (import_module(f"marginlinear.methods.{module}").METHOD for module in MODULES)
+    return {method.name: method for method in found}
+
+
+def get(name):
+    """The method called `name`, or with LIBLINEAR's number `name`; ValueError lists what there is."""
+    known = methods()
+    numbers = {str(m.liblinear): m for m in known.values() if m.liblinear is not None}
+    method = known.get(name) or numbers.get(str(name))
+    if method is None:
+        with_numbers = ", ".join(f"{n} ({m.name})" for n, m in sorted(numbers.items()))
+        raise ValueError(f"solver = {name!r} is not known: give {', '.join(known)}, or LIBLINEAR's {with_numbers}")
+    return method
