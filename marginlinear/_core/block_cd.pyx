@@ -309,7 +309,7 @@ cdef class BlockCD:
         cdef double[:, ::1] mean
         cdef double[::1] mean_b
         if self.mean_alpha is None:
-            self.mean_alpha, self.mean_beta = np.empty_like(self.alpha), np.empty_like(self.beta)
+            self.mean_alpha, self.mean_beta = np.zeros_like(self.alpha), np.zeros_like(self.beta)
         if weight == 1:
             self.mean_alpha[:], self.mean_beta[:] = self.alpha, self.beta
         else:

@@ -17,11 +17,16 @@ cdef extern from *:
     """
     #if defined(__GNUC__) || defined(__clang__)
     #define ML_PREFETCH(p) __builtin_prefetch((const void *)(p), 0, 3)
+    #define ML_RESTRICT __restrict__
     #else
     #define ML_PREFETCH(p) ((void)0)
+    #define ML_RESTRICT
     #endif
     """
     void prefetch "ML_PREFETCH"(const void* p) noexcept nogil
+    # Arrays that overlap with no other: lets the compiler use vectors.
+    ctypedef double* scores_t "double * ML_RESTRICT"
+    ctypedef const double* fixed_t "const double * ML_RESTRICT"
 
 ctypedef struct csr64_t:
     Py_ssize_t m
@@ -90,6 +95,10 @@ cdef class Rows:
     cdef object _arrays
 
 
+cdef enum:
+    MANY = 8    # classes, from which row_scores reads whole streams of weights
+
+
 cdef inline Py_ssize_t row_begin(const rows_t* X, Py_ssize_t i) noexcept nogil:
     """Row i's stored values are data[row_begin:row_end] (CSR, dense)."""
     if rows_t is csr64_t or rows_t is csr32_t:
@@ -117,19 +126,44 @@ cdef inline Py_ssize_t feature(const rows_t* X, Py_ssize_t i, Py_ssize_t p) noex
 
 
 cdef inline void row_scores(const rows_t* X, Py_ssize_t i, const double* W, Py_ssize_t k, double* s) noexcept nogil:
-    """s_l = <w_l, x_i>, summed in the order of the features.
+    """s_l = <w_l, x_i>, each summed in the order of the features.
 
-    Classes are taken 8, 2 and 1 at a time, so that the sums stay in registers.
+    Few classes are taken 8, 2 and 1 at a time, so that the sums stay in registers. Many classes are taken together,
+    four features at a time: a feature's weights are then read as one stream.
     """
     cdef Py_ssize_t p, l = 0, start, stop
-    cdef double v, s0, s1, s2, s3, s4, s5, s6, s7
+    cdef double v, v1, v2, v3, s0, s1, s2, s3, s4, s5, s6, s7
     cdef const double* w
+    cdef fixed_t f0
+    cdef fixed_t f1
+    cdef fixed_t f2
+    cdef fixed_t f3
+    cdef scores_t sums
     check(i, X.m)
     if rows_t is gram_t:
         for l in range(k):
             s[l] = W[i * k + l]
     else:
         start, stop = row_begin(X, i), row_end(X, i)
+        if k > MANY:
+            sums = s
+            for l in range(k):
+                sums[l] = 0
+            p = start
+            while p + 4 <= stop:
+                v, v1, v2, v3 = X.data[p], X.data[p + 1], X.data[p + 2], X.data[p + 3]
+                f0, f1 = W + feature(X, i, p) * k, W + feature(X, i, p + 1) * k
+                f2, f3 = W + feature(X, i, p + 2) * k, W + feature(X, i, p + 3) * k
+                for l in range(k):
+                    sums[l] = (((sums[l] + v * f0[l]) + v1 * f1[l]) + v2 * f2[l]) + v3 * f3[l]
+                p += 4
+            while p < stop:
+                v = X.data[p]
+                f0 = W + feature(X, i, p) * k
+                for l in range(k):
+                    sums[l] += v * f0[l]
+                p += 1
+            l = k
         while l + 8 <= k:
             s0 = s1 = s2 = s3 = s4 = s5 = s6 = s7 = 0
             for p in range(start, stop):
@@ -165,6 +199,21 @@ cdef inline void row_scores(const rows_t* X, Py_ssize_t i, const double* W, Py_s
                 s[l] += X.bias * W[X.n * k + l]
 
 
+cdef inline void add_scaled(double* W, double v, const double* delta, const int32_t* which, Py_ssize_t count,
+                            Py_ssize_t k) noexcept nogil:
+    """w_l += v delta_l for one feature: all classes when count = k, else those of `which`."""
+    cdef Py_ssize_t l
+    cdef scores_t w = W
+    cdef fixed_t d = delta
+    if count == k:
+        for l in range(k):
+            w[l] += v * d[l]
+    else:
+        for l in range(count):
+            check(which[l], k)
+            w[which[l]] += v * d[which[l]]
+
+
 cdef inline void row_update(const rows_t* X, Py_ssize_t i, const double* delta, const int32_t* which,
                             Py_ssize_t count, double* W, Py_ssize_t k) noexcept nogil:
     """w_l += delta_l x_i for the `count` classes of `which` (count = k: all)."""
@@ -173,16 +222,14 @@ cdef inline void row_update(const rows_t* X, Py_ssize_t i, const double* delta, 
     cdef double* w
     check(i, X.m)
     start, stop = row_begin(X, i), row_end(X, i)
-    if count < k:
-        for at in range(count):
-            l = which[at]
-            check(l, k)
-            d0 = delta[l]
-            for p in range(start, stop):
-                W[feature(X, i, p) * k + l] += X.data[p] * d0
-            if not (rows_t is gram_t):
-                if X.bias >= 0:
-                    W[X.n * k + l] += X.bias * d0
+    if count < k or k > MANY:
+        for p in range(start, stop):
+            v = X.data[p]
+            w = W + feature(X, i, p) * k
+            add_scaled(w, v, delta, which, count, k)
+        if not (rows_t is gram_t):
+            if X.bias >= 0:
+                add_scaled(W + X.n * k, X.bias, delta, which, count, k)
         return
     l = 0
     while l + 4 <= k:
