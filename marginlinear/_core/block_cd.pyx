@@ -116,7 +116,7 @@ cdef class BlockCD:
     cdef readonly Py_ssize_t n_classes, n_iter
     cdef readonly bint upper, named
     cdef bint far
-    cdef readonly double gap, loss
+    cdef readonly double gap, loss, slack
     cdef Loss kind
     cdef double low, high, mu
     cdef int threads
@@ -208,7 +208,8 @@ cdef class BlockCD:
         perform(self, &task)
 
     def sweep(self):
-        """Visit every row once in a new random order. Sets `gap` and `loss`: sums over the rows before each visit."""
+        """Visit every row once in a new random order. Sets sums over the rows as they were met: `gap` of the
+        blocks, `loss`, and `slack`, what the loss would lose with the best rivals named."""
         cdef Py_ssize_t start
         cdef sums_t sums
         cdef task_t task
@@ -222,7 +223,7 @@ cdef class BlockCD:
             with nogil:
                 perform(self, &task)
             PyErr_CheckSignals()
-        self.gap, self.loss = sums.gap, sums.loss
+        self.gap, self.loss, self.slack = sums.gap, sums.loss, sums.loss - sums.tight
         self.n_iter += 1
 
     def primal(self):

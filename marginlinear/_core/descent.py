@@ -2,7 +2,8 @@
 
     iterates                    W and its companions (iterates.pyx)
     n_iter                      sweeps so far
-    sweep()                     one visit of every row; sets `gap`, the sum of the blocks' gaps before their updates
+    sweep()                     one visit of every row; sets sums over the rows as they were met: `gap` of the blocks,
+                                `loss`, and `slack`, the part of it that better references would save
     primal()                    (P, objective, stale) at W: of the convex problem of the sweeps and of the method
     dual(), averaged_dual()     values of D
     recomputed_dual(averaged)   the same with the weights summed afresh
@@ -29,6 +30,8 @@ PATIENCE = 12
 FIRST_KAPPA = 10.0
 # Wanted ratio e/G at the end of an outer step.
 BALANCE = 0.3
+# First check, then the growth of the distance between checks; estimates call for others in between.
+FIRST_CHECK, STRIDE = 4, 1.4
 
 
 @dataclass
@@ -86,7 +89,8 @@ class Descent:
         self.stopped = None
         self.route = "cd"
         self.last = None
-        self.next_check, self.stride = 2, 2.0
+        self.next_check, self.stride = FIRST_CHECK, float(FIRST_CHECK)
+        self.goal, self.renewal = tol, 0.0
         self.gaps = []
         self.checked_estimate = math.inf
         self.averages = 0
@@ -106,16 +110,22 @@ class Descent:
             iterates.recentre(iterates.kappa, 0.0, 1.0, True)
             self._begin(iterates.kappa)
 
-    def until(self, enough):
-        """Sweep until enough(check) holds at a check, or the budget ends: `stopped` then says which. Returns the check.
+    def until(self, tol, renewal=0.0):
+        """Sweep until gap <= tol max(1, |P|), or gap <= renewal (P - objective), at a check; returns the check.
+
+        Where the budget ends before, `stopped` says what ran out.
         """
+        self.goal, self.renewal = tol, renewal
         while True:
             self.stopped = self.budget.exhausted(self.engine.n_iter)
             if self.stopped:
                 return self.check()
             check = self._outer_step() if self.engine.iterates.kappa > 0 else self._plain_sweep()
-            if check is not None and enough(check):
+            if check is not None and self.enough(check):
                 return check
+
+    def enough(self, check):
+        return check.gap <= max(allowance(self.goal, check.primal), self.renewal * (check.primal - check.objective))
 
     def check(self):
         """Exact values, by one pass over the rows."""
@@ -128,16 +138,17 @@ class Descent:
                 bound, averaged = mean, True
         self.last = Check(primal, objective, stale, bound, averaged)
         self.budget.record(engine.n_iter, objective, bound, self.last.gap)
-        self.stride *= 1.15
-        self.next_check = engine.n_iter + max(2, int(self.stride))
+        self.next_check = engine.n_iter + int(self.stride)
+        self.stride *= STRIDE
         return self.last
 
     def _check_if_due(self, estimate):
         """A check costs a pass: made when the schedule says so, or when the estimated gap is small enough to end."""
-        scheduled = self.engine.n_iter >= self.next_check
-        promising = (self.last is not None and estimate <= allowance(self.tol, self.last.primal)
-                     and estimate <= 0.7 * self.checked_estimate)
-        if not (scheduled or promising):
+        engine = self.engine
+        primal = engine.loss + 0.5 * engine.iterates.sqnorm()
+        wanted = max(allowance(self.goal, primal), self.renewal * engine.slack)
+        promising = estimate <= wanted and estimate <= 0.8 * self.checked_estimate
+        if not promising and engine.n_iter < self.next_check:
             return None
         self.checked_estimate = min(self.checked_estimate, estimate)
         return self.check()
@@ -145,7 +156,9 @@ class Descent:
     def _plain_sweep(self):
         self.engine.sweep()
         self.gaps.append(self.engine.gap)
-        check = self._check_if_due(self.engine.gap)
+        # The sum was taken before the updates: the last sweep's rate tells what they left.
+        rate = min(1.0, self.gaps[-1] / self.gaps[-2]) if len(self.gaps) > 1 and self.gaps[-2] > 0 else 1.0
+        check = self._check_if_due(self.gaps[-1] * rate)
         if self.algorithm != "cd":
             if self.route == "cd":
                 if self._slow():

@@ -31,24 +31,24 @@ class JointFit:
         self.descent = Descent(self.engine, self.budget, run.tol, run.algorithm)
         self.fresh = run.start is None
 
-    def until(self, enough):
+    def until(self, tol, renewal=0.0):
         """Descent.until, but a resumed fit is checked before its first sweep."""
         if not self.fresh:
             self.fresh = True
             check = self.descent.check()
-            if enough(check):
+            if check.gap <= allowance(tol, check.primal):
                 return check
-        return self.descent.until(enough)
+        return self.descent.until(tol, renewal)
 
     def convex(self):
         """Minimise the problem of the engine as it stands."""
-        tol, enough = self.run.tol, self.run.tol
+        tol = self.run.tol
         while True:
-            self.until(lambda check: check.gap <= allowance(enough, check.primal))
+            self.until(tol)
             solution = self.solution()
             if self.descent.stopped or solution.info.converged:
                 return solution
-            enough /= 2
+            tol /= 2
 
     def solution(self, n_outer=0, residual=None, **references):
         """The weights as they are, with objective, bound and certificate recomputed from the rows.

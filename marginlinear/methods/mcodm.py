@@ -43,13 +43,12 @@ def ccp(solver, cap):
     engine, descent, tol = solver.engine, solver.descent, solver.run.tol
     if not engine.named:
         if solver.problem.n_classes > 2:
-            descent.until(lambda check: check.gap <= FIRST_STAGE * max(1.0, check.primal))
+            descent.until(FIRST_STAGE)
         engine.name_rivals(engine.best_rivals()[0])
         descent.reset()
     n_outer = 1
     while True:
-        check = solver.until(lambda check: check.gap <= allowance(tol, check.objective)
-                             or (check.stale and check.gap <= RENEWAL * (check.primal - check.objective)))
+        check = solver.until(tol, RENEWAL)
         if descent.stopped or n_outer >= cap:
             break
         rivals = engine.best_rivals()[0]
@@ -71,7 +70,7 @@ def paper(solver, cap):
     while not descent.stopped and n_outer < cap and residual > tol:
         engine.fix_references(fixed)
         descent.reset()
-        solver.until(lambda check: check.gap <= allowance(0.1 * tol, check.primal))
+        solver.until(0.1 * tol)
         n_outer += 1
         previous, fixed = fixed, engine.best_rivals()[1]
         residual = float(abs(fixed - previous).max() / (1 + abs(fixed).max()))
