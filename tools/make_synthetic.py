@@ -328,6 +328,9 @@ def main(argv=None):
     try:
         generator = Generator(args.rows, args.features, args.nonzeros, args.zipf, args.classes, args.values,
                               args.digits, args.noise, args.spread, args.seed)
+    except ValueError as error:
+        p.error(str(error))
+    try:
         with output(args.output) as file:
             nonzeros, size = write(generator, file, sys.stderr if sys.stderr.isatty() else None)
     except KeyboardInterrupt:
@@ -336,8 +339,6 @@ def main(argv=None):
         # The reader had enough (`| head`). What is left in the buffer must not raise again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    except ValueError as error:
-        p.error(str(error))
     except OSError as error:
         print(f"make_synthetic: error: {args.output}: {error.strerror}", file=sys.stderr)
         return 1
