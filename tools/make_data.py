@@ -4,8 +4,8 @@
     tools/make_data.py SOURCE [-o data]
 
 SOURCE holds glass.xz, vehicle.xz, segment.xz, dna.xz, dna.t.xz, news20bydate.xz and news20bydate.t.xz,
-compressed LIBSVM text. The first five are decompressed and nothing else. news20.train and news20.test are parts
-of the last two, 2,000 of 11,314 and 1,000 of 7,532 documents, small without being of another kind:
+compressed LIBSVM text. The first five are decompressed and nothing else. news20.train and news20.test are
+parts of the last two, 2,000 of 11,314 and 1,000 of 7,532 documents, small without being of another kind:
 
 - as many documents of each class as its share of the full part asks for (largest remainders, the lower label
   first); within a class those whose line has the smallest SHA-256; in the order of the source;
