@@ -16,12 +16,13 @@ largest ratio of a round. Whole processes are timed from start to end, with CPU 
 (ru_maxrss) from wait4. Library calls run in a fresh interpreter each, which times the call alone: no
 import, no reading for training. Peak memory of a library call is the peak resident size during it less
 the resident size before it (VmHWM, reset through /proc/self/clear_refs). ru_maxrss cannot fall below the
-size of this tool itself; such values are marked with "<=".
+size of the small interpreter that starts the process; such values are marked with "<=".
 
 read     our read_libsvm with 1 and 2 threads, scikit-learn's load_svmlight_file, and LIBLINEAR's two
          readers: svm_read_problem(return_scipy=True) of its Python package, and its C program as
          `liblinear-train -s 4 -c -1 FILE`, which reads the whole file, then refuses C and ends. Its
-         start-up, the same on a file of one row, is subtracted.
+         start-up, the same on a file of one row, is subtracted from the time. Its memory is that of the whole
+         process over 16 bytes a nonzero (and row) and 16 bytes a row.
 train    `margin-train -s NAME -e TOL -c C` against `liblinear-train -s 4 -e PEER_TOL -c C`. For the last
          model of each: the Crammer-Singer objective and mcODM's J(W), computed by this tool from the
          model file and the data with NumPy alone, the certificate that margin-train printed, and the
@@ -53,7 +54,6 @@ import lzma
 import os
 import platform
 import re
-import resource
 import shlex
 import shutil
 import signal
@@ -63,8 +63,6 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-
-# NumPy is imported by children only: ru_maxrss of a child starts at the size of the process that forked it.
 
 GET_OURS = "pip install . in the root of marginlinear, or --ours FOLDER"
 GET_PROGRAMS = "apt-get install liblinear-tools"
@@ -343,38 +341,56 @@ CHILDREN = {"read": child_read, "train": child_train, "write": child_write, "eva
 # running and measuring
 
 
+# ru_maxrss of a process starts at the size of the one that forked it, so a small interpreter does that.
+LAUNCHER = """
+import os, sys, time
+from resource import RUSAGE_SELF, getrusage
+result, command = int(sys.argv[1]), sys.argv[2:]
+start = time.perf_counter()
+pid = os.posix_spawn(command[0], command, os.environ)
+_, status, used = os.wait4(pid, 0)
+seconds = time.perf_counter() - start
+numbers = seconds, used.ru_utime, used.ru_stime, used.ru_maxrss, status, getrusage(RUSAGE_SELF).ru_maxrss
+os.write(result, " ".join(map(repr, numbers)).encode())
+"""
+
+
 def run(command, limit):
-    """A whole process: {seconds, user, cpu, peak, status, stdout, stderr}."""
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        start = time.perf_counter()
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=err)
+    """A whole process: {seconds, user, cpu, peak, floor, status, over, stdout, stderr}.
+
+    floor is the smallest peak that can be seen.
+    """
+    program = shutil.which(command[0])
+    if not program:
+        raise Skip(f"{command[0]} cannot be run")
+    with (tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err,
+          tempfile.TemporaryFile() as numbers):
+        result = numbers.fileno()
+        launch = [sys.executable, "-I", "-S", "-c", LAUNCHER, str(result), program, *map(str, command[1:])]
+        # A session of its own, so that the launcher and the command can be killed together.
+        process = subprocess.Popen(launch, stdin=subprocess.DEVNULL, stdout=out, stderr=err,
+                                   pass_fds=[result], start_new_session=True)
         over = False
-
-        def stop(*_):
-            nonlocal over
-            over = True
-            process.kill()
-
-        previous = signal.signal(signal.SIGALRM, stop)
-        signal.setitimer(signal.ITIMER_REAL, limit)
         try:
-            _, status, used = os.wait4(process.pid, 0)
-        except BaseException:
-            process.kill()
-            process.wait()
-            raise
+            process.wait(limit)
+        except subprocess.TimeoutExpired:
+            over = True
         finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            signal.signal(signal.SIGALRM, previous)
-        seconds = time.perf_counter() - start
-        process.returncode = os.waitstatus_to_exitcode(status)
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
         texts = []
-        for file in (out, err):
+        for file in (numbers, out, err):
             file.seek(0)
             texts.append(file.read().decode(errors="replace"))
-    return {"seconds": seconds, "user": used.ru_utime, "cpu": used.ru_utime + used.ru_stime,
-            "peak": used.ru_maxrss * MAXRSS_UNIT, "status": process.returncode, "over": over,
-            "stdout": texts[0], "stderr": texts[1]}
+    if over:
+        return {"over": True, "stdout": texts[1], "stderr": texts[2]}
+    if process.returncode:
+        raise BenchError(f"the launcher of {program} failed: {texts[2].strip()}")
+    seconds, user, system, peak, status, floor = map(float, texts[0].split())
+    return {"seconds": seconds, "user": user, "cpu": user + system, "peak": peak * MAXRSS_UNIT,
+            "floor": floor * MAXRSS_UNIT, "status": os.waitstatus_to_exitcode(int(status)), "over": False,
+            "stdout": texts[1], "stderr": texts[2]}
 
 
 def checked(command, limit, status=0):
@@ -415,10 +431,7 @@ def median(results, key):
 
 
 def survey(path):
-    """Brings a file into the page cache; returns its numbers of colons and lines.
-
-    In pieces, because this process must stay small: see ru_maxrss above.
-    """
+    """Brings a file into the page cache; returns its numbers of colons and lines."""
     colons = lines = 0
     with open(path, "rb") as file:
         while piece := file.read(1 << 20):
@@ -435,7 +448,7 @@ class Comparison:
         self.rows, self.ratios, self.notes = [], [], []
 
     def add(self, name, command, results, **more):
-        rounds = [{key: r.get(key) for key in ("seconds", "cpu", "user", "peak")} for r in results]
+        rounds = [{key: r.get(key) for key in ("seconds", "cpu", "user", "peak", "floor")} for r in results]
         self.rows.append({"name": name, "command": command, "seconds": median(results, "seconds"),
                           "cpu": median(results, "cpu"), "peak": median(results, "peak"), **more,
                           "rounds": rounds})
@@ -579,8 +592,7 @@ class Bench:
     def finish(self, comparison):
         self.progress("")
         self.comparisons.append(comparison)
-        floor = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * MAXRSS_UNIT
-        print(render(comparison, floor), flush=True)
+        print(render(comparison), flush=True)
 
     # -- comparisons --
 
@@ -625,7 +637,6 @@ class Bench:
         startup = results.pop("LIBLINEAR, start-up", None)
         if "LIBLINEAR, C program" in results and startup:
             start = median(startup, "seconds")
-            base = median(startup, "peak")
             wrong = [r for r in results["LIBLINEAR, C program"] if "C <= 0" not in r["stderr"]]
             if wrong:
                 del results["LIBLINEAR, C program"]
@@ -634,7 +645,6 @@ class Bench:
                 out.notes.append(f"LIBLINEAR's start-up of {start * 1000:.1f} ms is subtracted.")
                 for r in results["LIBLINEAR, C program"]:
                     r["seconds"] -= start
-                    r["peak"] -= base
         for label, got in results.items():
             seconds, arrays = median(got, "seconds"), median(got, "arrays")
             if label == "LIBLINEAR, C program":
@@ -755,8 +765,9 @@ class Bench:
                       [r["seconds"] for r in results[theirs]], "at most", goal)
             if solver == "cs":
                 objective = {row["name"]: row["cs"] for row in out.rows}
-                out.value("objective, marginlinear / LIBLINEAR", objective[mine] / objective[theirs], "at most",
-                          None if excess_goal is None else 1 + excess_goal)
+                most = None if excess_goal is None else 1 + excess_goal
+                out.value("objective, marginlinear / LIBLINEAR", objective[mine] / objective[theirs],
+                          "at most", most)
         elif goal is not None and not self.args.peers_only:
             why = "; ".join(failed.values()) or f"missing: {GET_PROGRAMS}"
             out.missing("time, marginlinear / LIBLINEAR", "at most", goal, why)
@@ -921,7 +932,8 @@ class Bench:
             debian = got["stdout"] if got["status"] == 0 else ""
         machine = f"{model}, {os.cpu_count()} processors, {memory / 2**30:.0f} GiB, {platform.platform()}"
         return {"date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-                "machine": machine, "load": list(os.getloadavg()), "versions": self.versions, "peer_versions": self.peer_versions,
+                "machine": machine,
+                "load": list(os.getloadavg()), "versions": self.versions, "peer_versions": self.peer_versions,
                 "liblinear_tools": debian, "liblinear_train": self.peer_train, "margin_train": self.train,
                 "argv": sys.argv[1:], "repeat": self.args.repeat}
 
@@ -959,7 +971,7 @@ def verdict(ratio):
     return f"goal {ratio['sense']} {ratio['goal']:g}: {'met' if ratio['met'] else 'MISSED'}"
 
 
-def render(comparison, floor):
+def render(comparison):
     """A comparison as Markdown."""
     shown = [c for c in COLUMNS if any(row.get(c[0]) is not None for row in comparison.rows)]
     header = ["", "wall s", "min..max", "CPU s", "peak MB", *(c[1] for c in shown)]
@@ -967,8 +979,8 @@ def render(comparison, floor):
     for row in comparison.rows:
         seconds = [r["seconds"] for r in row["rounds"]]
         peak = row["peak"]
-        # Only whole processes carry a user time of their own; the others measure inside.
-        low = peak is not None and row["rounds"][0]["user"] is not None and peak <= 1.05 * floor
+        floor = row["rounds"][0]["floor"]
+        low = peak is not None and floor is not None and peak <= 1.02 * floor
         rows.append([row["name"], f"{row['seconds']:.3f}", f"{min(seconds):.3f}..{max(seconds):.3f}",
                      f"{row['cpu']:.3f}", "" if peak is None else f"{'<= ' if low else ''}{peak / 1e6:.1f}",
                      *("" if row.get(key) is None else form.format(row[key]) for key, _, form in shown)])
