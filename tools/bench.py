@@ -62,6 +62,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import warnings
 from pathlib import Path
 
 GET_OURS = "pip install . in the root of marginlinear, or --ours FOLDER"
@@ -69,6 +70,7 @@ GET_PROGRAMS = "apt-get install liblinear-tools"
 GET_LIBLINEAR = "pip install liblinear-official scipy"
 GET_SKLEARN = "pip install scikit-learn"
 DECOMPRESS = {".xz": lzma.open, ".bz2": bz2.open, ".gz": gzip.open}
+SCORE_BLOCK = 2**22  # products held at once while scores are computed
 MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1024
 CS_TOLERANCES = (0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001)
 
@@ -82,6 +84,19 @@ class Skip(Exception):
 
 
 # arithmetic of the evaluation, run in children
+
+
+def parse_numbers(path, text):
+    """The numbers of a text, separated by blanks, as float64."""
+    import numpy as np
+
+    with warnings.catch_warnings():
+        # What is not a number raises in later versions of NumPy, and warns in earlier ones.
+        warnings.simplefilter("error", DeprecationWarning)
+        try:
+            return np.fromstring(text, sep=" ")
+        except (DeprecationWarning, ValueError) as error:
+            raise BenchError(f"{path}: {error}") from error
 
 
 def read_text(path):
@@ -98,7 +113,7 @@ def read_text(path):
     ends = np.flatnonzero(byte == 10)
     colons = np.searchsorted(np.flatnonzero(byte == 58), ends)
     indptr = np.concatenate(([0], colons))
-    numbers = np.fromstring(raw.replace(b":", b" "), sep=" ")
+    numbers = parse_numbers(path, raw.replace(b":", b" "))
     if len(numbers) != len(ends) + 2 * indptr[-1]:
         raise BenchError(f"{path}: not plain LIBSVM text (comments and blank lines are not read here)")
     label_at = np.arange(len(ends)) + 2 * indptr[:-1]
@@ -125,7 +140,7 @@ def read_model(path):
     ends = np.flatnonzero(np.frombuffer(body, np.uint8) == 10)
     if len(ends) < rows:
         raise BenchError(f"{path}: {len(ends)} lines of weights, {rows} expected")
-    weights = np.fromstring(body[: ends[rows - 1]], sep=" ")
+    weights = parse_numbers(path, body[: ends[rows - 1]])
     if len(weights) != rows * columns:
         raise BenchError(f"{path}: {len(weights)} weights, {rows} x {columns} expected")
     return fields["solver_type"], labels, bias, weights.reshape(rows, columns)
@@ -139,7 +154,7 @@ def scores(problem, bias, W):
     features = len(W) - (bias >= 0)
     padded = np.vstack((W[:features], np.zeros(W.shape[1])))
     out = np.zeros((len(indptr) - 1, W.shape[1]))
-    step = max(1, 2**22 // W.shape[1])
+    step = max(1, SCORE_BLOCK // W.shape[1])
     first = 0
     while first < len(out):
         last = max(first + 1, int(np.searchsorted(indptr, indptr[first] + step, side="right")) - 1)
@@ -350,7 +365,12 @@ start = time.perf_counter()
 pid = os.posix_spawn(command[0], command, os.environ)
 _, status, used = os.wait4(pid, 0)
 seconds = time.perf_counter() - start
-numbers = seconds, used.ru_utime, used.ru_stime, used.ru_maxrss, status, getrusage(RUSAGE_SELF).ru_maxrss
+try:
+    with open("/proc/self/status") as file:
+        floor = next(int(line.split()[1]) for line in file if line.startswith("VmHWM:"))
+except FileNotFoundError:
+    floor = getrusage(RUSAGE_SELF).ru_maxrss  # includes the size of the process that started this one
+numbers = seconds, used.ru_utime, used.ru_stime, used.ru_maxrss, status, floor
 os.write(result, " ".join(map(repr, numbers)).encode())
 """
 
@@ -696,6 +716,8 @@ class Bench:
         title = f"train {name}{' scaled to [0,1]' if scaled else ''}, {solver}, -c {C:g}"
         mine, theirs = self.scratch / "ours.model", self.scratch / "peer.model"
         notes = []
+        if excess_goal is not None:
+            tol = CS_TOLERANCES[-1]
         if excess_goal is not None and self.train and self.peer_train:
             checked(self.peer_train_command(C, peer_tol, train, theirs), self.limit)
             target = self.reached(theirs, train, None, C)["cs"] * (1 + excess_goal)
@@ -859,13 +881,13 @@ class Bench:
         self.finish(out)
 
     def help_case(self, goal=None):
+        if not self.train:
+            raise Skip("--peers-only")
         out = Comparison("help")
-        contestants = {}
-        if self.train:
-            contestants["marginlinear"] = [self.train, "--help"]
-        results, failed = self.rounds("help", {k: self.whole(v) for k, v in contestants.items()})
+        command = [self.train, "--help"]
+        results, failed = self.rounds("help", {"marginlinear": self.whole(command)})
         for label, got in results.items():
-            out.add(label, shlex.join(contestants[label]), got, user=median(got, "user"))
+            out.add(label, shlex.join(command), got, user=median(got, "user"))
             out.value("user time of --help, s", median(got, "user"), "at most", goal)
         for label, why in failed.items():
             self.skip(f"help, {label}", why)
