@@ -182,7 +182,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
 def server(monkeypatch):
     monkeypatch.setenv("no_proxy", "*")
     httpd = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    httpd.files = {"/multiclass/sector/sector.scale.bz2": BODY, "/multiclass/sector/sector.t.scale.bz2": BODY[:5]}
+    folder = "/multiclass/sector"
+    httpd.files = {f"{folder}/sector.scale.bz2": BODY, f"{folder}/sector.t.scale.bz2": BODY[:5]}
     httpd.faults, httpd.requests, httpd.ranges, httpd.etag = [], [], True, '"v1"'
     httpd.released = threading.Event()
     thread = threading.Thread(target=httpd.serve_forever)

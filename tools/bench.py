@@ -12,17 +12,18 @@
 
 How it measures. All contestants of a comparison take turns (forth in one round, back in the next),
 --repeat rounds, 5 by default; what counts is the median, as a ratio. Beside it stand the smallest and the
-largest ratio of a round. Whole processes are timed from start to end, with CPU time and peak memory
-(ru_maxrss) from wait4. Library calls run in a fresh interpreter each, which times the call alone: no
-import, no reading for training. Peak memory of a library call is the peak resident size during it less
-the resident size before it (VmHWM, reset through /proc/self/clear_refs). ru_maxrss cannot fall below the
-size of the small interpreter that starts the process; such values are marked with "<=".
+largest ratio of a round, and the ratio by CPU time, which a busy machine disturbs less. Whole processes
+are timed from start to end, with CPU time and peak memory (ru_maxrss) from wait4. Library calls run in a
+fresh interpreter each, which times the call alone: no import, no reading for training. Peak memory of a
+library call is the peak resident size during it less the resident size before it (VmHWM, reset through
+/proc/self/clear_refs). ru_maxrss cannot fall below the size of the small interpreter that starts the
+process; such values are marked with "<=".
 
 read     our read_libsvm with 1 and 2 threads, scikit-learn's load_svmlight_file, and LIBLINEAR's two
          readers: svm_read_problem(return_scipy=True) of its Python package, and its C program as
          `liblinear-train -s 4 -c -1 FILE`, which reads the whole file, then refuses C and ends. Its
-         start-up, the same on a file of one row, is subtracted from the time. Its memory is that of the whole
-         process over 16 bytes a nonzero (and row) and 16 bytes a row.
+         start-up, the same on a file of one row, is subtracted from the time. Its memory is that of the
+         whole process over 16 bytes a nonzero (and row) and 16 bytes a row.
 train    `margin-train -s NAME -e TOL -c C` against `liblinear-train -s 4 -e PEER_TOL -c C`. For the last
          model of each: the Crammer-Singer objective and mcODM's J(W), computed by this tool from the
          model file and the data with NumPy alone, the certificate that margin-train printed, and the
@@ -339,9 +340,15 @@ def child_same_weights(first, second):
 
 def child_versions():
     from importlib import metadata
+    from importlib.util import find_spec
 
-    found = {"python": platform.python_version()}
-    for name in ("marginlinear", "numpy", "scipy", "scikit-learn", "liblinear-official"):
+    found = {"python": platform.python_version(), "marginlinear": None}
+    if find_spec("marginlinear"):
+        import marginlinear
+
+        # Not from the metadata: it may be a source tree on PYTHONPATH.
+        found["marginlinear"] = marginlinear.__version__
+    for name in ("numpy", "scipy", "scikit-learn", "liblinear-official"):
         try:
             found[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
@@ -474,19 +481,19 @@ class Comparison:
                           "rounds": rounds})
 
     def ratio(self, label, above, below, sense=None, goal=None):
-        """Median over median, with the extremes over the rounds."""
-        pairs = [a / b for a, b in zip(above, below, strict=True)]
-        value = statistics.median(above) / statistics.median(below)
-        self.value(label, value, sense, goal, min(pairs), max(pairs))
+        """Median wall time over median wall time, with the extremes over the rounds; the same of CPU time."""
+        pairs = [a["seconds"] / b["seconds"] for a, b in zip(above, below, strict=True)]
+        value, cpu = (median(above, key) / median(below, key) for key in ("seconds", "cpu"))
+        self.value(label, value, sense, goal, min(pairs), max(pairs), cpu)
 
-    def value(self, label, value, sense=None, goal=None, low=None, high=None):
+    def value(self, label, value, sense=None, goal=None, low=None, high=None, cpu=None):
         met = None if goal is None else value <= goal if sense == "at most" else value >= goal
-        self.ratios.append({"label": label, "value": value, "low": low, "high": high,
+        self.ratios.append({"label": label, "value": value, "low": low, "high": high, "cpu": cpu,
                             "sense": sense, "goal": goal, "met": met})
 
     def missing(self, label, sense, goal, why):
-        self.ratios.append({"label": label, "value": None, "low": None, "high": None, "sense": sense,
-                            "goal": goal, "met": None, "why": why})
+        self.ratios.append({"label": label, "value": None, "low": None, "high": None, "cpu": None,
+                            "sense": sense, "goal": goal, "met": None, "why": why})
 
 
 class Bench:
@@ -498,7 +505,9 @@ class Bench:
         self.cache.mkdir(parents=True, exist_ok=True)
         self.scratch = Path(tempfile.mkdtemp(prefix="run-", dir=self.cache))
         self.comparisons, self.skipped = [], []
-        self.train, self.predict = self.find_ours("margin-train"), self.find_ours("margin-predict")
+        programs = args.case != "read"  # which needs the library alone
+        self.train = self.find_ours("margin-train") if programs else None
+        self.predict = self.find_ours("margin-predict") if programs else None
         self.peer_train = shutil.which(args.liblinear_train)
         self.peer_predict = shutil.which(args.liblinear_predict)
         self.versions = in_child(args.python, "versions")
@@ -678,15 +687,12 @@ class Bench:
         if len(set(counts.values())) > 1:
             out.notes.append(f"WARNING: the readers disagree on (rows, nonzeros): {counts}")
 
-        def times(label):
-            return [r["seconds"] for r in results[label]]
-
         def compare(label, above, below, sense=None, goal=None):
             why = absent.get(above) or absent.get(below)
             if why:
                 out.missing(label, sense, goal, why)
             else:
-                out.ratio(label, times(above), times(below), sense, goal)
+                out.ratio(label, results[above], results[below], sense, goal)
 
         mine = "marginlinear, 1 thread"
         if not args.peers_only:
@@ -783,8 +789,7 @@ class Bench:
             self.skip(f"{out.title}, {label}", why)
         both = mine in results and theirs in results
         if both:
-            out.ratio("time, marginlinear / LIBLINEAR", [r["seconds"] for r in results[mine]],
-                      [r["seconds"] for r in results[theirs]], "at most", goal)
+            out.ratio("time, marginlinear / LIBLINEAR", results[mine], results[theirs], "at most", goal)
             if solver == "cs":
                 objective = {row["name"]: row["cs"] for row in out.rows}
                 most = None if excess_goal is None else 1 + excess_goal
@@ -830,8 +835,8 @@ class Bench:
         for label, why in failed.items():
             self.skip(f"predict {name}, {label}", why)
         if len(results) == 2:
-            out.ratio("time, marginlinear / LIBLINEAR", [r["seconds"] for r in results["marginlinear"]],
-                      [r["seconds"] for r in results["LIBLINEAR"]], "at most", goal)
+            out.ratio("time, marginlinear / LIBLINEAR", results["marginlinear"], results["LIBLINEAR"],
+                      "at most", goal)
             a, b = (path.read_text().splitlines() for path in outputs.values())
             different = sum(x != y for x, y in zip(a, b, strict=False)) + abs(len(a) - len(b))
             warning = "WARNING: " if different else ""
@@ -871,8 +876,8 @@ class Bench:
         for label, why in absent.items():
             self.skip(f"write {name}, {label}", why)
         if len(results) == 2:
-            out.ratio("time, marginlinear / LIBLINEAR", [r["seconds"] for r in results["marginlinear"]],
-                      [r["seconds"] for r in results["LIBLINEAR"]], "at most", goal)
+            out.ratio("time, marginlinear / LIBLINEAR", results["marginlinear"], results["LIBLINEAR"],
+                      "at most", goal)
             same = in_child(sys.executable, "same_weights", *map(str, targets.values()))
             out.notes.append("The weights in both files are equal." if same else
                              "WARNING: the weights in the two files differ.")
@@ -1012,6 +1017,7 @@ def render(comparison):
             text.append(f"- {ratio['label']}: not measured ({ratio['why']}) {verdict(ratio)}".rstrip())
             continue
         span = "" if ratio["low"] is None else f" ({ratio['low']:.3g}..{ratio['high']:.3g})"
+        span += "" if ratio["cpu"] is None else f", by CPU time {ratio['cpu']:.3g}"
         text.append(f"- {ratio['label']}: {ratio['value']:.3g}{span}  {verdict(ratio)}".rstrip())
     text += [f"- {note}" for note in comparison.notes]
     text += [f"- {row['name']}: `{row['command']}`" for row in comparison.rows]
