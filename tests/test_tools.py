@@ -597,9 +597,10 @@ def test_bench_read_names_what_is_missing(fakes, capsys, tmp_path):
     assert status == 0
     out = capsys.readouterr().out
     assert "SKIPPED read tiny, LIBLINEAR, C program: missing: apt-get install liblinear-tools" in out
-    status, report = fakes("read", "tiny", "--peers-only")
-    assert "LIBLINEAR, C program" in [row["name"] for row in report["comparisons"][0]["rows"]]
-    capsys.readouterr()
+    fakes("read", "tiny", "--peers-only")
+    # Four rows are read too fast to be told from the start of the program.
+    out = capsys.readouterr().out
+    assert "| LIBLINEAR, C program |" in out or "takes no longer than its start-up" in out
     status, report = fakes("train", "no-such-set", "--strict")
     assert status == 1
     assert "set no-such-set is missing: looked for no-such-set, no-such-set.xz" in capsys.readouterr().out
@@ -612,8 +613,8 @@ def test_bench_read_measures_our_reader(fakes, monkeypatch):
     _, report = fakes("read", "tiny")
     rows = {row["name"]: row for row in report["comparisons"][0]["rows"]}
     assert rows["marginlinear, 1 thread"]["arrays"] == rows["marginlinear, 2 threads"]["arrays"] > 0
-    labels = {ratio["label"]: ratio["value"] for ratio in report["comparisons"][0]["ratios"]}
-    assert labels["rate, 1 thread / LIBLINEAR's C program"] > 0 and labels["rate, 2 threads / 1 thread"] > 0
+    ratios = {ratio["label"]: ratio["value"] for ratio in report["comparisons"][0]["ratios"]}
+    assert ratios["rate, 2 threads / 1 thread"] > 0
 
 
 def test_bench_suite_has_a_goal_for_every_line_of_the_issue(fakes, capsys):
