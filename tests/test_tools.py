@@ -601,7 +601,7 @@ def test_bench_read_names_what_is_missing(fakes, capsys, tmp_path):
     # Four rows are read too fast to be told from the start of the program.
     out = capsys.readouterr().out
     assert "| LIBLINEAR, C program |" in out or "takes no longer than its start-up" in out
-    status, report = fakes("train", "no-such-set", "--strict")
+    status, _ = fakes("train", "no-such-set", "--strict")
     assert status == 1
     assert "set no-such-set is missing: looked for no-such-set, no-such-set.xz" in capsys.readouterr().out
 
