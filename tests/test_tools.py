@@ -592,8 +592,22 @@ def test_bench_predict_and_help(fakes, capsys):
     assert report["comparisons"][0]["ratios"][0]["label"] == "user time of --help, s"
 
 
+def test_bench_write_compares_the_weights_in_the_files(fakes, tmp_path):
+    W = np.array([[0.1, 0.2], [1 / 3, -1e-30]])
+    first = write_model(tmp_path / "first", "MCSVM_CS", [1, 2], W)
+    second = write_model(tmp_path / "second", "MCSVM_CS", [1, 2], W, trailer="marginlinear 1\n{}\n")
+    assert bench.child_same_weights(first, second)
+    assert not bench.child_same_weights(first, write_model(tmp_path / "third", "MCSVM_CS", [1, 2], 2 * W))
+    status, report = fakes("write", "tiny")
+    assert status == 0
+    # Whoever is not there is named.
+    named = [row["name"] for row in report["comparisons"][0]["rows"]]
+    named += [skipped["what"].removeprefix("write tiny, ") for skipped in report["skipped"]]
+    assert sorted(named) == ["LIBLINEAR", "marginlinear"]
+
+
 def test_bench_read_names_what_is_missing(fakes, capsys, tmp_path):
-    status, report = fakes("read", "tiny", "--peers-only", "--liblinear-train", "no-such-program")
+    status, _ = fakes("read", "tiny", "--peers-only", "--liblinear-train", "no-such-program")
     assert status == 0
     out = capsys.readouterr().out
     assert "SKIPPED read tiny, LIBLINEAR, C program: missing: apt-get install liblinear-tools" in out

@@ -759,7 +759,8 @@ class Bench:
             contestants["marginlinear"] = self.library(
                 self.args.python, "train", "ours", str(train), str(models["marginlinear"]), solver, C, tol,
                 self.args.bias)
-            commands["marginlinear"] = f"marginlinear.train(X, y, solver={solver!r}, C={C:g}, tol={tol:g})"
+            bias = f", bias={self.args.bias:g}" if self.args.bias >= 0 else ""
+            commands["marginlinear"] = f"marginlinear.train(X, y, solver={solver!r}, C={C:g}, tol={tol:g}{bias})"
         elif not self.args.peers_only:
             self.skip(f"{title}, library call of marginlinear", f"not in {self.args.python}: {GET_OURS}")
         try:
@@ -767,7 +768,8 @@ class Bench:
             contestants["LIBLINEAR"] = self.library(
                 python, "train", "liblinear", str(train), str(models["LIBLINEAR"]), solver, C, peer_tol,
                 self.args.bias)
-            commands["LIBLINEAR"] = f"liblinearutil.train(problem, '-s 4 -c {C:g} -e {peer_tol:g} -q')"
+            options = f"-s 4 -c {C:g} -e {peer_tol:g} -B {self.args.bias:g} -q"
+            commands["LIBLINEAR"] = f"liblinear.liblinearutil.train(problem, {options!r})"
         except Skip as error:
             self.skip(f"{title}, library call of LIBLINEAR", str(error))
         out = Comparison(title + ": library calls, data loaded")
@@ -1021,7 +1023,7 @@ def render(comparison):
             continue
         span = "" if ratio["low"] is None else f" ({ratio['low']:.3g}..{ratio['high']:.3g})"
         span += "" if ratio["cpu"] is None else f", by CPU time {ratio['cpu']:.3g}"
-        text.append(f"- {ratio['label']}: {ratio['value']:.3g}{span}  {verdict(ratio)}".rstrip())
+        text.append(f"- {ratio['label']}: {ratio['value']:.4g}{span}  {verdict(ratio)}".rstrip())
     text += [f"- {note}" for note in comparison.notes]
     text += [f"- {row['name']}: `{row['command']}`" for row in comparison.rows]
     return "\n".join(text) + "\n"
@@ -1029,7 +1031,7 @@ def render(comparison):
 
 def render_summary(comparisons, skipped):
     rows = [[c.title, r["label"], f"{r['sense']} {r['goal']:g}",
-             "" if r["value"] is None else f"{r['value']:.3g}",
+             "" if r["value"] is None else f"{r['value']:.4g}",
              "NOT MEASURED" if r["met"] is None else "met" if r["met"] else "MISSED"]
             for c in comparisons for r in c.ratios if r["goal"] is not None]
     header = ["comparison", "what", "goal", "value", "verdict"]
