@@ -760,7 +760,8 @@ class Bench:
                 self.args.python, "train", "ours", str(train), str(models["marginlinear"]), solver, C, tol,
                 self.args.bias)
             bias = f", bias={self.args.bias:g}" if self.args.bias >= 0 else ""
-            commands["marginlinear"] = f"marginlinear.train(X, y, solver={solver!r}, C={C:g}, tol={tol:g}{bias})"
+            options = f"solver={solver!r}, C={C:g}, tol={tol:g}{bias}"
+            commands["marginlinear"] = f"marginlinear.train(X, y, {options})"
         elif not self.args.peers_only:
             self.skip(f"{title}, library call of marginlinear", f"not in {self.args.python}: {GET_OURS}")
         try:
