@@ -1,0 +1,1134 @@
+#!/usr/bin/env python3
+"""marginlinear against LIBLINEAR and scikit-learn, side by side on the same files in one run.
+
+    tools/bench.py read news20bydate imdb --data DIR           # the reader
+    tools/bench.py train sector --data DIR -s mcodm --tol 1e-3 --peer-tol 1e-2
+    tools/bench.py train letter --data DIR --scale01 -c 64     # features scaled to [0,1] first
+    tools/bench.py train data/news20.train -s cs --library     # a file instead of a set; library calls too
+    tools/bench.py predict imdb --data DIR
+    tools/bench.py write sector --data DIR
+    tools/bench.py help
+    tools/bench.py --suite issue --data DIR --json out.json    # every comparison with a goal: met or missed
+
+How it measures. All contestants of a comparison take turns (forth in one round, back in the next),
+--repeat rounds, 5 by default; what counts is the median, as a ratio. Beside it stand the smallest and the
+largest ratio of a round, and the ratio by CPU time, which a busy machine disturbs less. Whole processes
+are timed from start to end, with CPU time and peak memory (ru_maxrss) from wait4. Library calls run in a
+fresh interpreter each, which times the call alone: no import, no reading for training. Peak memory of a
+library call is the peak resident size during it less the resident size before it (VmHWM, reset through
+/proc/self/clear_refs). ru_maxrss cannot fall below the size of the small interpreter that starts the
+process; such values are marked with "<=".
+
+read     our read_libsvm with 1 and 2 threads, scikit-learn's load_svmlight_file, and LIBLINEAR's two
+         readers: svm_read_problem(return_scipy=True) of its Python package, and its C program as
+         `liblinear-train -s 4 -c -1 FILE`, which reads the whole file, then refuses C and ends. Its
+         start-up, the same on a file of one row, is subtracted from the time. Its memory is that of the
+         whole process over 16 bytes a nonzero (and row) and 16 bytes a row.
+train    `margin-train -s NAME -e TOL -c C` against `liblinear-train -s 4 -e PEER_TOL -c C`. For the last
+         model of each: the Crammer-Singer objective and mcODM's J(W), computed by this tool from the
+         model file and the data with NumPy alone, the certificate that margin-train printed, and the
+         accuracy on SET.t where there is one.
+predict  margin-predict against liblinear-predict, same model, same file; the labels are compared.
+write    save_model of both libraries, same model; the weights in the files are compared.
+
+Data. SET is looked for in the --data folders as SET, SET.xz, SET.bz2 or SET.gz; compressed ones are
+decompressed into the cache folder. --scale01 writes SET scaled to [0,1] there: each feature's minimum and
+maximum over all rows of the training part (an entry that is left out is 0), x -> (x - min) / (max - min),
+a feature that is constant -> 0, six significant digits, zeros left out; the test part with the numbers of
+the training part, so it may leave [0,1].
+
+Peers are not installed by this tool. What is missing is named, with the command that gets it, and its line
+skipped:
+    apt-get install liblinear-tools; pip install liblinear-official scikit-learn
+--peer-python names an interpreter that has the Python packages; default: the one that runs this.
+
+Exit status: 0 measured, 1 error (with --strict also: a goal missed or a comparison skipped), 2 usage, 130
+interrupted.
+"""
+
+import argparse
+import bz2
+import datetime
+import gzip
+import json
+import lzma
+import os
+import platform
+import re
+import shlex
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from pathlib import Path
+
+GET_OURS = "pip install . in the root of marginlinear, or --ours FOLDER"
+GET_PROGRAMS = "apt-get install liblinear-tools"
+GET_LIBLINEAR = "pip install liblinear-official scipy"
+GET_SKLEARN = "pip install scikit-learn"
+DECOMPRESS = {".xz": lzma.open, ".bz2": bz2.open, ".gz": gzip.open}
+SCORE_BLOCK = 2**22  # products held at once while scores are computed
+MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1024
+CS_TOLERANCES = (0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001)
+
+
+class BenchError(Exception):
+    """Nothing can be measured; the text says why and what to do."""
+
+
+class Skip(Exception):
+    """One comparison or one contestant cannot be measured; the text says why."""
+
+
+# arithmetic of the evaluation, run in children
+
+
+def parse_numbers(path, text):
+    """The numbers of a text, separated by blanks, as float64."""
+    import numpy as np
+
+    with warnings.catch_warnings():
+        # What is not a number raises in later versions of NumPy, and warns in earlier ones.
+        warnings.simplefilter("error", DeprecationWarning)
+        try:
+            return np.fromstring(text, sep=" ")
+        except (DeprecationWarning, ValueError) as error:
+            raise BenchError(f"{path}: {error}") from error
+
+
+def read_text(path):
+    """LIBSVM text as (labels, indptr, indices from 0, values), by a reader that no contestant shares.
+
+    Well-formed files only: a label and index:value pairs in every line.
+    """
+    import numpy as np
+
+    raw = Path(path).read_bytes()
+    if raw and not raw.endswith(b"\n"):
+        raw += b"\n"
+    byte = np.frombuffer(raw, np.uint8)
+    ends = np.flatnonzero(byte == 10)
+    colons = np.searchsorted(np.flatnonzero(byte == 58), ends)
+    indptr = np.concatenate(([0], colons))
+    numbers = parse_numbers(path, raw.replace(b":", b" "))
+    if len(numbers) != len(ends) + 2 * indptr[-1]:
+        raise BenchError(f"{path}: not plain LIBSVM text (comments and blank lines are not read here)")
+    label_at = np.arange(len(ends)) + 2 * indptr[:-1]
+    pairs = np.delete(numbers, label_at)
+    return numbers[label_at], indptr, pairs[0::2].astype(np.int64) - 1, pairs[1::2]
+
+
+def read_model(path):
+    """A LIBLINEAR model file up to its weights: (solver type, labels, bias, W of shape (features, columns)).
+
+    With a bias the last row of W belongs to the bias feature. What follows the weights is not read.
+    """
+    import numpy as np
+
+    raw = Path(path).read_bytes()
+    head, mark, body = raw.partition(b"\nw\n")
+    if not mark:
+        raise BenchError(f"{path}: no line 'w': not a LIBLINEAR model")
+    fields = dict(line.split(" ", 1) for line in head.decode().splitlines())
+    classes, features, bias = int(fields["nr_class"]), int(fields["nr_feature"]), float(fields["bias"])
+    labels = np.array([int(word) for word in fields["label"].split()])
+    columns = 1 if classes == 2 and fields["solver_type"] != "MCSVM_CS" else classes
+    rows = features + (bias >= 0)
+    ends = np.flatnonzero(np.frombuffer(body, np.uint8) == 10)
+    if len(ends) < rows:
+        raise BenchError(f"{path}: {len(ends)} lines of weights, {rows} expected")
+    weights = parse_numbers(path, body[: ends[rows - 1]])
+    if len(weights) != rows * columns:
+        raise BenchError(f"{path}: {len(weights)} weights, {rows} x {columns} expected")
+    return fields["solver_type"], labels, bias, weights.reshape(rows, columns)
+
+
+def scores(problem, bias, W):
+    """X W, with the bias feature. Features that the model does not know count nothing."""
+    import numpy as np
+
+    _, indptr, indices, values = problem
+    features = len(W) - (bias >= 0)
+    padded = np.vstack((W[:features], np.zeros(W.shape[1])))
+    out = np.zeros((len(indptr) - 1, W.shape[1]))
+    step = max(1, SCORE_BLOCK // W.shape[1])
+    first = 0
+    while first < len(out):
+        last = max(first + 1, int(np.searchsorted(indptr, indptr[first] + step, side="right")) - 1)
+        begin, end = indptr[first], indptr[last]
+        filled = np.flatnonzero(np.diff(indptr[first : last + 1])) + first
+        if len(filled):
+            terms = values[begin:end, None] * padded[np.minimum(indices[begin:end], features)]
+            out[filled] = np.add.reduceat(terms, indptr[filled] - begin, axis=0)
+        first = last
+    return out + bias * W[features] if bias >= 0 else out
+
+
+def multiclass_margins(S, column):
+    """g_i = s_y - max over l != y of s_l."""
+    import numpy as np
+
+    rows = np.arange(len(S))
+    own = S[rows, column]
+    rival = S.copy()
+    rival[rows, column] = -np.inf
+    return own - rival.max(axis=1)
+
+
+def cs_objective(W, g, C):
+    """1/2 ||W||^2 + C sum (1 - g_i)_+"""
+    import numpy as np
+
+    return 0.5 * float(np.sum(W * W)) + C * float(np.maximum(0, 1 - g).sum())
+
+
+def mcodm_objective(W, g, C, mu, theta):
+    """J(W) = 1/2 ||W||^2 + C/(1-theta)^2 sum [(1 - theta - g_i)_+^2 + mu (g_i - 1 - theta)_+^2]"""
+    import numpy as np
+
+    xi = np.maximum(0, 1 - theta - g)
+    eps = np.maximum(0, g - 1 - theta)
+    return 0.5 * float(np.sum(W * W)) + C / (1 - theta) ** 2 * float((xi * xi + mu * eps * eps).sum())
+
+
+def evaluate(model, train, test, C, mu, theta):
+    """Both objectives of a model file on the training data, and the accuracy on the test data."""
+    import numpy as np
+
+    _, labels, bias, W = read_model(model)
+    binary = W.shape[1] == 1
+    # One column w of a binary model stands for the classes (w/2, -w/2): the shortest W with the same margins.
+    full = np.hstack((W / 2, -W / 2)) if binary else W
+
+    def columns(values):
+        order = np.argsort(labels)
+        at = np.minimum(np.searchsorted(labels[order], values), len(labels) - 1)
+        found = order[at]
+        return np.where(labels[found] == values, found, -1)
+
+    problem = read_text(train)
+    column = columns(problem[0])
+    if column.min() < 0:
+        raise BenchError(f"{model}: the training file has labels that the model does not know")
+    g = multiclass_margins(scores(problem, bias, full), column)
+    result = {"cs": cs_objective(full, g, C), "mcodm": mcodm_objective(full, g, C, mu, theta)}
+    if test:
+        problem = read_text(test)
+        chosen = scores(problem, bias, full).argmax(axis=1)
+        result["accuracy"] = float(np.mean(chosen == columns(problem[0])))
+    return result
+
+
+def scale01(train, test, train_out, test_out):
+    """See --scale01 in the text above."""
+    import numpy as np
+
+    low = high = None
+    for source, target in ((train, train_out), (test, test_out)):
+        if source is None:
+            continue
+        labels, indptr, indices, values = read_text(source)
+        if low is None:
+            features = int(indices.max()) + 1
+            low, high = np.full(features, np.inf), np.full(features, -np.inf)
+            np.minimum.at(low, indices, values)
+            np.maximum.at(high, indices, values)
+            partial = np.bincount(indices, minlength=features) < len(labels)
+            low[partial] = np.minimum(low[partial], 0)
+            high[partial] = np.maximum(high[partial], 0)
+            constant = high == low
+            factor = np.where(constant, 0, 1 / np.where(constant, 1, high - low))
+        # Where 0 is not the minimum, an entry that is left out is not 0 after scaling: rows become dense.
+        with open(f"{target}.part", "w", encoding="ascii") as file:
+            for i, label in enumerate(labels):
+                row = np.zeros(features)
+                own = slice(indptr[i], indptr[i + 1])
+                known = indices[own] < features
+                row[indices[own][known]] = values[own][known]
+                row = (row - low) * factor
+                words = [f"{j + 1}:{row[j]:.6g}" for j in np.flatnonzero(row)]
+                file.write(" ".join([f"{label:g}", *words]) + "\n")
+        os.replace(f"{target}.part", target)
+
+
+# children: library calls in a fresh interpreter
+
+
+def resident(field):
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(field + ":"):
+            return int(line.split()[1]) * 1024
+    raise BenchError(f"/proc/self/status has no {field}")
+
+
+def timed(call):
+    """(result, {seconds, cpu, peak}): peak is what the call added to the resident size, None off Linux."""
+    linux = sys.platform == "linux"
+    if linux:
+        Path("/proc/self/clear_refs").write_text("5")  # sets VmHWM back to VmRSS
+        before = resident("VmRSS")
+    cpu, start = time.process_time(), time.perf_counter()
+    result = call()
+    seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
+    peak = resident("VmHWM") - before if linux else None
+    return result, {"seconds": seconds, "cpu": cpu, "peak": peak}
+
+
+def child_read(who, path, threads):
+    if who == "ours":
+        from marginlinear.libsvm import read_libsvm
+
+        got, cost = timed(lambda: read_libsvm(path, threads=threads))
+        arrays = [got.data, got.indices, got.indptr, got.labels]
+    elif who == "sklearn":
+        from sklearn.datasets import load_svmlight_file
+
+        (X, y), cost = timed(lambda: load_svmlight_file(path))
+        arrays = [X.data, X.indices, X.indptr, y]
+    else:
+        from liblinear.liblinearutil import svm_read_problem
+
+        (y, X), cost = timed(lambda: svm_read_problem(path, return_scipy=True))
+        arrays = [X.data, X.indices, X.indptr, y]
+    size = sum(a.nbytes for a in arrays)
+    return {**cost, "arrays": size, "rows": len(arrays[3]), "nonzeros": len(arrays[0])}
+
+
+def child_train(who, path, model, solver, C, tol, bias):
+    if who == "ours":
+        import marginlinear as ml
+
+        X, y = ml.load_libsvm(path)
+        extra = {"bias": bias} if bias >= 0 else {}
+        fitted, cost = timed(lambda: ml.train(X, y, solver=solver, C=C, tol=tol, **extra))
+        ml.save_model(fitted, model)
+        return {**cost, "certificate": fitted.info.certificate, "objective": fitted.info.objective}
+    from liblinear.liblinear import problem
+    from liblinear.liblinearutil import save_model, svm_read_problem, train
+
+    y, X = svm_read_problem(path, return_scipy=True)
+    data = problem(y, X, bias)
+    fitted, cost = timed(lambda: train(data, f"-s 4 -c {C:.17g} -e {tol:.17g} -B {bias:.17g} -q"))
+    save_model(model, fitted)
+    return cost
+
+
+def child_write(who, model, target):
+    if who == "ours":
+        import marginlinear as ml
+
+        loaded = ml.load_model(model)
+        return timed(lambda: ml.save_model(loaded, target))[1]
+    from liblinear.liblinearutil import load_model, save_model
+
+    loaded = load_model(model)
+    if loaded is None:
+        raise BenchError(f"{model}: LIBLINEAR cannot load it")
+    return timed(lambda: save_model(target, loaded))[1]
+
+
+def child_same_weights(first, second):
+    import numpy as np
+
+    a, b = read_model(first), read_model(second)
+    return bool(np.array_equal(a[1], b[1]) and np.array_equal(a[3], b[3]))
+
+
+def child_versions():
+    from importlib import metadata
+    from importlib.util import find_spec
+
+    found = {"python": platform.python_version(), "marginlinear": None}
+    if find_spec("marginlinear"):
+        import marginlinear
+
+        # Not from the metadata: it may be a source tree on PYTHONPATH.
+        found["marginlinear"] = marginlinear.__version__
+    for name in ("numpy", "scipy", "scikit-learn", "liblinear-official"):
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            found[name] = None
+    return found
+
+
+CHILDREN = {"read": child_read, "train": child_train, "write": child_write, "evaluate": evaluate,
+            "scale01": scale01, "same_weights": child_same_weights, "versions": child_versions}
+
+
+# running and measuring
+
+
+# ru_maxrss of a process starts at the size of the one that forked it, so a small interpreter does that.
+LAUNCHER = """
+import os, sys, time
+from resource import RUSAGE_SELF, getrusage
+result, command = int(sys.argv[1]), sys.argv[2:]
+start = time.perf_counter()
+pid = os.posix_spawn(command[0], command, os.environ)
+_, status, used = os.wait4(pid, 0)
+seconds = time.perf_counter() - start
+try:
+    with open("/proc/self/status") as file:
+        floor = next(int(line.split()[1]) for line in file if line.startswith("VmHWM:"))
+except FileNotFoundError:
+    floor = getrusage(RUSAGE_SELF).ru_maxrss  # includes the size of the process that started this one
+numbers = seconds, used.ru_utime, used.ru_stime, used.ru_maxrss, status, floor
+os.write(result, " ".join(map(repr, numbers)).encode())
+"""
+
+
+def run(command, limit):
+    """A whole process: {seconds, user, cpu, peak, floor, status, over, stdout, stderr}.
+
+    floor is the smallest peak that can be seen.
+    """
+    program = shutil.which(command[0])
+    if not program:
+        raise Skip(f"{command[0]} cannot be run")
+    with (tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err,
+          tempfile.TemporaryFile() as numbers):
+        result = numbers.fileno()
+        launch = [sys.executable, "-I", "-S", "-c", LAUNCHER, str(result), program, *map(str, command[1:])]
+        # A session of its own, so that the launcher and the command can be killed together.
+        process = subprocess.Popen(launch, stdin=subprocess.DEVNULL, stdout=out, stderr=err,
+                                   pass_fds=[result], start_new_session=True)
+        over = False
+        try:
+            process.wait(limit)
+        except subprocess.TimeoutExpired:
+            over = True
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+        texts = []
+        for file in (numbers, out, err):
+            file.seek(0)
+            texts.append(file.read().decode(errors="replace"))
+    if over:
+        return {"over": True, "stdout": texts[1], "stderr": texts[2]}
+    if process.returncode:
+        raise BenchError(f"the launcher of {program} failed: {texts[2].strip()}")
+    seconds, user, system, peak, status, floor = map(float, texts[0].split())
+    return {"seconds": seconds, "user": user, "cpu": user + system, "peak": peak * MAXRSS_UNIT,
+            "floor": floor * MAXRSS_UNIT, "status": os.waitstatus_to_exitcode(int(status)), "over": False,
+            "stdout": texts[1], "stderr": texts[2]}
+
+
+def checked(command, limit, status=0):
+    result = run(command, limit)
+    if result["over"]:
+        raise Skip(f"stopped after {limit:g} s: {shlex.join(map(str, command))}")
+    if result["status"] != status:
+        lines = (result["stderr"].strip() or result["stdout"].strip() or "no message").splitlines()
+        raise Skip(f"exit status {result['status']}: {lines[-1]} ({shlex.join(map(str, command))})")
+    return result
+
+
+def in_child(python, name, *args, limit=7200.0):
+    """Calls CHILDREN[name](*args) in a fresh interpreter."""
+    result = checked([python, str(Path(__file__).resolve()), "_child", name, json.dumps(args)], limit)
+    return json.loads(result["stdout"].splitlines()[-1])
+
+
+def interleave(contestants, repeat, progress):
+    """{name: results of all rounds}, and {name: why it dropped out}."""
+    results, failed = {name: [] for name in contestants}, {}
+    for number in range(repeat):
+        order = list(contestants) if number % 2 == 0 else list(contestants)[::-1]
+        for name in order:
+            if name in failed:
+                continue
+            progress(f"round {number + 1}/{repeat}: {name}")
+            try:
+                results[name].append(contestants[name]())
+            except Skip as error:
+                failed[name] = str(error)
+    return {name: got for name, got in results.items() if name not in failed}, failed
+
+
+def median(results, key):
+    values = [r[key] for r in results if r.get(key) is not None]
+    return statistics.median(values) if values else None
+
+
+def survey(path):
+    """Brings a file into the page cache; returns its numbers of colons and lines."""
+    colons = lines = 0
+    with open(path, "rb") as file:
+        while piece := file.read(1 << 20):
+            colons += piece.count(b":")
+            lines += piece.count(b"\n")
+    return colons, lines
+
+
+class Comparison:
+    """Contestants that were measured together, and the ratios between them."""
+
+    def __init__(self, title):
+        self.title = title
+        self.rows, self.ratios, self.notes = [], [], []
+
+    def add(self, name, command, results, **more):
+        rounds = [{key: r.get(key) for key in ("seconds", "cpu", "user", "peak", "floor")} for r in results]
+        self.rows.append({"name": name, "command": command, "seconds": median(results, "seconds"),
+                          "cpu": median(results, "cpu"), "peak": median(results, "peak"), **more,
+                          "rounds": rounds})
+
+    def ratio(self, label, above, below, sense=None, goal=None):
+        """Median wall time over median wall time, with the extremes over the rounds; the same of CPU time."""
+        pairs = [a["seconds"] / b["seconds"] for a, b in zip(above, below, strict=True)]
+        value, cpu = (median(above, key) / median(below, key) for key in ("seconds", "cpu"))
+        self.value(label, value, sense, goal, min(pairs), max(pairs), cpu)
+
+    def value(self, label, value, sense=None, goal=None, low=None, high=None, cpu=None):
+        met = None if goal is None else value <= goal if sense == "at most" else value >= goal
+        self.ratios.append({"label": label, "value": value, "low": low, "high": high, "cpu": cpu,
+                            "sense": sense, "goal": goal, "met": met})
+
+    def missing(self, label, sense, goal, why):
+        self.ratios.append({"label": label, "value": None, "low": None, "high": None, "cpu": None,
+                            "sense": sense, "goal": goal, "met": None, "why": why})
+
+
+class Bench:
+    def __init__(self, args):
+        self.args = args
+        self.limit = args.time_limit
+        self.terminal = sys.stderr.isatty()
+        self.cache = args.cache
+        self.cache.mkdir(parents=True, exist_ok=True)
+        self.scratch = Path(tempfile.mkdtemp(prefix="run-", dir=self.cache))
+        self.comparisons, self.skipped = [], []
+        programs = args.case != "read"  # which needs the library alone
+        self.train = self.find_ours("margin-train") if programs else None
+        self.predict = self.find_ours("margin-predict") if programs else None
+        self.peer_train = shutil.which(args.liblinear_train)
+        self.peer_predict = shutil.which(args.liblinear_predict)
+        self.versions = in_child(args.python, "versions")
+        self.peer_versions = in_child(args.peer_python, "versions")
+
+    def find_ours(self, name):
+        if self.args.peers_only:
+            return None
+        places = [self.args.ours] if self.args.ours else [Path(self.args.python).parent, None]
+        for place in places:
+            found = shutil.which(name, path=str(place) if place else None)
+            if found:
+                return found
+        searched = " nor in ".join(str(place or "PATH") for place in places)
+        raise BenchError(f"{name} is not in {searched}: {GET_OURS}")
+
+    def close(self):
+        shutil.rmtree(self.scratch)
+
+    def progress(self, text):
+        if self.terminal:
+            sys.stderr.write(f"\r{text[:100]}\x1b[K" if text else "\r\x1b[K")
+            sys.stderr.flush()
+
+    def skip(self, what, why):
+        self.skipped.append({"what": what, "why": why})
+        self.progress("")
+        print(f"SKIPPED {what}: {why}\n", flush=True)
+
+    # -- data --
+
+    def file(self, name, wanted=True):
+        """Path of a set as plain text, in the cache where it came compressed; None: missing, not wanted."""
+        if "/" in name and Path(name).is_file():
+            return Path(name)
+        for folder in self.args.data:
+            if (folder / name).is_file():
+                return folder / name
+            for suffix, opened in DECOMPRESS.items():
+                source = folder / (name + suffix)
+                if source.is_file():
+                    return self.decompressed(source, self.cache / name, opened)
+        if wanted:
+            folders = ", ".join(map(str, self.args.data)) or "no folder (give --data)"
+            raise Skip(f"set {name} is missing: looked for {name}, {name}.xz, .bz2, .gz in {folders}")
+        return None
+
+    def decompressed(self, source, target, opened):
+        if not target.exists() or target.stat().st_mtime < source.stat().st_mtime:
+            self.progress(f"decompressing {source}")
+            part = target.with_name(target.name + ".part")
+            with opened(source, "rb") as packed, open(part, "wb") as plain:
+                shutil.copyfileobj(packed, plain, 1 << 20)
+            os.replace(part, target)
+        return target
+
+    def files(self, name, scaled=False):
+        """(training file, test file or None)."""
+        train = self.file(name)
+        test_name = re.sub(r"\.train$", ".test", name) if name.endswith(".train") else name + ".t"
+        test = self.file(test_name, wanted=False)
+        if not scaled:
+            return train, test
+        stem = Path(name).name
+        train_out, test_out = self.cache / f"{stem}.scale01", self.cache / f"{stem}.scale01.t"
+        fresh = [(train, train_out)] + ([(test, test_out)] if test else [])
+        if any(not out.exists() or out.stat().st_mtime < source.stat().st_mtime for source, out in fresh):
+            self.progress(f"scaling {name} to [0,1]")
+            in_child(sys.executable, "scale01", str(train), str(test) if test else None, str(train_out),
+                     str(test_out))
+        return train_out, test_out if test else None
+
+    # -- contestants --
+
+    def whole(self, command, status=0):
+        return lambda: checked(command, self.limit, status)
+
+    def library(self, python, name, *args):
+        return lambda: in_child(python, name, *args, limit=self.limit)
+
+    def need(self, thing, how):
+        if not thing:
+            raise Skip(f"missing: {how}")
+        return thing
+
+    def peers(self, package, get):
+        self.need(self.peer_versions[package], f"{package} in {self.args.peer_python}: {get}")
+        return self.args.peer_python
+
+    def our_train_command(self, solver, C, tol, path, model):
+        args = self.args
+        command = [self.train, "-s", solver, "-c", f"{C:g}", "-e", f"{tol:g}"]
+        command += ["-B", f"{args.bias:g}"] if args.bias >= 0 else []
+        command += ["--threads", str(args.threads)] if args.threads else []
+        if solver == "mcodm" and (args.mu, args.theta) != (0.8, 0.2):
+            command += ["--mu", f"{args.mu:g}", "--theta", f"{args.theta:g}"]
+        return [*command, str(path), str(model)]
+
+    def peer_train_command(self, C, tol, path, model):
+        bias = ["-B", f"{self.args.bias:g}"] if self.args.bias >= 0 else []
+        return [self.peer_train, "-s", "4", "-c", f"{C:g}", "-e", f"{tol:g}", *bias, str(path), str(model)]
+
+    def reached(self, model, train, test, C):
+        self.progress(f"objective of {model}")
+        return in_child(sys.executable, "evaluate", str(model), str(train), str(test) if test else None, C,
+                        self.args.mu, self.args.theta)
+
+    def rounds(self, title, contestants):
+        return interleave(contestants, self.args.repeat, lambda text: self.progress(f"{title}: {text}"))
+
+    def finish(self, comparison):
+        self.progress("")
+        self.comparisons.append(comparison)
+        print(render(comparison), flush=True)
+
+    # -- comparisons --
+
+    def read(self, name, goals):
+        path, _ = self.files(name, self.args.scale01)
+        size = path.stat().st_size
+        colons, rows = survey(path)
+        out = Comparison(f"read {name}: {size / 1e6:.1f} MB")
+        one_row = self.scratch / "one-row"
+        one_row.write_text("1 1:1\n")
+        contestants, commands, absent = {}, {}, {}
+        args = self.args
+
+        def enter(label, make):
+            try:
+                contestants[label], commands[label] = make()
+            except Skip as error:
+                absent[label] = str(error)
+
+        def ours(threads):
+            self.need(not args.peers_only, "--peers-only")
+            self.need(self.versions["marginlinear"], f"marginlinear in {args.python}: {GET_OURS}")
+            return (self.library(args.python, "read", "ours", str(path), threads),
+                    f"marginlinear.libsvm.read_libsvm({str(path)!r}, threads={threads})")
+
+        def program(file):
+            command = [self.need(self.peer_train, GET_PROGRAMS), "-s", "4", "-c", "-1", str(file), os.devnull]
+            return self.whole(command, status=1), shlex.join(command)
+
+        enter("marginlinear, 1 thread", lambda: ours(1))
+        enter("marginlinear, 2 threads", lambda: ours(2))
+        enter("scikit-learn", lambda: (
+            self.library(self.peers("scikit-learn", GET_SKLEARN), "read", "sklearn", str(path), 1),
+            f"sklearn.datasets.load_svmlight_file({str(path)!r})"))
+        enter("LIBLINEAR, C program", lambda: program(path))
+        enter("LIBLINEAR, start-up", lambda: program(one_row))
+        enter("LIBLINEAR, Python", lambda: (
+            self.library(self.peers("liblinear-official", GET_LIBLINEAR), "read", "liblinear", str(path), 1),
+            f"liblinear.liblinearutil.svm_read_problem({str(path)!r}, return_scipy=True)"))
+        results, failed = self.rounds(f"read {name}", contestants)
+        absent |= failed
+        startup = results.pop("LIBLINEAR, start-up", None)
+        if "LIBLINEAR, C program" in results and startup:
+            start = median(startup, "seconds")
+            wrong = [r for r in results["LIBLINEAR, C program"] if "C <= 0" not in r["stderr"]]
+            if wrong:
+                del results["LIBLINEAR, C program"]
+                absent["LIBLINEAR, C program"] = f"did not refuse C: {wrong[0]['stderr'].strip()}"
+            elif min(r["seconds"] for r in results["LIBLINEAR, C program"]) <= start:
+                del results["LIBLINEAR, C program"]
+                absent["LIBLINEAR, C program"] = f"reading {name} takes no longer than its start-up"
+            else:
+                out.notes.append(f"LIBLINEAR's start-up of {start * 1000:.1f} ms is subtracted.")
+                for r in results["LIBLINEAR, C program"]:
+                    r["seconds"] -= start
+        for label, got in results.items():
+            seconds, arrays = median(got, "seconds"), median(got, "arrays")
+            if label == "LIBLINEAR, C program":
+                # A feature_node is 16 bytes and each row ends with one; a pointer and a label a row.
+                arrays = 16 * (colons + rows) + 16 * rows
+            peak = median(got, "peak")
+            out.add(label, commands[label], got, rate=size / 1e6 / seconds, arrays=arrays,
+                    over_arrays=peak / arrays if peak is not None else None)
+        counts = {label: (got[0]["rows"], got[0]["nonzeros"])
+                  for label, got in results.items() if "rows" in got[0]}
+        if len(set(counts.values())) > 1:
+            out.notes.append(f"WARNING: the readers disagree on (rows, nonzeros): {counts}")
+
+        def compare(label, above, below, sense=None, goal=None):
+            why = absent.get(above) or absent.get(below)
+            if why:
+                out.missing(label, sense, goal, why)
+            else:
+                out.ratio(label, results[above], results[below], sense, goal)
+
+        mine = "marginlinear, 1 thread"
+        if not args.peers_only:
+            compare("rate, 1 thread / scikit-learn's", "scikit-learn", mine, "at least", goals.get("sklearn"))
+            compare("rate, 1 thread / LIBLINEAR's C program", "LIBLINEAR, C program", mine, "at least",
+                    goals.get("liblinear"))
+            compare("rate, 1 thread / LIBLINEAR's Python package", "LIBLINEAR, Python", mine, "at least")
+            two = "marginlinear, 2 threads"
+            compare("rate, 2 threads / 1 thread", mine, two, "at least", goals.get("threads"))
+            for label in (mine, two):
+                what = f"peak memory / arrays, {label.split(', ')[1]}"
+                got = [row["over_arrays"] for row in out.rows if row["name"] == label]
+                if got and got[0] is not None:
+                    out.value(what, got[0], "at most", goals.get("memory"))
+                else:
+                    why = absent.get(label, "measured on Linux only")
+                    out.missing(what, "at most", goals.get("memory"), why)
+        for label, why in absent.items():
+            if not (args.peers_only and label.startswith("marginlinear")):
+                self.skip(f"read {name}, {label}", why)
+        self.finish(out)
+
+    def train_case(self, name, solver, C, tol, peer_tol, scaled, goal=None, excess_goal=None, library=False):
+        """With excess_goal our tolerance is the loosest of CS_TOLERANCES that keeps within it."""
+        train, test = self.files(name, scaled)
+        survey(train)
+        title = f"train {name}{' scaled to [0,1]' if scaled else ''}, {solver}, -c {C:g}"
+        mine, theirs = self.scratch / "ours.model", self.scratch / "peer.model"
+        notes = []
+        if excess_goal is not None:
+            tol = CS_TOLERANCES[-1]
+        if excess_goal is not None and self.train and self.peer_train:
+            checked(self.peer_train_command(C, peer_tol, train, theirs), self.limit)
+            target = self.reached(theirs, train, None, C)["cs"] * (1 + excess_goal)
+            for loosest in CS_TOLERANCES:
+                tol = loosest
+                checked(self.our_train_command(solver, C, tol, train, mine), self.limit)
+                if self.reached(mine, train, None, C)["cs"] <= target:
+                    break
+            notes.append(f"-e {tol:g} is the loosest of {CS_TOLERANCES} whose objective is at most "
+                         f"{excess_goal:.1%} above LIBLINEAR's; found beforehand, untimed.")
+        contestants, commands = {}, {}
+        if self.train:
+            command = self.our_train_command(solver, C, tol, train, mine)
+            contestants["marginlinear"], commands["marginlinear"] = self.whole(command), shlex.join(command)
+        if self.peer_train:
+            command = self.peer_train_command(C, peer_tol, train, theirs)
+            contestants["LIBLINEAR"], commands["LIBLINEAR"] = self.whole(command), shlex.join(command)
+        else:
+            self.skip(f"{title}, LIBLINEAR", f"missing: {GET_PROGRAMS}")
+        models = {"marginlinear": mine, "LIBLINEAR": theirs}
+        out = Comparison(title + ": whole processes")
+        out.notes += notes
+        self.compare_training(out, contestants, commands, models, train, test, C, solver, goal, excess_goal)
+        if library:
+            self.train_library(title, solver, C, tol, peer_tol, train, test, models)
+
+    def train_library(self, title, solver, C, tol, peer_tol, train, test, models):
+        contestants, commands = {}, {}
+        if not self.args.peers_only and self.versions["marginlinear"]:
+            contestants["marginlinear"] = self.library(
+                self.args.python, "train", "ours", str(train), str(models["marginlinear"]), solver, C, tol,
+                self.args.bias)
+            bias = f", bias={self.args.bias:g}" if self.args.bias >= 0 else ""
+            options = f"solver={solver!r}, C={C:g}, tol={tol:g}{bias}"
+            commands["marginlinear"] = f"marginlinear.train(X, y, {options})"
+        elif not self.args.peers_only:
+            self.skip(f"{title}, library call of marginlinear", f"not in {self.args.python}: {GET_OURS}")
+        try:
+            python = self.peers("liblinear-official", GET_LIBLINEAR)
+            contestants["LIBLINEAR"] = self.library(
+                python, "train", "liblinear", str(train), str(models["LIBLINEAR"]), solver, C, peer_tol,
+                self.args.bias)
+            options = f"-s 4 -c {C:g} -e {peer_tol:g} -B {self.args.bias:g} -q"
+            commands["LIBLINEAR"] = f"liblinear.liblinearutil.train(problem, {options!r})"
+        except Skip as error:
+            self.skip(f"{title}, library call of LIBLINEAR", str(error))
+        out = Comparison(title + ": library calls, data loaded")
+        self.compare_training(out, contestants, commands, models, train, test, C, solver, None, None)
+
+    def compare_training(self, out, contestants, commands, models, train, test, C, solver, goal, excess_goal):
+        mine, theirs = "marginlinear", "LIBLINEAR"
+        results, failed = self.rounds(out.title, contestants)
+        for label, got in results.items():
+            reached = self.reached(models[label], train, test, C)
+            more = {}
+            if label == mine:
+                printed = got[-1].get("stdout", "")
+                more["certificate"] = got[-1].get("certificate", grep(printed, "certificate"))
+                said = got[-1].get("objective", grep(printed, "Objective value"))
+                here = reached.get(solver)
+                # Printed with six significant digits or more.
+                if said is not None and here is not None and abs(said - here) > 1e-5 * max(1, abs(here)):
+                    out.notes.append(f"WARNING: margin-train says objective {said:.9g}, NumPy {here:.9g}")
+            out.add(label, commands[label], got, **reached, **more)
+        for label, why in failed.items():
+            self.skip(f"{out.title}, {label}", why)
+        both = mine in results and theirs in results
+        if both:
+            out.ratio("time, marginlinear / LIBLINEAR", results[mine], results[theirs], "at most", goal)
+            if solver == "cs":
+                objective = {row["name"]: row["cs"] for row in out.rows}
+                most = None if excess_goal is None else 1 + excess_goal
+                out.value("objective, marginlinear / LIBLINEAR", objective[mine] / objective[theirs],
+                          "at most", most)
+        elif goal is not None and not self.args.peers_only:
+            why = "; ".join(failed.values()) or f"missing: {GET_PROGRAMS}"
+            out.missing("time, marginlinear / LIBLINEAR", "at most", goal, why)
+        self.finish(out)
+
+    def some_model(self, train, C):
+        """A model that both sides can read; made by us where we are here. Returns it with the command."""
+        model = self.scratch / "shared.model"
+        if self.train:
+            command = self.our_train_command("mcodm", C, 0.01, train, model)
+        else:
+            command = self.peer_train_command(C, 0.1, train, model) if self.peer_train else None
+        self.need(command, GET_PROGRAMS)
+        self.progress(f"training a model on {train}")
+        checked(command, self.limit)
+        return model, shlex.join(command)
+
+    def predict_case(self, name, goal=None):
+        train, test = self.files(name, self.args.scale01)
+        if test is None:
+            raise Skip(f"{name} has no test part")
+        model, made = self.some_model(train, self.args.cost)
+        survey(test)
+        sizes = [path.stat().st_size / 1e6 for path in (test, model)]
+        out = Comparison(f"predict {name}: {sizes[0]:.1f} MB, model {sizes[1]:.1f} MB")
+        out.notes.append(f"The model: {made}")
+        contestants, commands, outputs = {}, {}, {}
+        for label, program in (("marginlinear", self.predict), ("LIBLINEAR", self.peer_predict)):
+            if program:
+                outputs[label] = self.scratch / f"{label}.out"
+                command = [program, str(test), str(model), str(outputs[label])]
+                contestants[label], commands[label] = self.whole(command), shlex.join(command)
+        if not self.peer_predict:
+            self.skip(f"predict {name}, LIBLINEAR", f"missing: {GET_PROGRAMS}")
+        results, failed = self.rounds(out.title, contestants)
+        for label, got in results.items():
+            out.add(label, commands[label], got, accuracy=accuracy(got[-1]["stdout"] + got[-1]["stderr"]))
+        for label, why in failed.items():
+            self.skip(f"predict {name}, {label}", why)
+        if len(results) == 2:
+            out.ratio("time, marginlinear / LIBLINEAR", results["marginlinear"], results["LIBLINEAR"],
+                      "at most", goal)
+            a, b = (path.read_text().splitlines() for path in outputs.values())
+            different = sum(x != y for x, y in zip(a, b, strict=False)) + abs(len(a) - len(b))
+            warning = "WARNING: " if different else ""
+            out.notes.append(f"{warning}{different} of {len(b)} predicted labels differ.")
+        elif goal is not None and not self.args.peers_only:
+            why = "; ".join(failed.values()) or f"missing: {GET_PROGRAMS}"
+            out.missing("time, marginlinear / LIBLINEAR", "at most", goal, why)
+        self.finish(out)
+
+    def write_case(self, name, goal=None):
+        train, _ = self.files(name, self.args.scale01)
+        model, made = self.some_model(train, self.args.cost)
+        out = Comparison(f"write a model of {name}: {model.stat().st_size / 1e6:.1f} MB")
+        out.notes.append(f"The model: {made}")
+        contestants, commands, targets = {}, {}, {}
+        absent = {}
+        if not self.args.peers_only:
+            if self.versions["marginlinear"]:
+                targets["marginlinear"] = self.scratch / "written-ours"
+                contestants["marginlinear"] = self.library(self.args.python, "write", "ours", str(model),
+                                                           str(targets["marginlinear"]))
+                commands["marginlinear"] = "marginlinear.save_model(model, path)"
+            else:
+                absent["marginlinear"] = f"not in {self.args.python}: {GET_OURS}"
+        try:
+            python = self.peers("liblinear-official", GET_LIBLINEAR)
+            targets["LIBLINEAR"] = self.scratch / "written-peer"
+            contestants["LIBLINEAR"] = self.library(python, "write", "liblinear", str(model),
+                                                    str(targets["LIBLINEAR"]))
+            commands["LIBLINEAR"] = "liblinear.liblinearutil.save_model(path, model)"
+        except Skip as error:
+            absent["LIBLINEAR"] = str(error)
+        results, failed = self.rounds(out.title, contestants)
+        absent |= failed
+        for label, got in results.items():
+            out.add(label, commands[label], got, bytes=targets[label].stat().st_size)
+        for label, why in absent.items():
+            self.skip(f"write {name}, {label}", why)
+        if len(results) == 2:
+            out.ratio("time, marginlinear / LIBLINEAR", results["marginlinear"], results["LIBLINEAR"],
+                      "at most", goal)
+            same = in_child(sys.executable, "same_weights", *map(str, targets.values()))
+            out.notes.append("The weights in both files are equal." if same else
+                             "WARNING: the weights in the two files differ.")
+        elif goal is not None and not self.args.peers_only:
+            out.missing("time, marginlinear / LIBLINEAR", "at most", goal, "; ".join(absent.values()))
+        self.finish(out)
+
+    def help_case(self, goal=None):
+        if not self.train:
+            raise Skip("--peers-only")
+        out = Comparison("help")
+        command = [self.train, "--help"]
+        results, failed = self.rounds("help", {"marginlinear": self.whole(command)})
+        for label, got in results.items():
+            out.add(label, shlex.join(command), got, user=median(got, "user"))
+            out.value("user time of --help, s", median(got, "user"), "at most", goal)
+        for label, why in failed.items():
+            self.skip(f"help, {label}", why)
+            out.missing("user time of --help, s", "at most", goal, why)
+        self.finish(out)
+
+    def suite(self):
+        """The comparisons of issue 2 ("Speed, by tools/bench.py")."""
+        text = ("news20bydate", "imdb", "sector")
+        cases = []
+        reading = {"sklearn": 12, "liblinear": 6, "threads": 1.3, "memory": 1.3}
+        for name in text:
+            cases.append((f"read {name}", lambda name=name: self.read(name, reading)))
+
+        def train(name, solver, C, tol, peer_tol, scaled, goal, excess=None):
+            what = f"train {name} {solver} -e {'matched' if excess else format(tol, 'g')}"
+            cases.append((what, lambda: self.train_case(name, solver, C, tol, peer_tol, scaled, goal, excess,
+                                                        self.args.library)))
+
+        for name, goal in (("news20bydate", 0.5), ("imdb", 0.5), ("sector", 0.7)):
+            train(name, "mcodm", 1, 0.001, 0.01, False, goal)
+        for name in text:
+            train(name, "mcodm", 1, 0.01, 0.1, False, 0.9)
+        for name, C in (("letter", 64), ("satimage", 64), ("connect-4", 1), ("mnist", 1)):
+            train(name, "mcodm", C, 0.01, 0.1, True, 0.4)
+        for name in ("news20bydate", "sector"):
+            train(name, "cs", 1, None, 0.1, False, 0.9, 0.001)
+        cases.append(("predict imdb", lambda: self.predict_case("imdb", 0.5)))
+        cases.append(("write sector", lambda: self.write_case("sector", 0.4)))
+        cases.append(("help", lambda: self.help_case(0.1)))
+        return cases
+
+    def single(self):
+        args = self.args
+        made = {"read": lambda name: self.read(name, {}),
+                "train": lambda name: self.train_case(name, args.solver, args.cost, args.tol, args.peer_tol,
+                                                      args.scale01, library=args.library),
+                "predict": self.predict_case, "write": self.write_case}
+        if args.case == "help":
+            return [("help", self.help_case)]
+        return [(f"{args.case} {name}", lambda name=name: made[args.case](name)) for name in args.sets]
+
+    def everything(self):
+        cases = self.suite() if self.args.suite else self.single()
+        chosen = [(what, call) for what, call in cases if re.search(self.args.only, what)]
+        if not chosen:
+            names = ", ".join(what for what, _ in cases)
+            raise BenchError(f"--only {self.args.only!r} fits none of: {names}")
+        for what, call in chosen:
+            try:
+                call()
+            except Skip as error:
+                self.skip(what, str(error))
+
+    def about(self):
+        model = platform.processor() or platform.machine()
+        if Path("/proc/cpuinfo").exists():
+            names = re.findall(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
+            model = names[0] if names else model
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        debian = ""
+        if self.peer_train and shutil.which("dpkg-query"):
+            got = run(["dpkg-query", "-W", "-f", "${Version}", "liblinear-tools"], 60)
+            debian = got["stdout"] if got["status"] == 0 else ""
+        machine = f"{model}, {os.cpu_count()} processors, {memory / 2**30:.0f} GiB, {platform.platform()}"
+        return {"date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+                "machine": machine,
+                "load": list(os.getloadavg()), "versions": self.versions, "peer_versions": self.peer_versions,
+                "liblinear_tools": debian, "liblinear_train": self.peer_train, "margin_train": self.train,
+                "argv": sys.argv[1:], "repeat": self.args.repeat}
+
+
+# text
+
+
+def grep(text, name):
+    """The number of a line `name = number`, or None."""
+    match = re.search(rf"^{name} = ([-+.\deE]+)", text, re.MULTILINE)
+    return float(match[1]) if match else None
+
+
+def accuracy(text):
+    match = re.search(r"^Accuracy = ([\d.]+)%", text, re.MULTILINE)
+    return float(match[1]) / 100 if match else None
+
+
+COLUMNS = [("rate", "MB/s", "{:.0f}"), ("over_arrays", "peak / arrays", "{:.2f}"),
+           ("bytes", "bytes written", "{:,}"), ("user", "user s", "{:.3f}"),
+           ("cs", "CS objective", "{:.6g}"), ("mcodm", "mcODM objective", "{:.6g}"),
+           ("certificate", "certificate", "{:.3g}"), ("accuracy", "test accuracy", "{:.2%}")]
+
+
+def table(header, rows):
+    lines = ["| " + " | ".join(header) + " |", "|" + " --- |" * len(header)]
+    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows])
+
+
+def verdict(ratio):
+    if ratio["goal"] is None:
+        return ""
+    if ratio["value"] is None:
+        return f"goal {ratio['sense']} {ratio['goal']:g}: NOT MEASURED"
+    return f"goal {ratio['sense']} {ratio['goal']:g}: {'met' if ratio['met'] else 'MISSED'}"
+
+
+def render(comparison):
+    """A comparison as Markdown."""
+    shown = [c for c in COLUMNS if any(row.get(c[0]) is not None for row in comparison.rows)]
+    header = ["", "wall s", "min..max", "CPU s", "peak MB", *(c[1] for c in shown)]
+    rows = []
+    for row in comparison.rows:
+        seconds = [r["seconds"] for r in row["rounds"]]
+        peak = row["peak"]
+        floor = row["rounds"][0]["floor"]
+        low = peak is not None and floor is not None and peak <= 1.02 * floor
+        rows.append([row["name"], f"{row['seconds']:.3f}", f"{min(seconds):.3f}..{max(seconds):.3f}",
+                     f"{row['cpu']:.3f}", "" if peak is None else f"{'<= ' if low else ''}{peak / 1e6:.1f}",
+                     *("" if row.get(key) is None else form.format(row[key]) for key, _, form in shown)])
+    text = [f"### {comparison.title}", ""] + ([table(header, rows), ""] if rows else [])
+    for ratio in comparison.ratios:
+        if ratio["value"] is None:
+            text.append(f"- {ratio['label']}: not measured ({ratio['why']}) {verdict(ratio)}".rstrip())
+            continue
+        span = "" if ratio["low"] is None else f" ({ratio['low']:.3g}..{ratio['high']:.3g})"
+        span += "" if ratio["cpu"] is None else f", by CPU time {ratio['cpu']:.3g}"
+        text.append(f"- {ratio['label']}: {ratio['value']:.4g}{span}  {verdict(ratio)}".rstrip())
+    text += [f"- {note}" for note in comparison.notes]
+    text += [f"- {row['name']}: `{row['command']}`" for row in comparison.rows]
+    return "\n".join(text) + "\n"
+
+
+def render_summary(comparisons, skipped):
+    rows = [[c.title, r["label"], f"{r['sense']} {r['goal']:g}",
+             "" if r["value"] is None else f"{r['value']:.4g}",
+             "NOT MEASURED" if r["met"] is None else "met" if r["met"] else "MISSED"]
+            for c in comparisons for r in c.ratios if r["goal"] is not None]
+    header = ["comparison", "what", "goal", "value", "verdict"]
+    text = ["## Goals", "", table(header, rows), ""] if rows else []
+    if skipped:
+        text += ["## Skipped", "", *(f"- {s['what']}: {s['why']}" for s in skipped), ""]
+    return "\n".join(text)
+
+
+def positive(kind):
+    def convert(text):
+        try:
+            value = kind(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
+        if not value > 0:
+            raise argparse.ArgumentTypeError(f"{text} is not positive")
+        return value
+
+    return convert
+
+
+def parser():
+    p = argparse.ArgumentParser(prog="bench.py", description=__doc__,
+                                formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("case", nargs="?", choices=["read", "train", "predict", "write", "help"])
+    p.add_argument("sets", nargs="*", metavar="SET", help="a name in the --data folders, or a path with a /")
+    p.add_argument("--suite", choices=["issue"], help="every comparison that has a goal")
+    p.add_argument("--only", default="", metavar="REGEX", help="those comparisons whose name it fits")
+    p.add_argument("--data", type=Path, action="append", default=[], metavar="DIR", help="may be repeated")
+    caches = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
+    p.add_argument("--cache", type=Path, metavar="DIR", default=caches / "marginlinear-bench",
+                   help="for decompressed and scaled sets (default %(default)s)")
+    p.add_argument("--repeat", type=positive(int), default=5, metavar="N")
+    p.add_argument("--time-limit", type=positive(float), default=3600.0, metavar="S", help="for one run")
+    p.add_argument("--json", type=Path, metavar="FILE", help="all measurements")
+    p.add_argument("--strict", action="store_true", help="exit 1 on a missed goal or a skipped comparison")
+    p.add_argument("-s", "--solver", default="mcodm")
+    p.add_argument("-c", "--cost", type=positive(float), default=1.0)
+    p.add_argument("-e", "--tol", type=positive(float), default=1e-3, help="ours, relative certificate")
+    p.add_argument("--peer-tol", type=positive(float), default=0.1, help="LIBLINEAR's -e (default 0.1)")
+    p.add_argument("-B", "--bias", type=float, default=-1.0)
+    p.add_argument("--mu", type=float, default=0.8)
+    p.add_argument("--theta", type=float, default=0.2)
+    p.add_argument("--threads", type=positive(int), help="passed on to margin-train")
+    p.add_argument("--scale01", action="store_true", help="scale features to [0,1] first")
+    p.add_argument("--library", action="store_true", help="train: library calls too")
+    p.add_argument("--ours", type=Path, metavar="DIR",
+                   help="folder of margin-train and margin-predict; default: beside --python, then PATH")
+    p.add_argument("--python", default=sys.executable, help="interpreter that has marginlinear")
+    p.add_argument("--peer-python", default=sys.executable, help="interpreter that has the peers")
+    p.add_argument("--liblinear-train", default="liblinear-train", metavar="PROGRAM")
+    p.add_argument("--liblinear-predict", default="liblinear-predict", metavar="PROGRAM")
+    p.add_argument("--peers-only", action="store_true", help="measure the peers without marginlinear")
+    return p
+
+
+def main(argv=None):
+    argv = sys.argv[1:] if argv is None else argv
+    if argv[:1] == ["_child"]:
+        try:
+            print(json.dumps(CHILDREN[argv[1]](*json.loads(argv[2]))))
+        except BenchError as error:
+            print(error, file=sys.stderr)
+            return 1
+        return 0
+    p = parser()
+    args = p.parse_args(argv)
+    if bool(args.suite) == bool(args.case):
+        p.error("give either a case (read, train, predict, write, help) or --suite issue")
+    if args.case not in (None, "help") and not args.sets:
+        p.error(f"{args.case}: name at least one data set")
+    bench = None
+    try:
+        bench = Bench(args)
+        about = bench.about()
+        print(f"machine: {about['machine']}; load {about['load'][0]:.2f}\nversions: {about['versions']}\n"
+              f"peers: {about['peer_versions']}, liblinear-tools {about['liblinear_tools'] or 'unknown'} at "
+              f"{about['liblinear_train']}\n{args.repeat} interleaved rounds, medians\n", flush=True)
+        bench.everything()
+        about["load_after"] = list(os.getloadavg())
+        print(render_summary(bench.comparisons, bench.skipped), end="")
+        if args.json:
+            report = {**about, "comparisons": [vars(c) for c in bench.comparisons], "skipped": bench.skipped}
+            args.json.write_text(json.dumps(report, indent=1) + "\n")
+        goals = [r for c in bench.comparisons for r in c.ratios if r["goal"] is not None]
+        return int(args.strict and (bool(bench.skipped) or not all(r["met"] for r in goals)))
+    except KeyboardInterrupt:
+        return 130
+    except (BenchError, Skip, OSError) as error:
+        print(f"bench: error: {error}", file=sys.stderr)
+        return 1
+    finally:
+        if bench:
+            bench.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
