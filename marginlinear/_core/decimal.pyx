@@ -164,7 +164,7 @@ cdef void keep_nineteen(decimal_t* x, text_t p, text_t point) noexcept nogil:
     if x.last - p - (p <= point < x.last) <= 19:
         return
     x.mantissa = 0
-    x.exponent = 0
+    x.exponent = point + 1 - p if p > point else 0  # zeros skipped behind the point
     while p < x.last:
         if p[0] != c'.':
             if n < 19:
