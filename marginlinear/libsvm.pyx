@@ -25,6 +25,7 @@ import numpy as np
 
 from cpython.buffer cimport PyBuffer_FillInfo, PyBUF_WRITE
 from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.exc cimport PyErr_CheckSignals
 from cpython.memoryview cimport PyMemoryView_FromMemory
 from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
@@ -76,8 +77,8 @@ REASONS = {
     LABEL_MISSING: "the row has no label before {token}",
     LABEL_SEVERAL: "several labels {token}: multi-label data are not supported",
     LABEL_INFINITE: "label {token} is not finite",
-    LABEL_LARGE: "label {token} is beyond 2^53, where float64 skips whole numbers; to read labels as text, say "
-                 "--text-labels (text_labels=True)",
+    LABEL_LARGE: "label {token} is not below 2^53, where float64 begins to skip whole numbers; to read labels as text, "
+                 "say --text-labels (text_labels=True)",
     QUERY: "{token}: ranking data with qid are not supported; remove the field",
     FEATURE_BAD: "{token} is not of the form index:value",
     INDEX_MISSING: "{token} has no index; no blank may stand before the colon",
@@ -164,8 +165,10 @@ cdef int read_label(block_t* b, text_t* at) noexcept nogil:
         return FINE
     code = parse_double(start, &end, label)
     if code == PARSED and ends_token(end[0]):
+        if not -9007199254740992.0 < label[0] < 9007199254740992.0:
+            return LABEL_LARGE  # 2^53 may be 2^53 + 1, rounded
         at[0] = end
-        return FINE if -9007199254740992.0 <= label[0] <= 9007199254740992.0 else LABEL_LARGE
+        return FINE
     if code == NOT_FINITE:
         return LABEL_INFINITE
     if code == TOO_LARGE:
@@ -400,6 +403,7 @@ cdef class Lines:
     def __init__(self, readinto, head):
         self.readinto = readinto
         self.rest = head
+        self.done = len(head)
 
     def fill(self, Block block):
         """Fill `block`; False at the end of the stream. A line longer than the block makes it grow."""
@@ -413,6 +417,7 @@ cdef class Lines:
         memcpy(block.text, <const unsigned char*> self.rest, size)
         while True:
             while size < block.capacity and not ended:
+                PyErr_CheckSignals()  # compiled code is not interrupted by itself
                 with PyMemoryView_FromMemory(<char*> block.text + size, block.capacity - size, PyBUF_WRITE) as room:
                     n = self.readinto(room)
                 if n is None:
@@ -595,8 +600,9 @@ cdef class Rows:
 def quoted(text):
     """The first word of bytes as a message shows it."""
     words = text[:1000].replace(b"#", b" ").split(maxsplit=1)
-    word = repr((words[0] if words else b"").decode(errors="backslashreplace"))
-    return word if len(word) <= 42 else word[:40] + "...'"
+    word = (words[0] if words else b"").decode(errors="backslashreplace")
+    word = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in word)
+    return f"'{word}'" if len(word) <= 40 else f"'{word[:39]}...'"
 
 
 # ---- sources -------------------------------------------------------------------------------------------------
@@ -990,8 +996,8 @@ def labels_of(y, rows):
     elif y.dtype.kind in "biuf" and y.dtype.itemsize <= 8:
         if y.dtype.kind == "f" and not np.isfinite(y).all():
             raise ValueError("y holds nan or infinity")
-        if int(y.min()) < -(2**53) or int(y.max()) > 2**53:
-            raise ValueError("y holds a number beyond 2^53, which would not read back; make the labels text")
+        if int(y.min()) <= -(2**53) or int(y.max()) >= 2**53:
+            raise ValueError("y holds a number not below 2^53, which would not read back; make the labels text")
         return y.astype(np.float64)
     elif y.dtype.kind != "U":
         raise ValueError(f"y has dtype {y.dtype}; numbers or text are needed")
@@ -1065,11 +1071,11 @@ def created(target):
         yield sys.stdout.buffer.write
         sys.stdout.buffer.flush()
         return
-    path = os.path.realpath(path)  # a link stays one
     if os.path.exists(path) and not os.path.isfile(path):
         with open(path, "wb") as file:  # a device or a pipe
             yield file.write
         return
+    path = os.path.realpath(path)  # a link stays one
     temporary = f"{path}.{os.getpid()}.tmp"
     file = open(temporary, "xb")
     try:
