@@ -1,0 +1,628 @@
+"""The reader against a slow reference, whatever the cuts, blocks and threads; the writer against the reader."""
+
+import bz2
+import gzip
+import io
+import lzma
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+
+import numpy as np
+import pytest
+from libsvm_reference import Wrong, read
+from scipy import sparse
+
+from marginlinear.libsvm import dump_libsvm, load_libsvm, read_libsvm
+from marginlinear.problem import DataError
+
+GOOD = (b"\xef\xbb\xbf# made by hand\n"
+        b"+1 1:0.5 3:-1.25e-3 12345:7\r\n"
+        b"-1\t2:1\t\t4:.5  # why\n"
+        b"\n   \n"
+        b"2\n"
+        b"0.1 7:123456789012345678901234567890 8:0 9:1e-400 10:5. 11:0.12345678 12:0.123456789  \n"
+        b"1e0 1:1 22:22 333:333 4444:4444.5 55555:55555 666666:666666 7777777:7777777.25 88888888:88888888#end\n"
+        b"-3 2147483647:-0")
+
+
+def same(got, expected):
+    """Are two results of read_libsvm the same bits?"""
+    return all(a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
+               for a, b in ((getattr(got, name), getattr(expected, name)) for name in ("data", "indices", "indptr", "labels"))
+               ) and got.n_features == expected.n_features
+
+
+def outcome(data, **options):
+    """What read_libsvm makes of bytes: the result, or the error."""
+    try:
+        return read_libsvm(io.BytesIO(data), **options)
+    except DataError as error:
+        return error
+
+
+def assert_as_reference(data, **options):
+    got = outcome(data, **options)
+    flags = {name: options[name] for name in ("zero_based", "text_labels") if name in options}
+    try:
+        labels, rows = read(data, **flags)
+    except Wrong as wrong:
+        assert isinstance(got, DataError), (data, wrong.place)
+        assert (got.line, got.column) == wrong.place, (data, got)
+        return
+    assert not isinstance(got, DataError), (data, str(got))
+    assert got.labels.tolist() == labels
+    assert got.indptr.tolist() == np.cumsum([0] + [len(row) for row in rows]).tolist()
+    assert got.indices.tolist() == [index for row in rows for index, _ in row]
+    expected = np.array([value for row in rows for _, value in row])
+    assert got.data.tobytes() == expected.tobytes(), data
+    assert got.n_features == max([index + 1 for row in rows for index, _ in row], default=0)
+
+
+def test_everything_accepted():
+    got = read_libsvm(io.BytesIO(GOOD))
+    assert got.labels.tolist() == [1, -1, 2, 0.1, 1, -3]
+    assert got.labels.dtype == np.float64
+    assert got.indptr.tolist() == [0, 3, 5, 5, 11, 19, 20]
+    assert got.data[:5].tolist() == [0.5, -1.25e-3, 7, 1, 0.5]
+    assert got.data[5:11].tolist() == [123456789012345678901234567890.0, 0, 0, 5, 0.12345678, 0.123456789]
+    assert got.n_features == 2147483647
+    assert np.signbit(got.data[-1])
+    assert (got.data.dtype, got.indices.dtype, got.indptr.dtype) == (np.float64, np.int32, np.int64)
+    assert all(array.flags.writeable for array in (got.data, got.indices, got.indptr, got.labels))
+    assert_as_reference(GOOD)
+
+
+@pytest.mark.parametrize(("text", "labels"), [
+    (b"1\n2\n", [1, 2]), (b"+1 1:1\n1.0\n1e0\n-1", [1, 1, 1, -1]), (b"-0\n", [0]), (b"9007199254740991\n", [2**53 - 1]),
+    (b"# c\n1\n", [1]), (b"1#c\n", [1]), (b"1 1:1#c\n", [1]), (b"1\r\n", [1]), (b" \t1 \t\r\n", [1]), (b"1", [1]),
+    (b"\xef\xbb\xbf1\n", [1]), (b"1 \n\n\n2\n\n", [1, 2]),
+])
+def test_whole_labels_are_integers(text, labels):
+    got = read_libsvm(io.BytesIO(text))
+    assert got.labels.dtype == np.int64
+    assert got.labels.tolist() == labels
+
+
+BAD = [
+    # text, line, column, words of the reason
+    (b"1 1:1\n1 0:1\n", 2, 3, ["index 0", "'0:1'", "--zero-based"]),
+    (b"1 2:1 2:1\n", 1, 7, ["'2:1'", "after index 2", "rise"]),
+    (b"1 3:1 2:1\n", 1, 7, ["'2:1'", "after index 3"]),
+    (b"1 00000000003:1 2:1\n", 1, 17, ["after index 3"]),
+    (b"1 -1:1\n", 1, 3, ["'-1:1'", "negative"]),
+    (b"1 a:1\n", 1, 3, ["'a:1'", "index:value"]),
+    (b"1 2147483648:1\n", 1, 3, ["2147483647"]),
+    (b"1 4294967297:1\n", 1, 3, ["2147483647"]),
+    (b"1 99999999999999999999999:1\n", 1, 3, ["2147483647"]),
+    (b"1 1: 2:2\n", 1, 3, ["'1:'", "no value"]),
+    (b"1 1:\n", 1, 3, ["no value"]),
+    (b"1 1:#c\n", 1, 3, ["no value"]),
+    (b"1 1:", 1, 3, ["no value"]),
+    (b"1 1 :1\n", 1, 3, ["'1'", "index:value"]),
+    (b"1 :1\n", 1, 3, ["':1'", "no index"]),
+    (b"1 1:1 garbage\n", 1, 7, ["'garbage'", "index:value"]),
+    (b"1 1:1 2\n", 1, 7, ["'2'", "index:value"]),
+    (b"1 1:0x1p3\n", 1, 5, ["'0x1p3'", "not a number"]),
+    (b"1 1:1_0\n", 1, 5, ["'1_0'", "not a number"]),
+    (b"1 1_0:1\n", 1, 3, ["'1_0:1'"]),
+    (b"1 1:1,5\n", 1, 5, ["'1,5'", "not a number"]),
+    (b"1 1:1:2\n", 1, 5, ["'1:2'", "not a number"]),
+    (b"1 1:--1\n", 1, 5, ["'--1'"]),
+    (b"1 1:-\n", 1, 5, ["'-'"]),
+    (b"1 1:.\n", 1, 5, ["'.'"]),
+    (b"1 1:1e\n", 1, 5, ["'1e'"]),
+    (b"1 1:1e+\n", 1, 5, ["'1e+'"]),
+    (b"1 1:abc\n", 1, 5, ["'abc'"]),
+    (b"1 1:1\x0b2:1\n", 1, 5, ["not a number"]),
+    (b"1 1:1 2:2\x00\n", 1, 9, ["'2\\x00'", "not a number"]),
+    (b"\x00\x00\n", 1, 1, ["'\\x00\\x00'", "not a number"]),
+    (b"1 1:\xff\n", 1, 5, ["'\\xff'"]),
+    (b"1 1:nan\n", 1, 5, ["'nan'", "not finite"]),
+    (b"1 1:NaN 2:2\n", 1, 5, ["'NaN'", "not finite"]),
+    (b"1 1:inf\n", 1, 5, ["not finite"]),
+    (b"1 1:-Infinity\n", 1, 5, ["not finite"]),
+    (b"1 1:1e400\n", 1, 5, ["'1e400'", "too large for float64"]),
+    (b"1\n1 5:2 7:-1e99999999999999999\n", 2, 9, ["too large"]),
+    (b" 1:1 2:2\n", 1, 2, ["'1:1'", "no label"]),
+    (b"1:1 2:2\n", 1, 1, ["no label"]),
+    (b"nan 1:1\n", 1, 1, ["'nan'", "not finite"]),
+    (b"-inf 1:1\n", 1, 1, ["not finite"]),
+    (b"1e400 1:1\n", 1, 1, ["not below 2^53"]),
+    (b"9007199254740991 1:1\n9007199254740993 1:1\n", 2, 1, ["not below 2^53"]),
+    (b"1,2 1:1\n", 1, 1, ["'1,2'", "multi-label", "not supported"]),
+    (b"cat 1:1\n", 1, 1, ["'cat'", "--text-labels", "text_labels=True"]),
+    (b"0x1 1:1\n", 1, 1, ["'0x1'", "not a number"]),
+    (b"1 qid:1 1:1\n", 1, 3, ["'qid:1'", "not supported"]),
+    (b"\xef\xbb\xbfx\n", 1, 4, ["'x'"]),
+    (b"1\n\xef\xbb\xbf1\n", 2, 1, ["not a number"]),
+    (b"# c\r\n\r\n1 1:1\r\n  # d\n1 1:1 x" + b"y" * 100 + b"\r\n", 5, 7, ["'x" + "y" * 38 + "...'"]),
+    (b"", 0, 0, ["no rows", "empty"]),
+    (b"# only\n\n  \n#", 0, 0, ["no rows", "comments"]),
+    (b"\xef\xbb\xbf", 0, 0, ["no rows"]),
+]
+
+
+@pytest.mark.parametrize(("text", "line", "column", "words"), BAD)
+def test_bad_input(text, line, column, words, tmp_path):
+    path = tmp_path / "bad.txt"
+    path.write_bytes(text)
+    for threads in (1, 2):
+        with pytest.raises(DataError) as caught:
+            read_libsvm(path, threads=threads, _block_size=8)
+        assert (caught.value.line, caught.value.column) == (line, column)
+        assert all(word in caught.value.reason for word in words), caught.value.reason
+        assert str(caught.value).startswith(f"{path}:{line}:{column}: " if line else f"{path}: ")
+    assert_as_reference(text)
+
+
+def test_zero_based():
+    got = read_libsvm(io.BytesIO(b"1 0:5 3:6\n"), zero_based=True)
+    assert (got.indices.tolist(), got.n_features) == ([0, 3], 4)
+    error = outcome(b"1 2147483647:1\n", zero_based=True)
+    assert (error.column, "above 2147483646" in error.reason) == (3, True)
+    assert read_libsvm(io.BytesIO(b"1 2147483646:1\n"), zero_based=True).n_features == 2**31 - 1
+
+
+def test_n_features():
+    assert read_libsvm(io.BytesIO(b"1 3:1\n"), n_features=9).n_features == 9
+    assert read_libsvm(io.BytesIO(b"1 9:1\n"), n_features=9).n_features == 9
+    for text in (b"1\n1 1:1 10:1\n", b"1\n1 1:1 99999999999:1\n"):
+        error = outcome(text, n_features=9)
+        assert (error.line, error.column) == (2, 7)
+        assert "above 9" in error.reason
+    assert outcome(b"1 3:1\n", n_features=3, zero_based=True).column == 3
+    for wrong in (0, -1, 2**31):
+        with pytest.raises(ValueError, match="n_features"):
+            read_libsvm(io.BytesIO(b"1\n"), n_features=wrong)
+
+
+def test_text_labels():
+    got = read_libsvm(io.BytesIO("cat 1:1\nh\u00e9 \n#c\n1,2 1:1#x\n1\n".encode()), text_labels=True)
+    assert got.labels.tolist() == ["cat", "h\u00e9", "1,2", "1"]
+    assert got.labels.dtype.kind == "U"
+    error = outcome(b"cat 1:1\n2:2\n", text_labels=True)
+    assert (error.line, error.column, "no label" in error.reason) == (2, 1, True)
+    for block_size in (1, 100):
+        for text in (b"a 1:1\n\n# \xff\n b\xff 1:1\nc x\n", b"\xef\xbb\xbf b\xff\n"):
+            error = outcome(text, text_labels=True, _block_size=block_size)
+            assert (error.line, error.column) == ((4, 2) if text[:1] == b"a" else (1, 5))
+            assert "UTF-8" in error.reason
+            assert_as_reference(text, text_labels=True)
+
+
+@pytest.mark.parametrize("zero_based", [False, True])
+def test_every_cut(zero_based):
+    for cut in range(len(GOOD) + 1):
+        assert_as_reference(GOOD[:cut], zero_based=zero_based)
+    start = GOOD.index(b"0.1")
+    for cut in range(start, start + 200):
+        assert_as_reference(GOOD[cut:], zero_based=zero_based)
+
+
+def test_blocks_and_threads_do_not_matter():
+    whole = read_libsvm(io.BytesIO(GOOD))
+    for threads in (1, 2, 3, 8):
+        for block_size in (*range(1, 40, 1 if threads == 2 else 5), 100, 1000):
+            assert same(outcome(GOOD, threads=threads, _block_size=block_size), whole)
+
+
+@pytest.mark.parametrize(("text", "line", "column", "words"), BAD)
+def test_first_error_is_reported(text, line, column, words):
+    """Two errors: the first in the file counts, whatever block or thread meets which."""
+    if line == 0 or b"\xef" in text:
+        return
+    text = b"1 1:1\n" * 3 + text + (b"\n" if text[-1:] != b"\n" else b"") + b"1 1:1\n" * 20 + b"oops\n"
+    for threads in (1, 2, 3, 8):
+        for block_size in (1, 7, 30, 1000):
+            error = outcome(text, threads=threads, _block_size=block_size)
+            assert (error.line, error.column) == (line + 3, column)
+
+
+def random_text(rng, rows, width=1000, per_row=20):
+    """Rows of mixed shapes: decimals short and long, whole numbers, exponents."""
+    lines = []
+    for _ in range(rows):
+        indices = np.sort(rng.choice(width, rng.integers(0, per_row), replace=False)) + 1
+        features = []
+        for index in indices:
+            value = rng.standard_normal() * 10.0 ** rng.integers(-9, 9)
+            style = rng.integers(5)
+            text = ("1", str(int(value)), f"{value:.6g}", repr(float(value)), f"{value:.3f}")[style]
+            features.append(f"{index}:{text}")
+        lines.append(" ".join([str(rng.integers(-3, 4)), *features]))
+    return ("\n".join(lines) + "\n").encode()
+
+
+def test_random_files():
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        text = random_text(rng, 60)
+        assert_as_reference(text)
+        whole = outcome(text)
+        assert same(outcome(text, threads=3, _block_size=97), whole)
+
+
+def test_float32_is_rounded_once():
+    """A decimal next to the middle of two float32 rounds the wrong way if float64 stands between."""
+    rng = np.random.default_rng(1)
+    left = rng.uniform(0.001, 1, 2000).astype(np.float32)
+    middle = (left.astype(np.float64) + np.nextafter(left, np.float32(2)).astype(np.float64)) / 2
+    tokens, expected = [], []
+    for value, low, high in zip(middle.tolist(), left.tolist(), np.nextafter(left, np.float32(2)).tolist(), strict=True):
+        exact = f"{value:.60f}".rstrip("0")
+        even = low if np.float32(low).view(np.uint32) % 2 == 0 else high
+        below = exact[:-1] + "4999"
+        tokens += [exact, exact + "0000000001", below]
+        expected += [even, high, low]
+    tokens += ["16777217", "16777219", "0.1", "1e-45", "1e-46", "3.4028235e38", "340282356779733642700000000000000000000"]
+    expected += [16777216, 16777220, np.float32(0.1), np.float32(1e-45), 0, np.float32(3.4028235e38), np.float32(3.4028235e38)]
+    got = read_libsvm(io.BytesIO("".join(f"1 1:{token}\n" for token in tokens).encode()), dtype="float32")
+    assert got.data.dtype == np.float32
+    assert got.data.tolist() == np.array(expected, np.float32).tolist()
+    for token in ("1e39", "3.4028236e38"):
+        error = outcome(f"1 1:{token}\n".encode(), dtype=np.float32)
+        assert (error.column, "too large for float32" in error.reason) == (5, True)
+    with pytest.raises(ValueError, match="dtype is int64"):
+        read_libsvm(io.BytesIO(b"1\n"), dtype=int)
+
+
+def test_float32_equals_float64_then_rounded():
+    text = random_text(np.random.default_rng(2), 300)
+    single, double = outcome(text, dtype=np.float32), outcome(text)
+    assert (single.data == double.data.astype(np.float32)).all()
+
+
+# ---- sources -------------------------------------------------------------------------------------------------
+
+def test_source_kinds(tmp_path):
+    whole = read_libsvm(io.BytesIO(GOOD))
+    path = tmp_path / "data.txt"
+    path.write_bytes(GOOD)
+
+    class OnlyRead:
+        def __init__(self):
+            self.inner = io.BytesIO(GOOD)
+
+        def read(self, n):
+            return self.inner.read(min(n, 7))
+
+    for source in (path, str(path), os.fsencode(path), OnlyRead()):
+        assert same(read_libsvm(source), whole)
+    with open(path, "rb") as file:
+        assert same(read_libsvm(file), whole)
+        assert not file.closed
+    with open(path) as file, pytest.raises(TypeError, match="binary mode"):
+        read_libsvm(file)
+    with pytest.raises(TypeError, match="int"):
+        read_libsvm(3)
+    with pytest.raises(FileNotFoundError):
+        read_libsvm(tmp_path / "missing")
+    with pytest.raises(OSError, match=r"directory|denied"):
+        read_libsvm(tmp_path)
+
+
+@pytest.mark.parametrize("module", [gzip, bz2, lzma])
+def test_compressed(module, tmp_path):
+    text = random_text(np.random.default_rng(3), 400)
+    whole = read_libsvm(io.BytesIO(text))
+    path = tmp_path / "name says nothing"
+    path.write_bytes(module.compress(text[:1000]) + module.compress(text[1000:]))
+    for threads in (1, 3):
+        assert same(read_libsvm(path, threads=threads, _block_size=1000), whole)
+    whole_file = path.read_bytes()
+    for cut in (12, 40, len(whole_file) // 2, len(whole_file) - 3):
+        with pytest.raises(DataError, match="damaged or cut short"):
+            read_libsvm(io.BytesIO(whole_file[:cut]), threads=2, _block_size=500)
+    path.write_bytes(module.compress(b"1 1:1\n1 x\n"))
+    with pytest.raises(DataError) as caught:
+        read_libsvm(path)
+    assert (caught.value.line, caught.value.column) == (2, 3)
+    path.write_bytes(module.compress(b""))
+    with pytest.raises(DataError, match="no rows"):
+        read_libsvm(path)
+
+
+def test_zstd_says_what_is_missing():
+    data = b"\x28\xb5\x2f\xfd" + bytes(20)
+    with pytest.raises(DataError, match="pip install zstandard|damaged or cut short"):
+        read_libsvm(io.BytesIO(data))
+
+
+def test_damage_comes_after_earlier_errors():
+    """Text before the damage is read first, with any number of threads."""
+    text = b"1 1:1\n" * 50 + b"1 x\n" + np.random.default_rng(0).integers(48, 58, 300_000, np.uint8).tobytes() + b"\n"
+    data = gzip.compress(text)
+    for threads in (1, 2, 8):
+        with pytest.raises(DataError) as caught:
+            read_libsvm(io.BytesIO(data[:-20]), threads=threads, _block_size=64)
+        assert (caught.value.line, caught.value.column) == (51, 3)
+
+
+def test_pipe():
+    for threads in (1, 3):
+        out, into = os.pipe()
+
+        def write(into=into):
+            with open(into, "wb", buffering=0) as pipe:
+                for i in range(0, len(GOOD), 11):
+                    pipe.write(GOOD[i:i + 11])
+
+        writer = threading.Thread(target=write)
+        writer.start()
+        with open(out, "rb") as pipe:
+            got = read_libsvm(pipe, threads=threads, _block_size=20)
+        writer.join()
+        assert same(got, read_libsvm(io.BytesIO(GOOD)))
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes")
+def test_fifo(tmp_path):
+    path = tmp_path / "fifo"
+    os.mkfifo(path)
+    writer = threading.Thread(target=lambda: path.write_bytes(gzip.compress(GOOD)))
+    writer.start()
+    got = read_libsvm(path)
+    writer.join()
+    assert same(got, read_libsvm(io.BytesIO(GOOD)))
+
+
+def test_stdin():
+    code = "from marginlinear.libsvm import *; r = read_libsvm('-'); print(r.labels.tolist(), r.data.sum())"
+    run = subprocess.run([sys.executable, "-c", code], input=b"1 1:2 2:3\n-1 5:4\n", capture_output=True, check=True)
+    assert run.stdout.split() == [b"[1,", b"-1]", b"9.0"]
+    run = subprocess.run([sys.executable, "-c", code], input=b"1 1:2 2:x\n", capture_output=True)
+    assert b"DataError: <stdin>:1:9: value 'x' is not a number" in run.stderr
+
+
+def test_scipy_is_not_imported():
+    code = "import sys, io; from marginlinear.libsvm import *; read_libsvm(io.BytesIO(b'1 1:1')); print('scipy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout.strip() == b"False"
+
+
+def test_progress(tmp_path):
+    path = tmp_path / "data.txt"
+    text = random_text(np.random.default_rng(4), 500)
+    path.write_bytes(text)
+    for threads in (1, 2):
+        calls = []
+        read_libsvm(path, progress=lambda *call: calls.append(call), threads=threads, _block_size=500)  # noqa: B023
+        assert calls[-1] == (len(text), len(text))
+        assert calls == sorted(calls)
+        assert 2 <= len(calls) < 20
+    calls = []
+    read_libsvm(io.BytesIO(gzip.compress(text)), progress=lambda *call: calls.append(call))
+    assert calls[-1] == (len(text), None)
+
+    def stop(done, total):
+        raise RuntimeError("enough")
+
+    with pytest.raises(RuntimeError, match="enough"):
+        read_libsvm(path, progress=stop, threads=3, _block_size=500)
+    assert threading.active_count() == 1
+
+
+INTERRUPTED = """
+    import sys, threading, time
+    from marginlinear.libsvm import read_libsvm
+    print("ready", flush=True)
+    try:
+        read_libsvm("-", threads=int(sys.argv[1]))
+    except KeyboardInterrupt:
+        print(threading.active_count(), flush=True)
+        sys.exit(130)
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals")
+@pytest.mark.parametrize("threads", ["1", "2"])
+@pytest.mark.parametrize("flood", [False, True])
+def test_interrupt(threads, flood):
+    """A silent pipe, and one that never runs dry."""
+    process = subprocess.Popen([sys.executable, "-c", textwrap.dedent(INTERRUPTED), threads], stdin=subprocess.PIPE,
+                               stdout=subprocess.PIPE)
+    assert process.stdout.readline() == b"ready\n"
+    text = b"1 1:0.5 2:0.25 30000:7\n" * 3000
+    ended = threading.Event()
+
+    def feed():
+        try:
+            for _ in range(2000 if flood else 0):  # 130 MB, should the signal have no effect
+                if not ended.is_set():
+                    process.stdin.write(text)
+            process.stdin.flush()
+        except BrokenPipeError:
+            pass
+
+    feeder = threading.Thread(target=feed)
+    feeder.start()
+    time.sleep(0.4)
+    start = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    left = process.stdout.readline()
+    seconds = time.monotonic() - start
+    ended.set()
+    assert process.wait(10) == 130
+    feeder.join()
+    process.stdout.close()
+    try:
+        process.stdin.close()
+    except BrokenPipeError:
+        pass
+    print(f"interrupted after {seconds:.3f} s")
+    assert left == b"1\n"  # no thread is left
+    assert seconds < 1
+
+
+def test_eight_calls_at_once(tmp_path):
+    path = tmp_path / "data.txt"
+    path.write_bytes(random_text(np.random.default_rng(5), 2000))
+    expected = read_libsvm(path)
+    results = []
+    callers = [threading.Thread(target=lambda: results.append(read_libsvm(path, threads=2, _block_size=5000)))
+               for _ in range(8)]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join()
+    assert len(results) == 8
+    assert all(same(result, expected) for result in results)
+
+
+MEMORY = """
+    import sys
+    from marginlinear.libsvm import read_libsvm
+
+    def peak():
+        with open("/proc/self/status") as status:
+            return next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmHWM"))
+
+    read_libsvm(sys.argv[2])
+    before = peak()
+    r = read_libsvm(sys.argv[1], threads=2)
+    print((peak() - before) / sum(a.nbytes for a in (r.data, r.indices, r.indptr, r.labels)))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc")
+def test_memory(tmp_path):
+    part = random_text(np.random.default_rng(6), 2000, width=10**6, per_row=200)
+    big, small = tmp_path / "big", tmp_path / "small"
+    small.write_bytes(b"1 1:1\n")
+    with open(big, "wb") as file:
+        for _ in range(60_000_000 // len(part)):
+            file.write(part)
+    run = subprocess.run([sys.executable, "-c", textwrap.dedent(MEMORY), big, small], capture_output=True, check=True)
+    print(f"peak memory of reading: {float(run.stdout):.2f} x the arrays")
+    assert 0.9 < float(run.stdout) < 1.3
+
+
+def test_load():
+    X, y = load_libsvm(io.BytesIO(b"1 1:1 3:0\n2 2:5\n"), n_features=4)
+    assert isinstance(X, sparse.csr_array)
+    assert X.toarray().tolist() == [[1, 0, 0, 0], [0, 5, 0, 0]]
+    assert (X.dtype, X.indices.dtype, X.indptr.dtype, X.nnz) == (np.float64, np.int32, np.int32, 3)
+    assert X.has_canonical_format
+    assert y.tolist() == [1, 2]
+    X, y = load_libsvm(io.BytesIO(b"a 0:1\nb\n"), dtype=np.float32, zero_based=True, text_labels=True, threads=2)
+    assert (X.dtype, X.shape, y.tolist()) == (np.float32, (2, 1), ["a", "b"])
+    X, _ = load_libsvm(io.BytesIO(b"1\n2\n"))
+    assert X.shape == (2, 0)
+
+
+# ---- writing -------------------------------------------------------------------------------------------------
+
+def dumped(X, y, **options):
+    target = io.BytesIO()
+    dump_libsvm(X, y, target, **options)
+    return target.getvalue()
+
+
+def test_dump_looks_like_this():
+    X = np.array([[0.1, 0, -2], [0, 0, 0], [0, 1e-300, 3]])
+    assert dumped(X, [1, -1, 2]) == b"1 1:0.1 3:-2\n-1\n2 2:1e-300 3:3\n"
+    assert dumped(X, [0.5, -0.0, 2.0], zero_based=True) == b"0.5 0:0.1 2:-2\n0\n2 1:1e-300 2:3\n"
+    assert dumped(X[:1], ["caf\u00e9"], comment="two\nlines") == "# two\n# lines\ncaf\u00e9 1:0.1 3:-2\n".encode()
+
+
+@pytest.mark.parametrize("make", [sparse.csr_array, sparse.csc_matrix, sparse.coo_array, sparse.lil_array,
+                                  lambda X: X.toarray(), lambda X: np.asfortranarray(X.toarray())])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_dump_then_load(make, dtype, tmp_path):
+    rng = np.random.default_rng(7)
+    X = sparse.random_array((5000, 40), density=0.1, rng=rng, format="csr")
+    bits = rng.integers(0, 2**64, X.nnz, dtype=np.uint64).view(np.float64)
+    with np.errstate(all="ignore"):
+        X.data = np.where(np.isfinite(bits.astype(dtype)) & (bits.astype(dtype) != 0), bits.astype(dtype), dtype(0.1))
+    y = rng.integers(-5, 5, 5000)
+    for name in ("d.txt", "d.gz", "d.bz2", "d.xz") if make is sparse.csr_array else ("d.txt",):
+        dump_libsvm(make(X), y, tmp_path / name)
+        back, labels = load_libsvm(tmp_path / name, n_features=40, dtype=dtype)
+        assert (back.indptr == X.indptr).all()
+        assert (back.indices == X.indices).all()
+        assert back.data.tobytes() == X.data.tobytes()
+        assert (labels == y).all()
+    assert (tmp_path / "d.txt").read_bytes()[:2] != b"\x1f\x8b"
+    assert sorted(path.suffix for path in tmp_path.iterdir()) == sorted({path.suffix for path in tmp_path.iterdir()})
+
+
+def test_dump_sorts_and_sums_a_copy():
+    X = sparse.csr_array((np.array([1.0, 2, 3, 0, 4]), np.array([3, 1, 3, 0, 2]), np.array([0, 4, 5])), shape=(2, 4))
+    before = X.data.copy(), X.indices.copy(), X.indptr.copy()
+    assert dumped(X, [1, 2]) == b"1 2:2 4:4\n2 3:4\n"
+    assert all((a == b).all() for a, b in zip(before, (X.data, X.indices, X.indptr), strict=True))
+
+
+def test_dump_index_types():
+    X = sparse.csr_array(np.eye(3))
+    X.indices, X.indptr = X.indices.astype(np.int64), X.indptr.astype(np.int64)
+    assert dumped(X, [1, 2, 3]) == b"1 1:1\n2 2:1\n3 3:1\n"
+    X = sparse.csr_array((np.ones(1), np.array([2**31 - 2]), np.array([0, 1])), shape=(1, 2**31 - 1))
+    assert dumped(X, [1]) == b"1 2147483647:1\n"
+    X = sparse.csr_array((np.ones(1), np.array([2**31]), np.array([0, 1])), shape=(1, 2**32))
+    with pytest.raises(ValueError, match="column 2147483648"):
+        dumped(X, [1])
+    assert dumped(np.array([[True, False], [False, True]]), [False, True]) == b"0 1:1\n1 2:1\n"
+    assert dumped(np.array([[2**53]]), [1]) == b"1 1:9007199254740992\n"
+
+
+def test_float_labels_survive():
+    y = np.array([0.1, -1e300 / 3e290, 1 / 3, 5])
+    back = read_libsvm(io.BytesIO(dumped(np.ones((4, 1)), y))).labels
+    assert back.tobytes() == y.tobytes()
+    single = np.array([0.1, 0.7], np.float32)
+    assert (read_libsvm(io.BytesIO(dumped(np.ones((2, 1)), single))).labels == single).all()
+
+
+@pytest.mark.parametrize("label", ["a b", "", "a#", "\ta", "a\u00a0b", "\ufeffa", "12:3"])
+def test_labels_that_would_not_survive(label):
+    with pytest.raises(ValueError, match="label"):
+        dumped(np.ones((2, 1)), ["fine", label])
+
+
+@pytest.mark.parametrize(("X", "y", "words"), [
+    (np.array([[np.nan]]), [1], "nan or infinity"), (sparse.csr_array([[np.inf]]), [1], "nan or infinity"),
+    (np.ones((2, 1)), [1], "y has shape"), (np.ones(2), [1, 2], "X has shape"), (np.ones((0, 2)), [], "X has shape"),
+    (np.ones((1, 1)), [np.nan], "y holds nan"), (np.ones((1, 1)), [2**53], "not below"), (np.ones((1, 1)), [b"a"], "dtype"),
+    (np.ones((1, 1)), np.array([None]), "objects"), (np.array([[1j]]), [1], "dtype"), (np.array([[2**53 + 1]]), [1], "beyond"),
+    (np.array([["a"]]), [1], "dtype"),
+])
+def test_dump_refuses(X, y, words, tmp_path):
+    with pytest.raises(ValueError, match=words):
+        dump_libsvm(X, y, tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_dump_is_atomic(tmp_path, monkeypatch):
+    path = tmp_path / "out"
+    dump_libsvm(np.ones((1, 1)), [1], path)
+    path.chmod(0o640)
+
+    def full(fd):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        dump_libsvm(np.zeros((1, 1)), [2], path)
+    assert [p.name for p in tmp_path.iterdir()] == ["out"]
+    assert path.read_bytes() == b"1 1:1\n"
+    monkeypatch.undo()
+    link = tmp_path / "link"
+    link.symlink_to(path)
+    dump_libsvm(np.zeros((1, 1)), [2], link)
+    assert link.is_symlink()
+    assert path.read_bytes() == b"2\n"
+    assert path.stat().st_mode & 0o777 == 0o640
+
+
+def test_dump_to_stdout():
+    code = "from marginlinear.libsvm import *; import numpy as np; dump_libsvm(np.eye(2), [1, 2], %s)"
+    for target in ("'-'", "'/dev/stdout'") if os.path.exists("/dev/stdout") else ("'-'",):
+        run = subprocess.run([sys.executable, "-c", code % target], capture_output=True, check=True)
+        assert run.stdout == b"1 1:1\n2 2:1\n"
+    with pytest.raises(TypeError, match="binary mode"):
+        dump_libsvm(np.eye(1), [1], io.StringIO())
