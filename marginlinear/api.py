@@ -118,3 +118,242 @@ class Model:
         out = np.empty((rows.m, self.weights.shape[1]))
         run_chunks(lambda lo, hi: scores_of(rows, self.weights, out, lo, hi), rows.m, threads)
         return out
+
+
+def train(X, y, *, solver=None, class_weight=None, sample_weight=None, start=None, progress=None, **params):
+    """Train a linear classifier.
+
+    Parameters
+    ----------
+    X : array or sparse array of shape (m, n)
+        float64 and float32 CSR and C-ordered dense arrays are used as they are, read-only memory maps included;
+        other types and layouts are converted. Also what `libsvm.read_libsvm` returns.
+    y : array of shape (m,)
+        Labels: integers, other numbers, or strings; at least two different ones.
+    solver : str
+        Name of a method, or LIBLINEAR's number for it. Default "mcodm".
+    class_weight : dict, optional
+        Label -> positive factor of C.
+    sample_weight : array of shape (m,), optional
+        Factor of C of each row, finite and >= 0; a row of weight 0 is left out.
+    start : Model, optional
+        A model that `train` made of the same rows, with the same method: training goes on from it.
+    progress : callable, optional
+        Called with a dict (n_iter, seconds, objective, bound, certificate) at every check.
+    **params
+        The method's parameters and those of every run, as `margin-train --help` lists them: C, tol, bias, seed,
+        threads, max_iter, time_limit, algorithm, ...
+
+    Returns
+    -------
+    Model
+
+    Raises
+    ------
+    ValueError
+        Names the parameter, its value and its domain, or what is wrong with X, y or the weights.
+    TypeError
+        For a parameter that the method does not have.
+
+    Warns
+    -----
+    ConvergenceWarning
+        When the certificate did not reach the tolerance.
+    """
+    method = registry.get(solver if solver is not None else next(iter(registry.methods())))
+    known = {p.name: p for p in (*P.RUN, *method.params)}
+    for name in params:
+        if name not in known:
+            raise TypeError(f"{method.name} has no parameter {name!r}: it takes {', '.join(known)}")
+    if params.get("lambda_") is not None and "C" in params:
+        raise ValueError("C and lambda are two names of one thing: give one of them")
+    run_values = P.resolve(P.RUN, params)
+    method_values = P.resolve(method.params, params)
+    bias = run_values.pop("bias")
+    rows, n_features, kept, y, factors = training_rows(X, y, sample_weight, bias)
+    classes, codes = np.unique(y, return_inverse=True)
+    if len(classes) < 2:
+        have = f"{len(classes)} (label {classes[0]})" if len(classes) else "none"
+        raise ValueError(f"{method.name} needs at least 2 classes, y has {have}")
+    weights = factors * class_factors(class_weight, classes)[codes]
+    problem = Problem(rows, codes.astype(np.int32), len(classes), weights)
+    require_memory(rows.d * (len(classes) if method.joint else 1), n_features)
+    run = Run(start=start_state(start, method, problem), progress=progress,
+              **{**run_values, "threads": run_values["threads"] or default_threads()})
+    solution = method.fit(problem, method_values, run)
+    model = Model(solution.weights, classes, bias=bias, solver=method.name,
+                  params={**method_values, **{k: run_values[k] for k in ("tol", "algorithm", "seed")}},
+                  info=solution.info, state=solution.state)
+    warn_unless_converged(method.name, solution.info)
+    return model
+
+
+def warn_unless_converged(name, info):
+    if info.status == CONVERGED:
+        return
+    if info.status == FAILED:
+        advice = "a bound above the objective is a defect of marginlinear: please report it with the data"
+    else:
+        advice = ("scale the features to a common range such as [0, 1], or take a smaller C, a larger tol, or more "
+                  "max_iter or time_limit")
+    warnings.warn(
+        f"{name} did not converge ({info.status}): certificate {info.certificate:.3g} of objective "
+        f"{info.objective:.6g}, tolerance {info.tol:g}, after {info.n_iter} sweeps; {advice}",
+        ConvergenceWarning, stacklevel=3)
+
+
+def start_state(start, method, problem):
+    """The state to go on from; ValueError where the model does not fit the problem."""
+    if start is None:
+        return None
+    state = getattr(start, "_state", None)
+    if state is None:
+        raise ValueError("start: the model holds no dual variables: only a model that train returned in this process "
+                         "can be gone on from, not one from a file or a pickle")
+    shape = (problem.rows.m, problem.n_classes)
+    if start.solver != method.name or state["alpha"].shape != shape or len(state["W"]) != problem.rows.d * shape[1]:
+        raise ValueError(f"start: a model of {start.solver} on other data: it has duals of shape "
+                         f"{state['alpha'].shape}, this fit needs {shape} and {problem.rows.d} features")
+    return state
+
+
+def class_factors(class_weight, classes):
+    """Factor of C of each class, float64 array of shape (k,)."""
+    factors = np.ones(len(classes))
+    for label, factor in (class_weight or {}).items():
+        if not (np.isreal(factor) and np.isfinite(factor) and factor > 0):
+            raise ValueError(f"class_weight[{label!r}] = {factor!r} is not allowed: give a number in (0, inf)")
+        at = np.flatnonzero(classes == label)
+        if len(at) == 0:
+            warnings.warn(f"class label {label} specified in weight is not found", UserWarning, stacklevel=3)
+        factors[at] = factor
+    return factors
+
+
+def training_rows(X, y, sample_weight, bias):
+    """(rows, n_features, kept, y, weights): checked, without the rows of weight 0."""
+    y = np.asarray(y)
+    if y.ndim != 1:
+        raise ValueError(f"y has {y.ndim} dimensions: one label a row is needed")
+    if y.dtype.kind == "f" and not np.isfinite(y).all():
+        raise ValueError(f"y: label {y[~np.isfinite(y)][0]} is not finite")
+    if y.dtype.kind == "O":
+        y = np.array(y.tolist())
+        if y.dtype.kind not in "biufU" or y.ndim != 1:
+            raise ValueError("y: labels must be all numbers or all strings")
+    m = row_count(X)
+    if len(y) != m:
+        raise ValueError(f"X has {m} rows, y has {len(y)} labels")
+    if m == 0:
+        raise ValueError("X has no rows")
+    if sample_weight is None:
+        rows = as_rows(X, bias)
+        return rows, rows.n, None, y, np.ones(m)
+    factors = np.asarray(sample_weight, dtype=np.float64)
+    if factors.shape != (m,):
+        raise ValueError(f"sample_weight has shape {factors.shape}, X has {m} rows")
+    wrong = ~(np.isfinite(factors) & (factors >= 0))
+    if wrong.any():
+        i = np.flatnonzero(wrong)[0]
+        raise ValueError(f"sample_weight[{i}] = {factors[i]} is not allowed: give a number in [0, inf)")
+    kept = factors > 0
+    if kept.all():
+        rows = as_rows(X, bias)
+        return rows, rows.n, None, y, factors
+    if not kept.any():
+        raise ValueError("sample_weight is 0 for all rows")
+    rows = as_rows(select_rows(X, np.flatnonzero(kept)), bias)
+    return rows, rows.n, kept, y[kept], factors[kept]
+
+
+class CSR:
+    """The arrays of a CSR matrix where SciPy is not wanted: the commands, and rows picked from them."""
+
+    def __init__(self, data, indices, indptr, n_features):
+        self.data, self.indices, self.indptr, self.n_features = data, indices, indptr, n_features
+
+    @property
+    def shape(self):
+        return len(self.indptr) - 1, self.n_features
+
+
+def row_count(X):
+    if hasattr(X, "indptr"):
+        return len(X.indptr) - 1 if not hasattr(X, "shape") else X.shape[0]
+    shape = np.shape(X)
+    if len(shape) != 2:
+        raise ValueError(f"X has shape {shape}: two dimensions are needed, one row an instance")
+    return shape[0]
+
+
+def select_rows(X, which):
+    """X without the other rows."""
+    if hasattr(X, "indptr") and hasattr(X, "n_features"):
+        lengths = np.diff(X.indptr)[which]
+        indptr = np.concatenate(([0], np.cumsum(lengths)))
+        positions = np.repeat(X.indptr[which] - indptr[:-1], lengths) + np.arange(indptr[-1])
+        return CSR(X.data[positions], X.indices[positions], indptr, X.n_features)
+    if hasattr(X, "tocsr"):
+        return X.tocsr()[which]
+    return np.asarray(X)[which]
+
+
+def as_rows(X, bias, n_features=None):
+    """Rows over X: without a copy where type and layout allow it.
+
+    With n_features, X may be narrower or wider: missing features are zeros, others are left out.
+    """
+    if hasattr(X, "indptr") and hasattr(X, "n_features"):
+        return csr_rows(X.data, X.indices, X.indptr, X.n_features, bias, n_features)
+    if hasattr(X, "tocsr"):
+        if X.ndim != 2:
+            raise ValueError(f"X has shape {X.shape}: two dimensions are needed, one row an instance")
+        csr = X.tocsr()
+        if not csr.has_canonical_format:
+            csr = csr.copy() if csr is X else csr
+            csr.sum_duplicates()
+        return csr_rows(csr.data, csr.indices, csr.indptr, csr.shape[1], bias, n_features)
+    dense = np.asarray(X)
+    if dense.ndim != 2:
+        raise ValueError(f"X has shape {dense.shape}: two dimensions are needed, one row an instance")
+    dense = np.ascontiguousarray(real_values(dense))
+    if n_features is not None and dense.shape[1] != n_features:
+        fitted = np.zeros((dense.shape[0], n_features), dtype=dense.dtype)
+        width = min(n_features, dense.shape[1])
+        fitted[:, :width] = dense[:, :width]
+        dense = fitted
+    return Rows.from_dense(dense, bias)
+
+
+def real_values(values):
+    """float64 or float32 values, converted only from other types."""
+    if values.dtype in (np.float64, np.float32):
+        return values
+    if values.dtype.kind not in "biuf":
+        raise ValueError(f"X holds {values.dtype}: numbers are needed")
+    return values.astype(np.float64)
+
+
+def csr_rows(data, indices, indptr, width, bias, n_features):
+    if width > np.iinfo(np.int32).max:
+        raise ValueError(f"X has {width} features: at most {np.iinfo(np.int32).max} are possible")
+    data = np.ascontiguousarray(real_values(data))
+    indices = np.ascontiguousarray(indices).astype(np.int32, copy=False)
+    indptr = np.ascontiguousarray(indptr).astype(np.int64, copy=False)
+    if n_features is None or width == n_features:
+        return Rows.from_csr(data, indices, indptr, width, bias)
+    if width > n_features and len(indices) and indices.max() >= n_features:
+        kept = indices < n_features
+        counts = np.concatenate(([0], np.cumsum(kept)))
+        data, indices, indptr = data[kept], indices[kept], counts[indptr]
+    return Rows.from_csr(data, indices, indptr, n_features, bias)
+
+
+def require_memory(weights, n_features):
+    """Refuse, before it is tried, an array of weights that the machine cannot hold."""
+    needed = 8 * weights
+    if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
+        there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        if needed > there:
+            raise MemoryError(f"{n_features} features need {needed / 2**30:.1f} GiB for the weights alone, the machine "
+                              f"has {there / 2**30:.1f}: is the largest feature number right?")

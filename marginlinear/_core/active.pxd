@@ -1,0 +1,23 @@
+"""The rows that a sweep visits, and their order."""
+
+from libc.stdint cimport uint64_t
+
+from marginlinear._core.rng cimport rng_below
+
+
+cdef inline void shuffle(Py_ssize_t* order, Py_ssize_t n, uint64_t* rng) noexcept nogil:
+    """A uniform permutation of order[0:n] (Fisher-Yates)."""
+    cdef Py_ssize_t i, j
+    for i in range(n - 1, 0, -1):
+        j = <Py_ssize_t>rng_below(rng, <uint64_t>(i + 1))
+        order[i], order[j] = order[j], order[i]
+
+
+cdef inline Py_ssize_t keep_positive(const double* values, Py_ssize_t n, Py_ssize_t* order) noexcept nogil:
+    """order = the i in [0, n) with values[i] > 0; returns how many."""
+    cdef Py_ssize_t i, count = 0
+    for i in range(n):
+        if values[i] > 0:
+            order[count] = i
+            count += 1
+    return count

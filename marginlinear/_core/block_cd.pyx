@@ -1,0 +1,473 @@
+"""Dual block coordinate descent for joint multi-class losses: one block of k dual variables a row.
+
+    P(W) = 1/2 sum_l ||w_l||^2 + sum_i loss_i(s_i),   s_il = <w_l, x_i>,   y = y_i
+
+    hinge     loss_i = c_i xi_i                            xi_i  = max_l (1 - [l = y] + s_il) - s_iy
+    squared   loss_i = c_i (xi_i^2 + mu eps_i^2)           xi_i  = (low - s_iy + max_{l != y} s_il)_+
+                                                           eps_i = (s_iy - ref_i - high)_+
+
+    where ref_i is s_{i, r_i}, the score of a class named in `rival`, or a number given in `fixed`, or absent (no eps).
+
+    D = -1/2 sum_l ||u_l||^2 + sum_i [alpha_iy]                                          (hinge)
+    D = -1/2 sum_l ||u_l||^2 + sum_i [low alpha_iy - alpha_iy^2/(4 c_i)
+                                      - (high + fixed_i) beta_i - beta_i^2/(4 c_i mu)]   (squared)
+    u_l = sum_i (alpha_il - [l = y_i] beta_i + [l = r_i] beta_i) x_i
+    alpha_il <= 0 for l != y, sum_l alpha_il = 0, beta_i >= 0;  hinge: alpha_iy <= c_i
+
+The sweeps run around a centre (iterates.pyx): block i is solved with A = ||x_i||^2/(1 + kappa), and W moves by
+1/(1 + kappa) times the change of the duals.
+"""
+
+import numpy as np
+
+from cpython.exc cimport PyErr_CheckSignals
+from libc.math cimport INFINITY, fmax
+from libc.stdint cimport int32_t, uint64_t
+
+from marginlinear._core.active cimport keep_positive, shuffle
+from marginlinear._core.iterates cimport Iterates, square_sum
+from marginlinear._core.rows cimport (
+    CSR32,
+    CSR64,
+    DENSE32,
+    DENSE64,
+    Rows,
+    csr32_t,
+    csr64_t,
+    dense32_t,
+    dense64_t,
+    gram_t,
+    row_prefetch,
+    row_scores,
+    row_update,
+    rows_t,
+)
+from marginlinear._core.simplex cimport hinge_block, squared_block
+from marginlinear.threads import run_chunks
+
+cdef enum Loss:
+    HINGE
+    SQUARED
+
+# Work of one slice between looks at the signals: about 20 ms.
+cdef double SLICE = 2e7
+
+
+cdef struct sums_t:
+    double gap       # sum_i [loss_i(s_i) + loss_i*(dual_i) - <s_i, dual_i>], each before its own update
+    double loss      # sum_i loss_i(s_i)
+    double tight     # sum_i loss_i(s_i) with the upper slack taken against the best rival
+    Py_ssize_t stale  # rows whose named rival is not the best
+
+
+cdef enum Work:
+    VISIT    # coordinate steps at the rows order[start:stop]
+    LOSSES   # their sums at rows start to stop, nothing changed
+    RIVALS   # to, value: each row's best other class and its score
+    ADD      # W += sum_i dual_i x_i
+
+
+cdef struct task_t:
+    Work what
+    Py_ssize_t start
+    Py_ssize_t stop
+    double* scratch     # VISIT: 5 k numbers; LOSSES, RIVALS: k
+    sums_t* sums
+    int32_t* to
+    double* value
+    const double* dual
+    double* W
+
+
+cdef class BlockCD:
+    """State and sweeps of one problem.
+
+    Parameters
+    ----------
+    rows : Rows
+    y : int32 array of shape (m,)
+    n_classes : int
+    cost : float64 array of shape (m,)
+        c_i > 0.
+    squared : bool
+        False: hinge.
+    low, high, mu : float
+        Of the squared loss.
+    seed : int
+    threads : int
+        For passes that only read; sweeps use one.
+
+    Attributes
+    ----------
+    iterates : Iterates
+        W, flat: feature j of class l at j*k + l.
+    alpha : float64 array of shape (m, k);  beta : float64 array of shape (m,), zeros while there is no upper loss
+    rival : int32 array of shape (m,);  fixed : float64 array of shape (m,)
+    """
+
+    cdef readonly Rows rows
+    cdef readonly Iterates iterates
+    cdef readonly object y, cost, alpha, beta, rival, fixed, mean_alpha, mean_beta
+    cdef readonly Py_ssize_t n_classes, n_iter
+    cdef readonly bint upper, named
+    cdef readonly double gap, loss
+    cdef Loss kind
+    cdef double low, high, mu
+    cdef int threads
+    cdef uint64_t rng
+    cdef Py_ssize_t visited, slice_rows
+    cdef object _order, _sqnorm, _scratch, _which
+    cdef double[:, ::1] a
+    cdef double[::1] b, sq, scratch
+    cdef const double[::1] c, m_fixed
+    cdef const int32_t[::1] labels
+    cdef const int32_t[::1] r
+    cdef Py_ssize_t[::1] order
+    cdef int32_t[::1] which
+
+    def __init__(self, Rows rows, y, Py_ssize_t n_classes, cost, *, bint squared, double low=1.0, double high=1.0,
+                 double mu=0.0, seed=0, int threads=1):
+        cdef Py_ssize_t m = rows.m, k = n_classes
+        self.rows, self.y, self.cost, self.n_classes = rows, y, cost, k
+        self.kind = SQUARED if squared else HINGE
+        self.low, self.high, self.mu = low, high, mu
+        self.threads = threads
+        self.rng = seed
+        self.iterates = Iterates(rows.d * k)
+        self.alpha, self.beta = np.zeros((m, k)), np.zeros(m)
+        self.rival, self.fixed = np.zeros(m, dtype=np.int32), np.zeros(m)
+        self._sqnorm = rows.sqnorms()
+        self._order = np.empty(m, dtype=np.intp)
+        self._scratch = np.empty(5 * k)
+        self._which = np.empty(k, dtype=np.int32)
+        self.labels, self.c, self.sq, self.order = self.y, self.cost, self._sqnorm, self._order
+        self.a, self.b, self.r, self.m_fixed = self.alpha, self.beta, self.rival, self.fixed
+        self.scratch, self.which = self._scratch, self._which
+        self.visited = keep_positive(&self.sq[0], m, &self.order[0])
+        self.slice_rows = max(1, <Py_ssize_t>(SLICE * m / (1.0 + <double>rows.nnz * k)))
+        self._settle_empty_rows()
+
+    def _settle_empty_rows(self):
+        """A row with x_i = 0 has s_i = 0 for any W: its duals are set once so that its block has no gap."""
+        for i in np.flatnonzero(self._sqnorm == 0):
+            y = self.y[i]
+            amount = 2 * self.cost[i] * self.low if self.kind == SQUARED else self.cost[i]
+            self.alpha[i] = 0
+            self.alpha[i, y] = amount
+            self.alpha[i, (y + 1) % self.n_classes] = -amount
+
+    def resume(self, state):
+        """Go on from the `state()` of an engine on the same rows; where a row's cost changed its duals are scaled."""
+        scale = self.cost / state["cost"]
+        self.alpha[:] = state["alpha"] * scale[:, np.newaxis]
+        self.beta[:] = state["beta"] * scale
+        self.upper, self.named = state["upper"], state["named"]
+        self.rival[:], self.fixed[:] = state["rival"], state["fixed"]
+        self._settle_empty_rows()
+        self.iterates.resume(state["W"], self.weights_of(self.alpha, self.beta), state["kappa"])
+
+    def state(self, bint averaged):
+        """What `resume` needs: the duals (or their averages) and the weights."""
+        alpha, beta = (self.mean_alpha, self.mean_beta) if averaged else (self.alpha, self.beta)
+        return {"alpha": alpha, "beta": beta, "cost": self.cost, "rival": self.rival, "fixed": self.fixed,
+                "upper": self.upper, "named": self.named, "W": self.iterates.W, "kappa": self.iterates.kappa}
+
+    def name_rivals(self, rival, bint move=True):
+        """Take the upper slack against the score of these classes.
+
+        A beta_i > 0 goes with its class: U changes, and W with it unless `move` is False (at the end of a run, where
+        W is the answer and only the bound is asked for).
+        """
+        if move and self.named:
+            for i in np.flatnonzero((rival != self.rival) & (self.beta > 0)):
+                self._move(i, rival[i])
+        self.upper = self.named = True
+        self.rival[:] = rival
+
+    def fix_references(self, fixed):
+        """Take the upper slack against these numbers."""
+        self.upper, self.named = True, False
+        self.fixed[:] = fixed
+
+    cdef _move(self, Py_ssize_t i, Py_ssize_t to):
+        """U_old -= beta_i x_i, U_new += beta_i x_i."""
+        cdef task_t task
+        delta = np.zeros((1, self.n_classes))
+        delta[0, self.r[i]] -= self.b[i] / (1 + self.iterates.kappa)
+        delta[0, to] += self.b[i] / (1 + self.iterates.kappa)
+        cdef double[:, ::1] coefficients = delta
+        task.what, task.start, task.stop = ADD, i, i + 1
+        task.dual, task.W = &coefficients[0, 0] - i * self.n_classes, &self.iterates.w[0]
+        perform(self, &task)
+
+    def sweep(self):
+        """Visit every row once in a new random order. Sets `gap` and `loss`: sums over the rows before each visit."""
+        cdef Py_ssize_t start
+        cdef sums_t sums
+        cdef task_t task
+        sums.gap = sums.loss = sums.tight = 0
+        sums.stale = 0
+        task.what, task.scratch, task.sums = VISIT, &self.scratch[0], &sums
+        with nogil:
+            shuffle(&self.order[0], self.visited, &self.rng)
+        for start in range(0, self.visited, self.slice_rows):
+            task.start, task.stop = start, min(self.visited, start + self.slice_rows)
+            with nogil:
+                perform(self, &task)
+            PyErr_CheckSignals()
+        self.gap, self.loss = sums.gap, sums.loss
+        self.n_iter += 1
+
+    def primal(self):
+        """(P, tight, stale) at W, exactly, by one pass over the rows.
+
+        tight is P with the upper slack taken against the best rival; stale counts rows whose named rival is not it.
+        """
+        parts = run_chunks(self._primal_part, self.rows.m, self.threads)
+        half = 0.5 * self.iterates.sqnorm()
+        return half + sum(p[0] for p in parts), half + sum(p[1] for p in parts), sum(p[2] for p in parts)
+
+    def _primal_part(self, Py_ssize_t lo, Py_ssize_t hi):
+        cdef sums_t sums
+        cdef task_t task
+        cdef double[::1] s = np.empty(self.n_classes)
+        sums.gap = sums.loss = sums.tight = 0
+        sums.stale = 0
+        task.what, task.start, task.stop, task.scratch, task.sums = LOSSES, lo, hi, &s[0], &sums
+        with nogil:
+            perform(self, &task)
+        PyErr_CheckSignals()
+        return sums.loss, sums.tight, sums.stale
+
+    def best_rivals(self):
+        """(rival, score): the class l != y_i of the largest score at W, int32, and that score; arrays of shape (m,).
+
+        A class named before stays where it is as good as any.
+        """
+        rival, score = np.empty(self.rows.m, dtype=np.int32), np.empty(self.rows.m)
+        run_chunks(lambda lo, hi: self._rivals_part(lo, hi, rival, score), self.rows.m, self.threads)
+        return rival, score
+
+    def _rivals_part(self, Py_ssize_t lo, Py_ssize_t hi, int32_t[::1] to, double[::1] value):
+        cdef task_t task
+        cdef double[::1] s = np.empty(self.n_classes)
+        task.what, task.start, task.stop, task.scratch = RIVALS, lo, hi, &s[0]
+        task.to, task.value = &to[0], &value[0]
+        with nogil:
+            perform(self, &task)
+        PyErr_CheckSignals()
+
+    def dual(self):
+        """D at the duals of the sweeps."""
+        return self._dual_terms(self.alpha, self.beta) - 0.5 * self.iterates.dual_sqnorm()
+
+    def averaged_dual(self):
+        """D at the averaged duals."""
+        return self._dual_terms(self.mean_alpha, self.mean_beta) - 0.5 * self.iterates.averaged_sqnorm()
+
+    def recomputed_dual(self, bint averaged):
+        """D at the duals, or at their averages, with their weights summed afresh from the rows."""
+        alpha, beta = (self.mean_alpha, self.mean_beta) if averaged else (self.alpha, self.beta)
+        return self._dual_terms(alpha, beta) - 0.5 * square_sum(self.weights_of(alpha, beta))
+
+    def count_support(self, bint averaged):
+        """Rows with a non-zero dual."""
+        alpha, beta = (self.mean_alpha, self.mean_beta) if averaged else (self.alpha, self.beta)
+        return int(((alpha[np.arange(len(self.y)), self.y] != 0) | (beta != 0)).sum())
+
+    def _dual_terms(self, alpha, beta):
+        """The part of D that does not depend on the rows."""
+        a_y = alpha[np.arange(len(self.y)), self.y]
+        if self.kind == HINGE:
+            return float(a_y.sum())
+        total = (self.low * a_y - a_y * a_y / (4 * self.cost)).sum()
+        if self.upper:
+            total -= ((self.high + (0.0 if self.named else self.fixed)) * beta
+                      + beta * beta / (4 * self.cost * self.mu)).sum()
+        return float(total)
+
+    def average(self, double weight, double A, double a):
+        """Add the duals to their average with this weight; returns what Iterates.average does."""
+        cdef Py_ssize_t i, l
+        cdef double[:, ::1] mean
+        cdef double[::1] mean_b
+        if self.mean_alpha is None:
+            self.mean_alpha, self.mean_beta = np.empty_like(self.alpha), np.empty_like(self.beta)
+        if weight == 1:
+            self.mean_alpha[:], self.mean_beta[:] = self.alpha, self.beta
+        else:
+            mean, mean_b = self.mean_alpha, self.mean_beta
+            with nogil:
+                for i in range(self.a.shape[0]):
+                    for l in range(self.n_classes):
+                        mean[i, l] += weight * (self.a[i, l] - mean[i, l])
+                    mean_b[i] += weight * (self.b[i] - mean_b[i])
+        return self.iterates.average(weight, A, a)
+
+    def weights_of(self, alpha, beta):
+        """U of these duals, summed afresh: flat float64 array of shape (d k,)."""
+        flat = np.zeros(self.rows.d * self.n_classes)
+        cdef double[::1] W = flat
+        cdef double[:, ::1] dual
+        cdef Py_ssize_t start, m = self.rows.m
+        cdef task_t task
+        coefficients = np.array(alpha)
+        if self.upper:
+            every = np.arange(m)
+            coefficients[every, self.y] -= beta
+            if self.named:
+                coefficients[every, self.rival] += beta
+        dual = coefficients
+        task.what, task.dual, task.W = ADD, &dual[0, 0], &W[0]
+        for start in range(0, m, self.slice_rows):
+            task.start, task.stop = start, min(m, start + self.slice_rows)
+            with nogil:
+                perform(self, &task)
+            PyErr_CheckSignals()
+        return flat
+
+
+cdef inline void add_block(BlockCD self, Py_ssize_t i, const double* s, const double* alpha, double beta,
+                           sums_t* sums) noexcept nogil:
+    """Add row i's loss and its block's gap, loss_i(s) + loss_i*(dual) - <s, dual>."""
+    cdef Py_ssize_t l, k = self.n_classes, y = self.labels[i]
+    cdef double c = self.c[i], rival = -INFINITY, inner = 0, xi, eps, best, loss
+    for l in range(k):
+        inner += alpha[l] * s[l]
+        if l != y and s[l] > rival:
+            rival = s[l]
+    xi = fmax(0.0, self.low + rival - s[y])
+    if self.kind == HINGE:
+        sums.loss += c * xi
+        sums.tight += c * xi
+        sums.gap += c * xi + inner - alpha[y]
+        return
+    loss = c * xi * xi
+    sums.tight += loss
+    inner += loss + alpha[y] * (alpha[y] / (4 * c) - self.low)
+    if self.upper:
+        eps = s[y] - (s[self.r[i]] if self.named else self.m_fixed[i])
+        inner += beta * (self.high - s[y] + (s[self.r[i]] if self.named else self.m_fixed[i]))
+        inner += beta * beta / (4 * c * self.mu)
+        eps = fmax(0.0, eps - self.high)
+        best = fmax(0.0, s[y] - rival - self.high)
+        sums.tight += c * self.mu * best * best
+        loss += c * self.mu * eps * eps
+        inner += c * self.mu * eps * eps
+        if self.named:
+            sums.stale += s[self.r[i]] < rival
+    sums.loss += loss
+    sums.gap += inner
+
+
+cdef void perform(BlockCD self, const task_t* task) noexcept nogil:
+    """The one place where the storage of the rows is looked at."""
+    if self.rows.storage == CSR64:
+        perform_on(self, &self.rows.csr64, task)
+    elif self.rows.storage == CSR32:
+        perform_on(self, &self.rows.csr32, task)
+    elif self.rows.storage == DENSE64:
+        perform_on(self, &self.rows.dense64, task)
+    elif self.rows.storage == DENSE32:
+        perform_on(self, &self.rows.dense32, task)
+    else:
+        perform_on(self, &self.rows.gram, task)
+
+
+cdef inline void perform_on(BlockCD self, const rows_t* X, const task_t* task) noexcept nogil:
+    if task.what == VISIT:
+        visit(self, X, task)
+    elif task.what == LOSSES:
+        losses(self, X, task)
+    elif task.what == RIVALS:
+        rivals(self, X, task)
+    else:
+        accumulate(self, X, task)
+
+
+cdef void visit(BlockCD self, const rows_t* X, const task_t* task) noexcept nogil:
+    """Coordinate steps: scores, exact solution of the block, update of the weights."""
+    cdef Py_ssize_t at, i, l, count, k = self.n_classes, y, r
+    cdef double shrink = 1 / (1 + self.iterates.kappa)
+    cdef double A, c, b = 0, upper = -1, F = 0
+    cdef double* W = &self.iterates.w[0]
+    cdef double* s = task.scratch
+    cdef double* B = s + k
+    cdef double* a = B + k
+    cdef double* heap = a + k
+    cdef double* old
+    cdef int32_t* which = &self.which[0]
+    for at in range(task.start, task.stop):
+        i = self.order[at]
+        if at + 1 < task.stop:
+            row_prefetch(X, self.order[at + 1], W, k)
+        row_scores(X, i, W, k, s)
+        y, c, A = self.labels[i], self.c[i], self.sq[i] * shrink
+        r = self.r[i] if self.named else -1
+        old = &self.a[i, 0]
+        add_block(self, i, s, old, self.b[i], task.sums)
+        for l in range(k):
+            B[l] = s[l] - A * old[l] + self.low
+        B[y] -= self.low
+        if self.kind == HINGE:
+            hinge_block(B, k, y, A, c, a, heap)
+        else:
+            if self.upper:
+                upper = 1 / (2 * c * self.mu)
+                B[y] += A * self.b[i]
+                if r >= 0:
+                    B[r] -= A * self.b[i]
+                    F = self.high - (B[y] - (B[r] - self.low))
+                else:
+                    F = self.high + self.m_fixed[i] - B[y]
+            b = squared_block(B, k, y, A, 1 / (2 * c), upper, r, F, a, heap)
+        for l in range(k):
+            B[l] = (a[l] - old[l]) * shrink
+            old[l] = a[l]
+        if self.upper:
+            B[y] -= (b - self.b[i]) * shrink
+            if r >= 0:
+                B[r] += (b - self.b[i]) * shrink
+            self.b[i] = b
+        count = 0
+        for l in range(k):
+            if B[l] != 0:
+                which[count] = <int32_t>l
+                count += 1
+        # Vectors over all classes are quicker than a gather over many of them.
+        if 3 * count > k:
+            count = k
+        if count:
+            row_update(X, i, B, which, count, W, k)
+
+
+cdef void losses(BlockCD self, const rows_t* X, const task_t* task) noexcept nogil:
+    cdef Py_ssize_t i
+    for i in range(task.start, task.stop):
+        row_scores(X, i, &self.iterates.w[0], self.n_classes, task.scratch)
+        add_block(self, i, task.scratch, &self.a[i, 0], self.b[i], task.sums)
+
+
+cdef void rivals(BlockCD self, const rows_t* X, const task_t* task) noexcept nogil:
+    cdef Py_ssize_t i, l, y, best
+    cdef double* s = task.scratch
+    for i in range(task.start, task.stop):
+        row_scores(X, i, &self.iterates.w[0], self.n_classes, s)
+        y = self.labels[i]
+        best = self.r[i] if self.named else (1 if y == 0 else 0)
+        for l in range(self.n_classes):
+            if l != y and s[l] > s[best]:
+                best = l
+        task.to[i], task.value[i] = <int32_t>best, s[best]
+
+
+cdef void accumulate(BlockCD self, const rows_t* X, const task_t* task) noexcept nogil:
+    cdef Py_ssize_t i, l, count, k = self.n_classes
+    cdef int32_t* which = &self.which[0]
+    for i in range(task.start, task.stop):
+        count = 0
+        for l in range(k):
+            if task.dual[i * k + l] != 0:
+                which[count] = <int32_t>l
+                count += 1
+        row_update(X, i, task.dual + i * k, which, count, task.W, k)

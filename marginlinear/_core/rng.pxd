@@ -1,0 +1,21 @@
+"""The generator of every engine: SplitMix64 (Steele, Lea, Flood 2014), 64 bits of state, the caller's own."""
+
+from libc.stdint cimport uint64_t
+
+
+cdef inline uint64_t rng_next(uint64_t* state) noexcept nogil:
+    cdef uint64_t z
+    state[0] += <uint64_t>0x9E3779B97F4A7C15
+    z = state[0]
+    z = (z ^ (z >> 30)) * <uint64_t>0xBF58476D1CE4E5B9
+    z = (z ^ (z >> 27)) * <uint64_t>0x94D049BB133111EB
+    return z ^ (z >> 31)
+
+
+cdef inline uint64_t rng_below(uint64_t* state, uint64_t n) noexcept nogil:
+    """Uniform on [0, n), n > 0, without bias: values of the last incomplete round are drawn again."""
+    cdef uint64_t limit = (<uint64_t>0 - n) % n
+    cdef uint64_t z = rng_next(state)
+    while z < limit:
+        z = rng_next(state)
+    return z % n

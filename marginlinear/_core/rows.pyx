@@ -1,0 +1,202 @@
+"""Rows: checked data of a fit or a prediction in one of the storages of rows.pxd."""
+
+import numpy as np
+
+from libc.math cimport isfinite
+
+from marginlinear._core.rows cimport (
+    CSR32,
+    CSR64,
+    DENSE32,
+    DENSE64,
+    GRAM,
+    Rows,
+    csr32_t,
+    csr64_t,
+    row_axpy,
+    row_dot,
+    row_scores,
+    row_sqnorm,
+    row_update,
+)
+from libc.stdint cimport int32_t, int64_t
+
+
+cdef class Rows:
+    """Read-only rows that keep their arrays alive. Made by from_csr, from_dense, from_gram.
+
+    Attributes
+    ----------
+    m, n : int
+        Rows and stored features.
+    d : int
+        n, or n + 1 with a bias feature; m for a Gram matrix.
+    bias : float
+        Value of the bias feature, negative for none.
+    nnz : int
+        Stored values.
+    """
+
+    @staticmethod
+    def from_csr(data, indices, indptr, Py_ssize_t n, double bias=-1.0):
+        """CSR rows without a copy of the values.
+
+        Parameters
+        ----------
+        data : float64 or float32 array of shape (nnz,)
+        indices : int32 array of shape (nnz,)
+        indptr : int64 array of shape (m + 1,)
+        n : int
+            Number of features.
+        bias : float
+
+        Raises
+        ------
+        ValueError
+            For arrays that do not fit each other, an index outside [0, n), a repeated or falling index in a row,
+            or a value that is not finite.
+        """
+        cdef Rows rows = Rows.__new__(Rows)
+        cdef const int32_t[::1] idx = indices
+        cdef const int64_t[::1] ptr = indptr
+        cdef const double[::1] v64
+        cdef const float[::1] v32
+        cdef Py_ssize_t where
+        rows._arrays = (data, indices, indptr)
+        rows.m = ptr.shape[0] - 1
+        rows.n = n
+        rows.d = n + (bias >= 0)
+        rows.bias = bias
+        if rows.m < 0 or ptr[0] != 0 or ptr[rows.m] > min(len(data), idx.shape[0]):
+            raise ValueError("X: indptr does not fit data and indices")
+        rows.nnz = ptr[rows.m]
+        if data.dtype == np.float64:
+            v64 = data
+            rows.storage = CSR64
+            rows.csr64 = csr64_t(rows.m, n, rows.d, bias, NULL, NULL, &ptr[0])
+            if rows.nnz:
+                rows.csr64.data, rows.csr64.indices = &v64[0], &idx[0]
+            with nogil:
+                where = csr_fault(&rows.csr64, rows.nnz)
+        else:
+            v32 = data
+            rows.storage = CSR32
+            rows.csr32 = csr32_t(rows.m, n, rows.d, bias, NULL, NULL, &ptr[0])
+            if rows.nnz:
+                rows.csr32.data, rows.csr32.indices = &v32[0], &idx[0]
+            with nogil:
+                where = csr_fault(&rows.csr32, rows.nnz)
+        if where >= 0:
+            raise ValueError(csr_reason(data, indices, indptr, n, where))
+        return rows
+
+    @staticmethod
+    def from_dense(data, double bias=-1.0):
+        """Rows of a C-ordered float64 or float32 array of shape (m, n), without a copy."""
+        cdef Rows rows = Rows.__new__(Rows)
+        cdef const double[:, ::1] v64
+        cdef const float[:, ::1] v32
+        rows._arrays = data
+        rows.m, rows.n = data.shape
+        rows.d = rows.n + (bias >= 0)
+        rows.bias = bias
+        rows.nnz = rows.m * rows.n
+        if not np.isfinite(data).all():
+            i, j = np.argwhere(~np.isfinite(data))[0]
+            raise ValueError(f"X: row {i}, feature {j} is {data[i, j]}: values must be finite")
+        if data.dtype == np.float64:
+            v64 = data
+            rows.storage = DENSE64
+            rows.dense64.m, rows.dense64.n, rows.dense64.d, rows.dense64.bias = rows.m, rows.n, rows.d, bias
+            rows.dense64.data = &v64[0, 0] if rows.nnz else NULL
+        else:
+            v32 = data
+            rows.storage = DENSE32
+            rows.dense32.m, rows.dense32.n, rows.dense32.d, rows.dense32.bias = rows.m, rows.n, rows.d, bias
+            rows.dense32.data = &v32[0, 0] if rows.nnz else NULL
+        return rows
+
+    @staticmethod
+    def from_gram(gram):
+        """Rows in feature space, given by their inner products: a symmetric float64 array of shape (m, m)."""
+        cdef Rows rows = Rows.__new__(Rows)
+        cdef const double[:, ::1] K = gram
+        if K.shape[0] != K.shape[1]:
+            raise ValueError(f"Gram matrix: shape {gram.shape} is not square")
+        if not np.isfinite(gram).all():
+            raise ValueError("Gram matrix: values must be finite")
+        rows._arrays = gram
+        rows.m = rows.n = rows.d = K.shape[0]
+        rows.bias = -1.0
+        rows.nnz = rows.m * rows.m
+        rows.storage = GRAM
+        rows.gram.m = rows.gram.n = rows.gram.d = rows.m
+        rows.gram.bias = -1.0
+        rows.gram.data = &K[0, 0] if rows.m else NULL
+        return rows
+
+    def sqnorms(self):
+        """float64 array of shape (m,): squared norms of the rows, bias feature included."""
+        out = np.empty(self.m)
+        cdef double[::1] norms = out
+        with nogil:
+            if self.storage == CSR64:
+                fill_sqnorms(&self.csr64, norms)
+            elif self.storage == CSR32:
+                fill_sqnorms(&self.csr32, norms)
+            elif self.storage == DENSE64:
+                fill_sqnorms(&self.dense64, norms)
+            elif self.storage == DENSE32:
+                fill_sqnorms(&self.dense32, norms)
+            else:
+                fill_sqnorms(&self.gram, norms)
+        return out
+
+
+ctypedef fused csr_t:
+    csr64_t
+    csr32_t
+
+ctypedef fused any_t:
+    csr64_t
+    csr32_t
+    dense64_t
+    dense32_t
+    gram_t
+
+
+cdef void fill_sqnorms(const any_t* X, double[::1] out) noexcept nogil:
+    cdef Py_ssize_t i
+    for i in range(X.m):
+        out[i] = row_sqnorm(X, i)
+
+
+cdef Py_ssize_t csr_fault(const csr_t* X, Py_ssize_t nnz) noexcept nogil:
+    """The first row that must not be read, or -1."""
+    cdef Py_ssize_t i, p
+    cdef int64_t previous
+    for i in range(X.m):
+        if X.indptr[i + 1] < X.indptr[i] or X.indptr[i + 1] > nnz:
+            return i
+        previous = -1
+        for p in range(X.indptr[i], X.indptr[i + 1]):
+            if X.indices[p] <= previous or X.indices[p] >= X.n or not isfinite(X.data[p]):
+                return i
+            previous = X.indices[p]
+    return -1
+
+
+def csr_reason(data, indices, indptr, n, i):
+    """Why row i was refused, in words."""
+    lo, hi = int(indptr[i]), int(indptr[i + 1])
+    if not 0 <= lo <= hi <= min(len(data), len(indices)):
+        return f"X: indptr of row {i} does not fit: {lo} to {hi}"
+    columns, values = indices[lo:hi], data[lo:hi]
+    for at, (column, value) in enumerate(zip(columns, values)):
+        if not 0 <= column < n:
+            return f"X: row {i} has feature {column}, outside 0 to {n - 1}"
+        if not np.isfinite(value):
+            return f"X: row {i}, feature {column} is {value}: values must be finite"
+        if at and column <= columns[at - 1]:
+            break
+    return f"X: row {i} has repeated or falling feature numbers: call sum_duplicates() or sort_indices()"

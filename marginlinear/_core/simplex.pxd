@@ -1,0 +1,135 @@
+"""The sub-problems of one row in multi-class dual coordinate descent, solved by sorting (math.md 1.2, 1.4, 6).
+
+Each asks for a level nu at which a sum over the classes above it meets a linear function of nu. Classes are taken
+from the largest down; a heap yields them, since few are needed.
+"""
+
+from libc.math cimport INFINITY, fmax, fmin
+
+
+cdef inline void sift(double* heap, Py_ssize_t n, Py_ssize_t at) noexcept nogil:
+    """Restore the order of a max-heap below `at`."""
+    cdef double value = heap[at]
+    cdef Py_ssize_t child = 2 * at + 1
+    while child < n:
+        if child + 1 < n and heap[child + 1] > heap[child]:
+            child += 1
+        if heap[child] <= value:
+            break
+        heap[at] = heap[child]
+        at = child
+        child = 2 * at + 1
+    heap[at] = value
+
+
+cdef inline double level(double* values, Py_ssize_t n, double P, double Q) noexcept nogil:
+    """nu with Q nu = P + sum_l (values_l - nu)_+.  Destroys `values`.
+
+    1. heap of the values  2. while the largest left is above nu = (P + sum taken)/(Q + number taken), take it
+    With Q = 0 the first value is always taken, so n must be positive.
+    """
+    cdef Py_ssize_t at, left = n
+    cdef double nu = P / Q if Q > 0 else -INFINITY
+    for at in range(n // 2 - 1, -1, -1):
+        sift(values, n, at)
+    while left > 0 and nu < values[0]:
+        P += values[0]
+        Q += 1
+        nu = P / Q
+        left -= 1
+        values[0] = values[left]
+        sift(values, left, 0)
+    return nu
+
+
+cdef inline void share(double* a, const double* B, Py_ssize_t k, Py_ssize_t y, Py_ssize_t skip, double nu,
+                       double total) noexcept nogil:
+    """a_l = min(0, nu - B_l) for l != y, skip, scaled to the sum -total; a_y = total.
+
+    The scale is 1/A, A = <x_i, x_i>; taken from the sum it stays exact where A is tiny.
+    """
+    cdef Py_ssize_t l, top = -1
+    cdef double whole = 0, scale
+    for l in range(k):
+        a[l] = 0
+        if l != y and l != skip:
+            a[l] = fmin(0.0, nu - B[l])
+            whole -= a[l]
+            if top < 0 or B[l] > B[top]:
+                top = l
+    a[y] = total
+    if total <= 0 or top < 0:
+        for l in range(k):
+            a[l] = 0
+    elif whole > 0:
+        scale = total / whole
+        for l in range(k):
+            if l != y:
+                a[l] *= scale
+    else:
+        a[top] = -total
+
+
+cdef inline Py_ssize_t above(const double* B, Py_ssize_t k, Py_ssize_t y, Py_ssize_t skip, double floor,
+                             double* out) noexcept nogil:
+    """out = {B_l > floor : l != y, skip}; returns how many. Classes at or below nu's lower bound play no part."""
+    cdef Py_ssize_t l, n = 0
+    for l in range(k):
+        if B[l] > floor and l != y and l != skip:
+            out[n] = B[l]
+            n += 1
+    return n
+
+
+cdef inline double squared_block(const double* B, Py_ssize_t k, Py_ssize_t y, double A, double q, double upper,
+                                 Py_ssize_t r, double F, double* a, double* scratch) noexcept nogil:
+    """Squared losses below and above a band of margins (math.md 1.2, 1.4). Returns b, writes a.
+
+    min over a, b: A/2 sum_{l != y} a_l^2 + sum_l B_l a_l + D/2 a_y^2 - A (a_y - a_r) b + E/2 b^2 + F b
+    s.t.           sum_l a_l = 0,  a_l <= 0 for l != y,  b >= 0
+    with           D = A + q,  q = 1/(2c);  E = A + upper, upper = 1/(2 c mu), and r absent (r < 0: fixed reference),
+                   or E = 2A + upper;  upper < 0: no upper loss, b = 0
+    answer:        a_l = min(0, (nu - B_l)/A),  nu by `level`
+    """
+    cdef double D = A + q, E, den, P, Q, nu, a_y, a_r, b
+    cdef Py_ssize_t n = above(B, k, y, -1, B[y], scratch)
+    nu = level(scratch, n, A * B[y] / D, A / D) if n else B[y]
+    a_y = (nu - B[y]) / D
+    share(a, B, k, y, -1, nu, a_y)
+    if upper < 0:
+        return 0
+    a_r = a[r] if r >= 0 else 0
+    if A * (a_y - a_r) <= F:
+        return 0
+    E = (2 * A if r >= 0 else A) + upper
+    den = D * E - A * A
+    P = (A * E * B[y] + A * A * F) / den
+    Q = A * E / den
+    n = above(B, k, y, r, P / Q, scratch)
+    nu = level(scratch, n, P, Q) if n else P / Q
+    a_y = (E * nu - A * F - E * B[y]) / den if n else 0
+    share(a, B, k, y, r, nu, a_y)
+    b = (A * a[y] - F) / E
+    return b if b > 0 else 0
+
+
+cdef inline void hinge_block(const double* B, Py_ssize_t k, Py_ssize_t y, double A, double cap, double* a,
+                             double* scratch) noexcept nogil:
+    """Crammer-Singer's hinge with cost `cap` (math.md 6, Eq. 13).
+
+    min over a: A/2 sum_l a_l^2 + sum_l B_l a_l   s.t.  sum_l a_l = 0,  a_l <= cap [l = y]
+    answer:     a_l = min(cap [l = y], (nu - B_l)/A),  sum_l (t_l - nu)_+ = A cap,  t_l = B_l + A cap [l = y]
+    """
+    cdef Py_ssize_t l, n = 0
+    cdef double t, nu, total, t_y = B[y] + A * cap, largest = t_y
+    for l in range(k):
+        if l != y and B[l] > largest:
+            largest = B[l]
+    for l in range(k):
+        t = t_y if l == y else B[l]
+        if t >= largest - A * cap:
+            scratch[n] = t
+            n += 1
+    nu = level(scratch, n, -A * cap, 0)
+    total = fmin(cap, fmax(0.0, (nu - B[y]) / A)) if t_y > nu else cap
+    share(a, B, k, y, -1, nu, total)

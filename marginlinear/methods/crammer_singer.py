@@ -1,0 +1,25 @@
+"""Multi-class SVM of Crammer and Singer (JMLR 2001), LIBLINEAR's -s 4.
+
+    P(W) = 1/2 sum_l ||w_l||^2 + sum_i C_i (1 - g_i)_+,      g_i = w_{y_i}.x_i - max_{l != y_i} w_l.x_i
+"""
+
+from marginlinear import params as P
+from marginlinear.methods.joint import JointFit
+from marginlinear.registry import Method
+
+
+def fit(problem, params, run):
+    return JointFit(problem, run, problem.weights * params["C"], squared=False).convex()
+
+
+METHOD = Method(
+    name="cs",
+    summary="multi-class SVM of Crammer and Singer",
+    objective="1/2 sum_l ||w_l||^2 + C sum_i (1 - g_i)_+",
+    reference="K. Crammer and Y. Singer, On the Algorithmic Implementation of Multiclass Kernel-based Vector "
+              "Machines, JMLR 2001",
+    params=(P.C,),
+    fit=fit,
+    joint=True,
+    liblinear=4,
+)

@@ -1,0 +1,80 @@
+"""What the joint multi-class methods share: one engine, one descent, and a solution that is certified at its end."""
+
+from marginlinear._core.stop import allowance, status_of
+from marginlinear.problem import MAX_ITER, Info, Solution
+
+
+class JointFit:
+    """A fit by block coordinate descent.
+
+    Parameters
+    ----------
+    problem : Problem
+    run : Run
+    cost : float64 array of shape (m,)
+        c_i of block_cd.
+    **loss
+        The loss of block_cd: squared, low, high, mu.
+    """
+
+    def __init__(self, problem, run, cost, **loss):
+        # The engines, and NumPy with them, are imported when a fit starts: --help lists the methods without them.
+        from marginlinear._core.block_cd import BlockCD
+        from marginlinear._core.descent import Budget, Descent
+
+        self.problem, self.run = problem, run
+        self.budget = Budget(run.max_iter, run.time_limit, run.progress)
+        self.engine = BlockCD(problem.rows, problem.y, problem.n_classes, cost, seed=run.seed, threads=run.threads,
+                              **loss)
+        if run.start is not None:
+            self.engine.resume(run.start)
+        self.descent = Descent(self.engine, self.budget, run.tol, run.algorithm)
+        self.fresh = run.start is None
+
+    def until(self, enough):
+        """Descent.until, but a resumed fit is checked before its first sweep."""
+        if not self.fresh:
+            self.fresh = True
+            check = self.descent.check()
+            if enough(check):
+                return check
+        return self.descent.until(enough)
+
+    def convex(self):
+        """Minimise the problem of the engine as it stands."""
+        tol, enough = self.run.tol, self.run.tol
+        while True:
+            self.until(lambda check: check.gap <= allowance(enough, check.primal))
+            solution = self.solution(0)
+            if self.descent.stopped or solution.info.converged:
+                return solution
+            enough /= 2
+
+    def solution(self, n_outer, retarget=lambda: None, residual=None):
+        """The weights as they are, with objective, bound and certificate recomputed from the rows.
+
+        `retarget` sets the engine's references to those of the weights, which is what the certificate asks for.
+        """
+        engine, descent = self.engine, self.descent
+        _, objective, _ = engine.primal()
+        retarget()
+        averaged = descent.last is not None and descent.last.averaged
+        bound = engine.recomputed_dual(averaged)
+        certificate = objective - bound
+        self.budget.record(engine.n_iter, objective, bound, certificate)
+        info = Info(
+            status=status_of(certificate, objective, self.run.tol, descent.stopped or MAX_ITER),
+            algorithm=descent.route,
+            n_iter=engine.n_iter,
+            n_outer=n_outer,
+            objective=objective,
+            bound=bound,
+            certificate=certificate,
+            n_support=engine.count_support(averaged),
+            seconds=self.budget.seconds,
+            tol=self.run.tol,
+            history=self.budget.history,
+            residual=residual,
+        )
+        weights = engine.iterates.W.reshape(engine.rows.d, engine.n_classes)
+        return Solution(weights, info, engine.state(averaged))

@@ -1,0 +1,89 @@
+"""Multi-class optimal margin distribution machine (Zhang and Zhou, ICML 2017).
+
+    J(W) = 1/2 sum_l ||w_l||^2 + sum_i c_i [xi_i^2 + mu eps_i^2],      g_i = w_{y_i}.x_i - max_{l != y_i} w_l.x_i
+    xi_i = (1 - theta - g_i)_+,   eps_i = (g_i - 1 - theta)_+,         c_i = C_i/(1 - theta)^2
+
+J is not convex for mu > 0 and three or more classes, since g is concave. Two outer loops:
+
+ccp    the convex-concave procedure: in eps the best rival of each row is fixed at its class r_i of now, which gives a
+       convex P_r >= J with equality at W. J falls; the certificate J(W) - D_r, r being the best rivals at W, is zero
+       at a critical point of J. With two classes it is an ordinary duality gap.
+paper  Algorithm 1: in eps the best rival's score is fixed at its value M_i of now. The certificate J(W) - D_M, M taken
+       at W, is zero at a fixed point of that algorithm, which is no critical point of J.
+"""
+
+import math
+
+from marginlinear import params as P
+from marginlinear._core.stop import allowance
+from marginlinear.methods.joint import JointFit
+from marginlinear.registry import Method
+
+# The upper loss is switched on once the lower one alone is solved this well: rivals mean something by then.
+FIRST_STAGE = 0.1
+# The named rivals are renewed when they cost this much more than what is left to gain with them.
+RENEWAL = 0.3
+# Outer iterations, unless max_outer says otherwise.
+CAPS = {"ccp": 50, "paper": 20}
+
+
+def fit(problem, params, run):
+    C = params["C"] if params["lambda_"] is None else params["lambda_"] / problem.rows.m
+    theta, mu = params["theta"], params["mu"]
+    solver = JointFit(problem, run, problem.weights * (C / (1 - theta) ** 2),
+                      squared=True, low=1 - theta, high=1 + theta, mu=mu)
+    if mu == 0:
+        return solver.convex()
+    cap = params["max_outer"] or CAPS[params["outer"]]
+    return ccp(solver, cap) if params["outer"] == "ccp" else paper(solver, cap)
+
+
+def ccp(solver, cap):
+    """Descend on J: sweeps on P_r, with r renewed as soon as it is what holds J up."""
+    engine, descent, tol = solver.engine, solver.descent, solver.run.tol
+    if not engine.named:
+        if solver.problem.n_classes > 2:
+            descent.until(lambda check: check.gap <= FIRST_STAGE * max(1.0, check.primal))
+        engine.name_rivals(engine.best_rivals()[0])
+        descent.reset()
+    n_outer = 1
+    while True:
+        check = solver.until(lambda check: check.gap <= allowance(tol, check.objective)
+                             or (check.stale and check.gap <= RENEWAL * (check.primal - check.objective)))
+        if descent.stopped or n_outer >= cap:
+            break
+        rivals = engine.best_rivals()[0]
+        if check.gap <= allowance(tol, check.objective):
+            solution = solver.solution(n_outer, lambda: engine.name_rivals(rivals, move=False))
+            if solution.info.converged:
+                return solution
+        engine.name_rivals(rivals)
+        descent.reset()
+        n_outer += 1
+    return solver.solution(n_outer, lambda: engine.name_rivals(engine.best_rivals()[0], move=False))
+
+
+def paper(solver, cap):
+    """Algorithm 1: solve the problem with fixed M, take M anew, until M stays."""
+    engine, descent, tol = solver.engine, solver.descent, solver.run.tol
+    fixed = engine.best_rivals()[1]
+    n_outer, residual = 0, math.inf
+    while not descent.stopped and n_outer < cap and residual > tol:
+        engine.fix_references(fixed)
+        descent.reset()
+        solver.until(lambda check: check.gap <= allowance(0.1 * tol, check.primal))
+        n_outer += 1
+        previous, fixed = fixed, engine.best_rivals()[1]
+        residual = float(abs(fixed - previous).max() / (1 + abs(fixed).max()))
+    return solver.solution(n_outer, lambda: engine.fix_references(fixed), residual=residual)
+
+
+METHOD = Method(
+    name="mcodm",
+    summary="multi-class optimal margin distribution machine",
+    objective="1/2 sum_l ||w_l||^2 + C/(1-theta)^2 sum_i [(1-theta-g_i)_+^2 + mu (g_i-1-theta)_+^2]",
+    reference="T. Zhang and Z.-H. Zhou, Multi-Class Optimal Margin Distribution Machine, ICML 2017",
+    params=(P.C, P.LAMBDA, P.MU, P.THETA, P.OUTER, P.MAX_OUTER),
+    fit=fit,
+    joint=True,
+)
