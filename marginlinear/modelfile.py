@@ -34,7 +34,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from marginlinear import liblinear
-from marginlinear._core.decimal import format_rows, parse_rows
+from marginlinear._core.decimal import ROWS_LONG_LINE, ROWS_SHORT_LINE, format_rows, parse_rows
 from marginlinear._version import version
 from marginlinear.atomic import replacing
 from marginlinear.problem import CONVERGED, FAILED, MAX_ITER, TIME_LIMIT, DataError, Info
@@ -358,7 +358,7 @@ def _read_weights(source, rows, columns):
     """The table of weights, a block of whole lines at a time."""
     if rows * columns * 2 > source.left():
         # A digit and a blank is the least that a weight takes: refused before memory is asked for.
-        raise source.damaged(f"{rows} rows of {columns} weights do not fit into the {source.left()} bytes below")
+        raise source.damaged(f"{rows} rows of {columns} weights do not fit into {source.left()} bytes")
     weights = np.empty((rows, columns))
     stream, done = source.stream, 0
     while done < rows:
@@ -374,8 +374,8 @@ def _read_weights(source, rows, columns):
             raise source.cut(f"in weight row {done + 1} of {rows}")
         part = weights[done : done + count]
         position, code = parse_rows(block, 0, part)
-        if code or not np.isfinite(part).all():
-            raise _bad_weights(source, block, count, columns)
+        if code:
+            raise _bad_weights(source, block, position, code, columns)
         source.digest.update(memoryview(block)[:position])
         source.line += count
         done += count
@@ -383,17 +383,16 @@ def _read_weights(source, rows, columns):
     return weights
 
 
-def _bad_weights(source, block, count, columns):
-    """The error for the first bad row of a block that did not parse."""
-    for line in block.split(b"\n", count)[:count]:
-        source.line += 1
-        words = list(re.finditer(rb"[^ \t\r]+", line))
-        for word in words:
-            if len(word[0]) > WORD or not NUMBER.fullmatch(word[0]) or math.isinf(float(word[0])):
-                return source.damaged(f"{_shown(word[0])} is not a finite number", word.start() + 1)
-        if len(words) != columns:
-            return source.damaged(f"{len(words)} weights in a row of {columns}", len(line) + 1)
-    raise AssertionError("parse_rows refused what the grammar of weights allows")
+def _bad_weights(source, block, position, code, columns):
+    """The error for the place where parse_rows stopped."""
+    source.line += block.count(b"\n", 0, position) + 1
+    column = position - block.rfind(b"\n", 0, position)
+    if code == ROWS_SHORT_LINE:
+        return source.damaged(f"fewer than {columns} weights in the row", column)
+    if code == ROWS_LONG_LINE:
+        return source.damaged(f"more than {columns} weights in the row", column)
+    word = block[position : position + 2 * WORD].split(maxsplit=1)[0]
+    return source.damaged(f"{_shown(word)} is not a finite number", column)
 
 
 def _read_trailer(source):
