@@ -1,15 +1,15 @@
 """The rows that a sweep visits, and their order."""
 
-from libc.stdint cimport uint64_t
+from libc.stdint cimport uint32_t, uint64_t
 
 from marginlinear._core.rng cimport rng_below
 
 
 cdef inline void shuffle(Py_ssize_t* order, Py_ssize_t n, uint64_t* rng) noexcept nogil:
-    """A uniform permutation of order[0:n] (Fisher-Yates)."""
+    """A uniform permutation of order[0:n], n < 2^32 (Fisher-Yates)."""
     cdef Py_ssize_t i, j
     for i in range(n - 1, 0, -1):
-        j = <Py_ssize_t>rng_below(rng, <uint64_t>(i + 1))
+        j = <Py_ssize_t>rng_below(rng, <uint32_t>(i + 1))
         order[i], order[j] = order[j], order[i]
 
 

@@ -37,10 +37,12 @@ from marginlinear._core.rows cimport (
     dense32_t,
     dense64_t,
     gram_t,
+    prefetch,
     row_prefetch,
     row_scores,
     row_update,
     rows_t,
+    weights_prefetch,
 )
 from marginlinear._core.simplex cimport hinge_block, squared_block
 from marginlinear.threads import run_chunks
@@ -51,6 +53,9 @@ cdef enum Loss:
 
 # Work of one slice between looks at the signals: about 20 ms.
 cdef double SLICE = 2e7
+# Rows between the request for a row's values and its turn.
+cdef enum:
+    AHEAD = 3
 
 
 cdef struct sums_t:
@@ -110,6 +115,7 @@ cdef class BlockCD:
     cdef readonly object y, cost, alpha, beta, rival, fixed, mean_alpha, mean_beta
     cdef readonly Py_ssize_t n_classes, n_iter
     cdef readonly bint upper, named
+    cdef bint far
     cdef readonly double gap, loss
     cdef Loss kind
     cdef double low, high, mu
@@ -145,6 +151,8 @@ cdef class BlockCD:
         self.scratch, self.which = self._scratch, self._which
         self.visited = keep_positive(&self.sq[0], m, &self.order[0])
         self.slice_rows = max(1, <Py_ssize_t>(SLICE * m / (1.0 + <double>rows.nnz * k)))
+        # Weights within a core's own cache need no prefetch.
+        self.far = 8.0 * rows.d * k > 512 * 1024
         self._settle_empty_rows()
 
     def _settle_empty_rows(self):
@@ -168,17 +176,16 @@ cdef class BlockCD:
 
     def state(self, bint averaged):
         """What `resume` needs: the duals (or their averages) and the weights."""
-        alpha, beta = (self.mean_alpha, self.mean_beta) if averaged else (self.alpha, self.beta)
+        alpha, beta = self._duals(averaged)
         return {"alpha": alpha, "beta": beta, "cost": self.cost, "rival": self.rival, "fixed": self.fixed,
                 "upper": self.upper, "named": self.named, "W": self.iterates.W, "kappa": self.iterates.kappa}
 
-    def name_rivals(self, rival, bint move=True):
-        """Take the upper slack against the score of these classes.
+    def _duals(self, bint averaged):
+        return (self.mean_alpha, self.mean_beta) if averaged else (self.alpha, self.beta)
 
-        A beta_i > 0 goes with its class: U changes, and W with it unless `move` is False (at the end of a run, where
-        W is the answer and only the bound is asked for).
-        """
-        if move and self.named:
+    def name_rivals(self, rival):
+        """Take the upper slack against the score of these classes. A beta_i > 0 goes with its class: U and W change."""
+        if self.named:
             for i in np.flatnonzero((rival != self.rival) & (self.beta > 0)):
                 self._move(i, rival[i])
         self.upper = self.named = True
@@ -265,14 +272,24 @@ cdef class BlockCD:
         """D at the averaged duals."""
         return self._dual_terms(self.mean_alpha, self.mean_beta) - 0.5 * self.iterates.averaged_sqnorm()
 
-    def recomputed_dual(self, bint averaged):
-        """D at the duals, or at their averages, with their weights summed afresh from the rows."""
-        alpha, beta = (self.mean_alpha, self.mean_beta) if averaged else (self.alpha, self.beta)
-        return self._dual_terms(alpha, beta) - 0.5 * square_sum(self.weights_of(alpha, beta))
+    def recomputed_dual(self, bint averaged, rival=None, fixed=None):
+        """D at the duals, or at their averages, with their weights summed afresh from the rows.
+
+        With `rival` or `fixed`: as if these were the references of the upper slack; the state is left as it is.
+        """
+        alpha, beta = self._duals(averaged)
+        kept = self.rival.copy(), self.fixed.copy()
+        if rival is not None:
+            self.rival[:] = rival
+        if fixed is not None:
+            self.fixed[:] = fixed
+        bound = self._dual_terms(alpha, beta) - 0.5 * square_sum(self.weights_of(alpha, beta))
+        self.rival[:], self.fixed[:] = kept
+        return bound
 
     def count_support(self, bint averaged):
         """Rows with a non-zero dual."""
-        alpha, beta = (self.mean_alpha, self.mean_beta) if averaged else (self.alpha, self.beta)
+        alpha, beta = self._duals(averaged)
         return int(((alpha[np.arange(len(self.y)), self.y] != 0) | (beta != 0)).sum())
 
     def _dual_terms(self, alpha, beta):
@@ -292,7 +309,7 @@ cdef class BlockCD:
         cdef double[:, ::1] mean
         cdef double[::1] mean_b
         if self.mean_alpha is None:
-            self.mean_alpha, self.mean_beta = np.empty_like(self.alpha), np.empty_like(self.beta)
+            self.mean_alpha, self.mean_beta = np.zeros_like(self.alpha), np.zeros_like(self.beta)
         if weight == 1:
             self.mean_alpha[:], self.mean_beta[:] = self.alpha, self.beta
         else:
@@ -399,8 +416,11 @@ cdef void visit(BlockCD self, const rows_t* X, const task_t* task) noexcept nogi
     cdef int32_t* which = &self.which[0]
     for at in range(task.start, task.stop):
         i = self.order[at]
-        if at + 1 < task.stop:
-            row_prefetch(X, self.order[at + 1], W, k)
+        if at + AHEAD < task.stop:
+            row_prefetch(X, self.order[at + AHEAD])
+            prefetch(&self.a[self.order[at + AHEAD], 0])
+        if self.far and at + 1 < task.stop:
+            weights_prefetch(X, self.order[at + 1], W, k)
         row_scores(X, i, W, k, s)
         y, c, A = self.labels[i], self.c[i], self.sq[i] * shrink
         r = self.r[i] if self.named else -1
@@ -434,7 +454,7 @@ cdef void visit(BlockCD self, const rows_t* X, const task_t* task) noexcept nogi
             if B[l] != 0:
                 which[count] = <int32_t>l
                 count += 1
-        # Vectors over all classes are quicker than a gather over many of them.
+        # All classes in vectors are quicker than many one by one.
         if 3 * count > k:
             count = k
         if count:

@@ -41,7 +41,7 @@ cdef class Iterates:
 
     def _allocate(self):
         if not self.accelerated:
-            self._V, self._z, self.averaged = (np.empty_like(self.W) for _ in range(3))
+            self._V, self._z, self.averaged = (np.zeros_like(self.W) for _ in range(3))
             self.v, self.z, self.mean = self._V, self._z, self.averaged
             self.accelerated = True
 

@@ -1,6 +1,6 @@
 """The generator of every engine: SplitMix64 (Steele, Lea, Flood 2014), 64 bits of state, the caller's own."""
 
-from libc.stdint cimport uint64_t
+from libc.stdint cimport uint32_t, uint64_t
 
 
 cdef inline uint64_t rng_next(uint64_t* state) noexcept nogil:
@@ -12,10 +12,12 @@ cdef inline uint64_t rng_next(uint64_t* state) noexcept nogil:
     return z ^ (z >> 31)
 
 
-cdef inline uint64_t rng_below(uint64_t* state, uint64_t n) noexcept nogil:
-    """Uniform on [0, n), n > 0, without bias: values of the last incomplete round are drawn again."""
-    cdef uint64_t limit = (<uint64_t>0 - n) % n
-    cdef uint64_t z = rng_next(state)
-    while z < limit:
-        z = rng_next(state)
-    return z % n
+cdef inline uint32_t rng_below(uint64_t* state, uint32_t n) noexcept nogil:
+    """Uniform on [0, n), n > 0, without bias (Lemire 2019): the high half of a 32 x 32 bit product."""
+    cdef uint64_t product = (rng_next(state) >> 32) * n
+    cdef uint32_t reject = 0
+    if <uint32_t>product < n:
+        reject = (<uint32_t>0 - n) % n
+        while <uint32_t>product < reject:
+            product = (rng_next(state) >> 32) * n
+    return <uint32_t>(product >> 32)

@@ -24,8 +24,8 @@ cdef extern from *:
     #endif
     """
     void prefetch "ML_PREFETCH"(const void* p) noexcept nogil
-    # Distinct arrays by contract: lets the compiler use vectors over the classes.
-    ctypedef double* state_t "double * ML_RESTRICT"
+    # Arrays that overlap with no other: lets the compiler use vectors.
+    ctypedef double* scores_t "double * ML_RESTRICT"
     ctypedef const double* fixed_t "const double * ML_RESTRICT"
 
 ctypedef struct csr64_t:
@@ -95,112 +95,182 @@ cdef class Rows:
     cdef object _arrays
 
 
-cdef inline void row_scores(const rows_t* X, Py_ssize_t i, const double* W, Py_ssize_t k, double* scores) noexcept nogil:
-    """s_l = <w_l, x_i>, features in their order and classes side by side: the bits do not depend on k."""
-    cdef Py_ssize_t p, stop, j, l
-    cdef double v
-    cdef state_t s = scores
-    cdef fixed_t w
-    check(i, X.m)
-    for l in range(k):
-        s[l] = 0
-    if rows_t is gram_t:
-        w = W + i * k
-        for l in range(k):
-            s[l] = w[l]
+cdef enum:
+    MANY = 8    # classes, from which row_scores reads whole streams of weights
+
+
+cdef inline Py_ssize_t row_begin(const rows_t* X, Py_ssize_t i) noexcept nogil:
+    """Row i's stored values are data[row_begin:row_end] (CSR, dense)."""
+    if rows_t is csr64_t or rows_t is csr32_t:
+        return X.indptr[i]
     else:
-        if rows_t is csr64_t or rows_t is csr32_t:
-            stop = X.indptr[i + 1]
-            for p in range(X.indptr[i], stop):
-                j = X.indices[p]
-                check(j, X.n)
-                v = X.data[p]
-                w = W + j * k
-                for l in range(k):
-                    s[l] += v * w[l]
-        else:
-            for j in range(X.n):
-                v = X.data[i * X.n + j]
-                if v != 0:
-                    w = W + j * k
-                    for l in range(k):
-                        s[l] += v * w[l]
-        if X.bias >= 0:
-            w = W + X.n * k
+        return i * X.n
+
+
+cdef inline Py_ssize_t row_end(const rows_t* X, Py_ssize_t i) noexcept nogil:
+    if rows_t is csr64_t or rows_t is csr32_t:
+        return X.indptr[i + 1]
+    else:
+        return (i + 1) * X.n
+
+
+cdef inline Py_ssize_t feature(const rows_t* X, Py_ssize_t i, Py_ssize_t p) noexcept nogil:
+    """Of the value data[p] of row i."""
+    cdef Py_ssize_t j
+    if rows_t is csr64_t or rows_t is csr32_t:
+        j = X.indices[p]
+    else:
+        j = p - i * X.n
+    check(j, X.n)
+    return j
+
+
+cdef inline void row_scores(const rows_t* X, Py_ssize_t i, const double* W, Py_ssize_t k, double* s) noexcept nogil:
+    """s_l = <w_l, x_i>, each summed in the order of the features.
+
+    Few classes are taken 8, 2 and 1 at a time, so that the sums stay in registers. Many classes are taken together,
+    four features at a time: a feature's weights are then read as one stream.
+    """
+    cdef Py_ssize_t p, l = 0, start, stop
+    cdef double v, v1, v2, v3, s0, s1, s2, s3, s4, s5, s6, s7
+    cdef const double* w
+    cdef fixed_t f0
+    cdef fixed_t f1
+    cdef fixed_t f2
+    cdef fixed_t f3
+    cdef scores_t sums
+    check(i, X.m)
+    if rows_t is gram_t:
+        for l in range(k):
+            s[l] = W[i * k + l]
+    else:
+        start, stop = row_begin(X, i), row_end(X, i)
+        if k > MANY:
+            sums = s
             for l in range(k):
-                s[l] += X.bias * w[l]
+                sums[l] = 0
+            p = start
+            while p + 4 <= stop:
+                v, v1, v2, v3 = X.data[p], X.data[p + 1], X.data[p + 2], X.data[p + 3]
+                f0, f1 = W + feature(X, i, p) * k, W + feature(X, i, p + 1) * k
+                f2, f3 = W + feature(X, i, p + 2) * k, W + feature(X, i, p + 3) * k
+                for l in range(k):
+                    sums[l] = (((sums[l] + v * f0[l]) + v1 * f1[l]) + v2 * f2[l]) + v3 * f3[l]
+                p += 4
+            while p < stop:
+                v = X.data[p]
+                f0 = W + feature(X, i, p) * k
+                for l in range(k):
+                    sums[l] += v * f0[l]
+                p += 1
+            l = k
+        while l + 8 <= k:
+            s0 = s1 = s2 = s3 = s4 = s5 = s6 = s7 = 0
+            for p in range(start, stop):
+                v = X.data[p]
+                w = W + feature(X, i, p) * k + l
+                s0 += v * w[0]
+                s1 += v * w[1]
+                s2 += v * w[2]
+                s3 += v * w[3]
+                s4 += v * w[4]
+                s5 += v * w[5]
+                s6 += v * w[6]
+                s7 += v * w[7]
+            s[l], s[l + 1], s[l + 2], s[l + 3] = s0, s1, s2, s3
+            s[l + 4], s[l + 5], s[l + 6], s[l + 7] = s4, s5, s6, s7
+            l += 8
+        while l + 2 <= k:
+            s0 = s1 = 0
+            for p in range(start, stop):
+                v = X.data[p]
+                w = W + feature(X, i, p) * k + l
+                s0 += v * w[0]
+                s1 += v * w[1]
+            s[l], s[l + 1] = s0, s1
+            l += 2
+        if l < k:
+            s0 = 0
+            for p in range(start, stop):
+                s0 += X.data[p] * W[feature(X, i, p) * k + l]
+            s[l] = s0
+        if X.bias >= 0:
+            for l in range(k):
+                s[l] += X.bias * W[X.n * k + l]
 
 
 cdef inline void add_scaled(double* W, double v, const double* delta, const int32_t* which, Py_ssize_t count,
                             Py_ssize_t k) noexcept nogil:
-    """w_l += v delta_l for one feature; all classes when count = k, else those named in `which`."""
+    """w_l += v delta_l for one feature: all classes when count = k, else those of `which`."""
     cdef Py_ssize_t l
-    cdef state_t w = W
-    cdef fixed_t a = delta
+    cdef scores_t w = W
+    cdef fixed_t d = delta
     if count == k:
         for l in range(k):
-            w[l] += v * a[l]
+            w[l] += v * d[l]
     else:
         for l in range(count):
             check(which[l], k)
-            w[which[l]] += v * a[which[l]]
+            w[which[l]] += v * d[which[l]]
 
 
 cdef inline void row_update(const rows_t* X, Py_ssize_t i, const double* delta, const int32_t* which,
                             Py_ssize_t count, double* W, Py_ssize_t k) noexcept nogil:
     """w_l += delta_l x_i for the `count` classes of `which` (count = k: all)."""
-    cdef Py_ssize_t p, stop, j
+    cdef Py_ssize_t p, l, at, start, stop
+    cdef double v, d0, d1, d2, d3
+    cdef double* w
     check(i, X.m)
-    if rows_t is csr64_t or rows_t is csr32_t:
-        stop = X.indptr[i + 1]
-        for p in range(X.indptr[i], stop):
-            j = X.indices[p]
-            check(j, X.n)
-            add_scaled(W + j * k, X.data[p], delta, which, count, k)
-    elif rows_t is gram_t:
-        for j in range(X.m):
-            add_scaled(W + j * k, X.data[i * X.m + j], delta, which, count, k)
-    else:
-        for j in range(X.n):
-            if X.data[i * X.n + j] != 0:
-                add_scaled(W + j * k, X.data[i * X.n + j], delta, which, count, k)
+    start, stop = row_begin(X, i), row_end(X, i)
+    if count < k or k > MANY:
+        for p in range(start, stop):
+            v = X.data[p]
+            w = W + feature(X, i, p) * k
+            add_scaled(w, v, delta, which, count, k)
+        if not (rows_t is gram_t):
+            if X.bias >= 0:
+                add_scaled(W + X.n * k, X.bias, delta, which, count, k)
+        return
+    l = 0
+    while l + 4 <= k:
+        d0, d1, d2, d3 = delta[l], delta[l + 1], delta[l + 2], delta[l + 3]
+        for p in range(start, stop):
+            v = X.data[p]
+            w = W + feature(X, i, p) * k + l
+            w[0] += v * d0
+            w[1] += v * d1
+            w[2] += v * d2
+            w[3] += v * d3
+        l += 4
+    while l < k:
+        d0 = delta[l]
+        for p in range(start, stop):
+            W[feature(X, i, p) * k + l] += X.data[p] * d0
+        l += 1
     if not (rows_t is gram_t):
         if X.bias >= 0:
-            add_scaled(W + X.n * k, X.bias, delta, which, count, k)
+            for l in range(k):
+                W[X.n * k + l] += X.bias * delta[l]
 
 
 cdef inline double row_dot(const rows_t* X, Py_ssize_t i, const double* w) noexcept nogil:
     """<w, x_i> with four running sums: one alone would wait for each addition."""
-    cdef Py_ssize_t p, stop, start
+    cdef Py_ssize_t p, stop
     cdef double s0 = 0, s1 = 0, s2 = 0, s3 = 0
     check(i, X.m)
     if rows_t is gram_t:
         return w[i]
     else:
-        if rows_t is csr64_t or rows_t is csr32_t:
-            start, stop = X.indptr[i], X.indptr[i + 1]
-            p = start
-            while p + 4 <= stop:
-                s0 += X.data[p] * w[X.indices[p]]
-                s1 += X.data[p + 1] * w[X.indices[p + 1]]
-                s2 += X.data[p + 2] * w[X.indices[p + 2]]
-                s3 += X.data[p + 3] * w[X.indices[p + 3]]
-                p += 4
-            while p < stop:
-                s0 += X.data[p] * w[X.indices[p]]
-                p += 1
-        else:
-            start, stop = i * X.n, X.n
-            p = 0
-            while p + 4 <= stop:
-                s0 += X.data[start + p] * w[p]
-                s1 += X.data[start + p + 1] * w[p + 1]
-                s2 += X.data[start + p + 2] * w[p + 2]
-                s3 += X.data[start + p + 3] * w[p + 3]
-                p += 4
-            while p < stop:
-                s0 += X.data[start + p] * w[p]
-                p += 1
+        p, stop = row_begin(X, i), row_end(X, i)
+        while p + 4 <= stop:
+            s0 += X.data[p] * w[feature(X, i, p)]
+            s1 += X.data[p + 1] * w[feature(X, i, p + 1)]
+            s2 += X.data[p + 2] * w[feature(X, i, p + 2)]
+            s3 += X.data[p + 3] * w[feature(X, i, p + 3)]
+            p += 4
+        while p < stop:
+            s0 += X.data[p] * w[feature(X, i, p)]
+            p += 1
         if X.bias >= 0:
             s0 += X.bias * w[X.n]
         return (s0 + s1) + (s2 + s3)
@@ -208,17 +278,10 @@ cdef inline double row_dot(const rows_t* X, Py_ssize_t i, const double* w) noexc
 
 cdef inline void row_axpy(const rows_t* X, Py_ssize_t i, double a, double* w) noexcept nogil:
     """w += a x_i"""
-    cdef Py_ssize_t p, j
+    cdef Py_ssize_t p
     check(i, X.m)
-    if rows_t is csr64_t or rows_t is csr32_t:
-        for p in range(X.indptr[i], X.indptr[i + 1]):
-            w[X.indices[p]] += a * X.data[p]
-    elif rows_t is gram_t:
-        for j in range(X.m):
-            w[j] += a * X.data[i * X.m + j]
-    else:
-        for j in range(X.n):
-            w[j] += a * X.data[i * X.n + j]
+    for p in range(row_begin(X, i), row_end(X, i)):
+        w[feature(X, i, p)] += a * X.data[p]
     if not (rows_t is gram_t):
         if X.bias >= 0:
             w[X.n] += a * X.bias
@@ -232,28 +295,41 @@ cdef inline double row_sqnorm(const rows_t* X, Py_ssize_t i) noexcept nogil:
     if rows_t is gram_t:
         return X.data[i * X.m + i]
     else:
-        if rows_t is csr64_t or rows_t is csr32_t:
-            for p in range(X.indptr[i], X.indptr[i + 1]):
-                v = X.data[p]
-                s += v * v
-        else:
-            for p in range(i * X.n, (i + 1) * X.n):
-                v = X.data[p]
-                s += v * v
+        for p in range(row_begin(X, i), row_end(X, i)):
+            v = X.data[p]
+            s += v * v
         if X.bias >= 0:
             s += X.bias * X.bias
         return s
 
 
-cdef inline void row_prefetch(const rows_t* X, Py_ssize_t i, const double* W, Py_ssize_t k) noexcept nogil:
-    """Ask for row i's weights ahead of its turn: in a shuffled order each would otherwise be waited for."""
-    cdef Py_ssize_t p, j, line
+cdef inline void row_prefetch(const rows_t* X, Py_ssize_t i) noexcept nogil:
+    """Ask for row i's values ahead of its turn: in a shuffled order they would otherwise be waited for.
+
+    The first 2 KB of a row; from there on the hardware has seen the pattern.
+    """
+    cdef Py_ssize_t p, start = row_begin(X, i), stop = row_end(X, i)
+    if stop > start + 256:
+        stop = start + 256
+    p = start
+    while p < stop:
+        prefetch(X.data + p)
+        p += 8
+    if rows_t is csr64_t or rows_t is csr32_t:
+        p = start
+        while p < stop:
+            prefetch(X.indices + p)
+            p += 16
+
+
+cdef inline void weights_prefetch(const rows_t* X, Py_ssize_t i, const double* W, Py_ssize_t k) noexcept nogil:
+    """Ask for the weights of row i's features."""
+    cdef Py_ssize_t p, line
     if rows_t is csr64_t or rows_t is csr32_t:
         for p in range(X.indptr[i], X.indptr[i + 1]):
-            j = X.indices[p]
             line = 0
             while line < k:
-                prefetch(W + j * k + line)
+                prefetch(W + X.indices[p] * k + line)
                 line += 8
     elif rows_t is gram_t:
         prefetch(W + i * k)

@@ -45,21 +45,20 @@ class JointFit:
         tol, enough = self.run.tol, self.run.tol
         while True:
             self.until(lambda check: check.gap <= allowance(enough, check.primal))
-            solution = self.solution(0)
+            solution = self.solution()
             if self.descent.stopped or solution.info.converged:
                 return solution
             enough /= 2
 
-    def solution(self, n_outer, retarget=lambda: None, residual=None):
+    def solution(self, n_outer=0, residual=None, **references):
         """The weights as they are, with objective, bound and certificate recomputed from the rows.
 
-        `retarget` sets the engine's references to those of the weights, which is what the certificate asks for.
+        `references` are those of the upper slack at these weights (rival=, fixed=), for which the bound is asked.
         """
         engine, descent = self.engine, self.descent
         _, objective, _ = engine.primal()
-        retarget()
         averaged = descent.last is not None and descent.last.averaged
-        bound = engine.recomputed_dual(averaged)
+        bound = engine.recomputed_dual(averaged, **references)
         certificate = objective - bound
         self.budget.record(engine.n_iter, objective, bound, certificate)
         info = Info(
@@ -77,4 +76,4 @@ class JointFit:
             residual=residual,
         )
         weights = engine.iterates.W.reshape(engine.rows.d, engine.n_classes)
-        return Solution(weights, info, engine.state(averaged))
+        return Solution(weights, info, {**engine.state(averaged), **references})

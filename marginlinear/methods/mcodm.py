@@ -54,13 +54,13 @@ def ccp(solver, cap):
             break
         rivals = engine.best_rivals()[0]
         if check.gap <= allowance(tol, check.objective):
-            solution = solver.solution(n_outer, lambda: engine.name_rivals(rivals, move=False))
+            solution = solver.solution(n_outer, rival=rivals)
             if solution.info.converged:
                 return solution
         engine.name_rivals(rivals)
         descent.reset()
         n_outer += 1
-    return solver.solution(n_outer, lambda: engine.name_rivals(engine.best_rivals()[0], move=False))
+    return solver.solution(n_outer, rival=engine.best_rivals()[0])
 
 
 def paper(solver, cap):
@@ -75,7 +75,7 @@ def paper(solver, cap):
         n_outer += 1
         previous, fixed = fixed, engine.best_rivals()[1]
         residual = float(abs(fixed - previous).max() / (1 + abs(fixed).max()))
-    return solver.solution(n_outer, lambda: engine.fix_references(fixed), residual=residual)
+    return solver.solution(n_outer, residual, fixed=fixed)
 
 
 METHOD = Method(
