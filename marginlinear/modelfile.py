@@ -2,7 +2,7 @@
 
     solver_type MCSVM_CS        k columns are compared; L2R_L2LOSS_SVC_DUAL: the sign of one decides
     nr_class 3
-    label 1 2 3                 one column: the positive class first, as LIBLINEAR has it
+    label 1 2 3
     nr_feature 4
     bias -1                     not negative: one more row of weights
     w
@@ -11,7 +11,9 @@
     marginlinear 1
     {"info": {...}, "labels": "int64", "params": {...}, "solver": "mcodm", "version": "...", "sha256": "..."}
 
-LIBLINEAR stops reading after the weights, so it serves such a file unchanged. Labels that it would mistake
+LIBLINEAR stops reading after the weights, so it serves such a file unchanged. Of two classes it looks only at
+the first column, even with MCSVM_CS: a score above 0 is the first label, one of 0 the second. So with two
+classes the file has classes[1] first, and their columns in that order. Labels that it would mistake
 (text, fractions, integers beyond a C int) stand as a JSON list after `classes` in place of `label`, and
 LIBLINEAR refuses the file. The digest is that of all bytes before its own first digit:
 `head -c -67 FILE | sha256sum`. Nothing that differs between two equal runs is written: equal models are equal
@@ -86,7 +88,7 @@ def load_model(path):
 
     Parameters
     ----------
-    path : str or path-like
+    path : str, path-like or binary file
         `-` for standard input.
 
     Returns
@@ -101,14 +103,14 @@ def load_model(path):
         The file is damaged, or not a model that can be used here.
     """
     if path == "-":
-        data = sys.stdin.buffer.read()
-        return _read(_Source(io.BytesIO(data), "<stdin>", len(data)))
+        return _read_whole(sys.stdin.buffer, "<stdin>")
+    if hasattr(path, "read"):
+        return _read_whole(path, getattr(path, "name", "<file>"))
     with open(path, "rb") as stream:
         status = os.fstat(stream.fileno())
         if stat.S_ISREG(status.st_mode):
             return _read(_Source(stream, os.fspath(path), status.st_size))
-        data = stream.read()
-    return _read(_Source(io.BytesIO(data), os.fspath(path), len(data)))
+        return _read_whole(stream, os.fspath(path))
 
 
 def label_text(label):
@@ -133,7 +135,7 @@ def _write(model, stream):
         weights = model.weights[low : low + step]
         if not np.isfinite(weights).all():
             raise ValueError("the model is not saved: it holds a weight that is not finite")
-        put(format_rows(weights))
+        put(format_rows(np.ascontiguousarray(weights[:, ::-1]) if columns == 2 else weights))
     put(TRAILER + b"\n")
     put(_trailer(model)[:-1].encode("ascii") + b', "sha256": "')
     stream.write(digest.hexdigest().encode("ascii") + b'"}\n')
@@ -143,7 +145,7 @@ def _header(model):
     kind = model.classes.dtype.kind
     if kind not in LABELS:
         raise TypeError(f"the model is not saved: its labels are {model.classes.dtype}, not numbers or text")
-    classes = (model.classes if model.joint else model.classes[::-1]).tolist()
+    classes = (model.classes[::-1] if len(model.classes) == 2 else model.classes).tolist()
     if kind == "f" and not np.isfinite(model.classes).all():
         raise ValueError("the model is not saved: it has a label that is not finite")
     if kind != "U" and all(c == int(c) and -C_INT <= c < C_INT for c in classes):
@@ -223,7 +225,7 @@ class _Header:
     ----------
     solver_type : str
     labels : list
-        In the file's order, the positive one first where there is one column.
+        In the file's order.
     listed : bool
         The labels stand as a JSON list after `classes`, which LIBLINEAR never writes.
     nr_feature : int
@@ -242,17 +244,26 @@ class _Header:
         return self.nr_feature + (self.bias >= 0), 1 if one else len(self.labels)
 
 
+def _read_whole(stream, name):
+    """Where the size is not known beforehand, all is read before any of it is believed."""
+    data = stream.read()
+    return _read(_Source(io.BytesIO(data), name, len(data)))
+
+
 def _read(source):
     header = _read_header(source)
     weights = _read_weights(source, *header.shape)
     trailer = _read_trailer(source)
-    if trailer is None:
+    own = trailer is not None
+    if not own:
         if header.listed:
             raise source.cut("after its weights")
         trailer = {"solver": header.solver_type, "params": {}, "info": None, "labels": "int64"}
     labels = _typed(source, header.labels, trailer["labels"])
-    if weights.shape[1] < len(labels):
+    if len(labels) == 2:
         labels = labels[::-1]
+        # LIBLINEAR's own model decides by its first column, and so does it here.
+        weights = weights[:, ::-1] if own else weights[:, :1]
     from marginlinear.api import Model  # api imports this module
 
     return Model(weights, labels, bias=header.bias, solver=trailer["solver"], params=trailer["params"],

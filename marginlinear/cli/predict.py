@@ -14,8 +14,7 @@ PROGRAM = "margin-predict"
 SCORES = Param("scores", bool, False, "after each label its row's scores, in the order of the model file's "
                "labels; the one score of a model with one column is positive for the first label")
 MARGINS = Param("margins", bool, False, "at the end of each line the margin: the score of the test file's "
-                "label less the largest other, or y f(x) with one column; nan for a label that the model does "
-                "not know")
+                "label less the largest other, or y f(x) with one column; nan if the model lacks the label")
 PROBABILITY = Param("probability", int, 0, "for LIBLINEAR's scripts: only 0 is possible", letter="b")
 OPTIONS = (SCORES, MARGINS, ZERO_BASED, params.THREADS, PROBABILITY, QUIET, HELP, VERSION)
 BLOCK = 1 << 21  # scores held at a time
