@@ -173,6 +173,8 @@ class Training:
 
     def _judge(self, infos):
         short = [info for info in infos if info.status != CONVERGED]
+        caps = " or ".join(p.flag for p in (params.TIME_LIMIT, params.MAX_ITER, *self.method.params)
+                           if p.name.startswith(("time_", "max_")))
         for info in short:
             if info.status == FAILED:
                 warn(f"a bound of {info.bound:.6g} above the objective of {info.objective:.6g} is a defect "
@@ -180,8 +182,8 @@ class Training:
             else:
                 warn(f"not converged ({info.status}): certificate {info.certificate:.3g} of objective "
                      f"{info.objective:.6g} after {info.n_iter} sweeps, tolerance {info.tol:g}; scale the "
-                     "features to a common range such as [0, 1], or give a smaller C, a larger -e, or more "
-                     "--max-iter or --time-limit")
+                     f"features to a common range such as [0, 1], or give a smaller C, a larger -e, or "
+                     f"more {caps}")
         return NOT_CONVERGED if short and self.strict else DONE
 
     def _read(self):
