@@ -1,6 +1,7 @@
 """Files that appear whole or not at all."""
 
 import errno
+import io
 import os
 import stat
 import sys
@@ -19,8 +20,16 @@ def replacing(path):
     """
     if path == "-":
         sys.stdout.flush()
-        yield sys.stdout.buffer
-        sys.stdout.buffer.flush()
+        # Under `python -u` the stream below is a raw one, which may write less than it is given.
+        raw = isinstance(sys.stdout.buffer, io.RawIOBase)
+        stream = io.BufferedWriter(sys.stdout.buffer) if raw else sys.stdout.buffer
+        try:
+            yield stream
+            stream.flush()
+        finally:
+            if raw:
+                with suppress(OSError):  # what was not flushed above failed there
+                    stream.detach()
         return
     target = os.path.realpath(path)
     mode = _mode(target)
