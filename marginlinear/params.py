@@ -31,6 +31,8 @@ class Param:
     letter : str
         LIBLINEAR's or LIBSVM's one-letter option, without the dash; "" for none.
     metavar : str
+    replaces : str
+        Name of the parameter in whose place this one is given; both at once are an error.
     """
 
     name: str
@@ -41,6 +43,7 @@ class Param:
     choices: tuple = ()
     letter: str = ""
     metavar: str = ""
+    replaces: str = ""
 
     @property
     def flag(self):
@@ -102,7 +105,8 @@ class Param:
 
 
 C = Param("C", float, 1.0, "cost of a unit of loss, next to 1/2 ||W||^2 and a sum of losses", "(0, inf)", letter="c")
-LAMBDA = Param("lambda_", float, None, "the paper's weight of the mean loss, in place of C: lambda = C m", "(0, inf)")
+LAMBDA = Param("lambda_", float, None, "the paper's weight of the mean loss, in place of C: lambda = C m", "(0, inf)",
+               replaces="C")
 MU = Param("mu", float, 0.8, "weight of margins above 1 + theta against margins below 1 - theta", "[0, 1]")
 THETA = Param("theta", float, 0.2, "half-width of the band of margins that costs nothing", "[0, 1)")
 OUTER = Param("outer", str, "ccp", "outer loop of the non-convex problem: ccp descends on it, paper is the "
@@ -125,4 +129,7 @@ RUN = (TOL, BIAS, ALGORITHM, MAX_ITER, TIME_LIMIT, SEED, THREADS)
 
 def resolve(declared, given):
     """Checked values of `declared` parameters: from the dict `given`, else their defaults."""
+    for p in declared:
+        if p.replaces in given and given.get(p.name) is not None:
+            raise ValueError(f"{p.replaces} and {p.name.rstrip('_')} are two names of one thing: give one of them")
     return {p.name: p.check(given[p.name]) if p.name in given else p.default for p in declared}

@@ -1,0 +1,80 @@
+"""Files that appear whole or not at all."""
+
+import errno
+import io
+import os
+import stat
+import sys
+from contextlib import contextmanager, suppress
+
+
+@contextmanager
+def replacing(path):
+    """Open a binary file that takes the place of `path` when the block ends well.
+
+    Until then the bytes go to a temporary file in the same folder, which any failure removes: whoever reads
+    `path` sees the old file or the whole new one. An existing file keeps its permission bits, a symbolic link
+    goes on pointing where it did. `-` is standard output; it, devices and pipes are written directly.
+
+    Raises OSError that names `path`, for the temporary file too.
+    """
+    if path == "-":
+        sys.stdout.flush()
+        # Under `python -u` the stream below is a raw one, which may write less than it is given.
+        raw = isinstance(sys.stdout.buffer, io.RawIOBase)
+        stream = io.BufferedWriter(sys.stdout.buffer) if raw else sys.stdout.buffer
+        try:
+            yield stream
+            stream.flush()
+        finally:
+            if raw:
+                with suppress(OSError):  # what was not flushed above failed there
+                    stream.detach()
+        return
+    target = os.path.realpath(path)
+    mode = _mode(target)
+    if mode is not None and not stat.S_ISREG(mode):
+        # A rename would put a plain file in the place of /dev/null.
+        with open(target, "wb") as stream:
+            yield stream
+        return
+    name = f".marginlinear-{os.getpid()}-{os.urandom(4).hex()}.tmp"
+    temporary = os.path.join(os.path.dirname(target), name)
+    try:
+        # "xb" obeys the umask, which tempfile.mkstemp does not.
+        with open(temporary, "xb") as stream:
+            if mode is not None:
+                os.chmod(temporary, stat.S_IMODE(mode))
+            yield stream
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(temporary, target)
+    except BaseException as error:
+        with suppress(FileNotFoundError):
+            os.unlink(temporary)
+        if isinstance(error, OSError) and error.filename in (None, temporary):
+            raise OSError(error.errno, error.strerror, os.fspath(path)) from error
+        raise
+
+
+def check_writable(path):
+    """Raise OSError now where `replacing(path)` would for want of the folder or of permission."""
+    if path == "-":
+        return
+    target = os.path.realpath(path)
+    mode = _mode(target)
+    if mode is not None and stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, "is a directory", os.fspath(path))
+    folder = os.path.dirname(target)
+    if not os.path.isdir(folder):
+        raise FileNotFoundError(errno.ENOENT, "no such directory", os.fspath(path))
+    asked = folder if mode is None or stat.S_ISREG(mode) else target
+    if not os.access(asked, os.W_OK):
+        raise PermissionError(errno.EACCES, "permission denied", os.fspath(path))
+
+
+def _mode(target):
+    try:
+        return os.stat(target).st_mode
+    except FileNotFoundError:
+        return None

@@ -1,0 +1,126 @@
+"""Strict command lines: options are Params, whoever declares them. No NumPy here."""
+
+import textwrap
+
+from marginlinear.params import Param
+
+HELP = Param("help", bool, False, "show this and exit")
+VERSION = Param("version", bool, False, "show the version and exit")
+QUIET = Param("quiet", bool, False, "no result lines and no progress; warnings stay", letter="q")
+ZERO_BASED = Param("zero_based", bool, False, "features are numbered from 0 in the data file")
+NO_BREAK = "\xa0"
+
+
+class UsageError(Exception):
+    """The command line cannot be understood: exit status 2."""
+
+
+class CommandLine:
+    """A command line taken apart, its values not looked at yet.
+
+    Attributes
+    ----------
+    files : list of str
+    class_weights : list of (str, str)
+        Label and factor, as typed, of `-wLABEL FACTOR`.
+    """
+
+    def __init__(self, argv, declared, *, class_weights=False):
+        """Split `argv` by the options that `declared` lists; they may stand before, between and after files.
+
+        As in LIBLINEAR, an argument follows its letter as a word of its own. After a long name it may also be
+        joined by `=`. Where an option comes twice the last one counts. `--` ends the options.
+        """
+        by_flag = {}
+        for param in declared:
+            by_flag[param.flag] = param
+            if param.letter:
+                by_flag["-" + param.letter] = param
+        self.files = []
+        self.class_weights = []
+        self._typed = {}
+        words = iter(argv)
+        for word in words:
+            if word == "--":
+                self.files.extend(words)
+            elif not word.startswith("-") or word == "-":
+                self.files.append(word)
+            elif class_weights and word.startswith("-w"):
+                if word == "-w":
+                    raise UsageError("-w: the label is missing, give -wLABEL FACTOR, such as -w1 2")
+                self.class_weights.append((word[2:], _argument(word, words, by_flag)))
+            else:
+                flag, joined, text = word.partition("=") if word.startswith("--") else (word, "", "")
+                param = by_flag.get(flag)
+                if param is None:
+                    raise UsageError(f"unknown option: {word}{_spaced(word, by_flag)}")
+                if param.type is bool:
+                    if joined:
+                        raise UsageError(f"{flag} takes no argument")
+                elif not joined:
+                    text = _argument(flag, words, by_flag)
+                self._typed[param.name] = flag, text
+
+    def given(self, param):
+        """True where the option stands on the command line."""
+        return param.name in self._typed
+
+    def flag(self, param):
+        """The option's name as typed."""
+        return self._typed[param.name][0]
+
+    def value(self, param):
+        """The checked value of the option, its default where it is not given."""
+        if not self.given(param):
+            return param.default
+        flag, text = self._typed[param.name]
+        if param.type is bool:
+            return True
+        try:
+            return param.parse(text)
+        except ValueError as error:
+            raise UsageError(f"{flag} {text}: {error}") from None
+
+
+def _argument(flag, words, by_flag):
+    text = next(words, None)
+    if text is None or text in by_flag or text == "--":
+        raise UsageError(f"{flag}: its argument is missing")
+    return text
+
+
+def _spaced(word, by_flag):
+    letter, rest = word[:2], word[2:]
+    if letter in by_flag and rest and by_flag[letter].type is not bool:
+        return f" (an argument is a word of its own: {letter} {rest})"
+    return ""
+
+
+def describe(params):
+    """Lines of `--help` for `params`."""
+    for param in params:
+        names = f"-{param.letter}, {param.flag}" if param.letter else f"    {param.flag}"
+        if param.type is not bool:
+            names += " " + (param.metavar or {int: "N", float: "X", str: "WORD"}[param.type])
+        yield from entry(names, param.help + _range(param))
+
+
+def entry(names, text):
+    """One option: its names, then what it does, wrapped."""
+    lines = [line.replace(NO_BREAK, " ") for line in textwrap.wrap(text, 76, break_on_hyphens=False)]
+    names = "  " + names
+    if len(names) < 28:
+        yield f"{names:<28}{lines.pop(0)}"
+    else:
+        yield names
+    for line in lines:
+        yield f"{'':28}{line}"
+
+
+def _range(param):
+    facts = []
+    if param.type is not bool and param.default is not None:
+        facts.append(f"default {param.default:g}" if param.type is float else f"default {param.default}")
+    if param.allowed:
+        facts.append(param.allowed.replace(", ", "," + NO_BREAK))
+    return f" ({'; '.join(facts)})" if facts else ""

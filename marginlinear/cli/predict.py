@@ -1,0 +1,142 @@
+"""margin-predict: labels, scores and margins for the rows of a LIBSVM file."""
+
+import os
+import sys
+
+from marginlinear import params
+from marginlinear._version import version
+from marginlinear.atomic import check_writable, replacing
+from marginlinear.cli.options import HELP, QUIET, VERSION, ZERO_BASED, CommandLine, UsageError, describe
+from marginlinear.cli.output import DONE, StatusLine, opening, run, warn
+from marginlinear.params import Param
+
+PROGRAM = "margin-predict"
+SCORES = Param("scores", bool, False, "after each label its row's scores, in the order of the model file's "
+               "labels; the one score of a model with one column is positive for the first label")
+MARGINS = Param("margins", bool, False, "at the end of each line the margin: the score of the test file's "
+                "label less the largest other, or y f(x) with one column; nan if the model lacks the label")
+PROBABILITY = Param("probability", int, 0, "for LIBLINEAR's scripts: only 0 is possible", letter="b")
+OPTIONS = (SCORES, MARGINS, ZERO_BASED, params.THREADS, PROBABILITY, QUIET, HELP, VERSION)
+BLOCK = 1 << 21  # scores held at a time
+
+USAGE = """\
+usage: margin-predict [options] test_file model_file [output_file]
+
+Predict with a model of margin-train, or of LIBLINEAR's train, for the rows of a LIBSVM text file ('-':
+standard input; .gz, .bz2 and .xz are unpacked). One line a row: the label, then what options add, with blanks
+between. Without an output_file the lines go to standard output, and the accuracy to standard error.
+
+Options:"""
+STATUSES = """
+Exit status: 0 done, 1 bad data or a failure while running, 2 bad usage, 130 interrupted."""
+
+
+def main(argv=None):
+    """The command; returns its exit status."""
+    return run(PROGRAM, work, argv)
+
+
+def work(argv):
+    line = CommandLine(argv, OPTIONS)
+    if line.given(HELP):
+        print("\n".join([USAGE, *describe(OPTIONS), STATUSES]))
+        return DONE
+    if line.given(VERSION):
+        print(f"{PROGRAM} {version}")
+        return DONE
+    if line.value(PROBABILITY) != 0:
+        raise UsageError("probability output is only supported for logistic regression, which marginlinear "
+                         "does not have: give --scores for the scores")
+    test, model_path, output = _files(line.files)
+    threads = line.value(params.THREADS)
+    quiet = line.value(QUIET)
+
+    if output:
+        with opening("open output file", output):
+            check_writable(output)
+    from marginlinear.cli.data import read_data
+    from marginlinear.modelfile import load_model
+
+    with opening("open model file", model_path):
+        model = load_model(model_path)
+    with StatusLine(quiet) as status:
+        data = read_data(test, status, zero_based=line.value(ZERO_BASED), threads=threads,
+                         text_labels=model.classes.dtype.kind == "U")
+    extra = int((data.indices >= model.n_features).sum()) if data.n_features > model.n_features else 0
+    if extra:
+        warn(f"{extra} values of features above {model.n_features}, the model's last, are left out")
+    with replacing(output or "-") as stream:
+        correct = _predict(model, data, threads, line.value(SCORES), line.value(MARGINS), stream.write)
+    if not quiet:
+        m = len(data.labels)
+        report = f"Accuracy = {100 * correct / m:g}% ({correct}/{m})"
+        print(report, file=sys.stdout if output else sys.stderr)
+    return DONE
+
+
+def _predict(model, data, threads, with_scores, with_margins, write):
+    """Write a line for each row; returns the number of rows whose label is predicted."""
+    import numpy as np
+
+    from marginlinear._core.decimal import format_rows
+    from marginlinear.api import CSR
+    from marginlinear.modelfile import label_text
+
+    names = [label_text(label).encode("utf-8", "surrogateescape") for label in model.classes.tolist()]
+    truth = _codes(np, model.classes, data.labels)
+    step = max(1, BLOCK // len(names))
+    correct = 0
+    for low in range(0, len(truth), step):
+        start, stop = data.indptr[low], data.indptr[min(low + step, len(truth))]
+        block = CSR(data.data[start:stop], data.indices[start:stop],
+                    data.indptr[low : low + step + 1] - start, data.n_features)
+        scores = model.decision_function(block, threads=threads)
+        known = truth[low : low + step]
+        codes = scores.argmax(axis=1) if model.joint else (scores > 0).astype(np.intp)
+        correct += int(np.count_nonzero(codes == known))
+        lines = [names[code] for code in codes.tolist()]
+        if with_scores:
+            rows = format_rows(scores.reshape(len(codes), -1)).splitlines()
+            lines = [label + b" " + row.rstrip() for label, row in zip(lines, rows, strict=True)]
+        if with_margins:
+            margins = format_rows(_margins(np, scores, known)[:, None]).split()
+            lines = [line + b" " + (margin if code >= 0 else b"nan")
+                     for line, margin, code in zip(lines, margins, known.tolist(), strict=True)]
+        write(b"\n".join(lines) + b"\n")
+    return correct
+
+
+def _codes(np, classes, labels):
+    """Place of each label in classes, -1 for one that is not there."""
+    order = np.argsort(classes)
+    places = order[np.minimum(np.searchsorted(classes, labels, sorter=order), len(order) - 1)]
+    return np.where(classes[places] == labels, places, -1)
+
+
+def _margins(np, scores, codes):
+    """Margins of the rows; without meaning where the code is -1."""
+    from marginlinear._core.scores import margins_of
+
+    if scores.ndim == 1:
+        return np.where(codes == 1, scores, -scores)
+    return margins_of(scores, np.maximum(codes, 0).astype(np.int32))
+
+
+def _files(files):
+    if len(files) < 2:
+        raise UsageError("the test_file or the model_file is missing")
+    if len(files) > 3:
+        raise UsageError(f"too many files: {' '.join(files)}")
+    test, model, output = (*files, None)[:3]
+    if test == model == "-":
+        raise UsageError("only one of test_file and model_file can be standard input")
+    for path in (test, model):
+        if output and os.path.isfile(path) and os.path.exists(output) and os.path.samefile(path, output):
+            raise UsageError(f"{output}: the output would take the place of {path}")
+    if output == "-":
+        output = None
+    return test, model, output
+
+
+if __name__ == "__main__":
+    sys.exit(main())

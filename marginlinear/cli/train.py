@@ -1,0 +1,285 @@
+"""margin-train: from a LIBSVM file to a model file."""
+
+import json
+import math
+import os
+import sys
+import time
+from contextlib import nullcontext, suppress
+
+from marginlinear import liblinear, params, registry
+from marginlinear._version import version
+from marginlinear.atomic import check_writable
+from marginlinear.cli import options
+from marginlinear.cli.options import CommandLine, UsageError
+from marginlinear.cli.output import DONE, NOT_CONVERGED, Failure, StatusLine, opening, run, tell, warn
+from marginlinear.params import Param
+from marginlinear.problem import CONVERGED, FAILED, ConvergenceWarning
+
+PROGRAM = "margin-train"
+SOLVER = Param("solver", str, None, "the method", letter="s", metavar="NAME")
+WEIGHTS = Param("weights", str, None, "factors of C, one a line for each row of the data", metavar="FILE")
+FOLDS = Param("cross_validation", int, None, "accuracy by stratified n-fold cross-validation, no model is "
+              "written", "[2, inf)", letter="v", metavar="n")
+TEXT_LABELS = Param("text_labels", bool, False, "labels are words, not numbers")
+FLOAT32 = Param("float32", bool, False, "hold the values of the data in single precision: half the memory")
+VERBOSE = Param("verbose", bool, False, "tell the data's size and every check of the certificate, on stderr")
+LOG = Param("log", str, None, "write one JSON object for each check, and one for the result", metavar="FILE")
+STRICT = Param("strict", bool, False, "exit with status 3 when training did not converge")
+
+GENERAL = (WEIGHTS, FOLDS, options.ZERO_BASED, TEXT_LABELS, FLOAT32, options.QUIET, VERBOSE, LOG, STRICT,
+           options.HELP, options.VERSION)
+FACTOR = Param("factor", float, 1.0, "what C is multiplied by", "(0, inf)")
+
+USAGE = """\
+usage: margin-train [options] training_set_file [model_file]
+
+Train a linear classifier on a LIBSVM text file ('-': standard input; .gz, .bz2 and .xz are unpacked) and
+write a model file, which margin-predict and LIBLINEAR's predict read. Unless named ('-': standard output) it
+is called <training_set_file>.model, in the current folder.
+"""
+STATUSES = """\
+Exit status: 0 done, 1 bad data or a failure while running, 2 bad usage, 3 not converged (--strict),
+130 interrupted.
+"""
+
+
+def main(argv=None):
+    """The command; returns its exit status."""
+    return run(PROGRAM, work, argv)
+
+
+def work(argv):
+    known = registry.methods()
+    own = {param.name: param for method in known.values() for param in method.params}
+    line = CommandLine(argv, (SOLVER, *params.RUN, *GENERAL, *own.values()), class_weights=True)
+    if line.given(options.HELP):
+        print(help_text(known), end="")
+        return DONE
+    if line.given(options.VERSION):
+        print(f"{PROGRAM} {version}")
+        return DONE
+    return Training(line, known, own).run()
+
+
+def help_text(known):
+    """All of `--help`; the methods' part is what the registry knows."""
+    numbers = ", ".join(f"{m.liblinear} for {m.name}" for m in known.values() if m.liblinear is not None)
+    lines = [USAGE, "Options:"]
+    lines += options.entry("-s, --solver NAME", f"the method: {' | '.join(known)}, or LIBLINEAR's number, "
+                           f"{numbers} (default {next(iter(known))})")
+    lines += options.describe(params.RUN)
+    lines += options.entry("-wLABEL FACTOR", "multiply C by FACTOR for one class, as in -w1 2 -w-1 0.5")
+    lines += options.describe(GENERAL)
+    for method in known.values():
+        lines += ["", f"-s {method.name}: {method.summary}", f"  minimises {method.objective}"]
+        lines += options.describe(method.params)
+    return "\n".join([*lines, "", STATUSES])
+
+
+class Training:
+    """One run of the command.
+
+    All that can be wrong with the command line is found here, before any file is read.
+    """
+
+    def __init__(self, line, known, own):
+        self.method = _method(line, known)
+        for foreign in own.keys() - {p.name for p in self.method.params}:
+            if line.given(own[foreign]):
+                owners = ", ".join(m.name for m in known.values() if foreign in {p.name for p in m.params})
+                raise UsageError(f"{line.flag(own[foreign])} is not a parameter of -s {self.method.name}, "
+                                 f"but of {owners}")
+        self.params = {p.name: line.value(p) for p in (*params.RUN, *self.method.params) if line.given(p)}
+        try:
+            params.resolve(self.method.params, self.params)
+        except ValueError as error:
+            raise UsageError(error) from None
+        self.text_labels = line.value(TEXT_LABELS)
+        self.class_weights = [(text if self.text_labels else _number(text), text, _factor(text, factor))
+                              for text, factor in line.class_weights]
+        self.folds = _folds(line)
+        self.weights = line.value(WEIGHTS)
+        self.log_path = line.value(LOG)
+        self.zero_based = line.value(options.ZERO_BASED)
+        self.dtype = "float32" if line.value(FLOAT32) else "float64"
+        self.quiet, self.verbose = line.value(options.QUIET), line.value(VERBOSE)
+        self.strict = line.value(STRICT)
+        self.path, self.model_path = _files(line.files, self.folds)
+        self.status = StatusLine(self.quiet or self.verbose)
+        self.log = None
+        # A model on standard output leaves no room there for results.
+        self.results = sys.stderr if self.model_path == "-" else sys.stdout
+
+    def run(self):
+        if self.model_path:
+            with opening("save model to file", self.model_path):
+                check_writable(self.model_path)
+        with self.status, self._opened_log() as self.log:
+            data = self._read()
+            return self._cross_validate(data) if self.folds else self._train(data)
+
+    def _train(self, data):
+        from marginlinear.modelfile import save_model
+
+        model = self.fit(data, data.labels, sample_weight=self.sample_weight, class_weight=self.class_weight)
+        self.status.wipe()
+        with opening("save model to file", self.model_path):
+            save_model(model, self.model_path)
+        info = model.info
+        if not self.quiet:
+            allowed = info.tol * max(1.0, abs(info.objective))
+            print(f"optimization finished, #iter = {info.n_iter}\n"
+                  f"Objective value = {info.objective:.10g}\n"
+                  f"nSV = {info.n_support}\n"
+                  f"certificate = {info.certificate:.4g} ({info.status}; tolerance {allowed:.4g})",
+                  file=self.results)
+        return self._judge([info])
+
+    def _cross_validate(self, data):
+        from marginlinear.cli.crossval import cross_validate
+
+        correct, infos = cross_validate(self, data, self.folds, self.params.get("seed", params.SEED.default))
+        self.status.wipe()
+        print(f"Cross Validation Accuracy = {100 * correct / len(data.labels):g}%", file=self.results)
+        return self._judge(infos)
+
+    def fit(self, rows, labels, *, sample_weight, class_weight, **place):
+        """A trained model; `place` goes into each line of the log."""
+        import warnings
+
+        from marginlinear.api import train
+
+        def progress(check):
+            self._write_log({**place, **check})
+            text = (f"{check['n_iter']} sweeps, objective {check['objective']:.6g}, "
+                    f"certificate {check['certificate']:.3g}, {check['seconds']:.1f} s")
+            if self.verbose:
+                tell(text)
+            self.status.show(text)
+
+        with warnings.catch_warnings():
+            # The command words its own, with options in place of keywords.
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            try:
+                model = train(rows, labels, solver=self.method.name, class_weight=class_weight,
+                              sample_weight=sample_weight, progress=progress, **self.params)
+            except ValueError as error:
+                raise Failure(f"{_shown(self.path)}: {error}") from error
+        outcome = model.info.to_dict()
+        del outcome["history"]
+        self._write_log({**place, **outcome})
+        return model
+
+    def _judge(self, infos):
+        short = [info for info in infos if info.status != CONVERGED]
+        caps = " or ".join(p.flag for p in (params.TIME_LIMIT, params.MAX_ITER, *self.method.params)
+                           if p.name.startswith(("time_", "max_")))
+        for info in short:
+            if info.status == FAILED:
+                warn(f"a bound of {info.bound:.6g} above the objective of {info.objective:.6g} is a defect "
+                     "of marginlinear: please report it with the data")
+            else:
+                warn(f"not converged ({info.status}): certificate {info.certificate:.3g} of objective "
+                     f"{info.objective:.6g} after {info.n_iter} sweeps, tolerance {info.tol:g}; scale the "
+                     f"features to a common range such as [0, 1], or give a smaller C, a larger -e, or "
+                     f"more {caps}")
+        return NOT_CONVERGED if short and self.strict else DONE
+
+    def _read(self):
+        from marginlinear.cli.data import read_data, read_weights
+
+        began = time.perf_counter()
+        data = read_data(self.path, self.status, zero_based=self.zero_based, dtype=self.dtype,
+                         text_labels=self.text_labels, threads=self.params.get("threads"))
+        seconds = time.perf_counter() - began
+        self.status.wipe()
+        m = len(data.labels)
+        if self.verbose:
+            tell(f"{_shown(self.path)}: {m} rows, {data.n_features} features, {len(data.data)} values, "
+                 f"read in {seconds:.2f} s")
+        self.class_weight = self._known_classes(set(data.labels.tolist()))
+        self.sample_weight = read_weights(self.weights, m) if self.weights else None
+        return data
+
+    def _known_classes(self, labels):
+        """Label -> factor, for the labels that the data has."""
+        found = {}
+        for label, text, factor in self.class_weights:
+            if label in labels:
+                found[label] = factor
+            else:
+                warn(f"class label {text} specified in weight is not found")
+        return found
+
+    def _opened_log(self):
+        if not self.log_path:
+            return nullcontext()
+        with opening("open log file", self.log_path):
+            return open(self.log_path, "w", encoding="ascii")
+
+    def _write_log(self, values):
+        if self.log:
+            finite = {key: None if isinstance(value, float) and not math.isfinite(value) else value
+                      for key, value in values.items()}
+            # Line by line, so that a long run can be watched, and what an interrupted one did is there.
+            self.log.write(json.dumps(finite) + "\n")
+            self.log.flush()
+
+
+def _method(line, known):
+    if not line.given(SOLVER):
+        return next(iter(known.values()))
+    name = line.value(SOLVER)
+    try:
+        return registry.get(name)
+    except ValueError as error:
+        theirs = {**liblinear.CLASSIFIERS, **liblinear.OTHERS}.get(int(name) if name.isdecimal() else None)
+        reason = error if theirs is None else (
+            f"LIBLINEAR's {theirs} is not among the methods of marginlinear: give one of {', '.join(known)}")
+        raise UsageError(f"{line.flag(SOLVER)} {name}: {reason}") from None
+
+
+def _folds(line):
+    try:
+        return line.value(FOLDS)
+    except UsageError as error:
+        raise UsageError(f"n-fold cross validation: n must >= 2 ({error})") from None
+
+
+def _factor(label, text):
+    try:
+        return FACTOR.parse(text)
+    except ValueError:
+        raise UsageError(f"-w{label} {text}: give a {FACTOR.allowed}") from None
+
+
+def _number(text):
+    for kind in (int, float):
+        with suppress(ValueError):
+            return kind(text)
+    raise UsageError(f"-w{text}: the label is not a number; give --text-labels if they are words")
+
+
+def _files(files, folds):
+    if not files:
+        raise UsageError("the training_set_file is missing")
+    if len(files) > 2:
+        raise UsageError(f"too many files: {' '.join(files)}")
+    path = files[0]
+    if folds:
+        return path, None
+    if len(files) == 1 and path == "-":
+        raise UsageError("with standard input as the training set, a model_file must be named")
+    model_path = files[1] if len(files) == 2 else os.path.basename(path) + ".model"
+    if os.path.isfile(path) and os.path.exists(model_path) and os.path.samefile(path, model_path):
+        raise UsageError(f"{model_path}: the model would take the place of the training set")
+    return path, model_path
+
+
+def _shown(path):
+    return "<stdin>" if path == "-" else path
+
+
+if __name__ == "__main__":
+    sys.exit(main())

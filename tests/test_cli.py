@@ -1,0 +1,399 @@
+"""The commands: one table of command lines, then what a table cannot say."""
+
+import json
+import os
+import re
+import resource
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import marginlinear
+from marginlinear import params, registry
+from marginlinear.cli import predict, train
+from marginlinear.modelfile import load_model
+
+ROOT = str(Path(marginlinear.__file__).parents[1])
+COMMANDS = {"train": train.main, "predict": predict.main}
+
+
+def rows(labels, seed=0, noise=1.0):
+    """A LIBSVM file with a feature a class, more or less."""
+    rng = np.random.default_rng(seed)
+    lines = []
+    for label in labels:
+        values = rng.standard_normal(4) * noise
+        values[sorted(set(labels)).index(label)] += 2
+        lines.append(f"{label} " + " ".join(f"{j + 1}:{v:.6g}" for j, v in enumerate(values)))
+    return "\n".join(lines) + "\n"
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A current folder of files and models `m` of `d`, `m2` of `d2` (two classes), `mt` of `words`."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", ROOT)
+    (tmp_path / "d").write_text(rows([1, 2, 3] * 20))
+    (tmp_path / "d2").write_text(rows([-1, 1] * 20))
+    (tmp_path / "words").write_text(rows(["ham", "spam", "\u00e9"] * 10))
+    (tmp_path / "fractions").write_text(rows([0.5, 1.5, 3] * 10))
+    (tmp_path / "zero").write_text("1 0:1 2:1\n2 1:1\n1 0:2\n")
+    (tmp_path / "one").write_text("1 1:1\n1 2:1\n")
+    (tmp_path / "bad").write_text("1 1:1\n2 1:x\n")
+    (tmp_path / "wide").write_text("1 1:1 9:1 10:1\n2 2:1 9:5\n")
+    (tmp_path / "w").write_text("1\n" * 60)
+    (tmp_path / "wbad").write_text("1\n  -2\n")
+    (tmp_path / "wfew").write_text("1\n1\n")
+    for data, model in (("d", "m"), ("d2", "m2")):
+        assert train.main(["-q", data, model]) == 0
+    assert train.main(["-q", "--text-labels", "words", "mt"]) == 0
+    return tmp_path
+
+
+RESULT = (r"optimization finished, #iter = \d+\nObjective value = \S+\nnSV = \d+\n"
+          r"certificate = \S+ \(converged; tolerance \S+\)\n")
+HINT = r"\nTry 'margin-{0} --help'\.\n"
+ACCURACY = r"Accuracy = \S+% \(\d+/60\)\n"
+
+# command line, exit status, stdout, stderr: patterns for the whole text
+GOLDEN = [
+    ("train d", 0, RESULT, ""),
+    ("train d out", 0, RESULT, ""),
+    ("train -s mcodm -c 16 -e 0.01 -B 1 d out", 0, RESULT, ""),
+    ("train -s 4 d out", 0, RESULT, ""),
+    ("train --solver cs --C 2 --tol=0.01 --bias=-1 d", 0, RESULT, ""),
+    ("train -B -1 d", 0, RESULT, ""),
+    ("train d out -q", 0, "", ""),
+    ("train -q -- d out", 0, "", ""),
+    ("train -c 5 -c 1 -q d", 0, "", ""),
+    ("train --lambda 60 --mu 0.5 --theta 0.1 --outer ccp -q d", 0, "", ""),
+    ("train --outer paper --max-outer 1 -e 1e-9 -q d", 0, "", r"WARNING: .* or --max-outer\n"),
+    ("train -w1 2 -w2 0.5 -q d", 0, "", ""),
+    ("train -w-1 2 -q d2", 0, "", ""),
+    ("train -w3.0 2 -w0.5 2 -q fractions", 0, "", ""),
+    ("train --text-labels -wspam 2 -q words", 0, "", ""),
+    ("train -w9 2 -q d", 0, "", "WARNING: class label 9 specified in weight is not found\n"),
+    ("train --weights w -q d", 0, "", ""),
+    ("train --zero-based -q zero", 0, "", ""),
+    ("train --float32 -q d", 0, "", ""),
+    ("train -q d -", 0, "solver_type MCSVM_CS\n(.|\n)*\"}\n", ""),
+    ("train d -", 0, "solver_type MCSVM_CS\n(.|\n)*\"}\n", RESULT),
+    ("train -v 5 d", 0, r"Cross Validation Accuracy = \S+%\n", ""),
+    ("train -v 5 -q -w3 2 --weights w d", 0, r"Cross Validation Accuracy = \S+%\n", ""),
+    ("train -v 100 -q d2", 0, r"Cross Validation Accuracy = \S+%\n", r"WARNING: # folds > # data\..*\n"),
+    ("train --max-iter 1 -e 1e-9 -q d", 0, "", r"WARNING: not converged \(max_iter\): .* -e, .*\n"),
+    ("train --max-iter 1 -e 1e-9 -q --strict d", 3, "", r"WARNING: not converged \(max_iter\): .*\n"),
+    ("train --max-iter 1 -e 1e-9 -v 2 --strict d", 3, r"Cross .*\n", r"(WARNING: not converged .*\n){2}"),
+    ("train --verbose -q d", 0, "", r"d: 60 rows, 4 features, 240 values, read in .* s\n(\d+ sweeps, .*\n)+"),
+    ("train --version", 0, r"margin-train \S+\n", ""),
+    ("train --help nonsense", 0, r"usage: margin-train (.|\n)*", ""),
+    ("predict d m out", 0, ACCURACY, ""),
+    ("predict -q d m out", 0, "", ""),
+    ("predict -b 0 --threads 2 d m out", 0, ACCURACY, ""),
+    ("predict d m", 0, r"([123]\n){60}", ACCURACY),
+    ("predict -q d m -", 0, r"([123]\n){60}", ""),
+    ("predict -q d2 m2", 0, r"(-?1\n){40}", ""),
+    ("predict -q words mt", 0, "((h|sp)am\n|\u00e9\n){30}", ""),
+    ("predict -q --scores d m", 0, r"([123]( \S+){3}\n){60}", ""),
+    ("predict -q --margins d m", 0, r"([123] \S+\n){60}", ""),
+    ("predict -q --margins --scores d m", 0, r"([123]( \S+){4}\n){60}", ""),
+    ("predict -q --margins d2 m", 0, r"([123] nan\n[123] \S+\n){20}", ""),
+    ("predict wide m out", 0, r"Accuracy = \S+% \(\d/2\)\n",
+     "WARNING: 3 values of features above 4, the model's last, are left out\n"),
+    ("predict fractions m out", 0, r"Accuracy = \S+% \(\d+/30\)\n", ""),
+    ("predict --version", 0, r"margin-predict \S+\n", ""),
+    ("predict --help", 0, r"usage: margin-predict (.|\n)*", ""),
+    # data and run-time errors
+    ("train nothere", 1, "", "margin-train: can't open input file nothere: No such file or directory\n"),
+    ("train .", 1, "", r"margin-train: can't open input file \.: Is a directory\n"),
+    ("train d no/folder", 1, "", "margin-train: can't save model to file no/folder: no such directory\n"),
+    ("train d .", 1, "", r"margin-train: can't save model to file \.: is a directory\n"),
+    ("train bad", 1, "", r"margin-train: bad:2:\d+: .*\n"),
+    ("train zero", 1, "", r"margin-train: zero:1:\d+: .*--zero-based.*\n"),
+    ("train words", 1, "", r"margin-train: words:1:1: .*--text-labels.*\n"),
+    ("train one", 1, "", "margin-train: one: mcodm needs at least 2 classes, .*\n"),
+    ("train --weights nothere d", 1, "", "margin-train: can't open weight file nothere: No such file .*\n"),
+    ("train --weights wbad d", 1, "", "margin-train: wbad:2:3: '-2' is not a weight: .*\n"),
+    ("train --weights wfew d", 1, "", "margin-train: wfew:3:1: 2 weights for 60 rows: .*\n"),
+    ("train --log no/folder d", 1, "", "margin-train: can't open log file no/folder: No such file .*\n"),
+    ("predict nothere m out", 1, "", "margin-predict: can't open input file nothere: No such file .*\n"),
+    ("predict d nothere out", 1, "", "margin-predict: can't open model file nothere: No such file .*\n"),
+    ("predict d m no/folder", 1, "", "margin-predict: can't open output file no/folder: no such .*\n"),
+    ("predict d d2 out", 1, "", r"margin-predict: d2:1:1: unknown text in model file: \[.*\n"),
+    ("predict bad m out", 1, "", r"margin-predict: bad:2:\d+: .*\n"),
+    ("predict words m out", 1, "", r"margin-predict: words:1:1: .*\n"),
+    # usage errors
+    ("train", 2, "", "margin-train: the training_set_file is missing" + HINT),
+    ("train d m x", 2, "", "margin-train: too many files: d m x" + HINT),
+    ("train -", 2, "", "margin-train: with standard input .* model_file must be named" + HINT),
+    ("train d d", 2, "", "margin-train: d: the model would take the place of the training set" + HINT),
+    ("train -Z d", 2, "", "margin-train: unknown option: -Z" + HINT),
+    ("train --cost 5 d", 2, "", "margin-train: unknown option: --cost" + HINT),
+    ("train -cost 5 d", 2, "", r"margin-train: unknown option: -cost \(.*\)" + HINT),
+    ("train -c16 d", 2, "", r"margin-train: unknown option: -c16 \(.*-c 16\)" + HINT),
+    ("train -c 1x d", 2, "", "margin-train: -c 1x: C = '1x' is not allowed: .*" + HINT),
+    ("train -c 1_0 d", 2, "", "margin-train: -c 1_0: C = '1_0' is not allowed: .*" + HINT),
+    ("train -c -1 d", 2, "", "margin-train: -c -1: C = -1.0 is not allowed: .*" + HINT),
+    ("train -c nan d", 2, "", "margin-train: -c nan: .*" + HINT),
+    ("train -c", 2, "", "margin-train: -c: its argument is missing" + HINT),
+    ("train -c -q d", 2, "", "margin-train: -c: its argument is missing" + HINT),
+    ("train --quiet=1 d", 2, "", "margin-train: --quiet takes no argument" + HINT),
+    ("train -s abc d", 2, "", "margin-train: -s abc: solver = 'abc' is not known: .*" + HINT),
+    ("train -s 5 d", 2, "", "margin-train: -s 5: LIBLINEAR's L1R_L2LOSS_SVC is not .* mcodm, cs" + HINT),
+    ("train -s 11 d", 2, "", "margin-train: -s 11: LIBLINEAR's L2R_L2LOSS_SVR is not among .*" + HINT),
+    ("train -s 99 d", 2, "", "margin-train: -s 99: solver = '99' is not known: .*" + HINT),
+    ("train -s cs --mu 0.5 d", 2, "", "margin-train: --mu is not a parameter of -s cs, but of mcodm" + HINT),
+    ("train -c 1 --lambda 2 d", 2, "", "margin-train: C and lambda are two names .*" + HINT),
+    ("train --outer best d", 2, "", r"margin-train: --outer best: .* give ccp \| paper" + HINT),
+    ("train -v 1 d", 2, "", "margin-train: n-fold cross validation: n must >= 2 .*" + HINT),
+    ("train -v x d", 2, "", "margin-train: n-fold cross validation: n must >= 2 .*" + HINT),
+    ("train -w 2 d", 2, "", "margin-train: -w: the label is missing, .*" + HINT),
+    ("train -w1 0 d", 2, "", r"margin-train: -w1 0: give a number in \(0, inf\)" + HINT),
+    ("train -wcat 2 d", 2, "", "margin-train: -wcat: the label is not a number; .*" + HINT),
+    ("train -w1", 2, "", "margin-train: -w1: its argument is missing" + HINT),
+    ("predict d", 2, "", "margin-predict: the test_file or the model_file is missing" + HINT),
+    ("predict d m out x", 2, "", "margin-predict: too many files: d m out x" + HINT),
+    ("predict - -", 2, "", "margin-predict: only one .*" + HINT),
+    ("predict d m d", 2, "", "margin-predict: d: the output would take the place of d" + HINT),
+    ("predict d m m", 2, "", "margin-predict: m: the output would take the place of m" + HINT),
+    ("predict -b 1 d m out", 2, "", "margin-predict: probability output is only supported for .*" + HINT),
+    ("predict -c 1 d m out", 2, "", "margin-predict: unknown option: -c" + HINT),
+    ("predict --threads 0 d m out", 2, "", "margin-predict: --threads 0: .*" + HINT),
+]
+
+
+@pytest.mark.parametrize("line, status, out, err", GOLDEN, ids=[case[0] for case in GOLDEN])
+def test_golden(folder, capfd, line, status, out, err):
+    capfd.readouterr()
+    before = set(os.listdir())
+    program, *arguments = line.split()
+    assert COMMANDS[program](arguments) == status
+    shown = capfd.readouterr()
+    assert re.fullmatch(out, shown.out), shown.out
+    assert re.fullmatch(err.replace("{0}", program), shown.err), shown.err
+    made = set(os.listdir()) - before
+    assert not [name for name in made if name.startswith(".")]
+    if status not in (0, 3):
+        assert not made
+
+
+def test_model_is_named_after_the_file_and_lands_here(folder):
+    (folder / "sub").mkdir()
+    (folder / "d").rename(folder / "sub" / "d.txt")
+    assert train.main(["-q", "sub/d.txt"]) == 0
+    assert (folder / "d.txt.model").exists()
+
+
+def test_command_equals_library(folder):
+    from marginlinear.libsvm import load_libsvm
+
+    from marginlinear.api import train as api_train
+
+    options = "-q -s mcodm -c 4 -e 0.01 --mu 0.3 --seed 5 -B 1 -w2 3"
+    assert train.main([*options.split(), "d", "out"]) == 0
+    X, y = load_libsvm("d")
+    model = api_train(X, y, C=4, tol=0.01, mu=0.3, seed=5, bias=1, class_weight={2: 3.0})
+    loaded = load_model("out")
+    assert loaded.weights.tobytes() == model.weights.tobytes()
+    assert loaded.params == model.params
+
+
+def test_equal_runs_write_equal_files(folder):
+    for name in "ab":
+        assert train.main(["-q", "d", name]) == 0
+    assert (folder / "a").read_bytes() == (folder / "b").read_bytes()
+
+
+def test_scores_are_those_of_the_library(folder, capsys):
+    from marginlinear.libsvm import load_libsvm
+
+    for data, name in (("d", "m"), ("d2", "m2")):
+        X, y = load_libsvm(data)
+        model = load_model(name)
+        assert predict.main(["-q", "--scores", "--margins", data, name, "out"]) == 0
+        table = np.loadtxt("out")
+        assert table[:, 0].tolist() == model.predict(X).tolist()
+        assert table[:, 1:-1].tobytes() == np.ascontiguousarray(model.decision_function(X)).tobytes()
+        assert table[:, -1].tobytes() == model.margins(X, y).tobytes()
+
+
+def test_log(folder):
+    assert train.main(["-q", "--log", "log", "d", "out"]) == 0
+    *checks, result = map(json.loads, (folder / "log").read_text().splitlines())
+    assert checks
+    assert all(set(check) == {"n_iter", "seconds", "objective", "bound", "certificate"} for check in checks)
+    info = load_model("out").info
+    assert (result["status"], result["objective"]) == ("converged", info.objective)
+
+
+def test_log_of_folds(folder):
+    assert train.main(["-q", "-v", "3", "--log", "log", "d"]) == 0
+    entries = map(json.loads, (folder / "log").read_text().splitlines())
+    results = [entry for entry in entries if "status" in entry]
+    assert [entry["fold"] for entry in results] == [1, 2, 3]
+
+
+def test_folds_are_stratified_and_seeded():
+    from marginlinear.cli.crossval import stratified_folds
+
+    labels = np.repeat([5, 7, 9], [50, 23, 4])
+    folds = stratified_folds(labels, 5, 0)
+    for label in (5, 7, 9):
+        counts = np.bincount(folds[labels == label], minlength=5)
+        assert counts.max() - counts.min() <= 1
+    assert np.ptp(np.bincount(folds)) <= 1
+    assert (folds == stratified_folds(labels, 5, 0)).all()
+    assert (folds != stratified_folds(labels, 5, 1)).any()
+
+
+def test_help_lists_every_parameter(capsys):
+    train.main(["--help"])
+    text = capsys.readouterr().out
+    for method in registry.methods().values():
+        part = text[text.index(f"-s {method.name}: {method.summary}") :]
+        assert all(param.flag + " " in part for param in method.params)
+    assert all(param.flag + " " in text for param in params.RUN)
+    assert max(map(len, text.splitlines())) <= 110
+
+
+def test_one_letter_and_one_flag_has_one_meaning():
+    declared = {*params.RUN, *train.GENERAL, train.SOLVER}
+    for method in registry.methods().values():
+        declared |= set(method.params)
+    names = {}
+    for param in declared:
+        for flag in filter(None, (param.flag, param.letter)):
+            assert names.setdefault(flag, (param.name, param.type)) == (param.name, param.type)
+
+
+# ---- processes
+
+
+def command(program, *arguments, **options):
+    return subprocess.run([sys.executable, "-m", f"marginlinear.cli.{program}", *arguments],
+                          capture_output=True, timeout=60, **options)
+
+
+@pytest.mark.parametrize("program, arguments", [
+    ("train", ["--help"]), ("train", ["-c", "x"]), ("train", ["--version"]), ("predict", ["--help"]),
+    ("predict", []),
+])
+def test_help_and_usage_import_no_numpy(folder, program, arguments):
+    code = (f"import sys\nfrom marginlinear.cli import {program}\nstatus = {program}.main({arguments!r})\n"
+            "assert 'numpy' not in sys.modules and 'marginlinear.api' not in sys.modules\nsys.exit(status)")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == (0 if "--" in str(arguments) else 2), done.stderr
+
+
+def test_files_need_no_scipy(folder):
+    code = ("import sys\nfrom marginlinear.cli import predict, train\n"
+            "assert train.main(['-q', 'd', 'out']) == 0 == predict.main(['-q', 'd', 'out', 'labels'])\n"
+            "assert train.main(['-q', '-v', '2', 'd']) == 0\n"
+            "assert 'numpy' in sys.modules and 'scipy' not in sys.modules")
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+def test_standard_input(folder):
+    data = (folder / "d").read_bytes()
+    done = command("train", "-q", "-", "piped", input=data)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert (folder / "piped").read_bytes() == (folder / "m").read_bytes()
+    done = command("predict", "-q", "-", "piped", input=data)
+    assert len(done.stdout.splitlines()) == 60
+    done = command("predict", "-q", "d", "-", input=(folder / "m").read_bytes())
+    assert len(done.stdout.splitlines()) == 60
+    done = command("train", "-", "piped", input=b"1 1:1\n2 x\n")
+    assert done.returncode == 1
+    assert done.stderr.startswith(b"margin-train: <stdin>:2:3: ")
+
+
+@pytest.mark.parametrize("unbuffered", [[], ["-u"]])
+def test_a_reader_that_goes_away_is_no_error_message(folder, monkeypatch, unbuffered):
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
+    (folder / "big").write_bytes((folder / "d").read_bytes() * 2000)
+    arguments = [sys.executable, *unbuffered, "-m", "marginlinear.cli.predict", "-q", "--scores", "big", "m"]
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout.readline().startswith(b"1 ")
+        process.stdout.close()
+        assert process.wait(60) == 141
+        assert process.stderr.read() == b""
+
+
+def test_unbuffered_standard_output_is_whole(folder):
+    (folder / "big").write_bytes((folder / "d").read_bytes() * 2000)
+    assert predict.main(["-q", "--scores", "big", "m", "out"]) == 0
+    done = command("predict", "-q", "--scores", "big", "m", env={**os.environ, "PYTHONUNBUFFERED": "1"})
+    assert done.stdout == (folder / "out").read_bytes()
+
+
+def test_standard_output_full(folder):
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run([sys.executable, "-m", "marginlinear.cli.predict", "-q", "d", "m"], stdout=full,
+                              stderr=subprocess.PIPE)
+    assert done.returncode == 1
+    assert done.stderr == b"margin-predict: standard output: No space left on device\n"
+
+
+def test_a_full_disk_leaves_the_old_model(folder):
+    (folder / "many").write_text("".join(f"{i % 40} {i + 1}:1\n" for i in range(400)))
+    old = (folder / "m").read_bytes()
+    before = set(os.listdir())
+
+    def limit():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+
+    done = command("train", "-q", "many", "m", preexec_fn=limit)
+    assert done.returncode == 1
+    assert done.stderr == b"margin-train: can't save model to file m: File too large\n"
+    assert (folder / "m").read_bytes() == old
+    assert set(os.listdir()) == before
+    done = command("predict", "-q", "--scores", "many", "m", "labels", preexec_fn=limit)
+    assert done.returncode == 1
+    assert done.stderr.endswith(b"margin-predict: labels: File too large\n")
+    assert set(os.listdir()) == before
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0 or not shutil.which("mount"),
+                    reason="mounting a small tmpfs needs root")
+def test_a_full_file_system_leaves_the_old_model(folder):
+    (folder / "many").write_text("".join(f"{i % 40} {i + 1}:1\n" for i in range(400)))
+    small = folder / "small"
+    small.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=16k", "tmpfs", str(small)]
+    if subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("a tmpfs cannot be mounted here")
+    try:
+        shutil.copy("m", small / "model")
+        done = command("train", "-q", "many", "small/model")
+        assert done.returncode == 1
+        assert done.stderr == b"margin-train: can't save model to file small/model: No space left on device\n"
+        assert (small / "model").read_bytes() == (folder / "m").read_bytes()
+        assert os.listdir(small) == ["model"]
+    finally:
+        subprocess.run(["umount", small], check=True)
+
+
+@pytest.mark.skipif(not shutil.which("liblinear-predict"), reason="needs liblinear-tools")
+@pytest.mark.parametrize("data", ["d", "d2"])
+@pytest.mark.parametrize("options", [[], ["-B", "1"], ["-s", "cs"]])
+def test_liblinear_serves_the_model(folder, data, options):
+    (folder / "test").write_text((folder / data).read_text() + "1\n2\n" + rows([1, 2, 3] * 30, seed=1))
+    assert train.main(["-q", *options, data, "out"]) == 0
+    assert predict.main(["-q", "test", "out", "ours"]) == 0
+    subprocess.run(["liblinear-predict", "test", "out", "theirs"], check=True, capture_output=True)
+    assert (folder / "ours").read_bytes() == (folder / "theirs").read_bytes()
+
+
+@pytest.mark.skipif(not shutil.which("liblinear-train"), reason="needs liblinear-tools")
+@pytest.mark.parametrize("data", ["d", "d2"])
+@pytest.mark.parametrize("solver", range(8))
+def test_we_serve_liblinears_models(folder, data, solver):
+    subprocess.run(["liblinear-train", "-q", "-s", str(solver), data, "out"], check=True)
+    (folder / "test").write_text((folder / data).read_text() + "1\n2\n" + rows([1, 2, 3] * 30, seed=1))
+    assert predict.main(["-q", "test", "out", "ours"]) == 0
+    subprocess.run(["liblinear-predict", "test", "out", "theirs"], check=True, capture_output=True)
+    assert (folder / "ours").read_bytes() == (folder / "theirs").read_bytes()

@@ -1,0 +1,102 @@
+"""Ctrl-C, SIGTERM, and what a terminal shows."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import marginlinear
+
+ROOT = str(Path(marginlinear.__file__).parents[1])
+HARD = ["-s", "cs", "-c", "1e6", "-e", "1e-15", "--time-limit", "50"]
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", ROOT)
+    rng = np.random.default_rng(0)
+    values = rng.standard_normal((2000, 20)) * 10.0 ** rng.integers(-3, 3, 20)
+    rows = (" ".join(f"{j + 1}:{v:.6g}" for j, v in enumerate(row)) for row in values)
+    (tmp_path / "d").write_text("".join(f"{i % 5} {row}\n" for i, row in enumerate(rows)))
+    (tmp_path / "m").write_text("the old model")
+    return tmp_path
+
+
+def start(*arguments, **options):
+    # A test run in the background may have been told to ignore SIGINT, and its children with it.
+    return subprocess.Popen([sys.executable, "-m", "marginlinear.cli.train", *arguments], **options,
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler))
+
+
+def until(condition):
+    for _ in range(3000):
+        if condition():
+            return
+        time.sleep(0.01)
+    raise AssertionError("it did not happen within 30 s")
+
+
+@pytest.mark.parametrize("number, status, message", [
+    (signal.SIGINT, 130, b"margin-train: interrupted\n"), (signal.SIGTERM, 143, b""),
+])
+def test_while_training(folder, number, status, message):
+    with start(*HARD, "--log", "log", "d", "m") as process:
+        until(lambda: (folder / "log").exists() and (folder / "log").stat().st_size)
+        began = time.monotonic()
+        process.send_signal(number)
+        assert process.wait(30) == status
+        # 0.2 s on an idle machine; the end of the interpreter and a busy machine come on top.
+        assert time.monotonic() - began < 3
+        assert process.stderr.read() == message
+        assert process.stdout.read() == b""
+    assert (folder / "m").read_text() == "the old model"
+    assert sorted(os.listdir()) == ["d", "log", "m"]
+
+
+def test_while_reading(folder):
+    with start("-", "m", stdin=subprocess.PIPE) as process:
+        # More than a pipe holds: when the call returns, reading has begun.
+        process.stdin.write(b"1 1:1\n2 2:1\n" * 200_000)
+        process.stdin.flush()
+        time.sleep(0.5)  # until it waits for more
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 130
+        assert process.stderr.read() == b"margin-train: interrupted\n"
+        process.stdin.close()
+    assert (folder / "m").read_text() == "the old model"
+    assert sorted(os.listdir()) == ["d", "m"]
+
+
+@pytest.mark.parametrize("options, shown", [([], True), (["-q"], False)])
+def test_progress_is_one_line_that_goes_away(folder, options, shown):
+    pty = pytest.importorskip("pty")
+    ours, theirs = pty.openpty()
+    done = subprocess.run([sys.executable, "-m", "marginlinear.cli.train", *options, "-e", "0.5", "d", "out"],
+                          stderr=theirs, stdout=subprocess.DEVNULL, timeout=60)
+    os.close(theirs)
+    text = b""
+    while chunk := read(ours):
+        text += chunk
+    os.close(ours)
+    assert done.returncode == 0
+    if shown:
+        assert b"reading d: " in text and b" sweeps, objective " in text
+        assert text.endswith(b"\r\x1b[K")
+        assert b"\n" not in text
+    else:
+        assert text == b""
+
+
+def read(descriptor):
+    """What is left in the terminal; Linux says EIO once the other end is closed."""
+    try:
+        return os.read(descriptor, 65536)
+    except OSError:
+        return b""

@@ -1,0 +1,406 @@
+"""Model files: exact round trips, LIBLINEAR's reading of ours and ours of its, and every kind of damage."""
+
+import errno
+import hashlib
+import io
+import json
+import math
+import os
+import re
+import shutil
+import stat
+import subprocess
+
+import numpy as np
+import pytest
+
+from marginlinear.api import Model
+from marginlinear.modelfile import load_model, save_model
+from marginlinear.problem import DataError, Info
+
+TRAIN, PREDICT = shutil.which("liblinear-train"), shutil.which("liblinear-predict")
+needs_liblinear = pytest.mark.skipif(not (TRAIN and PREDICT), reason="needs liblinear-tools")
+
+INFO = Info("max_iter", "cd", n_iter=5, n_outer=2, objective=1.5, bound=-math.inf, certificate=1e-5,
+            n_support=7, seconds=0.25, tol=1e-3, history=[{"n_iter": 5}])
+
+
+def small_model(**changes):
+    values = {"weights": [[0.5, -1.25, 1e-300], [3.0, 0.1, -2e10]], "classes": [1, 3, 7], "solver": "mcodm",
+              "params": {"mu": 0.8, "C": np.float64(16), "outer": "ccp", "lambda_": None}, "info": INFO}
+    return Model(**{**values, **changes})
+
+
+def saved(model, path):
+    save_model(model, path)
+    return path.read_bytes()
+
+
+def sealed(text):
+    """A file whose digest is right, whatever else is wrong: `text` goes up to the digest's opening quote."""
+    return text + hashlib.sha256(text).hexdigest().encode() + b'"}\n'
+
+
+def unsealed(data):
+    return data[:-67]
+
+
+@pytest.mark.parametrize("classes, columns, bias", [
+    ([1, 2, 3, 4], 4, -1.0), ([-1, 1], 1, 0.1), ([-1, 1], 2, 1.0), ([0.5, 1.5, 1e300, 2.0], 4, -2.5),
+    ([1.0, 2.0], 1, 0.0), ([-(2**63), 2**63 - 1], 1, -1.0), (["b c", "\u00e9\n", "\udc80"], 3, -1.0),
+    ([5], 1, -1.0),
+])
+def test_round_trip_is_exact(tmp_path, classes, columns, bias):
+    rng = np.random.default_rng(columns)
+    bits = rng.integers(0, 2**64, size=4000, dtype=np.uint64).view(np.float64)
+    extreme = [0.0, -0.0, 5e-324, -5e-324, 2.2250738585072014e-308, 1.7976931348623157e308, 1 / 3]
+    bits = np.concatenate([extreme, bits[np.isfinite(bits)]])
+    weights = bits[: len(bits) // columns * columns].reshape(-1, columns)
+    model = small_model(weights=weights, classes=np.array(classes), bias=bias)
+    path = tmp_path / "m"
+    data = saved(model, path)
+    back = load_model(path)
+    assert back.weights.tobytes() == model.weights.tobytes()
+    assert back.weights.shape == model.weights.shape
+    assert back.classes.dtype.kind == model.classes.dtype.kind
+    assert back.classes.tolist() == model.classes.tolist()
+    assert (back.bias, back.solver, back.n_features) == (bias, "mcodm", model.n_features)
+    assert back.params == model.params
+    assert {**back.info.to_dict(), "seconds": 0.25, "history": INFO.history} == INFO.to_dict()
+    assert saved(back, tmp_path / "again") == data
+
+
+def test_layout(tmp_path):
+    lines = saved(small_model(bias=0.1), tmp_path / "m").decode().split("\n")
+    assert lines[:5] == ["solver_type MCSVM_CS", "nr_class 3", "label 1 3 7", "nr_feature 1",
+                         "bias 0.10000000000000001"]
+    assert lines[5:9] == ["w", "0.5 -1.25 1e-300 ", "3 0.1 -20000000000 ", "marginlinear 1"]
+    assert list(json.loads(lines[9])["params"]) == ["C", "lambda_", "mu", "outer"]
+    assert lines[10:] == [""]
+
+
+def test_the_digest_is_that_of_all_before_it(tmp_path):
+    data = saved(small_model(), tmp_path / "m")
+    assert json.loads(data.splitlines()[-1])["sha256"] == hashlib.sha256(data[:-67]).hexdigest()
+
+
+def test_one_column_names_the_positive_class_first(tmp_path):
+    model = small_model(weights=[[2.0]], classes=[3, 7])
+    assert b"solver_type L2R_L2LOSS_SVC_DUAL\nnr_class 2\nlabel 7 3\n" in saved(model, tmp_path / "m")
+    back = load_model(tmp_path / "m")
+    assert back.classes.tolist() == [3, 7]
+    assert back.predict(np.array([[1.0], [-1.0], [0.0]])).tolist() == [7, 3, 3]
+
+
+def test_two_columns_have_the_first_one_decide_in_liblinear(tmp_path):
+    model = small_model(weights=[[-2.0, 2.0]], classes=[3, 7])
+    data = saved(model, tmp_path / "m")
+    assert b"solver_type MCSVM_CS\nnr_class 2\nlabel 7 3\n" in data and b"\nw\n2 -2 \n" in data
+    back = load_model(tmp_path / "m")
+    assert (back.classes.tolist(), back.weights.tolist()) == ([3, 7], [[-2.0, 2.0]])
+
+
+def test_equal_models_are_equal_files(tmp_path):
+    info = Info(**{**INFO.to_dict(), "seconds": 99.0, "history": []})
+    other = small_model(params=dict(reversed(small_model().params.items())), info=info)
+    assert saved(small_model(), tmp_path / "a") == saved(other, tmp_path / "b")
+
+
+def test_without_info(tmp_path):
+    save_model(small_model(info=None), tmp_path / "m")
+    assert load_model(tmp_path / "m").info is None
+
+
+def test_blocks_of_weights(tmp_path):
+    weights = np.random.default_rng(0).standard_normal((60000, 7))
+    save_model(small_model(weights=weights, classes=np.arange(7)), tmp_path / "m")
+    assert load_model(tmp_path / "m").weights.tobytes() == weights.tobytes()
+
+
+@pytest.mark.parametrize("changes, reason", [
+    ({"weights": [[1.0, math.nan, 0.0]]}, "a weight that is not finite"),
+    ({"bias": math.inf, "weights": [[1.0, 2.0, 3.0]]}, "bias"),
+    ({"classes": [1.0, math.inf, 2.0]}, "a label that is not finite"),
+    ({"params": {"C": math.inf}}, "JSON"),
+])
+def test_what_cannot_be_saved_leaves_the_old_file(tmp_path, changes, reason):
+    path = tmp_path / "m"
+    data = saved(small_model(), path)
+    with pytest.raises(ValueError, match=reason):
+        save_model(small_model(**changes), path)
+    assert path.read_bytes() == data
+    assert os.listdir(tmp_path) == ["m"]
+
+
+# ---- the file system
+
+
+def test_permission_bits(tmp_path):
+    old = os.umask(0o027)
+    try:
+        save_model(small_model(), tmp_path / "new")
+        (tmp_path / "old").touch()
+        (tmp_path / "old").chmod(0o604)
+        save_model(small_model(), tmp_path / "old")
+    finally:
+        os.umask(old)
+    assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o640
+    assert stat.S_IMODE((tmp_path / "old").stat().st_mode) == 0o604
+
+
+def test_a_symbolic_link_stays(tmp_path):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to("folder/m")
+    data = saved(small_model(), tmp_path / "link")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "folder" / "m").read_bytes() == data
+
+
+def test_devices_are_not_replaced():
+    save_model(small_model(), os.devnull)
+    assert stat.S_ISCHR(os.stat(os.devnull).st_mode)
+
+
+def test_a_pipe_can_be_read(tmp_path):
+    data = saved(small_model(), tmp_path / "m")
+    read_end, write_end = os.pipe()
+    os.write(write_end, data)
+    os.close(write_end)
+    assert load_model(f"/dev/fd/{read_end}").weights.tolist() == small_model().weights.tolist()
+    os.close(read_end)
+
+
+@pytest.mark.parametrize("failure", [KeyboardInterrupt(), OSError(errno.ENOSPC, "No space left on device")])
+def test_a_failure_while_writing_leaves_the_old_file(tmp_path, monkeypatch, failure):
+    path = tmp_path / "m"
+    data = saved(small_model(), path)
+
+    def fail(descriptor):
+        raise failure
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(type(failure)) as caught:
+        save_model(small_model(), path)
+    if isinstance(failure, OSError):
+        assert (caught.value.errno, caught.value.filename) == (errno.ENOSPC, str(path))
+    assert path.read_bytes() == data
+    assert os.listdir(tmp_path) == ["m"]
+
+
+@pytest.mark.parametrize("name", ["no/such/folder", "."])
+def test_a_path_that_cannot_be_written(tmp_path, name):
+    with pytest.raises(OSError, match=re.escape(str(tmp_path))):
+        save_model(small_model(), tmp_path / name)
+
+
+# ---- damage
+
+
+def test_every_truncation_is_found(tmp_path):
+    """Cut just after its weights, a file is one that LIBLINEAR could have written: the one cut that loads."""
+    data = saved(small_model(), tmp_path / "m")
+    end = data.index(b"marginlinear")
+    for size in range(len(data)):
+        if size == end:
+            assert load_model(io.BytesIO(data[:size])).info is None
+        else:
+            with pytest.raises(DataError):
+                load_model(io.BytesIO(data[:size]))
+
+
+def test_labels_that_only_we_write_show_a_cut_after_the_weights(tmp_path):
+    data = saved(small_model(classes=np.array(["a", "b", "c"])), tmp_path / "m")
+    (tmp_path / "m").write_bytes(data[: data.index(b"marginlinear")])
+    with pytest.raises(DataError, match="ends after its weights"):
+        load_model(tmp_path / "m")
+
+
+@pytest.mark.parametrize("classes", [[1, 3, 7], ["a", "b", "c"]])
+def test_every_flipped_bit_is_found(tmp_path, classes):
+    data = saved(small_model(classes=np.array(classes)), tmp_path / "m")
+    for at in range(len(data)):
+        for bit in range(8):
+            flipped = data[:at] + bytes([data[at] ^ (1 << bit)]) + data[at + 1 :]
+            with pytest.raises(DataError):
+                load_model(io.BytesIO(flipped))
+
+
+def replaced(old, new):
+    def change(data):
+        assert old in data
+        return sealed(unsealed(data).replace(old, new, 1))
+    return change
+
+
+def json_line(line):
+    """The trailer's last line up to its digest replaced."""
+    return lambda data: sealed(data[: data.index(b"{")] + line + b', "sha256": "')
+
+
+HOSTILE = {
+    "empty": (lambda data: b"", 0, 0, "ends before its weights"),
+    "data file": (lambda data: b"1 1:0.5 2:1\n", 1, 1, "unknown text in model file: [1]"),
+    "nul": (lambda data: b"\0" * 5000, 1, 1, "too long"),
+    "libsvm": (lambda data: b"svm_type c_svc\nkernel_type rbf\n", 1, 1, "svm-predict"),
+    "svr": (replaced(b"MCSVM_CS", b"L2R_L2LOSS_SVR"), 1, 13, "L2R_L2LOSS_SVR does not classify"),
+    "one-class": (replaced(b"MCSVM_CS", b"ONECLASS_SVM"), 1, 13, "ONECLASS_SVM does not classify"),
+    "solver": (replaced(b"MCSVM_CS", b"MCSVM_CT"), 1, 13, "unknown solver type."),
+    "solver empty": (replaced(b"MCSVM_CS", b""), 1, 13, "give a solver's name"),
+    "unknown key": (replaced(b"bias -1", b"bias -1\nrho 0"), 6, 1, "unknown text in model file: [rho]"),
+    "key twice": (replaced(b"bias -1", b"bias -1\nbias -1"), 6, 1, "bias stands in line 5 already"),
+    "key missing": (replaced(b"bias -1\n", b""), 5, 1, "bias is missing"),
+    "two kinds of labels": (replaced(b"label", b"classes [1, 3, 7]\nlabel"), 4, 1, "exclude each other"),
+    "long word": (replaced(b"bias -1", b"bias -" + b"1" * 400), 5, 1, "too long"),
+    "long key": (replaced(b"bias -1", b"b" * 400), 5, 1, "too long"),
+    "nr_class": (replaced(b"nr_class 3", b"nr_class 4"), 2, 10, "nr_class is 4, and label has 3"),
+    "nr_class huge": (replaced(b"nr_class 3", b"nr_class 4611686018427387904"), 2, 10, "nr_class is 46116"),
+    "nr_class negative": (replaced(b"nr_class 3", b"nr_class -3"), 2, 10, "give the number of classes"),
+    "no classes": (replaced(b"nr_class 3\nlabel 1 3 7", b"nr_class 0\nlabel"), 2, 10, "nr_class is 0"),
+    "label twice": (replaced(b"label 1 3 7", b"label 1 3 1"), 3, 1, "'1' stands twice"),
+    "label text": (replaced(b"label 1 3 7", b"label 1 x 7"), 3, 9, "'x': give an integer"),
+    "label fraction": (replaced(b"label 1 3 7", b"label 1 3.5 7"), 3, 9, "'3.5': give an integer"),
+    "label beyond 64 bits": (replaced(b"label 1 3 7", b"label 1 3 9223372036854775808"), 3, 11, "an integer"),
+    "features 2^62": (replaced(b"nr_feature 2", b"nr_feature 4611686018427387904"), 6, 1, "do not fit"),
+    "features more": (replaced(b"nr_feature 2", b"nr_feature 3"), 9, 1, "'marginlinear' is not a finite"),
+    "features fewer": (replaced(b"nr_feature 2", b"nr_feature 1"), 8, 1, "-20000000000 \\n' after the last"),
+    "features not a number": (replaced(b"nr_feature 2", b"nr_feature 2x"), 4, 12, "'2x': give the number"),
+    "bias nan": (replaced(b"bias -1", b"bias nan"), 5, 6, "'nan': give a finite number"),
+    "bias infinite": (replaced(b"bias -1", b"bias 1e999"), 5, 6, "give a finite number"),
+    "weight nan": (replaced(b"3 0.1 ", b"3 nan "), 8, 3, "'nan' is not a finite number"),
+    "weight infinite": (replaced(b"3 0.1 ", b"3 1e999 "), 8, 3, "'1e999' is not a finite number"),
+    "weight text": (replaced(b"3 0.1 ", b"3 0x1p3 "), 8, 3, "'0x1p3' is not a finite number"),
+    "weight nul": (replaced(b"3 0.1 ", b"3 0\0001 "), 8, 3, "is not a finite number"),
+    "row short": (replaced(b"3 0.1 ", b"3 "), 8, 16, "fewer than 3 weights"),
+    "row long": (replaced(b"3 0.1 ", b"3 0.1 0.1 "), 8, 11, "more than 3 weights"),
+    "row split": (replaced(b"3 0.1 ", b"3\n0.1 "), 8, 2, "fewer than 3 weights"),
+    "row endless": (replaced(b"3 0.1 ", b"3" * 2000 + b" 0.1 "), 8, 1, "is not a finite number"),
+    "text after the weights": (replaced(b"marginlinear 1", b"hello"), 9, 1, "'hello\\n' after the last"),
+    "later version": (replaced(b"marginlinear 1", b"marginlinear 2"), 9, 1, "use a newer one"),
+    "no digest": (lambda data: data[: data.index(b"{")] + b"{}\n", 10, 1, "does not end with its sha256"),
+    "text after the trailer": (lambda data: data + b"x", 11, 1, "text after the trailer"),
+    "digest": (lambda data: data[:-4] + b'0"}\n', 10, None, "sha256 does not match"),
+    "line ends": (lambda data: data.replace(b"\n", b"\r\n"), 9, 1, "after the last weight"),
+    "not utf-8": (json_line(b'{"solver": "\xff"'), 10, 1, "JSON cannot be read"),
+    "not an object": (json_line(b'["a"'), 10, 1, "JSON cannot be read"),
+    "nan in JSON": (json_line(b'{"solver": NaN'), 10, 1, "NaN is not JSON"),
+    "key twice in JSON": (json_line(b'{"solver": "a", "solver": "b"'), 10, 1, "a key stands twice"),
+    "nesting bomb": (json_line(b'{"solver": ' + b"[" * 100000), 10, 1, "nested too deeply"),
+    "huge integer": (json_line(b'{"solver": ' + b"1" * 10000), 10, 1, "JSON cannot be read"),
+    "unknown trailer key": (replaced(b'"labels"', b'"extra": 1, "labels"'), 10, 1, "'extra' is not known"),
+    "missing trailer key": (replaced(b'"labels": "int64", ', b""), 10, 1, "labels is missing"),
+    "wrong type": (replaced(b'"solver": "mcodm"', b'"solver": 1'), 10, 1, "'solver' is '1'"),
+    "params not an object": (replaced(b'"params": {', b'"params": 1, "solve": {'), 10, 1, "'params' is '1'"),
+    "nested parameter": (replaced(b'"mu": 0.8', b'"mu": [0.8]'), 10, 1, "'mu' is '[0.8]'"),
+    "status": (replaced(b'"max_iter"', b'"fine"'), 10, 1, "status is 'fine'"),
+    "info": (replaced(b'"n_iter": 5', b'"n_iter": 5.5'), 10, 1, "n_iter is '5.5'"),
+    "info bool": (replaced(b'"n_iter": 5', b'"n_iter": true'), 10, 1, "n_iter is 'True'"),
+    "label type": (replaced(b'"int64"', b'"str"'), 10, 1, "calls the labels 'str', and they are not"),
+    "unknown label type": (replaced(b'"int64"', b'"object"'), 10, 1, "calls the labels 'object'"),
+    "classes not a list": (replaced(b"label 1 3 7", b'classes {"a": 1}'), 3, 9, "not a list"),
+    "classes of null": (replaced(b"label 1 3 7", b"classes [1, 3, null]"), 3, 9, "not a list"),
+    "classes of lists": (replaced(b"label 1 3 7", b"classes [[1], 3, 7]"), 3, 9, "not a list"),
+    "classes beyond 64 bits": (replaced(b"label 1 3 7", b"classes [1, 9223372036854775808, 2]"), 10, 1, "64"),
+    "classes nested": (replaced(b"label 1 3 7", b"classes " + b"[" * 100000), 3, 9, "nested too deeply"),
+    "classes twice": (replaced(b"label 1 3 7", b"classes [1, 3, 1.0]"), 3, 1, "stands twice"),
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_hostile_files_are_refused_with_their_place(tmp_path, case):
+    change, line, column, reason = HOSTILE[case]
+    path = tmp_path / "m"
+    path.write_bytes(change(saved(small_model(), path)))
+    with pytest.raises(DataError) as caught:
+        load_model(path)
+    error = caught.value
+    assert reason in error.reason
+    assert error.path == str(path)
+    assert (error.line, error.column) == (line, error.column if column is None else column)
+    assert len(error.reason) < 400 and error.reason.isprintable()
+
+
+def test_random_bytes_are_refused(tmp_path):
+    rng = np.random.default_rng(1)
+    data = saved(small_model(), tmp_path / "m")
+    for _ in range(1000):
+        low, high = sorted(rng.integers(0, len(data), 2))
+        damaged = data[:low] + rng.bytes(int(rng.integers(0, 40))) + data[high + 1 :]
+        with pytest.raises(DataError):
+            load_model(io.BytesIO(damaged))
+
+
+# ---- LIBLINEAR
+
+
+@pytest.mark.parametrize("name", ["L2R_LR", "L2R_L2LOSS_SVC_DUAL", "L2R_L2LOSS_SVC", "L2R_L1LOSS_SVC_DUAL",
+                                  "L1R_L2LOSS_SVC", "L1R_LR", "L2R_LR_DUAL"])
+def test_liblinear_models_of_one_column(tmp_path, name):
+    text = f"solver_type {name}\nnr_class 2\nlabel 3 -7\nnr_feature 2\nbias 1\nw\n0.5 \n-1 \n0.25 \n"
+    (tmp_path / "m").write_text(text)
+    model = load_model(tmp_path / "m")
+    assert (model.solver, model.info, model.params) == (name, None, {})
+    assert model.classes.tolist() == [-7, 3]
+    assert model.decision_function(np.array([[1.0, 1.0], [1.0, 0.0]])).tolist() == [-0.25, 0.75]
+    assert model.predict(np.array([[1.0, 1.0], [1.0, 0.0], [0.0, 0.25]])).tolist() == [-7, 3, -7]
+
+
+def test_liblinear_models_of_two_columns_in_any_order_of_keys_and_line_ends(tmp_path):
+    text = "nr_class 2\r\nlabel 3 -7\r\nbias -1\r\nnr_feature 1\r\nsolver_type MCSVM_CS\r\nw\r\n1 -1 \r\n"
+    (tmp_path / "m").write_bytes(text.encode())
+    model = load_model(tmp_path / "m")
+    assert model.classes.tolist() == [-7, 3]
+    assert model.predict(np.array([[1.0], [-1.0], [0.0]])).tolist() == [3, -7, -7]
+
+
+def text_of(X, y):
+    rows = (" ".join(f"{j + 1}:{v!r}" for j, v in enumerate(row) if v) for row in X.tolist())
+    return "".join(f"{label} {row}\n" for label, row in zip(y, rows, strict=True))
+
+
+def some_data(k, seed):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((60, 5)) * (rng.random((60, 5)) < 0.7)
+    return X, rng.choice([3, 7, -2, 11][:k], 60)
+
+
+@needs_liblinear
+@pytest.mark.parametrize("k", [2, 3, 4])
+@pytest.mark.parametrize("solver", range(8))
+@pytest.mark.parametrize("bias", ["-1", "1.5"])
+def test_models_of_liblinear_predict_as_there(tmp_path, solver, k, bias):
+    X, y = some_data(k, solver)
+    (tmp_path / "d").write_text(text_of(X, y))
+    subprocess.run([TRAIN, "-q", "-s", str(solver), "-B", bias, "d", "m"], cwd=tmp_path, check=True)
+    subprocess.run([PREDICT, "d", "m", "out"], cwd=tmp_path, check=True, capture_output=True)
+    theirs = [int(label) for label in (tmp_path / "out").read_text().split()]
+    assert load_model(tmp_path / "m").predict(X).tolist() == theirs
+
+
+@needs_liblinear
+@pytest.mark.parametrize("k, columns", [(2, 1), (2, 2), (4, 4)])
+@pytest.mark.parametrize("bias", [-1.0, 1.5])
+def test_liblinear_predicts_with_ours(tmp_path, k, columns, bias):
+    X, _ = some_data(k, 1)
+    X[:3] = 0  # equal scores
+    weights = np.random.default_rng(k).standard_normal((5 + (bias >= 0), columns))
+    if bias >= 0:
+        weights[-1] = 0
+    if k == columns == 2:
+        weights[:, 0] = -weights[:, 1]
+    model = small_model(weights=weights, classes=np.sort([3, 7, -2, 11][:k]), bias=bias)
+    save_model(model, tmp_path / "m")
+    (tmp_path / "d").write_text(text_of(X, [3] * 60))
+    subprocess.run([PREDICT, "d", "m", "out"], cwd=tmp_path, check=True, capture_output=True)
+    theirs = [int(label) for label in (tmp_path / "out").read_text().split()]
+    assert model.predict(X).tolist() == theirs
+
+
+@needs_liblinear
+@pytest.mark.parametrize("classes", [["a", "b", "c"], ["1", "2", "3"], [0.5, 1.5, 2.5], [1.0, 2.0, 2.5],
+                                     [1, 2, 2**31]])
+def test_liblinear_refuses_labels_that_it_would_mistake(tmp_path, classes):
+    save_model(small_model(classes=np.array(classes)), tmp_path / "m")
+    (tmp_path / "d").write_text("1 1:1\n")
+    done = subprocess.run([PREDICT, "d", "m", "out"], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "unknown text in model file: [classes]" in done.stderr
