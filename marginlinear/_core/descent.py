@@ -91,6 +91,8 @@ class Descent:
         self.last = None
         self.next_check, self.stride = FIRST_CHECK, float(FIRST_CHECK)
         self.goal, self.renewal = tol, 0.0
+        # Weights W0 whose objective, the ceiling, is compared with every bound from here on.
+        self.anchor, self.ceiling, self.convex = None, math.inf, True
         self.gaps = []
         self.checked_estimate = math.inf
         self.averages = 0
@@ -101,17 +103,31 @@ class Descent:
         if engine.iterates.kappa > 0:
             self._begin(engine.iterates.kappa)
 
-    def reset(self):
-        """The engine's problem has changed: forget rates, momentum and averages, keep the weights."""
+    def reset(self, convex=True):
+        """The engine's problem has changed: forget rates, momentum and averages, keep the weights.
+
+        convex: the anchor follows the best weights seen. Otherwise it stays where `drop_anchor` put it, at the weights
+        that the problem was made at: its bounds speak of them alone.
+        """
         self.gaps = []
         self.checked_estimate = math.inf
+        self.convex = convex
         iterates = self.engine.iterates
         if iterates.kappa > 0:
             iterates.recentre(iterates.kappa, 0.0, 1.0, True)
             self._begin(iterates.kappa)
 
+    def drop_anchor(self, objective):
+        """Compare the bounds from here on with these weights and their objective."""
+        if self.anchor is None:
+            self.anchor = self.engine.iterates.W.copy()
+        else:
+            self.anchor[:] = self.engine.iterates.W
+        self.ceiling = objective
+
     def until(self, tol, renewal=0.0):
-        """Sweep until gap <= tol max(1, |P|), or gap <= renewal (P - objective), at a check; returns the check.
+        """Sweep until the anchor is certified, ceiling - bound <= tol max(1, ceiling), or until
+        gap <= renewal (ceiling - bound), at a check; returns the check.
 
         Where the budget ends before, `stopped` says what ran out.
         """
@@ -121,11 +137,18 @@ class Descent:
             if self.stopped:
                 return self.check()
             check = self._outer_step() if self.engine.iterates.kappa > 0 else self._plain_sweep()
-            if check is not None and self.enough(check):
+            if check is not None and (self.certified(check) or self.spent(check)):
                 return check
 
-    def enough(self, check):
-        return check.gap <= max(allowance(self.goal, check.primal), self.renewal * (check.primal - check.objective))
+    def certified(self, check):
+        return self.ceiling - check.bound <= allowance(self.goal, self.ceiling)
+
+    def spent(self, check):
+        """This problem is solved as well as it is worth: what is left to gain, the gap, is small beside what other
+        references would save, or within the tolerance and small beside what was gained since the anchor."""
+        return check.gap <= self.renewal * max(
+            check.primal - check.objective,
+            min(self.ceiling - check.bound, allowance(self.goal, self.ceiling) / max(self.renewal, 1e-300)))
 
     def check(self):
         """Exact values, by one pass over the rows."""
@@ -137,7 +160,9 @@ class Descent:
             if mean > bound:
                 bound, averaged = mean, True
         self.last = Check(primal, objective, stale, bound, averaged)
-        self.budget.record(engine.n_iter, objective, bound, self.last.gap)
+        if self.convex and primal < self.ceiling:
+            self.drop_anchor(primal)
+        self.budget.record(engine.n_iter, objective, bound, self.ceiling - bound)
         self.next_check = engine.n_iter + int(self.stride)
         self.stride *= STRIDE
         return self.last
@@ -146,8 +171,9 @@ class Descent:
         """A check costs a pass: made when the schedule says so, or when the estimated gap is small enough to end."""
         engine = self.engine
         primal = engine.loss + 0.5 * engine.iterates.sqnorm()
-        wanted = max(allowance(self.goal, primal), self.renewal * engine.slack)
-        promising = estimate <= wanted and estimate <= 0.8 * self.checked_estimate
+        left = min(self.ceiling, primal) - (primal - estimate)
+        promising = (left <= allowance(self.goal, primal)
+                     or estimate <= self.renewal * engine.slack) and estimate <= 0.8 * self.checked_estimate
         if not promising and engine.n_iter < self.next_check:
             return None
         self.checked_estimate = min(self.checked_estimate, estimate)

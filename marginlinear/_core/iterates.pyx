@@ -63,6 +63,13 @@ cdef class Iterates:
             self._z[:] = W
         self.kappa = kappa
 
+    def exchange(self, double[::1] other):
+        """Swap W with an array of its size."""
+        cdef Py_ssize_t j
+        with nogil:
+            for j in range(self.w.shape[0]):
+                self.w[j], other[j] = other[j], self.w[j]
+
     def plain(self):
         """kappa = 0, W = U."""
         cdef Py_ssize_t j

@@ -36,7 +36,7 @@ class JointFit:
         if not self.fresh:
             self.fresh = True
             check = self.descent.check()
-            if check.gap <= allowance(tol, check.primal):
+            if self.descent.certified(check):
                 return check
         return self.descent.until(tol, renewal)
 
@@ -45,10 +45,18 @@ class JointFit:
         tol = self.run.tol
         while True:
             self.until(tol)
-            solution = self.solution()
+            solution = self.solution_at_anchor()
             if self.descent.stopped or solution.info.converged:
                 return solution
             tol /= 2
+
+    def solution_at_anchor(self, n_outer=0):
+        """The `solution` for the descent's anchor; where it is not the end, the sweeps can go on."""
+        self.engine.iterates.exchange(self.descent.anchor)
+        solution = self.solution(n_outer)
+        if not solution.info.converged and not self.descent.stopped:
+            self.engine.iterates.exchange(self.descent.anchor)
+        return solution
 
     def solution(self, n_outer=0, residual=None, **references):
         """The weights as they are, with objective, bound and certificate recomputed from the rows.

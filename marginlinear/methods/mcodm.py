@@ -15,13 +15,13 @@ paper  Algorithm 1: in eps the best rival's score is fixed at its value M_i of n
 import math
 
 from marginlinear import params as P
-from marginlinear._core.stop import allowance
 from marginlinear.methods.joint import JointFit
+from marginlinear.problem import MAX_ITER
 from marginlinear.registry import Method
 
 # The upper loss is switched on once the lower one alone is solved this well: rivals mean something by then.
 FIRST_STAGE = 0.1
-# The named rivals are renewed when they cost this much more than what is left to gain with them.
+# The named rivals are renewed when what is left to gain with them is this small a part of what they have brought.
 RENEWAL = 0.3
 # Outer iterations, unless max_outer says otherwise.
 CAPS = {"ccp": 50, "paper": 20}
@@ -39,27 +39,36 @@ def fit(problem, params, run):
 
 
 def ccp(solver, cap):
-    """Descend on J: sweeps on P_r, with r renewed as soon as it is what holds J up."""
+    """Descend on J. Each P_r is made at the anchor W0, r being the best rivals there: J(W0) - D_r certifies W0."""
     engine, descent, tol = solver.engine, solver.descent, solver.run.tol
-    if not engine.named:
-        if solver.problem.n_classes > 2:
-            descent.until(FIRST_STAGE)
+    if solver.problem.n_classes == 2:
         engine.name_rivals(engine.best_rivals()[0])
-        descent.reset()
-    n_outer = 1
-    while True:
-        check = solver.until(tol, RENEWAL)
-        if descent.stopped or n_outer >= cap:
-            break
+        return solver.convex()
+    n_outer, objective = 0, None
+    if not engine.named:
+        descent.until(FIRST_STAGE)
+    while not descent.stopped and n_outer < cap:
         rivals = engine.best_rivals()[0]
-        if check.gap <= allowance(tol, check.objective):
-            solution = solver.solution(n_outer, rival=rivals)
+        if objective is None:
+            engine.name_rivals(rivals)
+            objective = engine.primal()[1]
+            descent.drop_anchor(objective)
+        else:
+            # Before the duals of the rows that change their rival move the weights.
+            descent.drop_anchor(objective)
+            engine.name_rivals(rivals)
+        descent.reset(convex=False)
+        n_outer += 1
+        check = solver.until(tol, RENEWAL)
+        objective = check.objective
+        if descent.certified(check):
+            solution = solver.solution_at_anchor(n_outer)
             if solution.info.converged:
                 return solution
-        engine.name_rivals(rivals)
-        descent.reset()
-        n_outer += 1
-    return solver.solution(n_outer, rival=engine.best_rivals()[0])
+    if n_outer == 0:
+        return solver.solution(rival=engine.best_rivals()[0])
+    descent.stopped = descent.stopped or MAX_ITER
+    return solver.solution_at_anchor(n_outer)
 
 
 def paper(solver, cap):
