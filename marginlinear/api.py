@@ -165,19 +165,17 @@ def train(X, y, *, solver=None, class_weight=None, sample_weight=None, start=Non
     for name in params:
         if name not in known:
             raise TypeError(f"{method.name} has no parameter {name!r}: it takes {', '.join(known)}")
-    if params.get("lambda_") is not None and "C" in params:
-        raise ValueError("C and lambda are two names of one thing: give one of them")
     run_values = P.resolve(P.RUN, params)
     method_values = P.resolve(method.params, params)
     bias = run_values.pop("bias")
-    rows, n_features, kept, y, factors = training_rows(X, y, sample_weight, bias)
+    rows, y, factors = training_rows(X, y, sample_weight, bias)
     classes, codes = np.unique(y, return_inverse=True)
     if len(classes) < 2:
         have = f"{len(classes)} (label {classes[0]})" if len(classes) else "none"
         raise ValueError(f"{method.name} needs at least 2 classes, y has {have}")
     weights = factors * class_factors(class_weight, classes)[codes]
-    problem = Problem(rows, codes.astype(np.int32), len(classes), weights)
-    require_memory(rows.d * (len(classes) if method.joint else 1), n_features)
+    problem = Problem(rows, codes.astype(np.int32), len(classes), weights, float(factors.sum()))
+    require_memory(rows.d * (len(classes) if method.joint else 1), rows.n)
     run = Run(start=start_state(start, method, problem), progress=progress,
               **{**run_values, "threads": run_values["threads"] or default_threads()})
     solution = method.fit(problem, method_values, run)
@@ -231,7 +229,7 @@ def class_factors(class_weight, classes):
 
 
 def training_rows(X, y, sample_weight, bias):
-    """(rows, n_features, kept, y, weights): checked, without the rows of weight 0."""
+    """(rows, y, instance weights): checked, without the rows of weight 0."""
     y = np.asarray(y)
     if y.ndim != 1:
         raise ValueError(f"y has {y.ndim} dimensions: one label a row is needed")
@@ -247,8 +245,7 @@ def training_rows(X, y, sample_weight, bias):
     if m == 0:
         raise ValueError("X has no rows")
     if sample_weight is None:
-        rows = as_rows(X, bias)
-        return rows, rows.n, None, y, np.ones(m)
+        return as_rows(X, bias), y, np.ones(m)
     factors = np.asarray(sample_weight, dtype=np.float64)
     if factors.shape != (m,):
         raise ValueError(f"sample_weight has shape {factors.shape}, X has {m} rows")
@@ -258,12 +255,10 @@ def training_rows(X, y, sample_weight, bias):
         raise ValueError(f"sample_weight[{i}] = {factors[i]} is not allowed: give a number in [0, inf)")
     kept = factors > 0
     if kept.all():
-        rows = as_rows(X, bias)
-        return rows, rows.n, None, y, factors
+        return as_rows(X, bias), y, factors
     if not kept.any():
         raise ValueError("sample_weight is 0 for all rows")
-    rows = as_rows(select_rows(X, np.flatnonzero(kept)), bias)
-    return rows, rows.n, kept, y[kept], factors[kept]
+    return as_rows(select_rows(X, np.flatnonzero(kept)), bias), y[kept], factors[kept]
 
 
 class CSR:

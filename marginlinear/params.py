@@ -111,7 +111,7 @@ MU = Param("mu", float, 0.8, "weight of margins above 1 + theta against margins 
 THETA = Param("theta", float, 0.2, "half-width of the band of margins that costs nothing", "[0, 1)")
 OUTER = Param("outer", str, "ccp", "outer loop of the non-convex problem: ccp descends on it, paper is the "
               "published fixed-point iteration", choices=("ccp", "paper"))
-MAX_OUTER = Param("max_outer", int, None, "cap on outer iterations (default: 50 for ccp, 20 for paper)", "[1, inf)")
+MAX_OUTER = Param("max_outer", int, None, "cap on outer iterations; unless given, 50 for ccp and 20 for paper", "[1, inf)")
 
 TOL = Param("tol", float, 1e-3, "stop when certificate <= tol * max(1, |objective|)", "(0, inf)", letter="e")
 BIAS = Param("bias", float, -1.0, "value of a constant feature added to every row; negative: none", "(-inf, inf)",
@@ -120,7 +120,7 @@ ALGORITHM = Param("algorithm", str, "auto", "route to the same optimum", choices
 SEED = Param("seed", int, 0, "seed of the order of the rows", "[0, 18446744073709551615]")
 THREADS = Param("threads", int, None, "threads for reading, certificates and prediction (default: all cores); "
                 "the result does not depend on it", "[1, 1024]")
-MAX_ITER = Param("max_iter", int, None, "cap on sweeps over the rows (default: none but the time limit)", "[1, inf)")
+MAX_ITER = Param("max_iter", int, 20_000, "cap on sweeps over the rows", "[1, inf)")
 TIME_LIMIT = Param("time_limit", float, None, "stop training after this many seconds", "(0, inf)", metavar="SECONDS")
 
 # What every fit takes, in the order of --help.

@@ -51,12 +51,15 @@ class Problem:
         k; a class may have no row.
     weights : float64 array of shape (m,)
         Positive factor of C for each row: instance weight times class weight.
+    size : float
+        Sum of the instance weights: what a mean over the rows is divided by. A weight of 2 is a row given twice.
     """
 
     rows: Any
     y: Any
     n_classes: int
     weights: Any
+    size: float
 
 
 @dataclass

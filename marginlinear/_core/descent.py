@@ -187,7 +187,7 @@ class Descent:
         check = self._check_if_due(self.gaps[-1] * rate)
         if self.algorithm != "cd":
             if self.route == "cd":
-                if self._slow():
+                if self.algorithm == "accelerated" or self._slow():
                     self._accelerate(FIRST_KAPPA)
             elif check is not None and self.engine.n_iter >= self.plain_until:
                 self._judge_plain(check)

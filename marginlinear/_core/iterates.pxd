@@ -3,9 +3,9 @@ cdef class Iterates:
     cdef object _V, _z
     cdef double[::1] w, v, z, mean
     cdef readonly double kappa
-    cdef readonly bint accelerated
 
-    cdef double _combination(self, double p, double q)
+    cdef _allocate(self)
+    cdef _place(self, double p, const double[::1] W, double q, const double[::1] U)
 
 
-cdef double square_sum(const double[::1] values) noexcept nogil
+cdef double square_sum(const double[::1] x) except? -1

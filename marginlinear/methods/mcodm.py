@@ -28,7 +28,7 @@ CAPS = {"ccp": 50, "paper": 20}
 
 
 def fit(problem, params, run):
-    C = params["C"] if params["lambda_"] is None else params["lambda_"] / problem.rows.m
+    C = params["C"] if params["lambda_"] is None else params["lambda_"] / problem.size
     theta, mu = params["theta"], params["mu"]
     solver = JointFit(problem, run, problem.weights * (C / (1 - theta) ** 2),
                       squared=True, low=1 - theta, high=1 + theta, mu=mu)
