@@ -76,8 +76,8 @@ REASONS = {
     LABEL_MISSING: "the row has no label before {token}",
     LABEL_SEVERAL: "several labels {token}: multi-label data are not supported",
     LABEL_INFINITE: "label {token} is not finite",
-    LABEL_LARGE: "label {token} is not below 2^53, where float64 begins to skip whole numbers; to read labels as "
-                 "text, say --text-labels (text_labels=True)",
+    LABEL_LARGE: "label {token} is not below 2^53, where float64 begins to skip whole numbers; to read labels "
+                 "as text, say --text-labels (text_labels=True)",
     LABEL_CONTROL: "label {token} holds a control character",
     QUERY: "{token}: ranking data with qid are not supported; remove the field",
     FEATURE_BAD: "{token} is not of the form index:value",
@@ -601,8 +601,8 @@ cdef class Rows:
                     integers[i] = <int64_t> numbers[i]
             labels = self.labels.array(np.int64 if whole else np.float64)
         n_features = self.largest - self.base + 1 if self.n_features is None else self.n_features
-        return LibsvmData(self.data.array(self.dtype), self.indices.array(np.int32), self.indptr.array(np.int64),
-                          labels, n_features)
+        return LibsvmData(self.data.array(self.dtype), self.indices.array(np.int32),
+                          self.indptr.array(np.int64), labels, n_features)
 
 
 def quoted(text):
@@ -738,8 +738,8 @@ def read_libsvm(source, *, n_features=None, zero_based=False, dtype="float64", t
     text_labels : bool, default=False
         Keep labels as the text in the file.
     threads : int, default=None
-        Threads that parse. With more than one, this thread reads for them; a small file takes one. None: one for
-        each core this process may use. The result is the same for any number.
+        Threads that parse. With more than one, this thread reads for them; a small file takes one. None: one
+        for each core this process may use. The result is the same for any number.
     progress : callable, default=None
         Called as progress(bytes_done, bytes_total) at most ten times a second and at the end, in the calling
         thread. bytes_total is None where it is not known; of compressed files, what came out is counted.
@@ -808,8 +808,8 @@ def beginning(readinto):
 def parsed(lines, make, threads):
     """Blocks in the order of the file, parsed; the caller must be done with one when it asks for the next.
 
-    This thread reads, so that a signal interrupts a slow pipe, and the others parse. What goes wrong in reading
-    is raised after the blocks read before, so that an earlier error of theirs comes first.
+    This thread reads, so that a signal interrupts a slow pipe, and the others parse. What goes wrong in
+    reading is raised after the blocks read before, so that an earlier error of theirs comes first.
     """
     block = make()
     more = lines.fill(block)
@@ -880,8 +880,8 @@ def load_libsvm(source, *, dtype=np.float64, n_features=None, zero_based=False, 
     text_labels : bool, default=False
         Keep labels as the text in the file.
     threads : int, default=None
-        Threads that parse; None: one for each core this process may use. The result is the same for any number,
-        and several calls may run at once.
+        Threads that parse; None: one for each core this process may use. The result is the same for any
+        number, and several calls may run at once.
 
     Returns
     -------
@@ -918,13 +918,13 @@ def dump_libsvm(X, y, target, *, zero_based=False, comment=None):
     Parameters
     ----------
     X : array or sparse array of shape (rows, columns)
-        Zeros are left out, entries at the same place added, rows sorted; X itself is not changed. float32 values
-        are written with the digits that tell them from other float32.
+        Zeros are left out, entries at the same place added, rows sorted; X itself is not changed. float32
+        values are written with the digits that tell them from other float32.
     y : array of shape (rows,)
         Integers, numbers, or text without white space and `#`.
     target : str, path, or binary file object
-        `-` is standard output. A path that ends in .gz, .bz2 or .xz is compressed. A file appears under its name
-        when it is complete: a failure leaves what was there.
+        `-` is standard output. A path that ends in .gz, .bz2 or .xz is compressed. A file appears under its
+        name when it is complete: a failure leaves what was there.
     zero_based : bool, default=False
         Count indices from 0, not from 1.
     comment : str, default=None

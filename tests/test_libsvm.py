@@ -84,7 +84,8 @@ def test_everything_accepted():
 @pytest.mark.parametrize(("text", "labels"), [
     (b"1\n2\n", [1, 2]), (b"+1 1:1\n1.0\n1e0\n-1", [1, 1, 1, -1]), (b"-0\n", [0]),
     (b"9007199254740991\n", [2**53 - 1]), (b"# c\n1\n", [1]), (b"1#c\n", [1]), (b"1 1:1#c\n", [1]),
-    (b"1\r\n", [1]), (b" \t1 \t\r\n", [1]), (b"1", [1]), (b"\xef\xbb\xbf1\n", [1]), (b"1 \n\n\n2\n\n", [1, 2]),
+    (b"1\r\n", [1]), (b" \t1 \t\r\n", [1]), (b"1", [1]), (b"\xef\xbb\xbf1\n", [1]),
+    (b"1 \n\n\n2\n\n", [1, 2]),
 ])
 def test_whole_labels_are_integers(text, labels):
     got = read_libsvm(io.BytesIO(text))
@@ -397,7 +398,8 @@ def test_progress(tmp_path):
     path.write_bytes(text)
     for threads in (1, 2):
         calls = []
-        read_libsvm(path, progress=lambda *call, calls=calls: calls.append(call), threads=threads, _block_size=500)
+        read_libsvm(path, threads=threads, _block_size=500,
+                    progress=lambda *call, calls=calls: calls.append(call))
         assert calls[-1] == (len(text), len(text))
         assert calls == sorted(calls)
         assert 2 <= len(calls) < 20

@@ -351,9 +351,9 @@ cdef inline uint64_t to_odd(uint64_t high, uint64_t low, uint64_t c) noexcept no
 cdef uint64_t shortest(uint64_t c, int q, bint even_gap, int* exponent) noexcept nogil:
     """Digits s and exponent k: s 10^k is the shortest decimal that rounds to c 2^q, and of those the nearest.
 
-    All decimals that round to c 2^q lie within half a gap, (c - 1/2) 2^q to (c + 1/2) 2^q; below a power of two
-    the gap is half as wide. k is chosen so that 10^k fits into the interval but 10^(k+1) at most once: then the
-    candidates are the multiple of 10^(k+1) in it, or the two multiples of 10^k around c 2^q. Everything is
+    All decimals that round to c 2^q lie within half a gap, (c - 1/2) 2^q to (c + 1/2) 2^q; below a power of
+    two the gap is half as wide. k is chosen so that 10^k fits into the interval but 10^(k+1) at most once: then
+    the candidates are the multiple of 10^(k+1) in it, or the two multiples of 10^k around c 2^q. Everything is
     compared in units of 10^k / 4, rounded to odd, which keeps each comparison exact.
     """
     cdef bint odd = c & 1, down_fits, up_fits
