@@ -33,8 +33,9 @@ from libc.string cimport memchr, memcpy, memset
 
 from marginlinear._core.check cimport check
 from marginlinear._core.decimal cimport (
-    DOUBLE_WIDTH, GUARD, NOT_A_NUMBER, NOT_FINITE, PARSED, ROUNDS_ONCE, TOO_LARGE, eight_digits, load_digits,
-    other_bytes, parse_double, parse_float, text_t, write_double, write_float, write_integer, zeros_below,
+    DOUBLE_WIDTH, GUARD, NOT_A_NUMBER, NOT_FINITE, PARSED, ROUNDS_ONCE, TOO_LARGE, eight_digits, is_blank,
+    is_digit, load_digits, other_bytes, parse_double, parse_float, text_t, write_double, write_float,
+    write_integer, zeros_below,
 )
 
 from marginlinear.problem import DataError
@@ -76,8 +77,8 @@ REASONS = {
     LABEL_MISSING: "the row has no label before {token}",
     LABEL_SEVERAL: "several labels {token}: multi-label data are not supported",
     LABEL_INFINITE: "label {token} is not finite",
-    LABEL_LARGE: "label {token} is not below 2^53, where float64 begins to skip whole numbers; to read labels "
-                 "as text, say --text-labels (text_labels=True)",
+    LABEL_LARGE: "label {token} is not below 2^53, where float64 begins to skip whole numbers; to read "
+                 "labels as text, say --text-labels (text_labels=True)",
     LABEL_CONTROL: "label {token} holds a control character",
     QUERY: "{token}: ranking data with qid are not supported; remove the field",
     FEATURE_BAD: "{token} is not of the form index:value",
@@ -116,16 +117,8 @@ cdef struct block_t:
     int64_t last
 
 
-cdef inline bint is_blank(unsigned char c) noexcept nogil:
-    return c == c' ' or c == c'\t' or c == c'\r'
-
-
 cdef inline bint ends_token(unsigned char c) noexcept nogil:
     return is_blank(c) or c == c'\n' or c == c'#'
-
-
-cdef inline bint is_digit(unsigned char c) noexcept nogil:
-    return <unsigned char> (c - 48) < 10
 
 
 cdef inline int parse_real(text_t p, text_t* end, real* value) noexcept nogil:

@@ -84,10 +84,6 @@ cdef struct decimal_t:
     text_t last  # end of the digits
 
 
-cdef inline bint is_digit(unsigned char c) noexcept nogil:
-    return <unsigned char> (c - 48) < 10
-
-
 cdef inline text_t read_digits(text_t p, uint64_t* mantissa) noexcept nogil:
     """mantissa = mantissa 10^n + the n digits at p, modulo 2^64; the end of the digits."""
     cdef uint64_t x = load_digits(p)
@@ -352,9 +348,9 @@ cdef uint64_t shortest(uint64_t c, int q, bint even_gap, int* exponent) noexcept
     """Digits s and exponent k: s 10^k is the shortest decimal that rounds to c 2^q, and of those the nearest.
 
     All decimals that round to c 2^q lie within half a gap, (c - 1/2) 2^q to (c + 1/2) 2^q; below a power of
-    two the gap is half as wide. k is chosen so that 10^k fits into the interval but 10^(k+1) at most once: then
-    the candidates are the multiple of 10^(k+1) in it, or the two multiples of 10^k around c 2^q. Everything is
-    compared in units of 10^k / 4, rounded to odd, which keeps each comparison exact.
+    two the gap is half as wide. k is chosen so that 10^k fits into the interval but 10^(k+1) at most once:
+    then the candidates are the multiple of 10^(k+1) in it, or the two multiples of 10^k around c 2^q.
+    Everything is compared in units of 10^k / 4, rounded to odd, which keeps each comparison exact.
     """
     cdef bint odd = c & 1, down_fits, up_fits
     cdef int k = (q * 1262611 - (0 if even_gap else 524031)) >> 22  # floor(log10(2^q)), or of 3/4 2^q
@@ -362,7 +358,7 @@ cdef uint64_t shortest(uint64_t c, int q, bint even_gap, int* exponent) noexcept
     cdef uint64_t high = power_high[-k - LEAST_POWER], low = power_low[-k - LEAST_POWER]
     cdef uint64_t here, lower, upper, s, tens
     if not 0 <= -k <= EXACT_POWER:
-        low += 1  # an upper bound of the power; it never carries, checked by the tests
+        low += 1  # an upper bound of the power; no power has a low half of 2^64 - 1
     here = to_odd(high, low, (4 * c) << shift)
     lower = to_odd(high, low, (4 * c - (2 if even_gap else 1)) << shift) + odd
     upper = to_odd(high, low, (4 * c + 2) << shift) - odd
@@ -564,10 +560,6 @@ def format_rows(const double[:, ::1] W):
         Py_DECREF(<object> raw)
         raise ValueError(f"W[{i}, {j}] is {W[i, j]}; only finite numbers can be written")
     return owned_bytes(raw, out - start)
-
-
-cdef inline bint is_blank(unsigned char c) noexcept nogil:
-    return c == c' ' or c == c'\t' or c == c'\r'
 
 
 cdef struct place_t:  # the next number of parse_rows
