@@ -731,8 +731,8 @@ def read_libsvm(source, *, n_features=None, zero_based=False, dtype="float64", t
     text_labels : bool, default=False
         Keep labels as the text in the file.
     threads : int, default=None
-        Threads that parse. With more than one, this thread reads for them; a small file takes one. None: one
-        for each core this process may use. The result is the same for any number.
+        Threads at work, the calling one included; a small file takes one. None: one for each core this
+        process may use. The result is the same for any number.
     progress : callable, default=None
         Called as progress(bytes_done, bytes_total) at most ten times a second and at the end, in the calling
         thread. bytes_total is None where it is not known; of compressed files, what came out is counted.
@@ -801,8 +801,9 @@ def beginning(readinto):
 def parsed(lines, make, threads):
     """Blocks in the order of the file, parsed; the caller must be done with one when it asks for the next.
 
-    This thread reads, so that a signal interrupts a slow pipe, and the others parse. What goes wrong in
-    reading is raised after the blocks read before, so that an earlier error of theirs comes first.
+    This thread reads, so that a signal interrupts a slow pipe, and parses while it has to wait; threads - 1
+    others parse. What goes wrong in reading is raised after the blocks read before, so that an earlier error of
+    theirs comes first.
     """
     block = make()
     more = lines.fill(block)
@@ -814,11 +815,11 @@ def parsed(lines, make, threads):
                 return
             more = lines.fill(block)
 
-    from queue import SimpleQueue
+    from queue import Empty, SimpleQueue
     from threading import Thread
 
     jobs, done, waiting, spare, failure = SimpleQueue(), SimpleQueue(), deque(), [block], None
-    workers = [Thread(target=work, args=(jobs, done), daemon=True) for _ in range(threads)]
+    workers = [Thread(target=work, args=(jobs, done), daemon=True) for _ in range(threads - 1)]
     try:
         for worker in workers:
             worker.start()
@@ -839,7 +840,10 @@ def parsed(lines, make, threads):
                 waiting.append(block)
                 jobs.put(block)
             elif waiting and not waiting[0].parsed:
-                done.get()
+                try:
+                    jobs.get_nowait().parse()
+                except Empty:
+                    done.get()
         if failure is not None:
             raise failure
     finally:
@@ -873,7 +877,7 @@ def load_libsvm(source, *, dtype=np.float64, n_features=None, zero_based=False, 
     text_labels : bool, default=False
         Keep labels as the text in the file.
     threads : int, default=None
-        Threads that parse; None: one for each core this process may use. The result is the same for any
+        Threads at work; None: one for each core this process may use. The result is the same for any
         number, and several calls may run at once.
 
     Returns
