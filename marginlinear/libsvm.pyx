@@ -6,9 +6,9 @@
 
 The last newline may be missing. Indices rise along a row; a line without label is no row.
 
-A stream of bytes is cut into blocks of whole lines, each block is parsed without the GIL into buffers of its own, by
-any thread, and the blocks are appended to the result in the order of the file. So the arrays, and the error that
-is reported, do not depend on the number of threads.
+A stream of bytes is cut into blocks of whole lines, each block is parsed without the GIL into buffers of its
+own, by any thread, and the blocks are appended to the result in the order of the file. So the arrays, and the
+error that is reported, do not depend on the number of threads.
 """
 
 import errno
@@ -33,8 +33,9 @@ from libc.string cimport memchr, memcpy, memset
 
 from marginlinear._core.check cimport check
 from marginlinear._core.decimal cimport (
-    DOUBLE_WIDTH, GUARD, NOT_A_NUMBER, NOT_FINITE, PARSED, ROUNDS_ONCE, TOO_LARGE, eight_digits, load_digits,
-    other_bytes, parse_double, parse_float, text_t, write_double, write_float, write_integer, zeros_below,
+    DOUBLE_WIDTH, GUARD, NOT_A_NUMBER, NOT_FINITE, PARSED, ROUNDS_ONCE, TOO_LARGE, eight_digits, is_blank,
+    is_digit, load_digits, other_bytes, parse_double, parse_float, text_t, write_double, write_float,
+    write_integer, zeros_below,
 )
 
 from marginlinear.problem import DataError
@@ -48,8 +49,6 @@ BLOCK_SIZE = 1 << 18
 LARGEST_INDEX = 2**31 - 1
 
 
-# ---- what can be wrong ---------------------------------------------------------------------------------------
-
 cdef enum:
     FINE
     END_OF_ROW
@@ -58,6 +57,7 @@ cdef enum:
     LABEL_SEVERAL
     LABEL_INFINITE
     LABEL_LARGE
+    LABEL_CONTROL
     QUERY
     FEATURE_BAD
     INDEX_MISSING
@@ -77,14 +77,15 @@ REASONS = {
     LABEL_MISSING: "the row has no label before {token}",
     LABEL_SEVERAL: "several labels {token}: multi-label data are not supported",
     LABEL_INFINITE: "label {token} is not finite",
-    LABEL_LARGE: "label {token} is not below 2^53, where float64 begins to skip whole numbers; to read labels as text, "
-                 "say --text-labels (text_labels=True)",
+    LABEL_LARGE: "label {token} is not below 2^53, where float64 begins to skip whole numbers; to read "
+                 "labels as text, say --text-labels (text_labels=True)",
+    LABEL_CONTROL: "label {token} holds a control character",
     QUERY: "{token}: ranking data with qid are not supported; remove the field",
     FEATURE_BAD: "{token} is not of the form index:value",
     INDEX_MISSING: "{token} has no index; no blank may stand before the colon",
     INDEX_NEGATIVE: "{token} has a negative index; indices count from {base}",
-    INDEX_ZERO: "index 0 in {token}, but indices count from 1; if those of this file count from 0, say --zero-based "
-                "(zero_based=True)",
+    INDEX_ZERO: "index 0 in {token}, but indices count from 1; if those of this file count from 0, say "
+                "--zero-based (zero_based=True)",
     INDEX_LARGE: "{token} has an index above {limit}, the largest possible",
     INDEX_ABOVE: "{token} has an index above {limit}, the last of the {n_features} features expected",
     INDEX_FALLING: "{token} comes after index {last}; indices must rise along a row",
@@ -94,8 +95,6 @@ REASONS = {
     VALUE_LARGE: "value {token} is too large for {dtype}",
 }
 
-
-# ---- the grammar ---------------------------------------------------------------------------------------------
 
 cdef struct block_t:
     # in: whole lines, then a newline and GUARD bytes more
@@ -118,16 +117,8 @@ cdef struct block_t:
     int64_t last
 
 
-cdef inline bint is_blank(unsigned char c) noexcept nogil:
-    return c == c' ' or c == c'\t' or c == c'\r'
-
-
 cdef inline bint ends_token(unsigned char c) noexcept nogil:
     return is_blank(c) or c == c'\n' or c == c'#'
-
-
-cdef inline bint is_digit(unsigned char c) noexcept nogil:
-    return <unsigned char> (c - 48) < 10
 
 
 cdef inline int parse_real(text_t p, text_t* end, real* value) noexcept nogil:
@@ -153,6 +144,8 @@ cdef int read_label(block_t* b, text_t* at) noexcept nogil:
     cdef int code
     if b.text_labels:
         while not ends_token(end[0]):
+            if end[0] < 32:
+                return LABEL_CONTROL
             end += 1
         while is_digit(p[0]):
             p += 1
@@ -253,8 +246,8 @@ cdef void parse_lines(block_t* b, real* data) noexcept nogil:
             last = b.base - 1
             code = read_label(b, &p)
             while code == FINE:
-                # The usual shapes in few steps: a space, up to 7 digits, a colon, [-] up to 7 digits [. up to 8
-                # digits]. With v the digits and 8 places of fraction, v / 10^8 < 2^53 / 10^8 rounds once.
+                # The usual shapes in few steps: a space, up to 7 digits, a colon, [-] up to 7 digits [. up to
+                # 8 digits]. With v the digits and 8 places of fraction, v < 2^53, so v / 10^8 rounds once.
                 # Whatever does not fit is left to read_feature, errors too.
                 while ROUNDS_ONCE and p[0] == c' ':
                     x = load_digits(p + 1)
@@ -269,7 +262,8 @@ cdef void parse_lines(block_t* b, real* data) noexcept nogil:
                         break
                     q += 1
                     negative = q[0] == c'-'
-                    q += negative
+                    if negative:
+                        q += 1
                     if is_digit(q[0]) and not is_digit(q[1]):
                         whole = q[0] - 48
                         q += 1
@@ -324,8 +318,6 @@ cdef void parse_lines(block_t* b, real* data) noexcept nogil:
     b.line_start = line - b.text
     b.last = last if code else 0
 
-
-# ---- blocks and arrays ---------------------------------------------------------------------------------------
 
 cdef class Block:
     """Some whole lines, and the rows they hold once parsed."""
@@ -393,6 +385,14 @@ cdef class Block:
         self.parsed = True
 
 
+def read_some(readinto, room):
+    """Bytes read into `room`; 0 at the end of the stream."""
+    n = readinto(room)
+    if n is None:
+        raise BlockingIOError(errno.EAGAIN, "the source is in non-blocking mode and has no data yet")
+    return n
+
+
 cdef class Lines:
     """Cuts a stream into blocks of whole lines; the rest of a block begins the next one."""
 
@@ -418,10 +418,9 @@ cdef class Lines:
         while True:
             while size < block.capacity and not ended:
                 PyErr_CheckSignals()  # compiled code is not interrupted by itself
-                with PyMemoryView_FromMemory(<char*> block.text + size, block.capacity - size, PyBUF_WRITE) as room:
-                    n = self.readinto(room)
-                if n is None:
-                    raise BlockingIOError(errno.EAGAIN, "the source is in non-blocking mode and has no data yet")
+                with PyMemoryView_FromMemory(<char*> block.text + size, block.capacity - size,
+                                             PyBUF_WRITE) as room:
+                    n = read_some(self.readinto, room)
                 ended = n == 0
                 size += n
                 self.done += n
@@ -461,7 +460,7 @@ cdef class Column:
         """Where `count` bytes more are to be written."""
         cdef Py_ssize_t capacity
         if self.start == NULL or self.size + count > self.capacity:
-            # Doubling moves pages, not bytes, once an array has its own mapping; new pages cost nothing until used.
+            # Doubling moves pages, not bytes, once an array has its own mapping; unused pages cost nothing.
             capacity = max(2 * self.capacity, self.size + count, 1 << 16)
             self.resize(capacity)
         self.size += count
@@ -498,7 +497,8 @@ class LibsvmData:
     __slots__ = ("data", "indices", "indptr", "labels", "n_features")
 
     def __init__(self, data, indices, indptr, labels, n_features):
-        self.data, self.indices, self.indptr, self.labels, self.n_features = data, indices, indptr, labels, n_features
+        self.data, self.indices, self.indptr = data, indices, indptr
+        self.labels, self.n_features = labels, n_features
 
 
 cdef class Rows:
@@ -570,7 +570,8 @@ cdef class Rows:
         cdef block_t* b = &block.b
         token = PyBytes_FromStringAndSize(<char*> block.text + b.at, b.size - b.at)
         reason = REASONS[b.code].format(
-            token=quoted(token), last=b.last, base=b.base, limit=b.limit, n_features=self.n_features, dtype=self.dtype
+            token=quoted(token), last=b.last, base=b.base, limit=b.limit, n_features=self.n_features,
+            dtype=self.dtype,
         )
         return DataError(self.path, self.lines + b.lines + 1, b.at - b.line_start + 1, reason)
 
@@ -593,8 +594,8 @@ cdef class Rows:
                     integers[i] = <int64_t> numbers[i]
             labels = self.labels.array(np.int64 if whole else np.float64)
         n_features = self.largest - self.base + 1 if self.n_features is None else self.n_features
-        return LibsvmData(self.data.array(self.dtype), self.indices.array(np.int32), self.indptr.array(np.int64), labels,
-                          n_features)
+        return LibsvmData(self.data.array(self.dtype), self.indices.array(np.int32),
+                          self.indptr.array(np.int64), labels, n_features)
 
 
 def quoted(text):
@@ -604,8 +605,6 @@ def quoted(text):
     word = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in word)
     return f"'{word}'" if len(word) <= 40 else f"'{word[:39]}...'"
 
-
-# ---- sources -------------------------------------------------------------------------------------------------
 
 class Joined(io.RawIOBase):
     """The bytes that were read to look at them, then the rest of the stream."""
@@ -637,7 +636,8 @@ class Checked:
         except self.complaints as wrong:
             if isinstance(wrong, OSError) and wrong.errno is not None:
                 raise
-            raise DataError(self.path, 0, 0, f"the compressed data are damaged or cut short: {wrong}") from wrong
+            reason = f"the compressed data are damaged or cut short: {wrong}"
+            raise DataError(self.path, 0, 0, reason) from wrong
 
 
 def decompressed(path, head, readinto):
@@ -683,7 +683,8 @@ def by_copy(read):
         if text is None:
             return None
         if not isinstance(text, (bytes, bytearray, memoryview)):
-            raise TypeError(f"source.read() gave {type(text).__name__}, not bytes: open the file in binary mode")
+            kind = type(text).__name__
+            raise TypeError(f"source.read() gave {kind}, not bytes: open the file in binary mode")
         room[:len(text)] = text
         return len(text)
 
@@ -713,16 +714,14 @@ def opened(source):
         raise TypeError(f"source is a {type(source).__name__}; a path, '-' or a binary file object is needed")
 
 
-# ---- reading -------------------------------------------------------------------------------------------------
-
-def read_libsvm(source, *, n_features=None, zero_based=False, dtype="float64", text_labels=False, threads=None,
-                progress=None, _block_size=BLOCK_SIZE):
+def read_libsvm(source, *, n_features=None, zero_based=False, dtype="float64", text_labels=False,
+                threads=None, progress=None, _block_size=BLOCK_SIZE):
     """Read a file in LIBSVM format, in one pass.
 
     Parameters
     ----------
     source : str, path, or binary file object
-        `-` is standard input. Pipes will do; gzip, bzip2, xz and zstd data are recognised by their first bytes.
+        `-` is standard input. Pipes will do; gzip, bzip2, xz and zstd data are known by their first bytes.
     n_features : int, default=None
         Number of columns; an index above it is an error. None takes the largest index of the file.
     zero_based : bool, default=False
@@ -732,17 +731,17 @@ def read_libsvm(source, *, n_features=None, zero_based=False, dtype="float64", t
     text_labels : bool, default=False
         Keep labels as the text in the file.
     threads : int, default=None
-        Threads that parse, besides the one that reads. None: one for each core this process may use. A file of one
-        block takes none. The result is the same for any number.
+        Threads at work, the calling one included; a small file takes one. None: one for each core this
+        process may use. The result is the same for any number.
     progress : callable, default=None
-        Called as progress(bytes_done, bytes_total) at most ten times a second and at the end, in the calling thread.
-        bytes_total is None where it is not known; of compressed files, what came out is counted.
+        Called as progress(bytes_done, bytes_total) at most ten times a second and at the end, in the calling
+        thread. bytes_total is None where it is not known; of compressed files, what came out is counted.
 
     Returns
     -------
     LibsvmData
-        Zeros that the file states are kept. Labels are int64 if each is a whole number, else float64, and str if
-        `text_labels`.
+        Zeros that the file states are kept. Labels are int64 if each is a whole number, else float64, and str
+        if `text_labels`.
 
     Raises
     ------
@@ -792,9 +791,7 @@ def beginning(readinto):
     size = 0
     while size < len(head):
         with memoryview(head)[size:] as room:
-            n = readinto(room)
-        if n is None:
-            raise BlockingIOError(errno.EAGAIN, "the source is in non-blocking mode and has no data yet")
+            n = read_some(readinto, room)
         if n == 0:
             break
         size += n
@@ -804,8 +801,9 @@ def beginning(readinto):
 def parsed(lines, make, threads):
     """Blocks in the order of the file, parsed; the caller must be done with one when it asks for the next.
 
-    This thread reads, so that a signal interrupts a slow pipe, and the others parse. What goes wrong in reading is
-    raised after the blocks read before, so that an earlier error of theirs comes first.
+    This thread reads, so that a signal interrupts a slow pipe, and parses while it has to wait; threads - 1
+    others parse. What goes wrong in reading is raised after the blocks read before, so that an earlier error of
+    theirs comes first.
     """
     block = make()
     more = lines.fill(block)
@@ -817,11 +815,11 @@ def parsed(lines, make, threads):
                 return
             more = lines.fill(block)
 
-    from queue import SimpleQueue
+    from queue import Empty, SimpleQueue
     from threading import Thread
 
     jobs, done, waiting, spare, failure = SimpleQueue(), SimpleQueue(), deque(), [block], None
-    workers = [Thread(target=work, args=(jobs, done), daemon=True) for _ in range(threads)]
+    workers = [Thread(target=work, args=(jobs, done), daemon=True) for _ in range(threads - 1)]
     try:
         for worker in workers:
             worker.start()
@@ -842,7 +840,10 @@ def parsed(lines, make, threads):
                 waiting.append(block)
                 jobs.put(block)
             elif waiting and not waiting[0].parsed:
-                done.get()
+                try:
+                    jobs.get_nowait().parse()
+                except Empty:
+                    done.get()
         if failure is not None:
             raise failure
     finally:
@@ -859,13 +860,14 @@ def work(jobs, done):
         done.put(None)
 
 
-def load_libsvm(source, *, dtype=np.float64, n_features=None, zero_based=False, text_labels=False, threads=None):
+def load_libsvm(source, *, dtype=np.float64, n_features=None, zero_based=False, text_labels=False,
+                threads=None):
     """Read a file in LIBSVM format into a sparse matrix and its labels.
 
     Parameters
     ----------
     source : str, path, or binary file object
-        `-` is standard input. Pipes will do; gzip, bzip2, xz and zstd data are recognised by their first bytes.
+        `-` is standard input. Pipes will do; gzip, bzip2, xz and zstd data are known by their first bytes.
     dtype : {float64, float32}, default=float64
         Values are rounded once, from the decimal to this type.
     n_features : int, default=None
@@ -875,8 +877,8 @@ def load_libsvm(source, *, dtype=np.float64, n_features=None, zero_based=False, 
     text_labels : bool, default=False
         Keep labels as the text in the file.
     threads : int, default=None
-        Threads that parse; None: one for each core this process may use. The result is the same for any number, and
-        several calls may run at once.
+        Threads at work; None: one for each core this process may use. The result is the same for any
+        number, and several calls may run at once.
 
     Returns
     -------
@@ -896,15 +898,13 @@ def load_libsvm(source, *, dtype=np.float64, n_features=None, zero_based=False, 
     """
     from scipy.sparse import csr_array
 
-    read = read_libsvm(source, n_features=n_features, zero_based=zero_based, dtype=dtype, text_labels=text_labels,
-                       threads=threads)
+    read = read_libsvm(source, n_features=n_features, zero_based=zero_based, dtype=dtype,
+                       text_labels=text_labels, threads=threads)
     indptr = read.indptr if len(read.data) > LARGEST_INDEX else read.indptr.astype(np.int32)
     X = csr_array((read.data, read.indices, indptr), shape=(len(read.labels), read.n_features))
     X.has_canonical_format = True  # the parser has seen that indices rise
     return X, read.labels
 
-
-# ---- writing -------------------------------------------------------------------------------------------------
 
 ROWS_AT_ONCE = 4096
 
@@ -915,13 +915,13 @@ def dump_libsvm(X, y, target, *, zero_based=False, comment=None):
     Parameters
     ----------
     X : array or sparse array of shape (rows, columns)
-        Zeros are left out, entries at the same place added, rows sorted; X itself is not changed. float32 values are
-        written with the digits that tell them from other float32.
+        Zeros are left out, entries at the same place added, rows sorted; X itself is not changed. float32
+        values are written with the digits that tell them from other float32.
     y : array of shape (rows,)
         Integers, numbers, or text without white space and `#`.
     target : str, path, or binary file object
-        `-` is standard output. A path that ends in .gz, .bz2 or .xz is compressed. A file appears under its name when it
-        is complete: a failure leaves what was there.
+        `-` is standard output. A path that ends in .gz, .bz2 or .xz is compressed. A file appears under its
+        name when it is complete: a failure leaves what was there.
     zero_based : bool, default=False
         Count indices from 0, not from 1.
     comment : str, default=None
@@ -964,7 +964,8 @@ def rows_of(X):
     if values.dtype.kind in "iu" and values.dtype.itemsize == 8 and values.size:
         least, most = int(values.min()), int(values.max())
         if least < -(2**53) or most > 2**53:
-            raise ValueError(f"X holds {least if least < -(2**53) else most}, beyond the whole numbers of float64, 2^53")
+            wrong = least if least < -(2**53) else most
+            raise ValueError(f"X holds {wrong}, beyond the whole numbers of float64, 2^53")
     return X
 
 
@@ -979,8 +980,9 @@ def compressed(X, start, stop):
         rows, indices = np.nonzero(X[start:stop])
         values = np.asarray(X[start:stop])[rows, indices]
         indptr = np.searchsorted(rows, np.arange(stop - start + 1))
-    if len(indices) and int(indices.max()) >= LARGEST_INDEX:
-        raise ValueError(f"column {int(indices.max())} of X is beyond the largest that can be read, {LARGEST_INDEX - 1}")
+    last = int(indices.max()) if len(indices) else 0
+    if last >= LARGEST_INDEX:
+        raise ValueError(f"column {last} of X is beyond the largest that can be read, {LARGEST_INDEX - 1}")
     dtype = np.float32 if values.dtype == np.float32 else np.float64
     return indptr.astype(np.int64), indices.astype(np.int64), np.ascontiguousarray(values, dtype)
 
@@ -997,20 +999,22 @@ def labels_of(y, rows):
         if y.dtype.kind == "f" and not np.isfinite(y).all():
             raise ValueError("y holds nan or infinity")
         if int(y.min()) <= -(2**53) or int(y.max()) >= 2**53:
-            raise ValueError("y holds a number not below 2^53, which would not read back; make the labels text")
+            raise ValueError("y holds a number not below 2^53, which would not read back; make it text")
         return y.astype(np.float64)
     elif y.dtype.kind != "U":
         raise ValueError(f"y has dtype {y.dtype}; numbers or text are needed")
     for label in set(y.tolist()):
         start, colon, _ = label.partition(":")
-        if not label or "#" in label or label[0] == "\ufeff" or any(c.isspace() for c in label):
-            raise ValueError(f"label {label!r} is empty or holds white space, '#' or a byte order mark")
+        if not label or "#" in label or label[0] == "\ufeff" or any(c.isspace() or c < " " for c in label):
+            raise ValueError(f"label {label!r} is empty, or holds white space, '#', a control character or a "
+                             "byte order mark")
         if colon and start.isascii() and start.isdigit():
             raise ValueError(f"label {label!r} would read back as a feature")
     return [label.encode() for label in y.tolist()]
 
 
-def rows_text(const int64_t[::1] indptr, const int64_t[::1] indices, const real[::1] values, labels, int base):
+def rows_text(const int64_t[::1] indptr, const int64_t[::1] indices, const real[::1] values, labels,
+              int base):
     """The lines of some rows."""
     cdef Py_ssize_t rows = indptr.shape[0] - 1, i, k, room
     cdef const double[::1] numbers = None
@@ -1060,7 +1064,7 @@ def rows_text(const int64_t[::1] indptr, const int64_t[::1] indices, const real[
 
 @contextmanager
 def created(target):
-    """The write function of a target; what is written to a path replaces the file there at the end, or not at all."""
+    """The write function of a target; a path is replaced at the end, or not at all."""
     if hasattr(target, "write"):
         if isinstance(target, io.TextIOBase):
             raise TypeError("target is a text file: open it in binary mode")

@@ -1,4 +1,4 @@
-"""A slow reader of LIBSVM text by regular expressions, independent of the library's: tests and fuzzer compare with it."""
+"""A slow reader of LIBSVM text by regular expressions, with which tests and fuzzer compare the library's."""
 
 import math
 import re
@@ -28,12 +28,13 @@ def read(data, zero_based=False, text_labels=False):
         offset = 0
         if line_number == 1 and line.startswith(b"\xef\xbb\xbf"):
             line, offset = line[3:], 3
-        tokens = [(match.group(), match.start() + 1 + offset) for match in TOKEN.finditer(line.split(b"#")[0])]
+        matches = TOKEN.finditer(line.split(b"#")[0])
+        tokens = [(match.group(), match.start() + 1 + offset) for match in matches]
         if not tokens:
             continue
         (token, column), features = tokens[0], tokens[1:]
         if text_labels:
-            if re.match(rb"\d+:", token):
+            if re.match(rb"\d+:", token) or min(token) < 32:
                 raise Wrong(line_number, column)
             try:
                 labels.append(token.decode())

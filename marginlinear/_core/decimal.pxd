@@ -4,7 +4,7 @@ All functions are GIL-free, know no locale, and read eight digits at a time. So 
 GUARD readable bytes after its last number, and the first of them must not continue a number.
 """
 
-from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 cdef extern from *:
     """
@@ -101,6 +101,15 @@ cdef enum:  # what parse_double and parse_float return
     NOT_A_NUMBER = 1
     NOT_FINITE = 2  # nan, inf, infinity
     TOO_LARGE = 3  # rounds to infinity
+
+
+cdef inline bint is_digit(unsigned char c) noexcept nogil:
+    return <unsigned char> (c - 48) < 10
+
+
+cdef inline bint is_blank(unsigned char c) noexcept nogil:
+    """White space inside a line; of a line that ends in CR LF, the CR."""
+    return c == c' ' or c == c'\t' or c == c'\r'
 
 
 cdef inline uint64_t load_digits(text_t p) noexcept nogil:

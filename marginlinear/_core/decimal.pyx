@@ -7,8 +7,8 @@ Text to binary, x = m 10^q with m the first 19 digits:
    It is decided unless a halfway point of the binary format lies inside (Eisel, Lemire).
 3. Else all digits are compared with that halfway point in whole numbers.
 
-Binary to text: the shortest decimal inside the rounding interval, the nearest of them (Giulietti's Schubfach),
-from the same table of powers.
+Binary to text: the shortest decimal inside the rounding interval, the nearest of them (Giulietti's
+Schubfach), from the same table of powers.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING
@@ -20,8 +20,6 @@ cdef extern from "Python.h":
     PyObject* PyBytes_FromStringAndSize(const char* text, Py_ssize_t size) except NULL
     int _PyBytes_Resize(PyObject** text, Py_ssize_t size) except -1
 
-
-# ---- powers of ten -------------------------------------------------------------------------------------------
 
 cdef enum:
     LEAST_POWER = -342  # 10^19 * 10^-343 is below half of the least double
@@ -69,8 +67,6 @@ cdef inline int log2_power(int q) noexcept nogil:
     return (q * 217706) >> 16
 
 
-# ---- text to binary ------------------------------------------------------------------------------------------
-
 cdef struct format_t:
     int digits  # of the significand in base 2, the hidden one included
     int least  # exponent of the last digit of a subnormal
@@ -86,10 +82,6 @@ cdef struct decimal_t:
     bint cut  # a digit other than 0 follows the 19
     text_t first  # significant digit
     text_t last  # end of the digits
-
-
-cdef inline bint is_digit(unsigned char c) noexcept nogil:
-    return <unsigned char> (c - 48) < 10
 
 
 cdef inline text_t read_digits(text_t p, uint64_t* mantissa) noexcept nogil:
@@ -224,7 +216,8 @@ cdef int round_to(const format_t* f, const decimal_t* x, uint64_t* bits) noexcep
             order = -1
         else:
             order = compare_halfway(x, wide, last)
-    bits[0] = (<uint64_t> (last - f.least) << (f.digits - 1)) + wide + (order > 0 or (order == 0 and wide & 1 == 1))
+    wide += order > 0 or (order == 0 and wide & 1 == 1)
+    bits[0] = (<uint64_t> (last - f.least) << (f.digits - 1)) + wide
     return TOO_LARGE if bits[0] >= f.infinity else PARSED
 
 
@@ -275,8 +268,8 @@ cdef int compare_halfway(const decimal_t* x, uint64_t wide, int last) noexcept n
     cdef int64_t exponent = x.exponent, shift
     cdef int count = 19, i
     cdef text_t p = x.first
-    # left 10^exponent = x. Of more than 800 digits it matters only whether the rest is zero: a halfway point has
-    # at most 767 digits.
+    # left 10^exponent = x. Of more than 800 digits it matters only whether the rest is zero: a halfway point
+    # has at most 767 digits.
     left.n = 0
     if x.cut:
         exponent += 19
@@ -341,8 +334,6 @@ cdef int parse_float(text_t p, text_t* end, float* value) noexcept nogil:
     return code
 
 
-# ---- binary to text ------------------------------------------------------------------------------------------
-
 cdef inline uint64_t to_odd(uint64_t high, uint64_t low, uint64_t c) noexcept nogil:
     """floor(c 2^-127 (high 2^64 + low) / 2), its last bit set if that is not exact"""
     cdef uint64_t top, mid, carry
@@ -356,10 +347,10 @@ cdef inline uint64_t to_odd(uint64_t high, uint64_t low, uint64_t c) noexcept no
 cdef uint64_t shortest(uint64_t c, int q, bint even_gap, int* exponent) noexcept nogil:
     """Digits s and exponent k: s 10^k is the shortest decimal that rounds to c 2^q, and of those the nearest.
 
-    All decimals that round to c 2^q lie within half a gap, (c - 1/2) 2^q to (c + 1/2) 2^q; below a power of two the
-    gap is half as wide. k is chosen so that 10^k fits into the interval but 10^(k+1) at most once: then the
-    candidates are the multiple of 10^(k+1) in it, or the two multiples of 10^k around c 2^q. Everything is
-    compared in units of 10^k / 4, rounded to odd, which keeps each comparison exact.
+    All decimals that round to c 2^q lie within half a gap, (c - 1/2) 2^q to (c + 1/2) 2^q; below a power of
+    two the gap is half as wide. k is chosen so that 10^k fits into the interval but 10^(k+1) at most once:
+    then the candidates are the multiple of 10^(k+1) in it, or the two multiples of 10^k around c 2^q.
+    Everything is compared in units of 10^k / 4, rounded to odd, which keeps each comparison exact.
     """
     cdef bint odd = c & 1, down_fits, up_fits
     cdef int k = (q * 1262611 - (0 if even_gap else 524031)) >> 22  # floor(log10(2^q)), or of 3/4 2^q
@@ -367,7 +358,7 @@ cdef uint64_t shortest(uint64_t c, int q, bint even_gap, int* exponent) noexcept
     cdef uint64_t high = power_high[-k - LEAST_POWER], low = power_low[-k - LEAST_POWER]
     cdef uint64_t here, lower, upper, s, tens
     if not 0 <= -k <= EXACT_POWER:
-        low += 1  # an upper bound of the power; it never carries, checked by the tests
+        low += 1  # an upper bound of the power; no power has a low half of 2^64 - 1
     here = to_odd(high, low, (4 * c) << shift)
     lower = to_odd(high, low, (4 * c - (2 if even_gap else 1)) << shift) + odd
     upper = to_odd(high, low, (4 * c + 2) << shift) - odd
@@ -463,8 +454,10 @@ cdef unsigned char* write_decimal(unsigned char* out, uint64_t digits, int expon
 
 
 cdef unsigned char* write_double(unsigned char* out, double value) noexcept nogil:
-    """Shortest text of a finite value that reads back as the same bits; the end. Needs DOUBLE_WIDTH bytes, and
-    may scribble over GUARD more."""
+    """Shortest text of a finite value that reads back as the same bits; the end.
+
+    Needs DOUBLE_WIDTH bytes, and may scribble over GUARD more.
+    """
     cdef uint64_t bits, c
     cdef int q, exponent
     memcpy(&bits, &value, sizeof(bits))
@@ -505,8 +498,6 @@ cdef unsigned char* write_float(unsigned char* out, float value) noexcept nogil:
         digits = shortest(c | (<uint32_t> 1 << 23), q - 150, c != 0 or q == 1, &exponent)
     return write_decimal(out, digits, exponent)
 
-
-# ---- rows of a model file ------------------------------------------------------------------------------------
 
 cdef enum:  # parse_rows goes on where parse_double's codes end
     SHORT = 4
@@ -571,10 +562,6 @@ def format_rows(const double[:, ::1] W):
     return owned_bytes(raw, out - start)
 
 
-cdef inline bint is_blank(unsigned char c) noexcept nogil:
-    return c == c' ' or c == c'\t' or c == c'\r'
-
-
 cdef struct place_t:  # the next number of parse_rows
     Py_ssize_t row
     Py_ssize_t column
@@ -582,7 +569,7 @@ cdef struct place_t:  # the next number of parse_rows
 
 cdef int fill_rows(text_t* at, text_t stop, place_t* place, double* out, Py_ssize_t rows,
                    Py_ssize_t columns) noexcept nogil:
-    """Numbers of at[0] .. stop into out from place on; PARSED when the rows are full or the text has ended."""
+    """Numbers of at[0] .. stop into out from place on; PARSED when the rows are full or the text ends."""
     cdef text_t p = at[0]
     cdef text_t end = p
     cdef int code
@@ -627,8 +614,8 @@ def parse_rows(const unsigned char[::1] text, Py_ssize_t start, double[:, ::1] o
     position : int
         Just after the last row's newline, or where the error is.
     code : int
-        ROWS_READ (0), or ROWS_NOT_A_NUMBER, ROWS_NOT_FINITE (nan, inf, or beyond float64), ROWS_SHORT_LINE (position of
-        the newline), ROWS_LONG_LINE (position of the first number too many), ROWS_END_OF_DATA.
+        ROWS_READ (0), or ROWS_NOT_A_NUMBER, ROWS_NOT_FINITE (nan, inf, or beyond float64), ROWS_SHORT_LINE
+        (position of the newline), ROWS_LONG_LINE (position of the first number too many), ROWS_END_OF_DATA.
 
     Raises
     ------
