@@ -802,8 +802,8 @@ def parsed(lines, make, threads):
     """Blocks in the order of the file, parsed; the caller must be done with one when it asks for the next.
 
     This thread reads, so that a signal interrupts a slow pipe, and parses while it has to wait; threads - 1
-    others parse. What goes wrong in reading is raised after the blocks read before, so that an earlier error of
-    theirs comes first.
+    others parse. What goes wrong in reading is raised after the blocks read before, so that an earlier
+    error of theirs comes first.
     """
     block = make()
     more = lines.fill(block)
