@@ -105,7 +105,7 @@ class Optimum:
 
 
 def differences(X, y, k):
-    """Rows (i, l), l != y_i, of the map vec(W) -> s_il - s_iy; and i of each. W is flattened in C order, (d, k)."""
+    """Rows (i, l), l != y_i, of the map vec(W) -> s_il - s_iy; and i of each. W, (d, k), is flattened in C order."""
     m, d = X.shape
     which = [(i, c) for i in range(m) for c in range(k) if c != y[i]]
     out = np.zeros((len(which), d, k))
@@ -118,8 +118,8 @@ def differences(X, y, k):
 def minimal_inner(X, y, k, cost, mu, theta, rival=None, fixed=None):
     """min over W of the inner problem of mcODM (math.md 1.1, 1.4), as a QP in (W, xi, eps).
 
-    The bound is the Lagrangian of that QP at its multipliers, minimised over (W, xi, eps) in closed form: it holds
-    whatever the multipliers are.
+    The bound is the Lagrangian of that QP at its multipliers, minimised over (W, xi, eps) in closed form: it
+    holds whatever the multipliers are.
     """
     m, d = X.shape
     n = d * k
@@ -155,7 +155,8 @@ def minimal_hinge(X, y, k, cost):
     T, of = differences(X, y, k)
     G = np.vstack([np.hstack([T, -np.eye(m)[of]]), np.hstack([np.zeros((m, n)), -np.eye(m)])])
     h = np.concatenate([-np.ones(len(T)), np.zeros(m)])
-    z, lam = convex_qp(np.diag(np.concatenate([np.ones(n), np.zeros(m)])), np.concatenate([np.zeros(n), cost]), G, h)
+    H, f = np.concatenate([np.ones(n), np.zeros(m)]), np.concatenate([np.zeros(n), cost])
+    z, lam = convex_qp(np.diag(H), f, G, h)
     W = z[:n].reshape(d, k)
     # Any dual with sum_l lam_il <= c_i is feasible: scaled down where rounding left it above.
     dual = lam[: len(T)]
@@ -171,7 +172,8 @@ def minimal_svc(X, sign, cost):
     Z = sign[:, None] * X
     G = np.vstack([np.hstack([-Z, -np.eye(m)]), np.hstack([np.zeros((m, d)), -np.eye(m)])])
     h = np.concatenate([-np.ones(m), np.zeros(m)])
-    z, lam = convex_qp(np.diag(np.concatenate([np.ones(d), np.zeros(m)])), np.concatenate([np.zeros(d), cost]), G, h)
+    H, f = np.concatenate([np.ones(d), np.zeros(m)]), np.concatenate([np.zeros(d), cost])
+    z, lam = convex_qp(np.diag(H), f, G, h)
     w, dual = z[:d], np.minimum(lam[:m], cost)
     value = 0.5 * w @ w + cost @ np.maximum(0, 1 - Z @ w)
     Optimum(w, value, dual.sum() - 0.5 * ((Z.T @ dual) ** 2).sum()).certified()
@@ -179,16 +181,16 @@ def minimal_svc(X, sign, cost):
 
 
 def minimal_odm(X, sign, cost, mu, theta):
-    """w that minimises 1/2 ||w||^2 + sum_i c_i [(1-theta-g_i)_+^2 + mu (g_i-1-theta)_+^2], g_i = sign_i w.x_i.
+    """argmin 1/2 ||w||^2 + sum_i c_i [(1-theta-g_i)_+^2 + mu (g_i-1-theta)_+^2], g_i = sign_i w.x_i.
 
     Semismooth Newton steps with a halving line search; 1/2 ||gradient||^2 is the gap (math.md 2).
     """
-    m, d = X.shape
+    d = X.shape[1]
     Z = sign[:, None] * X
 
     def value(w):
-        g = Z @ w
-        return 0.5 * w @ w + cost @ (np.maximum(0, 1 - theta - g) ** 2 + mu * np.maximum(0, g - 1 - theta) ** 2)
+        below, above = np.maximum(0, 1 - theta - Z @ w), np.maximum(0, Z @ w - 1 - theta)
+        return 0.5 * w @ w + cost @ (below**2 + mu * above**2)
 
     w = np.zeros(d)
     for _ in range(200):
@@ -210,7 +212,7 @@ def minimal_odm(X, sign, cost, mu, theta):
 def zero_sum(pieces):
     """[min(limit, (nu - B)/A) for (limit, B, A) in pieces], the nu that makes their sum zero, in Decimals.
 
-    The sum is concave and rises with nu: Newton's steps from the left never pass the zero, and end after finitely many.
+    The sum is concave and rises with nu: Newton's steps from the left never pass the zero, and are finitely many.
     """
     nu = min(B for _, B, _ in pieces)
     for _ in range(4 * len(pieces)):
@@ -223,7 +225,7 @@ def zero_sum(pieces):
 
 
 def least_squared_block(B, y, A, q, upper, r, F):
-    """(a, b) of simplex.squared_block, with 60 digits: b by bisection on the derivative, a given b by zero_sum."""
+    """(a, b) of simplex.squared_block, with 60 digits: b by bisection on the derivative, a by zero_sum."""
     B, A, q, upper, F = [Decimal(float(v)) for v in B], *(Decimal(float(v)) for v in (A, q, upper, F))
 
     def given(b):
@@ -231,8 +233,9 @@ def least_squared_block(B, y, A, q, upper, r, F):
         shifted[y] -= A * b
         if r >= 0:
             shifted[r] += A * b
-        infinite = Decimal("Infinity")
-        a = zero_sum([(infinite if c == y else Decimal(0), v, A + q if c == y else A) for c, v in enumerate(shifted)])
+        own, other = (Decimal("Infinity"), A + q), (Decimal(0), A)
+        a = zero_sum([(limit, v, slope) for v, (limit, slope) in
+                      ((v, own if c == y else other) for c, v in enumerate(shifted))])
         E = (2 * A if r >= 0 else A) + upper
         return a, E * b + F - A * (a[y] - (a[r] if r >= 0 else 0))
 
