@@ -44,7 +44,7 @@ def explicit_zeros(X):
     return full
 
 
-# (a dense float64 array with values that float32 holds exactly, a folder) -> the same numbers, stored otherwise.
+# (a dense float64 array with values that float32 holds, a folder) -> the same numbers, stored otherwise.
 STORAGES = {
     "csr_array": lambda X, _: sparse.csr_array(X),
     "csr_matrix": lambda X, _: sparse.csr_matrix(X),

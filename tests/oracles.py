@@ -105,7 +105,7 @@ class Optimum:
 
 
 def differences(X, y, k):
-    """Rows (i, l), l != y_i, of the map vec(W) -> s_il - s_iy; and i of each. W, (d, k), is flattened in C order."""
+    """Rows (i, l), l != y_i, of the map W -> s_il - s_iy, and i of each. W is flattened in C order."""
     m, d = X.shape
     which = [(i, c) for i in range(m) for c in range(k) if c != y[i]]
     out = np.zeros((len(which), d, k))
@@ -212,7 +212,7 @@ def minimal_odm(X, sign, cost, mu, theta):
 def zero_sum(pieces):
     """[min(limit, (nu - B)/A) for (limit, B, A) in pieces], the nu that makes their sum zero, in Decimals.
 
-    The sum is concave and rises with nu: Newton's steps from the left never pass the zero, and are finitely many.
+    The sum is concave and rises with nu: Newton's steps from the left are few and never pass the zero.
     """
     nu = min(B for _, B, _ in pieces)
     for _ in range(4 * len(pieces)):
