@@ -20,12 +20,15 @@ def convex_qp(H, f, G, h, tol=1e-13):
     The caller checks the answer: every multiplier is >= 0, so a dual value can be had from them.
     """
     z, slack, lam = np.zeros(len(f)), np.maximum(1.0, h), np.ones(len(h))
+    best, answer = np.inf, None
     for _ in range(200):
         r_dual = H @ z + f + G.T @ lam
         r_prim = G @ z + slack - h
         mu = slack @ lam / len(h)
-        size = 1 + abs(f).max() + abs(h).max()
-        if mu <= tol * size and max(abs(r_dual).max(), abs(r_prim).max()) <= tol * size:
+        off = max(mu, abs(r_dual).max(), abs(r_prim).max())
+        if off < best:
+            best, answer = off, (z, lam)
+        if off <= tol * (1 + abs(f).max() + abs(h).max()):
             break
         try:
             factor = linalg.cho_factor(H + G.T @ ((lam / slack)[:, None] * G))
@@ -46,10 +49,13 @@ def convex_qp(H, f, G, h, tol=1e-13):
         ahead = (slack + reach * ds) @ (lam + reach * dl) / len(h)
         dz, ds, dl = step(slack * lam + ds * dl - (ahead / mu) ** 3 * mu)
         reach = longest(ds, dl)
+        if reach < 0.3:  # the corrector led into a corner: go to the middle instead
+            dz, ds, dl = step(slack * lam - 0.5 * mu)
+            reach = longest(ds, dl)
         if not np.isfinite(dz).all() or reach < 1e-10:
             break
         z, slack, lam = z + reach * dz, slack + reach * ds, lam + reach * dl
-    return z, lam
+    return answer
 
 
 def margins(W, X, y):
