@@ -178,8 +178,8 @@ cdef class BlockCD:
     def state(self, bint averaged):
         """What `resume` needs: the duals (or their averages) and the weights."""
         alpha, beta = self._duals(averaged)
-        return {"alpha": alpha, "beta": beta, "cost": self.cost, "rival": self.rival, "fixed": self.fixed,
-                "upper": self.upper, "named": self.named, "W": self.iterates.W, "kappa": self.iterates.kappa}
+        return {"alpha": alpha, "beta": beta, "y": self.y, "cost": self.cost, "rival": self.rival,
+                "fixed": self.fixed, "upper": self.upper, "named": self.named, "W": self.iterates.W, "kappa": self.iterates.kappa}
 
     def _duals(self, bint averaged):
         return (self.mean_alpha, self.mean_beta) if averaged else (self.alpha, self.beta)
