@@ -25,10 +25,10 @@ def convex_qp(H, f, G, h, tol=1e-13):
         r_dual = H @ z + f + G.T @ lam
         r_prim = G @ z + slack - h
         mu = slack @ lam / len(h)
-        off = max(mu, abs(r_dual).max(), abs(r_prim).max())
+        off = max(slack @ lam, abs(r_dual).max(), abs(r_prim).max())
         if off < best:
             best, answer = off, (z, lam)
-        if off <= tol * (1 + abs(f).max() + abs(h).max()):
+        if off <= tol * (1 + abs(f).max() + abs(h).max()) or slack.min() <= 1e-100:
             break
         try:
             factor = linalg.cho_factor(H + G.T @ ((lam / slack)[:, None] * G))
@@ -104,7 +104,8 @@ class Optimum:
     value: float
     bound: float
 
-    def certified(self, tol=1e-9):
+    def certified(self, tol=2e-8):
+        """self, proven to be the optimum to `tol`."""
         assert -tol * max(1, self.value) <= self.value - self.bound <= tol * max(1, self.value), (
             self.value, self.bound)
         return self
