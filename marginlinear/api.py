@@ -212,6 +212,9 @@ def start_state(start, method, problem):
     if start.solver != method.name or state["alpha"].shape != shape or len(state["W"]) != problem.rows.d * shape[1]:
         raise ValueError(f"start: a model of {start.solver} on other data: it has duals of shape "
                          f"{state['alpha'].shape}, this fit needs {shape} and {problem.rows.d} features")
+    if not np.array_equal(state["y"], problem.y):
+        # A dual's sign belongs to its row's label: under another the bound would be none.
+        raise ValueError(f"start: a model of other labels, the first at row {(state['y'] != problem.y).argmax()}")
     return state
 
 
@@ -219,7 +222,8 @@ def class_factors(class_weight, classes):
     """Factor of C of each class, float64 array of shape (k,)."""
     factors = np.ones(len(classes))
     for label, factor in (class_weight or {}).items():
-        if not (np.isreal(factor) and np.isfinite(factor) and factor > 0):
+        number = isinstance(factor, (int, float, np.integer, np.floating))
+        if not (number and np.isfinite(factor) and factor > 0):
             raise ValueError(f"class_weight[{label!r}] = {factor!r} is not allowed: give a number in (0, inf)")
         at = np.flatnonzero(classes == label)
         if len(at) == 0:
@@ -233,12 +237,13 @@ def training_rows(X, y, sample_weight, bias):
     y = np.asarray(y)
     if y.ndim != 1:
         raise ValueError(f"y has {y.ndim} dimensions: one label a row is needed")
+    if y.dtype.kind == "O":
+        words = sum(isinstance(label, str) for label in y)
+        y = np.array(y.tolist())
+        if y.dtype.kind not in "biufU" or y.ndim != 1 or words not in (0, len(y)):
+            raise ValueError("y: labels must be all numbers or all strings")
     if y.dtype.kind == "f" and not np.isfinite(y).all():
         raise ValueError(f"y: label {y[~np.isfinite(y)][0]} is not finite")
-    if y.dtype.kind == "O":
-        y = np.array(y.tolist())
-        if y.dtype.kind not in "biufU" or y.ndim != 1:
-            raise ValueError("y: labels must be all numbers or all strings")
     m = row_count(X)
     if len(y) != m:
         raise ValueError(f"X has {m} rows, y has {len(y)} labels")

@@ -95,7 +95,8 @@ class Param:
     def _inside(self, number):
         if not self.domain:
             return True
-        low, high = (float(end) for end in self.domain[1:-1].split(","))
+        # An end of an integer's domain may have more digits than a float.
+        low, high = (float(end) if "inf" in end else self.type(end) for end in self.domain[1:-1].split(","))
         above = number > low if self.domain[0] == "(" else number >= low
         below = number < high if self.domain[-1] == ")" else number <= high
         return above and below

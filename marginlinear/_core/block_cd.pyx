@@ -168,8 +168,9 @@ cdef class BlockCD:
         """Go on from the `state()` of an engine on the same rows; where a row's cost changed its duals are scaled."""
         scale = self.cost / state["cost"]
         self.alpha[:] = state["alpha"] * scale[:, np.newaxis]
-        self.beta[:] = state["beta"] * scale
-        self.upper, self.named = state["upper"], state["named"]
+        if self.mu > 0:
+            self.beta[:] = state["beta"] * scale
+            self.upper, self.named = state["upper"], state["named"]
         self.rival[:], self.fixed[:] = state["rival"], state["fixed"]
         self._settle_empty_rows()
         self.iterates.resume(state["W"], self.weights_of(self.alpha, self.beta), state["kappa"])
@@ -177,31 +178,40 @@ cdef class BlockCD:
     def state(self, bint averaged):
         """What `resume` needs: the duals (or their averages) and the weights."""
         alpha, beta = self._duals(averaged)
-        return {"alpha": alpha, "beta": beta, "cost": self.cost, "rival": self.rival, "fixed": self.fixed,
-                "upper": self.upper, "named": self.named, "W": self.iterates.W, "kappa": self.iterates.kappa}
+        return {"alpha": alpha, "beta": beta, "y": self.y, "cost": self.cost, "rival": self.rival,
+                "fixed": self.fixed, "upper": self.upper, "named": self.named, "W": self.iterates.W, "kappa": self.iterates.kappa}
 
     def _duals(self, bint averaged):
         return (self.mean_alpha, self.mean_beta) if averaged else (self.alpha, self.beta)
 
     def name_rivals(self, rival):
         """Take the upper slack against the score of these classes. A beta_i > 0 goes with its class: U and W change."""
-        if self.named:
-            for i in np.flatnonzero((rival != self.rival) & (self.beta > 0)):
-                self._move(i, rival[i])
+        cdef Py_ssize_t i
+        cdef const int32_t[::1] to = rival
+        for i in np.flatnonzero(self.beta > 0):
+            self._move(i, self.r[i] if self.named else -1, to[i])
         self.upper = self.named = True
         self.rival[:] = rival
 
     def fix_references(self, fixed):
-        """Take the upper slack against these numbers."""
+        """Take the upper slack against these numbers. A beta_i > 0 leaves the class that it was with."""
+        cdef Py_ssize_t i
+        if self.named:
+            for i in np.flatnonzero(self.beta > 0):
+                self._move(i, self.r[i], -1)
         self.upper, self.named = True, False
         self.fixed[:] = fixed
 
-    cdef _move(self, Py_ssize_t i, Py_ssize_t to):
-        """U_old -= beta_i x_i, U_new += beta_i x_i."""
+    cdef _move(self, Py_ssize_t i, Py_ssize_t old, Py_ssize_t to):
+        """U_old -= beta_i x_i, U_to += beta_i x_i; a negative class is none."""
         cdef task_t task
+        if old == to:
+            return
         delta = np.zeros((1, self.n_classes))
-        delta[0, self.r[i]] -= self.b[i] / (1 + self.iterates.kappa)
-        delta[0, to] += self.b[i] / (1 + self.iterates.kappa)
+        if old >= 0:
+            delta[0, old] = -self.b[i] / (1 + self.iterates.kappa)
+        if to >= 0:
+            delta[0, to] = self.b[i] / (1 + self.iterates.kappa)
         cdef double[:, ::1] coefficients = delta
         task.what, task.start, task.stop = ADD, i, i + 1
         task.dual, task.W = &coefficients[0, 0] - i * self.n_classes, &self.iterates.w[0]

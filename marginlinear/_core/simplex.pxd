@@ -42,21 +42,23 @@ cdef inline double level(double* values, Py_ssize_t n, double P, double Q) noexc
     return nu
 
 
-cdef inline void share(double* a, const double* B, Py_ssize_t k, Py_ssize_t y, Py_ssize_t skip, double nu,
+cdef inline void share(double* a, const double* B, Py_ssize_t k, Py_ssize_t y, Py_ssize_t skip, double nu, double A,
                        double total) noexcept nogil:
-    """a_l = min(0, nu - B_l) for l != y, skip, scaled to the sum -total; a_y = total.
+    """a_l = min(0, nu - (B_l - B_y))/A for l != y, skip, scaled to the sum -total; a_y = total.
 
-    The scale is 1/A, A = <x_i, x_i>; taken from the sum it stays exact where A is tiny.
+    total < 0: whatever the sum is. Else the scale is taken from the sum, which stays exact where A is tiny.
     """
     cdef Py_ssize_t l, top = -1
     cdef double whole = 0, scale
     for l in range(k):
         a[l] = 0
         if l != y and l != skip:
-            a[l] = fmin(0.0, nu - B[l])
+            a[l] = fmin(0.0, nu - (B[l] - B[y]))
             whole -= a[l]
             if top < 0 or B[l] > B[top]:
                 top = l
+    if total < 0:
+        total = whole / A
     a[y] = total
     if total <= 0 or top < 0:
         for l in range(k):
@@ -72,11 +74,14 @@ cdef inline void share(double* a, const double* B, Py_ssize_t k, Py_ssize_t y, P
 
 cdef inline Py_ssize_t above(const double* B, Py_ssize_t k, Py_ssize_t y, Py_ssize_t skip, double floor,
                              double* out) noexcept nogil:
-    """out = {B_l > floor : l != y, skip}; returns how many. Classes at or below nu's lower bound play no part."""
+    """out = {B_l - B_y > floor : l != y, skip}; returns how many. Others play no part: floor is nu's lower bound.
+
+    A block's answer depends on the differences alone. Taken first, they lose no digits to what the B_l share.
+    """
     cdef Py_ssize_t l, n = 0
     for l in range(k):
-        if B[l] > floor and l != y and l != skip:
-            out[n] = B[l]
+        if B[l] - B[y] > floor and l != y and l != skip:
+            out[n] = B[l] - B[y]
             n += 1
     return n
 
@@ -88,27 +93,29 @@ cdef inline double squared_block(const double* B, Py_ssize_t k, Py_ssize_t y, do
     min over a, b: A/2 sum_{l != y} a_l^2 + sum_l B_l a_l + D/2 a_y^2 - A (a_y - a_r) b + E/2 b^2 + F b
     s.t.           sum_l a_l = 0,  a_l <= 0 for l != y,  b >= 0
     with           D = A + q,  q = 1/(2c);  E = A + upper, upper = 1/(2 c mu), and r absent (r < 0: fixed reference),
-                   or E = 2A + upper;  upper < 0: no upper loss, b = 0
-    answer:        a_l = min(0, (nu - B_l)/A),  nu by `level`
+                   or E = 2A + upper and F >= B_r - B_y (a band of some width);  upper < 0: no upper loss, b = 0
+    answer:        a_l = min(0, (B_y + nu - B_l)/A),  nu by `level`;  a_r b = 0 by the condition on F
     """
-    cdef double D = A + q, E, den, P, Q, nu, a_y, a_r, b
-    cdef Py_ssize_t n = above(B, k, y, -1, B[y], scratch)
-    nu = level(scratch, n, A * B[y] / D, A / D) if n else B[y]
-    a_y = (nu - B[y]) / D
-    share(a, B, k, y, -1, nu, a_y)
+    cdef double D = A + q, E, den, nu, b, a_r
+    cdef Py_ssize_t n = above(B, k, y, -1, 0, scratch)
+    nu = level(scratch, n, 0, A / D) if n else 0
+    share(a, B, k, y, -1, nu, A, nu / D)
     if upper < 0:
         return 0
     a_r = a[r] if r >= 0 else 0
-    if A * (a_y - a_r) <= F:
+    if A * (a[y] - a_r) <= F:
         return 0
-    E = (2 * A if r >= 0 else A) + upper
-    den = D * E - A * A
-    P = (A * E * B[y] + A * A * F) / den
-    Q = A * E / den
-    n = above(B, k, y, r, P / Q, scratch)
-    nu = level(scratch, n, P, Q) if n else P / Q
-    a_y = (E * nu - A * F - E * B[y]) / den if n else 0
-    share(a, B, k, y, r, nu, a_y)
+    # D E - A^2 without the cancellation, which would cost all digits where c A is large.
+    if r >= 0:
+        E = 2 * A + upper
+        den = A * (A + upper + 2 * q) + q * upper
+    else:
+        E = A + upper
+        den = A * (upper + q) + q * upper
+    n = above(B, k, y, r, A * F / E, scratch)
+    nu = level(scratch, n, A * A * F / den, A * E / den) if n else A * F / E
+    # a_y by the smaller of two divisors' rounding.
+    share(a, B, k, y, r, nu, A, fmax(0.0, (E * nu - A * F) / den) if n == 0 or A * E <= den else -1)
     b = (A * a[y] - F) / E
     return b if b > 0 else 0
 
@@ -118,18 +125,19 @@ cdef inline void hinge_block(const double* B, Py_ssize_t k, Py_ssize_t y, double
     """Crammer-Singer's hinge with cost `cap` (math.md 6, Eq. 13).
 
     min over a: A/2 sum_l a_l^2 + sum_l B_l a_l   s.t.  sum_l a_l = 0,  a_l <= cap [l = y]
-    answer:     a_l = min(cap [l = y], (nu - B_l)/A),  sum_l (t_l - nu)_+ = A cap,  t_l = B_l + A cap [l = y]
+    answer:     a_l = min(cap [l = y], (B_y + nu - B_l)/A),  nu = A a_y where a_y < cap
     """
-    cdef Py_ssize_t l, n = 0
-    cdef double t, nu, total, t_y = B[y] + A * cap, largest = t_y
+    cdef Py_ssize_t l, n
+    cdef double nu, whole = 0, largest = -INFINITY, least = A * cap
     for l in range(k):
-        if l != y and B[l] > largest:
-            largest = B[l]
-    for l in range(k):
-        t = t_y if l == y else B[l]
-        if t >= largest - A * cap:
-            scratch[n] = t
-            n += 1
-    nu = level(scratch, n, -A * cap, 0)
-    total = fmin(cap, fmax(0.0, (nu - B[y]) / A)) if t_y > nu else cap
-    share(a, B, k, y, -1, nu, total)
+        if l != y:
+            largest = fmax(largest, B[l] - B[y])
+            whole += fmax(0.0, B[l] - B[y] - least)
+    if whole >= least:
+        n = above(B, k, y, -1, largest - least, scratch)
+        nu = level(scratch, n, -least, 0) if n else largest
+        share(a, B, k, y, -1, nu, A, cap)
+    else:
+        n = above(B, k, y, -1, 0, scratch)
+        nu = level(scratch, n, 0, 1) if n else 0
+        share(a, B, k, y, -1, nu, A, fmin(cap, nu / A))

@@ -1,0 +1,145 @@
+"""Python handles on the inline kernels, so that tests can hold a slow oracle against each kernel alone."""
+
+import numpy as np
+
+from libc.stdint cimport int32_t, uint32_t, uint64_t
+
+from marginlinear._core cimport active, rng, rows, simplex
+from marginlinear._core.rows cimport CSR32, CSR64, DENSE32, DENSE64, Rows, rows_t
+
+cdef enum Kernel:
+    SCORES
+    UPDATE
+    DOT
+    AXPY
+    SQNORM
+
+
+cdef struct call_t:
+    Kernel what
+    Py_ssize_t i
+    Py_ssize_t k
+    Py_ssize_t count
+    double factor
+    double value
+    const double* delta
+    const int32_t* which
+    double* s
+    double* W
+
+
+cdef void call_on(const rows_t* X, call_t* call) noexcept nogil:
+    if call.what == SCORES:
+        rows.row_scores(X, call.i, call.W, call.k, call.s)
+    elif call.what == UPDATE:
+        rows.row_update(X, call.i, call.delta, call.which, call.count, call.W, call.k)
+    elif call.what == DOT:
+        call.value = rows.row_dot(X, call.i, call.W)
+    elif call.what == AXPY:
+        rows.row_axpy(X, call.i, call.factor, call.W)
+    else:
+        call.value = rows.row_sqnorm(X, call.i)
+
+
+cdef void call_kernel(Rows X, call_t* call) noexcept nogil:
+    if X.storage == CSR64:
+        call_on(&X.csr64, call)
+    elif X.storage == CSR32:
+        call_on(&X.csr32, call)
+    elif X.storage == DENSE64:
+        call_on(&X.dense64, call)
+    elif X.storage == DENSE32:
+        call_on(&X.dense32, call)
+    else:
+        call_on(&X.gram, call)
+
+
+def row_scores(Rows X, Py_ssize_t i, double[:, ::1] W):
+    """s_l = <w_l, x_i> for the columns w_l of W."""
+    cdef call_t call
+    out = np.empty(W.shape[1])
+    cdef double[::1] s = out
+    call.what, call.i, call.k, call.W, call.s = SCORES, i, W.shape[1], &W[0, 0], &s[0]
+    call_kernel(X, &call)
+    return out
+
+
+def row_update(Rows X, Py_ssize_t i, const double[::1] delta, const int32_t[::1] which, double[:, ::1] W):
+    """w_l += delta_l x_i for l in `which`, in place."""
+    cdef call_t call
+    call.what, call.i, call.k, call.count, call.W = UPDATE, i, W.shape[1], which.shape[0], &W[0, 0]
+    call.delta, call.which = &delta[0], &which[0]
+    call_kernel(X, &call)
+
+
+def row_dot(Rows X, Py_ssize_t i, double[::1] w):
+    """<w, x_i>"""
+    cdef call_t call
+    call.what, call.i, call.W = DOT, i, &w[0]
+    call_kernel(X, &call)
+    return call.value
+
+
+def row_axpy(Rows X, Py_ssize_t i, double a, double[::1] w):
+    """w += a x_i, in place."""
+    cdef call_t call
+    call.what, call.i, call.factor, call.W = AXPY, i, a, &w[0]
+    call_kernel(X, &call)
+
+
+def row_sqnorm(Rows X, Py_ssize_t i):
+    """<x_i, x_i>"""
+    cdef call_t call
+    call.what, call.i = SQNORM, i
+    call_kernel(X, &call)
+    return call.value
+
+
+def level(values, double P, double Q):
+    """nu with Q nu = P + sum_l (values_l - nu)_+."""
+    cdef double[::1] heap = np.append(values, np.nan)
+    return simplex.level(&heap[0], heap.shape[0] - 1, P, Q)
+
+
+def squared_block(const double[::1] B, Py_ssize_t y, double A, double q, double upper=-1, Py_ssize_t r=-1,
+                  double F=0):
+    """(a, b) of simplex.squared_block."""
+    cdef double[::1] scratch = np.empty(B.shape[0])
+    out = np.full(B.shape[0], np.nan)
+    cdef double[::1] a = out
+    b = simplex.squared_block(&B[0], B.shape[0], y, A, q, upper, r, F, &a[0], &scratch[0])
+    return out, b
+
+
+def hinge_block(const double[::1] B, Py_ssize_t y, double A, double cap):
+    """a of simplex.hinge_block."""
+    cdef double[::1] scratch = np.empty(B.shape[0])
+    out = np.full(B.shape[0], np.nan)
+    cdef double[::1] a = out
+    simplex.hinge_block(&B[0], B.shape[0], y, A, cap, &a[0], &scratch[0])
+    return out
+
+
+def rng_stream(uint64_t seed, Py_ssize_t count):
+    """The first numbers of the generator, uint64."""
+    return np.array([rng.rng_next(&seed) for _ in range(count)], dtype=np.uint64)
+
+
+def rng_below(uint64_t seed, uint32_t n, Py_ssize_t count):
+    """The first numbers on [0, n)."""
+    return np.array([rng.rng_below(&seed, n) for _ in range(count)], dtype=np.uint32)
+
+
+def shuffled(order, uint64_t seed):
+    """A shuffled copy of `order`."""
+    out = np.array(order, dtype=np.intp)
+    cdef Py_ssize_t[::1] view = out
+    active.shuffle(&view[0], view.shape[0], &seed)
+    return out
+
+
+def keep_positive(const double[::1] values):
+    """The positions of the values > 0."""
+    out = np.empty(values.shape[0], dtype=np.intp)
+    cdef Py_ssize_t[::1] order = out
+    return out[:active.keep_positive(&values[0], values.shape[0], &order[0])]

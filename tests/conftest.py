@@ -1,0 +1,73 @@
+"""Data in every storage that `train` takes."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+
+def with_int64(X):
+    X.indices, X.indptr = X.indices.astype(np.int64), X.indptr.astype(np.int64)
+    return X
+
+
+def mapped(folder, name, array):
+    """`array` as a read-only memory map."""
+    path = folder / f"{name}.npy"
+    np.save(path, array)
+    return np.load(path, mmap_mode="r")
+
+
+def mapped_csr(folder, X):
+    arrays = [mapped(folder, name, getattr(X, name)) for name in ("data", "indices", "indptr")]
+    return sparse.csr_array(tuple(arrays), shape=X.shape)
+
+
+def shuffled_csr(X):
+    """The same matrix with the features of each row in falling order."""
+    X = sparse.csr_array(X)
+    for lo, hi in zip(X.indptr[:-1], X.indptr[1:], strict=True):
+        X.indices[lo:hi], X.data[lo:hi] = X.indices[lo:hi][::-1].copy(), X.data[lo:hi][::-1].copy()
+    X.has_sorted_indices = False
+    return X
+
+
+def split_coo(X):
+    """The same matrix with every value as the sum of two entries."""
+    half = sparse.coo_array(X / 2)
+    coords = tuple(np.concatenate([c, c]) for c in half.coords)
+    return sparse.coo_array((np.concatenate([half.data, half.data]), coords), shape=X.shape)
+
+
+def explicit_zeros(X):
+    full = sparse.csr_array(np.where(X == 0, 1.0, X))
+    full.data = X.ravel().copy()
+    return full
+
+
+# (a dense float64 array with values that float32 holds, a folder) -> the same numbers, stored otherwise.
+STORAGES = {
+    "csr_array": lambda X, _: sparse.csr_array(X),
+    "csr_matrix": lambda X, _: sparse.csr_matrix(X),
+    "csr float32": lambda X, _: sparse.csr_array(X.astype(np.float32)),
+    "csr int64 indices": lambda X, _: with_int64(sparse.csr_array(X)),
+    "csr unsorted": lambda X, _: shuffled_csr(X),
+    "csr explicit zeros": lambda X, _: explicit_zeros(X),
+    "csc": lambda X, _: sparse.csc_array(X),
+    "coo with duplicates": lambda X, _: split_coo(X),
+    "lil": lambda X, _: sparse.lil_array(X),
+    "dense": lambda X, _: X.copy(),
+    "dense F order": lambda X, _: np.asfortranarray(X),
+    "dense float32": lambda X, _: X.astype(np.float32),
+    "dense strided": lambda X, _: np.repeat(X, 2, axis=1)[:, ::2],
+    "dense big endian": lambda X, _: X.astype(">f8"),
+    "list": lambda X, _: X.tolist(),
+    "dense mapped": lambda X, folder: mapped(folder, "X", X),
+    "dense float32 mapped": lambda X, folder: mapped(folder, "X32", X.astype(np.float32)),
+    "csr mapped": lambda X, folder: mapped_csr(folder, sparse.csr_array(X)),
+}
+
+
+@pytest.fixture(params=list(STORAGES))
+def storage(request, tmp_path):
+    """A function from a dense array to the same numbers in one of the storages."""
+    return lambda X: STORAGES[request.param](X, tmp_path)

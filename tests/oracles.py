@@ -1,0 +1,303 @@
+"""Slow, independent answers in plain NumPy: nothing here calls marginlinear.
+
+Dense X, labels y = 0..k-1, W of shape (d, k), one positive cost a row (c_i of the objectives).
+"""
+
+import decimal
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+from scipy import linalg
+
+decimal.getcontext().prec = 60
+
+
+def convex_qp(H, f, G, h, tol=1e-13):
+    """min 1/2 z'Hz + f'z s.t. Gz <= h, by Mehrotra's predictor-corrector method. Returns (z, multipliers).
+
+    The caller checks the answer: every multiplier is >= 0, so a dual value can be had from them.
+    """
+    z, slack, lam = np.zeros(len(f)), np.maximum(1.0, h), np.ones(len(h))
+    best, answer = np.inf, None
+    for _ in range(200):
+        r_dual = H @ z + f + G.T @ lam
+        r_prim = G @ z + slack - h
+        mu = slack @ lam / len(h)
+        off = max(slack @ lam, abs(r_dual).max(), abs(r_prim).max())
+        if off < best:
+            best, answer = off, (z, lam)
+        if off <= tol * (1 + abs(f).max() + abs(h).max()) or slack.min() <= 1e-100:
+            break
+        try:
+            factor = linalg.cho_factor(H + G.T @ ((lam / slack)[:, None] * G))
+        except linalg.LinAlgError:
+            break  # as near as rounding lets one come; the caller's gap says whether that is near enough
+
+        def step(r_comp, factor=factor, r_dual=r_dual, r_prim=r_prim, slack=slack, lam=lam):
+            dz = linalg.cho_solve(factor, -r_dual + G.T @ ((r_comp - lam * r_prim) / slack))
+            ds = -r_prim - G @ dz
+            return dz, ds, (-r_comp - lam * ds) / slack
+
+        def longest(ds, dl, slack=slack, lam=lam):
+            falls = [-v[d < 0] / d[d < 0] for v, d in ((slack, ds), (lam, dl))]
+            return min(1.0, *(0.995 * part.min() for part in falls if len(part)), 1.0)
+
+        dz, ds, dl = step(slack * lam)
+        reach = longest(ds, dl)
+        ahead = (slack + reach * ds) @ (lam + reach * dl) / len(h)
+        dz, ds, dl = step(slack * lam + ds * dl - (ahead / mu) ** 3 * mu)
+        reach = longest(ds, dl)
+        if reach < 0.3:  # the corrector led into a corner: go to the middle instead
+            dz, ds, dl = step(slack * lam - 0.5 * mu)
+            reach = longest(ds, dl)
+        if not np.isfinite(dz).all() or reach < 1e-10:
+            break
+        z, slack, lam = z + reach * dz, slack + reach * ds, lam + reach * dl
+    return answer
+
+
+def margins(W, X, y):
+    scores = X @ W
+    own = scores[np.arange(len(y)), y]
+    scores[np.arange(len(y)), y] = -np.inf
+    return own - scores.max(axis=1)
+
+
+def best_rivals(W, X, y):
+    """argmax_{l != y_i} w_l.x_i and the score there."""
+    scores = X @ W
+    scores[np.arange(len(y)), y] = -np.inf
+    return scores.argmax(axis=1), scores.max(axis=1)
+
+
+def hinge_objective(W, X, y, cost):
+    """1/2 ||W||^2 + sum_i c_i (1 - g_i)_+"""
+    return 0.5 * (W**2).sum() + cost @ np.maximum(0, 1 - margins(W, X, y))
+
+
+def odm_objective(W, X, y, cost, mu, theta):
+    """J(W) = 1/2 ||W||^2 + sum_i c_i [(1 - theta - g_i)_+^2 + mu (g_i - 1 - theta)_+^2]"""
+    g = margins(W, X, y)
+    below, above = np.maximum(0, 1 - theta - g), np.maximum(0, g - 1 - theta)
+    return 0.5 * (W**2).sum() + cost @ (below**2 + mu * above**2)
+
+
+def inner_objective(W, X, y, cost, mu, theta, rival=None, fixed=None):
+    """P_r or P_M: the upper slack against the named classes, or against fixed numbers."""
+    scores = X @ W
+    every = np.arange(len(y))
+    reference = scores[every, rival] if rival is not None else fixed
+    below = np.maximum(0, 1 - theta - margins(W, X, y))
+    value = 0.5 * (W**2).sum() + cost @ below**2
+    if mu > 0:
+        value += mu * cost @ np.maximum(0, scores[every, y] - reference - 1 - theta) ** 2
+    return value
+
+
+@dataclass
+class Optimum:
+    """Weights of shape (d, k), their objective, and a value that no weights can go below."""
+
+    W: np.ndarray
+    value: float
+    bound: float
+
+    def certified(self, tol=2e-8):
+        """self, proven to be the optimum to `tol`."""
+        assert -tol * max(1, self.value) <= self.value - self.bound <= tol * max(1, self.value), (
+            self.value, self.bound)
+        return self
+
+
+def differences(X, y, k):
+    """Rows (i, l), l != y_i, of the map W -> s_il - s_iy, and i of each. W is flattened in C order."""
+    m, d = X.shape
+    which = [(i, c) for i in range(m) for c in range(k) if c != y[i]]
+    out = np.zeros((len(which), d, k))
+    for at, (i, c) in enumerate(which):
+        out[at, :, c] += X[i]
+        out[at, :, y[i]] -= X[i]
+    return out.reshape(len(which), d * k), np.array([i for i, _ in which])
+
+
+def minimal_inner(X, y, k, cost, mu, theta, rival=None, fixed=None):
+    """min over W of the inner problem of mcODM (math.md 1.1, 1.4), as a QP in (W, xi, eps).
+
+    The bound is the Lagrangian of that QP at its multipliers, minimised over (W, xi, eps) in closed form: it
+    holds whatever the multipliers are.
+    """
+    m, d = X.shape
+    n = d * k
+    T, of = differences(X, y, k)
+    blocks = [np.hstack([T, -np.eye(m)[of]])]
+    sides = [np.full(len(T), -(1 - theta))]
+    diagonal = [np.ones(n), 2 * cost]
+    if mu > 0:
+        U = np.zeros((m, d, k))
+        for i in range(m):
+            U[i, :, y[i]] += X[i]
+            if rival is not None:
+                U[i, :, rival[i]] -= X[i]
+        blocks[0] = np.hstack([blocks[0], np.zeros((len(T), m))])
+        blocks.append(np.hstack([U.reshape(m, n), np.zeros((m, m)), -np.eye(m)]))
+        blocks.append(np.hstack([np.zeros((m, n + m)), -np.eye(m)]))
+        sides += [1 + theta + (np.zeros(m) if rival is not None else fixed), np.zeros(m)]
+        diagonal.append(2 * mu * cost)
+    blocks.append(np.hstack([np.zeros((m, n)), -np.eye(m), np.zeros((m, blocks[0].shape[1] - n - m))]))
+    sides.append(np.zeros(m))
+    H, G, h = np.concatenate(diagonal), np.vstack(blocks), np.concatenate(sides)
+    z, lam = convex_qp(np.diag(H), np.zeros(len(H)), G, h)
+    W = z[:n].reshape(d, k)
+    pull = G.T @ lam
+    value = inner_objective(W, X, y, cost, mu, theta, rival, fixed)
+    return Optimum(W, value, -0.5 * (pull**2 / H).sum() - lam @ h).certified()
+
+
+def minimal_hinge(X, y, k, cost):
+    """min over W of the Crammer-Singer problem, as a QP in (W, xi)."""
+    m, d = X.shape
+    n = d * k
+    T, of = differences(X, y, k)
+    G = np.vstack([np.hstack([T, -np.eye(m)[of]]), np.hstack([np.zeros((m, n)), -np.eye(m)])])
+    h = np.concatenate([-np.ones(len(T)), np.zeros(m)])
+    H, f = np.concatenate([np.ones(n), np.zeros(m)]), np.concatenate([np.zeros(n), cost])
+    z, lam = convex_qp(np.diag(H), f, G, h)
+    W = z[:n].reshape(d, k)
+    # Any dual with sum_l lam_il <= c_i is feasible: scaled down where rounding left it above.
+    dual = lam[: len(T)]
+    total = np.bincount(of, dual, minlength=m)
+    dual = dual * np.minimum(1, cost / np.maximum(total, 1e-300))[of]
+    bound = dual.sum() - 0.5 * ((T.T @ dual) ** 2).sum()
+    return Optimum(W, hinge_objective(W, X, y, cost), bound).certified()
+
+
+def minimal_svc(X, sign, cost):
+    """w that minimises 1/2 ||w||^2 + sum_i c_i (1 - sign_i w.x_i)_+, as a QP in (w, xi)."""
+    m, d = X.shape
+    Z = sign[:, None] * X
+    G = np.vstack([np.hstack([-Z, -np.eye(m)]), np.hstack([np.zeros((m, d)), -np.eye(m)])])
+    h = np.concatenate([-np.ones(m), np.zeros(m)])
+    H, f = np.concatenate([np.ones(d), np.zeros(m)]), np.concatenate([np.zeros(d), cost])
+    z, lam = convex_qp(np.diag(H), f, G, h)
+    w, dual = z[:d], np.minimum(lam[:m], cost)
+    value = 0.5 * w @ w + cost @ np.maximum(0, 1 - Z @ w)
+    Optimum(w, value, dual.sum() - 0.5 * ((Z.T @ dual) ** 2).sum()).certified()
+    return w
+
+
+def minimal_odm(X, sign, cost, mu, theta):
+    """argmin 1/2 ||w||^2 + sum_i c_i [(1-theta-g_i)_+^2 + mu (g_i-1-theta)_+^2], g_i = sign_i w.x_i.
+
+    Semismooth Newton steps with a halving line search; 1/2 ||gradient||^2 is the gap (math.md 2).
+    """
+    d = X.shape[1]
+    Z = sign[:, None] * X
+
+    def value(w):
+        below, above = np.maximum(0, 1 - theta - Z @ w), np.maximum(0, Z @ w - 1 - theta)
+        return 0.5 * w @ w + cost @ (below**2 + mu * above**2)
+
+    w = np.zeros(d)
+    for _ in range(200):
+        g = Z @ w
+        slope = -2 * cost * np.maximum(0, 1 - theta - g) + 2 * mu * cost * np.maximum(0, g - 1 - theta)
+        gradient = w + Z.T @ slope
+        if 0.5 * gradient @ gradient <= 1e-18 * max(1, value(w)):
+            break
+        curvature = 2 * cost * (g < 1 - theta) + 2 * mu * cost * (g > 1 + theta)
+        step = -np.linalg.solve(np.eye(d) + Z.T @ (curvature[:, None] * Z), gradient)
+        size = 1.0
+        while value(w + size * step) > value(w) + 1e-4 * size * gradient @ step and size > 1e-10:
+            size /= 2
+        w = w + size * step
+    assert 0.5 * gradient @ gradient <= 1e-12 * max(1, value(w))
+    return w
+
+
+def zero_sum(pieces):
+    """[min(limit, (nu - B)/A) for (limit, B, A) in pieces], the nu that makes their sum zero, in Decimals.
+
+    The sum is concave and rises with nu: Newton's steps from the left are few and never pass the zero.
+    """
+    nu = min(B for _, B, _ in pieces)
+    for _ in range(4 * len(pieces)):
+        values = [min(limit, (nu - B) / A) for limit, B, A in pieces]
+        slope = sum(1 / A for (limit, B, A), v in zip(pieces, values, strict=True) if v < limit)
+        if sum(values) >= 0:
+            break
+        nu -= sum(values) / slope
+    return values
+
+
+def least_squared_block(B, y, A, q, upper, r, F):
+    """(a, b) of simplex.squared_block, with 60 digits: b by bisection on the derivative, a by zero_sum."""
+    B, A, q, upper, F = [Decimal(float(v)) for v in B], *(Decimal(float(v)) for v in (A, q, upper, F))
+
+    def given(b):
+        shifted = list(B)
+        shifted[y] -= A * b
+        if r >= 0:
+            shifted[r] += A * b
+        own, other = (Decimal("Infinity"), A + q), (Decimal(0), A)
+        a = zero_sum([(limit, v, slope) for v, (limit, slope) in
+                      ((v, own if c == y else other) for c, v in enumerate(shifted))])
+        E = (2 * A if r >= 0 else A) + upper
+        return a, E * b + F - A * (a[y] - (a[r] if r >= 0 else 0))
+
+    a, slope = given(Decimal(0))
+    if upper < 0 or slope >= 0:
+        return a, Decimal(0)
+    low, high = Decimal(0), -slope / upper
+    while high - low > Decimal("1e-30") * high:
+        middle = (low + high) / 2
+        low, high = (middle, high) if given(middle)[1] < 0 else (low, middle)
+    return given(high)[0], high
+
+
+def squared_block_value(a, b, B, y, A, q, upper, r, F):
+    """(value, sum of the sizes of its terms) of simplex.squared_block's objective, exactly."""
+    a, b, B = [Fraction(v) for v in a], Fraction(b), [Fraction(float(v)) for v in B]
+    A, q, upper, F = (Fraction(float(v)) for v in (A, q, upper, F))
+    terms = [A / 2 * v * v for c, v in enumerate(a) if c != y] + [v * w for v, w in zip(a, B, strict=True)]
+    terms.append((A + q) / 2 * a[y] ** 2)
+    if upper >= 0:
+        E = (2 * A if r >= 0 else A) + upper
+        terms += [-A * (a[y] - (a[r] if r >= 0 else 0)) * b, E / 2 * b * b, F * b]
+    return sum(terms), sum(map(abs, terms))
+
+
+def least_hinge_block(B, y, A, cap):
+    """a of simplex.hinge_block, with 60 digits."""
+    A, cap = Decimal(float(A)), Decimal(float(cap))
+    return zero_sum([(cap if c == y else Decimal(0), Decimal(float(v)), A) for c, v in enumerate(B)])
+
+
+def hinge_block_value(a, B, A):
+    a, B, A = [Fraction(v) for v in a], [Fraction(float(v)) for v in B], Fraction(float(A))
+    terms = [A / 2 * v * v for v in a] + [v * w for v, w in zip(a, B, strict=True)]
+    return sum(terms), sum(map(abs, terms))
+
+
+def random_problem(seed):
+    """(X, y, k, cost): small, with what breaks naive code in turn (math.md 8)."""
+    rng = np.random.default_rng(seed)
+    k = 2 + seed % 5
+    m = int(rng.integers(k + 2, 22 if seed % 4 else 11))
+    d = int(rng.integers(1, 6)) if seed % 4 else m + 3
+    X = rng.standard_normal((m, d)) * rng.choice([0.3, 1.0, 3.0])
+    X[rng.random((m, d)) < 0.3] = 0
+    y = np.concatenate([np.arange(k), rng.integers(0, k, m - k)])
+    if seed % 2:
+        X[int(rng.integers(m))] = 0  # an empty row
+    if seed % 3 == 0:
+        X[1], X[2] = X[0], X[0]  # duplicates, here with labels in conflict
+    if seed % 5 == 1:
+        X[-1], y[-1] = X[-2], y[-2]  # duplicates that agree
+    if seed % 3 == 1:
+        X[:, 0] = 1.0  # a constant feature
+    cost = np.full(m, 10.0 ** rng.uniform(-2, 1))
+    if seed % 7 == 2:
+        cost *= rng.uniform(0.2, 3, m)
+    return X, y, k, cost

@@ -1,0 +1,85 @@
+"""The vectors of the accelerator against their formulas in NumPy."""
+
+import numpy as np
+import pytest
+
+from marginlinear._core.iterates import Iterates
+
+
+class Plain:
+    """math.md 9.1 and 9.2, with X stored."""
+
+    def __init__(self, W, kappa):
+        self.V, self.z, self.X, self.W = W.copy(), W.copy(), W.copy(), W.copy()
+        self.U = W.copy()
+        self.mean = np.zeros_like(W)
+        self.kappa = kappa
+
+    def move(self, change):
+        """The duals change U by `change`."""
+        self.U = self.U + change
+        self.W = (self.kappa * self.V + self.U) / (1 + self.kappa)
+
+    def average(self, weight, A, a):
+        self.mean += weight * (self.U - self.mean)
+        self.z = ((1 + A) * self.z + a * self.U) / (1 + A + a)
+        return (self.V - self.W) @ (self.W - self.X)
+
+    def recentre(self, kappa, A, a, restart):
+        if restart:
+            self.z = self.W.copy()
+        self.X = self.W.copy()
+        self.V = (A * self.W + a * self.z) / (A + a)
+        self.kappa = kappa
+        self.W = (kappa * self.V + self.U) / (1 + kappa)
+
+
+@pytest.mark.parametrize("size", [1, 6, 7])
+def test_outer_steps(size):
+    rng = np.random.default_rng(size)
+    ours = Iterates(size)
+    ours.W[:] = rng.standard_normal(size)
+    kappa, A, a = 4.0, 0.0, 0.25
+    theirs = Plain(ours.W, kappa)
+    ours.start(kappa)
+    for step in range(12):
+        change = rng.standard_normal(size)
+        ours.W[:] += change / (1 + kappa)
+        theirs.move(change)
+        assert np.allclose(ours.W, theirs.W)
+        assert ours.sqnorm() == pytest.approx(theirs.W @ theirs.W)
+        assert ours.dual_sqnorm() == pytest.approx(theirs.U @ theirs.U)
+        assert ours.sqdistance() == pytest.approx(((theirs.W - theirs.V) ** 2).sum())
+        weight = a / (A + a) if step else 1.0
+        turn, true_turn = ours.average(weight, A, a), theirs.average(weight, A, a)
+        assert abs(true_turn) < 1e-9 or (turn > 0) == (true_turn > 0)
+        assert np.allclose(ours.averaged, theirs.mean)
+        assert ours.averaged_sqnorm() == pytest.approx(theirs.mean @ theirs.mean)
+        A += a
+        restart = step % 5 == 4
+        kappa *= 1.3 if step % 2 else 0.8
+        if restart:
+            A = 0.0
+        a = ((1 + A) + np.sqrt((1 + A) ** 2 + 4 * kappa * A * (1 + A))) / (2 * kappa)
+        ours.recentre(kappa, A, a, restart)
+        theirs.recentre(kappa, A, a, restart)
+        assert np.allclose(ours.W, theirs.W)
+        assert ours.kappa == kappa
+    ours.plain()
+    assert ours.kappa == 0
+    assert np.allclose(ours.W, theirs.U)
+    assert ours.dual_sqnorm() == pytest.approx(theirs.U @ theirs.U)
+    assert ours.sqdistance() == 0
+
+
+@pytest.mark.parametrize("kappa", [0.0, 3.0])
+def test_resume(kappa):
+    """W beside duals whose weights are U: the centre is where W = (kappa V + U)/(1 + kappa)."""
+    rng = np.random.default_rng(8)
+    W, U = rng.standard_normal(5), rng.standard_normal(5)
+    ours = Iterates(5)
+    ours.resume(W, U, kappa)
+    assert np.allclose(ours.W, W if kappa else U)
+    assert ours.dual_sqnorm() == pytest.approx(U @ U)
+    ours.plain()
+    assert np.allclose(ours.W, U)

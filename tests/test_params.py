@@ -1,0 +1,123 @@
+"""Declared parameters: what they take, what they refuse, and how they say so."""
+
+import math
+import re
+
+import numpy as np
+import pytest
+
+from marginlinear import params as P
+from marginlinear import registry
+from marginlinear.params import Param
+
+DECLARED = {p.name: p for m in registry.methods().values() for p in m.params} | {p.name: p for p in P.RUN}
+NUMBERS = [p for p in DECLARED.values() if p.type in (int, float)]
+
+
+def ends(param):
+    low, high = (end.strip() for end in param.domain[1:-1].split(","))
+    return low, param.domain[0] == "[", high, param.domain[-1] == "]"
+
+
+@pytest.mark.parametrize("param", DECLARED.values(), ids=DECLARED)
+def test_declarations_are_complete(param):
+    assert param.help and param.name.isidentifier()
+    assert param.type in (int, float, str, bool)
+    assert param.flag == "--" + param.name.rstrip("_").replace("_", "-")
+    assert param.default is None or param.check(param.default) == param.default
+    assert not param.choices or param.default in param.choices
+
+
+@pytest.mark.parametrize("param", NUMBERS, ids=lambda p: p.name)
+def test_ends_of_the_domain(param):
+    """The ends are taken where the interval is closed, refused where it is open; so is all beyond them."""
+    low, low_in, high, high_in = ends(param)
+    for end, inside, beyond in ((low, low_in, -1), (high, high_in, 1)):
+        if "inf" in end:
+            values = [(float(end), False)]
+        else:
+            value = param.type(end)
+            values = [(value, inside), (value + beyond, False)]
+            if param.type is float:
+                values += [(math.nextafter(value, beyond * math.inf), False),
+                           (math.nextafter(value, -beyond * math.inf), True)]
+        for value, taken in values:
+            if taken:
+                assert param.check(value) == value
+            else:
+                with pytest.raises(ValueError, match=f"^{param.name.rstrip('_')} = .*not allowed"):
+                    param.check(value)
+
+
+@pytest.mark.parametrize("param", NUMBERS, ids=lambda p: p.name)
+@pytest.mark.parametrize("value", [math.nan, "1", b"1", True, False, [1, 2], (), {}, 1j, object()], ids=repr)
+def test_not_a_number(param, value):
+    with pytest.raises(ValueError, match=f"^{param.name.rstrip('_')} = "):
+        param.check(value)
+
+
+@pytest.mark.parametrize("param", [p for p in NUMBERS if p.default is not None], ids=lambda p: p.name)
+def test_none_is_no_value_where_there_is_a_default(param):
+    with pytest.raises(ValueError, match=param.name):
+        param.check(None)
+
+
+@pytest.mark.parametrize("param", [p for p in NUMBERS if p.type is int], ids=lambda p: p.name)
+def test_integers(param):
+    assert param.check(3.0) == 3 and isinstance(param.check(3.0), int)
+    for value in (2.5, math.inf, -math.inf):
+        with pytest.raises(ValueError, match=param.name):
+            param.check(value)
+    for kind in (np.int8, np.uint64, np.float32):
+        assert type(param.check(kind(7))) is int
+
+
+def test_numpy_numbers_become_python_numbers():
+    assert type(P.C.check(np.float32(0.5))) is float
+    assert type(P.C.check(np.int64(2))) is float
+
+
+@pytest.mark.parametrize("param", [p for p in DECLARED.values() if p.choices], ids=lambda p: p.name)
+def test_choices(param):
+    for word in param.choices:
+        assert param.check(word) == word
+    for value in (param.choices[0].upper(), "", param.choices[0] + " ", 3, None):
+        refusal = re.escape(f"{param.name} = {value!r} ") + ".*" + param.choices[-1]
+        with pytest.raises(ValueError, match=refusal):
+            param.check(value)
+
+
+def test_flag():
+    flag = Param("quick", bool, False, "")
+    assert flag.check(True) is True and flag.check(np.False_) is False
+    for value in (1, 0, "yes", None):
+        with pytest.raises(ValueError, match="quick"):
+            flag.check(value)
+
+
+@pytest.mark.parametrize("text, value", [("1", 1.0), ("1e-3", 1e-3), (" 2 ", 2.0), ("+4", 4.0)])
+def test_parse_float(text, value):
+    assert P.C.parse(text) == value
+
+
+@pytest.mark.parametrize("text", ["0x1p3", "1x", "", "1_0", "1,5", "nan", "inf", "-1", "0", "1e400"])
+def test_parse_float_refuses(text):
+    with pytest.raises(ValueError, match=r"^C = .*\(0, inf\)"):
+        P.C.parse(text)
+
+
+@pytest.mark.parametrize("text", ["7", "0", "18446744073709551615"])
+def test_parse_seed(text):
+    assert P.SEED.parse(text) == int(text)
+
+
+@pytest.mark.parametrize("text", ["7.0", "1e3", "-1", "18446744073709551616", "0x10"])
+def test_parse_seed_refuses(text):
+    with pytest.raises(ValueError, match=r"^seed = "):
+        P.SEED.parse(text)
+
+
+def test_resolve_checks_what_is_given_and_fills_the_rest():
+    assert P.resolve((P.C, P.MU), {"C": 2, "other": "ignored"}) == {"C": 2.0, "mu": 0.8}
+    with pytest.raises(ValueError, match=r"^mu = 2\.?0? "):
+        P.resolve((P.C, P.MU), {"mu": 2})

@@ -1,0 +1,468 @@
+"""What every method must do: one suite, which walks the registry."""
+
+import copy
+import inspect
+import pickle
+import threading
+import time
+import warnings
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import marginlinear as ml
+from marginlinear import params as P
+from marginlinear import registry
+
+METHODS = registry.methods()
+
+
+@pytest.fixture(params=list(METHODS))
+def method(request):
+    return METHODS[request.param]
+
+
+def problem(k=3, m=60, d=5, seed=0):
+    """(X, y): overlapping classes, values that float32 holds, some zeros, one empty row."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((m, d))
+    X[rng.random((m, d)) < 0.3] = 0
+    X = X.astype(np.float32).astype(np.float64)
+    noise = rng.standard_normal((m, k))
+    y = (X @ rng.standard_normal((d, k)) + noise).argmax(axis=1)
+    y[:k] = np.arange(k)
+    X[m // 2] = 0
+    return X, y
+
+
+def assert_same(left, right):
+    """The same bits, in everything but the clock."""
+    assert left.weights.tobytes() == right.weights.tobytes()
+    for name in ("status", "n_iter", "n_outer", "objective", "bound", "certificate", "n_support"):
+        assert getattr(left.info, name) == getattr(right.info, name), name
+
+
+def assert_equivalent(left, right, loose=1e-3):
+    """Objectives as near as the certificates say; `loose` more where a problem may have several optima."""
+    a, b = left.info, right.info
+    assert a.converged and b.converged
+    allowed = a.certificate + b.certificate + loose * max(1, a.objective)
+    assert abs(a.objective - b.objective) <= allowed
+
+
+def convex(method, k):
+    """Whether all fits of the method end at one objective."""
+    return k == 2 or not any(p.name == "mu" for p in method.params)
+
+
+def loose(method, k):
+    return 1e-9 if convex(method, k) else 1e-3
+
+
+def test_declaration(method):
+    assert registry.get(method.name) is METHODS[method.name]
+    assert method.summary and method.objective and method.reference
+    names = [p.name for p in (*P.RUN, *method.params)]
+    assert len(set(names)) == len(names)
+    assert list(inspect.signature(method.fit).parameters) == ["problem", "params", "run"]
+    if method.liblinear is not None:
+        assert registry.get(method.liblinear) is registry.get(str(method.liblinear)) is METHODS[method.name]
+
+
+def test_storages_agree(method, storage):
+    X, y = problem()
+    plain = ml.train(sparse.csr_array(X), y, solver=method.name)
+    other = ml.train(storage(X), y, solver=method.name)
+    assert other.info.n_iter == plain.info.n_iter
+    assert other.info.objective == pytest.approx(plain.info.objective, rel=1e-12)
+    assert np.allclose(other.weights, plain.weights, rtol=1e-9, atol=1e-12)
+    assert np.allclose(other.decision_function(storage(X)), plain.decision_function(X), rtol=1e-9, atol=1e-12)
+    assert (other.predict(storage(X)) == plain.predict(X)).all()
+
+
+def test_csr_arrays_are_not_copied_or_changed(method):
+    X, y = problem()
+    csr = sparse.csr_array(X)
+    kept = csr.data.copy(), csr.indices.copy(), csr.indptr.copy()
+    for array in (csr.data, csr.indices, csr.indptr, y):
+        array.flags.writeable = False
+    ml.train(csr, y, solver=method.name, sample_weight=np.linspace(0, 2, len(y)))
+    for array, was in zip((csr.data, csr.indices, csr.indptr), kept, strict=True):
+        assert (array == was).all()
+
+
+@pytest.mark.parametrize("algorithm", P.ALGORITHM.choices)
+def test_same_seed_same_bits_for_any_threads(method, algorithm):
+    X, y = problem(m=9000, d=3)  # several chunks of the passes that use threads
+    ends = {"solver": method.name, "algorithm": algorithm, "tol": 1e-2, "seed": 3}
+    first, *others = [ml.train(X, y, threads=threads, **ends) for threads in (1, 1, 2, 8)]
+    scores = first.decision_function(X, threads=1)
+    for other in others:
+        assert_same(first, other)
+        assert other.decision_function(X, threads=8).tobytes() == scores.tobytes()
+
+
+@pytest.mark.parametrize("k", [2, 3])
+def test_other_seeds_same_objective(method, k):
+    X, y = problem(k)
+    models = [ml.train(X, y, solver=method.name, seed=seed, tol=1e-5) for seed in (0, 1, 2**64 - 1)]
+    for other in models[1:]:
+        assert other.weights.tobytes() != models[0].weights.tobytes()
+        assert_equivalent(models[0], other, loose(method, k))
+
+
+@pytest.mark.parametrize("k", [2, 3])
+def test_weights_are_repeated_rows(method, k):
+    X, y = problem(k)
+    times = np.random.default_rng(1).integers(1, 4, len(y))
+    weighted = ml.train(X, y, solver=method.name, sample_weight=times, tol=1e-5)
+    repeated = ml.train(np.repeat(X, times, axis=0), np.repeat(y, times), solver=method.name, tol=1e-5)
+    assert_equivalent(weighted, repeated, loose(method, k))
+
+
+@pytest.mark.parametrize("kind", [np.array, sparse.csr_array, sparse.csc_array, np.ndarray.tolist])
+def test_weight_zero_is_a_row_less(method, kind):
+    X, y = problem()
+    weights = np.ones(len(y))
+    weights[::4] = 0
+    X[::4] = 77  # would change everything
+    less = ml.train(X[weights > 0], y[weights > 0], solver=method.name)
+    zero = ml.train(kind(X), y, solver=method.name, sample_weight=weights)
+    assert zero.info.objective == pytest.approx(less.info.objective, rel=1e-12)
+    assert np.allclose(zero.weights, less.weights, rtol=1e-9, atol=1e-12)
+
+
+def test_a_class_of_weight_zero_is_no_class(method):
+    X, y = problem(3)
+    model = ml.train(X, y, solver=method.name, sample_weight=(y != 1).astype(float))
+    assert model.classes.tolist() == [0, 2]
+
+
+def test_class_weights_multiply_the_cost(method):
+    X, y = problem()
+    factors = {0: 0.5, 2: 3.0}
+    by_class = ml.train(X, y, solver=method.name, class_weight=factors)
+    by_row = ml.train(X, y, solver=method.name, sample_weight=[factors.get(label, 1.0) for label in y])
+    assert_same(by_class, by_row)
+    both = ml.train(X, y, solver=method.name, class_weight=factors, sample_weight=np.full(len(y), 2.0))
+    doubled = ml.train(X, y, solver=method.name, class_weight={0: 1.0, 1: 2.0, 2: 6.0})
+    assert_same(both, doubled)
+
+
+@pytest.mark.parametrize("algorithm", P.ALGORITHM.choices)
+@pytest.mark.parametrize("k", [2, 3])
+@pytest.mark.parametrize("C", [0.05, 1.0, 30.0])
+def test_warm_restart_stops_at_once(method, algorithm, k, C):
+    X, y = problem(k)
+    X = X + 0.5  # slow enough for the accelerator at C = 30
+    cold = ml.train(X, y, solver=method.name, algorithm=algorithm, C=C, tol=1e-4)
+    warm = ml.train(X, y, solver=method.name, algorithm=algorithm, C=C, tol=1e-4, start=cold)
+    assert warm.info.converged
+    assert warm.info.n_iter == 0
+    assert warm.info.objective == pytest.approx(cold.info.objective, rel=1e-4)
+    once_more = ml.train(X, y, solver=method.name, algorithm=algorithm, C=C, tol=1e-4, start=warm)
+    assert once_more.info.n_iter == 0
+
+
+def test_start_is_left_as_it_was_and_helps(method):
+    X, y = problem(3)
+    X = X + 0.5
+    start = ml.train(X, y, solver=method.name, C=10.0, tol=1e-4)
+    weights, state = start.weights.copy(), copy.deepcopy(start._state)
+    ml.train(X, y, solver=method.name, C=12.0, tol=1e-4, start=start)
+    assert (start.weights == weights).all()
+    for name, value in state.items():
+        assert np.array_equal(start._state[name], value), name
+
+
+def test_start_must_fit(method):
+    X, y = problem()
+    start = ml.train(X, y, solver=method.name)
+    for rows, labels, bias in ((X[1:], y[1:], -1), (X[:, 1:], y, -1), (X, y % 2, -1), (X, y, 1.0)):
+        with pytest.raises(ValueError, match=r"^start: "):
+            ml.train(rows, labels, solver=method.name, start=start, bias=bias)
+    with pytest.raises(ValueError, match=r"^start: "):
+        ml.train(X, y, solver=method.name, start=pickle.loads(pickle.dumps(start)))
+    for other in set(METHODS) - {method.name}:
+        with pytest.raises(ValueError, match=r"^start: "):
+            ml.train(X, y, solver=other, start=start)
+
+
+def test_start_with_other_labels_is_refused(method):
+    """The sign of a dual belongs to the label of its row: under another one the bound would be no bound."""
+    X, y = problem()
+    start = ml.train(X, y, solver=method.name)
+    with pytest.raises(ValueError, match=r"^start: .*labels"):
+        ml.train(X, np.roll(y, 1), solver=method.name, start=start)
+
+
+@pytest.mark.parametrize("algorithm", P.ALGORITHM.choices)
+def test_max_iter_says_so(method, algorithm):
+    X, y = problem()
+    words = (rf"^{method.name} did not converge \(max_iter\): certificate .* of objective .*, "
+             r"tolerance 1e-06, after 1 sweeps; .*max_iter")
+    with pytest.warns(ml.ConvergenceWarning, match=words):
+        model = ml.train(X, y, solver=method.name, algorithm=algorithm, max_iter=1, tol=1e-6)
+    assert model.info.status == "max_iter"
+    assert not model.info.converged
+    assert model.info.n_iter == 1
+    assert model.info.certificate > 1e-6 * max(1, model.info.objective)
+
+
+def test_time_limit_says_so(method):
+    X, y = problem(m=3000, d=20)
+    began = time.perf_counter()
+    with pytest.warns(ml.ConvergenceWarning, match="time_limit"):
+        model = ml.train(X * 100, y, solver=method.name, C=1e4, tol=1e-12, time_limit=0.15)
+    assert model.info.status == "time_limit"
+    assert 0.15 <= model.info.seconds <= time.perf_counter() - began < 2
+    assert model.info.bound <= model.info.objective
+
+
+def test_info_and_history(method):
+    X, y = problem()
+    seen = []
+    model = ml.train(X, y, solver=method.name, C=10.0, tol=1e-6, progress=seen.append)
+    info = model.info
+    assert info.converged and info.status == "converged"
+    assert info.tol == 1e-6
+    assert info.algorithm in ("cd", "accelerated", "newton")
+    assert info.certificate == info.objective - info.bound
+    assert 0 < info.n_support <= len(y)
+    assert info.seconds > 0
+    assert seen == info.history and len(seen) >= 2
+    for entry in seen:
+        assert set(entry) == {"n_iter", "seconds", "objective", "bound", "certificate"}
+        assert np.isfinite(list(entry.values())).all()
+    assert all(a["n_iter"] <= b["n_iter"] and a["seconds"] <= b["seconds"]
+               for a, b in pairwise(seen))
+    last = seen[-1]
+    assert (last["n_iter"], last["objective"], last["bound"], last["certificate"]) == (
+        info.n_iter, info.objective, info.bound, info.certificate)
+    assert info.to_dict()["history"] == seen
+    assert {k: v for k, v in model.params.items() if k in ("tol", "seed", "algorithm")} == {
+        "tol": 1e-6, "seed": 0, "algorithm": "auto"}
+    assert model.params["C"] == 10.0
+
+
+def test_an_error_in_progress_comes_through(method):
+    def progress(entry):
+        raise KeyError("mine")
+
+    X, y = problem()
+    with pytest.raises(KeyError, match="mine"):
+        ml.train(X, y, solver=method.name, progress=progress)
+
+
+def test_pickle_and_copy(method):
+    X, y = problem()
+    model = ml.train(X, np.array(["a", "b", "c"])[y], solver=method.name, bias=1.0)
+    for other in (pickle.loads(pickle.dumps(model)), copy.deepcopy(model), copy.copy(model)):
+        assert (other.predict(X) == model.predict(X)).all()
+        assert other.decision_function(X).tobytes() == model.decision_function(X).tobytes()
+        assert other.info == model.info
+        assert other.params == model.params
+        assert (other.solver, other.bias) == (model.solver, model.bias)
+        assert (other.classes == model.classes).all()
+
+
+@pytest.mark.parametrize("bias", [1.0, 0.25, 0.0])
+@pytest.mark.parametrize("kind", [np.array, sparse.csr_array])
+def test_bias_is_a_constant_feature(method, bias, kind):
+    X, y = problem()
+    appended = np.hstack([X, np.full((len(y), 1), bias)])
+    by_bias = ml.train(kind(X), y, solver=method.name, bias=bias)
+    by_column = ml.train(kind(appended), y, solver=method.name)
+    assert by_bias.info.objective == pytest.approx(by_column.info.objective, rel=1e-12)
+    assert np.allclose(by_bias.weights, by_column.weights, rtol=1e-9, atol=1e-12)
+    assert by_bias.n_features == X.shape[1]
+    assert by_bias.coef.shape == (len(by_bias.classes), X.shape[1])
+    scores = X @ by_bias.coef.T + by_bias.intercept
+    assert np.allclose(by_bias.decision_function(kind(X)), scores, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("labels", [
+    np.array([3, 7, 100]), np.array([-5, -1, 0]), np.array([2**40, -(2**60), 5]),
+    np.array([0.5, -1.25, 1e300]), np.array(["b", "a", "żółw"]), np.array([3, 7, 9], dtype=np.uint8),
+    np.array([1, 5, 2], dtype=np.float32),
+], ids=lambda v: f"{v.dtype}-{v[0]}")
+def test_labels(method, labels):
+    X, y = problem()
+    plain = ml.train(X, np.argsort(np.argsort(labels))[y], solver=method.name)
+    model = ml.train(X, labels[y], solver=method.name)
+    assert model.weights.tobytes() == plain.weights.tobytes()
+    assert (model.classes == np.sort(labels)).all()
+    assert model.classes.dtype.kind == labels.dtype.kind
+    assert set(model.predict(X)) <= set(labels)
+    assert (model.predict(X) == np.sort(labels)[plain.predict(X)]).all()
+    as_list = ml.train(X, labels[y].tolist(), solver=method.name)
+    as_objects = ml.train(X, labels[y].astype(object), solver=method.name)
+    assert (as_list.predict(X) == as_objects.predict(X)).all()
+    assert np.allclose(model.margins(X, labels[y]), plain.margins(X, np.argsort(np.argsort(labels))[y]))
+
+
+def awkward():
+    rng = np.random.default_rng(9)
+    X, y = problem(4, m=40)
+    one = np.array([0] * 20 + [1] * 19 + [2])
+    return {
+        "empty rows": (np.where(np.arange(40)[:, None] % 3 == 0, 0, X), y),
+        "all rows empty": (np.zeros((6, 3)), np.arange(6) % 3),
+        "no features": (np.zeros((6, 0)), np.arange(6) % 3),
+        "duplicated rows": (np.repeat(X[:10], 4, axis=0), y),
+        "duplicates that agree": (np.repeat(X[:10], 4, axis=0), np.repeat(np.arange(10) % 4, 4)),
+        "constant features": (np.hstack([X[:, :2], np.ones((40, 3))]), y),
+        "all rows alike": (np.ones((12, 2)), np.arange(12) % 3),
+        "more features than rows": (rng.standard_normal((12, 300)), np.arange(12) % 4),
+        "a class with one row": (X, one),
+        "a class a row": (X[:6], np.arange(6)),
+        "two rows": (X[:2], np.array([0, 1])),
+        "scale 30": (X * np.array([1, 30, 1, 1e-3, 1]), y),
+        "tiny": (X * 1e-9, y),
+        "underflow": (X * 1e-200, y),
+        "separable": (np.vstack([np.eye(4) * 5] * 10), np.tile(np.arange(4), 10)),
+        "many classes": (rng.standard_normal((60, 4)), np.arange(60) % 30),
+    }
+
+
+@pytest.mark.parametrize("name", awkward())
+@pytest.mark.parametrize("bias", [-1.0, 1.0])
+def test_awkward_data(method, name, bias):
+    """Every fit ends converged, with a valid bound, in both storages."""
+    X, y = awkward()[name]
+    dense = ml.train(X, y, solver=method.name, bias=bias, time_limit=10)
+    assert dense.info.converged
+    assert np.isfinite(dense.weights).all()
+    if bias < 0 and X.shape[1]:
+        sparse_model = ml.train(sparse.csr_array(X), y, solver=method.name, time_limit=10)
+        assert sparse_model.info.objective == pytest.approx(dense.info.objective, rel=1e-9)
+    assert dense.decision_function(X).shape == (len(y), len(np.unique(y)))
+
+
+@pytest.mark.parametrize("algorithm", P.ALGORITHM.choices)
+def test_badly_scaled_features(method, algorithm):
+    """||x_i||^2 from 1e-6 to 1e6: a fit that does not get there says so, with a bound that holds."""
+    X, y = problem(3, m=40)
+    X = X * np.array([1, 1e3, 1, 1e-3, 1])
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model = ml.train(X, y, solver=method.name, algorithm=algorithm, time_limit=0.3)
+    assert model.info.status == ("time_limit" if caught else "converged")
+    assert all(w.category is ml.ConvergenceWarning for w in caught)
+    assert model.info.bound <= model.info.objective
+    # All rows at a loss of 1, or of (1 - theta)^2/(1 - theta)^2, is what W = 0 costs.
+    assert model.info.bound <= len(y)
+
+
+def test_eight_fits_at_once(method):
+    """Nothing is global: fits in threads give the serial bits."""
+    jobs = [problem(3, m=400, seed=seed) for seed in range(8)]
+
+    def fit(job, seed):
+        return ml.train(*job, solver=method.name, seed=seed, C=10.0, bias=1.0, threads=2)
+
+    serial = [fit(job, seed) for seed, job in enumerate(jobs)]
+    found = [None] * 8
+
+    def work(at):
+        found[at] = fit(jobs[at], at)
+
+    workers = [threading.Thread(target=work, args=(at,)) for at in range(8)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    for one, other in zip(serial, found, strict=True):
+        assert_same(one, other)
+
+
+def test_parameters_are_refused_by_name(method):
+    """Each parameter that the method takes: a value outside its domain names it, the value and the domain."""
+    X, y = problem(m=12)
+    checked = 0
+    for param in (*P.RUN, *method.params):
+        wrong = [object()]
+        if param.choices:
+            wrong.append("no such word")
+        elif param.domain:
+            low, high = (end.strip() for end in param.domain[1:-1].split(","))
+            wrong += [float("nan"), "1"]
+            wrong += [param.type(low) - 1] if "inf" not in low else [-float("inf")]
+            wrong += [param.type(high) + 1] if "inf" not in high else [float("inf")]
+            wrong += [param.type(low)] if param.domain[0] == "(" and "inf" not in low else []
+        for value in wrong:
+            with pytest.raises(ValueError) as refusal:
+                ml.train(X, y, solver=method.name, **{param.name: value})
+            text = str(refusal.value)
+            assert text.startswith(param.name.rstrip("_") + " = ")
+            assert repr(value) in text
+            assert param.allowed in text
+            checked += 1
+    assert checked >= 3 * len(P.RUN)
+
+
+def test_unknown_parameter(method):
+    X, y = problem(m=12)
+    with pytest.raises(TypeError, match=f"{method.name} has no parameter 'gamma_ray'.*C"):
+        ml.train(X, y, solver=method.name, gamma_ray=1)
+
+
+def test_bad_input(method):
+    X, y = problem(m=12)
+    with_nan = X.copy()
+    with_nan[3, 1] = np.nan
+    cases = [
+        ((X, np.zeros(12)), {}, "needs at least 2 classes, y has 1"),
+        ((with_nan, y), {}, "row 3, feature 1 is nan"),
+        ((sparse.csr_array(with_nan), y), {}, "row 3, feature 1 is nan"),
+        ((X, y[1:]), {}, "12 rows, y has 11"),
+        ((X, y[:, None]), {}, "y has 2 dimensions"),
+        ((X[0], y), {}, "two dimensions"),
+        ((X[:0], y[:0]), {}, "no rows"),
+        ((X + 1j, y), {}, "complex"),
+        ((X.astype(str), y), {}, "numbers are needed"),
+        ((X, np.where(y == 0, np.nan, y)), {}, "nan is not finite"),
+        ((X, np.where(y == 0, np.inf, y)), {}, "inf is not finite"),
+        ((X, np.where(y == 0, np.nan, y).astype(object)), {}, "nan is not finite"),
+        ((X, np.array([None, *y[1:]])), {}, "labels"),
+        ((X, np.array(["a", *y[1:]], dtype=object)), {}, "labels must be all numbers or all strings"),
+        ((X, y), {"sample_weight": np.ones(11)}, r"sample_weight has shape \(11,\)"),
+        ((X, y), {"sample_weight": np.ones((12, 1))}, "sample_weight has shape"),
+        ((X, y), {"sample_weight": -np.ones(12)}, r"sample_weight\[0\] = -1"),
+        ((X, y), {"sample_weight": np.full(12, np.nan)}, r"sample_weight\[0\] = nan"),
+        ((X, y), {"sample_weight": np.full(12, np.inf)}, r"sample_weight\[0\] = inf"),
+        ((X, y), {"sample_weight": np.zeros(12)}, "0 for all rows"),
+        ((X, y), {"sample_weight": (y == 0).astype(float)}, "needs at least 2 classes, y has 1"),
+        ((X, y), {"class_weight": {0: 0.0}}, r"class_weight\[0\] = 0.0 is not allowed"),
+        ((X, y), {"class_weight": {0: -1}}, r"class_weight\[0\]"),
+        ((X, y), {"class_weight": {0: np.inf}}, r"class_weight\[0\]"),
+        ((X, y), {"class_weight": {0: "2"}}, r"class_weight\[0\]"),
+        ((X, y), {"class_weight": {0: None}}, r"class_weight\[0\]"),
+    ]
+    for arguments, options, words in cases:
+        with pytest.raises(ValueError, match=words):
+            ml.train(*arguments, solver=method.name, **options)
+
+
+def test_unknown_class_in_class_weight(method):
+    X, y = problem()
+    with pytest.warns(UserWarning, match="class label 17"):
+        model = ml.train(X, y, solver=method.name, class_weight={17: 2.0})
+    assert_same(model, ml.train(X, y, solver=method.name))
+
+
+def test_no_start_up_price():
+    """Listing the methods and their parameters imports no NumPy."""
+    import subprocess
+    import sys
+
+    code = "import sys, marginlinear.registry as r; r.methods(); sys.exit('numpy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("name", ["nonsense", "", 99, None, "MCODM"])
+def test_unknown_solver(name):
+    with pytest.raises(ValueError, match=r"solver = .* is not known: give mcodm, "):
+        registry.get(name)

@@ -1,0 +1,156 @@
+"""The sub-problems of a row against slow oracles, and the generator against its published numbers."""
+
+from fractions import Fraction
+
+import numpy as np
+import oracles
+import pytest
+
+from marginlinear._core import testing
+
+
+def spread(rng, low=-6, high=6):
+    return 10.0 ** rng.uniform(low, high)
+
+
+def block(seed):
+    """(B, y, A): k = 2..7, sizes of 1e-6 to 1e6, with ties and zeros."""
+    rng = np.random.default_rng(seed)
+    k = int(rng.integers(2, 8))
+    B = rng.standard_normal(k) * spread(rng)
+    if seed % 3 == 0:
+        B = np.round(B / abs(B).max() * 2) * spread(rng)  # ties
+    if seed % 4 == 1:
+        B[rng.random(k) < 0.5] = 0
+    if seed % 11 == 0:
+        B[:] = 0
+    A = 1e-12 if seed % 5 == 4 else spread(rng)
+    return rng, B, int(rng.integers(k)), A
+
+
+def assert_feasible(a, y, cap=np.inf):
+    assert np.isfinite(a).all()
+    assert (np.delete(a, y) <= 0).all()
+    assert 0 <= a[y] <= cap
+    assert abs(a.sum()) <= 1e-14 * len(a) * a[y]
+
+
+@pytest.mark.parametrize("low, high", [(-6, 6), (-1, 1)])
+def test_level(low, high):
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        values = rng.standard_normal(int(rng.integers(1, 9))) * spread(rng, low, high)
+        if seed % 3 == 0:
+            values[:] = values[0]
+        Q = 0.0 if seed % 4 == 0 else spread(rng, low, high)
+        P = -spread(rng, low, high) if Q == 0 else rng.standard_normal() * spread(rng, low, high)
+        nu = testing.level(values, P, Q)
+        excess = np.maximum(0, values - nu).sum()
+        size = abs(Q * nu) + abs(P) + abs(values).sum() + len(values) * abs(nu)
+        assert abs(Q * nu - P - excess) <= 1e-14 * size
+
+
+def rounding(B, A):
+    """What the oracles' 60 digits leave where the best value is 0."""
+    return Fraction(float(abs(B).max())) ** 2 / Fraction(float(A)) / 10**40
+
+
+def check_squared(B, y, A, q, upper, r, F):
+    a, b = testing.squared_block(B, y, A, q, upper, r, F)
+    assert_feasible(a, y)
+    assert b >= 0 and np.isfinite(b)
+    best_a, best_b = oracles.least_squared_block(B, y, A, q, upper, r, F)
+    value, _ = oracles.squared_block_value(a, b, B, y, A, q, upper, r, F)
+    best, size = oracles.squared_block_value(best_a, best_b, B, y, A, q, upper, r, F)
+    assert value - best <= 1e-12 * size + rounding(B, A), (float(value), float(best))
+    return b
+
+
+def test_squared_block_without_upper_loss():
+    for seed in range(150):
+        rng, B, y, A = block(seed)
+        check_squared(B, y, A, spread(rng) if seed % 6 else 1e-12, -1.0, -1, 0.0)
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["named rival", "fixed reference"])
+def test_squared_block_with_upper_loss(named):
+    active = 0
+    for seed in range(200):
+        rng, B, y, A = block(seed)
+        q = spread(rng) if seed % 6 else 1e-12  # a huge c
+        upper = q * (1e12 if seed % 7 == 3 else spread(rng, 0, 3))  # mu -> 0, or 1 down to 1e-3
+        r = int(rng.choice(np.delete(np.arange(len(B)), y))) if named else -1
+        if named:
+            # F - (B_r - B_y) is the width of the band of margins without loss.
+            F = B[r] - B[y] + seed % 3 * spread(rng)
+        else:
+            F = rng.standard_normal() * (spread(rng) if seed % 2 else max(abs(B).max(), 1e-6))
+        active += check_squared(B, y, A, q, upper, r, F) > 0
+    assert active > 50
+
+
+def test_upper_loss_fades_with_mu():
+    """mu -> 0: b -> 0, and a -> the answer without an upper loss."""
+    for seed in range(20):
+        rng, B, y, A = block(seed)
+        r = int(rng.choice(np.delete(np.arange(len(B)), y)))
+        without, _ = testing.squared_block(B, y, A, 0.5)
+        F = B[r] - B[y] + 1e-3
+        a, b = testing.squared_block(B, y, A, 0.5, 1e30, r, F)
+        assert b <= (abs(F) + 2 * A * abs(without).max()) / 1e30 * (1 + 1e-9)
+        assert abs(a - without).max() <= 1e-9 * abs(without).max()
+
+
+def test_rival_and_upper_dual_are_never_both_used():
+    for seed in range(100):
+        rng, B, y, A = block(seed)
+        r = int(rng.choice(np.delete(np.arange(len(B)), y)))
+        a, b = testing.squared_block(B, y, A, 0.3, 0.4, r, B[r] - B[y] + 0.01)
+        assert b == 0 or a[r] == 0
+
+
+def test_hinge_block():
+    capped = 0
+    for seed in range(300):
+        rng, B, y, A = block(seed)
+        cap = 1e12 if seed % 9 == 5 else spread(rng)
+        a = testing.hinge_block(B, y, A, cap)
+        assert_feasible(a, y, cap)
+        best, size = oracles.hinge_block_value(oracles.least_hinge_block(B, y, A, cap), B, A)
+        value, _ = oracles.hinge_block_value(a, B, A)
+        assert value - best <= 1e-12 * size + rounding(B, A), (seed, float(value), float(best))
+        capped += a[y] == cap
+    assert 50 < capped < 250
+
+
+def test_generator_is_splitmix64():
+    """The numbers that the published C code of SplitMix64 prints for the seed 1234567."""
+    expected = [6457827717110365317, 3203168211198807973, 9817491932198370423, 4593380528125082431,
+                16408922859458223821]
+    assert testing.rng_stream(1234567, 5).tolist() == expected
+
+
+def test_below_is_uniform():
+    for n in (1, 2, 3, 7, 1000, 2**31 + 1, 2**32 - 1):
+        drawn = testing.rng_below(n, n, 4000)
+        assert drawn.max() < n
+        # 4000 draws fall into eight parts of [0, n): five standard deviations of a binomial count.
+        parts = min(n, 8)
+        counts = np.bincount((drawn.astype(np.float64) * parts / n).astype(int), minlength=parts)
+        share = np.diff(np.ceil(np.arange(parts + 1) * n / parts)) / n * 4000
+        assert (abs(counts - share) <= 5 * np.sqrt(share) + 1e-9).all()
+
+
+def test_shuffle_gives_each_permutation_its_turn():
+    seen = {}
+    for seed in range(2400):
+        order = tuple(testing.shuffled(np.arange(4), seed).tolist())
+        assert sorted(order) == [0, 1, 2, 3]
+        seen[order] = seen.get(order, 0) + 1
+    assert len(seen) == 24
+    assert all(50 <= count <= 150 for count in seen.values())
+    assert testing.shuffled(np.arange(100), 5).tolist() == testing.shuffled(np.arange(100), 5).tolist()
+
+
+def test_keep_positive():
+    assert testing.keep_positive(np.array([0.0, 1.0, 0.0, 2.0, -1.0])).tolist() == [1, 3]

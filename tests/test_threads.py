@@ -1,0 +1,54 @@
+"""The pool: order of results, failures, interruption."""
+
+import threading
+
+import pytest
+
+from marginlinear.threads import default_threads, ranges, run_chunks
+
+
+@pytest.mark.parametrize("n, size", [(0, 4), (1, 4), (4, 4), (5, 4), (100, 7)])
+def test_ranges_cover_once(n, size):
+    cuts = ranges(n, size)
+    assert [i for lo, hi in cuts for i in range(lo, hi)] == list(range(n))
+    assert all(0 < hi - lo <= size for lo, hi in cuts)
+
+
+@pytest.mark.parametrize("threads", [None, 1, 2, 8, 64])
+def test_results_come_in_the_order_of_the_ranges(threads):
+    assert run_chunks(lambda lo, hi: (lo, hi), 103, threads, size=10) == ranges(103, 10)
+    assert run_chunks(lambda lo, hi: 1, 0, threads) == []
+
+
+@pytest.mark.parametrize("threads", [1, 2, 8])
+def test_the_first_failure_is_raised_and_ends_the_work(threads):
+    started = []
+
+    def work(lo, hi):
+        started.append(lo)
+        if lo == 20:
+            raise RuntimeError("row 20")
+
+    before = threading.active_count()
+    with pytest.raises(RuntimeError, match="row 20"):
+        run_chunks(work, 10_000_000, threads, size=10)
+    assert len(started) < 1_000_000
+    assert threading.active_count() == before
+
+
+def test_interruption_in_the_caller_ends_the_helpers():
+    caller = threading.get_ident()
+    begun = threading.Event()
+
+    def work(lo, hi):
+        if threading.get_ident() == caller:
+            begun.wait(5)
+            raise KeyboardInterrupt
+        begun.set()
+
+    with pytest.raises(KeyboardInterrupt):
+        run_chunks(work, 100_000, 2, size=1)
+
+
+def test_default_is_what_the_process_may_use():
+    assert default_threads() >= 1
