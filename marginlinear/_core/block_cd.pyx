@@ -236,41 +236,44 @@ cdef class BlockCD:
         self.gap, self.loss, self.slack = sums.gap, sums.loss, sums.loss - sums.tight
         self.n_iter += 1
 
-    def primal(self):
-        """(P, tight, stale) at W, exactly, by one pass over the rows.
+    def primal(self, bint averaged=False):
+        """(P, tight, stale) at W, or at W_avg, exactly, by one pass over the rows.
 
         tight is P with the upper slack taken against the best rival; stale counts rows whose named rival is not it.
         """
-        parts = run_chunks(self._primal_part, self.rows.m, self.threads)
-        half = 0.5 * self.iterates.sqnorm()
+        weights = self.iterates.averaged if averaged else self.iterates.W
+        parts = run_chunks(lambda lo, hi: self._primal_part(lo, hi, weights), self.rows.m, self.threads)
+        half = 0.5 * square_sum(weights)
         return half + sum(p[0] for p in parts), half + sum(p[1] for p in parts), sum(p[2] for p in parts)
 
-    def _primal_part(self, Py_ssize_t lo, Py_ssize_t hi):
+    def _primal_part(self, Py_ssize_t lo, Py_ssize_t hi, double[::1] W):
         cdef sums_t sums
         cdef task_t task
         cdef double[::1] s = np.empty(self.n_classes)
         sums.gap = sums.loss = sums.tight = 0
         sums.stale = 0
         task.what, task.start, task.stop, task.scratch, task.sums = LOSSES, lo, hi, &s[0], &sums
+        task.W = &W[0]
         with nogil:
             perform(self, &task)
         PyErr_CheckSignals()
         return sums.loss, sums.tight, sums.stale
 
-    def best_rivals(self):
-        """(rival, score): the class l != y_i of the largest score at W, int32, and that score; arrays of shape (m,).
+    def best_rivals(self, bint averaged=False):
+        """(rival, score): the class l != y_i of the largest score at W or W_avg, int32, and that score; arrays of shape (m,).
 
         A class named before stays where it is as good as any.
         """
         rival, score = np.empty(self.rows.m, dtype=np.int32), np.empty(self.rows.m)
-        run_chunks(lambda lo, hi: self._rivals_part(lo, hi, rival, score), self.rows.m, self.threads)
+        weights = self.iterates.averaged if averaged else self.iterates.W
+        run_chunks(lambda lo, hi: self._rivals_part(lo, hi, weights, rival, score), self.rows.m, self.threads)
         return rival, score
 
-    def _rivals_part(self, Py_ssize_t lo, Py_ssize_t hi, int32_t[::1] to, double[::1] value):
+    def _rivals_part(self, Py_ssize_t lo, Py_ssize_t hi, double[::1] W, int32_t[::1] to, double[::1] value):
         cdef task_t task
         cdef double[::1] s = np.empty(self.n_classes)
         task.what, task.start, task.stop, task.scratch = RIVALS, lo, hi, &s[0]
-        task.to, task.value = &to[0], &value[0]
+        task.W, task.to, task.value = &W[0], &to[0], &value[0]
         with nogil:
             perform(self, &task)
         PyErr_CheckSignals()
@@ -331,6 +334,11 @@ cdef class BlockCD:
                         mean[i, l] += weight * (self.a[i, l] - mean[i, l])
                     mean_b[i] += weight * (self.b[i] - mean_b[i])
         return self.iterates.average(weight, A, a)
+
+    def adopt(self):
+        """Go on from the averaged duals and weights."""
+        self.alpha[:], self.beta[:] = self.mean_alpha, self.mean_beta
+        self.iterates.adopt()
 
     def weights_of(self, alpha, beta):
         """U of these duals, summed afresh: flat float64 array of shape (d k,)."""
@@ -475,7 +483,7 @@ cdef void visit(BlockCD self, const rows_t* X, const task_t* task) noexcept nogi
 cdef void losses(BlockCD self, const rows_t* X, const task_t* task) noexcept nogil:
     cdef Py_ssize_t i
     for i in range(task.start, task.stop):
-        row_scores(X, i, &self.iterates.w[0], self.n_classes, task.scratch)
+        row_scores(X, i, task.W, self.n_classes, task.scratch)
         add_block(self, i, task.scratch, &self.a[i, 0], self.b[i], task.sums)
 
 
@@ -483,7 +491,7 @@ cdef void rivals(BlockCD self, const rows_t* X, const task_t* task) noexcept nog
     cdef Py_ssize_t i, l, y, best
     cdef double* s = task.scratch
     for i in range(task.start, task.stop):
-        row_scores(X, i, &self.iterates.w[0], self.n_classes, s)
+        row_scores(X, i, task.W, self.n_classes, s)
         y = self.labels[i]
         best = self.r[i] if self.named else (1 if y == 0 else 0)
         for l in range(self.n_classes):

@@ -4,10 +4,10 @@
     n_iter                      sweeps so far
     sweep()                     one visit of every row; sets sums over the rows as they were met: `gap` of the blocks,
                                 `loss`, and `slack`, the part of it that better references would save
-    primal()                    (P, objective, stale) at W: of the convex problem of the sweeps and of the method
+    primal(averaged)            (P, objective, stale) at W, or at W_avg: of the problem of the sweeps and of the method
     dual(), averaged_dual()     values of D
-    recomputed_dual(averaged)   the same with the weights summed afresh
-    average(weight, A, a)       duals into their average; returns Iterates.average
+    average(weight, A, a)       duals and weights into their averages; returns Iterates.average
+    adopt()                     duals and weights become their averages
 
 Plain sweeps come first. Where their rate promises a long run, the sweeps go on around a moving centre V:
 P(W) + kappa/2 ||W - V||^2 is solved roughly, V is extrapolated, and so on: the accelerated hybrid proximal
@@ -31,22 +31,24 @@ FIRST_KAPPA = 10.0
 # Wanted ratio e/G at the end of an outer step.
 BALANCE = 0.3
 # First check, then the growth of the distance between checks; estimates call for others in between.
-FIRST_CHECK, STRIDE = 4, 1.4
+FIRST_CHECK, STRIDE = 4, 1.2
+# A gap of which this part is left after a stride is stalled; after so many stalls the other route is tried.
+STALL, PATIENT_STALLS = 0.8, 3
 
 
 @dataclass
 class Check:
     """Exact values at one moment.
 
-    `primal` and `bound` belong to the convex problem of the sweeps, `objective` to the method; `averaged` says whether
-    the bound is that of the averaged duals; `stale` is the engine's word for what keeps primal above objective.
+    `primal` and `bound` belong to the convex problem of the sweeps, `objective` to the method. `at_average`: primal and
+    objective are those of W_avg, which was better than W; `from_average`: the bound is that of the averaged duals.
     """
 
     primal: float
     objective: float
-    stale: int
+    at_average: bool
     bound: float
-    averaged: bool
+    from_average: bool
 
     @property
     def gap(self):
@@ -96,15 +98,15 @@ class Descent:
         self.gaps = []
         self.checked_estimate = math.inf
         self.averages = 0
-        # The accelerator's own knobs, kept over restarts (math.md 9.2): nm, ft, wait, rho.
-        self.min_sweeps, self.fraction, self.wait, self.rho = 3, 1.0, 1, 0.3
-        self.plain_until = 0
+        # The accelerator's own knobs, kept over restarts (math.md 9.2): nm, ft, rho.
+        self.min_sweeps, self.fraction, self.rho = 3, 1.0, 0.3
         self.pending = None
+        self._forget_bounds()
         if engine.iterates.kappa > 0:
             self._begin(engine.iterates.kappa)
 
     def reset(self, convex=True):
-        """The engine's problem has changed: forget rates, momentum and averages, keep the weights.
+        """The engine's problem has changed: forget rates and momentum, keep the weights or their averages.
 
         convex: the anchor follows the best weights seen. Otherwise it stays where `drop_anchor` put it, at the weights
         that the problem was made at: its bounds speak of them alone.
@@ -112,17 +114,29 @@ class Descent:
         self.gaps = []
         self.checked_estimate = math.inf
         self.convex = convex
+        self._forget_bounds()
         iterates = self.engine.iterates
         if iterates.kappa > 0:
             iterates.recentre(iterates.kappa, 0.0, 1.0, True)
             self._begin(iterates.kappa)
 
-    def drop_anchor(self, objective):
+    def _forget_bounds(self):
+        self.best_primal, self.best_bound, self.judged, self.stalls = math.inf, -math.inf, math.inf, 0
+
+    def adopt(self):
+        """Go on from the averages where they have the better bound. To be called at a check."""
+        if self.last.from_average:
+            self.engine.adopt()
+            self.pending = None
+            self._begin(self.engine.iterates.kappa)
+
+    def drop_anchor(self, objective, at_average=False):
         """Compare the bounds from here on with these weights and their objective."""
+        weights = self.engine.iterates.averaged if at_average else self.engine.iterates.W
         if self.anchor is None:
-            self.anchor = self.engine.iterates.W.copy()
+            self.anchor = weights.copy()
         else:
-            self.anchor[:] = self.engine.iterates.W
+            self.anchor[:] = weights
         self.ceiling = objective
 
     def until(self, tol, renewal=0.0):
@@ -151,17 +165,21 @@ class Descent:
             min(self.ceiling - check.bound, allowance(self.goal, self.ceiling) / max(self.renewal, 1e-300)))
 
     def check(self):
-        """Exact values, by one pass over the rows."""
+        """Exact values, by one pass over the rows, or two where there are averages."""
         engine = self.engine
-        primal, objective, stale = engine.primal()
-        bound, averaged = engine.dual(), False
-        if self.averages:
-            mean = engine.averaged_dual()
-            if mean > bound:
-                bound, averaged = mean, True
-        self.last = Check(primal, objective, stale, bound, averaged)
+        primal, objective, _ = engine.primal()
+        bound, at_average, from_average = engine.dual(), False, False
+        if self.averages > 1:
+            mean_primal, mean_objective, _ = engine.primal(averaged=True)
+            if mean_primal < primal:
+                primal, objective, at_average = mean_primal, mean_objective, True
+            mean_bound = engine.averaged_dual()
+            if mean_bound > bound:
+                bound, from_average = mean_bound, True
+        self.last = Check(primal, objective, at_average, bound, from_average)
+        self.best_primal, self.best_bound = min(self.best_primal, primal), max(self.best_bound, bound)
         if self.convex and primal < self.ceiling:
-            self.drop_anchor(primal)
+            self.drop_anchor(primal, at_average)
         self.budget.record(engine.n_iter, objective, bound, self.ceiling - bound)
         self.next_check = engine.n_iter + int(self.stride)
         self.stride *= STRIDE
@@ -174,10 +192,34 @@ class Descent:
         left = min(self.ceiling, primal) - (primal - estimate)
         promising = (left <= allowance(self.goal, primal)
                      or estimate <= self.renewal * engine.slack) and estimate <= 0.8 * self.checked_estimate
-        if not promising and engine.n_iter < self.next_check:
+        scheduled = engine.n_iter >= self.next_check
+        if not (promising or scheduled):
             return None
         self.checked_estimate = min(self.checked_estimate, estimate)
-        return self.check()
+        check = self.check()
+        if scheduled and self.route == "accelerated":
+            self._judge()
+        return check
+
+    def _judge(self):
+        """Where the gap stalls from one scheduled check to the next, ask for more care within outer steps; where that
+        does not help, the accelerator gives way to plain sweeps, and these to it when they stall."""
+        left = self.best_primal - self.best_bound
+        stalled = left > STALL * self.judged
+        self.judged = left
+        if self.engine.iterates.kappa == 0:
+            if stalled:
+                self._accelerate(self.plain_kappa)
+        elif stalled:
+            self._care()
+            self.stalls += 1
+            self.giving_way = self.stalls >= PATIENT_STALLS
+        else:
+            self.stalls = 0
+
+    def _care(self):
+        self.min_sweeps = min(16, self.min_sweeps + 1)
+        self.fraction = max(1e-3, 0.7 * self.fraction)
 
     def _plain_sweep(self):
         self.engine.sweep()
@@ -185,12 +227,8 @@ class Descent:
         # The sum was taken before the updates: the last sweep's rate tells what they left.
         rate = min(1.0, self.gaps[-1] / self.gaps[-2]) if len(self.gaps) > 1 and self.gaps[-2] > 0 else 1.0
         check = self._check_if_due(self.gaps[-1] * rate)
-        if self.algorithm != "cd":
-            if self.route == "cd":
-                if self.algorithm == "accelerated" or self._slow():
-                    self._accelerate(FIRST_KAPPA)
-            elif check is not None and self.engine.n_iter >= self.plain_until:
-                self._judge_plain(check)
+        if self.route == "cd" and self.algorithm != "cd" and (self.algorithm == "accelerated" or self._slow()):
+            self._accelerate(FIRST_KAPPA)
         return check
 
     def _slow(self):
@@ -213,12 +251,12 @@ class Descent:
         self.route = "accelerated"
         self.averages = 0
         self.A, self.a = 0.0, 1 / kappa
-        self.best_cycle, self.bad_cycles = math.inf, 0
-        self.pending = None
+        self.best_cycle, self.stalls = math.inf, 0
+        self.pending, self.giving_way = None, False
         self._begin_cycle()
 
     def _begin_cycle(self):
-        self.cycle, self.cycle_steps, self.cycle_began = math.inf, 0, self.engine.n_iter
+        self.cycle, self.cycle_steps = math.inf, 0
 
     def _outer_step(self):
         """Sweeps around one centre, until e is down to its share of G; then averages and, at the next call, the next
@@ -264,36 +302,23 @@ class Descent:
         bad = self.cycle > 0.8 * self.best_cycle
         self.best_cycle = min(self.best_cycle, self.cycle)
         if bad:
-            self.min_sweeps = min(16, self.min_sweeps + 1)
-            self.fraction = max(1e-3, 0.7 * self.fraction)
-            self.bad_cycles += 1
+            self._care()
         else:
             self.min_sweeps = max(3, self.min_sweeps - 1)
             self.fraction = min(1.0, 1.2 * self.fraction)
-        self.cycle_length = self.engine.n_iter - self.cycle_began
         self._begin_cycle()
         return bad
 
     def _recentre(self, kappa, restart):
+        if self.giving_way:
+            self.plain_kappa = kappa
+            if self.last.from_average:
+                self.engine.adopt()
+            self.engine.iterates.plain()
+            self.averages = 0
+            return
         if restart:
             self.A = 0.0
         grown = 1 + self.A
         self.a = (grown + math.sqrt(grown * grown + 4 * kappa * self.A * grown)) / (2 * kappa)
         self.engine.iterates.recentre(kappa, self.A, self.a, restart)
-        if self.bad_cycles >= self.wait:
-            self.plain_kappa = kappa
-            self.plain_gap = self.last.gap if self.last is not None else math.inf
-            self.plain_length = max(8, self.cycle_length)
-            self.plain_until = self.engine.n_iter + self.plain_length
-            self.engine.iterates.plain()
-
-    def _judge_plain(self, check):
-        """After a spell of plain sweeps: another, twice as long, if the gap fell by a fifth, else back."""
-        if check.gap <= 0.8 * self.plain_gap:
-            self.plain_length *= 2
-            self.plain_until = self.engine.n_iter + self.plain_length
-            self.plain_gap = check.gap
-        else:
-            self.wait *= 2
-            self.fraction = 1.0
-            self._accelerate(max(1.0, 0.1 * self.plain_kappa))

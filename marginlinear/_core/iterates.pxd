@@ -1,7 +1,7 @@
 cdef class Iterates:
     cdef readonly object W, averaged
-    cdef object _V, _z
-    cdef double[::1] w, v, z, mean
+    cdef object _V, _z, _U_avg
+    cdef double[::1] w, v, z, mean_u, mean_w
     cdef readonly double kappa
 
     cdef _allocate(self)

@@ -4,9 +4,12 @@
     V                                  the centre of the proximal term kappa/2 ||W - V||^2
     z                                  the long-step sequence, from which the next centre is extrapolated
     U = (1 + kappa) W - kappa V        the weights of the duals, U = sum_i dual_i x_i
-    U_avg                              the weights of the averaged duals
+    U_avg, W_avg                       averages of U (the weights of the averaged duals) and of W over outer steps
 
-With kappa = 0 (plain coordinate descent) W = U, and V, z, U_avg are not allocated.
+Sweeps that end before a sub-problem is solved leave noise in W and in U. It goes out of the averages, so that
+D(averaged duals) and P(W_avg) close a gap that P(W) and D(duals) cannot (measured: by 5 to 30 times, for the hinge).
+
+With kappa = 0 (plain coordinate descent) W = U, and V, z and the averages are not allocated.
 
 Sums run over blocks of fixed size in a fixed order: BLAS would sum in an order that depends on its threads. Between
 blocks signals are looked at, since there may be 10^9 weights.
@@ -53,7 +56,7 @@ cdef class Iterates:
     ----------
     W : array of shape (size,)
     averaged : array of shape (size,) or None
-        U_avg.
+        W_avg.
     kappa : float
     """
 
@@ -64,8 +67,8 @@ cdef class Iterates:
 
     cdef _allocate(self):
         if self._V is None:
-            self._V, self._z, self.averaged = (np.zeros_like(self.W) for _ in range(3))
-            self.v, self.z, self.mean = self._V, self._z, self.averaged
+            self._V, self._z, self._U_avg, self.averaged = (np.zeros_like(self.W) for _ in range(4))
+            self.v, self.z, self.mean_u, self.mean_w = self._V, self._z, self._U_avg, self.averaged
 
     def start(self, double kappa):
         """From plain sweeps (W = U): V = z = W and strength kappa."""
@@ -133,10 +136,10 @@ cdef class Iterates:
 
     def averaged_sqnorm(self):
         """||U_avg||^2"""
-        return square_sum(self.mean)
+        return square_sum(self.mean_u)
 
     def average(self, double weight, double A, double a):
-        """U_avg += weight (U - U_avg),  z = ((1 + A) z + a U)/(1 + A + a).
+        """U_avg += weight (U - U_avg),  W_avg likewise,  z = ((1 + A) z + a U)/(1 + A + a).
 
         Returns <V - W, W - X>, positive where the last outer step (from X to W) and the pull of the centre disagree.
         X is not stored: V was (A X + a z)/(A + a), so X = V + (a/A)(V - z), and X = V where A was 0.
@@ -152,7 +155,8 @@ cdef class Iterates:
                     u = (1 + kappa) * self.w[j] - kappa * self.v[j]
                     pull = self.v[j] - self.w[j]
                     turn += pull * (back * (self.z[j] - self.v[j]) - pull)
-                    self.mean[j] += weight * (u - self.mean[j])
+                    self.mean_u[j] += weight * (u - self.mean_u[j])
+                    self.mean_w[j] += weight * (self.w[j] - self.mean_w[j])
                     self.z[j] = keep * self.z[j] + step * u
             PyErr_CheckSignals()
         return turn
@@ -172,3 +176,15 @@ cdef class Iterates:
                     self.w[j] = (kappa * self.v[j] + u) / (1 + kappa)
             PyErr_CheckSignals()
         self.kappa = kappa
+
+    def adopt(self):
+        """Go on from the averages: U = U_avg, V = z = W_avg, W = (kappa V + U)/(1 + kappa)."""
+        cdef Py_ssize_t j, start, stop, n = self.w.shape[0]
+        cdef double kappa = self.kappa
+        for start in range(0, n, BLOCK):
+            stop = min(n, start + BLOCK)
+            with nogil:
+                for j in range(start, stop):
+                    self.v[j] = self.z[j] = self.mean_w[j]
+                    self.w[j] = (kappa * self.v[j] + self.mean_u[j]) / (1 + kappa)
+            PyErr_CheckSignals()

@@ -65,7 +65,7 @@ class JointFit:
         """
         engine, descent = self.engine, self.descent
         _, objective, _ = engine.primal()
-        averaged = descent.last is not None and descent.last.averaged
+        averaged = descent.last is not None and descent.last.from_average
         bound = engine.recomputed_dual(averaged, **references)
         certificate = objective - bound
         self.budget.record(engine.n_iter, objective, bound, certificate)

@@ -48,14 +48,15 @@ def ccp(solver, cap):
     if not engine.named:
         descent.until(FIRST_STAGE)
     while not descent.stopped and n_outer < cap:
-        rivals = engine.best_rivals()[0]
         if objective is None:
-            engine.name_rivals(rivals)
+            engine.name_rivals(engine.best_rivals()[0])
             objective = engine.primal()[1]
             descent.drop_anchor(objective)
         else:
+            rivals = engine.best_rivals(check.at_average)[0]
             # Before the duals of the rows that change their rival move the weights.
-            descent.drop_anchor(objective)
+            descent.drop_anchor(objective, check.at_average)
+            descent.adopt()
             engine.name_rivals(rivals)
         descent.reset(convex=False)
         n_outer += 1
