@@ -106,7 +106,7 @@ class Model:
         codes = order[np.minimum(codes, len(order) - 1)].astype(np.int32)
         unknown = self.classes[codes] != y
         if np.any(unknown):
-            raise ValueError(f"y: label {np.asarray(y)[unknown][0]!r} is not among the classes of the model")
+            raise ValueError(f"y: label {np.asarray(y)[unknown].tolist()[0]!r} is not among the classes of the model")
         scores = self._scores(as_rows(X, self.bias, self.n_features), threads)
         if len(codes) != len(scores):
             raise ValueError(f"y has {len(codes)} labels for {len(scores)} rows")

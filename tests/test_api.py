@@ -5,7 +5,7 @@ import pytest
 from scipy import sparse
 
 import marginlinear as ml
-from marginlinear.api import Model
+from marginlinear.api import CSR, Model
 
 
 def joint(**options):
@@ -75,8 +75,8 @@ def test_margins_of_classes_in_any_order():
 
 
 @pytest.mark.parametrize("y, words", [
-    (np.full(30, 4), "label .*4.* is not among the classes"),
-    (np.full(30, 99), "label .*99.* is not among"),
+    (np.full(30, 4), "label 4 is not among the classes"),
+    (np.full(30, 99), "label 99 is not among"),
     (np.full(29, 2), "29 labels for 30 rows"),
 ])
 def test_margins_refuse(y, words):
@@ -136,6 +136,19 @@ def test_shapes_must_fit():
         Model(np.zeros((2, 3)), [1, 2, 3, 4])
     with pytest.raises(ValueError, match="1 columns for 3 classes"):
         Model(np.zeros((2, 1)), [1, 2, 3])
+
+
+@pytest.mark.parametrize("weights", [None, np.arange(30) % 3])
+@pytest.mark.parametrize("bias", [-1.0, 1.0])
+def test_the_readers_arrays_need_no_scipy(weights, bias):
+    """api.CSR, what the commands pass on, is a CSR matrix like any other."""
+    X, y = sparse.csr_array(data()), np.arange(30) % 4
+    own = CSR(X.data, X.indices, X.indptr, 3)
+    ours = ml.train(own, y, sample_weight=weights, bias=bias)
+    theirs = ml.train(X, y, sample_weight=weights, bias=bias)
+    assert ours.weights.tobytes() == theirs.weights.tobytes()
+    assert ours.decision_function(own).tobytes() == theirs.decision_function(X).tobytes()
+    assert own.shape == X.shape
 
 
 def test_two_names_of_the_cost():

@@ -5,6 +5,7 @@ import oracles
 import pytest
 
 from marginlinear._core.block_cd import BlockCD
+from marginlinear._core.descent import Budget, Descent
 from marginlinear._core.rows import Rows
 
 THETA, MU = 0.2, 0.8
@@ -343,3 +344,14 @@ def test_threads_give_the_same_bits():
         engine.sweep()
         results.append((engine.primal(), engine.best_rivals()[1].tobytes(), engine.iterates.W.tobytes()))
     assert results[0] == results[1] == results[2]
+
+
+def test_checks_without_sweeps_put_off_no_check():
+    """The interval between checks grew with each of them, at last beyond a float."""
+    case = Case("squared", 3)
+    descent = Descent(case.engine, Budget(None, None), 1e-3, "auto")
+    for sweep in range(3):
+        case.engine.sweep()
+        for _ in range(3000):
+            descent.check()
+        assert descent.next_check <= sweep + 4

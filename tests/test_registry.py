@@ -1,5 +1,6 @@
 """What every method must do: one suite, which walks the registry."""
 
+import _thread
 import copy
 import inspect
 import pickle
@@ -245,6 +246,23 @@ def test_info_and_history(method):
     assert {k: v for k, v in model.params.items() if k in ("tol", "seed", "algorithm")} == {
         "tol": 1e-6, "seed": 0, "algorithm": "auto"}
     assert model.params["C"] == 10.0
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_interrupt_is_noticed_at_once(method, threads):
+    """Ctrl-C while one sweep takes long: KeyboardInterrupt within 0.2 s (0.5 s here, for a busy machine)."""
+    X, y = problem(m=60_000, d=60)
+    asked = []
+
+    def interrupt():
+        asked.append(time.perf_counter())
+        _thread.interrupt_main()
+
+    timer = threading.Timer(0.4, interrupt)
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        ml.train(X * 100, y, solver=method.name, C=1e4, tol=1e-12, threads=threads, time_limit=20)
+    assert time.perf_counter() - asked[0] < 0.5
 
 
 def test_an_error_in_progress_comes_through(method):

@@ -30,8 +30,8 @@ PATIENCE = 12
 FIRST_KAPPA = 10.0
 # Wanted ratio e/G at the end of an outer step.
 BALANCE = 0.3
-# First check, then the growth of the distance between checks; estimates call for others in between.
-FIRST_CHECK, STRIDE = 4, 1.2
+# Sweeps between scheduled checks: the first number at least, and a STRIDEth of those made; estimates ask for more.
+FIRST_CHECK, STRIDE = 4, 5
 # A gap of which this part is left after a stride is stalled; after so many stalls the other route is tried.
 STALL, PATIENT_STALLS = 0.8, 3
 
@@ -91,7 +91,7 @@ class Descent:
         self.stopped = None
         self.route = "cd"
         self.last = None
-        self.next_check, self.stride = FIRST_CHECK, float(FIRST_CHECK)
+        self.next_check = FIRST_CHECK
         self.goal, self.renewal = tol, 0.0
         # Weights W0 whose objective, the ceiling, is compared with every bound from here on.
         self.anchor, self.ceiling, self.convex = None, math.inf, True
@@ -181,8 +181,7 @@ class Descent:
         if self.convex and primal < self.ceiling:
             self.drop_anchor(primal, at_average)
         self.budget.record(engine.n_iter, objective, bound, self.ceiling - bound)
-        self.next_check = engine.n_iter + int(self.stride)
-        self.stride *= STRIDE
+        self.next_check = engine.n_iter + max(FIRST_CHECK, engine.n_iter // STRIDE)
         return self.last
 
     def _check_if_due(self, estimate):

@@ -73,17 +73,26 @@ def ccp(solver, cap):
 
 
 def paper(solver, cap):
-    """Algorithm 1: solve the problem with fixed M, take M anew, until M stays."""
+    """Algorithm 1: solve the problem with fixed M, take M anew, until M stays and the certificate says so too."""
     engine, descent, tol = solver.engine, solver.descent, solver.run.tol
     fixed = engine.best_rivals()[1]
     n_outer, residual = 0, math.inf
-    while not descent.stopped and n_outer < cap and residual > tol:
+    if not solver.fresh:
+        engine.fix_references(fixed)
+        solution = solver.solution(0, fixed=fixed)
+        if solution.info.converged:
+            return solution
+    while not descent.stopped and n_outer < cap:
         engine.fix_references(fixed)
         descent.reset()
         solver.until(0.1 * tol)
         n_outer += 1
         previous, fixed = fixed, engine.best_rivals()[1]
         residual = float(abs(fixed - previous).max() / (1 + abs(fixed).max()))
+        if residual <= tol and not descent.stopped:
+            solution = solver.solution(n_outer, residual, fixed=fixed)
+            if solution.info.converged:
+                return solution
     return solver.solution(n_outer, residual, fixed=fixed)
 
 
