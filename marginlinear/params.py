@@ -59,8 +59,6 @@ class Param:
 
     def check(self, value):
         """Return `value` as `self.type`; ValueError names the parameter, the value and the domain."""
-        if value is None and self.default is None:
-            return None
         if self.type is str:
             if self.choices and value not in self.choices:
                 raise self._refusal(value)
@@ -129,8 +127,8 @@ RUN = (TOL, BIAS, ALGORITHM, MAX_ITER, TIME_LIMIT, SEED, THREADS)
 
 
 def resolve(declared, given):
-    """Checked values of `declared` parameters: from the dict `given`, else their defaults."""
+    """Checked values of `declared` parameters: from the dict `given`, else, and for None, their defaults."""
     for p in declared:
         if p.replaces in given and given.get(p.name) is not None:
             raise ValueError(f"{p.replaces} and {p.name.rstrip('_')} are two names of one thing: give one of them")
-    return {p.name: p.check(given[p.name]) if p.name in given else p.default for p in declared}
+    return {p.name: p.default if given.get(p.name) is None else p.check(given[p.name]) for p in declared}

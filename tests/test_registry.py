@@ -366,7 +366,7 @@ def test_badly_scaled_features(method, algorithm):
     X = X * np.array([1, 1e3, 1, 1e-3, 1])
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        model = ml.train(X, y, solver=method.name, algorithm=algorithm, time_limit=0.3)
+        model = ml.train(X, y, solver=method.name, algorithm=algorithm, time_limit=0.3, max_iter=10**9)
     assert model.info.status == ("time_limit" if caught else "converged")
     assert all(w.category is ml.ConvergenceWarning for w in caught)
     assert model.info.bound <= model.info.objective

@@ -120,6 +120,11 @@ class Descent:
             iterates.recentre(iterates.kappa, 0.0, 1.0, True)
             self._begin(iterates.kappa)
 
+    def give_up_centre(self):
+        """Plain sweeps from here on: W = U."""
+        self.engine.iterates.plain()
+        self.route, self.averages = "cd", 0
+
     def _forget_bounds(self):
         self.best_primal, self.best_bound, self.judged, self.stalls = math.inf, -math.inf, math.inf, 0
 

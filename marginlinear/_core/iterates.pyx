@@ -77,7 +77,12 @@ cdef class Iterates:
         self.kappa = kappa
 
     def resume(self, const double[::1] W, const double[::1] U, double kappa):
-        """Weights W beside duals whose weights are U: V = ((1 + kappa) W - U)/kappa, z = W; kappa = 0: W = U."""
+        """Weights W beside duals whose weights are U: V = ((1 + kappa) W - U)/kappa, z = W.
+
+        Plain sweeps can end at weights that are not those of their last duals: these need a kappa > 0 to be kept.
+        """
+        if kappa == 0 and not np.array_equal(W, U):
+            kappa = 1.0
         if kappa > 0:
             self._allocate()
             self._place(1 / kappa, W, -1 / kappa, U)

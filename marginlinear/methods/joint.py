@@ -38,6 +38,8 @@ class JointFit:
             check = self.descent.check()
             if self.descent.certified(check):
                 return check
+            if self.run.algorithm == "cd":
+                self.descent.give_up_centre()
         return self.descent.until(tol, renewal)
 
     def convex(self):

@@ -67,7 +67,8 @@ def ccp(solver, cap):
             if solution.info.converged:
                 return solution
     if n_outer == 0:
-        return solver.solution(rival=engine.best_rivals()[0])
+        engine.name_rivals(engine.best_rivals()[0])
+        return solver.solution()
     descent.stopped = descent.stopped or MAX_ITER
     return solver.solution_at_anchor(n_outer)
 
