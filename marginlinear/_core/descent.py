@@ -21,6 +21,7 @@ import math
 import time
 from dataclasses import dataclass
 
+from marginlinear._core.newton import Newton
 from marginlinear._core.stop import allowance
 from marginlinear.problem import MAX_ITER, TIME_LIMIT
 
@@ -94,6 +95,7 @@ class Descent:
         self.min_sweeps, self.fraction, self.wait, self.rho = 3, 1.0, 1, 0.3
         self.plain_until = 0
         self.pending = None
+        self.newton = None
         if engine.iterates.kappa > 0:
             self._begin(engine.iterates.kappa)
 
@@ -102,7 +104,9 @@ class Descent:
         self.gaps = []
         self.checked_estimate = math.inf
         iterates = self.engine.iterates
-        if iterates.kappa > 0:
+        if self.newton is not None:
+            self.newton.restart()
+        elif iterates.kappa > 0:
             iterates.recentre(iterates.kappa, 0.0, 1.0, True)
             self._begin(iterates.kappa)
 
@@ -113,9 +117,22 @@ class Descent:
             self.stopped = self.budget.exhausted(self.engine.n_iter)
             if self.stopped:
                 return self.check()
-            check = self._outer_step() if self.engine.iterates.kappa > 0 else self._plain_sweep()
+            if self.newton is not None or (self.algorithm == "newton" and self.engine.n_iter >= 10):
+                check = self._newton_step()
+            else:
+                check = self._outer_step() if self.engine.iterates.kappa > 0 else self._plain_sweep()
             if check is not None and enough(check):
                 return check
+
+    def _newton_step(self):
+        if self.newton is None:
+            self.route = "newton"
+            self.newton = Newton(self.engine)
+        newton = self.newton
+        newton.step()
+        self.last = Check(newton.primal, newton.objective, newton.stale, newton.bound, False)
+        self.budget.record(self.engine.n_iter, self.last.objective, self.last.bound, self.last.gap)
+        return self.last
 
     def check(self):
         """Exact values, by one pass over the rows."""
@@ -146,7 +163,7 @@ class Descent:
         self.engine.sweep()
         self.gaps.append(self.engine.gap)
         check = self._check_if_due(self.engine.gap)
-        if self.algorithm != "cd":
+        if self.algorithm not in ("cd", "newton"):
             if self.route == "cd":
                 if self._slow():
                     self._accelerate(FIRST_KAPPA)
