@@ -323,6 +323,10 @@ cdef class BlockCD:
                     mean_b[i] += weight * (self.b[i] - mean_b[i])
         return self.iterates.average(weight, A, a)
 
+    def stiffness(self):
+        """Mean of c_i ||x_i||^2: how far a row's own loss outweighs the norm of W."""
+        return float((self.cost * self._sqnorm).mean())
+
     def weights_of(self, alpha, beta):
         """U of these duals, summed afresh: flat float64 array of shape (d k,)."""
         flat = np.zeros(self.rows.d * self.n_classes)

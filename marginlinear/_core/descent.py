@@ -15,13 +15,14 @@ extragradient method (Monteiro and Svaiter 2013) for a strongly convex P. The ce
     P(W) - D(duals) = e + G,    e = sum of the blocks' gaps,    G = 1/2 ||W - U||^2 = kappa^2/2 ||W - V||^2,
 
 a small kappa makes G small and e large, a large kappa the reverse: kappa is steered to keep the two in balance.
+
+Where the weights are few, Newton steps (newton.pyx) may take over: they feel neither the scale of the features nor C.
 """
 
 import math
 import time
 from dataclasses import dataclass
 
-from marginlinear._core.newton import Newton
 from marginlinear._core.stop import allowance
 from marginlinear.problem import MAX_ITER, TIME_LIMIT
 
@@ -30,6 +31,11 @@ PATIENCE = 12
 FIRST_KAPPA = 10.0
 # Wanted ratio e/G at the end of an outer step.
 BALANCE = 0.3
+# Newton steps start from the duals of this many sweeps.
+WARM_UP = 10
+# Accelerated sweeps to 1e-3 are about EACH sqrt(mean of c_i ||x_i||^2), Newton steps STEPS, over many sets. Where that
+# was too low, sweeps go on for as long as ENOUGH steps take.
+EACH, STEPS, ENOUGH = 7.0, 15, 40
 
 
 @dataclass
@@ -82,7 +88,8 @@ class Budget:
 class Descent:
     """Sweeps on one engine, from one call of `until` to the next."""
 
-    def __init__(self, engine, budget, tol, algorithm):
+    def __init__(self, engine, budget, tol, algorithm, newton=None):
+        """`newton` is the class of the Newton steps that fit the engine."""
         self.engine, self.budget, self.tol, self.algorithm = engine, budget, tol, algorithm
         self.stopped = None
         self.route = "cd"
@@ -96,8 +103,15 @@ class Descent:
         self.plain_until = 0
         self.pending = None
         self.newton = None
+        self.newton_class = newton
+        self.step_cost = newton.sweeps_of_a_step(engine) if newton is not None else math.inf
+        if algorithm == "newton":
+            newton.require(engine)
         if engine.iterates.kappa > 0:
-            self._begin(engine.iterates.kappa)
+            if self._newton_pays():
+                self._start_newton()
+            else:
+                self._begin(engine.iterates.kappa)
 
     def reset(self):
         """The engine's problem has changed: forget rates, momentum and averages, keep the weights."""
@@ -117,22 +131,12 @@ class Descent:
             self.stopped = self.budget.exhausted(self.engine.n_iter)
             if self.stopped:
                 return self.check()
-            if self.newton is not None or (self.algorithm == "newton" and self.engine.n_iter >= 10):
+            if self.newton is not None:
                 check = self._newton_step()
             else:
                 check = self._outer_step() if self.engine.iterates.kappa > 0 else self._plain_sweep()
             if check is not None and enough(check):
                 return check
-
-    def _newton_step(self):
-        if self.newton is None:
-            self.route = "newton"
-            self.newton = Newton(self.engine)
-        newton = self.newton
-        newton.step()
-        self.last = Check(newton.primal, newton.objective, newton.stale, newton.bound, False)
-        self.budget.record(self.engine.n_iter, self.last.objective, self.last.bound, self.last.gap)
-        return self.last
 
     def check(self):
         """Exact values, by one pass over the rows."""
@@ -163,13 +167,34 @@ class Descent:
         self.engine.sweep()
         self.gaps.append(self.engine.gap)
         check = self._check_if_due(self.engine.gap)
-        if self.algorithm not in ("cd", "newton"):
+        if self.algorithm != "cd":
             if self.route == "cd":
-                if self._slow():
+                if self._newton_pays():
+                    if self.engine.n_iter >= WARM_UP and (self.algorithm == "newton" or self._slow()):
+                        self._start_newton()
+                elif self._slow():
                     self._accelerate(FIRST_KAPPA)
             elif check is not None and self.engine.n_iter >= self.plain_until:
                 self._judge_plain(check)
         return check
+
+    def _newton_pays(self):
+        """Whether Newton steps are wanted, or expected to take less time than accelerated sweeps."""
+        if self.algorithm != "auto" or self.step_cost == math.inf:
+            return self.algorithm == "newton"
+        return STEPS * self.step_cost <= EACH * math.sqrt(self.engine.stiffness())
+
+    def _start_newton(self):
+        self.route = "newton"
+        self.averages = 0
+        self.newton = self.newton_class(self.engine)
+
+    def _newton_step(self):
+        newton = self.newton
+        newton.step()
+        self.last = Check(newton.primal, newton.objective, newton.stale, newton.bound, False)
+        self.budget.record(self.engine.n_iter, newton.objective, newton.bound, self.last.gap)
+        return self.last
 
     def _slow(self):
         """Whether the rate of the last sweeps promises more than PATIENCE sweeps to the tolerance."""
@@ -206,6 +231,9 @@ class Descent:
             self.pending = None
             if self.engine.iterates.kappa == 0:
                 return self._plain_sweep()
+        if self.algorithm == "auto" and self.engine.n_iter > ENOUGH * self.step_cost:
+            self._start_newton()
+            return self._newton_step()
         engine, iterates = self.engine, self.engine.iterates
         kappa, e, n, factor = iterates.kappa, 0.0, 0, 1.0
         while True:
