@@ -16,7 +16,7 @@ extragradient method (Monteiro and Svaiter 2013) for a strongly convex P. The ce
 
 a small kappa makes G small and e large, a large kappa the reverse: kappa is steered to keep the two in balance.
 
-Where the weights are few, Newton steps (newton.pyx) may take over: they feel neither the scale of the features nor C.
+Where the weights are few, Newton steps (newton.pyx) may take over: they hardly feel the features' scale or C.
 """
 
 import math
@@ -33,8 +33,8 @@ FIRST_KAPPA = 10.0
 BALANCE = 0.3
 # Newton steps start from the duals of this many sweeps.
 WARM_UP = 10
-# Accelerated sweeps to 1e-3 are about EACH sqrt(mean of c_i ||x_i||^2), Newton steps STEPS, over many sets. Where that
-# was too low, sweeps go on for as long as ENOUGH steps take.
+# Over many sets, accelerated sweeps to 1e-3 are about EACH sqrt(mean of c_i ||x_i||^2), Newton steps about STEPS.
+# Where sweeps were promised too early, Newton takes over after as many as ENOUGH steps cost.
 EACH, STEPS, ENOUGH = 7.0, 15, 40
 
 
@@ -109,7 +109,7 @@ class Descent:
             newton.require(engine)
         if engine.iterates.kappa > 0:
             if self._newton_pays():
-                self._start_newton()
+                self.route = "newton"
             else:
                 self._begin(engine.iterates.kappa)
 
@@ -118,8 +118,9 @@ class Descent:
         self.gaps = []
         self.checked_estimate = math.inf
         iterates = self.engine.iterates
-        if self.newton is not None:
-            self.newton.restart()
+        if self.route == "newton":
+            if self.newton is not None:
+                self.newton.restart()
         elif iterates.kappa > 0:
             iterates.recentre(iterates.kappa, 0.0, 1.0, True)
             self._begin(iterates.kappa)
@@ -131,7 +132,7 @@ class Descent:
             self.stopped = self.budget.exhausted(self.engine.n_iter)
             if self.stopped:
                 return self.check()
-            if self.newton is not None:
+            if self.route == "newton":
                 check = self._newton_step()
             else:
                 check = self._outer_step() if self.engine.iterates.kappa > 0 else self._plain_sweep()
@@ -171,7 +172,7 @@ class Descent:
             if self.route == "cd":
                 if self._newton_pays():
                     if self.engine.n_iter >= WARM_UP and (self.algorithm == "newton" or self._slow()):
-                        self._start_newton()
+                        self.route = "newton"
                 elif self._slow():
                     self._accelerate(FIRST_KAPPA)
             elif check is not None and self.engine.n_iter >= self.plain_until:
@@ -184,12 +185,10 @@ class Descent:
             return self.algorithm == "newton"
         return STEPS * self.step_cost <= EACH * math.sqrt(self.engine.stiffness())
 
-    def _start_newton(self):
-        self.route = "newton"
-        self.averages = 0
-        self.newton = self.newton_class(self.engine)
-
     def _newton_step(self):
+        if self.newton is None:
+            self.averages = 0
+            self.newton = self.newton_class(self.engine)
         newton = self.newton
         newton.step()
         self.last = Check(newton.primal, newton.objective, newton.stale, newton.bound, False)
@@ -232,7 +231,7 @@ class Descent:
             if self.engine.iterates.kappa == 0:
                 return self._plain_sweep()
         if self.algorithm == "auto" and self.engine.n_iter > ENOUGH * self.step_cost:
-            self._start_newton()
+            self.route = "newton"
             return self._newton_step()
         engine, iterates = self.engine, self.engine.iterates
         kappa, e, n, factor = iterates.kappa, 0.0, 0, 1.0

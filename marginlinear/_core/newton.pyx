@@ -1,6 +1,6 @@
 """Proximal semismooth Newton steps on the problem of a BlockCD, for few weights (math.md 1.6).
 
-The losses have kinks where rivals tie, and optima sit on them. In their dual form, with p_l = -alpha_il for l != y,
+The losses have kinks where rivals tie, and optima sit on them. In their dual form, p_l = -alpha_il for l != y,
 
     loss_i = max_p <p, u> - h(p) + c mu eps^2,   u_l = low + s_l - s_y,   eps = (s_y - ref - high)_+
     hinge    h = 0,              p >= 0, sum p <= c
@@ -15,8 +15,8 @@ F(W) = 1/2 ||W||^2 + sum_i smooth_i has the gradient W - U, U the weights of the
 
     P(W) - D = e + G,   e = sum_i [loss_i - smooth_i - gamma/2 ||p - q||^2],   G = 1/2 ||gradient||^2.
 
-F is minimised roughly, to a G below e, by Newton steps; then q moves to p, g falls, and so on. The curvature of F is
-I + sum_i B_i kron x_i x_i', B_i a Laplacian over the classes: n of them with p > 0, a weight on each pair,
+F is minimised roughly, to a G below e, by Newton steps; then q moves to p, g falls, and so on. The curvature of
+F is I + sum_i B_i kron x_i x_i', B_i a Laplacian over the classes: n of them with p > 0, a weight on each pair,
 
     {l, l'}   1/(gamma (n + g))   squared;   1/(gamma n)   hinge, sum p = c;   0         hinge, sum p < c
     {l, y}    2c/(n + g)                     0                                 1/gamma
@@ -62,13 +62,13 @@ LIMIT = 3000
 cdef double SLICE = 2e7
 # Numbers in Z.
 cdef Py_ssize_t BUFFER = 1 << 18
-# g: at first, its fall after each solve and its floor; its rise after a step cut below SHORT, where F is too stiff.
+# g: at first, its fall after each solve and its floor; its rise after a step cut below SHORT, up to MOST.
 FIRST, FALL, LAST = 0.3, 0.3, 1e-3
-RISE, SHORT = 3.0, 0.2
+RISE, MOST, SHORT = 3.0, 3.0, 0.2
 # F is solved when G <= SOLVED e.
 SOLVED = 0.3
 # On the diagonal of the scaled curvature, which unscaled data make singular to working precision.
-RIDGE = 1e-13
+RIDGE = 1e-15
 # F is a sum over all rows: this much of it may be rounding.
 ROUNDING = 1e-13
 
@@ -155,8 +155,8 @@ cdef class Newton:
             raise ValueError("algorithm = 'newton' works on features, not on a kernel: take 'auto'")
         unknowns = (engine.n_classes - 1) * rows.d
         if unknowns > LIMIT:
-            raise ValueError(f"algorithm = 'newton' solves for (classes - 1) x features weights, at most {LIMIT}: here "
-                             f"{engine.n_classes - 1} x {rows.d} = {unknowns}; take 'auto'")
+            raise ValueError(f"algorithm = 'newton' solves for (classes - 1) x features weights, at most {LIMIT}: "
+                             f"here {engine.n_classes - 1} x {rows.d} = {unknowns}; take 'auto'")
 
     def restart(self):
         """The engine's problem has changed: W stays, the duals follow."""
@@ -167,6 +167,15 @@ cdef class Newton:
             table -= table.mean(axis=1, keepdims=True)
         self._recentre()
         self._publish()
+
+    def smooth(self, W):
+        """(F(W), its gradient), the centre as it is; the duals of the engine become those that W calls for."""
+        return self._respond(W), W - self.U
+
+    def curvature(self):
+        """A generalised Hessian of F at the last W: float64 array of shape (d k, d k), ordered as W is."""
+        d, k = self.rows.d, self.k
+        return self._curvature(k).transpose(1, 0, 3, 2).reshape(d * k, d * k) + np.eye(d * k)
 
     def _invariant(self):
         """Whether the losses know differences of scores only."""
@@ -196,7 +205,7 @@ cdef class Newton:
                 break
             t /= 2
         if t < SHORT:
-            self.g *= RISE
+            self.g = max(self.g, min(MOST, RISE * self.g))
             self.value = self._respond(self.W)
         self._publish()
         self.engine.n_iter += 1
@@ -229,8 +238,8 @@ cdef class Newton:
     def _direction(self, gradient):
         """curvature^-1 gradient.
 
-        Where a common shift of the classes changes no loss, W and the gradient sum to zero over them; the last class
-        is then fixed at zero, ||.||^2 becomes that of the differences from the mean, and the mean is taken out after.
+        Where a common shift of the classes changes no loss, W and the gradient sum to zero over them. The last
+        class is then held at zero, ||.||^2 is that of the differences from the mean, taken out in the end.
         """
         d, k = self.rows.d, self.k
         free = k - 1 if self._invariant() else k
