@@ -117,7 +117,8 @@ ALGORITHM = Param("algorithm", str, "auto", "route to the same optimum; newton: 
 SEED = Param("seed", int, 0, "seed of the order of the rows", "[0, 18446744073709551615]")
 THREADS = Param("threads", int, None, "threads for reading, certificates and prediction (default: all cores); "
                 "the result does not depend on it", "[1, 1024]")
-MAX_ITER = Param("max_iter", int, None, "cap on sweeps over the rows, Newton steps included (default: none but the time limit)", "[1, inf)")
+MAX_ITER = Param("max_iter", int, None, "cap on sweeps over the rows, Newton steps included (default: none but the "
+                 "time limit)", "[1, inf)")
 TIME_LIMIT = Param("time_limit", float, None, "stop training after this many seconds", "(0, inf)", metavar="SECONDS")
 
 # What every fit takes, in the order of --help.

@@ -33,9 +33,11 @@ FIRST_KAPPA = 10.0
 BALANCE = 0.3
 # Newton steps start from the duals of this many sweeps.
 WARM_UP = 10
-# Over many sets, accelerated sweeps to 1e-3 are about EACH sqrt(mean of c_i ||x_i||^2), Newton steps about STEPS.
+# Over many sets, accelerated sweeps to 1e-3 are about EACH sqrt(mean c_i ||x_i||^2), Newton steps are STEPS.
 # Where sweeps were promised too early, Newton takes over after as many as ENOUGH steps cost.
 EACH, STEPS, ENOUGH = 7.0, 15, 40
+# A step dearer than this many sweeps comes with so many features that the steps may be many too.
+DEAR = 25
 
 
 @dataclass
@@ -104,11 +106,16 @@ class Descent:
         self.pending = None
         self.newton = None
         self.newton_class = newton
-        self.step_cost = newton.sweeps_of_a_step(engine) if newton is not None else math.inf
         if algorithm == "newton":
             newton.require(engine)
+        cost = newton.sweeps_of_a_step(engine) if newton is not None else math.inf
+        if cost > DEAR:
+            cost = math.inf
+        self.enough = ENOUGH * cost
+        self.newton_first = algorithm == "newton" or (
+            algorithm == "auto" and STEPS * cost <= EACH * math.sqrt(engine.stiffness()))
         if engine.iterates.kappa > 0:
-            if self._newton_pays():
+            if self.newton_first:
                 self.route = "newton"
             else:
                 self._begin(engine.iterates.kappa)
@@ -132,6 +139,8 @@ class Descent:
             self.stopped = self.budget.exhausted(self.engine.n_iter)
             if self.stopped:
                 return self.check()
+            if self.algorithm == "auto" and self.route == "accelerated" and self.engine.n_iter > self.enough:
+                self.route = "newton"
             if self.route == "newton":
                 check = self._newton_step()
             else:
@@ -170,7 +179,7 @@ class Descent:
         check = self._check_if_due(self.engine.gap)
         if self.algorithm != "cd":
             if self.route == "cd":
-                if self._newton_pays():
+                if self.newton_first:
                     if self.engine.n_iter >= WARM_UP and (self.algorithm == "newton" or self._slow()):
                         self.route = "newton"
                 elif self._slow():
@@ -178,12 +187,6 @@ class Descent:
             elif check is not None and self.engine.n_iter >= self.plain_until:
                 self._judge_plain(check)
         return check
-
-    def _newton_pays(self):
-        """Whether Newton steps are wanted, or expected to take less time than accelerated sweeps."""
-        if self.algorithm != "auto" or self.step_cost == math.inf:
-            return self.algorithm == "newton"
-        return STEPS * self.step_cost <= EACH * math.sqrt(self.engine.stiffness())
 
     def _newton_step(self):
         if self.newton is None:
@@ -230,9 +233,6 @@ class Descent:
             self.pending = None
             if self.engine.iterates.kappa == 0:
                 return self._plain_sweep()
-        if self.algorithm == "auto" and self.engine.n_iter > ENOUGH * self.step_cost:
-            self.route = "newton"
-            return self._newton_step()
         engine, iterates = self.engine, self.engine.iterates
         kappa, e, n, factor = iterates.kappa, 0.0, 0, 1.0
         while True:

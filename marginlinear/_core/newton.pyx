@@ -1,6 +1,6 @@
 """Proximal semismooth Newton steps on the problem of a BlockCD, for few weights (math.md 1.6).
 
-The losses have kinks where rivals tie, and optima sit on them. In their dual form, p_l = -alpha_il for l != y,
+The losses have kinks where rivals tie, and optima sit there. In their dual form, p_l = -alpha_il for l != y,
 
     loss_i = max_p <p, u> - h(p) + c mu eps^2,   u_l = low + s_l - s_y,   eps = (s_y - ref - high)_+
     hinge    h = 0,              p >= 0, sum p <= c
@@ -15,8 +15,8 @@ F(W) = 1/2 ||W||^2 + sum_i smooth_i has the gradient W - U, U the weights of the
 
     P(W) - D = e + G,   e = sum_i [loss_i - smooth_i - gamma/2 ||p - q||^2],   G = 1/2 ||gradient||^2.
 
-F is minimised roughly, to a G below e, by Newton steps; then q moves to p, g falls, and so on. The curvature of
-F is I + sum_i B_i kron x_i x_i', B_i a Laplacian over the classes: n of them with p > 0, a weight on each pair,
+F is minimised roughly, to a G below e, by Newton steps; then q moves to p, g falls, and so on. The curvature
+of F is I + sum_i B_i kron x_i x_i', B_i a Laplacian over the classes, n of them with p > 0, weights on pairs
 
     {l, l'}   1/(gamma (n + g))   squared;   1/(gamma n)   hinge, sum p = c;   0         hinge, sum p < c
     {l, y}    2c/(n + g)                     0                                 1/gamma
@@ -143,7 +143,7 @@ cdef class Newton:
         unknowns = (k - 1) * rows.d
         if rows.storage == GRAM or unknowns > LIMIT:
             return math.inf
-        # Multiplications of a sweep cost 60 times those in BLAS; a pair of classes costs 10,000 of them in calls.
+        # A multiplication costs 60 times what it does in BLAS; a pair of classes costs 10,000 in calls.
         blas = <double>rows.m * rows.d * rows.d + <double>unknowns ** 3
         return 1.5 + (blas / 60 + 5000.0 * k * (k - 1)) / (1.0 + <double>rows.nnz * k)
 
@@ -155,8 +155,8 @@ cdef class Newton:
             raise ValueError("algorithm = 'newton' works on features, not on a kernel: take 'auto'")
         unknowns = (engine.n_classes - 1) * rows.d
         if unknowns > LIMIT:
-            raise ValueError(f"algorithm = 'newton' solves for (classes - 1) x features weights, at most {LIMIT}: "
-                             f"here {engine.n_classes - 1} x {rows.d} = {unknowns}; take 'auto'")
+            raise ValueError(f"algorithm = 'newton' solves for (classes - 1) x features weights, at most "
+                             f"{LIMIT}: here {engine.n_classes - 1} x {rows.d} = {unknowns}; take 'auto'")
 
     def restart(self):
         """The engine's problem has changed: W stays, the duals follow."""
@@ -169,7 +169,7 @@ cdef class Newton:
         self._publish()
 
     def smooth(self, W):
-        """(F(W), its gradient), the centre as it is; the duals of the engine become those that W calls for."""
+        """(F(W), its gradient) about the present centre; the duals of the engine become those of W."""
         return self._respond(W), W - self.U
 
     def curvature(self):
@@ -238,8 +238,8 @@ cdef class Newton:
     def _direction(self, gradient):
         """curvature^-1 gradient.
 
-        Where a common shift of the classes changes no loss, W and the gradient sum to zero over them. The last
-        class is then held at zero, ||.||^2 is that of the differences from the mean, taken out in the end.
+        Where a common shift of the classes changes no loss, W and the gradient sum to zero over them. The
+        last class is then held at zero, ||.||^2 is that of differences from the mean, taken out at the end.
         """
         d, k = self.rows.d, self.k
         free = k - 1 if self._invariant() else k
