@@ -115,11 +115,12 @@ MAX_OUTER = Param("max_outer", int, None, "cap on outer iterations; unless given
 TOL = Param("tol", float, 1e-3, "stop when certificate <= tol * max(1, |objective|)", "(0, inf)", letter="e")
 BIAS = Param("bias", float, -1.0, "value of a constant feature added to every row; negative: none", "(-inf, inf)",
              letter="B")
-ALGORITHM = Param("algorithm", str, "auto", "route to the same optimum", choices=("auto", "cd", "accelerated"))
+ALGORITHM = Param("algorithm", str, "auto", "route to the same optimum; newton: for few features and classes",
+                  choices=("auto", "cd", "accelerated", "newton"))
 SEED = Param("seed", int, 0, "seed of the order of the rows", "[0, 18446744073709551615]")
 THREADS = Param("threads", int, None, "threads for reading, certificates and prediction (default: all cores); "
                 "the result does not depend on it", "[1, 1024]")
-MAX_ITER = Param("max_iter", int, 20_000, "cap on sweeps over the rows", "[1, inf)")
+MAX_ITER = Param("max_iter", int, 20_000, "cap on sweeps over the rows, Newton steps included", "[1, inf)")
 TIME_LIMIT = Param("time_limit", float, None, "stop training after this many seconds", "(0, inf)", metavar="SECONDS")
 
 # What every fit takes, in the order of --help.

@@ -113,12 +113,14 @@ cdef class BlockCD:
     cdef readonly Rows rows
     cdef readonly Iterates iterates
     cdef readonly object y, cost, alpha, beta, rival, fixed, mean_alpha, mean_beta
-    cdef readonly Py_ssize_t n_classes, n_iter
+    cdef readonly Py_ssize_t n_classes
+    cdef public Py_ssize_t n_iter
     cdef readonly bint upper, named
     cdef bint far
     cdef readonly double gap, loss, slack
     cdef Loss kind
-    cdef double low, high, mu
+    cdef readonly bint squared
+    cdef readonly double low, high, mu
     cdef int threads
     cdef uint64_t rng
     cdef Py_ssize_t visited, slice_rows
@@ -135,7 +137,7 @@ cdef class BlockCD:
                  double mu=0.0, seed=0, int threads=1):
         cdef Py_ssize_t m = rows.m, k = n_classes
         self.rows, self.y, self.cost, self.n_classes = rows, y, cost, k
-        self.kind = SQUARED if squared else HINGE
+        self.kind, self.squared = SQUARED if squared else HINGE, squared
         self.low, self.high, self.mu = low, high, mu
         self.threads = threads
         self.rng = seed
@@ -339,6 +341,9 @@ cdef class BlockCD:
         """Go on from the averaged duals and weights."""
         self.alpha[:], self.beta[:] = self.mean_alpha, self.mean_beta
         self.iterates.adopt()
+    def stiffness(self):
+        """Mean of c_i ||x_i||^2: how far a row's own loss outweighs the norm of W."""
+        return float((self.cost * self._sqnorm).mean())
 
     def weights_of(self, alpha, beta):
         """U of these duals, summed afresh: flat float64 array of shape (d k,)."""

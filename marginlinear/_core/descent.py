@@ -16,6 +16,8 @@ extragradient method (Monteiro and Svaiter 2013) for a strongly convex P. The ce
     P(W) - D(duals) = e + G,    e = sum of the blocks' gaps,    G = 1/2 ||W - U||^2 = kappa^2/2 ||W - V||^2,
 
 a small kappa makes G small and e large, a large kappa the reverse: kappa is steered to keep the two in balance.
+
+Where the weights are few, Newton steps (newton.pyx) may take over: they hardly feel the features' scale or C.
 """
 
 import math
@@ -34,6 +36,13 @@ BALANCE = 0.3
 FIRST_CHECK, STRIDE = 4, 5
 # A gap of which this part is left after a stride is stalled; after so many stalls the other route is tried.
 STALL, PATIENT_STALLS = 0.8, 3
+# Newton steps start from the duals of this many sweeps.
+WARM_UP = 10
+# Over many sets, accelerated sweeps to 1e-3 are about EACH sqrt(mean c_i ||x_i||^2), Newton steps are STEPS.
+# Where sweeps were promised too early, Newton takes over after as many as ENOUGH steps cost.
+EACH, STEPS, ENOUGH = 7.0, 15, 40
+# A step dearer than this many sweeps comes with so many features that the steps may be many too.
+DEAR = 25
 
 
 @dataclass
@@ -86,7 +95,8 @@ class Budget:
 class Descent:
     """Sweeps on one engine, from one call of `until` to the next."""
 
-    def __init__(self, engine, budget, tol, algorithm):
+    def __init__(self, engine, budget, tol, algorithm, newton=None):
+        """`newton` is the class of the Newton steps that fit the engine."""
         self.engine, self.budget, self.tol, self.algorithm = engine, budget, tol, algorithm
         self.stopped = None
         self.route = "cd"
@@ -102,8 +112,21 @@ class Descent:
         self.min_sweeps, self.fraction, self.rho = 3, 1.0, 0.3
         self.pending = None
         self._forget_bounds()
+        self.newton = None
+        self.newton_class = newton
+        if algorithm == "newton":
+            newton.require(engine)
+        cost = newton.sweeps_of_a_step(engine) if newton is not None else math.inf
+        if cost > DEAR:
+            cost = math.inf
+        self.enough = ENOUGH * cost
+        self.newton_first = algorithm == "newton" or (
+            algorithm == "auto" and STEPS * cost <= EACH * math.sqrt(engine.stiffness()))
         if engine.iterates.kappa > 0:
-            self._begin(engine.iterates.kappa)
+            if self.newton_first:
+                self.route = "newton"
+            else:
+                self._begin(engine.iterates.kappa)
 
     def reset(self, convex=True):
         """The engine's problem has changed: forget rates and momentum, keep the weights or their averages.
@@ -116,7 +139,10 @@ class Descent:
         self.convex = convex
         self._forget_bounds()
         iterates = self.engine.iterates
-        if iterates.kappa > 0:
+        if self.route == "newton":
+            if self.newton is not None:
+                self.newton.restart()
+        elif iterates.kappa > 0:
             iterates.recentre(iterates.kappa, 0.0, 1.0, True)
             self._begin(iterates.kappa)
 
@@ -155,7 +181,12 @@ class Descent:
             self.stopped = self.budget.exhausted(self.engine.n_iter)
             if self.stopped:
                 return self.check()
-            check = self._outer_step() if self.engine.iterates.kappa > 0 else self._plain_sweep()
+            if self.algorithm == "auto" and self.route == "accelerated" and self.engine.n_iter > self.enough:
+                self.route = "newton"
+            if self.route == "newton":
+                check = self._newton_step()
+            else:
+                check = self._outer_step() if self.engine.iterates.kappa > 0 else self._plain_sweep()
             if check is not None and (self.certified(check) or self.spent(check)):
                 return check
 
@@ -181,13 +212,18 @@ class Descent:
             mean_bound = engine.averaged_dual()
             if mean_bound > bound:
                 bound, from_average = mean_bound, True
-        self.last = Check(primal, objective, at_average, bound, from_average)
-        self.best_primal, self.best_bound = min(self.best_primal, primal), max(self.best_bound, bound)
-        if self.convex and primal < self.ceiling:
-            self.drop_anchor(primal, at_average)
-        self.budget.record(engine.n_iter, objective, bound, self.ceiling - bound)
         self.next_check = engine.n_iter + max(FIRST_CHECK, engine.n_iter // STRIDE)
-        return self.last
+        return self._note(Check(primal, objective, at_average, bound, from_average))
+
+    def _note(self, check):
+        """Keep what a check found."""
+        self.last = check
+        self.best_primal = min(self.best_primal, check.primal)
+        self.best_bound = max(self.best_bound, check.bound)
+        if self.convex and check.primal < self.ceiling:
+            self.drop_anchor(check.primal, check.at_average)
+        self.budget.record(self.engine.n_iter, check.objective, check.bound, self.ceiling - check.bound)
+        return check
 
     def _check_if_due(self, estimate):
         """A check costs a pass: made when the schedule says so, or when the estimated gap is small enough to end."""
@@ -228,12 +264,21 @@ class Descent:
     def _plain_sweep(self):
         self.engine.sweep()
         self.gaps.append(self.engine.gap)
-        # The sum was taken before the updates: the last sweep's rate tells what they left.
-        rate = min(1.0, self.gaps[-1] / self.gaps[-2]) if len(self.gaps) > 1 and self.gaps[-2] > 0 else 1.0
-        check = self._check_if_due(self.gaps[-1] * rate)
-        if self.route == "cd" and self.algorithm != "cd" and (self.algorithm == "accelerated" or self._slow()):
-            self._accelerate(FIRST_KAPPA)
+        if self.route == "cd" and self.algorithm != "cd":
+            if self.newton_first:
+                if self.engine.n_iter >= WARM_UP and (self.algorithm == "newton" or self._slow()):
+                    self.route = "newton"
+            elif self.algorithm == "accelerated" or self._slow():
+                self._accelerate(FIRST_KAPPA)
         return check
+
+    def _newton_step(self):
+        if self.newton is None:
+            self.averages = 0
+            self.newton = self.newton_class(self.engine)
+        newton = self.newton
+        newton.step()
+        return self._note(Check(newton.primal, newton.objective, False, newton.bound, False))
 
     def _slow(self):
         """Whether the rate of the last sweeps promises more than PATIENCE sweeps to the tolerance."""

@@ -21,6 +21,7 @@ class JointFit:
         # The engines, and NumPy with them, are imported when a fit starts: --help lists the methods without them.
         from marginlinear._core.block_cd import BlockCD
         from marginlinear._core.descent import Budget, Descent
+        from marginlinear._core.newton import Newton
 
         self.problem, self.run = problem, run
         self.budget = Budget(run.max_iter, run.time_limit, run.progress)
@@ -28,7 +29,7 @@ class JointFit:
                               **loss)
         if run.start is not None:
             self.engine.resume(run.start)
-        self.descent = Descent(self.engine, self.budget, run.tol, run.algorithm)
+        self.descent = Descent(self.engine, self.budget, run.tol, run.algorithm, Newton)
         self.fresh = run.start is None
 
     def until(self, tol, renewal=0.0):

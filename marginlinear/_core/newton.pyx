@@ -1,0 +1,438 @@
+"""Proximal semismooth Newton steps on the problem of a BlockCD, for few weights (math.md 1.6).
+
+The losses have kinks where rivals tie, and optima sit there. In their dual form, p_l = -alpha_il for l != y,
+
+    loss_i = max_p <p, u> - h(p) + c mu eps^2,   u_l = low + s_l - s_y,   eps = (s_y - ref - high)_+
+    hinge    h = 0,              p >= 0, sum p <= c
+    squared  h = (sum p)^2/(4c), p >= 0
+
+a proximal term around earlier duals q makes them differentiable, and leaves them as they are where p = q:
+
+    smooth_i = max_p <p, u> - h(p) - gamma/2 ||p - q||^2 + c mu eps^2,   gamma = g/(2c)
+    p_l = (u_l + gamma q_l - nu)_+/gamma,  nu by `level`,   beta = 2 c mu eps
+
+F(W) = 1/2 ||W||^2 + sum_i smooth_i has the gradient W - U, U the weights of these duals, so that with them
+
+    P(W) - D = e + G,   e = sum_i [loss_i - smooth_i - gamma/2 ||p - q||^2],   G = 1/2 ||gradient||^2.
+
+F is minimised roughly, to a G below e, by Newton steps; then q moves to p, g falls, and so on. The curvature
+of F is I + sum_i B_i kron x_i x_i', B_i a Laplacian over the classes, n of them with p > 0, weights on pairs
+
+    {l, l'}   1/(gamma (n + g))   squared;   1/(gamma n)   hinge, sum p = c;   0         hinge, sum p < c
+    {l, y}    2c/(n + g)                     0                                 1/gamma
+    {y, r}    2 c mu where eps > 0           ({y} alone for a fixed reference)
+
+so it is summed pair by pair as Z'Z, the rows of Z being x_i times the root of its weight.
+"""
+
+import math
+
+import numpy as np
+
+from cpython.exc cimport PyErr_CheckSignals
+from libc.math cimport INFINITY, fmax, sqrt
+from libc.stdint cimport int32_t
+
+from marginlinear._core.rows cimport (
+    CSR32,
+    CSR64,
+    DENSE32,
+    DENSE64,
+    GRAM,
+    Rows,
+    csr32_t,
+    csr64_t,
+    dense32_t,
+    dense64_t,
+    row_axpy,
+    row_scores,
+    row_update,
+)
+from marginlinear._core.simplex cimport level
+
+ctypedef fused data_t:
+    csr64_t
+    csr32_t
+    dense64_t
+    dense32_t
+
+# Unknowns of the linear system: beyond, one solution takes seconds and hundreds of megabytes.
+LIMIT = 3000
+# Work of one slice between looks at the signals: about 20 ms.
+cdef double SLICE = 2e7
+# Numbers in Z.
+cdef Py_ssize_t BUFFER = 1 << 18
+# g: at first, its fall after each solve and its floor; its rise after a step cut below SHORT, up to MOST.
+FIRST, FALL, LAST = 0.3, 0.3, 1e-3
+RISE, MOST, SHORT = 3.0, 3.0, 0.2
+# F is solved when G <= SOLVED e.
+SOLVED = 0.3
+# On the diagonal of the scaled curvature, which unscaled data make singular to working precision.
+RIDGE = 1e-15
+# F is a sum over all rows: this much of it may be rounding.
+ROUNDING = 1e-13
+
+
+cdef enum Work:
+    RESPOND    # the duals of `self` at W, their weights U, and sums over the rows
+    GATHER     # Z = the rows who[start:stop] times their roots
+
+
+cdef struct sums_t:
+    double smooth     # sum_i smooth_i
+    double loss       # sum_i loss_i
+    double tight      # the same with eps taken against the best rival
+    double gap        # e
+    Py_ssize_t stale  # rows whose named rival is not the best
+
+
+cdef struct task_t:
+    Work what
+    Py_ssize_t start
+    Py_ssize_t stop
+    const double* W
+    double* U
+    double* scratch   # 4 k numbers
+    int32_t* which    # k numbers
+    sums_t* sums
+    const int32_t* who
+    const double* root
+    double* Z
+
+
+cdef class Newton:
+    """Steps on the state of an engine: its weights and duals, with its rivals and references as they are.
+
+    Attributes
+    ----------
+    primal, objective : float
+        As BlockCD.primal returns them, at W.
+    bound : float
+        D at alpha and beta.
+    """
+
+    cdef readonly double primal, objective, bound
+    cdef readonly Py_ssize_t stale
+    cdef object engine, W, U, q
+    cdef Rows rows
+    cdef Py_ssize_t k, slice_rows
+    cdef bint squared, upper, named
+    cdef double low, high, mu, g, value, e, G
+    cdef double[:, ::1] alpha, centre
+    cdef double[::1] beta
+    cdef const double[::1] cost, fixed
+    cdef const int32_t[::1] y, rival
+
+    def __init__(self, engine):
+        self.engine, self.rows, self.k = engine, engine.rows, engine.n_classes
+        self.squared, self.low, self.high, self.mu = engine.squared, engine.low, engine.high, engine.mu
+        self.alpha, self.beta, self.cost, self.y = engine.alpha, engine.beta, engine.cost, engine.y
+        self.rival, self.fixed = engine.rival, engine.fixed
+        self.slice_rows = max(1, <Py_ssize_t>(SLICE * self.rows.m / (1.0 + <double>self.rows.nnz * self.k)))
+        self.W, self.U = engine.iterates.W.copy(), np.empty_like(engine.iterates.W)
+        self.q = np.empty_like(engine.alpha)
+        self.centre = self.q
+        self.g = FIRST
+        self.restart()
+
+    @staticmethod
+    def sweeps_of_a_step(engine):
+        """What a step costs, in sweeps, roughly; infinite where steps are not possible."""
+        cdef Rows rows = engine.rows
+        k = engine.n_classes
+        unknowns = (k - 1) * rows.d
+        if rows.storage == GRAM or unknowns > LIMIT:
+            return math.inf
+        # A multiplication costs 60 times what it does in BLAS; a pair of classes costs 10,000 in calls.
+        blas = <double>rows.m * rows.d * rows.d + <double>unknowns ** 3
+        return 1.5 + (blas / 60 + 5000.0 * k * (k - 1)) / (1.0 + <double>rows.nnz * k)
+
+    @staticmethod
+    def require(engine):
+        """ValueError where steps are not possible."""
+        cdef Rows rows = engine.rows
+        if rows.storage == GRAM:
+            raise ValueError("algorithm = 'newton' works on features, not on a kernel: take 'auto'")
+        unknowns = (engine.n_classes - 1) * rows.d
+        if unknowns > LIMIT:
+            raise ValueError(f"algorithm = 'newton' solves for (classes - 1) x features weights, at most "
+                             f"{LIMIT}: here {engine.n_classes - 1} x {rows.d} = {unknowns}; take 'auto'")
+
+    def restart(self):
+        """The engine's problem has changed: W stays, the duals follow."""
+        self.upper, self.named = self.engine.upper, self.engine.named
+        if self._invariant():
+            # A common shift of all w_l costs norm and changes no loss.
+            table = self.W.reshape(self.rows.d, self.k)
+            table -= table.mean(axis=1, keepdims=True)
+        self._recentre()
+        self._publish()
+
+    def smooth(self, W):
+        """(F(W), its gradient) about the present centre; the duals of the engine become those of W."""
+        return self._respond(W), W - self.U
+
+    def curvature(self):
+        """A generalised Hessian of F at the last W: float64 array of shape (d k, d k), ordered as W is."""
+        d, k = self.rows.d, self.k
+        return self._curvature(k).transpose(1, 0, 3, 2).reshape(d * k, d * k) + np.eye(d * k)
+
+    def _invariant(self):
+        """Whether the losses know differences of scores only."""
+        return self.named or not self.upper
+
+    def _recentre(self):
+        self.q[:] = self.engine.alpha
+        self.value = self._respond(self.W)
+
+    def _publish(self):
+        """W and U become those of the engine: W is a proximal point of U, of strength 1 about V = 2W - U."""
+        self.engine.iterates.resume(self.W, self.U, 1.0)
+
+    def step(self):
+        """One Newton step with backtracking; the centre moves first if its problem is solved."""
+        if self.G <= SOLVED * self.e:
+            self.g = max(LAST, FALL * self.g)
+            self._recentre()
+        gradient = self.W - self.U
+        direction = self._direction(gradient)
+        fall = float(gradient @ direction)
+        start, value, t = self.W, self.value, 1.0
+        while True:
+            self.W = start - t * direction
+            self.value = self._respond(self.W)
+            if self.value <= value - 1e-4 * t * fall + ROUNDING * abs(value) or t < 1e-6:
+                break
+            t /= 2
+        if t < SHORT:
+            self.g = max(self.g, min(MOST, RISE * self.g))
+            self.value = self._respond(self.W)
+        self._publish()
+        self.engine.n_iter += 1
+
+    def _respond(self, W):
+        """F(W). Sets the duals, U, and the values of the problem at W and these duals."""
+        cdef Py_ssize_t start
+        cdef const double[::1] weights = W
+        cdef double[::1] U = self.U, scratch = np.empty(4 * self.k)
+        cdef int32_t[::1] which = np.empty(self.k, dtype=np.int32)
+        cdef sums_t sums
+        cdef task_t task
+        U[:] = 0
+        sums.smooth = sums.loss = sums.tight = sums.gap = 0
+        sums.stale = 0
+        task.what, task.W, task.U, task.sums = RESPOND, &weights[0], &U[0], &sums
+        task.scratch, task.which = &scratch[0], &which[0]
+        for start in range(0, self.rows.m, self.slice_rows):
+            task.start, task.stop = start, min(self.rows.m, start + self.slice_rows)
+            with nogil:
+                perform(self, &task)
+            PyErr_CheckSignals()
+        half = 0.5 * float(W @ W)
+        gradient = W - self.U
+        self.e, self.G = sums.gap, 0.5 * float(gradient @ gradient)
+        self.primal, self.objective, self.stale = half + sums.loss, half + sums.tight, sums.stale
+        self.bound = self.primal - self.e - self.G
+        return half + sums.smooth
+
+    def _direction(self, gradient):
+        """curvature^-1 gradient.
+
+        Where a common shift of the classes changes no loss, W and the gradient sum to zero over them. The
+        last class is then held at zero, ||.||^2 is that of differences from the mean, taken out at the end.
+        """
+        d, k = self.rows.d, self.k
+        free = k - 1 if self._invariant() else k
+        H = self._curvature(free)
+        for a in range(free):
+            for b in range(free):
+                H[a, :, b, :].flat[::d + 1] += (a == b) - (1 / k if free < k else 0.0)
+        H = H.reshape(free * d, free * d)
+        scale = 1 / np.sqrt(np.diagonal(H))
+        H *= scale
+        H *= scale[:, np.newaxis]
+        H.flat[::free * d + 1] += RIDGE
+        wanted = gradient.reshape(d, k).T[:free].ravel()
+        table = np.zeros((d, k))
+        table[:, :free] = (scale * np.linalg.solve(H, scale * wanted)).reshape(free, d).T
+        if free < k:
+            table -= table.mean(axis=1, keepdims=True)
+        return table.ravel()
+
+    def _curvature(self, free):
+        """sum_i B_i kron x_i x_i' of the first `free` classes: float64 array of shape (free, d, free, d)."""
+        d, k = self.rows.d, self.k
+        begins = np.zeros(k * k + 1, dtype=np.intp)
+        cdef Py_ssize_t[::1] ends = begins
+        with nogil:
+            weigh(self, &ends[1], NULL, NULL)
+        np.cumsum(begins, out=begins)
+        cdef Py_ssize_t[::1] at = begins.copy()
+        cdef int32_t[::1] who = np.empty(begins[k * k] + 1, dtype=np.int32)
+        cdef double[::1] root = np.empty(begins[k * k] + 1)
+        with nogil:
+            weigh(self, &at[0], &who[0], &root[0])
+        room = max(1, BUFFER // d)
+        Z = np.empty((room, d))
+        cdef double[:, ::1] z = Z
+        cdef task_t task
+        task.what, task.who, task.root, task.Z = GATHER, &who[0], &root[0], &z[0, 0]
+        H = np.zeros((free, d, free, d))
+        for pair in np.flatnonzero(begins[1:] > begins[:k * k]):
+            a, b = divmod(int(pair), k)
+            total = 0.0
+            for start in range(begins[pair], begins[pair + 1], room):
+                task.start, task.stop = start, min(begins[pair + 1], start + room)
+                with nogil:
+                    perform(self, &task)
+                part = Z[:task.stop - task.start]
+                total = total + part.T @ part
+                PyErr_CheckSignals()
+            H[a, :, a, :] += total
+            if a != b and b < free:
+                H[b, :, b, :] += total
+                H[a, :, b, :] -= total
+                H[b, :, a, :] -= total
+        return H
+
+
+cdef void perform(Newton self, const task_t* task) noexcept nogil:
+    """The one place where the storage of the rows is looked at."""
+    if self.rows.storage == CSR64:
+        perform_on(self, &self.rows.csr64, task)
+    elif self.rows.storage == CSR32:
+        perform_on(self, &self.rows.csr32, task)
+    elif self.rows.storage == DENSE64:
+        perform_on(self, &self.rows.dense64, task)
+    elif self.rows.storage == DENSE32:
+        perform_on(self, &self.rows.dense32, task)
+
+
+cdef inline void perform_on(Newton self, const data_t* X, const task_t* task) noexcept nogil:
+    if task.what == RESPOND:
+        respond(self, X, task)
+    else:
+        gather(X, task)
+
+
+cdef void respond(Newton self, const data_t* X, const task_t* task) noexcept nogil:
+    """Row by row: scores, p and beta, sums, and the row's part of U."""
+    cdef Py_ssize_t i, l, n, count, y, r, k = self.k
+    cdef double gamma, c, nu, total, inner, move, rival, xi, eps, best, reference, loss
+    cdef double* s = task.scratch
+    cdef double* B = s + k
+    cdef double* heap = B + k
+    cdef double* dual = heap + k
+    cdef sums_t* sums = task.sums
+    for i in range(task.start, task.stop):
+        row_scores(X, i, task.W, k, s)
+        y, c = self.y[i], self.cost[i]
+        gamma = self.g / (2 * c)
+        rival = -INFINITY
+        n = 0
+        for l in range(k):
+            if l != y:
+                rival = fmax(rival, s[l])
+                B[l] = self.low + s[l] - s[y] - gamma * self.centre[i, l]
+                if B[l] > 0:
+                    heap[n] = B[l]
+                    n += 1
+        nu = 0
+        if n:
+            # gamma sum p = sum (B - nu)_+ is g nu (squared), and with the hinge at most gamma c.
+            nu = level(heap, n, 0, self.g) if self.squared else fmax(0.0, level(heap, n, -gamma * c, 0))
+        total = inner = move = 0
+        count = 0
+        for l in range(k):
+            dual[l] = 0
+            if l != y:
+                if B[l] > nu:
+                    dual[l] = -(B[l] - nu) / gamma
+                    total -= dual[l]
+                    inner -= dual[l] * (self.low + s[l] - s[y])
+                    task.which[count] = <int32_t>l
+                    count += 1
+                move += (dual[l] - self.centre[i, l]) * (dual[l] - self.centre[i, l])
+                self.alpha[i, l] = dual[l]
+        if not self.squared and nu > 0:
+            total = c
+        self.alpha[i, y] = dual[y] = total
+        xi = fmax(0.0, self.low + rival - s[y])
+        if self.squared:
+            loss = c * xi * xi
+            inner -= total * total / (4 * c)
+        else:
+            loss = c * xi
+        sums.smooth += inner - 0.5 * gamma * move
+        sums.gap += loss - inner
+        sums.tight += loss
+        if self.upper:
+            r = self.rival[i]
+            reference = s[r] if self.named else self.fixed[i]
+            eps = fmax(0.0, s[y] - reference - self.high)
+            best = fmax(0.0, s[y] - rival - self.high)
+            self.beta[i] = 2 * c * self.mu * eps
+            loss += c * self.mu * eps * eps
+            sums.smooth += c * self.mu * eps * eps
+            sums.tight += c * self.mu * best * best
+            if self.named:
+                sums.stale += reference < rival
+                if eps > 0:
+                    if dual[r] == 0:
+                        task.which[count] = <int32_t>r
+                        count += 1
+                    dual[r] += self.beta[i]
+            dual[y] -= self.beta[i]
+        sums.loss += loss
+        if dual[y] != 0 or count:
+            task.which[count] = <int32_t>y
+            row_update(X, i, dual, task.which, count + 1, task.U, k)
+
+
+cdef inline void put(Py_ssize_t a, Py_ssize_t b, Py_ssize_t k, Py_ssize_t i, double weight, Py_ssize_t* at,
+                     int32_t* who, double* root) noexcept nogil:
+    """File row i under the pair {a, b}, at[a k + b], a <= b; without `who` only count it."""
+    cdef Py_ssize_t pair = a * k + b if a < b else b * k + a
+    if who != NULL:
+        who[at[pair]] = <int32_t>i
+        root[at[pair]] = sqrt(weight)
+    at[pair] += 1
+
+
+cdef void weigh(Newton self, Py_ssize_t* at, int32_t* who, double* root) noexcept nogil:
+    """All weights of all B_i by pairs of classes."""
+    cdef Py_ssize_t i, l, o, n, y, k = self.k
+    cdef double c, gamma, between, own
+    for i in range(self.rows.m):
+        y, c = self.y[i], self.cost[i]
+        gamma = self.g / (2 * c)
+        n = 0
+        for l in range(k):
+            n += l != y and self.alpha[i, l] < 0
+        if self.squared:
+            between, own = 1 / (gamma * (n + self.g)), 2 * c / (n + self.g)
+        elif n and self.alpha[i, y] >= c:
+            between, own = 1 / (gamma * n), 0
+        else:
+            between, own = 0, 1 / gamma
+        if n:
+            for l in range(k):
+                if l != y and self.alpha[i, l] < 0:
+                    if own > 0:
+                        put(l, y, k, i, own, at, who, root)
+                    if n > 1 and between > 0:
+                        for o in range(l):
+                            if o != y and self.alpha[i, o] < 0:
+                                put(o, l, k, i, between, at, who, root)
+        if self.upper and self.beta[i] > 0:
+            put(y, self.rival[i] if self.named else y, k, i, 2 * c * self.mu, at, who, root)
+
+
+cdef void gather(const data_t* X, const task_t* task) noexcept nogil:
+    cdef Py_ssize_t at, j
+    cdef double* z = task.Z
+    for at in range(task.start, task.stop):
+        for j in range(X.d):
+            z[j] = 0
+        row_axpy(X, task.who[at], task.root[at], z)
+        z += X.d
