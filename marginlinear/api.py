@@ -169,6 +169,8 @@ def train(X, y, *, solver=None, class_weight=None, sample_weight=None, start=Non
     method_values = P.resolve(method.params, params)
     bias = run_values.pop("bias")
     rows, y, factors = training_rows(X, y, sample_weight, bias)
+    if rows.d == 0:
+        raise ValueError("X has 0 features, and there is no bias feature: nothing can be learned")
     classes, codes = np.unique(y, return_inverse=True)
     if len(classes) < 2:
         have = f"{len(classes)} (label {classes[0]})" if len(classes) else "none"

@@ -150,6 +150,18 @@ def test_two_classes_fixed_point_of_the_paper(seed):
     assert np.allclose(W.sum(axis=1), 0, atol=1e-12 * scale)
 
 
+def dual(state, X, y, cost, rival=None, fixed=0.0):
+    """D_r or D_M of math.md 1.4 and 1.1 at the duals of a state."""
+    every, alpha, beta = np.arange(len(y)), state["alpha"], state["beta"]
+    coefficients = alpha.copy()
+    coefficients[every, y] -= beta
+    if rival is not None:
+        coefficients[every, rival] += beta
+    own = alpha[every, y]
+    value = -0.5 * ((X.T @ coefficients) ** 2).sum() + (1 - THETA) * own.sum() - (own**2 / (4 * cost)).sum()
+    return value - ((1 + THETA + fixed) * beta).sum() - (beta**2 / (4 * cost * MU)).sum()
+
+
 @pytest.mark.parametrize("seed", SEEDS[::2])
 @pytest.mark.parametrize("outer", ["ccp", "paper"])
 @pytest.mark.parametrize("max_iter", [None, 12, 5])
@@ -170,6 +182,8 @@ def test_certificate_of_criticality(seed, outer, max_iter):
     else:
         best = oracles.minimal_inner(X, y, k, cost, MU, THETA, fixed=score)
     slack = 1e-8 * max(1, J)
+    references = {"rival": rival} if outer == "ccp" else {"fixed": score}
+    assert model.info.bound == pytest.approx(dual(model._state, X, y, cost, **references), rel=1e-8, abs=1e-8)
     assert model.info.bound <= best.value + slack
     assert J - best.value <= model.info.certificate + slack
 

@@ -328,7 +328,6 @@ def awkward():
     return {
         "empty rows": (np.where(np.arange(40)[:, None] % 3 == 0, 0, X), y),
         "all rows empty": (np.zeros((6, 3)), np.arange(6) % 3),
-        "no features": (np.zeros((6, 0)), np.arange(6) % 3),
         "duplicated rows": (np.repeat(X[:10], 4, axis=0), y),
         "duplicates that agree": (np.repeat(X[:10], 4, axis=0), np.repeat(np.arange(10) % 4, 4)),
         "constant features": (np.hstack([X[:, :2], np.ones((40, 3))]), y),
@@ -357,6 +356,13 @@ def test_awkward_data(method, name, bias):
         sparse_model = ml.train(sparse.csr_array(X), y, solver=method.name, time_limit=10)
         assert sparse_model.info.objective == pytest.approx(dense.info.objective, rel=1e-9)
     assert dense.decision_function(X).shape == (len(y), len(np.unique(y)))
+
+
+def test_a_bias_alone_is_a_feature(method):
+    """Without features a bias still tells the frequent class from the others."""
+    y = np.array([0, 1, 1, 1, 2])
+    model = ml.train(np.zeros((5, 0)), y, solver=method.name, bias=1.0)
+    assert model.predict(np.zeros((2, 0))).tolist() == [1, 1]
 
 
 @pytest.mark.parametrize("algorithm", P.ALGORITHM.choices)
@@ -439,6 +445,8 @@ def test_bad_input(method):
         ((X, y[:, None]), {}, "y has 2 dimensions"),
         ((X[0], y), {}, "two dimensions"),
         ((X[:0], y[:0]), {}, "no rows"),
+        ((X[:, :0], y), {}, "0 features"),
+        ((sparse.csr_array(X[:, :0]), y), {}, "0 features"),
         ((X + 1j, y), {}, "complex"),
         ((X.astype(str), y), {}, "numbers are needed"),
         ((X, np.where(y == 0, np.nan, y)), {}, "nan is not finite"),
