@@ -268,6 +268,7 @@ def test_a_state_with_an_upper_loss_serves_a_problem_without(kind):
     case.engine = BlockCD(Rows.from_dense(case.X), case.y.astype(np.int32), case.k, case.cost, squared=True,
                           low=1 - THETA, high=1 + THETA, mu=0.0)
     case.engine.resume(state)
+    case.engine.iterates.plain()
     for _ in range(3):
         case.assert_feasible()
         assert close(case.W, case.U())
@@ -354,4 +355,4 @@ def test_checks_without_sweeps_put_off_no_check():
         case.engine.sweep()
         for _ in range(3000):
             descent.check()
-        assert descent.next_check <= sweep + 4
+        assert descent.next_check <= case.engine.n_iter + 4

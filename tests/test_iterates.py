@@ -12,7 +12,7 @@ class Plain:
     def __init__(self, W, kappa):
         self.V, self.z, self.X, self.W = W.copy(), W.copy(), W.copy(), W.copy()
         self.U = W.copy()
-        self.mean = np.zeros_like(W)
+        self.mean, self.mean_W = np.zeros_like(W), np.zeros_like(W)
         self.kappa = kappa
 
     def move(self, change):
@@ -22,6 +22,7 @@ class Plain:
 
     def average(self, weight, A, a):
         self.mean += weight * (self.U - self.mean)
+        self.mean_W += weight * (self.W - self.mean_W)
         self.z = ((1 + A) * self.z + a * self.U) / (1 + A + a)
         return (self.V - self.W) @ (self.W - self.X)
 
@@ -53,7 +54,7 @@ def test_outer_steps(size):
         weight = a / (A + a) if step else 1.0
         turn, true_turn = ours.average(weight, A, a), theirs.average(weight, A, a)
         assert abs(true_turn) < 1e-9 or (turn > 0) == (true_turn > 0)
-        assert np.allclose(ours.averaged, theirs.mean)
+        assert np.allclose(ours.averaged, theirs.mean_W)
         assert ours.averaged_sqnorm() == pytest.approx(theirs.mean @ theirs.mean)
         A += a
         restart = step % 5 == 4
@@ -79,7 +80,37 @@ def test_resume(kappa):
     W, U = rng.standard_normal(5), rng.standard_normal(5)
     ours = Iterates(5)
     ours.resume(W, U, kappa)
-    assert np.allclose(ours.W, W if kappa else U)
+    assert np.allclose(ours.W, W)
     assert ours.dual_sqnorm() == pytest.approx(U @ U)
     ours.plain()
     assert np.allclose(ours.W, U)
+
+
+def test_resume_of_plain_sweeps_needs_no_centre():
+    W = np.arange(4.0)
+    ours = Iterates(4)
+    ours.resume(W, W, 0.0)
+    assert ours.kappa == 0
+    assert np.array_equal(ours.W, W)
+
+
+def test_adopt():
+    """U = U_avg about the centre W_avg."""
+    rng = np.random.default_rng(3)
+    ours = Iterates(5)
+    ours.W[:] = rng.standard_normal(5)
+    ours.start(2.0)
+    U, W = [], []
+    for step in range(3):
+        ours.W[:] += rng.standard_normal(5)
+        V = ours.W.copy()
+        ours.plain()
+        U.append(ours.W.copy())
+        ours.resume(V, U[-1], 2.0)
+        W.append(V)
+        ours.average(1 / (step + 1), 0.0, 1.0)
+    ours.adopt()
+    assert np.allclose(ours.averaged, np.mean(W, axis=0))
+    assert np.allclose(ours.W, (2 * np.mean(W, axis=0) + np.mean(U, axis=0)) / 3)
+    ours.plain()
+    assert np.allclose(ours.W, np.mean(U, axis=0))

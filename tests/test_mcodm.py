@@ -39,7 +39,7 @@ def test_inner_problems_against_a_qp(seed):
     rival, score = oracles.best_rivals(near, X, y)
     for mu, references in ((0, {}), (MU, {"rival": rival}), (MU, {"fixed": score})):
         best = oracles.minimal_inner(X, y, k, cost, mu, THETA, **references)
-        W, primal, bound = solve_inner(X, y, k, cost, mu, THETA, 3e-7 * best.value, **references)
+        W, primal, bound = solve_inner(X, y, k, cost, mu, THETA, 3e-7 * min(1.0, best.value), **references)
         value = oracles.inner_objective(W, X, y, cost, mu, THETA, **references)
         assert value == pytest.approx(best.value, rel=1e-6)
         assert primal == pytest.approx(value, rel=1e-9)

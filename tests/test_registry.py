@@ -158,7 +158,7 @@ def test_class_weights_multiply_the_cost(method):
 def test_warm_restart_stops_at_once(method, algorithm, k, C):
     X, y = problem(k)
     X = X + 0.5  # slow enough for the accelerator at C = 30
-    cold = ml.train(X, y, solver=method.name, algorithm=algorithm, C=C, tol=1e-4)
+    cold = ml.train(X, y, solver=method.name, algorithm=algorithm, C=C, tol=1e-4, max_iter=10**6)
     warm = ml.train(X, y, solver=method.name, algorithm=algorithm, C=C, tol=1e-4, start=cold)
     assert warm.info.converged
     assert warm.info.n_iter == 0
@@ -216,7 +216,8 @@ def test_time_limit_says_so(method):
     X, y = problem(m=3000, d=20)
     began = time.perf_counter()
     with pytest.warns(ml.ConvergenceWarning, match="time_limit"):
-        model = ml.train(X * 100, y, solver=method.name, C=1e4, tol=1e-12, time_limit=0.15)
+        model = ml.train(X * 100, y, solver=method.name, C=1e4, tol=1e-12, time_limit=0.15,
+                         max_iter=10**9, algorithm="cd")
     assert model.info.status == "time_limit"
     assert 0.15 <= model.info.seconds <= time.perf_counter() - began < 2
     assert model.info.bound <= model.info.objective
@@ -354,7 +355,8 @@ def test_awkward_data(method, name, bias):
     assert np.isfinite(dense.weights).all()
     if bias < 0 and X.shape[1]:
         sparse_model = ml.train(sparse.csr_array(X), y, solver=method.name, time_limit=10)
-        assert sparse_model.info.objective == pytest.approx(dense.info.objective, rel=1e-9)
+        apart = abs(sparse_model.info.objective - dense.info.objective)
+        assert apart <= 1e-9 + max(sparse_model.info.certificate, dense.info.certificate)
     assert dense.decision_function(X).shape == (len(y), len(np.unique(y)))
 
 

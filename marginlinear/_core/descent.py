@@ -41,8 +41,6 @@ WARM_UP = 10
 # Over many sets, accelerated sweeps to 1e-3 are about EACH sqrt(mean c_i ||x_i||^2), Newton steps are STEPS.
 # Where sweeps were promised too early, Newton takes over after as many as ENOUGH steps cost.
 EACH, STEPS, ENOUGH = 7.0, 15, 40
-# A step dearer than this many sweeps comes with so many features that the steps may be many too.
-DEAR = 25
 
 
 @dataclass
@@ -117,8 +115,6 @@ class Descent:
         if algorithm == "newton":
             newton.require(engine)
         cost = newton.sweeps_of_a_step(engine) if newton is not None else math.inf
-        if cost > DEAR:
-            cost = math.inf
         self.enough = ENOUGH * cost
         self.newton_first = algorithm == "newton" or (
             algorithm == "auto" and STEPS * cost <= EACH * math.sqrt(engine.stiffness()))
@@ -264,6 +260,9 @@ class Descent:
     def _plain_sweep(self):
         self.engine.sweep()
         self.gaps.append(self.engine.gap)
+        # The sum was taken before the updates: the last sweep's rate tells what they left.
+        rate = min(1.0, self.gaps[-1] / self.gaps[-2]) if len(self.gaps) > 1 and self.gaps[-2] > 0 else 1.0
+        check = self._check_if_due(self.gaps[-1] * rate)
         if self.route == "cd" and self.algorithm != "cd":
             if self.newton_first:
                 if self.engine.n_iter >= WARM_UP and (self.algorithm == "newton" or self._slow()):

@@ -58,6 +58,8 @@ ctypedef fused data_t:
 
 # Unknowns of the linear system: beyond, one solution takes seconds and hundreds of megabytes.
 LIMIT = 3000
+# A step whose algebra is dearer than this many sweeps comes with so many features that the steps may be many too.
+DEAR = 25
 # Work of one slice between looks at the signals: about 20 ms.
 cdef double SLICE = 2e7
 # Numbers in Z.
@@ -144,8 +146,9 @@ cdef class Newton:
         if rows.storage == GRAM or unknowns > LIMIT:
             return math.inf
         # A multiplication costs 60 times what it does in BLAS; a pair of classes costs 10,000 in calls.
-        blas = <double>rows.m * rows.d * rows.d + <double>unknowns ** 3
-        return 1.5 + (blas / 60 + 5000.0 * k * (k - 1)) / (1.0 + <double>rows.nnz * k)
+        sweep = 1.0 + <double>rows.nnz * k
+        algebra = (<double>rows.m * rows.d * rows.d + <double>unknowns ** 3) / 60 / sweep
+        return math.inf if algebra > DEAR else 1.5 + algebra + 5000.0 * k * (k - 1) / sweep
 
     @staticmethod
     def require(engine):

@@ -107,5 +107,5 @@ class StatusLine:
 
     def wipe(self):
         if self._shown:
-            self._shown = False
+            self._shown, self._next = False, 0.0
             print("\r", end="\x1b[K", file=sys.stderr, flush=True)
