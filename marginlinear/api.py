@@ -9,7 +9,7 @@ from marginlinear import params as P
 from marginlinear import registry
 from marginlinear._core.rows import Rows
 from marginlinear._core.scores import margins_of, scores_of
-from marginlinear.problem import CONVERGED, FAILED, ConvergenceWarning, Info, Problem, Run
+from marginlinear.problem import CONVERGED, FAILED, ConvergenceWarning, Problem, Run
 from marginlinear.threads import default_threads, run_chunks
 
 

@@ -110,7 +110,8 @@ MU = Param("mu", float, 0.8, "weight of margins above 1 + theta against margins 
 THETA = Param("theta", float, 0.2, "half-width of the band of margins that costs nothing", "[0, 1)")
 OUTER = Param("outer", str, "ccp", "outer loop of the non-convex problem: ccp descends on it, paper is the "
               "published fixed-point iteration", choices=("ccp", "paper"))
-MAX_OUTER = Param("max_outer", int, None, "cap on outer iterations; unless given, 50 for ccp and 20 for paper", "[1, inf)")
+MAX_OUTER = Param("max_outer", int, None, "cap on outer iterations; unless given, 50 for ccp and 20 for paper",
+                  "[1, inf)")
 
 TOL = Param("tol", float, 1e-3, "stop when certificate <= tol * max(1, |objective|)", "(0, inf)", letter="e")
 BIAS = Param("bias", float, -1.0, "value of a constant feature added to every row; negative: none", "(-inf, inf)",

@@ -351,7 +351,7 @@ def test_checks_without_sweeps_put_off_no_check():
     """The interval between checks grew with each of them, at last beyond a float."""
     case = Case("squared", 3)
     descent = Descent(case.engine, Budget(None, None), 1e-3, "auto")
-    for sweep in range(3):
+    for _ in range(3):
         case.engine.sweep()
         for _ in range(3000):
             descent.check()

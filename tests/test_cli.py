@@ -189,9 +189,8 @@ def test_model_is_named_after_the_file_and_lands_here(folder):
 
 
 def test_command_equals_library(folder):
-    from marginlinear.libsvm import load_libsvm
-
     from marginlinear.api import train as api_train
+    from marginlinear.libsvm import load_libsvm
 
     options = "-q -s mcodm -c 4 -e 0.01 --mu 0.3 --seed 5 -B 1 -w2 3"
     assert train.main([*options.split(), "d", "out"]) == 0

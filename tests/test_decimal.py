@@ -5,9 +5,9 @@ import random
 
 import numpy as np
 import pytest
-from marginlinear._core.decimal import format_rows, parse_rows
 
 from marginlinear._core import decimal
+from marginlinear._core.decimal import format_rows, parse_rows
 
 
 def parsed(tokens):

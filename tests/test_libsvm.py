@@ -16,9 +16,9 @@ import time
 import numpy as np
 import pytest
 from libsvm_reference import Wrong, read
-from marginlinear.libsvm import dump_libsvm, load_libsvm, read_libsvm
 from scipy import sparse
 
+from marginlinear.libsvm import dump_libsvm, load_libsvm, read_libsvm
 from marginlinear.problem import DataError
 
 GOOD = (b"\xef\xbb\xbf# made by hand\n"

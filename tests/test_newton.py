@@ -6,12 +6,12 @@ import warnings
 
 import numpy as np
 import pytest
-from marginlinear._core.block_cd import BlockCD
-from marginlinear._core.newton import Newton
-from marginlinear._core.rows import Rows
 from scipy import sparse
 
 import marginlinear as ml
+from marginlinear._core.block_cd import BlockCD
+from marginlinear._core.newton import Newton
+from marginlinear._core.rows import Rows
 
 METHODS = [("mcodm", {}), ("mcodm", {"mu": 0.0}), ("mcodm", {"outer": "paper"}), ("cs", {})]
 

@@ -16,8 +16,8 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 from libsvm_reference import Wrong, read
-from marginlinear.libsvm import read_libsvm
 
+from marginlinear.libsvm import read_libsvm
 from marginlinear.problem import DataError
 
 SEEDS = [

@@ -32,11 +32,6 @@ from marginlinear._core.rows cimport (
     DENSE32,
     DENSE64,
     Rows,
-    csr32_t,
-    csr64_t,
-    dense32_t,
-    dense64_t,
-    gram_t,
     prefetch,
     row_prefetch,
     row_scores,
@@ -181,7 +176,8 @@ cdef class BlockCD:
         """What `resume` needs: the duals (or their averages) and the weights."""
         alpha, beta = self._duals(averaged)
         return {"alpha": alpha, "beta": beta, "y": self.y, "cost": self.cost, "rival": self.rival,
-                "fixed": self.fixed, "upper": self.upper, "named": self.named, "W": self.iterates.W, "kappa": self.iterates.kappa}
+                "fixed": self.fixed, "upper": self.upper, "named": self.named, "W": self.iterates.W,
+                "kappa": self.iterates.kappa}
 
     def _duals(self, bint averaged):
         return (self.mean_alpha, self.mean_beta) if averaged else (self.alpha, self.beta)
@@ -262,7 +258,7 @@ cdef class BlockCD:
         return sums.loss, sums.tight, sums.stale
 
     def best_rivals(self, bint averaged=False):
-        """(rival, score): the class l != y_i of the largest score at W or W_avg, int32, and that score; arrays of shape (m,).
+        """(rival, score): the class l != y_i of the largest score at W or W_avg, int32, and that score, shape (m,).
 
         A class named before stays where it is as good as any.
         """
@@ -341,6 +337,7 @@ cdef class BlockCD:
         """Go on from the averaged duals and weights."""
         self.alpha[:], self.beta[:] = self.mean_alpha, self.mean_beta
         self.iterates.adopt()
+
     def stiffness(self):
         """Mean of c_i ||x_i||^2: how far a row's own loss outweighs the norm of W."""
         return float((self.cost * self._sqnorm).mean())

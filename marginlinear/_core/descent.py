@@ -190,11 +190,11 @@ class Descent:
         return self.ceiling - check.bound <= allowance(self.goal, self.ceiling)
 
     def spent(self, check):
-        """This problem is solved as well as it is worth: what is left to gain, the gap, is small beside what other
-        references would save, or within the tolerance and small beside what was gained since the anchor."""
-        return check.gap <= self.renewal * max(
-            check.primal - check.objective,
-            min(self.ceiling - check.bound, allowance(self.goal, self.ceiling) / max(self.renewal, 1e-300)))
+        """Whether other references promise more than these: the objective is below the anchor's, and the gap that is
+        left is small beside what they would save, or is within the tolerance and small beside what was gained."""
+        left = max(self.renewal * (check.primal - check.objective),
+                   min(self.renewal * (self.ceiling - check.bound), allowance(self.goal, self.ceiling)))
+        return self.renewal > 0 and check.objective < self.ceiling and check.gap <= left
 
     def check(self):
         """Exact values, by one pass over the rows, or two where there are averages."""

@@ -217,7 +217,7 @@ cdef inline void add_scaled(double* W, double v, const double* delta, const int3
 cdef inline void row_update(const rows_t* X, Py_ssize_t i, const double* delta, const int32_t* which,
                             Py_ssize_t count, double* W, Py_ssize_t k) noexcept nogil:
     """w_l += delta_l x_i for the `count` classes of `which` (count = k: all)."""
-    cdef Py_ssize_t p, l, at, start, stop
+    cdef Py_ssize_t p, l, start, stop
     cdef double v, d0, d1, d2, d3
     cdef double* w
     check(i, X.m)

@@ -13,11 +13,7 @@ from marginlinear._core.rows cimport (
     Rows,
     csr32_t,
     csr64_t,
-    row_axpy,
-    row_dot,
-    row_scores,
     row_sqnorm,
-    row_update,
 )
 from libc.stdint cimport int32_t, int64_t
 

@@ -25,7 +25,8 @@ ctypedef fused data_t:
     dense32_t
 
 
-cdef void fill(const data_t* X, const double[:, ::1] W, double[:, ::1] out, Py_ssize_t lo, Py_ssize_t hi) noexcept nogil:
+cdef void fill(const data_t* X, const double[:, ::1] W, double[:, ::1] out, Py_ssize_t lo,
+               Py_ssize_t hi) noexcept nogil:
     cdef Py_ssize_t i, k = W.shape[1]
     if X.d == 0:
         out[lo:hi] = 0

@@ -1,6 +1,6 @@
 """What the joint multi-class methods share: one engine, one descent, and a solution that is certified at its end."""
 
-from marginlinear._core.stop import allowance, status_of
+from marginlinear._core.stop import status_of
 from marginlinear.problem import MAX_ITER, Info, Solution
 
 

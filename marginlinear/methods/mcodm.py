@@ -44,24 +44,22 @@ def ccp(solver, cap):
     if solver.problem.n_classes == 2:
         engine.name_rivals(engine.best_rivals()[0])
         return solver.convex()
-    n_outer, objective = 0, None
     if not engine.named:
         descent.until(FIRST_STAGE)
+    n_outer, check = 0, None
     while not descent.stopped and n_outer < cap:
-        if objective is None:
+        if check is None:
             engine.name_rivals(engine.best_rivals()[0])
-            objective = engine.primal()[1]
-            descent.drop_anchor(objective)
+            descent.drop_anchor(engine.primal()[1])
         else:
             rivals = engine.best_rivals(check.at_average)[0]
             # Before the duals of the rows that change their rival move the weights.
-            descent.drop_anchor(objective, check.at_average)
+            descent.drop_anchor(check.objective, check.at_average)
             descent.adopt()
             engine.name_rivals(rivals)
         descent.reset(convex=False)
         n_outer += 1
         check = solver.until(tol, RENEWAL)
-        objective = check.objective
         if descent.certified(check):
             solution = solver.solution_at_anchor(n_outer)
             if solution.info.converged:
