@@ -24,7 +24,8 @@ DIRECTIVES = {
 }
 
 # Sums keep the order of the source (no -ffast-math): the same bits on every run.
-COMPILE_ARGS = [] if sys.platform == "win32" else ["-O3", "-fno-math-errno", "-fno-trapping-math"]
+COMPILE_ARGS = [] if sys.platform == "win32" else ["-O3", "-g0", "-fno-math-errno", "-fno-trapping-math"]
+CORES = os.cpu_count() or 1
 
 
 def extensions():
@@ -44,6 +45,7 @@ setup(
         list(extensions()),
         compiler_directives=DIRECTIVES,
         force=BOUNDS,
-        nthreads=0 if sys.platform in ("win32", "darwin") else os.cpu_count() or 1,
-    )
+        nthreads=0 if sys.platform in ("win32", "darwin") else CORES,
+    ),
+    options={"build_ext": {"parallel": CORES}},
 )

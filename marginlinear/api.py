@@ -253,7 +253,10 @@ def training_rows(X, y, sample_weight, bias):
         raise ValueError("X has no rows")
     if sample_weight is None:
         return as_rows(X, bias), y, np.ones(m)
-    factors = np.asarray(sample_weight, dtype=np.float64)
+    try:
+        factors = np.asarray(sample_weight, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"sample_weight: numbers are needed: {error}") from None
     if factors.shape != (m,):
         raise ValueError(f"sample_weight has shape {factors.shape}, X has {m} rows")
     wrong = ~(np.isfinite(factors) & (factors >= 0))
@@ -340,6 +343,9 @@ def csr_rows(data, indices, indptr, width, bias, n_features):
     if width > np.iinfo(np.int32).max:
         raise ValueError(f"X has {width} features: at most {np.iinfo(np.int32).max} are possible")
     data = np.ascontiguousarray(real_values(data))
+    if indices.dtype != np.int32 and len(indices) and not (indices.min() >= 0 and indices.max() < width):
+        # Before the conversion, which would fold a wrong index into a right one.
+        raise ValueError(f"X has feature numbers from {indices.min()} to {indices.max()}, outside 0 to {width - 1}")
     indices = np.ascontiguousarray(indices).astype(np.int32, copy=False)
     indptr = np.ascontiguousarray(indptr).astype(np.int64, copy=False)
     if n_features is None or width == n_features:

@@ -178,3 +178,19 @@ def test_public_names():
     assert set(ml.__all__) <= set(dir(ml))
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         _ = ml.nonsense
+
+
+@pytest.mark.parametrize("wrong", [2**32 + 1, -(2**32) + 1, 3])
+def test_wide_indices_are_not_folded(wrong):
+    """int64 index 2^32 + 1 would be 1 as an int32."""
+    X = sparse.csr_array(np.eye(3))
+    X.indices = X.indices.astype(np.int64)
+    X.indices[1] = wrong
+    X.has_canonical_format = True
+    with pytest.raises(ValueError, match="feature numbers"):
+        ml.train(X, [0, 1, 1])
+
+
+def test_weights_must_be_numbers():
+    with pytest.raises(ValueError, match="sample_weight"):
+        ml.train(np.eye(3), [0, 1, 1], sample_weight=["a", "b", "c"])

@@ -267,6 +267,8 @@ def resident(field):
 
 def timed(call):
     """(result, {seconds, cpu, peak}): peak is what the call added to the resident size, None off Linux."""
+    # OpenBLAS's new threads wait busily on the cores that the call may need, about 30 ms from NumPy's import on.
+    time.sleep(0.3)
     linux = sys.platform == "linux"
     if linux:
         Path("/proc/self/clear_refs").write_text("5")  # sets VmHWM back to VmRSS

@@ -17,6 +17,17 @@ class Failure(Exception):
     """The run cannot go on, for the reason in the message: exit status 1."""
 
 
+def settle_blas(threads):
+    """To be called before NumPy is imported, which starts the threads of its OpenBLAS.
+
+    They wait busily for work, 30 ms long, on the cores that the reader needs: here they sleep at once. An explicit
+    number of threads is theirs too. What the user's environment says goes first.
+    """
+    os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
+    if threads is not None:
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", str(threads))
+
+
 def run(program, work, argv):
     """Exit status of work(argv), with one message on stderr for each foreseen failure.
 

@@ -7,7 +7,7 @@ from marginlinear import params
 from marginlinear._version import version
 from marginlinear.atomic import check_writable, replacing
 from marginlinear.cli.options import HELP, QUIET, VERSION, ZERO_BASED, CommandLine, UsageError, describe
-from marginlinear.cli.output import DONE, StatusLine, opening, run, warn
+from marginlinear.cli.output import DONE, StatusLine, opening, run, settle_blas, warn
 from marginlinear.params import Param
 
 PROGRAM = "margin-predict"
@@ -50,7 +50,7 @@ def work(argv):
     test, model_path, output = _files(line.files)
     threads = line.value(params.THREADS)
     quiet = line.value(QUIET)
-
+    settle_blas(threads)
     if output:
         with opening("open output file", output):
             check_writable(output)

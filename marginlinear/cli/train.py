@@ -12,7 +12,7 @@ from marginlinear._version import version
 from marginlinear.atomic import check_writable
 from marginlinear.cli import options
 from marginlinear.cli.options import CommandLine, UsageError
-from marginlinear.cli.output import DONE, NOT_CONVERGED, Failure, StatusLine, opening, run, tell, warn
+from marginlinear.cli.output import DONE, NOT_CONVERGED, Failure, StatusLine, opening, run, settle_blas, tell, warn
 from marginlinear.params import Param
 from marginlinear.problem import CONVERGED, FAILED, ConvergenceWarning
 
@@ -112,6 +112,7 @@ class Training:
         self.results = sys.stderr if self.model_path == "-" else sys.stdout
 
     def run(self):
+        settle_blas(self.params.get("threads"))
         if self.model_path:
             with opening("save model to file", self.model_path):
                 check_writable(self.model_path)
