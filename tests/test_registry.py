@@ -494,3 +494,19 @@ def test_no_start_up_price():
 def test_unknown_solver(name):
     with pytest.raises(ValueError, match=r"solver = .* is not known: give mcodm, "):
         registry.get(name)
+
+
+def test_a_runaway_of_the_accelerator_ends_in_plain_sweeps(method):
+    """Unscaled features and a large C: extrapolation diverged to infinity, and inf was called converged."""
+    rng = np.random.default_rng(7)
+    X = rng.integers(0, 200, (200, 24)) * np.array([1.0, 10.0] * 12)
+    y = (X @ rng.standard_normal(24) + 300 * rng.standard_normal(200) > 0).astype(int)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ml.ConvergenceWarning)
+        model = ml.train(X, y, solver=method.name, C=1e4, algorithm="accelerated", max_iter=3000)
+    info = model.info
+    assert np.isfinite(model.weights).all()
+    assert np.isfinite([info.objective, info.bound]).all()
+    assert info.status in ("converged", "max_iter")
+    assert 0 <= info.certificate
+    assert all(np.isfinite(check["bound"]) for check in info.history)

@@ -333,6 +333,17 @@ cdef class BlockCD:
                     mean_b[i] += weight * (self.b[i] - mean_b[i])
         return self.iterates.average(weight, A, a)
 
+    def loss_at_zero(self):
+        """sum_i loss_i at W = 0, which is P(0)."""
+        return float(self.cost.sum() * (self.low * self.low if self.kind == SQUARED else 1.0))
+
+    def start_over(self):
+        """Duals and weights of 0, plain sweeps."""
+        self.alpha[:], self.beta[:] = 0, 0
+        self._settle_empty_rows()
+        self.iterates.plain()
+        self.iterates.W[:] = 0
+
     def adopt(self):
         """Go on from the averaged duals and weights."""
         self.alpha[:], self.beta[:] = self.mean_alpha, self.mean_beta

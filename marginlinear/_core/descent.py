@@ -8,6 +8,7 @@
     dual(), averaged_dual()     values of D
     average(weight, A, a)       duals and weights into their averages; returns Iterates.average
     adopt()                     duals and weights become their averages
+    start_over(), loss_at_zero()  duals and weights of 0, and P there
 
 Plain sweeps come first. Where their rate promises a long run, the sweeps go on around a moving centre V:
 P(W) + kappa/2 ||W - V||^2 is solved roughly, V is extrapolated, and so on: the accelerated hybrid proximal
@@ -36,6 +37,8 @@ BALANCE = 0.3
 FIRST_CHECK, STRIDE = 4, 5
 # A gap of which this part is left after a stride is stalled; after so many stalls the other route is tried.
 STALL, PATIENT_STALLS = 0.8, 3
+# Blocks that together are this many times P(0) from their solution: the extrapolation has run away.
+RUNAWAY = 1e6
 # Newton steps start from the duals of this many sweeps.
 WARM_UP = 10
 # Over many sets, accelerated sweeps to 1e-3 are about EACH sqrt(mean c_i ||x_i||^2), Newton steps are STEPS.
@@ -321,6 +324,8 @@ class Descent:
             engine.sweep()
             n += 1
             ratio = self.rho
+            if not engine.gap <= RUNAWAY * engine.loss_at_zero():
+                return self._start_over()
             if n > 1:
                 ratio = min(1.0, engine.gap / before) if before > 0 else 0.0
                 self.rho = min(0.9, max(0.02, (self.rho + ratio) / 2))
@@ -344,6 +349,13 @@ class Descent:
             restart = self._end_cycle() or restart
         self.pending = (min(1e7, max(1e-3, kappa * factor)), restart)
         return self._check_if_due(merit)
+
+    def _start_over(self):
+        """Few sweeps a step can diverge where rows are long and C is large: from 0, without the accelerator."""
+        self.engine.start_over()
+        self.route = self.algorithm = "cd"
+        self.averages, self.pending, self.gaps = 0, None, []
+        self._forget_bounds()
 
     def _end_cycle(self):
         """Judge the cycle. A bad one, True, asks for a restart and for more care within outer steps."""
