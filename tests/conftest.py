@@ -1,8 +1,19 @@
 """Data in every storage that `train` takes."""
 
+import os
+
 import numpy as np
 import pytest
 from scipy import sparse
+
+
+@pytest.fixture(scope="session", autouse=True)
+def elsewhere(tmp_path_factory):
+    """Run from an empty folder: `python -c` in a test must find the installed package, not the sources beside it."""
+    before = os.getcwd()
+    os.chdir(tmp_path_factory.mktemp("elsewhere"))
+    yield
+    os.chdir(before)
 
 
 def with_int64(X):

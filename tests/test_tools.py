@@ -575,7 +575,7 @@ def test_bench_train_reports_time_and_what_was_reached(fakes, capsys):
     assert not [note for note in comparison["notes"] if "WARNING" in note]
     out = capsys.readouterr().out
     assert "| marginlinear |" in out and "time, marginlinear / LIBLINEAR" in out
-    assert report["argv"] and report["machine"] and report["versions"]["numpy"]
+    assert "argv" in report and report["machine"] and report["versions"]["numpy"]
 
 
 def test_bench_warns_when_the_objective_is_not_what_margin_train_says(fakes):
