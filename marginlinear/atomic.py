@@ -31,13 +31,13 @@ def replacing(path):
                 with suppress(OSError):  # what was not flushed above failed there
                     stream.detach()
         return
-    target = os.path.realpath(path)
-    mode = _mode(target)
+    mode = _mode(path)
     if mode is not None and not stat.S_ISREG(mode):
-        # A rename would put a plain file in the place of /dev/null.
-        with open(target, "wb") as stream:
+        # A rename would put a plain file in the place of /dev/null. The link /dev/stdout has no other name.
+        with open(path, "wb") as stream:
             yield stream
         return
+    target = os.path.realpath(path)
     name = f".marginlinear-{os.getpid()}-{os.urandom(4).hex()}.tmp"
     temporary = os.path.join(os.path.dirname(target), name)
     try:
@@ -61,20 +61,23 @@ def check_writable(path):
     """Raise OSError now where `replacing(path)` would for want of the folder or of permission."""
     if path == "-":
         return
-    target = os.path.realpath(path)
-    mode = _mode(target)
+    mode = _mode(path)
     if mode is not None and stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, "is a directory", os.fspath(path))
+    if mode is not None and not stat.S_ISREG(mode):
+        if not os.access(path, os.W_OK):
+            raise PermissionError(errno.EACCES, "permission denied", os.fspath(path))
+        return
+    target = os.path.realpath(path)
     folder = os.path.dirname(target)
     if not os.path.isdir(folder):
         raise FileNotFoundError(errno.ENOENT, "no such directory", os.fspath(path))
-    asked = folder if mode is None or stat.S_ISREG(mode) else target
-    if not os.access(asked, os.W_OK):
+    if not os.access(folder, os.W_OK):
         raise PermissionError(errno.EACCES, "permission denied", os.fspath(path))
 
 
-def _mode(target):
+def _mode(path):
     try:
-        return os.stat(target).st_mode
+        return os.stat(path).st_mode
     except FileNotFoundError:
         return None

@@ -38,6 +38,7 @@ from marginlinear._core.decimal cimport (
     write_integer, zeros_below,
 )
 
+from marginlinear.atomic import replacing
 from marginlinear.problem import DataError
 
 ctypedef fused real:
@@ -1071,29 +1072,8 @@ def created(target):
         yield target.write
         return
     path = os.fsdecode(target)
-    if path == "-":
-        yield sys.stdout.buffer.write
-        sys.stdout.buffer.flush()
-        return
-    if os.path.exists(path) and not os.path.isfile(path):
-        with open(path, "wb") as file:  # a device or a pipe
-            yield file.write
-        return
-    path = os.path.realpath(path)  # a link stays one
-    temporary = f"{path}.{os.getpid()}.tmp"
-    file = open(temporary, "xb")
-    try:
-        with file:
-            if os.path.exists(path):
-                os.chmod(temporary, stat.S_IMODE(os.stat(path).st_mode))
-            with compressor(path, file) as stream:
-                yield stream.write
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+    with replacing(path) as file, compressor(path, file) as stream:
+        yield stream.write
 
 
 def compressor(path, file):

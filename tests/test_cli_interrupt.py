@@ -100,3 +100,11 @@ def read(descriptor):
         return os.read(descriptor, 65536)
     except OSError:
         return b""
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/stdout"), reason="no /dev/stdout")
+def test_standard_output_by_its_device_name(folder):
+    """/dev/stdout is a link to something that has no path of its own when it is a pipe."""
+    done = subprocess.run([sys.executable, "-m", "marginlinear.cli.train", "-q", "-e", "0.5", "d", "/dev/stdout"],
+                          stdout=subprocess.PIPE, timeout=60, check=True)
+    assert done.stdout.startswith(b"solver_type MCSVM_CS\n")
