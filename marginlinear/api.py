@@ -236,7 +236,10 @@ def class_factors(class_weight, classes):
 
 def training_rows(X, y, sample_weight, bias):
     """(rows, y, instance weights): checked, without the rows of weight 0."""
-    y = np.asarray(y)
+    if np.ma.isMaskedArray(X) or np.ma.isMaskedArray(y):
+        raise ValueError("X and y must not be masked arrays: the mask would be lost; fill or drop what is masked")
+    # A list goes through objects: NumPy would make words of all of ["a", 1].
+    y = np.asarray(y, dtype=object) if isinstance(y, (list, tuple)) else np.asarray(y)
     if y.ndim != 1:
         raise ValueError(f"y has {y.ndim} dimensions: one label a row is needed")
     if y.dtype.kind == "O":

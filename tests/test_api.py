@@ -194,3 +194,14 @@ def test_wide_indices_are_not_folded(wrong):
 def test_weights_must_be_numbers():
     with pytest.raises(ValueError, match="sample_weight"):
         ml.train(np.eye(3), [0, 1, 1], sample_weight=["a", "b", "c"])
+
+
+def test_a_list_of_words_and_numbers_is_refused():
+    with pytest.raises(ValueError, match="all numbers or all strings"):
+        ml.train(np.eye(3), ["a", 1, "a"])
+
+
+def test_masks_are_not_dropped():
+    masked = np.ma.masked_array(np.eye(3), mask=np.eye(3) > 0)
+    with pytest.raises(ValueError, match="masked"):
+        ml.train(masked, [0, 1, 1])

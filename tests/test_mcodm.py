@@ -137,6 +137,18 @@ def test_two_classes_without_upper_loss_are_the_l2_svc(seed):
     assert ((W[:, 1] - W[:, 0] - w) ** 2).sum() <= 4 * model.info.certificate + 1e-10
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_shift_at_a_fixed_point_of_the_paper(seed):
+    """math.md 1.3, k = 3: sum_l w_l = -sum_i beta_i x_i, beta = 2 c mu eps."""
+    rng = np.random.default_rng(seed)
+    y = np.arange(30) % 3
+    X = 2 * np.eye(3)[y] + rng.standard_normal((30, 3))  # far enough apart for margins above 1 + theta
+    _, W = unconverged(X, y, C=0.5, mu=MU, theta=THETA, outer="paper", max_outer=20_000, tol=1e-9)
+    beta = 2 * cost_of(0.5, len(y)) * MU * np.maximum(0, oracles.margins(W, X, y) - 1 - THETA)
+    assert (beta > 0.01).any()
+    assert np.allclose(W.sum(axis=1), -X.T @ beta, atol=2e-3 * abs(W).max())
+
+
 @pytest.mark.parametrize("seed", SEEDS[::3])
 def test_two_classes_fixed_point_of_the_paper(seed):
     """outer=paper, k = 2: the decision function of ODM(2 lambda, mu/2, theta), the shift of math.md 1.3."""
