@@ -9,6 +9,7 @@ from marginlinear import params as P
 from marginlinear import registry
 from marginlinear._core.rows import Rows
 from marginlinear._core.scores import margins_of, scores_of
+from marginlinear.methods import multiclass
 from marginlinear.problem import CONVERGED, FAILED, ConvergenceWarning, Problem, Run
 from marginlinear.threads import default_threads, run_chunks
 
@@ -161,12 +162,16 @@ def train(X, y, *, solver=None, class_weight=None, sample_weight=None, start=Non
         When the certificate did not reach the tolerance.
     """
     method = registry.get(solver if solver is not None else next(iter(registry.methods())))
-    known = {p.name: p for p in (*P.RUN, *method.params)}
+    known = {p.name: p for p in (*P.RUN, *method.takes)}
     for name in params:
         if name not in known:
             raise TypeError(f"{method.name} has no parameter {name!r}: it takes {', '.join(known)}")
     run_values = P.resolve(P.RUN, params)
-    method_values = P.resolve(method.params, params)
+    values = P.resolve(method.takes, params)
+    method_values = {p.name: values[p.name] for p in method.params}
+    if run_values["algorithm"] not in method.routes:
+        raise ValueError(f"algorithm = {run_values['algorithm']!r} is not a route of {method.name}: give "
+                         f"{' | '.join(method.routes)}")
     bias = run_values.pop("bias")
     rows, y, factors = training_rows(X, y, sample_weight, bias)
     if rows.d == 0:
@@ -175,15 +180,18 @@ def train(X, y, *, solver=None, class_weight=None, sample_weight=None, start=Non
     if len(classes) < 2:
         have = f"{len(classes)} (label {classes[0]})" if len(classes) else "none"
         raise ValueError(f"{method.name} needs at least 2 classes, y has {have}")
-    weights = factors * class_factors(class_weight, classes)[codes]
-    problem = Problem(rows, codes.astype(np.int32), len(classes), weights, float(factors.sum()))
-    require_memory(rows.d * (len(classes) if method.joint else 1), rows.n)
+    problem = Problem(rows, codes.astype(np.int32), len(classes), factors,
+                      class_factors(class_weight, classes)[codes])
+    require_memory(rows.d * (1 if len(classes) == 2 and not method.joint else len(classes)), rows.n)
     run = Run(start=start_state(start, method, problem), progress=progress,
               **{**run_values, "threads": run_values["threads"] or default_threads()})
-    solution = method.fit(problem, method_values, run)
+    if method.joint or len(classes) == 2:
+        solution = method.fit(problem, method_values, run)
+    else:
+        solution = multiclass.fit(method, problem, method_values, run, values["multiclass"])
     model = Model(solution.weights, classes, bias=bias, solver=method.name,
-                  params={**method_values, **{k: run_values[k] for k in ("tol", "algorithm", "seed")}},
-                  info=solution.info, state=solution.state)
+                  params={**values, **{k: run_values[k] for k in ("tol", "algorithm", "seed")}},
+                  info=solution.info, state=Start(method.name, problem, solution.state))
     warn_unless_converged(method.name, solution.info)
     return model
 
@@ -202,22 +210,33 @@ def warn_unless_converged(name, info):
         ConvergenceWarning, stacklevel=3)
 
 
+class Start:
+    """The state of a Solution, and what it belongs to."""
+
+    def __init__(self, solver, problem, state):
+        self.kind = solver, problem.rows.m, problem.rows.d, problem.n_classes
+        self.y, self.state = problem.y, state
+
+    @property
+    def words(self):
+        return "{} on {} rows, {} features, {} classes".format(*self.kind)
+
+
 def start_state(start, method, problem):
     """The state to go on from; ValueError where the model does not fit the problem."""
     if start is None:
         return None
-    state = getattr(start, "_state", None)
-    if state is None:
+    found = getattr(start, "_state", None)
+    if found is None:
         raise ValueError("start: the model holds no dual variables: only a model that train returned in this process "
                          "can be gone on from, not one from a file or a pickle")
-    shape = (problem.rows.m, problem.n_classes)
-    if start.solver != method.name or state["alpha"].shape != shape or len(state["W"]) != problem.rows.d * shape[1]:
-        raise ValueError(f"start: a model of {start.solver} on other data: it has duals of shape "
-                         f"{state['alpha'].shape}, this fit needs {shape} and {problem.rows.d} features")
-    if not np.array_equal(state["y"], problem.y):
+    wanted = Start(method.name, problem, None)
+    if found.kind != wanted.kind:
+        raise ValueError(f"start: a model of {found.words}, this fit is of {wanted.words}")
+    if not np.array_equal(found.y, problem.y):
         # A dual's sign belongs to its row's label: under another the bound would be none.
-        raise ValueError(f"start: a model of other labels, the first at row {(state['y'] != problem.y).argmax()}")
-    return state
+        raise ValueError(f"start: a model of other labels, the first at row {(found.y != problem.y).argmax()}")
+    return found.state
 
 
 def class_factors(class_weight, classes):

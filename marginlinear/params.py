@@ -112,12 +112,29 @@ OUTER = Param("outer", str, "ccp", "outer loop of the non-convex problem: ccp de
               "published fixed-point iteration", choices=("ccp", "paper"))
 MAX_OUTER = Param("max_outer", int, None, "cap on outer iterations; unless given, 50 for ccp and 20 for paper",
                   "[1, inf)")
+LAMBDA1 = Param("lambda1", float, 0.25, "weight of the margins' variance (twice the population variance); it acts from "
+                "about 0.05 C x rows on", "[0, inf)")
+LAMBDA2 = Param("lambda2", float, 0.25, "weight of the margins' mean", "[0, inf)")
+EPOCHS = Param("epochs", int, 5, "passes over the rows", "[1, inf)")
+ETA0 = Param("eta0", float, None, "first step size (default: searched for on a sample)", "(0, inf)")
+
+MULTICLASS = Param("multiclass", str, "ovr", "more than two classes by binary problems: one class against the rest, "
+                   "one against one, or error-correcting output codes", choices=("ovr", "ovo", "ecoc"))
+KERNEL = Param("kernel", str, None, "kernel in place of a linear model; LIBSVM's numbers 0 to 3 mean linear, poly, "
+               "rbf, sigmoid", choices=("linear", "poly", "rbf", "sigmoid"), letter="t")
+GAMMA = Param("gamma", float, None, "gamma of poly, rbf and sigmoid (default: 1/features)", "(0, inf)", letter="g")
+DEGREE = Param("degree", int, 3, "degree of poly", "[0, 1000]", letter="d")
+COEF0 = Param("coef0", float, 0.0, "coef0 of poly and sigmoid", "(-inf, inf)", letter="r")
+CACHE = Param("cache", float, None, "megabytes for the kernel's Gram matrix, beyond which rows are computed when "
+              "needed (default: a quarter of the memory)", "(0, inf)", letter="m", metavar="MB")
+# What every method that works on Gram rows takes.
+KERNELS = (KERNEL, GAMMA, DEGREE, COEF0, CACHE)
 
 TOL = Param("tol", float, 1e-3, "stop when certificate <= tol * max(1, |objective|)", "(0, inf)", letter="e")
 BIAS = Param("bias", float, -1.0, "value of a constant feature added to every row; negative: none", "(-inf, inf)",
              letter="B")
-ALGORITHM = Param("algorithm", str, "auto", "route to the same optimum; newton: for few features and classes",
-                  choices=("auto", "cd", "accelerated", "newton"))
+ALGORITHM = Param("algorithm", str, "auto", "route to the same optimum; newton: for few features and classes; paper: a "
+                  "method's published algorithm", choices=("auto", "cd", "accelerated", "newton", "paper"))
 SEED = Param("seed", int, 0, "seed of the order of the rows", "[0, 18446744073709551615]")
 THREADS = Param("threads", int, None, "threads for reading, certificates and prediction (default: all cores); "
                 "the result does not depend on it", "[1, 1024]")

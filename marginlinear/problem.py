@@ -9,6 +9,7 @@ from typing import Any
 CONVERGED = "converged"  # certificate <= tol * max(1, |objective|)
 MAX_ITER = "max_iter"  # the cap on sweeps (or on outer iterations) came first
 TIME_LIMIT = "time_limit"  # the time limit came first
+FINISHED = "finished"  # a stochastic method has made its epochs: it promises no more, the certificate says how far it is
 FAILED = "failed"  # a bound was contradicted beyond rounding: a defect, please report it
 
 
@@ -48,18 +49,28 @@ class Problem:
     y : int32 array of shape (m,)
         Classes as 0..k-1.
     n_classes : int
-        k; a class may have no row.
-    weights : float64 array of shape (m,)
-        Positive factor of C for each row: instance weight times class weight.
-    size : float
-        Sum of the instance weights: what a mean over the rows is divided by. A weight of 2 is a row given twice.
+        k; a class may have no row. A binary method gets problems with k = 2 only, and class 1 is positive.
+    instance : float64 array of shape (m,)
+        Positive weights of the rows. A weight of 2 is a row given twice.
+    factor : float64 array of shape (m,)
+        Positive factor of C for each row: the weight of its class. Means over the rows do not know it.
     """
 
     rows: Any
     y: Any
     n_classes: int
-    weights: Any
-    size: float
+    instance: Any
+    factor: Any
+
+    @property
+    def weights(self):
+        """What C is multiplied by for each row: float64 array of shape (m,)."""
+        return self.instance * self.factor
+
+    @property
+    def size(self):
+        """Sum of the instance weights: what a mean over the rows is divided by."""
+        return float(self.instance.sum())
 
 
 @dataclass
@@ -68,10 +79,10 @@ class Info:
 
     Attributes
     ----------
-    status : {"converged", "max_iter", "time_limit", "failed"}
+    status : {"converged", "max_iter", "time_limit", "finished", "failed"}
         `converged` means certificate <= tol * max(1, abs(objective)), recomputed from the final weights.
     algorithm : str
-        The route taken: "cd", "accelerated" or "newton".
+        The route taken: "cd", "accelerated", "newton", or a method's own.
     n_iter, n_outer : int
         Sweeps over the rows (Newton steps included), and outer iterations of a method that has them.
     objective, bound, certificate : float
@@ -138,13 +149,18 @@ class Solution:
 
     Attributes
     ----------
-    weights : float64 array of shape (d, k) or (d, 1)
-        Class-contiguous: one row a feature (the bias feature last), one column a class.
+    weights : float64 array of shape (d, columns)
+        One row a feature (the bias feature last); over Gram rows one row an instance, its coefficients. A joint
+        method has a column for each class, a binary one a single column.
     info : Info
     state : object or None
         Dual variables for a warm start; kept in memory only, never written to a file.
+    codes : int8 array of shape (k, columns) or None
+        For several binary problems: +1 or -1 where the class is a positive or negative one of the column's problem,
+        0 where it has no part. None: the largest score wins, or the sign of a single one.
     """
 
     weights: Any
     info: Info
     state: Any = None
+    codes: Any = None

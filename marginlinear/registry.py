@@ -4,10 +4,18 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
+from marginlinear import params as P
+
 # One module of marginlinear.methods a line; its METHOD says the rest. The first is the default.
 MODULES = (
     "mcodm",
     "crammer_singer",
+    "ldm",
+    "odm",
+    "l1svc",
+    "l2svc",
+    "lssvm",
+    "mamc",
 )
 
 
@@ -26,13 +34,17 @@ class Method:
     reference : str
         Paper and equation.
     params : tuple of Param
-        The method's own parameters; those of every run are `params.RUN`.
+        The method's own parameters: what its `fit` gets. Those of every run are `params.RUN`.
     fit : callable
         `fit(problem, params, run) -> Solution`. It imports its engine when called, so that `--help` does not.
     joint : bool
         True: one column of weights a class, the largest score wins. False: one column, its sign decides.
     liblinear : int or None
         LIBLINEAR's number where that solver has the same objective.
+    kernels : bool
+        Whether it works on the rows of a Gram matrix.
+    routes : tuple of str
+        The values of `algorithm` that it knows.
     """
 
     name: str
@@ -43,6 +55,13 @@ class Method:
     fit: Any
     joint: bool
     liblinear: int | None = None
+    kernels: bool = True
+    routes: tuple = ("auto", "cd", "accelerated", "newton")
+
+    @property
+    def takes(self):
+        """Its own parameters, then those of what it works with: several classes, kernels."""
+        return (*self.params, *(() if self.joint else (P.MULTICLASS,)), *(P.KERNELS if self.kernels else ()))
 
 
 def methods():

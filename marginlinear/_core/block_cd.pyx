@@ -175,7 +175,7 @@ cdef class BlockCD:
     def state(self, bint averaged):
         """What `resume` needs: the duals (or their averages) and the weights."""
         alpha, beta = self._duals(averaged)
-        return {"alpha": alpha, "beta": beta, "y": self.y, "cost": self.cost, "rival": self.rival,
+        return {"alpha": alpha, "beta": beta, "cost": self.cost, "rival": self.rival,
                 "fixed": self.fixed, "upper": self.upper, "named": self.named, "W": self.iterates.W,
                 "kappa": self.iterates.kappa}
 

@@ -133,6 +133,10 @@ cdef class Iterates:
         """||W||^2"""
         return square_sum(self.w)
 
+    def sqnorm_of(self, const double[::1] other):
+        """||other||^2 of a vector of this kind."""
+        return square_sum(other)
+
     def dual_sqnorm(self):
         """||U||^2"""
         if self.kappa > 0:

@@ -92,7 +92,7 @@ cdef class Rows:
     cdef dense64_t dense64
     cdef dense32_t dense32
     cdef gram_t gram
-    cdef object _arrays
+    cdef object _arrays, _sqnorms
 
 
 cdef enum:

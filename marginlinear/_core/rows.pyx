@@ -131,8 +131,15 @@ cdef class Rows:
         rows.gram.data = &K[0, 0] if rows.m else NULL
         return rows
 
+    @property
+    def is_gram(self):
+        """True where the rows are known by their inner products alone."""
+        return self.storage == GRAM
+
     def sqnorms(self):
-        """float64 array of shape (m,): squared norms of the rows, bias feature included."""
+        """float64 array of shape (m,): squared norms of the rows, bias feature included; not to be changed."""
+        if self._sqnorms is not None:
+            return self._sqnorms
         out = np.empty(self.m)
         cdef double[::1] norms = out
         with nogil:
@@ -146,6 +153,7 @@ cdef class Rows:
                 fill_sqnorms(&self.dense32, norms)
             else:
                 fill_sqnorms(&self.gram, norms)
+        self._sqnorms = out
         return out
 
 

@@ -51,7 +51,7 @@ def main(argv=None):
 
 def work(argv):
     known = registry.methods()
-    own = {param.name: param for method in known.values() for param in method.params}
+    own = {param.name: param for method in known.values() for param in method.takes}
     line = CommandLine(argv, (SOLVER, *params.RUN, *GENERAL, *own.values()), class_weights=True)
     if line.given(options.HELP):
         print(help_text(known), end="")
@@ -73,7 +73,7 @@ def help_text(known):
     lines += options.describe(GENERAL)
     for method in known.values():
         lines += ["", f"-s {method.name}: {method.summary}", f"  minimises {method.objective}"]
-        lines += options.describe(method.params)
+        lines += options.describe(method.takes)
     return "\n".join([*lines, "", STATUSES])
 
 
@@ -85,14 +85,14 @@ class Training:
 
     def __init__(self, line, known, own):
         self.method = _method(line, known)
-        for foreign in own.keys() - {p.name for p in self.method.params}:
+        for foreign in own.keys() - {p.name for p in self.method.takes}:
             if line.given(own[foreign]):
                 owners = ", ".join(m.name for m in known.values() if foreign in {p.name for p in m.params})
                 raise UsageError(f"{line.flag(own[foreign])} is not a parameter of -s {self.method.name}, "
                                  f"but of {owners}")
-        self.params = {p.name: line.value(p) for p in (*params.RUN, *self.method.params) if line.given(p)}
+        self.params = {p.name: line.value(p) for p in (*params.RUN, *self.method.takes) if line.given(p)}
         try:
-            params.resolve(self.method.params, self.params)
+            params.resolve(self.method.takes, self.params)
         except ValueError as error:
             raise UsageError(error) from None
         self.text_labels = line.value(TEXT_LABELS)
@@ -174,7 +174,7 @@ class Training:
 
     def _judge(self, infos):
         short = [info for info in infos if info.status != CONVERGED]
-        caps = " or ".join(p.flag for p in (params.TIME_LIMIT, params.MAX_ITER, *self.method.params)
+        caps = " or ".join(p.flag for p in (params.TIME_LIMIT, params.MAX_ITER, *self.method.takes)
                            if p.name.startswith(("time_", "max_")))
         for info in short:
             if info.status == FAILED:

@@ -15,7 +15,7 @@ paper  Algorithm 1: in eps the best rival's score is fixed at its value M_i of n
 import math
 
 from marginlinear import params as P
-from marginlinear.methods.joint import JointFit
+from marginlinear.methods.dual import JointFit
 from marginlinear.problem import MAX_ITER
 from marginlinear.registry import Method
 

@@ -1,35 +1,30 @@
-"""What the joint multi-class methods share: one engine, one descent, and a solution that is certified at its end."""
+"""What the dual methods share: an engine, one descent, and a solution that is certified at its end."""
 
 from marginlinear._core.stop import status_of
 from marginlinear.problem import MAX_ITER, Info, Solution
 
 
-class JointFit:
-    """A fit by block coordinate descent.
+class DualFit:
+    """A fit by dual coordinate descent.
 
     Parameters
     ----------
     problem : Problem
     run : Run
-    cost : float64 array of shape (m,)
-        c_i of block_cd.
-    **loss
-        The loss of block_cd: squared, low, high, mu.
+    engine : BlockCD or MarginCD
+    newton : class
+        The Newton steps that fit the engine.
     """
 
-    def __init__(self, problem, run, cost, **loss):
+    def __init__(self, problem, run, engine, newton):
         # The engines, and NumPy with them, are imported when a fit starts: --help lists the methods without them.
-        from marginlinear._core.block_cd import BlockCD
         from marginlinear._core.descent import Budget, Descent
-        from marginlinear._core.newton import Newton
 
-        self.problem, self.run = problem, run
+        self.problem, self.run, self.engine = problem, run, engine
         self.budget = Budget(run.max_iter, run.time_limit, run.progress)
-        self.engine = BlockCD(problem.rows, problem.y, problem.n_classes, cost, seed=run.seed, threads=run.threads,
-                              **loss)
         if run.start is not None:
-            self.engine.resume(run.start)
-        self.descent = Descent(self.engine, self.budget, run.tol, run.algorithm, Newton)
+            engine.resume(run.start)
+        self.descent = Descent(engine, self.budget, run.tol, run.algorithm, newton)
         self.fresh = run.start is None
 
     def until(self, tol, renewal=0.0):
@@ -86,11 +81,40 @@ class JointFit:
             history=self.budget.history,
             residual=residual,
         )
-        weights = engine.iterates.W.reshape(engine.rows.d, engine.n_classes)
-        if engine.n_classes == 2:
+        weights = engine.iterates.W.reshape(engine.rows.d, -1)
+        return Solution(weights, info, {**engine.state(averaged), **references})
+
+
+class JointFit(DualFit):
+    """A joint multi-class fit by block coordinate descent: `cost` is c_i of block_cd, `loss` its loss."""
+
+    def __init__(self, problem, run, cost, **loss):
+        from marginlinear._core.block_cd import BlockCD
+        from marginlinear._core.newton import Newton
+
+        engine = BlockCD(problem.rows, problem.y, problem.n_classes, cost, seed=run.seed, threads=run.threads, **loss)
+        super().__init__(problem, run, engine, Newton)
+
+    def solution(self, n_outer=0, residual=None, **references):
+        solution = super().solution(n_outer, residual, **references)
+        if self.problem.n_classes == 2:
             # LIBLINEAR decides between two classes by the sign of one score: what both columns share, which changes
             # no margin, is taken out. It is rounding, except at a fixed point of mcodm's outer=paper.
-            shared = (weights[:, :1] + weights[:, 1:]) / 2
-            weights = weights - shared
-            info.objective -= float((shared * shared).sum())
-        return Solution(weights, info, {**engine.state(averaged), **references})
+            shared = (solution.weights[:, :1] + solution.weights[:, 1:]) / 2
+            solution.weights = solution.weights - shared
+            solution.info.objective -= float((shared * shared).sum())
+        return solution
+
+
+class MarginFit(DualFit):
+    """A binary fit by dual coordinate descent: `cost` is c_i of margin_cd, `tables` its losses.
+
+    `tables` lists tuples (knots, parts) as `margin_cd.table_of` takes them.
+    """
+
+    def __init__(self, problem, run, cost, tables, **others):
+        from marginlinear._core.margin_cd import MarginCD, table_of
+
+        engine = MarginCD(problem.rows, problem.y, cost, [table_of(*table) for table in tables], seed=run.seed,
+                          threads=run.threads, **others)
+        super().__init__(problem, run, engine, None)

@@ -1,0 +1,458 @@
+"""Dual coordinate descent for binary losses of the margin: one dual variable a row.
+
+    P(w) = 1/2 ||w||^2 + sum_i c_i phi_i(g_i) + spread min_v sum_i c_i (g_i - v)^2,   g_i = y_i <w, x_i>, y_i = +1, -1
+
+phi_i is one of a few tables (pieces.pxd). With spread > 0 the best v is the mean of the margins, and v is a variable
+of the problem: at a given v, spread (g - v)^2 goes into the tables, and v follows after every sweep.
+
+    D(a) = -1/2 ||u||^2 - max_v sum_i c_i phi_{i,v}*(-a_i/c_i),    u = sum_i a_i y_i x_i
+
+The sweeps run around a centre (iterates.pyx): row i's step has A = ||x_i||^2/(1 + kappa), and w moves by 1/(1 + kappa)
+times the change of the dual.
+"""
+
+import math
+
+import numpy as np
+
+from cpython.exc cimport PyErr_CheckSignals
+from libc.math cimport fmax, fmin
+from libc.stdint cimport int32_t, uint64_t
+
+from marginlinear._core.active cimport keep_positive, shuffle
+from marginlinear._core.iterates cimport Iterates
+from marginlinear._core.pieces cimport dual_at, gap_of, loss_at, pieces_t, slope_left, slope_right, step_to
+from marginlinear._core.rows cimport (
+    CSR32,
+    CSR64,
+    DENSE32,
+    DENSE64,
+    Rows,
+    row_axpy,
+    row_dot,
+    row_prefetch,
+    rows_t,
+    weights_prefetch,
+)
+from marginlinear.threads import run_chunks
+
+# Work of one slice between looks at the signals: about 20 ms.
+cdef double SLICE = 2e7
+# Rows between the request for a row's values and its turn.
+cdef enum:
+    AHEAD = 3
+# Evaluations for the best v of a dual bound: each halves the bracket at least.
+LINE_SEARCH = 100
+
+
+cdef struct sums_t:
+    double gap        # sum_i of the rows' gaps, each before its own update
+    double loss       # sum_i c_i phi_{i,v}(g_i)
+    double first      # sum_i c_i (g_i - v)
+
+
+cdef enum Work:
+    VISIT    # coordinate steps at the rows order[start:stop]
+    LOSSES   # sums at rows start to stop, nothing changed
+    ADD      # W += sum_i y_i dual_i x_i
+
+
+cdef struct task_t:
+    Work what
+    Py_ssize_t start
+    Py_ssize_t stop
+    sums_t* sums
+    const double* dual
+    double* W
+
+
+def table_of(knots, parts):
+    """One row of `tables`: a loss of len(parts) pieces, 1 to 3, cut at `knots`, each piece (quad, slope, level)."""
+    knots, parts = list(knots), list(parts)
+    knots += [knots[len(knots) - 1] if knots else 0.0] * (2 - len(knots))
+    parts += [parts[len(parts) - 1]] * (3 - len(parts))
+    return np.array([*knots, *(quad for quad, _, _ in parts), *(slope for _, slope, _ in parts),
+                     *(level for _, _, level in parts)], dtype=np.float64)
+
+
+cdef class MarginCD:
+    """State and sweeps of one problem.
+
+    Parameters
+    ----------
+    rows : Rows
+    y : int32 array of shape (m,)
+        1 for a positive row, 0 for a negative one.
+    cost : float64 array of shape (m,)
+        c_i > 0.
+    tables : list of float64 arrays
+        As `table_of` returns them.
+    group : int32 array of shape (m,), optional
+        The table of each row; default: the first.
+    spread : float
+        Weight of the squared distances of the margins from their mean, which counts rows by `cost`.
+    seed : int
+    threads : int
+        For passes that only read; sweeps use one.
+
+    Attributes
+    ----------
+    iterates : Iterates
+        W, flat.
+    duals : float64 array of shape (m,)
+        a_i, in the direction of the margin.
+    mean : float
+        v.
+    """
+
+    cdef readonly Rows rows
+    cdef readonly Iterates iterates
+    cdef readonly object y, cost, duals, mean_duals, group, tables
+    cdef readonly double spread, mean, gap, loss, slack, size
+    cdef public Py_ssize_t n_iter
+    cdef bint far
+    cdef int threads
+    cdef uint64_t rng
+    cdef Py_ssize_t visited, slice_rows
+    cdef object _order, _sqnorm, _centre, _shifted
+    cdef double[::1] a, sq
+    cdef const double[::1] c, centre
+    cdef const int32_t[::1] positive, which
+    cdef Py_ssize_t[::1] order
+    cdef double[:, ::1] shifted
+    cdef const pieces_t* phi
+
+    def __init__(self, Rows rows, y, cost, tables, *, group=None, double spread=0.0, seed=0, int threads=1):
+        cdef Py_ssize_t m = rows.m
+        self.rows, self.y, self.cost, self.spread = rows, y, cost, spread
+        self.threads, self.rng, self.slack = threads, seed, 0.0
+        self.iterates = Iterates(rows.d)
+        self.duals = np.zeros(m)
+        self.group = np.zeros(m, dtype=np.int32) if group is None else group
+        self.tables = np.ascontiguousarray(tables, dtype=np.float64)
+        self._shifted = self.tables.copy()
+        self.shifted = self._shifted
+        self.phi = <const pieces_t*> &self.shifted[0, 0]
+        self._sqnorm = rows.sqnorms()
+        self._order = np.empty(m, dtype=np.intp)
+        self.a, self.c, self.sq, self.order = self.duals, self.cost, self._sqnorm, self._order
+        self.positive, self.which = self.y, self.group
+        self.size = self.cost.sum()
+        self.visited = keep_positive(&self.sq[0], m, &self.order[0])
+        self.slice_rows = max(1, <Py_ssize_t>(SLICE * m / (1.0 + <double>rows.nnz)))
+        # Weights within a core's own cache need no prefetch.
+        self.far = 8.0 * rows.d > 512 * 1024
+        if spread > 0:
+            self._centre = self._sum_of_rows(self.cost / self.size)
+            self.centre = self._centre
+        self._settle()
+
+    def _settle(self):
+        """v is the mean of the margins. A row with x_i = 0 has g_i = 0 for any w: its dual leaves no gap there."""
+        self._set_mean(self._mean_margin(self.iterates.W))
+        cdef Py_ssize_t i
+        for i in np.flatnonzero(self._sqnorm == 0):
+            self.a[i] = dual_at(&self.phi[self.which[i]], self.c[i], 0.0)
+
+    def _set_mean(self, double mean):
+        """Put spread (g - mean)^2 into the tables."""
+        self.mean = mean
+        if self.spread > 0:
+            self._shifted[:] = self.tables
+            self._shifted[:, 2:5] += 2 * self.spread
+            self._shifted[:, 5:8] -= 2 * self.spread * mean
+            self._shifted[:, 8:11] += self.spread * mean * mean
+
+    def _mean_margin(self, weights):
+        """sum_i c_i g_i/sum_i c_i, from the sum of the rows."""
+        cdef const double[::1] w = weights
+        cdef Py_ssize_t j, n = w.shape[0]
+        cdef double s = 0
+        if self.spread > 0:
+            if self.rows.is_gram:
+                n = self.rows.m
+            with nogil:
+                for j in range(n):
+                    s += self.centre[j] * w[j]
+        return s
+
+    def _sum_of_rows(self, factor):
+        """sum_i factor_i y_i x_i; over Gram rows the functional that has this value."""
+        if self.rows.is_gram:
+            return np.where(self.y == 1, factor, -factor)
+        return self.weights_of(factor)
+
+    def resume(self, state):
+        """Go on from the `state()` of an engine on the same rows; where a row's cost changed its dual is scaled."""
+        self.duals[:] = state["duals"] * (self.cost / state["cost"])
+        self._clip()
+        self.iterates.resume(state["W"], self.weights_of(self.duals), state["kappa"])
+        self._settle()
+
+    def _clip(self):
+        """Duals into the range of -c phi', which the loss of other parameters may not share."""
+        cdef const pieces_t* phi
+        cdef Py_ssize_t i
+        for i in range(self.rows.m):
+            phi = &self.phi[self.which[i]]
+            if phi.quad[0] == 0:
+                self.a[i] = fmin(self.a[i], -self.c[i] * phi.slope[0])
+            if phi.quad[2] == 0:
+                self.a[i] = fmax(self.a[i], -self.c[i] * phi.slope[2])
+
+    def state(self, bint averaged):
+        """What `resume` needs: the duals (or their averages) and the weights."""
+        return {"duals": self._duals(averaged), "cost": self.cost, "W": self.iterates.W, "kappa": self.iterates.kappa}
+
+    def _duals(self, bint averaged):
+        return self.mean_duals if averaged else self.duals
+
+    def sweep(self):
+        """Visit every row once in a new random order. Sets sums over the rows as they were met: `gap` and `loss`."""
+        cdef Py_ssize_t start
+        cdef sums_t sums
+        cdef task_t task
+        sums.gap = sums.loss = 0
+        task.what, task.sums = VISIT, &sums
+        with nogil:
+            shuffle(&self.order[0], self.visited, &self.rng)
+        for start in range(0, self.visited, self.slice_rows):
+            task.start, task.stop = start, min(self.visited, start + self.slice_rows)
+            with nogil:
+                perform(self, &task)
+            PyErr_CheckSignals()
+        self.gap, self.loss = sums.gap, sums.loss
+        if self.spread > 0:
+            self._set_mean(self._mean_margin(self.iterates.W))
+        self.n_iter += 1
+
+    def primal(self, bint averaged=False):
+        """(P, P, 0) at W, or at W_avg, exactly, by one pass over the rows."""
+        weights = self.iterates.averaged if averaged else self.iterates.W
+        parts = run_chunks(lambda lo, hi: self._primal_part(lo, hi, weights), self.rows.m, self.threads)
+        loss, first = (sum(part[at] for part in parts) for at in range(2))
+        # The sum was taken about v: about the mean of these margins it is least.
+        value = self.iterates.sqnorm_of(weights) / 2 + loss - self.spread * first * first / self.size
+        return value, value, 0
+
+    def _primal_part(self, Py_ssize_t lo, Py_ssize_t hi, double[::1] W):
+        cdef sums_t sums
+        cdef task_t task
+        sums.gap = sums.loss = sums.first = 0
+        task.what, task.start, task.stop, task.sums, task.W = LOSSES, lo, hi, &sums, &W[0]
+        with nogil:
+            perform(self, &task)
+        PyErr_CheckSignals()
+        return sums.loss, sums.first
+
+    def dual(self):
+        """D at the duals of the sweeps."""
+        return self._conjugates(self.duals) - 0.5 * self.iterates.dual_sqnorm()
+
+    def averaged_dual(self):
+        """D at the averaged duals."""
+        return self._conjugates(self.mean_duals) - 0.5 * self.iterates.averaged_sqnorm()
+
+    def recomputed_dual(self, bint averaged):
+        """D at the duals, or at their averages, with their weights summed afresh from the rows."""
+        duals = self._duals(averaged)
+        return self._conjugates(duals) - 0.5 * self.iterates.sqnorm_of(self.weights_of(duals))
+
+    def _conjugates(self, duals):
+        """min_v -sum_i c_i phi_{i,v}*(-a_i/c_i): of a convex function of v whose derivative is at hand.
+
+        What the search leaves open is taken off, so that the bound holds.
+        """
+        if self.spread == 0:
+            return self._conjugate_sums(duals, self.mean)[0]
+        v, low, high, reach = self.mean, -math.inf, math.inf, 1e-3 * (1 + abs(self.mean))
+        for _ in range(LINE_SEARCH):
+            value, slope, curvature = self._conjugate_sums(duals, v)
+            if slope > 0:
+                high = v
+            else:
+                low = v
+            if high - low < math.inf:
+                best = value - abs(slope) * (high - low)
+                if abs(slope) * (high - low) <= 1e-13 * (1 + abs(value)):
+                    break
+            elif slope == 0:
+                best = value
+                break
+            step = -slope / curvature if curvature > 0 else -math.copysign(reach, slope)
+            if high - low == math.inf:
+                step = math.copysign(max(abs(step), reach), step)
+                reach *= 4
+                v += step
+            else:
+                v = v + step if low < v + step < high else (low + high) / 2
+        else:
+            best = value - abs(slope) * (high - low)
+        return best
+
+    def _conjugate_sums(self, duals, double v):
+        """(sum_i min_z [c_i phi_{i,v}(z) + a_i z], its derivative in v, the derivative of that)."""
+        cdef const double[::1] a = duals
+        cdef const pieces_t* phi
+        cdef double value = 0, slope = 0, curvature = 0, z, u, kept = self.mean, spread = self.spread
+        cdef Py_ssize_t i
+        cdef int j
+        self._set_mean(v)
+        with nogil:
+            for i in range(self.rows.m):
+                phi = &self.phi[self.which[i]]
+                value -= gap_of(phi, self.c[i], 0.0, a[i]) - self.c[i] * loss_at(phi, 0.0)
+                if spread > 0:
+                    u = -a[i] / self.c[i]
+                    j = piece_of(phi, u)
+                    if j < 3:
+                        z = (u - phi.slope[j]) / phi.quad[j]
+                        curvature += self.c[i] * (phi.quad[j] - 2 * spread) / phi.quad[j]
+                    else:
+                        z = phi.knot[j - 3]
+                        curvature += self.c[i]
+                    slope += self.c[i] * (v - z)
+        self._set_mean(kept)
+        return value, 2 * spread * slope, 2 * spread * curvature
+
+    def count_support(self, bint averaged):
+        """Rows with a non-zero dual."""
+        return int(np.count_nonzero(self._duals(averaged)))
+
+    def average(self, double weight, double A, double a):
+        """Add the duals to their average with this weight; returns what Iterates.average does."""
+        cdef Py_ssize_t i
+        cdef double[::1] mean
+        if self.mean_duals is None:
+            self.mean_duals = np.zeros_like(self.duals)
+        if weight == 1:
+            self.mean_duals[:] = self.duals
+        else:
+            mean = self.mean_duals
+            with nogil:
+                for i in range(self.a.shape[0]):
+                    mean[i] += weight * (self.a[i] - mean[i])
+        return self.iterates.average(weight, A, a)
+
+    def loss_at_zero(self):
+        """P(0)."""
+        # With all margins 0 their mean is 0 too, and the spread adds nothing.
+        cdef const double[:, ::1] tables = self.tables
+        cdef Py_ssize_t i
+        cdef double value = 0
+        for i in range(self.rows.m):
+            value += self.c[i] * loss_at(<const pieces_t*> &tables[self.which[i], 0], 0.0)
+        return value
+
+    def start_over(self):
+        """Duals and weights of 0, plain sweeps."""
+        self.duals[:] = 0
+        self.iterates.plain()
+        self.iterates.W[:] = 0
+        self._settle()
+
+    def adopt(self):
+        """Go on from the averaged duals and weights."""
+        self.duals[:] = self.mean_duals
+        self.iterates.adopt()
+        self._set_mean(self._mean_margin(self.iterates.W))
+
+    def stiffness(self):
+        """Mean of c_i ||x_i||^2 times the loss's own weight: how far a row's loss outweighs the norm of W."""
+        quad, slope, knot = self._shifted[:, 2:5], self._shifted[:, 5:8], self._shifted[:, :2]
+        jump = (quad[:, 1:] - quad[:, :2]) * knot + slope[:, 1:] - slope[:, :2]
+        weight = np.maximum(jump.max(axis=1), quad.max(axis=1) / 2)
+        return float((self.cost * weight[self.group] * self._sqnorm).mean())
+
+    def weights_of(self, duals):
+        """u of these duals, summed afresh: flat float64 array of shape (d,)."""
+        flat = np.zeros(self.rows.d)
+        cdef double[::1] W = flat
+        cdef const double[::1] dual = np.ascontiguousarray(duals)
+        cdef task_t task
+        cdef Py_ssize_t start, m = self.rows.m
+        task.what, task.dual, task.W = ADD, &dual[0], &W[0]
+        for start in range(0, m, self.slice_rows):
+            task.start, task.stop = start, min(m, start + self.slice_rows)
+            with nogil:
+                perform(self, &task)
+            PyErr_CheckSignals()
+        return flat
+
+
+cdef inline int piece_of(const pieces_t* phi, double u) noexcept nogil:
+    """The piece j with the slope u, or 3 + j for knot j."""
+    cdef int j
+    for j in range(2):
+        if u < slope_left(phi, j):
+            return j
+        if u <= slope_right(phi, j):
+            return 3 + j
+    return 2
+
+
+cdef void perform(MarginCD self, const task_t* task) noexcept nogil:
+    """The one place where the storage of the rows is looked at."""
+    if self.rows.storage == CSR64:
+        perform_on(self, &self.rows.csr64, task)
+    elif self.rows.storage == CSR32:
+        perform_on(self, &self.rows.csr32, task)
+    elif self.rows.storage == DENSE64:
+        perform_on(self, &self.rows.dense64, task)
+    elif self.rows.storage == DENSE32:
+        perform_on(self, &self.rows.dense32, task)
+    else:
+        perform_on(self, &self.rows.gram, task)
+
+
+cdef inline void perform_on(MarginCD self, const rows_t* X, const task_t* task) noexcept nogil:
+    if task.what == VISIT:
+        visit(self, X, task)
+    elif task.what == LOSSES:
+        losses(self, X, task)
+    else:
+        accumulate(self, X, task)
+
+
+cdef void visit(MarginCD self, const rows_t* X, const task_t* task) noexcept nogil:
+    """Coordinate steps: margin, exact minimum along the dual, update of the weights."""
+    cdef Py_ssize_t at, i
+    cdef double shrink = 1 / (1 + self.iterates.kappa)
+    cdef double A, c, g, sign, a, curvature, gap = 0, loss = 0
+    cdef double* w = &self.iterates.w[0]
+    cdef const pieces_t* phi
+    for at in range(task.start, task.stop):
+        i = self.order[at]
+        if at + AHEAD < task.stop:
+            row_prefetch(X, self.order[at + AHEAD])
+        if self.far and at + 1 < task.stop:
+            weights_prefetch(X, self.order[at + 1], w, 1)
+        phi, c, A = &self.phi[self.which[i]], self.c[i], self.sq[i] * shrink
+        sign = 1.0 if self.positive[i] else -1.0
+        g = sign * row_dot(X, i, w)
+        gap += gap_of(phi, c, g, self.a[i])
+        loss += c * loss_at(phi, g)
+        a = step_to(phi, c, g - A * self.a[i], A, &curvature)
+        if a != self.a[i]:
+            row_axpy(X, i, sign * (a - self.a[i]) * shrink, w)
+            self.a[i] = a
+    task.sums.gap += gap
+    task.sums.loss += loss
+
+
+cdef void losses(MarginCD self, const rows_t* X, const task_t* task) noexcept nogil:
+    cdef Py_ssize_t i
+    cdef double g
+    for i in range(task.start, task.stop):
+        g = row_dot(X, i, task.W)
+        if not self.positive[i]:
+            g = -g
+        task.sums.loss += self.c[i] * loss_at(&self.phi[self.which[i]], g)
+        task.sums.first += self.c[i] * (g - self.mean)
+
+
+cdef void accumulate(MarginCD self, const rows_t* X, const task_t* task) noexcept nogil:
+    cdef Py_ssize_t i
+    for i in range(task.start, task.stop):
+        if task.dual[i] != 0:
+            row_axpy(X, i, task.dual[i] if self.positive[i] else -task.dual[i], task.W)

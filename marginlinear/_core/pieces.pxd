@@ -1,0 +1,82 @@
+"""A convex, piecewise quadratic loss of the margin with at most three pieces, and what a dual method asks of it.
+
+    phi(g) = quad_j/2 g^2 + slope_j g + level_j      on piece j, j = 0, 1, 2, cut at knot_0 <= knot_1
+
+phi is continuous and its derivative does not fall; at a knot it may jump. c > 0 multiplies it; a is the dual variable
+of the margin: at the optimum a is in -c d phi(g).
+
+The coordinate step. Without its own part the row's margin is base; A > 0 being ||x||^2 (or the strength of any other
+proximal term), the step minimises c phi(g) + (g - base)^2/(2A): the margin is the zero of an increasing function that
+is linear on each piece, and a = (g - base)/A. The conjugate is found by the same walk over the pieces, by slopes.
+"""
+
+from libc.math cimport fmax, fmin
+
+
+cdef struct pieces_t:
+    double knot[2]
+    double quad[3]
+    double slope[3]
+    double level[3]
+
+
+cdef inline double loss_at(const pieces_t* phi, double g) noexcept nogil:
+    """phi(g)"""
+    cdef int j = 0 if g < phi.knot[0] else (1 if g < phi.knot[1] else 2)
+    return (0.5 * phi.quad[j] * g + phi.slope[j]) * g + phi.level[j]
+
+
+cdef inline double slope_left(const pieces_t* phi, int j) noexcept nogil:
+    """phi' just below knot j"""
+    return phi.quad[j] * phi.knot[j] + phi.slope[j]
+
+
+cdef inline double slope_right(const pieces_t* phi, int j) noexcept nogil:
+    """phi' just above knot j"""
+    return phi.quad[j + 1] * phi.knot[j] + phi.slope[j + 1]
+
+
+cdef inline double dual_at(const pieces_t* phi, double c, double g) noexcept nogil:
+    """The a of smallest size with a in -c d phi(g)."""
+    cdef int j
+    cdef double low, high
+    for j in range(2):
+        if g == phi.knot[j]:
+            low, high = slope_left(phi, j), slope_right(phi, j)
+            return -c * fmin(high, fmax(low, 0.0))
+    j = 0 if g < phi.knot[0] else (1 if g < phi.knot[1] else 2)
+    return -c * (phi.quad[j] * g + phi.slope[j])
+
+
+cdef inline double step_to(const pieces_t* phi, double c, double base, double A, double* curvature) noexcept nogil:
+    """The dual a after a coordinate step; `curvature` becomes -da/dbase: c quad/(1 + A c quad) within a piece, 1/A at
+    a knot that holds the margin."""
+    cdef int j
+    cdef double g, quad
+    for j in range(3):
+        quad = c * phi.quad[j]
+        g = (base - A * c * phi.slope[j]) / (1 + A * quad)
+        if j and g < phi.knot[j - 1]:
+            curvature[0] = 1 / A
+            g = (phi.knot[j - 1] - base) / A
+            return fmin(-c * slope_left(phi, j - 1), fmax(-c * slope_right(phi, j - 1), g))
+        if j == 2 or g < phi.knot[j]:
+            break
+    curvature[0] = quad / (1 + A * quad)
+    return -(quad * g + c * phi.slope[j])
+
+
+cdef inline double gap_of(const pieces_t* phi, double c, double g, double a) noexcept nogil:
+    """c phi(g) + c phi*(-a/c) + a g >= 0, summed as c [phi(g) - phi(z) - u (g - z)] with u = -a/c in d phi(z)."""
+    cdef int j
+    cdef double u = -a / c, z
+    for j in range(2):
+        if u < slope_left(phi, j):
+            break
+        if u <= slope_right(phi, j):
+            z = phi.knot[j]
+            return c * (loss_at(phi, g) - loss_at(phi, z) - u * (g - z))
+    else:
+        j = 2
+    z = (u - phi.slope[j]) / phi.quad[j] if phi.quad[j] > 0 else (phi.knot[0] if j == 0 else phi.knot[1])
+    return c * (loss_at(phi, g) - loss_at(phi, z) - u * (g - z))

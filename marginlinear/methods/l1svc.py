@@ -1,0 +1,27 @@
+"""Support vector classifier with the hinge loss, LIBLINEAR's -s 3 (Hsieh et al., ICML 2008).
+
+    P(w) = 1/2 ||w||^2 + sum_i C_i (1 - g_i)_+,      g_i = y_i w.x_i
+"""
+
+from marginlinear import params as P
+from marginlinear.methods.dual import MarginFit
+from marginlinear.registry import Method
+
+HINGE = (1,), ((0, -1, 1), (0, 0, 0))
+
+
+def fit(problem, params, run):
+    return MarginFit(problem, run, params["C"] * problem.weights, [HINGE]).convex()
+
+
+METHOD = Method(
+    name="l1svc",
+    summary="support vector classifier, hinge loss",
+    objective="1/2 ||w||^2 + C sum_i (1 - g_i)_+",
+    reference="C.-J. Hsieh, K.-W. Chang, C.-J. Lin, S. S. Keerthi and S. Sundararajan, A Dual Coordinate Descent "
+              "Method for Large-scale Linear SVM, ICML 2008",
+    params=(P.C,),
+    fit=fit,
+    joint=False,
+    liblinear=3,
+)

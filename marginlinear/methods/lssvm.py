@@ -1,0 +1,28 @@
+"""Least squares support vector machine (Suykens and Vandewalle, Neural Processing Letters 1999), without its bias.
+
+    P(w) = 1/2 ||w||^2 + sum_i C_i (1 - g_i)^2,      g_i = y_i w.x_i
+
+Since y_i^2 = 1 this is ridge regression on the labels.
+"""
+
+from marginlinear import params as P
+from marginlinear.methods.dual import MarginFit
+from marginlinear.registry import Method
+
+SQUARE = (), ((2, -2, 1),)
+
+
+def fit(problem, params, run):
+    return MarginFit(problem, run, params["C"] * problem.weights, [SQUARE]).convex()
+
+
+METHOD = Method(
+    name="lssvm",
+    summary="least squares support vector machine",
+    objective="1/2 ||w||^2 + C sum_i (1 - g_i)^2",
+    reference="J. A. K. Suykens and J. Vandewalle, Least Squares Support Vector Machine Classifiers, Neural "
+              "Processing Letters 1999",
+    params=(P.C,),
+    fit=fit,
+    joint=False,
+)

@@ -1,0 +1,28 @@
+"""Maximal average margin classifier (Pelckmans, Suykens and De Moor, NIPS 2007).
+
+    P(w) = 1/2 ||w||^2 - sum_i C_i g_i,      g_i = y_i w.x_i
+
+Its optimum is sum_i C_i y_i x_i: the direction in which the mean of the margins is largest.
+"""
+
+from marginlinear import params as P
+from marginlinear.methods.dual import MarginFit
+from marginlinear.registry import Method
+
+LINEAR = (), ((0, -1, 0),)
+
+
+def fit(problem, params, run):
+    return MarginFit(problem, run, params["C"] * problem.weights, [LINEAR]).convex()
+
+
+METHOD = Method(
+    name="mamc",
+    summary="maximal average margin classifier",
+    objective="1/2 ||w||^2 - C sum_i g_i",
+    reference="K. Pelckmans, J. Suykens and B. De Moor, A Risk Minimization Principle for a Class of Parzen "
+              "Estimators, NIPS 2007",
+    params=(P.C,),
+    fit=fit,
+    joint=False,
+)
