@@ -310,8 +310,8 @@ def precomputed(X, offset):
     """A Gram matrix that the user gave, checked: float64 array of shape (m, m)."""
     rows = as_rows(X, -1.0)
     if rows.m != rows.n:
-        raise ValueError(f"X has shape ({rows.m}, {rows.n}): a precomputed kernel needs a square matrix, its values for "
-                         "each pair of rows")
+        raise ValueError(f"X has shape ({rows.m}, {rows.n}): a precomputed kernel needs a square matrix, its values "
+                         "for each pair of rows")
     points = Points(X)
     if points.sparse or rows.arrays.dtype != np.float64:
         K = np.vstack([points.block(np.arange(lo, hi), rows.n) for lo, hi in ranges(rows.m, COLUMNS)])
@@ -322,11 +322,12 @@ def precomputed(X, offset):
         unequal = abs(K[lo:hi] - K[:, lo:hi].T) > SYMMETRY * largest
         if unequal.any():
             i, j = np.argwhere(unequal)[0]
-            raise ValueError(f"X is not symmetric: the kernel of rows {lo + i} and {j} is {K[lo + i, j]}, the other way "
-                             f"round {K[j, lo + i]}")
+            raise ValueError(f"X is not symmetric: the kernel of rows {lo + i} and {j} is {K[lo + i, j]}, the other "
+                             f"way round {K[j, lo + i]}")
     if (np.diagonal(K) + offset < 0).any():
         i = np.flatnonzero(np.diagonal(K) + offset < 0)[0]
-        raise ValueError(f"kernel of row {i} with itself is {K[i, i]}, below 0: the matrix is not positive semidefinite")
+        raise ValueError(f"kernel of row {i} with itself is {K[i, i]}, below 0: the matrix is not positive "
+                         "semidefinite")
     return K + offset if offset else K
 
 

@@ -159,7 +159,7 @@ def test_a_cache_holds_what_is_fetched_at_once():
 
 
 def test_select(stored):
-    rows, X = stored
+    rows, _ = stored
     which = np.array([4, 0, 8, 8, 1])
     chosen = rows.select(which)
     assert (chosen.m, chosen.n, chosen.d, chosen.bias) == (5, rows.n, rows.d, rows.bias)

@@ -220,7 +220,6 @@ cdef class BlockCD:
 
     cdef _perform(self, task_t* task):
         """The task, with rows fetched where it has stopped for them, and a look at the signals."""
-        cdef Py_ssize_t[::1] wanted
         while True:
             with nogil:
                 perform(self, task)
