@@ -174,7 +174,7 @@ def test_wrong_matrices_are_refused(change, words):
 def test_refusals():
     with pytest.raises(ValueError, match="kernel = 'cubic' is not allowed: give linear"):
         Kernel("cubic")
-    with pytest.raises(ValueError, match="kernel of row 0 with itself is -0.9.*, below 0"):
+    with pytest.raises(ValueError, match=r"kernel of row 0 with itself is -0\.9\d*, below 0"):
         gram_rows(Kernel("sigmoid", gamma=0.1, coef0=-3.0), points(10), N)
     with pytest.raises(ValueError, match="not finite: scale the features"):
         gram_rows(Kernel("poly", gamma=1e3, degree=900), points(10), N)
@@ -215,15 +215,17 @@ def test_binary_methods_give_their_linear_scores(name, algorithm):
     y = (X[:, 0] + 0.3 * X[:, 1] > 0.2).astype(np.int32)
     y[6] = 1 - y[5]
     given = {"C": 2.0} | ({"lambda1": 4.0, "lambda2": 2.0} if name == "ldm" else {})
-    linear = fitted(name, dense_rows(X, 0.5), y, given=given, tol=1e-10, algorithm=algorithm)
+    # The accelerated ldm, linear too, comes no nearer than 3e-11.
+    tol = 1e-10 if name == "ldm" else 1e-12
+    linear = fitted(name, dense_rows(X, 0.5), y, given=given, tol=tol, algorithm=algorithm)
     K = np.hstack([X, np.full((80, 1), 0.5)]) @ np.hstack([X, np.full((80, 1), 0.5)]).T
     for rows in (gram_rows(Kernel("linear"), X, N, offset=0.25), gram_rows(Kernel("precomputed"), K, 80)):
-        gram = fitted(name, rows, y, given=given, tol=1e-10, algorithm=algorithm)
+        gram = fitted(name, rows, y, given=given, tol=tol, algorithm=algorithm)
         assert gram.weights.shape == (80, 1)
         assert gram.info.status == linear.info.status == "converged"
         assert np.allclose(K @ gram.weights, np.hstack([X, np.full((80, 1), 0.5)]) @ linear.weights, atol=1e-6)
         assert gram.info.objective == pytest.approx(linear.info.objective, rel=1e-9)
-        assert 0 <= gram.info.certificate + 1e-12 * abs(gram.info.objective)
+        assert gram.info.certificate >= -1e-12 * abs(gram.info.objective)
 
 
 @pytest.mark.parametrize("k", [2, 3])
