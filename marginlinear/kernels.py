@@ -174,7 +174,7 @@ class KernelRows:
 
     def __init__(self, kernel, X, offset, cache, threads):
         self.kernel, self.X, self.offset, self.cache, self.threads = kernel, X, offset, cache, threads
-        m = row_count(X)
+        m, self.sparse = row_count(X), False
         if callable(kernel.kind):
             self.diagonal = np.empty(m)
             for lo, hi in ranges(m, FETCH):
@@ -182,6 +182,7 @@ class KernelRows:
                 self.diagonal[lo:hi] = np.diagonal(call(kernel.kind, part, part))
         else:
             self.points = Points(X)
+            self.sparse = self.points.sparse
             self.parts = self.points.parts()
             self.diagonal = kernel.diagonal(self.points.sqnorms)
         self.diagonal += offset
@@ -205,8 +206,9 @@ class KernelRows:
         """out = the rows `which`."""
         width = FETCH if callable(self.kernel.kind) else self.points.width
         for lo, hi in ranges(len(which), width):
-            # Of one shape always: what is missing is filled up with rows that are there.
-            self._fill(np.resize(which[lo:hi], width), out[lo:hi])
+            # BLAS and users' functions get one shape always: what is missing is filled up with rows that are there.
+            shape = max(2, hi - lo) if self.sparse else width
+            self._fill(np.resize(which[lo:hi], shape), out[lo:hi])
         out += self.offset
         if not np.isfinite(out).all():
             i, j = np.argwhere(~np.isfinite(out))[0]

@@ -37,6 +37,7 @@ from marginlinear._core.rows cimport (
     row_prefetch,
     row_present,
     row_scores,
+    row_turn,
     row_update,
     rows_t,
     weights_prefetch,
@@ -213,6 +214,7 @@ cdef class BlockCD:
         """W += sum_i coefficients_i x_i"""
         cdef task_t task
         cdef Py_ssize_t start, m = self.rows.m
+        self.rows.begin_pass()
         task.what, task.dual, task.W = ADD, &coefficients[0, 0], &W[0]
         for start in range(0, m, self.slice_rows):
             task.start, task.stop = start, min(m, start + self.slice_rows)
@@ -250,6 +252,7 @@ cdef class BlockCD:
         sums.gap = sums.loss = sums.tight = 0
         sums.stale = 0
         task.what, task.scratch, task.sums = VISIT, &self.scratch[0], &sums
+        self.rows.begin_pass()
         with nogil:
             shuffle(&self.order[0], self.visited, &self.rng)
         for start in range(0, self.visited, self.slice_rows):
@@ -518,6 +521,7 @@ cdef void visit(BlockCD self, const rows_t* X, task_t* task) noexcept nogil:
         if self.far and at + 1 < task.stop:
             weights_prefetch(X, self.order[at + 1], W, k)
         count = step_of(self, X, i, shrink, s, a, &b)
+        row_turn(X, i)
         if count and not row_present(X, i):
             task.start = at
             return

@@ -36,6 +36,7 @@ from marginlinear._core.rows cimport (
     row_dot,
     row_prefetch,
     row_present,
+    row_turn,
     rows_t,
     weights_prefetch,
 )
@@ -206,6 +207,7 @@ cdef class MarginCD:
         cdef task_t task
         sums.gap = sums.loss = 0
         task.what, task.sums = VISIT, &sums
+        self.rows.begin_pass()
         with nogil:
             shuffle(&self.order[0], self.visited, &self.rng)
         for start in range(0, self.visited, self.slice_rows):
@@ -357,6 +359,7 @@ cdef class MarginCD:
         cdef const double[::1] dual = np.ascontiguousarray(duals)
         cdef task_t task
         cdef Py_ssize_t start, m = self.rows.m
+        self.rows.begin_pass()
         task.what, task.dual, task.W = ADD, &dual[0], &W[0]
         for start in range(0, m, self.slice_rows):
             task.start, task.stop = start, min(m, start + self.slice_rows)
@@ -414,6 +417,7 @@ cdef void visit(MarginCD self, const rows_t* X, task_t* task) noexcept nogil:
             weights_prefetch(X, self.order[at + 1], w, 1)
         phi = &self.phi[self.which[i]]
         a = step_of(self, X, i, shrink, &g)
+        row_turn(X, i)
         if a != self.a[i] and not row_present(X, i):
             task.start = at
             break

@@ -71,8 +71,9 @@ ctypedef struct gram_t:
     double bias          # negative: a kernel carries its own
     const double** at    # m rows of m values; NULL for a row that is absent
     const double* diagonal
-    int64_t* used        # the clock at each row's last update; NULL where no row is ever absent
-    int64_t* clock
+    int64_t* met         # the last pass that each row was met in; NULL where no row is ever absent
+    int64_t* used        # the last pass that it was added in
+    const int64_t* now   # the number of this pass
 
 ctypedef fused rows_t:
     csr64_t
@@ -100,8 +101,9 @@ cdef class Rows:
     cdef dense64_t dense64
     cdef dense32_t dense32
     cdef gram_t gram
-    cdef object _sqnorms, _source, _pointers, _diagonal, _used, _held, _store
-    cdef int64_t clock
+    cdef object _sqnorms, _source, _pointers, _diagonal, _met, _used, _held, _store, _last
+    cdef int64_t now
+    cdef Py_ssize_t ahead
 
 
 cpdef enum:
@@ -245,11 +247,17 @@ cdef inline bint row_present(const rows_t* X, Py_ssize_t i) noexcept nogil:
         return True
 
 
-cdef inline void touch(const gram_t* X, Py_ssize_t i) noexcept nogil:
-    """Note that row i is used now."""
+cdef inline void row_turn(const rows_t* X, Py_ssize_t i) noexcept nogil:
+    """Note that row i has its turn in this pass."""
+    if rows_t is gram_t:
+        if X.met != NULL:
+            X.met[i] = X.now[0]
+
+
+cdef inline void row_used(const gram_t* X, Py_ssize_t i) noexcept nogil:
+    """Note that row i is added in this pass."""
     if X.used != NULL:
-        X.clock[0] += 1
-        X.used[i] = X.clock[0]
+        X.used[i] = X.now[0]
 
 
 cdef inline void row_update(const rows_t* X, Py_ssize_t i, const double* delta, const int32_t* which,
@@ -260,7 +268,7 @@ cdef inline void row_update(const rows_t* X, Py_ssize_t i, const double* delta, 
     cdef double* w
     check(i, X.m)
     if rows_t is gram_t:
-        touch(X, i)
+        row_used(X, i)
         add_scaled(W + (X.m + i) * k, 1.0, delta, which, count, k)
         start, stop = 0, X.m
     else:
@@ -326,7 +334,7 @@ cdef inline void row_axpy(const rows_t* X, Py_ssize_t i, double a, double* w) no
     cdef fixed_t data
     check(i, X.m)
     if rows_t is gram_t:
-        touch(X, i)
+        row_used(X, i)
         data = X.at[i]
         for p in range(X.m):
             state[p] += a * data[p]

@@ -21,6 +21,8 @@ from libc.stdint cimport int32_t, int64_t
 
 # Numbers that are looked at at once.
 PART = 2**22
+# Rows that are asked for at once, where many of them are asked for in vain.
+LEAST = 8
 EMPTY = -1
 
 
@@ -137,7 +139,7 @@ cdef class Rows:
 
     @staticmethod
     def from_source(source, Py_ssize_t capacity):
-        """Rows of a Gram matrix that are made when they are needed; the `capacity` last used ones are kept.
+        """Rows of a Gram matrix that are made when they are needed; `capacity` of them are kept.
 
         Parameters
         ----------
@@ -155,9 +157,10 @@ cdef class Rows:
         cdef Py_ssize_t held = min(capacity, rows.m)
         rows._store = np.empty((held, rows.m))
         rows._held = np.full(held, EMPTY, dtype=np.intp)
-        rows._used = np.zeros(rows.m, dtype=np.int64)
-        cdef int64_t[::1] used = rows._used
-        rows.gram.used, rows.gram.clock = &used[0], &rows.clock
+        rows._met, rows._used = np.zeros(rows.m, dtype=np.int64), np.zeros(rows.m, dtype=np.int64)
+        cdef int64_t[::1] met = rows._met, used = rows._used
+        rows.gram.met, rows.gram.used, rows.gram.now = &met[0], &used[0], &rows.now
+        rows._last, rows.ahead = rows._held[:0], FETCH
         return rows
 
     def _gram(self, Py_ssize_t m, diagonal):
@@ -169,7 +172,7 @@ cdef class Rows:
         self.bias = -1.0
         self.nnz = m * m
         self.storage = GRAM
-        self.gram = gram_t(m, m, 2 * m, -1.0, NULL, NULL, NULL, NULL)
+        self.gram = gram_t(m, m, 2 * m, -1.0, NULL, NULL, NULL, NULL, NULL)
         self._pointers, self._diagonal = np.zeros(m, dtype=np.uintp), diagonal
         pointers, values = self._pointers, diagonal
         if m:
@@ -189,22 +192,35 @@ cdef class Rows:
         """Those of the row numbers `which`, an int array, that must be fetched before an update."""
         return which[self._pointers[which] == 0] if self._source is not None else which[:0]
 
+    def begin_pass(self):
+        """From here on every row has one more turn, in whatever order."""
+        self.now += 1
+
     def fetch(self, which):
-        """Make the first FETCH of the absent rows among `which` present, in place of those used longest ago."""
-        which = self.absent(which)[:FETCH]
+        """Make absent rows among `which`, in the order of their turns, present: at least the first, at most FETCH.
+
+        In place of rows that were not used for the most turns; of those that were used at their last one, rows that
+        wait for their turn in this pass stay longest.
+        """
+        # Where less than half of what was fetched was used, not as much is asked for ahead.
+        used = (self._used[self._last] == self.now).sum()
+        self.ahead = min(FETCH, 2 * self.ahead) if 2 * used >= len(self._last) else max(LEAST, self.ahead // 2)
+        which = self.absent(which)[:self.ahead]
+        self._last = which
         if len(which) == 0:
             return
         made = self._source.rows(which)
-        age = np.where(self._held != EMPTY, self._used[self._held], EMPTY)
-        slots = np.argsort(age, kind="stable")[:len(which)]
+        waiting = self._met[self._held] != self.now
+        idle = self.now - self._used[self._held] - waiting + np.where(waiting, 0, 0.5)
+        idle[self._held == EMPTY] = np.inf
+        slots = np.argsort(-idle, kind="stable")[:len(which)]
         gone = self._held[slots]
         self._pointers[gone[gone != EMPTY]] = 0
         self._store[slots] = made
         self._held[slots] = which
         self._pointers[which] = self._store.ctypes.data + 8 * self.m * slots.astype(np.uintp)
-        # Fetched is as good as used: what is waiting for its turn must not go first.
-        self.clock += 1
-        self._used[which] = self.clock
+        # As if used in the last pass.
+        self._used[which] = self.now - 1
 
     def select(self, which):
         """Rows of these row numbers, in their order: copies of their values."""

@@ -85,25 +85,28 @@ class DualFit:
     def _values(self, averaged, references):
         """(objective, bound) at the weights as they are.
 
-        Over Gram rows the weights of the duals are taken where they are as good: a row whose dual is 0 is then no
-        support vector.
+        Over Gram rows weights without the rows whose dual is 0 are taken where they are as good, for fewer support
+        vectors: those of the duals, or the weights as they are with these rows left out.
         """
-        engine = self.engine
+        engine, iterates = self.engine, self.engine.iterates
         if not engine.rows.is_gram:
             return engine.primal()[1], engine.recomputed_dual(averaged, **references)
-        if not references:
-            weights = engine.dual_weights(averaged)
-            bound = engine.recomputed_dual(averaged, weights)
-            engine.iterates.exchange(weights)
+        if references:
+            engine.recompute_scores()
+            return engine.primal()[1], engine.recomputed_dual(averaged, **references)
+        weights, given = engine.dual_weights(averaged), iterates.W.copy()
+        bound = engine.recomputed_dual(averaged, weights)
+        supported = self._weights(weights).any(axis=1)
+        iterates.W[:] = weights
+        for attempt in range(3):
             _, objective, stale = engine.primal()
             # Where a row's named rival is not its best one, the bound does not speak of these weights.
-            if stale == 0 and objective - bound <= allowance(self.run.tol, objective):
+            if attempt == 2 or (stale == 0 and objective - bound <= allowance(self.run.tol, objective)):
                 return objective, bound
-            engine.iterates.exchange(weights)
+            iterates.W[:] = given
+            if attempt == 0:
+                self._weights(iterates.W)[~supported] = 0
             engine.recompute_scores()
-            return engine.primal()[1], bound
-        engine.recompute_scores()
-        return engine.primal()[1], engine.recomputed_dual(averaged, **references)
 
     def _weights(self, state):
         """A state as a Solution has it: a row a feature, or the coefficients of the rows."""
