@@ -5,7 +5,8 @@ import pytest
 from scipy import sparse
 
 import marginlinear as ml
-from marginlinear.api import CSR, Model
+from marginlinear.api import Model
+from marginlinear.arrays import CSR
 
 
 def joint(**options):

@@ -79,7 +79,7 @@ def _predict(model, data, threads, with_scores, with_margins, write):
     import numpy as np
 
     from marginlinear._core.decimal import format_rows
-    from marginlinear.api import CSR
+    from marginlinear.arrays import CSR
     from marginlinear.modelfile import label_text
 
     names = [label_text(label).encode("utf-8", "surrogateescape") for label in model.classes.tolist()]
