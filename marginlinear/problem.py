@@ -131,6 +131,8 @@ class Run:
         The `state` of an earlier Solution on the same rows.
     progress : callable or None
         Called as progress(dict) with the keys of a history entry, a few times a second at most.
+    cancel : threading.Event or None
+        Once set, by another thread, the fit ends with threads.Cancelled at its next look.
     """
 
     tol: float
@@ -141,6 +143,7 @@ class Run:
     threads: int
     start: Any = None
     progress: Any = None
+    cancel: Any = None
 
 
 @dataclass
