@@ -114,7 +114,7 @@ cdef class MarginCD:
     cdef int threads
     cdef uint64_t rng
     cdef Py_ssize_t visited, slice_rows
-    cdef object _order, _sqnorm, _centre, _shifted
+    cdef object _order, _sqnorm, _empty, _centre, _shifted
     cdef double[::1] a, sq
     cdef const double[::1] c, centre
     cdef const int32_t[::1] positive, which
@@ -138,6 +138,7 @@ cdef class MarginCD:
         self.a, self.c, self.sq, self.order = self.duals, self.cost, self._sqnorm, self._order
         self.positive, self.which = self.y, self.group
         self.size = self.cost.sum()
+        self._empty = np.flatnonzero(self._sqnorm == 0)
         self.visited = keep_positive(&self.sq[0], m, &self.order[0])
         self.slice_rows = max(1, <Py_ssize_t>(SLICE * m / (1.0 + <double>rows.nnz)))
         # Weights within a core's own cache need no prefetch.
@@ -151,7 +152,7 @@ cdef class MarginCD:
         """v is the mean of the margins. A row with x_i = 0 has g_i = 0 for any w: its dual leaves no gap there."""
         self._set_mean(self._mean_margin(self.iterates.W))
         cdef Py_ssize_t i
-        for i in np.flatnonzero(self._sqnorm == 0):
+        for i in self._empty:
             self.a[i] = dual_at(&self.phi[self.which[i]], self.c[i], 0.0)
 
     def _set_mean(self, double mean):
@@ -223,7 +224,7 @@ cdef class MarginCD:
             PyErr_CheckSignals()
         self.gap, self.loss = sums.gap, sums.loss
         if self.spread > 0:
-            self._set_mean(self._mean_margin(self.iterates.W))
+            self._settle()
         self.n_iter += 1
 
     def primal(self, bint averaged=False):
@@ -355,7 +356,7 @@ cdef class MarginCD:
         """Go on from the averaged duals and weights."""
         self.duals[:] = self.mean_duals
         self.iterates.adopt()
-        self._set_mean(self._mean_margin(self.iterates.W))
+        self._settle()
 
     def stiffness(self):
         """Mean of c_i ||x_i||^2 times the loss's own weight: how far a row's loss outweighs the norm of W."""
