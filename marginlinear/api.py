@@ -7,8 +7,8 @@ import numpy as np
 
 from marginlinear import params as P
 from marginlinear import registry
-from marginlinear._core.rows import Rows
 from marginlinear._core.scores import margins_of, scores_of
+from marginlinear.arrays import as_rows, select_rows, shape_of
 from marginlinear.methods import multiclass
 from marginlinear.problem import CONVERGED, FAILED, FINISHED, ConvergenceWarning, Problem, Run
 from marginlinear.threads import default_threads, run_chunks
@@ -286,7 +286,7 @@ def train(X, y, *, solver=None, class_weight=None, sample_weight=None, start=Non
         rows = gram_of(kernel, X, bias, values["cache"], run_values["threads"])
     problem = Problem(rows, codes.astype(np.int32), k, factors, class_factors(class_weight, classes)[codes])
     origin = {"method": method.name, "rows": rows.m, "features": width, "bias feature": bias >= 0, "classes": k,
-              "kernel": kernel, "multiclass": how}
+              "kernel": kernel and (kernel.kind, kernel.gamma, kernel.degree, kernel.coef0), "multiclass": how}
     run = Run(start=start_state(start, origin, problem.y), progress=progress, **run_values)
     method_values = {p.name: values[p.name] for p in method.params}
     if how is None:
@@ -347,7 +347,7 @@ def kernel_model(kernel, X, coefficients, y, classes, kept, *, bias, **rest):
     if kernel.kind == "precomputed":
         support = np.asarray(support) if kept is None else kept[support]
     return KernelModel(kernel, support, dual_coef, classes, support_counts=np.bincount(y[which], minlength=k),
-                       intercept=constant_of(bias) * dual_coef.sum(axis=0), n_features=shape_of(X)[1], bias=bias,
+                       intercept=constant_of(bias) * dual_coef.sum(axis=0) + 0.0, n_features=shape_of(X)[1], bias=bias,
                        **rest)
 
 
@@ -448,93 +448,6 @@ def training_data(X, y, sample_weight, square=False):
         raise ValueError("sample_weight is 0 for all rows")
     X = select_rows(X, kept)
     return X[:, kept] if square else X, y[kept], factors[kept], kept
-
-
-class CSR:
-    """The arrays of a CSR matrix where SciPy is not wanted: the commands, and rows picked from them."""
-
-    def __init__(self, data, indices, indptr, n_features):
-        self.data, self.indices, self.indptr, self.n_features = data, indices, indptr, n_features
-
-    @property
-    def shape(self):
-        return len(self.indptr) - 1, self.n_features
-
-
-def shape_of(X):
-    """(rows, features); ValueError for anything but a table."""
-    if hasattr(X, "indptr") and hasattr(X, "n_features"):
-        return len(X.indptr) - 1, X.n_features
-    shape = np.shape(X)
-    if len(shape) != 2:
-        raise ValueError(f"X has shape {shape}: two dimensions are needed, one row an instance")
-    return shape
-
-
-def select_rows(X, which):
-    """X without the other rows."""
-    if hasattr(X, "indptr") and hasattr(X, "n_features"):
-        lengths = np.diff(X.indptr)[which]
-        indptr = np.concatenate(([0], np.cumsum(lengths)))
-        positions = np.repeat(X.indptr[which] - indptr[:-1], lengths) + np.arange(indptr[-1])
-        return CSR(X.data[positions], X.indices[positions], indptr, X.n_features)
-    if hasattr(X, "tocsr"):
-        return X.tocsr()[which]
-    return np.asarray(X)[which]
-
-
-def as_rows(X, bias, n_features=None):
-    """Rows over X: without a copy where type and layout allow it.
-
-    With n_features, X may be narrower or wider: missing features are zeros, others are left out.
-    """
-    if hasattr(X, "indptr") and hasattr(X, "n_features"):
-        return csr_rows(X.data, X.indices, X.indptr, X.n_features, bias, n_features)
-    if hasattr(X, "tocsr"):
-        if X.ndim != 2:
-            raise ValueError(f"X has shape {X.shape}: two dimensions are needed, one row an instance")
-        csr = X.tocsr()
-        if not csr.has_canonical_format:
-            csr = csr.copy() if csr is X else csr
-            csr.sum_duplicates()
-        return csr_rows(csr.data, csr.indices, csr.indptr, csr.shape[1], bias, n_features)
-    dense = np.asarray(X)
-    if dense.ndim != 2:
-        raise ValueError(f"X has shape {dense.shape}: two dimensions are needed, one row an instance")
-    dense = np.ascontiguousarray(real_values(dense))
-    if n_features is not None and dense.shape[1] != n_features:
-        fitted = np.zeros((dense.shape[0], n_features), dtype=dense.dtype)
-        width = min(n_features, dense.shape[1])
-        fitted[:, :width] = dense[:, :width]
-        dense = fitted
-    return Rows.from_dense(dense, bias)
-
-
-def real_values(values):
-    """float64 or float32 values, converted only from other types."""
-    if values.dtype in (np.float64, np.float32):
-        return values
-    if values.dtype.kind not in "biuf":
-        raise ValueError(f"X holds {values.dtype}: numbers are needed")
-    return values.astype(np.float64)
-
-
-def csr_rows(data, indices, indptr, width, bias, n_features):
-    if width > np.iinfo(np.int32).max:
-        raise ValueError(f"X has {width} features: at most {np.iinfo(np.int32).max} are possible")
-    data = np.ascontiguousarray(real_values(data))
-    if indices.dtype != np.int32 and len(indices) and not (indices.min() >= 0 and indices.max() < width):
-        # Before the conversion, which would fold a wrong index into a right one.
-        raise ValueError(f"X has feature numbers from {indices.min()} to {indices.max()}, outside 0 to {width - 1}")
-    indices = np.ascontiguousarray(indices).astype(np.int32, copy=False)
-    indptr = np.ascontiguousarray(indptr).astype(np.int64, copy=False)
-    if n_features is None or width == n_features:
-        return Rows.from_csr(data, indices, indptr, width, bias)
-    if width > n_features and len(indices) and indices.max() >= n_features:
-        kept = indices < n_features
-        counts = np.concatenate(([0], np.cumsum(kept)))
-        data, indices, indptr = data[kept], indices[kept], counts[indptr]
-    return Rows.from_csr(data, indices, indptr, n_features, bias)
 
 
 def require_memory(columns, count, what):

@@ -108,7 +108,7 @@ class Param:
 
     def _word(self, value):
         """The word that `value` means; None for no such word."""
-        if not self.choices or isinstance(value, str) and value in (*self.choices, *self.python):
+        if not self.choices or (isinstance(value, str) and value in (*self.choices, *self.python)):
             return value
         if callable in self.python and callable(value):
             return value
@@ -200,4 +200,6 @@ def is_used(param, values):
 
 
 def _with(name, value):
-    return f"without a {name}" if value is None else f"with {name} = {value if isinstance(value, str) else 'a function'}"
+    if value is None:
+        return f"without a {name}"
+    return f"with {name} = {value if isinstance(value, str) else 'a function'}"

@@ -5,7 +5,8 @@ import pytest
 from scipy import sparse
 
 import marginlinear as ml
-from marginlinear.api import CSR, Model
+from marginlinear.api import Model
+from marginlinear.arrays import CSR
 
 
 def joint(**options):
@@ -141,7 +142,7 @@ def test_shapes_must_fit():
 @pytest.mark.parametrize("weights", [None, np.arange(30) % 3])
 @pytest.mark.parametrize("bias", [-1.0, 1.0])
 def test_the_readers_arrays_need_no_scipy(weights, bias):
-    """api.CSR, what the commands pass on, is a CSR matrix like any other."""
+    """arrays.CSR, what the commands pass on, is a CSR matrix like any other."""
     X, y = sparse.csr_array(data()), np.arange(30) % 4
     own = CSR(X.data, X.indices, X.indptr, 3)
     ours = ml.train(own, y, sample_weight=weights, bias=bias)
