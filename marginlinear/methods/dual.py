@@ -82,6 +82,9 @@ class DualFit:
             residual=residual,
         )
         weights = engine.iterates.W.reshape(engine.rows.d, -1)
+        if engine.rows.is_gram:
+            # The second half of the state: the coefficients of the rows.
+            weights = weights[engine.rows.m:]
         return Solution(weights, info, {**engine.state(averaged), **references})
 
 
