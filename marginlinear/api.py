@@ -303,7 +303,7 @@ def train(X, y, *, solver=None, class_weight=None, sample_weight=None, start=Non
         model = Model(solution.weights, classes, **found)
     else:
         model = kernel_model(kernel, X, solution.weights, problem.y, classes, kept, **found)
-    warn_unless_converged(method.name, solution.info)
+    warn_unless_converged(method.name, solution.info, kernel is not None and kernel.kind not in P.DEFINITE)
     return model
 
 
@@ -351,10 +351,13 @@ def kernel_model(kernel, X, coefficients, y, classes, kept, *, bias, **rest):
                        **rest)
 
 
-def warn_unless_converged(name, info):
+def warn_unless_converged(name, info, doubtful):
+    """A ConvergenceWarning where it is due; a `doubtful` kernel need not be positive semidefinite."""
     if info.status in (CONVERGED, FINISHED):
         return
-    if info.status == FAILED:
+    if info.status == FAILED and doubtful:
+        advice = f"its bound is above the objective: {P.INDEFINITE}"
+    elif info.status == FAILED:
         advice = "a bound above the objective is a defect of marginlinear: please report it with the data"
     else:
         advice = ("scale the features to a common range such as [0, 1], or take a smaller C, a larger tol, or more "

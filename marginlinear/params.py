@@ -159,6 +159,9 @@ COEF0 = Param("coef0", float, 0.0, "coef0 of poly and sigmoid", "(-inf, inf)", l
 CACHE = Param("cache", float, None, "megabytes for the kernel's Gram matrix, beyond which rows are computed when "
               "needed (default: a quarter of the memory)", "(0, inf)", letter="m", metavar="MB",
               needs=("kernel", (*KERNEL.choices, callable)))
+# Positive semidefinite whatever the rows and the parameters are.
+DEFINITE = ("linear", "rbf")
+INDEFINITE = "the kernel is not positive semidefinite on these rows, and nothing can be certified; take another one"
 # What every method that works on Gram rows takes.
 KERNELS = (KERNEL, GAMMA, DEGREE, COEF0, CACHE)
 

@@ -192,7 +192,9 @@ class Training:
         caps = " or ".join(p.flag for p in (params.TIME_LIMIT, params.MAX_ITER, *self.method.takes)
                            if p.name.startswith(("time_", "max_")))
         for info in short:
-            if info.status == FAILED:
+            if info.status == FAILED and self.kernel not in (None, *params.DEFINITE):
+                warn(f"not converged ({info.status}): {params.INDEFINITE}")
+            elif info.status == FAILED:
                 warn(f"a bound of {info.bound:.6g} above the objective of {info.objective:.6g} is a defect "
                      "of marginlinear: please report it with the data")
             else:
