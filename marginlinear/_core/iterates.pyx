@@ -45,6 +45,19 @@ cdef double combined_square_sum(double p, const double[::1] x, double q, const d
     return s0 + s1
 
 
+cdef double combined_dot(const double[::1] x, double p, const double[::1] y, double q, const double[::1] z) except? -1:
+    """x.(p y + q z)"""
+    cdef Py_ssize_t j, start, stop, n = x.shape[0]
+    cdef double s = 0
+    for start in range(0, n, BLOCK):
+        stop = min(n, start + BLOCK)
+        with nogil:
+            for j in range(start, stop):
+                s += x[j] * (p * y[j] + q * z[j])
+        PyErr_CheckSignals()
+    return s
+
+
 cdef class Iterates:
     """Flat float64 vectors of `size` numbers.
 
@@ -139,6 +152,20 @@ cdef class Iterates:
     def sqnorm_of(self, const double[::1] other):
         """||other||^2 of a vector of this kind."""
         return combined_square_sum(1.0, other, 0.0, other, self.paired)
+
+    def dot(self, const double[::1] x):
+        """x.W"""
+        return combined_dot(x, 1.0, self.w, 0.0, self.w)
+
+    def dual_dot(self, const double[::1] x):
+        """x.U"""
+        if self.kappa > 0:
+            return combined_dot(x, 1 + self.kappa, self.w, -self.kappa, self.v)
+        return self.dot(x)
+
+    def averaged_dot(self, const double[::1] x):
+        """x.U_avg"""
+        return combined_dot(x, 1.0, self.mean_u, 0.0, self.mean_u)
 
     def dual_sqnorm(self):
         """||U||^2"""

@@ -21,7 +21,7 @@ class DualFit:
         from marginlinear._core.descent import Budget, Descent
 
         self.problem, self.run, self.engine = problem, run, engine
-        self.budget = Budget(run.max_iter, run.time_limit, run.progress)
+        self.budget = Budget(run.max_iter, run.time_limit, run.progress, run.cancel)
         if run.start is not None:
             engine.resume(run.start)
         self.descent = Descent(engine, self.budget, run.tol, run.algorithm, newton)
