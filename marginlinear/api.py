@@ -10,7 +10,7 @@ from marginlinear import registry
 from marginlinear._core.rows import Rows
 from marginlinear._core.scores import margins_of, scores_of
 from marginlinear.methods import multiclass
-from marginlinear.problem import CONVERGED, FAILED, ConvergenceWarning, Problem, Run
+from marginlinear.problem import CONVERGED, FAILED, FINISHED, ConvergenceWarning, Problem, Run
 from marginlinear.threads import default_threads, run_chunks
 
 
@@ -182,7 +182,7 @@ def train(X, y, *, solver=None, class_weight=None, sample_weight=None, start=Non
         raise ValueError(f"{method.name} needs at least 2 classes, y has {have}")
     problem = Problem(rows, codes.astype(np.int32), len(classes), factors,
                       class_factors(class_weight, classes)[codes])
-    require_memory(rows.d * (1 if len(classes) == 2 and not method.joint else len(classes)), rows.n)
+    require_memory(rows.d * columns_of(method, len(classes), values), rows.n)
     run = Run(start=start_state(start, method, problem), progress=progress,
               **{**run_values, "threads": run_values["threads"] or default_threads()})
     if method.joint or len(classes) == 2:
@@ -196,8 +196,15 @@ def train(X, y, *, solver=None, class_weight=None, sample_weight=None, start=Non
     return model
 
 
+def columns_of(method, k, values):
+    """Columns of weights for k classes."""
+    if method.joint:
+        return k
+    return 1 if k == 2 else multiclass.count_columns(values["multiclass"], k)
+
+
 def warn_unless_converged(name, info):
-    if info.status == CONVERGED:
+    if info.status in (CONVERGED, FINISHED):
         return
     if info.status == FAILED:
         advice = "a bound above the objective is a defect of marginlinear: please report it with the data"

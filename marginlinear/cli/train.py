@@ -14,7 +14,7 @@ from marginlinear.cli import options
 from marginlinear.cli.options import CommandLine, UsageError
 from marginlinear.cli.output import DONE, NOT_CONVERGED, Failure, StatusLine, opening, run, settle_blas, tell, warn
 from marginlinear.params import Param
-from marginlinear.problem import CONVERGED, FAILED, ConvergenceWarning
+from marginlinear.problem import CONVERGED, FAILED, FINISHED, ConvergenceWarning
 
 PROGRAM = "margin-train"
 SOLVER = Param("solver", str, None, "the method", letter="s", metavar="NAME")
@@ -173,7 +173,7 @@ class Training:
         return model
 
     def _judge(self, infos):
-        short = [info for info in infos if info.status != CONVERGED]
+        short = [info for info in infos if info.status not in (CONVERGED, FINISHED)]
         caps = " or ".join(p.flag for p in (params.TIME_LIMIT, params.MAX_ITER, *self.method.takes)
                            if p.name.startswith(("time_", "max_")))
         for info in short:
