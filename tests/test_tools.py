@@ -393,7 +393,6 @@ def test_readme_lists_every_method():
     from marginlinear import registry
 
     rows = re.findall(r"^\| `(\S+)`.*\|$", (ROOT / "README.md").read_text(), re.MULTILINE)
-    assert rows == [row for row in rows if row in registry.methods()]
     assert set(registry.methods()) <= set(rows)
 
 
