@@ -55,7 +55,8 @@ class Columns:
     def fit(self):
         states, total = [], Info(CONVERGED, "", 0, 0, 0.0, 0.0, 0.0, 0, 0.0, self.run.tol)
         routes = set()
-        for info, state in in_order(self._column, self.codes.shape[1], self.run.threads, self.cancel):
+        threads = self.run.threads if self.problem.rows.shared else 1
+        for info, state in in_order(self._column, self.codes.shape[1], threads, self.cancel):
             states.append(state)
             routes.add(info.algorithm)
             total.status = max(total.status, info.status, key=STATUSES.index)
