@@ -9,7 +9,7 @@ from typing import Any
 CONVERGED = "converged"  # certificate <= tol * max(1, |objective|)
 MAX_ITER = "max_iter"  # the cap on sweeps (or on outer iterations) came first
 TIME_LIMIT = "time_limit"  # the time limit came first
-FINISHED = "finished"  # a stochastic method has made its epochs: the certificate says how far off it may be
+FINISHED = "finished"  # a stochastic method has made its epochs and promises no more: see its certificate
 FAILED = "failed"  # a bound was contradicted beyond rounding: a defect, please report it
 
 

@@ -211,7 +211,7 @@ def test_every_truncation_is_found(tmp_path):
 def test_labels_that_only_we_write_show_a_cut_after_the_weights(tmp_path):
     data = saved(small_model(classes=np.array(["a", "b", "c"])), tmp_path / "m")
     (tmp_path / "m").write_bytes(data[: data.index(b"marginlinear")])
-    with pytest.raises(DataError, match="ends after its weights"):
+    with pytest.raises(DataError, match="ends after its last row"):
         load_model(tmp_path / "m")
 
 
@@ -241,7 +241,7 @@ HOSTILE = {
     "empty": (lambda data: b"", 0, 0, "ends before its weights"),
     "data file": (lambda data: b"1 1:0.5 2:1\n", 1, 1, "unknown text in model file: [1]"),
     "nul": (lambda data: b"\0" * 5000, 1, 1, "too long"),
-    "libsvm": (lambda data: b"svm_type c_svc\nkernel_type rbf\n", 1, 1, "svm-predict"),
+    "libsvm": (lambda data: b"svm_type c_svc\nkernel_type rbf\n", 0, 0, "ends before its support vectors"),
     "svr": (replaced(b"MCSVM_CS", b"L2R_L2LOSS_SVR"), 1, 13, "L2R_L2LOSS_SVR does not classify"),
     "one-class": (replaced(b"MCSVM_CS", b"ONECLASS_SVM"), 1, 13, "ONECLASS_SVM does not classify"),
     "solver": (replaced(b"MCSVM_CS", b"MCSVM_CT"), 1, 13, "unknown solver type."),
@@ -262,7 +262,7 @@ HOSTILE = {
     "label beyond 64 bits": (replaced(b"label 1 3 7", b"label 1 3 9223372036854775808"), 3, 11, "an integer"),
     "features 2^62": (replaced(b"nr_feature 2", b"nr_feature 4611686018427387904"), 6, 1, "do not fit"),
     "features more": (replaced(b"nr_feature 2", b"nr_feature 3"), 9, 1, "'marginlinear' is not a finite"),
-    "features fewer": (replaced(b"nr_feature 2", b"nr_feature 1"), 8, 1, "-20000000000 \\n' after the last"),
+    "features fewer": (replaced(b"nr_feature 2", b"nr_feature 1"), 8, 1, "-20000000000 \\n' after the last row"),
     "features not a number": (replaced(b"nr_feature 2", b"nr_feature 2x"), 4, 12, "'2x': give the number"),
     "bias nan": (replaced(b"bias -1", b"bias nan"), 5, 6, "'nan': give a finite number"),
     "bias infinite": (replaced(b"bias -1", b"bias 1e999"), 5, 6, "give a finite number"),
@@ -274,12 +274,12 @@ HOSTILE = {
     "row long": (replaced(b"3 0.1 ", b"3 0.1 0.1 "), 8, 11, "more than 3 weights"),
     "row split": (replaced(b"3 0.1 ", b"3\n0.1 "), 8, 2, "fewer than 3 weights"),
     "row endless": (replaced(b"3 0.1 ", b"3" * 2000 + b" 0.1 "), 8, 1, "is not a finite number"),
-    "text after the weights": (replaced(b"marginlinear 1", b"hello"), 9, 1, "'hello\\n' after the last"),
+    "text after the weights": (replaced(b"marginlinear 1", b"hello"), 9, 1, "'hello\\n' after the last row"),
     "later version": (replaced(b"marginlinear 1", b"marginlinear 2"), 9, 1, "use a newer one"),
     "no digest": (lambda data: data[: data.index(b"{")] + b"{}\n", 10, 1, "does not end with its sha256"),
     "text after the trailer": (lambda data: data + b"x", 11, 1, "text after the trailer"),
     "digest": (lambda data: data[:-4] + b'0"}\n', 10, None, "sha256 does not match"),
-    "line ends": (lambda data: data.replace(b"\n", b"\r\n"), 9, 1, "after the last weight"),
+    "line ends": (lambda data: data.replace(b"\n", b"\r\n"), 9, 1, "after the last row"),
     "not utf-8": (json_line(b'{"solver": "\xff"'), 10, 1, "JSON cannot be read"),
     "not an object": (json_line(b'["a"'), 10, 1, "JSON cannot be read"),
     "nan in JSON": (json_line(b'{"solver": NaN'), 10, 1, "NaN is not JSON"),

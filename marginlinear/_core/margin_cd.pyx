@@ -5,23 +5,30 @@
 phi_i is one of a few tables (pieces.pxd). With spread > 0 the best v is the mean of the margins, and v is a variable
 of the problem: at a given v, spread (g - v)^2 goes into the tables, and v follows after every sweep.
 
-    D(a) = -1/2 ||u||^2 - max_v sum_i c_i phi_{i,v}*(-a_i/c_i),    u = sum_i a_i y_i x_i
+    D(a) = -1/2 ||u||^2 + sum_i h_i(v),    u = sum_i a_i y_i x_i,    h_i(v) = min_z c_i phi_{i,v}(z) + a_i z
+
+With spread > 0 that needs h'(v) = sum_i h_i'(v) = 0. Duals a - h'(v) c/sum c, with what pulls z to v lowered by the
+same, have it, and bound P at any v:
+
+    D = -1/2 ||u - h'(v) x||^2 + h(v) - v h'(v) + h'(v)^2/(4 spread sum c),    x = sum_i c_i y_i x_i/sum c
 
 The sweeps run around a centre (iterates.pyx): row i's step has A = ||x_i||^2/(1 + kappa), and w moves by 1/(1 + kappa)
 times the change of the dual.
-"""
 
-import math
+A dual that a visit leaves where it is sits at a bound or a kink of D, without a gap, and most of those stay there. Such
+a row rests for as many sweeps as it had calm visits in a row before. No row is left out for good, and values of P and D
+see all rows, so that there is nothing to undo at the end.
+"""
 
 import numpy as np
 
 from cpython.exc cimport PyErr_CheckSignals
 from libc.math cimport fmax, fmin
-from libc.stdint cimport int32_t, uint64_t
+from libc.stdint cimport int32_t, uint8_t, uint64_t
 
-from marginlinear._core.active cimport keep_positive, shuffle
+from marginlinear._core.active cimport keep_awake, shuffle
 from marginlinear._core.iterates cimport Iterates
-from marginlinear._core.pieces cimport dual_at, gap_of, loss_at, pieces_t, slope_left, slope_right, step_to
+from marginlinear._core.pieces cimport conjugate_at, dual_at, gap_of, loss_at, pieces_t, step_to
 from marginlinear._core.rows cimport (
     CSR32,
     CSR64,
@@ -41,8 +48,7 @@ cdef double SLICE = 2e7
 # Rows between the request for a row's values and its turn.
 cdef enum:
     AHEAD = 3
-# Evaluations for the best v of a dual bound: each halves the bracket at least.
-LINE_SEARCH = 100
+    LONGEST_REST = 16    # sweeps
 
 
 cdef struct sums_t:
@@ -103,6 +109,8 @@ cdef class MarginCD:
         a_i, in the direction of the margin.
     mean : float
         v.
+    visits : int
+        Of rows, by all sweeps.
     """
 
     cdef readonly Rows rows
@@ -110,13 +118,16 @@ cdef class MarginCD:
     cdef readonly object y, cost, duals, mean_duals, group, tables
     cdef readonly double spread, mean, gap, loss, slack, size
     cdef public Py_ssize_t n_iter
+    cdef readonly Py_ssize_t visits
     cdef bint far
     cdef int threads
     cdef uint64_t rng
-    cdef Py_ssize_t visited, slice_rows
-    cdef object _order, _sqnorm, _centre, _shifted
+    cdef Py_ssize_t slice_rows
+    cdef object _order, _sqnorm, _empty, _mean_row, _shifted, _rest, _calm
+    cdef uint8_t[::1] rest, calm
     cdef double[::1] a, sq
-    cdef const double[::1] c, centre
+    cdef const double[::1] c
+    cdef double mean_row_sqnorm
     cdef const int32_t[::1] positive, which
     cdef Py_ssize_t[::1] order
     cdef double[:, ::1] shifted
@@ -126,7 +137,7 @@ cdef class MarginCD:
         cdef Py_ssize_t m = rows.m
         self.rows, self.y, self.cost, self.spread = rows, y, cost, spread
         self.threads, self.rng, self.slack = threads, seed, 0.0
-        self.iterates = Iterates(rows.d)
+        self.iterates = Iterates(rows.d, rows.is_gram)
         self.duals = np.zeros(m)
         self.group = np.zeros(m, dtype=np.int32) if group is None else group
         self.tables = np.ascontiguousarray(tables, dtype=np.float64)
@@ -134,53 +145,39 @@ cdef class MarginCD:
         self.shifted = self._shifted
         self.phi = <const pieces_t*> &self.shifted[0, 0]
         self._sqnorm = rows.sqnorms()
+        self._empty = np.flatnonzero(self._sqnorm == 0)
         self._order = np.empty(m, dtype=np.intp)
         self.a, self.c, self.sq, self.order = self.duals, self.cost, self._sqnorm, self._order
         self.positive, self.which = self.y, self.group
         self.size = self.cost.sum()
-        self.visited = keep_positive(&self.sq[0], m, &self.order[0])
+        self._rest, self._calm = np.zeros(m, dtype=np.uint8), np.zeros(m, dtype=np.uint8)
+        self.rest, self.calm = self._rest, self._calm
         self.slice_rows = max(1, <Py_ssize_t>(SLICE * m / (1.0 + <double>rows.nnz)))
         # Weights within a core's own cache need no prefetch.
         self.far = 8.0 * rows.d > 512 * 1024
         if spread > 0:
-            self._centre = self._sum_of_rows(self.cost / self.size)
-            self.centre = self._centre
+            # <mean_row, w> is the mean of the margins; over Gram rows a sum over the scores.
+            share = self.cost / self.size
+            weights = self.weights_of(share)
+            self._mean_row = np.where(self.y == 1, share, -share) if rows.is_gram else weights
+            self.mean_row_sqnorm = self._mean_row @ weights
         self._settle()
 
     def _settle(self):
         """v is the mean of the margins. A row with x_i = 0 has g_i = 0 for any w: its dual leaves no gap there."""
-        self._set_mean(self._mean_margin(self.iterates.W))
         cdef Py_ssize_t i
-        for i in np.flatnonzero(self._sqnorm == 0):
+        if self.spread > 0:
+            self._set_mean(self.iterates.dot(self._mean_row))
+        for i in self._empty:
             self.a[i] = dual_at(&self.phi[self.which[i]], self.c[i], 0.0)
 
     def _set_mean(self, double mean):
         """Put spread (g - mean)^2 into the tables."""
         self.mean = mean
-        if self.spread > 0:
-            self._shifted[:] = self.tables
-            self._shifted[:, 2:5] += 2 * self.spread
-            self._shifted[:, 5:8] -= 2 * self.spread * mean
-            self._shifted[:, 8:11] += self.spread * mean * mean
-
-    def _mean_margin(self, weights):
-        """sum_i c_i g_i/sum_i c_i, from the sum of the rows."""
-        cdef const double[::1] w = weights
-        cdef Py_ssize_t j, n = w.shape[0]
-        cdef double s = 0
-        if self.spread > 0:
-            if self.rows.is_gram:
-                n = self.rows.m
-            with nogil:
-                for j in range(n):
-                    s += self.centre[j] * w[j]
-        return s
-
-    def _sum_of_rows(self, factor):
-        """sum_i factor_i y_i x_i; over Gram rows the functional that has this value."""
-        if self.rows.is_gram:
-            return np.where(self.y == 1, factor, -factor)
-        return self.weights_of(factor)
+        self._shifted[:] = self.tables
+        self._shifted[:, 2:5] += 2 * self.spread
+        self._shifted[:, 5:8] -= 2 * self.spread * mean
+        self._shifted[:, 8:11] += self.spread * mean * mean
 
     def resume(self, state):
         """Go on from the `state()` of an engine on the same rows; where a row's cost changed its dual is scaled."""
@@ -208,22 +205,25 @@ cdef class MarginCD:
         return self.mean_duals if averaged else self.duals
 
     def sweep(self):
-        """Visit every row once in a new random order. Sets sums over the rows as they were met: `gap` and `loss`."""
-        cdef Py_ssize_t start
+        """Visit every row once in a new random order, but those that rest. Sets sums over the rows as they were met:
+        `gap` and `loss`."""
+        cdef Py_ssize_t start, visited
         cdef sums_t sums
         cdef task_t task
         sums.gap = sums.loss = 0
         task.what, task.sums = VISIT, &sums
         with nogil:
-            shuffle(&self.order[0], self.visited, &self.rng)
-        for start in range(0, self.visited, self.slice_rows):
-            task.start, task.stop = start, min(self.visited, start + self.slice_rows)
+            visited = keep_awake(&self.sq[0], &self.rest[0], self.rows.m, &self.order[0])
+            shuffle(&self.order[0], visited, &self.rng)
+        self.visits += visited
+        for start in range(0, visited, self.slice_rows):
+            task.start, task.stop = start, min(visited, start + self.slice_rows)
             with nogil:
                 perform(self, &task)
             PyErr_CheckSignals()
         self.gap, self.loss = sums.gap, sums.loss
         if self.spread > 0:
-            self._set_mean(self._mean_margin(self.iterates.W))
+            self._settle()
         self.n_iter += 1
 
     def primal(self, bint averaged=False):
@@ -247,73 +247,37 @@ cdef class MarginCD:
 
     def dual(self):
         """D at the duals of the sweeps."""
-        return self._conjugates(self.duals) - 0.5 * self.iterates.dual_sqnorm()
+        iterates = self.iterates
+        return self._bound(self.duals, iterates.dual_sqnorm(), iterates.dual_dot)
 
     def averaged_dual(self):
         """D at the averaged duals."""
-        return self._conjugates(self.mean_duals) - 0.5 * self.iterates.averaged_sqnorm()
+        iterates = self.iterates
+        return self._bound(self.mean_duals, iterates.averaged_sqnorm(), iterates.averaged_dot)
 
     def recomputed_dual(self, bint averaged):
         """D at the duals, or at their averages, with their weights summed afresh from the rows."""
         duals = self._duals(averaged)
-        return self._conjugates(duals) - 0.5 * self.iterates.sqnorm_of(self.weights_of(duals))
+        weights = self.weights_of(duals)
+        return self._bound(duals, self.iterates.sqnorm_of(weights), lambda row: row @ weights)
 
-    def _conjugates(self, duals):
-        """min_v -sum_i c_i phi_{i,v}*(-a_i/c_i): of a convex function of v whose derivative is at hand.
-
-        What the search leaves open is taken off, so that the bound holds.
-        """
-        if self.spread == 0:
-            return self._conjugate_sums(duals, self.mean)[0]
-        v, low, high, reach = self.mean, -math.inf, math.inf, 1e-3 * (1 + abs(self.mean))
-        for _ in range(LINE_SEARCH):
-            value, slope, curvature = self._conjugate_sums(duals, v)
-            if slope > 0:
-                high = v
-            else:
-                low = v
-            if high - low < math.inf:
-                best = value - abs(slope) * (high - low)
-                if abs(slope) * (high - low) <= 1e-13 * (1 + abs(value)):
-                    break
-            elif slope == 0:
-                best = value
-                break
-            step = -slope / curvature if curvature > 0 else -math.copysign(reach, slope)
-            if high - low == math.inf:
-                step = math.copysign(max(abs(step), reach), step)
-                reach *= 4
-                v += step
-            else:
-                v = v + step if low < v + step < high else (low + high) / 2
-        else:
-            best = value - abs(slope) * (high - low)
-        return best
-
-    def _conjugate_sums(self, duals, double v):
-        """(sum_i min_z [c_i phi_{i,v}(z) + a_i z], its derivative in v, the derivative of that)."""
+    def _bound(self, duals, double sqnorm, dot):
+        """D of duals with ||u||^2 and <., u>."""
         cdef const double[::1] a = duals
         cdef const pieces_t* phi
-        cdef double value = 0, slope = 0, curvature = 0, z, u, kept = self.mean, spread = self.spread
+        cdef double h = 0, slope = 0
         cdef Py_ssize_t i
-        cdef int j
-        self._set_mean(v)
         with nogil:
             for i in range(self.rows.m):
                 phi = &self.phi[self.which[i]]
-                value -= gap_of(phi, self.c[i], 0.0, a[i]) - self.c[i] * loss_at(phi, 0.0)
-                if spread > 0:
-                    u = -a[i] / self.c[i]
-                    j = piece_of(phi, u)
-                    if j < 3:
-                        z = (u - phi.slope[j]) / phi.quad[j]
-                        curvature += self.c[i] * (phi.quad[j] - 2 * spread) / phi.quad[j]
-                    else:
-                        z = phi.knot[j - 3]
-                        curvature += self.c[i]
-                    slope += self.c[i] * (v - z)
-        self._set_mean(kept)
-        return value, 2 * spread * slope, 2 * spread * curvature
+                h += self.c[i] * loss_at(phi, 0.0) - gap_of(phi, self.c[i], 0.0, a[i])
+                if self.spread > 0:
+                    slope += self.c[i] * (self.mean - conjugate_at(phi, -a[i] / self.c[i]))
+        if self.spread > 0:
+            slope *= 2 * self.spread
+            sqnorm += slope * (slope * self.mean_row_sqnorm - 2 * dot(self._mean_row))
+            h += slope * (slope / (4 * self.spread * self.size) - self.mean)
+        return h - sqnorm / 2
 
     def count_support(self, bint averaged):
         """Rows with a non-zero dual."""
@@ -347,6 +311,7 @@ cdef class MarginCD:
     def start_over(self):
         """Duals and weights of 0, plain sweeps."""
         self.duals[:] = 0
+        self._rest[:] = 0
         self.iterates.plain()
         self.iterates.W[:] = 0
         self._settle()
@@ -354,8 +319,9 @@ cdef class MarginCD:
     def adopt(self):
         """Go on from the averaged duals and weights."""
         self.duals[:] = self.mean_duals
+        self._rest[:] = 0
         self.iterates.adopt()
-        self._set_mean(self._mean_margin(self.iterates.W))
+        self._settle()
 
     def stiffness(self):
         """Mean of c_i ||x_i||^2 times the loss's own weight: how far a row's loss outweighs the norm of W."""
@@ -378,17 +344,6 @@ cdef class MarginCD:
                 perform(self, &task)
             PyErr_CheckSignals()
         return flat
-
-
-cdef inline int piece_of(const pieces_t* phi, double u) noexcept nogil:
-    """The piece j with the slope u, or 3 + j for knot j."""
-    cdef int j
-    for j in range(2):
-        if u < slope_left(phi, j):
-            return j
-        if u <= slope_right(phi, j):
-            return 3 + j
-    return 2
 
 
 cdef void perform(MarginCD self, const task_t* task) noexcept nogil:
@@ -436,6 +391,10 @@ cdef void visit(MarginCD self, const rows_t* X, const task_t* task) noexcept nog
         if a != self.a[i]:
             row_axpy(X, i, sign * (a - self.a[i]) * shrink, w)
             self.a[i] = a
+            self.calm[i] = 0
+        else:
+            self.rest[i] = self.calm[i]
+            self.calm[i] += self.calm[i] < LONGEST_REST
     task.sums.gap += gap
     task.sums.loss += loss
 
@@ -444,6 +403,8 @@ cdef void losses(MarginCD self, const rows_t* X, const task_t* task) noexcept no
     cdef Py_ssize_t i
     cdef double g
     for i in range(task.start, task.stop):
+        if self.far and i + 1 < task.stop:
+            weights_prefetch(X, i + 1, task.W, 1)
         g = row_dot(X, i, task.W)
         if not self.positive[i]:
             g = -g

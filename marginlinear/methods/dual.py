@@ -82,6 +82,9 @@ class DualFit:
             residual=residual,
         )
         weights = engine.iterates.W.reshape(engine.rows.d, -1)
+        if engine.rows.is_gram:
+            # The second half of the state: the coefficients of the rows.
+            weights = weights[engine.rows.m:]
         return Solution(weights, info, {**engine.state(averaged), **references})
 
 
@@ -114,7 +117,8 @@ class MarginFit(DualFit):
 
     def __init__(self, problem, run, cost, tables, **others):
         from marginlinear._core.margin_cd import MarginCD, table_of
+        from marginlinear._core.margin_newton import MarginNewton
 
         engine = MarginCD(problem.rows, problem.y, cost, [table_of(*table) for table in tables], seed=run.seed,
                           threads=run.threads, **others)
-        super().__init__(problem, run, engine, None)
+        super().__init__(problem, run, engine, MarginNewton)
