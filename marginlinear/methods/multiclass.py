@@ -98,6 +98,15 @@ class Columns:
         return solution.info, state
 
 
+def column_count(how, k):
+    """Columns that k classes have."""
+    if how == "ovr":
+        return k
+    if how == "ovo":
+        return k * (k - 1) // 2
+    return 2 ** (k - 1) - 1 if k <= EXHAUSTIVE else math.ceil(10 * math.log2(k))
+
+
 def codes_of(how, k, seed):
     """int8 array of shape (k, columns): the sign of each class in each binary problem, 0 where it has no part."""
     import numpy as np
@@ -112,7 +121,7 @@ def codes_of(how, k, seed):
         return codes
     if k <= EXHAUSTIVE:
         # Class 0 has +1 throughout; the others count down in binary from all but one +1 ... to all -1.
-        number = np.arange(2 ** (k - 1) - 1)
+        number = np.arange(column_count(how, k))
         words = np.vstack([np.ones_like(number), *(number >> (k - 1 - label) & 1 for label in range(1, k))])
         return (2 * words - 1).astype(np.int8)
     return random_codes(k, seed)
@@ -125,7 +134,7 @@ def random_codes(k, seed):
     """
     import numpy as np
 
-    columns = math.ceil(10 * math.log2(k))
+    columns = column_count("ecoc", k)
     generator = np.random.PCG64(seed)
     best, far = None, 0
     for draw in range(DRAWS):
