@@ -230,7 +230,7 @@ class Descent:
     def _check_if_due(self, estimate):
         """A check costs a pass: made when the schedule says so, or when the estimated gap is small enough to end."""
         engine = self.engine
-        primal = engine.loss + 0.5 * engine.iterates.sqnorm()
+        primal = max(engine.loss + 0.5 * engine.iterates.sqnorm(), self.best_bound)
         left = min(self.ceiling, primal) - (primal - estimate)
         promising = (left <= allowance(self.goal, primal)
                      or estimate <= self.renewal * engine.slack) and estimate <= 0.8 * self.checked_estimate

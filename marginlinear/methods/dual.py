@@ -117,7 +117,8 @@ class MarginFit(DualFit):
 
     def __init__(self, problem, run, cost, tables, **others):
         from marginlinear._core.margin_cd import MarginCD, table_of
+        from marginlinear._core.margin_newton import MarginNewton
 
         engine = MarginCD(problem.rows, problem.y, cost, [table_of(*table) for table in tables], seed=run.seed,
                           threads=run.threads, **others)
-        super().__init__(problem, run, engine, None)
+        super().__init__(problem, run, engine, MarginNewton)

@@ -45,7 +45,7 @@ def paper(problem, run, spread, loss):
     from marginlinear._core.rows import Rows
 
     signs, share = np.where(problem.y == 1, 1.0, -1.0), problem.instance
-    K = problem.rows.gram()
+    K = problem.rows.products()
     R = 2 * spread * share[:, np.newaxis] * K
     R -= np.outer(2 * spread / problem.size * share * signs, (share * signs) @ K)
     R.flat[:: len(R) + 1] += 1
