@@ -24,6 +24,7 @@ Other models have `svm_type marginlinear`, which LIBSVM refuses, a coefficient a
 import io
 import math
 import re
+from itertools import combinations
 
 import numpy as np
 
@@ -31,6 +32,7 @@ from marginlinear._core.decimal import ROWS_LONG_LINE, ROWS_SHORT_LINE, format_r
 from marginlinear.api import KernelModel, require_memory
 from marginlinear.arrays import CSR, shape_of
 from marginlinear.libsvm import compressed, read_libsvm, rows_text
+from marginlinear.methods.multiclass import codes_of
 from marginlinear.modeltext import NATURAL, NUMBER, WORD_ONLY, Fields, code_line, label_lines, shown
 from marginlinear.problem import DataError
 
@@ -85,20 +87,6 @@ def blocks(model):
             yield rows_text(indptr, indices, values.astype(np.float64), words, 1)
 
 
-def pairs_of(k):
-    """(i, j) of the pairs of k classes, i < j, in LIBSVM's order: two int arrays."""
-    return np.triu_indices(k, 1)
-
-
-def pair_codes(k):
-    """The codes of a model with a column for each pair of k classes."""
-    first, second = pairs_of(k)
-    codes = np.zeros((k, len(first)), dtype=np.int8)
-    codes[first, np.arange(len(first))] = 1
-    codes[second, np.arange(len(first))] = -1
-    return codes
-
-
 def pairwise(model):
     """The coefficients in LIBSVM's places, an array of shape (n_support, k - 1); None if the model has no such form."""
     weights, k = model.weights, len(model.classes)
@@ -106,7 +94,7 @@ def pairwise(model):
         opposite = weights.shape[1] == 1 or (np.array_equal(weights[:, 0], -weights[:, 1])
                                              and model.intercept[0] == -model.intercept[1])
         return weights[:, -1:] if opposite else None
-    if k == 2 or model.codes is None or not np.array_equal(model.codes, pair_codes(k)):
+    if k == 2 or model.codes is None or not np.array_equal(model.codes, codes_of("ovo", k, 0)):
         return None
     out = np.zeros((model.n_support, k - 1))
     for column, one, place_one, other, place_other in places(model.support_counts):
@@ -119,7 +107,7 @@ def pairwise(model):
 def places(counts):
     """For each pair: its column, the rows of one class and their place, the rows of the other class and theirs."""
     ends = np.concatenate(([0], np.cumsum(counts))).tolist()
-    for column, (i, j) in enumerate(zip(*(pair.tolist() for pair in pairs_of(len(counts))), strict=True)):
+    for column, (i, j) in enumerate(combinations(range(len(counts)), 2)):
         yield column, slice(ends[i], ends[i + 1]), j - 1, slice(ends[j], ends[j + 1]), i
 
 
@@ -165,7 +153,7 @@ class Body:
         k = len(classes)
         weights, intercept, codes = self.coefficients, 0.0 - np.array(self.rho), self.codes
         if self.kind != OWN and k > 2:
-            weights, codes = np.zeros((len(weights), len(intercept))), pair_codes(k)
+            weights, codes = np.zeros((len(weights), len(intercept))), codes_of("ovo", k, 0)
             for column, one, place_one, other, place_other in places(self.counts):
                 weights[one, column] = self.coefficients[one, place_one]
                 weights[other, column] = self.coefficients[other, place_other]

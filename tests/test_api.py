@@ -362,10 +362,9 @@ def test_kernels_refuse(X, options, words):
 
 
 def test_an_indefinite_kernel_is_not_called_a_defect():
-    """Two rows, each of which is nearer to the other than to itself."""
-    X = np.array([[1.0, 3.0], [3.0, 1.0]])
+    X, y = two_classes()
     with pytest.warns(ml.ConvergenceWarning, match=r"cs did not converge \(failed\).* not positive semidefinite"):
-        ml.train(X, [0, 1], solver="cs", kernel="precomputed", C=100, max_iter=1000)
+        ml.train(X, y, solver="cs", kernel="sigmoid", gamma=0.5, coef0=1.5, bias=2.0, max_iter=2000, tol=0.1)
 
 
 def test_rows_that_no_gram_matrix_can_have():

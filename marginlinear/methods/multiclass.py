@@ -55,7 +55,8 @@ class Columns:
     def fit(self):
         states, total = [], Info(CONVERGED, "", 0, 0, 0.0, 0.0, 0.0, 0, 0.0, self.run.tol)
         routes = set()
-        for info, state in in_order(self._column, self.codes.shape[1], self.run.threads, self.cancel):
+        threads = self.run.threads if self.problem.rows.shared else 1
+        for info, state in in_order(self._column, self.codes.shape[1], threads, self.cancel):
             states.append(state)
             routes.add(info.algorithm)
             total.status = max(total.status, info.status, key=STATUSES.index)
@@ -98,8 +99,8 @@ class Columns:
         return solution.info, state
 
 
-def count_columns(how, k):
-    """Binary problems that `how` makes of k > 2 classes."""
+def column_count(how, k):
+    """Columns that k classes have."""
     if how == "ovr":
         return k
     if how == "ovo":
@@ -121,7 +122,7 @@ def codes_of(how, k, seed):
         return codes
     if k <= EXHAUSTIVE:
         # Class 0 has +1 throughout; the signs of the others count in binary from all -1 up.
-        number = np.arange(count_columns(how, k))
+        number = np.arange(column_count(how, k))
         words = np.vstack([np.ones_like(number), *(number >> (k - 1 - label) & 1 for label in range(1, k))])
         return (2 * words - 1).astype(np.int8)
     return random_codes(k, seed)
@@ -134,7 +135,7 @@ def random_codes(k, seed):
     """
     import numpy as np
 
-    columns = count_columns("ecoc", k)
+    columns = column_count("ecoc", k)
     generator = np.random.PCG64(seed)
     best, far = None, 0
     for draw in range(DRAWS):
