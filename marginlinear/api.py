@@ -277,7 +277,7 @@ def train(X, y, *, solver=None, class_weight=None, sample_weight=None, start=Non
         have = f"{k} (label {classes[0]})" if k else "none"
         raise ValueError(f"{method.name} needs at least 2 classes, y has {have}")
     how = None if method.joint or k == 2 else values["multiclass"]
-    columns = multiclass.column_count(how, k) if how else k if method.joint else 1
+    columns = k if method.joint else 1 if how is None else multiclass.count_columns(how, k)
     if kernel is None:
         rows = as_rows(X, bias)
         require_memory(columns, rows.d, "features")

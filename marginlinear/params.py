@@ -142,7 +142,7 @@ LAMBDA1 = Param("lambda1", float, 0.25, "weight of the margins' variance (twice 
                 "about 0.05 C x rows on", "[0, inf)")
 LAMBDA2 = Param("lambda2", float, 0.25, "weight of the margins' mean", "[0, inf)")
 EPOCHS = Param("epochs", int, 5, "passes over the rows", "[1, inf)")
-ETA0 = Param("eta0", float, None, "first step size (default: searched for on a sample)", "(0, inf)")
+ETA0 = Param("eta0", float, None, "first step size (default: searched for on a sample)", "(0, 1)")
 
 MULTICLASS = Param("multiclass", str, "ovr", "more than two classes by binary problems: one class against the rest, "
                    "one against one, or error-correcting output codes", choices=("ovr", "ovo", "ecoc"))

@@ -98,8 +98,8 @@ class Columns:
         return solution.info, state
 
 
-def column_count(how, k):
-    """Columns that k classes have."""
+def count_columns(how, k):
+    """Binary problems that `how` makes of k > 2 classes."""
     if how == "ovr":
         return k
     if how == "ovo":
@@ -120,8 +120,8 @@ def codes_of(how, k, seed):
         codes[first, at], codes[second, at] = 1, -1
         return codes
     if k <= EXHAUSTIVE:
-        # Class 0 has +1 throughout; the others count down in binary from all but one +1 ... to all -1.
-        number = np.arange(column_count(how, k))
+        # Class 0 has +1 throughout; the signs of the others count in binary from all -1 up.
+        number = np.arange(count_columns(how, k))
         words = np.vstack([np.ones_like(number), *(number >> (k - 1 - label) & 1 for label in range(1, k))])
         return (2 * words - 1).astype(np.int8)
     return random_codes(k, seed)
@@ -134,7 +134,7 @@ def random_codes(k, seed):
     """
     import numpy as np
 
-    columns = column_count("ecoc", k)
+    columns = count_columns("ecoc", k)
     generator = np.random.PCG64(seed)
     best, far = None, 0
     for draw in range(DRAWS):
