@@ -160,7 +160,7 @@ cdef class MarginCD:
             share = self.cost / self.size
             weights = self.weights_of(share)
             self._mean_row = np.where(self.y == 1, share, -share) if rows.is_gram else weights
-            self.mean_row_sqnorm = self._mean_row @ weights
+            self.mean_row_sqnorm = self._mean_row @ weights[:len(self._mean_row)]
         self._settle()
 
     def _settle(self):
@@ -259,7 +259,7 @@ cdef class MarginCD:
         """D at the duals, or at their averages, with their weights summed afresh from the rows."""
         duals = self._duals(averaged)
         weights = self.weights_of(duals)
-        return self._bound(duals, self.iterates.sqnorm_of(weights), lambda row: row @ weights)
+        return self._bound(duals, self.iterates.sqnorm_of(weights), lambda row: row @ weights[:len(row)])
 
     def _bound(self, duals, double sqnorm, dot):
         """D of duals with ||u||^2 and <., u>."""
