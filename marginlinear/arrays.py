@@ -16,13 +16,18 @@ class CSR:
         return len(self.indptr) - 1, self.n_features
 
 
-def row_count(X):
-    if hasattr(X, "indptr"):
-        return len(X.indptr) - 1 if not hasattr(X, "shape") else X.shape[0]
+def shape_of(X):
+    """(rows, features); ValueError for anything but a table."""
+    if hasattr(X, "indptr") and hasattr(X, "n_features"):
+        return len(X.indptr) - 1, X.n_features
     shape = np.shape(X)
     if len(shape) != 2:
         raise ValueError(f"X has shape {shape}: two dimensions are needed, one row an instance")
-    return shape[0]
+    return shape
+
+
+def row_count(X):
+    return shape_of(X)[0]
 
 
 def select_rows(X, which):

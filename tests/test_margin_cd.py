@@ -446,3 +446,28 @@ def test_adopt_and_start_over(case):
     engine.start_over()
     assert not engine.iterates.W.any()
     assert engine.primal()[0] == pytest.approx(at_zero, rel=1e-12)
+
+
+def test_calm_rows_rest():
+    """A row whose dual does not move is visited at sweeps 1, 2, 4, 7, 11, ...; the values see it all the same."""
+    X = np.array([[1.0, 0.0], [0.0, 1.0]])
+    engine = MarginCD(Rows.from_dense(X), np.ones(2, dtype=np.int32), np.array([1.0, 1.0]),
+                      [table_of(*HINGE), table_of((1,), ((0, 0, 0), (0, 0, 0)))],
+                      group=np.array([0, 1], dtype=np.int32))
+    seen = []
+    for _ in range(200):
+        before = engine.visits
+        engine.sweep()
+        seen.append(engine.visits - before)
+    # The first row moves at sweep 1 and is calm from 2 on; the second is calm from the start.
+    calm = np.array([1, *(1 + np.cumsum([min(n, 17) for n in range(1, 40)]))])
+    wanted = np.bincount(np.concatenate([[1], calm + 1, calm]), minlength=500)[1:201]
+    assert seen == wanted.tolist()
+    assert engine.primal()[0] == pytest.approx(engine.dual())
+
+
+def test_resting_rows_are_counted_down():
+    rest = np.array([0, 3, 0, 1], dtype=np.uint8)
+    assert testing.keep_awake(np.array([1.0, 2.0, 0.0, 1.0]), rest).tolist() == [0]
+    assert rest.tolist() == [0, 2, 0, 0]
+    assert testing.keep_awake(np.array([1.0, 2.0, 0.0, 1.0]), rest).tolist() == [0, 3]

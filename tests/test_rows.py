@@ -221,3 +221,10 @@ def test_gram_must_be_square_and_finite():
         Rows.from_gram(np.ones((2, 3)))
     with pytest.raises(ValueError, match="finite"):
         Rows.from_gram(np.array([[1.0, np.nan], [np.nan, 1.0]]))
+
+
+def test_products_are_all_inner_products(stored):
+    rows, X = stored
+    assert close(rows.products(), X @ X.T)
+    gram = Rows.from_gram(X @ X.T)
+    assert (gram.products() == X @ X.T).all()

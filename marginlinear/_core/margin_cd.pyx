@@ -14,15 +14,19 @@ same, have it, and bound P at any v:
 
 The sweeps run around a centre (iterates.pyx): row i's step has A = ||x_i||^2/(1 + kappa), and w moves by 1/(1 + kappa)
 times the change of the dual.
+
+A dual that a visit leaves where it is sits at a bound or a kink of D, without a gap, and most of those stay there. Such
+a row rests for as many sweeps as it had calm visits in a row before. No row is left out for good, and values of P and D
+see all rows, so that there is nothing to undo at the end.
 """
 
 import numpy as np
 
 from cpython.exc cimport PyErr_CheckSignals
 from libc.math cimport fmax, fmin
-from libc.stdint cimport int32_t, uint64_t
+from libc.stdint cimport int32_t, uint8_t, uint64_t
 
-from marginlinear._core.active cimport keep_positive, shuffle
+from marginlinear._core.active cimport keep_awake, shuffle
 from marginlinear._core.iterates cimport Iterates
 from marginlinear._core.pieces cimport conjugate_at, dual_at, gap_of, loss_at, pieces_t, step_to
 from marginlinear._core.rows cimport (
@@ -47,6 +51,7 @@ cdef double SLICE = 2e7
 # Rows between the request for a row's values and its turn.
 cdef enum:
     AHEAD = 3
+    LONGEST_REST = 16    # sweeps
 
 
 cdef struct sums_t:
@@ -110,6 +115,8 @@ cdef class MarginCD:
         a_i, in the direction of the margin.
     mean : float
         v.
+    visits : int
+        Of rows, by all sweeps.
     """
 
     cdef readonly Rows rows
@@ -117,11 +124,13 @@ cdef class MarginCD:
     cdef readonly object y, cost, duals, mean_duals, group, tables
     cdef readonly double spread, mean, gap, loss, slack, size
     cdef public Py_ssize_t n_iter
+    cdef readonly Py_ssize_t visits
     cdef bint far
     cdef int threads
     cdef uint64_t rng
-    cdef Py_ssize_t visited, slice_rows
-    cdef object _order, _sqnorm, _empty, _mean_row, _shifted
+    cdef Py_ssize_t slice_rows
+    cdef object _order, _sqnorm, _empty, _mean_row, _shifted, _rest, _calm
+    cdef uint8_t[::1] rest, calm
     cdef double[::1] a, sq
     cdef const double[::1] c
     cdef double mean_row_sqnorm
@@ -147,7 +156,8 @@ cdef class MarginCD:
         self.a, self.c, self.sq, self.order = self.duals, self.cost, self._sqnorm, self._order
         self.positive, self.which = self.y, self.group
         self.size = self.cost.sum()
-        self.visited = keep_positive(&self.sq[0], m, &self.order[0])
+        self._rest, self._calm = np.zeros(m, dtype=np.uint8), np.zeros(m, dtype=np.uint8)
+        self.rest, self.calm = self._rest, self._calm
         self.slice_rows = max(1, <Py_ssize_t>(SLICE * m / (1.0 + <double>rows.nnz)))
         # Weights within a core's own cache need no prefetch.
         self.far = 8.0 * rows.d > 512 * 1024
@@ -201,17 +211,20 @@ cdef class MarginCD:
         return self.mean_duals if averaged else self.duals
 
     def sweep(self):
-        """Visit every row once in a new random order. Sets sums over the rows as they were met: `gap` and `loss`."""
-        cdef Py_ssize_t start
+        """Visit every row once in a new random order, but those that rest. Sets sums over the rows as they were met:
+        `gap` and `loss`."""
+        cdef Py_ssize_t start, visited
         cdef sums_t sums
         cdef task_t task
         sums.gap = sums.loss = 0
         task.what, task.sums = VISIT, &sums
         self.rows.begin_pass()
         with nogil:
-            shuffle(&self.order[0], self.visited, &self.rng)
-        for start in range(0, self.visited, self.slice_rows):
-            task.start, task.stop = start, min(self.visited, start + self.slice_rows)
+            visited = keep_awake(&self.sq[0], &self.rest[0], self.rows.m, &self.order[0])
+            shuffle(&self.order[0], visited, &self.rng)
+        self.visits += visited
+        for start in range(0, visited, self.slice_rows):
+            task.start, task.stop = start, min(visited, start + self.slice_rows)
             self._perform(&task)
         self.gap, self.loss = sums.gap, sums.loss
         if self.spread > 0:
@@ -335,6 +348,7 @@ cdef class MarginCD:
     def start_over(self):
         """Duals and weights of 0, plain sweeps."""
         self.duals[:] = 0
+        self._rest[:] = 0
         self.iterates.plain()
         self.iterates.W[:] = 0
         self._settle()
@@ -342,6 +356,7 @@ cdef class MarginCD:
     def adopt(self):
         """Go on from the averaged duals and weights."""
         self.duals[:] = self.mean_duals
+        self._rest[:] = 0
         self.iterates.adopt()
         self._settle()
 
@@ -427,6 +442,10 @@ cdef void visit(MarginCD self, const rows_t* X, task_t* task) noexcept nogil:
             move = (a - self.a[i]) * shrink
             row_axpy(X, i, move if self.positive[i] else -move, w)
             self.a[i] = a
+            self.calm[i] = 0
+        else:
+            self.rest[i] = self.calm[i]
+            self.calm[i] += self.calm[i] < LONGEST_REST
     else:
         task.start = task.stop
     task.sums.gap, task.sums.loss = gap, loss
@@ -448,6 +467,8 @@ cdef void losses(MarginCD self, const rows_t* X, task_t* task) noexcept nogil:
     cdef Py_ssize_t i
     cdef double g
     for i in range(task.start, task.stop):
+        if self.far and i + 1 < task.stop:
+            weights_prefetch(X, i + 1, task.W, 1)
         g = row_dot(X, i, task.W)
         if not self.positive[i]:
             g = -g

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from cpython.exc cimport PyErr_CheckSignals
 from libc.math cimport isfinite
 
 from marginlinear._core.rows cimport (
@@ -14,6 +15,8 @@ from marginlinear._core.rows cimport (
     Rows,
     csr32_t,
     csr64_t,
+    row_axpy,
+    row_dot,
     row_sqnorm,
 )
 from libc.stdint cimport int32_t, int64_t
@@ -237,6 +240,32 @@ cdef class Rows:
         positions = np.repeat(indptr[which] - begin[:len(which)], lengths) + np.arange(begin[len(which)])
         return Rows.from_csr(data[positions], indices[positions], begin, self.n, self.bias)
 
+    def products(self):
+        """Inner products of all rows, the bias feature included: float64 array of shape (m, m), not to be changed."""
+        cdef Py_ssize_t i
+        cdef double[:, ::1] out
+        cdef double[::1] one
+        if self.storage == GRAM and self._source is None:
+            return self.arrays
+        K = np.empty((self.m, self.m))
+        if self.storage == GRAM:
+            for i in range(0, self.m, FETCH):
+                K[i:i + FETCH] = self._source.rows(np.arange(i, min(self.m, i + FETCH)))
+            return K
+        out, one = K, np.empty(self.d)
+        for i in range(self.m):
+            with nogil:
+                if self.storage == CSR64:
+                    fill_products(&self.csr64, i, one, out)
+                elif self.storage == CSR32:
+                    fill_products(&self.csr32, i, one, out)
+                elif self.storage == DENSE64:
+                    fill_products(&self.dense64, i, one, out)
+                else:
+                    fill_products(&self.dense32, i, one, out)
+            PyErr_CheckSignals()
+        return K
+
     def sqnorms(self):
         """float64 array of shape (m,): squared norms of the rows, bias feature included; not to be changed."""
         if self._sqnorms is not None:
@@ -262,6 +291,12 @@ ctypedef fused csr_t:
     csr64_t
     csr32_t
 
+ctypedef fused data_t:
+    csr64_t
+    csr32_t
+    dense64_t
+    dense32_t
+
 ctypedef fused any_t:
     csr64_t
     csr32_t
@@ -274,6 +309,16 @@ cdef void fill_sqnorms(const any_t* X, double[::1] out) noexcept nogil:
     cdef Py_ssize_t i
     for i in range(X.m):
         out[i] = row_sqnorm(X, i)
+
+
+cdef void fill_products(const data_t* X, Py_ssize_t i, double[::1] one, double[:, ::1] out) noexcept nogil:
+    """Row i and column i of the inner products, from the diagonal on; `one` holds row i."""
+    cdef Py_ssize_t j
+    one[:] = 0
+    row_axpy(X, i, 1.0, &one[0])
+    for j in range(i, X.m):
+        out[j, i] = row_dot(X, j, &one[0])
+        out[i, j] = out[j, i]
 
 
 cdef Py_ssize_t csr_fault(const csr_t* X, Py_ssize_t nnz) noexcept nogil:

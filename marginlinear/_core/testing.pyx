@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from libc.stdint cimport int32_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t
 
 from marginlinear._core cimport active, pieces, rng, rows, simplex
 from marginlinear._core.pieces cimport pieces_t
@@ -166,3 +166,10 @@ def piece_step(const double[::1] table, double c, double base, double A):
 def piece_gap(const double[::1] table, double c, double g, double a):
     """c phi(g) + c phi*(-a/c) + a g"""
     return pieces.gap_of(<const pieces_t*> &table[0], c, g, a)
+
+
+def keep_awake(const double[::1] values, uint8_t[::1] rest):
+    """The positions of the values > 0 without rest; `rest` is counted down in place."""
+    out = np.empty(values.shape[0], dtype=np.intp)
+    cdef Py_ssize_t[::1] order = out
+    return out[:active.keep_awake(&values[0], &rest[0], values.shape[0], &order[0])]

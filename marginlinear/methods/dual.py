@@ -21,7 +21,7 @@ class DualFit:
         from marginlinear._core.descent import Budget, Descent
 
         self.problem, self.run, self.engine = problem, run, engine
-        self.budget = Budget(run.max_iter, run.time_limit, run.progress)
+        self.budget = Budget(run.max_iter, run.time_limit, run.progress, run.cancel)
         if run.start is not None:
             engine.resume(run.start)
         self.descent = Descent(engine, self.budget, run.tol, run.algorithm, newton)
@@ -146,7 +146,8 @@ class MarginFit(DualFit):
 
     def __init__(self, problem, run, cost, tables, **others):
         from marginlinear._core.margin_cd import MarginCD, table_of
+        from marginlinear._core.margin_newton import MarginNewton
 
         engine = MarginCD(problem.rows, problem.y, cost, [table_of(*table) for table in tables], seed=run.seed,
                           threads=run.threads, **others)
-        super().__init__(problem, run, engine, None)
+        super().__init__(problem, run, engine, MarginNewton)
