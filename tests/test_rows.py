@@ -5,7 +5,7 @@ import pytest
 from scipy import sparse
 
 from marginlinear._core import testing
-from marginlinear._core.rows import FETCH, Rows
+from marginlinear._core.rows import FETCH, LEAST, Rows
 
 M, N = 9, 13
 
@@ -152,7 +152,7 @@ def test_a_cache_holds_what_is_fetched_at_once():
     for which in (np.arange(100), np.arange(150, 200), np.arange(0, 200, 3)):
         absent = rows.absent(which)
         rows.fetch(which)
-        assert len(rows.absent(absent[:FETCH])) == 0
+        assert len(rows.absent(absent[:LEAST])) == 0
     small = Rows.from_source(Source(K[:5, :5]), FETCH)
     small.fetch(np.arange(5))
     assert len(small.absent(np.arange(5))) == 0

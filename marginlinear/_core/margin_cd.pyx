@@ -128,7 +128,7 @@ cdef class MarginCD:
     cdef bint far
     cdef int threads
     cdef uint64_t rng
-    cdef Py_ssize_t slice_rows
+    cdef Py_ssize_t visited, slice_rows
     cdef object _order, _sqnorm, _empty, _mean_row, _shifted, _rest, _calm
     cdef uint8_t[::1] rest, calm
     cdef double[::1] a, sq
@@ -213,18 +213,18 @@ cdef class MarginCD:
     def sweep(self):
         """Visit every row once in a new random order, but those that rest. Sets sums over the rows as they were met:
         `gap` and `loss`."""
-        cdef Py_ssize_t start, visited
+        cdef Py_ssize_t start
         cdef sums_t sums
         cdef task_t task
         sums.gap = sums.loss = 0
         task.what, task.sums = VISIT, &sums
         self.rows.begin_pass()
         with nogil:
-            visited = keep_awake(&self.sq[0], &self.rest[0], self.rows.m, &self.order[0])
-            shuffle(&self.order[0], visited, &self.rng)
-        self.visits += visited
-        for start in range(0, visited, self.slice_rows):
-            task.start, task.stop = start, min(visited, start + self.slice_rows)
+            self.visited = keep_awake(&self.sq[0], &self.rest[0], self.rows.m, &self.order[0])
+            shuffle(&self.order[0], self.visited, &self.rng)
+        self.visits += self.visited
+        for start in range(0, self.visited, self.slice_rows):
+            task.start, task.stop = start, min(self.visited, start + self.slice_rows)
             self._perform(&task)
         self.gap, self.loss = sums.gap, sums.loss
         if self.spread > 0:
