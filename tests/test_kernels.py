@@ -215,8 +215,8 @@ def test_binary_methods_give_their_linear_scores(name, algorithm):
     y = (X[:, 0] + 0.3 * X[:, 1] > 0.2).astype(np.int32)
     y[6] = 1 - y[5]
     given = {"C": 2.0} | ({"lambda1": 4.0, "lambda2": 2.0} if name == "ldm" else {})
-    # The accelerated ldm, linear too, comes no nearer than 3e-11.
-    tol, near = (1e-10, 1e-5) if name == "ldm" else (1e-12, 1e-6)
+    # The accelerated ldm, linear too, comes no nearer than 3e-11: ||w - w*||^2 <= 2 gap.
+    tol, near = (1e-10, 3e-4) if (name, algorithm) == ("ldm", "accelerated") else (1e-12, 1e-6)
     linear = fitted(name, dense_rows(X, 0.5), y, given=given, tol=tol, algorithm=algorithm)
     K = np.hstack([X, np.full((80, 1), 0.5)]) @ np.hstack([X, np.full((80, 1), 0.5)]).T
     for rows in (gram_rows(Kernel("linear"), X, N, offset=0.25), gram_rows(Kernel("precomputed"), K, 80)):

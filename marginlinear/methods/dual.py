@@ -97,6 +97,9 @@ class DualFit:
         weights, given = engine.dual_weights(averaged), iterates.W.copy()
         bound = engine.recomputed_dual(averaged, weights)
         supported = self._weights(weights).any(axis=1)
+        if supported.sum() == self._weights(given).any(axis=1).sum():
+            engine.recompute_scores()
+            return engine.primal()[1], bound
         iterates.W[:] = weights
         for attempt in range(3):
             _, objective, stale = engine.primal()
