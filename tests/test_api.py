@@ -284,6 +284,23 @@ def test_linear_and_precomputed_kernels_are_the_linear_method(solver, bias):
     assert kernel.info.objective == pytest.approx(plain.info.objective, rel=1e-8)
 
 
+@pytest.mark.parametrize("kind", [np.array, np.ndarray.tolist, sparse.csr_array, sparse.coo_array, "CSR"], ids=str)
+def test_precomputed_kernels_in_any_storage(tmp_path, kind):
+    """Support vectors keep the numbers of the rows, those of weight 0 counted, in a file too."""
+    X, y = two_classes()
+    K = X @ X.T
+    weights = np.arange(60) % 3
+    csr = sparse.csr_array(K)
+    given = CSR(csr.data, csr.indices, csr.indptr, 60) if kind == "CSR" else kind(K)
+    model = ml.train(given, y, solver="l1svc", kernel="precomputed", sample_weight=weights)
+    plain = ml.train(K, y, solver="l1svc", kernel="precomputed", sample_weight=weights)
+    assert model.n_features == 60
+    assert (model.support == plain.support).all() and (weights[model.support] > 0).all()
+    assert np.allclose(model.decision_function(given), plain.decision_function(K))
+    ml.save_model(model, tmp_path / "m")
+    assert ml.load_model(tmp_path / "m").predict(given).tolist() == model.predict(given).tolist()
+
+
 def test_default_of_gamma_and_what_params_hold():
     X, y = two_classes()
     model = ml.train(X, y, solver="l1svc", kernel="rbf", cache=10)
@@ -395,7 +412,8 @@ def test_rows_that_no_gram_matrix_can_have():
 
 def coded():
     """A column for each pair of four classes, and one that tells two classes from the others."""
-    codes = np.array([[1, 1, 1, 0, 0, 0, 1], [-1, 0, 0, 1, 1, 0, 1], [0, -1, 0, -1, 0, 1, -1], [0, 0, -1, 0, -1, -1, -1]])
+    codes = np.array([[1, 1, 1, 0, 0, 0, 1], [-1, 0, 0, 1, 1, 0, 1], [0, -1, 0, -1, 0, 1, -1],
+                      [0, 0, -1, 0, -1, -1, -1]])
     return Model(np.random.default_rng(5).standard_normal((3, 7)), np.array([2, 3, 5, 7]), codes=codes)
 
 
