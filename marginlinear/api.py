@@ -279,7 +279,7 @@ def train(X, y, *, solver=None, class_weight=None, sample_weight=None, start=Non
         have = f"{k} (label {classes[0]})" if k else "none"
         raise ValueError(f"{method.name} needs at least 2 classes, y has {have}")
     how = None if method.joint or k == 2 else values["multiclass"]
-    columns = k if method.joint else 1 if how is None else multiclass.count_columns(how, k)
+    columns = multiclass.column_count(how, k) if how else k if method.joint else 1
     if kernel is None:
         rows = as_rows(data, bias)
         require_memory(columns, rows.d, "features")

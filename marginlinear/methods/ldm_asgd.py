@@ -1,7 +1,7 @@
 """Large margin distribution machine by averaged stochastic gradient descent (Zhang and Zhou, KDD 2014, Algorithm 2).
 
-The objective of ldm. A few epochs come near to its optimum where C is moderate, and can be far from it where C is large:
-a learner that stops early. The certificate, from the dual variables that the steps themselves make, says how far.
+The objective of ldm. A few epochs come near to its optimum where C is moderate, and can be far from it where C is
+large: a learner that stops early. The certificate says how far it may be, from what the steps met of the subgradient.
 
 The first step size, unless given: on a sample of the rows, as many epochs as the fit will have are run with eta0 =
 1/(4 E[h_i ||x_i||^2]), then with twice as much for as long as their objective on the sample falls, else with half as

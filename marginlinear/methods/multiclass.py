@@ -49,14 +49,14 @@ class Columns:
             raise ValueError("start: a model of other binary problems (multiclass, or the seed of ecoc, was another)")
         self.cancel = threading.Event()
         # A row a feature, as a Model has it: no other copy of all columns is made.
-        length = problem.rows.m if problem.rows.is_gram else problem.rows.d
-        self.weights = np.zeros((length, self.codes.shape[1]))
+        self.weights = np.zeros((problem.rows.d, self.codes.shape[1]))
         self.supports = np.zeros(problem.rows.m, dtype=bool)
 
     def fit(self):
         states, total = [], Info(CONVERGED, "", 0, 0, 0.0, 0.0, 0.0, 0, 0.0, self.run.tol)
         routes = set()
-        for info, state in in_order(self._column, self.codes.shape[1], self.run.threads, self.cancel):
+        threads = self.run.threads if self.problem.rows.shared else 1
+        for info, state in in_order(self._column, self.codes.shape[1], threads, self.cancel):
             states.append(state)
             routes.add(info.algorithm)
             total.status = max(total.status, info.status, key=STATUSES.index)
@@ -92,15 +92,15 @@ class Columns:
             run, threads=1, time_limit=left, start=start, progress=None, cancel=self.cancel))
         self.weights[which if problem.rows.is_gram else slice(None), at] = solution.weights[:, 0]
         state = solution.state
-        if not problem.rows.is_gram and np.may_share_memory(state["W"], solution.weights):
+        if np.may_share_memory(state["W"], solution.weights):
             state = {**state, "W": self.weights[:, at]}
         support = np.flatnonzero(state["duals"])
         self.supports[support if sign.all() else which[support]] = True
         return solution.info, state
 
 
-def count_columns(how, k):
-    """Binary problems that `how` makes of k > 2 classes."""
+def column_count(how, k):
+    """Columns that k classes have."""
     if how == "ovr":
         return k
     if how == "ovo":
@@ -122,7 +122,7 @@ def codes_of(how, k, seed):
         return codes
     if k <= EXHAUSTIVE:
         # Class 0 has +1 throughout; the signs of the others count in binary from all -1 up.
-        number = np.arange(count_columns(how, k))
+        number = np.arange(column_count(how, k))
         words = np.vstack([np.ones_like(number), *(number >> (k - 1 - label) & 1 for label in range(1, k))])
         return (2 * words - 1).astype(np.int8)
     return random_codes(k, seed)
@@ -135,7 +135,7 @@ def random_codes(k, seed):
     """
     import numpy as np
 
-    columns = count_columns("ecoc", k)
+    columns = column_count("ecoc", k)
     generator = np.random.PCG64(seed)
     best, far = None, 0
     for draw in range(DRAWS):
