@@ -145,14 +145,14 @@ class Body:
             raise source.damaged(f"codes do not go with {len(self.rho)} values of rho and svm_type {self.kind}", 1,
                                  fields.lines["codes"])
         columns = len(self.rho) if self.kind == OWN else k - 1
-        if self.kind != OWN:
-            require_memory(pairs, total + k, "support vectors and classes")
         self.coefficients, self.support = read_support(source, total, columns, self.kernel.kind == "precomputed")
 
     def model(self, classes, trailer, **found):
         k = len(classes)
         weights, intercept, codes = self.coefficients, 0.0 - np.array(self.rho), self.codes
         if self.kind != OWN and k > 2:
+            # Each coefficient of the file fits; a column a pair may take far more.
+            require_memory(len(intercept), len(weights) + k, "support vectors and classes")
             weights, codes = np.zeros((len(weights), len(intercept))), codes_of("ovo", k, 0)
             for column, one, place_one, other, place_other in places(self.counts):
                 weights[one, column] = self.coefficients[one, place_one]

@@ -96,12 +96,14 @@ class Kernel:
 def power(base, exponent):
     """base^exponent in place, by repeated squaring: the same bits for a value wherever it stands."""
     result = np.ones_like(base)
-    while exponent:
-        if exponent & 1:
-            result *= base
-        exponent >>= 1
-        if exponent:
-            base *= base
+    # A value beyond all numbers is refused where the row is complete.
+    with np.errstate(over="ignore", invalid="ignore"):
+        while exponent:
+            if exponent & 1:
+                result *= base
+            exponent >>= 1
+            if exponent:
+                base *= base
     base[...] = result
     return base
 
@@ -314,7 +316,9 @@ def precomputed(X, offset):
                          "for each pair of rows")
     points = Points(X)
     if points.sparse or rows.arrays.dtype != np.float64:
-        K = np.vstack([points.block(np.arange(lo, hi), rows.n) for lo, hi in ranges(rows.m, COLUMNS)])
+        K = np.empty((rows.m, rows.n))
+        for lo, hi in ranges(rows.m, COLUMNS):
+            K[lo:hi] = points.block(np.arange(lo, hi), rows.n)
     else:
         K = rows.arrays
     largest = max((abs(K[lo:hi]).max() for lo, hi in ranges(rows.m, COLUMNS)), default=0.0)

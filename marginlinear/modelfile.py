@@ -92,6 +92,8 @@ def load_model(path):
     ------
     DataError
         The file is damaged, or not a model that can be used here.
+    MemoryError
+        The columns of its pairs of classes need more than the machine has.
     """
     if path == "-":
         return _read_whole(sys.stdin.buffer, "<stdin>")

@@ -146,6 +146,7 @@ class Fields:
 
     def codes(self, classes):
         """The int8 array of shape (classes, columns) that stands after `codes`."""
+        self.require("codes")
         words = self.texts["codes"].split()
         width = len(words[0]) if words else 0
         if len(words) != classes or not width or any(len(w) != width or w.strip(b"+-0") for w in words):

@@ -331,6 +331,23 @@ def test_kernel_models_can_be_copied_and_gone_on_from(kernel):
     assert again.info.converged and again.info.n_iter == 0
 
 
+@pytest.mark.parametrize("how", ["ovr", "ovo", "ecoc"])
+@pytest.mark.parametrize("bias", [-1.0, 1.0])
+def test_kernels_of_several_binary_problems(how, bias):
+    """The linear kernel is the linear method, and a fit can be gone on from."""
+    X, y = data(80), np.random.default_rng(2).integers(0, 4, 80)
+    options = {"solver": "l2svc", "multiclass": how, "bias": bias, "tol": 1e-9, "algorithm": "cd"}
+    plain = ml.train(X, y, **options)
+    model = ml.train(X, y, kernel="linear", **options)
+    assert np.allclose(model.decision_function(X), plain.decision_function(X), rtol=1e-6, atol=1e-6)
+    assert (model.predict(X) == plain.predict(X)).all()
+    assert model.params["multiclass"] == how
+    again = ml.train(X, y, kernel="linear", start=model, **options)
+    assert again.info.n_iter == 0
+    with pytest.raises(ValueError, match="^start: a model with multiclass"):
+        ml.train(X, y, kernel="linear", start=model, **{**options, "multiclass": "ovr" if how == "ovo" else "ovo"})
+
+
 @pytest.mark.parametrize("options, words", [
     ({"kernel": "rbf", "gamma": 0.7}, r"^start: a model with kernel = \('rbf', 0.5,"),
     ({"kernel": "linear"}, "^start: a model with kernel"),

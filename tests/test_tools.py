@@ -389,6 +389,13 @@ def test_shares_add_up():
     assert make_data.shares({2: 1, 1: 1}, 1) == {2: 0, 1: 1}
 
 
+def test_readme_lists_every_method():
+    from marginlinear import registry
+
+    rows = re.findall(r"^\| `(\S+)`.*\|$", (ROOT / "README.md").read_text(), re.MULTILINE)
+    assert set(registry.methods()) <= set(rows)
+
+
 # bench: arithmetic
 
 

@@ -308,8 +308,18 @@ cdef class BlockCD:
         """D at the averaged duals."""
         return self._dual_terms(self.mean_alpha, self.mean_beta) - 0.5 * self.iterates.averaged_sqnorm()
 
-    def recomputed_dual(self, bint averaged, rival=None, fixed=None):
-        """D at the duals, or at their averages, with their weights summed afresh from the rows.
+    def dual_weights(self, bint averaged):
+        """U of the duals, or of their averages, summed afresh from the rows."""
+        return self.weights_of(*self._duals(averaged))
+
+    def recompute_scores(self):
+        """Over Gram rows: the scores of W, summed afresh from its coefficients."""
+        coefficients = self.iterates.W.reshape(-1, self.n_classes)[self.rows.m:].copy()
+        self.iterates.W[:] = 0
+        self._add(coefficients, self.iterates.w)
+
+    def recomputed_dual(self, bint averaged, weights=None, rival=None, fixed=None):
+        """D at the duals, or at their averages, with their `dual_weights`, recomputed unless they are given.
 
         With `rival` or `fixed`: as if these were the references of the upper slack; the state is left as it is.
         """
@@ -319,7 +329,9 @@ cdef class BlockCD:
             self.rival[:] = rival
         if fixed is not None:
             self.fixed[:] = fixed
-        bound = self._dual_terms(alpha, beta) - 0.5 * self.iterates.sqnorm_of(self.weights_of(alpha, beta))
+        if weights is None:
+            weights = self.weights_of(alpha, beta)
+        bound = self._dual_terms(alpha, beta) - 0.5 * self.iterates.sqnorm_of(weights)
         self.rival[:], self.fixed[:] = kept
         return bound
 

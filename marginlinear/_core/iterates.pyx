@@ -46,7 +46,7 @@ cdef double combined_square_sum(double p, const double[::1] x, double q, const d
 
 
 cdef double combined_dot(const double[::1] x, double p, const double[::1] y, double q, const double[::1] z) except? -1:
-    """x.(p y + q z)"""
+    """x.(p y + q z), x having as many numbers or, over a Gram matrix, one a score"""
     cdef Py_ssize_t j, start, stop, n = x.shape[0]
     cdef double s = 0
     for start in range(0, n, BLOCK):
