@@ -93,7 +93,7 @@ class Columns:
             run, threads=1, time_limit=left, start=start, progress=None, cancel=self.cancel))
         self.weights[which if problem.rows.is_gram else slice(None), at] = solution.weights[:, 0]
         state = solution.state
-        if not problem.rows.is_gram and np.may_share_memory(state["W"], solution.weights):
+        if state["W"].size == solution.weights.size and np.may_share_memory(state["W"], solution.weights):
             state = {**state, "W": self.weights[:, at]}
         support = np.flatnonzero(state["duals"])
         self.supports[support if sign.all() else which[support]] = True
