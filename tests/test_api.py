@@ -262,7 +262,7 @@ def test_scores_over_support_vectors(name, solver, bias, kind):
     # Grouped by class, classes[1] first: each is a row of its class.
     labels = np.repeat([5, -2], model.support_counts[::-1])
     for row, label in zip(support, labels, strict=True):
-        assert label in y[(X == row).all(axis=1)]
+        assert label in y[(row == X).all(axis=1)]
 
 
 @pytest.mark.parametrize("bias", [-1.0, 2.0])
