@@ -18,8 +18,8 @@ _HOME = {
     "Info": "marginlinear.problem",
 }
 
-__all__ = ["ConvergenceWarning", "DataError", "Info", "KernelModel", "Model", "__version__", "dump_libsvm", "load_libsvm",
-           "load_model", "save_model", "train"]
+__all__ = ["ConvergenceWarning", "DataError", "Info", "KernelModel", "Model", "__version__", "dump_libsvm",
+           "load_libsvm", "load_model", "save_model", "train"]
 
 
 def __getattr__(name):

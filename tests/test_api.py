@@ -361,7 +361,7 @@ def test_kernels_of_several_binary_problems(how, bias):
     assert model.params["multiclass"] == how
     again = ml.train(X, y, kernel="linear", start=model, **options)
     assert again.info.n_iter == 0
-    with pytest.raises(ValueError, match="^start: a model with multiclass"):
+    with pytest.raises(ValueError, match=r"^start: a model with multiclass"):
         ml.train(X, y, kernel="linear", start=model, **{**options, "multiclass": "ovr" if how == "ovo" else "ovo"})
 
 
