@@ -8,6 +8,7 @@
     dual(), averaged_dual()     values of D
     average(weight, A, a)       duals and weights into their averages; returns Iterates.average
     adopt()                     duals and weights become their averages
+    keep_duals(averaged)        the duals, or their averages, are those of the best bound so far
     start_over(), loss_at_zero()  duals and weights of 0, and P there
 
 Plain sweeps come first. Where their rate promises a long run, the sweeps go on around a moving centre V:
@@ -102,8 +103,10 @@ class Budget:
 class Descent:
     """Sweeps on one engine, from one call of `until` to the next."""
 
-    def __init__(self, engine, budget, tol, algorithm, newton=None):
-        """`newton` is the class of the Newton steps that fit the engine."""
+    def __init__(self, engine, budget, tol, algorithm, newton=None, keep=False):
+        """`newton` is the class of the Newton steps that fit the engine. keep: the engine has `keep_duals`, and what is
+        certified is the anchor by the best bound, of whichever check; otherwise by the bound of the last check."""
+        self.keep = keep
         self.engine, self.budget, self.tol, self.algorithm = engine, budget, tol, algorithm
         self.stopped = None
         self.route = "cd"
@@ -197,7 +200,8 @@ class Descent:
                 return check
 
     def certified(self, check):
-        return self.ceiling - check.bound <= allowance(self.goal, self.ceiling)
+        bound = self.best_bound if self.keep else check.bound
+        return self.ceiling - bound <= allowance(self.goal, self.ceiling)
 
     def spent(self, check):
         """Whether other references promise more than these: the objective is below the anchor's, and the gap that is
@@ -225,10 +229,13 @@ class Descent:
         """Keep what a check found."""
         self.last = check
         self.best_primal = min(self.best_primal, check.primal)
-        self.best_bound = max(self.best_bound, check.bound)
+        if check.bound > self.best_bound:
+            self.best_bound = check.bound
+            if self.keep:
+                self.engine.keep_duals(check.from_average)
         if self.convex and check.primal < self.ceiling:
             self.drop_anchor(check.primal, check.at_average)
-        self.budget.record(self.engine.n_iter, check.objective, check.bound, self.ceiling - check.bound)
+        self.budget.record(self.engine.n_iter, check.objective, check.bound, self.ceiling - (self.best_bound if self.keep else check.bound))
         return check
 
     def _check_if_due(self, estimate):
