@@ -395,8 +395,12 @@ def test_storages_agree(name, spread, seed):
         assert np.allclose(engine.iterates.W, wanted.iterates.W, rtol=tolerance, atol=tolerance)
         assert engine.primal()[0] == pytest.approx(wanted.primal()[0], rel=tolerance)
     engine = trained(Rows.from_gram(case.X @ case.X.T))
-    assert np.allclose(engine.iterates.W, case.X @ wanted.iterates.W, rtol=1e-8, atol=1e-8)
+    scores, coefficients = engine.iterates.W[:case.m], engine.iterates.W[case.m:]
+    assert np.allclose(scores, case.X @ wanted.iterates.W, rtol=1e-8, atol=1e-8)
+    assert np.allclose(case.X.T @ coefficients, wanted.iterates.W, rtol=1e-8, atol=1e-8)
     assert np.allclose(engine.duals, wanted.duals, rtol=1e-8, atol=1e-8)
+    assert engine.primal() == pytest.approx(wanted.primal(), rel=1e-9)
+    assert engine.dual() == pytest.approx(wanted.dual(), rel=1e-9, abs=1e-9)
 
 
 @pytest.mark.parametrize("spread", [0.0, 0.4])

@@ -29,6 +29,7 @@ from dataclasses import dataclass
 
 from marginlinear._core.stop import allowance
 from marginlinear.problem import MAX_ITER, TIME_LIMIT
+from marginlinear.threads import Cancelled
 
 # The accelerator starts when plain sweeps at their rate would need more than this many to the tolerance.
 PATIENCE = 12
@@ -75,11 +76,11 @@ class Check:
 class Budget:
     """Sweeps and seconds that are left, and the record of the checks, shared by all stages of a fit."""
 
-    def __init__(self, max_iter, time_limit, progress=None):
+    def __init__(self, max_iter, time_limit, progress=None, cancel=None):
         self.started = time.perf_counter()
         self.max_iter = math.inf if max_iter is None else max_iter
         self.time_limit = math.inf if time_limit is None else time_limit
-        self.progress = progress
+        self.progress, self.cancel = progress, cancel
         self.history = []
 
     @property
@@ -88,6 +89,8 @@ class Budget:
 
     def exhausted(self, n_iter):
         """None, or the status that says what ran out."""
+        if self.cancel is not None and self.cancel.is_set():
+            raise Cancelled
         if n_iter >= self.max_iter:
             return MAX_ITER
         return TIME_LIMIT if self.seconds >= self.time_limit else None

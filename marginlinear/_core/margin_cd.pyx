@@ -34,10 +34,12 @@ from marginlinear._core.rows cimport (
     CSR64,
     DENSE32,
     DENSE64,
+    FETCH,
     Rows,
     row_axpy,
     row_dot,
     row_prefetch,
+    row_present,
     rows_t,
     weights_prefetch,
 )
@@ -58,9 +60,10 @@ cdef struct sums_t:
 
 
 cdef enum Work:
-    VISIT    # coordinate steps at the rows order[start:stop]
+    VISIT    # coordinate steps at the rows order[start:stop]; start becomes the first that was not made
+    SEEK     # found[:count]: rows of order[start:stop] that are absent, and whose step is not 0; nothing changed
     LOSSES   # sums at rows start to stop, nothing changed
-    ADD      # W += sum_i y_i dual_i x_i
+    ADD      # W += sum_i y_i dual_i x_i; start becomes the first that was not added
 
 
 cdef struct task_t:
@@ -70,6 +73,8 @@ cdef struct task_t:
     sums_t* sums
     const double* dual
     double* W
+    Py_ssize_t* found
+    Py_ssize_t count
 
 
 def table_of(knots, parts):
@@ -137,7 +142,7 @@ cdef class MarginCD:
         cdef Py_ssize_t m = rows.m
         self.rows, self.y, self.cost, self.spread = rows, y, cost, spread
         self.threads, self.rng, self.slack = threads, seed, 0.0
-        self.iterates = Iterates(rows.d)
+        self.iterates = Iterates(rows.d, rows.is_gram)
         self.duals = np.zeros(m)
         self.group = np.zeros(m, dtype=np.int32) if group is None else group
         self.tables = np.ascontiguousarray(tables, dtype=np.float64)
@@ -160,7 +165,7 @@ cdef class MarginCD:
             share = self.cost / self.size
             weights = self.weights_of(share)
             self._mean_row = np.where(self.y == 1, share, -share) if rows.is_gram else weights
-            self.mean_row_sqnorm = self._mean_row @ weights
+            self.mean_row_sqnorm = self._mean_row @ weights[:len(self._mean_row)]
         self._settle()
 
     def _settle(self):
@@ -224,13 +229,34 @@ cdef class MarginCD:
         self.visits += visited
         for start in range(0, visited, self.slice_rows):
             task.start, task.stop = start, min(visited, start + self.slice_rows)
-            with nogil:
-                perform(self, &task)
-            PyErr_CheckSignals()
+            self._perform(&task)
         self.gap, self.loss = sums.gap, sums.loss
         if self.spread > 0:
             self._settle()
         self.n_iter += 1
+
+    cdef _perform(self, task_t* task):
+        """The task, with rows fetched where it has stopped for them, and a look at the signals."""
+        while True:
+            with nogil:
+                perform(self, task)
+            PyErr_CheckSignals()
+            if task.start == task.stop:
+                return
+            if task.what == ADD:
+                dual = np.asarray(<const double[:self.rows.m]> task.dual)
+                self.rows.fetch(task.start + np.flatnonzero(dual[task.start:]))
+            else:
+                self.rows.fetch(self._wanted(task))
+
+    cdef _wanted(self, const task_t* stopped):
+        """The absent rows, from where the visit stopped on, whose duals would change at the present scores."""
+        cdef Py_ssize_t[::1] found = np.empty(FETCH, dtype=np.intp)
+        cdef task_t task = stopped[0]
+        task.what, task.stop, task.found, task.count = SEEK, self.visited, &found[0], 0
+        with nogil:
+            perform(self, &task)
+        return np.asarray(found)[:task.count]
 
     def primal(self, bint averaged=False):
         """(P, P, 0) at W, or at W_avg, exactly, by one pass over the rows."""
@@ -261,11 +287,20 @@ cdef class MarginCD:
         iterates = self.iterates
         return self._bound(self.mean_duals, iterates.averaged_sqnorm(), iterates.averaged_dot)
 
-    def recomputed_dual(self, bint averaged):
-        """D at the duals, or at their averages, with their weights summed afresh from the rows."""
+    def dual_weights(self, bint averaged):
+        """u of the duals, or of their averages, summed afresh from the rows."""
+        return self.weights_of(self._duals(averaged))
+
+    def recompute_scores(self):
+        """Over Gram rows: the scores of W, summed afresh from its coefficients."""
+        coefficients = self.iterates.W[self.rows.m:]
+        self.iterates.W[:] = self.weights_of(np.where(self.y == 1, coefficients, -coefficients))
+
+    def recomputed_dual(self, bint averaged, weights=None):
+        """D at the duals, or at their averages, with their `dual_weights`, recomputed unless they are given."""
         duals = self._duals(averaged)
-        weights = self.weights_of(duals)
-        return self._bound(duals, self.iterates.sqnorm_of(weights), lambda row: row @ weights)
+        weights = self.weights_of(duals) if weights is None else weights
+        return self._bound(duals, self.iterates.sqnorm_of(weights), lambda row: row @ weights[:len(row)])
 
     def _bound(self, duals, double sqnorm, dot):
         """D of duals with ||u||^2 and <., u>."""
@@ -346,13 +381,11 @@ cdef class MarginCD:
         task.what, task.dual, task.W = ADD, &dual[0], &W[0]
         for start in range(0, m, self.slice_rows):
             task.start, task.stop = start, min(m, start + self.slice_rows)
-            with nogil:
-                perform(self, &task)
-            PyErr_CheckSignals()
+            self._perform(&task)
         return flat
 
 
-cdef void perform(MarginCD self, const task_t* task) noexcept nogil:
+cdef void perform(MarginCD self, task_t* task) noexcept nogil:
     """The one place where the storage of the rows is looked at."""
     if self.rows.storage == CSR64:
         perform_on(self, &self.rows.csr64, task)
@@ -366,20 +399,32 @@ cdef void perform(MarginCD self, const task_t* task) noexcept nogil:
         perform_on(self, &self.rows.gram, task)
 
 
-cdef inline void perform_on(MarginCD self, const rows_t* X, const task_t* task) noexcept nogil:
+cdef inline void perform_on(MarginCD self, const rows_t* X, task_t* task) noexcept nogil:
     if task.what == VISIT:
         visit(self, X, task)
+    elif task.what == SEEK:
+        seek(self, X, task)
     elif task.what == LOSSES:
         losses(self, X, task)
     else:
         accumulate(self, X, task)
 
 
-cdef void visit(MarginCD self, const rows_t* X, const task_t* task) noexcept nogil:
+cdef inline double step_of(MarginCD self, const rows_t* X, Py_ssize_t i, double shrink, double* g) noexcept nogil:
+    """Row i's dual after its exact minimum, and its margin g before."""
+    cdef double A = self.sq[i] * shrink, curvature
+    g[0] = row_dot(X, i, &self.iterates.w[0])
+    if not self.positive[i]:
+        g[0] = -g[0]
+    return step_to(&self.phi[self.which[i]], self.c[i], g[0] - A * self.a[i], A, &curvature)
+
+
+cdef void visit(MarginCD self, const rows_t* X, task_t* task) noexcept nogil:
     """Coordinate steps: margin, exact minimum along the dual, update of the weights."""
     cdef Py_ssize_t at, i
     cdef double shrink = 1 / (1 + self.iterates.kappa)
-    cdef double A, c, g, sign, a, curvature, gap = 0, loss = 0
+    # Sums go on where the rows before were left, so that a stop changes no bit of them.
+    cdef double g, a, move, gap = task.sums.gap, loss = task.sums.loss
     cdef double* w = &self.iterates.w[0]
     cdef const pieces_t* phi
     for at in range(task.start, task.stop):
@@ -388,24 +433,39 @@ cdef void visit(MarginCD self, const rows_t* X, const task_t* task) noexcept nog
             row_prefetch(X, self.order[at + AHEAD])
         if self.far and at + 1 < task.stop:
             weights_prefetch(X, self.order[at + 1], w, 1)
-        phi, c, A = &self.phi[self.which[i]], self.c[i], self.sq[i] * shrink
-        sign = 1.0 if self.positive[i] else -1.0
-        g = sign * row_dot(X, i, w)
-        gap += gap_of(phi, c, g, self.a[i])
-        loss += c * loss_at(phi, g)
-        a = step_to(phi, c, g - A * self.a[i], A, &curvature)
+        phi = &self.phi[self.which[i]]
+        a = step_of(self, X, i, shrink, &g)
+        if a != self.a[i] and not row_present(X, i):
+            task.start = at
+            break
+        gap += gap_of(phi, self.c[i], g, self.a[i])
+        loss += self.c[i] * loss_at(phi, g)
         if a != self.a[i]:
-            row_axpy(X, i, sign * (a - self.a[i]) * shrink, w)
+            move = (a - self.a[i]) * shrink
+            row_axpy(X, i, move if self.positive[i] else -move, w)
             self.a[i] = a
             self.calm[i] = 0
         else:
             self.rest[i] = self.calm[i]
             self.calm[i] += self.calm[i] < LONGEST_REST
-    task.sums.gap += gap
-    task.sums.loss += loss
+    else:
+        task.start = task.stop
+    task.sums.gap, task.sums.loss = gap, loss
 
 
-cdef void losses(MarginCD self, const rows_t* X, const task_t* task) noexcept nogil:
+cdef void seek(MarginCD self, const rows_t* X, task_t* task) noexcept nogil:
+    cdef Py_ssize_t at, i
+    cdef double g, shrink = 1 / (1 + self.iterates.kappa)
+    for at in range(task.start, task.stop):
+        i = self.order[at]
+        if not row_present(X, i) and step_of(self, X, i, shrink, &g) != self.a[i]:
+            task.found[task.count] = i
+            task.count += 1
+            if task.count == FETCH:
+                return
+
+
+cdef void losses(MarginCD self, const rows_t* X, task_t* task) noexcept nogil:
     cdef Py_ssize_t i
     cdef double g
     for i in range(task.start, task.stop):
@@ -418,8 +478,12 @@ cdef void losses(MarginCD self, const rows_t* X, const task_t* task) noexcept no
         task.sums.first += self.c[i] * (g - self.mean)
 
 
-cdef void accumulate(MarginCD self, const rows_t* X, const task_t* task) noexcept nogil:
+cdef void accumulate(MarginCD self, const rows_t* X, task_t* task) noexcept nogil:
     cdef Py_ssize_t i
     for i in range(task.start, task.stop):
         if task.dual[i] != 0:
+            if not row_present(X, i):
+                task.start = i
+                return
             row_axpy(X, i, task.dual[i] if self.positive[i] else -task.dual[i], task.W)
+    task.start = task.stop

@@ -1,22 +1,15 @@
-"""Proximal semismooth Newton steps on the problem of a BlockCD, for few weights (math.md 1.6).
+"""Proximal semismooth Newton steps on the problem of a BlockCD, for few weights (proximal.pyx, math.md 1.6).
 
-The losses have kinks where rivals tie, and optima sit there. In their dual form, p_l = -alpha_il for l != y,
+The losses have kinks where rivals tie, and optima sit there. With p_l = -alpha_il for l != y,
 
     loss_i = max_p <p, u> - h(p) + c mu eps^2,   u_l = low + s_l - s_y,   eps = (s_y - ref - high)_+
     hinge    h = 0,              p >= 0, sum p <= c
     squared  h = (sum p)^2/(4c), p >= 0
 
-a proximal term around earlier duals q makes them differentiable, and leaves them as they are where p = q:
-
-    smooth_i = max_p <p, u> - h(p) - gamma/2 ||p - q||^2 + c mu eps^2,   gamma = g/(2c)
     p_l = (u_l + gamma q_l - nu)_+/gamma,  nu by `level`,   beta = 2 c mu eps
 
-F(W) = 1/2 ||W||^2 + sum_i smooth_i has the gradient W - U, U the weights of these duals, so that with them
-
-    P(W) - D = e + G,   e = sum_i [loss_i - smooth_i - gamma/2 ||p - q||^2],   G = 1/2 ||gradient||^2.
-
-F is minimised roughly, to a G below e, by Newton steps; then q moves to p, g falls, and so on. The curvature
-of F is I + sum_i B_i kron x_i x_i', B_i a Laplacian over the classes, n of them with p > 0, weights on pairs
+The curvature of F is I + sum_i B_i kron x_i x_i', B_i a Laplacian over the classes, n of them with p > 0, weights
+on pairs
 
     {l, l'}   1/(gamma (n + g))   squared;   1/(gamma n)   hinge, sum p = c;   0         hinge, sum p < c
     {l, y}    2c/(n + g)                     0                                 1/gamma
@@ -33,6 +26,7 @@ from cpython.exc cimport PyErr_CheckSignals
 from libc.math cimport INFINITY, fmax, sqrt
 from libc.stdint cimport int32_t
 
+from marginlinear._core.proximal cimport ProximalNewton
 from marginlinear._core.rows cimport (
     CSR32,
     CSR64,
@@ -50,29 +44,18 @@ from marginlinear._core.rows cimport (
 )
 from marginlinear._core.simplex cimport level
 
+from marginlinear._core.proximal import DEAR, LIMIT, solve
+
 ctypedef fused data_t:
     csr64_t
     csr32_t
     dense64_t
     dense32_t
 
-# Unknowns of the linear system: beyond, one solution takes seconds and hundreds of megabytes.
-LIMIT = 3000
-# A step whose algebra is dearer than this many sweeps comes with so many features that the steps may be many too.
-DEAR = 25
 # Work of one slice between looks at the signals: about 20 ms.
 cdef double SLICE = 2e7
 # Numbers in Z.
 cdef Py_ssize_t BUFFER = 1 << 18
-# g: at first, its fall after each solve and its floor; its rise after a step cut below SHORT, up to MOST.
-FIRST, FALL, LAST = 0.3, 0.3, 1e-3
-RISE, MOST, SHORT = 3.0, 3.0, 0.2
-# F is solved when G <= SOLVED e.
-SOLVED = 0.3
-# On the diagonal of the scaled curvature, which unscaled data make singular to working precision.
-RIDGE = 1e-15
-# F is a sum over all rows: this much of it may be rounding.
-ROUNDING = 1e-13
 
 
 cdef enum Work:
@@ -102,39 +85,33 @@ cdef struct task_t:
     double* Z
 
 
-cdef class Newton:
-    """Steps on the state of an engine: its weights and duals, with its rivals and references as they are.
+cdef class Newton(ProximalNewton):
+    """Steps with the engine's rivals and references as they are.
 
     Attributes
     ----------
-    primal, objective : float
-        As BlockCD.primal returns them, at W.
-    bound : float
-        D at alpha and beta.
+    stale : int
+        As BlockCD.primal returns it, at W.
     """
 
-    cdef readonly double primal, objective, bound
     cdef readonly Py_ssize_t stale
-    cdef object engine, W, U, q
-    cdef Rows rows
     cdef Py_ssize_t k, slice_rows
     cdef bint squared, upper, named
-    cdef double low, high, mu, g, value, e, G
+    cdef double low, high, mu
     cdef double[:, ::1] alpha, centre
     cdef double[::1] beta
     cdef const double[::1] cost, fixed
     cdef const int32_t[::1] y, rival
 
     def __init__(self, engine):
-        self.engine, self.rows, self.k = engine, engine.rows, engine.n_classes
+        super().__init__(engine)
+        self.k = engine.n_classes
         self.squared, self.low, self.high, self.mu = engine.squared, engine.low, engine.high, engine.mu
         self.alpha, self.beta, self.cost, self.y = engine.alpha, engine.beta, engine.cost, engine.y
         self.rival, self.fixed = engine.rival, engine.fixed
         self.slice_rows = max(1, <Py_ssize_t>(SLICE * self.rows.m / (1.0 + <double>self.rows.nnz * self.k)))
-        self.W, self.U = engine.iterates.W.copy(), np.empty_like(engine.iterates.W)
         self.q = np.empty_like(engine.alpha)
         self.centre = self.q
-        self.g = FIRST
         self.restart()
 
     @staticmethod
@@ -168,12 +145,7 @@ cdef class Newton:
             # A common shift of all w_l costs norm and changes no loss.
             table = self.W.reshape(self.rows.d, self.k)
             table -= table.mean(axis=1, keepdims=True)
-        self._recentre()
-        self._publish()
-
-    def smooth(self, W):
-        """(F(W), its gradient) about the present centre; the duals of the engine become those of W."""
-        return self._respond(W), W - self.U
+        ProximalNewton.restart(self)
 
     def curvature(self):
         """A generalised Hessian of F at the last W: float64 array of shape (d k, d k), ordered as W is."""
@@ -184,34 +156,8 @@ cdef class Newton:
         """Whether the losses know differences of scores only."""
         return self.named or not self.upper
 
-    def _recentre(self):
-        self.q[:] = self.engine.alpha
-        self.value = self._respond(self.W)
-
-    def _publish(self):
-        """W and U become those of the engine: W is a proximal point of U, of strength 1 about V = 2W - U."""
-        self.engine.iterates.resume(self.W, self.U, 1.0)
-
-    def step(self):
-        """One Newton step with backtracking; the centre moves first if its problem is solved."""
-        if self.G <= SOLVED * self.e:
-            self.g = max(LAST, FALL * self.g)
-            self._recentre()
-        gradient = self.W - self.U
-        direction = self._direction(gradient)
-        fall = float(gradient @ direction)
-        start, value, t = self.W, self.value, 1.0
-        while True:
-            self.W = start - t * direction
-            self.value = self._respond(self.W)
-            if self.value <= value - 1e-4 * t * fall + ROUNDING * abs(value) or t < 1e-6:
-                break
-            t /= 2
-        if t < SHORT:
-            self.g = max(self.g, min(MOST, RISE * self.g))
-            self.value = self._respond(self.W)
-        self._publish()
-        self.engine.n_iter += 1
+    def _duals(self):
+        return self.engine.alpha
 
     def _respond(self, W):
         """F(W). Sets the duals, U, and the values of the problem at W and these duals."""
@@ -250,14 +196,9 @@ cdef class Newton:
         for a in range(free):
             for b in range(free):
                 H[a, :, b, :].flat[::d + 1] += (a == b) - (1 / k if free < k else 0.0)
-        H = H.reshape(free * d, free * d)
-        scale = 1 / np.sqrt(np.diagonal(H))
-        H *= scale
-        H *= scale[:, np.newaxis]
-        H.flat[::free * d + 1] += RIDGE
-        wanted = gradient.reshape(d, k).T[:free].ravel()
         table = np.zeros((d, k))
-        table[:, :free] = (scale * np.linalg.solve(H, scale * wanted)).reshape(free, d).T
+        wanted = gradient.reshape(d, k).T[:free].ravel()
+        table[:, :free] = solve(H.reshape(free * d, free * d), wanted).reshape(free, d).T
         if free < k:
             table -= table.mean(axis=1, keepdims=True)
         return table.ravel()

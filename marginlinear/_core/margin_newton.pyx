@@ -1,0 +1,305 @@
+"""Proximal semismooth Newton steps on the problem of a MarginCD, for few features (proximal.pyx, math.md 1.6).
+
+    P(w) = 1/2 ||w||^2 + sum_i c_i phi_i(g_i) + spread sum_i c_i (g_i - v)^2,   v the mean of the margins g_i
+
+The dual form of c phi with a proximal term of strength gamma around q,
+
+    smooth_i = max_b -b g - c phi*(-b/c) - gamma/2 (b - q)^2,
+
+has its maximiser b at the coordinate step from the margin g - gamma q with A = gamma, and the curvature h_i = -db/dg.
+gamma_i = g/(2 c_i), over the jump of phi'; gamma = 0 where phi' is continuous: what is left is Newton's method on P.
+
+The spread is quadratic and stays as it is. Its duals are -tau_i, tau_i = 2 spread c_i (g_i - v), those of P
+
+    a_i = b_i - tau_i,   U = sum_i a_i y_i x_i,   sum_i tau_i = 0.
+
+The conjugate of spread c (. - v)^2 at tau is tau g - spread c (g - v)^2, and a sum of two functions has a conjugate of
+at most the sum of theirs, here for any v; so that D(a) >= P(w) - e - G with e = sum_i [c phi(g) + c phi*(-b/c) + b g].
+The curvature of F is
+
+    H = I + sum_i (h_i + 2 spread c_i) x_i x_i' - 2 spread/size z z',   z = sum_i c_i y_i x_i,   size = sum_i c_i.
+"""
+
+import math
+
+import numpy as np
+
+from cpython.exc cimport PyErr_CheckSignals
+from libc.math cimport sqrt
+from libc.stdint cimport int32_t
+
+from marginlinear._core.pieces cimport gap_of, loss_at, pieces_t, slope_left, slope_right, step_to
+from marginlinear._core.proximal cimport ProximalNewton
+from marginlinear._core.rows cimport (
+    CSR32,
+    CSR64,
+    DENSE32,
+    DENSE64,
+    GRAM,
+    Rows,
+    csr32_t,
+    csr64_t,
+    dense32_t,
+    dense64_t,
+    row_axpy,
+    row_dot,
+)
+
+from marginlinear._core.proximal import DEAR, LIMIT, solve
+
+ctypedef fused data_t:
+    csr64_t
+    csr32_t
+    dense64_t
+    dense32_t
+
+# Work of one slice between looks at the signals: about 20 ms.
+cdef double SLICE = 2e7
+# Numbers in Z.
+cdef Py_ssize_t BUFFER = 1 << 18
+# A search ends where the slope is down to this part of that at its start, or after so many evaluations.
+cdef double FLAT = 0.1
+cdef int TRIALS = 30
+
+
+cdef enum Work:
+    MARGINS    # out[i] = y_i <w, x_i>
+    GATHER     # Z = the rows who[start:stop] times their roots
+
+
+cdef struct task_t:
+    Work what
+    Py_ssize_t start
+    Py_ssize_t stop
+    const double* w
+    double* out
+    const int32_t* who
+    const double* root
+    double* Z
+
+
+cdef class MarginNewton(ProximalNewton):
+    """Steps on binary losses."""
+
+    cdef Py_ssize_t slice_rows
+    cdef double spread, size, v
+    cdef object b, margins, sides, softness, zeal
+    cdef const double[:, ::1] tables
+    cdef const double[::1] c, soft
+    cdef const int32_t[::1] positive, which
+    cdef double[::1] dual, own, margin, centre, weight
+
+    def __init__(self, engine):
+        super().__init__(engine)
+        cdef Py_ssize_t m = self.rows.m
+        self.spread, self.size, self.tables = engine.spread, engine.size, engine.tables
+        self.c, self.positive, self.which, self.dual = engine.cost, engine.y, engine.group, engine.duals
+        self.b, self.q, self.margins, self.zeal = (np.empty(m) for _ in range(4))
+        self.own, self.centre, self.margin, self.weight = self.b, self.q, self.margins, self.zeal
+        self.softness = softness_of(engine.tables)
+        self.soft = self.softness
+        self.slice_rows = max(1, <Py_ssize_t>(SLICE * m / (1.0 + <double>self.rows.nnz)))
+        self.sides = engine.weights_of(engine.cost) if self.spread > 0 else None
+        self._measure(self.W, self.margins)
+        # b = a + tau at the duals of the sweeps, and the centre with it.
+        self.b[:] = engine.duals + 2 * self.spread * engine.cost * (self.margins - self._mean(self.W))
+        self.restart()
+
+    @staticmethod
+    def sweeps_of_a_step(engine):
+        """What a step costs, in sweeps, roughly; infinite where steps are not possible."""
+        cdef Rows rows = engine.rows
+        if rows.storage == GRAM or rows.d > LIMIT:
+            return math.inf
+        # A multiplication costs 60 times what it does in BLAS; the calls of a step cost 100,000.
+        sweep = 1.0 + <double>rows.nnz
+        algebra = (<double>rows.m * rows.d * rows.d + <double>rows.d ** 3) / 60 / sweep
+        return math.inf if algebra > DEAR else 3.0 + algebra + 1e5 / sweep
+
+    @staticmethod
+    def require(engine):
+        """ValueError where steps are not possible."""
+        cdef Rows rows = engine.rows
+        if rows.storage == GRAM:
+            raise ValueError("algorithm = 'newton' works on features, not on a kernel: take 'auto'")
+        if rows.d > LIMIT:
+            raise ValueError(f"algorithm = 'newton' solves for one weight a feature, at most {LIMIT}: here "
+                             f"{rows.d}; take 'auto'")
+
+    def curvature(self):
+        """A generalised Hessian of F at the last W: float64 array of shape (d, d)."""
+        cdef Py_ssize_t i, n = 0, d = self.rows.d
+        cdef double weight
+        who, root = np.empty(self.rows.m, dtype=np.int32), np.empty(self.rows.m)
+        cdef int32_t[::1] who_view = who
+        cdef double[::1] root_view = root
+        with nogil:
+            for i in range(self.rows.m):
+                weight = self.weight[i] + 2 * self.spread * self.c[i]
+                if weight > 0:
+                    who_view[n] = <int32_t>i
+                    root_view[n] = sqrt(weight)
+                    n += 1
+        cdef Py_ssize_t start, room = max(1, BUFFER // d)
+        Z = np.empty((room, d))
+        cdef double[:, ::1] z = Z
+        cdef task_t task
+        task.what, task.who, task.root, task.Z = GATHER, &who_view[0], &root_view[0], &z[0, 0]
+        H = np.eye(d)
+        for start in range(0, n, room):
+            task.start, task.stop = start, min(n, start + room)
+            with nogil:
+                perform(self, &task)
+            part = Z[:task.stop - start]
+            H += part.T @ part
+            PyErr_CheckSignals()
+        if self.spread > 0:
+            H -= (2 * self.spread / self.size) * self.sides[:, np.newaxis] * self.sides
+        return H
+
+    def _direction(self, gradient):
+        return solve(self.curvature(), gradient)
+
+    def _duals(self):
+        return self.b
+
+    def _mean(self, W):
+        return float(self.sides @ W) / self.size if self.spread > 0 else 0.0
+
+    def _publish(self):
+        ProximalNewton._publish(self)
+        self.engine._settle()
+
+    def _respond(self, W):
+        """F(W). Sets the duals, U, and the values of the problem at W and these duals."""
+        cdef Py_ssize_t i
+        cdef const pieces_t* phi
+        cdef double g, c, gamma, loss = 0, gap = 0, move = 0, spread = 0
+        self._measure(W, self.margins)
+        self.v = self._mean(W)
+        with nogil:
+            for i in range(self.rows.m):
+                phi, c, g = <const pieces_t*> &self.tables[self.which[i], 0], self.c[i], self.margin[i]
+                gamma = self.g * self.soft[self.which[i]] / (2 * c)
+                self.own[i] = step_to(phi, c, g - gamma * self.centre[i], gamma, &self.weight[i])
+                loss += c * loss_at(phi, g)
+                gap += gap_of(phi, c, g, self.own[i])
+                move += gamma * (self.own[i] - self.centre[i]) * (self.own[i] - self.centre[i])
+                spread += c * (g - self.v) * (g - self.v)
+                self.dual[i] = self.own[i] - 2 * self.spread * c * (g - self.v)
+        self.U = self.engine.weights_of(self.engine.duals)
+        gradient = W - self.U
+        self.e, self.G = gap, 0.5 * float(gradient @ gradient)
+        self.primal = self.objective = 0.5 * float(W @ W) + loss + self.spread * spread
+        self.bound = self.primal - self.e - self.G
+        return self.primal - gap - 0.5 * move
+
+    def _measure(self, W, out):
+        """out = the margins of all rows."""
+        cdef Py_ssize_t start
+        cdef const double[::1] w = W
+        cdef double[::1] into = out
+        cdef task_t task
+        task.what, task.w, task.out = MARGINS, &w[0], &into[0]
+        for start in range(0, self.rows.m, self.slice_rows):
+            task.start, task.stop = start, min(self.rows.m, start + self.slice_rows)
+            with nogil:
+                perform(self, &task)
+            PyErr_CheckSignals()
+
+    def _search(self, direction, fall):
+        """W moves by -t `direction` to where F hardly falls any more; returns t.
+
+        Along a line F' is increasing and linear between the knots: Newton's method in one variable, in a bracket.
+        """
+        cdef double t = 1, low = 0, high = math.inf, slope, curvature
+        turns = np.empty(self.rows.m)
+        self._measure(direction, turns)
+        mean = self._mean(direction)
+        for _ in range(TRIALS):
+            slope, curvature = self._slope(t, turns, mean)
+            slope += float((t * direction - self.W) @ direction)
+            curvature += float(direction @ direction)
+            if abs(slope) <= FLAT * fall:
+                break
+            if slope < 0:
+                low = t
+            else:
+                high = t
+            t -= slope / curvature
+            if not low < t < high:
+                t = (low + high) / 2
+        self.W = self.W - t * direction
+        self.value = self._respond(self.W)
+        return t
+
+    def _slope(self, double t, turns, double mean):
+        """The losses' part of (F', F'') at W - t direction, `turns` being the margins of the direction."""
+        cdef Py_ssize_t i
+        cdef const double[::1] turn = turns
+        cdef const pieces_t* phi
+        cdef double g, c, gamma, b, h, off, slope = 0, curvature = 0
+        with nogil:
+            for i in range(self.rows.m):
+                phi, c, g = <const pieces_t*> &self.tables[self.which[i], 0], self.c[i], self.margin[i] - t * turn[i]
+                gamma = self.g * self.soft[self.which[i]] / (2 * c)
+                b = step_to(phi, c, g - gamma * self.centre[i], gamma, &h)
+                off = turn[i] - mean
+                slope += b * turn[i] - 2 * self.spread * c * (g - self.v + t * mean) * off
+                curvature += h * turn[i] * turn[i] + 2 * self.spread * c * off * off
+        return slope, curvature
+
+
+def softness_of(tables):
+    """1/(the largest jump of phi') of each table, 0 where there is none: float64 array."""
+    cdef const double[:, ::1] view = tables
+    cdef const pieces_t* phi
+    cdef double left, right, jump
+    out = np.zeros(len(tables))
+    for at in range(len(tables)):
+        phi = <const pieces_t*> &view[at, 0]
+        jump = 0
+        for j in range(2):
+            left, right = slope_left(phi, j), slope_right(phi, j)
+            # Beyond the rounding of the two slopes.
+            if right - left > 1e-12 * (abs(left) + abs(right)):
+                jump = max(jump, right - left)
+        out[at] = 1 / jump if jump > 0 else 0.0
+    return out
+
+
+cdef void perform(MarginNewton self, const task_t* task) noexcept nogil:
+    """The one place where the storage of the rows is looked at."""
+    if self.rows.storage == CSR64:
+        perform_on(self, &self.rows.csr64, task)
+    elif self.rows.storage == CSR32:
+        perform_on(self, &self.rows.csr32, task)
+    elif self.rows.storage == DENSE64:
+        perform_on(self, &self.rows.dense64, task)
+    elif self.rows.storage == DENSE32:
+        perform_on(self, &self.rows.dense32, task)
+
+
+cdef inline void perform_on(MarginNewton self, const data_t* X, const task_t* task) noexcept nogil:
+    if task.what == MARGINS:
+        measure(self, X, task)
+    else:
+        gather(X, task)
+
+
+cdef void measure(MarginNewton self, const data_t* X, const task_t* task) noexcept nogil:
+    cdef Py_ssize_t i
+    cdef double s
+    for i in range(task.start, task.stop):
+        s = row_dot(X, i, task.w)
+        task.out[i] = s if self.positive[i] else -s
+
+
+cdef void gather(const data_t* X, const task_t* task) noexcept nogil:
+    cdef Py_ssize_t at, j
+    cdef double* z = task.Z
+    for at in range(task.start, task.stop):
+        for j in range(X.d):
+            z[j] = 0
+        row_axpy(X, task.who[at], task.root[at], z)
+        z += X.d

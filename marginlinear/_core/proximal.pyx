@@ -1,0 +1,98 @@
+"""What proximal semismooth Newton methods share (math.md 1.6): the schedule and the steps.
+
+In its dual form, loss_i = max_p <p, u_i> - h_i(p), a proximal term around earlier duals q makes a loss with kinks
+differentiable and leaves it as it is where p = q:
+
+    smooth_i = max_p <p, u_i> - h_i(p) - gamma_i/2 ||p - q_i||^2,   gamma_i = g/(2 c_i)
+
+F(W) = 1/2 ||W||^2 + sum_i smooth_i has the gradient W - U, U the weights of the maximising duals, so that with them
+
+    P(W) - D = e + G,   e = sum_i [loss_i + h_i(p) - <p, u_i>],   G = 1/2 ||gradient||^2.
+
+F is minimised roughly, to a G below e, by Newton steps; then q moves to p, g falls, and so on.
+"""
+
+import numpy as np
+
+# Unknowns of the linear system: beyond, one solution takes seconds and hundreds of megabytes.
+LIMIT = 3000
+# A step whose algebra is dearer than this many sweeps comes with so many features that the steps may be many too.
+DEAR = 25
+# g: at first, its fall after each solve and its floor; its rise after a step cut below SHORT, up to MOST.
+FIRST, FALL, LAST = 0.3, 0.3, 1e-3
+RISE, MOST, SHORT = 3.0, 3.0, 0.2
+# F is solved when G <= SOLVED e.
+SOLVED = 0.3
+# On the diagonal of the scaled curvature, which unscaled data make singular to working precision.
+RIDGE = 1e-15
+# F is a sum over all rows: this much of it may be rounding.
+ROUNDING = 1e-13
+
+
+def solve(H, wanted):
+    """H^-1 wanted for a positive definite H, which is overwritten; its diagonal may range widely."""
+    scale = 1 / np.sqrt(np.diagonal(H))
+    H *= scale
+    H *= scale[:, np.newaxis]
+    H.flat[::len(H) + 1] += RIDGE
+    return scale * np.linalg.solve(H, scale * wanted)
+
+
+cdef class ProximalNewton:
+    """Steps on the state of an engine: its weights and duals.
+
+    A subclass has `_respond(W)`, which returns F(W) and sets the duals, U, e, G and the attributes below, `_duals()`,
+    the p, and `_direction(gradient)`, curvature^-1 gradient. Its `__init__` sets the centre q and restarts.
+
+    Attributes
+    ----------
+    primal, objective : float
+        As the engine's `primal` returns them, at W.
+    bound : float
+        D at the duals.
+    """
+
+    def __init__(self, engine):
+        self.engine, self.rows = engine, engine.rows
+        self.W, self.U = engine.iterates.W.copy(), np.empty_like(engine.iterates.W)
+        self.g = FIRST
+
+    def restart(self):
+        """The engine's problem has changed: W stays, the duals follow."""
+        self._recentre()
+        self._publish()
+
+    def smooth(self, W):
+        """(F(W), its gradient) about the present centre; the duals of the engine become those of W."""
+        return self._respond(W), W - self.U
+
+    def step(self):
+        """One Newton step with backtracking; the centre moves first if its problem is solved."""
+        if self.G <= SOLVED * self.e:
+            self.g = max(LAST, FALL * self.g)
+            self._recentre()
+        gradient = self.W - self.U
+        direction = self._direction(gradient)
+        if self._search(direction, float(gradient @ direction)) < SHORT:
+            self.g = max(self.g, min(MOST, RISE * self.g))
+            self.value = self._respond(self.W)
+        self._publish()
+        self.engine.n_iter += 1
+
+    def _search(self, direction, fall):
+        """W moves by -t `direction`, t = 1, 1/2, ... until F falls by its share of t `fall`; returns t."""
+        start, value, t = self.W, self.value, 1.0
+        while True:
+            self.W = start - t * direction
+            self.value = self._respond(self.W)
+            if self.value <= value - 1e-4 * t * fall + ROUNDING * abs(value) or t < 1e-6:
+                return t
+            t /= 2
+
+    def _recentre(self):
+        self.q[:] = self._duals()
+        self.value = self._respond(self.W)
+
+    def _publish(self):
+        """W and U become those of the engine: W is a proximal point of U, of strength 1 about V = 2W - U."""
+        self.engine.iterates.resume(self.W, self.U, 1.0)

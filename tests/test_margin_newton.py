@@ -1,0 +1,207 @@
+"""Proximal Newton steps on binary losses: derivatives, the certificate, and fits that agree with coordinate descent."""
+
+import signal
+import time
+import warnings
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import marginlinear as ml
+from marginlinear._core.margin_cd import MarginCD, table_of
+from marginlinear._core.margin_newton import MarginNewton
+from marginlinear._core.rows import Rows
+from marginlinear.methods.l1svc import HINGE
+from marginlinear.methods.l2svc import SQUARED_HINGE
+from marginlinear.methods.lssvm import SQUARE
+from marginlinear.methods.mamc import LINEAR
+
+BAND = (0.8, 1.2), ((2, -1.6, 0.64), (0, 0, 0), (1, -1.2, 0.72))
+# Jumps of different size at both knots, curvature between and beyond.
+KINKED = (-0.5, 1.0), ((0, -3, 0), (2, -1, 0.75), (1, 0.5, 0.75 - 0.5))
+TABLES = {"hinge": HINGE, "squared": SQUARED_HINGE, "square": SQUARE, "linear": LINEAR, "band": BAND, "kinked": KINKED}
+METHODS = [("l1svc", {}), ("l2svc", {}), ("odm", {}), ("odm", {"mu": 0.0}), ("lssvm", {}), ("mamc", {}), ("ldm", {}),
+           ("ldm", {"lambda1": 30.0, "lambda2": 5.0})]
+
+
+def problem(m=200, d=6, seed=0):
+    """Overlapping classes; some zeros, an empty row, equal rows of the same and of different classes."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(2, size=m)
+    X = rng.normal(size=(m, d)) + rng.normal(size=d) * (y[:, np.newaxis] - 0.5)
+    X[rng.random((m, d)) < 0.2] = 0
+    X[3] = 0
+    X[5], y[5] = X[4], y[4]
+    X[7], y[7] = X[6], 1 - y[6]
+    return X, y
+
+
+def engine_of(table, spread, X, y, seed=0):
+    cost = np.random.default_rng(seed).uniform(0.5, 2, len(y))
+    tables = [table_of(*TABLES[table]), table_of(*TABLES["hinge"])]
+    # The last rows have the second table.
+    group = (np.arange(len(y)) > 0.8 * len(y)).astype(np.int32)
+    engine = MarginCD(Rows.from_dense(X), y.astype(np.int32), cost, tables, group=group, spread=spread)
+    for _ in range(3):
+        engine.sweep()
+    return engine
+
+
+@pytest.mark.parametrize("table", TABLES)
+@pytest.mark.parametrize("spread", [0.0, 0.3])
+def test_derivatives_by_central_differences(table, spread):
+    X, y = problem(m=40, d=4)
+    engine = engine_of(table, spread, X, y)
+    newton = MarginNewton(engine)
+    rng = np.random.default_rng(1)
+    for size in (0.1, 1.0):
+        W = engine.iterates.W + size * rng.normal(size=4)
+        gradient = newton.smooth(W)[1]
+        curvature = newton.curvature()
+        assert np.allclose(curvature, curvature.T)
+        h = 1e-7
+        for _ in range(5):
+            v = rng.normal(size=4)
+            above, slope_above = newton.smooth(W + h * v)
+            below, slope_below = newton.smooth(W - h * v)
+            assert (above - below) / (2 * h) == pytest.approx(gradient @ v, rel=1e-5, abs=1e-5)
+            np.testing.assert_allclose((slope_above - slope_below) / (2 * h), curvature @ v, rtol=1e-4,
+                                       atol=1e-4 * np.abs(curvature @ v).max())
+
+
+@pytest.mark.parametrize("table", TABLES)
+@pytest.mark.parametrize("spread", [0.0, 0.3])
+def test_values_of_a_step_are_those_of_the_engine(table, spread):
+    X, y = problem()
+    engine = engine_of(table, spread, X, y)
+    newton = MarginNewton(engine)
+    gaps = []
+    for _ in range(12):
+        newton.step()
+        assert newton.primal == pytest.approx(engine.primal()[0], rel=1e-12)
+        # The engine searches for the v of the best bound, the steps take the mean of the margins.
+        for bound in (engine.dual(), engine.recomputed_dual(False)):
+            assert bound >= newton.bound - 1e-9 * abs(newton.primal)
+            if spread == 0:
+                assert newton.bound == pytest.approx(bound, rel=1e-9, abs=1e-9)
+        assert newton.primal >= engine.dual() - 1e-9 * abs(newton.primal)
+        gaps.append(newton.primal - newton.bound)
+    assert gaps[-1] < 1e-3 * abs(newton.primal)
+
+
+@pytest.mark.parametrize(("solver", "options"), METHODS)
+@pytest.mark.parametrize("C", [0.01, 1.0, 100.0])
+@pytest.mark.parametrize("shape", [(200, 6), (30, 60)])
+def test_agrees_with_coordinate_descent(solver, options, C, shape):
+    X, y = problem(*shape)
+    options = {"solver": solver, "C": C, "tol": 1e-7, **options}
+    weights = np.random.default_rng(3).uniform(0.5, 2, len(y))
+    slow = ml.train(X, y, sample_weight=weights, algorithm="accelerated", max_iter=10**6, **options)
+    fast = ml.train(X, y, sample_weight=weights, algorithm="newton", **options)
+    assert slow.info.converged and fast.info.converged
+    assert fast.info.certificate >= -1e-9 * abs(fast.info.objective)
+    assert fast.info.objective == pytest.approx(slow.info.objective, rel=3e-7, abs=3e-7)
+    allowed = np.sqrt(2 * 2e-7 * max(1, abs(fast.info.objective)))
+    assert np.linalg.norm(fast.weights - slow.weights) <= 2 * allowed
+
+
+@pytest.mark.parametrize("kind", [np.float64, np.float32])
+@pytest.mark.parametrize("solver", ["l1svc", "ldm"])
+def test_storages_agree(kind, solver):
+    X, y = problem()
+    X = X.astype(kind)
+    fits = [ml.train(data, y, solver=solver, C=10, algorithm="newton", bias=1.0) for data in (X, sparse.csr_array(X))]
+    assert fits[0].info.algorithm == "newton"
+    np.testing.assert_allclose(fits[0].weights, fits[1].weights, rtol=1e-6, atol=1e-9)
+
+
+def test_same_bits_twice():
+    X, y = problem()
+    fits = [ml.train(X, y, solver="ldm", C=10, algorithm="newton", threads=t).weights for t in (1, 1, 2)]
+    assert (fits[0] == fits[1]).all() and (fits[0] == fits[2]).all()
+
+
+@pytest.mark.parametrize(("solver", "options"), METHODS)
+def test_weights_equal_repeats(solver, options):
+    X, y = problem(m=80)
+    repeats = np.random.default_rng(2).integers(1, 4, len(y))
+    options = {"solver": solver, "algorithm": "newton", "tol": 1e-8, **options}
+    weighted = ml.train(X, y, sample_weight=repeats, **options)
+    repeated = ml.train(np.repeat(X, repeats, axis=0), np.repeat(y, repeats), **options)
+    assert weighted.info.objective == pytest.approx(repeated.info.objective, rel=1e-7)
+    np.testing.assert_allclose(weighted.weights, repeated.weights, atol=1e-3)
+
+
+@pytest.mark.parametrize(("solver", "options"), METHODS)
+@pytest.mark.parametrize("kind", [np.float64, np.float32])
+def test_raw_features(solver, options, kind):
+    """Features of size 1 to 1e4, two of them nearly equal and one constant: the reason for this route."""
+    X, y = problem(m=400, d=5)
+    X = X * 10.0 ** np.arange(5)
+    X = np.column_stack([X, X[:, 4] * (1 + 1e-7), np.full(len(y), 1e4)]).astype(kind)
+    for C in (1.0, 1e4):
+        info = ml.train(X, y, solver=solver, C=C, **options).info
+        assert info.converged and info.n_iter <= 100
+        assert info.algorithm == "newton" or solver == "mamc"
+
+
+@pytest.mark.parametrize("solver", ["l1svc", "ldm", "odm"])
+@pytest.mark.parametrize("C", [1.0, 1e4])
+def test_raw_features_that_separate(solver, C):
+    """More features than rows, of size 1e4: the curvature is singular to working precision."""
+    X, y = problem(m=60, d=150)
+    info = ml.train(1e4 * X, y, solver=solver, C=C, algorithm="newton").info
+    assert info.converged and info.n_iter <= 100
+
+
+@pytest.mark.parametrize(("solver", "options"), METHODS)
+def test_warm_start_stops_at_once(solver, options):
+    X, y = problem()
+    first = ml.train(X, y, solver=solver, C=5, algorithm="newton", **options)
+    again = ml.train(X, y, solver=solver, C=5, algorithm="newton", start=first, **options)
+    assert first.info.converged and again.info.converged
+    assert again.info.n_iter == 0
+
+
+@pytest.mark.parametrize("route", ["cd", "accelerated", "newton", "auto"])
+@pytest.mark.parametrize("solver", ["l1svc", "ldm", "odm"])
+def test_goes_on_from_another_route(route, solver):
+    X, y = problem()
+    first = ml.train(X, y, solver=solver, C=5, algorithm="newton", tol=1e-2)
+    second = ml.train(X, y, solver=solver, C=50, algorithm=route, start=first)
+    third = ml.train(X, y, solver=solver, C=5, algorithm="newton", start=second)
+    assert second.info.converged and third.info.converged
+
+
+def test_limits_are_obeyed():
+    X, y = problem(m=400)
+    with pytest.warns(ml.ConvergenceWarning):
+        model = ml.train(X, y, solver="l1svc", C=1000, algorithm="newton", tol=1e-14, max_iter=13)
+    assert (model.info.status, model.info.n_iter, model.info.algorithm) == ("max_iter", 13, "newton")
+
+
+def test_interrupt_is_noticed():
+    def interrupt(number, frame):
+        raise KeyboardInterrupt
+
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(20000, 200)), rng.integers(2, size=20000)
+    before = signal.signal(signal.SIGALRM, interrupt)
+    started = time.perf_counter()
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.3)
+        with pytest.raises(KeyboardInterrupt), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            ml.train(X, y, solver="l1svc", C=100, algorithm="newton", tol=1e-300)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert time.perf_counter() - started < 20
+
+
+def test_too_many_weights_are_refused():
+    X, y = np.eye(6, 4000), np.array([0, 1, 0, 1, 0, 1])
+    with pytest.raises(ValueError, match=r"4000.*'auto'"):
+        ml.train(X, y, solver="l1svc", algorithm="newton")
+    assert ml.train(X, y, solver="l1svc", tol=1e-2).info.algorithm != "newton"
