@@ -124,7 +124,7 @@ class Descent:
         # The accelerator's own knobs, kept over restarts (math.md 9.2): nm, ft, rho; whether kappa follows e/G.
         self.min_sweeps, self.fraction, self.rho, self.steered = 3, 1.0, 0.3, True
         self.pending = None
-        self._forget_bounds()
+        self.forget_bounds()
         self.newton = None
         self.newton_class = newton
         if algorithm == "newton":
@@ -148,7 +148,7 @@ class Descent:
         self.gaps = []
         self.checked_estimate = math.inf
         self.convex = convex
-        self._forget_bounds()
+        self.forget_bounds()
         iterates = self.engine.iterates
         if self.route == "newton":
             if self.newton is not None:
@@ -162,7 +162,8 @@ class Descent:
         self.engine.iterates.plain()
         self.route, self.averages = "cd", 0
 
-    def _forget_bounds(self):
+    def forget_bounds(self):
+        """Of the checks so far."""
         self.best_primal, self.best_bound, self.judged = math.inf, -math.inf, math.inf
         self.trial, self.pace = None, {True: math.inf, False: math.inf}
 
@@ -238,7 +239,8 @@ class Descent:
                 self.engine.keep_duals(check.from_average)
         if self.convex and check.primal < self.ceiling:
             self.drop_anchor(check.primal, check.at_average)
-        self.budget.record(self.engine.n_iter, check.objective, check.bound, self.ceiling - (self.best_bound if self.keep else check.bound))
+        self.budget.record(self.engine.n_iter, check.objective, check.bound,
+                           self.ceiling - (self.best_bound if self.keep else check.bound))
         return check
 
     def _check_if_due(self, estimate):
@@ -258,9 +260,11 @@ class Descent:
         return check
 
     def _judge(self):
-        """Where the gap stalls from one scheduled check to the next, ask for more care within outer steps. Where its
-        pace promises more sweeps than were made, go over to the other way to set kappa, steered or slack, unless that was slower: what is known of it
-        fades, by a factor of 2 a trial."""
+        """Where the gap stalls from one scheduled check to the next, ask for more care within outer steps.
+
+        Where its pace promises more sweeps than were made, go over to the other way to set kappa, steered or slack,
+        unless that was slower: what is known of it fades, by a factor of 2 a trial.
+        """
         left, n_iter = self.best_primal - self.best_bound, self.engine.n_iter
         if left > STALL * self.judged:
             self._care()
@@ -372,7 +376,7 @@ class Descent:
         self.engine.start_over()
         self.route = self.algorithm = "cd"
         self.averages, self.pending, self.gaps = 0, None, []
-        self._forget_bounds()
+        self.forget_bounds()
 
     def _end_cycle(self):
         """Judge the cycle. A bad one, True, asks for a restart and for more care within outer steps."""

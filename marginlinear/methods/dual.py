@@ -48,6 +48,8 @@ class DualFit:
             solution = self.solution_at_anchor()
             if self.descent.stopped or solution.info.converged:
                 return solution
+            # The best bound held by rounding only: later ones must not be measured against it.
+            self.descent.forget_bounds()
             tol /= 2
 
     def solution_at_anchor(self, n_outer=0):
