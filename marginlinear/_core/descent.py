@@ -8,6 +8,7 @@
     dual(), averaged_dual()     values of D
     average(weight, A, a)       duals and weights into their averages; returns Iterates.average
     adopt()                     duals and weights become their averages
+    keep_duals(averaged)        the duals, or their averages, are those of the best bound so far
     start_over(), loss_at_zero()  duals and weights of 0, and P there
 
 Plain sweeps come first. Where their rate promises a long run, the sweeps go on around a moving centre V:
@@ -16,7 +17,8 @@ extragradient method (Monteiro and Svaiter 2013) for a strongly convex P. The ce
 
     P(W) - D(duals) = e + G,    e = sum of the blocks' gaps,    G = 1/2 ||W - U||^2 = kappa^2/2 ||W - V||^2,
 
-a small kappa makes G small and e large, a large kappa the reverse: kappa is steered to keep the two in balance.
+a small kappa makes G small and e large, a large kappa the reverse: kappa is steered to keep the two in balance, or
+stays small where that is seen to be faster.
 
 Where the weights are few, Newton steps (newton.pyx) may take over: they hardly feel the features' scale or C.
 """
@@ -36,8 +38,13 @@ FIRST_KAPPA = 10.0
 BALANCE = 0.3
 # Sweeps between scheduled checks: the first number at least, and a STRIDEth of those made; estimates ask for more.
 FIRST_CHECK, STRIDE = 4, 5
-# A gap of which this part is left after a stride is stalled; after so many stalls the other route is tried.
-STALL, PATIENT_STALLS = 0.8, 3
+# A gap of which this part is left after a stride is stalled.
+STALL = 0.8
+# A kappa that leaves e far above G. With separable rows and the hinge, G is noise of the inner errors, about kappa e:
+# steering, which takes it for progress of the centres, then settles at a kappa ten times too large.
+SLACK_KAPPA = 3.0
+# A way to set kappa is judged after so many sweeps at least, and a TRIALth of those made.
+MIN_TRIAL, TRIAL = 10, 8
 # Blocks that together are this many times P(0) from their solution: the extrapolation has run away.
 RUNAWAY = 1e6
 # Newton steps start from the duals of this many sweeps.
@@ -99,8 +106,10 @@ class Budget:
 class Descent:
     """Sweeps on one engine, from one call of `until` to the next."""
 
-    def __init__(self, engine, budget, tol, algorithm, newton=None):
-        """`newton` is the class of the Newton steps that fit the engine."""
+    def __init__(self, engine, budget, tol, algorithm, newton=None, keep=False):
+        """`newton` is the class of the Newton steps that fit the engine. keep: the engine has `keep_duals`, and what is
+        certified is the anchor by the best bound, of whichever check; otherwise by the bound of the last check."""
+        self.keep = keep
         self.engine, self.budget, self.tol, self.algorithm = engine, budget, tol, algorithm
         self.stopped = None
         self.route = "cd"
@@ -112,10 +121,10 @@ class Descent:
         self.gaps = []
         self.checked_estimate = math.inf
         self.averages = 0
-        # The accelerator's own knobs, kept over restarts (math.md 9.2): nm, ft, rho.
-        self.min_sweeps, self.fraction, self.rho = 3, 1.0, 0.3
+        # The accelerator's own knobs, kept over restarts (math.md 9.2): nm, ft, rho; whether kappa follows e/G.
+        self.min_sweeps, self.fraction, self.rho, self.steered = 3, 1.0, 0.3, True
         self.pending = None
-        self._forget_bounds()
+        self.forget_bounds()
         self.newton = None
         self.newton_class = newton
         if algorithm == "newton":
@@ -139,7 +148,7 @@ class Descent:
         self.gaps = []
         self.checked_estimate = math.inf
         self.convex = convex
-        self._forget_bounds()
+        self.forget_bounds()
         iterates = self.engine.iterates
         if self.route == "newton":
             if self.newton is not None:
@@ -153,8 +162,10 @@ class Descent:
         self.engine.iterates.plain()
         self.route, self.averages = "cd", 0
 
-    def _forget_bounds(self):
-        self.best_primal, self.best_bound, self.judged, self.stalls = math.inf, -math.inf, math.inf, 0
+    def forget_bounds(self):
+        """Of the checks so far."""
+        self.best_primal, self.best_bound, self.judged = math.inf, -math.inf, math.inf
+        self.trial, self.pace = None, {True: math.inf, False: math.inf}
 
     def adopt(self):
         """Go on from the averages where they have the better bound. To be called at a check."""
@@ -193,7 +204,8 @@ class Descent:
                 return check
 
     def certified(self, check):
-        return self.ceiling - check.bound <= allowance(self.goal, self.ceiling)
+        bound = self.best_bound if self.keep else check.bound
+        return self.ceiling - bound <= allowance(self.goal, self.ceiling)
 
     def spent(self, check):
         """Whether other references promise more than these: the objective is below the anchor's, and the gap that is
@@ -221,10 +233,14 @@ class Descent:
         """Keep what a check found."""
         self.last = check
         self.best_primal = min(self.best_primal, check.primal)
-        self.best_bound = max(self.best_bound, check.bound)
+        if check.bound > self.best_bound:
+            self.best_bound = check.bound
+            if self.keep:
+                self.engine.keep_duals(check.from_average)
         if self.convex and check.primal < self.ceiling:
             self.drop_anchor(check.primal, check.at_average)
-        self.budget.record(self.engine.n_iter, check.objective, check.bound, self.ceiling - check.bound)
+        self.budget.record(self.engine.n_iter, check.objective, check.bound,
+                           self.ceiling - (self.best_bound if self.keep else check.bound))
         return check
 
     def _check_if_due(self, estimate):
@@ -244,20 +260,24 @@ class Descent:
         return check
 
     def _judge(self):
-        """Where the gap stalls from one scheduled check to the next, ask for more care within outer steps; where that
-        does not help, the accelerator gives way to plain sweeps, and these to it when they stall."""
-        left = self.best_primal - self.best_bound
-        stalled = left > STALL * self.judged
-        self.judged = left
-        if self.engine.iterates.kappa == 0:
-            if stalled:
-                self._accelerate(self.plain_kappa)
-        elif stalled:
+        """Where the gap stalls from one scheduled check to the next, ask for more care within outer steps.
+
+        Where its pace promises more sweeps than were made, go over to the other way to set kappa, steered or slack,
+        unless that was slower: what is known of it fades, by a factor of 2 a trial.
+        """
+        left, n_iter = self.best_primal - self.best_bound, self.engine.n_iter
+        if left > STALL * self.judged:
             self._care()
-            self.stalls += 1
-            self.giving_way = self.stalls >= PATIENT_STALLS
-        else:
-            self.stalls = 0
+        self.judged = left
+        if self.trial is None:
+            self.trial = n_iter, left
+        since, before = self.trial
+        if left > 0 and n_iter - since >= max(MIN_TRIAL, n_iter // TRIAL):
+            self.trial = n_iter, left
+            pace = max(1e-4, math.log(before / left) / (n_iter - since))
+            other = self.pace[not self.steered]
+            self.pace = {self.steered: pace, not self.steered: 2 * other}
+            self.switching = other > pace and math.log(left / allowance(self.goal, self.ceiling)) > pace * n_iter
 
     def _care(self):
         self.min_sweeps = min(16, self.min_sweeps + 1)
@@ -305,8 +325,8 @@ class Descent:
         self.route = "accelerated"
         self.averages = 0
         self.A, self.a = 0.0, 1 / kappa
-        self.best_cycle, self.stalls = math.inf, 0
-        self.pending, self.giving_way = None, False
+        self.best_cycle = math.inf
+        self.pending, self.switching = None, False
         self._begin_cycle()
 
     def _begin_cycle(self):
@@ -318,8 +338,6 @@ class Descent:
         if self.pending is not None:
             self._recentre(*self.pending)
             self.pending = None
-            if self.engine.iterates.kappa == 0:
-                return self._plain_sweep()
         engine, iterates = self.engine, self.engine.iterates
         kappa, e, n, factor = iterates.kappa, 0.0, 0, 1.0
         while True:
@@ -350,7 +368,7 @@ class Descent:
         restart = turn > 0 or merit > 5 * self.cycle
         if restart or self.cycle_steps >= 2 * math.sqrt(1 + kappa) + 2:
             restart = self._end_cycle() or restart
-        self.pending = (min(1e7, max(1e-3, kappa * factor)), restart)
+        self.pending = (min(1e7, max(1e-3, kappa * factor)) if self.steered else kappa, restart)
         return self._check_if_due(merit)
 
     def _start_over(self):
@@ -358,7 +376,7 @@ class Descent:
         self.engine.start_over()
         self.route = self.algorithm = "cd"
         self.averages, self.pending, self.gaps = 0, None, []
-        self._forget_bounds()
+        self.forget_bounds()
 
     def _end_cycle(self):
         """Judge the cycle. A bad one, True, asks for a restart and for more care within outer steps."""
@@ -373,15 +391,23 @@ class Descent:
         return bad
 
     def _recentre(self, kappa, restart):
-        if self.giving_way:
-            self.plain_kappa = kappa
-            if self.last.from_average:
-                self.engine.adopt()
-            self.engine.iterates.plain()
-            self.averages = 0
+        if self.switching:
+            self._switch(kappa)
             return
         if restart:
             self.A = 0.0
         grown = 1 + self.A
         self.a = (grown + math.sqrt(grown * grown + 4 * kappa * self.A * grown)) / (2 * kappa)
         self.engine.iterates.recentre(kappa, self.A, self.a, restart)
+
+    def _switch(self, kappa):
+        """From steered kappa to slack or back, from the averages where they are better."""
+        if self.last.from_average:
+            self.engine.adopt()
+        if self.steered:
+            self.steered_kappa, kappa = kappa, SLACK_KAPPA
+        else:
+            kappa = self.steered_kappa
+        self.steered, self.trial = not self.steered, None
+        self.engine.iterates.recentre(kappa, 0.0, 1.0, True)
+        self._begin(kappa)

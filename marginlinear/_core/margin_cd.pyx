@@ -121,7 +121,7 @@ cdef class MarginCD:
 
     cdef readonly Rows rows
     cdef readonly Iterates iterates
-    cdef readonly object y, cost, duals, mean_duals, group, tables
+    cdef readonly object y, cost, duals, mean_duals, kept_duals, group, tables
     cdef readonly double spread, mean, gap, loss, slack, size
     cdef public Py_ssize_t n_iter
     cdef readonly Py_ssize_t visits
@@ -207,7 +207,13 @@ cdef class MarginCD:
         """What `resume` needs: the duals (or their averages) and the weights."""
         return {"duals": self._duals(averaged), "cost": self.cost, "W": self.iterates.W, "kappa": self.iterates.kappa}
 
+    def keep_duals(self, bint averaged):
+        """From here on `state`, `recomputed_dual` and `count_support` speak of these duals as they are now."""
+        self.kept_duals = (self.mean_duals if averaged else self.duals).copy()
+
     def _duals(self, bint averaged):
+        if self.kept_duals is not None:
+            return self.kept_duals
         return self.mean_duals if averaged else self.duals
 
     def sweep(self):

@@ -17,9 +17,11 @@ class DualFit:
     engine : BlockCD or MarginCD
     newton : class
         The Newton steps that fit the engine.
+    keep : bool
+        As Descent takes it.
     """
 
-    def __init__(self, problem, run, engine, newton):
+    def __init__(self, problem, run, engine, newton, keep=False):
         # The engines, and NumPy with them, are imported when a fit starts: --help lists the methods without them.
         from marginlinear._core.descent import Budget, Descent
 
@@ -27,7 +29,7 @@ class DualFit:
         self.budget = Budget(run.max_iter, run.time_limit, run.progress, run.cancel)
         if run.start is not None:
             engine.resume(run.start)
-        self.descent = Descent(engine, self.budget, run.tol, run.algorithm, newton)
+        self.descent = Descent(engine, self.budget, run.tol, run.algorithm, newton, keep)
         self.fresh = run.start is None
 
     def until(self, tol, renewal=0.0):
@@ -49,6 +51,8 @@ class DualFit:
             solution = self.solution_at_anchor()
             if self.descent.stopped or solution.info.converged:
                 return solution
+            # The best bound held by rounding only: later ones must not be measured against it.
+            self.descent.forget_bounds()
             tol /= 2
 
     def solution_at_anchor(self, n_outer=0):
@@ -156,4 +160,4 @@ class MarginFit(DualFit):
 
         engine = MarginCD(problem.rows, problem.y, cost, [table_of(*table) for table in tables], seed=run.seed,
                           threads=run.threads, **others)
-        super().__init__(problem, run, engine, MarginNewton)
+        super().__init__(problem, run, engine, MarginNewton, keep=True)
