@@ -45,7 +45,7 @@ from marginlinear._core.rows cimport (
     row_dot,
 )
 
-from marginlinear._core.proximal import DEAR, LIMIT, solve
+from marginlinear._core.proximal import DEAR, LIMIT, MOST, solve
 
 ctypedef fused data_t:
     csr64_t
@@ -59,7 +59,11 @@ cdef double SLICE = 2e7
 cdef Py_ssize_t BUFFER = 1 << 18
 # A search ends where the slope is down to this part of that at its start, or after so many evaluations.
 cdef double FLAT = 0.1
-cdef int TRIALS = 30
+cdef int TRIALS = 60
+
+# Margins of unscaled rows are sums of large terms. Their rounding, times the curvature and the rows again, would keep
+# G up; after a step that moves no margin by more than this they are not summed afresh but moved with the step.
+cdef double NEAR = 1e-2
 
 
 cdef enum Work:
@@ -90,7 +94,14 @@ cdef class MarginNewton(ProximalNewton):
     cdef double[::1] dual, own, margin, centre, weight
 
     def __init__(self, engine):
+        # Sweeps over long rows at a large C can leave weights that are worse than none.
+        poor = engine.primal()[0] > engine.loss_at_zero()
+        if poor:
+            engine.start_over()
         super().__init__(engine)
+        if poor:
+            # So large that the proximal term acts on all rows.
+            self.g = MOST
         cdef Py_ssize_t m = self.rows.m
         self.spread, self.size, self.tables = engine.spread, engine.size, engine.tables
         self.c, self.positive, self.which, self.dual = engine.cost, engine.y, engine.group, engine.duals
@@ -171,11 +182,17 @@ cdef class MarginNewton(ProximalNewton):
         self.engine._settle()
 
     def _respond(self, W):
-        """F(W). Sets the duals, U, and the values of the problem at W and these duals."""
+        self._measure(W, self.margins)
+        return self._evaluate(W)
+
+    def _again(self):
+        return self._evaluate(self.W)
+
+    def _evaluate(self, W):
+        """F at W, whose margins are at hand. Sets the duals, U, and the values of the problem at W and these duals."""
         cdef Py_ssize_t i
         cdef const pieces_t* phi
         cdef double g, c, gamma, loss = 0, gap = 0, move = 0, spread = 0
-        self._measure(W, self.margins)
         self.v = self._mean(W)
         with nogil:
             for i in range(self.rows.m):
@@ -228,9 +245,15 @@ cdef class MarginNewton(ProximalNewton):
                 high = t
             t -= slope / curvature
             if not low < t < high:
-                t = (low + high) / 2
+                # By orders of magnitude at first: where few rows curve F, its minimum may be at a tiny t.
+                t = (low + high) / 2 if high < 8 * low else sqrt(high * max(low, 1e-6 * high))
         self.W = self.W - t * direction
-        self.value = self._respond(self.W)
+        turns *= t
+        if np.abs(turns).max() > NEAR:
+            self.value = self._respond(self.W)
+        else:
+            self.margins -= turns
+            self.value = self._evaluate(self.W)
         return t
 
     def _slope(self, double t, turns, double mean):
