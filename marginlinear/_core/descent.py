@@ -41,9 +41,9 @@ STALL, PATIENT_STALLS = 0.8, 3
 RUNAWAY = 1e6
 # Newton steps start from the duals of this many sweeps.
 WARM_UP = 10
-# Over many sets, accelerated sweeps to 1e-3 are about EACH sqrt(mean c_i ||x_i||^2), Newton steps are STEPS.
-# Where sweeps were promised too early, Newton takes over after as many as ENOUGH steps cost.
-EACH, STEPS, ENOUGH = 7.0, 15, 40
+# Over many sets, accelerated sweeps to 1e-3 are about EACH sqrt(mean c_i ||x_i||^2), Newton steps are the STEPS of
+# their class. Where sweeps were promised too early, Newton takes over after as many as ENOUGH steps cost.
+EACH, ENOUGH = 7.0, 40
 
 
 @dataclass
@@ -96,7 +96,7 @@ class Budget:
 class Descent:
     """Sweeps on one engine, from one call of `until` to the next."""
 
-    def __init__(self, engine, budget, tol, algorithm, newton=None):
+    def __init__(self, engine, budget, tol, algorithm, newton):
         """`newton` is the class of the Newton steps that fit the engine."""
         self.engine, self.budget, self.tol, self.algorithm = engine, budget, tol, algorithm
         self.stopped = None
@@ -117,10 +117,10 @@ class Descent:
         self.newton_class = newton
         if algorithm == "newton":
             newton.require(engine)
-        cost = newton.sweeps_of_a_step(engine) if newton is not None else math.inf
+        cost = newton.sweeps_of_a_step(engine)
         self.enough = ENOUGH * cost
         self.newton_first = algorithm == "newton" or (
-            algorithm == "auto" and STEPS * cost <= EACH * math.sqrt(engine.stiffness()))
+            algorithm == "auto" and newton.STEPS * cost <= EACH * math.sqrt(engine.stiffness()))
         if engine.iterates.kappa > 0:
             if self.newton_first:
                 self.route = "newton"

@@ -94,6 +94,9 @@ cdef class Newton(ProximalNewton):
         As BlockCD.primal returns it, at W.
     """
 
+    # Steps from the sweeps' duals to 1e-3.
+    STEPS = 15
+
     cdef readonly Py_ssize_t stale
     cdef Py_ssize_t k, slice_rows
     cdef bint squared, upper, named
