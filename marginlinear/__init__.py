@@ -1,4 +1,4 @@
-"""marginlinear: linear classifiers that optimise the margin distribution, with certificates.
+"""marginlinear: linear and kernel classifiers that optimise the margin distribution, with certificates.
 
 Names are imported when first used, so that `margin-train --help` pays for none of them.
 """

@@ -7,28 +7,35 @@ import numpy as np
 
 from marginlinear import params as P
 from marginlinear import registry
-from marginlinear._core.rows import Rows
 from marginlinear._core.scores import margins_of, scores_of
+from marginlinear.arrays import as_rows, select_rows, shape_of
 from marginlinear.methods import multiclass
-from marginlinear.problem import CONVERGED, FAILED, ConvergenceWarning, Problem, Run
+from marginlinear.problem import CONVERGED, FAILED, FINISHED, ConvergenceWarning, Problem, Run
 from marginlinear.threads import default_threads, run_chunks
 
 
 class Model:
-    """A linear classifier: weights, classes and how they were found.
+    """A linear classifier: columns of weights, what they say about the classes, and how they were found.
 
     Attributes
     ----------
     classes : array of shape (n_classes,)
         int64, float64 or str, ascending where `train` made the model; predictions are taken from here.
-    coef : float64 array of shape (n_classes, n_features), or (1, n_features)
-        One row a class; a single row where the sign decides, with classes[1] positive. A view of `weights`.
-    intercept : float64 array of shape (n_classes,) or (1,)
+    codes : int8 array of shape (n_classes, columns) or None
+        None: with a column a class the largest score wins; with a single one its sign decides, classes[1] being
+        positive. Else each column tells the classes that have +1 there from those that have -1, and has no opinion
+        on those with 0: a score above 0 is a vote for each of the former, another score for each of the latter, and
+        the class with most votes wins. With one column for each pair of classes this is LIBSVM's voting.
+    coef : float64 array of shape (columns, n_features)
+        One row a column of scores. A view of `weights`.
+    intercept : float64 array of shape (columns,)
         Weight of the bias feature times its value; zeros without one.
-    weights : float64 array of shape (n_features + 1 or n_features, n_classes or 1)
+    weights : float64 array of shape (n_features + 1 or n_features, columns)
         As in a model file: one row a feature, the bias feature last.
     bias : float
         Value of the bias feature, negative for none.
+    n_features : int
+        Features of the training data.
     solver : str
         Name of the method.
     params : dict
@@ -37,25 +44,28 @@ class Model:
         None for a model that another program trained.
     """
 
-    def __init__(self, weights, classes, *, bias=-1.0, solver="", params=None, info=None, state=None):
+    def __init__(self, weights, classes, *, bias=-1.0, codes=None, solver="", params=None, info=None, state=None):
         self.weights = np.ascontiguousarray(weights, dtype=np.float64)
         self.classes = np.asarray(classes)
+        self.codes = None if codes is None else np.ascontiguousarray(codes, dtype=np.int8)
         self.bias = float(bias)
         self.solver = solver
         self.params = dict(params or {})
         self.info = info
         self._state = state
-        columns = self.weights.shape[1]
-        if columns != len(self.classes) and not (columns == 1 and len(self.classes) == 2):
-            raise ValueError(f"weights have {columns} columns for {len(self.classes)} classes")
+        columns, k = self.weights.shape[1], len(self.classes)
+        if self.codes is None and columns != k and not (columns == 1 and k == 2):
+            raise ValueError(f"weights have {columns} columns for {k} classes")
+        if self.codes is not None and (self.codes.shape != (k, columns) or not np.isin(self.codes, (-1, 0, 1)).all()):
+            raise ValueError(f"codes must be -1, 0 or 1, in the shape ({k}, {columns})")
 
     def __getstate__(self):
         return {**self.__dict__, "_state": None}
 
     @property
     def joint(self):
-        """True where the largest of several columns of scores wins, False where the sign of one decides."""
-        return self.weights.shape[1] == len(self.classes)
+        """True where the largest of several columns of scores wins: one column a class."""
+        return self.codes is None and self.weights.shape[1] == len(self.classes)
 
     @property
     def n_features(self):
@@ -77,48 +87,130 @@ class Model:
         Parameters
         ----------
         X : array or sparse array of shape (m, n)
-            Features above n_features have no weight and are left out; missing ones count as zero.
+            Missing features count as zero. A linear model has no weight for features above n_features, and leaves
+            them out.
         threads : int, optional
             Default: all cores. The result does not depend on it.
 
         Returns
         -------
-        float64 array of shape (m, n_classes), or (m,) where one column's sign decides.
+        float64 array of shape (m, columns), or (m,) where there is one column
+            A column a class, or with `codes` one for each of the binary problems, positive for the classes of +1.
         """
-        scores = self._scores(as_rows(X, self.bias, self.n_features), threads)
-        return scores if self.joint else scores[:, 0]
+        scores = self._scores(X, threads)
+        return scores[:, 0] if scores.shape[1] == 1 and not self.joint else scores
 
     def predict(self, X, *, threads=None):
-        """Labels of the rows of X; equal scores go to the class that stands first, a score of 0 to classes[0]."""
+        """Labels of the rows of X; equal scores or votes go to the class that stands first, a score of 0 to classes[0].
+        """
         return self.labels_of(self.decision_function(X, threads=threads))
 
     def labels_of(self, scores):
         """Labels for scores as `decision_function` returns them."""
-        if self.joint:
-            return self.classes[np.argmax(scores, axis=1)]
-        return self.classes[(scores > 0).astype(np.intp)]
+        return self.classes[self.places_of(scores)]
+
+    def places_of(self, scores):
+        """Places in `classes`, int array of shape (m,), for scores as `decision_function` returns them."""
+        if self.codes is None and not self.joint:
+            return (scores > 0).astype(np.intp)
+        return np.argmax(self._ranks(scores), axis=1)
 
     def margins(self, X, y, *, threads=None):
-        """Margins of the rows of X: the score of the label less the largest other score, or y f(x) with one column.
+        """Margins of the rows of X, float64 array of shape (m,).
+
+        With a column a class: the score of the label less the largest other score. With one column: y f(x). With
+        `codes`: the votes for the label less those for the best other class.
 
         Raises ValueError for a label that the model does not know.
         """
-        codes = np.searchsorted(self.classes, y, sorter=(order := np.argsort(self.classes)))
-        codes = order[np.minimum(codes, len(order) - 1)].astype(np.int32)
-        unknown = self.classes[codes] != y
+        places = np.searchsorted(self.classes, y, sorter=(order := np.argsort(self.classes)))
+        places = order[np.minimum(places, len(order) - 1)]
+        unknown = self.classes[places] != y
         if np.any(unknown):
             raise ValueError(f"y: label {np.asarray(y)[unknown].tolist()[0]!r} is not among the classes of the model")
-        scores = self._scores(as_rows(X, self.bias, self.n_features), threads)
-        if len(codes) != len(scores):
-            raise ValueError(f"y has {len(codes)} labels for {len(scores)} rows")
-        if not self.joint:
-            return np.where(codes == 1, 1.0, -1.0) * scores[:, 0]
-        return margins_of(scores, codes)
+        scores = self.decision_function(X, threads=threads)
+        if len(places) != len(scores):
+            raise ValueError(f"y has {len(places)} labels for {len(scores)} rows")
+        return self.margins_of(scores, places)
 
-    def _scores(self, rows, threads):
+    def margins_of(self, scores, places):
+        """Margins for scores as `decision_function` returns them and the places of the labels in `classes`."""
+        if self.codes is None and not self.joint:
+            return np.where(places == 1, scores, -scores)
+        return margins_of(self._ranks(scores), places.astype(np.int32))
+
+    def _ranks(self, scores):
+        """What is compared between the classes: their scores, or the votes for them."""
+        if self.codes is None:
+            return scores
+        up = (scores.reshape(len(scores), -1) > 0).astype(np.float64)
+        return up @ (self.codes.T > 0).astype(np.float64) + (1 - up) @ (self.codes.T < 0).astype(np.float64)
+
+    def _scores(self, X, threads):
+        rows = as_rows(X, self.bias, self.n_features)
         out = np.empty((rows.m, self.weights.shape[1]))
         run_chunks(lambda lo, hi: scores_of(rows, self.weights, out, lo, hi), rows.m, threads)
         return out
+
+
+class KernelModel(Model):
+    """A classifier f(x) = sum_i dual_coef_i K(s_i, x) + intercept over support vectors s_i, a column a score.
+
+    Beside the attributes of `Model`:
+
+    Attributes
+    ----------
+    kernel : marginlinear.kernels.Kernel
+    support : rows as `train` got them, or int64 array of shape (n_support,)
+        The support vectors; for a precomputed kernel their row numbers in the training data. They are grouped by
+        class, in the order of `classes`, but with two classes classes[1] first, as in LIBSVM's files.
+    support_counts : int64 array of shape (n_classes,)
+        Support vectors of each class.
+    dual_coef, weights : float64 array of shape (n_support, columns)
+    intercept : float64 array of shape (columns,)
+        bias^2 times the sum of dual_coef where `train` made the model: a constant feature of that value adds bias^2
+        to the kernel.
+    """
+
+    def __init__(self, kernel, support, dual_coef, classes, *, support_counts, intercept, n_features, **rest):
+        super().__init__(dual_coef, classes, **rest)
+        self.kernel = kernel
+        self.support = support
+        self.support_counts = np.asarray(support_counts, dtype=np.int64)
+        self._intercept = np.asarray(intercept, dtype=np.float64)
+        self._n_features = int(n_features)
+        rows = len(support) if isinstance(support, np.ndarray) else shape_of(support)[0]
+        if rows != len(self.weights) or self.support_counts.sum() != rows:
+            raise ValueError(f"dual_coef has {len(self.weights)} rows, support_counts a sum of "
+                             f"{self.support_counts.sum()} for {rows} support vectors")
+
+    @property
+    def n_features(self):
+        return self._n_features
+
+    @property
+    def n_support(self):
+        """Number of support vectors."""
+        return len(self.weights)
+
+    @property
+    def dual_coef(self):
+        return self.weights
+
+    @property
+    def coef(self):
+        raise AttributeError("a kernel model has no weights of features: its dual_coef are those of its support "
+                             "vectors")
+
+    @property
+    def intercept(self):
+        return self._intercept
+
+    def _scores(self, X, threads):
+        from marginlinear.kernels import kernel_scores
+
+        return kernel_scores(self.kernel, X, self.support, self.weights, offset=0.0,
+                             threads=threads or default_threads()) + self._intercept
 
 
 def train(X, y, *, solver=None, class_weight=None, sample_weight=None, start=None, progress=None, **params):
@@ -168,38 +260,104 @@ def train(X, y, *, solver=None, class_weight=None, sample_weight=None, start=Non
             raise TypeError(f"{method.name} has no parameter {name!r}: it takes {', '.join(known)}")
     run_values = P.resolve(P.RUN, params)
     values = P.resolve(method.takes, params)
-    method_values = {p.name: values[p.name] for p in method.params}
     if run_values["algorithm"] not in method.routes:
         raise ValueError(f"algorithm = {run_values['algorithm']!r} is not a route of {method.name}: give "
                          f"{' | '.join(method.routes)}")
     bias = run_values.pop("bias")
-    rows, y, factors = training_rows(X, y, sample_weight, bias)
-    if rows.d == 0:
-        raise ValueError("X has 0 features, and there is no bias feature: nothing can be learned")
+    run_values["threads"] = run_values["threads"] or default_threads()
+    X, y, factors, kept = training_data(X, y, sample_weight, square=values.get("kernel") == "precomputed")
+    width = shape_of(X)[1]
+    kernel = kernel_of(values, width)
+    if width == 0 and (bias < 0 or kernel is not None):
+        raise ValueError("X has 0 features, and there is no bias feature: nothing can be learned" if kernel is None
+                         else "X has 0 features: a kernel needs some")
     classes, codes = np.unique(y, return_inverse=True)
-    if len(classes) < 2:
-        have = f"{len(classes)} (label {classes[0]})" if len(classes) else "none"
+    k = len(classes)
+    if k < 2:
+        have = f"{k} (label {classes[0]})" if k else "none"
         raise ValueError(f"{method.name} needs at least 2 classes, y has {have}")
-    problem = Problem(rows, codes.astype(np.int32), len(classes), factors,
-                      class_factors(class_weight, classes)[codes])
-    require_memory(rows.d * (1 if len(classes) == 2 and not method.joint else len(classes)), rows.n)
-    run = Run(start=start_state(start, method, problem), progress=progress,
-              **{**run_values, "threads": run_values["threads"] or default_threads()})
-    if method.joint or len(classes) == 2:
+    how = None if method.joint or k == 2 else values["multiclass"]
+    columns = multiclass.column_count(how, k) if how else k if method.joint else 1
+    if kernel is None:
+        rows = as_rows(X, bias)
+        require_memory(columns, rows.d, "features")
+    else:
+        require_memory(columns, len(y), "rows")
+        rows = gram_of(kernel, X, bias, values["cache"], run_values["threads"])
+    problem = Problem(rows, codes.astype(np.int32), k, factors, class_factors(class_weight, classes)[codes])
+    origin = {"method": method.name, "rows": rows.m, "features": width, "bias feature": bias >= 0, "classes": k,
+              "kernel": kernel and (kernel.kind, kernel.gamma, kernel.degree, kernel.coef0), "multiclass": how}
+    run = Run(start=start_state(start, origin, problem.y), progress=progress, **run_values)
+    method_values = {p.name: values[p.name] for p in method.params}
+    if how is None:
         solution = method.fit(problem, method_values, run)
     else:
-        solution = multiclass.fit(method, problem, method_values, run, values["multiclass"])
-    model = Model(solution.weights, classes, bias=bias, solver=method.name,
-                  params={**values, **{k: run_values[k] for k in ("tol", "algorithm", "seed")}},
-                  info=solution.info, state=Start(method.name, problem, solution.state))
-    warn_unless_converged(method.name, solution.info)
+        solution = multiclass.fit(method, problem, method_values, run, how)
+    used = {p.name: values[p.name] for p in method.takes
+            if p not in (P.MULTICLASS, *P.KERNELS) or p is P.MULTICLASS and how
+            or p in P.KERNELS and p is not P.CACHE and kernel is not None and P.is_used(p, values)}
+    found = {"bias": bias, "codes": solution.codes, "solver": method.name, "info": solution.info,
+             "params": {**used, **{name: run_values[name] for name in ("tol", "algorithm", "seed")}},
+             "state": Start(origin, problem.y, solution.state)}
+    if kernel is None:
+        model = Model(solution.weights, classes, **found)
+    else:
+        model = kernel_model(kernel, X, solution.weights, problem.y, classes, kept, **found)
+    warn_unless_converged(method.name, solution.info, kernel is not None and kernel.kind not in P.DEFINITE)
     return model
 
 
-def warn_unless_converged(name, info):
-    if info.status == CONVERGED:
+def kernel_of(values, n_features):
+    """The Kernel that the parameters' `values` name, with the default of gamma put into them; None for none."""
+    if values.get("kernel") is None:
+        return None
+    from marginlinear.kernels import Kernel
+
+    if values["gamma"] is None and P.is_used(P.GAMMA, values) and n_features:
+        values["gamma"] = 1 / n_features
+    return Kernel(values["kernel"], **{p.name: values[p.name] for p in (P.GAMMA, P.DEGREE, P.COEF0)
+                                       if P.is_used(p, values)})
+
+
+def gram_of(kernel, X, bias, cache, threads):
+    """Rows in the kernel's feature space: a constant feature there adds its square to all inner products."""
+    from marginlinear.kernels import gram_rows
+
+    return gram_rows(kernel, X, shape_of(X)[1], offset=constant_of(bias), cache=cache, threads=threads)
+
+
+def constant_of(bias):
+    """What the bias feature adds to the kernel."""
+    return bias * bias if bias >= 0 else 0.0
+
+
+def kernel_model(kernel, X, coefficients, y, classes, kept, *, bias, **rest):
+    """KernelModel of the rows of X that have a coefficient; `kept` are their numbers in the caller's data."""
+    from marginlinear.kernels import take_support
+
+    k = len(classes)
+    if coefficients.shape[1] == k == 2:
+        # Two columns say one thing twice. LIBSVM's file has it once: here too they agree to the last bit.
+        half = (coefficients[:, 1:] - coefficients[:, :1]) / 2
+        coefficients = np.hstack([-half, half])
+    which = np.flatnonzero(coefficients.any(axis=1))
+    which = which[np.argsort(-y[which] if k == 2 else y[which], kind="stable")]
+    dual_coef = coefficients[which]
+    support = take_support(kernel, X, which)
+    if kernel.kind == "precomputed":
+        support = np.asarray(support) if kept is None else kept[support]
+    return KernelModel(kernel, support, dual_coef, classes, support_counts=np.bincount(y[which], minlength=k),
+                       intercept=constant_of(bias) * dual_coef.sum(axis=0) + 0.0, n_features=shape_of(X)[1], bias=bias,
+                       **rest)
+
+
+def warn_unless_converged(name, info, doubtful):
+    """A ConvergenceWarning where it is due; a `doubtful` kernel need not be positive semidefinite."""
+    if info.status in (CONVERGED, FINISHED):
         return
-    if info.status == FAILED:
+    if info.status == FAILED and doubtful:
+        advice = f"its bound is above the objective: {P.INDEFINITE}"
+    elif info.status == FAILED:
         advice = "a bound above the objective is a defect of marginlinear: please report it with the data"
     else:
         advice = ("scale the features to a common range such as [0, 1], or take a smaller C, a larger tol, or more "
@@ -211,18 +369,13 @@ def warn_unless_converged(name, info):
 
 
 class Start:
-    """The state of a Solution, and what it belongs to."""
+    """The state of a Solution, and what it belongs to: a dict of what must be the same, and the classes of the rows."""
 
-    def __init__(self, solver, problem, state):
-        self.kind = solver, problem.rows.m, problem.rows.d, problem.n_classes
-        self.y, self.state = problem.y, state
-
-    @property
-    def words(self):
-        return "{} on {} rows, {} features, {} classes".format(*self.kind)
+    def __init__(self, origin, y, state):
+        self.origin, self.y, self.state = origin, y, state
 
 
-def start_state(start, method, problem):
+def start_state(start, origin, y):
     """The state to go on from; ValueError where the model does not fit the problem."""
     if start is None:
         return None
@@ -230,12 +383,12 @@ def start_state(start, method, problem):
     if found is None:
         raise ValueError("start: the model holds no dual variables: only a model that train returned in this process "
                          "can be gone on from, not one from a file or a pickle")
-    wanted = Start(method.name, problem, None)
-    if found.kind != wanted.kind:
-        raise ValueError(f"start: a model of {found.words}, this fit is of {wanted.words}")
-    if not np.array_equal(found.y, problem.y):
+    for name, value in origin.items():
+        if found.origin[name] != value:
+            raise ValueError(f"start: a model with {name} = {found.origin[name]}, this fit has {value}")
+    if not np.array_equal(found.y, y):
         # A dual's sign belongs to its row's label: under another the bound would be none.
-        raise ValueError(f"start: a model of other labels, the first at row {(found.y != problem.y).argmax()}")
+        raise ValueError(f"start: a model of other labels, the first at row {(found.y != y).argmax()}")
     return found.state
 
 
@@ -253,8 +406,11 @@ def class_factors(class_weight, classes):
     return factors
 
 
-def training_rows(X, y, sample_weight, bias):
-    """(rows, y, instance weights): checked, without the rows of weight 0."""
+def training_data(X, y, sample_weight, square=False):
+    """(X, y, instance weights, numbers of the rows kept): checked, without the rows of weight 0; None: all are kept.
+
+    In a `square` X, a Gram matrix, the columns stand for the rows too.
+    """
     if np.ma.isMaskedArray(X) or np.ma.isMaskedArray(y):
         raise ValueError("X and y must not be masked arrays: the mask would be lost; fill or drop what is masked")
     # A list goes through objects: NumPy would make words of all of ["a", 1].
@@ -268,13 +424,16 @@ def training_rows(X, y, sample_weight, bias):
             raise ValueError("y: labels must be all numbers or all strings")
     if y.dtype.kind == "f" and not np.isfinite(y).all():
         raise ValueError(f"y: label {y[~np.isfinite(y)][0]} is not finite")
-    m = row_count(X)
+    m, n = shape_of(X)
     if len(y) != m:
         raise ValueError(f"X has {m} rows, y has {len(y)} labels")
     if m == 0:
         raise ValueError("X has no rows")
+    if square and n != m:
+        raise ValueError(f"X has {m} rows and {n} columns: a precomputed kernel is the square matrix of "
+                         "the rows' inner products")
     if sample_weight is None:
-        return as_rows(X, bias), y, np.ones(m)
+        return X, y, np.ones(m), None
     try:
         factors = np.asarray(sample_weight, dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -285,105 +444,21 @@ def training_rows(X, y, sample_weight, bias):
     if wrong.any():
         i = np.flatnonzero(wrong)[0]
         raise ValueError(f"sample_weight[{i}] = {factors[i]} is not allowed: give a number in [0, inf)")
-    kept = factors > 0
-    if kept.all():
-        return as_rows(X, bias), y, factors
-    if not kept.any():
+    kept = np.flatnonzero(factors > 0)
+    if len(kept) == m:
+        return X, y, factors, None
+    if not len(kept):
         raise ValueError("sample_weight is 0 for all rows")
-    return as_rows(select_rows(X, np.flatnonzero(kept)), bias), y[kept], factors[kept]
+    X = select_rows(X, kept)
+    return X[:, kept] if square else X, y[kept], factors[kept], kept
 
 
-class CSR:
-    """The arrays of a CSR matrix where SciPy is not wanted: the commands, and rows picked from them."""
-
-    def __init__(self, data, indices, indptr, n_features):
-        self.data, self.indices, self.indptr, self.n_features = data, indices, indptr, n_features
-
-    @property
-    def shape(self):
-        return len(self.indptr) - 1, self.n_features
-
-
-def row_count(X):
-    if hasattr(X, "indptr"):
-        return len(X.indptr) - 1 if not hasattr(X, "shape") else X.shape[0]
-    shape = np.shape(X)
-    if len(shape) != 2:
-        raise ValueError(f"X has shape {shape}: two dimensions are needed, one row an instance")
-    return shape[0]
-
-
-def select_rows(X, which):
-    """X without the other rows."""
-    if hasattr(X, "indptr") and hasattr(X, "n_features"):
-        lengths = np.diff(X.indptr)[which]
-        indptr = np.concatenate(([0], np.cumsum(lengths)))
-        positions = np.repeat(X.indptr[which] - indptr[:-1], lengths) + np.arange(indptr[-1])
-        return CSR(X.data[positions], X.indices[positions], indptr, X.n_features)
-    if hasattr(X, "tocsr"):
-        return X.tocsr()[which]
-    return np.asarray(X)[which]
-
-
-def as_rows(X, bias, n_features=None):
-    """Rows over X: without a copy where type and layout allow it.
-
-    With n_features, X may be narrower or wider: missing features are zeros, others are left out.
-    """
-    if hasattr(X, "indptr") and hasattr(X, "n_features"):
-        return csr_rows(X.data, X.indices, X.indptr, X.n_features, bias, n_features)
-    if hasattr(X, "tocsr"):
-        if X.ndim != 2:
-            raise ValueError(f"X has shape {X.shape}: two dimensions are needed, one row an instance")
-        csr = X.tocsr()
-        if not csr.has_canonical_format:
-            csr = csr.copy() if csr is X else csr
-            csr.sum_duplicates()
-        return csr_rows(csr.data, csr.indices, csr.indptr, csr.shape[1], bias, n_features)
-    dense = np.asarray(X)
-    if dense.ndim != 2:
-        raise ValueError(f"X has shape {dense.shape}: two dimensions are needed, one row an instance")
-    dense = np.ascontiguousarray(real_values(dense))
-    if n_features is not None and dense.shape[1] != n_features:
-        fitted = np.zeros((dense.shape[0], n_features), dtype=dense.dtype)
-        width = min(n_features, dense.shape[1])
-        fitted[:, :width] = dense[:, :width]
-        dense = fitted
-    return Rows.from_dense(dense, bias)
-
-
-def real_values(values):
-    """float64 or float32 values, converted only from other types."""
-    if values.dtype in (np.float64, np.float32):
-        return values
-    if values.dtype.kind not in "biuf":
-        raise ValueError(f"X holds {values.dtype}: numbers are needed")
-    return values.astype(np.float64)
-
-
-def csr_rows(data, indices, indptr, width, bias, n_features):
-    if width > np.iinfo(np.int32).max:
-        raise ValueError(f"X has {width} features: at most {np.iinfo(np.int32).max} are possible")
-    data = np.ascontiguousarray(real_values(data))
-    if indices.dtype != np.int32 and len(indices) and not (indices.min() >= 0 and indices.max() < width):
-        # Before the conversion, which would fold a wrong index into a right one.
-        raise ValueError(f"X has feature numbers from {indices.min()} to {indices.max()}, outside 0 to {width - 1}")
-    indices = np.ascontiguousarray(indices).astype(np.int32, copy=False)
-    indptr = np.ascontiguousarray(indptr).astype(np.int64, copy=False)
-    if n_features is None or width == n_features:
-        return Rows.from_csr(data, indices, indptr, width, bias)
-    if width > n_features and len(indices) and indices.max() >= n_features:
-        kept = indices < n_features
-        counts = np.concatenate(([0], np.cumsum(kept)))
-        data, indices, indptr = data[kept], indices[kept], counts[indptr]
-    return Rows.from_csr(data, indices, indptr, n_features, bias)
-
-
-def require_memory(weights, n_features):
-    """Refuse, before it is tried, an array of weights that the machine cannot hold."""
-    needed = 8 * weights
+def require_memory(columns, count, what):
+    """Refuse, before it is tried, an array of weights that the machine cannot hold: `count` features or rows."""
+    needed = 8 * count * columns
     if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
         there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         if needed > there:
-            raise MemoryError(f"{n_features} features need {needed / 2**30:.1f} GiB for the weights alone, the machine "
-                              f"has {there / 2**30:.1f}: is the largest feature number right?")
+            doubt = ": is the largest feature number right?" if what == "features" else ""
+            raise MemoryError(f"{count} {what} need {needed / 2**30:.1f} GiB for the weights alone, the machine "
+                              f"has {there / 2**30:.1f}{doubt}")

@@ -18,3 +18,4 @@ OTHERS = {
 }
 JOINT = CLASSIFIERS[4]  # k columns of weights even for two classes
 SIGN = CLASSIFIERS[1]  # one column for two classes, positive for the first label
+CODED = "MARGINLINEAR"  # columns with codes: a name that LIBLINEAR does not know, so that it refuses the file

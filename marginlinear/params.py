@@ -33,6 +33,13 @@ class Param:
     metavar : str
     replaces : str
         Name of the parameter in whose place this one is given; both at once are an error.
+    numbered : bool
+        A word of `choices` may be given by its place there.
+    python : tuple
+        What Python takes beyond `choices`: words, and `callable` for any function.
+    needs : tuple of (str, tuple)
+        Name of another parameter, and its values that make use of this one; with any other, giving this one is an
+        error. Empty for a parameter that is always of use.
     """
 
     name: str
@@ -44,6 +51,9 @@ class Param:
     letter: str = ""
     metavar: str = ""
     replaces: str = ""
+    numbered: bool = False
+    python: tuple = ()
+    needs: tuple = ()
 
     @property
     def flag(self):
@@ -53,16 +63,19 @@ class Param:
     def allowed(self):
         """The domain in words."""
         if self.choices:
-            return " | ".join(self.choices)
+            numbers = f", or 0 to {len(self.choices) - 1}" if self.numbered else ""
+            return " | ".join(self.choices) + numbers
         kind = {int: "integer", float: "number"}.get(self.type, "")
         return f"{kind} in {self.domain}" if self.domain else kind
 
     def check(self, value):
         """Return `value` as `self.type`; ValueError names the parameter, the value and the domain."""
         if self.type is str:
-            if self.choices and value not in self.choices:
-                raise self._refusal(value)
-            return value
+            word = self._word(value)
+            if word is None:
+                words = (", or a function" if word is callable else f" | {word}" for word in self.python)
+                raise self._refusal(value, "".join(words))
+            return word
         if self.type is bool:
             if isinstance(value, bool) or getattr(getattr(value, "dtype", None), "kind", "") == "b":
                 return bool(value)
@@ -81,7 +94,10 @@ class Param:
     def parse(self, text):
         """The value that the command line's `text` stands for; ValueError as in `check`."""
         if self.type is str:
-            return self.check(text)
+            word = self._word(text)
+            if word is None or word in self.python:
+                raise self._refusal(text)
+            return word
         try:
             if "_" in text:
                 raise ValueError
@@ -89,6 +105,15 @@ class Param:
         except ValueError:
             raise self._refusal(text) from None
         return self.check(value)
+
+    def _word(self, value):
+        """The word that `value` means; None for no such word."""
+        if not self.choices or (isinstance(value, str) and value in (*self.choices, *self.python)):
+            return value
+        if callable in self.python and callable(value):
+            return value
+        numbers = {str(number): word for number, word in enumerate(self.choices)} if self.numbered else {}
+        return numbers.get(str(value))
 
     def _inside(self, number):
         if not self.domain:
@@ -99,8 +124,9 @@ class Param:
         below = number < high if self.domain[-1] == ")" else number <= high
         return above and below
 
-    def _refusal(self, value):
-        return ValueError(f"{self.name.rstrip('_')} = {value!r} is not allowed: give {self.allowed or 'a flag'}")
+    def _refusal(self, value, beyond=""):
+        allowed = (self.allowed or "a flag") + beyond
+        return ValueError(f"{self.name.rstrip('_')} = {value!r} is not allowed: give {allowed}")
 
 
 C = Param("C", float, 1.0, "cost of a unit of loss, next to 1/2 ||W||^2 and a sum of losses", "(0, inf)", letter="c")
@@ -116,17 +142,26 @@ LAMBDA1 = Param("lambda1", float, 0.25, "weight of the margins' variance (twice 
                 "about 0.05 C x rows on", "[0, inf)")
 LAMBDA2 = Param("lambda2", float, 0.25, "weight of the margins' mean", "[0, inf)")
 EPOCHS = Param("epochs", int, 5, "passes over the rows", "[1, inf)")
-ETA0 = Param("eta0", float, None, "first step size (default: searched for on a sample)", "(0, inf)")
+ETA0 = Param("eta0", float, None, "first step size (default: searched for on a sample)", "(0, 1)")
 
 MULTICLASS = Param("multiclass", str, "ovr", "more than two classes by binary problems: one class against the rest, "
                    "one against one, or error-correcting output codes", choices=("ovr", "ovo", "ecoc"))
-KERNEL = Param("kernel", str, None, "kernel in place of a linear model; LIBSVM's numbers 0 to 3 mean linear, poly, "
-               "rbf, sigmoid", choices=("linear", "poly", "rbf", "sigmoid"), letter="t")
-GAMMA = Param("gamma", float, None, "gamma of poly, rbf and sigmoid (default: 1/features)", "(0, inf)", letter="g")
-DEGREE = Param("degree", int, 3, "degree of poly", "[0, 1000]", letter="d")
-COEF0 = Param("coef0", float, 0.0, "coef0 of poly and sigmoid", "(-inf, inf)", letter="r")
+# The order is LIBSVM's, which knows the kernels by their numbers.
+KERNEL = Param("kernel", str, None, "kernel in place of a linear model: linear x.z, poly (gamma x.z + coef0)^degree, "
+               "rbf exp(-gamma ||x-z||^2), sigmoid tanh(gamma x.z + coef0)",
+               choices=("linear", "poly", "rbf", "sigmoid"), letter="t", numbered=True,
+               python=("precomputed", callable))
+GAMMA = Param("gamma", float, None, "gamma of poly, rbf and sigmoid (default: 1/features)", "(0, inf)", letter="g",
+              needs=("kernel", ("poly", "rbf", "sigmoid")))
+DEGREE = Param("degree", int, 3, "degree of poly", "[0, 1000]", letter="d", needs=("kernel", ("poly",)))
+COEF0 = Param("coef0", float, 0.0, "coef0 of poly and sigmoid", "(-inf, inf)", letter="r",
+              needs=("kernel", ("poly", "sigmoid")))
 CACHE = Param("cache", float, None, "megabytes for the kernel's Gram matrix, beyond which rows are computed when "
-              "needed (default: a quarter of the memory)", "(0, inf)", letter="m", metavar="MB")
+              "needed (default: a quarter of the memory)", "(0, inf)", letter="m", metavar="MB",
+              needs=("kernel", (*KERNEL.choices, callable)))
+# Positive semidefinite whatever the rows and the parameters are.
+DEFINITE = ("linear", "rbf")
+INDEFINITE = "the kernel is not positive semidefinite on these rows, and nothing can be certified; take another one"
 # What every method that works on Gram rows takes.
 KERNELS = (KERNEL, GAMMA, DEGREE, COEF0, CACHE)
 
@@ -150,4 +185,24 @@ def resolve(declared, given):
     for p in declared:
         if p.replaces in given and given.get(p.name) is not None:
             raise ValueError(f"{p.replaces} and {p.name.rstrip('_')} are two names of one thing: give one of them")
-    return {p.name: p.default if given.get(p.name) is None else p.check(given[p.name]) for p in declared}
+    values = {p.name: p.default if given.get(p.name) is None else p.check(given[p.name]) for p in declared}
+    for p in declared:
+        if given.get(p.name) is not None and not is_used(p, values):
+            other, useful = p.needs[0], [word for word in p.needs[1] if word is not callable]
+            raise ValueError(f"{p.name} = {values[p.name]!r} is of no use {_with(other, values[other])}: it is for "
+                             f"{other} = {' | '.join(useful)}")
+    return values
+
+
+def is_used(param, values):
+    """Whether `param` has an effect beside the `values` of the others."""
+    if not param.needs:
+        return True
+    value = values[param.needs[0]]
+    return value in param.needs[1] if isinstance(value, str) else callable in param.needs[1] and callable(value)
+
+
+def _with(name, value):
+    if value is None:
+        return f"without a {name}"
+    return f"with {name} = {value if isinstance(value, str) else 'a function'}"

@@ -9,7 +9,7 @@ from typing import Any
 CONVERGED = "converged"  # certificate <= tol * max(1, |objective|)
 MAX_ITER = "max_iter"  # the cap on sweeps (or on outer iterations) came first
 TIME_LIMIT = "time_limit"  # the time limit came first
-FINISHED = "finished"  # a stochastic method has made its epochs: it promises no more, the certificate says how far it is
+FINISHED = "finished"  # a stochastic method has made its epochs and promises no more: see its certificate
 FAILED = "failed"  # a bound was contradicted beyond rounding: a defect, please report it
 
 
@@ -131,6 +131,8 @@ class Run:
         The `state` of an earlier Solution on the same rows.
     progress : callable or None
         Called as progress(dict) with the keys of a history entry, a few times a second at most.
+    cancel : threading.Event or None
+        Once set, by another thread, the fit ends with threads.Cancelled at its next look.
     """
 
     tol: float
@@ -141,6 +143,7 @@ class Run:
     threads: int
     start: Any = None
     progress: Any = None
+    cancel: Any = None
 
 
 @dataclass

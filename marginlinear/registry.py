@@ -11,6 +11,7 @@ MODULES = (
     "mcodm",
     "crammer_singer",
     "ldm",
+    "ldm_asgd",
     "odm",
     "l1svc",
     "l2svc",

@@ -1,7 +1,16 @@
-"""The pool: GIL-free work over ranges of rows on a few threads."""
+"""The pool: GIL-free work over ranges of rows, and whole jobs, on a few threads."""
 
 import os
+import queue
 import threading
+import time
+
+# Seconds between looks at the signals while the caller's thread waits, and what ends it gives the workers to stop.
+TURN, GRACE = 0.05, 0.1
+
+
+class Cancelled(BaseException):
+    """Raised in a worker that was told to stop; never seen by the caller."""
 
 
 def default_threads():
@@ -57,3 +66,48 @@ def run_chunks(work, n, threads=None, size=4096):
     if failures:
         raise failures[0]
     return results
+
+
+def in_order(work, n, threads, cancel):
+    """Yield work(0), ..., work(n - 1), which run on `threads` threads of their own; with one, on the caller's.
+
+    The caller's thread only waits, in short turns, so that Ctrl-C is seen. A failure of `work` is raised here. Whatever
+    ends the loop early sets the threading.Event `cancel`, which long work has to look at, to raise Cancelled.
+    """
+    if min(threads, n) <= 1:
+        yield from map(work, range(n))
+        return
+    todo, ended = iter(range(n)), queue.SimpleQueue()
+    lock = threading.Lock()
+
+    def worker():
+        while not cancel.is_set():
+            with lock:
+                at = next(todo, None)
+            if at is None:
+                return
+            try:
+                ended.put((at, work(at), None))
+            except BaseException as failure:
+                ended.put((at, None, failure))
+
+    helpers = [threading.Thread(target=worker, daemon=True) for _ in range(min(threads, n))]
+    for helper in helpers:
+        helper.start()
+    held = {}
+    try:
+        for at in range(n):
+            while at not in held:
+                try:
+                    found, result, failure = ended.get(timeout=TURN)
+                except queue.Empty:
+                    continue
+                if failure is not None:
+                    raise failure
+                held[found] = result
+            yield held.pop(at)
+    finally:
+        cancel.set()
+        last = time.monotonic() + GRACE
+        for helper in helpers:
+            helper.join(max(0.0, last - time.monotonic()))

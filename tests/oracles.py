@@ -187,6 +187,58 @@ def minimal_svc(X, sign, cost):
     return w
 
 
+def margin_terms(g, instance):
+    """(mean, twice the variance) of margins that count `instance` times each."""
+    mean = instance @ g / instance.sum()
+    return mean, 2 * (instance @ (g - mean) ** 2) / instance.sum()
+
+
+def ldm_objective(w, X, sign, instance, factor, C, lambda1, lambda2):
+    """1/2 ||w||^2 + lambda1 ghat - lambda2 gbar + C sum_i instance_i factor_i (1 - g_i)_+"""
+    g = sign * (X @ w)
+    mean, spread = margin_terms(g, instance)
+    return 0.5 * w @ w + lambda1 * spread - lambda2 * mean + C * (instance * factor) @ np.maximum(0, 1 - g)
+
+
+def ldm_certificate(w, beta, X, sign, instance, factor, C, lambda1, lambda2):
+    """The bound of math.md 3 on P(w) - min P, for any w and any beta in [0, C_i]."""
+    g = sign * (X @ w)
+    size, cost = instance.sum(), C * instance * factor
+    tau = 4 * lambda1 / size * instance * (g - instance @ g / size)
+    off = w - X.T @ (sign * (beta + lambda2 / size * instance - tau))
+    return (cost * np.maximum(0, 1 - g) - beta * (1 - g)).sum() + 0.5 * off @ off
+
+
+def minimal_ldm(X, sign, instance, factor, C, lambda1, lambda2):
+    """w that minimises ldm_objective, as a QP in (w, xi); the certificate at its multipliers proves it."""
+    m, d = X.shape
+    Z, size = sign[:, None] * X, instance.sum()
+    total = Z.T @ instance
+    Q = np.eye(d) + 4 * lambda1 / size * (Z.T @ (instance[:, None] * Z) - np.outer(total, total) / size)
+    H = np.zeros((d + m, d + m))
+    H[:d, :d] = Q
+    G = np.vstack([np.hstack([-Z, -np.eye(m)]), np.hstack([np.zeros((m, d)), -np.eye(m)])])
+    h = np.concatenate([-np.ones(m), np.zeros(m)])
+    cost = C * instance * factor
+    z, lam = convex_qp(H, np.concatenate([-lambda2 / size * total, cost]), G, h)
+    w, beta = z[:d], np.clip(lam[:m], 0, cost)
+    problem = X, sign, instance, factor, C, lambda1, lambda2
+    value = ldm_objective(w, *problem)
+    Optimum(w, value, value - ldm_certificate(w, beta, *problem)).certified()
+    return w
+
+
+def features_of(K):
+    """Phi with Phi Phi' = K: the features whose linear problem is the kernel's."""
+    values, vectors = np.linalg.eigh(K)
+    return vectors * np.sqrt(np.maximum(values, 0))
+
+
+def rbf(X, Z, gamma):
+    """exp(-gamma ||x - z||^2), shape (len(X), len(Z))"""
+    return np.exp(-gamma * ((X[:, None, :] - Z[None, :, :]) ** 2).sum(axis=2))
+
+
 def minimal_odm(X, sign, cost, mu, theta):
     """argmin 1/2 ||w||^2 + sum_i c_i [(1-theta-g_i)_+^2 + mu (g_i-1-theta)_+^2], g_i = sign_i w.x_i.
 
@@ -301,3 +353,13 @@ def random_problem(seed):
     if seed % 7 == 2:
         cost *= rng.uniform(0.2, 3, m)
     return X, y, k, cost
+
+
+def random_binary(seed):
+    """(X, y, sign, C): as random_problem, two classes; every third with a class of a single row."""
+    X, y, _, cost = random_problem(seed)
+    y = y % 2
+    if seed % 3 == 2:
+        y[:] = 0
+        y[-1] = 1
+    return X, y, 2.0 * y - 1, float(cost.mean())

@@ -1,11 +1,16 @@
 """Model and what surrounds `train`; what every method must do is in test_registry.py."""
 
+import copy
+import pickle
+import warnings
+
 import numpy as np
 import pytest
 from scipy import sparse
 
 import marginlinear as ml
-from marginlinear.api import CSR, Model
+from marginlinear.api import KernelModel, Model, require_memory
+from marginlinear.arrays import CSR
 
 
 def joint(**options):
@@ -141,7 +146,7 @@ def test_shapes_must_fit():
 @pytest.mark.parametrize("weights", [None, np.arange(30) % 3])
 @pytest.mark.parametrize("bias", [-1.0, 1.0])
 def test_the_readers_arrays_need_no_scipy(weights, bias):
-    """api.CSR, what the commands pass on, is a CSR matrix like any other."""
+    """arrays.CSR, what the commands pass on, is a CSR matrix like any other."""
     X, y = sparse.csr_array(data()), np.arange(30) % 4
     own = CSR(X.data, X.indices, X.indptr, 3)
     ours = ml.train(own, y, sample_weight=weights, bias=bias)
@@ -205,3 +210,230 @@ def test_masks_are_not_dropped():
     masked = np.ma.masked_array(np.eye(3), mask=np.eye(3) > 0)
     with pytest.raises(ValueError, match="masked"):
         ml.train(masked, [0, 1, 1])
+
+
+# ---- kernels
+
+
+def kernel_value(name, X, Z, gamma=0.5, degree=2, coef0=1.5):
+    """The kernels' formulas."""
+    products = X @ Z.T
+    return {
+        "linear": products,
+        "poly": (gamma * products + coef0) ** degree,
+        "rbf": np.exp(-gamma * ((X[:, None] - Z[None]) ** 2).sum(axis=2)),
+        "sigmoid": np.tanh(gamma * products + coef0),
+    }[name]
+
+
+PARAMETERS = {"linear": {}, "poly": {"gamma": 0.5, "degree": 2, "coef0": 1.5}, "rbf": {"gamma": 0.5},
+              "sigmoid": {"gamma": 0.5, "coef0": 1.5}}
+SOLVERS = ["mcodm", "cs", "l1svc", "ldm"]
+
+
+def two_classes(m=60, seed=3):
+    X = data(m)
+    noise = np.random.default_rng(seed).standard_normal(m)
+    return X, np.where(X[:, 0] + X[:, 1] ** 2 + noise > 0.7, 5, -2)
+
+
+@pytest.mark.parametrize("kind", [np.array, sparse.csr_array])
+@pytest.mark.parametrize("bias", [-1.0, 2.0])
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("name", PARAMETERS)
+def test_scores_over_support_vectors(name, solver, bias, kind):
+    X, y = two_classes()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ml.ConvergenceWarning)  # sigmoid is not positive semidefinite here
+        model = ml.train(kind(X), y, solver=solver, kernel=name, bias=bias, max_iter=20, **PARAMETERS[name])
+    support = model.support if isinstance(model.support, np.ndarray) else sparse.csr_array(
+        (model.support.data, model.support.indices, model.support.indptr), model.support.shape).toarray()
+    constant = bias**2 if bias >= 0 else 0
+    test = data(40)[10:]
+    expected = (kernel_value(name, test, support) + constant) @ model.dual_coef
+    scores = model.decision_function(kind(test))
+    assert np.allclose(scores.reshape(30, -1), expected, rtol=1e-9, atol=1e-9)
+    assert np.allclose(model.intercept, constant * model.dual_coef.sum(axis=0))
+    assert model.n_support == len(model.dual_coef) == model.support_counts.sum() == len(support)
+    assert (model.dual_coef != 0).any(axis=1).all()
+    assert model.dual_coef.shape[1] == (2 if model.joint else 1)
+    assert model.n_features == 3
+    assert (model.predict(kind(test)) == model.labels_of(scores)).all()
+    # Grouped by class, classes[1] first: each is a row of its class.
+    labels = np.repeat([5, -2], model.support_counts[::-1])
+    for row, label in zip(support, labels, strict=True):
+        assert label in y[(X == row).all(axis=1)]
+
+
+@pytest.mark.parametrize("bias", [-1.0, 2.0])
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_linear_and_precomputed_kernels_are_the_linear_method(solver, bias):
+    X, y = two_classes()
+    weights = np.arange(60) % 3  # rows of weight 0 among them
+    options = {"solver": solver, "bias": bias, "sample_weight": weights, "tol": 1e-9, "algorithm": "cd"}
+    plain = ml.train(X, y, **options)
+    kernel = ml.train(X, y, kernel="linear", **options)
+    given = ml.train(X @ X.T, y, kernel="precomputed", **options)
+    function = ml.train(X, y, kernel=lambda X, Z: X @ Z.T, **options)
+    test = data(90, 3)
+    scores = plain.decision_function(test)
+    assert np.allclose(kernel.decision_function(test), scores, rtol=1e-6, atol=1e-6)
+    assert np.allclose(function.decision_function(test), scores, rtol=1e-6, atol=1e-6)
+    assert np.allclose(given.decision_function(test @ X.T), scores, rtol=1e-6, atol=1e-6)
+    assert (weights[given.support] > 0).all()
+    assert kernel.info.objective == pytest.approx(plain.info.objective, rel=1e-8)
+
+
+def test_default_of_gamma_and_what_params_hold():
+    X, y = two_classes()
+    model = ml.train(X, y, solver="l1svc", kernel="rbf", cache=10)
+    assert model.params == {"C": 1.0, "kernel": "rbf", "gamma": 1 / 3, "tol": 1e-3, "algorithm": "auto", "seed": 0}
+    assert (model.kernel.kind, model.kernel.gamma) == ("rbf", 1 / 3)
+    assert ml.train(X, y, solver="l1svc", kernel=2).params["kernel"] == "rbf"
+    assert set(ml.train(X, y, solver="l1svc").params) == {"C", "tol", "algorithm", "seed"}
+
+
+def test_features_above_those_of_training_are_part_of_a_distance():
+    X, y = two_classes()
+    model = ml.train(X, y, kernel="rbf", gamma=1.0)
+    wide = np.hstack([X, np.full((60, 2), 50.0)])
+    assert np.allclose(model.decision_function(wide), model.intercept)
+    narrow = X.copy()
+    narrow[:, 1:] = 0
+    assert np.allclose(model.decision_function(X[:, :1]), model.decision_function(narrow))
+
+
+def test_a_kernel_model_has_no_weights_of_features():
+    X, y = two_classes()
+    model = ml.train(X, y, kernel="linear")
+    with pytest.raises(AttributeError, match="no weights of features"):
+        _ = model.coef
+    assert not hasattr(model, "coef")
+    with pytest.raises(ValueError, match="3 support vectors"):
+        KernelModel(model.kernel, X[:3], np.ones((2, 1)), [0, 1], support_counts=[1, 1], intercept=[0], n_features=3)
+
+
+def product(X, Z):
+    return X @ Z.T
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "precomputed", product], ids=str)
+def test_kernel_models_can_be_copied_and_gone_on_from(kernel):
+    X, y = two_classes()
+    X = X @ X.T if kernel == "precomputed" else X
+    model = ml.train(X, y, kernel=kernel, tol=1e-4)
+    for other in (pickle.loads(pickle.dumps(model)), copy.deepcopy(model)):
+        assert other.decision_function(X).tobytes() == model.decision_function(X).tobytes()
+        assert other.params == model.params
+        with pytest.raises(ValueError, match="no dual variables"):
+            ml.train(X, y, kernel=kernel, start=other)
+    again = ml.train(X, y, kernel=kernel, tol=1e-4, start=model)
+    assert again.info.converged and again.info.n_iter == 0
+
+
+@pytest.mark.parametrize("how", ["ovr", "ovo", "ecoc"])
+@pytest.mark.parametrize("bias", [-1.0, 1.0])
+def test_kernels_of_several_binary_problems(how, bias):
+    """The linear kernel is the linear method, and a fit can be gone on from."""
+    X, y = data(80), np.random.default_rng(2).integers(0, 4, 80)
+    options = {"solver": "l2svc", "multiclass": how, "bias": bias, "tol": 1e-9, "algorithm": "cd"}
+    plain = ml.train(X, y, **options)
+    model = ml.train(X, y, kernel="linear", **options)
+    assert np.allclose(model.decision_function(X), plain.decision_function(X), rtol=1e-6, atol=1e-6)
+    assert (model.predict(X) == plain.predict(X)).all()
+    assert model.params["multiclass"] == how
+    again = ml.train(X, y, kernel="linear", start=model, **options)
+    assert again.info.n_iter == 0
+    with pytest.raises(ValueError, match="^start: a model with multiclass"):
+        ml.train(X, y, kernel="linear", start=model, **{**options, "multiclass": "ovr" if how == "ovo" else "ovo"})
+
+
+@pytest.mark.parametrize("options, words", [
+    ({"kernel": "rbf", "gamma": 0.7}, r"^start: a model with kernel = \('rbf', 0.5,"),
+    ({"kernel": "linear"}, "^start: a model with kernel"),
+    ({}, "^start: a model with features|^start: a model with kernel"),
+    ({"kernel": "rbf", "gamma": 0.5, "bias": 1.0}, "^start: a model with bias feature = False, this fit has True"),
+    ({"kernel": "rbf", "gamma": 0.5, "solver": "cs"}, "^start: a model with method = mcodm, this fit has cs"),
+])
+def test_a_start_has_the_same_kernel(options, words):
+    X, y = two_classes()
+    model = ml.train(X, y, kernel="rbf", gamma=0.5)
+    with pytest.raises(ValueError, match=words):
+        ml.train(X, y, start=model, **options)
+
+
+@pytest.mark.parametrize("X, options, words", [
+    (np.eye(4), {"kernel": "rbf", "degree": 2}, "degree = 2 is of no use with kernel = rbf"),
+    (np.eye(4), {"gamma": 2}, "gamma = 2.0 is of no use without a kernel"),
+    (np.eye(4), {"kernel": "rfb"}, "kernel = 'rfb' is not allowed"),
+    (np.eye(4), {"kernel": "rbf", "gamma": 0}, "gamma = 0 is not allowed"),
+    (np.ones((4, 3)), {"kernel": "precomputed"}, "4 rows and 3 columns: .*square"),
+    (np.zeros((4, 0)), {"kernel": "rbf", "bias": 1.0}, "0 features: a kernel needs some"),
+    (np.triu(np.ones((4, 4))), {"kernel": "precomputed"}, "not symmetric"),
+    (np.eye(4), {"kernel": lambda X, Z: np.ones(3)}, "kernel returned float64 of shape"),
+    (np.eye(4) * np.nan, {"kernel": "rbf"}, "is nan"),
+])
+def test_kernels_refuse(X, options, words):
+    with pytest.raises(ValueError, match=words):
+        ml.train(X, [0, 1, 0, 1], **options)
+
+
+def test_an_indefinite_kernel_is_not_called_a_defect():
+    X, y = two_classes()
+    with pytest.warns(ml.ConvergenceWarning, match=r"cs did not converge \(failed\).* not positive semidefinite"):
+        ml.train(X, y, solver="cs", kernel="sigmoid", gamma=0.5, coef0=1.5, bias=2.0, max_iter=2000, tol=0.1)
+
+
+def test_rows_that_no_gram_matrix_can_have():
+    many = sparse.csr_array((2**31 - 1, 1))
+    with pytest.raises(MemoryError, match="2147483647 rows"):
+        require_memory(10**3, many.shape[0], "rows")
+
+
+# ---- several binary problems
+
+
+def coded():
+    """A column for each pair of four classes, and one that tells two classes from the others."""
+    codes = np.array([[1, 1, 1, 0, 0, 0, 1], [-1, 0, 0, 1, 1, 0, 1], [0, -1, 0, -1, 0, 1, -1], [0, 0, -1, 0, -1, -1, -1]])
+    return Model(np.random.default_rng(5).standard_normal((3, 7)), np.array([2, 3, 5, 7]), codes=codes)
+
+
+def votes_of(model, scores):
+    """Counted one by one."""
+    votes = np.zeros((len(scores), len(model.classes)))
+    for i, row in enumerate(scores):
+        for place, code in enumerate(model.codes):
+            votes[i, place] = sum(c == (1 if s > 0 else -1) for c, s in zip(code, row, strict=True))
+    return votes
+
+
+def test_codes_are_decoded_by_votes():
+    model, X = coded(), data()
+    X[0] = 0  # scores of 0 are votes for the negative classes
+    scores = model.decision_function(X)
+    assert scores.shape == (30, 7) and np.allclose(scores, X @ model.weights)
+    votes = votes_of(model, scores)
+    assert not model.joint
+    assert (model.predict(X) == model.classes[votes.argmax(axis=1)]).all()
+    assert (model.places_of(scores) == votes.argmax(axis=1)).all()
+    places = np.arange(30) % 4
+    own = votes[np.arange(30), places].copy()
+    votes[np.arange(30), places] = -1
+    assert (model.margins(X, model.classes[places]) == own - votes.max(axis=1)).all()
+    back = pickle.loads(pickle.dumps(model))
+    assert (back.predict(X) == model.predict(X)).all()
+
+
+def test_one_column_with_codes():
+    model = Model(np.array([[1.0]]), ["a", "b", "c"], codes=[[1], [-1], [1]])
+    scores = model.decision_function([[2.0], [-1.0], [0.0]])
+    assert scores.shape == (3,)
+    assert model.labels_of(scores).tolist() == ["a", "b", "b"]
+    assert model.margins([[2.0], [-1.0]], ["a", "a"]).tolist() == [0.0, -1.0]
+
+
+@pytest.mark.parametrize("codes", [[[1], [-1]], [[1, 1], [-1, 1], [0, 1]], [[1], [-1], [2]]])
+def test_codes_must_fit(codes):
+    with pytest.raises(ValueError, match=r"codes must be -1, 0 or 1, in the shape \(3, 1\)"):
+        Model(np.ones((2, 1)), [1, 2, 3], codes=codes)

@@ -308,7 +308,7 @@ def test_state_goes_on(case):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", [1, 4, 6])
 def test_gram_matrix_and_features_walk_together(kind, seed):
-    """The same engine on X X' holds the scores X W instead of W, and takes the same steps."""
+    """The same engine on X X' holds the scores X W and their coefficients instead of W, and takes the same steps."""
     linear = Case(kind, seed)
     gram = Case(kind, seed, lambda X: Rows.from_gram(X @ X.T))
     gram.rng = np.random.default_rng(seed)
@@ -318,7 +318,10 @@ def test_gram_matrix_and_features_walk_together(kind, seed):
         engine.iterates.start(2.0)
         engine.sweep()
     assert np.allclose(gram.engine.alpha, linear.engine.alpha, rtol=1e-8, atol=1e-9)
-    assert np.allclose(gram.W, linear.X @ linear.W, rtol=1e-8, atol=1e-9)
+    assert np.allclose(gram.W[:gram.m], linear.X @ linear.W, rtol=1e-8, atol=1e-9)
+    assert np.allclose(linear.X.T @ gram.W[gram.m:], linear.W, rtol=1e-8, atol=1e-9)
+    assert gram.engine.primal()[:2] == pytest.approx(linear.engine.primal()[:2], rel=1e-9)
+    assert gram.engine.dual() == pytest.approx(linear.engine.dual(), rel=1e-9, abs=1e-9)
 
 
 @pytest.mark.parametrize("kind", KINDS)

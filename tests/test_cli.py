@@ -34,7 +34,10 @@ def rows(labels, seed=0, noise=1.0):
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """A current folder of files and models `m` of `d`, `m2` of `d2` (two classes), `mt` of `words`."""
+    """A current folder of files and models `m` of `d`, `m2` of `d2` (two classes), `mt` of `words`.
+
+    Kernel models are `k` and `k2`, and `o` has a column for each pair of classes.
+    """
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", ROOT)
     (tmp_path / "d").write_text(rows([1, 2, 3] * 20))
@@ -48,14 +51,16 @@ def folder(tmp_path, monkeypatch):
     (tmp_path / "w").write_text("1\n" * 60)
     (tmp_path / "wbad").write_text("1\n  -2\n")
     (tmp_path / "wfew").write_text("1\n1\n")
-    for data, model in (("d", "m"), ("d2", "m2")):
-        assert train.main(["-q", data, model]) == 0
+    for data, model, *options in (("d", "m"), ("d2", "m2"), ("d", "k", "-t", "2"), ("d2", "k2", "-t", "2", "-s", "ldm"),
+                                  ("d", "o", "-s", "ldm", "--multiclass", "ovo")):
+        assert train.main(["-q", *options, data, model]) == 0
     assert train.main(["-q", "--text-labels", "words", "mt"]) == 0
     return tmp_path
 
 
 RESULT = (r"optimization finished, #iter = \d+\nObjective value = \S+\nnSV = \d+\n"
           r"certificate = \S+ \(converged; tolerance \S+\)\n")
+KERNEL_RESULT = RESULT.replace("certificate", r"Total nSV = \d+\ncertificate")
 HINT = r"\nTry 'margin-{0} --help'\.\n"
 ACCURACY = r"Accuracy = \S+% \(\d+/60\)\n"
 
@@ -91,6 +96,23 @@ GOLDEN = [
     ("train --verbose -q d", 0, "", r"d: 60 rows, 4 features, 240 values, read in .* s\n(\d+ sweeps, .*\n)+"),
     ("train --version", 0, r"margin-train \S+\n", ""),
     ("train --help nonsense", 0, r"usage: margin-train (.|\n)*", ""),
+    ("train -t 2 d out", 0, KERNEL_RESULT, ""),
+    ("train -t rbf -g 0.5 -m 1 -B 1 -c 4 d out", 0, KERNEL_RESULT, ""),
+    ("train -t 1 -d 2 -g 1 -r 1 -s ldm d2 out", 0, KERNEL_RESULT, ""),
+    ("train --kernel linear -s 3 d2 out", 0, KERNEL_RESULT, ""),
+    ("train -t 3 -g 0.01 -r 1 -s cs -q d out", 0, "", ""),
+    ("train -q -t 2 d2 -", 0, "svm_type c_svc\nkernel_type rbf\n(.|\n)*\"}\n", ""),
+    ("train -t 2 -v 3 d", 0, r"Cross Validation Accuracy = \S+%\n", ""),
+    ("train -t 2 -s odm --multiclass ecoc -v 3 d", 0, r"Cross Validation Accuracy = \S+%\n", ""),
+    ("train -s ldm d out", 0, RESULT, ""),
+    ("train -s ldm --multiclass ovo d out", 0, RESULT, ""),
+    ("train -s 1 --multiclass ecoc -t 2 d out", 0, KERNEL_RESULT, ""),
+    ("train -t 2 --max-iter 1 -e 1e-9 -q --strict d", 3, "", r"WARNING: not converged \(max_iter\): .*\n"),
+    ("predict d k out", 0, ACCURACY, ""),
+    ("predict -q --scores --margins d k", 0, r"([123]( \S+){4}\n){60}", ""),
+    ("predict -q --scores --margins d2 k2", 0, r"(-?1( \S+){2}\n){40}", ""),
+    ("predict -q --scores --margins d o", 0, r"([123]( \S+){3} -?[0-2]\n){60}", ""),
+    ("predict wide k out", 0, r"Accuracy = \S+% \(\d/2\)\n", ""),
     ("predict d m out", 0, ACCURACY, ""),
     ("predict -q d m out", 0, "", ""),
     ("predict -b 0 --threads 2 d m out", 0, ACCURACY, ""),
@@ -143,11 +165,26 @@ GOLDEN = [
     ("train -c -q d", 2, "", "margin-train: -c: its argument is missing" + HINT),
     ("train --quiet=1 d", 2, "", "margin-train: --quiet takes no argument" + HINT),
     ("train -s abc d", 2, "", "margin-train: -s abc: solver = 'abc' is not known: .*" + HINT),
-    ("train -s 5 d", 2, "", "margin-train: -s 5: LIBLINEAR's L1R_L2LOSS_SVC is not .* mcodm, cs" + HINT),
+    ("train -s 5 d", 2, "", "margin-train: -s 5: LIBLINEAR's L1R_L2LOSS_SVC is not .* mcodm, cs, .*" + HINT),
     ("train -s 11 d", 2, "", "margin-train: -s 11: LIBLINEAR's L2R_L2LOSS_SVR is not among .*" + HINT),
     ("train -s 99 d", 2, "", "margin-train: -s 99: solver = '99' is not known: .*" + HINT),
-    ("train -s cs --mu 0.5 d", 2, "", "margin-train: --mu is not a parameter of -s cs, but of mcodm" + HINT),
+    ("train -s cs --mu 0.5 d", 2, "", "margin-train: --mu is not a parameter of -s cs, but of mcodm, odm" + HINT),
     ("train -c 1 --lambda 2 d", 2, "", "margin-train: C and lambda are two names .*" + HINT),
+    ("train -s cs --multiclass ovo d", 2, "", "margin-train: --multiclass is not a parameter of -s cs, but of ldm, .*" + HINT),
+    ("train --multiclass all -s ldm d", 2, "", r"margin-train: --multiclass all: .* give ovr \| ovo \| ecoc" + HINT),
+    ("train -t 4 d", 2, "", r"margin-train: -t 4: kernel = '4' .* sigmoid, or 0 to 3" + HINT),
+    ("train -t precomputed d", 2, "", r"margin-train: -t precomputed: kernel = .* sigmoid, or 0 to 3" + HINT),
+    ("train -t x d", 2, "", "margin-train: -t x: kernel = 'x' is not allowed: .*" + HINT),
+    ("train -t", 2, "", "margin-train: -t: its argument is missing" + HINT),
+    ("train -g 1 d", 2, "", "margin-train: gamma = 1.0 is of no use without a kernel: .*" + HINT),
+    ("train -t 0 -g 1 d", 2, "", "margin-train: gamma = 1.0 is of no use with kernel = linear: .*" + HINT),
+    ("train -t 2 -d 3 d", 2, "", "margin-train: degree = 3 is of no use with kernel = rbf: .*" + HINT),
+    ("train -t 2 -r 0 d", 2, "", "margin-train: coef0 = 0.0 is of no use with kernel = rbf: .*" + HINT),
+    ("train -m 10 d", 2, "", "margin-train: cache = 10.0 is of no use without a kernel: .*" + HINT),
+    ("train -t 2 -g 0 d", 2, "", "margin-train: -g 0: gamma = 0.0 is not allowed: .*" + HINT),
+    ("train -t 1 -d 2.5 d", 2, "", "margin-train: -d 2.5: degree = '2.5' is not allowed: .*" + HINT),
+    ("train -t 2 -m 0 d", 2, "", "margin-train: -m 0: cache = 0.0 is not allowed: .*" + HINT),
+    ("train -s cs --algorithm paper d", 2, "", "margin-train: --algorithm paper is not a route of -s cs: .*" + HINT),
     ("train --outer best d", 2, "", r"margin-train: --outer best: .* give ccp \| paper" + HINT),
     ("train -v 1 d", 2, "", "margin-train: n-fold cross validation: n must >= 2 .*" + HINT),
     ("train -v x d", 2, "", "margin-train: n-fold cross validation: n must >= 2 .*" + HINT),
@@ -201,6 +238,41 @@ def test_command_equals_library(folder):
     assert loaded.params == model.params
 
 
+@pytest.mark.parametrize("options, given", [
+    ("-s mcodm -t 2 -g 0.5 -B 1", {"solver": "mcodm", "kernel": "rbf", "gamma": 0.5, "bias": 1}),
+    ("-s ldm -t 1 -d 2 -r 1 --multiclass ovo", {"solver": "ldm", "kernel": "poly", "degree": 2, "coef0": 1,
+                                                "multiclass": "ovo"}),
+    ("-s 3 -t 0 -m 0.01 --multiclass ecoc", {"solver": "l1svc", "kernel": "linear", "cache": 0.01,
+                                             "multiclass": "ecoc"}),
+    ("-s odm --multiclass ecoc", {"solver": "odm", "multiclass": "ecoc"}),
+])
+def test_kernel_command_equals_library(folder, options, given):
+    from marginlinear.api import train as api_train
+    from marginlinear.libsvm import load_libsvm
+
+    assert train.main(["-q", *options.split(), "d", "out"]) == 0
+    X, y = load_libsvm("d")
+    model, loaded = api_train(X, y, **given), load_model("out")
+    assert loaded.weights.tobytes() == model.weights.tobytes()
+    assert loaded.params == model.params
+    assert np.allclose(loaded.decision_function(X), model.decision_function(X), rtol=1e-12, atol=1e-12)
+    assert predict.main(["-q", "d", "out", "labels"]) == 0
+    assert np.loadtxt("labels").tolist() == model.predict(X).tolist()
+
+
+def test_single_precision_comes_back_as_it_was(folder):
+    assert train.main(["-q", "--float32", "-t", "2", "d", "out"]) == 0
+    values = load_model("out").support.data
+    assert (values == values.astype(np.float32)).all()
+
+
+def test_precomputed_models_are_for_python(folder, capsys):
+    (folder / "p").write_text("svm_type c_svc\nkernel_type precomputed\nnr_class 2\ntotal_sv 1\nrho 0\nlabel 1 -1\n"
+                              "nr_sv 1 0\nSV\n1 0:1\n")
+    assert predict.main(["d2", "p", "out"]) == 1
+    assert "margin-predict: p: the kernel is precomputed" in capsys.readouterr().err
+
+
 def test_equal_runs_write_equal_files(folder):
     for name in "ab":
         assert train.main(["-q", "d", name]) == 0
@@ -210,7 +282,7 @@ def test_equal_runs_write_equal_files(folder):
 def test_scores_are_those_of_the_library(folder, capsys):
     from marginlinear.libsvm import load_libsvm
 
-    for data, name in (("d", "m"), ("d2", "m2")):
+    for data, name in (("d", "m"), ("d2", "m2"), ("d", "k"), ("d2", "k2"), ("d", "o")):
         X, y = load_libsvm(data)
         model = load_model(name)
         assert predict.main(["-q", "--scores", "--margins", data, name, "out"]) == 0
@@ -254,7 +326,7 @@ def test_help_lists_every_parameter(capsys):
     text = capsys.readouterr().out
     for method in registry.methods().values():
         part = text[text.index(f"-s {method.name}: {method.summary}") :]
-        assert all(param.flag + " " in part for param in method.params)
+        assert all(param.flag + " " in part for param in method.takes)
     assert all(param.flag + " " in text for param in params.RUN)
     assert max(map(len, text.splitlines())) <= 110
 
@@ -262,7 +334,7 @@ def test_help_lists_every_parameter(capsys):
 def test_one_letter_and_one_flag_has_one_meaning():
     declared = {*params.RUN, *train.GENERAL, train.SOLVER}
     for method in registry.methods().values():
-        declared |= set(method.params)
+        declared |= set(method.takes)
     names = {}
     for param in declared:
         for flag in filter(None, (param.flag, param.letter)):
@@ -378,12 +450,39 @@ def test_a_full_file_system_leaves_the_old_model(folder):
 
 @pytest.mark.skipif(not shutil.which("liblinear-predict"), reason="needs liblinear-tools")
 @pytest.mark.parametrize("data", ["d", "d2"])
-@pytest.mark.parametrize("options", [[], ["-B", "1"], ["-s", "cs"]])
+@pytest.mark.parametrize("options", [[], ["-B", "1"], ["-s", "cs"], ["-s", "ldm"], ["-s", "3", "-B", "1"]])
 def test_liblinear_serves_the_model(folder, data, options):
     (folder / "test").write_text((folder / data).read_text() + "1\n2\n" + rows([1, 2, 3] * 30, seed=1))
     assert train.main(["-q", *options, data, "out"]) == 0
     assert predict.main(["-q", "test", "out", "ours"]) == 0
     subprocess.run(["liblinear-predict", "test", "out", "theirs"], check=True, capture_output=True)
+    assert (folder / "ours").read_bytes() == (folder / "theirs").read_bytes()
+
+
+@pytest.mark.skipif(not shutil.which("svm-predict"), reason="needs libsvm-tools")
+@pytest.mark.parametrize("data, options", [
+    *(("d2", f"-s {solver} -t {kernel} {bias}") for solver in ("mcodm", "cs", "l1svc", "ldm", "odm")
+      for kernel in ("0", "1 -d 2 -r 1", "2", "3 -g 0.01") for bias in ("", "-B 1")),
+    *(("d", f"-s l1svc --multiclass ovo -t {kernel} {bias}") for kernel in ("0", "1 -d 2 -r 1", "2", "3 -g 0.01")
+      for bias in ("", "-B 1")),
+])
+def test_libsvm_serves_the_model(folder, data, options):
+    """Rows of nothing, features and labels that are new."""
+    (folder / "test").write_text((folder / data).read_text() + "1\n2\n3 9:1\n" + rows([1, 2, 3] * 30, seed=1))
+    assert train.main(["-q", *options.split(), data, "out"]) == 0
+    assert predict.main(["-q", "test", "out", "ours"]) == 0
+    subprocess.run(["svm-predict", "test", "out", "theirs"], check=True, capture_output=True)
+    assert (folder / "ours").read_bytes() == (folder / "theirs").read_bytes()
+
+
+@pytest.mark.skipif(not shutil.which("svm-train"), reason="needs libsvm-tools")
+@pytest.mark.parametrize("data", ["d", "d2"])
+@pytest.mark.parametrize("kernel", range(4))
+def test_we_serve_libsvms_models(folder, data, kernel):
+    subprocess.run(["svm-train", "-q", "-t", str(kernel), data, "out"], check=True, capture_output=True)
+    (folder / "test").write_text((folder / data).read_text() + "1\n2\n3 9:1\n" + rows([1, 2, 3] * 30, seed=1))
+    assert predict.main(["-q", "test", "out", "ours"]) == 0
+    subprocess.run(["svm-predict", "test", "out", "theirs"], check=True, capture_output=True)
     assert (folder / "ours").read_bytes() == (folder / "theirs").read_bytes()
 
 

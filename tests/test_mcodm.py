@@ -187,7 +187,7 @@ def test_certificate_of_criticality(seed, outer, max_iter):
     J = oracles.odm_objective(W, X, y, cost, MU, THETA)
     _, score = oracles.best_rivals(W, X, y)
     if outer == "ccp":
-        rival = model._state["rival"]
+        rival = model._state.state["rival"]
         # Ties at W are the rule: the class that the engine took is as good as the best up to rounding.
         assert np.allclose((X @ W)[np.arange(len(y)), rival], score, rtol=1e-9, atol=1e-9)
         best = oracles.minimal_inner(X, y, k, cost, MU, THETA, rival=rival)

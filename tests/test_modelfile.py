@@ -13,8 +13,12 @@ import subprocess
 
 import numpy as np
 import pytest
+from scipy import sparse
 
-from marginlinear.api import Model
+from marginlinear.api import KernelModel, Model
+from marginlinear.arrays import CSR
+from marginlinear.kernels import Kernel
+from marginlinear.methods.multiclass import codes_of
 from marginlinear.modelfile import load_model, save_model
 from marginlinear.problem import DataError, Info
 
@@ -211,7 +215,7 @@ def test_every_truncation_is_found(tmp_path):
 def test_labels_that_only_we_write_show_a_cut_after_the_weights(tmp_path):
     data = saved(small_model(classes=np.array(["a", "b", "c"])), tmp_path / "m")
     (tmp_path / "m").write_bytes(data[: data.index(b"marginlinear")])
-    with pytest.raises(DataError, match="ends after its weights"):
+    with pytest.raises(DataError, match="ends after its last row"):
         load_model(tmp_path / "m")
 
 
@@ -241,7 +245,7 @@ HOSTILE = {
     "empty": (lambda data: b"", 0, 0, "ends before its weights"),
     "data file": (lambda data: b"1 1:0.5 2:1\n", 1, 1, "unknown text in model file: [1]"),
     "nul": (lambda data: b"\0" * 5000, 1, 1, "too long"),
-    "libsvm": (lambda data: b"svm_type c_svc\nkernel_type rbf\n", 1, 1, "svm-predict"),
+    "libsvm": (lambda data: b"svm_type c_svc\nkernel_type rbf\n", 0, 0, "ends before its support vectors"),
     "svr": (replaced(b"MCSVM_CS", b"L2R_L2LOSS_SVR"), 1, 13, "L2R_L2LOSS_SVR does not classify"),
     "one-class": (replaced(b"MCSVM_CS", b"ONECLASS_SVM"), 1, 13, "ONECLASS_SVM does not classify"),
     "solver": (replaced(b"MCSVM_CS", b"MCSVM_CT"), 1, 13, "unknown solver type."),
@@ -262,7 +266,7 @@ HOSTILE = {
     "label beyond 64 bits": (replaced(b"label 1 3 7", b"label 1 3 9223372036854775808"), 3, 11, "an integer"),
     "features 2^62": (replaced(b"nr_feature 2", b"nr_feature 4611686018427387904"), 6, 1, "do not fit"),
     "features more": (replaced(b"nr_feature 2", b"nr_feature 3"), 9, 1, "'marginlinear' is not a finite"),
-    "features fewer": (replaced(b"nr_feature 2", b"nr_feature 1"), 8, 1, "-20000000000 \\n' after the last"),
+    "features fewer": (replaced(b"nr_feature 2", b"nr_feature 1"), 8, 1, "-20000000000 \\n' after the last row"),
     "features not a number": (replaced(b"nr_feature 2", b"nr_feature 2x"), 4, 12, "'2x': give the number"),
     "bias nan": (replaced(b"bias -1", b"bias nan"), 5, 6, "'nan': give a finite number"),
     "bias infinite": (replaced(b"bias -1", b"bias 1e999"), 5, 6, "give a finite number"),
@@ -274,12 +278,12 @@ HOSTILE = {
     "row long": (replaced(b"3 0.1 ", b"3 0.1 0.1 "), 8, 11, "more than 3 weights"),
     "row split": (replaced(b"3 0.1 ", b"3\n0.1 "), 8, 2, "fewer than 3 weights"),
     "row endless": (replaced(b"3 0.1 ", b"3" * 2000 + b" 0.1 "), 8, 1, "is not a finite number"),
-    "text after the weights": (replaced(b"marginlinear 1", b"hello"), 9, 1, "'hello\\n' after the last"),
+    "text after the weights": (replaced(b"marginlinear 1", b"hello"), 9, 1, "'hello\\n' after the last row"),
     "later version": (replaced(b"marginlinear 1", b"marginlinear 2"), 9, 1, "use a newer one"),
     "no digest": (lambda data: data[: data.index(b"{")] + b"{}\n", 10, 1, "does not end with its sha256"),
     "text after the trailer": (lambda data: data + b"x", 11, 1, "text after the trailer"),
     "digest": (lambda data: data[:-4] + b'0"}\n', 10, None, "sha256 does not match"),
-    "line ends": (lambda data: data.replace(b"\n", b"\r\n"), 9, 1, "after the last weight"),
+    "line ends": (lambda data: data.replace(b"\n", b"\r\n"), 9, 1, "after the last row"),
     "not utf-8": (json_line(b'{"solver": "\xff"'), 10, 1, "JSON cannot be read"),
     "not an object": (json_line(b'["a"'), 10, 1, "JSON cannot be read"),
     "nan in JSON": (json_line(b'{"solver": NaN'), 10, 1, "NaN is not JSON"),
@@ -404,3 +408,372 @@ def test_liblinear_refuses_labels_that_it_would_mistake(tmp_path, classes):
     done = subprocess.run([PREDICT, "d", "m", "out"], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 1
     assert "unknown text in model file: [classes]" in done.stderr
+
+
+# ---- columns with codes
+
+
+CODES = [[1, 1, 0], [-1, 0, 1], [0, -1, -1]]
+
+
+def coded_model(**changes):
+    return small_model(weights=np.arange(6.0).reshape(2, 3) / 3, codes=CODES, **changes)
+
+
+@pytest.mark.parametrize("classes", [[1, 3, 7], ["a", "b", "c"]])
+@pytest.mark.parametrize("bias", [-1.0, 1.0])
+def test_codes_round_trip(tmp_path, classes, bias):
+    model = coded_model(classes=classes, bias=bias)
+    data = saved(model, tmp_path / "m")
+    assert data.startswith(b"solver_type MARGINLINEAR\nnr_class 3\n") and b"\ncodes ++0 -0+ 0--\nnr_feature" in data
+    back = load_model(tmp_path / "m")
+    assert back.weights.tobytes() == model.weights.tobytes()
+    assert back.codes.tolist() == CODES and back.codes.dtype == np.int8
+    assert saved(back, tmp_path / "again") == data
+
+
+def test_codes_of_two_classes_stand_with_their_labels(tmp_path):
+    model = small_model(weights=[[1.0, 2.0]], classes=[3, 7], codes=[[1, -1], [-1, 1]])
+    assert b"label 7 3\ncodes -+ +-\n" in saved(model, tmp_path / "m")
+    back = load_model(tmp_path / "m")
+    assert (back.codes.tolist(), back.weights.tolist()) == ([[1, -1], [-1, 1]], [[1.0, 2.0]])
+
+
+@pytest.mark.parametrize("old, new, line, column, reason", [
+    (b"codes ++0 -0+ 0--", b"codes ++0 -0+", 4, 7, "codes is not 3 words"),
+    (b"codes ++0 -0+ 0--", b"codes ++0 -0+ 0-", 4, 7, "of one length"),
+    (b"codes ++0 -0+ 0--", b"codes ++0 -0+ 0-1", 4, 7, "of +, - and 0"),
+    (b"codes ++0 -0+ 0--", b"codes", 4, 7, "codes is not 3 words"),
+    (b"codes ++0 -0+ 0--\n", b"", 6, 1, "codes is missing before its weights"),
+    (b"solver_type MARGINLINEAR", b"solver_type MCSVM_CS", 4, 1, "codes do not go with MCSVM_CS"),
+])
+def test_damaged_codes(tmp_path, old, new, line, column, reason):
+    (tmp_path / "m").write_bytes(replaced(old, new)(saved(coded_model(), tmp_path / "m")))
+    with pytest.raises(DataError) as caught:
+        load_model(tmp_path / "m")
+    assert reason in caught.value.reason
+    assert (caught.value.line, caught.value.column) == (line, column)
+
+
+@needs_liblinear
+def test_liblinear_refuses_codes(tmp_path):
+    save_model(coded_model(), tmp_path / "m")
+    (tmp_path / "d").write_text("1 1:1\n")
+    done = subprocess.run([PREDICT, "d", "m", "out"], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 1 and "unknown solver type" in done.stderr
+
+
+# ---- kernels
+
+
+SVM_TRAIN, SVM_PREDICT = shutil.which("svm-train"), shutil.which("svm-predict")
+needs_libsvm = pytest.mark.skipif(not (SVM_TRAIN and SVM_PREDICT), reason="needs libsvm-tools")
+KERNELS = {
+    "linear": {}, "poly": {"gamma": 1 / 3, "degree": 2, "coef0": 1.5}, "rbf": {"gamma": 0.5},
+    "sigmoid": {"gamma": 0.1, "coef0": -0.25},
+}
+
+
+def kernel_model(kind="rbf", k=2, columns=1, *, codes=None, dtype=np.float64, dense=False, bias=-1.0, **changes):
+    """Support vectors of k classes, the third row empty; two columns are opposite."""
+    rng = np.random.default_rng(k + columns)
+    counts = [4, 7, 5, 6][:k]
+    support = (rng.standard_normal((sum(counts), 5)) * (rng.random((sum(counts), 5)) < 0.6)).astype(dtype)
+    support[2] = 0
+    csr = sparse.csr_array(support)
+    rows = support if dense else CSR(csr.data, csr.indices, csr.indptr, 5)
+    weights = rng.standard_normal((sum(counts), columns))
+    if codes is not None and k > 2:
+        weights[np.repeat(np.array(codes) == 0, counts, axis=0)] = 0
+    if k == columns == 2 and codes is None:
+        weights[:, 0] = -weights[:, 1]
+    values = {"support_counts": counts, "intercept": (bias**2 if bias > 0 else 0.0) * weights.sum(axis=0),
+              "n_features": 5, "solver": "ldm", "params": {"C": 2.0}, "info": INFO, "bias": bias, "codes": codes}
+    return KernelModel(Kernel(kind, **KERNELS.get(kind, {})), rows, weights, np.sort([3, 7, -2, 11][:k]),
+                       **{**values, **changes})
+
+
+def own_codes(how, k):
+    return codes_of(how, k, 0).tolist()
+
+
+KINDS_OF_COLUMNS = {
+    "sign": (2, 1, None, "c_svc"), "two columns": (2, 2, None, "c_svc"), "joint": (4, 4, None, "marginlinear"),
+    "pairs of 3": (3, 3, own_codes("ovo", 3), "c_svc"), "pairs of 4": (4, 6, own_codes("ovo", 4), "c_svc"),
+    "ecoc": (4, 7, own_codes("ecoc", 4), "marginlinear"),
+    "two classes with codes": (2, 2, [[1, -1], [-1, 1]], "marginlinear"),
+}
+
+
+@pytest.mark.parametrize("columns", KINDS_OF_COLUMNS)
+@pytest.mark.parametrize("kind", KERNELS)
+@pytest.mark.parametrize("options", [{}, {"bias": 1.5}, {"dtype": np.float32}, {"dense": True}], ids=str)
+def test_kernel_models_round_trip(tmp_path, kind, columns, options):
+    k, width, codes, svm_type = KINDS_OF_COLUMNS[columns]
+    model = kernel_model(kind, k, width, codes=codes, **options)
+    data = saved(model, tmp_path / "m")
+    assert data.startswith(f"svm_type {svm_type}\nkernel_type ".encode())
+    back = load_model(tmp_path / "m")
+    assert back.weights.tobytes() == model.weights.tobytes()
+    assert back.weights.shape == model.weights.shape
+    assert back.intercept.tolist() == model.intercept.tolist()
+    assert back.classes.tolist() == model.classes.tolist()
+    assert (back.codes is None) if codes is None else np.array_equal(back.codes, codes)
+    assert back.support_counts.tolist() == model.support_counts.tolist()
+    assert (back.bias, back.solver, back.n_features, back.params) == (model.bias, "ldm", 5, model.params)
+    for name in ("kind", *KERNELS[kind]):
+        assert getattr(back.kernel, name) == getattr(model.kernel, name)
+    X = np.random.default_rng(0).standard_normal((40, 7))
+    assert np.allclose(back.decision_function(X), model.decision_function(X), rtol=1e-12, atol=1e-12)
+    assert (back.predict(X) == model.predict(X)).all()
+    assert saved(back, tmp_path / "again") == data
+
+
+def test_kernel_layout(tmp_path):
+    support = CSR(np.array([0.25, -1, 3]), np.array([0, 6, 1]), np.array([0, 2, 2, 3]), 9)
+    model = KernelModel(Kernel("poly", gamma=0.5, degree=2, coef0=0.1), support, [[0.5], [1 / 3], [-2.0]], [-1, 4],
+                        support_counts=[1, 2], intercept=[-0.25], n_features=9, bias=1.0, solver="ldm")
+    lines = saved(model, tmp_path / "m").decode().split("\n")
+    assert lines[:13] == [
+        "svm_type c_svc", "kernel_type polynomial", "degree 2", "gamma 0.5", "coef0 0.10000000000000001", "nr_class 2",
+        "total_sv 3", "rho 0.25", "label 4 -1", "nr_sv 2 1", "SV", "0.5 1:0.25 7:-1", "0.3333333333333333"]
+    assert lines[13:15] == ["-2 2:3", "marginlinear 1"]
+    trailer = json.loads(lines[15])
+    assert (trailer["bias"], trailer["columns"], trailer["nr_feature"]) == (1.0, 1, 9)
+
+
+def test_pairs_have_libsvms_places(tmp_path):
+    """Class 0 has the pairs (0, 1), (0, 2) in places 0 and 1, class 1 (0, 1), (1, 2), class 2 (0, 2), (1, 2)."""
+    weights = [[1, 2, 0], [3, 0, 4], [0, 5, 6]]
+    model = KernelModel(Kernel("linear"), np.eye(3), weights, [5, 6, 7], support_counts=[1, 1, 1], intercept=[1, 2, 3],
+                        n_features=3, codes=codes_of("ovo", 3, 0))
+    lines = saved(model, tmp_path / "m").decode().split("\n")
+    assert lines[:10] == ["svm_type c_svc", "kernel_type linear", "nr_class 3", "total_sv 3", "rho -1 -2 -3", "label 5 6 7",
+                          "nr_sv 1 1 1", "SV", "1 2 1:1", "3 4 2:1"]
+    assert lines[10] == "5 6 3:1"
+
+
+def test_a_precomputed_kernel_has_row_numbers(tmp_path):
+    model = KernelModel(Kernel("precomputed"), np.array([4, 0, 2]), [[1.0], [2.0], [-3.0]], [0, 1],
+                        support_counts=[1, 2], intercept=[0.5], n_features=6)
+    data = saved(model, tmp_path / "m")
+    assert b"\nSV\n1 0:5\n2 0:1\n-3 0:3\nmarginlinear 1\n" in data
+    back = load_model(tmp_path / "m")
+    assert back.support.tolist() == [4, 0, 2] and back.n_features == 6
+    assert back.decision_function(np.eye(6)).tolist() == [2.5, 0.5, -2.5, 0.5, 1.5, 0.5]
+    assert saved(back, tmp_path / "again") == data
+
+
+def test_no_support_vectors(tmp_path):
+    model = KernelModel(Kernel("rbf", gamma=1.0), CSR(np.zeros(0), np.zeros(0, np.int32), np.zeros(1, np.int64), 4),
+                        np.zeros((0, 1)), [0, 1], support_counts=[0, 0], intercept=[0.0], n_features=4)
+    save_model(model, tmp_path / "m")
+    assert load_model(tmp_path / "m").predict(np.eye(4)).tolist() == [0] * 4
+
+
+def test_blocks_of_support_vectors(tmp_path):
+    rng = np.random.default_rng(0)
+    support = sparse.csr_array(rng.standard_normal((30_000, 12)))
+    model = KernelModel(Kernel("rbf", gamma=1.0), CSR(support.data, support.indices, support.indptr, 12),
+                        rng.standard_normal((30_000, 1)) * 10.0 ** rng.integers(-300, 300, (30_000, 1)), [0, 1],
+                        support_counts=[10_000, 20_000], intercept=[0.0], n_features=12)
+    save_model(model, tmp_path / "m")
+    back = load_model(tmp_path / "m")
+    assert back.weights.tobytes() == model.weights.tobytes()
+    assert back.support.data.tobytes() == support.data.tobytes()
+    assert (back.support.indices == support.indices).all() and (back.support.indptr == support.indptr).all()
+
+
+@pytest.mark.parametrize("changes, reason", [
+    ({"kernel": Kernel(np.dot)}, "its kernel is a Python function"), ({"intercept": [math.nan]}, "a coefficient"),
+    ({"bias": math.nan}, "bias = nan"), ({"dual_coef": np.full((11, 1), math.inf)}, "a coefficient that is not finite"),
+])
+def test_kernel_models_that_cannot_be_saved(tmp_path, changes, reason):
+    model = kernel_model()
+    values = {"kernel": model.kernel, "support": model.support, "dual_coef": model.dual_coef, "classes": model.classes,
+              "support_counts": model.support_counts, "intercept": model.intercept, "n_features": 5}
+    with pytest.raises(ValueError, match=reason):
+        save_model(KernelModel(**{**values, **changes}), tmp_path / "m")
+    assert os.listdir(tmp_path) == []
+
+
+def test_every_truncation_of_a_kernel_model_is_found(tmp_path):
+    data = saved(kernel_model("poly"), tmp_path / "m")
+    end = data.index(b"marginlinear")
+    for size in range(len(data)):
+        if size == end:
+            assert load_model(io.BytesIO(data[:size])).info is None
+        else:
+            with pytest.raises(DataError):
+                load_model(io.BytesIO(data[:size]))
+
+
+@pytest.mark.parametrize("columns", ["sign", "joint"])
+def test_every_flipped_bit_of_a_kernel_model_is_found(tmp_path, columns):
+    k, width, codes, _ = KINDS_OF_COLUMNS[columns]
+    data = saved(kernel_model("poly", k, width, codes=codes), tmp_path / "m")
+    for at in range(0, len(data), 1 if k == 2 else 7):
+        for bit in range(8):
+            with pytest.raises(DataError):
+                load_model(io.BytesIO(data[:at] + bytes([data[at] ^ (1 << bit)]) + data[at + 1 :]))
+
+
+def test_random_bytes_in_a_kernel_model_are_refused(tmp_path):
+    rng = np.random.default_rng(1)
+    data = saved(kernel_model(), tmp_path / "m")
+    for _ in range(1000):
+        low, high = sorted(rng.integers(0, len(data), 2))
+        with pytest.raises(DataError):
+            load_model(io.BytesIO(data[:low] + rng.bytes(int(rng.integers(0, 40))) + data[high + 1 :]))
+
+
+SMALL = b"""svm_type c_svc
+kernel_type rbf
+gamma 0.5
+nr_class 2
+total_sv 3
+rho 0.25
+label 1 -1
+nr_sv 1 2
+SV
+0.5 1:0.25 7:-1
+-0.25 2:3
+-0.25
+"""
+HOSTILE_KERNELS = {
+    "svm type": (b"c_svc", b"c_svm", 1, 10, "unknown svm type."),
+    "svr": (b"c_svc", b"epsilon_svr", 1, 10, "epsilon_svr does not classify"),
+    "one class svm": (b"c_svc", b"one_class", 1, 10, "one_class does not classify"),
+    "kernel": (b"rbf", b"rfb", 2, 13, "unknown kernel function."),
+    "kernel missing": (b"kernel_type rbf\n", b"", 8, 1, "kernel_type is missing before its support vectors"),
+    "gamma missing": (b"gamma 0.5\n", b"", 8, 1, "gamma is missing"),
+    "gamma not finite": (b"gamma 0.5", b"gamma 1e999", 3, 7, "finite"),
+    "gamma negative": (b"gamma 0.5", b"gamma -0.5", 3, 7, "out of range"),
+    "gamma text": (b"gamma 0.5", b"gamma x", 3, 7, "'x': give a finite number"),
+    "degree of rbf": (b"gamma 0.5", b"degree 2\ngamma 0.5", 3, 1, "degree does not go with kernel_type rbf"),
+    "unknown key": (b"gamma 0.5", b"gamma 0.5\nbias 1", 4, 1, "unknown text in model file: [bias]"),
+    "key twice": (b"gamma 0.5", b"gamma 0.5\ngamma 0.5", 4, 1, "gamma stands in line 3 already"),
+    "one class": (b"nr_class 2\ntotal_sv 3\nrho 0.25\nlabel 1 -1", b"nr_class 1\ntotal_sv 3\nrho 0.25\nlabel 1", 4,
+                  10, "decides nothing"),
+    "rho twice": (b"rho 0.25", b"rho 0.25 1", 6, 5, "rho has 2 values in place of 1"),
+    "rho nan": (b"rho 0.25", b"rho nan", 6, 5, "'nan': give a finite number"),
+    "nr_sv short": (b"nr_sv 1 2", b"nr_sv 3", 8, 7, "nr_sv has 1 values in place of 2"),
+    "nr_sv sum": (b"nr_sv 1 2", b"nr_sv 1 3", 8, 7, "nr_sv has a sum of 4, total_sv is 3"),
+    "nr_sv negative": (b"nr_sv 1 2", b"nr_sv -1 4", 8, 7, "give a number of support vectors"),
+    "total_sv huge": (b"total_sv 3\nrho 0.25\nlabel 1 -1\nnr_sv 1 2", b"total_sv 4611686018427387904\nrho 0.25\n"
+                      b"label 1 -1\nnr_sv 4611686018427387903 1", 9, 1, "do not fit into"),
+    "codes": (b"rho 0.25", b"rho 0.25\ncodes + -", 7, 1, "codes do not go with"),
+    "coefficient nan": (b"-0.25 2:3", b"nan 2:3", 11, 1, "'nan' is not a finite number"),
+    "coefficient text": (b"-0.25 2:3", b"-0.25x 2:3", 11, 1, "'-0.25x' is not a finite number"),
+    "no coefficient": (b"-0.25 2:3", b"2:3", 11, 1, "'2:3' is not a finite number"),
+    "two coefficients": (b"-0.25 2:3", b"-0.25 1 2:3", 11, 7, "'1' is not of the form index:value"),
+    "empty line": (b"-0.25 2:3", b"", 11, 1, "fewer than 1 coefficients"),
+    "value nan": (b"-0.25 2:3", b"-0.25 2:nan", 11, 9, "value 'nan' is not finite"),
+    "value text": (b"-0.25 2:3", b"-0.25  2:3 4:x", 11, 14, "value 'x' is not a number"),
+    "indices fall": (b"-0.25 2:3", b"-0.25 2:3 1:3", 11, 11, "comes after index 2"),
+    "index 0": (b"-0.25 2:3", b"-0.25 0:3", 11, 7, "index 0"),
+    "comment": (b"-0.25 2:3", b"-0.25 2:3 # 4:5", 11, 11, "'#' in a support vector"),
+    "short": (b"-0.25\n", b"", 0, 0, "the file ends in support vector 3 of 3"),
+    "half a line": (b"-0.25\n", b"-0.25", 0, 0, "the file ends in support vector 3 of 3"),
+    "long": (b"-0.25\n", b"-0.25\n-0.25\n", 13, 1, "'-0.25\\n' after the last row"),
+    "listed labels": (b"label 1 -1", b'classes ["a", "b"]', 0, 0, "the file ends after its last row"),
+    "own type": (b"c_svc", b"marginlinear", 0, 0, "the file ends after its last row"),
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE_KERNELS)
+def test_hostile_kernel_models_are_refused_with_their_place(tmp_path, case):
+    old, new, line, column, reason = HOSTILE_KERNELS[case]
+    assert old in SMALL
+    (tmp_path / "m").write_bytes(SMALL.replace(old, new) if SMALL.count(old) == 1 else SMALL.removesuffix(old) + new)
+    with pytest.raises(DataError) as caught:
+        load_model(tmp_path / "m")
+    error = caught.value
+    assert reason in error.reason
+    assert (error.path, error.line, error.column) == (str(tmp_path / "m"), line, column)
+    assert len(error.reason) < 400
+
+
+@pytest.mark.parametrize("old, new, reason", [
+    (b'"columns": 1', b'"columns": 3', "the trailer has 3 columns"),
+    (b'"bias": -1.0', b'"bias": 1e999', "the trailer has 1 columns and bias inf"),
+    (b'"nr_feature": 5', b'"nr_feature": 4', "nr_feature is 4, and the support vectors reach 5"),
+    (b'"nr_feature": 5', b'"nr_feature": 2147483648', "nr_feature is 2147483648"),
+    (b'"nr_feature": 5, ', b"", "nr_feature is missing"),
+    (b'"columns": 1', b'"columns": "1"', "'columns' is '1'"),
+])
+def test_hostile_trailers_of_kernel_models(tmp_path, old, new, reason):
+    (tmp_path / "m").write_bytes(replaced(old, new)(saved(kernel_model(), tmp_path / "m")))
+    with pytest.raises(DataError, match=reason):
+        load_model(tmp_path / "m")
+
+
+@pytest.mark.parametrize("line", [b"0:0", b"0:1.5", b"1:1", b"0:1 1:1", b"", b"0:-1"])
+def test_hostile_row_numbers(tmp_path, line):
+    text = SMALL.replace(b"rbf\ngamma 0.5", b"precomputed").replace(b"1:0.25 7:-1", b"0:3").replace(b"2:3", line)
+    (tmp_path / "m").write_bytes(text.replace(b"\n-0.25\n", b"\n-0.25 0:2\n"))
+    with pytest.raises(DataError, match="m:10:1: not a row number of a precomputed kernel"):
+        load_model(tmp_path / "m")
+
+
+@needs_libsvm
+@pytest.mark.parametrize("columns", [name for name, case in KINDS_OF_COLUMNS.items() if case[3] == "c_svc"])
+@pytest.mark.parametrize("kind", KERNELS)
+@pytest.mark.parametrize("bias", [-1.0, 1.5])
+def test_libsvm_predicts_with_ours(tmp_path, kind, columns, bias):
+    k, width, codes, _ = KINDS_OF_COLUMNS[columns]
+    model = kernel_model(kind, k, width, codes=codes, bias=bias)
+    save_model(model, tmp_path / "m")
+    X, y = some_data(k, 1)
+    X = np.hstack([X, np.random.default_rng(2).standard_normal((60, 1))])  # a feature that was not trained on
+    X[:2] = 0
+    (tmp_path / "d").write_text(text_of(X, y))
+    subprocess.run([SVM_PREDICT, "d", "m", "out"], cwd=tmp_path, check=True, capture_output=True)
+    theirs = [int(label) for label in (tmp_path / "out").read_text().split()]
+    assert model.predict(X).tolist() == theirs
+    assert load_model(tmp_path / "m").predict(X).tolist() == theirs
+
+
+@needs_libsvm
+@pytest.mark.parametrize("changes", [{"classes": np.array(["a", "b"])}, {"classes": [0.5, 1.5]}, {"k": 4, "columns": 4}])
+def test_libsvm_refuses_what_it_would_mistake(tmp_path, changes):
+    model = kernel_model(**{name: value for name, value in changes.items() if name != "classes"})
+    model.classes = np.asarray(changes.get("classes", model.classes))
+    save_model(model, tmp_path / "m")
+    (tmp_path / "d").write_text("1 1:1\n")
+    done = subprocess.run([SVM_PREDICT, "d", "m", "out"], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 1 and "unknown" in done.stderr
+
+
+@needs_libsvm
+@pytest.mark.parametrize("k", [2, 3, 4])
+@pytest.mark.parametrize("kernel", range(4))
+@pytest.mark.parametrize("options", [[], ["-s", "1", "-n", "0.2"], ["-b", "1"]], ids=str)
+def test_models_of_libsvm_predict_as_there(tmp_path, kernel, k, options):
+    X, y = some_data(k, kernel)
+    (tmp_path / "d").write_text(text_of(X, y))
+    arguments = ["-q", "-t", str(kernel), "-g", "0.3", "-r", "0.5", "-d", "2", *options]
+    subprocess.run([SVM_TRAIN, *arguments, "d", "m"], cwd=tmp_path, check=True, capture_output=True)
+    X, _ = some_data(k, 99)
+    (tmp_path / "d").write_text(text_of(X, y))
+    subprocess.run([SVM_PREDICT, "d", "m", "out"], cwd=tmp_path, check=True, capture_output=True)
+    theirs = [int(label) for label in (tmp_path / "out").read_text().split()]
+    model = load_model(tmp_path / "m")
+    assert model.predict(X).tolist() == theirs
+    assert (model.solver, model.info) == ("nu_svc" if "-s" in options else "c_svc", None)
+    save_model(model, tmp_path / "ours")
+    subprocess.run([SVM_PREDICT, "d", "ours", "out"], cwd=tmp_path, check=True, capture_output=True)
+    assert [int(label) for label in (tmp_path / "out").read_text().split()] == theirs
+
+
+@needs_libsvm
+def test_a_precomputed_model_of_libsvm(tmp_path):
+    X, y = some_data(2, 5)
+    K = X @ X.T
+    lines = (" ".join([f"{label} 0:{i}", *(f"{j}:{v!r}" for j, v in enumerate(row, 1))])
+             for i, (label, row) in enumerate(zip(y, K.tolist(), strict=True), 1))
+    (tmp_path / "d").write_text("\n".join(lines) + "\n")
+    subprocess.run([SVM_TRAIN, "-q", "-t", "4", "d", "m"], cwd=tmp_path, check=True, capture_output=True)
+    subprocess.run([SVM_PREDICT, "d", "m", "out"], cwd=tmp_path, check=True, capture_output=True)
+    theirs = [int(label) for label in (tmp_path / "out").read_text().split()]
+    assert load_model(tmp_path / "m").predict(K).tolist() == theirs

@@ -10,7 +10,7 @@ from marginlinear import params as P
 from marginlinear import registry
 from marginlinear.params import Param
 
-DECLARED = {p.name: p for m in registry.methods().values() for p in m.params} | {p.name: p for p in P.RUN}
+DECLARED = {p.name: p for m in registry.methods().values() for p in m.takes} | {p.name: p for p in P.RUN}
 NUMBERS = [p for p in DECLARED.values() if p.type in (int, float)]
 
 
@@ -25,7 +25,8 @@ def test_declarations_are_complete(param):
     assert param.type in (int, float, str, bool)
     assert param.flag == "--" + param.name.rstrip("_").replace("_", "-")
     assert param.default is None or param.check(param.default) == param.default
-    assert not param.choices or param.default in param.choices
+    assert not param.choices or param.default in (None, *param.choices)
+    assert not param.needs or param.needs[0] in DECLARED
 
 
 @pytest.mark.parametrize("param", NUMBERS, ids=lambda p: p.name)
@@ -81,7 +82,7 @@ def test_numpy_numbers_become_python_numbers():
 def test_choices(param):
     for word in param.choices:
         assert param.check(word) == word
-    for value in (param.choices[0].upper(), "", param.choices[0] + " ", 3, None):
+    for value in (param.choices[0].upper(), "", param.choices[0] + " ", 9, None):
         refusal = re.escape(f"{param.name} = {value!r} ") + ".*" + param.choices[-1]
         with pytest.raises(ValueError, match=refusal):
             param.check(value)
@@ -121,3 +122,50 @@ def test_resolve_checks_what_is_given_and_fills_the_rest():
     assert P.resolve((P.C, P.MU), {"C": 2, "other": "ignored"}) == {"C": 2.0, "mu": 0.8}
     with pytest.raises(ValueError, match=r"^mu = 2\.?0? "):
         P.resolve((P.C, P.MU), {"mu": 2})
+
+
+@pytest.mark.parametrize("value, word", [
+    (0, "linear"), ("0", "linear"), (np.int8(1), "poly"), ("2", "rbf"), (3, "sigmoid"), ("rbf", "rbf"),
+    ("precomputed", "precomputed"), (max, max),
+])
+def test_kernels_by_name_number_and_function(value, word):
+    assert P.KERNEL.check(value) is word
+
+
+@pytest.mark.parametrize("value", [4, "4", -1, 2.0, True, "RBF", " rbf", ["rbf"], None, b"rbf"], ids=repr)
+def test_no_such_kernel(value):
+    with pytest.raises(ValueError, match=r"^kernel = .* 0 to 3 \| precomputed, or a function$"):
+        P.KERNEL.check(value)
+
+
+@pytest.mark.parametrize("text", ["precomputed", "4", "", "01"])
+def test_kernels_of_the_command_line(text):
+    assert P.KERNEL.parse("2") == "rbf"
+    with pytest.raises(ValueError, match=r"^kernel = .* give linear \| poly \| rbf \| sigmoid, or 0 to 3$"):
+        P.KERNEL.parse(text)
+
+
+@pytest.mark.parametrize("given, words", [
+    ({"gamma": 1}, "gamma = 1.0 is of no use without a kernel: it is for kernel = poly | rbf | sigmoid"),
+    ({"kernel": "linear", "gamma": 1}, "gamma = 1.0 is of no use with kernel = linear"),
+    ({"kernel": 0, "coef0": 1}, "coef0 = 1.0 is of no use with kernel = linear"),
+    ({"kernel": "rbf", "degree": 2}, "degree = 2 is of no use with kernel = rbf: it is for kernel = poly"),
+    ({"kernel": "rbf", "coef0": 0}, "coef0 = 0.0 is of no use with kernel = rbf"),
+    ({"kernel": "sigmoid", "degree": 3}, "degree = 3 is of no use with kernel = sigmoid"),
+    ({"kernel": max, "gamma": 1}, "gamma = 1.0 is of no use with kernel = a function"),
+    ({"kernel": "precomputed", "cache": 9}, "cache = 9.0 is of no use with kernel = precomputed"),
+    ({"cache": 9}, "cache = 9.0 is of no use without a kernel"),
+])
+def test_what_a_kernel_does_not_use_is_refused(given, words):
+    with pytest.raises(ValueError, match="^" + re.escape(words)):
+        P.resolve(P.KERNELS, given)
+
+
+@pytest.mark.parametrize("given", [
+    {"kernel": "poly", "gamma": 1, "degree": 2, "coef0": 1, "cache": 9}, {"kernel": max, "cache": 9},
+    {"kernel": "linear", "gamma": None, "degree": None}, {"kernel": 3, "coef0": -1}, {},
+])
+def test_what_a_kernel_uses_is_taken(given):
+    found = P.resolve(P.KERNELS, given)
+    assert {name: found[name] for name in given if name != "kernel" and given[name] is not None} == {
+        name: value for name, value in given.items() if name != "kernel" and value is not None}

@@ -5,7 +5,7 @@ import pytest
 from scipy import sparse
 
 from marginlinear._core import testing
-from marginlinear._core.rows import Rows
+from marginlinear._core.rows import FETCH, Rows
 
 M, N = 9, 13
 
@@ -72,25 +72,108 @@ def test_one_column(stored):
 
 
 @pytest.mark.parametrize("k", [1, 3, 12])
-def test_gram_is_the_scores_of_the_weights(k):
-    """On a Gram matrix the state is S = X W: every kernel moves S as it would have moved W."""
+def test_gram_is_scores_and_coefficients(k):
+    """On a Gram matrix the state is S = X W above C, W = X' C: an update moves both as it would have moved W."""
     X = values()
     rows = Rows.from_gram(X @ X.T)
     rng = np.random.default_rng(k)
-    W = rng.standard_normal((N, k))
-    S = X @ W
+    C = rng.standard_normal((M, k))
+    W = X.T @ C
+    state = np.vstack([X @ W, C])
+    assert (rows.m, rows.d) == (M, 2 * M)
+    assert close(rows.sqnorms(), (X**2).sum(axis=1))
     for i in range(M):
-        assert close(testing.row_scores(rows, i, S), X[i] @ W)
+        assert close(testing.row_scores(rows, i, state), X[i] @ W)
         assert close(testing.row_sqnorm(rows, i), X[i] @ X[i])
         for which in (np.arange(k), np.arange(0, k, 2)):
-            delta, moved = rng.standard_normal(k), S.copy()
+            delta, moved = rng.standard_normal(k), state.copy()
             testing.row_update(rows, i, delta, which.astype(np.int32), moved)
             used = np.where(np.isin(np.arange(k), which), delta, 0)
-            assert close(moved, X @ (W + np.outer(X[i], used)))
-        column = S[:, 0].copy()
+            assert close(moved[:M], X @ (W + np.outer(X[i], used)))
+            assert close(moved[:M], X @ X.T @ moved[M:])
+        column = state[:, 0].copy()
         assert close(testing.row_dot(rows, i, column), X[i] @ W[:, 0])
         testing.row_axpy(rows, i, 0.3, column)
-        assert close(column, X @ (W[:, 0] + 0.3 * X[i]))
+        assert close(column[:M], X @ (W[:, 0] + 0.3 * X[i]))
+        assert close(column[:M], X @ X.T @ column[M:])
+
+
+class Source:
+    """Rows of a Gram matrix as Rows.from_source asks for them; `made` lists what it was asked for."""
+
+    def __init__(self, K):
+        self.K, self.diagonal, self.made = K, np.diagonal(K).copy(), []
+
+    def rows(self, which):
+        self.made.append(which.tolist())
+        return self.K[which]
+
+    def select(self, which):
+        return Rows.from_gram(np.ascontiguousarray(self.K[np.ix_(which, which)]))
+
+
+def test_rows_made_when_needed():
+    """A row that is fetched stays until FETCH others or more were used after it."""
+    X = np.random.default_rng(0).standard_normal((200, 5))
+    source = Source(X @ X.T)
+    rows = Rows.from_source(source, 100)
+    assert rows.is_gram
+    assert not rows.shared
+    assert close(rows.sqnorms(), source.diagonal)
+    every = np.arange(200)
+    assert np.array_equal(rows.absent(every), every)
+    rows.fetch(every)
+    assert np.array_equal(rows.absent(every), every[FETCH:])
+    rows.fetch(every[:40])
+    rows.fetch(np.array([3, 100, 5, 101]))
+    assert source.made == [list(range(64)), [100, 101]]
+    state = np.zeros(400)
+    for i in (0, 1, 2, 101):
+        testing.row_axpy(rows, i, 2.0, state)
+    assert close(state[:200], source.K @ state[200:])
+    # 34 are free; of the others those that were not used go first.
+    rows.fetch(np.arange(110, 174))
+    gone = rows.absent(np.append(every[:64], [100, 101]))
+    assert len(gone) == 30
+    assert not np.isin(gone, [0, 1, 2, 101, 100]).any()
+    rows.fetch(gone)
+    for i in every[:3]:
+        testing.row_axpy(rows, i, -2.0, state)
+    testing.row_axpy(rows, 101, -2.0, state)
+    assert not state[200:].any()
+    assert abs(state).max() < 1e-12
+
+
+def test_a_cache_holds_what_is_fetched_at_once():
+    K = np.eye(200)
+    with pytest.raises(ValueError, match="capacity = 63 is not allowed"):
+        Rows.from_source(Source(K), FETCH - 1)
+    rows = Rows.from_source(Source(K), FETCH)
+    for which in (np.arange(100), np.arange(150, 200), np.arange(0, 200, 3)):
+        absent = rows.absent(which)
+        rows.fetch(which)
+        assert len(rows.absent(absent[:FETCH])) == 0
+    small = Rows.from_source(Source(K[:5, :5]), FETCH)
+    small.fetch(np.arange(5))
+    assert len(small.absent(np.arange(5))) == 0
+
+
+def test_select(stored):
+    rows, _ = stored
+    which = np.array([4, 0, 8, 8, 1])
+    chosen = rows.select(which)
+    assert (chosen.m, chosen.n, chosen.d, chosen.bias) == (5, rows.n, rows.d, rows.bias)
+    W = np.random.default_rng(0).standard_normal((rows.d, 3))
+    for at, i in enumerate(which):
+        assert np.array_equal(testing.row_scores(chosen, at, W), testing.row_scores(rows, i, W))
+    assert rows.select(which[:0]).m == 0
+
+
+def test_select_of_a_gram_matrix():
+    X = values()
+    rows = Rows.from_gram(X @ X.T)
+    which = np.array([7, 2, 2])
+    assert np.array_equal(rows.select(which).arrays, (X @ X.T)[np.ix_(which, which)])
 
 
 def test_storages_give_the_same_bits():
@@ -138,3 +221,10 @@ def test_gram_must_be_square_and_finite():
         Rows.from_gram(np.ones((2, 3)))
     with pytest.raises(ValueError, match="finite"):
         Rows.from_gram(np.array([[1.0, np.nan], [np.nan, 1.0]]))
+
+
+def test_products_are_all_inner_products(stored):
+    rows, X = stored
+    assert close(rows.products(), X @ X.T)
+    gram = Rows.from_gram(X @ X.T)
+    assert (gram.products() == X @ X.T).all()

@@ -389,6 +389,13 @@ def test_shares_add_up():
     assert make_data.shares({2: 1, 1: 1}, 1) == {2: 0, 1: 1}
 
 
+def test_readme_lists_every_method():
+    from marginlinear import registry
+
+    rows = re.findall(r"^\| `(\S+)`.*\|$", (ROOT / "README.md").read_text(), re.MULTILINE)
+    assert set(registry.methods()) <= set(rows)
+
+
 # bench: arithmetic
 
 
@@ -505,6 +512,42 @@ def test_scale01(tmp_path):
     assert (tmp_path / "b01").read_text() == "2 1:2 3:0.25\n"
 
 
+
+def slow_binary(rows, column, C, mu, theta):
+    """l1svc, l2svc, ldm and odm of one column, given by a function of label and row: its norm's half, and y f."""
+    half, margins = column(None)[0], [column(row)[1] for row in rows]
+    mean = sum(margins) / len(margins)
+    spread = sum((a - b) ** 2 for a in margins for b in margins) / len(margins) ** 2
+    l1 = half + C * sum(max(0, 1 - g) for g in margins)
+    odm = sum(max(0, 1 - theta - g) ** 2 + mu * max(0, g - 1 - theta) ** 2 for g in margins)
+    return {"l1svc": l1, "l2svc": half + C * sum(max(0, 1 - g) ** 2 for g in margins),
+            "ldm": l1 + bench.LAMBDA1 * spread - bench.LAMBDA2 * mean, "odm": half + C / (1 - theta) ** 2 * odm}
+
+
+@pytest.mark.parametrize("labels", [[3, 7], [5, 1, 9]])
+def test_binary_objectives_are_the_formulas(tmp_path, labels):
+    rng = np.random.default_rng(len(labels))
+    rows = random_rows(rng, 30, 5, labels)
+    columns = 1 if len(labels) == 2 else len(labels)
+    W = rng.normal(size=(5, columns))
+    model = write_model(tmp_path / "m", "L2R_L2LOSS_SVC_DUAL", labels, W)
+    got = bench.evaluate(model, write_problem(tmp_path / "x", rows), None, 2.0, 0.7, 0.3)
+    wanted = dict.fromkeys(("l1svc", "l2svc", "ldm", "odm"), 0.0)
+    for c in range(columns):
+
+        def column(row, c=c):
+            if row is None:
+                return 0.5 * sum(v * v for v in W[:, c]), None
+            label, features = row
+            score = sum(v * W[j - 1, c] for j, v in features.items())
+            return None, score if label == labels[c] else -score
+
+        for name, value in slow_binary(rows, column, 2.0, 0.7, 0.3).items():
+            wanted[name] += value
+    for name, value in wanted.items():
+        assert got[name] == pytest.approx(value, rel=1e-12)
+
+
 # bench: runs, with small fakes in place of the programs
 
 FAKE = """#!{python}
@@ -516,6 +559,8 @@ if "--help" in args:
 elif name.endswith("train"):
     if args[args.index("-c") + 1] == "-1":
         sys.exit("ERROR: C <= 0")
+    if "-t" in args:
+        sys.exit(Path(args[-1]).write_text("svm_type c_svc\\ntotal_sv 3\\nSV\\n") and None)
     solver = args[args.index("-s") + 1]
     Path(args[-1]).write_text(Path("{folder}", "model-" + solver).read_text())
     if name == "margin-train":
@@ -539,9 +584,11 @@ def fakes(tmp_path, monkeypatch):
     W = [[1, 0], [0, 0.5]]
     write_model(folder / "model-mcodm", "MCSVM_CS", [1, 2], W)
     write_model(folder / "model-cs", "MCSVM_CS", [1, 2], W)
+    for solver, scale in (("l2svc", 1.0), ("1", 0.9)):
+        write_model(folder / f"model-{solver}", "L2R_L2LOSS_SVC_DUAL", [1, 2], [[scale], [-0.5]])
     write_model(folder / "model-4", "MCSVM_CS", [1, 2], [[0.9, 0], [0, 0.5]])
     objective = slow_objectives(rows, [1, 2], W, -1, 1.0, 0.8, 0.2)[1]
-    for name in ("margin-train", "margin-predict", "liblinear-train", "liblinear-predict"):
+    for name in ("margin-train", "margin-predict", "liblinear-train", "liblinear-predict", "svm-train", "svm-predict"):
         text = FAKE.format(python=sys.executable, folder=folder, objective=f"{objective:.9g}")
         (folder / name).write_text(text)
         (folder / name).chmod(0o755)
@@ -581,6 +628,25 @@ def test_bench_train_reports_time_and_what_was_reached(fakes, capsys):
 def test_bench_warns_when_the_objective_is_not_what_margin_train_says(fakes):
     _, report = fakes("train", "tiny", "-c", "2")
     assert "WARNING: margin-train says objective" in report["comparisons"][0]["notes"][0]
+
+
+def test_bench_compares_a_binary_method_in_its_own_objective(fakes):
+    status, report = fakes("train", "tiny", "-s", "l2svc")
+    assert status == 0
+    (comparison,) = report["comparisons"]
+    ours, peer = comparison["rows"]
+    assert "-s l2svc" in ours["command"] and "-s 1" in peer["command"]
+    assert ours["l2svc"] != peer["l2svc"] and "cs" not in ours
+    assert comparison["ratios"][1]["label"] == "objective, marginlinear / LIBLINEAR"
+
+
+def test_bench_kernel_stands_beside_libsvm(fakes):
+    status, report = fakes("kernel", "tiny", "-s", "l1svc", "-g", "0.5", "-c", "2")
+    assert status == 0
+    ours, peer = report["comparisons"][0]["rows"]
+    assert "-s l1svc -t 2 -g 0.5 -c 2" in ours["command"] and "svm-train" in peer["command"]
+    assert ours["support"] == peer["support"] == 3 and ours["accuracy"] == peer["accuracy"] == 0.5
+    assert report["comparisons"][0]["ratios"][0]["label"] == "time, marginlinear / LIBSVM"
 
 
 def test_bench_predict_and_help(fakes, capsys):
@@ -632,12 +698,12 @@ def test_bench_read_measures_our_reader(fakes, monkeypatch):
 
 
 def test_bench_suite_has_a_goal_for_every_line_of_the_issue(fakes, capsys):
-    status, _ = fakes("--suite", "issue", "--only", "^(help|train imdb mcodm -e 0.01)$", "--strict")
+    status, _ = fakes("--suite", "joint", "--only", "^(help|train imdb mcodm -e 0.01)$", "--strict")
     assert status == 1
     out = capsys.readouterr().out
     assert "## Goals" in out and "at most 0.1" in out
     assert "SKIPPED train imdb mcodm -e 0.01: set imdb is missing" in out
-    assert bench.main(["--suite", "issue", "--only", "nothing", "--cache", "/tmp", "--peers-only"]) == 1
+    assert bench.main(["--suite", "joint", "--only", "nothing", "--cache", "/tmp", "--peers-only"]) == 1
     assert "train sector cs -e matched" in capsys.readouterr().err
 
 
@@ -646,7 +712,7 @@ def test_bench_matches_the_objective_of_cs(fakes, monkeypatch):
         return [("cs", lambda: self.train_case("tiny", "cs", 1, None, 0.1, False, 0.9, 0.5))]
 
     monkeypatch.setattr(bench.Bench, "suite", suite)
-    _, report = fakes("--suite", "issue")
+    _, report = fakes("--suite", "joint")
     (comparison,) = report["comparisons"]
     assert comparison["notes"][0].startswith("-e 0.1 is the loosest")
     assert comparison["ratios"][1]["met"] is True and comparison["ratios"][1]["goal"] == 1.5
@@ -657,7 +723,7 @@ def test_bench_without_marginlinear_says_how_to_get_it(tmp_path, capsys):
     assert "pip install" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("options", [[], ["train"], ["help", "--suite", "issue"], ["help", "--repeat", "0"]])
+@pytest.mark.parametrize("options", [[], ["train"], ["help", "--suite", "joint"], ["help", "--repeat", "0"]])
 def test_bench_usage(options, capsys):
     with pytest.raises(SystemExit) as error:
         bench.main(options)

@@ -5,10 +5,13 @@
     tools/bench.py train sector --data DIR -s mcodm --tol 1e-3 --peer-tol 1e-2
     tools/bench.py train letter --data DIR --scale01 -c 64     # features scaled to [0,1] first
     tools/bench.py train data/news20.train -s cs --library     # a file instead of a set; library calls too
+    tools/bench.py train imdb --data DIR -s l1svc              # against LIBLINEAR -s 3
+    tools/bench.py kernel ijcnn1 --data DIR -s l1svc -g 1      # RBF kernel, against LIBSVM
     tools/bench.py predict imdb --data DIR
     tools/bench.py write sector --data DIR
     tools/bench.py help
-    tools/bench.py --suite issue --data DIR --json out.json    # every comparison with a goal: met or missed
+    tools/bench.py --suite joint --data DIR --json out.json    # every comparison with a goal: met or missed
+    tools/bench.py --suite binary --data DIR                   # those of the binary and the kernel methods
 
 How it measures. All contestants of a comparison take turns (forth in one round, back in the next),
 --repeat rounds, 5 by default; what counts is the median, as a ratio. Beside it stand the smallest and the
@@ -24,10 +27,16 @@ read     our read_libsvm with 1 and 2 threads, scikit-learn's load_svmlight_file
          `liblinear-train -s 4 -c -1 FILE`, which reads the whole file, then refuses C and ends. Its
          start-up, the same on a file of one row, is subtracted from the time. Its memory is that of the
          whole process over 16 bytes a nonzero (and row) and 16 bytes a row.
-train    `margin-train -s NAME -e TOL -c C` against `liblinear-train -s 4 -e PEER_TOL -c C`. For the last
-         model of each: the Crammer-Singer objective and mcODM's J(W), computed by this tool from the
-         model file and the data with NumPy alone, the certificate that margin-train printed, and the
-         accuracy on SET.t where there is one.
+train    `margin-train -s NAME -e TOL -c C` against `liblinear-train -s N -e PEER_TOL -c C`, N being 4 for a
+         joint method, 3 for l1svc and ldm, 1 for l2svc and odm (with mu = 0 and C (1-theta)^2 its objective
+         is l2svc's at a scaled w). For the last model of each: the objective of NAME, and for a joint
+         method both the Crammer-Singer objective and mcODM's J(W), computed by this tool from the model
+         file and the data with NumPy alone; with several classes that of a binary method is the sum over
+         its problems. Then the certificate that margin-train printed, and the accuracy on SET.t where
+         there is one.
+kernel   `margin-train -s NAME -t 2 -g G -c C` against `svm-train -t 2 -g G -c C`, both at -e TOL (ours: the
+         relative certificate; LIBSVM's: the violation of optimality), accuracy by each side's predict.
+         LIBSVM has a bias that costs nothing, so the objectives are not the same.
 predict  margin-predict against liblinear-predict, same model, same file; the labels are compared.
 write    save_model of both libraries, same model; the weights in the files are compared.
 
@@ -68,12 +77,17 @@ from pathlib import Path
 
 GET_OURS = "pip install . in the root of marginlinear, or --ours FOLDER"
 GET_PROGRAMS = "apt-get install liblinear-tools"
+GET_LIBSVM = "apt-get install libsvm-tools"
 GET_LIBLINEAR = "pip install liblinear-official scipy"
 GET_SKLEARN = "pip install scikit-learn"
 DECOMPRESS = {".xz": lzma.open, ".bz2": bz2.open, ".gz": gzip.open}
 SCORE_BLOCK = 2**22  # products held at once while scores are computed
 MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1024
-CS_TOLERANCES = (0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001)
+TOLERANCES = (0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001)
+# LIBLINEAR's number for each method, and the objective in which both are compared.
+PEERS = {"mcodm": (4, "cs"), "cs": (4, "cs"), "l1svc": (3, "l1svc"), "ldm": (3, "ldm"), "l2svc": (1, "l2svc"),
+         "odm": (1, "odm")}
+LAMBDA1 = LAMBDA2 = 0.25  # ldm's defaults
 
 
 class BenchError(Exception):
@@ -195,8 +209,20 @@ def mcodm_objective(W, g, C, mu, theta):
     return 0.5 * float(np.sum(W * W)) + C / (1 - theta) ** 2 * float((xi * xi + mu * eps * eps).sum())
 
 
+def binary_objectives(W, margins, C, mu, theta):
+    """Of one-column methods, summed over the columns: W of shape (features, columns), margins (rows, columns)."""
+    import numpy as np
+
+    half, short = 0.5 * float(np.sum(W * W)), np.maximum(0, 1 - margins)
+    hinge = half + C * float(short.sum())
+    ldm = hinge + 2 * LAMBDA1 * float(margins.var(axis=0).sum()) - LAMBDA2 * float(margins.mean(axis=0).sum())
+    low, high = np.maximum(0, 1 - theta - margins), np.maximum(0, margins - 1 - theta)
+    odm = half + C / (1 - theta) ** 2 * float((low**2 + mu * high**2).sum())
+    return {"l1svc": hinge, "l2svc": half + C * float((short**2).sum()), "ldm": ldm, "odm": odm}
+
+
 def evaluate(model, train, test, C, mu, theta):
-    """Both objectives of a model file on the training data, and the accuracy on the test data."""
+    """The objectives of a model file on the training data, and the accuracy on the test data."""
     import numpy as np
 
     _, labels, bias, W = read_model(model)
@@ -214,8 +240,14 @@ def evaluate(model, train, test, C, mu, theta):
     column = columns(problem[0])
     if column.min() < 0:
         raise BenchError(f"{model}: the training file has labels that the model does not know")
-    g = multiclass_margins(scores(problem, bias, full), column)
+    S = scores(problem, bias, full)
+    g = multiclass_margins(S, column)
     result = {"cs": cs_objective(full, g, C), "mcodm": mcodm_objective(full, g, C, mu, theta)}
+    if len(labels) == 2:
+        result |= binary_objectives(full[:, 0] - full[:, 1], g[:, None], C, mu, theta)
+    else:
+        S[column[:, None] != np.arange(S.shape[1])] *= -1
+        result |= binary_objectives(full, S, C, mu, theta)
     if test:
         problem = read_text(test)
         chosen = scores(problem, bias, full).argmax(axis=1)
@@ -314,7 +346,7 @@ def child_train(who, path, model, solver, C, tol, bias):
 
     y, X = svm_read_problem(path, return_scipy=True)
     data = problem(y, X, bias)
-    fitted, cost = timed(lambda: train(data, f"-s 4 -c {C:.17g} -e {tol:.17g} -B {bias:.17g} -q"))
+    fitted, cost = timed(lambda: train(data, f"-s {PEERS[solver][0]} -c {C:.17g} -e {tol:.17g} -B {bias:.17g} -q"))
     save_model(model, fitted)
     return cost
 
@@ -512,6 +544,7 @@ class Bench:
         self.predict = self.find_ours("margin-predict") if programs else None
         self.peer_train = shutil.which(args.liblinear_train)
         self.peer_predict = shutil.which(args.liblinear_predict)
+        self.svm_train, self.svm_predict = shutil.which("svm-train"), shutil.which("svm-predict")
         self.versions = in_child(args.python, "versions")
         self.peer_versions = in_child(args.peer_python, "versions")
 
@@ -604,13 +637,14 @@ class Bench:
         command = [self.train, "-s", solver, "-c", f"{C:g}", "-e", f"{tol:g}"]
         command += ["-B", f"{args.bias:g}"] if args.bias >= 0 else []
         command += ["--threads", str(args.threads)] if args.threads else []
-        if solver == "mcodm" and (args.mu, args.theta) != (0.8, 0.2):
+        if solver in ("mcodm", "odm") and (args.mu, args.theta) != (0.8, 0.2):
             command += ["--mu", f"{args.mu:g}", "--theta", f"{args.theta:g}"]
         return [*command, str(path), str(model)]
 
-    def peer_train_command(self, C, tol, path, model):
+    def peer_train_command(self, solver, C, tol, path, model):
         bias = ["-B", f"{self.args.bias:g}"] if self.args.bias >= 0 else []
-        return [self.peer_train, "-s", "4", "-c", f"{C:g}", "-e", f"{tol:g}", *bias, str(path), str(model)]
+        number, *_ = PEERS[solver]
+        return [self.peer_train, "-s", str(number), "-c", f"{C:g}", "-e", f"{tol:g}", *bias, str(path), str(model)]
 
     def reached(self, model, train, test, C):
         self.progress(f"objective of {model}")
@@ -721,30 +755,30 @@ class Bench:
         self.finish(out)
 
     def train_case(self, name, solver, C, tol, peer_tol, scaled, goal=None, excess_goal=None, library=False):
-        """With excess_goal our tolerance is the loosest of CS_TOLERANCES that keeps within it."""
+        """With excess_goal our tolerance is the loosest of TOLERANCES that keeps within it."""
         train, test = self.files(name, scaled)
         survey(train)
         title = f"train {name}{' scaled to [0,1]' if scaled else ''}, {solver}, -c {C:g}"
         mine, theirs = self.scratch / "ours.model", self.scratch / "peer.model"
         notes = []
         if excess_goal is not None:
-            tol = CS_TOLERANCES[-1]
+            tol = TOLERANCES[-1]
         if excess_goal is not None and self.train and self.peer_train:
-            checked(self.peer_train_command(C, peer_tol, train, theirs), self.limit)
-            target = self.reached(theirs, train, None, C)["cs"] * (1 + excess_goal)
-            for loosest in CS_TOLERANCES:
+            checked(self.peer_train_command(solver, C, peer_tol, train, theirs), self.limit)
+            target = self.reached(theirs, train, None, C)[PEERS[solver][1]] * (1 + excess_goal)
+            for loosest in TOLERANCES:
                 tol = loosest
                 checked(self.our_train_command(solver, C, tol, train, mine), self.limit)
-                if self.reached(mine, train, None, C)["cs"] <= target:
+                if self.reached(mine, train, None, C)[PEERS[solver][1]] <= target:
                     break
-            notes.append(f"-e {tol:g} is the loosest of {CS_TOLERANCES} whose objective is at most "
+            notes.append(f"-e {tol:g} is the loosest of {TOLERANCES} whose objective is at most "
                          f"{excess_goal:.1%} above LIBLINEAR's; found beforehand, untimed.")
         contestants, commands = {}, {}
         if self.train:
             command = self.our_train_command(solver, C, tol, train, mine)
             contestants["marginlinear"], commands["marginlinear"] = self.whole(command), shlex.join(command)
         if self.peer_train:
-            command = self.peer_train_command(C, peer_tol, train, theirs)
+            command = self.peer_train_command(solver, C, peer_tol, train, theirs)
             contestants["LIBLINEAR"], commands["LIBLINEAR"] = self.whole(command), shlex.join(command)
         else:
             self.skip(f"{title}, LIBLINEAR", f"missing: {GET_PROGRAMS}")
@@ -771,7 +805,7 @@ class Bench:
             contestants["LIBLINEAR"] = self.library(
                 python, "train", "liblinear", str(train), str(models["LIBLINEAR"]), solver, C, peer_tol,
                 self.args.bias)
-            options = f"-s 4 -c {C:g} -e {peer_tol:g} -B {self.args.bias:g} -q"
+            options = f"-s {PEERS[solver][0]} -c {C:g} -e {peer_tol:g} -B {self.args.bias:g} -q"
             commands["LIBLINEAR"] = f"liblinear.liblinearutil.train(problem, {options!r})"
         except Skip as error:
             self.skip(f"{title}, library call of LIBLINEAR", str(error))
@@ -792,14 +826,15 @@ class Bench:
                 # Printed with six significant digits or more.
                 if said is not None and here is not None and abs(said - here) > 1e-5 * max(1, abs(here)):
                     out.notes.append(f"WARNING: margin-train says objective {said:.9g}, NumPy {here:.9g}")
-            out.add(label, commands[label], got, **reached, **more)
+            shown = ("cs", "mcodm", "accuracy") if PEERS[solver][1] == "cs" else (PEERS[solver][1], "accuracy")
+            out.add(label, commands[label], got, **{key: reached[key] for key in shown if key in reached}, **more)
         for label, why in failed.items():
             self.skip(f"{out.title}, {label}", why)
         both = mine in results and theirs in results
         if both:
             out.ratio("time, marginlinear / LIBLINEAR", results[mine], results[theirs], "at most", goal)
-            if solver == "cs":
-                objective = {row["name"]: row["cs"] for row in out.rows}
+            if solver != "mcodm":
+                objective = {row["name"]: row[PEERS[solver][1]] for row in out.rows}
                 most = None if excess_goal is None else 1 + excess_goal
                 out.value("objective, marginlinear / LIBLINEAR", objective[mine] / objective[theirs],
                           "at most", most)
@@ -814,7 +849,7 @@ class Bench:
         if self.train:
             command = self.our_train_command("mcodm", C, 0.01, train, model)
         else:
-            command = self.peer_train_command(C, 0.1, train, model) if self.peer_train else None
+            command = self.peer_train_command("mcodm", C, 0.1, train, model) if self.peer_train else None
         self.need(command, GET_PROGRAMS)
         self.progress(f"training a model on {train}")
         checked(command, self.limit)
@@ -907,8 +942,71 @@ class Bench:
             out.missing("user time of --help, s", "at most", goal, why)
         self.finish(out)
 
+    def kernel_case(self, name, solver, C, gamma, tol, goal=None):
+        """An RBF kernel, whole processes, and what each side's own model predicts."""
+        train, test = self.files(name, self.args.scale01)
+        survey(train)
+        out = Comparison(f"kernel {name}, {solver}, -t 2 -g {gamma:g} -c {C:g}: whole processes")
+        kernel = ["-t", "2", "-g", f"{gamma:g}", "-c", f"{C:g}", "-e", f"{tol:g}"]
+        sides = {}
+        if self.train:
+            sides["marginlinear"] = [self.train, "-s", solver], self.predict
+        if self.svm_train and self.svm_predict:
+            sides["LIBSVM"] = [self.svm_train, "-m", "1000"], self.svm_predict
+        else:
+            self.skip(f"{out.title}, LIBSVM", f"missing: {GET_LIBSVM}")
+        models = {label: self.scratch / f"{label}.kernel" for label in sides}
+        commands = {label: [*side, *kernel, str(train), str(models[label])] for label, (side, _) in sides.items()}
+        contestants = {label: self.whole(command) for label, command in commands.items()}
+        results, failed = self.rounds(out.title, contestants)
+        for label, why in failed.items():
+            self.skip(f"{out.title}, {label}", why)
+        for label, got in results.items():
+            support = re.search(r"^total_sv (\d+)", models[label].read_text(), re.MULTILINE)
+            more = {"support": int(support[1])} if support else {}
+            if test:
+                said = checked([sides[label][1], str(test), str(models[label]), str(self.scratch / "labels")],
+                               self.limit)
+                more["accuracy"] = accuracy(said["stdout"] + said["stderr"])
+            out.add(label, shlex.join(commands[label]), got, **more)
+        if len(results) == 2:
+            out.ratio("time, marginlinear / LIBSVM", results["marginlinear"], results["LIBSVM"], "at most", goal)
+        elif goal is not None and not self.args.peers_only:
+            out.missing("time, marginlinear / LIBSVM", "at most", goal, "; ".join(failed.values()) or GET_LIBSVM)
+        self.finish(out)
+
     def suite(self):
-        """The comparisons of issue 2 ("Speed, by tools/bench.py")."""
+        """The comparisons that have a goal."""
+        return self.joint_suite() if self.args.suite == "joint" else self.binary_suite()
+
+    def binary_suite(self):
+        """One thread, LIBLINEAR at its default tolerance, ours at the loosest that is as good; odm at mu = 0."""
+        cases = []
+
+        def train(name, solver, C, goal, threads):
+            def call():
+                self.args.threads, (mu, theta) = threads, (self.args.mu, self.args.theta)
+                if solver == "odm":
+                    self.args.mu, self.args.theta = 0, 0
+                self.train_case(name, solver, C, None, 0.1, False, goal, 0.001, self.args.library)
+                self.args.mu, self.args.theta = mu, theta
+
+            cases.append((f"train {name} {solver}", call))
+
+        for name, goal in (("news20bin", 0.6), ("amazon-reviews", 0.6), ("farm-ads", 0.6), ("imdb", 0.7)):
+            for solver in ("l1svc", "l2svc", "ldm"):
+                train(name, solver, 1, goal, 1)
+        for name in ("news20bydate", "sector"):
+            train(name, "l2svc", 1, 0.4, 2)
+        for name in ("imdb", "a9a"):
+            train(name, "odm", 1, None, 1)
+        for name, C, gamma in (("ijcnn1", 16, 1), ("a9a", 1, 0.01), ("letter", 16, 0.1)):
+            cases.append((f"kernel {name} l1svc", lambda name=name, C=C, gamma=gamma: self.kernel_case(
+                name, "l1svc", C, gamma, 1e-3)))
+        return cases
+
+    def joint_suite(self):
+        """mcodm and cs, the reader, the model files, start-up."""
         text = ("news20bydate", "imdb", "sector")
         cases = []
         reading = {"sklearn": 12, "liblinear": 6, "threads": 1.3, "memory": 1.3}
@@ -938,6 +1036,7 @@ class Bench:
         made = {"read": lambda name: self.read(name, {}),
                 "train": lambda name: self.train_case(name, args.solver, args.cost, args.tol, args.peer_tol,
                                                       args.scale01, library=args.library),
+                "kernel": lambda name: self.kernel_case(name, args.solver, args.cost, args.gamma, args.tol),
                 "predict": self.predict_case, "write": self.write_case}
         if args.case == "help":
             return [("help", self.help_case)]
@@ -990,6 +1089,8 @@ def accuracy(text):
 COLUMNS = [("rate", "MB/s", "{:.0f}"), ("over_arrays", "peak / arrays", "{:.2f}"),
            ("bytes", "bytes written", "{:,}"), ("user", "user s", "{:.3f}"),
            ("cs", "CS objective", "{:.6g}"), ("mcodm", "mcODM objective", "{:.6g}"),
+           *((name, f"{name} objective", "{:.6g}") for name in ("l1svc", "l2svc", "ldm", "odm")),
+           ("support", "support vectors", "{:.0f}"),
            ("certificate", "certificate", "{:.3g}"), ("accuracy", "test accuracy", "{:.2%}")]
 
 
@@ -1060,9 +1161,9 @@ def positive(kind):
 def parser():
     p = argparse.ArgumentParser(prog="bench.py", description=__doc__,
                                 formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("case", nargs="?", choices=["read", "train", "predict", "write", "help"])
+    p.add_argument("case", nargs="?", choices=["read", "train", "kernel", "predict", "write", "help"])
     p.add_argument("sets", nargs="*", metavar="SET", help="a name in the --data folders, or a path with a /")
-    p.add_argument("--suite", choices=["issue"], help="every comparison that has a goal")
+    p.add_argument("--suite", choices=["joint", "binary"], help="every comparison that has a goal")
     p.add_argument("--only", default="", metavar="REGEX", help="those comparisons whose name it fits")
     p.add_argument("--data", type=Path, action="append", default=[], metavar="DIR", help="may be repeated")
     caches = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
@@ -1079,6 +1180,7 @@ def parser():
     p.add_argument("-B", "--bias", type=float, default=-1.0)
     p.add_argument("--mu", type=float, default=0.8)
     p.add_argument("--theta", type=float, default=0.2)
+    p.add_argument("-g", "--gamma", type=positive(float), default=1.0, help="kernel: of the RBF kernel")
     p.add_argument("--threads", type=positive(int), help="passed on to margin-train")
     p.add_argument("--scale01", action="store_true", help="scale features to [0,1] first")
     p.add_argument("--library", action="store_true", help="train: library calls too")
@@ -1104,7 +1206,7 @@ def main(argv=None):
     p = parser()
     args = p.parse_args(argv)
     if bool(args.suite) == bool(args.case):
-        p.error("give either a case (read, train, predict, write, help) or --suite issue")
+        p.error("give either a case (read, train, kernel, predict, write, help) or --suite")
     if args.case not in (None, "help") and not args.sets:
         p.error(f"{args.case}: name at least one data set")
     bench = None

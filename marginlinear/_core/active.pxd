@@ -1,6 +1,6 @@
 """The rows that a sweep visits, and their order."""
 
-from libc.stdint cimport uint32_t, uint64_t
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from marginlinear._core.rng cimport rng_below
 
@@ -18,6 +18,19 @@ cdef inline Py_ssize_t keep_positive(const double* values, Py_ssize_t n, Py_ssiz
     cdef Py_ssize_t i, count = 0
     for i in range(n):
         if values[i] > 0:
+            order[count] = i
+            count += 1
+    return count
+
+
+cdef inline Py_ssize_t keep_awake(const double* values, uint8_t* rest, Py_ssize_t n, Py_ssize_t* order) noexcept nogil:
+    """order = the i in [0, n) with values[i] > 0 and no rest left; the others have one sweep less of it. Returns how
+    many."""
+    cdef Py_ssize_t i, count = 0
+    for i in range(n):
+        if rest[i]:
+            rest[i] -= 1
+        elif values[i] > 0:
             order[count] = i
             count += 1
     return count

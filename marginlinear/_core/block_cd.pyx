@@ -25,15 +25,17 @@ from libc.math cimport INFINITY, fmax
 from libc.stdint cimport int32_t, uint64_t
 
 from marginlinear._core.active cimport keep_positive, shuffle
-from marginlinear._core.iterates cimport Iterates, square_sum
+from marginlinear._core.iterates cimport Iterates
 from marginlinear._core.rows cimport (
     CSR32,
     CSR64,
     DENSE32,
     DENSE64,
+    FETCH,
     Rows,
     prefetch,
     row_prefetch,
+    row_present,
     row_scores,
     row_update,
     rows_t,
@@ -61,22 +63,25 @@ cdef struct sums_t:
 
 
 cdef enum Work:
-    VISIT    # coordinate steps at the rows order[start:stop]
+    VISIT    # coordinate steps at the rows order[start:stop]; start becomes the first that was not made
+    SEEK     # found[:count]: rows of order[start:stop] that are absent, and whose step is not 0; nothing changed
     LOSSES   # their sums at rows start to stop, nothing changed
     RIVALS   # to, value: each row's best other class and its score
-    ADD      # W += sum_i dual_i x_i
+    ADD      # W += sum_i dual_i x_i; start becomes the first that was not added
 
 
 cdef struct task_t:
     Work what
     Py_ssize_t start
     Py_ssize_t stop
-    double* scratch     # VISIT: 5 k numbers; LOSSES, RIVALS: k
+    double* scratch     # VISIT, SEEK: 4 k numbers; LOSSES, RIVALS: k
     sums_t* sums
     int32_t* to
     double* value
     const double* dual
     double* W
+    Py_ssize_t* found
+    Py_ssize_t count
 
 
 cdef class BlockCD:
@@ -136,12 +141,12 @@ cdef class BlockCD:
         self.low, self.high, self.mu = low, high, mu
         self.threads = threads
         self.rng = seed
-        self.iterates = Iterates(rows.d * k)
+        self.iterates = Iterates(rows.d * k, rows.is_gram)
         self.alpha, self.beta = np.zeros((m, k)), np.zeros(m)
         self.rival, self.fixed = np.zeros(m, dtype=np.int32), np.zeros(m)
         self._sqnorm = rows.sqnorms()
         self._order = np.empty(m, dtype=np.intp)
-        self._scratch = np.empty(5 * k)
+        self._scratch = np.empty(4 * k)
         self._which = np.empty(k, dtype=np.int32)
         self.labels, self.c, self.sq, self.order = self.y, self.cost, self._sqnorm, self._order
         self.a, self.b, self.r, self.m_fixed = self.alpha, self.beta, self.rival, self.fixed
@@ -184,36 +189,57 @@ cdef class BlockCD:
 
     def name_rivals(self, rival):
         """Take the upper slack against the score of these classes. A beta_i > 0 goes with its class: U and W change."""
-        cdef Py_ssize_t i
-        cdef const int32_t[::1] to = rival
-        for i in np.flatnonzero(self.beta > 0):
-            self._move(i, self.r[i] if self.named else -1, to[i])
+        self._move(rival)
         self.upper = self.named = True
         self.rival[:] = rival
 
     def fix_references(self, fixed):
         """Take the upper slack against these numbers. A beta_i > 0 leaves the class that it was with."""
-        cdef Py_ssize_t i
-        if self.named:
-            for i in np.flatnonzero(self.beta > 0):
-                self._move(i, self.r[i], -1)
+        self._move(None)
         self.upper, self.named = True, False
         self.fixed[:] = fixed
 
-    cdef _move(self, Py_ssize_t i, Py_ssize_t old, Py_ssize_t to):
-        """U_old -= beta_i x_i, U_to += beta_i x_i; a negative class is none."""
+    def _move(self, to):
+        """U_old -= beta_i x_i, U_to += beta_i x_i, where a row's class in `to` (None: no class) is another."""
+        which = np.flatnonzero((self.beta > 0) & (not self.named or to is None or self.rival != to))
+        delta = np.zeros((self.rows.m, self.n_classes))
+        if self.named:
+            delta[which, self.rival[which]] -= self.beta[which] / (1 + self.iterates.kappa)
+        if to is not None:
+            delta[which, to[which]] += self.beta[which] / (1 + self.iterates.kappa)
+        self._add(delta, self.iterates.w)
+
+    def _add(self, const double[:, ::1] coefficients, double[::1] W):
+        """W += sum_i coefficients_i x_i"""
         cdef task_t task
-        if old == to:
-            return
-        delta = np.zeros((1, self.n_classes))
-        if old >= 0:
-            delta[0, old] = -self.b[i] / (1 + self.iterates.kappa)
-        if to >= 0:
-            delta[0, to] = self.b[i] / (1 + self.iterates.kappa)
-        cdef double[:, ::1] coefficients = delta
-        task.what, task.start, task.stop = ADD, i, i + 1
-        task.dual, task.W = &coefficients[0, 0] - i * self.n_classes, &self.iterates.w[0]
-        perform(self, &task)
+        cdef Py_ssize_t start, m = self.rows.m
+        task.what, task.dual, task.W = ADD, &coefficients[0, 0], &W[0]
+        for start in range(0, m, self.slice_rows):
+            task.start, task.stop = start, min(m, start + self.slice_rows)
+            self._perform(&task)
+
+    cdef _perform(self, task_t* task):
+        """The task, with rows fetched where it has stopped for them, and a look at the signals."""
+        while True:
+            with nogil:
+                perform(self, task)
+            PyErr_CheckSignals()
+            if task.start == task.stop:
+                return
+            if task.what == ADD:
+                moving = np.asarray(<const double[:self.rows.m, :self.n_classes]> task.dual)[task.start:]
+                self.rows.fetch(task.start + np.flatnonzero(moving.any(axis=1)))
+            else:
+                self.rows.fetch(self._wanted(task))
+
+    cdef _wanted(self, const task_t* stopped):
+        """The absent rows, from where the visit stopped on, whose duals would change at the present scores."""
+        cdef Py_ssize_t[::1] found = np.empty(FETCH, dtype=np.intp)
+        cdef task_t task = stopped[0]
+        task.what, task.stop, task.found, task.count = SEEK, self.visited, &found[0], 0
+        with nogil:
+            perform(self, &task)
+        return np.asarray(found)[:task.count]
 
     def sweep(self):
         """Visit every row once in a new random order. Sets sums over the rows as they were met: `gap` of the
@@ -228,9 +254,7 @@ cdef class BlockCD:
             shuffle(&self.order[0], self.visited, &self.rng)
         for start in range(0, self.visited, self.slice_rows):
             task.start, task.stop = start, min(self.visited, start + self.slice_rows)
-            with nogil:
-                perform(self, &task)
-            PyErr_CheckSignals()
+            self._perform(&task)
         self.gap, self.loss, self.slack = sums.gap, sums.loss, sums.loss - sums.tight
         self.n_iter += 1
 
@@ -241,7 +265,7 @@ cdef class BlockCD:
         """
         weights = self.iterates.averaged if averaged else self.iterates.W
         parts = run_chunks(lambda lo, hi: self._primal_part(lo, hi, weights), self.rows.m, self.threads)
-        half = 0.5 * square_sum(weights)
+        half = 0.5 * self.iterates.sqnorm_of(weights)
         return half + sum(p[0] for p in parts), half + sum(p[1] for p in parts), sum(p[2] for p in parts)
 
     def _primal_part(self, Py_ssize_t lo, Py_ssize_t hi, double[::1] W):
@@ -284,8 +308,18 @@ cdef class BlockCD:
         """D at the averaged duals."""
         return self._dual_terms(self.mean_alpha, self.mean_beta) - 0.5 * self.iterates.averaged_sqnorm()
 
-    def recomputed_dual(self, bint averaged, rival=None, fixed=None):
-        """D at the duals, or at their averages, with their weights summed afresh from the rows.
+    def dual_weights(self, bint averaged):
+        """U of the duals, or of their averages, summed afresh from the rows."""
+        return self.weights_of(*self._duals(averaged))
+
+    def recompute_scores(self):
+        """Over Gram rows: the scores of W, summed afresh from its coefficients."""
+        coefficients = self.iterates.W.reshape(-1, self.n_classes)[self.rows.m:].copy()
+        self.iterates.W[:] = 0
+        self._add(coefficients, self.iterates.w)
+
+    def recomputed_dual(self, bint averaged, weights=None, rival=None, fixed=None):
+        """D at the duals, or at their averages, with their `dual_weights`, recomputed unless they are given.
 
         With `rival` or `fixed`: as if these were the references of the upper slack; the state is left as it is.
         """
@@ -295,7 +329,9 @@ cdef class BlockCD:
             self.rival[:] = rival
         if fixed is not None:
             self.fixed[:] = fixed
-        bound = self._dual_terms(alpha, beta) - 0.5 * square_sum(self.weights_of(alpha, beta))
+        if weights is None:
+            weights = self.weights_of(alpha, beta)
+        bound = self._dual_terms(alpha, beta) - 0.5 * self.iterates.sqnorm_of(weights)
         self.rival[:], self.fixed[:] = kept
         return bound
 
@@ -356,23 +392,13 @@ cdef class BlockCD:
     def weights_of(self, alpha, beta):
         """U of these duals, summed afresh: flat float64 array of shape (d k,)."""
         flat = np.zeros(self.rows.d * self.n_classes)
-        cdef double[::1] W = flat
-        cdef double[:, ::1] dual
-        cdef Py_ssize_t start, m = self.rows.m
-        cdef task_t task
         coefficients = np.array(alpha)
         if self.upper:
-            every = np.arange(m)
+            every = np.arange(self.rows.m)
             coefficients[every, self.y] -= beta
             if self.named:
                 coefficients[every, self.rival] += beta
-        dual = coefficients
-        task.what, task.dual, task.W = ADD, &dual[0, 0], &W[0]
-        for start in range(0, m, self.slice_rows):
-            task.start, task.stop = start, min(m, start + self.slice_rows)
-            with nogil:
-                perform(self, &task)
-            PyErr_CheckSignals()
+        self._add(coefficients, flat)
         return flat
 
 
@@ -409,7 +435,7 @@ cdef inline void add_block(BlockCD self, Py_ssize_t i, const double* s, const do
     sums.gap += inner
 
 
-cdef void perform(BlockCD self, const task_t* task) noexcept nogil:
+cdef void perform(BlockCD self, task_t* task) noexcept nogil:
     """The one place where the storage of the rows is looked at."""
     if self.rows.storage == CSR64:
         perform_on(self, &self.rows.csr64, task)
@@ -423,9 +449,11 @@ cdef void perform(BlockCD self, const task_t* task) noexcept nogil:
         perform_on(self, &self.rows.gram, task)
 
 
-cdef inline void perform_on(BlockCD self, const rows_t* X, const task_t* task) noexcept nogil:
+cdef inline void perform_on(BlockCD self, const rows_t* X, task_t* task) noexcept nogil:
     if task.what == VISIT:
         visit(self, X, task)
+    elif task.what == SEEK:
+        seek(self, X, task)
     elif task.what == LOSSES:
         losses(self, X, task)
     elif task.what == RIVALS:
@@ -434,18 +462,54 @@ cdef inline void perform_on(BlockCD self, const rows_t* X, const task_t* task) n
         accumulate(self, X, task)
 
 
-cdef void visit(BlockCD self, const rows_t* X, const task_t* task) noexcept nogil:
+cdef inline Py_ssize_t step_of(BlockCD self, const rows_t* X, Py_ssize_t i, double shrink, double* s, double* a,
+                               double* b) noexcept nogil:
+    """Row i's scores s[:k], the exact solution (a, b) of its block, and the change of the weights in s[k:2k].
+
+    Returns how many classes change, these being self.which.
+    """
+    cdef Py_ssize_t l, count = 0, k = self.n_classes, y = self.labels[i], r = self.r[i] if self.named else -1
+    cdef double A = self.sq[i] * shrink, c = self.c[i], upper = -1, F = 0
+    cdef double* B = s + k
+    cdef double* heap = B + k
+    cdef const double* old = &self.a[i, 0]
+    row_scores(X, i, &self.iterates.w[0], k, s)
+    for l in range(k):
+        B[l] = s[l] - A * old[l] + self.low
+    B[y] -= self.low
+    b[0] = 0
+    if self.kind == HINGE:
+        hinge_block(B, k, y, A, c, a, heap)
+    else:
+        if self.upper:
+            upper = 1 / (2 * c * self.mu)
+            B[y] += A * self.b[i]
+            if r >= 0:
+                B[r] -= A * self.b[i]
+                F = self.high - (B[y] - (B[r] - self.low))
+            else:
+                F = self.high + self.m_fixed[i] - B[y]
+        b[0] = squared_block(B, k, y, A, 1 / (2 * c), upper, r, F, a, heap)
+    for l in range(k):
+        B[l] = (a[l] - old[l]) * shrink
+    if self.upper:
+        B[y] -= (b[0] - self.b[i]) * shrink
+        if r >= 0:
+            B[r] += (b[0] - self.b[i]) * shrink
+    for l in range(k):
+        if B[l] != 0:
+            self.which[count] = <int32_t>l
+            count += 1
+    return count
+
+
+cdef void visit(BlockCD self, const rows_t* X, task_t* task) noexcept nogil:
     """Coordinate steps: scores, exact solution of the block, update of the weights."""
-    cdef Py_ssize_t at, i, l, count, k = self.n_classes, y, r
-    cdef double shrink = 1 / (1 + self.iterates.kappa)
-    cdef double A, c, b = 0, upper = -1, F = 0
+    cdef Py_ssize_t at, i, l, count, k = self.n_classes
+    cdef double shrink = 1 / (1 + self.iterates.kappa), b = 0
     cdef double* W = &self.iterates.w[0]
     cdef double* s = task.scratch
-    cdef double* B = s + k
-    cdef double* a = B + k
-    cdef double* heap = a + k
-    cdef double* old
-    cdef int32_t* which = &self.which[0]
+    cdef double* a = s + 3 * k
     for at in range(task.start, task.stop):
         i = self.order[at]
         if at + AHEAD < task.stop:
@@ -453,54 +517,44 @@ cdef void visit(BlockCD self, const rows_t* X, const task_t* task) noexcept nogi
             prefetch(&self.a[self.order[at + AHEAD], 0])
         if self.far and at + 1 < task.stop:
             weights_prefetch(X, self.order[at + 1], W, k)
-        row_scores(X, i, W, k, s)
-        y, c, A = self.labels[i], self.c[i], self.sq[i] * shrink
-        r = self.r[i] if self.named else -1
-        old = &self.a[i, 0]
-        add_block(self, i, s, old, self.b[i], task.sums)
+        count = step_of(self, X, i, shrink, s, a, &b)
+        if count and not row_present(X, i):
+            task.start = at
+            return
+        add_block(self, i, s, &self.a[i, 0], self.b[i], task.sums)
         for l in range(k):
-            B[l] = s[l] - A * old[l] + self.low
-        B[y] -= self.low
-        if self.kind == HINGE:
-            hinge_block(B, k, y, A, c, a, heap)
-        else:
-            if self.upper:
-                upper = 1 / (2 * c * self.mu)
-                B[y] += A * self.b[i]
-                if r >= 0:
-                    B[r] -= A * self.b[i]
-                    F = self.high - (B[y] - (B[r] - self.low))
-                else:
-                    F = self.high + self.m_fixed[i] - B[y]
-            b = squared_block(B, k, y, A, 1 / (2 * c), upper, r, F, a, heap)
-        for l in range(k):
-            B[l] = (a[l] - old[l]) * shrink
-            old[l] = a[l]
+            self.a[i, l] = a[l]
         if self.upper:
-            B[y] -= (b - self.b[i]) * shrink
-            if r >= 0:
-                B[r] += (b - self.b[i]) * shrink
             self.b[i] = b
-        count = 0
-        for l in range(k):
-            if B[l] != 0:
-                which[count] = <int32_t>l
-                count += 1
         # All classes in vectors are quicker than many one by one.
         if 3 * count > k:
             count = k
         if count:
-            row_update(X, i, B, which, count, W, k)
+            row_update(X, i, s + k, &self.which[0], count, W, k)
+    task.start = task.stop
 
 
-cdef void losses(BlockCD self, const rows_t* X, const task_t* task) noexcept nogil:
+cdef void seek(BlockCD self, const rows_t* X, task_t* task) noexcept nogil:
+    cdef Py_ssize_t at, i
+    cdef double shrink = 1 / (1 + self.iterates.kappa), b = 0
+    for at in range(task.start, task.stop):
+        i = self.order[at]
+        if not row_present(X, i) and step_of(self, X, i, shrink, task.scratch,
+                                             task.scratch + 3 * self.n_classes, &b):
+            task.found[task.count] = i
+            task.count += 1
+            if task.count == FETCH:
+                return
+
+
+cdef void losses(BlockCD self, const rows_t* X, task_t* task) noexcept nogil:
     cdef Py_ssize_t i
     for i in range(task.start, task.stop):
         row_scores(X, i, task.W, self.n_classes, task.scratch)
         add_block(self, i, task.scratch, &self.a[i, 0], self.b[i], task.sums)
 
 
-cdef void rivals(BlockCD self, const rows_t* X, const task_t* task) noexcept nogil:
+cdef void rivals(BlockCD self, const rows_t* X, task_t* task) noexcept nogil:
     cdef Py_ssize_t i, l, y, best
     cdef double* s = task.scratch
     for i in range(task.start, task.stop):
@@ -513,7 +567,7 @@ cdef void rivals(BlockCD self, const rows_t* X, const task_t* task) noexcept nog
         task.to[i], task.value[i] = <int32_t>best, s[best]
 
 
-cdef void accumulate(BlockCD self, const rows_t* X, const task_t* task) noexcept nogil:
+cdef void accumulate(BlockCD self, const rows_t* X, task_t* task) noexcept nogil:
     cdef Py_ssize_t i, l, count, k = self.n_classes
     cdef int32_t* which = &self.which[0]
     for i in range(task.start, task.stop):
@@ -522,4 +576,9 @@ cdef void accumulate(BlockCD self, const rows_t* X, const task_t* task) noexcept
             if task.dual[i * k + l] != 0:
                 which[count] = <int32_t>l
                 count += 1
-        row_update(X, i, task.dual + i * k, which, count, task.W, k)
+        if count and not row_present(X, i):
+            task.start = i
+            return
+        if count:
+            row_update(X, i, task.dual + i * k, which, count, task.W, k)
+    task.start = task.stop

@@ -27,6 +27,7 @@ from dataclasses import dataclass
 
 from marginlinear._core.stop import allowance
 from marginlinear.problem import MAX_ITER, TIME_LIMIT
+from marginlinear.threads import Cancelled
 
 # The accelerator starts when plain sweeps at their rate would need more than this many to the tolerance.
 PATIENCE = 12
@@ -68,11 +69,11 @@ class Check:
 class Budget:
     """Sweeps and seconds that are left, and the record of the checks, shared by all stages of a fit."""
 
-    def __init__(self, max_iter, time_limit, progress=None):
+    def __init__(self, max_iter, time_limit, progress=None, cancel=None):
         self.started = time.perf_counter()
         self.max_iter = math.inf if max_iter is None else max_iter
         self.time_limit = math.inf if time_limit is None else time_limit
-        self.progress = progress
+        self.progress, self.cancel = progress, cancel
         self.history = []
 
     @property
@@ -81,6 +82,8 @@ class Budget:
 
     def exhausted(self, n_iter):
         """None, or the status that says what ran out."""
+        if self.cancel is not None and self.cancel.is_set():
+            raise Cancelled
         if n_iter >= self.max_iter:
             return MAX_ITER
         return TIME_LIMIT if self.seconds >= self.time_limit else None
@@ -227,7 +230,7 @@ class Descent:
     def _check_if_due(self, estimate):
         """A check costs a pass: made when the schedule says so, or when the estimated gap is small enough to end."""
         engine = self.engine
-        primal = engine.loss + 0.5 * engine.iterates.sqnorm()
+        primal = max(engine.loss + 0.5 * engine.iterates.sqnorm(), self.best_bound)
         left = min(self.ceiling, primal) - (primal - estimate)
         promising = (left <= allowance(self.goal, primal)
                      or estimate <= self.renewal * engine.slack) and estimate <= 0.8 * self.checked_estimate

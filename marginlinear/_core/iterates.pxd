@@ -3,9 +3,7 @@ cdef class Iterates:
     cdef object _V, _z, _U_avg
     cdef double[::1] w, v, z, mean_u, mean_w
     cdef readonly double kappa
+    cdef readonly bint paired
 
     cdef _allocate(self)
     cdef _place(self, double p, const double[::1] W, double q, const double[::1] U)
-
-
-cdef double square_sum(const double[::1] x) except? -1

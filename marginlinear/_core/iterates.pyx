@@ -11,6 +11,9 @@ D(averaged duals) and P(W_avg) close a gap that P(W) and D(duals) leave open, fo
 
 With kappa = 0 (plain coordinate descent) W = U, and V, z and the averages are not allocated.
 
+Over a Gram matrix a vector is a pair: the scores K c, then the coefficients c. What is linear is the same for both
+halves, and <x, y> is the scores of x times the coefficients of y.
+
 Sums run over blocks of fixed size in a fixed order: BLAS would sum in an order that depends on its threads. Between
 blocks signals are looked at, since there may be 10^9 weights.
 """
@@ -23,34 +26,46 @@ cdef enum:
     BLOCK = 4194304    # numbers, about 10 ms
 
 
-cdef double combined_square_sum(double p, const double[::1] x, double q, const double[::1] y) except? -1:
+cdef double combined_square_sum(double p, const double[::1] x, double q, const double[::1] y,
+                                bint paired) except? -1:
     """||p x + q y||^2"""
-    cdef Py_ssize_t j, start, stop, n = x.shape[0]
-    cdef double s0 = 0, s1 = 0, t0, t1
+    cdef Py_ssize_t j, start, stop, n = x.shape[0] // 2 if paired else x.shape[0], other = n if paired else 0
+    cdef double s0 = 0, s1 = 0
     for start in range(0, n, BLOCK):
         stop = min(n, start + BLOCK)
         with nogil:
             j = start
             while j + 2 <= stop:
-                t0 = p * x[j] + q * y[j]
-                t1 = p * x[j + 1] + q * y[j + 1]
-                s0 += t0 * t0
-                s1 += t1 * t1
+                s0 += (p * x[j] + q * y[j]) * (p * x[other + j] + q * y[other + j])
+                s1 += (p * x[j + 1] + q * y[j + 1]) * (p * x[other + j + 1] + q * y[other + j + 1])
                 j += 2
             if j < stop:
-                t0 = p * x[j] + q * y[j]
-                s0 += t0 * t0
+                s0 += (p * x[j] + q * y[j]) * (p * x[other + j] + q * y[other + j])
         PyErr_CheckSignals()
     return s0 + s1
 
 
-cdef double square_sum(const double[::1] x) except? -1:
-    """||x||^2"""
-    return combined_square_sum(1, x, 0, x)
+cdef double combined_dot(const double[::1] x, double p, const double[::1] y, double q, const double[::1] z) except? -1:
+    """x.(p y + q z), x having as many numbers or, over a Gram matrix, one a score"""
+    cdef Py_ssize_t j, start, stop, n = x.shape[0]
+    cdef double s = 0
+    for start in range(0, n, BLOCK):
+        stop = min(n, start + BLOCK)
+        with nogil:
+            for j in range(start, stop):
+                s += x[j] * (p * y[j] + q * z[j])
+        PyErr_CheckSignals()
+    return s
 
 
 cdef class Iterates:
     """Flat float64 vectors of `size` numbers.
+
+    Parameters
+    ----------
+    size : int
+    paired : bool
+        Whether the vectors are pairs of scores and coefficients.
 
     Attributes
     ----------
@@ -60,7 +75,8 @@ cdef class Iterates:
     kappa : float
     """
 
-    def __init__(self, Py_ssize_t size):
+    def __init__(self, Py_ssize_t size, bint paired=False):
+        self.paired = paired
         self.W = np.zeros(size)
         self.w = self.W
         self.kappa = 0.0
@@ -127,25 +143,39 @@ cdef class Iterates:
 
     def sqdistance(self):
         """||W - V||^2"""
-        return combined_square_sum(1.0, self.w, -1.0, self.v) if self.kappa > 0 else 0.0
+        return combined_square_sum(1.0, self.w, -1.0, self.v, self.paired) if self.kappa > 0 else 0.0
 
     def sqnorm(self):
         """||W||^2"""
-        return square_sum(self.w)
+        return self.sqnorm_of(self.w)
 
     def sqnorm_of(self, const double[::1] other):
         """||other||^2 of a vector of this kind."""
-        return square_sum(other)
+        return combined_square_sum(1.0, other, 0.0, other, self.paired)
+
+    def dot(self, const double[::1] x):
+        """x.W"""
+        return combined_dot(x, 1.0, self.w, 0.0, self.w)
+
+    def dual_dot(self, const double[::1] x):
+        """x.U"""
+        if self.kappa > 0:
+            return combined_dot(x, 1 + self.kappa, self.w, -self.kappa, self.v)
+        return self.dot(x)
+
+    def averaged_dot(self, const double[::1] x):
+        """x.U_avg"""
+        return combined_dot(x, 1.0, self.mean_u, 0.0, self.mean_u)
 
     def dual_sqnorm(self):
         """||U||^2"""
         if self.kappa > 0:
-            return combined_square_sum(1 + self.kappa, self.w, -self.kappa, self.v)
-        return square_sum(self.w)
+            return combined_square_sum(1 + self.kappa, self.w, -self.kappa, self.v, self.paired)
+        return self.sqnorm_of(self.w)
 
     def averaged_sqnorm(self):
         """||U_avg||^2"""
-        return square_sum(self.mean_u)
+        return self.sqnorm_of(self.mean_u)
 
     def average(self, double weight, double A, double a):
         """U_avg += weight (U - U_avg),  W_avg likewise,  z = ((1 + A) z + a U)/(1 + A + a).
@@ -154,16 +184,22 @@ cdef class Iterates:
         X is not stored: V was (A X + a z)/(A + a), so X = V + (a/A)(V - z), and X = V where A was 0.
         """
         cdef Py_ssize_t j, start, stop, n = self.w.shape[0]
+        cdef Py_ssize_t half = n // 2 if self.paired else n, other = half if self.paired else 0
         cdef double u, kappa = self.kappa, keep = (1 + A) / (1 + A + a), step = a / (1 + A + a)
         cdef double back = a / A if A > 0 else 0.0
         cdef double turn = 0, pull
+        for start in range(0, half, BLOCK):
+            stop = min(half, start + BLOCK)
+            with nogil:
+                for j in range(start, stop):
+                    pull = self.v[other + j] - self.w[other + j]
+                    turn += (self.v[j] - self.w[j]) * (back * (self.z[other + j] - self.v[other + j]) - pull)
+            PyErr_CheckSignals()
         for start in range(0, n, BLOCK):
             stop = min(n, start + BLOCK)
             with nogil:
                 for j in range(start, stop):
                     u = (1 + kappa) * self.w[j] - kappa * self.v[j]
-                    pull = self.v[j] - self.w[j]
-                    turn += pull * (back * (self.z[j] - self.v[j]) - pull)
                     self.mean_u[j] += weight * (u - self.mean_u[j])
                     self.mean_w[j] += weight * (self.w[j] - self.mean_w[j])
                     self.z[j] = keep * self.z[j] + step * u

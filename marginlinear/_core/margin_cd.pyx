@@ -5,32 +5,41 @@
 phi_i is one of a few tables (pieces.pxd). With spread > 0 the best v is the mean of the margins, and v is a variable
 of the problem: at a given v, spread (g - v)^2 goes into the tables, and v follows after every sweep.
 
-    D(a) = -1/2 ||u||^2 - max_v sum_i c_i phi_{i,v}*(-a_i/c_i),    u = sum_i a_i y_i x_i
+    D(a) = -1/2 ||u||^2 + sum_i h_i(v),    u = sum_i a_i y_i x_i,    h_i(v) = min_z c_i phi_{i,v}(z) + a_i z
+
+With spread > 0 that needs h'(v) = sum_i h_i'(v) = 0. Duals a - h'(v) c/sum c, with what pulls z to v lowered by the
+same, have it, and bound P at any v:
+
+    D = -1/2 ||u - h'(v) x||^2 + h(v) - v h'(v) + h'(v)^2/(4 spread sum c),    x = sum_i c_i y_i x_i/sum c
 
 The sweeps run around a centre (iterates.pyx): row i's step has A = ||x_i||^2/(1 + kappa), and w moves by 1/(1 + kappa)
 times the change of the dual.
-"""
 
-import math
+A dual that a visit leaves where it is sits at a bound or a kink of D, without a gap, and most of those stay there. Such
+a row rests for as many sweeps as it had calm visits in a row before. No row is left out for good, and values of P and D
+see all rows, so that there is nothing to undo at the end.
+"""
 
 import numpy as np
 
 from cpython.exc cimport PyErr_CheckSignals
 from libc.math cimport fmax, fmin
-from libc.stdint cimport int32_t, uint64_t
+from libc.stdint cimport int32_t, uint8_t, uint64_t
 
-from marginlinear._core.active cimport keep_positive, shuffle
+from marginlinear._core.active cimport keep_awake, shuffle
 from marginlinear._core.iterates cimport Iterates
-from marginlinear._core.pieces cimport dual_at, gap_of, loss_at, pieces_t, slope_left, slope_right, step_to
+from marginlinear._core.pieces cimport conjugate_at, dual_at, gap_of, loss_at, pieces_t, step_to
 from marginlinear._core.rows cimport (
     CSR32,
     CSR64,
     DENSE32,
     DENSE64,
+    FETCH,
     Rows,
     row_axpy,
     row_dot,
     row_prefetch,
+    row_present,
     rows_t,
     weights_prefetch,
 )
@@ -41,8 +50,7 @@ cdef double SLICE = 2e7
 # Rows between the request for a row's values and its turn.
 cdef enum:
     AHEAD = 3
-# Evaluations for the best v of a dual bound: each halves the bracket at least.
-LINE_SEARCH = 100
+    LONGEST_REST = 16    # sweeps
 
 
 cdef struct sums_t:
@@ -52,9 +60,10 @@ cdef struct sums_t:
 
 
 cdef enum Work:
-    VISIT    # coordinate steps at the rows order[start:stop]
+    VISIT    # coordinate steps at the rows order[start:stop]; start becomes the first that was not made
+    SEEK     # found[:count]: rows of order[start:stop] that are absent, and whose step is not 0; nothing changed
     LOSSES   # sums at rows start to stop, nothing changed
-    ADD      # W += sum_i y_i dual_i x_i
+    ADD      # W += sum_i y_i dual_i x_i; start becomes the first that was not added
 
 
 cdef struct task_t:
@@ -64,6 +73,8 @@ cdef struct task_t:
     sums_t* sums
     const double* dual
     double* W
+    Py_ssize_t* found
+    Py_ssize_t count
 
 
 def table_of(knots, parts):
@@ -103,6 +114,8 @@ cdef class MarginCD:
         a_i, in the direction of the margin.
     mean : float
         v.
+    visits : int
+        Of rows, by all sweeps.
     """
 
     cdef readonly Rows rows
@@ -110,13 +123,16 @@ cdef class MarginCD:
     cdef readonly object y, cost, duals, mean_duals, group, tables
     cdef readonly double spread, mean, gap, loss, slack, size
     cdef public Py_ssize_t n_iter
+    cdef readonly Py_ssize_t visits
     cdef bint far
     cdef int threads
     cdef uint64_t rng
-    cdef Py_ssize_t visited, slice_rows
-    cdef object _order, _sqnorm, _empty, _centre, _shifted
+    cdef Py_ssize_t slice_rows
+    cdef object _order, _sqnorm, _empty, _mean_row, _shifted, _rest, _calm
+    cdef uint8_t[::1] rest, calm
     cdef double[::1] a, sq
-    cdef const double[::1] c, centre
+    cdef const double[::1] c
+    cdef double mean_row_sqnorm
     cdef const int32_t[::1] positive, which
     cdef Py_ssize_t[::1] order
     cdef double[:, ::1] shifted
@@ -126,7 +142,7 @@ cdef class MarginCD:
         cdef Py_ssize_t m = rows.m
         self.rows, self.y, self.cost, self.spread = rows, y, cost, spread
         self.threads, self.rng, self.slack = threads, seed, 0.0
-        self.iterates = Iterates(rows.d)
+        self.iterates = Iterates(rows.d, rows.is_gram)
         self.duals = np.zeros(m)
         self.group = np.zeros(m, dtype=np.int32) if group is None else group
         self.tables = np.ascontiguousarray(tables, dtype=np.float64)
@@ -134,54 +150,39 @@ cdef class MarginCD:
         self.shifted = self._shifted
         self.phi = <const pieces_t*> &self.shifted[0, 0]
         self._sqnorm = rows.sqnorms()
+        self._empty = np.flatnonzero(self._sqnorm == 0)
         self._order = np.empty(m, dtype=np.intp)
         self.a, self.c, self.sq, self.order = self.duals, self.cost, self._sqnorm, self._order
         self.positive, self.which = self.y, self.group
         self.size = self.cost.sum()
-        self._empty = np.flatnonzero(self._sqnorm == 0)
-        self.visited = keep_positive(&self.sq[0], m, &self.order[0])
+        self._rest, self._calm = np.zeros(m, dtype=np.uint8), np.zeros(m, dtype=np.uint8)
+        self.rest, self.calm = self._rest, self._calm
         self.slice_rows = max(1, <Py_ssize_t>(SLICE * m / (1.0 + <double>rows.nnz)))
         # Weights within a core's own cache need no prefetch.
         self.far = 8.0 * rows.d > 512 * 1024
         if spread > 0:
-            self._centre = self._sum_of_rows(self.cost / self.size)
-            self.centre = self._centre
+            # <mean_row, w> is the mean of the margins; over Gram rows a sum over the scores.
+            share = self.cost / self.size
+            weights = self.weights_of(share)
+            self._mean_row = np.where(self.y == 1, share, -share) if rows.is_gram else weights
+            self.mean_row_sqnorm = self._mean_row @ weights[:len(self._mean_row)]
         self._settle()
 
     def _settle(self):
         """v is the mean of the margins. A row with x_i = 0 has g_i = 0 for any w: its dual leaves no gap there."""
-        self._set_mean(self._mean_margin(self.iterates.W))
         cdef Py_ssize_t i
+        if self.spread > 0:
+            self._set_mean(self.iterates.dot(self._mean_row))
         for i in self._empty:
             self.a[i] = dual_at(&self.phi[self.which[i]], self.c[i], 0.0)
 
     def _set_mean(self, double mean):
         """Put spread (g - mean)^2 into the tables."""
         self.mean = mean
-        if self.spread > 0:
-            self._shifted[:] = self.tables
-            self._shifted[:, 2:5] += 2 * self.spread
-            self._shifted[:, 5:8] -= 2 * self.spread * mean
-            self._shifted[:, 8:11] += self.spread * mean * mean
-
-    def _mean_margin(self, weights):
-        """sum_i c_i g_i/sum_i c_i, from the sum of the rows."""
-        cdef const double[::1] w = weights
-        cdef Py_ssize_t j, n = w.shape[0]
-        cdef double s = 0
-        if self.spread > 0:
-            if self.rows.is_gram:
-                n = self.rows.m
-            with nogil:
-                for j in range(n):
-                    s += self.centre[j] * w[j]
-        return s
-
-    def _sum_of_rows(self, factor):
-        """sum_i factor_i y_i x_i; over Gram rows the functional that has this value."""
-        if self.rows.is_gram:
-            return np.where(self.y == 1, factor, -factor)
-        return self.weights_of(factor)
+        self._shifted[:] = self.tables
+        self._shifted[:, 2:5] += 2 * self.spread
+        self._shifted[:, 5:8] -= 2 * self.spread * mean
+        self._shifted[:, 8:11] += self.spread * mean * mean
 
     def resume(self, state):
         """Go on from the `state()` of an engine on the same rows; where a row's cost changed its dual is scaled."""
@@ -209,23 +210,47 @@ cdef class MarginCD:
         return self.mean_duals if averaged else self.duals
 
     def sweep(self):
-        """Visit every row once in a new random order. Sets sums over the rows as they were met: `gap` and `loss`."""
-        cdef Py_ssize_t start
+        """Visit every row once in a new random order, but those that rest. Sets sums over the rows as they were met:
+        `gap` and `loss`."""
+        cdef Py_ssize_t start, visited
         cdef sums_t sums
         cdef task_t task
         sums.gap = sums.loss = 0
         task.what, task.sums = VISIT, &sums
         with nogil:
-            shuffle(&self.order[0], self.visited, &self.rng)
-        for start in range(0, self.visited, self.slice_rows):
-            task.start, task.stop = start, min(self.visited, start + self.slice_rows)
-            with nogil:
-                perform(self, &task)
-            PyErr_CheckSignals()
+            visited = keep_awake(&self.sq[0], &self.rest[0], self.rows.m, &self.order[0])
+            shuffle(&self.order[0], visited, &self.rng)
+        self.visits += visited
+        for start in range(0, visited, self.slice_rows):
+            task.start, task.stop = start, min(visited, start + self.slice_rows)
+            self._perform(&task)
         self.gap, self.loss = sums.gap, sums.loss
         if self.spread > 0:
             self._settle()
         self.n_iter += 1
+
+    cdef _perform(self, task_t* task):
+        """The task, with rows fetched where it has stopped for them, and a look at the signals."""
+        while True:
+            with nogil:
+                perform(self, task)
+            PyErr_CheckSignals()
+            if task.start == task.stop:
+                return
+            if task.what == ADD:
+                dual = np.asarray(<const double[:self.rows.m]> task.dual)
+                self.rows.fetch(task.start + np.flatnonzero(dual[task.start:]))
+            else:
+                self.rows.fetch(self._wanted(task))
+
+    cdef _wanted(self, const task_t* stopped):
+        """The absent rows, from where the visit stopped on, whose duals would change at the present scores."""
+        cdef Py_ssize_t[::1] found = np.empty(FETCH, dtype=np.intp)
+        cdef task_t task = stopped[0]
+        task.what, task.stop, task.found, task.count = SEEK, self.visited, &found[0], 0
+        with nogil:
+            perform(self, &task)
+        return np.asarray(found)[:task.count]
 
     def primal(self, bint averaged=False):
         """(P, P, 0) at W, or at W_avg, exactly, by one pass over the rows."""
@@ -248,73 +273,46 @@ cdef class MarginCD:
 
     def dual(self):
         """D at the duals of the sweeps."""
-        return self._conjugates(self.duals) - 0.5 * self.iterates.dual_sqnorm()
+        iterates = self.iterates
+        return self._bound(self.duals, iterates.dual_sqnorm(), iterates.dual_dot)
 
     def averaged_dual(self):
         """D at the averaged duals."""
-        return self._conjugates(self.mean_duals) - 0.5 * self.iterates.averaged_sqnorm()
+        iterates = self.iterates
+        return self._bound(self.mean_duals, iterates.averaged_sqnorm(), iterates.averaged_dot)
 
-    def recomputed_dual(self, bint averaged):
-        """D at the duals, or at their averages, with their weights summed afresh from the rows."""
+    def dual_weights(self, bint averaged):
+        """u of the duals, or of their averages, summed afresh from the rows."""
+        return self.weights_of(self._duals(averaged))
+
+    def recompute_scores(self):
+        """Over Gram rows: the scores of W, summed afresh from its coefficients."""
+        coefficients = self.iterates.W[self.rows.m:]
+        self.iterates.W[:] = self.weights_of(np.where(self.y == 1, coefficients, -coefficients))
+
+    def recomputed_dual(self, bint averaged, weights=None):
+        """D at the duals, or at their averages, with their `dual_weights`, recomputed unless they are given."""
         duals = self._duals(averaged)
-        return self._conjugates(duals) - 0.5 * self.iterates.sqnorm_of(self.weights_of(duals))
+        weights = self.weights_of(duals) if weights is None else weights
+        return self._bound(duals, self.iterates.sqnorm_of(weights), lambda row: row @ weights[:len(row)])
 
-    def _conjugates(self, duals):
-        """min_v -sum_i c_i phi_{i,v}*(-a_i/c_i): of a convex function of v whose derivative is at hand.
-
-        What the search leaves open is taken off, so that the bound holds.
-        """
-        if self.spread == 0:
-            return self._conjugate_sums(duals, self.mean)[0]
-        v, low, high, reach = self.mean, -math.inf, math.inf, 1e-3 * (1 + abs(self.mean))
-        for _ in range(LINE_SEARCH):
-            value, slope, curvature = self._conjugate_sums(duals, v)
-            if slope > 0:
-                high = v
-            else:
-                low = v
-            if high - low < math.inf:
-                best = value - abs(slope) * (high - low)
-                if abs(slope) * (high - low) <= 1e-13 * (1 + abs(value)):
-                    break
-            elif slope == 0:
-                best = value
-                break
-            step = -slope / curvature if curvature > 0 else -math.copysign(reach, slope)
-            if high - low == math.inf:
-                step = math.copysign(max(abs(step), reach), step)
-                reach *= 4
-                v += step
-            else:
-                v = v + step if low < v + step < high else (low + high) / 2
-        else:
-            best = value - abs(slope) * (high - low)
-        return best
-
-    def _conjugate_sums(self, duals, double v):
-        """(sum_i min_z [c_i phi_{i,v}(z) + a_i z], its derivative in v, the derivative of that)."""
+    def _bound(self, duals, double sqnorm, dot):
+        """D of duals with ||u||^2 and <., u>."""
         cdef const double[::1] a = duals
         cdef const pieces_t* phi
-        cdef double value = 0, slope = 0, curvature = 0, z, u, kept = self.mean, spread = self.spread
+        cdef double h = 0, slope = 0
         cdef Py_ssize_t i
-        cdef int j
-        self._set_mean(v)
         with nogil:
             for i in range(self.rows.m):
                 phi = &self.phi[self.which[i]]
-                value -= gap_of(phi, self.c[i], 0.0, a[i]) - self.c[i] * loss_at(phi, 0.0)
-                if spread > 0:
-                    u = -a[i] / self.c[i]
-                    j = piece_of(phi, u)
-                    if j < 3:
-                        z = (u - phi.slope[j]) / phi.quad[j]
-                        curvature += self.c[i] * (phi.quad[j] - 2 * spread) / phi.quad[j]
-                    else:
-                        z = phi.knot[j - 3]
-                        curvature += self.c[i]
-                    slope += self.c[i] * (v - z)
-        self._set_mean(kept)
-        return value, 2 * spread * slope, 2 * spread * curvature
+                h += self.c[i] * loss_at(phi, 0.0) - gap_of(phi, self.c[i], 0.0, a[i])
+                if self.spread > 0:
+                    slope += self.c[i] * (self.mean - conjugate_at(phi, -a[i] / self.c[i]))
+        if self.spread > 0:
+            slope *= 2 * self.spread
+            sqnorm += slope * (slope * self.mean_row_sqnorm - 2 * dot(self._mean_row))
+            h += slope * (slope / (4 * self.spread * self.size) - self.mean)
+        return h - sqnorm / 2
 
     def count_support(self, bint averaged):
         """Rows with a non-zero dual."""
@@ -348,6 +346,7 @@ cdef class MarginCD:
     def start_over(self):
         """Duals and weights of 0, plain sweeps."""
         self.duals[:] = 0
+        self._rest[:] = 0
         self.iterates.plain()
         self.iterates.W[:] = 0
         self._settle()
@@ -355,6 +354,7 @@ cdef class MarginCD:
     def adopt(self):
         """Go on from the averaged duals and weights."""
         self.duals[:] = self.mean_duals
+        self._rest[:] = 0
         self.iterates.adopt()
         self._settle()
 
@@ -375,24 +375,11 @@ cdef class MarginCD:
         task.what, task.dual, task.W = ADD, &dual[0], &W[0]
         for start in range(0, m, self.slice_rows):
             task.start, task.stop = start, min(m, start + self.slice_rows)
-            with nogil:
-                perform(self, &task)
-            PyErr_CheckSignals()
+            self._perform(&task)
         return flat
 
 
-cdef inline int piece_of(const pieces_t* phi, double u) noexcept nogil:
-    """The piece j with the slope u, or 3 + j for knot j."""
-    cdef int j
-    for j in range(2):
-        if u < slope_left(phi, j):
-            return j
-        if u <= slope_right(phi, j):
-            return 3 + j
-    return 2
-
-
-cdef void perform(MarginCD self, const task_t* task) noexcept nogil:
+cdef void perform(MarginCD self, task_t* task) noexcept nogil:
     """The one place where the storage of the rows is looked at."""
     if self.rows.storage == CSR64:
         perform_on(self, &self.rows.csr64, task)
@@ -406,20 +393,32 @@ cdef void perform(MarginCD self, const task_t* task) noexcept nogil:
         perform_on(self, &self.rows.gram, task)
 
 
-cdef inline void perform_on(MarginCD self, const rows_t* X, const task_t* task) noexcept nogil:
+cdef inline void perform_on(MarginCD self, const rows_t* X, task_t* task) noexcept nogil:
     if task.what == VISIT:
         visit(self, X, task)
+    elif task.what == SEEK:
+        seek(self, X, task)
     elif task.what == LOSSES:
         losses(self, X, task)
     else:
         accumulate(self, X, task)
 
 
-cdef void visit(MarginCD self, const rows_t* X, const task_t* task) noexcept nogil:
+cdef inline double step_of(MarginCD self, const rows_t* X, Py_ssize_t i, double shrink, double* g) noexcept nogil:
+    """Row i's dual after its exact minimum, and its margin g before."""
+    cdef double A = self.sq[i] * shrink, curvature
+    g[0] = row_dot(X, i, &self.iterates.w[0])
+    if not self.positive[i]:
+        g[0] = -g[0]
+    return step_to(&self.phi[self.which[i]], self.c[i], g[0] - A * self.a[i], A, &curvature)
+
+
+cdef void visit(MarginCD self, const rows_t* X, task_t* task) noexcept nogil:
     """Coordinate steps: margin, exact minimum along the dual, update of the weights."""
     cdef Py_ssize_t at, i
     cdef double shrink = 1 / (1 + self.iterates.kappa)
-    cdef double A, c, g, sign, a, curvature, gap = 0, loss = 0
+    # Sums go on where the rows before were left, so that a stop changes no bit of them.
+    cdef double g, a, move, gap = task.sums.gap, loss = task.sums.loss
     cdef double* w = &self.iterates.w[0]
     cdef const pieces_t* phi
     for at in range(task.start, task.stop):
@@ -428,23 +427,44 @@ cdef void visit(MarginCD self, const rows_t* X, const task_t* task) noexcept nog
             row_prefetch(X, self.order[at + AHEAD])
         if self.far and at + 1 < task.stop:
             weights_prefetch(X, self.order[at + 1], w, 1)
-        phi, c, A = &self.phi[self.which[i]], self.c[i], self.sq[i] * shrink
-        sign = 1.0 if self.positive[i] else -1.0
-        g = sign * row_dot(X, i, w)
-        gap += gap_of(phi, c, g, self.a[i])
-        loss += c * loss_at(phi, g)
-        a = step_to(phi, c, g - A * self.a[i], A, &curvature)
+        phi = &self.phi[self.which[i]]
+        a = step_of(self, X, i, shrink, &g)
+        if a != self.a[i] and not row_present(X, i):
+            task.start = at
+            break
+        gap += gap_of(phi, self.c[i], g, self.a[i])
+        loss += self.c[i] * loss_at(phi, g)
         if a != self.a[i]:
-            row_axpy(X, i, sign * (a - self.a[i]) * shrink, w)
+            move = (a - self.a[i]) * shrink
+            row_axpy(X, i, move if self.positive[i] else -move, w)
             self.a[i] = a
-    task.sums.gap += gap
-    task.sums.loss += loss
+            self.calm[i] = 0
+        else:
+            self.rest[i] = self.calm[i]
+            self.calm[i] += self.calm[i] < LONGEST_REST
+    else:
+        task.start = task.stop
+    task.sums.gap, task.sums.loss = gap, loss
 
 
-cdef void losses(MarginCD self, const rows_t* X, const task_t* task) noexcept nogil:
+cdef void seek(MarginCD self, const rows_t* X, task_t* task) noexcept nogil:
+    cdef Py_ssize_t at, i
+    cdef double g, shrink = 1 / (1 + self.iterates.kappa)
+    for at in range(task.start, task.stop):
+        i = self.order[at]
+        if not row_present(X, i) and step_of(self, X, i, shrink, &g) != self.a[i]:
+            task.found[task.count] = i
+            task.count += 1
+            if task.count == FETCH:
+                return
+
+
+cdef void losses(MarginCD self, const rows_t* X, task_t* task) noexcept nogil:
     cdef Py_ssize_t i
     cdef double g
     for i in range(task.start, task.stop):
+        if self.far and i + 1 < task.stop:
+            weights_prefetch(X, i + 1, task.W, 1)
         g = row_dot(X, i, task.W)
         if not self.positive[i]:
             g = -g
@@ -452,8 +472,12 @@ cdef void losses(MarginCD self, const rows_t* X, const task_t* task) noexcept no
         task.sums.first += self.c[i] * (g - self.mean)
 
 
-cdef void accumulate(MarginCD self, const rows_t* X, const task_t* task) noexcept nogil:
+cdef void accumulate(MarginCD self, const rows_t* X, task_t* task) noexcept nogil:
     cdef Py_ssize_t i
     for i in range(task.start, task.stop):
         if task.dual[i] != 0:
+            if not row_present(X, i):
+                task.start = i
+                return
             row_axpy(X, i, task.dual[i] if self.positive[i] else -task.dual[i], task.W)
+    task.start = task.stop

@@ -38,14 +38,9 @@ cdef inline double slope_right(const pieces_t* phi, int j) noexcept nogil:
 
 cdef inline double dual_at(const pieces_t* phi, double c, double g) noexcept nogil:
     """The a of smallest size with a in -c d phi(g)."""
-    cdef int j
-    cdef double low, high
-    for j in range(2):
-        if g == phi.knot[j]:
-            low, high = slope_left(phi, j), slope_right(phi, j)
-            return -c * fmin(high, fmax(low, 0.0))
-    j = 0 if g < phi.knot[0] else (1 if g < phi.knot[1] else 2)
-    return -c * (phi.quad[j] * g + phi.slope[j])
+    cdef int below = (g > phi.knot[0]) + (g > phi.knot[1]), above = (g >= phi.knot[0]) + (g >= phi.knot[1])
+    cdef double low = phi.quad[below] * g + phi.slope[below], high = phi.quad[above] * g + phi.slope[above]
+    return -c * fmin(high, fmax(low, 0.0))
 
 
 cdef inline double step_to(const pieces_t* phi, double c, double base, double A, double* curvature) noexcept nogil:
@@ -66,17 +61,21 @@ cdef inline double step_to(const pieces_t* phi, double c, double base, double A,
     return -(quad * g + c * phi.slope[j])
 
 
-cdef inline double gap_of(const pieces_t* phi, double c, double g, double a) noexcept nogil:
-    """c phi(g) + c phi*(-a/c) + a g >= 0, summed as c [phi(g) - phi(z) - u (g - z)] with u = -a/c in d phi(z)."""
+cdef inline double conjugate_at(const pieces_t* phi, double u) noexcept nogil:
+    """A z with u in d phi(z): there u z - phi(z) is greatest. For a u that rounding left out of range, the last knot
+    on its side."""
     cdef int j
-    cdef double u = -a / c, z
     for j in range(2):
         if u < slope_left(phi, j):
             break
         if u <= slope_right(phi, j):
-            z = phi.knot[j]
-            return c * (loss_at(phi, g) - loss_at(phi, z) - u * (g - z))
+            return phi.knot[j]
     else:
         j = 2
-    z = (u - phi.slope[j]) / phi.quad[j] if phi.quad[j] > 0 else (phi.knot[0] if j == 0 else phi.knot[1])
+    return (u - phi.slope[j]) / phi.quad[j] if phi.quad[j] > 0 else phi.knot[j // 2]
+
+
+cdef inline double gap_of(const pieces_t* phi, double c, double g, double a) noexcept nogil:
+    """c phi(g) + c phi*(-a/c) + a g >= 0, summed as c [phi(g) - phi(z) - u (g - z)] with u = -a/c in d phi(z)."""
+    cdef double u = -a / c, z = conjugate_at(phi, u)
     return c * (loss_at(phi, g) - loss_at(phi, z) - u * (g - z))

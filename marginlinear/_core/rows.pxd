@@ -5,8 +5,12 @@
     dot, axpy   the same with one column;    sqnorm  <x_i, x_i>
 
 The storages are CSR and dense (float64, float32) with the weights W as state, W[j*k + l] being feature j of class l,
-and a Gram matrix, where the state is the scores themselves, S[j*k + l] being row j's score of class l.
-State is float64 throughout. A row of CSR or dense data may end with a constant bias feature that is not stored.
+and a Gram matrix K of m rows. There the weights are known by their coefficients, w_l = sum_j C[j,l] x_j, and the state
+is 2m rows: the scores S = K C, then C; a row's update adds to both, and <w, v> = sum of scores of w times coefficients
+of v. State is float64 throughout. A row of CSR or dense data may end with a constant bias feature that is not stored.
+
+A row of a Gram matrix may be absent: it is needed for its own updates alone, the diagonal and the scores do for all
+else. An engine asks `row_present` before an update, and Rows.fetch for what is absent.
 """
 
 from libc.stdint cimport int32_t, int64_t
@@ -63,9 +67,12 @@ ctypedef struct dense32_t:
 ctypedef struct gram_t:
     Py_ssize_t m
     Py_ssize_t n
-    Py_ssize_t d         # m: the state has one row an instance
+    Py_ssize_t d         # 2m: scores, then coefficients
     double bias          # negative: a kernel carries its own
-    const double* data   # m x m, symmetric
+    const double** at    # m rows of m values; NULL for a row that is absent
+    const double* diagonal
+    int64_t* used        # the clock at each row's last update; NULL where no row is ever absent
+    int64_t* clock
 
 ctypedef fused rows_t:
     csr64_t
@@ -86,14 +93,19 @@ cdef class Rows:
     cdef readonly Py_ssize_t m, n, d
     cdef readonly double bias
     cdef readonly Py_ssize_t nnz
+    cdef readonly object arrays
     cdef Storage storage
     cdef csr64_t csr64
     cdef csr32_t csr32
     cdef dense64_t dense64
     cdef dense32_t dense32
     cdef gram_t gram
-    cdef object _arrays, _sqnorms
+    cdef object _sqnorms, _source, _pointers, _diagonal, _used, _held, _store
+    cdef int64_t clock
 
+
+cpdef enum:
+    FETCH = 64  # rows of a Gram matrix that are made at once
 
 cdef enum:
     MANY = 8    # classes, from which row_scores reads whole streams of weights
@@ -119,10 +131,20 @@ cdef inline Py_ssize_t feature(const rows_t* X, Py_ssize_t i, Py_ssize_t p) noex
     cdef Py_ssize_t j
     if rows_t is csr64_t or rows_t is csr32_t:
         j = X.indices[p]
+    elif rows_t is gram_t:
+        j = p
     else:
         j = p - i * X.n
     check(j, X.n)
     return j
+
+
+cdef inline double value(const rows_t* X, Py_ssize_t i, Py_ssize_t p) noexcept nogil:
+    """Of feature(X, i, p) in row i."""
+    if rows_t is gram_t:
+        return X.at[i][p]
+    else:
+        return X.data[p]
 
 
 cdef inline void row_scores(const rows_t* X, Py_ssize_t i, const double* W, Py_ssize_t k, double* s) noexcept nogil:
@@ -214,6 +236,22 @@ cdef inline void add_scaled(double* W, double v, const double* delta, const int3
             w[which[l]] += v * d[which[l]]
 
 
+cdef inline bint row_present(const rows_t* X, Py_ssize_t i) noexcept nogil:
+    """Whether row i can be added to a state."""
+    check(i, X.m)
+    if rows_t is gram_t:
+        return X.at[i] != NULL
+    else:
+        return True
+
+
+cdef inline void touch(const gram_t* X, Py_ssize_t i) noexcept nogil:
+    """Note that row i is used now."""
+    if X.used != NULL:
+        X.clock[0] += 1
+        X.used[i] = X.clock[0]
+
+
 cdef inline void row_update(const rows_t* X, Py_ssize_t i, const double* delta, const int32_t* which,
                             Py_ssize_t count, double* W, Py_ssize_t k) noexcept nogil:
     """w_l += delta_l x_i for the `count` classes of `which` (count = k: all)."""
@@ -221,10 +259,15 @@ cdef inline void row_update(const rows_t* X, Py_ssize_t i, const double* delta, 
     cdef double v, d0, d1, d2, d3
     cdef double* w
     check(i, X.m)
-    start, stop = row_begin(X, i), row_end(X, i)
+    if rows_t is gram_t:
+        touch(X, i)
+        add_scaled(W + (X.m + i) * k, 1.0, delta, which, count, k)
+        start, stop = 0, X.m
+    else:
+        start, stop = row_begin(X, i), row_end(X, i)
     if count < k or k > MANY:
         for p in range(start, stop):
-            v = X.data[p]
+            v = value(X, i, p)
             w = W + feature(X, i, p) * k
             add_scaled(w, v, delta, which, count, k)
         if not (rows_t is gram_t):
@@ -235,7 +278,7 @@ cdef inline void row_update(const rows_t* X, Py_ssize_t i, const double* delta, 
     while l + 4 <= k:
         d0, d1, d2, d3 = delta[l], delta[l + 1], delta[l + 2], delta[l + 3]
         for p in range(start, stop):
-            v = X.data[p]
+            v = value(X, i, p)
             w = W + feature(X, i, p) * k + l
             w[0] += v * d0
             w[1] += v * d1
@@ -245,7 +288,7 @@ cdef inline void row_update(const rows_t* X, Py_ssize_t i, const double* delta, 
     while l < k:
         d0 = delta[l]
         for p in range(start, stop):
-            W[feature(X, i, p) * k + l] += X.data[p] * d0
+            W[feature(X, i, p) * k + l] += value(X, i, p) * d0
         l += 1
     if not (rows_t is gram_t):
         if X.bias >= 0:
@@ -279,10 +322,18 @@ cdef inline double row_dot(const rows_t* X, Py_ssize_t i, const double* w) noexc
 cdef inline void row_axpy(const rows_t* X, Py_ssize_t i, double a, double* w) noexcept nogil:
     """w += a x_i"""
     cdef Py_ssize_t p
+    cdef scores_t state = w
+    cdef fixed_t data
     check(i, X.m)
-    for p in range(row_begin(X, i), row_end(X, i)):
-        w[feature(X, i, p)] += a * X.data[p]
-    if not (rows_t is gram_t):
+    if rows_t is gram_t:
+        touch(X, i)
+        data = X.at[i]
+        for p in range(X.m):
+            state[p] += a * data[p]
+        w[X.m + i] += a
+    else:
+        for p in range(row_begin(X, i), row_end(X, i)):
+            w[feature(X, i, p)] += a * X.data[p]
         if X.bias >= 0:
             w[X.n] += a * X.bias
 
@@ -293,7 +344,7 @@ cdef inline double row_sqnorm(const rows_t* X, Py_ssize_t i) noexcept nogil:
     cdef double s = 0, v
     check(i, X.m)
     if rows_t is gram_t:
-        return X.data[i * X.m + i]
+        return X.diagonal[i]
     else:
         for p in range(row_begin(X, i), row_end(X, i)):
             v = X.data[p]
@@ -306,20 +357,25 @@ cdef inline double row_sqnorm(const rows_t* X, Py_ssize_t i) noexcept nogil:
 cdef inline void row_prefetch(const rows_t* X, Py_ssize_t i) noexcept nogil:
     """Ask for row i's values ahead of its turn: in a shuffled order they would otherwise be waited for.
 
-    The first 2 KB of a row; from there on the hardware has seen the pattern.
+    The first 2 KB of a row; from there on the hardware has seen the pattern. A row of a Gram matrix is long, and most
+    rows are met without an update.
     """
-    cdef Py_ssize_t p, start = row_begin(X, i), stop = row_end(X, i)
-    if stop > start + 256:
-        stop = start + 256
-    p = start
-    while p < stop:
-        prefetch(X.data + p)
-        p += 8
-    if rows_t is csr64_t or rows_t is csr32_t:
+    cdef Py_ssize_t p, start, stop
+    if rows_t is gram_t:
+        return
+    else:
+        start, stop = row_begin(X, i), row_end(X, i)
+        if stop > start + 256:
+            stop = start + 256
         p = start
         while p < stop:
-            prefetch(X.indices + p)
-            p += 16
+            prefetch(X.data + p)
+            p += 8
+        if rows_t is csr64_t or rows_t is csr32_t:
+            p = start
+            while p < stop:
+                prefetch(X.indices + p)
+                p += 16
 
 
 cdef inline void weights_prefetch(const rows_t* X, Py_ssize_t i, const double* W, Py_ssize_t k) noexcept nogil:

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from cpython.exc cimport PyErr_CheckSignals
 from libc.math cimport isfinite
 
 from marginlinear._core.rows cimport (
@@ -9,28 +10,38 @@ from marginlinear._core.rows cimport (
     CSR64,
     DENSE32,
     DENSE64,
+    FETCH,
     GRAM,
     Rows,
     csr32_t,
     csr64_t,
+    row_axpy,
+    row_dot,
     row_sqnorm,
 )
 from libc.stdint cimport int32_t, int64_t
 
 
+# Numbers that are looked at at once.
+PART = 2**22
+EMPTY = -1
+
+
 cdef class Rows:
-    """Read-only rows that keep their arrays alive. Made by from_csr, from_dense, from_gram.
+    """Read-only rows that keep their arrays alive. Made by from_csr, from_dense, from_gram, from_source.
 
     Attributes
     ----------
     m, n : int
         Rows and stored features.
     d : int
-        n, or n + 1 with a bias feature; m for a Gram matrix.
+        Length of a state: n, or n + 1 with a bias feature; 2m for a Gram matrix.
     bias : float
         Value of the bias feature, negative for none.
     nnz : int
         Stored values.
+    arrays : tuple or array
+        What the rows were made of.
     """
 
     @staticmethod
@@ -58,7 +69,7 @@ cdef class Rows:
         cdef const double[::1] v64
         cdef const float[::1] v32
         cdef Py_ssize_t where
-        rows._arrays = (data, indices, indptr)
+        rows.arrays = (data, indices, indptr)
         rows.m = ptr.shape[0] - 1
         rows.n = n
         rows.d = n + (bias >= 0)
@@ -92,7 +103,7 @@ cdef class Rows:
         cdef Rows rows = Rows.__new__(Rows)
         cdef const double[:, ::1] v64
         cdef const float[:, ::1] v32
-        rows._arrays = data
+        rows.arrays = data
         rows.m, rows.n = data.shape
         rows.d = rows.n + (bias >= 0)
         rows.bias = bias
@@ -115,26 +126,129 @@ cdef class Rows:
     @staticmethod
     def from_gram(gram):
         """Rows in feature space, given by their inner products: a symmetric float64 array of shape (m, m)."""
-        cdef Rows rows = Rows.__new__(Rows)
         cdef const double[:, ::1] K = gram
         if K.shape[0] != K.shape[1]:
             raise ValueError(f"Gram matrix: shape {gram.shape} is not square")
-        if not np.isfinite(gram).all():
+        if not all(np.isfinite(part).all() for part in np.array_split(gram, 1 + gram.size // PART)):
             raise ValueError("Gram matrix: values must be finite")
-        rows._arrays = gram
-        rows.m = rows.n = rows.d = K.shape[0]
-        rows.bias = -1.0
-        rows.nnz = rows.m * rows.m
-        rows.storage = GRAM
-        rows.gram.m = rows.gram.n = rows.gram.d = rows.m
-        rows.gram.bias = -1.0
-        rows.gram.data = &K[0, 0] if rows.m else NULL
+        cdef Rows rows = Rows.__new__(Rows)
+        rows.arrays = gram
+        rows._gram(K.shape[0], np.diagonal(gram).copy())
+        if rows.m:
+            rows._pointers[:] = <size_t> &K[0, 0] + 8 * rows.m * np.arange(rows.m, dtype=np.uintp)
         return rows
+
+    @staticmethod
+    def from_source(source, Py_ssize_t capacity):
+        """Rows of a Gram matrix that are made when they are needed; the `capacity` last used ones are kept.
+
+        Parameters
+        ----------
+        source : object
+            source.diagonal: float64 array of shape (m,). source.rows(which): float64 array of shape (len(which), m) for
+            an int array of at most FETCH row numbers. source.select(which): Rows of these rows.
+        capacity : int
+            At least FETCH.
+        """
+        cdef Rows rows = Rows.__new__(Rows)
+        if capacity < FETCH:
+            raise ValueError(f"capacity = {capacity} is not allowed: give at least {FETCH}")
+        rows._source = source
+        rows._gram(len(source.diagonal), source.diagonal)
+        cdef Py_ssize_t held = min(capacity, rows.m)
+        rows._store = np.empty((held, rows.m))
+        rows._held = np.full(held, EMPTY, dtype=np.intp)
+        rows._used = np.zeros(rows.m, dtype=np.int64)
+        cdef int64_t[::1] used = rows._used
+        rows.gram.used, rows.gram.clock = &used[0], &rows.clock
+        return rows
+
+    def _gram(self, Py_ssize_t m, diagonal):
+        """Sizes and diagonal of a Gram matrix, every row absent."""
+        cdef size_t[::1] pointers
+        cdef const double[::1] values
+        self.m = self.n = m
+        self.d = 2 * m
+        self.bias = -1.0
+        self.nnz = m * m
+        self.storage = GRAM
+        self.gram = gram_t(m, m, 2 * m, -1.0, NULL, NULL, NULL, NULL)
+        self._pointers, self._diagonal = np.zeros(m, dtype=np.uintp), diagonal
+        pointers, values = self._pointers, diagonal
+        if m:
+            self.gram.at, self.gram.diagonal = <const double**> &pointers[0], &values[0]
 
     @property
     def is_gram(self):
         """True where the rows are known by their inner products alone."""
         return self.storage == GRAM
+
+    @property
+    def shared(self):
+        """True where several threads may fit on these rows at once: not where rows are made when needed."""
+        return self._source is None
+
+    def absent(self, which):
+        """Those of the row numbers `which`, an int array, that must be fetched before an update."""
+        return which[self._pointers[which] == 0] if self._source is not None else which[:0]
+
+    def fetch(self, which):
+        """Make the first FETCH of the absent rows among `which` present, in place of those used longest ago."""
+        which = self.absent(which)[:FETCH]
+        if len(which) == 0:
+            return
+        made = self._source.rows(which)
+        age = np.where(self._held != EMPTY, self._used[self._held], EMPTY)
+        slots = np.argsort(age, kind="stable")[:len(which)]
+        gone = self._held[slots]
+        self._pointers[gone[gone != EMPTY]] = 0
+        self._store[slots] = made
+        self._held[slots] = which
+        self._pointers[which] = self._store.ctypes.data + 8 * self.m * slots.astype(np.uintp)
+        # Fetched is as good as used: what is waiting for its turn must not go first.
+        self.clock += 1
+        self._used[which] = self.clock
+
+    def select(self, which):
+        """Rows of these row numbers, in their order: copies of their values."""
+        which = np.asarray(which, dtype=np.intp)
+        if self._source is not None:
+            return self._source.select(which)
+        if self.storage == GRAM:
+            return Rows.from_gram(np.ascontiguousarray(self.arrays[which[:, np.newaxis], which]))
+        if self.storage == DENSE64 or self.storage == DENSE32:
+            return Rows.from_dense(self.arrays[which], self.bias)
+        data, indices, indptr = self.arrays
+        lengths = np.diff(indptr)[which]
+        begin = np.concatenate(([0], np.cumsum(lengths)))
+        positions = np.repeat(indptr[which] - begin[:len(which)], lengths) + np.arange(begin[len(which)])
+        return Rows.from_csr(data[positions], indices[positions], begin, self.n, self.bias)
+
+    def products(self):
+        """Inner products of all rows, the bias feature included: float64 array of shape (m, m), not to be changed."""
+        cdef Py_ssize_t i
+        cdef double[:, ::1] out
+        cdef double[::1] one
+        if self.storage == GRAM and self._source is None:
+            return self.arrays
+        K = np.empty((self.m, self.m))
+        if self.storage == GRAM:
+            for i in range(0, self.m, FETCH):
+                K[i:i + FETCH] = self._source.rows(np.arange(i, min(self.m, i + FETCH)))
+            return K
+        out, one = K, np.empty(self.d)
+        for i in range(self.m):
+            with nogil:
+                if self.storage == CSR64:
+                    fill_products(&self.csr64, i, one, out)
+                elif self.storage == CSR32:
+                    fill_products(&self.csr32, i, one, out)
+                elif self.storage == DENSE64:
+                    fill_products(&self.dense64, i, one, out)
+                else:
+                    fill_products(&self.dense32, i, one, out)
+            PyErr_CheckSignals()
+        return K
 
     def sqnorms(self):
         """float64 array of shape (m,): squared norms of the rows, bias feature included; not to be changed."""
@@ -161,6 +275,12 @@ ctypedef fused csr_t:
     csr64_t
     csr32_t
 
+ctypedef fused data_t:
+    csr64_t
+    csr32_t
+    dense64_t
+    dense32_t
+
 ctypedef fused any_t:
     csr64_t
     csr32_t
@@ -173,6 +293,16 @@ cdef void fill_sqnorms(const any_t* X, double[::1] out) noexcept nogil:
     cdef Py_ssize_t i
     for i in range(X.m):
         out[i] = row_sqnorm(X, i)
+
+
+cdef void fill_products(const data_t* X, Py_ssize_t i, double[::1] one, double[:, ::1] out) noexcept nogil:
+    """Row i and column i of the inner products, from the diagonal on; `one` holds row i."""
+    cdef Py_ssize_t j
+    one[:] = 0
+    row_axpy(X, i, 1.0, &one[0])
+    for j in range(i, X.m):
+        out[j, i] = row_dot(X, j, &one[0])
+        out[i, j] = out[j, i]
 
 
 cdef Py_ssize_t csr_fault(const csr_t* X, Py_ssize_t nnz) noexcept nogil:

@@ -2,9 +2,10 @@
 
 import numpy as np
 
-from libc.stdint cimport int32_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t
 
-from marginlinear._core cimport active, rng, rows, simplex
+from marginlinear._core cimport active, pieces, rng, rows, simplex
+from marginlinear._core.pieces cimport pieces_t
 from marginlinear._core.rows cimport CSR32, CSR64, DENSE32, DENSE64, Rows, rows_t
 
 cdef enum Kernel:
@@ -143,3 +144,32 @@ def keep_positive(const double[::1] values):
     out = np.empty(values.shape[0], dtype=np.intp)
     cdef Py_ssize_t[::1] order = out
     return out[:active.keep_positive(&values[0], values.shape[0], &order[0])]
+
+
+def piece_loss(const double[::1] table, double g):
+    """phi(g) of a row of `tables` of margin_cd."""
+    return pieces.loss_at(<const pieces_t*> &table[0], g)
+
+
+def piece_dual(const double[::1] table, double c, double g):
+    """a of pieces.dual_at."""
+    return pieces.dual_at(<const pieces_t*> &table[0], c, g)
+
+
+def piece_step(const double[::1] table, double c, double base, double A):
+    """(a, curvature) of pieces.step_to."""
+    cdef double curvature = float("nan")
+    a = pieces.step_to(<const pieces_t*> &table[0], c, base, A, &curvature)
+    return a, curvature
+
+
+def piece_gap(const double[::1] table, double c, double g, double a):
+    """c phi(g) + c phi*(-a/c) + a g"""
+    return pieces.gap_of(<const pieces_t*> &table[0], c, g, a)
+
+
+def keep_awake(const double[::1] values, uint8_t[::1] rest):
+    """The positions of the values > 0 without rest; `rest` is counted down in place."""
+    out = np.empty(values.shape[0], dtype=np.intp)
+    cdef Py_ssize_t[::1] order = out
+    return out[:active.keep_awake(&values[0], &rest[0], values.shape[0], &order[0])]

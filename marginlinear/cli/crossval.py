@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from marginlinear.api import select_rows
+from marginlinear.arrays import select_rows
 from marginlinear.cli.output import warn
 
 

@@ -7,14 +7,16 @@ from marginlinear import params
 from marginlinear._version import version
 from marginlinear.atomic import check_writable, replacing
 from marginlinear.cli.options import HELP, QUIET, VERSION, ZERO_BASED, CommandLine, UsageError, describe
-from marginlinear.cli.output import DONE, StatusLine, opening, run, settle_blas, warn
+from marginlinear.cli.output import DONE, Failure, StatusLine, opening, run, settle_blas, warn
 from marginlinear.params import Param
 
 PROGRAM = "margin-predict"
-SCORES = Param("scores", bool, False, "after each label its row's scores, in the order of the model file's "
-               "labels; the one score of a model with one column is positive for the first label")
+SCORES = Param("scores", bool, False, "after each label its row's scores: one a class in the order of "
+               "their labels; a single one, positive for the first label of the model file; or one for each "
+               "problem of --multiclass ovo and ecoc")
 MARGINS = Param("margins", bool, False, "at the end of each line the margin: the score of the test file's "
-                "label less the largest other, or y f(x) with one column; nan if the model lacks the label")
+                "label less the largest other, y f(x) with one column, votes in place of scores with ovo and ecoc; "
+                "nan if the model lacks the label")
 PROBABILITY = Param("probability", int, 0, "for LIBLINEAR's scripts: only 0 is possible", letter="b")
 OPTIONS = (SCORES, MARGINS, ZERO_BASED, params.THREADS, PROBABILITY, QUIET, HELP, VERSION)
 BLOCK = 1 << 21  # scores held at a time
@@ -22,9 +24,9 @@ BLOCK = 1 << 21  # scores held at a time
 USAGE = """\
 usage: margin-predict [options] test_file model_file [output_file]
 
-Predict with a model of margin-train, or of LIBLINEAR's train, for the rows of a LIBSVM text file ('-':
-standard input; .gz, .bz2 and .xz are unpacked). One line a row: the label, then what options add, with blanks
-between. Without an output_file the lines go to standard output, and the accuracy to standard error.
+Predict with a model of margin-train, of LIBLINEAR's train or LIBSVM's svm-train, for the rows of a LIBSVM text
+file ('-': standard input; .gz, .bz2 and .xz are unpacked). One line a row: the label, then what options add,
+with blanks between. Without an output_file the lines go to standard output, and the accuracy to standard error.
 
 Options:"""
 STATUSES = """
@@ -59,10 +61,15 @@ def work(argv):
 
     with opening("open model file", model_path):
         model = load_model(model_path)
+    kernel = getattr(model, "kernel", None)
+    if kernel is not None and kernel.kind == "precomputed":
+        raise Failure(f"{model_path}: the kernel is precomputed, a data file has no features for it: predict in "
+                      "Python, or with svm-predict")
     with StatusLine(quiet) as status:
         data = read_data(test, status, zero_based=line.value(ZERO_BASED), threads=threads,
                          text_labels=model.classes.dtype.kind == "U")
-    extra = int((data.indices >= model.n_features).sum()) if data.n_features > model.n_features else 0
+    # To a kernel they matter, as they are part of a distance.
+    extra = 0 if kernel is not None or data.n_features <= model.n_features else (data.indices >= model.n_features).sum()
     if extra:
         warn(f"{extra} values of features above {model.n_features}, the model's last, are left out")
     with replacing(output or "-") as stream:
@@ -79,12 +86,12 @@ def _predict(model, data, threads, with_scores, with_margins, write):
     import numpy as np
 
     from marginlinear._core.decimal import format_rows
-    from marginlinear.api import CSR
+    from marginlinear.arrays import CSR
     from marginlinear.modelfile import label_text
 
     names = [label_text(label).encode("utf-8", "surrogateescape") for label in model.classes.tolist()]
     truth = _codes(np, model.classes, data.labels)
-    step = max(1, BLOCK // len(names))
+    step = max(1, BLOCK // max(len(names), model.weights.shape[1]))
     correct = 0
     for low in range(0, len(truth), step):
         start, stop = data.indptr[low], data.indptr[min(low + step, len(truth))]
@@ -92,14 +99,14 @@ def _predict(model, data, threads, with_scores, with_margins, write):
                     data.indptr[low : low + step + 1] - start, data.n_features)
         scores = model.decision_function(block, threads=threads)
         known = truth[low : low + step]
-        codes = scores.argmax(axis=1) if model.joint else (scores > 0).astype(np.intp)
+        codes = model.places_of(scores)
         correct += int(np.count_nonzero(codes == known))
         lines = [names[code] for code in codes.tolist()]
         if with_scores:
             rows = format_rows(scores.reshape(len(codes), -1)).splitlines()
             lines = [label + b" " + row.rstrip() for label, row in zip(lines, rows, strict=True)]
         if with_margins:
-            margins = format_rows(_margins(np, scores, known)[:, None]).split()
+            margins = format_rows(model.margins_of(scores, np.maximum(known, 0))[:, None]).split()
             lines = [line + b" " + (margin if code >= 0 else b"nan")
                      for line, margin, code in zip(lines, margins, known.tolist(), strict=True)]
         write(b"\n".join(lines) + b"\n")
@@ -111,15 +118,6 @@ def _codes(np, classes, labels):
     order = np.argsort(classes)
     places = order[np.minimum(np.searchsorted(classes, labels, sorter=order), len(order) - 1)]
     return np.where(classes[places] == labels, places, -1)
-
-
-def _margins(np, scores, codes):
-    """Margins of the rows; without meaning where the code is -1."""
-    from marginlinear._core.scores import margins_of
-
-    if scores.ndim == 1:
-        return np.where(codes == 1, scores, -scores)
-    return margins_of(scores, np.maximum(codes, 0).astype(np.int32))
 
 
 def _files(files):

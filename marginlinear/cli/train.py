@@ -14,7 +14,7 @@ from marginlinear.cli import options
 from marginlinear.cli.options import CommandLine, UsageError
 from marginlinear.cli.output import DONE, NOT_CONVERGED, Failure, StatusLine, opening, run, settle_blas, tell, warn
 from marginlinear.params import Param
-from marginlinear.problem import CONVERGED, FAILED, ConvergenceWarning
+from marginlinear.problem import CONVERGED, FAILED, FINISHED, ConvergenceWarning
 
 PROGRAM = "margin-train"
 SOLVER = Param("solver", str, None, "the method", letter="s", metavar="NAME")
@@ -31,12 +31,15 @@ GENERAL = (WEIGHTS, FOLDS, options.ZERO_BASED, TEXT_LABELS, FLOAT32, options.QUI
            options.HELP, options.VERSION)
 FACTOR = Param("factor", float, 1.0, "what C is multiplied by", "(0, inf)")
 
+# What several methods take, by its title in --help.
+SHARED = {"More than two classes": (params.MULTICLASS,), "Kernels": params.KERNELS}
+
 USAGE = """\
 usage: margin-train [options] training_set_file [model_file]
 
-Train a linear classifier on a LIBSVM text file ('-': standard input; .gz, .bz2 and .xz are unpacked) and
-write a model file, which margin-predict and LIBLINEAR's predict read. Unless named ('-': standard output) it
-is called <training_set_file>.model, in the current folder.
+Train a linear or kernel classifier on a LIBSVM text file ('-': standard input; .gz, .bz2 and .xz are
+unpacked) and write a model file, which margin-predict and LIBLINEAR's predict or LIBSVM's svm-predict read.
+Unless named ('-': standard output) it is called <training_set_file>.model, in the current folder.
 """
 STATUSES = """\
 Exit status: 0 done, 1 bad data or a failure while running, 2 bad usage, 3 not converged (--strict),
@@ -73,7 +76,10 @@ def help_text(known):
     lines += options.describe(GENERAL)
     for method in known.values():
         lines += ["", f"-s {method.name}: {method.summary}", f"  minimises {method.objective}"]
-        lines += options.describe(method.takes)
+        lines += options.describe(method.params)
+    for title, shared in SHARED.items():
+        takers = [method.name for method in known.values() if set(shared) <= set(method.takes)]
+        lines += ["", f"{title}, for {', '.join(takers)}:", *options.describe(shared)]
     return "\n".join([*lines, "", STATUSES])
 
 
@@ -87,14 +93,18 @@ class Training:
         self.method = _method(line, known)
         for foreign in own.keys() - {p.name for p in self.method.takes}:
             if line.given(own[foreign]):
-                owners = ", ".join(m.name for m in known.values() if foreign in {p.name for p in m.params})
+                owners = ", ".join(m.name for m in known.values() if foreign in {p.name for p in m.takes})
                 raise UsageError(f"{line.flag(own[foreign])} is not a parameter of -s {self.method.name}, "
                                  f"but of {owners}")
         self.params = {p.name: line.value(p) for p in (*params.RUN, *self.method.takes) if line.given(p)}
         try:
-            params.resolve(self.method.takes, self.params)
+            self.kernel = params.resolve(self.method.takes, self.params).get("kernel")
         except ValueError as error:
             raise UsageError(error) from None
+        algorithm = self.params.get("algorithm", params.ALGORITHM.default)
+        if algorithm not in self.method.routes:
+            raise UsageError(f"{line.flag(params.ALGORITHM)} {algorithm} is not a route of -s {self.method.name}: "
+                             f"give {' | '.join(self.method.routes)}")
         self.text_labels = line.value(TEXT_LABELS)
         self.class_weights = [(text if self.text_labels else _number(text), text, _factor(text, factor))
                               for text, factor in line.class_weights]
@@ -130,9 +140,11 @@ class Training:
         info = model.info
         if not self.quiet:
             allowed = info.tol * max(1.0, abs(info.objective))
+            # LIBSVM's word for the support vectors that the model holds.
+            total = f"Total nSV = {model.n_support}\n" if self.kernel else ""
             print(f"optimization finished, #iter = {info.n_iter}\n"
                   f"Objective value = {info.objective:.10g}\n"
-                  f"nSV = {info.n_support}\n"
+                  f"nSV = {info.n_support}\n{total}"
                   f"certificate = {info.certificate:.4g} ({info.status}; tolerance {allowed:.4g})",
                   file=self.results)
         return self._judge([info])
@@ -150,6 +162,9 @@ class Training:
         import warnings
 
         from marginlinear.api import train
+
+        if self.kernel:
+            self.status.show(f"{len(labels)} rows of the Gram matrix")
 
         def progress(check):
             self._write_log({**place, **check})
@@ -173,11 +188,13 @@ class Training:
         return model
 
     def _judge(self, infos):
-        short = [info for info in infos if info.status != CONVERGED]
+        short = [info for info in infos if info.status not in (CONVERGED, FINISHED)]
         caps = " or ".join(p.flag for p in (params.TIME_LIMIT, params.MAX_ITER, *self.method.takes)
                            if p.name.startswith(("time_", "max_")))
         for info in short:
-            if info.status == FAILED:
+            if info.status == FAILED and self.kernel not in (None, *params.DEFINITE):
+                warn(f"not converged ({info.status}): {params.INDEFINITE}")
+            elif info.status == FAILED:
                 warn(f"a bound of {info.bound:.6g} above the objective of {info.objective:.6g} is a defect "
                      "of marginlinear: please report it with the data")
             else:

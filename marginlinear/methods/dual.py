@@ -1,6 +1,6 @@
 """What the dual methods share: an engine, one descent, and a solution that is certified at its end."""
 
-from marginlinear._core.stop import status_of
+from marginlinear._core.stop import allowance, status_of
 from marginlinear.problem import MAX_ITER, Info, Solution
 
 
@@ -21,7 +21,7 @@ class DualFit:
         from marginlinear._core.descent import Budget, Descent
 
         self.problem, self.run, self.engine = problem, run, engine
-        self.budget = Budget(run.max_iter, run.time_limit, run.progress)
+        self.budget = Budget(run.max_iter, run.time_limit, run.progress, run.cancel)
         if run.start is not None:
             engine.resume(run.start)
         self.descent = Descent(engine, self.budget, run.tol, run.algorithm, newton)
@@ -62,9 +62,8 @@ class DualFit:
         `references` are those of the upper slack at these weights (rival=, fixed=), for which the bound is asked.
         """
         engine, descent = self.engine, self.descent
-        _, objective, _ = engine.primal()
         averaged = descent.last is not None and descent.last.from_average
-        bound = engine.recomputed_dual(averaged, **references)
+        objective, bound = self._values(averaged, references)
         certificate = objective - bound
         self.budget.record(engine.n_iter, objective, bound, certificate)
         info = Info(
@@ -81,8 +80,36 @@ class DualFit:
             history=self.budget.history,
             residual=residual,
         )
-        weights = engine.iterates.W.reshape(engine.rows.d, -1)
-        return Solution(weights, info, {**engine.state(averaged), **references})
+        return Solution(self._weights(engine.iterates.W), info, {**engine.state(averaged), **references})
+
+    def _values(self, averaged, references):
+        """(objective, bound) at the weights as they are.
+
+        Over Gram rows the weights of the duals are taken where they are as good: a row whose dual is 0 is then no
+        support vector.
+        """
+        engine = self.engine
+        if not engine.rows.is_gram:
+            return engine.primal()[1], engine.recomputed_dual(averaged, **references)
+        if not references:
+            weights = engine.dual_weights(averaged)
+            bound = engine.recomputed_dual(averaged, weights)
+            engine.iterates.exchange(weights)
+            _, objective, stale = engine.primal()
+            # Where a row's named rival is not its best one, the bound does not speak of these weights.
+            if stale == 0 and objective - bound <= allowance(self.run.tol, objective):
+                return objective, bound
+            engine.iterates.exchange(weights)
+            engine.recompute_scores()
+            return engine.primal()[1], bound
+        engine.recompute_scores()
+        return engine.primal()[1], engine.recomputed_dual(averaged, **references)
+
+    def _weights(self, state):
+        """A state as a Solution has it: a row a feature, or the coefficients of the rows."""
+        rows = self.engine.rows
+        weights = state.reshape(rows.d, -1)
+        return weights[rows.m:] if rows.is_gram else weights
 
 
 class JointFit(DualFit):
@@ -100,9 +127,11 @@ class JointFit(DualFit):
         if self.problem.n_classes == 2:
             # LIBLINEAR decides between two classes by the sign of one score: what both columns share, which changes
             # no margin, is taken out. It is rounding, except at a fixed point of mcodm's outer=paper.
-            shared = (solution.weights[:, :1] + solution.weights[:, 1:]) / 2
-            solution.weights = solution.weights - shared
-            solution.info.objective -= float((shared * shared).sum())
+            iterates = self.engine.iterates
+            columns = iterates.W.reshape(-1, 2)
+            shared = columns.mean(axis=1, keepdims=True)
+            solution.weights = self._weights(columns - shared)
+            solution.info.objective -= iterates.sqnorm_of(shared[:, 0])
         return solution
 
 

@@ -1,6 +1,166 @@
-"""More than two classes by binary problems: one column of weights for each."""
+"""More than two classes by binary problems: one column of weights for each.
+
+    ovr     class j against all others, k columns; the largest score wins
+    ovo     class i against class j, their rows only, k (k - 1)/2 columns
+    ecoc    error-correcting output codes (Dietterich and Bakiri 1995): each class has a word of +1 and -1, a column is
+            the problem to tell the classes with +1 from those with -1. Up to 7 classes all 2^(k-1) - 1 columns, above
+            ceil(10 log2 k) random ones (dense codes of Allwein, Schapire and Singer 2000)
+
+Columns run on threads, each on one. What they find does not depend on how many run at once.
+"""
+
+import math
+import threading
+import time
+from dataclasses import replace
+
+from marginlinear.problem import CONVERGED, FAILED, FINISHED, MAX_ITER, TIME_LIMIT, Info, Problem, Solution
+from marginlinear.threads import in_order
+
+# Up to so many classes ecoc takes every column there is.
+EXHAUSTIVE = 7
+# Random codes that are drawn, and the work (products) that they may cost.
+DRAWS, DRAWING = 1000, 2e9
+# From the best outcome of a column to the worst.
+STATUSES = CONVERGED, FINISHED, MAX_ITER, TIME_LIMIT, FAILED
 
 
 def fit(method, problem, params, run, how):
-    """Solution of the binary `method` for a problem of k > 2 classes; `how` is ovr, ovo or ecoc."""
-    raise NotImplementedError
+    """Solution of the binary `method` for a problem of k > 2 classes; `how` is ovr, ovo or ecoc.
+
+    Its info is that of all columns: the worst status, the most sweeps, and sums of objectives and bounds. The history
+    has an entry for each column, of the columns up to it, in their order; `run.progress` gets these entries, in the
+    thread that calls. `run.time_limit` is for all columns together, `run.max_iter` for each.
+    """
+    return Columns(method, problem, params, run, how).fit()
+
+
+class Columns:
+    """One fit: the columns' problems, and what becomes of their solutions."""
+
+    def __init__(self, method, problem, params, run, how):
+        import numpy as np
+
+        self.method, self.problem, self.params, self.run = method, problem, params, run
+        self.started = time.perf_counter()
+        self.codes = codes_of(how, problem.n_classes, run.seed)
+        self.decoded = None if how == "ovr" else self.codes
+        if run.start is not None and not np.array_equal(run.start["codes"], self.codes):
+            raise ValueError("start: a model of other binary problems (multiclass, or the seed of ecoc, was another)")
+        self.cancel = threading.Event()
+        # A row a feature, as a Model has it: no other copy of all columns is made.
+        self.weights = np.zeros((problem.rows.d, self.codes.shape[1]))
+        self.supports = np.zeros(problem.rows.m, dtype=bool)
+
+    def fit(self):
+        states, total = [], Info(CONVERGED, "", 0, 0, 0.0, 0.0, 0.0, 0, 0.0, self.run.tol)
+        routes = set()
+        threads = self.run.threads if self.problem.rows.shared else 1
+        for info, state in in_order(self._column, self.codes.shape[1], threads, self.cancel):
+            states.append(state)
+            routes.add(info.algorithm)
+            total.status = max(total.status, info.status, key=STATUSES.index)
+            total.n_iter, total.n_outer = max(total.n_iter, info.n_iter), max(total.n_outer, info.n_outer)
+            total.objective += info.objective
+            total.bound += info.bound
+            total.certificate = total.objective - total.bound
+            total.history.append({"n_iter": total.n_iter, "seconds": time.perf_counter() - self.started,
+                                  "objective": total.objective, "bound": total.bound,
+                                  "certificate": total.certificate})
+            if self.run.progress is not None:
+                self.run.progress(total.history[-1])
+        total.algorithm = ", ".join(sorted(routes))
+        total.n_support = int(self.supports.sum())
+        total.seconds = time.perf_counter() - self.started
+        return Solution(self.weights, total, {"codes": self.codes, "columns": states}, self.decoded)
+
+    def _column(self, at):
+        """(info, state, rows that support it) of one binary problem; its weights go to their place."""
+        import numpy as np
+
+        run, problem = self.run, self.problem
+        sign = self.codes[:, at][problem.y]
+        which = slice(None) if sign.all() else np.flatnonzero(sign)
+        rows = problem.rows if sign.all() else problem.rows.select(which)
+        binary = Problem(rows, (sign[which] > 0).astype(np.int32), 2, problem.instance[which], problem.factor[which])
+        start = None
+        if run.start is not None:
+            start = run.start["columns"][at]
+            start = {**start, "W": np.ascontiguousarray(start["W"])}
+        left = None if run.time_limit is None else max(0.0, run.time_limit - (time.perf_counter() - self.started))
+        solution = self.method.fit(binary, self.params, replace(
+            run, threads=1, time_limit=left, start=start, progress=None, cancel=self.cancel))
+        self.weights[which if problem.rows.is_gram else slice(None), at] = solution.weights[:, 0]
+        state = solution.state
+        if np.may_share_memory(state["W"], solution.weights):
+            state = {**state, "W": self.weights[:, at]}
+        support = np.flatnonzero(state["duals"])
+        self.supports[support if sign.all() else which[support]] = True
+        return solution.info, state
+
+
+def column_count(how, k):
+    """Columns that k classes have."""
+    if how == "ovr":
+        return k
+    if how == "ovo":
+        return k * (k - 1) // 2
+    return 2 ** (k - 1) - 1 if k <= EXHAUSTIVE else math.ceil(10 * math.log2(k))
+
+
+def codes_of(how, k, seed):
+    """int8 array of shape (k, columns): the sign of each class in each binary problem, 0 where it has no part."""
+    import numpy as np
+
+    if how == "ovr":
+        return (2 * np.eye(k) - 1).astype(np.int8)
+    if how == "ovo":
+        first, second = np.triu_indices(k, 1)
+        codes = np.zeros((k, len(first)), dtype=np.int8)
+        at = np.arange(len(first))
+        codes[first, at], codes[second, at] = 1, -1
+        return codes
+    if k <= EXHAUSTIVE:
+        # Class 0 has +1 throughout; the signs of the others count in binary from all -1 up.
+        number = np.arange(column_count(how, k))
+        words = np.vstack([np.ones_like(number), *(number >> (k - 1 - label) & 1 for label in range(1, k))])
+        return (2 * words - 1).astype(np.int8)
+    return random_codes(k, seed)
+
+
+def random_codes(k, seed):
+    """Of many random codes the one whose two nearest classes are furthest apart.
+
+    No column is constant, and none is another one or its negative. The bits are PCG64's own, which NumPy keeps.
+    """
+    import numpy as np
+
+    columns = column_count("ecoc", k)
+    generator = np.random.PCG64(seed)
+    best, far = None, 0
+    for draw in range(DRAWS):
+        codes = random_columns(generator, k, columns)
+        # The Hamming distance of two words is (columns - <word, word>)/2.
+        nearest = 0
+        for lo in range(0, k, 1024):
+            alike = codes[lo:lo + 1024] @ codes.T
+            alike[np.arange(len(alike)), np.arange(lo, lo + len(alike))] = -columns
+            nearest = max(nearest, alike.max())
+        if (columns - nearest) / 2 > far:
+            best, far = codes, (columns - nearest) / 2
+        if best is not None and (draw + 1) * k * k * columns > DRAWING:
+            break
+    return best.astype(np.int8)
+
+
+def random_columns(generator, k, columns):
+    """float64 array of shape (k, columns) of +1 and -1: different columns, not constant, class 0 with +1 throughout."""
+    import numpy as np
+
+    found = {}
+    while len(found) < columns:
+        bits = np.unpackbits(generator.random_raw(k * columns // 64 + 1).astype("<u8").view(np.uint8))
+        drawn = bits[:k * columns].reshape(columns, k)
+        drawn ^= 1 - drawn[:, :1]
+        found.update((row.tobytes(), row) for row in drawn if not row.all())
+    return 2.0 * np.array(list(found.values())[:columns]).T - 1

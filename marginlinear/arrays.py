@@ -1,0 +1,96 @@
+"""What X may be: SciPy sparse arrays, dense arrays, and the arrays of a CSR matrix."""
+
+import numpy as np
+
+from marginlinear._core.rows import Rows
+
+
+class CSR:
+    """The arrays of a CSR matrix where SciPy is not wanted: the commands, and rows picked from them."""
+
+    def __init__(self, data, indices, indptr, n_features):
+        self.data, self.indices, self.indptr, self.n_features = data, indices, indptr, n_features
+
+    @property
+    def shape(self):
+        return len(self.indptr) - 1, self.n_features
+
+
+def shape_of(X):
+    """(rows, features); ValueError for anything but a table."""
+    if hasattr(X, "indptr") and hasattr(X, "n_features"):
+        return len(X.indptr) - 1, X.n_features
+    shape = np.shape(X)
+    if len(shape) != 2:
+        raise ValueError(f"X has shape {shape}: two dimensions are needed, one row an instance")
+    return shape
+
+
+def row_count(X):
+    return shape_of(X)[0]
+
+
+def select_rows(X, which):
+    """X without the other rows."""
+    if hasattr(X, "indptr") and hasattr(X, "n_features"):
+        lengths = np.diff(X.indptr)[which]
+        indptr = np.concatenate(([0], np.cumsum(lengths)))
+        positions = np.repeat(X.indptr[which] - indptr[:-1], lengths) + np.arange(indptr[-1])
+        return CSR(X.data[positions], X.indices[positions], indptr, X.n_features)
+    if hasattr(X, "tocsr"):
+        return X.tocsr()[which]
+    return np.asarray(X)[which]
+
+
+def as_rows(X, bias, n_features=None):
+    """Rows over X: without a copy where type and layout allow it.
+
+    With n_features, X may be narrower or wider: missing features are zeros, others are left out.
+    """
+    if hasattr(X, "indptr") and hasattr(X, "n_features"):
+        return csr_rows(X.data, X.indices, X.indptr, X.n_features, bias, n_features)
+    if hasattr(X, "tocsr"):
+        if X.ndim != 2:
+            raise ValueError(f"X has shape {X.shape}: two dimensions are needed, one row an instance")
+        csr = X.tocsr()
+        if not csr.has_canonical_format:
+            csr = csr.copy() if csr is X else csr
+            csr.sum_duplicates()
+        return csr_rows(csr.data, csr.indices, csr.indptr, csr.shape[1], bias, n_features)
+    dense = np.asarray(X)
+    if dense.ndim != 2:
+        raise ValueError(f"X has shape {dense.shape}: two dimensions are needed, one row an instance")
+    dense = np.ascontiguousarray(real_values(dense))
+    if n_features is not None and dense.shape[1] != n_features:
+        fitted = np.zeros((dense.shape[0], n_features), dtype=dense.dtype)
+        width = min(n_features, dense.shape[1])
+        fitted[:, :width] = dense[:, :width]
+        dense = fitted
+    return Rows.from_dense(dense, bias)
+
+
+def real_values(values):
+    """float64 or float32 values, converted only from other types."""
+    if values.dtype in (np.float64, np.float32):
+        return values
+    if values.dtype.kind not in "biuf":
+        raise ValueError(f"X holds {values.dtype}: numbers are needed")
+    return values.astype(np.float64)
+
+
+def csr_rows(data, indices, indptr, width, bias, n_features):
+    if width > np.iinfo(np.int32).max:
+        raise ValueError(f"X has {width} features: at most {np.iinfo(np.int32).max} are possible")
+    data = np.ascontiguousarray(real_values(data))
+    if indices.dtype != np.int32 and len(indices) and not (indices.min() >= 0 and indices.max() < width):
+        # Before the conversion, which would fold a wrong index into a right one.
+        raise ValueError(f"X has feature numbers from {indices.min()} to {indices.max()}, outside 0 to {width - 1}")
+    indices = np.ascontiguousarray(indices).astype(np.int32, copy=False)
+    indptr = np.ascontiguousarray(indptr).astype(np.int64, copy=False)
+    if n_features is None or width == n_features:
+        return Rows.from_csr(data, indices, indptr, width, bias)
+    if width > n_features and len(indices) and indices.max() >= n_features:
+        kept = indices < n_features
+        counts = np.concatenate(([0], np.cumsum(kept)))
+        data, indices, indptr = data[kept], indices[kept], counts[indptr]
+    return Rows.from_csr(data, indices, indptr, n_features, bias)

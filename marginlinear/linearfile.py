@@ -1,0 +1,135 @@
+"""The body of a linear model's file: LIBLINEAR's text.
+
+    solver_type MCSVM_CS        k columns are compared; L2R_L2LOSS_SVC_DUAL: the sign of one decides
+    nr_class 3
+    label 1 2 3
+    nr_feature 4
+    bias -1                     not negative: one more row of weights
+    w
+    0.1 -0.2 0.1                one row a feature, a blank after each value, numbers that read back exactly
+    ...
+
+Of two classes LIBLINEAR looks only at the first column, even with MCSVM_CS: so their columns stand in the order of the
+labels, classes[1] first. Columns with codes have a solver_type that LIBLINEAR refuses, and before nr_feature
+
+    codes ++0 -0+ 0--           a word a class: what the class is in each column, + positive, - negative, 0 neither
+"""
+
+import numpy as np
+
+from marginlinear import liblinear
+from marginlinear._core.decimal import ROWS_LONG_LINE, ROWS_SHORT_LINE, format_rows, parse_rows
+from marginlinear.api import Model
+from marginlinear.modeltext import NATURAL, WORD, WORD_ONLY, Fields, code_line, label_lines, shown
+
+BLOCK = 1 << 20  # bytes of weights, of text when reading and of float64 when writing
+KEYS = ("solver_type", "nr_class", "label", "classes", "codes", "nr_feature", "bias")
+BEYOND = {}  # keys of the trailer
+
+
+def beyond(model):
+    """What the trailer holds beside what every model has."""
+    return {}
+
+
+def blocks(model):
+    """The text of the model, in blocks."""
+    kind = liblinear.CODED if model.codes is not None else liblinear.JOINT if model.joint else liblinear.SIGN
+    yield (f"solver_type {kind}\n{label_lines(model)}{code_line(model)}"
+           f"nr_feature {model.n_features}\nbias {model.bias:.17g}\nw\n").encode("ascii")
+    rows, columns = model.weights.shape
+    step = max(1, BLOCK // (8 * columns))
+    for low in range(0, rows, step):
+        weights = model.weights[low : low + step]
+        if not np.isfinite(weights).all():
+            raise ValueError("the model is not saved: it holds a weight that is not finite")
+        yield format_rows(np.ascontiguousarray(weights[:, ::-1]) if model.joint and columns == 2 else weights)
+
+
+class Body:
+    """What stands above the trailer.
+
+    Attributes
+    ----------
+    kind : str
+        LIBLINEAR's name of the solver.
+    labels : list
+        In the file's order.
+    foreign : bool
+        Whether LIBLINEAR could have written it.
+    """
+
+    def __init__(self, source, first):
+        fields = Fields(source, first, KEYS, "w", "its weights")
+        self.kind = solver_type(source, fields)
+        self.labels, listed = fields.labels()
+        nr_feature = fields.value("nr_feature", NATURAL, int, "the number of features")
+        self.bias = fields.number("bias")
+        self.codes = None
+        k = len(self.labels)
+        if self.kind == liblinear.CODED:
+            self.codes = fields.codes(k)
+        elif "codes" in fields:
+            raise source.damaged(f"codes do not go with {self.kind}", 1, fields.lines["codes"])
+        self.foreign = not listed and self.codes is None
+        sign = k == 2 and self.kind != liblinear.JOINT
+        columns = self.codes.shape[1] if self.codes is not None else 1 if sign else k
+        self.weights = read_weights(source, nr_feature + (self.bias >= 0), columns)
+
+    def model(self, classes, trailer, **found):
+        weights = self.weights
+        if len(classes) == 2 and self.codes is None:
+            # LIBLINEAR's own model decides by its first column, and so does it here.
+            weights = weights[:, :1] if trailer is None else weights[:, ::-1]
+        return Model(weights, classes, bias=self.bias, codes=self.codes, **found)
+
+
+def solver_type(source, fields):
+    name = fields.value("solver_type", WORD_ONLY, bytes.decode, "a solver's name")
+    if name in liblinear.OTHERS.values():
+        raise source.error(f"{name} does not classify: use LIBLINEAR's predict", *fields.place("solver_type"))
+    if name != liblinear.CODED and name not in liblinear.CLASSIFIERS.values():
+        known = ", ".join(liblinear.CLASSIFIERS.values())
+        raise source.error(f"unknown solver type. {name[:WORD]} is none of {known}", *fields.place("solver_type"))
+    return name
+
+
+def read_weights(source, rows, columns):
+    """The table of weights, a block of whole lines at a time."""
+    if rows * columns * 2 > source.left():
+        # A digit and a blank is the least that a weight takes: refused before memory is asked for.
+        raise source.damaged(f"{rows} rows of {columns} weights do not fit into {source.left()} bytes")
+    weights = np.empty((rows, columns))
+    stream, done = source.stream, 0
+    while done < rows:
+        start = stream.tell()
+        block = stream.read(BLOCK)
+        if not block.endswith(b"\n"):
+            block += stream.readline(columns * (WORD + 1) + 2)
+        count = min(rows - done, block.count(b"\n"))
+        if not count and source.left():
+            source.line += 1
+            raise source.damaged(f"the line is too long for {columns} weights")
+        if not count:
+            raise source.cut(f"in weight row {done + 1} of {rows}")
+        part = weights[done : done + count]
+        position, code = parse_rows(block, 0, part)
+        if code:
+            raise bad_weights(source, block, position, code, columns)
+        source.digest.update(memoryview(block)[:position])
+        source.line += count
+        done += count
+        stream.seek(start + position)
+    return weights
+
+
+def bad_weights(source, block, position, code, columns):
+    """The error for the place where parse_rows stopped."""
+    source.line += block.count(b"\n", 0, position) + 1
+    column = position - block.rfind(b"\n", 0, position)
+    if code == ROWS_SHORT_LINE:
+        return source.damaged(f"fewer than {columns} weights in the row", column)
+    if code == ROWS_LONG_LINE:
+        return source.damaged(f"more than {columns} weights in the row", column)
+    word = block[position : position + 2 * WORD].split(maxsplit=1)[0]
+    return source.damaged(f"{shown(word)} is not a finite number", column)
