@@ -99,7 +99,7 @@ class Budget:
 class Descent:
     """Sweeps on one engine, from one call of `until` to the next."""
 
-    def __init__(self, engine, budget, tol, algorithm, newton):
+    def __init__(self, engine, budget, tol, algorithm, newton=None):
         """`newton` is the class of the Newton steps that fit the engine."""
         self.engine, self.budget, self.tol, self.algorithm = engine, budget, tol, algorithm
         self.stopped = None
@@ -120,10 +120,10 @@ class Descent:
         self.newton_class = newton
         if algorithm == "newton":
             newton.require(engine)
-        cost = newton.sweeps_of_a_step(engine)
+        cost = newton.sweeps_of_a_step(engine) if newton is not None else math.inf
         self.enough = ENOUGH * cost
         self.newton_first = algorithm == "newton" or (
-            algorithm == "auto" and newton.STEPS * cost <= EACH * math.sqrt(engine.stiffness()))
+            algorithm == "auto" and cost < math.inf and newton.STEPS * cost <= EACH * math.sqrt(engine.stiffness()))
         if engine.iterates.kappa > 0:
             if self.newton_first:
                 self.route = "newton"
