@@ -45,7 +45,7 @@ from marginlinear._core.rows cimport (
     row_dot,
 )
 
-from marginlinear._core.proximal import DEAR, LIMIT, MOST, solve
+from marginlinear._core.proximal import LIMIT, MOST, solve
 
 ctypedef fused data_t:
     csr64_t
@@ -134,7 +134,7 @@ cdef class MarginNewton(ProximalNewton):
         curved = (engine.tables[:, 2:5] > 0).any()
         sweep = 1.0 + <double>rows.nnz
         algebra = (<double>rows.m / (1 if curved else 3) * rows.d * rows.d / 150 + <double>rows.d ** 3 / 60) / sweep
-        return math.inf if algebra > DEAR else 3.0 + algebra + 1e5 / sweep
+        return 3.0 + algebra + 1e5 / sweep
 
     @staticmethod
     def require(engine):

@@ -16,8 +16,6 @@ import numpy as np
 
 # Unknowns of the linear system: beyond, one solution takes seconds and hundreds of megabytes.
 LIMIT = 3000
-# A step whose algebra is dearer than this many sweeps comes with so many features that the steps may be many too.
-DEAR = 25
 # g: at first, its fall after each solve and its floor; its rise after a step cut below SHORT, up to MOST.
 FIRST, FALL, LAST = 0.3, 0.3, 1e-3
 RISE, MOST, SHORT = 3.0, 3.0, 0.2
