@@ -49,7 +49,8 @@ class Columns:
             raise ValueError("start: a model of other binary problems (multiclass, or the seed of ecoc, was another)")
         self.cancel = threading.Event()
         # A row a feature, as a Model has it: no other copy of all columns is made.
-        self.weights = np.zeros((problem.rows.d, self.codes.shape[1]))
+        length = problem.rows.m if problem.rows.is_gram else problem.rows.d
+        self.weights = np.zeros((length, self.codes.shape[1]))
         self.supports = np.zeros(problem.rows.m, dtype=bool)
 
     def fit(self):
@@ -92,7 +93,7 @@ class Columns:
             run, threads=1, time_limit=left, start=start, progress=None, cancel=self.cancel))
         self.weights[which if problem.rows.is_gram else slice(None), at] = solution.weights[:, 0]
         state = solution.state
-        if np.may_share_memory(state["W"], solution.weights):
+        if state["W"].size == solution.weights.size and np.may_share_memory(state["W"], solution.weights):
             state = {**state, "W": self.weights[:, at]}
         support = np.flatnonzero(state["duals"])
         self.supports[support if sign.all() else which[support]] = True
