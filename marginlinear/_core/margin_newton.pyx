@@ -182,7 +182,7 @@ cdef class MarginNewton(ProximalNewton):
 
     def _publish(self):
         ProximalNewton._publish(self)
-        self.engine._settle()
+        self.engine.settle()
 
     def _respond(self, W):
         self._measure(W, self.margins)
