@@ -49,9 +49,9 @@ MIN_TRIAL, TRIAL = 10, 8
 RUNAWAY = 1e6
 # Newton steps start from the duals of this many sweeps.
 WARM_UP = 10
-# Over many sets, accelerated sweeps to 1e-3 are about EACH sqrt(mean c_i ||x_i||^2), Newton steps are STEPS.
-# Where sweeps were promised too early, Newton takes over after as many as ENOUGH steps cost.
-EACH, STEPS, ENOUGH = 7.0, 15, 40
+# Over many sets, accelerated sweeps to 1e-3 are about EACH sqrt(mean c_i ||x_i||^2), Newton steps are the STEPS of
+# their class. Where sweeps were promised too early, Newton takes over after as many as ENOUGH steps cost.
+EACH, ENOUGH = 7.0, 40
 
 
 @dataclass
@@ -132,7 +132,7 @@ class Descent:
         cost = newton.sweeps_of_a_step(engine) if newton is not None else math.inf
         self.enough = ENOUGH * cost
         self.newton_first = algorithm == "newton" or (
-            algorithm == "auto" and STEPS * cost <= EACH * math.sqrt(engine.stiffness()))
+            algorithm == "auto" and cost < math.inf and newton.STEPS * cost <= EACH * math.sqrt(engine.stiffness()))
         if engine.iterates.kappa > 0:
             if self.newton_first:
                 self.route = "newton"

@@ -167,9 +167,9 @@ cdef class MarginCD:
             weights = self.weights_of(share)
             self._mean_row = np.where(self.y == 1, share, -share) if rows.is_gram else weights
             self.mean_row_sqnorm = self._mean_row @ weights[:len(self._mean_row)]
-        self._settle()
+        self.settle()
 
-    def _settle(self):
+    def settle(self):
         """v is the mean of the margins. A row with x_i = 0 has g_i = 0 for any w: its dual leaves no gap there."""
         cdef Py_ssize_t i
         if self.spread > 0:
@@ -190,7 +190,7 @@ cdef class MarginCD:
         self.duals[:] = state["duals"] * (self.cost / state["cost"])
         self._clip()
         self.iterates.resume(state["W"], self.weights_of(self.duals), state["kappa"])
-        self._settle()
+        self.settle()
 
     def _clip(self):
         """Duals into the range of -c phi', which the loss of other parameters may not share."""
@@ -234,7 +234,7 @@ cdef class MarginCD:
             self._perform(&task)
         self.gap, self.loss = sums.gap, sums.loss
         if self.spread > 0:
-            self._settle()
+            self.settle()
         self.n_iter += 1
 
     cdef _perform(self, task_t* task):
@@ -357,14 +357,14 @@ cdef class MarginCD:
         self._rest[:] = 0
         self.iterates.plain()
         self.iterates.W[:] = 0
-        self._settle()
+        self.settle()
 
     def adopt(self):
         """Go on from the averaged duals and weights."""
         self.duals[:] = self.mean_duals
         self._rest[:] = 0
         self.iterates.adopt()
-        self._settle()
+        self.settle()
 
     def stiffness(self):
         """Mean of c_i ||x_i||^2 times the loss's own weight: how far a row's loss outweighs the norm of W."""

@@ -44,7 +44,7 @@ from marginlinear._core.rows cimport (
 )
 from marginlinear._core.simplex cimport level
 
-from marginlinear._core.proximal import DEAR, LIMIT, solve
+from marginlinear._core.proximal import LIMIT, solve
 
 ctypedef fused data_t:
     csr64_t
@@ -52,6 +52,8 @@ ctypedef fused data_t:
     dense64_t
     dense32_t
 
+# A step whose algebra is dearer than this many sweeps comes with so many features that the steps may be many too.
+DEAR = 25
 # Work of one slice between looks at the signals: about 20 ms.
 cdef double SLICE = 2e7
 # Numbers in Z.
@@ -93,6 +95,9 @@ cdef class Newton(ProximalNewton):
     stale : int
         As BlockCD.primal returns it, at W.
     """
+
+    # Steps from the sweeps' duals to 1e-3.
+    STEPS = 15
 
     cdef readonly Py_ssize_t stale
     cdef Py_ssize_t k, slice_rows

@@ -16,15 +16,14 @@ import numpy as np
 
 # Unknowns of the linear system: beyond, one solution takes seconds and hundreds of megabytes.
 LIMIT = 3000
-# A step whose algebra is dearer than this many sweeps comes with so many features that the steps may be many too.
-DEAR = 25
 # g: at first, its fall after each solve and its floor; its rise after a step cut below SHORT, up to MOST.
 FIRST, FALL, LAST = 0.3, 0.3, 1e-3
 RISE, MOST, SHORT = 3.0, 3.0, 0.2
 # F is solved when G <= SOLVED e.
 SOLVED = 0.3
-# On the diagonal of the scaled curvature, which unscaled data make singular to working precision.
-RIDGE = 1e-15
+# On the diagonal of the scaled curvature, which unscaled data make singular to working precision; tenfold, up to MUCH,
+# as long as rounding turns the solution against the gradient.
+RIDGE, MUCH = 1e-15, 1e-6
 # F is a sum over all rows: this much of it may be rounding.
 ROUNDING = 1e-13
 
@@ -34,8 +33,14 @@ def solve(H, wanted):
     scale = 1 / np.sqrt(np.diagonal(H))
     H *= scale
     H *= scale[:, np.newaxis]
-    H.flat[::len(H) + 1] += RIDGE
-    return scale * np.linalg.solve(H, scale * wanted)
+    wanted = scale * wanted
+    ridge = RIDGE
+    while True:
+        H.flat[::len(H) + 1] = 1 + ridge
+        found = np.linalg.solve(H, wanted)
+        if found @ wanted > 0 or ridge >= MUCH:
+            return scale * found
+        ridge *= 10
 
 
 cdef class ProximalNewton:
@@ -75,7 +80,7 @@ cdef class ProximalNewton:
         direction = self._direction(gradient)
         if self._search(direction, float(gradient @ direction)) < SHORT:
             self.g = max(self.g, min(MOST, RISE * self.g))
-            self.value = self._respond(self.W)
+            self.value = self._again()
         self._publish()
         self.engine.n_iter += 1
 
@@ -91,7 +96,11 @@ cdef class ProximalNewton:
 
     def _recentre(self):
         self.q[:] = self._duals()
-        self.value = self._respond(self.W)
+        self.value = self._again()
+
+    def _again(self):
+        """F at the same W, after a change of the centre or of g."""
+        return self._respond(self.W)
 
     def _publish(self):
         """W and U become those of the engine: W is a proximal point of U, of strength 1 about V = 2W - U."""
