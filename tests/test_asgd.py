@@ -65,8 +65,9 @@ def test_gradients_are_unbiased():
     factor = 2 * spread * (g[:, None] - g) - pull - (hinge * (g < 1))[:, None]
     mean = w + (p[:, None] * p * factor).sum(axis=1) * sign @ X
     terms = X, y, weight, hinge, pull, spread
-    for j, e in enumerate(np.eye(len(w)) * 1e-6):
-        assert mean[j] == pytest.approx((objective(w + e, *terms) - objective(w - e, *terms)) / 2e-6, rel=1e-4, abs=1e-5)
+    for part, e in zip(mean, np.eye(len(w)) * 1e-6, strict=True):
+        slope = (objective(w + e, *terms) - objective(w - e, *terms)) / 2e-6
+        assert part == pytest.approx(slope, rel=1e-4, abs=1e-5)
 
 
 def test_objective_and_certificate():
@@ -107,7 +108,8 @@ def test_draws_follow_the_weights():
         assert abs(apart).max() < 1
     assert not np.array_equal(orders[0], orders[1])
     assert not np.isin(np.flatnonzero(weight == 0), orders).any()
-    assert sorted(AveragedSGD(as_rows(X, -1.0), y, np.ones(40), hinge, pull=0.0, spread=0.0).draw(40)) == list(range(40))
+    equal = AveragedSGD(as_rows(X, -1.0), y, np.ones(40), hinge, pull=0.0, spread=0.0)
+    assert sorted(equal.draw(40)) == list(range(40))
 
 
 def text_like(m=4000, d=500, seed=0):

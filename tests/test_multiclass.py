@@ -61,7 +61,7 @@ def test_random_codes():
     # PCG64's bits are NumPy's promise: a model's codes are those of any other machine.
     assert codes_of("ecoc", 8, 0)[:, :4].T.tolist() == [
         [1, -1, 1, 1, 1, -1, -1, 1], [1, 1, 1, -1, -1, 1, -1, 1], [1, -1, 1, -1, -1, -1, 1, 1],
-        [1, 1, -1, -1, -1, 1, -1, 1]]
+        [1, 1, -1, -1, -1, 1, -1, -1]]
 
 
 @pytest.mark.parametrize("solver", ["l2svc", "ldm", "odm", "ldm-asgd"])
