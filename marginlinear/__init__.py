@@ -10,6 +10,7 @@ _HOME = {
     "dump_libsvm": "marginlinear.libsvm",
     "train": "marginlinear.api",
     "Model": "marginlinear.api",
+    "KernelModel": "marginlinear.api",
     "load_model": "marginlinear.modelfile",
     "save_model": "marginlinear.modelfile",
     "ConvergenceWarning": "marginlinear.problem",
@@ -17,8 +18,8 @@ _HOME = {
     "Info": "marginlinear.problem",
 }
 
-__all__ = ["ConvergenceWarning", "DataError", "Info", "Model", "__version__", "dump_libsvm", "load_libsvm",
-           "load_model", "save_model", "train"]
+__all__ = ["ConvergenceWarning", "DataError", "Info", "KernelModel", "Model", "__version__", "dump_libsvm",
+           "load_libsvm", "load_model", "save_model", "train"]
 
 
 def __getattr__(name):

@@ -8,7 +8,7 @@ import numpy as np
 from marginlinear import params as P
 from marginlinear import registry
 from marginlinear._core.scores import margins_of, scores_of
-from marginlinear.arrays import as_rows, select_rows, shape_of
+from marginlinear.arrays import as_rows, select_rows, select_square, shape_of
 from marginlinear.methods import multiclass
 from marginlinear.problem import CONVERGED, FAILED, FINISHED, ConvergenceWarning, Problem, Run
 from marginlinear.threads import default_threads, run_chunks
@@ -214,13 +214,14 @@ class KernelModel(Model):
 
 
 def train(X, y, *, solver=None, class_weight=None, sample_weight=None, start=None, progress=None, **params):
-    """Train a linear classifier.
+    """Train a linear or a kernel classifier.
 
     Parameters
     ----------
     X : array or sparse array of shape (m, n)
         float64 and float32 CSR and C-ordered dense arrays are used as they are, read-only memory maps included;
-        other types and layouts are converted. Also what `libsvm.read_libsvm` returns.
+        other types and layouts are converted. Also what `libsvm.read_libsvm` returns. With kernel="precomputed" the
+        symmetric matrix of the kernel's values, of shape (m, m).
     y : array of shape (m,)
         Labels: integers, other numbers, or strings; at least two different ones.
     solver : str
@@ -230,16 +231,24 @@ def train(X, y, *, solver=None, class_weight=None, sample_weight=None, start=Non
     sample_weight : array of shape (m,), optional
         Factor of C of each row, finite and >= 0; a row of weight 0 is left out.
     start : Model, optional
-        A model that `train` made of the same rows, with the same method: training goes on from it.
+        A model that `train` made of the same rows, with the same method and kernel: training goes on from it.
     progress : callable, optional
         Called with a dict (n_iter, seconds, objective, bound, certificate) at every check.
     **params
         The method's parameters and those of every run, as `margin-train --help` lists them: C, tol, bias, seed,
-        threads, max_iter, time_limit, algorithm, ...
+        threads, max_iter, time_limit, algorithm, ... Two of them take more than there:
+
+        multiclass : {"ovr", "ovo", "ecoc"}
+            How a binary method learns more than two classes; see `Model.codes` for how the last two decide.
+        kernel : {"linear", "poly", "rbf", "sigmoid", "precomputed"}, 0 to 3 for the first four, or callable
+            With gamma (default 1/n), degree and coef0 as in LIBSVM; one that the kernel does not use is an error. A
+            callable gets two blocks of rows, of the type of X, and returns the kernel's values for each pair. `bias`
+            adds its square to the kernel.
 
     Returns
     -------
     Model
+        A `KernelModel` with a kernel.
 
     Raises
     ------
@@ -247,6 +256,8 @@ def train(X, y, *, solver=None, class_weight=None, sample_weight=None, start=Non
         Names the parameter, its value and its domain, or what is wrong with X, y or the weights.
     TypeError
         For a parameter that the method does not have.
+    MemoryError
+        For weights, or a cache of kernel rows, that are larger than the machine: before they are asked for.
 
     Warns
     -----
@@ -254,18 +265,9 @@ def train(X, y, *, solver=None, class_weight=None, sample_weight=None, start=Non
         When the certificate did not reach the tolerance.
     """
     method = registry.get(solver if solver is not None else next(iter(registry.methods())))
-    known = {p.name: p for p in (*P.RUN, *method.takes)}
-    for name in params:
-        if name not in known:
-            raise TypeError(f"{method.name} has no parameter {name!r}: it takes {', '.join(known)}")
-    run_values = P.resolve(P.RUN, params)
-    values = P.resolve(method.takes, params)
-    if run_values["algorithm"] not in method.routes:
-        raise ValueError(f"algorithm = {run_values['algorithm']!r} is not a route of {method.name}: give "
-                         f"{' | '.join(method.routes)}")
+    values, run_values = resolved(method, params)
     bias = run_values.pop("bias")
-    run_values["threads"] = run_values["threads"] or default_threads()
-    X, y, factors, kept = training_data(X, y, sample_weight, square=values.get("kernel") == "precomputed")
+    data, y, factors, kept = training_data(X, y, sample_weight, square=values.get("kernel") == "precomputed")
     width = shape_of(X)[1]
     kernel = kernel_of(values, width)
     if width == 0 and (bias < 0 or kernel is not None):
@@ -279,11 +281,11 @@ def train(X, y, *, solver=None, class_weight=None, sample_weight=None, start=Non
     how = None if method.joint or k == 2 else values["multiclass"]
     columns = multiclass.column_count(how, k) if how else k if method.joint else 1
     if kernel is None:
-        rows = as_rows(X, bias)
+        rows = as_rows(data, bias)
         require_memory(columns, rows.d, "features")
     else:
         require_memory(columns, len(y), "rows")
-        rows = gram_of(kernel, X, bias, values["cache"], run_values["threads"])
+        rows = gram_of(kernel, data, bias, values["cache"], run_values["threads"])
     problem = Problem(rows, codes.astype(np.int32), k, factors, class_factors(class_weight, classes)[codes])
     origin = {"method": method.name, "rows": rows.m, "features": width, "bias feature": bias >= 0, "classes": k,
               "kernel": kernel and (kernel.kind, kernel.gamma, kernel.degree, kernel.coef0), "multiclass": how}
@@ -293,18 +295,36 @@ def train(X, y, *, solver=None, class_weight=None, sample_weight=None, start=Non
         solution = method.fit(problem, method_values, run)
     else:
         solution = multiclass.fit(method, problem, method_values, run, how)
-    used = {p.name: values[p.name] for p in method.takes
-            if p not in (P.MULTICLASS, *P.KERNELS) or p is P.MULTICLASS and how
-            or p in P.KERNELS and p is not P.CACHE and kernel is not None and P.is_used(p, values)}
     found = {"bias": bias, "codes": solution.codes, "solver": method.name, "info": solution.info,
-             "params": {**used, **{name: run_values[name] for name in ("tol", "algorithm", "seed")}},
+             "params": effective(method, {**values, "multiclass": how}, run_values),
              "state": Start(origin, problem.y, solution.state)}
     if kernel is None:
         model = Model(solution.weights, classes, **found)
     else:
-        model = kernel_model(kernel, X, solution.weights, problem.y, classes, kept, **found)
+        model = kernel_model(kernel, data, solution.weights, problem.y, classes, kept, n_features=width, **found)
     warn_unless_converged(method.name, solution.info, kernel is not None and kernel.kind not in P.DEFINITE)
     return model
+
+
+def resolved(method, params):
+    """(values of the method's parameters, of the run's): checked, with their defaults."""
+    known = {p.name: p for p in (*P.RUN, *method.takes)}
+    for name in params:
+        if name not in known:
+            raise TypeError(f"{method.name} has no parameter {name!r}: it takes {', '.join(known)}")
+    run_values = P.resolve(P.RUN, params)
+    if run_values["algorithm"] not in method.routes:
+        raise ValueError(f"algorithm = {run_values['algorithm']!r} is not a route of {method.name}: give "
+                         f"{' | '.join(method.routes)}")
+    run_values["threads"] = run_values["threads"] or default_threads()
+    return P.resolve(method.takes, params), run_values
+
+
+def effective(method, values, run_values):
+    """The parameters that the result depends on: those of a kernel, and of several classes, only where there are."""
+    idle = [P.CACHE.name, *(p.name for p in (P.KERNEL, P.MULTICLASS) if values.get(p.name) is None)]
+    return {**{p.name: values[p.name] for p in method.takes if p.name not in idle and P.is_used(p, values)},
+            **{name: run_values[name] for name in ("tol", "algorithm", "seed")}}
 
 
 def kernel_of(values, n_features):
@@ -347,8 +367,7 @@ def kernel_model(kernel, X, coefficients, y, classes, kept, *, bias, **rest):
     if kernel.kind == "precomputed":
         support = np.asarray(support) if kept is None else kept[support]
     return KernelModel(kernel, support, dual_coef, classes, support_counts=np.bincount(y[which], minlength=k),
-                       intercept=constant_of(bias) * dual_coef.sum(axis=0) + 0.0, n_features=shape_of(X)[1], bias=bias,
-                       **rest)
+                       intercept=constant_of(bias) * dual_coef.sum(axis=0) + 0.0, bias=bias, **rest)
 
 
 def warn_unless_converged(name, info, doubtful):
@@ -449,8 +468,7 @@ def training_data(X, y, sample_weight, square=False):
         return X, y, factors, None
     if not len(kept):
         raise ValueError("sample_weight is 0 for all rows")
-    X = select_rows(X, kept)
-    return X[:, kept] if square else X, y[kept], factors[kept], kept
+    return select_square(X, kept) if square else select_rows(X, kept), y[kept], factors[kept], kept
 
 
 def require_memory(columns, count, what):

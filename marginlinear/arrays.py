@@ -42,6 +42,15 @@ def select_rows(X, which):
     return np.asarray(X)[which]
 
 
+def select_square(X, which):
+    """The rows and columns `which` of a square X."""
+    if hasattr(X, "indptr") and hasattr(X, "n_features"):
+        from scipy.sparse import csr_array
+
+        X = csr_array((X.data, X.indices, X.indptr), shape=shape_of(X))
+    return select_rows(X, which)[:, which]
+
+
 def as_rows(X, bias, n_features=None):
     """Rows over X: without a copy where type and layout allow it.
 

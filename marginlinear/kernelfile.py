@@ -304,4 +304,8 @@ class SupportLines(io.RawIOBase):
         skipped = line.split(None, self.coefficients.shape[1])
         features = skipped[-1] if len(skipped) > self.coefficients.shape[1] else b""
         column = line.rindex(features) + 1 + error.column - len("0 ") - 1
-        return self.source.damaged(error.reason, max(1, column), self.first + error.line - 1)
+        line = self.first + error.line - 1
+        if error.reason.startswith("index 0 "):
+            return self.source.error("index 0 in a support vector: number the features of the data from 1 and train "
+                                     "again", column, line)
+        return self.source.damaged(error.reason, max(1, column), line)

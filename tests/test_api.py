@@ -262,7 +262,7 @@ def test_scores_over_support_vectors(name, solver, bias, kind):
     # Grouped by class, classes[1] first: each is a row of its class.
     labels = np.repeat([5, -2], model.support_counts[::-1])
     for row, label in zip(support, labels, strict=True):
-        assert label in y[(X == row).all(axis=1)]
+        assert label in y[(row == X).all(axis=1)]
 
 
 @pytest.mark.parametrize("bias", [-1.0, 2.0])
@@ -282,6 +282,23 @@ def test_linear_and_precomputed_kernels_are_the_linear_method(solver, bias):
     assert np.allclose(given.decision_function(test @ X.T), scores, rtol=1e-6, atol=1e-6)
     assert (weights[given.support] > 0).all()
     assert kernel.info.objective == pytest.approx(plain.info.objective, rel=1e-8)
+
+
+@pytest.mark.parametrize("kind", [np.array, np.ndarray.tolist, sparse.csr_array, sparse.coo_array, "CSR"], ids=str)
+def test_precomputed_kernels_in_any_storage(tmp_path, kind):
+    """Support vectors keep the numbers of the rows, those of weight 0 counted, in a file too."""
+    X, y = two_classes()
+    K = X @ X.T
+    weights = np.arange(60) % 3
+    csr = sparse.csr_array(K)
+    given = CSR(csr.data, csr.indices, csr.indptr, 60) if kind == "CSR" else kind(K)
+    model = ml.train(given, y, solver="l1svc", kernel="precomputed", sample_weight=weights)
+    plain = ml.train(K, y, solver="l1svc", kernel="precomputed", sample_weight=weights)
+    assert model.n_features == 60
+    assert (model.support == plain.support).all() and (weights[model.support] > 0).all()
+    assert np.allclose(model.decision_function(given), plain.decision_function(K))
+    ml.save_model(model, tmp_path / "m")
+    assert ml.load_model(tmp_path / "m").predict(given).tolist() == model.predict(given).tolist()
 
 
 def test_default_of_gamma_and_what_params_hold():
@@ -336,7 +353,7 @@ def test_kernel_models_can_be_copied_and_gone_on_from(kernel):
 def test_kernels_of_several_binary_problems(how, bias):
     """The linear kernel is the linear method, and a fit can be gone on from."""
     X, y = data(80), np.random.default_rng(2).integers(0, 4, 80)
-    options = {"solver": "l2svc", "multiclass": how, "bias": bias, "tol": 1e-9, "algorithm": "cd"}
+    options = {"solver": "l2svc", "multiclass": how, "bias": bias, "tol": 1e-14, "algorithm": "cd"}
     plain = ml.train(X, y, **options)
     model = ml.train(X, y, kernel="linear", **options)
     assert np.allclose(model.decision_function(X), plain.decision_function(X), rtol=1e-6, atol=1e-6)
@@ -344,7 +361,7 @@ def test_kernels_of_several_binary_problems(how, bias):
     assert model.params["multiclass"] == how
     again = ml.train(X, y, kernel="linear", start=model, **options)
     assert again.info.n_iter == 0
-    with pytest.raises(ValueError, match="^start: a model with multiclass"):
+    with pytest.raises(ValueError, match=r"^start: a model with multiclass"):
         ml.train(X, y, kernel="linear", start=model, **{**options, "multiclass": "ovr" if how == "ovo" else "ovo"})
 
 
@@ -380,8 +397,8 @@ def test_kernels_refuse(X, options, words):
 
 def test_an_indefinite_kernel_is_not_called_a_defect():
     X, y = two_classes()
-    with pytest.warns(ml.ConvergenceWarning, match=r"cs did not converge \(failed\).* not positive semidefinite"):
-        ml.train(X, y, solver="cs", kernel="sigmoid", gamma=0.5, coef0=1.5, bias=2.0, max_iter=2000, tol=0.1)
+    with pytest.warns(ml.ConvergenceWarning, match=r"l2svc did not converge \(failed\).* not positive semi"):
+        ml.train(X, y, solver="l2svc", kernel="sigmoid", gamma=0.5, coef0=1.5, bias=2.0, max_iter=300)
 
 
 def test_rows_that_no_gram_matrix_can_have():
@@ -395,7 +412,8 @@ def test_rows_that_no_gram_matrix_can_have():
 
 def coded():
     """A column for each pair of four classes, and one that tells two classes from the others."""
-    codes = np.array([[1, 1, 1, 0, 0, 0, 1], [-1, 0, 0, 1, 1, 0, 1], [0, -1, 0, -1, 0, 1, -1], [0, 0, -1, 0, -1, -1, -1]])
+    codes = np.array([[1, 1, 1, 0, 0, 0, 1], [-1, 0, 0, 1, 1, 0, 1], [0, -1, 0, -1, 0, 1, -1],
+                      [0, 0, -1, 0, -1, -1, -1]])
     return Model(np.random.default_rng(5).standard_normal((3, 7)), np.array([2, 3, 5, 7]), codes=codes)
 
 

@@ -170,7 +170,7 @@ GOLDEN = [
     ("train -s 99 d", 2, "", "margin-train: -s 99: solver = '99' is not known: .*" + HINT),
     ("train -s cs --mu 0.5 d", 2, "", "margin-train: --mu is not a parameter of -s cs, but of mcodm, odm" + HINT),
     ("train -c 1 --lambda 2 d", 2, "", "margin-train: C and lambda are two names .*" + HINT),
-    ("train -s cs --multiclass ovo d", 2, "", "margin-train: --multiclass is not a parameter of -s cs, but of ldm, .*" + HINT),
+    ("train -s cs --multiclass ovo d", 2, "", "margin-train: --multiclass is not a parameter of -s cs, .*" + HINT),
     ("train --multiclass all -s ldm d", 2, "", r"margin-train: --multiclass all: .* give ovr \| ovo \| ecoc" + HINT),
     ("train -t 4 d", 2, "", r"margin-train: -t 4: kernel = '4' .* sigmoid, or 0 to 3" + HINT),
     ("train -t precomputed d", 2, "", r"margin-train: -t precomputed: kernel = .* sigmoid, or 0 to 3" + HINT),

@@ -49,8 +49,8 @@ class Columns:
             raise ValueError("start: a model of other binary problems (multiclass, or the seed of ecoc, was another)")
         self.cancel = threading.Event()
         # In a Model's own layout: no other copy of all columns is made.
-        size = problem.rows.m if problem.rows.is_gram else problem.rows.d
-        self.weights = np.zeros((size, self.codes.shape[1]))
+        length = problem.rows.m if problem.rows.is_gram else problem.rows.d
+        self.weights = np.zeros((length, self.codes.shape[1]))
         self.supports = np.zeros(problem.rows.m, dtype=bool)
 
     def fit(self):
