@@ -3,9 +3,9 @@
 The objective of ldm. A few epochs come near to its optimum where C is moderate, and can be far from it where C is
 large: a learner that stops early. The certificate says how far it may be, from what the steps met of the subgradient.
 
-The first step size, unless given: on a sample of the rows, as many epochs as the fit will have are run with eta0 =
-1/(4 E[h_i ||x_i||^2]), then with twice as much for as long as their objective on the sample falls, else with half as
-much for as long as it falls. The sample is an eighth of the rows, but 10,000 if there are as many.
+The first step size, unless given: on a sample of the rows, as many epochs as the fit will have, at most 5, are run with
+eta0 = 1/(4 E[h_i ||x_i||^2]), then with twice as much for as long as their objective on the sample falls, else with
+half as much for as long as it falls. The sample is an eighth of the rows, but 10,000 if there are as many.
 """
 
 import math
@@ -15,7 +15,7 @@ from marginlinear.methods import ldm
 from marginlinear.problem import FINISHED, Info, Solution
 from marginlinear.registry import Method
 
-LEAST_SAMPLE, SAMPLED = 10_000, 8
+LEAST_SAMPLE, SAMPLED, TRIAL = 10_000, 8, 5
 # A convergence test is made after this many epochs, then after each doubling, and at the end.
 FIRST_CHECK = 4
 # 1 - eta must stay positive.
@@ -110,11 +110,12 @@ class ASGDFit:
         if sampled < rows.m:
             weight = np.bincount(self.engine.draw(sampled), minlength=rows.m).astype(np.float64)
         trial = AveragedSGD(rows, y, weight, seed=self.run.seed, **self.terms)
+        epochs = min(TRIAL, self.params["epochs"])
 
         def outcome(eta0):
             trial.start(self.run.seed)
-            for _ in range(self.params["epochs"]):
-                trial.epoch(eta0, trial.draws if self.params["epochs"] > 1 else trial.draws // 2)
+            for _ in range(epochs):
+                trial.epoch(eta0, trial.draws if epochs > 1 else trial.draws // 2)
             weights = trial.weights()
             return trial.objective(weights, trial.margins(weights))
 

@@ -48,7 +48,7 @@ class Columns:
         if run.start is not None and not np.array_equal(run.start["codes"], self.codes):
             raise ValueError("start: a model of other binary problems (multiclass, or the seed of ecoc, was another)")
         self.cancel = threading.Event()
-        # A row a feature, as a Model has it: no other copy of all columns is made.
+        # In a Model's own layout: no other copy of all columns is made.
         length = problem.rows.m if problem.rows.is_gram else problem.rows.d
         self.weights = np.zeros((length, self.codes.shape[1]))
         self.supports = np.zeros(problem.rows.m, dtype=bool)
