@@ -321,8 +321,12 @@ def test_interrupt_is_noticed_at_once(method, threads):
 
     timer = threading.Timer(0.4, interrupt)
     timer.start()
-    with pytest.raises(KeyboardInterrupt):
-        ml.train(X * 100, y, solver=method.name, C=1e4, tol=1e-12, threads=threads, time_limit=20, **endless(method))
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            ml.train(X * 100, y, solver=method.name, C=1e4, tol=1e-12, threads=threads, time_limit=20,
+                     max_iter=10**9, algorithm="cd" if "cd" in method.routes else "auto", **endless(method))
+    finally:
+        timer.cancel()
     assert time.perf_counter() - asked[0] < 0.5
 
 
