@@ -1,6 +1,7 @@
 """train, Model, save_model, load_model: the library's face."""
 
 import os
+import sys
 import warnings
 
 import numpy as np
@@ -430,7 +431,8 @@ def training_data(X, y, sample_weight, square=False):
 
     In a `square` X, a Gram matrix, the columns stand for the rows too.
     """
-    if np.ma.isMaskedArray(X) or np.ma.isMaskedArray(y):
+    # Where numpy.ma, which takes its time to import, is not there yet, nothing is masked.
+    if "numpy.ma" in sys.modules and (np.ma.isMaskedArray(X) or np.ma.isMaskedArray(y)):
         raise ValueError("X and y must not be masked arrays: the mask would be lost; fill or drop what is masked")
     # A list goes through objects: NumPy would make words of all of ["a", 1].
     y = np.asarray(y, dtype=object) if isinstance(y, (list, tuple)) else np.asarray(y)

@@ -27,7 +27,6 @@ from dataclasses import fields
 
 import numpy as np
 
-from marginlinear import kernelfile, linearfile
 from marginlinear._version import version
 from marginlinear.api import KernelModel
 from marginlinear.atomic import replacing
@@ -114,6 +113,17 @@ def label_text(label):
     return text.removesuffix(".0")
 
 
+def _layout(of_kernels):
+    """The module of what stands before the trailer, imported when it is needed: most models are linear."""
+    if of_kernels:
+        from marginlinear import kernelfile
+
+        return kernelfile
+    from marginlinear import linearfile
+
+    return linearfile
+
+
 def _write(model, stream):
     digest = hashlib.sha256()
 
@@ -123,7 +133,7 @@ def _write(model, stream):
 
     if not math.isfinite(model.bias):
         raise ValueError(f"the model is not saved: bias = {model.bias} is not finite")
-    layout = kernelfile if isinstance(model, KernelModel) else linearfile
+    layout = _layout(isinstance(model, KernelModel))
     for block in layout.blocks(model):
         put(block)
     put(TRAILER + b"\n")
@@ -164,7 +174,7 @@ def _read_whole(stream, name):
 
 def _read(source):
     first = header_line(source)
-    layout = kernelfile if first.startswith(b"svm_type ") else linearfile
+    layout = _layout(first.startswith(b"svm_type "))
     body = layout.Body(source, first)
     trailer = _read_trailer(source, layout.BEYOND)
     if trailer is None:
