@@ -108,6 +108,8 @@ cdef class BlockCD:
     iterates : Iterates
         W, flat: feature j of class l at j*k + l.
     alpha : float64 array of shape (m, k);  beta : float64 array of shape (m,), zeros while there is no upper loss
+    negligible : float
+        A row whose block's gap is not above it is left as it is.
     rival : int32 array of shape (m,);  fixed : float64 array of shape (m,)
     """
 
@@ -116,6 +118,7 @@ cdef class BlockCD:
     cdef readonly object y, cost, alpha, beta, rival, fixed, mean_alpha, mean_beta
     cdef readonly Py_ssize_t n_classes
     cdef public Py_ssize_t n_iter
+    cdef public double negligible
     cdef readonly bint upper, named
     cdef bint far
     cdef readonly double gap, loss, slack
@@ -466,10 +469,11 @@ cdef inline void perform_on(BlockCD self, const rows_t* X, task_t* task) noexcep
 
 
 cdef inline Py_ssize_t step_of(BlockCD self, const rows_t* X, Py_ssize_t i, double shrink, double* s, double* a,
-                               double* b) noexcept nogil:
+                               double* b, sums_t* own) noexcept nogil:
     """Row i's scores s[:k], the exact solution (a, b) of its block, and the change of the weights in s[k:2k].
 
-    Returns how many classes change, these being self.which.
+    Returns how many classes change, these being self.which: none where the block's gap is negligible. `own` becomes
+    the row's part of the sums.
     """
     cdef Py_ssize_t l, count = 0, k = self.n_classes, y = self.labels[i], r = self.r[i] if self.named else -1
     cdef double A = self.sq[i] * shrink, c = self.c[i], upper = -1, F = 0
@@ -477,6 +481,11 @@ cdef inline Py_ssize_t step_of(BlockCD self, const rows_t* X, Py_ssize_t i, doub
     cdef double* heap = B + k
     cdef const double* old = &self.a[i, 0]
     row_scores(X, i, &self.iterates.w[0], k, s)
+    own.gap = own.loss = own.tight = 0
+    own.stale = 0
+    add_block(self, i, s, old, self.b[i], own)
+    if own.gap <= self.negligible:
+        return 0
     for l in range(k):
         B[l] = s[l] - A * old[l] + self.low
     B[y] -= self.low
@@ -513,6 +522,7 @@ cdef void visit(BlockCD self, const rows_t* X, task_t* task) noexcept nogil:
     cdef double* W = &self.iterates.w[0]
     cdef double* s = task.scratch
     cdef double* a = s + 3 * k
+    cdef sums_t own
     for at in range(task.start, task.stop):
         i = self.order[at]
         if at + AHEAD < task.stop:
@@ -520,12 +530,17 @@ cdef void visit(BlockCD self, const rows_t* X, task_t* task) noexcept nogil:
             prefetch(&self.a[self.order[at + AHEAD], 0])
         if self.far and at + 1 < task.stop:
             weights_prefetch(X, self.order[at + 1], W, k)
-        count = step_of(self, X, i, shrink, s, a, &b)
+        count = step_of(self, X, i, shrink, s, a, &b, &own)
         row_turn(X, i)
         if count and not row_present(X, i):
             task.start = at
             return
-        add_block(self, i, s, &self.a[i, 0], self.b[i], task.sums)
+        task.sums.gap += own.gap
+        task.sums.loss += own.loss
+        task.sums.tight += own.tight
+        task.sums.stale += own.stale
+        if own.gap <= self.negligible:
+            continue
         for l in range(k):
             self.a[i, l] = a[l]
         if self.upper:
@@ -541,10 +556,11 @@ cdef void visit(BlockCD self, const rows_t* X, task_t* task) noexcept nogil:
 cdef void seek(BlockCD self, const rows_t* X, task_t* task) noexcept nogil:
     cdef Py_ssize_t at, i
     cdef double shrink = 1 / (1 + self.iterates.kappa), b = 0
+    cdef sums_t own
     for at in range(task.start, task.stop):
         i = self.order[at]
         if not row_present(X, i) and step_of(self, X, i, shrink, task.scratch,
-                                             task.scratch + 3 * self.n_classes, &b):
+                                             task.scratch + 3 * self.n_classes, &b, &own):
             task.found[task.count] = i
             task.count += 1
             if task.count == FETCH:

@@ -8,6 +8,7 @@
     dual(), averaged_dual()     values of D
     average(weight, A, a)       duals and weights into their averages; returns Iterates.average
     adopt()                     duals and weights become their averages
+    negligible                  a row whose gap is not above it is left as it is
     keep_duals(averaged)        the duals, or their averages, are those of the best bound so far
     start_over(), loss_at_zero()  duals and weights of 0, and P there
 
@@ -34,6 +35,8 @@ from marginlinear.threads import Cancelled
 # The accelerator starts when plain sweeps at their rate would need more than this many to the tolerance.
 PATIENCE = 12
 FIRST_KAPPA = 10.0
+# All that rows may keep of their gaps without being moved, as a part of what is allowed.
+NEGLECT = 0.1
 # Wanted ratio e/G at the end of an outer step.
 BALANCE = 0.3
 # Sweeps between scheduled checks: the first number at least, and a STRIDEth of those made; estimates ask for more.
@@ -165,6 +168,7 @@ class Descent:
     def forget_bounds(self):
         """Of the checks so far."""
         self.best_primal, self.best_bound, self.judged = math.inf, -math.inf, math.inf
+        self.engine.negligible = 0.0
         self.trial, self.pace = None, {True: math.inf, False: math.inf}
 
     def adopt(self):
@@ -190,6 +194,8 @@ class Descent:
         Where the budget ends before, `stopped` says what ran out.
         """
         self.goal, self.renewal = tol, renewal
+        if self.best_primal < math.inf:
+            self._neglect()
         while True:
             self.stopped = self.budget.exhausted(self.engine.n_iter)
             if self.stopped:
@@ -233,6 +239,7 @@ class Descent:
         """Keep what a check found."""
         self.last = check
         self.best_primal = min(self.best_primal, check.primal)
+        self._neglect()
         if check.bound > self.best_bound:
             self.best_bound = check.bound
             if self.keep:
@@ -242,6 +249,9 @@ class Descent:
         self.budget.record(self.engine.n_iter, check.objective, check.bound,
                            self.ceiling - (self.best_bound if self.keep else check.bound))
         return check
+
+    def _neglect(self):
+        self.engine.negligible = NEGLECT * allowance(self.goal, self.best_primal) / self.engine.rows.m
 
     def _check_if_due(self, estimate):
         """A check costs a pass: made when the schedule says so, or when the estimated gap is small enough to end."""
@@ -352,12 +362,13 @@ class Descent:
                 self.rho = min(0.9, max(0.02, (self.rho + ratio) / 2))
             # engine.gap was summed before the updates: this is what is left after them.
             e = engine.gap * ratio
+            ended = self.budget.exhausted(engine.n_iter)
+            if n < self.min_sweeps and not ended:
+                continue
             G = kappa * kappa / 2 * iterates.sqdistance()
             if n == self.min_sweeps:
                 factor = min(1.5, max(0.7, (e / (BALANCE * self.fraction * G)) ** 0.25)) if G > 0 else 1.5
-            if n >= self.min_sweeps and (e <= self.fraction * G or n >= 8):
-                break
-            if self.budget.exhausted(engine.n_iter):
+            if e <= self.fraction * G or n >= 8 or ended:
                 break
         turn = engine.average(self.a / (self.A + self.a) if self.averages else 1.0, self.A, self.a)
         self.averages += 1

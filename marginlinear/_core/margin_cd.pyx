@@ -115,6 +115,8 @@ cdef class MarginCD:
         a_i, in the direction of the margin.
     mean : float
         v.
+    negligible : float
+        A row whose gap is not above it is left as it is.
     visits : int
         Of rows, by all sweeps.
     """
@@ -124,6 +126,7 @@ cdef class MarginCD:
     cdef readonly object y, cost, duals, mean_duals, kept_duals, group, tables
     cdef readonly double spread, mean, gap, loss, slack, size
     cdef public Py_ssize_t n_iter
+    cdef public double negligible
     cdef readonly Py_ssize_t visits
     cdef bint far
     cdef int threads
@@ -413,13 +416,18 @@ cdef inline void perform_on(MarginCD self, const rows_t* X, task_t* task) noexce
         accumulate(self, X, task)
 
 
-cdef inline double step_of(MarginCD self, const rows_t* X, Py_ssize_t i, double shrink, double* g) noexcept nogil:
-    """Row i's dual after its exact minimum, and its margin g before."""
+cdef inline double step_of(MarginCD self, const rows_t* X, Py_ssize_t i, double shrink, double* g,
+                           double* gap) noexcept nogil:
+    """Row i's dual after its exact minimum, its margin g and its gap before; the old dual where the gap is negligible."""
     cdef double A = self.sq[i] * shrink, curvature
+    cdef const pieces_t* phi = &self.phi[self.which[i]]
     g[0] = row_dot(X, i, &self.iterates.w[0])
     if not self.positive[i]:
         g[0] = -g[0]
-    return step_to(&self.phi[self.which[i]], self.c[i], g[0] - A * self.a[i], A, &curvature)
+    gap[0] = gap_of(phi, self.c[i], g[0], self.a[i])
+    if gap[0] <= self.negligible:
+        return self.a[i]
+    return step_to(phi, self.c[i], g[0] - A * self.a[i], A, &curvature)
 
 
 cdef void visit(MarginCD self, const rows_t* X, task_t* task) noexcept nogil:
@@ -427,23 +435,21 @@ cdef void visit(MarginCD self, const rows_t* X, task_t* task) noexcept nogil:
     cdef Py_ssize_t at, i
     cdef double shrink = 1 / (1 + self.iterates.kappa)
     # Sums go on where the rows before were left, so that a stop changes no bit of them.
-    cdef double g, a, move, gap = task.sums.gap, loss = task.sums.loss
+    cdef double g, a, own, move, gap = task.sums.gap, loss = task.sums.loss
     cdef double* w = &self.iterates.w[0]
-    cdef const pieces_t* phi
     for at in range(task.start, task.stop):
         i = self.order[at]
         if at + AHEAD < task.stop:
             row_prefetch(X, self.order[at + AHEAD])
         if self.far and at + 1 < task.stop:
             weights_prefetch(X, self.order[at + 1], w, 1)
-        phi = &self.phi[self.which[i]]
-        a = step_of(self, X, i, shrink, &g)
+        a = step_of(self, X, i, shrink, &g, &own)
         row_turn(X, i)
         if a != self.a[i] and not row_present(X, i):
             task.start = at
             break
-        gap += gap_of(phi, self.c[i], g, self.a[i])
-        loss += self.c[i] * loss_at(phi, g)
+        gap += own
+        loss += self.c[i] * loss_at(&self.phi[self.which[i]], g)
         if a != self.a[i]:
             move = (a - self.a[i]) * shrink
             row_axpy(X, i, move if self.positive[i] else -move, w)
@@ -459,10 +465,10 @@ cdef void visit(MarginCD self, const rows_t* X, task_t* task) noexcept nogil:
 
 cdef void seek(MarginCD self, const rows_t* X, task_t* task) noexcept nogil:
     cdef Py_ssize_t at, i
-    cdef double g, shrink = 1 / (1 + self.iterates.kappa)
+    cdef double g, own, shrink = 1 / (1 + self.iterates.kappa)
     for at in range(task.start, task.stop):
         i = self.order[at]
-        if not row_present(X, i) and step_of(self, X, i, shrink, &g) != self.a[i]:
+        if not row_present(X, i) and step_of(self, X, i, shrink, &g, &own) != self.a[i]:
             task.found[task.count] = i
             task.count += 1
             if task.count == FETCH:
