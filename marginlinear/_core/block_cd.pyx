@@ -118,7 +118,7 @@ cdef class BlockCD:
     cdef readonly object y, cost, alpha, beta, rival, fixed, mean_alpha, mean_beta
     cdef readonly Py_ssize_t n_classes
     cdef public Py_ssize_t n_iter
-    cdef public double negligible
+    cdef readonly double negligible
     cdef readonly bint upper, named
     cdef bint far
     cdef readonly double gap, loss, slack
@@ -145,6 +145,7 @@ cdef class BlockCD:
         self.low, self.high, self.mu = low, high, mu
         self.threads = threads
         self.rng = seed
+        self.negligible = -INFINITY
         self.iterates = Iterates(rows.d * k, rows.is_gram)
         self.alpha, self.beta = np.zeros((m, k)), np.zeros(m)
         self.rival, self.fixed = np.zeros(m, dtype=np.int32), np.zeros(m)
@@ -245,6 +246,10 @@ cdef class BlockCD:
         with nogil:
             perform(self, &task)
         return np.asarray(found)[:task.count]
+
+    def neglect(self, double gap):
+        """Leave rows as they are whose blocks' gaps add up to no more than `gap`, each an equal share of it."""
+        self.negligible = gap / max(1, self.rows.m)
 
     def sweep(self):
         """Visit every row once in a new random order. Sets sums over the rows as they were met: `gap` of the

@@ -8,7 +8,7 @@
     dual(), averaged_dual()     values of D
     average(weight, A, a)       duals and weights into their averages; returns Iterates.average
     adopt()                     duals and weights become their averages
-    negligible                  a row whose gap is not above it is left as it is
+    neglect(gap)                rows are left as they are where that adds up to no more than this gap
     keep_duals(averaged)        the duals, or their averages, are those of the best bound so far
     start_over(), loss_at_zero()  duals and weights of 0, and P there
 
@@ -26,7 +26,7 @@ Where the weights are few, Newton steps (newton.pyx) may take over: they hardly 
 
 import math
 import time
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from marginlinear._core.stop import allowance
 from marginlinear.problem import MAX_ITER, TIME_LIMIT
@@ -57,8 +57,7 @@ WARM_UP = 10
 EACH, ENOUGH = 7.0, 40
 
 
-@dataclass
-class Check:
+class Check(NamedTuple):
     """Exact values at one moment.
 
     `primal` and `bound` belong to the convex problem of the sweeps, `objective` to the method. `at_average`: primal and
@@ -168,7 +167,7 @@ class Descent:
     def forget_bounds(self):
         """Of the checks so far."""
         self.best_primal, self.best_bound, self.judged = math.inf, -math.inf, math.inf
-        self.engine.negligible = 0.0
+        self.engine.neglect(-math.inf)
         self.trial, self.pace = None, {True: math.inf, False: math.inf}
 
     def adopt(self):
@@ -251,7 +250,7 @@ class Descent:
         return check
 
     def _neglect(self):
-        self.engine.negligible = NEGLECT * allowance(self.goal, self.best_primal) / self.engine.rows.m
+        self.engine.neglect(NEGLECT * allowance(self.goal, self.best_primal))
 
     def _check_if_due(self, estimate):
         """A check costs a pass: made when the schedule says so, or when the estimated gap is small enough to end."""

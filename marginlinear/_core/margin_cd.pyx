@@ -23,7 +23,7 @@ see all rows, so that there is nothing to undo at the end.
 import numpy as np
 
 from cpython.exc cimport PyErr_CheckSignals
-from libc.math cimport fmax, fmin
+from libc.math cimport INFINITY, fmax, fmin
 from libc.stdint cimport int32_t, uint8_t, uint64_t
 
 from marginlinear._core.active cimport keep_awake, shuffle
@@ -126,7 +126,7 @@ cdef class MarginCD:
     cdef readonly object y, cost, duals, mean_duals, kept_duals, group, tables
     cdef readonly double spread, mean, gap, loss, slack, size
     cdef public Py_ssize_t n_iter
-    cdef public double negligible
+    cdef readonly double negligible
     cdef readonly Py_ssize_t visits
     cdef bint far
     cdef int threads
@@ -146,6 +146,7 @@ cdef class MarginCD:
         cdef Py_ssize_t m = rows.m
         self.rows, self.y, self.cost, self.spread = rows, y, cost, spread
         self.threads, self.rng, self.slack = threads, seed, 0.0
+        self.negligible = -INFINITY
         self.iterates = Iterates(rows.d, rows.is_gram)
         self.duals = np.zeros(m)
         self.group = np.zeros(m, dtype=np.int32) if group is None else group
@@ -218,6 +219,15 @@ cdef class MarginCD:
         if self.kept_duals is not None:
             return self.kept_duals
         return self.mean_duals if averaged else self.duals
+
+    def neglect(self, double gap):
+        """Leave rows as they are whose gaps add up to no more than `gap`, each an equal share of it.
+
+        Where the mean moves with the margins, by steps of 1/(1 + K) of what is left to go, K = 2 spread sum c ||x||^2,
+        what rows leave undone adds up over these steps, and its gap is the square of that.
+        """
+        pull = 1 + 2 * self.spread * self.size * self.mean_row_sqnorm
+        self.negligible = gap / (max(1, self.rows.m) * pull * pull)
 
     def sweep(self):
         """Visit every row once in a new random order, but those that rest. Sets sums over the rows as they were met:

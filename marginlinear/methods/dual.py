@@ -143,8 +143,9 @@ class JointFit(DualFit):
             iterates = self.engine.iterates
             columns = iterates.W.reshape(-1, 2)
             shared = columns.mean(axis=1, keepdims=True)
-            solution.weights = self._weights(columns - shared)
-            solution.info.objective -= iterates.sqnorm_of(shared[:, 0])
+            objective = solution.info.objective - iterates.sqnorm_of(shared[:, 0])
+            return solution._replace(weights=self._weights(columns - shared),
+                                     info=solution.info._replace(objective=objective))
         return solution
 
 
