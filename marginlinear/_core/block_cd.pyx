@@ -113,7 +113,7 @@ cdef class BlockCD:
 
     cdef readonly Rows rows
     cdef readonly Iterates iterates
-    cdef readonly object y, cost, alpha, beta, rival, fixed, mean_alpha, mean_beta
+    cdef readonly object y, cost, alpha, beta, rival, fixed, mean_alpha, mean_beta, kept
     cdef readonly Py_ssize_t n_classes
     cdef public Py_ssize_t n_iter
     cdef readonly bint upper, named
@@ -185,7 +185,16 @@ cdef class BlockCD:
                 "fixed": self.fixed, "upper": self.upper, "named": self.named, "W": self.iterates.W,
                 "kappa": self.iterates.kappa}
 
+    def keep_duals(self, bint averaged):
+        """From here on `state`, `recomputed_dual` and `count_support` speak of these duals as they are now."""
+        alpha, beta = (self.mean_alpha, self.mean_beta) if averaged else (self.alpha, self.beta)
+        if self.kept is None:
+            self.kept = np.empty_like(alpha), np.empty_like(beta)
+        self.kept[0][:], self.kept[1][:] = alpha, beta
+
     def _duals(self, bint averaged):
+        if self.kept is not None:
+            return self.kept
         return (self.mean_alpha, self.mean_beta) if averaged else (self.alpha, self.beta)
 
     def name_rivals(self, rival):
@@ -320,6 +329,12 @@ cdef class BlockCD:
         coefficients = self.iterates.W.reshape(-1, self.n_classes)[self.rows.m:].copy()
         self.iterates.W[:] = 0
         self._add(coefficients, self.iterates.w)
+
+    def refresh(self):
+        """The weights summed afresh from the rows: what many small changes have rounded away comes back."""
+        if self.rows.is_gram:
+            self.recompute_scores()
+        self.iterates.refresh(self.weights_of(self.alpha, self.beta))
 
     def recomputed_dual(self, bint averaged, weights=None, rival=None, fixed=None):
         """D at the duals, or at their averages, with their `dual_weights`, recomputed unless they are given.

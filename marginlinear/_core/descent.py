@@ -9,6 +9,7 @@
     average(weight, A, a)       duals and weights into their averages; returns Iterates.average
     adopt()                     duals and weights become their averages
     keep_duals(averaged)        the duals, or their averages, are those of the best bound so far
+    refresh()                   weights summed afresh from duals and rows
     start_over(), loss_at_zero()  duals and weights of 0, and P there
 
 Plain sweeps come first. Where their rate promises a long run, the sweeps go on around a moving centre V:
@@ -161,6 +162,16 @@ class Descent:
         """Plain sweeps from here on: W = U."""
         self.engine.iterates.plain()
         self.route, self.averages = "cd", 0
+
+    def refresh(self, ceiling):
+        """A bound that held by rounding alone was taken for one: sum the weights afresh, forget the bounds. `ceiling`
+        is the anchor's objective, recomputed."""
+        self.ceiling = ceiling
+        self.forget_bounds()
+        if self.route != "newton":
+            self.engine.refresh()
+            if self.engine.iterates.kappa > 0:
+                self._begin(self.engine.iterates.kappa)
 
     def forget_bounds(self):
         """Of the checks so far."""

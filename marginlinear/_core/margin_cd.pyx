@@ -298,6 +298,13 @@ cdef class MarginCD:
         coefficients = self.iterates.W[self.rows.m:]
         self.iterates.W[:] = self.weights_of(np.where(self.y == 1, coefficients, -coefficients))
 
+    def refresh(self):
+        """The weights summed afresh from the rows: what many small changes have rounded away comes back."""
+        if self.rows.is_gram:
+            self.recompute_scores()
+        self.iterates.refresh(self.weights_of(self.duals))
+        self.settle()
+
     def recomputed_dual(self, bint averaged, weights=None):
         """D at the duals, or at their averages, with their `dual_weights`, recomputed unless they are given."""
         duals = self._duals(averaged)
