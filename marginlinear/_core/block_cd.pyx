@@ -109,6 +109,8 @@ cdef class BlockCD:
         W, flat: feature j of class l at j*k + l.
     alpha : float64 array of shape (m, k);  beta : float64 array of shape (m,), zeros while there is no upper loss
     rival : int32 array of shape (m,);  fixed : float64 array of shape (m,)
+    kinked : bool
+        Whether the derivative of the loss jumps.
     """
 
     cdef readonly Rows rows
@@ -116,7 +118,7 @@ cdef class BlockCD:
     cdef readonly object y, cost, alpha, beta, rival, fixed, mean_alpha, mean_beta, kept
     cdef readonly Py_ssize_t n_classes
     cdef public Py_ssize_t n_iter
-    cdef readonly bint upper, named
+    cdef readonly bint upper, named, kinked
     cdef bint far
     cdef readonly double gap, loss, slack
     cdef Loss kind
@@ -138,7 +140,7 @@ cdef class BlockCD:
                  double mu=0.0, seed=0, int threads=1):
         cdef Py_ssize_t m = rows.m, k = n_classes
         self.rows, self.y, self.cost, self.n_classes = rows, y, cost, k
-        self.kind, self.squared = SQUARED if squared else HINGE, squared
+        self.kind, self.squared, self.kinked = SQUARED if squared else HINGE, squared, not squared
         self.low, self.high, self.mu = low, high, mu
         self.threads = threads
         self.rng = seed

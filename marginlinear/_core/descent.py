@@ -2,6 +2,7 @@
 
     iterates                    W and its companions (iterates.pyx)
     n_iter                      sweeps so far
+    kinked                      whether the derivative of a loss jumps, as the hinge's
     sweep()                     one visit of every row; sets sums over the rows as they were met: `gap` of the blocks,
                                 `loss`, and `slack`, the part of it that better references would save
     primal(averaged)            (P, objective, stale) at W, or at W_avg: of the problem of the sweeps and of the method
@@ -18,8 +19,8 @@ extragradient method (Monteiro and Svaiter 2013) for a strongly convex P. The ce
 
     P(W) - D(duals) = e + G,    e = sum of the blocks' gaps,    G = 1/2 ||W - U||^2 = kappa^2/2 ||W - V||^2,
 
-a small kappa makes G small and e large, a large kappa the reverse: kappa is steered to keep the two in balance, or
-stays small where that is seen to be faster.
+a small kappa makes G small and e large, a large kappa the reverse: kappa is steered to keep the two in balance, or,
+with a kinked loss, stays small where that is seen to be faster.
 
 Where the weights are few, Newton steps (newton.pyx) may take over: they hardly feel the features' scale or C.
 """
@@ -124,6 +125,8 @@ class Descent:
         self.averages = 0
         # The accelerator's own knobs, kept over restarts (math.md 9.2): nm, ft, rho; whether kappa follows e/G.
         self.min_sweeps, self.fraction, self.rho, self.steered = 3, 1.0, 0.3, True
+        # Those of the other way to set kappa: kappa, nm, ft.
+        self.other = SLACK_KAPPA, 3, 1.0
         self.pending = None
         self.forget_bounds()
         self.newton = None
@@ -274,12 +277,14 @@ class Descent:
         """Where the gap stalls from one scheduled check to the next, ask for more care within outer steps.
 
         Where its pace promises more sweeps than were made, go over to the other way to set kappa, steered or slack,
-        unless that was slower: what is known of it fades, by a factor of 2 a trial.
+        if the loss has kinks, unless that was slower: what is known of it fades, by a factor of 2 a trial.
         """
         left, n_iter = self.best_primal - self.best_bound, self.engine.n_iter
         if left > STALL * self.judged:
             self._care()
         self.judged = left
+        if not self.engine.kinked:
+            return
         if self.trial is None:
             self.trial = n_iter, left
         since, before = self.trial
@@ -415,10 +420,8 @@ class Descent:
         """From steered kappa to slack or back, from the averages where they are better."""
         if self.last.from_average:
             self.engine.adopt()
-        if self.steered:
-            self.steered_kappa, kappa = kappa, SLACK_KAPPA
-        else:
-            kappa = self.steered_kappa
+        used = kappa, self.min_sweeps, self.fraction
+        (kappa, self.min_sweeps, self.fraction), self.other = self.other, used
         self.steered, self.trial = not self.steered, None
         self.engine.iterates.recentre(kappa, 0.0, 1.0, True)
         self._begin(kappa)

@@ -28,7 +28,7 @@ from libc.stdint cimport int32_t, uint8_t, uint64_t
 
 from marginlinear._core.active cimport keep_awake, shuffle
 from marginlinear._core.iterates cimport Iterates
-from marginlinear._core.pieces cimport conjugate_at, dual_at, gap_of, loss_at, pieces_t, step_to
+from marginlinear._core.pieces cimport conjugate_at, dual_at, gap_of, jump_at, loss_at, pieces_t, step_to
 from marginlinear._core.rows cimport (
     CSR32,
     CSR64,
@@ -117,6 +117,8 @@ cdef class MarginCD:
         v.
     visits : int
         Of rows, by all sweeps.
+    kinked : bool
+        Whether the derivative of a loss jumps.
     """
 
     cdef readonly Rows rows
@@ -125,6 +127,7 @@ cdef class MarginCD:
     cdef readonly double spread, mean, gap, loss, slack, size
     cdef public Py_ssize_t n_iter
     cdef readonly Py_ssize_t visits
+    cdef readonly bint kinked
     cdef bint far
     cdef int threads
     cdef uint64_t rng
@@ -150,6 +153,7 @@ cdef class MarginCD:
         self._shifted = self.tables.copy()
         self.shifted = self._shifted
         self.phi = <const pieces_t*> &self.shifted[0, 0]
+        self.kinked = any(jump_at(&self.phi[at], j) > 0 for at in range(len(self.tables)) for j in range(2))
         self._sqnorm = rows.sqnorms()
         self._empty = np.flatnonzero(self._sqnorm == 0)
         self._order = np.empty(m, dtype=np.intp)
