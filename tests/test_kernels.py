@@ -266,8 +266,9 @@ def test_hinge_objective_by_its_formula(C):
         assert info.n_support == (duals != 0).sum()
         if np.array_equal(c, u):
             assert (c != 0).sum() == info.n_support < 150
-        else:
-            assert algorithm == "accelerated"
+        elif algorithm == "cd":
+            # The best weights and the best bound are of different checks: each had its own duals and weights.
+            assert info.objective <= u @ K @ u / 2 + C * np.maximum(0, 1 - sign * (K @ u)).sum()
 
 
 def test_crammer_singer_objective_by_its_formula():

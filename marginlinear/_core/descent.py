@@ -2,6 +2,7 @@
 
     iterates                    W and its companions (iterates.pyx)
     n_iter                      sweeps so far
+    kinked                      whether the derivative of a loss jumps, as the hinge's
     sweep()                     one visit of every row; sets sums over the rows as they were met: `gap` of the blocks,
                                 `loss`, and `slack`, the part of it that better references would save
     primal(averaged)            (P, objective, stale) at W, or at W_avg: of the problem of the sweeps and of the method
@@ -10,6 +11,7 @@
     adopt()                     duals and weights become their averages
     neglect(gap)                rows are left as they are where that adds up to no more than this gap
     keep_duals(averaged)        the duals, or their averages, are those of the best bound so far
+    refresh()                   weights summed afresh from duals and rows
     start_over(), loss_at_zero()  duals and weights of 0, and P there
 
 Plain sweeps come first. Where their rate promises a long run, the sweeps go on around a moving centre V:
@@ -18,8 +20,8 @@ extragradient method (Monteiro and Svaiter 2013) for a strongly convex P. The ce
 
     P(W) - D(duals) = e + G,    e = sum of the blocks' gaps,    G = 1/2 ||W - U||^2 = kappa^2/2 ||W - V||^2,
 
-a small kappa makes G small and e large, a large kappa the reverse: kappa is steered to keep the two in balance, or
-stays small where that is seen to be faster.
+a small kappa makes G small and e large, a large kappa the reverse: kappa is steered to keep the two in balance, or,
+with a kinked loss, stays small where that is seen to be faster.
 
 Where the weights are few, Newton steps (newton.pyx) may take over: they hardly feel the features' scale or C.
 """
@@ -125,6 +127,8 @@ class Descent:
         self.averages = 0
         # The accelerator's own knobs, kept over restarts (math.md 9.2): nm, ft, rho; whether kappa follows e/G.
         self.min_sweeps, self.fraction, self.rho, self.steered = 3, 1.0, 0.3, True
+        # Those of the other way to set kappa: kappa, nm, ft.
+        self.other = SLACK_KAPPA, 3, 1.0
         self.pending = None
         self.forget_bounds()
         self.newton = None
@@ -163,6 +167,16 @@ class Descent:
         """Plain sweeps from here on: W = U."""
         self.engine.iterates.plain()
         self.route, self.averages = "cd", 0
+
+    def refresh(self, ceiling):
+        """A bound that held by rounding alone was taken for one: sum the weights afresh, forget the bounds. `ceiling`
+        is the anchor's objective, recomputed."""
+        self.ceiling = ceiling
+        self.forget_bounds()
+        if self.route != "newton":
+            self.engine.refresh()
+            if self.engine.iterates.kappa > 0:
+                self._begin(self.engine.iterates.kappa)
 
     def forget_bounds(self):
         """Of the checks so far."""
@@ -272,12 +286,14 @@ class Descent:
         """Where the gap stalls from one scheduled check to the next, ask for more care within outer steps.
 
         Where its pace promises more sweeps than were made, go over to the other way to set kappa, steered or slack,
-        unless that was slower: what is known of it fades, by a factor of 2 a trial.
+        if the loss has kinks, unless that was slower: what is known of it fades, by a factor of 2 a trial.
         """
         left, n_iter = self.best_primal - self.best_bound, self.engine.n_iter
         if left > STALL * self.judged:
             self._care()
         self.judged = left
+        if not self.engine.kinked:
+            return
         if self.trial is None:
             self.trial = n_iter, left
         since, before = self.trial
@@ -414,10 +430,8 @@ class Descent:
         """From steered kappa to slack or back, from the averages where they are better."""
         if self.last.from_average:
             self.engine.adopt()
-        if self.steered:
-            self.steered_kappa, kappa = kappa, SLACK_KAPPA
-        else:
-            kappa = self.steered_kappa
+        used = kappa, self.min_sweeps, self.fraction
+        (kappa, self.min_sweeps, self.fraction), self.other = self.other, used
         self.steered, self.trial = not self.steered, None
         self.engine.iterates.recentre(kappa, 0.0, 1.0, True)
         self._begin(kappa)

@@ -28,7 +28,7 @@ from libc.stdint cimport int32_t, uint8_t, uint64_t
 
 from marginlinear._core.active cimport keep_awake, shuffle
 from marginlinear._core.iterates cimport Iterates
-from marginlinear._core.pieces cimport conjugate_at, dual_at, gap_of, loss_at, pieces_t, step_to
+from marginlinear._core.pieces cimport conjugate_at, dual_at, gap_of, jump_at, loss_at, pieces_t, step_to
 from marginlinear._core.rows cimport (
     CSR32,
     CSR64,
@@ -119,6 +119,8 @@ cdef class MarginCD:
         A row whose gap is not above it is left as it is.
     visits : int
         Of rows, by all sweeps.
+    kinked : bool
+        Whether the derivative of a loss jumps.
     """
 
     cdef readonly Rows rows
@@ -128,6 +130,7 @@ cdef class MarginCD:
     cdef public Py_ssize_t n_iter
     cdef readonly double negligible
     cdef readonly Py_ssize_t visits
+    cdef readonly bint kinked
     cdef bint far
     cdef int threads
     cdef uint64_t rng
@@ -154,6 +157,7 @@ cdef class MarginCD:
         self._shifted = self.tables.copy()
         self.shifted = self._shifted
         self.phi = <const pieces_t*> &self.shifted[0, 0]
+        self.kinked = any(jump_at(&self.phi[at], j) > 0 for at in range(len(self.tables)) for j in range(2))
         self._sqnorm = rows.sqnorms()
         self._empty = np.flatnonzero(self._sqnorm == 0)
         self._order = np.empty(m, dtype=np.intp)
@@ -310,6 +314,13 @@ cdef class MarginCD:
         """Over Gram rows: the scores of W, summed afresh from its coefficients."""
         coefficients = self.iterates.W[self.rows.m:]
         self.iterates.W[:] = self.weights_of(np.where(self.y == 1, coefficients, -coefficients))
+
+    def refresh(self):
+        """The weights summed afresh from the rows: what many small changes have rounded away comes back."""
+        if self.rows.is_gram:
+            self.recompute_scores()
+        self.iterates.refresh(self.weights_of(self.duals))
+        self.settle()
 
     def recomputed_dual(self, bint averaged, weights=None):
         """D at the duals, or at their averages, with their `dual_weights`, recomputed unless they are given."""

@@ -51,8 +51,7 @@ class DualFit:
             solution = self.solution_at_anchor()
             if self.descent.stopped or solution.info.converged:
                 return solution
-            # The best bound held by rounding only: later ones must not be measured against it.
-            self.descent.forget_bounds()
+            self.descent.refresh(solution.info.objective)
             tol /= 2
 
     def solution_at_anchor(self, n_outer=0):
@@ -133,7 +132,7 @@ class JointFit(DualFit):
         from marginlinear._core.newton import Newton
 
         engine = BlockCD(problem.rows, problem.y, problem.n_classes, cost, seed=run.seed, threads=run.threads, **loss)
-        super().__init__(problem, run, engine, Newton)
+        super().__init__(problem, run, engine, Newton, keep=True)
 
     def solution(self, n_outer=0, residual=None, **references):
         solution = super().solution(n_outer, residual, **references)
