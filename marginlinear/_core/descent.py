@@ -264,7 +264,9 @@ class Descent:
         return check
 
     def _neglect(self):
-        self.engine.neglect(NEGLECT * allowance(self.goal, self.best_primal))
+        """Around a centre, e is to fall to its share of G, which may be small: what is neglected is a part of that."""
+        share = self.fraction if self.engine.iterates.kappa > 0 else 1.0
+        self.engine.neglect(NEGLECT * share * allowance(self.goal, self.best_primal))
 
     def _check_if_due(self, estimate):
         """A check costs a pass: made when the schedule says so, or when the estimated gap is small enough to end."""
