@@ -20,8 +20,8 @@ extragradient method (Monteiro and Svaiter 2013) for a strongly convex P. The ce
 
     P(W) - D(duals) = e + G,    e = sum of the blocks' gaps,    G = 1/2 ||W - U||^2 = kappa^2/2 ||W - V||^2,
 
-a small kappa makes G small and e large, a large kappa the reverse: kappa is steered to keep the two in balance, or,
-with a kinked loss, stays small where that is seen to be faster.
+a small kappa makes G small and e large, a large kappa the reverse: kappa is steered to keep the two in balance, or
+stays small where that is seen to be faster, as it is with kinked losses.
 
 Where the weights are few, Newton steps (newton.pyx) may take over: they hardly feel the features' scale or C.
 """
@@ -43,8 +43,10 @@ NEGLECT = 0.1
 BALANCE = 0.3
 # Sweeps between scheduled checks: the first number at least, and a STRIDEth of those made; estimates ask for more.
 FIRST_CHECK, STRIDE = 4, 5
-# A gap of which this part is left after a stride is stalled.
-STALL = 0.8
+# A gap of which this part is left after a stride is stalled; so many stalls in a row call for another way.
+STALL, PATIENT_STALLS = 0.8, 3
+# Care within outer steps has this limit: a smaller share of G for e drives kappa up without end.
+LEAST_FRACTION = 0.1
 # A kappa that leaves e far above G. With separable rows and the hinge, G is noise of the inner errors, about kappa e:
 # steering, which takes it for progress of the centres, then settles at a kappa ten times too large.
 SLACK_KAPPA = 3.0
@@ -180,7 +182,7 @@ class Descent:
 
     def forget_bounds(self):
         """Of the checks so far."""
-        self.best_primal, self.best_bound, self.judged = math.inf, -math.inf, math.inf
+        self.best_primal, self.best_bound, self.judged, self.stalls = math.inf, -math.inf, math.inf, 0
         self.engine.neglect(-math.inf)
         self.trial, self.pace = None, {True: math.inf, False: math.inf}
 
@@ -288,14 +290,16 @@ class Descent:
         """Where the gap stalls from one scheduled check to the next, ask for more care within outer steps.
 
         Where its pace promises more sweeps than were made, go over to the other way to set kappa, steered or slack,
-        if the loss has kinks, unless that was slower: what is known of it fades, by a factor of 2 a trial.
+        unless that was slower: what is known of it fades, by a factor of 2 a trial. A loss without kinks asks for
+        slack only where steering has stalled.
         """
         left, n_iter = self.best_primal - self.best_bound, self.engine.n_iter
         if left > STALL * self.judged:
             self._care()
+            self.stalls += 1
+        else:
+            self.stalls = 0
         self.judged = left
-        if not self.engine.kinked:
-            return
         if self.trial is None:
             self.trial = n_iter, left
         since, before = self.trial
@@ -304,11 +308,13 @@ class Descent:
             pace = max(1e-4, math.log(before / left) / (n_iter - since))
             other = self.pace[not self.steered]
             self.pace = {self.steered: pace, not self.steered: 2 * other}
-            self.switching = other > pace and math.log(left / allowance(self.goal, self.ceiling)) > pace * n_iter
+            willing = self.engine.kinked or not self.steered or self.stalls >= PATIENT_STALLS
+            slow = math.log(left / allowance(self.goal, self.ceiling)) > pace * n_iter
+            self.switching = willing and slow and other > pace
 
     def _care(self):
         self.min_sweeps = min(16, self.min_sweeps + 1)
-        self.fraction = max(1e-3, 0.7 * self.fraction)
+        self.fraction = max(LEAST_FRACTION, 0.7 * self.fraction)
 
     def _plain_sweep(self):
         self.engine.sweep()
