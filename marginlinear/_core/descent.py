@@ -37,7 +37,7 @@ from marginlinear.threads import Cancelled
 # The accelerator starts when plain sweeps at their rate would need more than this many to the tolerance.
 PATIENCE = 12
 FIRST_KAPPA = 10.0
-# All that rows may keep of their gaps without being moved, as a part of what is allowed.
+# All that rows may keep of their gaps without being moved, as a part of what is allowed; less by this with each stall.
 NEGLECT = 0.1
 # Wanted ratio e/G at the end of an outer step.
 BALANCE = 0.3
@@ -132,6 +132,7 @@ class Descent:
         # Those of the other way to set kappa: kappa, nm, ft.
         self.other = SLACK_KAPPA, 3, 1.0
         self.pending = None
+        self.share = NEGLECT
         self.forget_bounds()
         self.newton = None
         self.newton_class = newton
@@ -266,9 +267,9 @@ class Descent:
         return check
 
     def _neglect(self):
-        """Around a centre, e is to fall to its share of G, which may be small: what is neglected is a part of that."""
-        share = self.fraction if self.engine.iterates.kappa > 0 else 1.0
-        self.engine.neglect(NEGLECT * share * allowance(self.goal, self.best_primal))
+        """Around a centre, e is to fall to its part of G, which may be small: what is neglected is a part of that."""
+        part = self.fraction if self.engine.iterates.kappa > 0 else 1.0
+        self.engine.neglect(self.share * part * allowance(self.goal, self.best_primal))
 
     def _check_if_due(self, estimate):
         """A check costs a pass: made when the schedule says so, or when the estimated gap is small enough to end."""
@@ -296,6 +297,7 @@ class Descent:
         left, n_iter = self.best_primal - self.best_bound, self.engine.n_iter
         if left > STALL * self.judged:
             self._care()
+            self.share *= NEGLECT
             self.stalls += 1
         else:
             self.stalls = 0
