@@ -23,7 +23,6 @@ import os
 import re
 import stat
 import sys
-from dataclasses import fields
 
 import numpy as np
 
@@ -48,7 +47,7 @@ SEAL = re.compile(rb', "sha256": "([0-9a-f]{64})"\}\n\Z')
 PLAIN = (str, int, float, type(None))  # and bool, an int
 NOT_FINITE = ("nan", "inf", "-inf")
 # Of Info, what two equal runs share.
-KEPT = tuple(field for field in fields(Info) if field.name not in ("seconds", "history"))
+KEPT = {name: kind for name, kind in Info.__annotations__.items() if name not in ("seconds", "history")}
 
 
 def save_model(model, path):
@@ -145,7 +144,7 @@ def _trailer(model, beyond):
     """The last line without its digest; `beyond` is what the layout adds."""
     info = None
     if model.info is not None:
-        info = {field.name: _json_number(getattr(model.info, field.name)) for field in KEPT}
+        info = {name: _json_number(getattr(model.info, name)) for name in KEPT}
     return json.dumps({
         **beyond,
         "info": info,
@@ -225,15 +224,15 @@ def _read_trailer(source, beyond):
 def _info(source, found):
     if found is None:
         return None
-    check_keys(source, "info", found, {field.name: PLAIN for field in KEPT})
+    check_keys(source, "info", found, dict.fromkeys(KEPT, PLAIN))
     values = {}
-    for field in KEPT:
-        value = found[field.name]
-        if value in NOT_FINITE and field.type is not str:
+    for name, kind in KEPT.items():
+        value = found[name]
+        if value in NOT_FINITE and kind is not str:
             value = float(value)
-        if not isinstance(value, field.type) or isinstance(value, bool):
-            raise source.damaged(f"info: {field.name} is {shown(value)}")
-        values[field.name] = value
+        if not isinstance(value, kind) or isinstance(value, bool):
+            raise source.damaged(f"info: {name} is {shown(value)}")
+        values[name] = value
     if values["status"] not in (CONVERGED, MAX_ITER, TIME_LIMIT, FINISHED, FAILED):
         raise source.damaged(f"info: status is {shown(values['status'])}")
     return Info(**values, seconds=math.nan)

@@ -5,14 +5,12 @@ The command line, `train`, the model file and the documentation all read these d
 """
 
 import math
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 INFINITE = math.inf
 
 
-@dataclass(frozen=True)
-class Param:
+class Param(NamedTuple):
     """One parameter of a method or of a run.
 
     Attributes

@@ -3,8 +3,7 @@
 This module imports no NumPy: the commands read it for `--help`.
 """
 
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 CONVERGED = "converged"  # certificate <= tol * max(1, |objective|)
 MAX_ITER = "max_iter"  # the cap on sweeps (or on outer iterations) came first
@@ -38,8 +37,7 @@ class ConvergenceWarning(UserWarning):
     """A solver stopped before its certificate reached the tolerance; the message says what to do."""
 
 
-@dataclass
-class Problem:
+class Problem(NamedTuple):
     """Training data as an engine reads it.
 
     Attributes
@@ -73,8 +71,7 @@ class Problem:
         return float(self.instance.sum())
 
 
-@dataclass
-class Info:
+class Info(NamedTuple):
     """How a run ended.
 
     Attributes
@@ -92,7 +89,7 @@ class Info:
     seconds : float
         Wall clock time of the solver.
     tol : float
-    history : list of dict
+    history : sequence of dict
         One entry a check: n_iter, seconds, objective, bound, certificate.
     residual : float or None
         Relative change of the last outer iteration, for methods that stop on one.
@@ -108,7 +105,7 @@ class Info:
     n_support: int
     seconds: float
     tol: float
-    history: list = field(default_factory=list)
+    history: Any = ()
     residual: float | None = None
 
     @property
@@ -116,11 +113,10 @@ class Info:
         return self.status == CONVERGED
 
     def to_dict(self):
-        return asdict(self)
+        return self._asdict()
 
 
-@dataclass
-class Run:
+class Run(NamedTuple):
     """What a fit is told beside its method's parameters: the values of `params.RUN`, a start, an observer.
 
     Attributes
@@ -146,8 +142,7 @@ class Run:
     cancel: Any = None
 
 
-@dataclass
-class Solution:
+class Solution(NamedTuple):
     """What a method's `fit` returns.
 
     Attributes

@@ -1,8 +1,7 @@
 """The list of methods. Command line, API, model files, documentation and tests walk it."""
 
-from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 from marginlinear import params as P
 
@@ -20,8 +19,7 @@ MODULES = (
 )
 
 
-@dataclass(frozen=True)
-class Method:
+class Method(NamedTuple):
     """A training method: what it minimises, what it takes, and the function that does it.
 
     Attributes

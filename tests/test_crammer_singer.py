@@ -61,7 +61,8 @@ def test_routes_agree(k, C):
             assert info.bound <= other.objective * (1 + 1e-9)
             assert info.objective - other.objective <= info.certificate + 1e-9
     assert infos[0].algorithm == "cd"
-    assert C == 0.1 or infos[2].algorithm == "accelerated"
+    # Sweeps may hand over to Newton steps before they end.
+    assert C == 0.1 or infos[2].algorithm in ("accelerated", "newton")
 
 
 def liblinear_weights(path):

@@ -195,7 +195,7 @@ def test_certificate_of_criticality(seed, outer, max_iter):
         best = oracles.minimal_inner(X, y, k, cost, MU, THETA, fixed=score)
     slack = 1e-8 * max(1, J)
     references = {"rival": rival} if outer == "ccp" else {"fixed": score}
-    assert model.info.bound == pytest.approx(dual(model._state, X, y, cost, **references), rel=1e-8, abs=1e-8)
+    assert model.info.bound == pytest.approx(dual(model._state.state, X, y, cost, **references), rel=1e-8, abs=1e-8)
     assert model.info.bound <= best.value + slack
     assert J - best.value <= model.info.certificate + slack
 

@@ -111,15 +111,17 @@ cdef class BlockCD:
     negligible : float
         A row whose block's gap is not above it is left as it is.
     rival : int32 array of shape (m,);  fixed : float64 array of shape (m,)
+    kinked : bool
+        Whether the derivative of the loss jumps.
     """
 
     cdef readonly Rows rows
     cdef readonly Iterates iterates
-    cdef readonly object y, cost, alpha, beta, rival, fixed, mean_alpha, mean_beta
+    cdef readonly object y, cost, alpha, beta, rival, fixed, mean_alpha, mean_beta, kept
     cdef readonly Py_ssize_t n_classes
     cdef public Py_ssize_t n_iter
-    cdef public double negligible
-    cdef readonly bint upper, named
+    cdef readonly double negligible
+    cdef readonly bint upper, named, kinked
     cdef bint far
     cdef readonly double gap, loss, slack
     cdef Loss kind
@@ -141,10 +143,11 @@ cdef class BlockCD:
                  double mu=0.0, seed=0, int threads=1):
         cdef Py_ssize_t m = rows.m, k = n_classes
         self.rows, self.y, self.cost, self.n_classes = rows, y, cost, k
-        self.kind, self.squared = SQUARED if squared else HINGE, squared
+        self.kind, self.squared, self.kinked = SQUARED if squared else HINGE, squared, not squared
         self.low, self.high, self.mu = low, high, mu
         self.threads = threads
         self.rng = seed
+        self.negligible = -INFINITY
         self.iterates = Iterates(rows.d * k, rows.is_gram)
         self.alpha, self.beta = np.zeros((m, k)), np.zeros(m)
         self.rival, self.fixed = np.zeros(m, dtype=np.int32), np.zeros(m)
@@ -188,7 +191,16 @@ cdef class BlockCD:
                 "fixed": self.fixed, "upper": self.upper, "named": self.named, "W": self.iterates.W,
                 "kappa": self.iterates.kappa}
 
+    def keep_duals(self, bint averaged):
+        """From here on `state`, `recomputed_dual` and `count_support` speak of these duals as they are now."""
+        alpha, beta = (self.mean_alpha, self.mean_beta) if averaged else (self.alpha, self.beta)
+        if self.kept is None:
+            self.kept = np.empty_like(alpha), np.empty_like(beta)
+        self.kept[0][:], self.kept[1][:] = alpha, beta
+
     def _duals(self, bint averaged):
+        if self.kept is not None:
+            return self.kept
         return (self.mean_alpha, self.mean_beta) if averaged else (self.alpha, self.beta)
 
     def name_rivals(self, rival):
@@ -245,6 +257,10 @@ cdef class BlockCD:
         with nogil:
             perform(self, &task)
         return np.asarray(found)[:task.count]
+
+    def neglect(self, double gap):
+        """Leave rows as they are whose blocks' gaps add up to no more than `gap`, each an equal share of it."""
+        self.negligible = gap / max(1, self.rows.m)
 
     def sweep(self):
         """Visit every row once in a new random order. Sets sums over the rows as they were met: `gap` of the
@@ -323,6 +339,12 @@ cdef class BlockCD:
         coefficients = self.iterates.W.reshape(-1, self.n_classes)[self.rows.m:].copy()
         self.iterates.W[:] = 0
         self._add(coefficients, self.iterates.w)
+
+    def refresh(self):
+        """The weights summed afresh from the rows: what many small changes have rounded away comes back."""
+        if self.rows.is_gram:
+            self.recompute_scores()
+        self.iterates.refresh(self.weights_of(self.alpha, self.beta))
 
     def recomputed_dual(self, bint averaged, weights=None, rival=None, fixed=None):
         """D at the duals, or at their averages, with their `dual_weights`, recomputed unless they are given.

@@ -2,14 +2,16 @@
 
     iterates                    W and its companions (iterates.pyx)
     n_iter                      sweeps so far
+    kinked                      whether the derivative of a loss jumps, as the hinge's
     sweep()                     one visit of every row; sets sums over the rows as they were met: `gap` of the blocks,
                                 `loss`, and `slack`, the part of it that better references would save
     primal(averaged)            (P, objective, stale) at W, or at W_avg: of the problem of the sweeps and of the method
     dual(), averaged_dual()     values of D
     average(weight, A, a)       duals and weights into their averages; returns Iterates.average
     adopt()                     duals and weights become their averages
-    negligible                  a row whose gap is not above it is left as it is
+    neglect(gap)                rows are left as they are where that adds up to no more than this gap
     keep_duals(averaged)        the duals, or their averages, are those of the best bound so far
+    refresh()                   weights summed afresh from duals and rows
     start_over(), loss_at_zero()  duals and weights of 0, and P there
 
 Plain sweeps come first. Where their rate promises a long run, the sweeps go on around a moving centre V:
@@ -19,14 +21,14 @@ extragradient method (Monteiro and Svaiter 2013) for a strongly convex P. The ce
     P(W) - D(duals) = e + G,    e = sum of the blocks' gaps,    G = 1/2 ||W - U||^2 = kappa^2/2 ||W - V||^2,
 
 a small kappa makes G small and e large, a large kappa the reverse: kappa is steered to keep the two in balance, or
-stays small where that is seen to be faster.
+stays small where that is seen to be faster, as it is with kinked losses.
 
 Where the weights are few, Newton steps (newton.pyx) may take over: they hardly feel the features' scale or C.
 """
 
 import math
 import time
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from marginlinear._core.stop import allowance
 from marginlinear.problem import MAX_ITER, TIME_LIMIT
@@ -41,8 +43,10 @@ NEGLECT = 0.1
 BALANCE = 0.3
 # Sweeps between scheduled checks: the first number at least, and a STRIDEth of those made; estimates ask for more.
 FIRST_CHECK, STRIDE = 4, 5
-# A gap of which this part is left after a stride is stalled.
-STALL = 0.8
+# A gap of which this part is left after a stride is stalled; so many stalls in a row call for another way.
+STALL, PATIENT_STALLS = 0.8, 3
+# Care within outer steps has this limit: a smaller share of G for e drives kappa up without end.
+LEAST_FRACTION = 0.1
 # A kappa that leaves e far above G. With separable rows and the hinge, G is noise of the inner errors, about kappa e:
 # steering, which takes it for progress of the centres, then settles at a kappa ten times too large.
 SLACK_KAPPA = 3.0
@@ -57,8 +61,7 @@ WARM_UP = 10
 EACH, ENOUGH = 7.0, 40
 
 
-@dataclass
-class Check:
+class Check(NamedTuple):
     """Exact values at one moment.
 
     `primal` and `bound` belong to the convex problem of the sweeps, `objective` to the method. `at_average`: primal and
@@ -126,6 +129,8 @@ class Descent:
         self.averages = 0
         # The accelerator's own knobs, kept over restarts (math.md 9.2): nm, ft, rho; whether kappa follows e/G.
         self.min_sweeps, self.fraction, self.rho, self.steered = 3, 1.0, 0.3, True
+        # Those of the other way to set kappa: kappa, nm, ft.
+        self.other = SLACK_KAPPA, 3, 1.0
         self.pending = None
         self.forget_bounds()
         self.newton = None
@@ -165,10 +170,20 @@ class Descent:
         self.engine.iterates.plain()
         self.route, self.averages = "cd", 0
 
+    def refresh(self, ceiling):
+        """A bound that held by rounding alone was taken for one: sum the weights afresh, forget the bounds. `ceiling`
+        is the anchor's objective, recomputed."""
+        self.ceiling = ceiling
+        self.forget_bounds()
+        if self.route != "newton":
+            self.engine.refresh()
+            if self.engine.iterates.kappa > 0:
+                self._begin(self.engine.iterates.kappa)
+
     def forget_bounds(self):
         """Of the checks so far."""
-        self.best_primal, self.best_bound, self.judged = math.inf, -math.inf, math.inf
-        self.engine.negligible = 0.0
+        self.best_primal, self.best_bound, self.judged, self.stalls = math.inf, -math.inf, math.inf, 0
+        self.engine.neglect(-math.inf)
         self.trial, self.pace = None, {True: math.inf, False: math.inf}
 
     def adopt(self):
@@ -251,7 +266,9 @@ class Descent:
         return check
 
     def _neglect(self):
-        self.engine.negligible = NEGLECT * allowance(self.goal, self.best_primal) / self.engine.rows.m
+        """Around a centre, e is to fall to its share of G, which may be small: what is neglected is a part of that."""
+        share = self.fraction if self.engine.iterates.kappa > 0 else 1.0
+        self.engine.neglect(NEGLECT * share * allowance(self.goal, self.best_primal))
 
     def _check_if_due(self, estimate):
         """A check costs a pass: made when the schedule says so, or when the estimated gap is small enough to end."""
@@ -273,11 +290,15 @@ class Descent:
         """Where the gap stalls from one scheduled check to the next, ask for more care within outer steps.
 
         Where its pace promises more sweeps than were made, go over to the other way to set kappa, steered or slack,
-        unless that was slower: what is known of it fades, by a factor of 2 a trial.
+        unless that was slower: what is known of it fades, by a factor of 2 a trial. A loss without kinks asks for
+        slack only where steering has stalled.
         """
         left, n_iter = self.best_primal - self.best_bound, self.engine.n_iter
         if left > STALL * self.judged:
             self._care()
+            self.stalls += 1
+        else:
+            self.stalls = 0
         self.judged = left
         if self.trial is None:
             self.trial = n_iter, left
@@ -287,11 +308,13 @@ class Descent:
             pace = max(1e-4, math.log(before / left) / (n_iter - since))
             other = self.pace[not self.steered]
             self.pace = {self.steered: pace, not self.steered: 2 * other}
-            self.switching = other > pace and math.log(left / allowance(self.goal, self.ceiling)) > pace * n_iter
+            willing = self.engine.kinked or not self.steered or self.stalls >= PATIENT_STALLS
+            slow = math.log(left / allowance(self.goal, self.ceiling)) > pace * n_iter
+            self.switching = willing and slow and other > pace
 
     def _care(self):
         self.min_sweeps = min(16, self.min_sweeps + 1)
-        self.fraction = max(1e-3, 0.7 * self.fraction)
+        self.fraction = max(LEAST_FRACTION, 0.7 * self.fraction)
 
     def _plain_sweep(self):
         self.engine.sweep()
@@ -415,10 +438,8 @@ class Descent:
         """From steered kappa to slack or back, from the averages where they are better."""
         if self.last.from_average:
             self.engine.adopt()
-        if self.steered:
-            self.steered_kappa, kappa = kappa, SLACK_KAPPA
-        else:
-            kappa = self.steered_kappa
+        used = kappa, self.min_sweeps, self.fraction
+        (kappa, self.min_sweeps, self.fraction), self.other = self.other, used
         self.steered, self.trial = not self.steered, None
         self.engine.iterates.recentre(kappa, 0.0, 1.0, True)
         self._begin(kappa)

@@ -106,6 +106,13 @@ cdef class Iterates:
             self.W[:] = U
         self.kappa = kappa
 
+    def refresh(self, const double[::1] U):
+        """The weights of the duals are U, V = ((1 + kappa) W - U)/kappa, z = W; without a centre W = U."""
+        if self.kappa > 0:
+            self._place(1 / self.kappa, self.w, -1 / self.kappa, U)
+        else:
+            self.W[:] = U
+
     cdef _place(self, double p, const double[::1] W, double q, const double[::1] U):
         """V = W + p W + q U,  z = W"""
         cdef Py_ssize_t j, start, stop, n = self.w.shape[0]

@@ -23,12 +23,12 @@ see all rows, so that there is nothing to undo at the end.
 import numpy as np
 
 from cpython.exc cimport PyErr_CheckSignals
-from libc.math cimport fmax, fmin
+from libc.math cimport INFINITY, fmax, fmin
 from libc.stdint cimport int32_t, uint8_t, uint64_t
 
 from marginlinear._core.active cimport keep_awake, shuffle
 from marginlinear._core.iterates cimport Iterates
-from marginlinear._core.pieces cimport conjugate_at, dual_at, gap_of, loss_at, pieces_t, step_to
+from marginlinear._core.pieces cimport conjugate_at, dual_at, gap_of, jump_at, loss_at, pieces_t, step_to
 from marginlinear._core.rows cimport (
     CSR32,
     CSR64,
@@ -119,6 +119,8 @@ cdef class MarginCD:
         A row whose gap is not above it is left as it is.
     visits : int
         Of rows, by all sweeps.
+    kinked : bool
+        Whether the derivative of a loss jumps.
     """
 
     cdef readonly Rows rows
@@ -126,8 +128,9 @@ cdef class MarginCD:
     cdef readonly object y, cost, duals, mean_duals, kept_duals, group, tables
     cdef readonly double spread, mean, gap, loss, slack, size
     cdef public Py_ssize_t n_iter
-    cdef public double negligible
+    cdef readonly double negligible
     cdef readonly Py_ssize_t visits
+    cdef readonly bint kinked
     cdef bint far
     cdef int threads
     cdef uint64_t rng
@@ -146,6 +149,7 @@ cdef class MarginCD:
         cdef Py_ssize_t m = rows.m
         self.rows, self.y, self.cost, self.spread = rows, y, cost, spread
         self.threads, self.rng, self.slack = threads, seed, 0.0
+        self.negligible = -INFINITY
         self.iterates = Iterates(rows.d, rows.is_gram)
         self.duals = np.zeros(m)
         self.group = np.zeros(m, dtype=np.int32) if group is None else group
@@ -153,6 +157,7 @@ cdef class MarginCD:
         self._shifted = self.tables.copy()
         self.shifted = self._shifted
         self.phi = <const pieces_t*> &self.shifted[0, 0]
+        self.kinked = any(jump_at(&self.phi[at], j) > 0 for at in range(len(self.tables)) for j in range(2))
         self._sqnorm = rows.sqnorms()
         self._empty = np.flatnonzero(self._sqnorm == 0)
         self._order = np.empty(m, dtype=np.intp)
@@ -219,6 +224,15 @@ cdef class MarginCD:
         if self.kept_duals is not None:
             return self.kept_duals
         return self.mean_duals if averaged else self.duals
+
+    def neglect(self, double gap):
+        """Leave rows as they are whose gaps add up to no more than `gap`, each an equal share of it.
+
+        Where the mean moves with the margins, by steps of 1/(1 + K) of what is left to go, K = 2 spread sum c ||x||^2,
+        what rows leave undone adds up over these steps, and its gap is the square of that.
+        """
+        pull = 1 + 2 * self.spread * self.size * self.mean_row_sqnorm
+        self.negligible = gap / (max(1, self.rows.m) * pull * pull)
 
     def sweep(self):
         """Visit every row once in a new random order, but those that rest. Sets sums over the rows as they were met:
@@ -301,6 +315,13 @@ cdef class MarginCD:
         """Over Gram rows: the scores of W, summed afresh from its coefficients."""
         coefficients = self.iterates.W[self.rows.m:]
         self.iterates.W[:] = self.weights_of(np.where(self.y == 1, coefficients, -coefficients))
+
+    def refresh(self):
+        """The weights summed afresh from the rows: what many small changes have rounded away comes back."""
+        if self.rows.is_gram:
+            self.recompute_scores()
+        self.iterates.refresh(self.weights_of(self.duals))
+        self.settle()
 
     def recomputed_dual(self, bint averaged, weights=None):
         """D at the duals, or at their averages, with their `dual_weights`, recomputed unless they are given."""

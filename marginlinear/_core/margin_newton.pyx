@@ -28,7 +28,7 @@ from cpython.exc cimport PyErr_CheckSignals
 from libc.math cimport sqrt
 from libc.stdint cimport int32_t
 
-from marginlinear._core.pieces cimport gap_of, loss_at, pieces_t, slope_left, slope_right, step_to
+from marginlinear._core.pieces cimport gap_of, jump_at, loss_at, pieces_t, step_to
 from marginlinear._core.proximal cimport ProximalNewton
 from marginlinear._core.rows cimport (
     CSR32,
@@ -280,16 +280,11 @@ def softness_of(tables):
     """1/(the largest jump of phi') of each table, 0 where there is none: float64 array."""
     cdef const double[:, ::1] view = tables
     cdef const pieces_t* phi
-    cdef double left, right, jump
+    cdef double jump
     out = np.zeros(len(tables))
     for at in range(len(tables)):
         phi = <const pieces_t*> &view[at, 0]
-        jump = 0
-        for j in range(2):
-            left, right = slope_left(phi, j), slope_right(phi, j)
-            # Beyond the rounding of the two slopes.
-            if right - left > 1e-12 * (abs(left) + abs(right)):
-                jump = max(jump, right - left)
+        jump = max(jump_at(phi, 0), jump_at(phi, 1))
         out[at] = 1 / jump if jump > 0 else 0.0
     return out
 

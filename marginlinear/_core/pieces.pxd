@@ -10,7 +10,7 @@ proximal term), the step minimises c phi(g) + (g - base)^2/(2A): the margin is t
 is linear on each piece, and a = (g - base)/A. The conjugate is found by the same walk over the pieces, by slopes.
 """
 
-from libc.math cimport fmax, fmin
+from libc.math cimport fabs, fmax, fmin
 
 
 cdef struct pieces_t:
@@ -34,6 +34,12 @@ cdef inline double slope_left(const pieces_t* phi, int j) noexcept nogil:
 cdef inline double slope_right(const pieces_t* phi, int j) noexcept nogil:
     """phi' just above knot j"""
     return phi.quad[j + 1] * phi.knot[j] + phi.slope[j + 1]
+
+
+cdef inline double jump_at(const pieces_t* phi, int j) noexcept nogil:
+    """The jump of phi' at knot j, 0 where it is within the rounding of the two slopes."""
+    cdef double left = slope_left(phi, j), right = slope_right(phi, j)
+    return right - left if right - left > 1e-12 * (fabs(left) + fabs(right)) else 0.0
 
 
 cdef inline double dual_at(const pieces_t* phi, double c, double g) noexcept nogil:

@@ -31,8 +31,8 @@ def settle_blas(threads):
 def run(program, work, argv):
     """Exit status of work(argv), with one message on stderr for each foreseen failure.
 
-    Without argv the words are those of the process, and it ends here: taking down an interpreter that holds NumPy, piece
-    by piece, would take 15 ms more.
+    Without argv the words are those of the process, and it ends here: taking down an interpreter that holds NumPy,
+    piece by piece, would take 15 ms more.
     """
     if argv is None:
         status = _status(program, work, sys.argv[1:])

@@ -52,12 +52,7 @@ class DualFit:
             solution = self.solution_at_anchor()
             if self.descent.stopped or solution.info.converged:
                 return solution
-            # The best bound held by rounding only: later ones must not be measured against it.
-            self.descent.forget_bounds()
-            if self.lean:
-                # Nor do scores hold that were a sum of many updates.
-                self._keep_duals()
-                self.engine.iterates.W[:] = self.engine.dual_weights(False)
+            self.descent.refresh(solution.info.objective)
             tol /= 2
 
     def _lean(self, tol):
@@ -172,7 +167,7 @@ class JointFit(DualFit):
         from marginlinear._core.newton import Newton
 
         engine = BlockCD(problem.rows, problem.y, problem.n_classes, cost, seed=run.seed, threads=run.threads, **loss)
-        super().__init__(problem, run, engine, Newton)
+        super().__init__(problem, run, engine, Newton, keep=True)
 
     def solution(self, n_outer=0, residual=None, **references):
         solution = super().solution(n_outer, residual, **references)
@@ -182,8 +177,9 @@ class JointFit(DualFit):
             iterates = self.engine.iterates
             columns = iterates.W.reshape(-1, 2)
             shared = columns.mean(axis=1, keepdims=True)
-            solution.weights = self._weights(columns - shared)
-            solution.info.objective -= iterates.sqnorm_of(shared[:, 0])
+            objective = solution.info.objective - iterates.sqnorm_of(shared[:, 0])
+            return solution._replace(weights=self._weights(columns - shared),
+                                     info=solution.info._replace(objective=objective))
         return solution
 
 

@@ -17,8 +17,6 @@ a hinge problem in the geometry of K R^-1, so the same engine solves it over tha
 which is singular wherever K is.) It takes O(m^3) operations and O(m^2) memory; the rows' own engine certifies it.
 """
 
-from dataclasses import replace
-
 from marginlinear import params as P
 from marginlinear.methods.dual import MarginFit
 from marginlinear.registry import Method
@@ -51,22 +49,21 @@ def paper(problem, run, spread, loss):
     R.flat[:: len(R) + 1] += 1
     geometry = np.linalg.solve(R.T, K).T
     geometry = Rows.from_gram((geometry + geometry.T) / 2)
-    whole = MarginFit(problem, replace(run, start=None), share, spread=spread, **loss)
+    whole = MarginFit(problem, run._replace(start=None), share, spread=spread, **loss)
     engine, budget, tol, start = whole.engine, whole.budget, run.tol, None
 
     def certified(duals):
         engine.resume({"duals": duals, "cost": share, "W": engine.weights_of(duals), "kappa": 0.0})
         solution = whole.solution()
-        solution.info.algorithm = "paper"
-        return solution
+        return solution._replace(info=solution.info._replace(algorithm="paper"))
 
     solution = None if run.start is None else certified(run.start["duals"])
     while solution is None or not (solution.info.converged or whole.descent.stopped):
         left = None if run.time_limit is None else max(1e-9, run.time_limit - budget.seconds)
         # Its certificate is that of the whole but for rounding: asked for more where that is short of the tolerance.
-        inner = MarginFit(replace(problem, rows=geometry),
-                          replace(run, algorithm="cd", tol=tol, start=start, max_iter=run.max_iter - engine.n_iter,
-                                  time_limit=left), share, **loss).convex()
+        inner = MarginFit(problem._replace(rows=geometry),
+                          run._replace(algorithm="cd", tol=tol, start=start, max_iter=run.max_iter - engine.n_iter,
+                                       time_limit=left), share, **loss).convex()
         engine.n_iter += inner.info.n_iter
         whole.descent.stopped = None if inner.info.converged else inner.info.status
         tol, start = tol / 4, inner.state

@@ -12,7 +12,6 @@ Columns run on threads, each on one. What they find does not depend on how many 
 import math
 import threading
 import time
-from dataclasses import replace
 
 from marginlinear.problem import CONVERGED, FAILED, FINISHED, MAX_ITER, TIME_LIMIT, Info, Problem, Solution
 from marginlinear.threads import in_order
@@ -54,26 +53,34 @@ class Columns:
         self.supports = np.zeros(problem.rows.m, dtype=bool)
 
     def fit(self):
-        states, total = [], Info(CONVERGED, "", 0, 0, 0.0, 0.0, 0.0, 0, 0.0, self.run.tol)
-        routes = set()
+        infos, states, history, objective, bound = [], [], [], 0.0, 0.0
         threads = self.run.threads if self.problem.rows.shared else 1
         for info, state in in_order(self._column, self.codes.shape[1], threads, self.cancel):
+            infos.append(info)
             states.append(state)
-            routes.add(info.algorithm)
-            total.status = max(total.status, info.status, key=STATUSES.index)
-            total.n_iter, total.n_outer = max(total.n_iter, info.n_iter), max(total.n_outer, info.n_outer)
-            total.objective += info.objective
-            total.bound += info.bound
-            total.certificate = total.objective - total.bound
-            total.history.append({"n_iter": total.n_iter, "seconds": time.perf_counter() - self.started,
-                                  "objective": total.objective, "bound": total.bound,
-                                  "certificate": total.certificate})
+            objective, bound = objective + info.objective, bound + info.bound
+            history.append({"n_iter": max(info.n_iter for info in infos), "seconds": self.seconds,
+                            "objective": objective, "bound": bound, "certificate": objective - bound})
             if self.run.progress is not None:
-                self.run.progress(total.history[-1])
-        total.algorithm = ", ".join(sorted(routes))
-        total.n_support = int(self.supports.sum())
-        total.seconds = time.perf_counter() - self.started
-        return Solution(self.weights, total, {"codes": self.codes, "columns": states}, self.decoded)
+                self.run.progress(history[-1])
+        info = Info(
+            status=max((info.status for info in infos), key=STATUSES.index),
+            algorithm=", ".join(sorted({info.algorithm for info in infos})),
+            n_iter=history[-1]["n_iter"],
+            n_outer=max(info.n_outer for info in infos),
+            objective=objective,
+            bound=bound,
+            certificate=objective - bound,
+            n_support=int(self.supports.sum()),
+            seconds=self.seconds,
+            tol=self.run.tol,
+            history=history,
+        )
+        return Solution(self.weights, info, {"codes": self.codes, "columns": states}, self.decoded)
+
+    @property
+    def seconds(self):
+        return time.perf_counter() - self.started
 
     def _column(self, at):
         """(info, state, rows that support it) of one binary problem; its weights go to their place."""
@@ -88,9 +95,9 @@ class Columns:
         if run.start is not None:
             start = run.start["columns"][at]
             start = {**start, "W": np.ascontiguousarray(start["W"])}
-        left = None if run.time_limit is None else max(0.0, run.time_limit - (time.perf_counter() - self.started))
-        solution = self.method.fit(binary, self.params, replace(
-            run, threads=1, time_limit=left, start=start, progress=None, cancel=self.cancel))
+        left = None if run.time_limit is None else max(0.0, run.time_limit - self.seconds)
+        solution = self.method.fit(binary, self.params, run._replace(
+            threads=1, time_limit=left, start=start, progress=None, cancel=self.cancel))
         self.weights[which if problem.rows.is_gram else slice(None), at] = solution.weights[:, 0]
         state = solution.state
         if state["W"].size == solution.weights.size and np.may_share_memory(state["W"], solution.weights):
