@@ -196,6 +196,7 @@ cdef class MarginCD:
     def resume(self, state):
         """Go on from the `state()` of an engine on the same rows; where a row's cost changed its dual is scaled."""
         self.duals[:] = state["duals"] * (self.cost / state["cost"])
+        self._rest[:] = 0
         self._clip()
         self.iterates.resume(state["W"], self.weights_of(self.duals), state["kappa"])
         self.settle()

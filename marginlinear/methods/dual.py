@@ -3,8 +3,8 @@
 from marginlinear._core.stop import allowance, status_of
 from marginlinear.problem import MAX_ITER, Info, Solution
 
-# Weights with fewer support vectors are looked for where these are at most this part of them: each look is a pass.
-FEWER = 0.9
+# Sweeps that Gram rows may take to lose the coefficients of rows whose dual is 0, as a multiple of those before.
+LEANING = 1
 
 
 class DualFit:
@@ -30,7 +30,7 @@ class DualFit:
         if run.start is not None:
             engine.resume(run.start)
         self.descent = Descent(engine, self.budget, run.tol, run.algorithm, newton, keep)
-        self.fresh = run.start is None
+        self.fresh, self.lean = run.start is None, None
 
     def until(self, tol, renewal=0.0):
         """Descent.until, but a resumed fit is checked before its first sweep."""
@@ -48,11 +48,51 @@ class DualFit:
         tol = self.run.tol
         while True:
             self.until(tol)
+            self._lean(tol)
             solution = self.solution_at_anchor()
             if self.descent.stopped or solution.info.converged:
                 return solution
             self.descent.refresh(solution.info.objective)
             tol /= 2
+
+    def _lean(self, tol):
+        """Over Gram rows: plain sweeps from W = U on, until the duals certify their own weights.
+
+        Around a centre W has a coefficient on every row that ever had a dual, U on those that have one now. Where
+        plain sweeps do not get there soon, the anchor stays what it was.
+        """
+        from marginlinear._core.descent import Descent
+
+        engine, loose = self.engine, self.descent
+        if self.lean is not None or loose.stopped or not engine.rows.is_gram:
+            return
+        if engine.count_support(loose.last.from_average) == engine.rows.m:
+            return
+        before = {name: getattr(value, "copy", lambda value=value: value)()
+                  for name, value in engine.state(loose.last.from_average).items()}
+        if loose.last.from_average:
+            engine.adopt()
+        route, most = loose.route, self.budget.max_iter
+        engine.iterates.plain()
+        self.budget.max_iter = min(most, (1 + LEANING) * engine.n_iter)
+        lean = Descent(engine, self.budget, self.run.tol, "cd", None, loose.keep)
+        check = lean.check()
+        while not lean.stopped and check.gap > allowance(tol, check.primal):
+            check = lean.until(tol)
+        self.budget.max_iter = most
+        self.lean = lean.stopped is None
+        if self.lean:
+            lean.route = route
+            self.descent = lean
+        else:
+            engine.resume(before)
+            loose.reset()
+        self._keep_duals()
+
+    def _keep_duals(self):
+        """From here on the solution is that of the duals of the sweeps."""
+        if self.descent.keep:
+            self.engine.keep_duals(False)
 
     def solution_at_anchor(self, n_outer=0):
         """The `solution` for the descent's anchor; where it is not the end, the sweeps can go on."""
@@ -91,8 +131,8 @@ class DualFit:
     def _values(self, averaged, references):
         """(objective, bound) at the weights as they are.
 
-        Over Gram rows weights without the rows whose dual is 0 are taken where they are as good, for fewer support
-        vectors: those of the duals, or the weights as they are with these rows left out.
+        Over Gram rows the weights of the duals are taken where they are as good: these have no coefficient where the
+        dual is 0.
         """
         engine, iterates = self.engine, self.engine.iterates
         if not engine.rows.is_gram:
@@ -100,22 +140,17 @@ class DualFit:
         if references:
             engine.recompute_scores()
             return engine.primal()[1], engine.recomputed_dual(averaged, **references)
-        weights, given = engine.dual_weights(averaged), iterates.W.copy()
+        weights = engine.dual_weights(averaged)
         bound = engine.recomputed_dual(averaged, weights)
-        supported = self._weights(weights).any(axis=1)
-        if supported.sum() > FEWER * self._weights(given).any(axis=1).sum():
-            engine.recompute_scores()
-            return engine.primal()[1], bound
+        given = iterates.W.copy()
         iterates.W[:] = weights
-        for attempt in range(3):
-            _, objective, stale = engine.primal()
-            # Where a row's named rival is not its best one, the bound does not speak of these weights.
-            if attempt == 2 or (stale == 0 and objective - bound <= allowance(self.run.tol, objective)):
-                return objective, bound
-            iterates.W[:] = given
-            if attempt == 0:
-                self._weights(iterates.W)[~supported] = 0
-            engine.recompute_scores()
+        _, objective, stale = engine.primal()
+        # Where a row's named rival is not its best one, the bound does not speak of these weights.
+        if stale == 0 and objective - bound <= allowance(self.run.tol, objective):
+            return objective, bound
+        iterates.W[:] = given
+        engine.recompute_scores()
+        return engine.primal()[1], bound
 
     def _weights(self, state):
         """A state as a Solution has it: a row a feature, or the coefficients of the rows."""
