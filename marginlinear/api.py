@@ -9,7 +9,7 @@ import numpy as np
 from marginlinear import params as P
 from marginlinear import registry
 from marginlinear._core.scores import margins_of, scores_of
-from marginlinear.arrays import as_rows, select_rows, select_square, shape_of
+from marginlinear.arrays import CSR, as_rows, select_rows, select_square, shape_of
 from marginlinear.methods import multiclass
 from marginlinear.problem import CONVERGED, FAILED, FINISHED, ConvergenceWarning, Problem, Run
 from marginlinear.threads import default_threads, run_chunks
@@ -162,9 +162,10 @@ class KernelModel(Model):
     Attributes
     ----------
     kernel : marginlinear.kernels.Kernel
-    support : rows as `train` got them, or int64 array of shape (n_support,)
+    support : csr_array or array of shape (n_support, n_features), or int64 array of shape (n_support,)
         The support vectors; for a precomputed kernel their row numbers in the training data. They are grouped by
-        class, in the order of `classes`, but with two classes classes[1] first, as in LIBSVM's files.
+        class, in the order of `classes`, but with two classes classes[1] first, as in LIBSVM's files. `support_rows`
+        are the same, a CSR where they are sparse.
     support_counts : int64 array of shape (n_classes,)
         Support vectors of each class.
     dual_coef, weights : float64 array of shape (n_support, columns)
@@ -176,7 +177,7 @@ class KernelModel(Model):
     def __init__(self, kernel, support, dual_coef, classes, *, support_counts, intercept, n_features, **rest):
         super().__init__(dual_coef, classes, **rest)
         self.kernel = kernel
-        self.support = support
+        self.support_rows = support
         self.support_counts = np.asarray(support_counts, dtype=np.int64)
         self._intercept = np.asarray(intercept, dtype=np.float64)
         self._n_features = int(n_features)
@@ -188,6 +189,10 @@ class KernelModel(Model):
     @property
     def n_features(self):
         return self._n_features
+
+    @property
+    def support(self):
+        return self.support_rows.to_scipy() if isinstance(self.support_rows, CSR) else self.support_rows
 
     @property
     def n_support(self):
@@ -210,7 +215,7 @@ class KernelModel(Model):
     def _scores(self, X, threads):
         from marginlinear.kernels import kernel_scores
 
-        return kernel_scores(self.kernel, X, self.support, self.weights, offset=0.0,
+        return kernel_scores(self.kernel, X, self.support_rows, self.weights, offset=0.0,
                              threads=threads or default_threads()) + self._intercept
 
 

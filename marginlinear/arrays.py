@@ -15,6 +15,12 @@ class CSR:
     def shape(self):
         return len(self.indptr) - 1, self.n_features
 
+    def to_scipy(self):
+        """The same as a scipy.sparse.csr_array."""
+        from scipy.sparse import csr_array
+
+        return csr_array((self.data, self.indices, self.indptr), shape=self.shape)
+
 
 def shape_of(X):
     """(rows, features); ValueError for anything but a table."""

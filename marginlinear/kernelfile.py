@@ -80,10 +80,10 @@ def blocks(model):
         words = [line.rstrip() for line in format_rows(np.ascontiguousarray(coefficients[low:high])).splitlines()]
         if kernel.kind == "precomputed":
             yield b"".join(b"%b 0:%d\n" % (word, row + 1)
-                           for word, row in zip(words, model.support[low:high].tolist(), strict=True))
+                           for word, row in zip(words, model.support_rows[low:high].tolist(), strict=True))
         else:
             # A float32 value is a float64 too, with its own digits: it must come back as the same number.
-            indptr, indices, values = compressed(model.support, low, high)
+            indptr, indices, values = compressed(model.support_rows, low, high)
             yield rows_text(indptr, indices, values.astype(np.float64), words, 1)
 
 

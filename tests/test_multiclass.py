@@ -143,26 +143,22 @@ def test_start_of_other_columns_is_refused():
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-def test_a_failure_of_one_column_ends_the_others(threads):
+def test_a_failure_of_one_column_ends_the_others(threads, monkeypatch):
     """Workers stop at their next look: soon after the failure none is left."""
     X, y = problem(k=6, m=2000, d=20)
-    method = registry.get("l1svc")
-    original, begun = method.fit, []
+    method, begun = registry.get("l1svc"), []
 
     def fit(problem, params, run):
         begun.append(run)
         if len(begun) == 3:
             raise RuntimeError("third")
-        return original(problem, params, run)
+        return method.fit(problem, params, run)
 
     before = threading.active_count()
-    object.__setattr__(method, "fit", fit)
-    try:
-        with pytest.raises(RuntimeError, match="third"), warnings.catch_warnings():
-            warnings.simplefilter("ignore", ml.ConvergenceWarning)
-            ml.train(X * 100, y, solver="l1svc", C=1e4, tol=1e-12, max_iter=2000, threads=threads, algorithm="cd")
-    finally:
-        object.__setattr__(method, "fit", original)
+    monkeypatch.setattr("marginlinear.methods.l1svc.METHOD", method._replace(fit=fit))
+    with pytest.raises(RuntimeError, match="third"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", ml.ConvergenceWarning)
+        ml.train(X * 100, y, solver="l1svc", C=1e4, tol=1e-12, max_iter=2000, threads=threads, algorithm="cd")
     for _ in range(100):
         if threading.active_count() == before:
             break

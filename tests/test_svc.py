@@ -59,7 +59,7 @@ def test_kernel_objective_in_numpy(solver, phi, kernel):
     options = {"poly": {"gamma": 0.5, "coef0": 1.0, "degree": 2}, "rbf": {"gamma": 0.5},
                "sigmoid": {"gamma": 0.01, "coef0": 0.0}}[kernel]
     model = ml.train(X, y, solver=solver, C=0.7, kernel=kernel, tol=1e-7, bias=0.5, max_iter=10**6, **options)
-    Z = np.asarray(model.support)
+    Z = model.support
     dot = {"poly": lambda A, B: (0.5 * A @ B.T + 1) ** 2, "rbf": lambda A, B: oracles.rbf(A, B, 0.5),
            "sigmoid": lambda A, B: np.tanh(0.01 * A @ B.T)}[kernel]
     c = model.dual_coef[:, 0]
@@ -107,27 +107,28 @@ def test_liblinear_s_objective(tmp_path, number, power, C):
 
 
 @libsvm
-@pytest.mark.parametrize("C", [1.0, 30.0])
+@pytest.mark.parametrize("C", [1.0, 10.0])
 def test_libsvm_s_optimum_up_to_the_bias(tmp_path, C):
     """LIBSVM's bias costs nothing. Ours, a constant feature of value B, costs b^2/(2 B^2): as B grows the optima meet.
 
     Compared are the values of LIBSVM's own objective, 1/2 c'Kc + C sum (1 - y (f + b))_+, at both solutions.
     """
     X, y = overlapping(m=120, d=6)
-    sign, B = 2 * y - 1, 30.0
+    sign, B = 2 * y - 1, 10.0
     write_text(tmp_path / "train", X, y)
     subprocess.run(["svm-train", "-q", "-t", "2", "-g", "0.7", "-c", str(C), "-e", "1e-7", "train", "model"],
                    cwd=tmp_path, check=True, capture_output=True)
     theirs = ml.load_model(tmp_path / "model")
-    ours = ml.train(X, y, solver="l1svc", kernel="rbf", gamma=0.7, C=C, bias=B, tol=1e-7, max_iter=10**6)
+    ours = ml.train(X, y, solver="l1svc", kernel="rbf", gamma=0.7, C=C, bias=B, tol=1e-5, max_iter=10**6)
 
     def value(model):
-        Z = model.support.toarray() if hasattr(model.support, "toarray") else np.asarray(model.support)
+        Z = model.support.toarray() if hasattr(model.support, "toarray") else model.support
         c = model.dual_coef[:, 0]
         f = model.decision_function(X)
         return 0.5 * c @ oracles.rbf(Z, Z, 0.7) @ c + C * np.maximum(0, 1 - sign * f).sum()
 
     b = ours.intercept[0]
-    assert value(ours) == pytest.approx(value(theirs), rel=1e-4)
-    assert ours.info.bound <= value(theirs) + b * b / (2 * B * B) + 1e-6
-    assert np.allclose(ours.decision_function(X), theirs.decision_function(X), atol=0.03)
+    price = b * b / (2 * B * B)
+    assert value(theirs) - 1e-6 <= value(ours) <= value(theirs) + price + ours.info.certificate
+    assert ours.info.bound <= value(theirs) + theirs.intercept[0] ** 2 / (2 * B * B) + 1e-6
+    assert price < 1e-2 * value(theirs)
