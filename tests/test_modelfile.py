@@ -591,7 +591,8 @@ def test_blocks_of_support_vectors(tmp_path):
 def test_kernel_models_that_cannot_be_saved(tmp_path, changes, reason):
     model = kernel_model()
     values = {"kernel": model.kernel, "support": model.support_rows, "dual_coef": model.dual_coef,
-              "classes": model.classes, "support_counts": model.support_counts, "intercept": model.intercept, "n_features": 5}
+              "classes": model.classes, "support_counts": model.support_counts, "intercept": model.intercept,
+              "n_features": 5}
     with pytest.raises(ValueError, match=reason):
         save_model(KernelModel(**{**values, **changes}), tmp_path / "m")
     assert os.listdir(tmp_path) == []

@@ -53,7 +53,8 @@ SLACK_KAPPA = 3.0
 # A way to set kappa is judged after so many sweeps at least, and a TRIALth of those made.
 MIN_TRIAL, TRIAL = 10, 8
 # Blocks that together are this many times P(0) from their solution: the extrapolation has run away.
-RUNAWAY = 1e6
+# Then kappa is FIRMER times as large, for as many times as RUNAWAYS.
+RUNAWAY, FIRMER, RUNAWAYS = 1e6, 100.0, 3
 # Newton steps start from the duals of this many sweeps.
 WARM_UP = 10
 # Over many sets, accelerated sweeps to 1e-3 are about EACH sqrt(mean c_i ||x_i||^2), Newton steps are the STEPS of
@@ -131,7 +132,7 @@ class Descent:
         self.min_sweeps, self.fraction, self.rho, self.steered = 3, 1.0, 0.3, True
         # Those of the other way to set kappa: kappa, nm, ft.
         self.other = SLACK_KAPPA, 3, 1.0
-        self.pending = None
+        self.pending, self.runaways = None, 0
         self.share = NEGLECT
         self.forget_bounds()
         self.newton = None
@@ -408,11 +409,18 @@ class Descent:
         return self._check_if_due(merit)
 
     def _start_over(self):
-        """Few sweeps a step can diverge where rows are long and C is large: from 0, without the accelerator."""
+        """Few sweeps a step can diverge where rows are long and C is large: from 0, with a centre that holds W much more
+        firmly; in the end without the accelerator."""
+        kappa = self.engine.iterates.kappa
         self.engine.start_over()
-        self.route = self.algorithm = "cd"
         self.averages, self.pending, self.gaps = 0, None, []
         self.forget_bounds()
+        self.runaways += 1
+        if self.runaways > RUNAWAYS:
+            self.route = self.algorithm = "cd"
+        else:
+            self.steered = True
+            self._accelerate(min(1e7, FIRMER * kappa))
 
     def _end_cycle(self):
         """Judge the cycle. A bad one, True, asks for a restart and for more care within outer steps."""
