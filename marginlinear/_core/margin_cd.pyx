@@ -440,7 +440,10 @@ cdef inline void perform_on(MarginCD self, const rows_t* X, task_t* task) noexce
 
 cdef inline double step_of(MarginCD self, const rows_t* X, Py_ssize_t i, double shrink, double* g,
                            double* gap) noexcept nogil:
-    """Row i's dual after its exact minimum, its margin g and its gap before; the old dual where the gap is negligible."""
+    """Row i's dual after its exact minimum, its margin g and its gap before.
+
+    Where the gap is negligible, the old dual.
+    """
     cdef double A = self.sq[i] * shrink, curvature
     cdef const pieces_t* phi = &self.phi[self.which[i]]
     g[0] = row_dot(X, i, &self.iterates.w[0])
