@@ -409,8 +409,8 @@ class Descent:
         return self._check_if_due(merit)
 
     def _start_over(self):
-        """Few sweeps a step can diverge where rows are long and C is large: from 0, with a centre that holds W much more
-        firmly; in the end without the accelerator."""
+        """Few sweeps a step can diverge where rows are long and C is large: from 0, with a centre that holds W much
+        more firmly; in the end without the accelerator."""
         kappa = self.engine.iterates.kappa
         self.engine.start_over()
         self.averages, self.pending, self.gaps = 0, None, []
