@@ -179,7 +179,9 @@ class KernelRows:
             self.diagonal = np.empty(m)
             for lo, hi in ranges(m, FETCH):
                 part = select_rows(X, np.arange(lo, hi))
-                self.diagonal[lo:hi] = np.diagonal(call(kernel.kind, part, part))
+                values = call(kernel.kind, part, part)
+                require_symmetry(values, values, abs(values).max(), "kernel", lo, lo)
+                self.diagonal[lo:hi] = np.diagonal(values)
         else:
             self.points = Points(X)
             self.sparse = self.points.sparse
@@ -255,6 +257,15 @@ def call(function, X, Z):
     return values.astype(np.float64, copy=False)
 
 
+def require_symmetry(values, turned, largest, name, row, column):
+    """ValueError where kernel values, from `row` and `column` on, differ from those the other way round."""
+    unequal = abs(values - turned.T) > SYMMETRY * largest
+    if unequal.any():
+        i, j = np.argwhere(unequal)[0]
+        raise ValueError(f"{name} is not symmetric: the kernel of rows {row + i} and {column + j} is {values[i, j]}, "
+                         f"the other way round {turned[j, i]}")
+
+
 def memory():
     """Bytes of the machine's memory, or infinity where it does not say."""
     if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
@@ -325,11 +336,7 @@ def precomputed(X, offset):
         K = rows.arrays
     largest = max((abs(K[lo:hi]).max() for lo, hi in ranges(rows.m, COLUMNS)), default=0.0)
     for lo, hi in ranges(rows.m, COLUMNS):
-        unequal = abs(K[lo:hi] - K[:, lo:hi].T) > SYMMETRY * largest
-        if unequal.any():
-            i, j = np.argwhere(unequal)[0]
-            raise ValueError(f"X is not symmetric: the kernel of rows {lo + i} and {j} is {K[lo + i, j]}, the other "
-                             f"way round {K[j, lo + i]}")
+        require_symmetry(K[lo:hi], K[:, lo:hi], largest, "X", lo, 0)
     if (np.diagonal(K) + offset < 0).any():
         i = np.flatnonzero(np.diagonal(K) + offset < 0)[0]
         raise ValueError(f"kernel of row {i} with itself is {K[i, i]}, below 0: the matrix is not positive "

@@ -354,3 +354,12 @@ def test_newton_is_refused():
     rows = gram_rows(KERNELS["rbf"], X, N)
     with pytest.raises(ValueError, match="newton"):
         fitted("cs", rows, np.arange(60) % 3, 3, algorithm="newton")
+
+
+def test_a_function_that_is_not_symmetric_is_refused():
+    """Found by hand: it was trained on, and called converged."""
+    X = points(90)
+    with pytest.raises(ValueError, match=r"^kernel is not symmetric: the kernel of rows 0 and 1 is .* other way round"):
+        gram_rows(Kernel(lambda A, B: (A @ B.T) * np.arange(1, len(B) + 1)), X, N)
+    with pytest.raises(ValueError, match=r"^kernel of row 0 with itself is not finite"):
+        gram_rows(Kernel(lambda A, B: np.full((len(A), len(B)), np.nan)), X, N)
