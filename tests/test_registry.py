@@ -630,3 +630,17 @@ def test_several_classes_over_a_kernel(method, how):
     model = ml.train(X, y, threads=1, **ends)
     assert_same(model, ml.train(X, y, threads=2, **ends))
     assert (model.predict(X) == y).mean() > 0.6
+
+
+@each_method(lambda m: any(p.name == "C" for p in m.params))
+def test_numbers_that_overflow_are_said_so(method):
+    """Squares beyond float64 crashed the interpreter; a C that makes gaps infinite raised "math domain error"."""
+    X, y = problem(2)
+    with pytest.raises(ValueError, match=r"^X: the squares of row \d+'s values overflow when summed: scale"):
+        ml.train(X * 1e160, y, solver=method.name)
+    for algorithm in method.routes:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            info = ml.train(X, y, solver=method.name, C=1e300, algorithm=algorithm, max_iter=100).info
+        assert info.status in ("failed", "max_iter", "finished", "converged")
+        assert not info.converged or 0 <= info.certificate <= info.tol * max(1, abs(info.objective))

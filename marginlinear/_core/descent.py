@@ -306,7 +306,7 @@ class Descent:
         if self.trial is None:
             self.trial = n_iter, left
         since, before = self.trial
-        if left > 0 and n_iter - since >= max(MIN_TRIAL, n_iter // TRIAL):
+        if 0 < left < math.inf and before > 0 and n_iter - since >= max(MIN_TRIAL, n_iter // TRIAL):
             self.trial = n_iter, left
             pace = max(1e-4, math.log(before / left) / (n_iter - since))
             other = self.pace[not self.steered]
@@ -348,6 +348,8 @@ class Descent:
         target = allowance(self.tol, self.last.primal)
         if self.gaps[-1] <= target:
             return False
+        if not (self.gaps[-3] > 0 and math.isfinite(self.gaps[-1])):
+            return True
         rate = math.sqrt(self.gaps[-1] / self.gaps[-3])
         return rate >= 1 or math.log(target / self.gaps[-1]) / math.log(rate) > PATIENCE
 

@@ -125,7 +125,7 @@ cdef class Iterates:
                     self.w[j] = W[j]
             PyErr_CheckSignals()
 
-    def exchange(self, double[::1] other):
+    def exchange(self, double[::1] other not None):
         """Swap W with an array of its size."""
         cdef Py_ssize_t j, start, stop, n = self.w.shape[0]
         for start in range(0, n, BLOCK):

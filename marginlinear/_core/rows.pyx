@@ -267,7 +267,10 @@ cdef class Rows:
         return K
 
     def sqnorms(self):
-        """float64 array of shape (m,): squared norms of the rows, bias feature included; not to be changed."""
+        """float64 array of shape (m,): squared norms of the rows, bias feature included; not to be changed.
+
+        Raises ValueError where one is not finite.
+        """
         if self._sqnorms is not None:
             return self._sqnorms
         out = np.empty(self.m)
@@ -283,6 +286,9 @@ cdef class Rows:
                 fill_sqnorms(&self.dense32, norms)
             else:
                 fill_sqnorms(&self.gram, norms)
+        if not np.isfinite(out).all():
+            i = np.flatnonzero(~np.isfinite(out))[0]
+            raise ValueError(f"X: the squares of row {i}'s values overflow when summed: scale the features")
         self._sqnorms = out
         return out
 

@@ -96,6 +96,9 @@ class DualFit:
 
     def solution_at_anchor(self, n_outer=0):
         """The `solution` for the descent's anchor; where it is not the end, the sweeps can go on."""
+        if self.descent.anchor is None:
+            # No objective was ever finite: `failed`, in the solution's own words.
+            return self.solution(n_outer)
         self.engine.iterates.exchange(self.descent.anchor)
         solution = self.solution(n_outer)
         if not solution.info.converged and not self.descent.stopped:
