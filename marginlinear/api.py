@@ -11,7 +11,7 @@ from marginlinear import registry
 from marginlinear._core.scores import margins_of, scores_of
 from marginlinear.arrays import CSR, as_rows, select_rows, select_square, shape_of
 from marginlinear.methods import multiclass
-from marginlinear.problem import CONVERGED, FAILED, FINISHED, ConvergenceWarning, Problem, Run
+from marginlinear.problem import CONVERGED, CYCLE, FAILED, FINISHED, ConvergenceWarning, Problem, Run
 from marginlinear.threads import default_threads, run_chunks
 
 
@@ -239,7 +239,8 @@ def train(X, y, *, solver=None, class_weight=None, sample_weight=None, start=Non
     start : Model, optional
         A model that `train` made of the same rows, with the same method and kernel: training goes on from it.
     progress : callable, optional
-        Called with a dict (n_iter, seconds, objective, bound, certificate) at every check.
+        Called with a dict (n_iter, seconds, objective, bound, certificate, residual) at every check; None stands
+        for what the method does not have.
     **params
         The method's parameters and those of every run, as `margin-train --help` lists them: C, tol, bias, seed,
         threads, max_iter, time_limit, algorithm, ... Two of them take more than there:
@@ -268,7 +269,7 @@ def train(X, y, *, solver=None, class_weight=None, sample_weight=None, start=Non
     Warns
     -----
     ConvergenceWarning
-        When the certificate did not reach the tolerance.
+        When the certificate, or the residual of a method without one, did not reach the tolerance.
     """
     method = registry.get(solver if solver is not None else next(iter(registry.methods())))
     values, run_values = resolved(method, params)
@@ -314,11 +315,11 @@ def train(X, y, *, solver=None, class_weight=None, sample_weight=None, start=Non
 
 def resolved(method, params):
     """(values of the method's parameters, of the run's): checked, with their defaults."""
-    known = {p.name: p for p in (*P.RUN, *method.takes)}
+    known = {p.name: p for p in (*method.run, *method.takes)}
     for name in params:
         if name not in known:
             raise TypeError(f"{method.name} has no parameter {name!r}: it takes {', '.join(known)}")
-    run_values = P.resolve(P.RUN, params)
+    run_values = P.resolve(method.run, params)
     if run_values["algorithm"] not in method.routes:
         raise ValueError(f"algorithm = {run_values['algorithm']!r} is not a route of {method.name}: give "
                          f"{' | '.join(method.routes)}")
@@ -384,11 +385,16 @@ def warn_unless_converged(name, info, doubtful):
         advice = f"its bound is above the objective: {P.INDEFINITE}"
     elif info.status == FAILED:
         advice = "a bound above the objective is a defect of marginlinear: please report it with the data"
+    elif info.status == CYCLE:
+        advice = "the iterations come back to where they were and will not settle: take a larger beta"
+    elif info.certificate is None:
+        advice = "take a larger tol, or more max_iter or time_limit"
     else:
         advice = ("scale the features to a common range such as [0, 1], or take a smaller C, a larger tol, or more "
                   "max_iter or time_limit")
+    criterion, value, _ = info.criterion
     warnings.warn(
-        f"{name} did not converge ({info.status}): certificate {info.certificate:.3g} of objective "
+        f"{name} did not converge ({info.status}): {criterion} {value:.3g} of objective "
         f"{info.objective:.6g}, tolerance {info.tol:g}, after {info.n_iter} sweeps; {advice}",
         ConvergenceWarning, stacklevel=3)
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 CONVERGED = "converged"  # certificate <= tol * max(1, |objective|)
 MAX_ITER = "max_iter"  # the cap on sweeps (or on outer iterations) came first
 TIME_LIMIT = "time_limit"  # the time limit came first
+CYCLE = "cycle"  # an alternation has come back to where it was, and will not settle
 FINISHED = "finished"  # a stochastic method has made its epochs and promises no more: see its certificate
 FAILED = "failed"  # a bound was contradicted beyond rounding: a defect, please report it
 
@@ -76,23 +77,26 @@ class Info(NamedTuple):
 
     Attributes
     ----------
-    status : {"converged", "max_iter", "time_limit", "finished", "failed"}
-        `converged` means certificate <= tol * max(1, abs(objective)), recomputed from the final weights.
+    status : {"converged", "max_iter", "time_limit", "cycle", "finished", "failed"}
+        `converged` means certificate <= tol * max(1, abs(objective)), recomputed from the final weights; for a method
+        without a certificate residual <= tol.
     algorithm : str
         The route taken: "cd", "accelerated", "newton", or a method's own.
     n_iter, n_outer : int
         Sweeps over the rows (Newton steps included), and outer iterations of a method that has them.
-    objective, bound, certificate : float
-        Value of the method's objective at the final weights, a lower bound, and the certificate of the method.
+    objective : float
+        Value of the method's objective at the final weights.
+    bound, certificate : float or None
+        A lower bound, and the certificate of the method; None for a method that minimises no one objective.
     n_support : int
         Rows with a non-zero dual variable.
     seconds : float
         Wall clock time of the solver.
     tol : float
     history : sequence of dict
-        One entry a check: n_iter, seconds, objective, bound, certificate.
+        One entry a check: n_iter, seconds, objective, bound, certificate, residual.
     residual : float or None
-        Relative change of the last outer iteration, for methods that stop on one.
+        Change of the last outer iteration, for methods that stop on one.
     """
 
     status: str
@@ -100,8 +104,8 @@ class Info(NamedTuple):
     n_iter: int
     n_outer: int
     objective: float
-    bound: float
-    certificate: float
+    bound: float | None
+    certificate: float | None
     n_support: int
     seconds: float
     tol: float
@@ -111,6 +115,13 @@ class Info(NamedTuple):
     @property
     def converged(self):
         return self.status == CONVERGED
+
+    @property
+    def criterion(self):
+        """(name, value, limit): what `converged` is judged by."""
+        if self.certificate is None:
+            return "residual", self.residual, self.tol
+        return "certificate", self.certificate, self.tol * max(1.0, abs(self.objective))
 
     def to_dict(self):
         return self._asdict()

@@ -1,6 +1,7 @@
 """The list of methods. Command line, API, model files, documentation and tests walk it."""
 
 from importlib import import_module
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from marginlinear import params as P
@@ -44,6 +45,8 @@ class Method(NamedTuple):
         Whether it works on the rows of a Gram matrix.
     routes : tuple of str
         The values of `algorithm` that it knows.
+    defaults : dict
+        Defaults of parameters of every run that are others here, by name.
     """
 
     name: str
@@ -56,11 +59,17 @@ class Method(NamedTuple):
     liblinear: int | None = None
     kernels: bool = True
     routes: tuple = ("auto", "cd", "accelerated", "newton")
+    defaults: Any = MappingProxyType({})
 
     @property
     def takes(self):
         """Its own parameters, then those of what it works with: several classes, kernels."""
         return (*self.params, *(() if self.joint else (P.MULTICLASS,)), *(P.KERNELS if self.kernels else ()))
+
+    @property
+    def run(self):
+        """The parameters of every run, with its own defaults."""
+        return tuple(p._replace(default=self.defaults.get(p.name, p.default)) for p in P.RUN)
 
 
 def methods():

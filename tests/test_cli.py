@@ -296,7 +296,8 @@ def test_log(folder):
     assert train.main(["-q", "--log", "log", "d", "out"]) == 0
     *checks, result = map(json.loads, (folder / "log").read_text().splitlines())
     assert checks
-    assert all(set(check) == {"n_iter", "seconds", "objective", "bound", "certificate"} for check in checks)
+    keys = {"n_iter", "seconds", "objective", "bound", "certificate", "residual"}
+    assert all(set(check) == keys for check in checks)
     info = load_model("out").info
     assert (result["status"], result["objective"]) == ("converged", info.objective)
 

@@ -102,9 +102,9 @@ class Budget:
             return MAX_ITER
         return TIME_LIMIT if self.seconds >= self.time_limit else None
 
-    def record(self, n_iter, objective, bound, certificate):
+    def record(self, n_iter, objective, bound=None, certificate=None, residual=None):
         entry = {"n_iter": n_iter, "seconds": self.seconds, "objective": objective, "bound": bound,
-                 "certificate": certificate}
+                 "certificate": certificate, "residual": residual}
         self.history.append(entry)
         if self.progress is not None:
             self.progress(entry)

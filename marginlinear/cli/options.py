@@ -105,6 +105,13 @@ def describe(params):
         yield from entry(names, param.help + _range(param))
 
 
+def other_defaults(values, declared):
+    """Lines of `--help`: defaults of one method that are not those of `declared`."""
+    if values:
+        named = ", ".join(f"{p.flag} {values[p.name]:g}" for p in declared if p.name in values)
+        yield from entry("  by default", named)
+
+
 def entry(names, text):
     """One option: its names, then what it does, wrapped."""
     lines = [line.replace(NO_BREAK, " ") for line in textwrap.wrap(text, 76, break_on_hyphens=False)]

@@ -14,7 +14,7 @@ from marginlinear.cli import options
 from marginlinear.cli.options import CommandLine, UsageError
 from marginlinear.cli.output import DONE, NOT_CONVERGED, Failure, StatusLine, opening, run, settle_blas, tell, warn
 from marginlinear.params import Param
-from marginlinear.problem import CONVERGED, FAILED, FINISHED, ConvergenceWarning
+from marginlinear.problem import CONVERGED, CYCLE, FAILED, FINISHED, ConvergenceWarning
 
 PROGRAM = "margin-train"
 SOLVER = Param("solver", str, None, "the method", letter="s", metavar="NAME")
@@ -77,6 +77,7 @@ def help_text(known):
     for method in known.values():
         lines += ["", f"-s {method.name}: {method.summary}", f"  minimises {method.objective}"]
         lines += options.describe(method.params)
+        lines += options.other_defaults(method.defaults, params.RUN)
     for title, shared in SHARED.items():
         takers = [method.name for method in known.values() if set(shared) <= set(method.takes)]
         lines += ["", f"{title}, for {', '.join(takers)}:", *options.describe(shared)]
@@ -139,13 +140,13 @@ class Training:
             save_model(model, self.model_path)
         info = model.info
         if not self.quiet:
-            allowed = info.tol * max(1.0, abs(info.objective))
+            criterion, value, allowed = info.criterion
             # LIBSVM's word for the support vectors that the model holds.
             total = f"Total nSV = {model.n_support}\n" if self.kernel else ""
             print(f"optimization finished, #iter = {info.n_iter}\n"
                   f"Objective value = {info.objective:.10g}\n"
                   f"nSV = {info.n_support}\n{total}"
-                  f"certificate = {info.certificate:.4g} ({info.status}; tolerance {allowed:.4g})",
+                  f"{criterion} = {value:.4g} ({info.status}; tolerance {allowed:.4g})",
                   file=self.results)
         return self._judge([info])
 
@@ -168,8 +169,9 @@ class Training:
 
         def progress(check):
             self._write_log({**place, **check})
+            criterion = "residual" if check["certificate"] is None else "certificate"
             text = (f"{check['n_iter']} sweeps, objective {check['objective']:.6g}, "
-                    f"certificate {check['certificate']:.3g}, {check['seconds']:.1f} s")
+                    f"{criterion} {check[criterion]:.3g}, {check['seconds']:.1f} s")
             if self.verbose:
                 tell(text)
             self.status.show(text)
@@ -198,10 +200,16 @@ class Training:
                 warn(f"a bound of {info.bound:.6g} above the objective of {info.objective:.6g} is a defect "
                      "of marginlinear: please report it with the data")
             else:
-                warn(f"not converged ({info.status}): certificate {info.certificate:.3g} of objective "
-                     f"{info.objective:.6g} after {info.n_iter} sweeps, tolerance {info.tol:g}; scale the "
-                     f"features to a common range such as [0, 1], or give a smaller C, a larger -e, or "
-                     f"more {caps}")
+                if info.status == CYCLE:
+                    advice = "the iterations come back to where they were and will not settle: give a larger --beta"
+                elif info.certificate is None:
+                    advice = f"give a larger -e, or more {caps}"
+                else:
+                    advice = ("scale the features to a common range such as [0, 1], or give a smaller C, a larger -e, "
+                              f"or more {caps}")
+                criterion, value, _ = info.criterion
+                warn(f"not converged ({info.status}): {criterion} {value:.3g} of objective {info.objective:.6g} "
+                     f"after {info.n_iter} sweeps, tolerance {info.tol:g}; {advice}")
         return NOT_CONVERGED if short and self.strict else DONE
 
     def _read(self):

@@ -13,7 +13,7 @@ import math
 import threading
 import time
 
-from marginlinear.problem import CONVERGED, FAILED, FINISHED, MAX_ITER, TIME_LIMIT, Info, Problem, Solution
+from marginlinear.problem import CONVERGED, CYCLE, FAILED, FINISHED, MAX_ITER, TIME_LIMIT, Info, Problem, Solution
 from marginlinear.threads import in_order
 
 # Up to so many classes ecoc takes every column there is.
@@ -21,13 +21,14 @@ EXHAUSTIVE = 7
 # Random codes that are drawn, and the work (products) that they may cost.
 DRAWS, DRAWING = 1000, 2e9
 # From the best outcome of a column to the worst.
-STATUSES = CONVERGED, FINISHED, MAX_ITER, TIME_LIMIT, FAILED
+STATUSES = CONVERGED, FINISHED, CYCLE, MAX_ITER, TIME_LIMIT, FAILED
 
 
 def fit(method, problem, params, run, how):
     """Solution of the binary `method` for a problem of k > 2 classes; `how` is ovr, ovo or ecoc.
 
-    Its info is that of all columns: the worst status, the most sweeps, and sums of objectives and bounds. The history
+    Its info is that of all columns: the worst status and residual, the most sweeps, and sums of objectives and bounds;
+    the latter and the certificate are None where the method has none. The history
     has an entry for each column, of the columns up to it, in their order; `run.progress` gets these entries, in the
     thread that calls. `run.time_limit` is for all columns together, `run.max_iter` for each.
     """
@@ -53,24 +54,23 @@ class Columns:
         self.supports = np.zeros(problem.rows.m, dtype=bool)
 
     def fit(self):
-        infos, states, history, objective, bound = [], [], [], 0.0, 0.0
+        infos, states, history = [], [], []
         threads = self.run.threads if self.problem.rows.shared else 1
         for info, state in in_order(self._column, self.codes.shape[1], threads, self.cancel):
             infos.append(info)
             states.append(state)
-            objective, bound = objective + info.objective, bound + info.bound
+            objective, bound = (_whole(sum, [getattr(info, name) for info in infos]) for name in ("objective", "bound"))
             history.append({"n_iter": max(info.n_iter for info in infos), "seconds": self.seconds,
-                            "objective": objective, "bound": bound, "certificate": objective - bound})
+                            "objective": objective, "bound": bound,
+                            "certificate": None if bound is None else objective - bound,
+                            "residual": _whole(max, [info.residual for info in infos])})
             if self.run.progress is not None:
                 self.run.progress(history[-1])
         info = Info(
             status=max((info.status for info in infos), key=STATUSES.index),
             algorithm=", ".join(sorted({info.algorithm for info in infos})),
-            n_iter=history[-1]["n_iter"],
             n_outer=max(info.n_outer for info in infos),
-            objective=objective,
-            bound=bound,
-            certificate=objective - bound,
+            **{name: value for name, value in history[-1].items() if name != "seconds"},
             n_support=int(self.supports.sum()),
             seconds=self.seconds,
             tol=self.run.tol,
@@ -105,6 +105,11 @@ class Columns:
         support = np.flatnonzero(state["duals"])
         self.supports[support if sign.all() else which[support]] = True
         return solution.info, state
+
+
+def _whole(of, values):
+    """`of` all the columns' values; None where one has none."""
+    return None if None in values else of(values)
 
 
 def column_count(how, k):
