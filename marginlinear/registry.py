@@ -17,6 +17,7 @@ MODULES = (
     "l2svc",
     "lssvm",
     "mamc",
+    "msvmav",
 )
 
 

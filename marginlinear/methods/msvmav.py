@@ -1,0 +1,451 @@
+"""Margin semi-variance minimised, average margin maximised, by turns (Qian, Ai, Zhang and Gao, IJCAI 2022).
+
+With weights p_i of the rows, of sum 1, margins g_i = y_i <w, x_i>, their mean rho = <g0, w>, g0 = sum_i p_i y_i x_i:
+
+    start   w = g0 / ||g0||
+    A       I = {i : g_i < rho},  z = argmin sum_{i in I} p_i (rho - y_i <z, x_i>)^2 + beta ||z - w||^2
+                                    = w + (beta 1 + X_I' P_I X_I)^{-1} X_I' P_I (rho y_I - X_I w)
+    flip    z = -z  if <g0, z> < 0
+    B       u = argmax <g0, u> - alpha ||u - z||^2 = z + g0 / (2 alpha)
+    norm    w+ = u / ||u||
+    until   ||w+ - w|| / sqrt(d) <= tol
+
+What is pursued is the semi-variance over the squared mean, sum_i p_i (1 - g_i/rho)_+^2, which does not know the scale of
+w. It is no objective that the rounds descend on: alpha and beta are a part of the answer, the value may rise, and
+the index sets I may go round in a cycle. Hence no certificate, and three ends: converged, max_iter, cycle.
+
+p_i is proportional to instance weight times class weight. A class weight is thus the weight of the class's rows in the
+mean margin and in the semi-variance alike: the method has no other place for it.
+
+The rows of a Gram matrix K get coordinates, K = Phi Phi', and the same rounds run on Phi. To iterate on coefficients
+would multiply what lies in the null space of K by 1/||u|| > 1 every round.
+"""
+
+import math
+
+from marginlinear import params as P
+from marginlinear.problem import CONVERGED, CYCLE, Info, Solution
+from marginlinear.registry import Method
+
+# A margin that is below the mean by no more than this part of the largest is not below it.
+ROUNDING = 1e-13
+# ||g0|| that is no more than this part of the root mean square of the rows' norms is 0.
+NOTHING = 1e-14
+# Error that the conjugate gradients may leave in z, as a part of the change of w in the round before.
+ACCURACY = 1e-6
+# Weights that have come back to within this part of a round's change are the same.
+SAME = 1e-4
+# A d x d or m x m system is factorised up to this size, and beyond where it costs no more operations than this many for
+# each stored value; never above the last size.
+SMALL, OPERATIONS, LARGE = 500, 200, 4000
+# A pivoted Cholesky factor may miss the Gram matrix by this part of its largest values.
+INDEFINITE = 1e-7
+
+
+def fit(problem, params, run):
+    return MSVMAvFit(problem, params, run).solution()
+
+
+class MSVMAvFit:
+    """One fit. `form` is the class that solves step A; default: by shape, see `form_of`."""
+
+    def __init__(self, problem, params, run, form=None):
+        import numpy as np
+
+        from marginlinear._core.descent import Budget
+
+        self.run, self.alpha = run, params["alpha"]
+        self.budget = Budget(run.max_iter, run.time_limit, run.progress, run.cancel)
+        self.features = Coordinates(problem.rows) if problem.rows.is_gram else None
+        rows = problem.rows if self.features is None else self.features.rows
+        order = slice(None) if self.features is None else self.features.order
+        self.order, self.weights = order, problem.weights
+        self.rows, self.passes = rows, Passes(rows, run.threads)
+        self.y = np.where(problem.y[order] == 1, 1.0, -1.0)
+        self.p = problem.weights[order] / problem.weights.sum()
+        with np.errstate(over="ignore"):
+            square = self.p @ rows.sqnorms()
+        if not math.isfinite(square):
+            raise ValueError("X: the squares of the values overflow when summed: scale the features")
+        self.g0 = self.passes.sum(self.p * self.y)
+        if norm(self.g0) <= NOTHING * math.sqrt(square):
+            raise ValueError("msvmav: the mean of y_i x_i over the rows is 0, so there is no margin to raise: both classes "
+                             "have the same sum of rows; weigh the classes or rows differently, or give a bias feature "
+                             "(bias = 1) where the classes are of different size")
+        self.form = (form or form_of(rows))(self.passes, self.p, params["beta"], self.budget)
+        self.cycle = Cycle()
+
+    def solution(self):
+        import numpy as np
+
+        run, root, n_iter, change = self.run, math.sqrt(self.rows.d), 0, 1.0
+        self.go_to(self.start())
+        while True:
+            below, found = self.round(ACCURACY * change)
+            change = norm(found - self.w)
+            residual = change / root
+            settled = residual <= run.tol
+            if settled and n_iter == 0 and run.start is not None:
+                # A start that was the answer stays as it is.
+                self.budget.record(0, self.score(), residual=residual)
+                break
+            n_iter += 1
+            self.go_to(found)
+            self.budget.record(n_iter, self.score(), residual=residual)
+            if settled:
+                break
+            ended = CYCLE if self.cycle.closes(n_iter, below, found, change) else self.budget.exhausted(n_iter)
+            if ended:
+                break
+        duals = np.zeros(len(self.p))
+        duals[self.order] = np.maximum(0, np.where(self.below(), self.rho - self.margins, 0))
+        duals *= self.weights
+        weights = self.w if self.features is None else self.features.coefficients(self.w)
+        info = Info(
+            status=CONVERGED if settled else ended,
+            algorithm=self.form.name,
+            n_iter=n_iter,
+            n_outer=0,
+            objective=self.score(),
+            bound=None,
+            certificate=None,
+            n_support=int(np.count_nonzero(duals)),
+            seconds=self.budget.seconds,
+            tol=run.tol,
+            history=self.budget.history,
+            residual=residual,
+        )
+        return Solution(weights.reshape(-1, 1), info, {"W": self.w, "duals": duals})
+
+    def start(self):
+        """The weights of an earlier fit where their mean margin is positive, else g0/||g0||."""
+        if self.run.start is not None:
+            w = self.run.start["W"].copy()
+            if self.g0 @ w > 0:
+                return w
+        return self.g0 / norm(self.g0)
+
+    def go_to(self, w):
+        self.w = w
+        self.scores = self.passes.scores(w)
+        self.margins = self.y * self.scores
+        self.rho = float(self.g0 @ w)
+
+    def below(self):
+        """Which rows are in I: bool array of shape (m,)."""
+        return self.rho - self.margins > ROUNDING * abs(self.margins).max()
+
+    def round(self, accuracy):
+        """(I, w+): steps A and B from w, z to within `accuracy`."""
+        import numpy as np
+
+        below = self.below()
+        lack = np.where(below, self.rho * self.y - self.scores, 0.0)
+        z = self.w + self.form.step(below, lack, accuracy)
+        if self.g0 @ z < 0:
+            z = -z
+        # u times 2 alpha, or u: whichever cannot overflow.
+        twice = 2 * self.alpha
+        u = z + self.g0 / twice if twice >= 1 else twice * z + self.g0
+        return below, u / norm(u)
+
+    def score(self):
+        """sum_i p_i (1 - g_i/rho)_+^2"""
+        import numpy as np
+
+        return float(self.p @ np.maximum(0, 1 - self.margins / self.rho) ** 2)
+
+
+class Passes:
+    """Products of the rows with vectors. What they give does not depend on the number of threads."""
+
+    def __init__(self, rows, threads):
+        self.rows, self.threads = rows, threads
+
+    def scores(self, w):
+        """X w"""
+        import numpy as np
+
+        from marginlinear._core.scores import scores_of
+        from marginlinear.threads import run_chunks
+
+        out = np.empty((self.rows.m, 1))
+        run_chunks(lambda lo, hi: scores_of(self.rows, w.reshape(-1, 1), out, lo, hi), self.rows.m, self.threads)
+        return out[:, 0]
+
+    def sum(self, a):
+        """X' a; rows with a_i = 0 cost nothing."""
+        import numpy as np
+
+        from marginlinear._core.scores import add_rows
+        from marginlinear.threads import run_chunks
+
+        out = np.zeros(self.rows.d)
+        run_chunks(lambda lo, hi: add_rows(self.rows, a, out, lo, hi), self.rows.m, 1)
+        return out
+
+    def dense(self, which):
+        """Rows `which`, the bias feature included: float64 array of shape (len(which), d)."""
+        import numpy as np
+
+        rows = self.rows.select(which)
+        out = np.zeros((rows.m, rows.d))
+        if isinstance(rows.arrays, tuple):
+            data, indices, indptr = rows.arrays
+            out[np.repeat(np.arange(rows.m), np.diff(indptr)), indices] = data
+        else:
+            out[:, :rows.n] = rows.arrays
+        if rows.bias >= 0:
+            out[:, rows.n] = rows.bias
+        return out
+
+
+def form_of(rows):
+    """The class for step A, by the shape of the rows.
+
+    A factorisation costs n^3/3 operations a round, n = min(d, m), and does not feel the scale of the features;
+    conjugate gradients cost some tens of passes over the stored values.
+    """
+    n = min(rows.d, rows.m)
+    if n <= SMALL or (n <= LARGE and n**3 / 3 <= OPERATIONS * rows.nnz):
+        return Primal if rows.d <= rows.m else Dual
+    return Iterative
+
+
+class Primal:
+    """delta = (beta 1 + X_I' P_I X_I)^{-1} X_I' P_I lack_I: d x d.
+
+    The paper's boost updates the inverse by each row that enters or leaves I. Here the sum X_I' P_I X_I is updated, by
+    all of them at once, and factorised anew where it has changed: the inverse drifts, the sum hardly. It is made
+    afresh where that takes fewer rows, and when as many rows as there are have come and gone.
+    """
+
+    name = "cholesky"
+    BLOCK = 2**21
+
+    def __init__(self, passes, p, beta, budget):
+        import numpy as np
+
+        self.passes, self.p, self.beta = passes, p, beta
+        self.inside, self.moved, self.factor = np.zeros(len(p), dtype=bool), 0, None
+        self.sum = np.zeros((passes.rows.d, passes.rows.d))
+
+    def step(self, below, lack, accuracy):
+        from scipy.linalg import cho_solve
+
+        self._update(below)
+        return cho_solve(self.factor, self.passes.sum(self.p * lack), check_finite=False)
+
+    def _update(self, below):
+        import numpy as np
+
+        entering, leaving = np.flatnonzero(below & ~self.inside), np.flatnonzero(self.inside & ~below)
+        changes, members = len(entering) + len(leaving), np.count_nonzero(below)
+        if changes == 0 and self.factor is not None:
+            return
+        self.moved += changes
+        if changes > members or self.moved > len(below):
+            self.sum[:] = 0
+            self.moved, entering, leaving = 0, np.flatnonzero(below), leaving[:0]
+        self._add(entering, 1.0)
+        self._add(leaving, -1.0)
+        self.inside = below
+        self.factor = factor_of(self.sum, self.beta)
+
+    def _add(self, which, sign):
+        """sum += sign X_which' P_which X_which"""
+        import numpy as np
+
+        from marginlinear.threads import ranges
+
+        for lo, hi in ranges(len(which), max(1, self.BLOCK // self.passes.rows.d)):
+            part = which[lo:hi]
+            block = np.sqrt(self.p[part])[:, np.newaxis] * self.passes.dense(part)
+            self.sum += sign * (block.T @ block)
+
+
+class Dual:
+    """delta = X_I' Q_I (beta 1 + Q_I X_I X_I' Q_I)^{-1} Q_I lack_I, Q = P^{1/2}: |I| x |I|."""
+
+    name = "dual"
+
+    def __init__(self, passes, p, beta, budget):
+        self.passes, self.beta, self.q = passes, beta, p**0.5
+        self.products = passes.rows.products()
+        self.inside, self.factor = None, None
+
+    def step(self, below, lack, accuracy):
+        import numpy as np
+        from scipy.linalg import cho_solve
+
+        a = np.zeros(len(lack))
+        which = np.flatnonzero(below)
+        if len(which) == 0:
+            return self.passes.sum(a)
+        q = self.q[which]
+        if self.inside is None or (self.inside != below).any():
+            self.factor = factor_of(q[:, np.newaxis] * self.products[np.ix_(which, which)] * q, self.beta)
+            self.inside = below
+        a[which] = q * cho_solve(self.factor, q * lack[which], check_finite=False)
+        return self.passes.sum(a)
+
+
+class Iterative:
+    """The same delta by conjugate gradients on beta 1 + X_I' P_I X_I, from the last round's on.
+
+    Its least eigenvalue is beta or more, hence ||error|| <= ||residual|| / beta.
+    """
+
+    name = "cg"
+
+    def __init__(self, passes, p, beta, budget):
+        self.passes, self.p, self.beta, self.budget = passes, p, beta, budget
+        self.delta, self.n_iter = None, 0
+
+    def step(self, below, lack, accuracy):
+        import numpy as np
+
+        weight = np.where(below, self.p, 0.0)
+
+        def product(v):
+            return self.beta * v + self.passes.sum(weight * self.passes.scores(v))
+
+        r = self.passes.sum(self.p * lack)
+        delta = np.zeros(len(r))
+        if self.delta is not None:
+            delta = self.delta
+            r -= product(delta)
+        left, direction = r @ r, r.copy()
+        while math.sqrt(left) > self.beta * accuracy and not self.budget.exhausted(0):
+            image = product(direction)
+            size = left / (direction @ image)
+            delta = delta + size * direction
+            r -= size * image
+            left, before = r @ r, left
+            direction *= left / before
+            direction += r
+            self.n_iter += 1
+        self.delta = delta
+        return delta
+
+
+def factor_of(matrix, beta):
+    """Cholesky factor of beta 1 + matrix, as scipy.linalg.cho_factor gives it."""
+    from scipy.linalg import LinAlgError, cho_factor
+
+    matrix = matrix.copy()
+    matrix.flat[::len(matrix) + 1] += beta
+    try:
+        return cho_factor(matrix, overwrite_a=True, check_finite=False)
+    except LinAlgError:
+        raise ValueError(f"beta = {beta!r} is lost in rounding beside the squares of the rows: take a larger beta, or scale "
+                         "the features") from None
+
+
+class Cycle:
+    """Whether the rounds go in a circle of more than one index set.
+
+    A set that comes back after q > 1 rounds is a suspicion; w that is the same q rounds later proves it.
+    """
+
+    def __init__(self):
+        self.seen, self.due, self.anchor = {}, 0, None
+
+    def closes(self, n_iter, below, w, change):
+        """To be called each round with its index set and its w+, `change` being ||w+ - w||."""
+        import hashlib
+
+        import numpy as np
+
+        digest = hashlib.sha256(np.packbits(below)).digest()
+        if self.anchor is not None and n_iter == self.due:
+            if norm(w - self.anchor) <= SAME * change:
+                return True
+            self.anchor = None
+        period = n_iter - self.seen.get(digest, n_iter)
+        if self.anchor is None and period > 1:
+            self.anchor, self.due = w, n_iter + period
+        self.seen[digest] = n_iter
+        return False
+
+
+class Coordinates:
+    """Phi with Phi Phi' = K for the rows of a Gram matrix: a Cholesky factor with pivots, cut at the rank of K.
+
+    Attributes
+    ----------
+    rows : Rows
+        m rows of as many coordinates as K has rank, the pivots first.
+    order : int array of shape (m,)
+        The row of K that each of them is.
+    """
+
+    def __init__(self, gram):
+        import numpy as np
+        from scipy.linalg.lapack import dpstrf
+
+        from marginlinear._core.rows import Rows
+        from marginlinear.kernels import memory
+
+        m = gram.m
+        needed = 8 * m * m * (2 if gram.shared else 3)
+        if needed > memory():
+            raise MemoryError(f"msvmav factorises the kernel matrix: {m} rows need {needed / 2**30:.1f} GiB, the machine "
+                              f"has {memory() / 2**30:.1f}: train on fewer rows")
+        K = gram.products()
+        factor, pivots, rank, _ = dpstrf(K.T.copy(order="F"), lower=0, overwrite_a=True)
+        phi = factor.T
+        for i in range(m - 1):
+            phi[i, i + 1:] = 0
+        self.order = pivots.astype(np.intp) - 1
+        self.triangle = phi[:rank, :rank]
+        phi = np.ascontiguousarray(phi[:, :rank])
+        self._require_definite(K, phi)
+        self.rows = Rows.from_dense(phi)
+
+    def _require_definite(self, K, phi):
+        import numpy as np
+
+        order, diagonal = self.order, np.diagonal(K)
+        one = np.ones(len(K))
+        image = np.empty(len(K))
+        image[order] = phi @ (phi.T @ one)
+        missed = abs(diagonal[order] - np.einsum("ij,ij->i", phi, phi)).max()
+        if (missed > INDEFINITE * abs(diagonal).max()
+                or norm(K @ one - image) > INDEFINITE * (abs(K) @ one).max() * math.sqrt(len(K))):
+            raise ValueError(P.INDEFINITE)
+
+    def coefficients(self, w):
+        """a with Phi' a = w, for the pivots: the rank's worth of rows spans all of them."""
+        import numpy as np
+        from scipy.linalg import solve_triangular
+
+        a = np.zeros(len(self.order))
+        if len(w):
+            a[self.order[:len(w)]] = solve_triangular(self.triangle, w, lower=True, trans=1, check_finite=False)
+        return a
+
+
+def norm(v):
+    """||v||, also where squares leave the range of numbers."""
+    import numpy as np
+
+    largest = float(abs(v).max(initial=0.0))
+    if largest == 0 or not math.isfinite(largest):
+        return largest
+    scaled = v / largest
+    return largest * math.sqrt(np.dot(scaled, scaled))
+
+
+METHOD = Method(
+    name="msvmav",
+    summary="least semi-variance of the margins and largest average margin, by turns; weights of norm 1",
+    objective="sum_i p_i (1 - g_i/rho)_+^2, rho = sum_i p_i g_i, pursued by an alternation whose answer depends on alpha "
+              "and beta",
+    reference="M.-Z. Qian, Z. Ai, T. Zhang and W. Gao, On the Optimization of Margin Distribution, IJCAI 2022",
+    params=(P.ALPHA, P.BETA),
+    fit=fit,
+    joint=False,
+    routes=("auto",),
+    defaults={"tol": 1e-8, "max_iter": 100, "bias": 1.0},
+)
