@@ -17,6 +17,9 @@ the index sets I may go round in a cycle. Hence no certificate, and three ends: 
 p_i is proportional to instance weight times class weight. A class weight is thus the weight of the class's rows in the
 mean margin and in the semi-variance alike: the method has no other place for it.
 
+alpha goes with the size of the rows, beta with its square: as multiples of sqrt(s) and s, s = sum_i p_i ||x_i||^2, they
+give one answer for all scales of X. That is how their defaults are made.
+
 The rows of a Gram matrix K get coordinates, K = Phi Phi', and the same rounds run on Phi. To iterate on coefficients
 would multiply what lies in the null space of K by 1/||u|| > 1 every round.
 """
@@ -27,14 +30,19 @@ from marginlinear import params as P
 from marginlinear.problem import CONVERGED, CYCLE, Info, Solution
 from marginlinear.registry import Method
 
+# Defaults of alpha/sqrt(s) and beta/s. Of {1, 10, 100} x {0.01, 0.03, 0.1, 1} the best in accuracy after 100 rounds on imdb
+# and magic and within 0.7 % of the best on a9a and phishing; a larger beta is slow, and worse on text.
+ALPHA, BETA = 100.0, 0.01
 # A margin that is below the mean by no more than this part of the largest is not below it.
 ROUNDING = 1e-13
 # ||g0|| that is no more than this part of the root mean square of the rows' norms is 0.
 NOTHING = 1e-14
 # Error that the conjugate gradients may leave in z, as a part of the change of w in the round before.
-ACCURACY = 1e-6
+ACCURACY = 1e-4
 # Weights that have come back to within this part of a round's change are the same.
-SAME = 1e-4
+SAME = 1e-3
+# The least default of alpha and beta, where the squares of the rows vanish.
+TINY = 1e-200
 # A d x d or m x m system is factorised up to this size, and beyond where it costs no more operations than this many for
 # each stored value; never above the last size.
 SMALL, OPERATIONS, LARGE = 500, 200, 4000
@@ -54,7 +62,7 @@ class MSVMAvFit:
 
         from marginlinear._core.descent import Budget
 
-        self.run, self.alpha = run, params["alpha"]
+        self.run = run
         self.budget = Budget(run.max_iter, run.time_limit, run.progress, run.cancel)
         self.features = Coordinates(problem.rows) if problem.rows.is_gram else None
         rows = problem.rows if self.features is None else self.features.rows
@@ -67,12 +75,14 @@ class MSVMAvFit:
             square = self.p @ rows.sqnorms()
         if not math.isfinite(square):
             raise ValueError("X: the squares of the values overflow when summed: scale the features")
+        self.alpha = params["alpha"] or max(TINY, ALPHA * math.sqrt(square))
         self.g0 = self.passes.sum(self.p * self.y)
         if norm(self.g0) <= NOTHING * math.sqrt(square):
             raise ValueError("msvmav: the mean of y_i x_i over the rows is 0, so there is no margin to raise: both classes "
                              "have the same sum of rows; weigh the classes or rows differently, or give a bias feature "
                              "(bias = 1) where the classes are of different size")
-        self.form = (form or form_of(rows))(self.passes, self.p, params["beta"], self.budget)
+        beta = params["beta"] or max(TINY, BETA * square)
+        self.form = (form or form_of(rows))(self.passes, self.p, beta, self.budget)
         self.cycle = Cycle()
 
     def solution(self):
