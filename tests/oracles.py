@@ -363,3 +363,28 @@ def random_binary(seed):
         y[:] = 0
         y[-1] = 1
     return X, y, 2.0 * y - 1, float(cost.mean())
+
+
+def msvmav_rounds(X, sign, weight, alpha, beta, rounds):
+    """[w_0, w_1, ...] of math.md 4, by direct inverses, with row weights of sum 1."""
+    p = weight / weight.sum()
+    g0 = X.T @ (p * sign)
+    found = [g0 / np.linalg.norm(g0)]
+    for _ in range(rounds):
+        w = found[-1]
+        rho = g0 @ w
+        inside = sign * (X @ w) < rho
+        XI, yI, pI = X[inside], sign[inside], p[inside]
+        V = np.linalg.inv(np.eye(len(w)) + XI.T @ (pI[:, None] * XI) / beta)
+        z = V @ (w + rho / beta * XI.T @ (pI * yI))
+        z = -z if g0 @ z < 0 else z
+        u = z + g0 / (2 * alpha)
+        found.append(u / np.linalg.norm(u))
+    return found
+
+
+def msvmav_score(w, X, sign, weight):
+    """mean (1 - g_i/rho)_+^2, rho = mean g"""
+    g = sign * (X @ w)
+    rho = weight @ g / weight.sum()
+    return weight @ np.maximum(0, 1 - g / rho) ** 2 / weight.sum()
