@@ -309,38 +309,36 @@ class Iterative:
     name = "cg"
 
     def __init__(self, passes, p, beta, budget):
+        import numpy as np
+
         self.passes, self.p, self.beta, self.budget = passes, p, beta, budget
-        self.delta, self.n_iter = None, 0
+        self.delta, self.scores = np.zeros(passes.rows.d), np.zeros(len(p))
 
     def step(self, below, lack, accuracy):
         import numpy as np
 
         weight = np.where(below, self.p, 0.0)
-
-        def product(v):
-            return self.beta * v + self.passes.sum(weight * self.passes.scores(v))
-
-        r = self.passes.sum(self.p * lack)
-        if self.delta is None:
-            self.delta = np.zeros(len(r))
-        else:
-            r -= product(self.delta)
+        # X delta is kept beside delta: what is left costs one pass.
+        r = self.passes.sum(self.p * lack - weight * self.scores) - self.beta * self.delta
         # Of length 1, its square is a number at any scale of the rows.
         length = norm(r)
         if length <= self.beta * accuracy:
             return self.delta
         r /= length
-        left, direction, further = r @ r, r.copy(), np.zeros(len(r))
+        left, direction = r @ r, r.copy()
+        further, scores = np.zeros_like(self.delta), np.zeros_like(self.scores)
         while length * math.sqrt(left) > self.beta * accuracy and not self.budget.exhausted(0):
-            image = product(direction)
+            along = self.passes.scores(direction)
+            image = self.beta * direction + self.passes.sum(weight * along)
             size = left / (direction @ image)
             further += size * direction
+            scores += size * along
             r -= size * image
             left, before = r @ r, left
             direction *= left / before
             direction += r
-            self.n_iter += 1
         self.delta = self.delta + length * further
+        self.scores = self.scores + length * scores
         return self.delta
 
 
@@ -452,8 +450,7 @@ def norm(v):
 METHOD = Method(
     name="msvmav",
     summary="least semi-variance of the margins and largest average margin, by turns; weights of norm 1",
-    objective="sum_i p_i (1 - g_i/rho)_+^2, rho = sum_i p_i g_i, pursued by an alternation whose answer depends on "
-              "alpha and beta",
+    objective="sum_i p_i (1 - g_i/rho)_+^2, rho = sum_i p_i g_i, roughly: alpha and beta shape the answer",
     reference="M.-Z. Qian, Z. Ai, T. Zhang and W. Gao, On the Optimization of Margin Distribution, IJCAI 2022",
     params=(P.ALPHA, P.BETA),
     fit=fit,
