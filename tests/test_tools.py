@@ -1,5 +1,6 @@
 """The scripts in tools/ and the files in data/."""
 
+import gzip
 import hashlib
 import http.server
 import importlib.util
@@ -369,6 +370,7 @@ def test_make_data_chooses_by_class_and_renumbers(tmp_path):
     rng = np.random.default_rng(0)
     for name in make_data.WHOLE:
         (source / f"{name}.xz").write_bytes(lzma.compress(b"1 1:1\n2 2:1\n"))
+    (source / "digits.csv.gz").write_bytes(gzip.compress(b"0,16,0.5,7\n1,0,0,0\n"))
     for name, _, total in make_data.PARTS:
         lines = []
         for i in range(2 * total):
@@ -377,6 +379,7 @@ def test_make_data_chooses_by_class_and_renumbers(tmp_path):
         (source / f"{name}.xz").write_bytes(lzma.compress(("\n".join(lines) + "\n").encode()))
     assert make_data.main([str(source), "-o", str(target)]) == 0
     assert (target / "glass").read_bytes() == b"1 1:1\n2 2:1\n"
+    assert (target / "digits").read_bytes() == b"7 2:16 3:0.5\n0 1:1\n"
     train = parse((target / "news20.train").read_text())
     assert [sum(label == c for label, _ in train) for c in (1, 2)] == [500, 1500]
     assert {i for _, row in train for i in row} == set(range(1, 61))
