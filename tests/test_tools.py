@@ -652,6 +652,25 @@ def test_bench_kernel_stands_beside_libsvm(fakes):
     assert report["comparisons"][0]["ratios"][0]["label"] == "time, marginlinear / LIBSVM"
 
 
+def test_bench_fit_stands_beside_liblinear(fakes):
+    status, report = fakes("fit", "tiny", "-s", "cs", "--options=-c 1 --seed 4")
+    assert status == 0
+    ours, peer = report["comparisons"][0]["rows"]
+    assert "-s cs -c 1 --seed 4" in ours["command"] and "-s 4 -c 1" in peer["command"]
+    assert ours["accuracy"] == peer["accuracy"] == 0.5
+
+
+def test_the_fifth_and_the_rest_are_the_file(tmp_path):
+    lines = [f"{i % 3} 1:{i}\n" for i in range(23)]
+    source, train, test = (tmp_path / name for name in ("all", "most", "fifth"))
+    source.write_text("".join(lines))
+    bench.leave_fifth(source, train, test)
+    parts = [path.read_text().splitlines(keepends=True) for path in (train, test)]
+    assert [len(part) for part in parts] == [19, 4]
+    assert sorted(parts[0] + parts[1]) == sorted(lines)
+    assert all(part == [line for line in lines if line in part] for part in parts)
+
+
 def test_bench_predict_and_help(fakes, capsys):
     status, report = fakes("predict", "tiny")
     assert status == 0
