@@ -18,7 +18,6 @@ except ModuleNotFoundError as error:
     raise ModuleNotFoundError("marginlinear.torch needs PyTorch: pip install 'marginlinear[torch]'",
                               name=error.name) from error
 from torch.nn.functional import logsigmoid
-from torch.utils.checkpoint import checkpoint
 
 __all__ = ["ISM3Loss"]
 
@@ -36,7 +35,7 @@ BLOCK = 2**20
 
 
 class ISM3Loss(torch.nn.Module):
-    """Loss of the logits plus the pairwise regulariser of the last layer, in place of CrossEntropyLoss and weight decay.
+    """Loss of the logits and pairwise regulariser of the last layer, in place of CrossEntropyLoss and weight decay.
 
         criterion = ISM3Loss(p=4, lam=1e-3)
         loss = criterion(head(features), targets, head.weight, head.bias)
@@ -46,8 +45,9 @@ class ISM3Loss(torch.nn.Module):
     Parameters
     ----------
     p : float, default 4
-        Exponent of the distances of the classes, in [1, inf). At p = 2 they add up to k ||W||_F^2 once the rows' mean is
-        taken from each row of W: a weight decay of 2 k lam. Where w_j = w_l and there is no gradient (p = 1), 0 is taken.
+        Exponent of the distances of the classes, in [1, inf). At p = 2 they add up to k ||W||_F^2 once the rows' mean
+        is taken from each row of W: a weight decay of 2 k lam. Where w_j = w_l and there is no gradient (p = 1), 0 is
+        taken.
     lam : float, default 1e-3
         Weight of the distances, in (0, inf).
     eps : float, default 1e-6
@@ -55,15 +55,15 @@ class ISM3Loss(torch.nn.Module):
     loss : {"logistic", "softmax"}
         The paper's sum over the rivals, or the cross entropy.
     reduction : {"mean", "sum"}
-        Of the losses of the rows; the regulariser is added once and whole. "mean" is for minibatches: the mean over batches
-        of a fixed size is the value on all rows, and lam means the same whatever the batch, as weight decay does.
-        `marginlinear.train(X, y, solver="ism3", lambda_=n * lam, eps=n * eps)` on n rows minimises n times the same
-        function. "sum" on all rows is its objective itself, with lambda_=lam.
+        Of the losses of the rows; the regulariser is added once and whole. "mean" is for minibatches: the mean over
+        batches of a fixed size is the value on all rows, and lam means the same whatever the batch, as weight decay
+        does. `marginlinear.train(X, y, solver="ism3", lambda_=n * lam, eps=n * eps)` on n rows minimises n times the
+        same function. "sum" on all rows is the objective of `ism3` itself, with lambda_=lam.
     ignore_index : int, default -100
         Rows with this target cost nothing and do not count in the mean.
     class_weight : tensor of shape (k,), optional
-        Finite factors >= 0 of the losses of the rows of each class; the mean divides by their sum over the rows, as that
-        of CrossEntropyLoss does.
+        Finite factors >= 0 of the losses of the rows of each class; the mean divides by their sum over the rows, as
+        that of CrossEntropyLoss does.
 
     `CrossEntropyLoss(weight=c, ignore_index=i)` is `ISM3Loss(loss="softmax", class_weight=c, ignore_index=i)` without
     the regulariser. There is no label smoothing and there are no targets that are probabilities.
@@ -165,20 +165,37 @@ def _sum_of_distances(W, p):
     G = W @ W.T
     sizes = G.diagonal()[:, None] + G.diagonal()
     D2 = (sizes - 2 * G).triu(1)
-    pairs = (D2 < NEAR * sizes).triu(1).nonzero()
+    pairs = (NEAR * sizes > D2).triu(1).nonzero()
     if len(pairs):
-        # Without checkpoints backward would keep the differences of all blocks.
-        blocks = pairs.split(max(1, BLOCK // W.shape[1]))
-        exact = [checkpoint(_squared_distances, W, block, use_reentrant=False, preserve_rng_state=False)
-                 for block in blocks]
-        D2 = D2.index_put(tuple(pairs.T), torch.cat(exact))
+        D2 = D2.index_put(tuple(pairs.T), _SquaredDistances.apply(W, pairs))
     # The power's derivative at 0 is infinite for p < 2, and infinity times 0 is no gradient.
     equal = D2 <= 0
     return (D2.masked_fill(equal, 1) ** (p / 2)).masked_fill(equal, 0).sum()
 
 
-def _squared_distances(W, pairs):
-    return (W[pairs[:, 0]] - W[pairs[:, 1]]).square().sum(1)
+class _SquaredDistances(torch.autograd.Function):
+    """||w_j - w_l||^2 of pairs (j, l), in blocks: all differences of many pairs would not fit in memory."""
+
+    @staticmethod
+    def forward(ctx, W, pairs):
+        ctx.save_for_backward(W, pairs)
+        blocks = pairs.split(_pairs_of_a_block(W))
+        return torch.cat([(W[block[:, 0]] - W[block[:, 1]]).square().sum(1) for block in blocks])
+
+    @staticmethod
+    def backward(ctx, gradient):
+        W, pairs = ctx.saved_tensors
+        size = _pairs_of_a_block(W)
+        total = torch.zeros_like(W)
+        for block, part in zip(pairs.split(size), gradient.split(size), strict=True):
+            j, l = block.T
+            pull = 2 * part[:, None] * (W[j] - W[l])
+            total = total.index_add(0, j, pull).index_add(0, l, -pull)
+        return total, None
+
+
+def _pairs_of_a_block(W):
+    return max(1, BLOCK // W.shape[1])
 
 
 def _at_least_single(tensor):

@@ -29,7 +29,7 @@ def test_without_torch_the_extra_is_named():
     assert run.returncode == 1 and "pip install 'marginlinear[torch]'" in run.stderr
 
 
-torch = pytest.importorskip("torch", reason="PyTorch is missing: pip install 'marginlinear[torch]'", exc_type=ImportError)
+torch = pytest.importorskip("torch", reason="PyTorch is missing: pip install 'marginlinear[torch]'")
 
 from marginlinear import torch as ours  # noqa: E402
 from marginlinear.torch import ISM3Loss  # noqa: E402
@@ -224,7 +224,7 @@ def test_equal_classes_have_a_gradient(p, dtype):
 
 @pytest.mark.parametrize("loss", LOSSES)
 def test_extreme_logits(loss):
-    X, y, W, b = problem(n=2, k=3)
+    _, _, W, b = problem(k=3)
     y = torch.tensor([0, 0])
     logits = torch.tensor([[0, 900.0, -torch.inf], [900, 0, -torch.inf]], dtype=torch.float64, requires_grad=True)
     criterion = ISM3Loss(loss=loss, reduction="sum")

@@ -5,8 +5,9 @@
 
 SOURCE holds glass.xz, vehicle.xz, segment.xz, dna.xz, dna.t.xz, news20bydate.xz and news20bydate.t.xz,
 compressed LIBSVM text, and digits.csv.gz as scikit-learn ships it (sklearn/datasets/data): 64 pixels, then the
-label. The first five are decompressed and nothing else, of digits the zeros are left out. news20.train and
-news20.test are parts of the two news20bydate, 2,000 of 11,314 and 1,000 of 7,532 documents, small without being of another kind:
+label. The first five are decompressed and nothing else; of digits the zeros are left out. news20.train and
+news20.test are parts of the two news20bydate, 2,000 of 11,314 and 1,000 of 7,532 documents, small without being
+of another kind:
 
 - as many documents of each class as its share of the full part asks for (largest remainders, the lower label
   first); within a class those whose line has the smallest SHA-256; in the order of the source;
