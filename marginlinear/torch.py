@@ -66,7 +66,8 @@ class ISM3Loss(torch.nn.Module):
         that of CrossEntropyLoss does.
 
     `CrossEntropyLoss(weight=c, ignore_index=i)` is `ISM3Loss(loss="softmax", class_weight=c, ignore_index=i)` without
-    the regulariser. There is no label smoothing and there are no targets that are probabilities.
+    the regulariser. There is no label smoothing and there are no targets that are probabilities. Each call with p != 2
+    waits once for the device, to see which classes are nearly equal.
 
     Raises
     ------
