@@ -15,8 +15,10 @@ from marginlinear import params as P
 try:
     import torch
 except ModuleNotFoundError as error:
+    if error.name != "torch":
+        raise
     raise ModuleNotFoundError("marginlinear.torch needs PyTorch: pip install 'marginlinear[torch]'",
-                              name=error.name) from error
+                              name="torch") from error
 from torch.nn.functional import logsigmoid
 
 __all__ = ["ISM3Loss"]
