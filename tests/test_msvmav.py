@@ -9,6 +9,7 @@ from oracles import features_of, msvmav_rounds, msvmav_score, random_binary, rbf
 from scipy import sparse
 
 import marginlinear as ml
+from marginlinear._core.descent import Budget
 from marginlinear.api import as_rows
 from marginlinear.methods import msvmav
 from marginlinear.problem import Problem, Run
@@ -281,6 +282,32 @@ def test_conjugate_gradients_look_at_the_clock_and_at_cancel():
     cancel.set()
     with pytest.raises(Cancelled):
         msvmav.MSVMAvFit(problem, values, run._replace(cancel=cancel), msvmav.Iterative).solution()
+
+
+def test_the_same_bits_for_any_threads():
+    rng = np.random.default_rng(0)
+    X = sparse.random_array((9000, 3000), density=0.003, rng=rng, format="csr")
+    y = (X @ rng.standard_normal(3000) > 0).astype(int)
+    first, *others = [ml.train(X, y, solver="msvmav", max_iter=5, threads=threads) for threads in (1, 2, 8)]
+    assert first.info.algorithm == "cg"
+    for other in others:
+        assert other.weights.tobytes() == first.weights.tobytes()
+        assert other.info.objective == first.info.objective
+
+
+@pytest.mark.parametrize(("m", "rank"), [(1, 1), (5, 3), (64, 64), (65, 65), (200, 130), (200, 2), (30, 0)])
+def test_pivoted_cholesky(m, rank):
+    A = np.random.default_rng(m).standard_normal((m, rank))
+    K = A @ A.T
+    L, order, found = msvmav.pivoted_cholesky(K.copy(), Budget(None, None))
+    assert found == rank
+    assert np.allclose(L[:, :found] @ L[:, :found].T, K[np.ix_(order, order)], atol=1e-13 * m)
+    assert (np.diff(np.diagonal(L)[:found]) <= 1e-9).all()
+    cancel = threading.Event()
+    cancel.set()
+    if rank > 65:
+        with pytest.raises(Cancelled):
+            msvmav.pivoted_cholesky(K, Budget(None, None, cancel=cancel))
 
 
 def test_the_form_goes_by_shape():

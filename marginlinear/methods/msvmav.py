@@ -45,7 +45,9 @@ SAME = 1e-3
 TINY = 1e-200
 # A d x d or m x m system is factorised up to this size, and beyond where it costs no more operations than this many for
 # each stored value; never above the last size.
-SMALL, OPERATIONS, LARGE = 500, 200, 4000
+SMALL, OPERATIONS, LARGE = 500, 200, 2000
+# Columns of a block of the pivoted Cholesky factor.
+COLUMNS = 64
 # A pivoted Cholesky factor may miss the Gram matrix by this part of its largest values.
 INDEFINITE = 1e-7
 
@@ -64,7 +66,7 @@ class MSVMAvFit:
 
         self.run = run
         self.budget = Budget(run.max_iter, run.time_limit, run.progress, run.cancel)
-        self.features = Coordinates(problem.rows) if problem.rows.is_gram else None
+        self.features = Coordinates(problem.rows, self.budget) if problem.rows.is_gram else None
         rows = problem.rows if self.features is None else self.features.rows
         order = slice(None) if self.features is None else self.features.order
         self.order, self.weights = order, problem.weights
@@ -231,7 +233,8 @@ class Primal:
     """
 
     name = "cholesky"
-    BLOCK = 2**21
+    # Values, and products, of a block of rows: Ctrl-C is seen between blocks.
+    VALUES, PRODUCTS = 2**21, 2**29
 
     def __init__(self, passes, p, beta, budget):
         import numpy as np
@@ -268,7 +271,8 @@ class Primal:
 
         from marginlinear.threads import ranges
 
-        for lo, hi in ranges(len(which), max(1, self.BLOCK // self.passes.rows.d)):
+        d = self.passes.rows.d
+        for lo, hi in ranges(len(which), max(1, min(self.VALUES // d, self.PRODUCTS // d**2))):
             part = which[lo:hi]
             block = np.sqrt(self.p[part])[:, np.newaxis] * self.passes.dense(part)
             self.sum += sign * (block.T @ block)
@@ -390,28 +394,22 @@ class Coordinates:
         The row of K that each of them is.
     """
 
-    def __init__(self, gram):
+    def __init__(self, gram, budget):
         import numpy as np
-        from scipy.linalg.lapack import dpstrf
 
         from marginlinear._core.rows import Rows
         from marginlinear.kernels import memory
 
         m = gram.m
-        needed = 8 * m * m * (2 if gram.shared else 3)
+        needed = 3 * 8 * m * m
         if needed > memory():
             raise MemoryError(f"msvmav factorises the kernel matrix: {m} rows need {needed / 2**30:.1f} GiB, the "
                               f"machine has {memory() / 2**30:.1f}: train on fewer rows")
         K = gram.products()
-        factor, pivots, rank, _ = dpstrf(K.T.copy(order="F"), lower=0, overwrite_a=True)
-        phi = factor.T
-        for i in range(m - 1):
-            phi[i, i + 1:] = 0
-        self.order = pivots.astype(np.intp) - 1
-        self.triangle = phi[:rank, :rank]
-        phi = np.ascontiguousarray(phi[:, :rank])
-        self._require_definite(K, phi)
-        self.rows = Rows.from_dense(phi)
+        factor, self.order, rank = pivoted_cholesky(K.copy(), budget)
+        self.phi = np.ascontiguousarray(factor[:, :rank])
+        self._require_definite(K, self.phi)
+        self.rows = Rows.from_dense(self.phi)
 
     def _require_definite(self, K, phi):
         import numpy as np
@@ -432,8 +430,52 @@ class Coordinates:
 
         a = np.zeros(len(self.order))
         if len(w):
-            a[self.order[:len(w)]] = solve_triangular(self.triangle, w, lower=True, trans=1, check_finite=False)
+            a[self.order[:len(w)]] = solve_triangular(self.phi[:len(w)], w, lower=True, trans=1, check_finite=False)
         return a
+
+
+def pivoted_cholesky(A, budget):
+    """(L, order, rank): A[order][:, order] = L L', L in place of A, columns from the rank on being of no meaning.
+
+    The largest diagonal value that is left comes next, until it is no more than rounding. Blocks of columns, as LAPACK's
+    pstrf, but Ctrl-C and `budget.cancel` are seen between them.
+    """
+    import numpy as np
+
+    from marginlinear.threads import ranges
+
+    m = len(A)
+    order, left = np.arange(m), np.diagonal(A).copy()
+    least = m * np.finfo(float).eps * left.max(initial=0.0)
+    for lo, hi in ranges(m, COLUMNS):
+        for j in range(lo, hi):
+            pivot = j + int(left[j:].argmax())
+            if not left[pivot] > least:
+                return lower(A), order, j
+            # Only the lower triangle is there: row and column j against row and column `pivot`.
+            for pair in (order, left):
+                pair[[j, pivot]] = pair[[pivot, j]]
+            A[[j, pivot], :j] = A[[pivot, j], :j]
+            A[j, j], A[pivot, pivot] = A[pivot, pivot], A[j, j]
+            A[pivot + 1:, [j, pivot]] = A[pivot + 1:, [pivot, j]]
+            A[j + 1:pivot, j], A[pivot, j + 1:pivot] = A[pivot, j + 1:pivot].copy(), A[j + 1:pivot, j].copy()
+            A[j, j] = math.sqrt(left[j])
+            A[j + 1:, j] -= A[j + 1:, lo:j] @ A[j, lo:j]
+            A[j + 1:, j] /= A[j, j]
+            left[j + 1:] -= A[j + 1:, j] ** 2
+        # A -= L L' on what is left
+        for first in range(hi, m, 4 * COLUMNS):
+            budget.exhausted(0)
+            last = min(m, first + 4 * COLUMNS)
+            A[first:last, hi:last] -= A[first:last, lo:hi] @ A[hi:last, lo:hi].T
+    return lower(A), order, m
+
+
+def lower(A):
+    """A with zeros above its diagonal, in place."""
+    for i in range(len(A)):
+        A[i, i + 1:] = 0
+    return A
 
 
 def norm(v):
