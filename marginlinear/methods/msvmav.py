@@ -48,7 +48,7 @@ TINY = 1e-200
 SMALL, OPERATIONS, LARGE = 500, 200, 2000
 # Columns of a block of the pivoted Cholesky factor.
 COLUMNS = 64
-# A pivoted Cholesky factor may miss the Gram matrix by this part of its largest values.
+# A pivoted Cholesky factor may miss the Gram matrix by this part of its largest value.
 INDEFINITE = 1e-7
 
 
@@ -416,11 +416,9 @@ class Coordinates:
 
         order, diagonal = self.order, np.diagonal(K)
         one = np.ones(len(K))
-        image = np.empty(len(K))
-        image[order] = phi @ (phi.T @ one)
+        allowed = INDEFINITE * diagonal.max()
         missed = abs(diagonal[order] - np.einsum("ij,ij->i", phi, phi)).max()
-        if (missed > INDEFINITE * abs(diagonal).max()
-                or norm(K @ one - image) > INDEFINITE * (abs(K) @ one).max() * math.sqrt(len(K))):
+        if missed > allowed or norm((K @ one)[order] - phi @ (phi.T @ one)) > allowed * len(K):
             raise ValueError(P.INDEFINITE)
 
     def coefficients(self, w):
@@ -437,8 +435,8 @@ class Coordinates:
 def pivoted_cholesky(A, budget):
     """(L, order, rank): A[order][:, order] = L L', L in place of A, columns from the rank on being of no meaning.
 
-    The largest diagonal value that is left comes next, until it is no more than rounding. Blocks of columns, as LAPACK's
-    pstrf, but Ctrl-C and `budget.cancel` are seen between them.
+    The largest diagonal value that is left comes next, until it is no more than rounding. In blocks of columns, as
+    LAPACK's pstrf does it; Ctrl-C and `budget.cancel` are seen between them.
     """
     import numpy as np
 
