@@ -48,7 +48,7 @@ TINY = 1e-200
 SMALL, OPERATIONS, LARGE = 500, 200, 2000
 # Stored values of a chunk for one thread, about 1 ms. Rows that are added in parts have so many values a part for each
 # value of its sum, and make no fewer than so many parts.
-CHUNK, SHARE, PARTS = 2**18, 16, 4
+CHUNK, SHARE, PARTS = 2**18, 8, 8
 # Columns of a block of the pivoted Cholesky factor.
 COLUMNS = 64
 # A pivoted Cholesky factor may miss the Gram matrix by this part of its largest value.
@@ -180,7 +180,8 @@ class Passes:
     """
 
     def __init__(self, rows, threads):
-        self.rows, self.threads, self.columns = rows, threads, None
+        self.rows, self.threads = rows, threads
+        self.columns = self.parts = None
 
     def keep_columns(self):
         """Hold the stored values a second time, by columns, where that is faster."""
@@ -194,6 +195,7 @@ class Passes:
             stored = csr_array(rows.arrays, shape=(rows.m, rows.n)).tocsc()
             self.columns = Rows.from_csr(stored.data, stored.indices.astype(np.int32, copy=False),
                                          stored.indptr.astype(np.int64, copy=False), rows.m)
+            self.parts = None
 
     def scores(self, w):
         """X w"""
@@ -223,9 +225,10 @@ class Passes:
     def _dots(self, rows, w, out):
         """out = the products of `rows` with w; returned."""
         from marginlinear._core.scores import scores_of
+        from marginlinear.threads import run_chunks
 
         w, into = w.reshape(-1, 1), out.reshape(-1, 1)
-        self._by_chunks(lambda lo, hi: scores_of(rows, w, into, lo, hi), rows, CHUNK)
+        run_chunks(lambda lo, hi: scores_of(rows, w, into, lo, hi), rows.m, self.threads, rows_with(rows, CHUNK))
         return out
 
     def _added(self, rows, a):
@@ -233,22 +236,20 @@ class Passes:
         import numpy as np
 
         from marginlinear._core.scores import add_rows
-
-        def part(lo, hi):
-            out = np.zeros(rows.d)
-            add_rows(rows, a, out, lo, hi)
-            return out
-
-        first, *others = self._by_chunks(part, rows, max(CHUNK, SHARE * rows.d))
-        for other in others:
-            first += other
-        return first
-
-    def _by_chunks(self, work, rows, values):
-        """The results of work(lo, hi), for ranges of `rows` with about so many stored values each."""
         from marginlinear.threads import run_chunks
 
-        return run_chunks(work, rows.m, self.threads, max(1, int(values * rows.m / (1 + rows.nnz))))
+        size = rows_with(rows, max(CHUNK, SHARE * rows.d))
+        # Kept: memory that is new each time costs as much as the sums.
+        if self.parts is None:
+            self.parts = np.empty((-(-rows.m // size), rows.d))
+
+        def add(lo, hi):
+            out = self.parts[lo // size]
+            out[:] = 0
+            add_rows(rows, a, out, lo, hi)
+
+        run_chunks(add, rows.m, self.threads, size)
+        return self.parts.sum(axis=0)
 
     def dense(self, which):
         """Rows `which`, the bias feature included: float64 array of shape (len(which), d)."""
@@ -269,6 +270,11 @@ class Passes:
 def adds_in_parts(rows):
     """Whether rows are added in parts: there is a part for each thread, and a part's sum costs little beside it."""
     return rows.nnz >= PARTS * SHARE * rows.d
+
+
+def rows_with(rows, values):
+    """How many rows, at least 1, have about so many stored values."""
+    return max(1, int(values * rows.m / (1 + rows.nnz)))
 
 
 def form_of(rows):
