@@ -17,6 +17,10 @@ MODULES = (
     "l2svc",
     "lssvm",
     "mamc",
+    "m3svm",
+    "ism3",
+    "softmax",
+    "ww",
 )
 
 
