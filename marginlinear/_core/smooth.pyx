@@ -1,0 +1,389 @@
+"""Sums of smooth multi-class losses over rows: value, gradient, and products with the Hessian.
+
+    F(W) = sum_i c_i loss(x_i),     t_l = s_y - s_l,  s = W x_i,  y the row's class
+
+    hinge      sum_{l != y} g(1 - t_l),   g(x) = (x + sqrt(x^2 + width^2))/2
+    logistic   sum_{l != y} log(1 + exp(-t_l))
+    softmax    log(1 + sum_{l != y} exp(-t_l))
+
+With rho_l = -d loss/d t_l, row i's derivative in its scores, the residual, is
+
+    r_l = c_i rho_l for l != y,   r_y = -sum_{l != y} r_l,        gradient of F in w_l = sum_i r_il x_i.
+
+In the direction V, z = V x_i, the residuals move by
+
+    h_l (z_l - z_y) for l != y,   less than nothing in all for y:  the sum over the classes stays 0,
+    h = 4 c q^(3/2)/width (hinge), c q (logistic),  q = rho (1 - rho),
+    c rho_l (z_l - z_y - sum_{j != y} rho_j (z_j - z_y)) (softmax),
+
+so that the residuals are all that is to be known of W. They are kept from the gradient's pass, unless W itself is
+smaller and they are large: then a copy of W is kept, and the product's pass makes them again.
+
+A pass goes by batches of rows: scores, residuals, then the batch's part of the gradient while the rows are in cache.
+"""
+
+import numpy as np
+
+from cpython.exc cimport PyErr_CheckSignals
+from libc.math cimport exp, fabs, log1p, sqrt
+from libc.stdint cimport int32_t
+
+from marginlinear._core.rows cimport CSR32, CSR64, GRAM, Rows, csr32_t, csr64_t, row_scores, row_update, scores_t
+from marginlinear.threads import ranges, run_chunks
+
+ctypedef fused csr_t:
+    csr64_t
+    csr32_t
+
+# Residuals, and stored values of rows, in a batch: what stays in a second-level cache.
+cdef Py_ssize_t BATCH = 1 << 16
+# Residuals that are kept whatever the size of W.
+cdef Py_ssize_t KEPT = 1 << 24
+# Chunks of a batch for the threads.
+cdef Py_ssize_t CHUNKS = 8
+# A product of so many factors 1 + e <= 2 is finite.
+cdef Py_ssize_t FACTORS = 512
+
+
+cdef enum Loss:
+    HINGE
+    LOGISTIC
+    SOFTMAX
+
+LOSSES = {"hinge": HINGE, "logistic": LOGISTIC, "softmax": SOFTMAX}
+
+
+cdef class SmoothLoss:
+    """F of one problem.
+
+    Parameters
+    ----------
+    rows : Rows
+        Not a Gram matrix.
+    y : int32 array of shape (m,)
+        Classes 0 to n_classes - 1.
+    n_classes : int
+        k, at least 2.
+    cost : float64 array of shape (m,)
+        c_i >= 0.
+    loss : {"hinge", "logistic", "softmax"}
+    width : float
+        Of the hinge's rounding, positive; 0 <= g(x) - max(x, 0) <= width/2.
+    threads : int
+        The results are the same for any number.
+
+    Attributes
+    ----------
+    width : float
+        May be changed between calls.
+    hinge, mass : float
+        Of loss "hinge", at the W of the last value_and_gradient: sum_i c_i sum_{l != y} max(0, 1 - t_il), and
+        sum_i c_i sum_{l != y} rho_il.
+
+    Raises
+    ------
+    ValueError
+        For a Gram matrix, arrays of other shapes, an unknown loss or a width that is not allowed.
+    """
+
+    cdef readonly Rows rows
+    cdef readonly object y, cost
+    cdef readonly Py_ssize_t n_classes
+    cdef readonly double hinge, mass
+    cdef double delta, last
+    cdef Loss loss
+    cdef int threads
+    cdef Py_ssize_t batch
+    cdef bint keeps
+    cdef object _residuals, _work, _losses, _hinges, _masses, _at  # _at: the last W, where residuals are not kept
+    cdef const int32_t[::1] own
+    cdef const double[::1] c
+
+    def __init__(self, Rows rows, y, Py_ssize_t n_classes, cost, *, loss, width=1.0, int threads=1):
+        if rows.storage == GRAM:
+            raise ValueError("SmoothLoss: a Gram matrix holds no features")
+        if loss not in LOSSES:
+            raise ValueError(f"loss = {loss!r} is not allowed: one of {', '.join(LOSSES)}")
+        if n_classes < 2:
+            raise ValueError(f"n_classes = {n_classes} is not allowed: at least 2")
+        if len(y) != rows.m or len(cost) != rows.m:
+            raise ValueError(f"SmoothLoss: {rows.m} rows, {len(y)} labels, {len(cost)} costs")
+        if rows.m and not 0 <= y.min() <= y.max() < n_classes:
+            raise ValueError(f"y: classes must be 0 to {n_classes - 1}")
+        self.rows, self.y, self.cost, self.n_classes = rows, y, cost, n_classes
+        self.own, self.c = y, cost
+        self.loss, self.threads, self.width = LOSSES[loss], threads, width
+        cdef Py_ssize_t long_rows = rows.nnz // max(1, rows.m) + 1
+        self.batch = max(1, min(rows.m, BATCH // n_classes, 8 * BATCH // long_rows))
+        self.keeps = rows.m <= rows.d or rows.m * n_classes <= KEPT
+        self._residuals = np.empty((rows.m if self.keeps else self.batch, n_classes))
+        self._work = np.empty((self.batch, n_classes))
+        self._losses, self._hinges, self._masses = (np.zeros(rows.m) for _ in range(3))
+
+    @property
+    def width(self):
+        return self.delta
+
+    @width.setter
+    def width(self, double width):
+        if not 1e-150 <= width <= 1e150:
+            raise ValueError(f"width = {width} is not allowed: a positive number, 1e-150 to 1e150")
+        self.delta = width
+
+    def value(self, W):
+        """F(W); W is a float64 array of shape (d k,), feature j of class l at j k + l."""
+        W = self._checked(W)
+        for lo, hi in self._batches():
+            self._forward(W, lo, hi, self._work[:hi - lo], self.delta)
+        return float(self._losses.sum())
+
+    def value_and_gradient(self, W, out):
+        """F(W); its gradient is written to `out`, a float64 array of shape (d k,)."""
+        W, out = self._checked(W), self._checked(out)
+        out[:] = 0
+        self.last = self.delta
+        self._at = None if self.keeps else W.copy()
+        for lo, hi in self._batches():
+            residuals = self._kept(lo, hi)
+            self._forward(W, lo, hi, residuals, self.delta)
+            self._backward(residuals, lo, hi, out)
+        self.hinge, self.mass = float(self._hinges.sum()), float(self._masses.sum())
+        return float(self._losses.sum())
+
+    def product(self, V, out):
+        """The Hessian of F at the W of the last value_and_gradient, times V, is written to `out`: shapes (d k,)."""
+        V, out = self._checked(V), self._checked(out)
+        out[:] = 0
+        for lo, hi in self._batches():
+            residuals, turns = self._kept(lo, hi), self._work[:hi - lo]
+            if not self.keeps:
+                self._forward(self._at, lo, hi, residuals, self.last)
+            self._scores(V, lo, hi, turns)
+            self._by_chunks(lambda a, b, lo=lo, r=residuals, z=turns: self._turn(r, z, lo, a, b), hi - lo)
+            self._backward(turns, lo, hi, out)
+
+    def _checked(self, array):
+        if array.shape != (self.rows.d * self.n_classes,):
+            raise ValueError(f"SmoothLoss: shape {array.shape} is not ({self.rows.d * self.n_classes},)")
+        return array.reshape(self.rows.d, self.n_classes)
+
+    def _batches(self):
+        return ranges(self.rows.m, self.batch)
+
+    def _kept(self, lo, hi):
+        return self._residuals[lo:hi] if self.keeps else self._residuals[:hi - lo]
+
+    def _by_chunks(self, work, n):
+        run_chunks(work, n, self.threads, -(-n // CHUNKS))
+
+    def _forward(self, W, lo, hi, out, double width):
+        """out = the residuals of rows lo to hi; their losses are noted."""
+        self._scores(W, lo, hi, out)
+        self._by_chunks(lambda a, b: self._respond(out, lo, a, b, width), hi - lo)
+
+    def _scores(self, W, lo, hi, out):
+        """out = X[lo:hi] W"""
+        if self.rows.storage == CSR64 or self.rows.storage == CSR32:
+            self._by_chunks(lambda a, b: self._sparse_scores(W, out, lo, a, b), hi - lo)
+        else:
+            np.matmul(self._dense(lo, hi), W[:self.rows.n], out=out)
+            if self.rows.bias >= 0:
+                out += self.rows.bias * W[self.rows.n]
+
+    def _backward(self, residuals, lo, hi, out):
+        """out += X[lo:hi]' residuals"""
+        if self.rows.storage == CSR64 or self.rows.storage == CSR32:
+            self._sparse_update(residuals, lo, hi, out)
+        else:
+            out[:self.rows.n] += self._dense(lo, hi).T @ residuals
+            if self.rows.bias >= 0:
+                out[self.rows.n] += self.rows.bias * residuals.sum(axis=0)
+        PyErr_CheckSignals()
+
+    def _dense(self, lo, hi):
+        return self.rows.arrays[lo:hi].astype(np.float64, copy=False)
+
+    def _sparse_scores(self, const double[:, ::1] W, double[:, ::1] out, Py_ssize_t lo, Py_ssize_t a, Py_ssize_t b):
+        with nogil:
+            if self.rows.storage == CSR64:
+                fill_scores(&self.rows.csr64, lo, a, b, &W[0, 0], &out[0, 0], self.n_classes)
+            else:
+                fill_scores(&self.rows.csr32, lo, a, b, &W[0, 0], &out[0, 0], self.n_classes)
+        PyErr_CheckSignals()
+
+    def _sparse_update(self, const double[:, ::1] residuals, Py_ssize_t lo, Py_ssize_t hi, double[:, ::1] out):
+        with nogil:
+            if self.rows.storage == CSR64:
+                update(&self.rows.csr64, lo, hi, &residuals[0, 0], &out[0, 0], self.n_classes)
+            else:
+                update(&self.rows.csr32, lo, hi, &residuals[0, 0], &out[0, 0], self.n_classes)
+
+    def _respond(self, double[:, ::1] s, Py_ssize_t lo, Py_ssize_t a, Py_ssize_t b, double width):
+        """Scores become residuals."""
+        cdef Py_ssize_t i, at
+        cdef double[::1] losses = self._losses, hinges = self._hinges, masses = self._masses
+        each = np.empty(self.n_classes)
+        cdef double[::1] terms = each
+        with nogil:
+            for at in range(a, b):
+                i = lo + at
+                if self.loss == HINGE:
+                    losses[i] = self.c[i] * hinge_row(&s[at, 0], self.n_classes, self.own[i], width, &terms[0],
+                                                      &hinges[i], &masses[i])
+                    hinges[i] *= self.c[i]
+                    masses[i] *= self.c[i]
+                elif self.loss == LOGISTIC:
+                    losses[i] = self.c[i] * logistic_row(&s[at, 0], self.n_classes, self.own[i])
+                else:
+                    losses[i] = self.c[i] * softmax_row(&s[at, 0], self.n_classes, self.own[i])
+                balance(&s[at, 0], self.n_classes, self.own[i], self.c[i])
+
+    def _turn(self, const double[:, ::1] r, double[:, ::1] z, Py_ssize_t lo, Py_ssize_t a, Py_ssize_t b):
+        """The direction's scores z become the derivatives of the residuals r."""
+        cdef Py_ssize_t i, at
+        with nogil:
+            for at in range(a, b):
+                i = lo + at
+                turn_row(&r[at, 0], &z[at, 0], self.n_classes, self.own[i], self.c[i], self.loss, self.last)
+                balance(&z[at, 0], self.n_classes, self.own[i], 1.0)
+
+
+cdef void fill_scores(const csr_t* X, Py_ssize_t lo, Py_ssize_t a, Py_ssize_t b, const double* W, double* out,
+                      Py_ssize_t k) noexcept nogil:
+    cdef Py_ssize_t at
+    for at in range(a, b):
+        row_scores(X, lo + at, W, k, out + at * k)
+
+
+cdef void update(const csr_t* X, Py_ssize_t lo, Py_ssize_t hi, const double* residuals, double* out,
+                 Py_ssize_t k) noexcept nogil:
+    cdef Py_ssize_t i
+    for i in range(lo, hi):
+        row_update(X, i, residuals + (i - lo) * k, NULL, k, out, k)
+
+
+cdef inline double total(const double* x, Py_ssize_t k) noexcept nogil:
+    """sum x_l, in four running sums"""
+    cdef Py_ssize_t l = 0
+    cdef double a = 0, b = 0, c = 0, d = 0
+    while l + 4 <= k:
+        a += x[l]
+        b += x[l + 1]
+        c += x[l + 2]
+        d += x[l + 3]
+        l += 4
+    while l < k:
+        a += x[l]
+        l += 1
+    return (a + b) + (c + d)
+
+
+cdef inline void balance(double* r, Py_ssize_t k, Py_ssize_t y, double c) noexcept nogil:
+    """r *= c, r_y = -sum_{l != y} r_l"""
+    cdef Py_ssize_t l
+    r[y] = 0
+    for l in range(k):
+        r[l] *= c
+    r[y] = -total(r, k)
+
+
+cdef double hinge_row(double* s, Py_ssize_t k, Py_ssize_t y, double width, double* terms, double* hinge,
+                      double* mass) noexcept nogil:
+    """s = rho; returns the loss.
+
+    For x < 0, g(x) = width^2/(2 (sqrt(x^2 + width^2) - x)), without cancellation.
+    """
+    cdef Py_ssize_t l
+    cdef double own = s[y], square = width * width, x, r, high, low, loss
+    cdef scores_t rho = s
+    cdef scores_t g = terms
+    for l in range(k):
+        x = 1 - (own - rho[l])
+        g[l] = x if x > 0 else 0
+    g[y] = 0
+    hinge[0] = total(terms, k)
+    for l in range(k):
+        x = 1 - (own - rho[l])
+        r = sqrt(x * x + square)
+        high = 0.5 * (fabs(x) + r)
+        low = square / (4 * high)
+        g[l] = high if x > 0 else low
+        rho[l] = g[l] / r
+    g[y] = rho[y] = 0
+    loss = total(terms, k)
+    mass[0] = total(s, k)
+    return loss
+
+
+cdef double logistic_row(double* s, Py_ssize_t k, Py_ssize_t y) noexcept nogil:
+    """s = rho; returns the loss.
+
+    log(1 + exp(x)) = max(x, 0) + log(1 + e), e = exp(-|x|); the logarithms' sum is log1p(q), 1 + q = prod (1 + e_l).
+    """
+    cdef Py_ssize_t l, stop, start = 0
+    cdef double own = s[y], x, e, q, loss = 0
+    while start < k:
+        q, stop = 0, min(k, start + FACTORS)
+        for l in range(start, stop):
+            x = s[l] - own
+            e = exp(-fabs(x))
+            s[l] = (1.0 if x > 0 else e) / (1 + e)
+            if l != y:
+                loss += x if x > 0 else 0
+                q += e + q * e
+        loss += log1p(q)
+        start = stop
+    return loss
+
+
+cdef double softmax_row(double* s, Py_ssize_t k, Py_ssize_t y) noexcept nogil:
+    """s = the classes' shares exp(s_l)/sum; returns the loss.
+
+    log(sum_l exp(s_l)) = s_top + log1p(sum_{l != top} exp(s_l - s_top))
+    """
+    cdef Py_ssize_t l, top = 0
+    cdef double loss, most, rest
+    for l in range(1, k):
+        if s[l] > s[top]:
+            top = l
+    most = s[top]
+    loss = most - s[y]
+    for l in range(k):
+        s[l] = exp(s[l] - most)
+    s[top] = 0
+    rest = total(s, k)
+    s[top] = 1
+    for l in range(k):
+        s[l] /= 1 + rest
+    return loss + log1p(rest)
+
+
+cdef void turn_row(const double* r, double* z, Py_ssize_t k, Py_ssize_t y, double c, Loss loss,
+                   double width) noexcept nogil:
+    """z = the derivatives of the residuals r in this direction, but for class y.
+
+    r/c can be above 1 by rounding: its q is 0.
+    """
+    cdef Py_ssize_t l
+    cdef double own = z[y], mean = 0, rho, q
+    if c == 0:
+        for l in range(k):
+            z[l] = 0
+    elif loss == SOFTMAX:
+        for l in range(k):
+            z[l] -= own
+            if l != y:
+                mean += r[l] / c * z[l]
+        for l in range(k):
+            z[l] = r[l] * (z[l] - mean)
+    elif loss == LOGISTIC:
+        for l in range(k):
+            rho = r[l] / c
+            q = rho * (1 - rho)
+            z[l] = c * (q if q > 0 else 0) * (z[l] - own)
+    else:
+        for l in range(k):
+            rho = r[l] / c
+            q = rho * (1 - rho)
+            q = q if q > 0 else 0
+            z[l] = 4 * c / width * q * sqrt(q) * (z[l] - own)
