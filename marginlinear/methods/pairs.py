@@ -126,6 +126,7 @@ class NewtonFit:
             np.zeros((problem.rows.d, problem.n_classes)) for _ in range(6))
         self.W[:] = start.get("W", 0.0)
         regulariser.tau = start.get("tau", regulariser.first_tau(cost.sum() * (problem.n_classes - 1), problem.n_classes))
+        self.corners = Corners(self.loss, problem.y, cost) if self.hinge else None
         self.squares = None
         self.n_iter = self.products = 0
 
@@ -136,6 +137,8 @@ class NewtonFit:
 
         tol, ended = self.run.tol, None
         self._evaluate(self.W, self.gradient)
+        if self.hinge:
+            self.corners.move(self.W, 0.0)
         while True:
             self._certify()
             ended = ended or self.budget.exhausted(self.n_iter)
@@ -201,6 +204,12 @@ class NewtonFit:
         self.objective = self.norm + (self.loss.hinge if self.hinge and self.width == 0 else self.lost)
         self.regulariser.factorise(self.W.shape[1])
         self.bound = maximum(gained, *self.regulariser.conjugate(self.W, self.gradient, self.scratch))
+        if self.hinge:
+            self.corners.gradient(self.step)
+            self.regulariser.add_gradient(self.W, self.step)
+            gained = self.corners.gained(0.0 if self._wide else self.width)
+            self.bound = max(self.bound,
+                             maximum(gained, *self.regulariser.conjugate(self.W, self.step, self.scratch)))
 
     def _newton_direction(self):
         """Conjugate gradients for H step = -gradient; returns what the step promises, None where the budget ends."""
@@ -235,8 +244,14 @@ class NewtonFit:
 
     def _product(self, V, out):
         self.products += 1
-        self.loss.product(V.reshape(-1), out.reshape(-1))
+        self._loss_product(V, out)
         self.regulariser.add_product(self.W, V, out)
+
+    def _loss_product(self, V, out):
+        if self.hinge:
+            self.corners.product(V, out)
+        else:
+            self.loss.product(V.reshape(-1), out.reshape(-1))
 
     def _preconditioner(self):
         """(M + h a_j I)^-1 for each feature j, as a function (from, to)."""
@@ -249,7 +264,9 @@ class NewtonFit:
         random = np.random.default_rng(0)
         for part in blocks(d, k):
             signs[part] = 2.0 * random.integers(0, 2, signs[part].shape) - 1
-        self.loss.product(signs.reshape(-1), out.reshape(-1))
+        if self.hinge:
+            self.corners.bend()
+        self._loss_product(signs, out)
         self.products += 1
         total = k * self.squares.sum()
         h = dot(signs, out) / total if total > 0 else 0.0
@@ -272,6 +289,8 @@ class NewtonFit:
                 self.W, self.residual = trial, W
                 self.gradient, self.direction = slopes, gradient
                 self.t = t
+                if self.hinge:
+                    self.corners.move(trial, t)
                 return True
             shorter = slope / (slope - here) if math.isfinite(here) and here > 0 else 0.5
             t *= min(0.9, max(0.1, shorter))
@@ -302,6 +321,63 @@ class NewtonFit:
         scores = np.empty((rows.m, self.W.shape[1]))
         run_chunks(lambda lo, hi: scores_of(rows, self.W, scores, lo, hi), rows.m, self.run.threads)
         return int(np.count_nonzero(margins_of(scores, y) < 1))
+
+
+class Corners:
+    """Dual variables of the rounded hinge that follow the steps, for Newton's method in W and rho at once.
+
+    rho = g'(x), x = 1 - t, in the form (2 rho - 1) sqrt(x^2 + width^2) = x is far nearer to linear than g' itself. Its
+    linear equation taken out of the system, H is that of the loss but for h = (1 - sigma x/r)/(2 r) in place of
+    width^2/(2 r^3), sigma = 2 rho - 1, r = sqrt(x^2 + width^2) (Chan, Golub and Mulet, A Nonlinear Primal-Dual Method
+    for Total Variation-Based Image Restoration, 1999). rho is dual feasible, and better than g'(x) until the end.
+    """
+
+    def __init__(self, loss, y, cost):
+        import numpy as np
+
+        self.loss, self.cost, self.own = loss, cost[:, np.newaxis], (np.arange(len(y)), y)
+        self.x = self.sigma = self.H = None
+
+    def move(self, W, t):
+        """The weights are W now, after the part t of a step."""
+        import numpy as np
+
+        scores = self.loss.scores(W.reshape(-1))
+        x = 1 - scores[self.own][:, np.newaxis] + scores
+        if self.sigma is None:
+            self.sigma = x / np.hypot(x, self.loss.width)
+        else:
+            root = np.hypot(self.x, self.loss.width)
+            bent = self.x / root
+            turn = (1 - self.sigma * bent) * (x - self.x) / root
+            self.sigma += t * (bent - self.sigma) + turn
+            np.clip(self.sigma, -1, 1, out=self.sigma)
+        self.sigma[self.own] = -1.0
+        self.x = x
+
+    def bend(self):
+        """H for the weights and the width as they are."""
+        import numpy as np
+
+        root = np.hypot(self.x, self.loss.width)
+        self.H = self.cost * np.maximum(0, 1 - self.sigma * self.x / root) / (2 * root)
+        self.H[self.own] = 0.0
+
+    def product(self, V, out):
+        self.loss.weighted_product(self.H, V.reshape(-1), out.reshape(-1))
+
+    def gradient(self, out):
+        """The gradient of the losses that rho makes."""
+        R = self.cost * (1 + self.sigma) / 2
+        R[self.own] = -R.sum(axis=1)
+        self.loss.combine(R, out.reshape(-1))
+
+    def gained(self, width):
+        """-loss*(rho) = sum_i c_i sum_{l != y} (rho_il + width sqrt(rho_il (1 - rho_il)))."""
+        import numpy as np
+
+        gained = 1 + self.sigma + width * np.sqrt(1 - self.sigma**2)
+        return float((self.cost * gained).sum() / 2)
 
 
 class Quadratic:
