@@ -16,31 +16,39 @@ In the direction V, z = V x_i, the residuals move by
     h = 4 c q^(3/2)/width (hinge), c q (logistic),  q = rho (1 - rho),
     c rho_l (z_l - z_y - sum_{j != y} rho_j (z_j - z_y)) (softmax),
 
-so that the residuals are all that is to be known of W. They are kept from the gradient's pass, unless W itself is
-smaller and they are large: then a copy of W is kept, and the product's pass makes them again.
+so that the residuals are all that is to be known of W. They are kept from the gradient's pass, unless they are many
+and W is smaller: then a copy of W is kept, and the product's pass makes them again.
 
-A pass goes by batches of rows: scores, residuals, then the batch's part of the gradient while the rows are in cache.
+A pass goes by blocks of rows: their scores, their residuals R, then X' R by columns of X, for which a sparse block is
+held a second time, transposed. A weight is then written once a block, in the order of the features, the residuals stay
+in cache, and threads share nothing: every number is summed in one order, however many there are.
 """
 
 import numpy as np
+
+from scipy.sparse import csr_array
 
 from cpython.exc cimport PyErr_CheckSignals
 from libc.math cimport exp, fabs, log1p, sqrt
 from libc.stdint cimport int32_t
 
-from marginlinear._core.rows cimport CSR32, CSR64, GRAM, Rows, csr32_t, csr64_t, row_scores, row_update, scores_t
+from marginlinear._core.rows cimport CSR32, CSR64, GRAM, Rows, csr32_t, csr64_t, row_scores, scores_t
 from marginlinear.threads import ranges, run_chunks
 
 ctypedef fused csr_t:
     csr64_t
     csr32_t
 
-# Residuals, and stored values of rows, in a batch: what stays in a second-level cache.
-cdef Py_ssize_t BATCH = 1 << 16
-# Residuals that are kept whatever the size of W.
+# Residuals of a block: what stays in a second-level cache. A sparse block has more where it would have fewer than so
+# many values a feature: what is written of the gradient stays small beside what is read.
+cdef Py_ssize_t BLOCK = 1 << 16
+cdef Py_ssize_t DENSITY = 8
+# Residuals that are kept, or in one block, whatever the size of W.
 cdef Py_ssize_t KEPT = 1 << 24
-# Chunks of a batch for the threads.
-cdef Py_ssize_t CHUNKS = 8
+# Multiplications between looks at the signals, about 10 ms.
+cdef double SLICE = 2e7
+# Terms of losses likewise.
+cdef Py_ssize_t TERMS = 1 << 18
 # A product of so many factors 1 + e <= 2 is finite.
 cdef Py_ssize_t FACTORS = 512
 
@@ -83,7 +91,7 @@ cdef class SmoothLoss:
     Raises
     ------
     ValueError
-        For a Gram matrix, arrays of other shapes, an unknown loss or a width that is not allowed.
+        For a Gram matrix, no rows, arrays of other shapes, an unknown loss or a width that is not allowed.
     """
 
     cdef readonly Rows rows
@@ -93,8 +101,8 @@ cdef class SmoothLoss:
     cdef double delta, last
     cdef Loss loss
     cdef int threads
-    cdef Py_ssize_t batch
     cdef bint keeps
+    cdef list blocks
     cdef object _residuals, _work, _losses, _hinges, _masses, _at  # _at: the last W, where residuals are not kept
     cdef const int32_t[::1] own
     cdef const double[::1] c
@@ -104,20 +112,25 @@ cdef class SmoothLoss:
             raise ValueError("SmoothLoss: a Gram matrix holds no features")
         if loss not in LOSSES:
             raise ValueError(f"loss = {loss!r} is not allowed: one of {', '.join(LOSSES)}")
+        if rows.m == 0:
+            raise ValueError("SmoothLoss: no rows")
         if n_classes < 2:
             raise ValueError(f"n_classes = {n_classes} is not allowed: at least 2")
         if len(y) != rows.m or len(cost) != rows.m:
             raise ValueError(f"SmoothLoss: {rows.m} rows, {len(y)} labels, {len(cost)} costs")
-        if rows.m and not 0 <= y.min() <= y.max() < n_classes:
+        if not 0 <= y.min() <= y.max() < n_classes:
             raise ValueError(f"y: classes must be 0 to {n_classes - 1}")
         self.rows, self.y, self.cost, self.n_classes = rows, y, cost, n_classes
         self.own, self.c = y, cost
         self.loss, self.threads, self.width = LOSSES[loss], threads, width
-        cdef Py_ssize_t long_rows = rows.nnz // max(1, rows.m) + 1
-        self.batch = max(1, min(rows.m, BATCH // n_classes, 8 * BATCH // long_rows))
-        self.keeps = rows.m <= rows.d or rows.m * n_classes <= KEPT
-        self._residuals = np.empty((rows.m if self.keeps else self.batch, n_classes))
-        self._work = np.empty((self.batch, n_classes))
+        cdef Py_ssize_t most = max(rows.d, KEPT // n_classes), size = BLOCK // n_classes
+        if self._is_sparse():
+            size = max(size, min(most, DENSITY * rows.n * rows.m // max(1, rows.nnz)))
+        size = max(1, min(rows.m, size))
+        self.blocks = [(lo, hi, self._transposed(lo, hi)) for lo, hi in ranges(rows.m, size)]
+        self.keeps = rows.m <= most
+        self._residuals = np.empty((rows.m if self.keeps else size, n_classes))
+        self._work = np.empty((size, n_classes))
         self._losses, self._hinges, self._masses = (np.zeros(rows.m) for _ in range(3))
 
     @property
@@ -133,90 +146,107 @@ cdef class SmoothLoss:
     def value(self, W):
         """F(W); W is a float64 array of shape (d k,), feature j of class l at j k + l."""
         W = self._checked(W)
-        for lo, hi in self._batches():
-            self._forward(W, lo, hi, self._work[:hi - lo], self.delta)
+        for lo, hi, _ in self.blocks:
+            self._forward(W, lo, self._work[:hi - lo], self.delta)
         return float(self._losses.sum())
 
     def value_and_gradient(self, W, out):
         """F(W); its gradient is written to `out`, a float64 array of shape (d k,)."""
         W, out = self._checked(W), self._checked(out)
-        out[:] = 0
         self.last = self.delta
         self._at = None if self.keeps else W.copy()
-        for lo, hi in self._batches():
+        for lo, hi, columns in self.blocks:
             residuals = self._kept(lo, hi)
-            self._forward(W, lo, hi, residuals, self.delta)
-            self._backward(residuals, lo, hi, out)
+            self._forward(W, lo, residuals, self.delta)
+            self._backward(residuals, lo, columns, out)
         self.hinge, self.mass = float(self._hinges.sum()), float(self._masses.sum())
         return float(self._losses.sum())
 
     def product(self, V, out):
         """The Hessian of F at the W of the last value_and_gradient, times V, is written to `out`: shapes (d k,)."""
         V, out = self._checked(V), self._checked(out)
-        out[:] = 0
-        for lo, hi in self._batches():
+        for lo, hi, columns in self.blocks:
             residuals, turns = self._kept(lo, hi), self._work[:hi - lo]
             if not self.keeps:
-                self._forward(self._at, lo, hi, residuals, self.last)
-            self._scores(V, lo, hi, turns)
-            self._by_chunks(lambda a, b, lo=lo, r=residuals, z=turns: self._turn(r, z, lo, a, b), hi - lo)
-            self._backward(turns, lo, hi, out)
+                self._forward(self._at, lo, residuals, self.last)
+            self._scores(V, lo, turns)
+            self._by_chunks(lambda a, b, r=residuals, z=turns, lo=lo: self._turn(r, z, lo, a, b), hi - lo)
+            self._backward(turns, lo, columns, out)
+
+    def _is_sparse(self):
+        return self.rows.storage == CSR64 or self.rows.storage == CSR32
+
+    def _transposed(self, lo, hi):
+        """The columns of rows lo to hi as Rows, None for dense rows."""
+        if not self._is_sparse():
+            return None
+        data, indices, indptr = self.rows.arrays
+        part = slice(indptr[lo], indptr[hi])
+        block = csr_array((data[part], indices[part], indptr[lo:hi + 1] - indptr[lo]), shape=(hi - lo, self.rows.n))
+        block = block.tocsc()
+        PyErr_CheckSignals()
+        return Rows.from_csr(block.data, block.indices.astype(np.int32, copy=False),
+                             block.indptr.astype(np.int64, copy=False), hi - lo)
 
     def _checked(self, array):
         if array.shape != (self.rows.d * self.n_classes,):
             raise ValueError(f"SmoothLoss: shape {array.shape} is not ({self.rows.d * self.n_classes},)")
         return array.reshape(self.rows.d, self.n_classes)
 
-    def _batches(self):
-        return ranges(self.rows.m, self.batch)
-
     def _kept(self, lo, hi):
         return self._residuals[lo:hi] if self.keeps else self._residuals[:hi - lo]
 
+    def _forward(self, W, lo, out, double width):
+        """out = the residuals of the rows from lo; their losses are noted."""
+        self._scores(W, lo, out)
+        self._by_chunks(lambda a, b: self._respond(out, lo, a, b, width), len(out))
+
     def _by_chunks(self, work, n):
-        run_chunks(work, n, self.threads, -(-n // CHUNKS))
+        run_chunks(work, n, self.threads, max(1, TERMS // self.n_classes))
 
-    def _forward(self, W, lo, hi, out, double width):
-        """out = the residuals of rows lo to hi; their losses are noted."""
-        self._scores(W, lo, hi, out)
-        self._by_chunks(lambda a, b: self._respond(out, lo, a, b, width), hi - lo)
-
-    def _scores(self, W, lo, hi, out):
-        """out = X[lo:hi] W"""
-        if self.rows.storage == CSR64 or self.rows.storage == CSR32:
-            self._by_chunks(lambda a, b: self._sparse_scores(W, out, lo, a, b), hi - lo)
+    def _scores(self, W, lo, out):
+        """out = X W for the rows from lo."""
+        if self._is_sparse():
+            self._gather(self.rows, lo, W, out, False)
         else:
-            np.matmul(self._dense(lo, hi), W[:self.rows.n], out=out)
+            np.matmul(self._dense(lo, len(out)), W[:self.rows.n], out=out)
             if self.rows.bias >= 0:
                 out += self.rows.bias * W[self.rows.n]
 
-    def _backward(self, residuals, lo, hi, out):
-        """out += X[lo:hi]' residuals"""
-        if self.rows.storage == CSR64 or self.rows.storage == CSR32:
-            self._sparse_update(residuals, lo, hi, out)
+    def _backward(self, residuals, lo, columns, out):
+        """out += X' residuals for the rows from lo; out = for the first."""
+        stored = out[:self.rows.n]
+        if columns is not None:
+            self._gather(columns, 0, residuals, stored, lo > 0)
+        elif lo > 0:
+            stored += self._dense(lo, len(residuals)).T @ residuals
         else:
-            out[:self.rows.n] += self._dense(lo, hi).T @ residuals
-            if self.rows.bias >= 0:
-                out[self.rows.n] += self.rows.bias * residuals.sum(axis=0)
+            np.matmul(self._dense(lo, len(residuals)).T, residuals, out=stored)
+        if self.rows.bias >= 0:
+            constant = self.rows.bias * residuals.sum(axis=0)
+            out[self.rows.n] = out[self.rows.n] + constant if lo > 0 else constant
         PyErr_CheckSignals()
 
-    def _dense(self, lo, hi):
-        return self.rows.arrays[lo:hi].astype(np.float64, copy=False)
+    def _dense(self, lo, count):
+        return self.rows.arrays[lo:lo + count].astype(np.float64, copy=False)
 
-    def _sparse_scores(self, const double[:, ::1] W, double[:, ::1] out, Py_ssize_t lo, Py_ssize_t a, Py_ssize_t b):
+    def _gather(self, Rows rows, lo, W, out, add):
+        """out = X W for the rows from lo, or += where `add`."""
+        size = <Py_ssize_t>(SLICE / self.n_classes * rows.m / (1.0 + <double>rows.nnz))
+        run_chunks(lambda a, b: self._gather_some(rows, W, out, lo, a, b, add), len(out), self.threads, max(1, size))
+
+    def _gather_some(self, Rows rows, const double[:, ::1] W, double[:, ::1] out, Py_ssize_t lo, Py_ssize_t a,
+                     Py_ssize_t b, bint add):
+        cdef double[::1] one = np.empty(self.n_classes)
+        if W.shape[0] == 0:
+            out[a:b] = 0
+            return
         with nogil:
-            if self.rows.storage == CSR64:
-                fill_scores(&self.rows.csr64, lo, a, b, &W[0, 0], &out[0, 0], self.n_classes)
+            if rows.storage == CSR64:
+                gather(&rows.csr64, lo, a, b, &W[0, 0], &out[0, 0], self.n_classes, &one[0] if add else NULL)
             else:
-                fill_scores(&self.rows.csr32, lo, a, b, &W[0, 0], &out[0, 0], self.n_classes)
+                gather(&rows.csr32, lo, a, b, &W[0, 0], &out[0, 0], self.n_classes, &one[0] if add else NULL)
         PyErr_CheckSignals()
-
-    def _sparse_update(self, const double[:, ::1] residuals, Py_ssize_t lo, Py_ssize_t hi, double[:, ::1] out):
-        with nogil:
-            if self.rows.storage == CSR64:
-                update(&self.rows.csr64, lo, hi, &residuals[0, 0], &out[0, 0], self.n_classes)
-            else:
-                update(&self.rows.csr32, lo, hi, &residuals[0, 0], &out[0, 0], self.n_classes)
 
     def _respond(self, double[:, ::1] s, Py_ssize_t lo, Py_ssize_t a, Py_ssize_t b, double width):
         """Scores become residuals."""
@@ -248,18 +278,17 @@ cdef class SmoothLoss:
                 balance(&z[at, 0], self.n_classes, self.own[i], 1.0)
 
 
-cdef void fill_scores(const csr_t* X, Py_ssize_t lo, Py_ssize_t a, Py_ssize_t b, const double* W, double* out,
-                      Py_ssize_t k) noexcept nogil:
-    cdef Py_ssize_t at
+cdef void gather(const csr_t* X, Py_ssize_t lo, Py_ssize_t a, Py_ssize_t b, const double* W, double* out,
+                 Py_ssize_t k, double* one) noexcept nogil:
+    """out = the scores of rows lo + a to lo + b; += where there is room for one row's."""
+    cdef Py_ssize_t at, l
     for at in range(a, b):
-        row_scores(X, lo + at, W, k, out + at * k)
-
-
-cdef void update(const csr_t* X, Py_ssize_t lo, Py_ssize_t hi, const double* residuals, double* out,
-                 Py_ssize_t k) noexcept nogil:
-    cdef Py_ssize_t i
-    for i in range(lo, hi):
-        row_update(X, i, residuals + (i - lo) * k, NULL, k, out, k)
+        if one == NULL:
+            row_scores(X, lo + at, W, k, out + at * k)
+        else:
+            row_scores(X, lo + at, W, k, one)
+            for l in range(k):
+                out[at * k + l] += one[l]
 
 
 cdef inline double total(const double* x, Py_ssize_t k) noexcept nogil:
