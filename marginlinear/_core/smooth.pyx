@@ -173,6 +173,30 @@ cdef class SmoothLoss:
             self._by_chunks(lambda a, b, r=residuals, z=turns, lo=lo: self._turn(r, z, lo, a, b), hi - lo)
             self._backward(turns, lo, columns, out)
 
+    def scores(self, W):
+        """X W: float64 array of shape (m, k)."""
+        W, out = self._checked(W), np.empty((self.rows.m, self.n_classes))
+        for lo, hi, _ in self.blocks:
+            self._scores(W, lo, out[lo:hi])
+        return out
+
+    def combine(self, R, out):
+        """X' R is written to `out`, of shape (d k,); R is a float64 array of shape (m, k)."""
+        out = self._checked(out)
+        for lo, hi, columns in self.blocks:
+            self._backward(R[lo:hi], lo, columns, out)
+
+    def weighted_product(self, H, V, out):
+        """`product` with H[i, l] in place of row i's h_l; H, of shape (m, k), has 0 for the row's class."""
+        V, out = self._checked(V), self._checked(out)
+        for lo, hi, columns in self.blocks:
+            turns, own = self._work[:hi - lo], (np.arange(hi - lo), self.y[lo:hi])
+            self._scores(V, lo, turns)
+            turns -= turns[own][:, np.newaxis]
+            turns *= H[lo:hi]
+            turns[own] = -turns.sum(axis=1)
+            self._backward(turns, lo, columns, out)
+
     def _is_sparse(self):
         return self.rows.storage == CSR64 or self.rows.storage == CSR32
 

@@ -45,6 +45,7 @@ AT_ONCE = 2e8
 # D2_jl = G_jj + G_ll - 2 G_jl has lost its digits below this part of G_jj + G_ll.
 CANCELLED = 1e-8
 # Rounding falls by this factor at a time, down to the smallest width.
+BALANCING = 100
 SHARPER, LEAST = 10.0, 1e-12
 # A Newton step is good enough when its residual is this part of the gradient's, or when the last of n conjugate
 # gradients brought less than this part of their mean gain.
@@ -199,17 +200,23 @@ class NewtonFit:
 
     def _certify(self):
         """Objective and lower bound at the weights of the last evaluation."""
+        from marginlinear._core.stop import allowance
+
         # -loss*(rho), by Fenchel's equality, or from the dual of the hinge without rounding.
         gained = self.loss.mass if self._wide else self.lost - self.along
         self.objective = self.norm + (self.loss.hinge if self.hinge and self.width == 0 else self.lost)
         self.regulariser.factorise(self.W.shape[1])
         self.bound = maximum(gained, *self.regulariser.conjugate(self.W, self.gradient, self.scratch))
-        if self.hinge:
-            self.corners.gradient(self.step)
-            self.regulariser.add_gradient(self.W, self.step)
-            gained = self.corners.gained(0.0 if self._wide else self.width)
-            self.bound = max(self.bound,
-                             maximum(gained, *self.regulariser.conjugate(self.W, self.step, self.scratch)))
+        if not self.hinge:
+            return
+        for balanced in (False, True) if self.regulariser.bias else (False,):
+            if self.objective - self.bound > allowance(self.run.tol, self.objective):
+                rho = self.corners.duals(balanced)
+                self.corners.gradient(rho, self.step)
+                self.regulariser.add_gradient(self.W, self.step)
+                gained = self.corners.gained(rho, 0.0 if self._wide else self.width)
+                self.bound = max(self.bound,
+                                 maximum(gained, *self.regulariser.conjugate(self.W, self.step, self.scratch)))
 
     def _newton_direction(self):
         """Conjugate gradients for H step = -gradient; returns what the step promises, None where the budget ends."""
@@ -366,18 +373,44 @@ class Corners:
     def product(self, V, out):
         self.loss.weighted_product(self.H, V.reshape(-1), out.reshape(-1))
 
-    def gradient(self, out):
+    def duals(self, balanced):
+        """rho, float64 array of shape (m, k).
+
+        The gradient's part for b is divided by eps in the bound. `balanced` rho make it 0, at the price of some loss:
+        N_jl = sum over the rows of class j of c_i rho_il is to have the same sums of rows and columns, to which end
+        rho_il is lowered to u_{y_i} v_l rho_il, step by step.
+        """
+        import numpy as np
+
+        rho = (1 + self.sigma) / 2
+        if balanced:
+            y, k = self.own[1], rho.shape[1]
+            N = np.zeros((k, k))
+            for j in range(k):
+                of_class = y == j
+                N[j] = self.cost[of_class, 0] @ rho[of_class]
+            u, v = np.ones((2, k))
+            for _ in range(BALANCING):
+                for factor, axis in ((u, 1), (v, 0)):
+                    kept = N * np.outer(u, v)
+                    mine, others = kept.sum(axis=axis), kept.sum(axis=1 - axis)
+                    factor *= np.minimum(1, np.divide(others, mine, out=np.ones(k), where=mine > 0))
+            rho *= u[y][:, np.newaxis]
+            rho *= v
+        return rho
+
+    def gradient(self, rho, out):
         """The gradient of the losses that rho makes."""
-        R = self.cost * (1 + self.sigma) / 2
+        R = self.cost * rho
         R[self.own] = -R.sum(axis=1)
         self.loss.combine(R, out.reshape(-1))
 
-    def gained(self, width):
+    def gained(self, rho, width):
         """-loss*(rho) = sum_i c_i sum_{l != y} (rho_il + width sqrt(rho_il (1 - rho_il)))."""
         import numpy as np
 
-        gained = 1 + self.sigma + width * np.sqrt(1 - self.sigma**2)
-        return float((self.cost * gained).sum() / 2)
+        gained = rho + width * np.sqrt(rho * (1 - rho)) if width else rho
+        return float(gained.sum(axis=1) @ self.cost[:, 0])
 
 
 class Quadratic:
