@@ -51,6 +51,22 @@ def has_means(method):
     return takes(method, "lambda1")
 
 
+def draws(method):
+    """Whether the seed has an effect: on the order of the rows."""
+    return "cd" in method.routes or finishes(method)
+
+
+def has_offset(method):
+    """Its bias is a variable of its own, not the weight of a feature like others."""
+    return takes(method, "eps")
+
+
+def loss_at_zero(method, k):
+    """What W = 0 costs a row at C = 1, at most: a joint method may sum over the k - 1 rivals, corners are rounded."""
+    rounding = 1e-3 if takes(method, "delta") else 0.0
+    return (k - 1 if method.joint and not method.kernels else 1 if method.joint else 3) + rounding
+
+
 def endless(method):
     """Parameters with which only a cap ends a fit that is hard enough."""
     return {"epochs": 10**9} if finishes(method) else {}
@@ -157,7 +173,8 @@ def test_other_seeds_same_objective(method, k):
     X, y = problem(k)
     models = [ml.train(X, y, solver=method.name, seed=seed, tol=1e-5) for seed in (0, 1, 2**64 - 1)]
     for other in models[1:]:
-        assert one_sweep(method.name) or other.weights.tobytes() != models[0].weights.tobytes()
+        moved = other.weights.tobytes() != models[0].weights.tobytes()
+        assert one_sweep(method.name) or moved == draws(method)
         assert_equivalent(models[0], other, loose(method, k))
 
 
@@ -235,7 +252,7 @@ def test_start_is_left_as_it_was_and_helps(method):
 
 def test_start_must_fit(method):
     X, y = problem()
-    start = ml.train(X, y, solver=method.name)
+    start = ml.train(X, y, solver=method.name, bias=-1)
     for rows, labels, bias in ((X[1:], y[1:], -1), (X[:, 1:], y, -1), (X, y % 2, -1), (X, y, 1.0)):
         with pytest.raises(ValueError, match=r"^start: "):
             ml.train(rows, labels, solver=method.name, start=start, bias=bias)
@@ -354,6 +371,8 @@ def test_pickle_and_copy(method):
 @pytest.mark.parametrize("bias", [1.0, 0.25, 0.0])
 @pytest.mark.parametrize("kind", [np.array, sparse.csr_array])
 def test_bias_is_a_constant_feature(method, bias, kind):
+    if has_offset(method):
+        pytest.skip("its bias is no feature")
     X, y = problem()
     appended = np.hstack([X, np.full((len(y), 1), bias)])
     by_bias = ml.train(kind(X), y, solver=method.name, bias=bias)
@@ -444,7 +463,7 @@ def test_badly_scaled_features(method, algorithm):
     assert all(w.category is ml.ConvergenceWarning for w in caught)
     assert model.info.bound <= model.info.objective + 1e-9 * max(1, abs(model.info.objective))
     # All rows at a loss of 1, or of (1 - theta)^2/(1 - theta)^2, is what W = 0 costs: in every binary problem.
-    assert model.info.bound <= len(y) * (1 if method.joint else 3)
+    assert model.info.bound <= len(y) * loss_at_zero(method, 3)
 
 
 def test_eight_fits_at_once(method):

@@ -45,14 +45,16 @@ AT_ONCE = 2e8
 # D2_jl = G_jj + G_ll - 2 G_jl has lost its digits below this part of G_jj + G_ll.
 CANCELLED = 1e-8
 # Rounding falls by this factor at a time, down to the smallest width.
+SETTLED = 0.1
 BALANCING = 100
-SHARPER, LEAST = 10.0, 1e-12
+SHARPER, LEAST = 4.0, 1e-12
 # A Newton step is good enough when its residual is this part of the gradient's, or when the last of n conjugate
 # gradients brought less than this part of their mean gain.
-FORCING, TRUNCATED = 1e-2, 0.1
+FORCING, TRUNCATED = 1e-2, 0.02
 # A step is taken for so much of the decrease that its slope promises; or, where values are but rounding, once the slope
 # is flatter by a factor. So many lengths are tried.
 ARMIJO, FLAT, ROUNDING, TRIALS = 1e-4, 0.5, 1e-13, 30
+PATIENCE, WITHIN = 5, 0.3
 
 
 def lambda_of(params, k):
@@ -156,13 +158,9 @@ class NewtonFit:
             if gain is None:
                 ended = self.budget.exhausted(self.n_iter)
                 continue
-            before = self.rounded, self.products
             moved = gain > 0 and self._search()
-            import os
-            if os.environ.get("TRACE"):
-                print(f"      {self.n_iter} width {self.loss.width:.1g} gain {gain:.3g} fell {before[0]-self.rounded:.3g} t {getattr(self,'t',0):.2g} rounding {self.rounding:.3g} P {self.rounded:.8g} cert {self.objective-self.bound:.3g} cg {self.products}")
             self.n_iter += moved
-            if not moved or gain <= self.rounding:
+            if not moved or gain <= SETTLED * self.rounding:
                 if not self._sharpen() and not moved:
                     ended = MAX_ITER
         certificate = self.objective - self.bound
@@ -286,21 +284,24 @@ class NewtonFit:
         W, gradient, trial, slopes = self.W, self.gradient, self.residual, self.direction
         value, slope = self.rounded, dot(gradient, self.step)
         noise = ROUNDING * max(1.0, abs(value))
-        t = 1.0
-        for _ in range(TRIALS):
+        t, low, high = 1.0, 0.0, math.inf
+        for trials in range(TRIALS):
             np.multiply(self.step, t, out=trial)
             trial += W
             found = self._evaluate(trial, slopes)
             here = dot(slopes, self.step) if math.isfinite(found) else math.inf
-            if found <= value + ARMIJO * t * slope or (found <= value + noise and abs(here) <= FLAT * abs(slope)):
+            lower = found <= value + ARMIJO * t * slope or (found <= value + noise and abs(here) <= FLAT * abs(slope))
+            if lower and (here >= FLAT * slope or high == math.inf or trials >= PATIENCE):
                 self.W, self.residual = trial, W
                 self.gradient, self.direction = slopes, gradient
-                self.t = t
                 if self.hinge:
                     self.corners.move(trial, t)
                 return True
-            shorter = slope / (slope - here) if math.isfinite(here) and here > 0 else 0.5
-            t *= min(0.9, max(0.1, shorter))
+            if lower and here < 0:
+                low = t
+            else:
+                high = t
+            t = low + (high - low) * (WITHIN if math.isfinite(found) else WITHIN**2)
         self._evaluate(W, gradient)
         return False
 
@@ -316,7 +317,7 @@ class NewtonFit:
         return True
 
     def _support(self):
-        """Rows whose loss has a derivative: for the hinge those with a margin below 1."""
+        """Rows with a dual variable that is more than rounding: for the hinge one above 0.01."""
         import numpy as np
 
         from marginlinear._core.scores import margins_of, scores_of
@@ -327,7 +328,7 @@ class NewtonFit:
         rows, y = self.problem.rows, self.problem.y
         scores = np.empty((rows.m, self.W.shape[1]))
         run_chunks(lambda lo, hi: scores_of(rows, self.W, scores, lo, hi), rows.m, self.run.threads)
-        return int(np.count_nonzero(margins_of(scores, y) < 1))
+        return int(np.count_nonzero(margins_of(scores, y) < 1 + 5 * self.loss.width))
 
 
 class Corners:
