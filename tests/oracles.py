@@ -9,7 +9,7 @@ from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
-from scipy import linalg
+from scipy import linalg, optimize
 
 decimal.getcontext().prec = 60
 
@@ -363,3 +363,82 @@ def random_binary(seed):
         y[:] = 0
         y[-1] = 1
     return X, y, 2.0 * y - 1, float(cost.mean())
+
+
+def shares(scores):
+    """exp(s_l)/sum, by rows."""
+    e = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return e / e.sum(axis=1, keepdims=True)
+
+
+def pairs_objective(W, b, X, y, cost, loss, lam, p, eps, delta):
+    """sum_i c_i loss(t_i) + lam sum_{j<l} ||w_j - w_l||^p + eps (||W||^2 + ||b||^2); delta = 0: the hinge itself."""
+    scores = X @ W + b
+    every = np.arange(len(y))
+    t = scores[every, y][:, None] - scores
+    rivals = np.ones_like(t, dtype=bool)
+    rivals[every, y] = False
+    if loss == "softmax":
+        terms = np.logaddexp.reduce(-t, axis=1)
+    else:
+        terms = np.logaddexp(0, -t) if loss == "logistic" else (1 - t + np.sqrt((1 - t) ** 2 + delta**2)) / 2
+        terms = (terms * rivals).sum(axis=1)
+    k = W.shape[1]
+    distances = [((W[:, j] - W[:, i]) ** 2).sum() ** 0.5 for j in range(k) for i in range(j)]
+    return cost @ terms + lam * sum(r**p for r in distances) + eps * ((W**2).sum() + (b**2).sum())
+
+
+def pairs_gradient(W, b, X, y, cost, loss, lam, p, eps, delta):
+    scores = X @ W + b
+    every = np.arange(len(y))
+    t = scores[every, y][:, None] - scores
+    if loss == "softmax":
+        rho = shares(scores)
+    elif loss == "logistic":
+        rho = 1 / (1 + np.exp(t))
+    else:
+        rho = (1 + (1 - t) / np.sqrt((1 - t) ** 2 + delta**2)) / 2
+    rho[every, y] = 0
+    rho[every, y] = -rho.sum(axis=1)
+    rho *= cost[:, None]
+    G = X.T @ rho + 2 * eps * W
+    for j in range(W.shape[1]):
+        for i in range(W.shape[1]):
+            away = W[:, j] - W[:, i]
+            r = np.sqrt(away @ away)
+            if r > 0:
+                G[:, j] += lam * p * r ** (p - 2) * away
+    return G, rho.sum(axis=0) + 2 * eps * b
+
+
+def minimal_pairs(X, y, k, cost, loss, lam, p, eps, delta, bias=True):
+    """The least value that SciPy's BFGS finds from a few starts; without `bias` b = 0."""
+    d = X.shape[1]
+
+    def split(z):
+        return z[: d * k].reshape(d, k), z[d * k:] if bias else np.zeros(k)
+
+    def value(z):
+        return pairs_objective(*split(z), X, y, cost, loss, lam, p, eps, delta)
+
+    def gradient(z):
+        G, g = pairs_gradient(*split(z), X, y, cost, loss, lam, p, eps, delta)
+        return np.concatenate([G.ravel(), g]) if bias else G.ravel()
+
+    best, z = np.inf, 0.1 * np.random.default_rng(0).standard_normal((d + bias) * k)
+    for _ in range(4):
+        found = optimize.minimize(value, z, jac=gradient, method="BFGS", options={"gtol": 1e-10, "maxiter": 5000})
+        best, z = min(best, found.fun), found.x
+    return best
+
+
+def minimal_ww(X, y, k, cost):
+    """Minimiser of 1/2 ||W||^2 + sum_i c_i sum_{l != y_i} (1 - t_il)_+, by its dual."""
+    A, of = differences(X, y, k)
+    cost, n = cost[of], len(of)
+    rho, _ = convex_qp(A @ A.T + 1e-12 * np.eye(n), -np.ones(n), np.vstack([np.eye(n), -np.eye(n)]),
+                       np.concatenate([cost, np.zeros(n)]))
+    rho = np.clip(rho, 0, cost)
+    w = -A.T @ rho
+    value = 0.5 * w @ w + cost @ np.maximum(0, 1 + A @ w)
+    return Optimum(w.reshape(X.shape[1], k), value, rho.sum() - 0.5 * w @ w)

@@ -84,11 +84,13 @@ def fit_ridge(problem, params, run, loss):
 
 
 def maximum(a, A, q, B):
-    """max over theta in [0, 1] of a theta - A theta^q - B theta^2."""
+    """max over theta in [0, 1] of a theta - A theta^q - B theta^2; for q = inf A theta <= 1 in place of the middle."""
     if not (math.isfinite(A) and math.isfinite(B)):
         return 0.0
     low, high = 0.0, 1.0
-    if a - q * A - 2 * B < 0:
+    if q == math.inf:
+        high, A, q = (1 / A if A > 1 else 1.0), 0.0, 2.0
+    if a - q * A * high ** (q - 1) - 2 * B * high < 0:
         for _ in range(60):
             theta = (low + high) / 2
             if a - q * A * theta ** (q - 1) - 2 * B * theta > 0:
@@ -163,6 +165,7 @@ class NewtonFit:
             if not moved or gain <= SETTLED * self.rounding:
                 if not self._sharpen() and not moved:
                     ended = MAX_ITER
+        self.W -= self.W.mean(axis=1, keepdims=True)
         certificate = self.objective - self.bound
         info = Info(
             status=status_of(certificate, self.objective, tol, ended),
@@ -245,6 +248,8 @@ class NewtonFit:
             rho, before = dot(r, q), rho
             p *= rho / before
             p += q
+        # By rounding the columns add up to something, which the smallness of eps has magnified.
+        step -= step.mean(axis=1, keepdims=True)
         return gain
 
     def _product(self, V, out):
