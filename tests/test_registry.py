@@ -301,12 +301,13 @@ def test_max_iter_says_so(method, algorithm):
 @each_method(lambda m: not one_sweep(m.name))
 def test_time_limit_says_so(method):
     X, y = problem(m=3000, d=20)
+    limit = 0.01 if amplifies(method) else 0.15  # a few Newton steps end any fit
     began = time.perf_counter()
     with pytest.warns(ml.ConvergenceWarning, match="time_limit"):
-        model = ml.train(X * 100, y, solver=method.name, C=1e4, tol=1e-12, time_limit=0.15,
+        model = ml.train(X * 100, y, solver=method.name, C=1e4, tol=1e-12, time_limit=limit,
                          max_iter=10**9, algorithm="cd" if "cd" in method.routes else "auto", **endless(method))
     assert model.info.status == "time_limit"
-    assert 0.15 <= model.info.seconds <= time.perf_counter() - began < 2
+    assert limit <= model.info.seconds <= time.perf_counter() - began < 2
     assert model.info.bound <= model.info.objective
 
 
@@ -448,7 +449,7 @@ def test_awkward_data(method, name, bias):
     assert ended(method, dense.info)
     assert np.isfinite(dense.weights).all()
     if bias < 0 and X.shape[1]:
-        sparse_model = ml.train(sparse.csr_array(X), y, solver=method.name, time_limit=10)
+        sparse_model = ml.train(sparse.csr_array(X), y, solver=method.name, bias=bias, time_limit=10)
         apart = abs(sparse_model.info.objective - dense.info.objective)
         assert apart <= 1e-9 + max(sparse_model.info.certificate, dense.info.certificate)
     k = len(np.unique(y))
@@ -566,7 +567,7 @@ def test_bad_input(method):
     ]
     for arguments, options, words in cases:
         with pytest.raises(ValueError, match=words):
-            ml.train(*arguments, solver=method.name, **options)
+            ml.train(*arguments, solver=method.name, bias=-1.0, **options)
 
 
 def test_unknown_class_in_class_weight(method):

@@ -48,9 +48,10 @@ CANCELLED = 1e-8
 SETTLED = 0.1
 BALANCING = 100
 SHARPER, LEAST = 4.0, 1e-12
-# A Newton step is good enough when its residual is this part of the gradient's, in the preconditioner's norm. Rounder
-# ones miss the bias, whose own curvature is eps, and stages seem settled that are not.
-FORCING = 3e-3
+# A Newton step is good enough when its residual is this part of the gradient's, in the preconditioner's norm: rough at
+# first, in proportion to certificate/P, then fine. With a hinge at least so many conjugate gradients are made: rough
+# steps miss the bias, whose own curvature is eps, and stages seem settled that are not.
+ROUGH, FINE, LEAST_GRADIENTS = 0.3, 3e-3, 10
 # A step is taken for so much of the decrease that its slope promises; or, where values are but rounding, once the slope
 # is flatter by a factor. So many lengths are tried.
 ARMIJO, FLAT, ROUNDING, TRIALS = 1e-4, 0.5, 1e-13, 30
@@ -124,6 +125,7 @@ class NewtonFit:
         self.problem, self.run, self.cost, self.regulariser = problem, run, cost, regulariser
         self.budget = Budget(run.max_iter, run.time_limit, run.progress, run.cancel)
         self.hinge, self.width = loss == "hinge", width
+        problem.rows.sqnorms()  # refuses values whose squares overflow
         start = run.start or {}
         self.loss = SmoothLoss(problem.rows, problem.y, problem.n_classes, cost, loss=loss,
                                width=max(width, start.get("width", 1.0)), threads=run.threads)
@@ -138,6 +140,11 @@ class NewtonFit:
     def solution(self):
         import numpy as np
 
+        # Values that overflow are refused where they are compared.
+        with np.errstate(over="ignore", invalid="ignore"):
+            return self._solution()
+
+    def _solution(self):
         from marginlinear._core.stop import allowance, status_of
 
         tol, ended = self.run.tol, None
@@ -232,7 +239,9 @@ class NewtonFit:
         p[:] = q
         rho = first = dot(r, q)
         gain = 0.0
-        while rho > FORCING**2 * first:
+        enough = self.products + (LEAST_GRADIENTS if self.hinge else 0)
+        rough = ROUGH * min(1.0, (self.objective - self.bound) / max(1.0, abs(self.objective)))
+        while rho > FINE**2 * first and not (self.products >= enough and rho <= rough**2 * first):
             if self.budget.exhausted(self.n_iter):
                 return None
             self._product(p, q)
