@@ -49,9 +49,9 @@ SETTLED = 0.1
 BALANCING = 100
 SHARPER, LEAST = 4.0, 1e-12
 # A Newton step is good enough when its residual is this part of the gradient's, in the preconditioner's norm: rough at
-# first, in proportion to certificate/P, then fine. With a hinge at least so many conjugate gradients are made: rough
-# steps miss the bias, whose own curvature is eps, and stages seem settled that are not.
-ROUGH, FINE, LEAST_GRADIENTS = 0.3, 3e-3, 10
+# first, in proportion to certificate/P, then fine. Rough steps of a hinge miss the bias, whose own curvature is eps, and
+# stages seem settled that are not.
+ROUGH, ROUGH_HINGE, FINE = 0.3, 0.03, 1e-2
 # A step is taken for so much of the decrease that its slope promises; or, where values are but rounding, once the slope
 # is flatter by a factor. So many lengths are tried.
 ARMIJO, FLAT, ROUNDING, TRIALS = 1e-4, 0.5, 1e-13, 30
@@ -239,9 +239,9 @@ class NewtonFit:
         p[:] = q
         rho = first = dot(r, q)
         gain = 0.0
-        enough = self.products + (LEAST_GRADIENTS if self.hinge else 0)
-        rough = ROUGH * min(1.0, (self.objective - self.bound) / max(1.0, abs(self.objective)))
-        while rho > FINE**2 * first and not (self.products >= enough and rho <= rough**2 * first):
+        rough = ROUGH_HINGE if self.hinge else ROUGH
+        forcing = max(FINE, rough * min(1.0, (self.objective - self.bound) / max(1.0, abs(self.objective))))
+        while rho > forcing**2 * first:
             if self.budget.exhausted(self.n_iter):
                 return None
             self._product(p, q)
