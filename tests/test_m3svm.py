@@ -5,7 +5,6 @@ import warnings
 import numpy as np
 import oracles
 import pytest
-from scipy import optimize
 
 import marginlinear as ml
 from marginlinear._core.rows import Rows
@@ -125,7 +124,7 @@ def test_bounds_hold_everywhere(p, loss):
 @pytest.mark.parametrize("name", LOSSES)
 def test_p_2_is_a_ridge(name):
     """At p = 2 the coefficient of ||W||^2 is lambda k + eps; lambda = 1/(2 C k) makes that 1/2 for C = 1."""
-    X, y, k = data(8)
+    X, y, _ = data(8)
     other = {"m3svm": "ww", "ism3-softmax": "softmax"}.get(name)
     if other is None:
         pytest.skip("no baseline with its loss")
@@ -194,7 +193,7 @@ def test_softmax_against_scipy(seed):
 @pytest.mark.parametrize("name", LOSSES)
 def test_extreme_exponents(name, p):
     """No overflow, no nan, and a certificate; also where classes merge."""
-    X, y, k = data(11, m=40)
+    X, y, _ = data(11, m=40)
     y[y == 2] = np.arange((y == 2).sum()) % 2 + 2  # classes 2 and 3 are alike
     with warnings.catch_warnings():
         warnings.simplefilter("error")

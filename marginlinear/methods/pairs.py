@@ -48,9 +48,9 @@ CANCELLED = 1e-8
 SETTLED = 0.1
 BALANCING = 100
 SHARPER, LEAST = 4.0, 1e-12
-# A Newton step is good enough when its residual is this part of the gradient's, in the preconditioner's norm: rough at
-# first, in proportion to certificate/P, then fine. Rough steps of a hinge miss the bias, whose own curvature is eps, and
-# stages seem settled that are not.
+# A Newton step is good enough when its residual is this part of the gradient's, in the preconditioner's norm: rough
+# at first, in proportion to certificate/P, then fine. Rough steps of a hinge miss the bias, whose own curvature is eps,
+# and stages seem settled that are not.
 ROUGH, ROUGH_HINGE, FINE = 0.3, 0.03, 1e-2
 # A step is taken for so much of the decrease that its slope promises; or, where values are but rounding, once the slope
 # is flatter by a factor. So many lengths are tried.
@@ -132,7 +132,8 @@ class NewtonFit:
         self.W, self.gradient, self.step, self.residual, self.direction, self.scratch = (
             np.zeros((problem.rows.d, problem.n_classes)) for _ in range(6))
         self.W[:] = start.get("W", 0.0)
-        regulariser.tau = start.get("tau", regulariser.first_tau(cost.sum() * (problem.n_classes - 1), problem.n_classes))
+        k = problem.n_classes
+        regulariser.tau = start.get("tau", regulariser.first_tau(cost.sum() * (k - 1), k))
         self.corners = Corners(self.loss, problem.y, cost) if self.hinge else None
         self.squares = None
         self.n_iter = self.products = 0
@@ -170,9 +171,10 @@ class NewtonFit:
                 continue
             moved = gain > 0 and self._search()
             self.n_iter += moved
-            if not moved or gain <= SETTLED * self.rounding:
-                if not self._sharpen() and not moved:
-                    ended = MAX_ITER
+            settled = not moved or gain <= SETTLED * self.rounding
+            if settled and not self._sharpen() and not moved:
+                # No step lowers P beyond rounding: more of them would not either.
+                ended = MAX_ITER
         self.W -= self.W.mean(axis=1, keepdims=True)
         certificate = self.objective - self.bound
         info = Info(
@@ -525,7 +527,7 @@ class Pairwise(Quadratic):
         rounded = pairs + self.tau**2
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             true = self.lam / 2 * (pairs ** (p / 2)).sum()
-            excess = 0.0 if p >= 2 else self.lam / 2 * (off_diagonal(rounded ** (p / 2)).sum() - (pairs ** (p / 2)).sum())
+            excess = 0.0 if p >= 2 else self.lam / 2 * off_diagonal(rounded ** (p / 2)).sum() - true
             self.S, self.T = (off_diagonal(rounded ** power) for power in (p / 2 - 1, p / 2 - 2))
         return true + self._value(features) + self._of_bias(W), excess
 
@@ -647,7 +649,7 @@ def distances(W):
     sizes = own[:, None] + own
     D2 = sizes - G - G.T
     np.fill_diagonal(D2, 0.0)
-    near = np.triu(D2 < CANCELLED * sizes, 1)
+    near = np.triu(CANCELLED * sizes > D2, 1)
     for j in np.flatnonzero(near.any(axis=1)):
         others = np.flatnonzero(near[j])
         exact = np.zeros(len(others))
