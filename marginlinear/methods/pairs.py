@@ -243,7 +243,10 @@ class NewtonFit:
         gain = 0.0
         rough = ROUGH_HINGE if self.hinge else ROUGH
         forcing = max(FINE, rough * min(1.0, (self.objective - self.bound) / max(1.0, abs(self.objective))))
-        while rho > forcing**2 * first:
+        # Without rounding d k gradients are the exact solution.
+        for _ in range(2 * step.size):
+            if not rho > forcing**2 * first:
+                break
             if self.budget.exhausted(self.n_iter):
                 return None
             self._product(p, q)
