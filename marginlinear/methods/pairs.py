@@ -326,9 +326,10 @@ class NewtonFit:
     def _sharpen(self):
         """Less rounding, where there is some to lose."""
         loss, regulariser = self.loss, self.regulariser
-        if not self._wide and regulariser.tau <= LEAST:
+        wide = self._wide and loss.width > LEAST
+        if not wide and regulariser.tau <= LEAST:
             return False
-        if self._wide and loss.width > LEAST:
+        if wide:
             loss.width = max(self.width, loss.width / SHARPER)
         regulariser.tau /= SHARPER
         self._evaluate(self.W, self.gradient)
