@@ -12,16 +12,16 @@ With rho_l = -d loss/d t_l, row i's derivative in its scores, the residual, is
 
 In the direction V, z = V x_i, the residuals move by
 
-    h_l (z_l - z_y) for l != y,   less than nothing in all for y:  the sum over the classes stays 0,
-    h = 4 c q^(3/2)/width (hinge), c q (logistic),  q = rho (1 - rho),
-    c rho_l (z_l - z_y - sum_{j != y} rho_j (z_j - z_y)) (softmax),
+    4 c q^(3/2)/width (z_l - z_y) (hinge),   c q (z_l - z_y) (logistic),   q = rho_l (1 - rho_l),
+    c rho_l (z_l - z_y - sum_{j != y} rho_j (z_j - z_y)) (softmax)   for l != y,   minus the sum of these for y,
 
 so that the residuals are all that is to be known of W. They are kept from the gradient's pass, unless they are many
 and W is smaller: then a copy of W is kept, and the product's pass makes them again.
 
 A pass goes by blocks of rows: their scores, their residuals R, then X' R by columns of X, for which a sparse block is
 held a second time, transposed. A weight is then written once a block, in the order of the features, the residuals stay
-in cache, and threads share nothing: every number is summed in one order, however many there are.
+in cache, and threads share nothing: every number is summed in one order, however many there are. Products with dense
+rows are BLAS's.
 """
 
 import numpy as np
@@ -32,6 +32,7 @@ from cpython.exc cimport PyErr_CheckSignals
 from libc.math cimport fabs, log1p, sqrt
 from libc.stdint cimport int32_t
 
+from marginlinear._core.check cimport check
 from marginlinear._core.rows cimport CSR32, CSR64, GRAM, Rows, csr32_t, csr64_t, fixed_t, row_scores, scores_t
 from marginlinear.threads import ranges, run_chunks
 
@@ -40,15 +41,21 @@ ctypedef fused csr_t:
     csr32_t
 
 # Residuals of a block: what stays in a second-level cache. A sparse block has more where it would have fewer than so
-# many values a feature: what is written of the gradient stays small beside what is read.
+# many values a feature, so that what is written of the gradient is little beside what is read; but no more than a
+# share of what may be kept.
 cdef Py_ssize_t BLOCK = 1 << 16
 cdef Py_ssize_t DENSITY = 8
-# Residuals that are kept, or in one block, whatever the size of W.
+cdef Py_ssize_t SHARE = 8
+# Residuals that are kept whatever the size of W: 128 MB.
 cdef Py_ssize_t KEPT = 1 << 24
-# Multiplications between looks at the signals, about 10 ms.
-cdef double SLICE = 2e7
+# Fewest dense rows in a block, most of their values at once, and most weights of theirs.
+cdef Py_ssize_t DENSE = 64
+cdef Py_ssize_t VALUES = 1 << 22
+cdef Py_ssize_t WEIGHTS = 1 << 18
+# Multiplications of a chunk for one thread, about 2 ms: then it looks at the signals.
+cdef double SLICE = 4e6
 # Terms of losses that are worked at once: what stays in a second-level cache.
-cdef Py_ssize_t TERMS = 1 << 15
+cdef Py_ssize_t TERMS = 1 << 16
 # A product of so many factors 1 + e <= 2 is finite.
 cdef Py_ssize_t FACTORS = 512
 
@@ -102,7 +109,7 @@ cdef class SmoothLoss:
     cdef Loss loss
     cdef int threads
     cdef bint keeps
-    cdef readonly list blocks
+    cdef list blocks, slabs
     cdef object _residuals, _work, _losses, _hinges, _masses, _at  # _at: the last W, where residuals are not kept
     cdef const int32_t[::1] own
     cdef const double[::1] c
@@ -125,12 +132,15 @@ cdef class SmoothLoss:
         self.loss, self.threads, self.width = LOSSES[loss], threads, width
         cdef Py_ssize_t most = max(rows.d, KEPT // n_classes), size = BLOCK // n_classes
         if self._is_sparse():
-            size = max(size, min(most, DENSITY * rows.n * rows.m // max(1, rows.nnz)))
+            size = max(size, min(most // SHARE, DENSITY * rows.n * rows.m // max(1, rows.nnz)))
+        else:
+            size = max(size, DENSE)
         size = max(1, min(rows.m, size))
         self.blocks = [(lo, hi, self._transposed(lo, hi)) for lo, hi in ranges(rows.m, size)]
         self.keeps = rows.m <= most
         self._residuals = np.empty((rows.m if self.keeps else size, n_classes))
         self._work = np.empty((size, n_classes))
+        self.slabs = ranges(rows.n, max(1, min(WEIGHTS // n_classes, VALUES // size)))
         self._losses, self._hinges, self._masses = (np.zeros(rows.m) for _ in range(3))
 
     @property
@@ -165,6 +175,8 @@ cdef class SmoothLoss:
     def product(self, V, out):
         """The Hessian of F at the W of the last value_and_gradient, times V, is written to `out`: shapes (d k,)."""
         V, out = self._checked(V), self._checked(out)
+        if self.last == 0:
+            raise RuntimeError("product: call value_and_gradient first")
         for lo, hi, columns in self.blocks:
             residuals, turns = self._kept(lo, hi), self._work[:hi - lo]
             if not self.keeps:
@@ -209,7 +221,10 @@ cdef class SmoothLoss:
         if self._is_sparse():
             self._gather(self.rows, lo, W, out, False)
         else:
-            np.matmul(self._dense(lo, len(out)), W[:self.rows.n], out=out)
+            out[:] = 0
+            for first, last in self.slabs:
+                out += self._dense(lo, len(out), first, last) @ W[first:last]
+                PyErr_CheckSignals()
             if self.rows.bias >= 0:
                 out += self.rows.bias * W[self.rows.n]
 
@@ -218,17 +233,18 @@ cdef class SmoothLoss:
         stored = out[:self.rows.n]
         if columns is not None:
             self._gather(columns, 0, residuals, stored, lo > 0)
-        elif lo > 0:
-            stored += self._dense(lo, len(residuals)).T @ residuals
         else:
-            np.matmul(self._dense(lo, len(residuals)).T, residuals, out=stored)
+            if lo == 0:
+                stored[:] = 0
+            for first, last in self.slabs:
+                stored[first:last] += self._dense(lo, len(residuals), first, last).T @ residuals
+                PyErr_CheckSignals()
         if self.rows.bias >= 0:
             constant = self.rows.bias * residuals.sum(axis=0)
             out[self.rows.n] = out[self.rows.n] + constant if lo > 0 else constant
-        PyErr_CheckSignals()
 
-    def _dense(self, lo, count):
-        return self.rows.arrays[lo:lo + count].astype(np.float64, copy=False)
+    def _dense(self, lo, count, first, last):
+        return self.rows.arrays[lo:lo + count, first:last].astype(np.float64, copy=False)
 
     def _gather(self, Rows rows, lo, W, out, add):
         """out = X W for the rows from lo, or += where `add`."""
@@ -317,6 +333,7 @@ cdef inline double total(const double* x, Py_ssize_t k) noexcept nogil:
 cdef inline void balance(double* r, Py_ssize_t k, Py_ssize_t y, double c) noexcept nogil:
     """r *= c, r_y = -sum_{l != y} r_l"""
     cdef Py_ssize_t l
+    check(y, k)
     r[y] = 0
     for l in range(k):
         r[l] *= c
