@@ -192,6 +192,18 @@ def test_large_and_small_scores(loss, scale, width):
     assert np.isfinite(product).all()
 
 
+@pytest.mark.parametrize("storage", ["dense", "dense32"])
+@pytest.mark.parametrize("k", [2, 3000])
+def test_dense_rows_with_many_features(storage, k):
+    """More than are multiplied at once."""
+    X, y, cost, W = problem(40 if k > 2 else 40000, 150, k, bias=1.0)
+    f = SmoothLoss(rows_of(X, storage, 1.0), y, k, cost, loss="softmax")
+    value, gradient = run(f, W)
+    expected, slope, _, _ = plain(with_bias(X, 1.0), y, k, cost, "softmax", 1, W)
+    assert value == pytest.approx(expected, rel=1e-12)
+    np.testing.assert_allclose(gradient, slope, rtol=1e-9, atol=1e-12 * np.abs(slope).max())
+
+
 @pytest.mark.parametrize("loss", LOSSES)
 def test_small_losses_keep_their_digits(loss):
     """Rows far on the right side: their losses are sums of tiny terms."""
@@ -309,6 +321,8 @@ def test_refused():
     f = SmoothLoss(rows, y, 2, cost, loss="hinge")
     with pytest.raises(ValueError, match="width = 0"):
         f.width = 0
+    with pytest.raises(RuntimeError, match="value_and_gradient first"):
+        f.product(np.zeros(6), np.zeros(6))
     for W, out in ((np.zeros(5), np.zeros(6)), (np.zeros(6), np.zeros(7))):
         with pytest.raises(ValueError, match="shape"):
             f.value_and_gradient(W, out)

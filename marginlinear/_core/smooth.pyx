@@ -12,16 +12,16 @@ With rho_l = -d loss/d t_l, row i's derivative in its scores, the residual, is
 
 In the direction V, z = V x_i, the residuals move by
 
-    h_l (z_l - z_y) for l != y,   less than nothing in all for y:  the sum over the classes stays 0,
-    h = 4 c q^(3/2)/width (hinge), c q (logistic),  q = rho (1 - rho),
-    c rho_l (z_l - z_y - sum_{j != y} rho_j (z_j - z_y)) (softmax),
+    4 c q^(3/2)/width (z_l - z_y) (hinge),   c q (z_l - z_y) (logistic),   q = rho_l (1 - rho_l),
+    c rho_l (z_l - z_y - sum_{j != y} rho_j (z_j - z_y)) (softmax)   for l != y,   minus the sum of these for y,
 
 so that the residuals are all that is to be known of W. They are kept from the gradient's pass, unless they are many
 and W is smaller: then a copy of W is kept, and the product's pass makes them again.
 
 A pass goes by blocks of rows: their scores, their residuals R, then X' R by columns of X, for which a sparse block is
 held a second time, transposed. A weight is then written once a block, in the order of the features, the residuals stay
-in cache, and threads share nothing: every number is summed in one order, however many there are.
+in cache, and threads share nothing: every number is summed in one order, however many there are. Products with dense
+rows are BLAS's.
 """
 
 import numpy as np
@@ -29,10 +29,11 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from cpython.exc cimport PyErr_CheckSignals
-from libc.math cimport exp, fabs, log1p, sqrt
+from libc.math cimport fabs, log1p, sqrt
 from libc.stdint cimport int32_t
 
-from marginlinear._core.rows cimport CSR32, CSR64, GRAM, Rows, csr32_t, csr64_t, row_scores, scores_t
+from marginlinear._core.check cimport check
+from marginlinear._core.rows cimport CSR32, CSR64, GRAM, Rows, csr32_t, csr64_t, fixed_t, row_scores, scores_t
 from marginlinear.threads import ranges, run_chunks
 
 ctypedef fused csr_t:
@@ -40,15 +41,21 @@ ctypedef fused csr_t:
     csr32_t
 
 # Residuals of a block: what stays in a second-level cache. A sparse block has more where it would have fewer than so
-# many values a feature: what is written of the gradient stays small beside what is read.
+# many values a feature, so that what is written of the gradient is little beside what is read; but no more than a
+# share of what may be kept.
 cdef Py_ssize_t BLOCK = 1 << 16
 cdef Py_ssize_t DENSITY = 8
-# Residuals that are kept, or in one block, whatever the size of W.
+cdef Py_ssize_t SHARE = 8
+# Residuals that are kept whatever the size of W: 128 MB.
 cdef Py_ssize_t KEPT = 1 << 24
-# Multiplications between looks at the signals, about 10 ms.
-cdef double SLICE = 2e7
-# Terms of losses likewise.
-cdef Py_ssize_t TERMS = 1 << 18
+# Fewest dense rows in a block, most of their values at once, and most weights of theirs.
+cdef Py_ssize_t DENSE = 64
+cdef Py_ssize_t VALUES = 1 << 22
+cdef Py_ssize_t WEIGHTS = 1 << 18
+# Multiplications of a chunk for one thread, about 2 ms: then it looks at the signals.
+cdef double SLICE = 4e6
+# Terms of losses that are worked at once: what stays in a second-level cache.
+cdef Py_ssize_t TERMS = 1 << 16
 # A product of so many factors 1 + e <= 2 is finite.
 cdef Py_ssize_t FACTORS = 512
 
@@ -102,7 +109,7 @@ cdef class SmoothLoss:
     cdef Loss loss
     cdef int threads
     cdef bint keeps
-    cdef list blocks
+    cdef list blocks, slabs
     cdef object _residuals, _work, _losses, _hinges, _masses, _at  # _at: the last W, where residuals are not kept
     cdef const int32_t[::1] own
     cdef const double[::1] c
@@ -125,12 +132,15 @@ cdef class SmoothLoss:
         self.loss, self.threads, self.width = LOSSES[loss], threads, width
         cdef Py_ssize_t most = max(rows.d, KEPT // n_classes), size = BLOCK // n_classes
         if self._is_sparse():
-            size = max(size, min(most, DENSITY * rows.n * rows.m // max(1, rows.nnz)))
+            size = max(size, min(most // SHARE, DENSITY * rows.n * rows.m // max(1, rows.nnz)))
+        else:
+            size = max(size, DENSE)
         size = max(1, min(rows.m, size))
         self.blocks = [(lo, hi, self._transposed(lo, hi)) for lo, hi in ranges(rows.m, size)]
         self.keeps = rows.m <= most
         self._residuals = np.empty((rows.m if self.keeps else size, n_classes))
         self._work = np.empty((size, n_classes))
+        self.slabs = ranges(rows.n, max(1, min(WEIGHTS // n_classes, VALUES // size)))
         self._losses, self._hinges, self._masses = (np.zeros(rows.m) for _ in range(3))
 
     @property
@@ -165,6 +175,8 @@ cdef class SmoothLoss:
     def product(self, V, out):
         """The Hessian of F at the W of the last value_and_gradient, times V, is written to `out`: shapes (d k,)."""
         V, out = self._checked(V), self._checked(out)
+        if self.last == 0:
+            raise RuntimeError("product: call value_and_gradient first")
         for lo, hi, columns in self.blocks:
             residuals, turns = self._kept(lo, hi), self._work[:hi - lo]
             if not self.keeps:
@@ -233,7 +245,10 @@ cdef class SmoothLoss:
         if self._is_sparse():
             self._gather(self.rows, lo, W, out, False)
         else:
-            np.matmul(self._dense(lo, len(out)), W[:self.rows.n], out=out)
+            out[:] = 0
+            for first, last in self.slabs:
+                out += self._dense(lo, len(out), first, last) @ W[first:last]
+                PyErr_CheckSignals()
             if self.rows.bias >= 0:
                 out += self.rows.bias * W[self.rows.n]
 
@@ -242,17 +257,18 @@ cdef class SmoothLoss:
         stored = out[:self.rows.n]
         if columns is not None:
             self._gather(columns, 0, residuals, stored, lo > 0)
-        elif lo > 0:
-            stored += self._dense(lo, len(residuals)).T @ residuals
         else:
-            np.matmul(self._dense(lo, len(residuals)).T, residuals, out=stored)
+            if lo == 0:
+                stored[:] = 0
+            for first, last in self.slabs:
+                stored[first:last] += self._dense(lo, len(residuals), first, last).T @ residuals
+                PyErr_CheckSignals()
         if self.rows.bias >= 0:
             constant = self.rows.bias * residuals.sum(axis=0)
             out[self.rows.n] = out[self.rows.n] + constant if lo > 0 else constant
-        PyErr_CheckSignals()
 
-    def _dense(self, lo, count):
-        return self.rows.arrays[lo:lo + count].astype(np.float64, copy=False)
+    def _dense(self, lo, count, first, last):
+        return self.rows.arrays[lo:lo + count, first:last].astype(np.float64, copy=False)
 
     def _gather(self, Rows rows, lo, W, out, add):
         """out = X W for the rows from lo, or += where `add`."""
@@ -274,23 +290,30 @@ cdef class SmoothLoss:
 
     def _respond(self, double[:, ::1] s, Py_ssize_t lo, Py_ssize_t a, Py_ssize_t b, double width):
         """Scores become residuals."""
-        cdef Py_ssize_t i, at
+        cdef Py_ssize_t i, at, k = self.n_classes
         cdef double[::1] losses = self._losses, hinges = self._hinges, masses = self._masses
-        each = np.empty(self.n_classes)
-        cdef double[::1] terms = each
+        cdef double* e
+        terms = np.empty((b - a, k))
+        cdef double[:, ::1] view = terms
+        if self.loss != HINGE:
+            with nogil:
+                for at in range(a, b):
+                    exponents(&s[at, 0], k, self.own[lo + at], self.loss, &view[at - a, 0])
+            # NumPy's is vectorised.
+            with np.errstate(under="ignore"):
+                np.exp(terms, out=terms)
         with nogil:
             for at in range(a, b):
-                i = lo + at
+                i, e = lo + at, &view[at - a, 0]
                 if self.loss == HINGE:
-                    losses[i] = self.c[i] * hinge_row(&s[at, 0], self.n_classes, self.own[i], width, &terms[0],
-                                                      &hinges[i], &masses[i])
+                    losses[i] = self.c[i] * hinge_row(&s[at, 0], k, self.own[i], width, e, &hinges[i], &masses[i])
                     hinges[i] *= self.c[i]
                     masses[i] *= self.c[i]
                 elif self.loss == LOGISTIC:
-                    losses[i] = self.c[i] * logistic_row(&s[at, 0], self.n_classes, self.own[i])
+                    losses[i] = self.c[i] * logistic_row(&s[at, 0], k, self.own[i], e)
                 else:
-                    losses[i] = self.c[i] * softmax_row(&s[at, 0], self.n_classes, self.own[i])
-                balance(&s[at, 0], self.n_classes, self.own[i], self.c[i])
+                    losses[i] = self.c[i] * softmax_row(&s[at, 0], k, self.own[i], e)
+                balance(&s[at, 0], k, self.own[i], self.c[i])
 
     def _turn(self, const double[:, ::1] r, double[:, ::1] z, Py_ssize_t lo, Py_ssize_t a, Py_ssize_t b):
         """The direction's scores z become the derivatives of the residuals r."""
@@ -334,6 +357,7 @@ cdef inline double total(const double* x, Py_ssize_t k) noexcept nogil:
 cdef inline void balance(double* r, Py_ssize_t k, Py_ssize_t y, double c) noexcept nogil:
     """r *= c, r_y = -sum_{l != y} r_l"""
     cdef Py_ssize_t l
+    check(y, k)
     r[y] = 0
     for l in range(k):
         r[l] *= c
@@ -344,10 +368,10 @@ cdef double hinge_row(double* s, Py_ssize_t k, Py_ssize_t y, double width, doubl
                       double* mass) noexcept nogil:
     """s = rho; returns the loss.
 
-    For x < 0, g(x) = width^2/(2 (sqrt(x^2 + width^2) - x)), without cancellation.
+    g(x) is (|x| + r)/2 for x > 0, else width^2/(2 (|x| + r)), without cancellation; r = sqrt(x^2 + width^2).
     """
     cdef Py_ssize_t l
-    cdef double own = s[y], square = width * width, x, r, high, low, loss
+    cdef double own = s[y], square = width * width, x, r, high, inverse, loss
     cdef scores_t rho = s
     cdef scores_t g = terms
     for l in range(k):
@@ -359,55 +383,87 @@ cdef double hinge_row(double* s, Py_ssize_t k, Py_ssize_t y, double width, doubl
         x = 1 - (own - rho[l])
         r = sqrt(x * x + square)
         high = 0.5 * (fabs(x) + r)
-        low = square / (4 * high)
-        g[l] = high if x > 0 else low
-        rho[l] = g[l] / r
+        inverse = 1 / (r * high)
+        g[l] = high if x > 0 else 0.25 * square * r * inverse
+        rho[l] = g[l] * high * inverse
     g[y] = rho[y] = 0
     loss = total(terms, k)
     mass[0] = total(s, k)
     return loss
 
 
-cdef double logistic_row(double* s, Py_ssize_t k, Py_ssize_t y) noexcept nogil:
+cdef inline Py_ssize_t largest(const double* s, Py_ssize_t k) noexcept nogil:
+    cdef Py_ssize_t l, top = 0
+    for l in range(1, k):
+        if s[l] > s[top]:
+            top = l
+    return top
+
+
+cdef void exponents(const double* s, Py_ssize_t k, Py_ssize_t y, Loss loss, double* exponent) noexcept nogil:
+    """Of what the loss needs the exponentials: -|s_l - s_y| (logistic), s_l - max s (softmax)."""
+    cdef Py_ssize_t l
+    cdef fixed_t score = s
+    cdef scores_t out = exponent
+    cdef double at = s[y]
+    if loss == LOGISTIC:
+        for l in range(k):
+            out[l] = -fabs(score[l] - at)
+    else:
+        at = s[largest(s, k)]
+        for l in range(k):
+            out[l] = score[l] - at
+
+
+cdef double logistic_row(double* s, Py_ssize_t k, Py_ssize_t y, double* exponential) noexcept nogil:
     """s = rho; returns the loss.
 
     log(1 + exp(x)) = max(x, 0) + log(1 + e), e = exp(-|x|); the logarithms' sum is log1p(q), 1 + q = prod (1 + e_l).
     """
     cdef Py_ssize_t l, stop, start = 0
-    cdef double own = s[y], x, e, q, loss = 0
+    cdef double own = s[y], x, q, loss
+    cdef scores_t rho = s
+    cdef scores_t e = exponential
+    e[y] = 0
+    loss = excess(s, k, own)
     while start < k:
         q, stop = 0, min(k, start + FACTORS)
         for l in range(start, stop):
-            x = s[l] - own
-            e = exp(-fabs(x))
-            s[l] = (1.0 if x > 0 else e) / (1 + e)
-            if l != y:
-                loss += x if x > 0 else 0
-                q += e + q * e
+            q += e[l] + q * e[l]
         loss += log1p(q)
         start = stop
+    for l in range(k):
+        x = rho[l] - own
+        rho[l] = (1 if x > 0 else e[l]) / (1 + e[l])
     return loss
 
 
-cdef double softmax_row(double* s, Py_ssize_t k, Py_ssize_t y) noexcept nogil:
+cdef inline double excess(const double* s, Py_ssize_t k, double own) noexcept nogil:
+    """sum_l max(s_l - own, 0), in two running sums"""
+    cdef Py_ssize_t l
+    cdef double a = 0, b = 0
+    for l in range(0, k - 1, 2):
+        a += max(s[l] - own, 0.0)
+        b += max(s[l + 1] - own, 0.0)
+    if k % 2:
+        a += max(s[k - 1] - own, 0.0)
+    return a + b
+
+
+cdef double softmax_row(double* s, Py_ssize_t k, Py_ssize_t y, double* exponential) noexcept nogil:
     """s = the classes' shares exp(s_l)/sum; returns the loss.
 
     log(sum_l exp(s_l)) = s_top + log1p(sum_{l != top} exp(s_l - s_top))
     """
-    cdef Py_ssize_t l, top = 0
-    cdef double loss, most, rest
-    for l in range(1, k):
-        if s[l] > s[top]:
-            top = l
-    most = s[top]
-    loss = most - s[y]
+    cdef Py_ssize_t l, top = largest(s, k)
+    cdef double loss = s[top] - s[y], rest
+    cdef scores_t rho = s
+    cdef scores_t e = exponential
+    e[top] = 0
+    rest = total(exponential, k)
+    e[top] = 1
     for l in range(k):
-        s[l] = exp(s[l] - most)
-    s[top] = 0
-    rest = total(s, k)
-    s[top] = 1
-    for l in range(k):
-        s[l] /= 1 + rest
+        rho[l] = e[l] / (1 + rest)
     return loss + log1p(rest)
 
 
