@@ -129,7 +129,7 @@ class DualFit:
             history=self.budget.history,
             residual=residual,
         )
-        return Solution(self._weights(engine.iterates.W), info, {**engine.state(averaged), **references})
+        return Solution(self._weights(engine.weights_at(engine.iterates.W)), info, {**engine.state(averaged), **references})
 
     def _values(self, averaged, references):
         """(objective, bound) at the weights as they are.
@@ -178,9 +178,11 @@ class JointFit(DualFit):
             # LIBLINEAR decides between two classes by the sign of one score: what both columns share, which changes
             # no margin, is taken out. It is rounding, except at a fixed point of mcodm's outer=paper.
             iterates = self.engine.iterates
-            columns = iterates.W.reshape(-1, 2)
+            columns = self.engine.weights_at(iterates.W).reshape(-1, 2)
             shared = columns.mean(axis=1, keepdims=True)
-            objective = solution.info.objective - iterates.sqnorm_of(shared[:, 0])
+            objective = solution.info.objective
+            if iterates.factors is None:
+                objective -= iterates.sqnorm_of(shared[:, 0])
             return solution._replace(weights=self._weights(columns - shared),
                                      info=solution.info._replace(objective=objective))
         return solution
