@@ -150,7 +150,7 @@ cdef inline double level_by_class(const double* B, Py_ssize_t k, Py_ssize_t y, c
     Newton's method: the difference of both sides is concave in nu, so that nu rises from the first step on, until no
     class leaves the sum. With Q = 0 the largest class stays in it by P < 0.
     """
-    cdef Py_ssize_t l, n, last = -1
+    cdef Py_ssize_t l, n, last = k
     cdef double nu = -INFINITY, top = -INFINITY, sum_q, sum_qv, value
     for l in range(k):
         if l != y:
@@ -166,7 +166,7 @@ cdef inline double level_by_class(const double* B, Py_ssize_t k, Py_ssize_t y, c
                     n += 1
                     sum_q += 1 / A[l]
                     sum_qv += value / A[l]
-        if n == last or n == 0:
+        if n == 0 or n >= last:
             return nu
         last = n
         nu = fmin(top, sum_qv / sum_q)
