@@ -37,7 +37,7 @@ def assert_certified(model, W, X, y, C, p):
     others = alpha.copy()
     others[np.arange(len(y)), y] = 0
     assert (others <= 0).all() and (own <= C * (1 + 1e-12)).all()
-    assert (abs(alpha.sum(axis=1)) <= 1e-13 * k * own).all()
+    assert (abs(alpha.sum(axis=1)) <= 1e-11 * own).all()
     slack = 1e-9 * max(1, info.objective)
     assert info.objective == pytest.approx(oracles.lp_objective(W, X, y, np.full(len(y), C), p), rel=1e-9)
     assert info.bound == pytest.approx(oracles.lp_dual(alpha, X, y, p), rel=1e-9, abs=slack)

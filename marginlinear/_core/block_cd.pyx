@@ -365,7 +365,7 @@ cdef class BlockCD:
 
     def scale_classes(self, factors):
         """Work at this b, with p < 2. The duals stay, and so does U."""
-        self.factors[:] = factors
+        self.iterates.change_factors(factors)
         self.n_adapt += 1
 
     def _level_factors(self):

@@ -12,7 +12,7 @@ D(averaged duals) and P(W_avg) close a gap that P(W) and D(duals) leave open, fo
 With kappa = 0 (plain coordinate descent) W = U, and V, z and the averages are not allocated.
 
 With a factor b_l for each class, vectors have columns and stand for the weights w_l = b_l W_l; products are
-<X, Y> = sum_l b_l <X_l, Y_l>. All that is said above holds for any b, which may change at any time: U has no b in it.
+<X, Y> = sum_l b_l <X_l, Y_l>. All that is said above holds for any b, which may change at any time. U has no b in it.
 
 Over a Gram matrix a vector is a pair: the scores K c, then the coefficients c. What is linear is the same for both
 halves, and <x, y> is the scores of x times the coefficients of y.
@@ -92,7 +92,7 @@ cdef class Iterates:
     paired : bool
         Whether the vectors are pairs of scores and coefficients.
     factors : float64 array of shape (columns,) or None
-        b > 0, one of each column; its owner may change the numbers. None: all are 1.
+        b > 0, one of each column. None: all are 1.
 
     Attributes
     ----------
@@ -177,6 +177,28 @@ cdef class Iterates:
                 for row in range(start, min(n, start + step)):
                     for l in range(k):
                         flat[row * k + l] *= b[l]
+            PyErr_CheckSignals()
+
+    def change_factors(self, factors):
+        """Other numbers b. U stays; V, z and W_avg keep the weights that they stand for, so that W moves with V.
+
+        Were V to stay, the weights of the centre would follow b, b the weights, and neither would come to rest.
+        """
+        cdef const double[::1] ratio = self.factors / factors
+        cdef Py_ssize_t l, at, row, start, k = ratio.shape[0], n = self.w.shape[0] // k, step = max(1, BLOCK // k)
+        cdef double share = self.kappa / (1 + self.kappa)
+        self.factors[:] = factors
+        if self.kappa == 0:
+            return
+        for start in range(0, n, step):
+            with nogil:
+                for row in range(start, min(n, start + step)):
+                    for l in range(k):
+                        at = row * k + l
+                        self.w[at] += share * (ratio[l] - 1) * self.v[at]
+                        self.v[at] *= ratio[l]
+                        self.z[at] *= ratio[l]
+                        self.mean_w[at] *= ratio[l]
             PyErr_CheckSignals()
 
     def plain(self):
