@@ -173,7 +173,12 @@ class JointFit(DualFit):
         super().__init__(problem, run, engine, Newton, keep=True)
 
     def solution(self, n_outer=0, residual=None, **references):
+        kept = None if self.engine.factors is None else self.engine.factors.copy()
+        self.engine.drop_classes(self.descent.last is not None and self.descent.last.from_average)
         solution = super().solution(n_outer, residual, **references)
+        if kept is not None and not solution.info.converged and not self.descent.stopped:
+            # The sweeps may go on.
+            self.engine.factors[:] = kept
         if self.problem.n_classes == 2:
             # LIBLINEAR decides between two classes by the sign of one score: what both columns share, which changes
             # no margin, is taken out. It is rounding, except at a fixed point of mcodm's outer=paper.
