@@ -19,8 +19,8 @@ In place of ||W||^2 = sum_l ||w_l||^2 there may be the square of another norm of
     ||W||_p^2 = (sum_l ||w_l||^p)^{2/p} = min_b sum_l ||w_l||^2/b_l,   b >= 0, ||b||_{p/(2-p)} <= 1
     D         = -1/2 ||U||_{p*}^2 + sum_i [alpha_iy],   p* = p/(p - 1)
 
-The sweeps then work at some b, with w_l = b_l W_l: scores are multiplied by b_l, block i has the curvature b_l ||x_i||^2
-in class l. `adapt` takes the minimising b at the weights of now. P and D know no b, so that any pair of them is a
+The sweeps then work at some b, with w_l = b_l W_l: scores are multiplied by b_l, and block i has the curvature
+b_l ||x_i||^2 in class l. `adapt` takes the minimising b at the weights of now. P and D know no b, so that any pair of them is a
 certificate, with any b and after any change of it.
 
 The sweeps run around a centre (iterates.pyx): block i is solved with A = ||x_i||^2/(1 + kappa), and W moves by
@@ -376,9 +376,9 @@ cdef class BlockCD:
         self.n_adapt += 1
 
     def drop_classes(self, bint averaged):
-        """With p = 1: b_l = 0, for good, where that lowers P at W; at the optimum w_l = 0 unless ||U_l|| is the largest.
+        """With p = 1: b_l = 0 where that lowers P at W. At the optimum w_l = 0 unless ||U_l|| is the largest.
 
-        To be called at the end, for the duals or their averages.
+        To be called at the end, for the duals or their averages: no sweep brings such a class back.
         """
         if self.norm > 1:
             return

@@ -129,7 +129,8 @@ class DualFit:
             history=self.budget.history,
             residual=residual,
         )
-        return Solution(self._weights(engine.weights_at(engine.iterates.W)), info, {**engine.state(averaged), **references})
+        weights = self._weights(engine.weights_at(engine.iterates.W))
+        return Solution(weights, info, {**engine.state(averaged), **references})
 
     def _values(self, averaged, references):
         """(objective, bound) at the weights as they are.
