@@ -20,8 +20,8 @@ In place of ||W||^2 = sum_l ||w_l||^2 there may be the square of another norm of
     D         = -1/2 ||U||_{p*}^2 + sum_i [alpha_iy],   p* = p/(p - 1)
 
 The sweeps then work at some b, with w_l = b_l W_l: scores are multiplied by b_l, and block i has the curvature
-b_l ||x_i||^2 in class l. `adapt` takes the minimising b at the weights of now. P and D know no b, so that any pair of them is a
-certificate, with any b and after any change of it.
+b_l ||x_i||^2 in class l. `adapt` takes the minimising b at the weights of now. P and D know no b, so that any pair of
+them is a certificate, with any b and after any change of it.
 
 The sweeps run around a centre (iterates.pyx): block i is solved with A = ||x_i||^2/(1 + kappa), and W moves by
 1/(1 + kappa) times the change of the duals.
