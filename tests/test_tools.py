@@ -1,5 +1,6 @@
 """The scripts in tools/ and the files in data/."""
 
+import gzip
 import hashlib
 import http.server
 import importlib.util
@@ -369,6 +370,7 @@ def test_make_data_chooses_by_class_and_renumbers(tmp_path):
     rng = np.random.default_rng(0)
     for name in make_data.WHOLE:
         (source / f"{name}.xz").write_bytes(lzma.compress(b"1 1:1\n2 2:1\n"))
+    (source / "digits.csv.gz").write_bytes(gzip.compress(b"0,16,0.5,7\n1,0,0,0\n"))
     for name, _, total in make_data.PARTS:
         lines = []
         for i in range(2 * total):
@@ -377,6 +379,7 @@ def test_make_data_chooses_by_class_and_renumbers(tmp_path):
         (source / f"{name}.xz").write_bytes(lzma.compress(("\n".join(lines) + "\n").encode()))
     assert make_data.main([str(source), "-o", str(target)]) == 0
     assert (target / "glass").read_bytes() == b"1 1:1\n2 2:1\n"
+    assert (target / "digits").read_bytes() == b"7 2:16 3:0.5\n0 1:1\n"
     train = parse((target / "news20.train").read_text())
     assert [sum(label == c for label, _ in train) for c in (1, 2)] == [500, 1500]
     assert {i for _, row in train for i in row} == set(range(1, 61))
@@ -647,6 +650,25 @@ def test_bench_kernel_stands_beside_libsvm(fakes):
     assert "-s l1svc -t 2 -g 0.5 -c 2" in ours["command"] and "svm-train" in peer["command"]
     assert ours["support"] == peer["support"] == 3 and ours["accuracy"] == peer["accuracy"] == 0.5
     assert report["comparisons"][0]["ratios"][0]["label"] == "time, marginlinear / LIBSVM"
+
+
+def test_bench_fit_stands_beside_liblinear(fakes):
+    status, report = fakes("fit", "tiny", "-s", "cs", "--options=-c 1 --seed 4")
+    assert status == 0
+    ours, peer = report["comparisons"][0]["rows"]
+    assert "-s cs -c 1 --seed 4" in ours["command"] and "-s 4 -c 1" in peer["command"]
+    assert ours["accuracy"] == peer["accuracy"] == 0.5
+
+
+def test_the_fifth_and_the_rest_are_the_file(tmp_path):
+    lines = [f"{i % 3} 1:{i}\n" for i in range(23)]
+    source, train, test = (tmp_path / name for name in ("all", "most", "fifth"))
+    source.write_text("".join(lines))
+    bench.leave_fifth(source, train, test)
+    parts = [path.read_text().splitlines(keepends=True) for path in (train, test)]
+    assert [len(part) for part in parts] == [19, 4]
+    assert sorted(parts[0] + parts[1]) == sorted(lines)
+    assert all(part == [line for line in lines if line in part] for part in parts)
 
 
 def test_bench_predict_and_help(fakes, capsys):

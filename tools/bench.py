@@ -7,11 +7,13 @@
     tools/bench.py train data/news20.train -s cs --library     # a file instead of a set; library calls too
     tools/bench.py train imdb --data DIR -s l1svc              # against LIBLINEAR -s 3
     tools/bench.py kernel ijcnn1 --data DIR -s l1svc -g 1      # RBF kernel, against LIBSVM
+    tools/bench.py fit a9a --data DIR -s msvmav --options "--beta 10"   # any method, beside LIBLINEAR -s 4
     tools/bench.py predict imdb --data DIR
     tools/bench.py write sector --data DIR
     tools/bench.py help
     tools/bench.py --suite joint --data DIR --json out.json    # every comparison with a goal: met or missed
     tools/bench.py --suite binary --data DIR                   # those of the binary and the kernel methods
+    tools/bench.py --suite papers --data DIR                   # msvmav, lpmcsvm, m3svm, ism3 on real sets
 
 How it measures. All contestants of a comparison take turns (forth in one round, back in the next),
 --repeat rounds, 5 by default; what counts is the median, as a ratio. Beside it stand the smallest and the
@@ -37,6 +39,9 @@ train    `margin-train -s NAME -e TOL -c C` against `liblinear-train -s N -e PEE
 kernel   `margin-train -s NAME -t 2 -g G -c C` against `svm-train -t 2 -g G -c C`, both at -e TOL (ours: the
          relative certificate; LIBSVM's: the violation of optimality), accuracy by each side's predict.
          LIBSVM has a bias that costs nothing, so the objectives are not the same.
+fit      `margin-train -s NAME OPTIONS` and `liblinear-train -s 4 -c C`, each at its own tolerance: time, memory,
+         how our run ended, and the accuracy that each side's predict prints on SET.t; where there is none, on a
+         fifth of the rows, drawn with a fixed seed and left out of the training. The objectives differ.
 predict  margin-predict against liblinear-predict, same model, same file; the labels are compared.
 write    save_model of both libraries, same model; the weights in the files are compared.
 
@@ -287,6 +292,18 @@ def scale01(train, test, train_out, test_out):
         os.replace(f"{target}.part", target)
 
 
+def leave_fifth(source, train_out, test_out):
+    """Lines of `source` cut into four fifths and one, both in their order."""
+    import numpy as np
+
+    lines = [line for line in Path(source).read_bytes().splitlines(keepends=True) if line.strip()]
+    left = np.zeros(len(lines), dtype=bool)
+    left[np.random.default_rng(0).permutation(len(lines))[:len(lines) // 5]] = True
+    for target, part in ((train_out, ~left), (test_out, left)):
+        Path(f"{target}.part").write_bytes(b"".join(lines[i] for i in np.flatnonzero(part)))
+        os.replace(f"{target}.part", target)
+
+
 # children: library calls in a fresh interpreter
 
 
@@ -391,7 +408,8 @@ def child_versions():
 
 
 CHILDREN = {"read": child_read, "train": child_train, "write": child_write, "evaluate": evaluate,
-            "scale01": scale01, "same_weights": child_same_weights, "versions": child_versions}
+            "scale01": scale01, "leave_fifth": leave_fifth, "same_weights": child_same_weights,
+            "versions": child_versions}
 
 
 # running and measuring
@@ -975,9 +993,61 @@ class Bench:
             out.missing("time, marginlinear / LIBSVM", "at most", goal, "; ".join(failed.values()) or GET_LIBSVM)
         self.finish(out)
 
+    def fit_case(self, name, solver, options, C):
+        """A method that has no peer, beside LIBLINEAR -s 4: whole processes."""
+        train, test = self.files(name, self.args.scale01)
+        if test is None:
+            source, stem = train, Path(train).name
+            train, test = self.cache / f"{stem}.fifths", self.cache / f"{stem}.fifths.t"
+            if not test.exists() or test.stat().st_mtime < source.stat().st_mtime:
+                in_child(sys.executable, "leave_fifth", str(source), str(train), str(test))
+        out = Comparison(" ".join(["fit", name, solver, *options]))
+        threads = ["--threads", str(self.args.threads)] if self.args.threads else []
+        sides = {}
+        if self.train:
+            sides["marginlinear"] = [self.train, "-s", solver, *options, *threads], self.predict
+        if self.peer_train and self.peer_predict:
+            sides["LIBLINEAR -s 4"] = [self.peer_train, "-s", "4", "-c", f"{C:g}"], self.peer_predict
+        else:
+            self.skip(f"{out.title}, LIBLINEAR", f"missing: {GET_PROGRAMS}")
+        models = {label: self.scratch / f"{label.split()[0]}.fit" for label in sides}
+        commands = {label: [*side, str(train), str(models[label])] for label, (side, _) in sides.items()}
+        results, failed = self.rounds(out.title, {label: self.whole(command) for label, command in commands.items()})
+        for label, why in failed.items():
+            self.skip(f"{out.title}, {label}", why)
+        for label, got in results.items():
+            said = checked([sides[label][1], str(test), str(models[label]), str(self.scratch / "labels")], self.limit)
+            more = {"accuracy": accuracy(said["stdout"] + said["stderr"])}
+            printed = got[-1]["stdout"]
+            if label == "marginlinear":
+                ended = re.search(r"^(?:certificate|residual) = .* \((\w+);", printed, re.MULTILINE)
+                more |= {"iterations": grep(printed, "optimization finished, #iter"),
+                         "objective": grep(printed, "Objective value"), "status": ended and ended[1],
+                         **{name: grep(printed, name) for name in ("certificate", "residual")}}
+            out.add(label, shlex.join(commands[label]), got, **more)
+        self.finish(out)
+
     def suite(self):
-        """The comparisons that have a goal."""
-        return self.joint_suite() if self.args.suite == "joint" else self.binary_suite()
+        """The comparisons that have a goal, or a table."""
+        return {"joint": self.joint_suite, "binary": self.binary_suite, "papers": self.papers_suite}[self.args.suite]()
+
+    def papers_suite(self):
+        """Methods without a peer, at their defaults or the exponents of their paper."""
+        cases = []
+
+        def fit(name, solver, *options):
+            cases.append((" ".join(["fit", name, solver, *options]),
+                          lambda: self.fit_case(name, solver, options, self.args.cost)))
+
+        for name in ("imdb", "a9a", "phishing", "magic", "news20bin"):
+            fit(name, "msvmav")
+        for name in ("sector", "news20", "news20bydate"):
+            for p in ("1.1", "1.5", "2"):
+                fit(name, "lpmcsvm", "-p", p)
+        for name in ("cornell", "isolet1560", "usps", "vehicle", "glass", "sector"):
+            for solver in ("m3svm", "ism3"):
+                fit(name, solver)
+        return cases
 
     def binary_suite(self):
         """One thread, LIBLINEAR at its default tolerance, ours at the loosest that is as good; odm at mu = 0."""
@@ -1037,6 +1107,7 @@ class Bench:
                 "train": lambda name: self.train_case(name, args.solver, args.cost, args.tol, args.peer_tol,
                                                       args.scale01, library=args.library),
                 "kernel": lambda name: self.kernel_case(name, args.solver, args.cost, args.gamma, args.tol),
+                "fit": lambda name: self.fit_case(name, args.solver, shlex.split(args.options), args.cost),
                 "predict": self.predict_case, "write": self.write_case}
         if args.case == "help":
             return [("help", self.help_case)]
@@ -1090,7 +1161,8 @@ COLUMNS = [("rate", "MB/s", "{:.0f}"), ("over_arrays", "peak / arrays", "{:.2f}"
            ("bytes", "bytes written", "{:,}"), ("user", "user s", "{:.3f}"),
            ("cs", "CS objective", "{:.6g}"), ("mcodm", "mcODM objective", "{:.6g}"),
            *((name, f"{name} objective", "{:.6g}") for name in ("l1svc", "l2svc", "ldm", "odm")),
-           ("support", "support vectors", "{:.0f}"),
+           ("support", "support vectors", "{:.0f}"), ("iterations", "iterations", "{:.0f}"),
+           ("objective", "objective", "{:.6g}"), ("status", "status", "{}"), ("residual", "residual", "{:.3g}"),
            ("certificate", "certificate", "{:.3g}"), ("accuracy", "test accuracy", "{:.2%}")]
 
 
@@ -1161,9 +1233,10 @@ def positive(kind):
 def parser():
     p = argparse.ArgumentParser(prog="bench.py", description=__doc__,
                                 formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("case", nargs="?", choices=["read", "train", "kernel", "predict", "write", "help"])
+    p.add_argument("case", nargs="?", choices=["read", "train", "fit", "kernel", "predict", "write", "help"])
     p.add_argument("sets", nargs="*", metavar="SET", help="a name in the --data folders, or a path with a /")
-    p.add_argument("--suite", choices=["joint", "binary"], help="every comparison that has a goal")
+    p.add_argument("--suite", choices=["joint", "binary", "papers"],
+                   help="every comparison that has a goal; papers: a table of methods without a peer")
     p.add_argument("--only", default="", metavar="REGEX", help="those comparisons whose name it fits")
     p.add_argument("--data", type=Path, action="append", default=[], metavar="DIR", help="may be repeated")
     caches = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
@@ -1180,6 +1253,7 @@ def parser():
     p.add_argument("-B", "--bias", type=float, default=-1.0)
     p.add_argument("--mu", type=float, default=0.8)
     p.add_argument("--theta", type=float, default=0.2)
+    p.add_argument("--options", default="", help="fit: more options of margin-train, in quotes")
     p.add_argument("-g", "--gamma", type=positive(float), default=1.0, help="kernel: of the RBF kernel")
     p.add_argument("--threads", type=positive(int), help="passed on to margin-train")
     p.add_argument("--scale01", action="store_true", help="scale features to [0,1] first")
@@ -1206,7 +1280,7 @@ def main(argv=None):
     p = parser()
     args = p.parse_args(argv)
     if bool(args.suite) == bool(args.case):
-        p.error("give either a case (read, train, kernel, predict, write, help) or --suite")
+        p.error("give either a case (read, train, fit, kernel, predict, write, help) or --suite")
     if args.case not in (None, "help") and not args.sets:
         p.error(f"{args.case}: name at least one data set")
     bench = None

@@ -4,8 +4,10 @@
     tools/make_data.py SOURCE [-o data]
 
 SOURCE holds glass.xz, vehicle.xz, segment.xz, dna.xz, dna.t.xz, news20bydate.xz and news20bydate.t.xz,
-compressed LIBSVM text. The first five are decompressed and nothing else. news20.train and news20.test are
-parts of the last two, 2,000 of 11,314 and 1,000 of 7,532 documents, small without being of another kind:
+compressed LIBSVM text, and digits.csv.gz as scikit-learn ships it (sklearn/datasets/data): 64 pixels, then the
+label. The first five are decompressed and nothing else; of digits the zeros are left out. news20.train and
+news20.test are parts of the two news20bydate, 2,000 of 11,314 and 1,000 of 7,532 documents, small without being
+of another kind:
 
 - as many documents of each class as its share of the full part asks for (largest remainders, the lower label
   first); within a class those whose line has the smallest SHA-256; in the order of the source;
@@ -17,6 +19,7 @@ Prints the table and the checksums of data/README.md.
 """
 
 import argparse
+import gzip
 import hashlib
 import lzma
 import sys
@@ -58,6 +61,12 @@ def renumber(line, numbers):
     return b" ".join([label, *kept]) + b"\n"
 
 
+def from_csv(line):
+    """A row of numbers, the label last, as LIBSVM text."""
+    *values, label = (b"%g" % float(number) for number in line.split(b","))
+    return b" ".join([label, *(b"%d:%s" % (i, v) for i, v in enumerate(values, 1) if v != b"0")]) + b"\n"
+
+
 def describe(path):
     """One row of the table in data/README.md."""
     text = path.read_bytes()
@@ -85,6 +94,9 @@ def main(argv=None):
         for name in WHOLE:
             made.append(args.output / name)
             made[-1].write_bytes(read(name))
+        made.append(args.output / "digits")
+        table = gzip.decompress((args.source / "digits.csv.gz").read_bytes())
+        made[-1].write_bytes(b"".join(from_csv(line) for line in table.splitlines()))
         numbers = None
         for source, name, total in PARTS:
             rows = choose(read(source).splitlines(), total)
