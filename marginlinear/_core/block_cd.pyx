@@ -338,12 +338,11 @@ cdef class BlockCD:
             return 0.5 * self.iterates.sqnorm_of(weights)
         return 0.5 * norm_of(self.factors * np.sqrt(self.iterates.class_sqnorms_of(weights)), self.norm) ** 2
 
-    def _dual_half(self, name, *given):
-        """1/2 ||U||_{p*}^2, U as Iterates' function of this name takes it."""
+    def _dual_half(self, whole, by_class, *given):
+        """1/2 ||U||_{p*}^2, these functions of `iterates` being ||U||^2 and ||U_l||^2."""
         if not self.uneven:
-            return 0.5 * getattr(self.iterates, name)(*given)
-        norms = np.sqrt(getattr(self.iterates, name.replace("sqnorm", "class_sqnorms"))(*given))
-        return 0.5 * norm_of(norms, conjugate(self.norm)) ** 2
+            return 0.5 * whole(*given)
+        return 0.5 * norm_of(np.sqrt(by_class(*given)), conjugate(self.norm)) ** 2
 
     def _primal_part(self, Py_ssize_t lo, Py_ssize_t hi, double[::1] W):
         cdef sums_t sums
@@ -422,11 +421,15 @@ cdef class BlockCD:
 
     def dual(self):
         """D at the duals of the sweeps."""
-        return self._dual_terms(self.alpha, self.beta) - self._dual_half("dual_sqnorm")
+        iterates = self.iterates
+        half = self._dual_half(iterates.dual_sqnorm, iterates.dual_class_sqnorms)
+        return self._dual_terms(self.alpha, self.beta) - half
 
     def averaged_dual(self):
         """D at the averaged duals."""
-        return self._dual_terms(self.mean_alpha, self.mean_beta) - self._dual_half("averaged_sqnorm")
+        iterates = self.iterates
+        half = self._dual_half(iterates.averaged_sqnorm, iterates.averaged_class_sqnorms)
+        return self._dual_terms(self.mean_alpha, self.mean_beta) - half
 
     def dual_weights(self, bint averaged):
         """U of the duals, or of their averages, summed afresh from the rows."""
@@ -457,7 +460,8 @@ cdef class BlockCD:
             self.fixed[:] = fixed
         if weights is None:
             weights = self.weights_of(alpha, beta)
-        bound = self._dual_terms(alpha, beta) - self._dual_half("sqnorm_of", weights)
+        half = self._dual_half(self.iterates.sqnorm_of, self.iterates.class_sqnorms_of, weights)
+        bound = self._dual_terms(alpha, beta) - half
         self.rival[:], self.fixed[:] = kept
         return bound
 
