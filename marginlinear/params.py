@@ -144,8 +144,11 @@ EPS = Param("eps", float, 1e-6, "weight of ||W||_F^2 + ||b||^2, which makes the 
 DELTA = Param("delta", float, 1e-3, "width of the smoothed corner of the hinge", "(0, inf)")
 LOSS = Param("loss", str, "logistic", "logistic: sum over the rivals of log(1 + exp(-t)), the paper's; softmax: "
              "log(1 + sum over the rivals of exp(-t))", choices=("logistic", "softmax"))
-ALPHA = Param("alpha", float, 1.0, "proximal weight of the step that raises the mean of the margins", "(0, inf)")
-BETA = Param("beta", float, 1.0, "proximal weight of the step that lowers their semi-variance", "(0, inf)")
+ALPHA = Param("alpha", float, None, "weight of staying near in the step that raises the mean of the margins; a small "
+              "one pulls towards the mean of y_i x_i (default: 100 r, r the root mean square of the rows' norms)",
+              "(0, inf)")
+BETA = Param("beta", float, None, "weight of staying near in the step that lowers the semi-variance of the margins; a "
+             "large one makes small steps, a small one may make them go in a circle (default: 0.01 r^2)", "(0, inf)")
 EPOCHS = Param("epochs", int, 5, "passes over the rows", "[1, inf)")
 ETA0 = Param("eta0", float, None, "first step size (default: searched for on a sample)", "(0, 1)")
 

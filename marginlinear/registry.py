@@ -10,6 +10,7 @@ from marginlinear import params as P
 MODULES = (
     "mcodm",
     "crammer_singer",
+    "lpmcsvm",
     "ldm",
     "ldm_asgd",
     "odm",
@@ -21,6 +22,7 @@ MODULES = (
     "ism3",
     "softmax",
     "ww",
+    "msvmav",
 )
 
 

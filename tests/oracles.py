@@ -173,6 +173,60 @@ def minimal_hinge(X, y, k, cost):
     return Optimum(W, hinge_objective(W, X, y, cost), bound).certified()
 
 
+def group_norm(V, p):
+    """(sum_l ||v_l||^p)^{1/p} of the columns of V; p may be infinite."""
+    norms = np.sqrt((V**2).sum(axis=0))
+    largest = norms.max()
+    if np.isinf(p) or largest == 0:
+        return largest
+    return largest * ((norms / largest) ** p).sum() ** (1 / p)
+
+
+def lp_objective(W, X, y, cost, p):
+    """1/2 (sum_l ||w_l||^p)^{2/p} + sum_i c_i (1 - g_i)_+"""
+    return 0.5 * group_norm(W, p) ** 2 + cost @ np.maximum(0, 1 - margins(W, X, y))
+
+
+def lp_dual(alpha, X, y, p):
+    """-1/2 (sum_l ||v_l||^{p*})^{2/p*} + sum_i alpha_iy,  V = X' alpha"""
+    conjugate = p / (p - 1) if p > 1 else np.inf
+    return alpha[np.arange(len(y)), y].sum() - 0.5 * group_norm(X.T @ alpha, conjugate) ** 2
+
+
+def minimal_weighted_hinge(X, y, k, cost, b):
+    """(W, V, value) of min over W of sum_l ||w_l||^2/(2 b_l) + sum_i c_i xi_i, as a QP; w_l = b_l v_l."""
+    m, d = X.shape
+    n = d * k
+    T, of = differences(X, y, k)
+    roots = np.tile(np.sqrt(b), d)
+    G = np.vstack([np.hstack([T * roots, -np.eye(m)[of]]), np.hstack([np.zeros((m, n)), -np.eye(m)])])
+    h = np.concatenate([-np.ones(len(T)), np.zeros(m)])
+    H, f = np.concatenate([np.ones(n), np.zeros(m)]), np.concatenate([np.zeros(n), cost])
+    z, lam = convex_qp(np.diag(H), f, G, h)
+    V = -(T.T @ lam[: len(T)]).reshape(d, k)
+    W = (z[:n] * roots).reshape(d, k)
+    return W, V, 0.5 * (z[:n] ** 2).sum() + cost @ np.maximum(0, 1 - margins(W, X, y))
+
+
+def minimal_lp(X, y, k, cost, p):
+    """(W, P(W)) of the lp-norm machine, p < 2: its class weights b minimised by SciPy's SLSQP.
+
+    h(b) = min over W of sum_l ||w_l||^2/(2 b_l) + loss is convex, its slope in b_l is -||v_l||^2/2.
+    """
+    q = p / (2 - p)
+
+    def h(b):
+        _, V, value = minimal_weighted_hinge(X, y, k, cost, np.maximum(b, 1e-10))
+        return value / scale, -0.5 * (V**2).sum(axis=0) / scale
+
+    scale = max(1.0, cost.sum())
+    ball = {"type": "ineq", "fun": lambda b: 1 - (b**q).sum(), "jac": lambda b: -q * b ** (q - 1)}
+    found = optimize.minimize(h, np.full(k, k ** (-1 / q)), jac=True, bounds=[(1e-10, 1.0)] * k, constraints=[ball],
+                              method="SLSQP", options={"ftol": 1e-13, "maxiter": 200})
+    W = minimal_weighted_hinge(X, y, k, cost, np.maximum(found.x, 1e-10))[0]
+    return W, lp_objective(W, X, y, cost, p)
+
+
 def minimal_svc(X, sign, cost):
     """w that minimises 1/2 ||w||^2 + sum_i c_i (1 - sign_i w.x_i)_+, as a QP in (w, xi)."""
     m, d = X.shape
@@ -326,9 +380,18 @@ def least_hinge_block(B, y, A, cap):
     return zero_sum([(cap if c == y else Decimal(0), Decimal(float(v)), A) for c, v in enumerate(B)])
 
 
+def least_hinge_block_by_class(B, y, A, cap):
+    """a of simplex.hinge_block_by_class, with 60 digits."""
+    cap = Decimal(float(cap))
+    return zero_sum([(cap if c == y else Decimal(0), Decimal(float(v)), Decimal(float(w)))
+                     for c, (v, w) in enumerate(zip(B, A, strict=True))])
+
+
 def hinge_block_value(a, B, A):
-    a, B, A = [Fraction(v) for v in a], [Fraction(float(v)) for v in B], Fraction(float(A))
-    terms = [A / 2 * v * v for v in a] + [v * w for v, w in zip(a, B, strict=True)]
+    """A: one curvature, or one a class."""
+    a, B, A = [Fraction(v) for v in a], [Fraction(float(v)) for v in B], [
+        Fraction(float(v)) for v in np.broadcast_to(A, len(B))]
+    terms = [w / 2 * v * v for v, w in zip(a, A, strict=True)] + [v * w for v, w in zip(a, B, strict=True)]
     return sum(terms), sum(map(abs, terms))
 
 
@@ -442,3 +505,28 @@ def minimal_ww(X, y, k, cost):
     w = -A.T @ rho
     value = 0.5 * w @ w + cost @ np.maximum(0, 1 + A @ w)
     return Optimum(w.reshape(X.shape[1], k), value, rho.sum() - 0.5 * w @ w)
+
+
+def msvmav_rounds(X, sign, weight, alpha, beta, rounds):
+    """[w_0, w_1, ...] of math.md 4, by direct inverses, with row weights of sum 1."""
+    p = weight / weight.sum()
+    g0 = X.T @ (p * sign)
+    found = [g0 / np.linalg.norm(g0)]
+    for _ in range(rounds):
+        w = found[-1]
+        rho = g0 @ w
+        inside = sign * (X @ w) < rho
+        XI, yI, pI = X[inside], sign[inside], p[inside]
+        V = np.linalg.inv(np.eye(len(w)) + XI.T @ (pI[:, None] * XI) / beta)
+        z = V @ (w + rho / beta * XI.T @ (pI * yI))
+        z = -z if g0 @ z < 0 else z
+        u = z + g0 / (2 * alpha)
+        found.append(u / np.linalg.norm(u))
+    return found
+
+
+def msvmav_score(w, X, sign, weight):
+    """mean (1 - g_i/rho)_+^2, rho = mean g"""
+    g = sign * (X @ w)
+    rho = weight @ g / weight.sum()
+    return weight @ np.maximum(0, 1 - g / rho) ** 2 / weight.sum()

@@ -198,7 +198,8 @@ def fitted(name, rows, y, k=2, given=(), **run):
     return method.fit(problem_of(rows, y, k), params, run_of(**run))
 
 
-BINARY = [name for name, method in registry.methods().items() if method.kernels and not method.joint]
+BINARY = [name for name, method in registry.methods().items()
+          if method.kernels and not method.joint and "cd" in method.routes]
 JOINT = [(name, given) for name, given in (("mcodm", {}), ("mcodm", {"mu": 0.0}), ("mcodm", {"outer": "paper"}),
                                            ("cs", {}))]
 

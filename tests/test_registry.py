@@ -27,6 +27,13 @@ def method(request):
     return METHODS[request.param]
 
 
+@pytest.fixture(autouse=True)
+def a_cap_may_be_the_end(request):
+    """Its warning is no failure of a method that promises no convergence."""
+    if "method" in request.fixturenames and alternates(request.getfixturevalue("method")):
+        warnings.simplefilter("ignore", ml.ConvergenceWarning)
+
+
 # Fixtures of a test that wants a method and one of its routes, and of one for methods with a property.
 by_route = pytest.mark.parametrize(
     "method, algorithm", [(m, route) for m in METHODS.values() for route in m.routes],
@@ -72,8 +79,25 @@ def loss_at_zero(method, k):
     return (k - 1 if method.joint and not method.kernels else 1 if method.joint else 3) + rounding
 
 
+def alternates(method):
+    """It goes by turns on two problems, and on no one objective: no certificate, the cap may be its end, no chance."""
+    return takes(method, "beta")
+
+
+def cost(method, C):
+    """The parameters that give C, where the method has one."""
+    return {"C": C} if takes(method, "C") else {}
+
+
+def slack(info):
+    """What an objective may be above another one of the same problem."""
+    return info.certificate or 0.0
+
+
 def endless(method):
     """Parameters with which only a cap ends a fit that is hard enough."""
+    if alternates(method):
+        return {"alpha": 1e15, "beta": 1e9}
     return {"epochs": 10**9} if finishes(method) else {}
 
 
@@ -83,12 +107,13 @@ def one_sweep(name):
     X, y = problem(2)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ml.ConvergenceWarning)
-        return ml.train(100 * X, y, solver=name, C=1e4, tol=1e-9, max_iter=1).info.converged
+        return ml.train(100 * X, y, solver=name, tol=1e-9, max_iter=1, **cost(METHODS[name], 1e4)).info.converged
 
 
 def ended(method, info):
     """The run came to the end that its method has."""
-    return info.converged or (finishes(method) and info.status == "finished")
+    others = ("finished",) if finishes(method) else ("max_iter", "cycle") if alternates(method) else ()
+    return info.converged or info.status in others
 
 
 def problem(k=3, m=60, d=5, seed=0):
@@ -107,7 +132,7 @@ def problem(k=3, m=60, d=5, seed=0):
 def assert_same(left, right):
     """The same bits, in everything but the clock."""
     assert left.weights.tobytes() == right.weights.tobytes()
-    for name in ("status", "n_iter", "n_outer", "objective", "bound", "certificate", "n_support"):
+    for name in ("status", "n_iter", "n_outer", "objective", "bound", "certificate", "residual", "n_support"):
         assert getattr(left.info, name) == getattr(right.info, name), name
 
 
@@ -116,7 +141,7 @@ def assert_equivalent(left, right, loose=1e-3):
     a, b = left.info, right.info
     for model in (left, right):
         assert ended(METHODS[model.solver], model.info)
-    allowed = a.certificate + b.certificate + loose * max(1, abs(a.objective))
+    allowed = slack(a) + slack(b) + loose * max(1, abs(a.objective))
     assert abs(a.objective - b.objective) <= allowed
 
 
@@ -182,7 +207,7 @@ def test_other_seeds_same_objective(method, k):
     models = [ml.train(X, y, solver=method.name, seed=seed, tol=1e-5) for seed in (0, 1, 2**64 - 1)]
     for other in models[1:]:
         moved = other.weights.tobytes() != models[0].weights.tobytes()
-        assert one_sweep(method.name) or moved == draws(method)
+        assert one_sweep(method.name) or alternates(method) or moved == draws(method)
         assert_equivalent(models[0], other, loose(method, k))
 
 
@@ -237,9 +262,9 @@ def test_class_weights_multiply_the_cost(method):
 @pytest.mark.parametrize("C", [0.05, 1.0, 30.0])
 def test_warm_restart_stops_at_once(method, algorithm, k, C):
     X, y = problem(k)
-    X = X + 0.5  # slow enough for the accelerator at C = 30
-    cold = ml.train(X, y, solver=method.name, algorithm=algorithm, C=C, tol=1e-4, max_iter=10**6)
-    warm = ml.train(X, y, solver=method.name, algorithm=algorithm, C=C, tol=1e-4, start=cold)
+    X, given = X + 0.5, cost(method, C)  # slow enough for the accelerator at C = 30
+    cold = ml.train(X, y, solver=method.name, algorithm=algorithm, tol=1e-4, max_iter=10**6, **given)
+    warm = ml.train(X, y, solver=method.name, algorithm=algorithm, tol=1e-4, **given, start=cold)
     if finishes(method):
         # More epochs, from the average on: nearer, within what is left to chance.
         assert warm.info.objective <= 1.01 * cold.info.objective
@@ -247,16 +272,16 @@ def test_warm_restart_stops_at_once(method, algorithm, k, C):
     assert warm.info.converged
     assert warm.info.n_iter == 0
     assert warm.info.objective == pytest.approx(cold.info.objective, rel=1e-4)
-    once_more = ml.train(X, y, solver=method.name, algorithm=algorithm, C=C, tol=1e-4, start=warm)
+    once_more = ml.train(X, y, solver=method.name, algorithm=algorithm, tol=1e-4, **given, start=warm)
     assert once_more.info.n_iter == 0
 
 
 def test_start_is_left_as_it_was_and_helps(method):
     X, y = problem(3)
     X = X + 0.5
-    start = ml.train(X, y, solver=method.name, C=10.0, tol=1e-4)
+    start = ml.train(X, y, solver=method.name, tol=1e-4, **cost(method, 10.0))
     weights, state = start.weights.copy(), pickle.dumps(start._state.state)
-    ml.train(X, y, solver=method.name, C=12.0, tol=1e-4, start=start)
+    ml.train(X, y, solver=method.name, tol=1e-4, start=start, **cost(method, 12.0))
     assert (start.weights == weights).all()
     assert pickle.dumps(start._state.state) == state
 
@@ -288,38 +313,44 @@ def test_max_iter_says_so(method, algorithm):
     if one_sweep(method.name):
         assert ml.train(X, y, solver=method.name, algorithm=algorithm, max_iter=1, tol=1e-6).info.converged
         return
-    words = (rf"^{method.name} did not converge \(max_iter\): certificate .* of objective .*, "
+    criterion = "residual" if alternates(method) else "certificate"
+    words = (rf"^{method.name} did not converge \(max_iter\): {criterion} .* of objective .*, "
              r"tolerance 1e-06, after 1 sweeps; .*max_iter")
     with pytest.warns(ml.ConvergenceWarning, match=words):
         model = ml.train(X, y, solver=method.name, algorithm=algorithm, max_iter=1, tol=1e-6)
     assert model.info.status == "max_iter"
     assert not model.info.converged
     assert model.info.n_iter == 1
-    assert model.info.certificate > 1e-6 * max(1, model.info.objective)
+    name, value, limit = model.info.criterion
+    assert name == criterion
+    assert value > limit
 
 
 @each_method(lambda m: not one_sweep(m.name))
 def test_time_limit_says_so(method):
     X, y = problem(m=3000, d=20)
-    limit = 0.01 if amplifies(method) else 0.15  # a few Newton steps end any fit
+    limit = 1e-3 if amplifies(method) else 0.15  # a few Newton steps end any fit
     began = time.perf_counter()
     with pytest.warns(ml.ConvergenceWarning, match="time_limit"):
-        model = ml.train(X * 100, y, solver=method.name, C=1e4, tol=1e-12, time_limit=limit,
+        model = ml.train(X * 100, y, solver=method.name, tol=1e-12, time_limit=limit, **cost(method, 1e4),
                          max_iter=10**9, algorithm="cd" if "cd" in method.routes else "auto", **endless(method))
     assert model.info.status == "time_limit"
     assert limit <= model.info.seconds <= time.perf_counter() - began < 2
-    assert model.info.bound <= model.info.objective
+    assert alternates(method) or model.info.bound <= model.info.objective
 
 
 def test_info_and_history(method):
     X, y = problem()
     seen = []
-    model = ml.train(X, y, solver=method.name, C=10.0, tol=1e-6, progress=seen.append)
+    model = ml.train(X, y, solver=method.name, tol=1e-6, progress=seen.append, **cost(method, 10.0))
     info = model.info
     assert ended(method, info) and info.converged == (info.status == "converged")
     assert info.tol == 1e-6
     assert info.algorithm
-    assert info.certificate == info.objective - info.bound
+    if alternates(method):
+        assert info.certificate is info.bound is None
+    else:
+        assert info.certificate == info.objective - info.bound
     assert 0 < info.n_support <= len(y)
     assert info.seconds > 0
     assert seen == info.history and len(seen) >= 2
@@ -329,12 +360,12 @@ def test_info_and_history(method):
     assert all(a["n_iter"] <= b["n_iter"] and a["seconds"] <= b["seconds"]
                for a, b in pairwise(seen))
     last = seen[-1]
-    assert (last["n_iter"], last["objective"], last["bound"], last["certificate"]) == (
-        info.n_iter, info.objective, info.bound, info.certificate)
+    for name in ("n_iter", "objective", "bound", "certificate", "residual"):
+        assert last[name] == getattr(info, name), name
     assert info.to_dict()["history"] == seen
     assert {k: v for k, v in model.params.items() if k in ("tol", "seed", "algorithm")} == {
         "tol": 1e-6, "seed": 0, "algorithm": "auto"}
-    assert model.params["C"] == 10.0
+    assert model.params.get("C", 10.0) == 10.0
 
 
 @each_method(lambda m: not one_sweep(m.name))
@@ -352,7 +383,7 @@ def test_interrupt_is_noticed_at_once(method, threads):
     timer.start()
     try:
         with pytest.raises(KeyboardInterrupt):
-            ml.train(X * 100, y, solver=method.name, C=1e4, tol=1e-12, threads=threads, time_limit=20,
+            ml.train(X * 100, y, solver=method.name, tol=1e-12, threads=threads, time_limit=20, **cost(method, 1e4),
                      max_iter=10**9, algorithm="cd" if "cd" in method.routes else "auto", **endless(method))
     finally:
         timer.cancel()
@@ -388,7 +419,7 @@ def test_bias_is_a_constant_feature(method, bias, kind):
     X, y = problem()
     appended = np.hstack([X, np.full((len(y), 1), bias)])
     by_bias = ml.train(kind(X), y, solver=method.name, bias=bias)
-    by_column = ml.train(kind(appended), y, solver=method.name)
+    by_column = ml.train(kind(appended), y, solver=method.name, bias=-1)
     assert by_bias.info.objective == pytest.approx(by_column.info.objective, rel=1e-12)
     assert np.allclose(by_bias.weights, by_column.weights, rtol=1e-9, atol=1e-12)
     assert by_bias.n_features == X.shape[1]
@@ -445,13 +476,18 @@ def awkward():
 def test_awkward_data(method, name, bias):
     """Every fit ends converged, with a valid bound, in both storages."""
     X, y = awkward()[name]
+    if alternates(method) and bias < 0 and not X.any():
+        with pytest.raises(ValueError, match="mean of y_i x_i over the rows is 0"):
+            ml.train(X, y, solver=method.name, bias=bias)
+        return
     dense = ml.train(X, y, solver=method.name, bias=bias, time_limit=10)
     assert ended(method, dense.info)
     assert np.isfinite(dense.weights).all()
     if bias < 0 and X.shape[1]:
         sparse_model = ml.train(sparse.csr_array(X), y, solver=method.name, bias=bias, time_limit=10)
         apart = abs(sparse_model.info.objective - dense.info.objective)
-        assert apart <= 1e-9 + max(sparse_model.info.certificate, dense.info.certificate)
+        # Rounds that do not settle may drive apart what rounding has made different.
+        assert alternates(method) or apart <= 1e-9 + max(slack(sparse_model.info), slack(dense.info))
     k = len(np.unique(y))
     assert dense.decision_function(X).shape == ((len(y), k) if method.joint or k > 2 else (len(y),))
 
@@ -473,6 +509,9 @@ def test_badly_scaled_features(method, algorithm):
         model = ml.train(X, y, solver=method.name, algorithm=algorithm, time_limit=0.3, max_iter=10**9)
     assert model.info.status == "time_limit" if caught else ended(method, model.info)
     assert all(w.category is ml.ConvergenceWarning for w in caught)
+    if alternates(method):
+        assert np.isfinite(model.weights).all()
+        return
     assert model.info.bound <= model.info.objective + 1e-9 * max(1, abs(model.info.objective))
     # All rows at a loss of 1, or of (1 - theta)^2/(1 - theta)^2, is what W = 0 costs: in every binary problem.
     assert model.info.bound <= len(y) * loss_at_zero(method, 3)
@@ -483,7 +522,7 @@ def test_eight_fits_at_once(method):
     jobs = [problem(3, m=400, seed=seed) for seed in range(8)]
 
     def fit(job, seed):
-        return ml.train(*job, solver=method.name, seed=seed, C=10.0, bias=1.0, threads=2)
+        return ml.train(*job, solver=method.name, seed=seed, bias=1.0, threads=2, **cost(method, 10.0))
 
     serial = [fit(job, seed) for seed, job in enumerate(jobs)]
     found = [None] * 8
@@ -527,7 +566,7 @@ def test_parameters_are_refused_by_name(method):
 
 def test_unknown_parameter(method):
     X, y = problem(m=12)
-    with pytest.raises(TypeError, match=f"{method.name} has no parameter 'gamma_ray'.*C"):
+    with pytest.raises(TypeError, match=f"{method.name} has no parameter 'gamma_ray'.*{method.params[0].name}"):
         ml.train(X, y, solver=method.name, gamma_ray=1)
 
 
@@ -543,8 +582,8 @@ def test_bad_input(method):
         ((X, y[:, None]), {}, "y has 2 dimensions"),
         ((X[0], y), {}, "two dimensions"),
         ((X[:0], y[:0]), {}, "no rows"),
-        ((X[:, :0], y), {}, "0 features"),
-        ((sparse.csr_array(X[:, :0]), y), {}, "0 features"),
+        ((X[:, :0], y), {"bias": -1}, "0 features"),
+        ((sparse.csr_array(X[:, :0]), y), {"bias": -1}, "0 features"),
         ((X + 1j, y), {}, "complex"),
         ((X.astype(str), y), {}, "numbers are needed"),
         ((X, np.where(y == 0, np.nan, y)), {}, "nan is not finite"),
@@ -617,7 +656,8 @@ def test_the_linear_kernel_is_the_linear_method(method, k, bias):
     if not convex(method, k):
         pytest.skip("several optima")
     X, y = problem(k, m=40)
-    ends = {"solver": method.name, "tol": 1e-13, "max_iter": 20_000, "C": 0.3, "bias": bias}
+    rounds = 20 if alternates(method) else 20_000
+    ends = {"solver": method.name, "tol": 1e-13, "max_iter": rounds, "bias": bias, **cost(method, 0.3)}
     with warnings.catch_warnings():
         # Rounding may come before such a tolerance.
         warnings.simplefilter("ignore", ml.ConvergenceWarning)

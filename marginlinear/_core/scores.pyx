@@ -1,4 +1,4 @@
-"""Scores and margins of rows under a linear model, by ranges of rows, without the GIL."""
+"""Scores, sums and margins of rows under a linear model, by ranges of rows, without the GIL."""
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from marginlinear._core.rows cimport (
     csr64_t,
     dense32_t,
     dense64_t,
+    row_axpy,
     row_dot,
     row_scores,
 )
@@ -65,6 +66,44 @@ def scores_of(Rows rows, const double[:, ::1] W, double[:, ::1] out, Py_ssize_t 
         else:
             with gil:
                 raise ValueError("scores_of: a Gram matrix holds no features")
+
+
+cdef void add(const data_t* X, const double* a, double* out, Py_ssize_t lo, Py_ssize_t hi) noexcept nogil:
+    cdef Py_ssize_t i
+    for i in range(lo, hi):
+        if a[i] != 0:
+            row_axpy(X, i, a[i], out)
+
+
+def add_rows(Rows rows, const double[::1] a, double[::1] out, Py_ssize_t lo, Py_ssize_t hi):
+    """out += sum_{lo <= i < hi} a_i x_i, the bias feature included; a row with a_i = 0 is not read.
+
+    Parameters
+    ----------
+    rows : Rows
+        CSR or dense, d features.
+    a : float64 array of shape (m,)
+    out : float64 array of shape (d,)
+    lo, hi : int
+    """
+    if a.shape[0] != rows.m or out.shape[0] != rows.d:
+        raise ValueError("add_rows: shapes do not fit")
+    if not 0 <= lo <= hi <= rows.m:
+        raise ValueError("add_rows: rows out of range")
+    if lo == hi or rows.d == 0:
+        return
+    with nogil:
+        if rows.storage == CSR64:
+            add(&rows.csr64, &a[0], &out[0], lo, hi)
+        elif rows.storage == CSR32:
+            add(&rows.csr32, &a[0], &out[0], lo, hi)
+        elif rows.storage == DENSE64:
+            add(&rows.dense64, &a[0], &out[0], lo, hi)
+        elif rows.storage == DENSE32:
+            add(&rows.dense32, &a[0], &out[0], lo, hi)
+        else:
+            with gil:
+                raise ValueError("add_rows: a Gram matrix holds no features")
 
 
 def margins_of(const double[:, ::1] scores, const int32_t[::1] y):

@@ -96,8 +96,13 @@ class Columns:
             start = run.start["columns"][at]
             start = {**start, "W": np.ascontiguousarray(start["W"])}
         left = None if run.time_limit is None else max(0.0, run.time_limit - self.seconds)
-        solution = self.method.fit(binary, self.params, run._replace(
-            threads=1, time_limit=left, start=start, progress=None, cancel=self.cancel))
+        try:
+            solution = self.method.fit(binary, self.params, run._replace(
+                threads=1, time_limit=left, start=start, progress=None, cancel=self.cancel))
+        except ValueError as error:
+            positive, negative = (_listed(self.codes[:, at] == sign) for sign in (1, -1))
+            raise ValueError(f"{error} (in binary problem {at + 1} of {self.codes.shape[1]}: class number {positive} "
+                             f"against {negative}, in the order of the labels)") from error
         self.weights[which if problem.rows.is_gram else slice(None), at] = solution.weights[:, 0]
         state = solution.state
         if state["W"].size == solution.weights.size and np.may_share_memory(state["W"], solution.weights):
@@ -110,6 +115,12 @@ class Columns:
 def _whole(of, values):
     """`of` all the columns' values; None where one has none."""
     return None if None in values else of(values)
+
+
+def _listed(chosen, most=5):
+    """Numbers, from 1, of the chosen classes."""
+    numbers = [str(at + 1) for at, there in enumerate(chosen) if there]
+    return ", ".join(numbers[:most] + ["..."] * (len(numbers) > most))
 
 
 def column_count(how, k):
