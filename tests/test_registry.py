@@ -606,7 +606,7 @@ def test_bad_input(method):
     ]
     for arguments, options, words in cases:
         with pytest.raises(ValueError, match=words):
-            ml.train(*arguments, solver=method.name, bias=-1.0, **options)
+            ml.train(*arguments, solver=method.name, **{"bias": -1.0, **options})
 
 
 def test_unknown_class_in_class_weight(method):
