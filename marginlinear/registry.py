@@ -10,6 +10,7 @@ from marginlinear import params as P
 MODULES = (
     "mcodm",
     "crammer_singer",
+    "lpmcsvm",
     "ldm",
     "ldm_asgd",
     "odm",
@@ -17,6 +18,10 @@ MODULES = (
     "l2svc",
     "lssvm",
     "mamc",
+    "m3svm",
+    "ism3",
+    "softmax",
+    "ww",
     "msvmav",
 )
 

@@ -9,7 +9,7 @@ from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
-from scipy import linalg
+from scipy import linalg, optimize
 
 decimal.getcontext().prec = 60
 
@@ -173,6 +173,60 @@ def minimal_hinge(X, y, k, cost):
     return Optimum(W, hinge_objective(W, X, y, cost), bound).certified()
 
 
+def group_norm(V, p):
+    """(sum_l ||v_l||^p)^{1/p} of the columns of V; p may be infinite."""
+    norms = np.sqrt((V**2).sum(axis=0))
+    largest = norms.max()
+    if np.isinf(p) or largest == 0:
+        return largest
+    return largest * ((norms / largest) ** p).sum() ** (1 / p)
+
+
+def lp_objective(W, X, y, cost, p):
+    """1/2 (sum_l ||w_l||^p)^{2/p} + sum_i c_i (1 - g_i)_+"""
+    return 0.5 * group_norm(W, p) ** 2 + cost @ np.maximum(0, 1 - margins(W, X, y))
+
+
+def lp_dual(alpha, X, y, p):
+    """-1/2 (sum_l ||v_l||^{p*})^{2/p*} + sum_i alpha_iy,  V = X' alpha"""
+    conjugate = p / (p - 1) if p > 1 else np.inf
+    return alpha[np.arange(len(y)), y].sum() - 0.5 * group_norm(X.T @ alpha, conjugate) ** 2
+
+
+def minimal_weighted_hinge(X, y, k, cost, b):
+    """(W, V, value) of min over W of sum_l ||w_l||^2/(2 b_l) + sum_i c_i xi_i, as a QP; w_l = b_l v_l."""
+    m, d = X.shape
+    n = d * k
+    T, of = differences(X, y, k)
+    roots = np.tile(np.sqrt(b), d)
+    G = np.vstack([np.hstack([T * roots, -np.eye(m)[of]]), np.hstack([np.zeros((m, n)), -np.eye(m)])])
+    h = np.concatenate([-np.ones(len(T)), np.zeros(m)])
+    H, f = np.concatenate([np.ones(n), np.zeros(m)]), np.concatenate([np.zeros(n), cost])
+    z, lam = convex_qp(np.diag(H), f, G, h)
+    V = -(T.T @ lam[: len(T)]).reshape(d, k)
+    W = (z[:n] * roots).reshape(d, k)
+    return W, V, 0.5 * (z[:n] ** 2).sum() + cost @ np.maximum(0, 1 - margins(W, X, y))
+
+
+def minimal_lp(X, y, k, cost, p):
+    """(W, P(W)) of the lp-norm machine, p < 2: its class weights b minimised by SciPy's SLSQP.
+
+    h(b) = min over W of sum_l ||w_l||^2/(2 b_l) + loss is convex, its slope in b_l is -||v_l||^2/2.
+    """
+    q = p / (2 - p)
+
+    def h(b):
+        _, V, value = minimal_weighted_hinge(X, y, k, cost, np.maximum(b, 1e-10))
+        return value / scale, -0.5 * (V**2).sum(axis=0) / scale
+
+    scale = max(1.0, cost.sum())
+    ball = {"type": "ineq", "fun": lambda b: 1 - (b**q).sum(), "jac": lambda b: -q * b ** (q - 1)}
+    found = optimize.minimize(h, np.full(k, k ** (-1 / q)), jac=True, bounds=[(1e-10, 1.0)] * k, constraints=[ball],
+                              method="SLSQP", options={"ftol": 1e-13, "maxiter": 200})
+    W = minimal_weighted_hinge(X, y, k, cost, np.maximum(found.x, 1e-10))[0]
+    return W, lp_objective(W, X, y, cost, p)
+
+
 def minimal_svc(X, sign, cost):
     """w that minimises 1/2 ||w||^2 + sum_i c_i (1 - sign_i w.x_i)_+, as a QP in (w, xi)."""
     m, d = X.shape
@@ -326,9 +380,18 @@ def least_hinge_block(B, y, A, cap):
     return zero_sum([(cap if c == y else Decimal(0), Decimal(float(v)), A) for c, v in enumerate(B)])
 
 
+def least_hinge_block_by_class(B, y, A, cap):
+    """a of simplex.hinge_block_by_class, with 60 digits."""
+    cap = Decimal(float(cap))
+    return zero_sum([(cap if c == y else Decimal(0), Decimal(float(v)), Decimal(float(w)))
+                     for c, (v, w) in enumerate(zip(B, A, strict=True))])
+
+
 def hinge_block_value(a, B, A):
-    a, B, A = [Fraction(v) for v in a], [Fraction(float(v)) for v in B], Fraction(float(A))
-    terms = [A / 2 * v * v for v in a] + [v * w for v, w in zip(a, B, strict=True)]
+    """A: one curvature, or one a class."""
+    a, B, A = [Fraction(v) for v in a], [Fraction(float(v)) for v in B], [
+        Fraction(float(v)) for v in np.broadcast_to(A, len(B))]
+    terms = [w / 2 * v * v for v, w in zip(a, A, strict=True)] + [v * w for v, w in zip(a, B, strict=True)]
     return sum(terms), sum(map(abs, terms))
 
 
@@ -363,6 +426,85 @@ def random_binary(seed):
         y[:] = 0
         y[-1] = 1
     return X, y, 2.0 * y - 1, float(cost.mean())
+
+
+def shares(scores):
+    """exp(s_l)/sum, by rows."""
+    e = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return e / e.sum(axis=1, keepdims=True)
+
+
+def pairs_objective(W, b, X, y, cost, loss, lam, p, eps, delta):
+    """sum_i c_i loss(t_i) + lam sum_{j<l} ||w_j - w_l||^p + eps (||W||^2 + ||b||^2); delta = 0: the hinge itself."""
+    scores = X @ W + b
+    every = np.arange(len(y))
+    t = scores[every, y][:, None] - scores
+    rivals = np.ones_like(t, dtype=bool)
+    rivals[every, y] = False
+    if loss == "softmax":
+        terms = np.logaddexp.reduce(-t, axis=1)
+    else:
+        terms = np.logaddexp(0, -t) if loss == "logistic" else (1 - t + np.sqrt((1 - t) ** 2 + delta**2)) / 2
+        terms = (terms * rivals).sum(axis=1)
+    k = W.shape[1]
+    distances = [((W[:, j] - W[:, i]) ** 2).sum() ** 0.5 for j in range(k) for i in range(j)]
+    return cost @ terms + lam * sum(r**p for r in distances) + eps * ((W**2).sum() + (b**2).sum())
+
+
+def pairs_gradient(W, b, X, y, cost, loss, lam, p, eps, delta):
+    scores = X @ W + b
+    every = np.arange(len(y))
+    t = scores[every, y][:, None] - scores
+    if loss == "softmax":
+        rho = shares(scores)
+    elif loss == "logistic":
+        rho = 1 / (1 + np.exp(t))
+    else:
+        rho = (1 + (1 - t) / np.sqrt((1 - t) ** 2 + delta**2)) / 2
+    rho[every, y] = 0
+    rho[every, y] = -rho.sum(axis=1)
+    rho *= cost[:, None]
+    G = X.T @ rho + 2 * eps * W
+    for j in range(W.shape[1]):
+        for i in range(W.shape[1]):
+            away = W[:, j] - W[:, i]
+            r = np.sqrt(away @ away)
+            if r > 0:
+                G[:, j] += lam * p * r ** (p - 2) * away
+    return G, rho.sum(axis=0) + 2 * eps * b
+
+
+def minimal_pairs(X, y, k, cost, loss, lam, p, eps, delta, bias=True):
+    """The least value that SciPy's BFGS finds from a few starts; without `bias` b = 0."""
+    d = X.shape[1]
+
+    def split(z):
+        return z[: d * k].reshape(d, k), z[d * k:] if bias else np.zeros(k)
+
+    def value(z):
+        return pairs_objective(*split(z), X, y, cost, loss, lam, p, eps, delta)
+
+    def gradient(z):
+        G, g = pairs_gradient(*split(z), X, y, cost, loss, lam, p, eps, delta)
+        return np.concatenate([G.ravel(), g]) if bias else G.ravel()
+
+    best, z = np.inf, 0.1 * np.random.default_rng(0).standard_normal((d + bias) * k)
+    for _ in range(4):
+        found = optimize.minimize(value, z, jac=gradient, method="BFGS", options={"gtol": 1e-10, "maxiter": 5000})
+        best, z = min(best, found.fun), found.x
+    return best
+
+
+def minimal_ww(X, y, k, cost):
+    """Minimiser of 1/2 ||W||^2 + sum_i c_i sum_{l != y_i} (1 - t_il)_+, by its dual."""
+    A, of = differences(X, y, k)
+    cost, n = cost[of], len(of)
+    rho, _ = convex_qp(A @ A.T + 1e-12 * np.eye(n), -np.ones(n), np.vstack([np.eye(n), -np.eye(n)]),
+                       np.concatenate([cost, np.zeros(n)]))
+    rho = np.clip(rho, 0, cost)
+    w = -A.T @ rho
+    value = 0.5 * w @ w + cost @ np.maximum(0, 1 + A @ w)
+    return Optimum(w.reshape(X.shape[1], k), value, rho.sum() - 0.5 * w @ w)
 
 
 def msvmav_rounds(X, sign, weight, alpha, beta, rounds):

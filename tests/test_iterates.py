@@ -114,3 +114,40 @@ def test_adopt():
     assert np.allclose(ours.W, (2 * np.mean(W, axis=0) + np.mean(U, axis=0)) / 3)
     ours.plain()
     assert np.allclose(ours.W, np.mean(U, axis=0))
+
+
+@pytest.mark.parametrize("paired", [False, True])
+def test_factors(paired):
+    """Products with b; a change of b leaves U, and the weights of the centre and of the averages."""
+    rng = np.random.default_rng(0)
+    n, k, b, other = 4, 3, np.array([0.5, 2.0, 1.0]), np.array([1.5, 1e-9, 0.25])
+    ours = Iterates((2 if paired else 1) * n * k, paired, b.copy())
+
+    def squares(x):
+        table = x.reshape(-1, k)
+        return (table[:n] * table[-n:]).sum(axis=0)
+
+    W = rng.standard_normal(ours.W.shape)
+    ours.W[:] = W
+    assert np.allclose(ours.class_sqnorms(), squares(W))
+    assert ours.sqnorm() == pytest.approx(b @ squares(W))
+    ours.start(3.0)
+    step = rng.standard_normal(W.shape)
+    ours.W[:] += step / 4
+    U, V, now = W + step, W, W + step / 4
+    assert np.allclose(ours.dual_class_sqnorms(), squares(U))
+    assert ours.sqdistance() == pytest.approx(b @ squares(now - V))
+    # X = V at A = 0.
+    assert ours.average(1.0, 0.0, 1 / 3) == pytest.approx(b @ squares(V - now) * -1)
+    averaged = ours.averaged.copy()
+    ours.change_factors(other)
+    ratio = np.tile(b / other, len(W) // k)
+    assert np.allclose(ours.W, (3 * ratio * V + U) / 4)
+    assert np.allclose(ours.dual_class_sqnorms(), squares(U))
+    assert np.allclose(ours.averaged, ratio * averaged)
+    assert np.allclose(ours.averaged_class_sqnorms(), squares(U))
+    weights = rng.standard_normal(W.shape)
+    kept, now = weights.copy(), ours.W.copy()
+    ours.exchange(weights)
+    assert np.allclose(weights, now * np.tile(other, len(W) // k))
+    assert np.allclose(ours.W * np.tile(other, len(W) // k), kept)

@@ -13,7 +13,8 @@ from marginlinear._core.block_cd import BlockCD
 from marginlinear._core.newton import Newton
 from marginlinear._core.rows import Rows
 
-METHODS = [("mcodm", {}), ("mcodm", {"mu": 0.0}), ("mcodm", {"outer": "paper"}), ("cs", {})]
+METHODS = [("mcodm", {}), ("mcodm", {"mu": 0.0}), ("mcodm", {"outer": "paper"}), ("cs", {}), ("lpmcsvm", {"norm": 1.2})]
+HINGES = "hinge", "norm"
 
 
 def problem(m=200, d=6, k=4, seed=0, scale=1.0):
@@ -43,9 +44,11 @@ def objective(W, X, y, solver, C, mu=0.8, theta=0.2):
 def engine_of(loss, X, y, k, seed=0):
     rng = np.random.default_rng(seed)
     engine = BlockCD(Rows.from_dense(X), y.astype(np.int32), k, rng.uniform(0.5, 2, len(y)),
-                     squared=loss != "hinge", low=0.8 if loss != "hinge" else 1.0, high=1.1, mu=0.7)
+                     squared=loss not in HINGES, low=0.8 if loss not in HINGES else 1.0, high=1.1, mu=0.7,
+                     norm=1.2 if loss == "norm" else 2.0)
     for _ in range(3):
         engine.sweep()
+        engine.adapt()
     if loss == "rival":
         engine.name_rivals(engine.best_rivals()[0])
     elif loss == "fixed":
@@ -53,7 +56,7 @@ def engine_of(loss, X, y, k, seed=0):
     return engine
 
 
-@pytest.mark.parametrize("loss", ["hinge", "lower", "rival", "fixed"])
+@pytest.mark.parametrize("loss", ["hinge", "norm", "lower", "rival", "fixed"])
 @pytest.mark.parametrize("k", [2, 5])
 def test_derivatives_by_central_differences(loss, k):
     X, y = problem(m=40, d=4, k=k)
@@ -75,7 +78,7 @@ def test_derivatives_by_central_differences(loss, k):
                                        atol=1e-4 * np.abs(curvature @ v).max())
 
 
-@pytest.mark.parametrize("loss", ["hinge", "lower", "rival", "fixed"])
+@pytest.mark.parametrize("loss", ["hinge", "norm", "lower", "rival", "fixed"])
 def test_values_of_a_step_are_those_of_the_engine(loss):
     X, y = problem()
     engine = engine_of(loss, X, y, 4)

@@ -58,6 +58,27 @@ def has_means(method):
     return takes(method, "lambda1")
 
 
+def draws(method):
+    """Whether the seed has an effect: on the order of the rows."""
+    return "cd" in method.routes or finishes(method)
+
+
+def amplifies(method):
+    """Conjugate gradients magnify rounding: sums in another order lead to other weights within the certificate."""
+    return method.joint and not method.kernels
+
+
+def has_offset(method):
+    """Its bias is a variable of its own, not the weight of a feature like others."""
+    return takes(method, "eps")
+
+
+def loss_at_zero(method, k):
+    """What W = 0 costs a row at C = 1, at most: a joint method may sum over the k - 1 rivals, corners are rounded."""
+    rounding = 1e-3 if takes(method, "delta") else 0.0
+    return (k - 1 if method.joint and not method.kernels else 1 if method.joint else 3) + rounding
+
+
 def alternates(method):
     """It goes by turns on two problems, and on no one objective: no certificate, the cap may be its end, no chance."""
     return takes(method, "beta")
@@ -147,6 +168,9 @@ def test_storages_agree(method, storage):
     X, y = problem()
     plain = ml.train(sparse.csr_array(X), y, solver=method.name)
     other = ml.train(storage(X), y, solver=method.name)
+    if amplifies(method):
+        assert_equivalent(plain, other, 1e-9)
+        return
     assert other.info.n_iter == plain.info.n_iter
     assert other.info.objective == pytest.approx(plain.info.objective, rel=1e-12)
     assert np.allclose(other.weights, plain.weights, rtol=1e-9, atol=1e-12)
@@ -182,7 +206,8 @@ def test_other_seeds_same_objective(method, k):
     X, y = problem(k)
     models = [ml.train(X, y, solver=method.name, seed=seed, tol=1e-5) for seed in (0, 1, 2**64 - 1)]
     for other in models[1:]:
-        assert one_sweep(method.name) or alternates(method) or other.weights.tobytes() != models[0].weights.tobytes()
+        moved = other.weights.tobytes() != models[0].weights.tobytes()
+        assert one_sweep(method.name) or alternates(method) or moved == draws(method)
         assert_equivalent(models[0], other, loose(method, k))
 
 
@@ -203,6 +228,9 @@ def test_weight_zero_is_a_row_less(method, kind):
     X[::4] = 77  # would change everything
     less = ml.train(X[weights > 0], y[weights > 0], solver=method.name)
     zero = ml.train(kind(X), y, solver=method.name, sample_weight=weights)
+    if amplifies(method):
+        assert_equivalent(less, zero, 1e-9)
+        return
     assert zero.info.objective == pytest.approx(less.info.objective, rel=1e-12)
     assert np.allclose(zero.weights, less.weights, rtol=1e-9, atol=1e-12)
 
@@ -301,12 +329,13 @@ def test_max_iter_says_so(method, algorithm):
 @each_method(lambda m: not one_sweep(m.name))
 def test_time_limit_says_so(method):
     X, y = problem(m=3000, d=20)
+    limit = 1e-3 if amplifies(method) else 0.15  # a few Newton steps end any fit
     began = time.perf_counter()
     with pytest.warns(ml.ConvergenceWarning, match="time_limit"):
-        model = ml.train(X * 100, y, solver=method.name, tol=1e-12, time_limit=0.15, **cost(method, 1e4),
+        model = ml.train(X * 100, y, solver=method.name, tol=1e-12, time_limit=limit, **cost(method, 1e4),
                          max_iter=10**9, algorithm="cd" if "cd" in method.routes else "auto", **endless(method))
     assert model.info.status == "time_limit"
-    assert 0.15 <= model.info.seconds <= time.perf_counter() - began < 2
+    assert limit <= model.info.seconds <= time.perf_counter() - began < 2
     assert alternates(method) or model.info.bound <= model.info.objective
 
 
@@ -385,6 +414,8 @@ def test_pickle_and_copy(method):
 @pytest.mark.parametrize("bias", [1.0, 0.25, 0.0])
 @pytest.mark.parametrize("kind", [np.array, sparse.csr_array])
 def test_bias_is_a_constant_feature(method, bias, kind):
+    if has_offset(method):
+        pytest.skip("its bias is no feature")
     X, y = problem()
     appended = np.hstack([X, np.full((len(y), 1), bias)])
     by_bias = ml.train(kind(X), y, solver=method.name, bias=bias)
@@ -483,7 +514,7 @@ def test_badly_scaled_features(method, algorithm):
         return
     assert model.info.bound <= model.info.objective + 1e-9 * max(1, abs(model.info.objective))
     # All rows at a loss of 1, or of (1 - theta)^2/(1 - theta)^2, is what W = 0 costs: in every binary problem.
-    assert model.info.bound <= len(y) * (1 if method.joint else 3)
+    assert model.info.bound <= len(y) * loss_at_zero(method, 3)
 
 
 def test_eight_fits_at_once(method):
@@ -575,7 +606,7 @@ def test_bad_input(method):
     ]
     for arguments, options, words in cases:
         with pytest.raises(ValueError, match=words):
-            ml.train(*arguments, solver=method.name, **options)
+            ml.train(*arguments, solver=method.name, **{"bias": -1.0, **options})
 
 
 def test_unknown_class_in_class_weight(method):

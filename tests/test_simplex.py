@@ -123,6 +123,39 @@ def test_hinge_block():
     assert 50 < capped < 250
 
 
+def test_hinge_block_by_class():
+    """Curvatures that differ by up to 1e9, as the floor of BlockCD's class factors lets them."""
+    capped = 0
+    for seed in range(400):
+        rng, B, y, A = block(seed)
+        A = A * 10.0 ** rng.uniform(-9 if seed % 2 else -1, 0, len(B))
+        cap = 1e12 if seed % 9 == 5 else spread(rng)
+        a = testing.hinge_block_by_class(B, y, A, cap)
+        assert_feasible(a, y, cap)
+        best, size = oracles.hinge_block_value(oracles.least_hinge_block_by_class(B, y, A, cap), B, A)
+        value, _ = oracles.hinge_block_value(a, B, A)
+        assert value - best <= 1e-12 * size + rounding(B, A.min()), (seed, float(value), float(best))
+        capped += a[y] == cap
+    assert 50 < capped < 350
+
+
+def test_hinge_block_by_class_with_one_curvature():
+    for seed in range(300):
+        rng, B, y, A = block(seed)
+        cap = spread(rng)
+        a = testing.hinge_block_by_class(B, y, np.full(len(B), A), cap)
+        assert np.allclose(a, testing.hinge_block(B, y, A, cap), rtol=1e-9, atol=1e-9 * cap)
+
+
+def test_levels_that_rounding_moves_back_end():
+    """Newton's steps for the level must end where the level falls again in its last digit."""
+    for seed in range(3000):
+        rng = np.random.default_rng(seed)
+        k = int(rng.integers(3, 12))
+        B = rng.integers(-2, 3, k) + rng.standard_normal(k) * 1e-15
+        testing.hinge_block_by_class(B, int(rng.integers(k)), 10.0 ** rng.uniform(-9, 0, k), 1.0)
+
+
 def test_generator_is_splitmix64():
     """The numbers that the published C code of SplitMix64 prints for the seed 1234567."""
     expected = [6457827717110365317, 3203168211198807973, 9817491932198370423, 4593380528125082431,

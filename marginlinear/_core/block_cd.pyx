@@ -14,6 +14,15 @@
     u_l = sum_i (alpha_il - [l = y_i] beta_i + [l = r_i] beta_i) x_i
     alpha_il <= 0 for l != y, sum_l alpha_il = 0, beta_i >= 0;  hinge: alpha_iy <= c_i
 
+In place of ||W||^2 = sum_l ||w_l||^2 there may be the square of another norm of the classes' norms, 1 <= p < 2 (hinge):
+
+    ||W||_p^2 = (sum_l ||w_l||^p)^{2/p} = min_b sum_l ||w_l||^2/b_l,   b >= 0, ||b||_{p/(2-p)} <= 1
+    D         = -1/2 ||U||_{p*}^2 + sum_i [alpha_iy],   p* = p/(p - 1)
+
+The sweeps then work at some b, with w_l = b_l W_l: scores are multiplied by b_l, and block i has the curvature
+b_l ||x_i||^2 in class l. `adapt` takes the minimising b at the weights of now. P and D know no b, so that any pair of
+them is a certificate, with any b and after any change of it.
+
 The sweeps run around a centre (iterates.pyx): block i is solved with A = ||x_i||^2/(1 + kappa), and W moves by
 1/(1 + kappa) times the change of the duals.
 """
@@ -42,13 +51,17 @@ from marginlinear._core.rows cimport (
     rows_t,
     weights_prefetch,
 )
-from marginlinear._core.simplex cimport hinge_block, squared_block
+from marginlinear._core.simplex cimport hinge_block, hinge_block_by_class, squared_block
 from marginlinear.threads import run_chunks
 
 cdef enum Loss:
     HINGE
     SQUARED
 
+# The least b_l, as a part of the largest.
+FLOOR = 1e-9
+# Parts of the largest norm below which one may be called smaller: that of a class to drop, tried in turn.
+NEAR = 0.99, 0.9, 0.5
 # Work of one slice between looks at the signals: about 20 ms.
 cdef double SLICE = 2e7
 # Rows between the request for a row's values and its turn.
@@ -75,7 +88,7 @@ cdef struct task_t:
     Work what
     Py_ssize_t start
     Py_ssize_t stop
-    double* scratch     # VISIT, SEEK: 4 k numbers; LOSSES, RIVALS: k
+    double* scratch     # VISIT, SEEK: 5 k numbers; LOSSES, RIVALS: k
     sums_t* sums
     int32_t* to
     double* value
@@ -99,6 +112,8 @@ cdef class BlockCD:
         False: hinge.
     low, high, mu : float
         Of the squared loss.
+    norm : float
+        p on [1, 2]; below 2 with the hinge only.
     seed : int
     threads : int
         For passes that only read; sweeps use one.
@@ -113,17 +128,24 @@ cdef class BlockCD:
     rival : int32 array of shape (m,);  fixed : float64 array of shape (m,)
     kinked : bool
         Whether the derivative of the loss jumps.
+    factors : float64 array of shape (k,) or None
+        b; None with p = 2.
+    n_adapt : int
+        How often b was taken anew.
+    excess : float
+        What P - D, at W and the duals, has beyond the same difference at this b.
     """
 
     cdef readonly Rows rows
     cdef readonly Iterates iterates
     cdef readonly object y, cost, alpha, beta, rival, fixed, mean_alpha, mean_beta, kept
     cdef readonly Py_ssize_t n_classes
-    cdef public Py_ssize_t n_iter
+    cdef readonly object factors
+    cdef public Py_ssize_t n_iter, n_adapt
     cdef readonly double negligible
     cdef readonly bint upper, named, kinked
     cdef bint far
-    cdef readonly double gap, loss, slack
+    cdef readonly double gap, loss, slack, norm, excess
     cdef Loss kind
     cdef readonly bint squared
     cdef readonly double low, high, mu
@@ -137,10 +159,14 @@ cdef class BlockCD:
     cdef const int32_t[::1] labels
     cdef const int32_t[::1] r
     cdef Py_ssize_t[::1] order
+    cdef double[::1] factor
+    cdef bint uneven
     cdef int32_t[::1] which
 
     def __init__(self, Rows rows, y, Py_ssize_t n_classes, cost, *, bint squared, double low=1.0, double high=1.0,
-                 double mu=0.0, seed=0, int threads=1):
+                 double mu=0.0, double norm=2.0, seed=0, int threads=1):
+        if norm < 2 and squared:
+            raise ValueError(f"norm = {norm}: the squared loss has the norm 2 only")
         cdef Py_ssize_t m = rows.m, k = n_classes
         self.rows, self.y, self.cost, self.n_classes = rows, y, cost, k
         self.kind, self.squared, self.kinked = SQUARED if squared else HINGE, squared, not squared
@@ -148,12 +174,17 @@ cdef class BlockCD:
         self.threads = threads
         self.rng = seed
         self.negligible = -INFINITY
-        self.iterates = Iterates(rows.d * k, rows.is_gram)
+        self.norm, self.uneven = norm, norm < 2
+        self.factor = np.empty(k)
+        if self.uneven:
+            self.factors = np.asarray(self.factor)
+            self._level_factors()
+        self.iterates = Iterates(rows.d * k, rows.is_gram, self.factors)
         self.alpha, self.beta = np.zeros((m, k)), np.zeros(m)
         self.rival, self.fixed = np.zeros(m, dtype=np.int32), np.zeros(m)
         self._sqnorm = rows.sqnorms()
         self._order = np.empty(m, dtype=np.intp)
-        self._scratch = np.empty(4 * k)
+        self._scratch = np.empty(5 * k)
         self._which = np.empty(k, dtype=np.int32)
         self.labels, self.c, self.sq, self.order = self.y, self.cost, self._sqnorm, self._order
         self.a, self.b, self.r, self.m_fixed = self.alpha, self.beta, self.rival, self.fixed
@@ -182,14 +213,21 @@ cdef class BlockCD:
             self.upper, self.named = state["upper"], state["named"]
         self.rival[:], self.fixed[:] = state["rival"], state["fixed"]
         self._settle_empty_rows()
-        self.iterates.resume(state["W"], self.weights_of(self.alpha, self.beta), state["kappa"])
+        W = state["W"]
+        if self.uneven and state["factors"] is not None:
+            dropped = state["factors"] == 0
+            self.factors[:] = np.maximum(state["factors"], FLOOR * state["factors"].max())
+            if dropped.any():
+                W = W.copy()
+                W.reshape(-1, self.n_classes)[:, dropped] = 0
+        self.iterates.resume(W, self.weights_of(self.alpha, self.beta), state["kappa"])
 
     def state(self, bint averaged):
         """What `resume` needs: the duals (or their averages) and the weights."""
         alpha, beta = self._duals(averaged)
         return {"alpha": alpha, "beta": beta, "cost": self.cost, "rival": self.rival,
                 "fixed": self.fixed, "upper": self.upper, "named": self.named, "W": self.iterates.W,
-                "kappa": self.iterates.kappa}
+                "kappa": self.iterates.kappa, "factors": self.factors}
 
     def keep_duals(self, bint averaged):
         """From here on `state`, `recomputed_dual` and `count_support` speak of these duals as they are now."""
@@ -287,8 +325,24 @@ cdef class BlockCD:
         """
         weights = self.iterates.averaged if averaged else self.iterates.W
         parts = run_chunks(lambda lo, hi: self._primal_part(lo, hi, weights), self.rows.m, self.threads)
-        half = 0.5 * self.iterates.sqnorm_of(weights)
+        half = self._half(weights)
         return half + sum(p[0] for p in parts), half + sum(p[1] for p in parts), sum(p[2] for p in parts)
+
+    def half_norm(self):
+        """1/2 ||W||_p^2 at the present W."""
+        return self._half(self.iterates.W)
+
+    def _half(self, weights):
+        """1/2 ||W||_p^2"""
+        if not self.uneven:
+            return 0.5 * self.iterates.sqnorm_of(weights)
+        return 0.5 * norm_of(self.factors * np.sqrt(self.iterates.class_sqnorms_of(weights)), self.norm) ** 2
+
+    def _dual_half(self, whole, by_class, *given):
+        """1/2 ||U||_{p*}^2, these functions of `iterates` being ||U||^2 and ||U_l||^2."""
+        if not self.uneven:
+            return 0.5 * whole(*given)
+        return 0.5 * norm_of(np.sqrt(by_class(*given)), conjugate(self.norm)) ** 2
 
     def _primal_part(self, Py_ssize_t lo, Py_ssize_t hi, double[::1] W):
         cdef sums_t sums
@@ -302,6 +356,49 @@ cdef class BlockCD:
             perform(self, &task)
         PyErr_CheckSignals()
         return sums.loss, sums.tight, sums.stale
+
+    def adapt(self):
+        """With p < 2: b_l = ||w_l||^{2-p} ||W||_p^{p-2} at the present W, and `excess` there."""
+        if not self.uneven:
+            return
+        norms = self.factors * np.sqrt(self.iterates.class_sqnorms())
+        if norms.max() > 0:
+            self.scale_classes(best_factors(norms, self.norm))
+        squares = self.iterates.class_sqnorms()
+        duals = self.iterates.dual_class_sqnorms()
+        self.excess = 0.5 * (norm_of(self.factors * np.sqrt(squares), self.norm) ** 2 - self.factors @ squares
+                             + norm_of(np.sqrt(duals), conjugate(self.norm)) ** 2 - self.factors @ duals)
+
+    def scale_classes(self, factors):
+        """Work at this b, with p < 2. The duals stay, and so does U."""
+        self.iterates.change_factors(factors)
+        self.n_adapt += 1
+
+    def drop_classes(self, bint averaged):
+        """With p = 1: b_l = 0 where that lowers P at W. At the optimum w_l = 0 unless ||U_l|| is the largest.
+
+        To be called at the end, for the duals or their averages: no sweep brings such a class back.
+        """
+        if self.norm > 1:
+            return
+        norms = np.sqrt(self.iterates.class_sqnorms_of(self.dual_weights(averaged)))
+        before, given = self.primal()[0], self.factors.copy()
+        for part in NEAR:
+            self.factors[norms < part * norms.max()] = 0
+            if self.primal()[0] <= before:
+                return
+            self.factors[:] = given
+
+    def _level_factors(self):
+        self.factors[:] = self.n_classes ** ((self.norm - 2) / self.norm)
+
+    def weights_at(self, state):
+        """The weights of a vector such as W: w_l = b_l W_l, flat, a copy with p < 2."""
+        if not self.uneven:
+            return state
+        weights = state.copy()
+        self.iterates.scale(weights, 1.0)
+        return weights
 
     def best_rivals(self, bint averaged=False):
         """(rival, score): the class l != y_i of the largest score at W or W_avg, int32, and that score, shape (m,).
@@ -324,11 +421,15 @@ cdef class BlockCD:
 
     def dual(self):
         """D at the duals of the sweeps."""
-        return self._dual_terms(self.alpha, self.beta) - 0.5 * self.iterates.dual_sqnorm()
+        iterates = self.iterates
+        half = self._dual_half(iterates.dual_sqnorm, iterates.dual_class_sqnorms)
+        return self._dual_terms(self.alpha, self.beta) - half
 
     def averaged_dual(self):
         """D at the averaged duals."""
-        return self._dual_terms(self.mean_alpha, self.mean_beta) - 0.5 * self.iterates.averaged_sqnorm()
+        iterates = self.iterates
+        half = self._dual_half(iterates.averaged_sqnorm, iterates.averaged_class_sqnorms)
+        return self._dual_terms(self.mean_alpha, self.mean_beta) - half
 
     def dual_weights(self, bint averaged):
         """U of the duals, or of their averages, summed afresh from the rows."""
@@ -359,7 +460,8 @@ cdef class BlockCD:
             self.fixed[:] = fixed
         if weights is None:
             weights = self.weights_of(alpha, beta)
-        bound = self._dual_terms(alpha, beta) - 0.5 * self.iterates.sqnorm_of(weights)
+        half = self._dual_half(self.iterates.sqnorm_of, self.iterates.class_sqnorms_of, weights)
+        bound = self._dual_terms(alpha, beta) - half
         self.rival[:], self.fixed[:] = kept
         return bound
 
@@ -407,6 +509,8 @@ cdef class BlockCD:
         self._settle_empty_rows()
         self.iterates.plain()
         self.iterates.W[:] = 0
+        if self.uneven:
+            self._level_factors()
 
     def adopt(self):
         """Go on from the averaged duals and weights."""
@@ -428,6 +532,32 @@ cdef class BlockCD:
                 coefficients[every, self.rival] += beta
         self._add(coefficients, flat)
         return flat
+
+
+def conjugate(p):
+    """p* = p/(p - 1)"""
+    return p / (p - 1) if p > 1 else np.inf
+
+
+def norm_of(norms, q):
+    """(sum_l norms_l^q)^{1/q}, without overflow for any q."""
+    largest = norms.max()
+    if q == np.inf or not 0 < largest < np.inf:
+        return float(largest)
+    return float(largest * ((norms / largest) ** q).sum() ** (1 / q))
+
+
+def best_factors(norms, p):
+    """argmin over b of sum_l norms_l^2/b_l, ||b||_{p/(2-p)} <= 1, floored: a class of factor 0 would keep it."""
+    factors = (norms / norm_of(norms, p)) ** (2 - p)
+    return np.maximum(factors, FLOOR * factors.max())
+
+
+cdef inline void scale_scores(BlockCD self, double* s) noexcept nogil:
+    cdef Py_ssize_t l
+    if self.uneven:
+        for l in range(self.n_classes):
+            s[l] *= self.factor[l]
 
 
 cdef inline void add_block(BlockCD self, Py_ssize_t i, const double* s, const double* alpha, double beta,
@@ -501,18 +631,27 @@ cdef inline Py_ssize_t step_of(BlockCD self, const rows_t* X, Py_ssize_t i, doub
     cdef double A = self.sq[i] * shrink, c = self.c[i], upper = -1, F = 0
     cdef double* B = s + k
     cdef double* heap = B + k
+    cdef double* curvature = s + 4 * k
     cdef const double* old = &self.a[i, 0]
     row_scores(X, i, &self.iterates.w[0], k, s)
+    scale_scores(self, s)
     own.gap = own.loss = own.tight = 0
     own.stale = 0
     add_block(self, i, s, old, self.b[i], own)
     if own.gap <= self.negligible:
         return 0
-    for l in range(k):
-        B[l] = s[l] - A * old[l] + self.low
+    if self.uneven:
+        for l in range(k):
+            curvature[l] = A * self.factor[l]
+            B[l] = s[l] - curvature[l] * old[l] + self.low
+    else:
+        for l in range(k):
+            B[l] = s[l] - A * old[l] + self.low
     B[y] -= self.low
     b[0] = 0
-    if self.kind == HINGE:
+    if self.uneven:
+        hinge_block_by_class(B, k, y, curvature, c, a)
+    elif self.kind == HINGE:
         hinge_block(B, k, y, A, c, a, heap)
     else:
         if self.upper:
@@ -593,6 +732,7 @@ cdef void losses(BlockCD self, const rows_t* X, task_t* task) noexcept nogil:
     cdef Py_ssize_t i
     for i in range(task.start, task.stop):
         row_scores(X, i, task.W, self.n_classes, task.scratch)
+        scale_scores(self, task.scratch)
         add_block(self, i, task.scratch, &self.a[i, 0], self.b[i], task.sums)
 
 
@@ -601,6 +741,7 @@ cdef void rivals(BlockCD self, const rows_t* X, task_t* task) noexcept nogil:
     cdef double* s = task.scratch
     for i in range(task.start, task.stop):
         row_scores(X, i, task.W, self.n_classes, s)
+        scale_scores(self, s)
         y = self.labels[i]
         best = self.r[i] if self.named else (1 if y == 0 else 0)
         for l in range(self.n_classes):

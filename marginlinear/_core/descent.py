@@ -3,6 +3,8 @@
     iterates                    W and its companions (iterates.pyx)
     n_iter                      sweeps so far
     kinked                      whether the derivative of a loss jumps, as the hinge's
+    adapt()                     the problem of the sweeps follows the weights, where it is another than that of `primal`
+    excess                      what the certificate then has beyond e + G
     sweep()                     one visit of every row; sets sums over the rows as they were met: `gap` of the blocks,
                                 `loss`, and `slack`, the part of it that better references would save
     primal(averaged)            (P, objective, stale) at W, or at W_avg: of the problem of the sweeps and of the method
@@ -202,6 +204,7 @@ class Descent:
             self.anchor = weights.copy()
         else:
             self.anchor[:] = weights
+        self.engine.iterates.scale(self.anchor, 1.0)
         self.ceiling = objective
 
     def until(self, tol, renewal=0.0):
@@ -275,6 +278,7 @@ class Descent:
     def _check_if_due(self, estimate):
         """A check costs a pass: made when the schedule says so, or when the estimated gap is small enough to end."""
         engine = self.engine
+        estimate += engine.excess
         primal = max(engine.loss + 0.5 * engine.iterates.sqnorm(), self.best_bound)
         left = min(self.ceiling, primal) - (primal - estimate)
         promising = (left <= allowance(self.goal, primal)
@@ -320,6 +324,7 @@ class Descent:
         self.fraction = max(LEAST_FRACTION, 0.7 * self.fraction)
 
     def _plain_sweep(self):
+        self.engine.adapt()
         self.engine.sweep()
         self.gaps.append(self.engine.gap)
         # The sum was taken before the updates: the last sweep's rate tells what they left.
@@ -377,6 +382,7 @@ class Descent:
             self._recentre(*self.pending)
             self.pending = None
         engine, iterates = self.engine, self.engine.iterates
+        engine.adapt()
         kappa, e, n, factor = iterates.kappa, 0.0, 0, 1.0
         while True:
             before = engine.gap

@@ -1,9 +1,10 @@
 cdef class Iterates:
-    cdef readonly object W, averaged
+    cdef readonly object W, averaged, factors
     cdef object _V, _z, _U_avg
     cdef double[::1] w, v, z, mean_u, mean_w
     cdef readonly double kappa
     cdef readonly bint paired
 
     cdef _allocate(self)
+    cdef double _square_sum(self, double p, const double[::1] x, double q, const double[::1] y) except? -1
     cdef _place(self, double p, const double[::1] W, double q, const double[::1] U)

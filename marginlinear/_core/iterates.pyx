@@ -11,6 +11,9 @@ D(averaged duals) and P(W_avg) close a gap that P(W) and D(duals) leave open, fo
 
 With kappa = 0 (plain coordinate descent) W = U, and V, z and the averages are not allocated.
 
+With a factor b_l for each class, vectors have columns and stand for the weights w_l = b_l W_l; products are
+<X, Y> = sum_l b_l <X_l, Y_l>. All that is said above holds for any b, which may change at any time. U has no b in it.
+
 Over a Gram matrix a vector is a pair: the scores K c, then the coefficients c. What is linear is the same for both
 halves, and <x, y> is the scores of x times the coefficients of y.
 
@@ -45,6 +48,23 @@ cdef double combined_square_sum(double p, const double[::1] x, double q, const d
     return s0 + s1
 
 
+cdef class_square_sums(double p, const double[::1] x, double q, const double[::1] y, bint paired, Py_ssize_t k):
+    """||p x_l + q y_l||^2 of each of k columns: float64 array of shape (k,)"""
+    cdef Py_ssize_t j, l, row, start, stop, n = x.shape[0] // 2 if paired else x.shape[0], other = n if paired else 0
+    cdef Py_ssize_t step = max(1, BLOCK // k)
+    out = np.zeros(k)
+    cdef double[::1] sums = out
+    for start in range(0, n // k, step):
+        stop = min(n // k, start + step)
+        with nogil:
+            for row in range(start, stop):
+                j = row * k
+                for l in range(k):
+                    sums[l] += (p * x[j + l] + q * y[j + l]) * (p * x[other + j + l] + q * y[other + j + l])
+        PyErr_CheckSignals()
+    return out
+
+
 cdef double combined_dot(const double[::1] x, double p, const double[::1] y, double q, const double[::1] z) except? -1:
     """x.(p y + q z), x having as many numbers or, over a Gram matrix, one a score"""
     cdef Py_ssize_t j, start, stop, n = x.shape[0]
@@ -58,6 +78,11 @@ cdef double combined_dot(const double[::1] x, double p, const double[::1] y, dou
     return s
 
 
+cdef inline double turn_at(Iterates self, Py_ssize_t j, Py_ssize_t at, double back) noexcept nogil:
+    """The part of <V - W, W - X> of the numbers at j and, over a Gram matrix, at their coefficients `at`."""
+    return (self.v[j] - self.w[j]) * (back * (self.z[at] - self.v[at]) - (self.v[at] - self.w[at]))
+
+
 cdef class Iterates:
     """Flat float64 vectors of `size` numbers.
 
@@ -66,6 +91,8 @@ cdef class Iterates:
     size : int
     paired : bool
         Whether the vectors are pairs of scores and coefficients.
+    factors : float64 array of shape (columns,) or None
+        b > 0, one of each column. None: all are 1.
 
     Attributes
     ----------
@@ -75,8 +102,9 @@ cdef class Iterates:
     kappa : float
     """
 
-    def __init__(self, Py_ssize_t size, bint paired=False):
+    def __init__(self, Py_ssize_t size, bint paired=False, factors=None):
         self.paired = paired
+        self.factors = factors
         self.W = np.zeros(size)
         self.w = self.W
         self.kappa = 0.0
@@ -126,13 +154,51 @@ cdef class Iterates:
             PyErr_CheckSignals()
 
     def exchange(self, double[::1] other not None):
-        """Swap W with an array of its size."""
+        """Swap the weights of W with an array of weights."""
+        self.scale(self.W, 1.0)
+        self.scale(other, -1.0)
         cdef Py_ssize_t j, start, stop, n = self.w.shape[0]
         for start in range(0, n, BLOCK):
             stop = min(n, start + BLOCK)
             with nogil:
                 for j in range(start, stop):
                     self.w[j], other[j] = other[j], self.w[j]
+            PyErr_CheckSignals()
+
+    def scale(self, x, double power):
+        """x_l *= b_l^power, in place: from vectors to weights by 1, back by -1."""
+        if self.factors is None:
+            return
+        cdef double[::1] flat = x
+        cdef const double[::1] b = self.factors**power
+        cdef Py_ssize_t l, row, start, k = b.shape[0], n = flat.shape[0] // k, step = max(1, BLOCK // k)
+        for start in range(0, n, step):
+            with nogil:
+                for row in range(start, min(n, start + step)):
+                    for l in range(k):
+                        flat[row * k + l] *= b[l]
+            PyErr_CheckSignals()
+
+    def change_factors(self, factors):
+        """Other numbers b. U stays; V, z and W_avg keep the weights that they stand for, so that W moves with V.
+
+        Were V to stay, the weights of the centre would follow b, b the weights, and neither would come to rest.
+        """
+        cdef const double[::1] ratio = self.factors / factors
+        cdef Py_ssize_t l, at, row, start, k = ratio.shape[0], n = self.w.shape[0] // k, step = max(1, BLOCK // k)
+        cdef double share = self.kappa / (1 + self.kappa)
+        self.factors[:] = factors
+        if self.kappa == 0:
+            return
+        for start in range(0, n, step):
+            with nogil:
+                for row in range(start, min(n, start + step)):
+                    for l in range(k):
+                        at = row * k + l
+                        self.w[at] += share * (ratio[l] - 1) * self.v[at]
+                        self.v[at] *= ratio[l]
+                        self.z[at] *= ratio[l]
+                        self.mean_w[at] *= ratio[l]
             PyErr_CheckSignals()
 
     def plain(self):
@@ -150,7 +216,31 @@ cdef class Iterates:
 
     def sqdistance(self):
         """||W - V||^2"""
-        return combined_square_sum(1.0, self.w, -1.0, self.v, self.paired) if self.kappa > 0 else 0.0
+        return self._square_sum(1.0, self.w, -1.0, self.v) if self.kappa > 0 else 0.0
+
+    cdef double _square_sum(self, double p, const double[::1] x, double q, const double[::1] y) except? -1:
+        """||p x + q y||^2"""
+        if self.factors is None:
+            return combined_square_sum(p, x, q, y, self.paired)
+        return self.factors @ class_square_sums(p, x, q, y, self.paired, len(self.factors))
+
+    def class_sqnorms_of(self, const double[::1] other):
+        """||other_l||^2, without b: float64 array, one number a factor."""
+        return class_square_sums(1.0, other, 0.0, other, self.paired, len(self.factors))
+
+    def class_sqnorms(self):
+        """||W_l||^2"""
+        return self.class_sqnorms_of(self.w)
+
+    def dual_class_sqnorms(self):
+        """||U_l||^2"""
+        if self.kappa > 0:
+            return class_square_sums(1 + self.kappa, self.w, -self.kappa, self.v, self.paired, len(self.factors))
+        return self.class_sqnorms_of(self.w)
+
+    def averaged_class_sqnorms(self):
+        """||U_avg,l||^2"""
+        return self.class_sqnorms_of(self.mean_u)
 
     def sqnorm(self):
         """||W||^2"""
@@ -158,7 +248,7 @@ cdef class Iterates:
 
     def sqnorm_of(self, const double[::1] other):
         """||other||^2 of a vector of this kind."""
-        return combined_square_sum(1.0, other, 0.0, other, self.paired)
+        return self._square_sum(1.0, other, 0.0, other)
 
     def dot(self, const double[::1] x):
         """x.W"""
@@ -177,7 +267,7 @@ cdef class Iterates:
     def dual_sqnorm(self):
         """||U||^2"""
         if self.kappa > 0:
-            return combined_square_sum(1 + self.kappa, self.w, -self.kappa, self.v, self.paired)
+            return self._square_sum(1 + self.kappa, self.w, -self.kappa, self.v)
         return self.sqnorm_of(self.w)
 
     def averaged_sqnorm(self):
@@ -194,13 +284,20 @@ cdef class Iterates:
         cdef Py_ssize_t half = n // 2 if self.paired else n, other = half if self.paired else 0
         cdef double u, kappa = self.kappa, keep = (1 + A) / (1 + A + a), step = a / (1 + A + a)
         cdef double back = a / A if A > 0 else 0.0
-        cdef double turn = 0, pull
-        for start in range(0, half, BLOCK):
-            stop = min(half, start + BLOCK)
+        cdef double turn = 0
+        cdef bint plain = self.factors is None
+        cdef const double[::1] b = np.ones(1) if plain else self.factors
+        cdef Py_ssize_t l, row, k = b.shape[0], block = max(k, BLOCK // k * k)
+        for start in range(0, half, block):
+            stop = min(half, start + block)
             with nogil:
-                for j in range(start, stop):
-                    pull = self.v[other + j] - self.w[other + j]
-                    turn += (self.v[j] - self.w[j]) * (back * (self.z[other + j] - self.v[other + j]) - pull)
+                if plain:
+                    for j in range(start, stop):
+                        turn += turn_at(self, j, other + j, back)
+                else:
+                    for row in range(start // k, stop // k):
+                        for l in range(k):
+                            turn += b[l] * turn_at(self, row * k + l, other + row * k + l, back)
             PyErr_CheckSignals()
         for start in range(0, n, BLOCK):
             stop = min(n, start + BLOCK)

@@ -126,7 +126,7 @@ cdef class MarginCD:
     cdef readonly Rows rows
     cdef readonly Iterates iterates
     cdef readonly object y, cost, duals, mean_duals, kept_duals, group, tables
-    cdef readonly double spread, mean, gap, loss, slack, size
+    cdef readonly double spread, mean, gap, loss, slack, size, excess
     cdef public Py_ssize_t n_iter
     cdef readonly double negligible
     cdef readonly Py_ssize_t visits
@@ -347,6 +347,10 @@ cdef class MarginCD:
             h += slope * (slope / (4 * self.spread * self.size) - self.mean)
         return h - sqnorm / 2
 
+    def weights_at(self, state):
+        """The weights of a vector such as W."""
+        return state
+
     def count_support(self, bint averaged):
         """Rows with a non-zero dual."""
         return int(np.count_nonzero(self._duals(averaged)))
@@ -383,6 +387,9 @@ cdef class MarginCD:
         self.iterates.plain()
         self.iterates.W[:] = 0
         self.settle()
+
+    def adapt(self):
+        """The problem of the sweeps is that of the method, whatever the weights."""
 
     def adopt(self):
         """Go on from the averaged duals and weights."""

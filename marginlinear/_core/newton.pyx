@@ -15,7 +15,10 @@ on pairs
     {l, y}    2c/(n + g)                     0                                 1/gamma
     {y, r}    2 c mu where eps > 0           ({y} alone for a fixed reference)
 
-so it is summed pair by pair as Z'Z, the rows of Z being x_i times the root of its weight.
+With factors b_l of the classes, W and U here are r_l W_l and r_l U_l, r_l^2 = b_l: the norm of a problem without
+factors, where class l sees the rows r_l x_i. Its blocks of the curvature are multiplied by r_l r_l'.
+
+The curvature is summed pair by pair as Z'Z, the rows of Z being x_i times the root of its weight.
 """
 
 import math
@@ -100,10 +103,14 @@ cdef class Newton(ProximalNewton):
     STEPS = 15
 
     cdef readonly Py_ssize_t stale
+    cdef readonly double loss
     cdef Py_ssize_t k, slice_rows
     cdef bint squared, upper, named
     cdef double low, high, mu
     cdef double[:, ::1] alpha, centre
+    cdef object roots
+    cdef double[::1] r
+    cdef bint uneven
     cdef double[::1] beta
     cdef const double[::1] cost, fixed
     cdef const int32_t[::1] y, rival
@@ -115,6 +122,11 @@ cdef class Newton(ProximalNewton):
         self.alpha, self.beta, self.cost, self.y = engine.alpha, engine.beta, engine.cost, engine.y
         self.rival, self.fixed = engine.rival, engine.fixed
         self.slice_rows = max(1, <Py_ssize_t>(SLICE * self.rows.m / (1.0 + <double>self.rows.nnz * self.k)))
+        self.uneven = engine.factors is not None
+        self.roots = np.sqrt(engine.factors) if self.uneven else np.ones(self.k)
+        self.r = self.roots
+        if self.uneven:
+            self.engine.iterates.scale(self.W, 0.5)
         self.q = np.empty_like(engine.alpha)
         self.centre = self.q
         self.restart()
@@ -159,7 +171,28 @@ cdef class Newton(ProximalNewton):
 
     def _invariant(self):
         """Whether the losses know differences of scores only."""
-        return self.named or not self.upper
+        return not self.uneven and (self.named or not self.upper)
+
+    def step(self):
+        """A step at the factors of now; their change leaves the weights as they are."""
+        if self.uneven:
+            self.engine.iterates.scale(self.W, 0.5)
+            self.engine.adapt()
+            self.engine.iterates.scale(self.W, -0.5)
+            self.roots[:] = np.sqrt(self.engine.factors)
+            self.value = self._again()
+        ProximalNewton.step(self)
+
+    def _publish(self):
+        if not self.uneven:
+            ProximalNewton._publish(self)
+            return
+        W, U = self.W.copy(), self.U.copy()
+        self.engine.iterates.scale(W, -0.5)
+        self.engine.iterates.scale(U, -0.5)
+        self.engine.iterates.resume(W, U, 1.0)
+        self.objective = self.primal = self.engine.half_norm() + self.loss
+        self.bound = self.engine.dual()
 
     def _duals(self):
         return self.engine.alpha
@@ -187,6 +220,7 @@ cdef class Newton(ProximalNewton):
         self.e, self.G = sums.gap, 0.5 * float(gradient @ gradient)
         self.primal, self.objective, self.stale = half + sums.loss, half + sums.tight, sums.stale
         self.bound = self.primal - self.e - self.G
+        self.loss = sums.loss
         return half + sums.smooth
 
     def _direction(self, gradient):
@@ -242,6 +276,9 @@ cdef class Newton(ProximalNewton):
                 H[b, :, b, :] += total
                 H[a, :, b, :] -= total
                 H[b, :, a, :] -= total
+        if self.uneven:
+            H *= self.roots[:free, np.newaxis, np.newaxis, np.newaxis]
+            H *= self.roots[:free, np.newaxis]
         return H
 
 
@@ -275,6 +312,9 @@ cdef void respond(Newton self, const data_t* X, const task_t* task) noexcept nog
     cdef sums_t* sums = task.sums
     for i in range(task.start, task.stop):
         row_scores(X, i, task.W, k, s)
+        if self.uneven:
+            for l in range(k):
+                s[l] *= self.r[l]
         y, c = self.y[i], self.cost[i]
         gamma = self.g / (2 * c)
         rival = -INFINITY
@@ -333,6 +373,9 @@ cdef void respond(Newton self, const data_t* X, const task_t* task) noexcept nog
                     dual[r] += self.beta[i]
             dual[y] -= self.beta[i]
         sums.loss += loss
+        if self.uneven:
+            for l in range(k):
+                dual[l] *= self.r[l]
         if dual[y] != 0 or count:
             task.which[count] = <int32_t>y
             row_update(X, i, dual, task.which, count + 1, task.U, k)

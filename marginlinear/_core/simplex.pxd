@@ -141,3 +141,66 @@ cdef inline void hinge_block(const double* B, Py_ssize_t k, Py_ssize_t y, double
         n = above(B, k, y, -1, 0, scratch)
         nu = level(scratch, n, 0, 1) if n else 0
         share(a, B, k, y, -1, nu, A, fmin(cap, nu / A))
+
+
+cdef inline double level_by_class(const double* B, Py_ssize_t k, Py_ssize_t y, const double* A, double P,
+                                  double Q) noexcept nogil:
+    """nu with Q nu = P + sum_{l != y} (B_l - B_y - nu)_+/A_l, nu >= 0 where P = 0.
+
+    Newton's method: the difference of both sides is concave in nu, so that nu rises from the first step on, until no
+    class leaves the sum. With Q = 0 the largest class stays in it by P < 0.
+    """
+    cdef Py_ssize_t l, n, last = k
+    cdef double nu = -INFINITY, top = -INFINITY, sum_q, sum_qv, value
+    for l in range(k):
+        if l != y:
+            top = fmax(top, B[l] - B[y])
+    if P >= 0:
+        nu = 0
+    while True:
+        n, sum_q, sum_qv = 0, Q, P
+        for l in range(k):
+            if l != y:
+                value = B[l] - B[y]
+                if value > nu:
+                    n += 1
+                    sum_q += 1 / A[l]
+                    sum_qv += value / A[l]
+        if n == 0 or n >= last:
+            return nu
+        last = n
+        nu = fmin(top, sum_qv / sum_q)
+
+
+cdef inline void hinge_block_by_class(const double* B, Py_ssize_t k, Py_ssize_t y, const double* A, double cap,
+                                      double* a) noexcept nogil:
+    """The hinge with a curvature for each class (math.md 6, Eq. 13).
+
+    min over a: 1/2 sum_l A_l a_l^2 + sum_l B_l a_l   s.t.  sum_l a_l = 0,  a_l <= cap [l = y]
+    answer:     a_l = min(cap [l = y], (B_y + nu - B_l)/A_l),  nu = A_y a_y where a_y < cap, and nu >= A_y cap else
+    """
+    cdef Py_ssize_t l, top = -1
+    cdef double nu, whole = 0, total = cap, least = A[y] * cap
+    for l in range(k):
+        if l != y:
+            whole += fmax(0.0, B[l] - B[y] - least) / A[l]
+    if whole >= cap:
+        nu = level_by_class(B, k, y, A, -cap, 0)
+    else:
+        nu = level_by_class(B, k, y, A, 0, 1 / A[y])
+        total = fmin(cap, nu / A[y])
+    whole = 0
+    for l in range(k):
+        a[l] = 0
+        if l != y:
+            a[l] = fmin(0.0, nu - (B[l] - B[y])) / A[l]
+            whole -= a[l]
+            if top < 0 or B[l] > B[top]:
+                top = l
+    # The scale is taken from the sum, which stays exact where an A_l is tiny.
+    a[y] = total
+    for l in range(k):
+        if l != y:
+            a[l] = a[l] * (total / whole) if whole > 0 else 0
+    if not whole > 0:
+        a[top] = -total

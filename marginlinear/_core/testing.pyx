@@ -121,6 +121,14 @@ def hinge_block(const double[::1] B, Py_ssize_t y, double A, double cap):
     return out
 
 
+def hinge_block_by_class(const double[::1] B, Py_ssize_t y, const double[::1] A, double cap):
+    """a of simplex.hinge_block_by_class."""
+    out = np.full(B.shape[0], np.nan)
+    cdef double[::1] a = out
+    simplex.hinge_block_by_class(&B[0], B.shape[0], y, &A[0], cap, &a[0])
+    return out
+
+
 def rng_stream(uint64_t seed, Py_ssize_t count):
     """The first numbers of the generator, uint64."""
     return np.array([rng.rng_next(&seed) for _ in range(count)], dtype=np.uint64)

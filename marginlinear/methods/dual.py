@@ -129,7 +129,8 @@ class DualFit:
             history=self.budget.history,
             residual=residual,
         )
-        return Solution(self._weights(engine.iterates.W), info, {**engine.state(averaged), **references})
+        weights = self._weights(engine.weights_at(engine.iterates.W))
+        return Solution(weights, info, {**engine.state(averaged), **references})
 
     def _values(self, averaged, references):
         """(objective, bound) at the weights as they are.
@@ -173,14 +174,21 @@ class JointFit(DualFit):
         super().__init__(problem, run, engine, Newton, keep=True)
 
     def solution(self, n_outer=0, residual=None, **references):
+        kept = None if self.engine.factors is None else self.engine.factors.copy()
+        self.engine.drop_classes(self.descent.last is not None and self.descent.last.from_average)
         solution = super().solution(n_outer, residual, **references)
+        if kept is not None and not solution.info.converged and not self.descent.stopped:
+            # The sweeps may go on.
+            self.engine.factors[:] = kept
         if self.problem.n_classes == 2:
             # LIBLINEAR decides between two classes by the sign of one score: what both columns share, which changes
             # no margin, is taken out. It is rounding, except at a fixed point of mcodm's outer=paper.
             iterates = self.engine.iterates
-            columns = iterates.W.reshape(-1, 2)
+            columns = self.engine.weights_at(iterates.W).reshape(-1, 2)
             shared = columns.mean(axis=1, keepdims=True)
-            objective = solution.info.objective - iterates.sqnorm_of(shared[:, 0])
+            objective = solution.info.objective
+            if iterates.factors is None:
+                objective -= iterates.sqnorm_of(shared[:, 0])
             return solution._replace(weights=self._weights(columns - shared),
                                      info=solution.info._replace(objective=objective))
         return solution

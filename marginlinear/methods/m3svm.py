@@ -1,0 +1,32 @@
+"""Multi-class SVM with maximised minimum margins (Nie, Hao and Wang, AAAI 2024).
+
+    P(W, b) = sum_i C_i sum_{l != y_i} g(1 - t_il) + lambda sum_{j<l} ||w_j - w_l||^p + eps (||W||_F^2 + ||b||^2)
+    t_il = (w_{y_i} - w_l).x_i + b_{y_i} - b_l,      g(x) = (x + sqrt(x^2 + delta^2))/2
+
+2/||w_j - w_l|| is the width of the margin between two classes: a large p cares for the smallest one most. C_i are the
+weights of rows and classes; C itself is another name of lambda = 1/(2 C k).
+"""
+
+from marginlinear.methods import pairs
+from marginlinear.params import BIAS, DELTA
+from marginlinear.registry import Method
+
+
+def fit(problem, params, run):
+    return pairs.fit_pairs(problem, params, run, "hinge", params["delta"])
+
+
+METHOD = Method(
+    name="m3svm",
+    summary="multi-class SVM with maximised minimum margins",
+    objective="sum_i sum_{l != y_i} g(1 - t_il) + lambda sum_{j<l} ||w_j - w_l||^p + eps (||W||_F^2 + ||b||^2), "
+              "t_il = (w_{y_i} - w_l).x_i + b_{y_i} - b_l, g(x) = (x + sqrt(x^2 + delta^2))/2, lambda = 1/(2 C k)",
+    reference="F. Nie, Z. Hao and R. Wang, Multi-class Support Vector Machine with Maximizing Minimum Margin, "
+              "AAAI 2024",
+    params=(*pairs.PARAMS, DELTA),
+    fit=fit,
+    joint=True,
+    kernels=False,
+    routes=("auto",),
+    defaults={BIAS.name: 1.0},
+)

@@ -1,0 +1,663 @@
+"""Joint methods with a smooth loss and a regulariser of the pairwise distances of the classes, by Newton steps.
+
+    P(W, b) = sum_i C_i loss(t_i) + R(W) + eps (||W||_F^2 + ||b||^2),      t_il = (w_{y_i} - w_l).x_i + b_{y_i} - b_l
+    R(W) = lambda sum_{j<l} ||w_j - w_l||^p                                              p >= 1, lambda, eps > 0
+
+b are weights of the bias feature times its value. The loss depends on differences of scores alone, so the columns of
+its gradient add up to 0, and so do those of W and b at the optimum: all iterates are kept so.
+
+Lower bound. Let -U be the gradient of the loss's sum at some weights, -U_b its part for b, and rho the dual variables
+that it is made of. For any flow F_jl = -F_lj between the classes and any V with U_j = sum_l F_jl + 2 eps V_j,
+
+    P* >= D = -loss*(rho) - sum_{j<l} (p - 1) lambda (||F_jl||/(lambda p))^{p/(p-1)} - eps ||V||^2 - ||U_b||^2/(4 eps)
+
+(p = 1: all ||F_jl|| <= lambda in place of the sum). F_jl = lambda p S_jl (v_j - v_l) with S_jl = ||w_j - w_l||^{p-2} is
+such a flow, where V solves V M = U, M = lambda p (diag(S 1) - S) + 2 eps I: a k x k system, which is the regulariser's
+curvature over the classes, too. D then meets P at the optimum. As -loss*(0) = 0 and loss* is convex, theta rho has
+-loss*(theta rho) >= -theta loss*(rho) for theta in [0, 1]: the best theta is taken.
+
+Corners are rounded while the steps go on, and sharpened by factors as soon as the rounding costs more than what the
+steps still gain: (1 - t)_+ with a width as in _core/smooth.pyx, and for p < 2, where the curvature of R has no bound
+near w_j = w_l, ||w_j - w_l|| as sqrt(||w_j - w_l||^2 + tau^2). What is reported is the objective without tau, and D
+is a bound of that.
+
+A Newton step solves H s = -gradient by conjugate gradients. Preconditioner: for feature j the k x k matrix
+M + h a_j I, where a_j = sum_i C_i x_ij^2 and h is the loss's mean curvature, seen along a random direction; one
+eigendecomposition of M serves all features. SciPy's Newton methods take no preconditioner, its L-BFGS needs up to
+20 vectors of d k numbers; here there are 8.
+"""
+
+import math
+
+from marginlinear import params as P
+from marginlinear.problem import MAX_ITER, Info, Solution
+
+DEFAULT_LAMBDA = 1e-3
+PARAMS = (
+    P.C._replace(default=None, help="in place of lambda = 1/(2 C k), k the number of classes: with p = 2 the cost of a "
+                 "unit of loss next to 1/2 ||W||^2"),
+    P.LAMBDA._replace(help=f"weight of the pairs' distances (default: {DEFAULT_LAMBDA:g})"),
+    P.NORM._replace(default=4.0, help="p, the exponent of the pairs' distances ||w_j - w_l||^p"),
+    P.EPS,
+)
+# Multiplications of one BLAS call: signals wait for its end.
+AT_ONCE = 2e8
+# D2_jl = G_jj + G_ll - 2 G_jl has lost its digits below this part of G_jj + G_ll.
+CANCELLED = 1e-8
+# Rounding falls by this factor at a time, down to the smallest width.
+SETTLED = 0.1
+BALANCING = 100
+SHARPER, LEAST = 4.0, 1e-12
+# A Newton step is good enough when its residual is this part of the gradient's, in the preconditioner's norm: rough
+# at first, in proportion to certificate/P, then fine. Rough steps of a hinge miss the bias, whose own curvature is eps,
+# and stages seem settled that are not.
+ROUGH, ROUGH_HINGE, FINE = 0.3, 0.03, 1e-2
+# A step is taken for so much of the decrease that its slope promises; or, where values are but rounding, once the slope
+# is flatter by a factor. So many lengths are tried.
+ARMIJO, FLAT, ROUNDING, TRIALS = 1e-4, 0.5, 1e-13, 30
+PATIENCE, WITHIN = 5, 0.3
+
+
+def lambda_of(params, k):
+    """lambda as given, or 1/(2 C k): then p = 2 is 1/2 ||W||^2 + C sum of losses."""
+    if params["lambda_"] is not None:
+        return params["lambda_"]
+    return DEFAULT_LAMBDA if params["C"] is None else 1 / (2 * params["C"] * k)
+
+
+def fit_pairs(problem, params, run, loss, delta=0.0):
+    """Solution for the regulariser of pairs; `params` have C, lambda_, norm and eps.
+
+    C and lambda are two names of one thing where only their ratio counts: the losses have weight 1 each.
+    """
+    bias = problem.rows.bias if problem.rows.bias >= 0 else None
+    k, lam, eps = problem.n_classes, lambda_of(params, problem.n_classes), params["eps"]
+    if params["norm"] == 2:
+        regulariser = Quadratic(lam * k + eps, lam, eps, bias)
+    else:
+        regulariser = Pairwise(params["norm"], lam, eps, bias)
+    return NewtonFit(problem, run, problem.weights, regulariser, loss, delta).solution()
+
+
+def fit_ridge(problem, params, run, loss):
+    """Solution for 1/2 ||W||^2, the bias feature included; a hinge is not rounded in what is reported."""
+    return NewtonFit(problem, run, params["C"] * problem.weights, Quadratic(0.5), loss).solution()
+
+
+def maximum(a, A, q, B):
+    """max over theta in [0, 1] of a theta - A theta^q - B theta^2; for q = inf A theta <= 1 in place of the middle."""
+    if not (math.isfinite(A) and math.isfinite(B)):
+        return 0.0
+    low, high = 0.0, 1.0
+    if q == math.inf:
+        high, A, q = (1 / A if A > 1 else 1.0), 0.0, 2.0
+    if a - q * A * high ** (q - 1) - 2 * B * high < 0:
+        for _ in range(60):
+            theta = (low + high) / 2
+            if a - q * A * theta ** (q - 1) - 2 * B * theta > 0:
+                low = theta
+            else:
+                high = theta
+    return a * high - A * high**q - B * high * high
+
+
+class NewtonFit:
+    """One fit from W = 0, or from a start, to a certificate.
+
+    Parameters
+    ----------
+    problem : Problem
+    run : Run
+        `max_iter` caps the Newton steps.
+    cost : float64 array of shape (m,)
+    regulariser : Quadratic or Pairwise
+    loss : {"hinge", "logistic", "softmax"}
+    width : float
+        Of the hinge's rounded corner in the objective; 0: not rounded. Other losses: any number.
+    """
+
+    def __init__(self, problem, run, cost, regulariser, loss, width=0.0):
+        import numpy as np
+
+        from marginlinear._core.descent import Budget
+        from marginlinear._core.smooth import SmoothLoss
+
+        self.problem, self.run, self.cost, self.regulariser = problem, run, cost, regulariser
+        self.budget = Budget(run.max_iter, run.time_limit, run.progress, run.cancel)
+        self.hinge, self.width = loss == "hinge", width
+        problem.rows.sqnorms()  # refuses values whose squares overflow
+        start = run.start or {}
+        self.loss = SmoothLoss(problem.rows, problem.y, problem.n_classes, cost, loss=loss,
+                               width=max(width, start.get("width", 1.0)), threads=run.threads)
+        self.W, self.gradient, self.step, self.residual, self.direction, self.scratch = (
+            np.zeros((problem.rows.d, problem.n_classes)) for _ in range(6))
+        self.W[:] = start.get("W", 0.0)
+        k = problem.n_classes
+        regulariser.tau = start.get("tau", regulariser.first_tau(cost.sum() * (k - 1), k))
+        self.corners = Corners(self.loss, problem.y, cost) if self.hinge else None
+        self.squares = None
+        self.n_iter = self.products = 0
+
+    def solution(self):
+        import numpy as np
+
+        # Values that overflow are refused where they are compared.
+        with np.errstate(over="ignore", invalid="ignore"):
+            return self._solution()
+
+    def _solution(self):
+        from marginlinear._core.stop import allowance, status_of
+
+        tol, ended = self.run.tol, None
+        self._evaluate(self.W, self.gradient)
+        start = self.run.start or {}
+        if self.hinge:
+            self.corners.move(self.W, 0.0, start.get("duals"))
+        while True:
+            self._certify()
+            ended = ended or self.budget.exhausted(self.n_iter)
+            certified = self.objective - self.bound <= allowance(tol, self.objective)
+            if (certified or ended) and self._wide and self.width > 0:
+                # The sharper objective is smaller, and what was certified stays so.
+                self.loss.width = self.width
+                self._evaluate(self.W, self.gradient)
+                continue
+            self.budget.record(self.n_iter, self.objective, self.bound, self.objective - self.bound)
+            if certified or ended:
+                break
+            gain = self._newton_direction()
+            if gain is None:
+                ended = self.budget.exhausted(self.n_iter)
+                continue
+            moved = gain > 0 and self._search()
+            self.n_iter += moved
+            settled = not moved or gain <= SETTLED * self.rounding
+            if settled and not self._sharpen() and not moved:
+                # No step lowers P beyond rounding: more of them would not either.
+                ended = MAX_ITER
+        self.W -= self.W.mean(axis=1, keepdims=True)
+        certificate = self.objective - self.bound
+        info = Info(
+            status=status_of(certificate, self.objective, tol, ended),
+            algorithm="newton",
+            n_iter=self.n_iter,
+            n_outer=0,
+            objective=self.objective,
+            bound=self.bound,
+            certificate=certificate,
+            n_support=self._support(),
+            seconds=self.budget.seconds,
+            tol=tol,
+            history=self.budget.history,
+        )
+        state = {"W": self.W, "width": self.loss.width, "tau": self.regulariser.tau,
+                 "duals": self.corners.sigma if self.hinge else None}
+        return Solution(self.W.copy(), info, state)
+
+    @property
+    def _wide(self):
+        """Whether the hinge's corner is rounder than the objective's."""
+        return self.hinge and self.loss.width > self.width
+
+    def _evaluate(self, W, out):
+        """Value of the rounded objective at W; its gradient into `out`."""
+        loss, regulariser = self.loss, self.regulariser
+        self.lost = loss.value_and_gradient(W.reshape(-1), out.reshape(-1))
+        self.along = dot(W, out)
+        self.norm, excess = regulariser.evaluate(W)
+        self.rounded = self.lost + self.norm + excess
+        self.rounding = excess + (self.lost - loss.hinge if self._wide else 0.0)
+        regulariser.add_gradient(W, out)
+        return self.rounded
+
+    def _certify(self):
+        """Objective and lower bound at the weights of the last evaluation."""
+        from marginlinear._core.stop import allowance
+
+        # -loss*(rho), by Fenchel's equality, or from the dual of the hinge without rounding.
+        gained = self.loss.mass if self._wide else self.lost - self.along
+        self.objective = self.norm + (self.loss.hinge if self.hinge and self.width == 0 else self.lost)
+        self.regulariser.factorise(self.W.shape[1])
+        self.bound = maximum(gained, *self.regulariser.conjugate(self.W, self.gradient, self.scratch))
+        if not self.hinge:
+            return
+        for balanced in (False, True) if self.regulariser.bias else (False,):
+            if self.objective - self.bound > allowance(self.run.tol, self.objective):
+                rho = self.corners.duals(balanced)
+                self.corners.gradient(rho, self.step)
+                self.regulariser.add_gradient(self.W, self.step)
+                gained = self.corners.gained(rho, 0.0 if self._wide else self.width)
+                self.bound = max(self.bound,
+                                 maximum(gained, *self.regulariser.conjugate(self.W, self.step, self.scratch)))
+
+    def _newton_direction(self):
+        """Conjugate gradients for H step = -gradient; returns what the step promises, None where the budget ends."""
+        precondition = self._preconditioner()
+        step, r, p, q = self.step, self.residual, self.direction, self.scratch
+        step[:] = 0
+        r[:] = self.gradient
+        r *= -1
+        precondition(r, q)
+        p[:] = q
+        rho = first = dot(r, q)
+        gain = 0.0
+        rough = ROUGH_HINGE if self.hinge else ROUGH
+        forcing = max(FINE, rough * min(1.0, (self.objective - self.bound) / max(1.0, abs(self.objective))))
+        # Without rounding d k gradients are the exact solution.
+        for _ in range(2 * step.size):
+            if not rho > forcing**2 * first:
+                break
+            if self.budget.exhausted(self.n_iter):
+                return None
+            self._product(p, q)
+            curvature = dot(p, q)
+            if not curvature > 0:
+                break
+            alpha = rho / curvature
+            add(step, alpha, p)
+            add(r, -alpha, q)
+            gain += alpha * rho / 2
+            precondition(r, q)
+            rho, before = dot(r, q), rho
+            p *= rho / before
+            p += q
+        # By rounding the columns add up to something, which the smallness of eps has magnified.
+        step -= step.mean(axis=1, keepdims=True)
+        return gain
+
+    def _product(self, V, out):
+        self.products += 1
+        self._loss_product(V, out)
+        self.regulariser.add_product(self.W, V, out)
+
+    def _loss_product(self, V, out):
+        if self.hinge:
+            self.corners.product(V, out)
+        else:
+            self.loss.product(V.reshape(-1), out.reshape(-1))
+
+    def _preconditioner(self):
+        """(M + h a_j I)^-1 for each feature j, as a function (from, to)."""
+        import numpy as np
+
+        if self.squares is None:
+            self.squares = column_squares(self.problem.rows, self.cost)
+        signs, out = self.direction, self.scratch
+        d, k = signs.shape
+        random = np.random.default_rng(0)
+        for part in blocks(d, k):
+            signs[part] = 2.0 * random.integers(0, 2, signs[part].shape) - 1
+        if self.hinge:
+            self.corners.bend()
+        self._loss_product(signs, out)
+        self.products += 1
+        total = k * self.squares.sum()
+        h = dot(signs, out) / total if total > 0 else 0.0
+        return self.regulariser.preconditioner(h * self.squares)
+
+    def _search(self):
+        """A step along the Newton direction that lowers the rounded objective; False where there is none."""
+        import numpy as np
+
+        W, gradient, trial, slopes = self.W, self.gradient, self.residual, self.direction
+        value, slope = self.rounded, dot(gradient, self.step)
+        noise = ROUNDING * max(1.0, abs(value))
+        t, low, high = 1.0, 0.0, math.inf
+        for trials in range(TRIALS):
+            np.multiply(self.step, t, out=trial)
+            trial += W
+            found = self._evaluate(trial, slopes)
+            here = dot(slopes, self.step) if math.isfinite(found) else math.inf
+            lower = found <= value + ARMIJO * t * slope or (found <= value + noise and abs(here) <= FLAT * abs(slope))
+            if lower and (here >= FLAT * slope or high == math.inf or trials >= PATIENCE):
+                self.W, self.residual = trial, W
+                self.gradient, self.direction = slopes, gradient
+                if self.hinge:
+                    self.corners.move(trial, t)
+                return True
+            if lower and here < 0:
+                low = t
+            else:
+                high = t
+            t = low + (high - low) * (WITHIN if math.isfinite(found) else WITHIN**2)
+        self._evaluate(W, gradient)
+        return False
+
+    def _sharpen(self):
+        """Less rounding, where there is some to lose."""
+        loss, regulariser = self.loss, self.regulariser
+        wide = self._wide and loss.width > LEAST
+        if not wide and regulariser.tau <= LEAST:
+            return False
+        if wide:
+            loss.width = max(self.width, loss.width / SHARPER)
+        regulariser.tau /= SHARPER
+        self._evaluate(self.W, self.gradient)
+        return True
+
+    def _support(self):
+        """Rows with a dual variable that is more than rounding: for the hinge one above 0.01."""
+        import numpy as np
+
+        from marginlinear._core.scores import margins_of, scores_of
+        from marginlinear.threads import run_chunks
+
+        if not self.hinge:
+            return self.problem.rows.m
+        rows, y = self.problem.rows, self.problem.y
+        scores = np.empty((rows.m, self.W.shape[1]))
+        run_chunks(lambda lo, hi: scores_of(rows, self.W, scores, lo, hi), rows.m, self.run.threads)
+        return int(np.count_nonzero(margins_of(scores, y) < 1 + 5 * self.loss.width))
+
+
+class Corners:
+    """Dual variables of the rounded hinge that follow the steps, for Newton's method in W and rho at once.
+
+    rho = g'(x), x = 1 - t, in the form (2 rho - 1) sqrt(x^2 + width^2) = x is far nearer to linear than g' itself. Its
+    linear equation taken out of the system, H is that of the loss but for h = (1 - sigma x/r)/(2 r) in place of
+    width^2/(2 r^3), sigma = 2 rho - 1, r = sqrt(x^2 + width^2) (Chan, Golub and Mulet, A Nonlinear Primal-Dual Method
+    for Total Variation-Based Image Restoration, 1999). rho is dual feasible, and better than g'(x) until the end.
+    """
+
+    def __init__(self, loss, y, cost):
+        import numpy as np
+
+        self.loss, self.cost, self.own = loss, cost[:, np.newaxis], (np.arange(len(y)), y)
+        self.x = self.sigma = self.H = None
+
+    def move(self, W, t, sigma=None):
+        """The weights are W now, after the part t of a step; the first time with `sigma` of an earlier fit."""
+        import numpy as np
+
+        scores = self.loss.scores(W.reshape(-1))
+        x = 1 - scores[self.own][:, np.newaxis] + scores
+        if self.sigma is None:
+            self.sigma = x / np.hypot(x, self.loss.width) if sigma is None else sigma.copy()
+        else:
+            root = np.hypot(self.x, self.loss.width)
+            bent = self.x / root
+            turn = (1 - self.sigma * bent) * (x - self.x) / root
+            self.sigma += t * (bent - self.sigma) + turn
+            np.clip(self.sigma, -1, 1, out=self.sigma)
+        self.sigma[self.own] = -1.0
+        self.x = x
+
+    def bend(self):
+        """H for the weights and the width as they are."""
+        import numpy as np
+
+        root = np.hypot(self.x, self.loss.width)
+        self.H = self.cost * np.maximum(0, 1 - self.sigma * self.x / root) / (2 * root)
+        self.H[self.own] = 0.0
+
+    def product(self, V, out):
+        self.loss.weighted_product(self.H, V.reshape(-1), out.reshape(-1))
+
+    def duals(self, balanced):
+        """rho, float64 array of shape (m, k).
+
+        The gradient's part for b is divided by eps in the bound. `balanced` rho make it 0, at the price of some loss:
+        N_jl = sum over the rows of class j of c_i rho_il is to have the same sums of rows and columns, to which end
+        rho_il is lowered to u_{y_i} v_l rho_il, step by step.
+        """
+        import numpy as np
+
+        rho = (1 + self.sigma) / 2
+        if balanced:
+            y, k = self.own[1], rho.shape[1]
+            N = np.zeros((k, k))
+            for j in range(k):
+                of_class = y == j
+                N[j] = self.cost[of_class, 0] @ rho[of_class]
+            u, v = np.ones((2, k))
+            for _ in range(BALANCING):
+                for factor, axis in ((u, 1), (v, 0)):
+                    kept = N * np.outer(u, v)
+                    mine, others = kept.sum(axis=axis), kept.sum(axis=1 - axis)
+                    factor *= np.minimum(1, np.divide(others, mine, out=np.ones(k), where=mine > 0))
+            rho *= u[y][:, np.newaxis]
+            rho *= v
+        return rho
+
+    def gradient(self, rho, out):
+        """The gradient of the losses that rho makes."""
+        R = self.cost * rho
+        R[self.own] = -R.sum(axis=1)
+        self.loss.combine(R, out.reshape(-1))
+
+    def gained(self, rho, width):
+        """-loss*(rho) = sum_i c_i sum_{l != y} (rho_il + width sqrt(rho_il (1 - rho_il)))."""
+        import numpy as np
+
+        gained = rho + width * np.sqrt(rho * (1 - rho)) if width else rho
+        return float(gained.sum(axis=1) @ self.cost[:, 0])
+
+
+class Quadratic:
+    """R(W) = square ||W||^2 - shared ||sum_l w_l||^2, and eps ||b||^2 where `bias` is the value of b's feature."""
+
+    tau = 0.0
+
+    def __init__(self, square, shared=0.0, eps=0.0, bias=None):
+        self.square, self.shared, self.bias = square, shared, bias
+        self.leak = eps
+        self.features = slice(None, None if bias is None else -1)
+
+    def evaluate(self, W):
+        """R(W) + eps ||b||^2, and what the rounding has added to it: 0."""
+        return self._value(W[self.features]) + self._of_bias(W), 0.0
+
+    def add_gradient(self, W, out):
+        features = self.features
+        out[features] += 2 * self.square * W[features]
+        if self.shared:
+            out[features] -= 2 * self.shared * W[features].sum(axis=1, keepdims=True)
+        self._add_bias(W, out)
+
+    def add_product(self, W, V, out):
+        """out += Hessian at W times V."""
+        self.add_gradient(V, out)
+
+    def first_tau(self, lost, k):
+        """A rounding to begin with, where W = 0 loses `lost`."""
+        return 0.0
+
+    def factorise(self, k):
+        """Eigenvalues of M, and its eigenvectors where they are not the axes, at the weights last evaluated."""
+        self.eigen = 2 * self.square, None
+
+    def preconditioner(self, weights):
+        """(M + weights_j I)^-1 for each feature j, as a function (from, to)."""
+        values, vectors = self.eigen
+        of_bias = 0.0 if self.bias is None else self._curvature_of_bias() + weights[-1]
+
+        def apply(r, out):
+            for part in blocks(*r.shape):
+                if vectors is None:
+                    out[part] = r[part] / (values + weights[part, None])
+                else:
+                    out[part] = (r[part] @ vectors / (values + weights[part, None])) @ vectors.T
+            if self.bias is not None:
+                out[-1] = r[-1] / of_bias if of_bias > 0 else 0.0
+
+        return apply
+
+    def conjugate(self, W, gradient, scratch):
+        """(A, q, B) with R*(theta U) <= A theta^q + B theta^2, U = -(gradient of the losses) and U_b included."""
+        import numpy as np
+
+        features = self.features
+        # V = W - gradient M^-1
+        np.multiply(gradient[features], -0.5 / self.square, out=scratch[features])
+        scratch[features] += W[features]
+        return 0.0, 2.0, self.square * sqnorm(scratch[features]) + self._conjugate_of_bias(W, gradient)
+
+    def _value(self, W):
+        return self.square * sqnorm(W) - (self.shared * sqnorm(W.sum(axis=1)) if self.shared else 0.0)
+
+    def _of_bias(self, W):
+        return 0.0 if self.bias is None else self.leak * self.bias**2 * sqnorm(W[-1])
+
+    def _add_bias(self, W, out):
+        if self.bias is not None:
+            out[-1] += 2 * self.leak * self.bias**2 * W[-1]
+
+    def _curvature_of_bias(self):
+        return 2 * self.leak * self.bias**2
+
+    def _conjugate_of_bias(self, W, gradient):
+        # eps ||b - g_b/(2 eps)||^2 with b and its gradient in units of the score.
+        if not self.bias:
+            return 0.0
+        return self.leak * sqnorm(self.bias * W[-1] - gradient[-1] / (2 * self.leak * self.bias))
+
+
+class Pairwise(Quadratic):
+    """R(W) = lambda sum_{j<l} (||w_j - w_l||^2 + tau^2)^{p/2} + eps (||W||^2 + ||b||^2)."""
+
+    def __init__(self, p, lam, eps, bias):
+        super().__init__(eps, 0.0, eps, bias)
+        self.p, self.lam = p, lam
+
+    def first_tau(self, lost, k):
+        # A tenth of it.
+        return 0.0 if self.p >= 2 else (0.2 * lost / (self.lam * k * (k - 1))) ** (1 / self.p)
+
+    def evaluate(self, W):
+        import numpy as np
+
+        features, p = W[self.features], self.p
+        pairs = distances(features)
+        rounded = pairs + self.tau**2
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            true = self.lam / 2 * (pairs ** (p / 2)).sum()
+            excess = 0.0 if p >= 2 else self.lam / 2 * off_diagonal(rounded ** (p / 2)).sum() - true
+            self.S, self.T = (off_diagonal(rounded ** power) for power in (p / 2 - 1, p / 2 - 2))
+        return true + self._value(features) + self._of_bias(W), excess
+
+    def add_gradient(self, W, out):
+        super().add_gradient(W, out)
+        features = self.features
+        add_products(out[features], (W[features], self.lam * self.p * laplacian(self.S)))
+
+    def add_product(self, W, V, out):
+        super().add_gradient(V, out)
+        features, p = self.features, self.p
+        A = gram(W[features], V[features])
+        own = A.diagonal()
+        along = self.T * (own[:, None] + own - A - A.T)  # <w_j - w_l, v_j - v_l> ||w_j - w_l||^{p-4}
+        add_products(out[features], (V[features], self.lam * p * laplacian(self.S)),
+                     (W[features], self.lam * p * (p - 2) * laplacian(along)))
+
+    def factorise(self, k):
+        import numpy as np
+
+        values, vectors = np.linalg.eigh(self.lam * self.p * laplacian(self.S))
+        self.eigen = np.maximum(values, 0) + 2 * self.square, vectors
+
+    def conjugate(self, W, gradient, scratch):
+        import numpy as np
+
+        p, lam, features = self.p, self.lam, self.features
+        values, vectors = self.eigen
+        V = scratch[features]
+        V[:] = W[features]
+        add_products(V, (gradient[features], -(vectors / values) @ vectors.T))
+        with np.errstate(over="ignore", invalid="ignore"):
+            flow = p * self.S * np.sqrt(distances(V))  # ||F_jl||/lambda
+            B = self.leak * sqnorm(V) + self._conjugate_of_bias(W, gradient)
+            if p == 1:
+                return flow.max(), math.inf, B
+            q = p / (p - 1)
+            A = lam * (p - 1) / 2 * ((flow / p) ** q).sum()
+        return A, q, B
+
+
+def sqnorm(a):
+    import numpy as np
+
+    flat = a.reshape(-1)
+    return float(np.dot(flat, flat))
+
+
+def blocks(n, k):
+    step = max(64, int(AT_ONCE / (k * k)))
+    return [slice(lo, min(n, lo + step)) for lo in range(0, n, step)]
+
+
+def gram(W, V):
+    """W'V"""
+    import numpy as np
+
+    total = np.zeros((W.shape[1], V.shape[1]))
+    for part in blocks(*W.shape):
+        total += W[part].T @ V[part]
+    return total
+
+
+def add_products(out, *factors):
+    """out += sum of A @ B over the pairs (A, B)."""
+    for part in blocks(*out.shape):
+        for A, B in factors:
+            out[part] += A[part] @ B
+
+
+def dot(a, b):
+    import numpy as np
+
+    return float(np.dot(a.reshape(-1), b.reshape(-1)))
+
+
+def add(out, factor, a):
+    """out += factor a"""
+    from scipy.linalg.blas import daxpy
+
+    daxpy(a.reshape(-1), out.reshape(-1), a=factor)
+
+
+def column_squares(rows, cost):
+    """sum_i c_i x_ij^2, float64 array of shape (d,)."""
+    import numpy as np
+
+    if isinstance(rows.arrays, tuple):
+        data, indices, indptr = rows.arrays
+        weights = np.repeat(cost, np.diff(indptr))
+        weights *= np.square(data[: rows.nnz], dtype=np.float64)
+        squares = np.bincount(indices[: rows.nnz], weights=weights, minlength=rows.n)
+    else:
+        squares = np.einsum("i,ij,ij->j", cost, rows.arrays, rows.arrays)
+    return np.append(squares, rows.bias**2 * cost.sum()) if rows.bias >= 0 else squares
+
+
+def off_diagonal(S):
+    """S with zeros on the diagonal and where it was not finite."""
+    import numpy as np
+
+    S[~np.isfinite(S)] = 0.0
+    np.fill_diagonal(S, 0.0)
+    return S
+
+
+def laplacian(S):
+    import numpy as np
+
+    return np.diag(S.sum(axis=1)) - S
+
+
+def distances(W):
+    """||w_j - w_l||^2 of the columns, exact where they are nearly equal."""
+    import numpy as np
+
+    G = gram(W, W)
+    own = G.diagonal()
+    sizes = own[:, None] + own
+    D2 = sizes - G - G.T
+    np.fill_diagonal(D2, 0.0)
+    near = np.triu(CANCELLED * sizes > D2, 1)
+    for j in np.flatnonzero(near.any(axis=1)):
+        others = np.flatnonzero(near[j])
+        exact = np.zeros(len(others))
+        for part in blocks(len(W), len(others)):
+            exact += ((W[part, others] - W[part, j : j + 1]) ** 2).sum(axis=0)
+        D2[j, others] = D2[others, j] = exact
+    return D2

@@ -1,0 +1,29 @@
+"""Multinomial logistic regression.
+
+    P(W) = 1/2 ||W||^2 + sum_i C_i log(1 + sum_{l != y_i} exp(w_l.x_i - w_{y_i}.x_i))
+
+With ||W||^2 = (1/k) sum_{j<l} ||w_j - w_l||^2 where the columns add up to 0, as they do at the optimum, this is ISM3
+with p = 2 and lambda = 1/(2 k). For two classes w_2 - w_1 is the logistic regression of LIBLINEAR's -s 0 at 2 C.
+"""
+
+from marginlinear.methods import pairs
+from marginlinear.params import C
+from marginlinear.registry import Method
+
+
+def fit(problem, params, run):
+    return pairs.fit_ridge(problem, params, run, "softmax")
+
+
+METHOD = Method(
+    name="softmax",
+    summary="multinomial logistic regression",
+    objective="1/2 ||W||^2 + C sum_i log(1 + sum_{l != y_i} exp(w_l.x_i - w_{y_i}.x_i))",
+    reference="B. Krishnapuram, L. Carin, M. A. T. Figueiredo and A. J. Hartemink, Sparse Multinomial Logistic "
+              "Regression, PAMI 2005",
+    params=(C,),
+    fit=fit,
+    joint=True,
+    kernels=False,
+    routes=("auto",),
+)

@@ -1,0 +1,233 @@
+"""m3svm, ism3, softmax and ww against SciPy on plain NumPy objectives, a QP, and the identities of their theory."""
+
+import warnings
+
+import numpy as np
+import oracles
+import pytest
+
+import marginlinear as ml
+from marginlinear._core.rows import Rows
+from marginlinear._core.smooth import SmoothLoss
+from marginlinear.methods import pairs
+
+LOSSES = {"m3svm": "hinge", "ism3-logistic": "logistic", "ism3-softmax": "softmax"}
+NORMS = (1.5, 2.0, 4.0, 8.0)
+
+
+def data(seed, m=24, d=4, k=3):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((m, d))
+    y = (X @ rng.standard_normal((d, k)) + rng.standard_normal((m, k))).argmax(axis=1)
+    y[:k] = np.arange(k)
+    return X, y, k
+
+
+def train(name, X, y, **options):
+    solver, _, loss = name.partition("-")
+    if loss:
+        options["loss"] = loss
+    return ml.train(X, y, solver=solver, **options)
+
+
+def objective(model, X, y, name, k, lam, p, eps=1e-6, delta=1e-3, weights=None):
+    weights = np.ones(len(y)) if weights is None else weights
+    return oracles.pairs_objective(model.coef.T, model.intercept, X, y, weights, LOSSES[name], lam, p, eps, delta)
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("name", LOSSES)
+def test_optimum(name, seed):
+    """Within 1e-8 of what SciPy finds, by a certificate that holds; the columns add up to 0."""
+    k = 2 + seed % 3
+    X, y, k = data(seed, k=k)
+    p, lam = NORMS[seed % 4], (0.02, 0.3, 1e-3)[seed % 3]
+    weights = np.random.default_rng(seed).integers(1, 4, len(y)).astype(float)
+    delta, eps = 0.1, 1e-3
+    more = {"delta": delta} if name == "m3svm" else {}
+    model = train(name, X, y, lambda_=lam, norm=p, eps=eps, tol=1e-9, sample_weight=weights, **more)
+    info = model.info
+    value = objective(model, X, y, name, k, lam, p, eps, delta, weights)
+    best = oracles.minimal_pairs(X, y, k, weights, LOSSES[name], lam, p, eps, delta)
+    assert info.converged
+    assert info.objective == pytest.approx(value, rel=1e-11)
+    assert value - best <= info.certificate + 1e-10 * max(1, value)
+    assert abs(value - best) <= 1e-8 * max(1, best)
+    assert abs(model.coef.sum(axis=0)).max() <= 1e-12 * abs(model.coef).max()
+    assert abs(model.intercept.sum()) <= 1e-12 * max(1, abs(model.intercept).max())
+
+
+def regulariser(p, k, lam=0.3, eps=1e-3, bias=2.0, tau=0.0):
+    if p == 2:
+        return pairs.Quadratic(lam * k + eps, lam, eps, bias)
+    found = pairs.Pairwise(p, lam, eps, bias)
+    found.tau = tau
+    return found
+
+
+@pytest.mark.parametrize("p", [1.0, *NORMS, 16.0])
+def test_derivatives_of_the_regulariser(p):
+    """Gradient and Hessian by central differences."""
+    rng = np.random.default_rng(3)
+    W, V = rng.standard_normal((2, 6, 4))
+    terms = regulariser(p, 4, tau=0.1 if p < 2 else 0.0)
+
+    def value(U):
+        return sum(terms.evaluate(U))
+
+    def gradient(U):
+        terms.evaluate(U)
+        out = np.zeros_like(U)
+        terms.add_gradient(U, out)
+        return out
+
+    h = 1e-6
+    slope = (value(W + h * V) - value(W - h * V)) / (2 * h)
+    assert (gradient(W) * V).sum() == pytest.approx(slope, rel=1e-7)
+    turn = (gradient(W + h * V) - gradient(W - h * V)) / (2 * h)
+    terms.evaluate(W)
+    product = np.zeros_like(W)
+    terms.add_product(W, V, product)
+    assert np.allclose(product, turn, rtol=1e-6, atol=1e-6 * abs(turn).max())
+
+
+@pytest.mark.parametrize("p", [1.0, 1.2, *NORMS, 16.0])
+@pytest.mark.parametrize("loss", ["hinge", "logistic", "softmax"])
+def test_bounds_hold_everywhere(p, loss):
+    """D <= P* at random weights and at rounded optima of other problems, far and near."""
+    X, y, k = data(5, k=4)
+    eps, lam, delta = 1e-2, 0.1, 0.05
+    cost = np.ones(len(y))
+    best = oracles.minimal_pairs(X, y, k, cost, loss, lam, p, eps, delta)
+    rows = Rows.from_dense(X, 1.0)
+    engine = SmoothLoss(rows, y.astype(np.int32), k, cost, loss=loss, width=delta)
+    rng = np.random.default_rng(1)
+    near = ml.train(X, y, **({"solver": "m3svm", "delta": delta} if loss == "hinge" else
+                             {"solver": "ism3", "loss": loss}), lambda_=lam, norm=p, eps=eps, tol=1e-5)
+    scratch, gradient = np.zeros((2, rows.d, k))
+    for scale in (0.0, 1e-6, 1e-4, 1e-2, 0.1, 1.0, 10.0):
+        for centre in (0.0, near.weights):
+            for tau in (0.0, 1e-2) if p < 2 else (0.0,):
+                W = centre + scale * rng.standard_normal(near.weights.shape)
+                W -= W.mean(axis=1, keepdims=True)
+                terms = regulariser(p, k, lam, eps, 1.0, tau)
+                lost = engine.value_and_gradient(W.reshape(-1), gradient.reshape(-1))
+                gained = lost - (W * gradient).sum()
+                value = lost + terms.evaluate(W)[0]
+                terms.add_gradient(W, gradient)
+                terms.factorise(k)
+                bound = pairs.maximum(gained, *terms.conjugate(W, gradient, scratch))
+                assert value >= best - 1e-9
+                assert bound <= best + 1e-9 * max(1, best), (scale, tau)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_p_2_is_a_ridge(name):
+    """At p = 2 the coefficient of ||W||^2 is lambda k + eps; lambda = 1/(2 C k) makes that 1/2 for C = 1."""
+    X, y, _ = data(8)
+    other = {"m3svm": "ww", "ism3-softmax": "softmax"}.get(name)
+    if other is None:
+        pytest.skip("no baseline with its loss")
+    more = {"delta": 1e-7} if name == "m3svm" else {}
+    mine = train(name, X, y, C=1.0, norm=2, eps=1e-12, bias=-1, tol=1e-6, **more)
+    theirs = ml.train(X, y, solver=other, C=1.0, tol=1e-6)
+    assert mine.info.objective == pytest.approx(theirs.info.objective, rel=3e-6)
+    assert np.allclose(mine.coef, theirs.coef, atol=1e-2)
+
+
+def test_pairs_of_distances():
+    """sum_{j<l} ||w_j - w_l||^2 = k sum_l ||w_l - mean||^2; a common vector changes the eps-term alone."""
+    rng = np.random.default_rng(2)
+    W = rng.standard_normal((7, 5))
+    spread = ((W - W.mean(axis=1, keepdims=True)) ** 2).sum()
+    assert pairs.distances(W).sum() / 2 == pytest.approx(5 * spread)
+    terms = regulariser(4.0, 5, bias=None)
+    shift = rng.standard_normal((7, 1))
+    more = terms.eps_of(W + shift) - terms.eps_of(W) if hasattr(terms, "eps_of") else terms.square * (
+        ((W + shift) ** 2).sum() - (W**2).sum())
+    assert terms.evaluate(W + shift)[0] - terms.evaluate(W)[0] == pytest.approx(more, rel=1e-9)
+
+
+def test_nearly_equal_classes_are_exact():
+    rng = np.random.default_rng(2)
+    base = rng.standard_normal((50, 1)) * 1e3
+    offsets = rng.standard_normal((50, 4)) * 1e-7
+    W = base + offsets
+    exact = ((W[:, :, None] - W[:, None, :]) ** 2).sum(axis=0)
+    assert np.allclose(pairs.distances(W), exact, rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize("solver, loss", [("m3svm", None), ("ww", None)])
+def test_two_classes_are_the_l1_svc(solver, loss):
+    """k = 2, p = 2: w_2 - w_1 is the L1-loss SVC at 1/(2 lambda) = 2 C, as eps and delta go to 0."""
+    X, y, _ = data(4, k=2)
+    more = {"norm": 2, "eps": 1e-10, "delta": 1e-6, "bias": -1} if solver == "m3svm" else {}
+    model = ml.train(X, y, solver=solver, C=0.7, tol=1e-7, **more)
+    w = oracles.minimal_svc(X, 2.0 * y - 1, np.full(len(y), 1.4))
+    assert np.allclose(model.coef[1] - model.coef[0], w, atol=3e-3)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_ww_against_a_qp(seed):
+    X, y, k = data(seed, k=2 + seed % 3)
+    C = 10.0 ** np.random.default_rng(seed).uniform(-2, 1)
+    best = oracles.minimal_ww(X, y, k, np.full(len(y), C))
+    model = ml.train(X, y, solver="ww", C=C, tol=1e-7)
+    assert model.info.converged
+    value = oracles.pairs_objective(model.coef.T, np.zeros(k), X, y, np.full(len(y), C), "hinge", 0, 2, 0.5, 0.0)
+    assert model.info.objective == pytest.approx(value, rel=1e-12)
+    assert best.bound - 1e-8 <= value <= best.value + model.info.certificate + 1e-8 * max(1, value)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_softmax_against_scipy(seed):
+    X, y, k = data(seed, k=2 + seed % 3)
+    model = ml.train(X, y, solver="softmax", C=2.0, tol=1e-9)
+    best = oracles.minimal_pairs(X, y, k, np.full(len(y), 2.0), "softmax", 0, 2, 0.5, 0.0, bias=False)
+    assert abs(model.info.objective - best) <= 1e-8 * best
+    U = (oracles.shares(X @ model.coef.T) - np.eye(k)[y]).T @ X * -2.0
+    assert model.info.certificate == pytest.approx(0.5 * ((model.coef - U) ** 2).sum(), rel=1e-3, abs=1e-12)
+
+
+@pytest.mark.parametrize("p", [1.0, 1.05, 1.5, 3.0, 16.0, 64.0])
+@pytest.mark.parametrize("name", LOSSES)
+def test_extreme_exponents(name, p):
+    """No overflow, no nan, and a certificate; also where classes merge."""
+    X, y, _ = data(11, m=40)
+    y[y == 2] = np.arange((y == 2).sum()) % 2 + 2  # classes 2 and 3 are alike
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = train(name, X, y, lambda_=0.05, norm=p, tol=1e-4)
+        large = train(name, 1e3 * X, y, lambda_=1e-3, norm=p, tol=1e-2)
+        small = train(name, 1e-3 * X, y, lambda_=1e-3, norm=p, tol=1e-3)
+    for found in (model, large, small):
+        assert found.info.converged
+        assert np.isfinite(found.weights).all()
+        assert found.info.bound <= found.info.objective
+
+
+def test_bad_parameters():
+    X, y, _ = data(0)
+    for name, value, words in (("norm", 0.9, r"norm = 0.9 is not allowed: give number in \[1, inf\)"),
+                               ("eps", 0.0, r"eps = 0.0 .*\(0, inf\)"), ("lambda_", 0.0, r"lambda = 0.0 .*\(0, inf\)"),
+                               ("delta", -1.0, r"delta = -1.0 .*\(0, inf\)")):
+        with pytest.raises(ValueError, match=words):
+            ml.train(X, y, solver="m3svm", **{name: value})
+    with pytest.raises(ValueError, match="C and lambda are two names"):
+        ml.train(X, y, solver="ism3", C=1.0, lambda_=1.0)
+
+
+def test_a_thousand_classes():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((2000, 12))
+    model = ml.train(X, np.arange(2000) % 1000, solver="ism3", loss="softmax", lambda_=0.1, tol=1e-2)
+    assert model.info.converged and model.coef.shape == (1000, 12)
+
+
+def test_defaults():
+    X, y, k = data(0)
+    model = ml.train(X, y, solver="m3svm")
+    assert model.bias == 1.0 and ml.train(X, y, solver="ww").bias == -1.0
+    assert model.weights.tobytes() == ml.train(X, y, solver="m3svm", lambda_=1e-3, norm=4).weights.tobytes()
+    by_C = ml.train(X, y, solver="m3svm", C=5.0).info.objective
+    assert by_C == pytest.approx(ml.train(X, y, solver="m3svm", lambda_=1 / (10 * k)).info.objective, rel=1e-12)
