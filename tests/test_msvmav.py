@@ -91,7 +91,7 @@ def test_the_forms_end_at_the_same_weights(shape, kind, dtype):
 
 
 def test_sums_that_are_kept_are_those_made_afresh():
-    """The boost: rows that come and go are added and subtracted."""
+    """Rows that come and go are added and subtracted."""
     X, y = clouds(400, 6)
     run = fit(X, y, msvmav.Primal)
     rng = np.random.default_rng(0)

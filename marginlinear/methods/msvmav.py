@@ -421,6 +421,8 @@ class Iterative:
     """The same delta by conjugate gradients on beta 1 + X_I' P_I X_I, from the last round's on.
 
     Its least eigenvalue is beta or more, hence ||error|| <= ||residual|| / beta.
+    No preconditioner: with the diagonal as one, imdb and news20bin need a third more iterations to the same residual,
+    3 to 4 a round without.
     """
 
     name = "cg"
