@@ -29,6 +29,8 @@ class Scaling:
         Of each feature, least <= most; none for unit.
     lower, upper : float
         What `least` and `most` become.
+    first : int
+        The first feature's number in messages.
 
     Attributes
     ----------
@@ -38,7 +40,7 @@ class Scaling:
         A feature's value becomes shift + factor x.
     """
 
-    def __init__(self, kind, least=None, most=None, lower=0.0, upper=1.0):
+    def __init__(self, kind, least=None, most=None, lower=0.0, upper=1.0, first=0):
         self.kind, self.least, self.most, self.lower, self.upper = kind, least, most, float(lower), float(upper)
         if kind == UNIT:
             return
@@ -47,7 +49,7 @@ class Scaling:
             wrong = np.flatnonzero(~np.isfinite(self.factor) | ~np.isfinite(most - least))
         if len(wrong):
             j = wrong[0]
-            raise ValueError(f"X: feature {j} has values from {least[j]} to {most[j]}, too far from each other or too "
+            raise ValueError(f"feature {j + first} has values from {least[j]} to {most[j]}, too far from each other or too "
                              "near to be scaled")
         self.symmetric = (least == -most) & (self.lower == -self.upper)
         self.shift = self.image(np.zeros(len(least)), np.arange(len(least)))
@@ -69,7 +71,7 @@ class Scaling:
         least, most = self.least[features], self.most[features]
         with np.errstate(divide="ignore", invalid="ignore"):
             scaled = np.where(self.symmetric[features], self.upper * (values / most),
-                              self.lower + (self.upper - self.lower) * ((values - least) / (most - least)))
+                              self.lower + (self.upper - self.lower) * (values - least) / (most - least))
         scaled = np.where(values == least, self.lower, np.where(values == most, self.upper, scaled))
         return np.where(least < most, scaled, 0.0)
 
@@ -89,11 +91,11 @@ class Scaling:
         return self._applied_csr(X) if isinstance(X, CSR) else self._applied_dense(X)
 
     def parts(self, X):
-        """The rows of X scaled, some at a time."""
+        """The rows of X scaled: some at a time where sparse ones become dense."""
         X = table(X)
-        m, n = shape_of(X)
-        width = n if self.kind == UNIT else max(n, len(self.least))
-        step = max(1, PART // max(1, width))
+        m = shape_of(X)[0]
+        fills = self.kind != UNIT and self.shift.any()
+        step = max(1, PART // len(self.least) if fills else m)
         for low in range(0, m, step):
             yield self.apply(select_rows(X, slice(low, min(m, low + step))))
 
@@ -175,29 +177,49 @@ def learned(kind, X):
     return Scaling(RANGE, least, most)
 
 
-def maxabs(least, most):
+def maxabs(least, most, first=0):
     """The Scaling by the largest absolute values of features with these extremes."""
     largest = np.maximum(np.abs(least), np.abs(most))
-    return Scaling(MAXABS, -largest, largest, -1.0, 1.0)
+    return Scaling(MAXABS, -largest, largest, -1.0, 1.0, first)
 
 
 def extremes(X):
     """(least, most) value of each feature of a dense array or CSR: float64 arrays of shape (n,), zeros counted."""
-    m, n = shape_of(X)
     if not isinstance(X, CSR):
         return X.min(axis=0).astype(np.float64), X.max(axis=0).astype(np.float64)
-    least, most = np.full(n, np.inf), np.full(n, -np.inf)
-    include(least, most, X)
-    zeros = np.bincount(X.indices, minlength=n) < m
-    least[zeros], most[zeros] = np.minimum(least[zeros], 0.0), np.maximum(most[zeros], 0.0)
-    return least, most
+    found = Extremes()
+    found.add(X)
+    return found.least, found.most
 
 
-def include(least, most, X):
-    """Widen the extremes by the values that the rows of a CSR have."""
-    values = X.data.astype(np.float64, copy=False)
-    np.minimum.at(least, X.indices, values)
-    np.maximum.at(most, X.indices, values)
+class Extremes:
+    """Least and largest value of each feature of sparse rows that come in parts, zeros counted.
+
+    Attributes
+    ----------
+    least, most : float64 arrays of shape (n,)
+    """
+
+    def __init__(self):
+        self.least, self.most = np.empty(0), np.empty(0)
+        self.rows = 0
+
+    def add(self, X):
+        """Take the rows of a CSR into account."""
+        m, n = shape_of(X)
+        if n > len(self.least):
+            require_extremes(n)
+            # Rows so far have zeros there, if there were any.
+            new = n - len(self.least)
+            self.least = np.append(self.least, np.full(new, 0.0 if self.rows else np.inf))
+            self.most = np.append(self.most, np.full(new, 0.0 if self.rows else -np.inf))
+        self.rows += m
+        values = X.data.astype(np.float64, copy=False)
+        np.minimum.at(self.least, X.indices, values)
+        np.maximum.at(self.most, X.indices, values)
+        zeros = np.bincount(X.indices, minlength=len(self.least)) < m
+        self.least[zeros] = np.minimum(self.least[zeros], 0.0)
+        self.most[zeros] = np.maximum(self.most[zeros], 0.0)
 
 
 def table(X):
@@ -212,6 +234,17 @@ def table(X):
     if hasattr(X, "indptr"):
         return CSR(real_values(X.data), X.indices, X.indptr, shape_of(X)[1])
     return real_values(np.asarray(X))
+
+
+def require_extremes(n):
+    """MemoryError where the machine cannot hold the extremes of n features."""
+    from marginlinear.kernels import memory
+
+    # Both, and as they grow their copies.
+    needed = 4 * 8 * n
+    if needed > memory():
+        raise MemoryError(f"{n} features need {needed / 2**30:.1f} GiB for their least and largest values, the "
+                          f"machine has {memory() / 2**30:.1f}: is the largest feature number right?")
 
 
 def require_dense(m, n, itemsize):

@@ -229,10 +229,16 @@ def test_refusals():
 
 
 @pytest.mark.parametrize("k, wrong, words", [
-    (2, Calibration(TEMPERATURE), "for 2 classes it is sigmoid"), (3, Calibration(SIGMOID), "temperature or logistic"),
-    (2, Calibration(SIGMOID, -1.0), "slope is -1.0"), (2, Calibration(SIGMOID, np.nan), "slope"),
-    (2, Calibration(SIGMOID, np.inf), "slope is inf"), (2, Calibration(SIGMOID, 1.0, np.inf), "offset is inf"), (3, Calibration(TEMPERATURE, 1.0, 2.0), "offset is 2.0"),
-    (3, Calibration(LOGISTIC, 2.0), "slope is 2.0"), (3, Calibration("platt"), "platt")])
+    (2, Calibration(TEMPERATURE), "for 2 classes it is sigmoid"),
+    (3, Calibration(SIGMOID), "temperature or logistic"),
+    (2, Calibration(SIGMOID, -1.0), "slope is -1"),
+    (2, Calibration(SIGMOID, np.nan), "slope is nan"),
+    (2, Calibration(SIGMOID, np.inf), "slope is inf"),
+    (2, Calibration(SIGMOID, 1.0, np.inf), "offset is inf"),
+    (3, Calibration(TEMPERATURE, 1.0, 2.0), "offset is 2"),
+    (3, Calibration(LOGISTIC, 2.0), "slope is 2"),
+    (3, Calibration("platt"), "platt"),
+])
 def test_domains(k, wrong, words):
     with pytest.raises(ValueError, match=words):
         wrong.check(k)

@@ -105,7 +105,8 @@ def test_folding_is_an_identity():
         for bias in (-1.0, 0.0, 0.5):
             found = learned(kind, X)
             weights = rng.standard_normal((4 + (bias >= 0), 3))
-            folded = ml.Model(np.vstack(found.folded(weights, bias)[:1]), [1, 2, 3], bias=found.folded(weights, bias)[1])
+            folded, value = found.folded(weights, bias)
+            folded = ml.Model(folded, [1, 2, 3], bias=value)
             plain = ml.Model(weights, [1, 2, 3], bias=bias)
             assert np.allclose(folded.decision_function(X), plain.decision_function(found.apply(X)), rtol=0, atol=1e-12)
             if kind == "maxabs":

@@ -65,8 +65,8 @@ def work(argv):
         model = load_model(model_path)
     if added.probabilities and model.calibration is None:
         raise Failure(f"{model_path}: the model has no calibration, which probabilities need: train it with "
-                      "margin-train --probability (for models of LIBLINEAR probability output is only supported for logistic "
-                      "regression); --scores gives the scores")
+                      "margin-train --probability (for models of LIBLINEAR probability output is only supported for "
+                      "logistic regression); --scores gives the scores")
     kernel = getattr(model, "kernel", None)
     if kernel is not None and kernel.kind == "precomputed":
         raise Failure(f"{model_path}: the kernel is precomputed, a data file has no features for it: predict in "
