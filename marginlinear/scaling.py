@@ -49,8 +49,8 @@ class Scaling:
             wrong = np.flatnonzero(~np.isfinite(self.factor) | ~np.isfinite(most - least))
         if len(wrong):
             j = wrong[0]
-            raise ValueError(f"feature {j + first} has values from {least[j]} to {most[j]}, too far from each other or too "
-                             "near to be scaled")
+            raise ValueError(f"feature {j + first} has values from {least[j]} to {most[j]}, too far from each other or "
+                             "too near to be scaled")
         self.symmetric = (least == -most) & (self.lower == -self.upper)
         self.shift = self.image(np.zeros(len(least)), np.arange(len(least)))
 
