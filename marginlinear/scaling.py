@@ -76,7 +76,7 @@ class Scaling:
         return np.where(least < most, scaled, 0.0)
 
     def apply(self, X):
-        """The rows of X scaled, as a new array of its type (float32 or float64), dense or CSR.
+        """The rows of X scaled, as a new array of its type (float32 or float64): dense, csr_array or CSR.
 
         Sparse rows become a dense array where a zero does not stay one.
 
@@ -87,12 +87,14 @@ class Scaling:
         MemoryError
             Where sparse rows would take more than a quarter of the machine's memory once dense.
         """
-        X = table(X)
-        return self._applied_csr(X) if isinstance(X, CSR) else self._applied_dense(X)
+        rows = table(X)
+        found = self._applied_csr(rows) if isinstance(rows, CSR) else self._applied_dense(rows)
+        # For a kernel that is the user's own function.
+        return found.to_scipy() if isinstance(found, CSR) and hasattr(X, "tocsr") else found
 
     def parts(self, X):
         """The rows of X scaled: some at a time where sparse ones become dense."""
-        X = table(X)
+        X = X.tocsr() if hasattr(X, "tocsr") else table(X)
         m = shape_of(X)[0]
         fills = self.kind != UNIT and self.shift.any()
         step = max(1, PART // len(self.least) if fills else m)
