@@ -7,8 +7,8 @@
 f is the score of one column, or the difference of two; s are what is compared between the classes, scores or votes.
 
 `fit` maximises the likelihood of scores of rows that the model was not trained on. In place of 0 and 1 the targets are
-(n_y + 1)/(n_y + k) for the class y of the row, which has n_y rows, and 1/(n_y + k) for the k - 1 others: Platt's for
-k = 2. So the optimum is finite, for separable scores too. The slope is never negative.
+(n_y + 1)/(n_y + 2) for the class y of the row, which has n_y rows, and for each of the k - 1 others an equal part of
+the rest: Platt's for k = 2. So the optimum is finite, for separable scores too. The slope is never negative.
 
 The class of the largest probability is always the predicted one, which Platt's offset alone does not give. Where it
 says otherwise, and where rounding makes a tie, the predicted class gets the least probability that makes it the
@@ -165,9 +165,10 @@ def fit_temperature(scores, y, weights, counts):
     z = scores - scores.max(axis=1, keepdims=True)
     scale = -z.min() or 1.0
     z /= scale
-    other = (weights / (counts[y] + k))[:, np.newaxis]
+    other = 1 / ((counts[y] + 2) * (k - 1))
+    own = (counts[y] + 1) / (counts[y] + 2)
     # sum_i weights_i sum_l target_il z_il
-    aimed = float((other * z).sum() + (other[:, 0] * counts[y]) @ z[np.arange(len(y)), y])
+    aimed = float(weights @ (other * z.sum(axis=1) + (own - other) * z[np.arange(len(y)), y]))
 
     def derivatives_at(slope):
         p = np.exp(slope * z)

@@ -26,8 +26,8 @@ def sample(k, m=120, noise=1.5):
 
 def targets(codes, weights, k):
     counts = np.array([weights[codes == label].sum() for label in range(k)])
-    found = np.repeat(1 / (counts[codes] + k)[:, None], k, axis=1)
-    found[np.arange(len(codes)), codes] *= counts[codes] + 1
+    found = np.repeat(1 / (counts[codes] + 2)[:, None] / (k - 1), k, axis=1)
+    found[np.arange(len(codes)), codes] = (counts[codes] + 1) / (counts[codes] + 2)
     return found
 
 
