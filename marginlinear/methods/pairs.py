@@ -44,6 +44,10 @@ PARAMS = (
 WHOLE = 1000
 # Multiplications of one BLAS call: signals wait for its end.
 AT_ONCE = 2e8
+# Numbers of a vector that are worked at once: they stay in a second-level cache.
+CACHED = 1 << 15
+# Columns of one chunk of a product W'V.
+COLUMNS = 64
 # D2_jl = G_jj + G_ll - 2 G_jl has lost its digits below this part of G_jj + G_ll.
 CANCELLED = 1e-8
 # Rounding falls by this factor at a time, down to the smallest width.
@@ -135,6 +139,7 @@ class NewtonFit:
             np.zeros((problem.rows.d, problem.n_classes)) for _ in range(6))
         self.W[:] = start.get("W", 0.0)
         k = problem.n_classes
+        regulariser.threads = run.threads
         regulariser.tau = start.get("tau", regulariser.first_tau(cost.sum() * (k - 1), k))
         self.corners = Corners(self.loss, problem.y, cost) if self.hinge else None
         self.n_iter = self.products = 0
@@ -233,17 +238,31 @@ class NewtonFit:
 
     def _newton_direction(self):
         """Conjugate gradients for H step = -gradient; returns what the step promises, None where the budget ends."""
+        from marginlinear.threads import run_chunks
+
         if self.hinge:
             self.corners.bend()
         curvature, weights = self.loss.curvature(self.corners.H if self.hinge else None)
         curvatures = self.regulariser.align(curvature)
-        precondition = self._preconditioner(curvatures, weights)
+        precondition, size = self._preconditioner(curvatures, weights)
         step, r, p, q = self.step, self.residual, self.direction, self.scratch
-        step[:] = 0
-        multiply(self.gradient, -self.regulariser.basis, r)
-        precondition(r, q)
-        p[:] = q
-        rho = first = dot(r, q)
+        d, threads = len(step), self.run.threads
+        multiply(self.gradient, -self.regulariser.basis, r, threads)
+        for vector in (step, p, q):
+            vector[:] = 0
+        alpha = turn = 0.0
+
+        def go(lo, hi):
+            add(step[lo:hi], alpha, p[lo:hi])
+            add(r[lo:hi], -alpha, q[lo:hi])
+            q[lo:hi] = precondition(r, lo, hi)
+            return dot(r[lo:hi], q[lo:hi])
+
+        def head(lo, hi):
+            p[lo:hi] *= turn
+            p[lo:hi] += q[lo:hi]
+
+        rho = first = sum(run_chunks(go, d, threads, size))
         gain = 0.0
         rough = ROUGH_HINGE if self.hinge else ROUGH
         forcing = max(FINE, rough * min(1.0, (self.objective - self.bound) / max(1.0, abs(self.objective))))
@@ -253,19 +272,16 @@ class NewtonFit:
                 break
             if self.budget.exhausted(self.n_iter):
                 return None
+            run_chunks(head, d, threads, size)
             self._product(p, q)
-            bend = dot(p, q)
+            bend = sum(run_chunks(lambda lo, hi: dot(p[lo:hi], q[lo:hi]), d, threads, size))
             if not bend > 0:
                 break
             alpha = rho / bend
-            add(step, alpha, p)
-            add(r, -alpha, q)
             gain += alpha * rho / 2
-            precondition(r, q)
-            rho, before = dot(r, q), rho
-            p *= rho / before
-            p += q
-        multiply(step, self.regulariser.basis.T, step)
+            rho, before = sum(run_chunks(go, d, threads, size)), rho
+            turn = rho / before
+        multiply(step, self.regulariser.basis.T, step, threads)
         return gain
 
     def _product(self, V, out):
@@ -279,7 +295,10 @@ class NewtonFit:
         self.regulariser.add_product(self.W, V, out)
 
     def _preconditioner(self, curvatures, weights):
-        """(I + A x diag(curvatures))^-1 as a function (from, to), A the rows' mean square by these weights."""
+        """(I + A x diag(curvatures))^-1, A the rows' mean square by these weights.
+
+        Returns a function of (r, lo, hi) that gives features lo to hi of its product with r, and how many at a time.
+        """
         import numpy as np
 
         rows, total = self.problem.rows, weights.sum()
@@ -287,28 +306,22 @@ class NewtonFit:
         if total > 0:
             weights = weights / total
         if rows.d <= WHOLE:
-            A = mean_square(rows, weights)
             root = np.ones(rows.d)
             if own is not None and rows.bias > 0:
                 root[-1] = 1 / math.sqrt(own.mean())
-            values, vectors = np.linalg.eigh(root[:, None] * A * root)
+            values, vectors = np.linalg.eigh(root[:, None] * mean_square(rows, weights) * root)
             scale = 1 / (1 + np.maximum(values, 0)[:, None] * curvatures)
             vectors *= root[:, None]
-
-            def apply(r, out):
-                np.matmul(vectors, vectors.T @ r * scale, out=out)
-
-            return apply
+            return lambda r, lo, hi: vectors @ (vectors.T @ r * scale), rows.d
         squares = column_squares(rows, weights)
-        of_bias = None if own is None else own + squares[-1] * curvatures
 
-        def apply(r, out):
-            for part in blocks(*r.shape):
-                out[part] = r[part] / (1 + squares[part, None] * curvatures)
-            if of_bias is not None:
-                out[-1] = r[-1] / of_bias
+        def apply(r, lo, hi):
+            out = r[lo:hi] / (1 + squares[lo:hi, None] * curvatures)
+            if own is not None and hi == rows.d:
+                out[-1] = r[-1] / (own + squares[-1] * curvatures)
+            return out
 
-        return apply
+        return apply, max(1, CACHED // len(curvatures))
 
     def _search(self):
         """A step along the Newton direction that lowers the rounded objective; False where there is none."""
@@ -449,6 +462,7 @@ class Quadratic:
     """R(W) = square ||W||^2 - shared ||sum_l w_l||^2, and eps ||b||^2 where `bias` is the value of b's feature."""
 
     tau = 0.0
+    threads = 1
 
     def __init__(self, square, shared=0.0, eps=0.0, bias=None):
         self.square, self.shared, self.bias = square, shared, bias
@@ -564,15 +578,15 @@ class Pairwise(Quadratic):
     def add_gradient(self, W, out):
         super().add_gradient(W, out)
         features = self.features
-        add_products(out[features], (W[features], self.lam * self.p * laplacian(self.S)))
+        add_product(W[features], self.lam * self.p * laplacian(self.S), out[features], self.threads)
 
     def add_product(self, W, V, out):
         super().add_product(W, V, out)
         features, p, basis = self.features, self.p, self.basis
-        A = gram(W[features], V[features]) @ basis.T
+        A = gram(W[features], V[features], self.threads) @ basis.T
         own = A.diagonal()
         along = self.T * (own[:, None] + own - A - A.T)  # <w_j - w_l, v_j - v_l> ||w_j - w_l||^{p-4}
-        add_products(out[features], (W[features], self.lam * p * (p - 2) * laplacian(along) @ basis))
+        add_product(W[features], self.lam * p * (p - 2) * laplacian(along) @ basis, out[features], self.threads)
 
     def factorise(self, k):
         import numpy as np
@@ -587,7 +601,7 @@ class Pairwise(Quadratic):
         values, vectors = self.eigen
         V = scratch[features]
         V[:] = W[features]
-        add_products(V, (gradient[features], -(vectors / values) @ vectors.T))
+        add_product(gradient[features], -(vectors / values) @ vectors.T, V, self.threads)
         with np.errstate(over="ignore", invalid="ignore"):
             flow = p * self.S * np.sqrt(distances(V))  # ||F_jl||/lambda
             B = self.leak * sqnorm(V) + self._conjugate_of_bias(W, gradient)
@@ -605,32 +619,48 @@ def sqnorm(a):
     return float(np.dot(flat, flat))
 
 
+def block_size(k):
+    return max(64, int(AT_ONCE / (k * k)))
+
+
 def blocks(n, k):
-    step = max(64, int(AT_ONCE / (k * k)))
-    return [slice(lo, min(n, lo + step)) for lo in range(0, n, step)]
+    return [slice(lo, min(n, lo + block_size(k))) for lo in range(0, n, block_size(k))]
 
 
-def gram(W, V):
-    """W'V"""
+def gram(W, V, threads=1):
+    """W'V; for V = W by half the work, on one thread."""
     import numpy as np
 
+    from marginlinear.threads import run_chunks
+
     total = np.zeros((W.shape[1], V.shape[1]))
-    for part in blocks(*W.shape):
-        total += W[part].T @ V[part]
+
+    def some(lo, hi):
+        for part in blocks(*W.shape):
+            total[:, lo:hi] += W[part].T @ V[part, lo:hi]
+
+    run_chunks(some, V.shape[1], threads, max(1, V.shape[1]) if V is W else COLUMNS)
     return total
 
 
-def add_products(out, *factors):
-    """out += sum of A @ B over the pairs (A, B)."""
-    for part in blocks(*out.shape):
-        for A, B in factors:
-            out[part] += A[part] @ B
+def add_product(A, B, out, threads=1):
+    """out += A @ B"""
+    from marginlinear.threads import run_chunks
+
+    def some(lo, hi):
+        out[lo:hi] += A[lo:hi] @ B
+
+    run_chunks(some, len(out), threads, block_size(len(B)))
 
 
-def multiply(A, B, out):
+def multiply(A, B, out, threads=1):
     """out = A @ B, which may be A."""
-    for part in blocks(*out.shape):
-        out[part] = A[part] @ B
+    from marginlinear.threads import run_chunks
+
+    def some(lo, hi):
+        out[lo:hi] = A[lo:hi] @ B
+
+    run_chunks(some, len(out), threads, block_size(len(B)))
 
 
 def dot(a, b):
