@@ -58,6 +58,8 @@ SHARPER, LEAST = 4.0, 1e-12
 # at first, in proportion to certificate/P, then fine. Rough steps of a hinge miss the bias, whose own curvature is eps,
 # and stages seem settled that are not.
 ROUGH, ROUGH_HINGE, FINE = 0.3, 0.03, 1e-2
+# Or when what remains in its quadratic model is this part of what the certificate may be, or of the rounding.
+ENOUGH = 0.1
 # A step is taken for so much of the decrease that its slope promises; or, where values are but rounding, once the slope
 # is flatter by a factor. So many lengths are tried.
 ARMIJO, FLAT, ROUNDING, TRIALS = 1e-4, 0.5, 1e-13, 30
@@ -238,6 +240,9 @@ class NewtonFit:
 
     def _newton_direction(self):
         """Conjugate gradients for H step = -gradient; returns what the step promises, None where the budget ends."""
+        import numpy as np
+
+        from marginlinear._core.stop import allowance
         from marginlinear.threads import run_chunks
 
         if self.hinge:
@@ -256,19 +261,22 @@ class NewtonFit:
             add(step[lo:hi], alpha, p[lo:hi])
             add(r[lo:hi], -alpha, q[lo:hi])
             q[lo:hi] = precondition(r, lo, hi)
-            return dot(r[lo:hi], q[lo:hi])
+            return np.array([dot(r[lo:hi], q[lo:hi]), dot(r[lo:hi], r[lo:hi])])
 
         def head(lo, hi):
             p[lo:hi] *= turn
             p[lo:hi] += q[lo:hi]
 
-        rho = first = sum(run_chunks(go, d, threads, size))
+        first, square = sum(run_chunks(go, d, threads, size))
+        rho = first
         gain = 0.0
         rough = ROUGH_HINGE if self.hinge else ROUGH
         forcing = max(FINE, rough * min(1.0, (self.objective - self.bound) / max(1.0, abs(self.objective))))
+        # M is the identity: half the residual's square is what the certificate would be, were H and R quadratic.
+        enough = ENOUGH * max(allowance(self.run.tol, self.objective), self.rounding)
         # Without rounding d k gradients are the exact solution.
         for _ in range(2 * step.size):
-            if not rho > forcing**2 * first:
+            if not rho > forcing**2 * first or (square / 2 <= enough and rho <= rough**2 * first):
                 break
             if self.budget.exhausted(self.n_iter):
                 return None
@@ -279,7 +287,8 @@ class NewtonFit:
                 break
             alpha = rho / bend
             gain += alpha * rho / 2
-            rho, before = sum(run_chunks(go, d, threads, size)), rho
+            before = rho
+            rho, square = sum(run_chunks(go, d, threads, size))
             turn = rho / before
         multiply(step, self.regulariser.basis.T, step, threads)
         return gain
