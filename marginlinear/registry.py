@@ -11,6 +11,10 @@ MODULES = (
     "mcodm",
     "crammer_singer",
     "lpmcsvm",
+    "m3svm",
+    "ism3",
+    "ww",
+    "softmax",
     "ldm",
     "ldm_asgd",
     "odm",
@@ -18,10 +22,6 @@ MODULES = (
     "l2svc",
     "lssvm",
     "mamc",
-    "m3svm",
-    "ism3",
-    "softmax",
-    "ww",
     "msvmav",
 )
 

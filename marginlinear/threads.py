@@ -71,8 +71,8 @@ def run_chunks(work, n, threads=None, size=4096):
 def in_order(work, n, threads, cancel):
     """Yield work(0), ..., work(n - 1), which run on `threads` threads of their own; with one, on the caller's.
 
-    The caller's thread only waits, in short turns, so that Ctrl-C is seen. A failure of `work` is raised here. Whatever
-    ends the loop early sets the threading.Event `cancel`, which long work has to look at, to raise Cancelled.
+    The caller's thread only waits, in short turns, so that Ctrl-C is seen. The first failure of `work` is raised here.
+    Whatever ends the loop early sets the threading.Event `cancel`, which long work has to look at, to raise Cancelled.
     """
     if min(threads, n) <= 1:
         yield from map(work, range(n))
@@ -90,6 +90,8 @@ def in_order(work, n, threads, cancel):
                 ended.put((at, work(at), None))
             except BaseException as failure:
                 ended.put((at, None, failure))
+                # After it, so that what the others are ended by is not taken for the first failure.
+                cancel.set()
 
     helpers = [threading.Thread(target=worker, daemon=True) for _ in range(min(threads, n))]
     for helper in helpers:

@@ -91,7 +91,7 @@ def test_the_forms_end_at_the_same_weights(shape, kind, dtype):
 
 
 def test_sums_that_are_kept_are_those_made_afresh():
-    """The boost: rows that come and go are added and subtracted."""
+    """Rows that come and go are added and subtracted."""
     X, y = clouds(400, 6)
     run = fit(X, y, msvmav.Primal)
     rng = np.random.default_rng(0)
@@ -102,6 +102,71 @@ def test_sums_that_are_kept_are_those_made_afresh():
         Z = X[below]
         assert np.allclose(run.form.sum, Z.T @ Z / 400, rtol=1e-11, atol=1e-13)
     assert run.form.moved <= 400
+
+
+def factorisations(form):
+    """A list that grows with each factorisation."""
+    made, factorise = [], form._factorise
+    form._factorise = lambda below: made.append(1) or factorise(below)
+    return made
+
+
+@pytest.mark.parametrize("beta", [10.0, 1e-3, 1e-6, 1e-9, 1e-12])
+@pytest.mark.parametrize("kind", ["plain", "alone", "scaled"])
+def test_the_boost_is_the_direct_solve(kind, beta):
+    """Rows enter, leave and come back; `alone`: among them those that have a feature to themselves."""
+    rng = np.random.default_rng(0)
+    m, d, rounds = 600, 200, 60
+    X = rng.standard_normal((m, d))
+    if kind == "alone":
+        X[20:, 150:] = 0
+    elif kind == "scaled":
+        X *= 10.0 ** rng.uniform(-3, 3, d)
+    p = rng.uniform(0.5, 2, m) / m
+    form = msvmav.Primal(msvmav.Passes(as_rows(X, -1.0), 1), p, beta, None)
+    made = factorisations(form)
+    below = rng.random(m) < 0.4
+    for at in range(rounds):
+        lack = np.where(below, rng.standard_normal(m), 0.0)
+        found, right = form.step(below, lack, 0.0), X.T @ (p * lack)
+        M = (X[below].T * p[below]) @ X[below] + beta * np.eye(d)
+        expected, size = np.linalg.solve(M, right), np.linalg.norm(M)
+        # What rounding does to any solution.
+        rounding = max(1e-8, 1e-15 * np.linalg.cond(M))
+        assert np.linalg.norm(found - expected) <= rounding * np.linalg.norm(expected)
+        assert np.linalg.norm(M @ found - right) <= 1e-14 * size * np.linalg.norm(found)
+        below = below.copy()
+        below[rng.choice(30 if at % 2 else m, rng.integers(0, 5))] ^= True
+    assert len(made) < 0.7 * rounds
+
+
+def test_the_boost_of_few_rows_is_taken():
+    """One factorisation serves rounds of few changes; a round of many, or of few features, makes one."""
+    rng = np.random.default_rng(0)
+    for d, changes, least, most in ((300, 1, 1, 5), (300, 150, 20, 20), (40, 1, 20, 20)):
+        X = rng.standard_normal((900, d))
+        form = msvmav.Primal(msvmav.Passes(as_rows(X, -1.0), 1), np.full(900, 1 / 900), 1.0, None)
+        made = factorisations(form)
+        below = rng.random(900) < 0.5
+        for _ in range(20):
+            form.step(below, np.where(below, 1.0, 0.0), 0.0)
+            below = below.copy()
+            below[rng.choice(900, changes, replace=False)] ^= True
+        assert least <= len(made) <= most
+        form.step(form.inside, np.ones(900), 0.0)
+        assert len(made) <= most
+
+
+def test_the_rounds_with_the_boost_are_those_of_direct_inverses():
+    X, y = clouds(700, 200)
+    expected = msvmav_rounds(X, 2.0 * y - 1, np.ones(700), 1.0, 1.0, 40)
+    run = fit(X, y, msvmav.Primal, alpha=1.0, beta=1.0)
+    made = factorisations(run.form)
+    run.go_to(run.start())
+    for w in expected[1:]:
+        run.go_to(run.round(0.0)[1])
+        assert np.allclose(run.w, w, rtol=0, atol=1e-10)
+    assert len(made) <= 30
 
 
 def test_a_fixed_point():
@@ -284,15 +349,47 @@ def test_conjugate_gradients_look_at_the_clock_and_at_cancel():
         msvmav.MSVMAvFit(problem, values, run._replace(cancel=cancel), msvmav.Iterative).solution()
 
 
-def test_the_same_bits_for_any_threads():
+# Products by rows alone, the rows added in parts; sums by columns; both products by columns, those added in parts.
+SHAPES = pytest.mark.parametrize(("m", "d", "density"), [(3000, 600, 0.1), (9000, 3000, 0.003), (700, 20_000, 0.02)])
+
+
+@SHAPES
+def test_the_same_bits_for_any_threads(m, d, density, monkeypatch):
+    monkeypatch.setattr(msvmav, "CHUNK", 2**12)
     rng = np.random.default_rng(0)
-    X = sparse.random_array((9000, 3000), density=0.003, rng=rng, format="csr")
-    y = (X @ rng.standard_normal(3000) > 0).astype(int)
+    X = sparse.random_array((m, d), density=density, rng=rng, format="csr")
+    y = (X @ rng.standard_normal(d) > 0).astype(int)
     first, *others = [ml.train(X, y, solver="msvmav", max_iter=5, threads=threads) for threads in (1, 2, 8)]
     assert first.info.algorithm == "cg"
     for other in others:
         assert other.weights.tobytes() == first.weights.tobytes()
         assert other.info.objective == first.info.objective
+
+
+@SHAPES
+@pytest.mark.parametrize("bias", [-1.0, 0.5])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_products(m, d, density, bias, dtype, monkeypatch):
+    monkeypatch.setattr(msvmav, "CHUNK", 2**12)
+    rng = np.random.default_rng(0)
+    X = sparse.random_array((m, d), density=density, rng=rng, format="csr", dtype=dtype)
+    full = X.toarray().astype(float)
+    if bias >= 0:
+        full = np.hstack([full, np.full((m, 1), bias)])
+    w, a = rng.standard_normal(full.shape[1]), rng.standard_normal(m) * (rng.random(m) < 0.5)
+    expected = full @ w, a @ full
+    by_columns, found = set(), []
+    for data in (X, X.toarray()):
+        for threads in (1, 2, 8):
+            passes = msvmav.Passes(as_rows(data, bias), threads)
+            passes.keep_columns()
+            found.append((passes.scores(w), passes.sum(a)))
+            by_columns.add(passes.columns is not None)
+            assert np.allclose(found[-1][0], expected[0], rtol=0, atol=1e-11)
+            assert np.allclose(found[-1][1], expected[1], rtol=0, atol=1e-11)
+    assert by_columns == ({False} if d == 600 else {False, True})
+    for first, *others in (found[:3], found[3:]):
+        assert all((x == y).all() for other in others for x, y in zip(first, other, strict=True))
 
 
 @pytest.mark.parametrize(("m", "rank"), [(1, 1), (5, 3), (64, 64), (65, 65), (200, 130), (200, 2), (30, 0)])

@@ -112,6 +112,11 @@ def other_defaults(values, declared):
         yield from entry("  by default", named)
 
 
+def wrapped(text):
+    """Lines of text under a title of `--help`."""
+    return textwrap.wrap(text, 104, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
+
+
 def entry(names, text):
     """One option: its names, then what it does, wrapped."""
     lines = [line.replace(NO_BREAK, " ") for line in textwrap.wrap(text, 76, break_on_hyphens=False)]

@@ -75,7 +75,7 @@ def help_text(known):
     lines += options.entry("-wLABEL FACTOR", "multiply C by FACTOR for one class, as in -w1 2 -w-1 0.5")
     lines += options.describe(GENERAL)
     for method in known.values():
-        lines += ["", f"-s {method.name}: {method.summary}", f"  minimises {method.objective}"]
+        lines += ["", f"-s {method.name}: {method.summary}", *options.wrapped(f"minimises {method.objective}")]
         lines += options.describe(method.params)
         lines += options.other_defaults(method.defaults, params.RUN)
     for title, shared in SHARED.items():
