@@ -50,18 +50,18 @@ CACHED = 1 << 15
 COLUMNS = 64
 # D2_jl = G_jj + G_ll - 2 G_jl has lost its digits below this part of G_jj + G_ll.
 CANCELLED = 1e-8
-# Rounding falls by this factor at a time, down to the smallest width.
-SETTLED = 0.1
+# A stage is settled when a step promises no more than this part of what the rounding costs: the rounding then falls by
+# the factor SHARPER, down to LEAST.
+SETTLED, SHARPER, LEAST = 0.1, 4.0, 1e-12
+# Rounds of scaling that balance the duals for the bias.
 BALANCING = 100
-SHARPER, LEAST = 4.0, 1e-12
 # A Newton step is good enough when its residual is this part of the gradient's, in the preconditioner's norm: rough
 # at first, in proportion to certificate/P, then fine. Rough steps of a hinge miss the bias, whose own curvature is eps,
 # and stages seem settled that are not.
 ROUGH, ROUGH_HINGE, FINE = 0.3, 0.03, 1e-2
-# Or when what remains in its quadratic model is this part of what the certificate may be, or of the rounding.
-ENOUGH = 0.1
 # A step is taken for so much of the decrease that its slope promises; or, where values are but rounding, once the slope
-# is flatter by a factor. So many lengths are tried.
+# is flatter by a factor. Of TRIALS lengths, the first PATIENCE are to be flat as well; the next one is this far WITHIN
+# the bracket.
 ARMIJO, FLAT, ROUNDING, TRIALS = 1e-4, 0.5, 1e-13, 30
 PATIENCE, WITHIN = 5, 0.3
 
@@ -240,9 +240,7 @@ class NewtonFit:
 
     def _newton_direction(self):
         """Conjugate gradients for H step = -gradient; returns what the step promises, None where the budget ends."""
-        import numpy as np
 
-        from marginlinear._core.stop import allowance
         from marginlinear.threads import run_chunks
 
         if self.hinge:
@@ -261,22 +259,19 @@ class NewtonFit:
             add(step[lo:hi], alpha, p[lo:hi])
             add(r[lo:hi], -alpha, q[lo:hi])
             q[lo:hi] = precondition(r, lo, hi)
-            return np.array([dot(r[lo:hi], q[lo:hi]), dot(r[lo:hi], r[lo:hi])])
+            return dot(r[lo:hi], q[lo:hi])
 
         def head(lo, hi):
             p[lo:hi] *= turn
             p[lo:hi] += q[lo:hi]
 
-        first, square = sum(run_chunks(go, d, threads, size))
-        rho = first
+        first = rho = sum(run_chunks(go, d, threads, size))
         gain = 0.0
         rough = ROUGH_HINGE if self.hinge else ROUGH
         forcing = max(FINE, rough * min(1.0, (self.objective - self.bound) / max(1.0, abs(self.objective))))
-        # M is the identity: half the residual's square is what the certificate would be, were H and R quadratic.
-        enough = ENOUGH * max(allowance(self.run.tol, self.objective), self.rounding)
         # Without rounding d k gradients are the exact solution.
         for _ in range(2 * step.size):
-            if not rho > forcing**2 * first or (square / 2 <= enough and rho <= rough**2 * first):
+            if not rho > forcing**2 * first:
                 break
             if self.budget.exhausted(self.n_iter):
                 return None
@@ -288,7 +283,7 @@ class NewtonFit:
             alpha = rho / bend
             gain += alpha * rho / 2
             before = rho
-            rho, square = sum(run_chunks(go, d, threads, size))
+            rho = sum(run_chunks(go, d, threads, size))
             turn = rho / before
         multiply(step, self.regulariser.basis.T, step, threads)
         return gain
