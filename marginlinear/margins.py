@@ -300,9 +300,10 @@ def margin_norm(model, threads=None):
         return None
     left = right = model.coef if kernel is None else model.dual_coef.T
     if kernel is not None:
-        # <w_j, w_l> = a_j' K a_l, and K a_l are the scores of the support vectors.
-        scores = model.decision_function(model.support_rows, threads=threads)
-        right = (scores.reshape(model.n_support, -1) - model.intercept).T
+        from marginlinear.kernels import kernel_scores
+
+        # <w_j, w_l> = a_j' K a_l.
+        right = kernel_scores(kernel, model.support_rows, model.support_rows, model.dual_coef, threads=threads).T
     squares = np.einsum("ij,ij->i", left, right)
     if not model.joint:
         return _root(squares[0])

@@ -1,13 +1,14 @@
 """Pictures of margins, convergence, searches and probabilities (extra `[plot]`).
 
-Displays in scikit-learn's manner: `from_...` computes and draws, the constructor takes what was computed, `plot(ax=...)`
-draws again. scikit-learn is not needed, and matplotlib is imported when something is drawn.
+Displays in scikit-learn's manner: `from_...` computes and draws, the constructor takes what was computed, and
+`plot(ax=...)` draws again. scikit-learn is not needed, and matplotlib is imported when something is drawn.
 """
 
 import csv
 import json
 import math
 import os
+import re
 from contextlib import contextmanager
 from itertools import cycle
 
@@ -15,7 +16,7 @@ import numpy as np
 
 from marginlinear.problem import DataError, Info
 
-# The colours that M. Okabe and K. Ito chose for all kinds of colour vision; the dashes tell curves apart without colours.
+# The colours that M. Okabe and K. Ito chose for all kinds of colour vision; dashes tell curves apart without colours.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 DASHES = ("-", (0, (5, 1.5)), (0, (1, 1)), (0, (5, 1.5, 1, 1.5)), (0, (3, 1)), (0, (8, 2)), (0, (8, 2, 1, 2)))
 # What is not a curve: means, bounds, tolerances.
@@ -310,7 +311,8 @@ class SearchDisplay:
     score : str, optional
         The column of scores; default: the first of `SCORES` that the table has.
     std : str, optional
-        Column of the scores' standard deviation over the folds; default: `std` or `<score>_std` where there.
+        Column of the scores' standard deviation over the folds; default: `std` or `std_<score>` where there, else
+        it is computed from a column `fold_scores` of lists, as `selection.search` has it.
     params : sequence of str, optional
         The other columns that are parameters: a curve for each combination of their values. Default: all columns of
         the table that are not known to be results (`RESULTS`).
@@ -327,8 +329,7 @@ class SearchDisplay:
     """
 
     SCORES = ("score", "mean_score", "mean_test_score", "accuracy", "balanced", "f1_macro", "auc")
-    RESULTS = ("std", "std_score", "std_test_score", "seconds", "n_iter", "rank", "status", "folds", "n_folds", "metric",
-               "scores", "fold_scores", "converged", "certificate", "objective", "n_support", "sweeps")
+    RESULTS = ("std", "std_score", "std_test_score", "fold_scores", "seconds", "n_iter", "status", "rank", "metric")
 
     def __init__(self, table, *, param="C", score=None, std=None, params=None):
         table = [dict(row) for row in table]
@@ -342,8 +343,12 @@ class SearchDisplay:
         for name in (self.param, self.score, *([std] if std else []), *(params or ())):
             if name not in columns:
                 raise ValueError(f"the table has no column {name!r}: it has {', '.join(columns)}")
-        self.std = std or next((name for name in ("std", f"{self.score}_std", "std_score", "std_test_score")
-                                if name in columns), None)
+        self.std = std or next((name for name in ("std", f"std_{self.score}", "std_test_score") if name in columns),
+                               None)
+        if self.std is None and all(isinstance(row.get("fold_scores"), (list, tuple)) for row in table):
+            self.std = "std"
+            for row in table:
+                row["std"] = _deviation(row["fold_scores"])
         results = {*self.RESULTS, *self.SCORES, self.score, self.std}
         self.params = [name for name in (columns if params is None else params)
                        if name != param and (params is not None or name not in results)]
@@ -510,7 +515,8 @@ class ReliabilityDisplay:
         low, high = wilson(self.observed, self.counts)
         self.interval_ = self.ax_.vlines(self.predicted, low, high, color=self.line_.get_color(), linewidth=1,
                                          alpha=0.6)
-        self.ax_.set(xlabel=self.xlabel, ylabel=f"{self.ylabel} (bars: 95 % interval)", xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), aspect="equal")
+        self.ax_.set(xlabel=self.xlabel, ylabel=f"{self.ylabel} (bars: 95 % interval)", aspect="equal",
+                     xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
         self.ax_.legend(loc="best", **LEGEND)
         return self
 
@@ -608,7 +614,10 @@ def read_log(path):
 
 
 def read_table(path):
-    """Rows of a search's table: from a CSV file with a head, a JSON list of objects, or JSON lines; a list of dict."""
+    """Rows of a search's table: from a CSV file with a head, a JSON list of objects, or JSON lines; a list of dict.
+
+    Columns fold_1, fold_2, ... of a CSV file, as `margin-train --table` writes them, become a list fold_scores.
+    """
     with open(path, encoding="utf-8-sig", newline="") as stream:
         try:
             first = stream.read(1)
@@ -624,13 +633,15 @@ def read_table(path):
                     if None in row or None in row.values():
                         raise DataError(path, reader.line_num, 1,
                                         f"{len(reader.fieldnames)} cells are needed, as in the first line")
-                    rows.append({key.strip(): _cell(text) for key, text in row.items()})
+                    row = {key.strip(): _cell(text) for key, text in row.items()}
+                    folds = [row.pop(key) for key in list(row) if re.fullmatch(r"fold_\d+", key)]
+                    rows.append({**row, "fold_scores": folds} if folds else row)
         except UnicodeDecodeError:
             raise DataError(path, 0, 0, "not UTF-8: give a CSV or JSON file") from None
         except json.JSONDecodeError as error:
             raise DataError(path, error.lineno, error.colno, f"not JSON: {error.msg}") from None
         except csv.Error as error:
-            raise DataError(path, reader.line_num, 1, f"not CSV: {error}") from None
+            raise DataError(path, reader.line_num + 1, 1, f"not CSV: {error}") from None
     wrong = next((at for at, row in enumerate(rows, 1) if not isinstance(row, dict)), None)
     if wrong:
         raise DataError(path, 0, 0, f"entry {wrong} of the list is not an object of columns and values")
@@ -662,6 +673,12 @@ def _cell(text):
 
 def _shown(value):
     return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _deviation(scores):
+    """Standard deviation of the numbers among the scores, NaN for none."""
+    scores = [score for score in scores if _is_number(score)]
+    return float(np.std(scores)) if scores else math.nan
 
 
 def _is_number(value):

@@ -371,7 +371,7 @@ def test_json_is_the_report(files, capfd):
     model = ml.load_model("m")
     report = margin_report(model, X, y, feature_names=Path("v").read_text().splitlines(), n_top=2, n_lowest=3).to_dict()
     capfd.readouterr()
-    assert inspect.main("--json --names v --top 2 --rows 3 m d".split()) == 0
+    assert inspect.main(["--json", "--names", "v", "--top", "2", "--rows", "3", "m", "d"]) == 0
     found = json.loads(capfd.readouterr().out)
     assert (found["model"], found["data"], found["solver"], found["kernel"]) == ("m", "d", "mcodm", None)
     for row in report["lowest_rows"]:

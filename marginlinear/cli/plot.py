@@ -198,7 +198,7 @@ class Picture:
                 raise Failure(f"{path}: its margins have no norm to be divided by: give --raw")
             units.add(unit)
             if len(units) > 1:
-                raise Failure(f"{path}: its margins are {unit}s, those of the models before it are not: draw them apart")
+                raise Failure(f"{path}: the margins of some models are votes, of others scores: draw them apart")
             xlabel = f"margin ({unit})" if raw else "margin / norm of the weights"
             found.append(MarginDistributionDisplay(margins if raw else margins / norm, name=name, xlabel=xlabel))
         return found
