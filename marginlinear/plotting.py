@@ -27,6 +27,7 @@ STYLE = {
     "font.size": 10, "grid.alpha": 0.3, "grid.linewidth": 0.6, "lines.linewidth": 1.6, "svg.hashsalt": "marginlinear",
 }
 LEGEND = {"fontsize": "small", "frameon": False}
+NORMALISED = "margin / norm of the weights"
 STEPS = 2000  # points of a cumulative curve at most
 INSTALL = "matplotlib is needed: pip install 'marginlinear[plot]'"
 
@@ -113,7 +114,7 @@ class MarginDistributionDisplay:
         elif norm is None:
             raise ValueError(f"{name}: these margins have no norm to be divided by: give normalise=False")
         else:
-            margins, xlabel = margins / norm, "margin / norm of the weights"
+            margins, xlabel = margins / norm, NORMALISED
         display = cls(margins, weights=sample_weight, name=name, xlabel=xlabel)
         return display.plot(ax, kind=kind, **kwargs)
 
@@ -389,14 +390,17 @@ class SearchDisplay:
             given = dict(zip(("color", "linestyle"), next(styles), strict=True)) if styles else {}
             label = ", ".join(f"{name} = {_shown(value)}" for name, value in values) or "_"
             line, = self.ax_.plot(x, y, **{"marker": "o", "markersize": 4, "label": label, **given, **kwargs})
-            if self.std and all(_is_number(row.get(self.std)) for row in rows):
+            # Bands of many curves hide one another: only the best one keeps its own.
+            clear = len(groups) <= 3 or any(row is self.best for row in rows)
+            if self.std and clear and all(_is_number(row.get(self.std)) for row in rows):
                 y, std = np.array(y), np.array([row[self.std] for row in rows])
                 self.ax_.fill_between(x, y - std, y + std, color=line.get_color(), alpha=0.15, linewidth=0)
             self.lines_.append(line)
         place, value = self.best[self.param], self.best[self.score]
+        where = ", ".join(f"{name} = {_shown(self.best.get(name))}" for name in (self.param, *varying))
         self.best_, = self.ax_.plot([place], [value], marker="o", markersize=11, markerfacecolor="none",
                                     markeredgecolor="black", markeredgewidth=1.3, linestyle="none",
-                                    label=f"best: {self.param} = {_shown(place)}, {self.score} = {_shown(value)}")
+                                    label=f"best: {where}: {value:.4g}")
         at = [row[self.param] for row in self.table]
         if min(at) > 0 and max(at) >= 8 * min(at):
             powers = np.log2(at)
@@ -482,11 +486,12 @@ class ReliabilityDisplay:
         Raises
         ------
         ValueError
-            For probabilities outside [0, 1], shapes that do not fit, or other words.
+            For probabilities outside [0, 1], unknown labels, shapes that do not fit, or other words.
         """
         y, p = np.asarray(y), np.asarray(p, dtype=np.float64)
         classes = np.unique(y) if classes is None else np.asarray(classes)
         _check_scores("p", p, y, classes)
+        _require_known(np.where(np.isin(y, classes), 0, -1), y)
         if not ((p >= 0) & (p <= 1)).all():
             raise ValueError(f"p: {p[~((p >= 0) & (p <= 1))][0]} is not a probability")
         if p.ndim == 2 and len(classes) > 2:

@@ -340,6 +340,7 @@ def test_reliability_of_an_estimator():
     for call, message in [
         (lambda: ReliabilityDisplay.from_estimator(object(), X, y), "object has no predict_proba"),
         (lambda: ReliabilityDisplay.from_predictions(y, X[:, 0] * 2), "p: 1.8 is not a probability"),
+        (lambda: ReliabilityDisplay.from_predictions(y, X[:, 0], classes=[1, 2]), "label 0 is not among the classes"),
         (lambda: ReliabilityDisplay.from_predictions(y, X[:3, 0]), r"p has shape \(3,\) for 4 labels"),
         (lambda: ReliabilityDisplay.from_predictions(y, X[:, 0], n_bins=0), "n_bins = 0 is not allowed"),
         (lambda: ReliabilityDisplay.from_predictions(y, X[:, 0], strategy="x"), "strategy = 'x' is not allowed"),
@@ -358,6 +359,7 @@ def files(tmp_path_factory):
     ml.dump_libsvm(X, y, folder / "d")
     ml.dump_libsvm(X, np.array(["ham", "spam", "egg"])[y // 3], folder / "words")
     (folder / "strange").write_text("2 1:1\n9 2:1\n")
+    (folder / "alone").write_text("9 1:1\n")
     (folder / "bad").write_text("2 1:1\n5 1:x\n")
     (folder / "t.csv").write_text("C,score\n1,0.5\n2,0.75\n")
     (folder / "tbad.csv").write_text("C,score\n1\n")
@@ -375,6 +377,7 @@ def files(tmp_path_factory):
 
 HINT = r"\nTry 'margin-plot --help'\.\n"
 SIGNATURE = {"png": b"\x89PNG", "svg": b"<?xml"}
+UNKNOWN = r"WARNING: 1 rows have a label that the model does not know \(9\): they are left out\n"
 GOLDEN = [
     ("margins -o a.png d m k", 0, "", ""),
     ("margins -o a.svg --labels one,two --title Margins d m k", 0, "", ""),
@@ -395,7 +398,8 @@ GOLDEN = [
     ("margins -o a.png d o", 1, "", r"margin-plot: o: its margins have no norm to be divided by: give --raw\n"),
     ("margins --raw -o a.png d m o", 1, "", r"margin-plot: o: the margins of some models are votes, .*\n"),
     ("margins -o a.png d m mt", 1, "", r"margin-plot: m, mt: some have words as labels, some numbers\n"),
-    ("margins -o a.png strange m", 1, "", r"margin-plot: m on strange: y: label 9 is not among the classes .*\n"),
+    ("margins -o a.svg strange m", 0, "", UNKNOWN),
+    ("margins -o a.png alone m", 1, "", UNKNOWN + "margin-plot: m: alone has no row with a label that .*\n"),
     ("convergence -o a.png nothere", 1, "", r"margin-plot: can't open log file nothere: No such .*\n"),
     ("convergence -o a.png d", 1, "", r"margin-plot: d:1:\d: not JSON: .*\n"),
     ("search -o a.png nothere", 1, "", r"margin-plot: can't open table file nothere: No such .*\n"),
@@ -437,26 +441,31 @@ def test_golden(files, capfd, line, status, out, err):
         Path(name).unlink()
         assert picture.startswith(SIGNATURE[name[-3:]])
         assert plot.main(line.split()) == 0
+        capfd.readouterr()
         assert Path(name).read_bytes() == picture
         Path(name).unlink()
 
 
 def test_reliability_of_models(files, monkeypatch, capfd):
     line = ["reliability", "-o", "r.svg", "--bins", "3", "d", "m"]
-    if not hasattr(ml.Model, "predict_proba"):
-        assert plot.main(line) == 1
-        assert re.fullmatch("margin-plot: m: the model has no probabilities.*\n", capfd.readouterr().err)
+    capfd.readouterr()
+    assert plot.main(line) == 1
+    assert capfd.readouterr().err == ("margin-plot: m: the model has no probabilities: train it with margin-train "
+                                      "--probability\n")
 
-        def predict_proba(self, X):
-            scores = np.exp(self.decision_function(X))
-            return scores / scores.sum(axis=1, keepdims=True)
+    def predict_proba(self, X):
+        scores = np.exp(self.decision_function(X))
+        return scores / scores.sum(axis=1, keepdims=True)
 
-        monkeypatch.setattr(ml.Model, "predict_proba", predict_proba, raising=False)
-    else:
-        assert plot.main(line) == 1
-        assert "probability" in capfd.readouterr().err
-        assert train.main(["-q", "--probability", "d", "m-p"]) == 0
-        line[-1] = "m-p"
+    load = ml.load_model
+
+    def calibrated(path):
+        model = load(path)
+        model.calibration = True
+        return model
+
+    monkeypatch.setattr("marginlinear.modelfile.load_model", calibrated)
+    monkeypatch.setattr(ml.Model, "predict_proba", predict_proba, raising=False)
     assert plot.main(line) == 0
     picture = Path("r.svg").read_bytes()
     assert plot.main(line) == 0

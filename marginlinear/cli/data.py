@@ -5,6 +5,8 @@ import math
 from marginlinear.cli.output import Failure, opening, warn
 from marginlinear.problem import DataError
 
+LISTED = 20  # labels that a line names at most
+
 
 def read_data(path, status, **options):
     """What `read_libsvm` returns for `path`, with progress on the status line."""
@@ -37,6 +39,19 @@ def warn_of_extra(data, model):
         extra = (data.indices >= model.n_features).sum()
         if extra:
             warn(f"{extra} values of features above {model.n_features}, the model's last, are left out")
+
+
+def warn_of_unknown(labels, count, what):
+    """Say that `count` rows have `labels` that the model does not know, and `what` becomes of them."""
+    warn(f"{count:g} rows have a label that the model does not know ({few(labels)}): {what}")
+
+
+def few(labels):
+    """The labels as in a LIBSVM file; of many, the first."""
+    from marginlinear.modelfile import label_text
+
+    words = [label_text(label) for label in labels]
+    return ", ".join(words[:LISTED]) + (f" and {len(words) - LISTED} others" if len(words) > LISTED else "")
 
 
 def read_names(path, n_features):

@@ -8,7 +8,7 @@ from marginlinear import params
 from marginlinear._version import version
 from marginlinear.atomic import replacing
 from marginlinear.cli.options import HELP, QUIET, VERSION, ZERO_BASED, CommandLine, UsageError, describe
-from marginlinear.cli.output import DONE, Failure, StatusLine, run, settle_blas, warn
+from marginlinear.cli.output import DONE, Failure, StatusLine, run, settle_blas
 from marginlinear.params import Param
 
 PROGRAM = "margin-inspect"
@@ -22,7 +22,6 @@ OPTIONS = (JSON, NAMES, TOP, ROWS, WEIGHTS, ZERO_BASED, params.THREADS,
            QUIET._replace(help="no progress; warnings stay"), HELP, VERSION)
 WIDTH = 100
 MATRIX = 20  # classes up to which the confusion matrix is shown, not only its largest entries
-LABELS = 20  # labels that are listed at most
 
 USAGE = """\
 usage: margin-inspect [options] model_file data_file
@@ -57,7 +56,7 @@ def work(argv):
     top, rows, threads = line.value(TOP), line.value(ROWS), line.value(params.THREADS)
     zero_based, as_json = line.value(ZERO_BASED), line.value(JSON)
     settle_blas(threads)
-    from marginlinear.cli.data import read_data, read_model, read_names, read_weights, warn_of_extra
+    from marginlinear.cli.data import read_data, read_model, read_names, read_weights, warn_of_extra, warn_of_unknown
     from marginlinear.margins import margin_report
 
     model = read_model(model_path)
@@ -75,9 +74,8 @@ def work(argv):
         report = margin_report(model, data, data.labels, sample_weight=weights, feature_names=names, n_top=top,
                                n_lowest=rows, threads=threads)
     if report.unknown_labels:
-        count = sum(report.unknown_labels.values())
-        warn(f"{_number(count)} rows have a label that the model does not know ({_few(report.unknown_labels)}): they "
-             "count as predicted wrong, and have no margin")
+        warn_of_unknown(report.unknown_labels, sum(report.unknown_labels.values()),
+                        "they count as predicted wrong, and have no margin")
     report = _counted_as_in_files(report, 0 if zero_based else 1)
     described = {"model": model_path, "solver": model.solver, "kernel": _kernel(model), "n_features": model.n_features,
                  "data": data_path}
@@ -173,9 +171,11 @@ def _confusion(report, labels):
 
 
 def _features(top):
-    against = f" against {_few(top.negative)}" if top.negative else ""
+    from marginlinear.cli.data import few
+
+    against = f" against {few(top.negative)}" if top.negative else ""
     bias = f", intercept {top.intercept:.6g}" if top.intercept else ""
-    yield f"strongest features for {_few(top.positive)}{against}{bias}:"
+    yield f"strongest features for {few(top.positive)}{against}{bias}:"
     for features in (top.largest, top.smallest):
         words = "  ".join(f"{feature.name or feature.number}\xa0{feature.weight:+.4g}" for feature in features)
         yield from (line.replace("\xa0", " ") for line in textwrap.wrap(
@@ -195,11 +195,6 @@ def _label(label):
     from marginlinear.modelfile import label_text
 
     return label_text(label)
-
-
-def _few(labels):
-    words = [_label(label) for label in labels]
-    return ", ".join(words[:LABELS]) + (f" and {len(words) - LABELS} others" if len(words) > LABELS else "")
 
 
 def _number(count):

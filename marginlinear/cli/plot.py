@@ -186,26 +186,28 @@ class Picture:
 
     def _distributions(self):
         """A MarginDistributionDisplay, not drawn yet, of each model."""
-        from marginlinear.plotting import MarginDistributionDisplay, estimator_margins
+        from marginlinear.margins import evaluate, margin_norm
+        from marginlinear.plotting import NORMALISED, MarginDistributionDisplay
 
-        raw, found, units = self.values["raw"], [], set()
-        for path, name, model, data in self._models():
-            try:
-                margins, norm, unit = estimator_margins(model, data, data.labels, not raw, self.values["threads"])
-            except ValueError as error:
-                raise Failure(f"{path} on {self.files[0]}: {error}") from None
+        raw, found, votes = self.values["raw"], [], set()
+        for path, name, model, rows, labels in self._models():
+            norm = None if raw else margin_norm(model, self.values["threads"])
             if not raw and norm is None:
                 raise Failure(f"{path}: its margins have no norm to be divided by: give --raw")
-            units.add(unit)
-            if len(units) > 1:
+            votes.add(model.codes is not None)
+            if len(votes) > 1:
                 raise Failure(f"{path}: the margins of some models are votes, of others scores: draw them apart")
-            xlabel = f"margin ({unit})" if raw else "margin / norm of the weights"
-            found.append(MarginDistributionDisplay(margins if raw else margins / norm, name=name, xlabel=xlabel))
+            margins = evaluate(model, rows, labels, self.values["threads"])[2]
+            xlabel = f"margin ({'votes' if model.codes is not None else 'score'})" if raw else NORMALISED
+            found.append(MarginDistributionDisplay(margins / (norm or 1), name=name, xlabel=xlabel))
         return found
 
     def _models(self):
-        """Yield (path, name for the legend, model, data) of each model; the data are read once."""
-        from marginlinear.cli.data import read_data, read_model, warn_of_extra
+        """Yield (path, name for the legend, model, rows, labels that it knows) of each model."""
+        import numpy as np
+
+        from marginlinear.arrays import select_rows
+        from marginlinear.cli.data import read_data, read_model, warn_of_extra, warn_of_unknown
 
         path, *model_paths = self.files
         models = [read_model(model_path) for model_path in model_paths]
@@ -217,7 +219,15 @@ class Picture:
                              text_labels=words.pop())
         for model_path, name, model in zip(model_paths, self.labels, models, strict=True):
             warn_of_extra(data, model)
-            yield model_path, name, model, data
+            places = model.places_in_classes(data.labels)
+            rows, labels = data, data.labels
+            if (places < 0).any():
+                unknown = data.labels[places < 0]
+                warn_of_unknown(sorted(set(unknown.tolist())), len(unknown), "they are left out")
+                if len(unknown) == len(places):
+                    raise Failure(f"{model_path}: {path} has no row with a label that the model knows")
+                rows, labels = select_rows(data, np.flatnonzero(places >= 0)), labels[places >= 0]
+            yield model_path, name, model, rows, labels
 
     def _convergence(self):
         from marginlinear.plotting import ConvergenceDisplay, read_log
@@ -249,12 +259,12 @@ class Picture:
         from marginlinear.plotting import ReliabilityDisplay
 
         figure, (ax,) = self._figure(5.0, 5.0)
-        for path, name, model, data in self._models():
-            if not hasattr(model, "predict_proba"):
-                raise Failure(f"{path}: the model has no probabilities: this version of marginlinear has none")
+        for path, name, model, rows, labels in self._models():
+            if getattr(model, "calibration", None) is None:
+                raise Failure(f"{path}: the model has no probabilities: train it with margin-train --probability")
             try:
                 ReliabilityDisplay.from_estimator(
-                    model, data, data.labels, n_bins=self.values["bins"] or 10, name=name, ax=ax,
+                    model, rows, labels, n_bins=self.values["bins"] or 10, name=name, ax=ax,
                     strategy="quantile" if self.values["quantile"] else "uniform")
             except ValueError as error:
                 raise Failure(f"{path} on {self.files[0]}: {error}") from None
