@@ -279,6 +279,7 @@ def margin_report(model, X, y, *, sample_weight=None, feature_names=None, n_top=
 def evaluate(model, X, y, threads=None):
     """(places of y in model.classes, -1 for unknown; predicted places; margins, NaN for unknown): a number a row."""
     y = np.asarray(y)
+    y = np.array(y.tolist()) if y.dtype.kind == "O" else y
     if (y.dtype.kind == "U") != (model.classes.dtype.kind == "U"):
         words = "words", "numbers"
         ours, theirs = words if y.dtype.kind == "U" else words[::-1]

@@ -72,8 +72,9 @@ class MarginDistributionDisplay:
         if self.margins.ndim != 1 or not len(self.margins) or not np.isfinite(self.margins).all():
             raise ValueError(f"margins must be finite numbers, one a row; their shape is {self.margins.shape}")
         self.weights = np.ones(len(self.margins)) if weights is None else np.asarray(weights, dtype=np.float64)
-        if self.weights.shape != self.margins.shape or not (self.weights >= 0).all() or not self.weights.sum() > 0:
-            raise ValueError("weights must be numbers >= 0, one a margin, not all 0")
+        if self.weights.shape != self.margins.shape or not (self.weights >= 0).all() or not (
+                0 < self.weights.sum() < math.inf):
+            raise ValueError("weights must be finite numbers >= 0, one a margin, not all 0")
         self.name, self.xlabel = name, xlabel
         self.mean = float(np.average(self.margins, weights=self.weights))
         self.variance = float(np.average((self.margins - self.mean) ** 2, weights=self.weights))
@@ -362,6 +363,20 @@ class SearchDisplay:
         self.best = max(self.table, key=lambda row: row[self.score])
 
     @classmethod
+    def from_estimator(cls, search, *, ax=None, param="C", params=None, **kwargs):
+        """Draw what `selection.search` returned, or a fitted GridSearchCV of scikit-learn with one metric."""
+        if hasattr(search, "cv_results_"):
+            results = search.cv_results_
+            columns = [results[name].tolist() for name in ("mean_test_score", "std_test_score")]
+            table = [{**point, "score": score, "std": std}
+                     for point, score, std in zip(results["params"], *columns, strict=True)]
+        elif hasattr(search, "table"):
+            table = search.table
+        else:
+            raise ValueError(f"{type(search).__name__} is no finished search")
+        return cls.from_table(table, param=param, params=params, ax=ax, **kwargs)
+
+    @classmethod
     def from_table(cls, table, *, param="C", score=None, std=None, params=None, ax=None, **kwargs):
         """Draw the table of a search; the parameters are those of the class and of `plot`."""
         return cls(table, param=param, score=score, std=std, params=params).plot(ax, **kwargs)
@@ -534,12 +549,15 @@ def estimator_margins(estimator, X, y, normalise=True, threads=None):
     from marginlinear.api import Model
     from marginlinear.margins import evaluate, margin_norm
 
-    if isinstance(estimator, Model):
-        places, _, margins = evaluate(estimator, X, y, threads)
+    model = getattr(estimator, "model_", estimator)  # what an estimator of marginlinear.sklearn holds
+    if isinstance(model, Model):
+        places, _, margins = evaluate(model, X, y, threads)
         _require_known(places, y)
-        norm = margin_norm(estimator, threads) if normalise else None
-        return margins, norm, "score" if estimator.codes is None else "votes"
+        norm = margin_norm(model, threads) if normalise else None
+        return margins, norm, "score" if model.codes is None else "votes"
     classes = _classes(estimator)
+    if getattr(estimator, "decision_function_shape", None) == "ovo" and len(classes) > 2:
+        raise ValueError(f"{type(estimator).__name__} has scores of pairs of classes: set decision_function_shape='ovr'")
     margins = score_margins(estimator.decision_function(X), y, classes)
     coef = getattr(estimator, "coef_", None) if normalise else None
     return margins, None if coef is None else _coef_norm(coef, classes), "score"

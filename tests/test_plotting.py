@@ -88,7 +88,8 @@ def test_histogram():
     assert np.array_equal(x[:-1], edges)
     assert np.allclose(shares[1:-1] * 60, counts)
     assert display.mean_.get_xdata() == [display.mean] * 2
-    assert display.band_.get_width() == pytest.approx(2 * display.variance**0.5)
+    ends = display.ax_.transData.inverted().transform(display.band_.get_extents())[:, 0]
+    assert ends == pytest.approx([display.mean - display.variance**0.5, display.mean + display.variance**0.5])
     drawn(display)
 
 
@@ -127,6 +128,19 @@ def test_scikit_learns_classifiers():
     with pytest.raises(ValueError, match="SVC: these margins have no norm to be divided by: give normalise=False"):
         MarginDistributionDisplay.from_estimator(kernel, X, y)
     MarginDistributionDisplay.from_estimator(kernel, X, y, normalise=False)
+    with pytest.raises(ValueError, match="SVC has scores of pairs of classes: set decision_function_shape='ovr'"):
+        MarginDistributionDisplay.from_estimator(kernel.set_params(decision_function_shape="ovo"), X, y)
+
+
+def test_estimators_of_a_model():
+    X, y = data(3)
+    words = np.array(["ham", "spam", "egg"], dtype=object)[y // 3]
+
+    class Estimator:
+        model_ = ml.train(X, words, solver="ldm")
+
+    one, other = (MarginDistributionDisplay.from_estimator(found, X, words) for found in (Estimator, Estimator.model_))
+    assert np.array_equal(one.line_.get_data(), other.line_.get_data())
 
 
 def test_of_many_rows_a_curve_keeps_its_quantiles():
@@ -143,7 +157,7 @@ def test_bad_margins():
     for call, message in [
         (lambda: MarginDistributionDisplay([1, np.nan]), "margins must be finite"),
         (lambda: MarginDistributionDisplay([]), "margins must be finite"),
-        (lambda: MarginDistributionDisplay([1], weights=[-1]), "weights must be numbers >= 0"),
+        (lambda: MarginDistributionDisplay([1], weights=[-1]), "weights must be finite numbers >= 0"),
         (lambda: MarginDistributionDisplay([1]).plot(kind="bars"), "kind = 'bars' is not allowed"),
         (lambda: MarginDistributionDisplay.from_estimator(model, X, y + 1), "label 3 is not among the classes"),
         (lambda: MarginDistributionDisplay.from_predictions(y, np.ones(60)), r"scores has shape \(60,\) for 60 labels"),
@@ -251,6 +265,25 @@ def test_search_along_another_parameter():
     assert display.ax_.get_xscale() == "linear"
     many = [{"C": 1.0, "degree": i, "accuracy": 0.5} for i in range(12)]
     assert len(SearchDisplay.from_table([*many, {**many[0], "C": 2.0}]).lines_) == 12
+
+
+def test_searches():
+    selection = pytest.importorskip("sklearn.model_selection", reason="pip install scikit-learn")
+    from sklearn.svm import LinearSVC
+
+    X, y = data(3)
+    grid = selection.GridSearchCV(LinearSVC(), {"C": [0.5, 1, 2], "loss": ["hinge", "squared_hinge"]}, cv=2).fit(X, y)
+    display = SearchDisplay.from_estimator(grid)
+    assert [line.get_label() for line in display.lines_] == ["loss = hinge", "loss = squared_hinge"]
+    assert display.best["score"] == grid.best_score_
+    assert {name: display.best[name] for name in grid.best_params_} == grid.best_params_
+
+    class Search:
+        table = TABLE
+
+    assert SearchDisplay.from_estimator(Search()).best == TABLE[1]
+    with pytest.raises(ValueError, match="LinearSVC is no finished search"):
+        SearchDisplay.from_estimator(LinearSVC())
 
 
 def test_deviations_of_folds(tmp_path):
