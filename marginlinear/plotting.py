@@ -390,21 +390,21 @@ class SearchDisplay:
         """Draw onto `ax`, or a new figure; **kwargs are for the curves: what matplotlib's Line2D takes."""
         self.ax_, self.figure_ = _axes(ax)
         groups = {}
-        varying = [name for name in self.params if len({str(row.get(name)) for row in self.table}) > 1]
+        varying = [name for name in self.params if len({_shown(row.get(name)) for row in self.table}) > 1]
         for row in self.table:
-            groups.setdefault(tuple((name, row.get(name)) for name in varying), []).append(row)
+            place = ", ".join(f"{name} = {_shown(row.get(name))}" for name in varying)
+            groups.setdefault(place, []).append(row)
         self.lines_ = []
         styles = None
         if len(groups) > len(COLOURS):
             # More curves than colours: by rank from dark to light.
             colours = _matplotlib().colormaps["viridis"](np.linspace(0, 0.9, len(groups)))
             styles = zip(colours, cycle(DASHES))
-        for values, rows in groups.items():
+        for place, rows in groups.items():
             rows = sorted(rows, key=lambda row: row[self.param])
             x, y = ([row[name] for row in rows] for name in (self.param, self.score))
             given = dict(zip(("color", "linestyle"), next(styles), strict=True)) if styles else {}
-            label = ", ".join(f"{name} = {_shown(value)}" for name, value in values) or "_"
-            line, = self.ax_.plot(x, y, **{"marker": "o", "markersize": 4, "label": label, **given, **kwargs})
+            line, = self.ax_.plot(x, y, **{"marker": "o", "markersize": 4, "label": place or "_", **given, **kwargs})
             # Bands of many curves hide one another: only the best one keeps its own.
             clear = len(groups) <= 3 or any(row is self.best for row in rows)
             if self.std and clear and all(_is_number(row.get(self.std)) for row in rows):
@@ -414,10 +414,10 @@ class SearchDisplay:
         place, value = self.best[self.param], self.best[self.score]
         where = ", ".join(f"{name} = {_shown(self.best.get(name))}" for name in (self.param, *varying))
         self.best_, = self.ax_.plot([place], [value], marker="o", markersize=11, markerfacecolor="none",
-                                    markeredgecolor="black", markeredgewidth=1.3, linestyle="none",
+                                    color="black", markeredgewidth=1.3, linestyle="none",
                                     label=f"best: {where}: {value:.4g}")
         at = [row[self.param] for row in self.table]
-        if min(at) > 0 and max(at) >= 8 * min(at):
+        if min(at) > 0 and max(at) >= 4 * min(at):
             powers = np.log2(at)
             self.ax_.set_xscale("log", base=2 if np.allclose(powers, powers.round()) else 10)
         band = f" (band: \u00b1 {self.std})" if self.std else ""
@@ -557,7 +557,8 @@ def estimator_margins(estimator, X, y, normalise=True, threads=None):
         return margins, norm, "score" if model.codes is None else "votes"
     classes = _classes(estimator)
     if getattr(estimator, "decision_function_shape", None) == "ovo" and len(classes) > 2:
-        raise ValueError(f"{type(estimator).__name__} has scores of pairs of classes: set decision_function_shape='ovr'")
+        raise ValueError(f"{type(estimator).__name__} has scores of pairs of classes: set "
+                         "decision_function_shape='ovr'")
     margins = score_margins(estimator.decision_function(X), y, classes)
     coef = getattr(estimator, "coef_", None) if normalise else None
     return margins, None if coef is None else _coef_norm(coef, classes), "score"
