@@ -417,7 +417,7 @@ class SearchDisplay:
                                     color="black", markeredgewidth=1.3, linestyle="none",
                                     label=f"best: {where}: {value:.4g}")
         at = [row[self.param] for row in self.table]
-        if min(at) > 0 and max(at) >= 4 * min(at):
+        if min(at) > 0 and max(at) >= 8 * min(at):
             powers = np.log2(at)
             self.ax_.set_xscale("log", base=2 if np.allclose(powers, powers.round()) else 10)
         band = f" (band: \u00b1 {self.std})" if self.std else ""
