@@ -116,6 +116,13 @@ class parameter:
         Names the option, its argument and its domain.
     TypeError
         options are neither text nor a list.
+
+    Examples
+    --------
+    >>> from marginlinear.liblinearutil import parameter
+    >>> param = parameter("-s 3 -c 4 -w1 2")
+    >>> param.solver, param.C, param.class_weight
+    ('l1svc', 4.0, {1.0: 2.0})
     """
 
     __slots__ = ("class_weight", "nr_fold", "quiet", "solver", "values")
@@ -180,6 +187,7 @@ class model:
         return self.nr_feature
 
     def get_nr_class(self):
+        """Labels, at least two."""
         return self.nr_class
 
     def get_labels(self):
@@ -207,6 +215,7 @@ class model:
         return weights.tolist(), constant
 
     def is_probability_model(self):
+        """True for LIBLINEAR's models of logistic regression."""
         return self.classifier.solver in LOGISTIC
 
     def is_regression_model(self):
@@ -311,6 +320,15 @@ def train(arg1, arg2=None, arg3=None):
     -----
     ConvergenceWarning
         The certificate did not reach the tolerance.
+
+    Examples
+    --------
+    >>> from marginlinear.liblinearutil import predict, train
+    >>> m = train([1, -1, 1], [{1: 1, 3: 1}, {1: -1, 3: -1}, {2: 1}], "-s 3 -c 4")
+    >>> m.get_labels()
+    [1, -1]
+    >>> predict([], [{3: 2}, {2: -1}], m)[0]
+    [1.0, -1.0]
     """
     if isinstance(arg1, problem):
         prob, options = arg1, arg2
@@ -405,6 +423,12 @@ def evaluations(ty, pv, useScipy=True):
     ------
     ValueError
         The lengths differ, or are 0.
+
+    Examples
+    --------
+    >>> from marginlinear.liblinearutil import evaluations
+    >>> evaluations([1, 2, 3, 4], [1, 2, 3, 3])
+    (75.0, 0.25, 0.8909...)
     """
     ty, pv = np.asarray(ty, dtype=np.float64), np.asarray(pv, dtype=np.float64)
     if ty.shape != pv.shape or ty.ndim != 1 or not len(ty):
