@@ -124,6 +124,7 @@ class Info(NamedTuple):
         return "certificate", self.certificate, self.tol * max(1.0, abs(self.objective))
 
     def to_dict(self):
+        """The attributes as a dict, `history` included."""
         return self._asdict()
 
 
