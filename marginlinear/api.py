@@ -124,15 +124,19 @@ class Model:
 
         Raises ValueError for a label that the model does not know.
         """
-        places = np.searchsorted(self.classes, y, sorter=(order := np.argsort(self.classes)))
-        places = order[np.minimum(places, len(order) - 1)]
-        unknown = self.classes[places] != y
-        if np.any(unknown):
+        places = self.places_in_classes(y)
+        if np.any(unknown := places < 0):
             raise ValueError(f"y: label {np.asarray(y)[unknown].tolist()[0]!r} is not among the classes of the model")
         scores = self.decision_function(X, threads=threads)
         if len(places) != len(scores):
             raise ValueError(f"y has {len(places)} labels for {len(scores)} rows")
         return self.margins_of(scores, places)
+
+    def places_in_classes(self, y):
+        """Places in `classes` of the labels y, int array of shape (m,), -1 for one that is not there."""
+        places = np.searchsorted(self.classes, y, sorter=(order := np.argsort(self.classes)))
+        places = order[np.minimum(places, len(order) - 1)]
+        return np.where(self.classes[places] == y, places, -1)
 
     def margins_of(self, scores, places):
         """Margins for scores as `decision_function` returns them and the places of the labels in `classes`."""
