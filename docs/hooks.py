@@ -8,8 +8,11 @@ around it, and every method of the registry must have one.
 import contextlib
 import inspect
 import io
+import os
 import pkgutil
 import re
+import shlex
+import tempfile
 from importlib import import_module
 from pathlib import Path
 
@@ -20,6 +23,12 @@ from marginlinear import cli, params, registry
 
 ROOT = Path(__file__).parent.parent
 MARKER = re.compile(r"^<!-- make: (\w+) ?(.*?) -->$", re.MULTILINE)
+# The commands that make the figure of a method, as its page prints them.
+FIGURE = """\
+margin-train -s {name} -B 1 -q data/vehicle {name}.model
+margin-train -s {other} -B 1 -q data/vehicle {other}.model
+margin-plot margins -q -o {name}.svg data/vehicle {other}.model {name}.model
+"""
 # The sections of a docstring of numpydoc that are lists of names.
 LISTS = ("Parameters", "Attributes", "Returns", "Yields", "Raises", "Warns")
 
@@ -37,6 +46,11 @@ def on_files(files, config):
     """Pages without a source of their own, and a page for each method."""
     files.append(File.generated(config, "contributing.md", content=(ROOT / "CONTRIBUTING.md").read_text("utf-8")))
     files.append(File.generated(config, "changelog.md", content=(ROOT / "CHANGELOG.md").read_text("utf-8")))
+    with tempfile.TemporaryDirectory() as folder, inside(folder):
+        os.symlink(ROOT / "data", "data")
+        for name in registry.methods():
+            run_commands(figure_commands(name))
+            files.append(File.generated(config, f"methods/{name}.svg", content=Path(f"{name}.svg").read_bytes()))
     written = {Path(file.src_uri).stem for file in files if file.src_uri.startswith("methods/")} - {"index"}
     for name in written ^ set(registry.methods()):
         raise PluginError(f"docs/methods/{name}.md: there must be one page for each method of the registry")
@@ -65,6 +79,8 @@ def method_page(method, text):
         "## Parameters\n", *parameter_table(method.params), "",
         *other_defaults(method), "Every method also takes [those of every run](../commands.md).\n",
         *([f"Routes: {', '.join(f'`{route}`' for route in method.routes)}.\n"] if len(method.routes) > 1 else []),
+        "## Its margins\n", "The margins of the training rows beside those of another method, by\n",
+        "```sh", figure_commands(method.name) + "```\n", f"![Distribution of the margins]({method.name}.svg)\n",
         "## Mathematics\n", *indented(mathematics)])
 
 
@@ -117,6 +133,31 @@ def commands():
     """Name of each command -> its main function."""
     modules = [import_module(f"{cli.__name__}.{found.name}") for found in pkgutil.iter_modules(cli.__path__)]
     return {module.PROGRAM: module.main for module in modules if hasattr(module, "PROGRAM")}
+
+
+def figure_commands(name):
+    """The commands of the figure on a method's page: beside l1svc, or beside the default where that is the page's."""
+    return FIGURE.format(name=name, other="mcodm" if name == "l1svc" else "l1svc")
+
+
+def run_commands(text):
+    """Run the lines of a block of sh that holds commands of the package only."""
+    known = commands()
+    for line in text.splitlines():
+        program, *words = shlex.split(line)
+        status = known[program](words)
+        if status:
+            raise PluginError(f"{line}: exit status {status}")
+
+
+@contextlib.contextmanager
+def inside(folder):
+    before = os.getcwd()
+    os.chdir(folder)
+    try:
+        yield
+    finally:
+        os.chdir(before)
 
 
 def make_docstring(name):

@@ -81,13 +81,15 @@ def test_every_method_has_a_page_with_a_block():
 
 
 def test_site_builds(tmp_path):
-    pytest.importorskip("mkdocs", reason="pip install 'marginlinear[docs]'")
+    for module in ("mkdocs", "matplotlib"):
+        pytest.importorskip(module, reason="pip install 'marginlinear[docs]'")
     done = subprocess.run([sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", tmp_path / "site",
                            "--config-file", ROOT / "mkdocs.yml"], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     for name, method in registry.methods().items():
         page = (tmp_path / "site" / "methods" / f"{name}.html").read_text("utf-8")
         assert all(p.flag in page for p in method.params)
+        assert (tmp_path / "site" / "methods" / f"{name}.svg").read_text("utf-8").startswith("<?xml")
     assert "margin-train [options] training_set_file" in (tmp_path / "site" / "commands.html").read_text("utf-8")
 
 
