@@ -140,7 +140,7 @@ class parameter:
 
     def _check(self, values):
         try:
-            api.resolved(registry.get(self.solver), {name: values[name] for name in values.keys() - AROUND})
+            api.resolved(registry.get(self.solver), {n: value for n, value in values.items() if n not in AROUND})
         except TypeError as error:
             raise ValueError(str(error)) from None
 
