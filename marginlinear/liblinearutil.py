@@ -23,7 +23,7 @@ from itertools import chain
 
 import numpy as np
 
-from marginlinear import api, liblinear, libsvm, modelfile, params, registry
+from marginlinear import api, libsvm, modelfile, params, registry
 from marginlinear.arrays import select_rows, shape_of
 from marginlinear.cli.options import QUIET, CommandLine, UsageError
 from marginlinear.cli.predict import PROBABILITY
@@ -33,8 +33,7 @@ __all__ = ["csr_find_scale_param", "csr_scale", "evaluations", "load_model", "mo
            "problem", "save_model", "svm_read_problem", "train"]
 
 DEFAULT_SOLVER = "1"
-# LIBLINEAR's models whose scores are log-odds.
-LOGISTIC = tuple(liblinear.CLASSIFIERS[number] for number in (0, 6, 7))
+AROUND = {p.name for p in params.AROUND}
 
 
 class problem:
@@ -130,9 +129,10 @@ class parameter:
     def __init__(self, options=""):
         known = registry.methods()
         own = {p.name: p for method in known.values() for p in method.takes}
-        line = _command_line(options, (SOLVER, FOLDS, QUIET, *params.RUN, *own.values()), class_weights=True)
+        taken = (*params.RUN, *params.AROUND, *own.values())
+        line = _command_line(options, (SOLVER, FOLDS, QUIET, *taken), class_weights=True)
         self.solver = registry.get(_value(line, SOLVER) or DEFAULT_SOLVER).name
-        self.values = {p.name: _value(line, p) for p in (*params.RUN, *own.values()) if line.given(p)}
+        self.values = {p.name: _value(line, p) for p in taken if line.given(p)}
         self.nr_fold = _value(line, FOLDS) or 0
         self.quiet = line.value(QUIET)
         self.class_weight = dict(_class_weight(*words) for words in line.class_weights)
@@ -140,7 +140,7 @@ class parameter:
 
     def _check(self, values):
         try:
-            api.resolved(registry.get(self.solver), values)
+            api.resolved(registry.get(self.solver), {n: value for n, value in values.items() if n not in AROUND})
         except TypeError as error:
             raise ValueError(str(error)) from None
 
@@ -215,8 +215,8 @@ class model:
         return weights.tolist(), constant
 
     def is_probability_model(self):
-        """True for LIBLINEAR's models of logistic regression."""
-        return self.classifier.solver in LOGISTIC
+        """True for a model of `--probability`, and for LIBLINEAR's of logistic regression."""
+        return self.classifier.calibration is not None
 
     def is_regression_model(self):
         """False: marginlinear does not regress, and load_model refuses models that do."""
@@ -236,11 +236,8 @@ class model:
         return scores[:, 1:] if self.nr_class == 2 else scores
 
     def probabilities_of(self, scores):
-        """Probabilities of the labels by the logistic function, shape (m, labels), for the same scores."""
-        from scipy.special import expit
-
-        ones = expit(self.values_of(scores))
-        return np.hstack([ones, 1 - ones]) if self.nr_class == 2 else ones / ones.sum(axis=1, keepdims=True)
+        """Probabilities of the labels, shape (m, labels), for the same scores."""
+        return self.classifier.proba_of(scores)[:, self._order()]
 
     def _order(self):
         """Places of the labels in `classifier.classes`."""
@@ -357,7 +354,8 @@ def predict(y, x, m, options=""):
         l rows, as `problem` takes them. Features that the model does not have are left out.
     m : model
     options : str or list of str, default=""
-        `-q`: print nothing. `-b 1`: probabilities in place of scores, for LIBLINEAR's models of logistic regression.
+        `-q`: print nothing. `-b 1`: probabilities in place of scores, for models of `--probability` and
+        LIBLINEAR's of logistic regression.
 
     Returns
     -------
@@ -378,7 +376,8 @@ def predict(y, x, m, options=""):
     line = _command_line(options, (PROBABILITY, QUIET))
     with_probabilities = _value(line, PROBABILITY) != 0
     if with_probabilities and not m.is_probability_model():
-        raise TypeError("probability output is only supported for logistic regression")
+        raise TypeError("probability output is only supported for logistic regression, and for models that are trained "
+                        "with --probability")
     y, x = _labels(y), _table(x)
     if len(y) not in (0, shape_of(x)[0]):
         raise ValueError(f"x has {shape_of(x)[0]} rows, y has {len(y)} labels")

@@ -91,6 +91,20 @@ def test_probabilities_of_liblinears_logistic_models(theirs, vehicle, tmp_path, 
     np.testing.assert_allclose(values, their_values, rtol=1e-10)
 
 
+@pytest.mark.parametrize("binary", [False, True])
+def test_probabilities_of_ours(vehicle, binary):
+    y, x = vehicle
+    y = two_classes(y) if binary else y
+    found = ours.train(y, x, "-s 3 --probability --scale maxabs")
+    assert found.is_probability_model() and not ours.train(y, x, "-s 3").is_probability_model()
+    labels, _, values = ours.predict(y, x, found, "-b 1 -q")
+    assert labels == ours.predict(y, x, found, "-q")[0]
+    assert all(row[found.get_labels().index(label)] == max(row) for row, label in zip(values, labels, strict=True))
+    np.testing.assert_allclose(np.sum(values, axis=1), 1)
+    expected = found.classifier.predict_proba(ours.problem(y, x).x)
+    np.testing.assert_array_equal(np.sort(values), np.sort(expected))
+
+
 def test_same_helpers(theirs, vehicle):
     y, x = theirs.svm_read_problem(str(VEHICLE))
     assert vehicle == (y, x)
