@@ -12,51 +12,65 @@ import inspect
 import textwrap
 from types import MappingProxyType
 
-import joblib
 import numpy as np
-from sklearn import exceptions
-from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import check_random_state, compute_class_weight
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from marginlinear import params as P
 from marginlinear import problem, registry
 from marginlinear.api import KernelModel, trained, warn_unless_converged
+
+try:
+    import joblib
+    from sklearn import exceptions
+    from sklearn.base import BaseEstimator, ClassifierMixin
+    from sklearn.utils import check_random_state
+    from sklearn.utils.class_weight import compute_class_weight
+    from sklearn.utils.multiclass import check_classification_targets
+    from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+except ImportError as error:
+    # validate_data came with 1.6.
+    raise ImportError(f"marginlinear.sklearn needs scikit-learn 1.6 or newer: pip install 'marginlinear[sklearn]' "
+                      f"({error})", name="sklearn") from error
 
 __all__ = ["ConvergenceWarning", "CrammerSingerClassifier", "ISM3Classifier", "LDMClassifier", "LpMCSVMClassifier",
            "M3SVMClassifier", "MCODMClassifier", "MSVMAvClassifier", "ODMClassifier", "SVMClassifier"]
 
 # What scikit-learn has its own words for, in place of what the registry declares: the type and default, the meaning.
 OWN_WORDS = {
-    "fit_intercept": ("bool, default=True", """\
-        Whether a constant feature is added to every row. Its weight is a weight like others, and regularised. With a
-        kernel the square of its value is added to the kernel."""),
-    "intercept_scaling": ("float in (0, inf), default=1.0", """\
-        Value of the constant feature: the larger, the less its weight is regularised."""),
-    "class_weight": ('dict or "balanced", default=None', """\
-        Factors of C by label; "balanced": inversely proportional to the number of rows of a class, as counted by
-        their sample weights."""),
-    "gamma": ('{"scale", "auto"} or float in (0, inf), default="scale"', """\
-        Coefficient of poly, rbf and sigmoid. "scale": 1 / (n_features * X.var()), "auto": 1 / n_features."""),
-    "random_state": ("int, RandomState instance or None, default=0", """\
-        Seed of the order of the rows. An int gives the same model every time, None a new seed for each fit."""),
-    "n_jobs": ("int, default=None", """\
-        Threads; -1: all cores, None: 1 unless joblib says otherwise. The result does not depend on it."""),
-    "warm_start": ("bool, default=False", """\
-        Whether `fit` goes on from the model of the last one. It does where rows, labels, kernel, intercept and
-        multiclass are the same: C, tol, weights and the like may change. Otherwise, and in a copy from a pickle, it
-        starts anew."""),
-    "verbose": ("bool, default=False", """\
-        Whether each check of the certificate is printed."""),
+    "fit_intercept": (
+        "bool, default=True",
+        "Whether a constant feature is added to every row. Its weight is one like others, and regularised. With a "
+        "kernel the square of its value is added to the kernel."),
+    "intercept_scaling": (
+        "float in (0, inf), default=1.0",
+        "Value of the constant feature: the larger, the less its weight is regularised."),
+    "class_weight": (
+        'dict or "balanced", default=None',
+        'Factors of C by label; "balanced": inversely proportional to the number of rows of a class, counted by their '
+        "sample weights."),
+    "gamma": (
+        '{"scale", "auto"} or float in (0, inf), default="scale"',
+        'Coefficient of poly, rbf and sigmoid. "scale": 1 / (n_features * X.var()), "auto": 1 / n_features.'),
+    "random_state": (
+        "int, RandomState instance or None, default=0",
+        "Seed of the order of the rows. An int gives the same model every time, None a new seed for each fit."),
+    "n_jobs": (
+        "int, default=None",
+        "Threads; -1: all cores, None: 1 unless joblib says otherwise. The result does not depend on it."),
+    "warm_start": (
+        "bool, default=False",
+        "Whether `fit` goes on from the model of the last one. It does where rows, labels, kernel, intercept and "
+        "multiclass are the same: C, tol, weights above 0 and the like may change. Otherwise, and in a copy from a "
+        "pickle, it starts anew."),
+    "verbose": (
+        "bool, default=False",
+        "Whether each check of the certificate is printed."),
 }
 # The other parameters of a run that estimators have, as declared.
 RUN_WORDS = "tol", "algorithm", "max_iter", "time_limit"
 KERNEL_WORDS = {p.name: p for p in P.KERNELS}
-KERNEL_NOTE = """\
- None: a linear model with weights of features. "precomputed": X is the matrix of the kernel's values. A callable gets
-two blocks of rows and returns the kernel's values for each pair. gamma, degree, coef0 and cache are left aside by
-kernels that do not use them."""
+KERNEL_NOTE = (' None: a linear model with weights of features. "precomputed": X is the matrix of kernel values. A '
+               "callable gets two blocks of rows and returns the kernel's values for each pair. gamma, degree, coef0 "
+               "and cache are left aside by kernels that do not use them.")
 
 ATTRIBUTES = """\
 classes_ : array of shape (n_classes,)
@@ -124,31 +138,42 @@ def keep(estimator, given):
 
 
 def documented(cls):
-    """The docstring of an estimator, with its parameters as the registry declares them."""
+    """The class, with its parameters as they are declared in its docstring."""
+    if not cls.__doc__:  # python -OO
+        return cls
     method = registry.get(cls.method_name)
     declared = {p.name: p for p in (*method.takes, *method.run)}
-    lines = [inspect.cleandoc(cls.__doc__), "", "Parameters", "----------"]
+    lines = [inspect.cleandoc(cls.__doc__), "", *textwrap.wrap(f"Objective: {method.objective}.", 116), "",
+             "Parameters", "----------"]
     for name, parameter in inspect.signature(cls).parameters.items():
         own = cls.own_words.get(name) or OWN_WORDS.get(name)
-        kind, words = own or entry(declared[name], parameter)
-        lines += [f"{name} : {kind}", textwrap.fill(inspect.cleandoc(words), 112, initial_indent="    ",
-                                                  subsequent_indent="    ")]
-    lines += ["", "Attributes", "----------", ATTRIBUTES]
-    if method.kernels:
-        lines += [KERNEL_ATTRIBUTES]
-    return "\n".join([*lines, "", "References", "----------", textwrap.fill(method.reference, 112), ""])
+        kind, words = own or entry(declared[name], parameter.default, method)
+        lines += [f"{name} : {kind}", *textwrap.wrap(words, 112, initial_indent="    ", subsequent_indent="    ")]
+    lines += ["", "Attributes", "----------", ATTRIBUTES, *([KERNEL_ATTRIBUTES] if method.kernels else [])]
+    cls.__doc__ = "\n".join([*lines, "", "References", "----------", *textwrap.wrap(method.reference, 112), ""])
+    return cls
 
 
-def entry(param, parameter):
+def entry(param, default, method):
     """(type and default, meaning) of a declared parameter, with the default that the signature has."""
-    kind = {float: "float", int: "int", bool: "bool", str: "str"}[param.type]
     if param.choices:
-        words = [f'"{word}"' for word in (*param.choices, *param.python) if word is not callable]
-        kind = f"{{{', '.join(words)}}}" + (" or callable" if callable in param.python else "")
-    elif param.domain:
-        kind += f" in {param.domain}"
-    default = f'"{parameter.default}"' if isinstance(parameter.default, str) else parameter.default
-    return f"{kind}, default={default}", param.help + "." + (KERNEL_NOTE if param.name == "kernel" else "")
+        choices = method.routes if param.name == P.ALGORITHM.name else (*param.choices, *param.python)
+        words = ", ".join(f'"{word}"' for word in choices if word is not callable)
+        kind = f"{{{words}}}" + (" or callable" if callable in param.python else "")
+    else:
+        kind = f"{param.type.__name__} in {param.domain}"
+    note = KERNEL_NOTE if param.name == P.KERNEL.name else ""
+    return f"{kind}, default={quoted(default)}", f"{sentence(param.help)}.{note}"
+
+
+def quoted(default):
+    return f'"{default}"' if isinstance(default, str) else default
+
+
+def sentence(words):
+    """With a capital, unless a symbol comes first."""
+    first = words.split()[0]
+    return words if len(first) == 1 or not first.isalpha() else words[0].upper() + words[1:]
 
 
 class MarginClassifier(ClassifierMixin, BaseEstimator):
@@ -157,11 +182,6 @@ class MarginClassifier(ClassifierMixin, BaseEstimator):
     method_name = ""
     # Words for parameters that the registry does not have: name -> (type and default, meaning).
     own_words = MappingProxyType({})
-
-    def __init_subclass__(cls, **kwargs):
-        super().__init_subclass__(**kwargs)
-        if cls.__doc__:
-            cls.__doc__ = documented(cls)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -318,6 +338,7 @@ class MarginClassifier(ClassifierMixin, BaseEstimator):
               f"{criterion} {check[criterion]:.3g}, {check['seconds']:.1f} s")
 
 
+@documented
 class MCODMClassifier(MarginClassifier):
     """Multi-class optimal margin distribution machine (mcODM).
 
@@ -334,6 +355,7 @@ class MCODMClassifier(MarginClassifier):
         keep(self, locals())
 
 
+@documented
 class LDMClassifier(MarginClassifier):
     """Large margin distribution machine (LDM).
 
@@ -350,6 +372,7 @@ class LDMClassifier(MarginClassifier):
         keep(self, locals())
 
 
+@documented
 class ODMClassifier(MarginClassifier):
     """Optimal margin distribution machine (ODM).
 
@@ -365,6 +388,7 @@ class ODMClassifier(MarginClassifier):
         keep(self, locals())
 
 
+@documented
 class MSVMAvClassifier(MarginClassifier):
     """Least semi-variance and largest average of the margins, by turns (MSVMAv).
 
@@ -380,6 +404,7 @@ class MSVMAvClassifier(MarginClassifier):
         keep(self, locals())
 
 
+@documented
 class M3SVMClassifier(MarginClassifier):
     """Multi-class support vector machine with maximised minimum margins (M3SVM).
 
@@ -395,6 +420,7 @@ class M3SVMClassifier(MarginClassifier):
         keep(self, locals())
 
 
+@documented
 class ISM3Classifier(MarginClassifier):
     """Logistic losses with the regulariser of M3SVM (ISM3).
 
@@ -409,6 +435,7 @@ class ISM3Classifier(MarginClassifier):
         keep(self, locals())
 
 
+@documented
 class LpMCSVMClassifier(MarginClassifier):
     """lp-norm multi-class support vector machine.
 
@@ -424,6 +451,7 @@ class LpMCSVMClassifier(MarginClassifier):
         keep(self, locals())
 
 
+@documented
 class CrammerSingerClassifier(MarginClassifier):
     """Multi-class support vector machine of Crammer and Singer.
 
@@ -438,10 +466,12 @@ class CrammerSingerClassifier(MarginClassifier):
         keep(self, locals())
 
 
+@documented
 class SVMClassifier(MarginClassifier):
     """Support vector machine with the hinge loss or its square.
 
-    The objective of LinearSVC, trained to a certificate. A binary method: see multiclass.
+    The objective of LinearSVC, trained to a certificate. With loss="squared_hinge" the terms of its sum are squared. A
+    binary method: see multiclass.
     """
 
     method_name = "l1svc"
