@@ -115,7 +115,7 @@ class Model:
         """Places in `classes`, int array of shape (m,), for scores as `decision_function` returns them."""
         if self.codes is None and not self.joint:
             return (scores > 0).astype(np.intp)
-        return np.argmax(self.ranks_of(scores), axis=1)
+        return np.argmax(self._ranks(scores), axis=1)
 
     def margins(self, X, y, *, threads=None):
         """Margins of the rows of X, float64 array of shape (m,).
@@ -139,9 +139,9 @@ class Model:
         """Margins for scores as `decision_function` returns them and the places of the labels in `classes`."""
         if self.codes is None and not self.joint:
             return np.where(places == 1, scores, -scores)
-        return margins_of(self.ranks_of(scores), places.astype(np.int32))
+        return margins_of(self._ranks(scores), places.astype(np.int32))
 
-    def ranks_of(self, scores):
+    def _ranks(self, scores):
         """What is compared between the classes: their scores, or the votes for them."""
         if self.codes is None:
             return scores
@@ -282,14 +282,14 @@ def train(X, y, *, solver=None, class_weight=None, sample_weight=None, start=Non
     summed weight, in an order that their content gives: the model, bit for bit, does not depend on the order of the
     rows, nor on whether a row is repeated or has a weight. `Info.n_support` then counts such rows once.
     """
-    model = trained(X, y, solver=solver, class_weight=class_weight, sample_weight=sample_weight, start=start,
-                    progress=progress, **params)
+    model = fit_model(X, y, solver=solver, class_weight=class_weight, sample_weight=sample_weight, start=start,
+                      progress=progress, **params)
     warn_unless_converged(model)
     return model
 
 
-def trained(X, y, *, solver=None, class_weight=None, sample_weight=None, start=None, progress=None, **params):
-    """`train` without its warning."""
+def fit_model(X, y, *, solver=None, class_weight=None, sample_weight=None, start=None, progress=None, **params):
+    """`train` without its warning of convergence."""
     method = registry.get(solver if solver is not None else next(iter(registry.methods())))
     values, run_values = resolved(method, params)
     bias = run_values.pop("bias")

@@ -16,7 +16,7 @@ import numpy as np
 
 from marginlinear import params as P
 from marginlinear import problem, registry
-from marginlinear.api import KernelModel, trained, warn_unless_converged
+from marginlinear.api import KernelModel, fit_model, warn_unless_converged
 
 try:
     import joblib
@@ -231,7 +231,7 @@ class MarginClassifier(ClassifierMixin, BaseEstimator):
             ground = self._ground(X, y, sample_weight, params)
             last, model = getattr(self, "_last", (None, None))
             start = model if last == ground else None
-        model = trained(X, y, solver=method.name, class_weight=self._class_weights(classes, codes, sample_weight),
+        model = fit_model(X, y, solver=method.name, class_weight=self._class_weights(classes, codes, sample_weight),
                         sample_weight=sample_weight, start=start, progress=self._tell if self.verbose else None,
                         **params)
         self.classes_, self.model_, self._last = classes, model, (ground, model)
@@ -256,7 +256,7 @@ class MarginClassifier(ClassifierMixin, BaseEstimator):
         scores = self._scores(X)
         if len(self.classes_) == 2:
             return one_of_two(scores.T)[0] if scores.ndim == 2 else scores
-        return self.model_.ranks_of(scores)
+        return self.model_._ranks(scores)
 
     def predict(self, X):
         """Labels of the rows of X, array of shape (n_samples,)."""

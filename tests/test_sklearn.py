@@ -215,7 +215,7 @@ def test_what_X_may_be(Estimator, make):
 def test_float32_is_not_copied(monkeypatch):
     X, y = problem()
     seen = []
-    monkeypatch.setattr(ours, "trained", lambda X, y, **rest: seen.append(X) or ml.train(X, y, **rest))
+    monkeypatch.setattr(ours, "fit_model", lambda X, y, **rest: seen.append(X) or ml.train(X, y, **rest))
     for rows in (X.astype(np.float32), sparse.csr_array(X.astype(np.float32)), X, sparse.csr_array(X)):
         ours.ODMClassifier().fit(rows, y)
         assert seen[-1] is rows or np.shares_memory(getattr(seen[-1], "data", seen[-1]), getattr(rows, "data", rows))
