@@ -278,9 +278,9 @@ def train(X, y, *, solver=None, class_weight=None, sample_weight=None, start=Non
 
     Notes
     -----
-    Where rows times features are at most 131,072, and without a kernel, equal rows of one class become one row of their
-    summed weight, in an order that their content gives: the model, bit for bit, does not depend on the order of the
-    rows, nor on whether a row is repeated or has a weight. `Info.n_support` then counts such rows once.
+    Where rows times (features + 2) are at most 131,072, and without a kernel, equal rows of one class become one row of
+    their summed weight, in an order that their content gives: the model, bit for bit, does not depend on the order of
+    the rows, nor on whether a row is repeated or has a weight. `Info.n_support` then counts such rows once.
     """
     model = fit_model(X, y, solver=solver, class_weight=class_weight, sample_weight=sample_weight, start=start,
                       progress=progress, **params)

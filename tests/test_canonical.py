@@ -45,7 +45,7 @@ def test_explicit_zeros_are_zeros():
 
 
 def test_large_problems_and_gram_rows_stay_as_they_are():
-    large = made(np.ones((SMALL // 2 + 1, 2)), np.zeros(SMALL // 2 + 1))
+    large = made(np.ones((SMALL // 4 + 1, 2)), np.zeros(SMALL // 4 + 1))
     assert canonical(large) is large
     X, y = np.repeat(np.eye(4), 3, axis=0), np.arange(12) % 2
     model = ml.train(X, y, solver="l1svc", kernel="rbf")
