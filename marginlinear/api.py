@@ -3,16 +3,18 @@
 import os
 import sys
 import warnings
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from marginlinear import calibration, registry
 from marginlinear import params as P
-from marginlinear import registry
 from marginlinear._core.scores import margins_of, scores_of
-from marginlinear.arrays import CSR, as_rows, select_rows, select_square, shape_of
+from marginlinear.arrays import CSR, as_rows, select_columns, select_rows, select_square, shape_of
 from marginlinear.canonical import canonical
 from marginlinear.methods import multiclass
 from marginlinear.problem import CONVERGED, CYCLE, FAILED, FINISHED, ConvergenceWarning, Problem, Run
+from marginlinear.selection import stratified_folds
 from marginlinear.threads import default_threads, run_chunks
 
 
@@ -43,10 +45,16 @@ class Model:
     params : dict
         The method's parameters, with those of the run that change the result.
     info : Info or None
-        None for a model that another program trained.
+        None for a model that another program trained. With scaling its values are those of the scaled rows.
+    scaling : marginlinear.scaling.Scaling or None
+        What is done to rows before they are scored. None for a linear model with params["scale"] = "range" or
+        "maxabs": there it is part of the weights and of the bias.
+    calibration : marginlinear.calibration.Calibration or None
+        How scores become probabilities.
     """
 
-    def __init__(self, weights, classes, *, bias=-1.0, codes=None, solver="", params=None, info=None, state=None):
+    def __init__(self, weights, classes, *, bias=-1.0, codes=None, solver="", params=None, info=None, state=None,
+                 scaling=None, calibration=None):
         self.weights = np.ascontiguousarray(weights, dtype=np.float64)
         self.classes = np.asarray(classes)
         self.codes = None if codes is None else np.ascontiguousarray(codes, dtype=np.int8)
@@ -54,6 +62,8 @@ class Model:
         self.solver = solver
         self.params = dict(params or {})
         self.info = info
+        self.scaling = scaling
+        self.calibration = calibration
         self._state = state
         columns, k = self.weights.shape[1], len(self.classes)
         if self.codes is None and columns != k and not (columns == 1 and k == 2):
@@ -99,7 +109,11 @@ class Model:
         float64 array of shape (m, columns), or (m,) where there is one column
             A column a class, or with `codes` one for each of the binary problems, positive for the classes of +1.
         """
-        scores = self._scores(X, threads)
+        if self.scaling is None:
+            scores = self._scores(X, threads)
+        else:
+            parts = [self._scores(part, threads) for part in self.scaling.parts(X)]
+            scores = np.concatenate(parts) if parts else np.empty((0, self.weights.shape[1]))
         return scores[:, 0] if scores.shape[1] == 1 and not self.joint else scores
 
     def predict(self, X, *, threads=None):
@@ -116,6 +130,27 @@ class Model:
         if self.codes is None and not self.joint:
             return (scores > 0).astype(np.intp)
         return np.argmax(self._ranks(scores), axis=1)
+
+    def predict_proba(self, X, *, threads=None):
+        """Probabilities of the classes for the rows of X, float64 array of shape (m, n_classes).
+
+        Columns in the order of `classes`; the largest of a row, the first of equal ones, is that of the class that
+        `predict` gives.
+
+        Raises ValueError for a model without calibration: train(..., probability=True) makes one.
+        """
+        self._require_calibration()
+        return self.proba_of(self.decision_function(X, threads=threads))
+
+    def proba_of(self, scores):
+        """Probabilities for scores as `decision_function` returns them."""
+        self._require_calibration()
+        ranks = scores if self.codes is None else self._ranks(scores)
+        return self.calibration.probabilities(ranks, self.places_of(scores))
+
+    def _require_calibration(self):
+        if self.calibration is None:
+            raise ValueError("the model has no calibration, which probabilities need: train it with probability=True")
 
     def margins(self, X, y, *, threads=None):
         """Margins of the rows of X, float64 array of shape (m,).
@@ -224,7 +259,8 @@ class KernelModel(Model):
                              threads=threads or default_threads()) + self._intercept
 
 
-def train(X, y, *, solver=None, class_weight=None, sample_weight=None, start=None, progress=None, **params):
+def train(X, y, *, solver=None, class_weight=None, sample_weight=None, start=None, progress=None, probability=False,
+          scale=None, **params):
     """Train a linear or a kernel classifier.
 
     Parameters
@@ -245,7 +281,17 @@ def train(X, y, *, solver=None, class_weight=None, sample_weight=None, start=Non
         A model that `train` made of the same rows, with the same method and kernel: training goes on from it.
     progress : callable, optional
         Called with a dict (n_iter, seconds, objective, bound, certificate, residual) at every check; None stands
-        for what the method does not have.
+        for what the method does not have. In the fits of `probability` the dict has the number of the fold too.
+    probability : bool
+        Whether to fit a calibration (`predict_proba`) on the scores of stratified 5-fold cross-validation, with at
+        least two rows of each class: 5 more fits. The weights are the same without it. Votes are what is calibrated
+        where they decide, with multiclass="ovo" and "ecoc". Softmax needs no fits: its scores are log-probabilities.
+    scale : {"range", "maxabs", "unit"}, optional
+        How to scale the rows, here and in predictions. "range" takes each feature's least and largest value to 0
+        and 1, and leaves out constant ones; "maxabs" divides by its largest absolute value, so that zeros stay zeros;
+        "unit" divides each row by its Euclidean length. The first two become part of a linear model's weights, and of
+        its bias; what `bias` says is then the value of the bias feature beside the scaled ones. Sparse rows stay
+        sparse, but in "range" where the least value of a feature is not 0.
     **params
         The method's parameters and those of every run, as `margin-train --help` lists them: C, tol, bias, seed,
         threads, max_iter, time_limit, algorithm, ... Two of them take more than there:
@@ -269,7 +315,8 @@ def train(X, y, *, solver=None, class_weight=None, sample_weight=None, start=Non
     TypeError
         For a parameter that the method does not have.
     MemoryError
-        For weights, or a cache of kernel rows, that are larger than the machine: before they are asked for.
+        For weights, or a cache of kernel rows, that are larger than the machine, and sparse rows that "range" would
+        make larger than a quarter of it: before they are asked for.
 
     Warns
     -----
@@ -283,51 +330,136 @@ def train(X, y, *, solver=None, class_weight=None, sample_weight=None, start=Non
     the rows, nor on whether a row is repeated or has a weight. `Info.n_support` then counts such rows once.
     """
     model = fit_model(X, y, solver=solver, class_weight=class_weight, sample_weight=sample_weight, start=start,
-                      progress=progress, **params)
+                      progress=progress, probability=probability, scale=scale, **params)
     warn_unless_converged(model)
     return model
 
 
-def fit_model(X, y, *, solver=None, class_weight=None, sample_weight=None, start=None, progress=None, **params):
+def fit_model(X, y, *, solver=None, class_weight=None, sample_weight=None, start=None, progress=None, probability=False,
+              scale=None, **params):
     """`train` without its warning of convergence."""
     method = registry.get(solver if solver is not None else next(iter(registry.methods())))
     values, run_values = resolved(method, params)
-    bias = run_values.pop("bias")
-    data, y, factors, kept = training_data(X, y, sample_weight, square=values.get("kernel") == "precomputed")
+    around = P.resolve(P.AROUND, {"probability": probability, "scale": scale})
+    given = values.get("kernel") == "precomputed"
+    if given and around["scale"]:
+        raise ValueError(f"scale = {scale!r} is for features: a precomputed kernel has none")
+    data, y, factors, kept = training_data(X, y, sample_weight, square=given)
     width = shape_of(X)[1]
-    kernel = kernel_of(values, width)
-    if width == 0 and (bias < 0 or kernel is not None):
-        raise ValueError("X has 0 features, and there is no bias feature: nothing can be learned" if kernel is None
-                         else "X has 0 features: a kernel needs some")
+    if width == 0 and (run_values["bias"] < 0 or values.get("kernel") is not None):
+        raise ValueError("X has 0 features, and there is no bias feature: nothing can be learned"
+                         if values.get("kernel") is None else "X has 0 features: a kernel needs some")
     classes, codes = np.unique(y, return_inverse=True)
-    k = len(classes)
-    if k < 2:
-        have = f"{k} class (label {classes[0]})" if k else "none"
+    if len(classes) < 2:
+        have = f"{len(classes)} class (label {classes[0]})" if len(classes) else "none"
         raise ValueError(f"{method.name} needs at least 2 classes, y has {have}")
-    how = None if method.joint or k == 2 else values["multiclass"]
-    columns = multiclass.column_count(how, k) if how else k if method.joint else 1
-    if kernel is None:
-        rows = as_rows(data, bias)
-        require_memory(columns, rows.d, "features")
-    else:
-        require_memory(columns, len(y), "rows")
-        rows = gram_of(kernel, data, bias, values["cache"], run_values["threads"])
-    problem = canonical(
-        Problem(rows, codes.astype(np.int32), k, factors, class_factors(class_weight, classes)[codes]))
-    origin = {"method": method.name, "rows": problem.rows.m, "features": width, "bias feature": bias >= 0, "classes": k,
-              "kernel": kernel and (kernel.kind, kernel.gamma, kernel.degree, kernel.coef0), "multiclass": how}
-    run = Run(start=start_state(start, origin, problem.y), progress=progress, **run_values)
-    method_values = {p.name: values[p.name] for p in method.params}
-    if how is None:
-        solution = method.fit(problem, method_values, run)
-    else:
-        solution = multiclass.fit(method, problem, method_values, run, how)
-    found = {"bias": bias, "codes": solution.codes, "solver": method.name, "info": solution.info,
-             "params": effective(method, {**values, "multiclass": how}, run_values),
-             "state": Start(origin, problem.y, solution.state)}
-    if kernel is None:
-        return Model(solution.weights, classes, **found)
-    return kernel_model(kernel, data, solution.weights, problem.y, classes, kept, n_features=width, **found)
+    codes = codes.astype(np.int32)
+    sample = Sample(data, codes, factors, class_factors(class_weight, classes)[codes], kept)
+    fit = Fit(method, values, run_values, around["scale"], classes, width)
+    if around["probability"] and not method.probabilistic:
+        require_pairs(classes, codes)
+    model = fit.model(sample, start, progress)
+    if around["probability"]:
+        model.calibration = (calibration.of_softmax(len(classes)) if method.probabilistic
+                             else fit.calibration(sample, progress))
+    return model
+
+
+class Sample(NamedTuple):
+    """Checked rows: X, classes 0..k-1, instance weights, factors of C, and their numbers in the caller's data, or None.
+    """
+
+    X: Any
+    y: Any
+    instance: Any
+    factor: Any
+    kept: Any
+
+    def select(self, which, square):
+        X = select_square(self.X, which) if square else select_rows(self.X, which)
+        return Sample(X, self.y[which], self.instance[which], self.factor[which], None)
+
+
+class Fit:
+    """A method with all its parameters: what makes a model of a Sample that has all `classes`.
+
+    `width` is the number of the caller's features.
+    """
+
+    def __init__(self, method, values, run_values, scale, classes, width):
+        self.method, self.values, self.scale, self.classes, self.width = method, values, scale, classes, width
+        self.run_values = dict(run_values)
+        self.bias = self.run_values.pop("bias")
+
+    def model(self, sample, start=None, progress=None):
+        method, values, run_values, classes, bias = self.method, self.values, self.run_values, self.classes, self.bias
+        X, width, k = sample.X, self.width, len(classes)
+        scaling = None
+        if self.scale is not None:
+            from marginlinear.scaling import learned
+
+            scaling = learned(self.scale, X)
+            X = scaling.apply(X)
+        kernel = kernel_of(values, width)
+        how = None if method.joint or k == 2 else values["multiclass"]
+        columns = multiclass.column_count(how, k) if how else k if method.joint else 1
+        if kernel is None:
+            rows = as_rows(X, bias)
+            require_memory(columns, rows.d, "features")
+        else:
+            require_memory(columns, len(sample.y), "rows")
+            rows = gram_of(kernel, X, bias, values["cache"], run_values["threads"])
+        problem = canonical(Problem(rows, sample.y, k, sample.instance, sample.factor))
+        origin = {"method": method.name, "rows": problem.rows.m, "features": width, "bias feature": bias >= 0, "classes": k,
+                  "kernel": kernel and (kernel.kind, kernel.gamma, kernel.degree, kernel.coef0), "multiclass": how,
+                  "scale": self.scale}
+        run = Run(start=start_state(start, origin, problem.y), progress=progress, **run_values)
+        method_values = {p.name: values[p.name] for p in method.params}
+        if how is None:
+            solution = method.fit(problem, method_values, run)
+        else:
+            solution = multiclass.fit(method, problem, method_values, run, how)
+        found = {"codes": solution.codes, "solver": method.name, "info": solution.info,
+                 "params": effective(method, {**values, "multiclass": how, "scale": self.scale}, run_values),
+                 "state": Start(origin, problem.y, solution.state)}
+        if kernel is not None:
+            return kernel_model(kernel, X, solution.weights, problem.y, classes, sample.kept, n_features=width,
+                                bias=bias, scaling=scaling, **found)
+        weights = solution.weights
+        if scaling is not None and scaling.linear:
+            weights, bias = scaling.folded(weights, bias)
+            scaling = None
+        return Model(weights, classes, bias=bias, scaling=scaling, **found)
+
+    def calibration(self, sample, progress):
+        """The Calibration by models of all folds but one and their scores of that one."""
+        square = self.values.get("kernel") == "precomputed"
+        folds = stratified_folds(sample.y, calibration.FOLDS, self.run_values["seed"])
+        scores = None
+        for fold in range(calibration.FOLDS):
+            inside, outside = np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)
+            if not len(outside):
+                continue
+            watch = progress and (lambda check, fold=fold: progress({"fold": fold + 1, **check}))
+            try:
+                model = self.model(sample.select(inside, square), progress=watch)
+            except ValueError as error:
+                raise ValueError(f"{error} (in fold {fold + 1} of the calibration)") from error
+            X = select_rows(sample.X, outside)
+            found = model.decision_function(select_columns(X, inside) if square else X,
+                                            threads=self.run_values["threads"])
+            ranks = found if model.codes is None else model._ranks(found)
+            if scores is None:
+                scores = np.empty((len(sample.y), *ranks.shape[1:]))
+            scores[outside] = ranks
+        return calibration.fit(scores, sample.y, sample.instance, len(self.classes))
+
+
+def require_pairs(classes, codes):
+    """ValueError unless each class has two rows: one to learn from, the other to be scored."""
+    alone = classes[np.bincount(codes) < 2]
+    if len(alone):
+        raise ValueError(f"probability needs at least 2 rows of each class: label {alone[0]} has 1")
 
 
 def resolved(method, params):
@@ -347,8 +479,9 @@ def resolved(method, params):
 def effective(method, values, run_values):
     """The parameters that the result depends on: those of a kernel, and of several classes, only where there are."""
     idle = [P.CACHE.name, *(p.name for p in (P.KERNEL, P.MULTICLASS) if values.get(p.name) is None)]
+    scaled = {} if values["scale"] is None else {"scale": values["scale"]}
     return {**{p.name: values[p.name] for p in method.takes if p.name not in idle and P.is_used(p, values)},
-            **{name: run_values[name] for name in ("tol", "algorithm", "seed")}}
+            **{name: run_values[name] for name in ("tol", "algorithm", "seed")}, **scaled}
 
 
 def kernel_of(values, n_features):

@@ -50,11 +50,16 @@ def select_rows(X, which):
 
 def select_square(X, which):
     """The rows and columns `which` of a square X."""
+    return select_columns(select_rows(X, which), which)
+
+
+def select_columns(X, which):
+    """X without the other columns."""
     if hasattr(X, "indptr") and hasattr(X, "n_features"):
         from scipy.sparse import csr_array
 
         X = csr_array((X.data, X.indices, X.indptr), shape=shape_of(X))
-    return select_rows(X, which)[:, which]
+    return X[:, which]
 
 
 def as_rows(X, bias, n_features=None):

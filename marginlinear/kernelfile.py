@@ -17,6 +17,7 @@ the labels. A support vector of class i has the coefficient for the pair with j 
 place j: one value for two classes, k - 1 for k. Where two columns say one thing twice, for two classes, the second one
 is written, and the trailer says `columns` 2.
 
+A line `scaling maxabs`, which LIBSVM refuses, tells that rows are scaled before they are scored; the trailer has how.
 Other models have `svm_type marginlinear`, which LIBSVM refuses, a coefficient a column in each line, and the line
 `codes` of `linearfile` if they have some.
 """
@@ -33,11 +34,11 @@ from marginlinear.api import KernelModel, require_memory
 from marginlinear.arrays import CSR, shape_of
 from marginlinear.libsvm import compressed, read_libsvm, rows_text
 from marginlinear.methods.multiclass import codes_of
-from marginlinear.modeltext import NATURAL, NUMBER, WORD_ONLY, Fields, code_line, label_lines, shown
+from marginlinear.modeltext import NATURAL, NUMBER, WORD_ONLY, Fields, code_line, label_lines, scaling_line, shown
 from marginlinear.problem import DataError
 
 KEYS = ("svm_type", "kernel_type", "degree", "gamma", "coef0", "nr_class", "total_sv", "rho", "label", "classes",
-        "codes", "probA", "probB", "nr_sv")
+        "codes", "scaling", "probA", "probB", "nr_sv")
 BEYOND = {"bias": (int, float), "columns": int, "nr_feature": int}  # keys of the trailer
 PAIRS, OWN = "c_svc", "marginlinear"
 FOREIGN = (PAIRS, "nu_svc")
@@ -74,7 +75,7 @@ def blocks(model):
     nr_class, labels = label_lines(model).splitlines()
     header += [nr_class, f"total_sv {model.n_support}", f"rho {rho}", labels, f"nr_sv {counts}"]
     codes = code_line(model) if kind == OWN else ""
-    yield ("\n".join(header) + "\n" + codes + "SV\n").encode("ascii")
+    yield ("\n".join(header) + "\n" + codes + scaling_line(model) + "SV\n").encode("ascii")
     for low in range(0, model.n_support, ROWS_AT_ONCE):
         high = min(low + ROWS_AT_ONCE, model.n_support)
         words = [line.rstrip() for line in format_rows(np.ascontiguousarray(coefficients[low:high])).splitlines()]
@@ -122,6 +123,8 @@ class Body:
         In the file's order.
     foreign : bool
         Whether LIBSVM could have written it.
+    scaling : str or None
+        The kind of scaling of rows before they are scored.
     """
 
     def __init__(self, source, first):
@@ -130,7 +133,8 @@ class Body:
         self.kind = svm_type(source, fields)
         self.kernel = kernel_of(source, fields)
         self.labels, listed = fields.labels()
-        self.foreign = self.kind in FOREIGN and not listed
+        self.scaling = fields.scaling()
+        self.foreign = self.kind in FOREIGN and not listed and self.scaling is None
         k = len(self.labels)
         if k < 2:
             raise source.error(f"nr_class is {k}: a model of one class decides nothing", *fields.place("nr_class"))

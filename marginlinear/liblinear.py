@@ -10,6 +10,7 @@ CLASSIFIERS = {
     6: "L1R_LR",
     7: "L2R_LR_DUAL",
 }
+LOGISTIC = tuple(CLASSIFIERS[number] for number in (0, 6, 7))
 OTHERS = {
     11: "L2R_L2LOSS_SVR",
     12: "L2R_L2LOSS_SVR_DUAL",

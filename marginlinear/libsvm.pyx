@@ -40,6 +40,7 @@ from marginlinear._core.decimal cimport (
 
 from marginlinear.atomic import replacing
 from marginlinear.problem import DataError
+from marginlinear.threads import default_threads
 
 ctypedef fused real:
     float
@@ -759,31 +760,68 @@ def read_libsvm(source, *, n_features=None, zero_based=False, dtype="float64", t
     if n_features is not None and not 1 <= operator.index(n_features) <= LARGEST_INDEX:
         raise ValueError(f"n_features is {n_features}; None or 1 to {LARGEST_INDEX} is needed")
     if threads is None:
-        threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        threads = default_threads()
     elif operator.index(threads) < 1:
         raise ValueError(f"threads is {threads}; None or at least 1 is needed")
+    rows = None
+    with closing(each_block(source, zero_based, n_features, dtype, text_labels, threads, progress,
+                            _block_size)) as blocks:
+        for path, block in blocks:
+            if rows is None:
+                rows = Rows(path, dtype, 0 if zero_based else 1, n_features)
+            rows.append(block)
+    return rows.finish()
+
+
+def libsvm_blocks(source, *, zero_based=False, text_labels=False, threads=None, progress=None,
+                  _block_size=BLOCK_SIZE):
+    """Yield the rows of a file in LIBSVM format some at a time, in memory that does not grow with the file.
+
+    Parameters are those of `read_libsvm`. Each LibsvmData has the rows of some lines, and as n_features its own
+    largest index. DataError comes after the blocks before it; a file without rows is one too.
+    """
+    cdef Rows rows
+    cdef Py_ssize_t lines = 0
+    some = False
+    if threads is None:
+        threads = default_threads()
+    dtype = np.dtype("float64")
+    with closing(each_block(source, zero_based, None, dtype, text_labels, threads, progress, _block_size)) as blocks:
+        for path, block in blocks:
+            rows = Rows(path, dtype, 0 if zero_based else 1, None)
+            rows.lines = lines
+            rows.append(block)
+            lines = rows.lines
+            if rows.indptr.size > <Py_ssize_t> sizeof(int64_t):
+                yield rows.finish()
+                some = True
+    if not some:
+        rows.finish()
+
+
+def each_block(source, zero_based, n_features, dtype, text_labels, threads, progress, block_size):
+    """Yield (name of the source, Block) in the order of the file; the caller must be done with one block when it asks
+    for the next."""
     base = 0 if zero_based else 1
     limit = base - 1 + (LARGEST_INDEX if n_features is None else n_features)
     next_call = 0.0
 
     def make():
-        return Block(_block_size, dtype == np.float32, text_labels, base, limit)
+        return Block(block_size, dtype == np.float32, text_labels, base, limit)
 
     with opened(source) as (path, readinto, size):
         head = beginning(readinto)
         readinto, rest = decompressed(path, head, readinto)
         lines = Lines(readinto, rest)
-        rows = Rows(path, dtype, base, n_features)
         total = size if rest is head else None
         with closing(parsed(lines, make, threads)) as blocks:
             for block in blocks:
-                rows.append(block)
+                yield path, block
                 if progress is not None and time.monotonic() >= next_call:
                     progress(lines.done, total)
                     next_call = time.monotonic() + 0.1
         if progress is not None:
             progress(lines.done, total)
-    return rows.finish()
 
 
 def beginning(readinto):

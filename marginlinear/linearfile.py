@@ -13,6 +13,8 @@ Of two classes LIBLINEAR looks only at the first column, even with MCSVM_CS: so 
 labels, classes[1] first. Columns with codes have a solver_type that LIBLINEAR refuses, and before nr_feature
 
     codes ++0 -0+ 0--           a word a class: what the class is in each column, + positive, - negative, 0 neither
+
+A line `scaling unit`, which LIBLINEAR refuses too, tells that rows are scaled before they are scored.
 """
 
 import numpy as np
@@ -20,10 +22,11 @@ import numpy as np
 from marginlinear import liblinear
 from marginlinear._core.decimal import ROWS_LONG_LINE, ROWS_SHORT_LINE, format_rows, parse_rows
 from marginlinear.api import Model
-from marginlinear.modeltext import NATURAL, WORD, WORD_ONLY, Fields, code_line, label_lines, shown
+from marginlinear.calibration import of_logistic
+from marginlinear.modeltext import NATURAL, WORD, WORD_ONLY, Fields, code_line, label_lines, scaling_line, shown
 
 BLOCK = 1 << 20  # bytes of weights, of text when reading and of float64 when writing
-KEYS = ("solver_type", "nr_class", "label", "classes", "codes", "nr_feature", "bias")
+KEYS = ("solver_type", "nr_class", "label", "classes", "codes", "scaling", "nr_feature", "bias")
 BEYOND = {}  # keys of the trailer
 
 
@@ -35,7 +38,7 @@ def beyond(model):
 def blocks(model):
     """The text of the model, in blocks."""
     kind = liblinear.CODED if model.codes is not None else liblinear.JOINT if model.joint else liblinear.SIGN
-    yield (f"solver_type {kind}\n{label_lines(model)}{code_line(model)}"
+    yield (f"solver_type {kind}\n{label_lines(model)}{code_line(model)}{scaling_line(model)}"
            f"nr_feature {model.n_features}\nbias {model.bias:.17g}\nw\n").encode("ascii")
     rows, columns = model.weights.shape
     step = max(1, BLOCK // (8 * columns))
@@ -57,6 +60,8 @@ class Body:
         In the file's order.
     foreign : bool
         Whether LIBLINEAR could have written it.
+    scaling : str or None
+        The kind of scaling of rows before they are scored.
     """
 
     def __init__(self, source, first):
@@ -71,7 +76,8 @@ class Body:
             self.codes = fields.codes(k)
         elif "codes" in fields:
             raise source.damaged(f"codes do not go with {self.kind}", 1, fields.lines["codes"])
-        self.foreign = not listed and self.codes is None
+        self.scaling = fields.scaling()
+        self.foreign = not listed and self.codes is None and self.scaling is None
         sign = k == 2 and self.kind != liblinear.JOINT
         columns = self.codes.shape[1] if self.codes is not None else 1 if sign else k
         self.weights = read_weights(source, nr_feature + (self.bias >= 0), columns)
@@ -81,6 +87,8 @@ class Body:
         if len(classes) == 2 and self.codes is None:
             # LIBLINEAR's own model decides by its first column, and so does it here.
             weights = weights[:, :1] if trailer is None else weights[:, ::-1]
+        if trailer is None and self.kind in liblinear.LOGISTIC:
+            found["calibration"] = of_logistic(len(classes))
         return Model(weights, classes, bias=self.bias, codes=self.codes, **found)
 
 

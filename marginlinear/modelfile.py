@@ -5,6 +5,11 @@
     marginlinear 1
     {"info": {...}, "labels": "int64", "params": {...}, "solver": "mcodm", "version": "...", "sha256": "..."}
 
+A calibration, and a scaling of rows before they are scored, are two more keys of the trailer where a model has them:
+
+    "calibration": {"kind": "sigmoid", "offset": 0.1, "slope": 2.5}
+    "scaling": {"kind": "range", "least": [0, ...], "lower": 0, "most": [1, ...], "upper": 1}, or {"kind": "unit"}
+
 Both programs stop reading before the trailer, so they serve such a file unchanged. With two classes the file has
 classes[1] first: a score above 0 is its first label, one of 0 the second. Labels that they would mistake (text,
 fractions, integers beyond a C int) stand as a JSON list after `classes` in place of `label`, and they refuse the file.
@@ -29,6 +34,7 @@ import numpy as np
 from marginlinear._version import version
 from marginlinear.api import KernelModel
 from marginlinear.atomic import replacing
+from marginlinear.calibration import Calibration
 from marginlinear.modeltext import (
     LONG_LINE,
     WORD,
@@ -147,12 +153,18 @@ def _trailer(model, beyond):
         info = {name: _json_number(getattr(model.info, name)) for name in KEPT}
     return json.dumps({
         **beyond,
+        **({} if model.calibration is None else {"calibration": _sorted(model.calibration._asdict())}),
         "info": info,
         "labels": label_kind(model),
-        "params": {name: _plain(value) for name, value in sorted(model.params.items())},
+        "params": _sorted(model.params),
+        **({} if model.scaling is None else {"scaling": model.scaling.to_dict()}),
         "solver": model.solver,
         "version": version,
     }, allow_nan=False)
+
+
+def _sorted(values):
+    return {name: _plain(value) for name, value in sorted(values.items())}
 
 
 def _plain(value):
@@ -175,7 +187,7 @@ def _read(source):
     first = header_line(source)
     layout = _layout(first.startswith(b"svm_type "))
     body = layout.Body(source, first)
-    trailer = _read_trailer(source, layout.BEYOND)
+    trailer = _read_trailer(source, body, layout.BEYOND)
     if trailer is None:
         if not body.foreign:
             raise source.cut("after its last row")
@@ -183,11 +195,18 @@ def _read(source):
     else:
         labels = typed_labels(source, body.labels, trailer["labels"])
         found = {key: trailer[key] for key in ("solver", "params", "info")}
-    return body.model(labels[::-1] if len(labels) == 2 else labels, trailer, **found)
+        found["calibration"] = _calibration(source, trailer.get("calibration"), len(body.labels))
+    model = body.model(labels[::-1] if len(labels) == 2 else labels, trailer, **found)
+    if trailer is not None:
+        model.scaling = _scaling(source, trailer.get("scaling"), body.scaling, model.n_features)
+    return model
 
 
-def _read_trailer(source, beyond):
-    """The checked trailer as a dict; None where the file ends without one; `beyond` are keys of the layout."""
+def _read_trailer(source, body, beyond):
+    """The checked trailer as a dict; None where the file ends without one; `beyond` are keys of the layout.
+
+    What is in `calibration` and `scaling` is still to be checked.
+    """
     first = source.stream.readline(4 * WORD)
     if not first:
         return None
@@ -199,7 +218,8 @@ def _read_trailer(source, beyond):
             raise source.error(f"marginlinear {version} does not know the trailer's version: use a newer one")
         raise source.damaged(f"{shown(first)} after the last row")
     source.digest.update(first)
-    line = source.stream.readline(LONG_LINE)
+    # Two numbers a feature may be longer than what else is there, and the file's own size bounds them.
+    line = source.stream.readline(LONG_LINE if body.scaling is None else source.left())
     source.line += 1
     if not line.endswith(b"\n"):
         raise source.cut("in its trailer")
@@ -214,11 +234,54 @@ def _read_trailer(source, beyond):
         source.line += 1
         raise source.damaged("text after the trailer")
     trailer = parse_json(source, line, source.line, 1)
-    check_keys(source, "trailer", trailer, {**beyond, "info": (dict, type(None)), "labels": str, "params": dict,
-                                             "solver": str, "version": str, "sha256": str})
+    optional = {key: dict for key in ("calibration", "scaling") if key in trailer}
+    check_keys(source, "trailer", trailer, {
+        **beyond, **optional, "info": (dict, type(None)), "labels": str, "params": dict, "solver": str,
+        "version": str, "sha256": str})
     check_keys(source, "params", trailer["params"], dict.fromkeys(trailer["params"], PLAIN))
     trailer["info"] = _info(source, trailer["info"])
     return trailer
+
+
+def _calibration(source, found, n_classes):
+    if found is None:
+        return None
+    number = (int, float)
+    check_keys(source, "calibration", found, {"kind": str, "offset": number, "slope": number})
+    try:
+        return Calibration(found["kind"], float(found["slope"]), float(found["offset"])).check(n_classes)
+    except (OverflowError, ValueError) as error:
+        raise source.damaged(f"calibration: {error}") from None
+
+
+def _scaling(source, found, announced, n_features):
+    """The Scaling that the trailer holds; `announced` is the word above it."""
+    kind = None if found is None else found.get("kind")
+    if kind != announced:
+        raise source.damaged(f"scaling is {shown(kind)} in the trailer, {shown(announced)} above it")
+    if found is None:
+        return None
+    from marginlinear.scaling import KINDS, UNIT, Scaling
+
+    if kind not in KINDS:
+        raise source.error(f"scaling: {shown(kind)} is not known: use a newer marginlinear")
+    if kind == UNIT:
+        check_keys(source, "scaling", found, {"kind": str})
+        return Scaling(UNIT)
+    number = (int, float)
+    check_keys(source, "scaling", found, {"kind": str, "least": list, "lower": number, "most": list, "upper": number})
+    for name in ("least", "most"):
+        if not all(type(value) in number for value in found[name]):
+            raise source.damaged(f"scaling: {name} is not a list of numbers")
+    try:
+        least, most = (np.array(found[name], dtype=np.float64) for name in ("least", "most"))
+        ends = np.array([found["lower"], found["upper"]], dtype=np.float64)
+        if not (len(least) == len(most) == n_features and ends[0] < ends[1] and np.isfinite(ends).all()
+                and np.isfinite(least).all() and np.isfinite(most).all() and (least <= most).all()):
+            raise ValueError(f"the {n_features} ranges do not fit each other")
+        return Scaling(kind, least, most, *ends.tolist())
+    except (OverflowError, ValueError) as error:
+        raise source.damaged(f"scaling: {error}") from None
 
 
 def _info(source, found):

@@ -144,6 +144,10 @@ class Fields:
             raise self.source.damaged(f"label {shown(twice)} stands twice", 1, self.lines[key])
         return labels, listed
 
+    def scaling(self):
+        """The word after `scaling`; None without."""
+        return self.value("scaling", WORD_ONLY, bytes.decode, "a kind of scaling") if "scaling" in self else None
+
     def codes(self, classes):
         """The int8 array of shape (classes, columns) that stands after `codes`."""
         self.require("codes")
@@ -197,6 +201,11 @@ def code_line(model):
         return ""
     codes = (model.codes[::-1] if len(model.codes) == 2 else model.codes).tolist()
     return "codes " + " ".join("".join(SIGNS[code] for code in word) for word in codes) + "\n"
+
+
+def scaling_line(model):
+    """The line of the scaling, which other programs do not know: they refuse the file; "" without."""
+    return "" if model.scaling is None else f"scaling {model.scaling.kind}\n"
 
 
 def typed_labels(source, labels, kind):

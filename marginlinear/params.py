@@ -188,6 +188,16 @@ TIME_LIMIT = Param("time_limit", float, None, "stop training after this many sec
 RUN = (TOL, BIAS, ALGORITHM, MAX_ITER, TIME_LIMIT, SEED, THREADS)
 
 
+SCALE = Param("scale", str, None, "scale the features, in the model too, so that it predicts rows as they are: range, "
+              "each from 0, its least value (zeros that are left out count), to 1; maxabs, by its largest absolute "
+              "value, zeros stay zeros; unit, each row to length 1", choices=("range", "maxabs", "unit"))
+PROBABILITY = Param("probability", bool, False, "fit probabilities too, on the scores of 5-fold cross-validation: 5 "
+                    "more fits, each with its own --max-iter and --time-limit; the weights stay the same")
+
+# What `train` does to the rows before a fit, and with the scores after it.
+AROUND = (SCALE, PROBABILITY)
+
+
 def resolve(declared, given):
     """Checked values of `declared` parameters: from the dict `given`, else, and for None, their defaults."""
     for p in declared:

@@ -53,6 +53,8 @@ class Method(NamedTuple):
         The values of `algorithm` that it knows.
     defaults : dict
         Defaults of parameters of every run that are others here, by name.
+    probabilistic : bool
+        Whether the scores of its model are logarithms of probabilities, up to a constant of the row.
     """
 
     name: str
@@ -66,6 +68,7 @@ class Method(NamedTuple):
     kernels: bool = True
     routes: tuple = ("auto", "cd", "accelerated", "newton")
     defaults: Any = MappingProxyType({})
+    probabilistic: bool = False
 
     @property
     def takes(self):

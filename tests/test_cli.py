@@ -47,6 +47,7 @@ def folder(tmp_path, monkeypatch):
     (tmp_path / "zero").write_text("1 0:1 2:1\n2 1:1\n1 0:2\n")
     (tmp_path / "one").write_text("1 1:1\n1 2:1\n")
     (tmp_path / "bad").write_text("1 1:1\n2 1:x\n")
+    (tmp_path / "bad2").write_text("1 1:1\n2 1:2\n1 1:3\n")
     (tmp_path / "wide").write_text("1 1:1 9:1 10:1\n2 2:1 9:5\n")
     (tmp_path / "w").write_text("1\n" * 60)
     (tmp_path / "wbad").write_text("1\n  -2\n")
@@ -197,7 +198,17 @@ GOLDEN = [
     ("predict - -", 2, "", "margin-predict: only one .*" + HINT),
     ("predict d m d", 2, "", "margin-predict: d: the output would take the place of d" + HINT),
     ("predict d m m", 2, "", "margin-predict: m: the output would take the place of m" + HINT),
-    ("predict -b 1 d m out", 2, "", "margin-predict: probability output is only supported for .*" + HINT),
+    ("predict -b 1 d m out", 1, "", r"margin-predict: m: the model has no calibration, .*: train it with margin-train "
+     r"--probability \(.* only supported for logistic regression\); --scores .*\n"),
+    ("predict -b 2 d m out", 2, "", r"margin-predict: -b 2: probability = 2 is not allowed: .*" + HINT),
+    ("train -v 3 --probability d", 2, "", "margin-train: --probability is part of a model, and -v writes .*" + HINT),
+    ("train --probability d2 out", 0, RESULT, ""),
+    ("train -q --scale range d out", 0, "", ""),
+    ("train -q --scale=unit -v 3 d", 0, r"Cross Validation Accuracy = \S+%\n", ""),
+    ("train --scale std d", 2, "", r"margin-train: --scale std: scale = 'std' is not allowed: give range \| .*" + HINT),
+    ("train --probability one", 1, "", "margin-train: one: mcodm needs at least 2 classes, .*\n"),
+    ("train --probability bad2", 1, "", "margin-train: bad2: probability needs at least 2 rows of each class: label 2 "
+     "has 1\n"),
     ("predict -c 1 d m out", 2, "", "margin-predict: unknown option: -c" + HINT),
     ("predict --threads 0 d m out", 2, "", "margin-predict: --threads 0: .*" + HINT),
 ]
@@ -310,7 +321,7 @@ def test_log_of_folds(folder):
 
 
 def test_folds_are_stratified_and_seeded():
-    from marginlinear.cli.crossval import stratified_folds
+    from marginlinear.selection import stratified_folds
 
     labels = np.repeat([5, 7, 9], [50, 23, 4])
     folds = stratified_folds(labels, 5, 0)
@@ -328,12 +339,12 @@ def test_help_lists_every_parameter(capsys):
     for method in registry.methods().values():
         part = text[text.index(f"-s {method.name}: {method.summary}") :]
         assert all(param.flag + " " in part for param in method.takes)
-    assert all(param.flag + " " in text for param in params.RUN)
+    assert all(param.flag + " " in text for param in (*params.RUN, *params.AROUND))
     assert max(map(len, text.splitlines())) <= 110
 
 
 def test_one_letter_and_one_flag_has_one_meaning():
-    declared = {*params.RUN, *train.GENERAL, train.SOLVER}
+    declared = {*params.RUN, *params.AROUND, *train.GENERAL, train.SOLVER}
     for method in registry.methods().values():
         declared |= set(method.takes)
     names = {}
@@ -485,6 +496,46 @@ def test_we_serve_libsvms_models(folder, data, kernel):
     assert predict.main(["-q", "test", "out", "ours"]) == 0
     subprocess.run(["svm-predict", "test", "out", "theirs"], check=True, capture_output=True)
     assert (folder / "ours").read_bytes() == (folder / "theirs").read_bytes()
+
+
+@pytest.mark.parametrize("data, options", [
+    ("d", []), ("d2", []), ("d", ["-s", "ldm", "--multiclass", "ovo", "-t", "2"]), ("d2", ["-s", "l1svc", "-B", "1"]),
+    ("words", ["--text-labels"])])
+def test_probabilities_are_those_of_the_library(folder, data, options):
+    assert train.main(["-q", "--probability", *options, data, "p"]) == 0
+    assert train.main(["-q", *options, data, "plain"]) == 0
+    assert predict.main(["-q", "-b", "1", "--scores", "--margins", data, "p", "out"]) == 0
+    model = load_model("p")
+    X, y = marginlinear.load_libsvm(data, text_labels=data == "words")
+    head, *lines = (folder / "out").read_text(encoding="utf-8").splitlines()
+    names = head.split()
+    shown = model.classes[::-1] if len(model.classes) == 2 else model.classes
+    assert names == ["labels", *map(str, shown)]
+    words = [line.split() for line in lines]
+    assert [row[0] for row in words] == [str(label) for label in model.predict(X)]
+    k = len(shown)
+    found = np.array([row[1 : k + 1] for row in words], dtype=float)
+    p = model.predict_proba(X)
+    assert np.array_equal(found, p[:, ::-1] if k == 2 else p)
+    scores = model.decision_function(X).reshape(len(y), -1)
+    assert np.array_equal(np.array([row[k + 1 : -1] for row in words], dtype=float), scores)
+    assert np.array_equal([float(row[-1]) for row in words], model.margins(X, y))
+    # The rest of the file is the plain one's.
+    assert (folder / "p").read_bytes().split(b"marginlinear 1")[0] == (
+        folder / "plain").read_bytes().split(b"marginlinear 1")[0]
+
+
+@pytest.mark.skipif(not shutil.which("liblinear-train"), reason="needs liblinear-tools")
+@pytest.mark.parametrize("data", ["d", "d2"])
+@pytest.mark.parametrize("solver", [0, 6, 7])
+def test_probabilities_of_liblinears_models(folder, data, solver):
+    subprocess.run(["liblinear-train", "-q", "-s", str(solver), data, "out"], check=True)
+    (folder / "test").write_text((folder / data).read_text() + "1\n2\n" + rows([1, 2, 3] * 30, seed=1))
+    assert predict.main(["-q", "-b", "1", "test", "out", "ours"]) == 0
+    subprocess.run(["liblinear-predict", "-b", "1", "test", "out", "theirs"], check=True, capture_output=True)
+    ours, theirs = ([line.split() for line in (folder / name).read_text().splitlines()] for name in ("ours", "theirs"))
+    assert ours[0] == theirs[0]
+    assert [[row[0], *(f"{float(p):g}" for p in row[1:])] for row in ours[1:]] == theirs[1:]
 
 
 @pytest.mark.skipif(not shutil.which("liblinear-train"), reason="needs liblinear-tools")

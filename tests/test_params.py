@@ -10,7 +10,7 @@ from marginlinear import params as P
 from marginlinear import registry
 from marginlinear.params import Param
 
-DECLARED = {p.name: p for m in registry.methods().values() for p in m.takes} | {p.name: p for p in P.RUN}
+DECLARED = {p.name: p for m in registry.methods().values() for p in m.takes} | {p.name: p for p in (*P.RUN, *P.AROUND)}
 NUMBERS = [p for p in DECLARED.values() if p.type in (int, float)]
 
 

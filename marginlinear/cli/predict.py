@@ -2,6 +2,7 @@
 
 import os
 import sys
+from typing import NamedTuple
 
 from marginlinear import params
 from marginlinear._version import version
@@ -17,7 +18,9 @@ SCORES = Param("scores", bool, False, "after each label its row's scores: one a 
 MARGINS = Param("margins", bool, False, "at the end of each line the margin: the score of the test file's "
                 "label less the largest other, y f(x) with one column, votes in place of scores with ovo and ecoc; "
                 "nan if the model lacks the label")
-PROBABILITY = Param("probability", int, 0, "for LIBLINEAR's scripts: only 0 is possible", letter="b")
+PROBABILITY = Param("probability", int, 0, "1: after each label the probabilities of the classes, in the order of a "
+                    "first line `labels ...`; for models of margin-train --probability and of LIBLINEAR's logistic "
+                    "regression", "[0, 1]", letter="b")
 OPTIONS = (SCORES, MARGINS, ZERO_BASED, params.THREADS, PROBABILITY, QUIET, HELP, VERSION)
 BLOCK = 1 << 21  # scores held at a time
 
@@ -26,7 +29,8 @@ usage: margin-predict [options] test_file model_file [output_file]
 
 Predict with a model of margin-train, of LIBLINEAR's train or LIBSVM's svm-train, for the rows of a LIBSVM text
 file ('-': standard input; .gz, .bz2 and .xz are unpacked). One line a row: the label, then what options add,
-with blanks between. Without an output_file the lines go to standard output, and the accuracy to standard error.
+with blanks between: probabilities, scores, the margin. Without an output_file the lines go to standard output,
+and the accuracy to standard error.
 
 Options:"""
 STATUSES = """
@@ -46,9 +50,7 @@ def work(argv):
     if line.given(VERSION):
         print(f"{PROGRAM} {version}")
         return DONE
-    if line.value(PROBABILITY) != 0:
-        raise UsageError("probability output is only supported for logistic regression, which marginlinear "
-                         "does not have: give --scores for the scores")
+    added = Added(line.value(PROBABILITY), line.value(SCORES), line.value(MARGINS))
     test, model_path, output = _files(line.files)
     threads = line.value(params.THREADS)
     quiet = line.value(QUIET)
@@ -61,6 +63,10 @@ def work(argv):
 
     with opening("open model file", model_path):
         model = load_model(model_path)
+    if added.probabilities and model.calibration is None:
+        raise Failure(f"{model_path}: the model has no calibration, which probabilities need: train it with "
+                      "margin-train --probability (for models of LIBLINEAR probability output is only supported for "
+                      "logistic regression); --scores gives the scores")
     kernel = getattr(model, "kernel", None)
     if kernel is not None and kernel.kind == "precomputed":
         raise Failure(f"{model_path}: the kernel is precomputed, a data file has no features for it: predict in "
@@ -73,7 +79,7 @@ def work(argv):
     if extra:
         warn(f"{extra} values of features above {model.n_features}, the model's last, are left out")
     with replacing(output or "-") as stream:
-        correct = _predict(model, data, threads, line.value(SCORES), line.value(MARGINS), stream.write)
+        correct = _predict(model, data, threads, added, stream.write)
     if not quiet:
         m = len(data.labels)
         report = f"Accuracy = {100 * correct / m:g}% ({correct}/{m})"
@@ -81,7 +87,15 @@ def work(argv):
     return DONE
 
 
-def _predict(model, data, threads, with_scores, with_margins, write):
+class Added(NamedTuple):
+    """What stands after the label in a line, in this order."""
+
+    probabilities: bool
+    scores: bool
+    margins: bool
+
+
+def _predict(model, data, threads, added, write):
     """Write a line for each row; returns the number of rows whose label is predicted."""
     import numpy as np
 
@@ -91,6 +105,10 @@ def _predict(model, data, threads, with_scores, with_margins, write):
 
     names = [label_text(label).encode("utf-8", "surrogateescape") for label in model.classes.tolist()]
     truth = _codes(np, model.classes, data.labels)
+    # As in the model file: of two classes classes[1] comes first.
+    order = slice(None, None, -1 if len(names) == 2 else 1)
+    if added.probabilities:
+        write(b" ".join([b"labels", *names[order]]) + b"\n")
     step = max(1, BLOCK // max(len(names), model.weights.shape[1]))
     correct = 0
     for low in range(0, len(truth), step):
@@ -102,10 +120,15 @@ def _predict(model, data, threads, with_scores, with_margins, write):
         codes = model.places_of(scores)
         correct += int(np.count_nonzero(codes == known))
         lines = [names[code] for code in codes.tolist()]
-        if with_scores:
-            rows = format_rows(scores.reshape(len(codes), -1)).splitlines()
-            lines = [label + b" " + row.rstrip() for label, row in zip(lines, rows, strict=True)]
-        if with_margins:
+        tables = []
+        if added.probabilities:
+            tables.append(np.ascontiguousarray(model.proba_of(scores)[:, order]))
+        if added.scores:
+            tables.append(scores.reshape(len(codes), -1))
+        for table in tables:
+            rows = format_rows(table).splitlines()
+            lines = [line + b" " + row.rstrip() for line, row in zip(lines, rows, strict=True)]
+        if added.margins:
             margins = format_rows(model.margins_of(scores, np.maximum(known, 0))[:, None]).split()
             lines = [line + b" " + (margin if code >= 0 else b"nan")
                      for line, margin, code in zip(lines, margins, known.tolist(), strict=True)]

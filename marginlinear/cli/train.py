@@ -55,7 +55,7 @@ def main(argv=None):
 def work(argv):
     known = registry.methods()
     own = {param.name: param for method in known.values() for param in method.takes}
-    line = CommandLine(argv, (SOLVER, *params.RUN, *GENERAL, *own.values()), class_weights=True)
+    line = CommandLine(argv, (SOLVER, *params.RUN, *params.AROUND, *GENERAL, *own.values()), class_weights=True)
     if line.given(options.HELP):
         print(help_text(known), end="")
         return DONE
@@ -71,7 +71,7 @@ def help_text(known):
     lines = [USAGE, "Options:"]
     lines += options.entry("-s, --solver NAME", f"the method: {' | '.join(known)}, or LIBLINEAR's number, "
                            f"{numbers} (default {next(iter(known))})")
-    lines += options.describe(params.RUN)
+    lines += options.describe((*params.RUN, *params.AROUND))
     lines += options.entry("-wLABEL FACTOR", "multiply C by FACTOR for one class, as in -w1 2 -w-1 0.5")
     lines += options.describe(GENERAL)
     for method in known.values():
@@ -97,7 +97,8 @@ class Training:
                 owners = ", ".join(m.name for m in known.values() if foreign in {p.name for p in m.takes})
                 raise UsageError(f"{line.flag(own[foreign])} is not a parameter of -s {self.method.name}, "
                                  f"but of {owners}")
-        self.params = {p.name: line.value(p) for p in (*params.RUN, *self.method.takes) if line.given(p)}
+        self.params = {p.name: line.value(p) for p in (*params.RUN, *params.AROUND, *self.method.takes)
+                       if line.given(p)}
         try:
             self.kernel = params.resolve(self.method.takes, self.params).get("kernel")
         except ValueError as error:
@@ -110,6 +111,9 @@ class Training:
         self.class_weights = [(text if self.text_labels else _number(text), text, _factor(text, factor))
                               for text, factor in line.class_weights]
         self.folds = _folds(line)
+        if self.folds and self.params.get("probability"):
+            raise UsageError(f"{line.flag(params.PROBABILITY)} is part of a model, and {line.flag(FOLDS)} writes none: "
+                             "give one of them")
         self.weights = line.value(WEIGHTS)
         self.log_path = line.value(LOG)
         self.zero_based = line.value(options.ZERO_BASED)
@@ -170,7 +174,8 @@ class Training:
         def progress(check):
             self._write_log({**place, **check})
             criterion = "residual" if check["certificate"] is None else "certificate"
-            text = (f"{check['n_iter']} sweeps, objective {check['objective']:.6g}, "
+            fold = f"probabilities, fold {check['fold']}: " if "fold" in check else ""
+            text = (f"{fold}{check['n_iter']} sweeps, objective {check['objective']:.6g}, "
                     f"{criterion} {check[criterion]:.3g}, {check['seconds']:.1f} s")
             if self.verbose:
                 tell(text)

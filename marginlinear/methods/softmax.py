@@ -26,4 +26,5 @@ METHOD = Method(
     joint=True,
     kernels=False,
     routes=("auto",),
+    probabilistic=True,
 )

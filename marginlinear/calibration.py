@@ -1,0 +1,215 @@
+"""Probabilities of the classes from scores.
+
+    sigmoid      P(classes[1] | f) = 1/(1 + exp(-(slope f + offset)))       two classes (Platt 1999)
+    temperature  P(class l | s) = exp(slope s_l) / sum_j exp(slope s_j)     more classes; the temperature is 1/slope
+    logistic     P(class l | s) = r_l / sum_j r_j,  r_l = 1/(1 + exp(-s_l))  LIBLINEAR's, for its logistic regression
+
+f is the score of one column, or the difference of two; s are what is compared between the classes, scores or votes.
+
+`fit` maximises the likelihood of scores of rows that the model was not trained on. In place of 0 and 1 the targets are
+(n_y + 1)/(n_y + k) for the class y of the row, which has n_y rows, and 1/(n_y + k) for the k - 1 others: Platt's for
+k = 2. So the optimum is finite, for separable scores too. The slope is never negative.
+
+The class of the largest probability is always the predicted one, which Platt's offset alone does not give. Where it
+says otherwise, and where rounding makes a tie, the predicted class gets the least probability that makes it the
+largest: for two classes that is the admissible probability which is nearest to Platt's.
+"""
+
+import sys
+from typing import NamedTuple
+
+import numpy as np
+
+SIGMOID, TEMPERATURE, LOGISTIC = "sigmoid", "temperature", "logistic"
+FOLDS = 5
+# Newton steps and halvings that no fit comes near: each one makes its objective smaller.
+STEPS = 200
+ABOVE_HALF = np.nextafter(0.5, 1.0)
+
+
+class Calibration(NamedTuple):
+    """How scores become probabilities; see the module's text for the formulas.
+
+    Attributes
+    ----------
+    kind : {"sigmoid", "temperature", "logistic"}
+        The first for two classes, the others for more.
+    slope : float
+        Not negative; 1 for logistic.
+    offset : float
+        0 unless sigmoid.
+    """
+
+    kind: str
+    slope: float = 1.0
+    offset: float = 0.0
+
+    def check(self, n_classes):
+        """The same; ValueError where a value is outside its domain, or the kind is not one for so many classes."""
+        kinds = (SIGMOID,) if n_classes == 2 else (TEMPERATURE, LOGISTIC)
+        if self.kind not in kinds:
+            raise ValueError(f"kind is {self.kind!r}: for {n_classes} classes it is {' or '.join(kinds)}")
+        if not 0 <= self.slope < np.inf or (self.kind == LOGISTIC and self.slope != 1):
+            raise ValueError(f"slope is {self.slope}: " + ("1" if self.kind == LOGISTIC else "a number in [0, inf)")
+                             + " is needed")
+        if not np.isfinite(self.offset) or (self.kind != SIGMOID and self.offset != 0):
+            raise ValueError(f"offset is {self.offset}: " + ("a finite number" if self.kind == SIGMOID else "0")
+                             + " is needed")
+        return self
+
+    def probabilities(self, ranks, places):
+        """float64 array of shape (m, k).
+
+        Parameters
+        ----------
+        ranks : float64 array of shape (m,) or (m, k)
+            Scores of one column, or what is compared between the classes.
+        places : int array of shape (m,)
+            The predicted classes, 0..k-1.
+        """
+        with np.errstate(over="ignore", under="ignore"):
+            if self.kind == SIGMOID:
+                t = _times(self.slope, difference(ranks)) + self.offset
+                logs = np.column_stack([np.minimum(-t, 0), np.minimum(t, 0)])
+            elif self.kind == TEMPERATURE:
+                logs = _times(self.slope, ranks - ranks.max(axis=1, keepdims=True))
+            else:
+                logs = np.minimum(ranks, 0) - np.log1p(np.exp(-np.abs(ranks)))
+            found = np.exp(logs - logs.max(axis=1, keepdims=True))
+        found /= found.sum(axis=1, keepdims=True)
+        return _decided(found, places)
+
+
+# What the scores of logistic regression are, by the number of classes: no fit is needed.
+def of_logistic(n_classes):
+    """Of LIBLINEAR's logistic regression, one class against the rest."""
+    return Calibration(SIGMOID if n_classes == 2 else LOGISTIC)
+
+
+def of_softmax(n_classes):
+    """Of multinomial logistic regression."""
+    return Calibration(SIGMOID if n_classes == 2 else TEMPERATURE)
+
+
+def fit(ranks, y, weights, n_classes):
+    """The Calibration that is most likely for rows that the scores' model has not seen.
+
+    Parameters
+    ----------
+    ranks : float64 array of shape (m,) or (m, k)
+    y : int array of shape (m,)
+        Classes, 0..k-1.
+    weights : float64 array of shape (m,)
+        Positive weights of the rows; 2 is a row given twice.
+    n_classes : int
+        k.
+    """
+    counts = np.bincount(y, weights, n_classes)
+    if n_classes == 2:
+        return Calibration(SIGMOID, *fit_sigmoid(difference(ranks), y == 1, weights, counts))
+    return Calibration(TEMPERATURE, fit_temperature(ranks, y, weights, counts))
+
+
+def difference(ranks):
+    """The score of classes[1] against classes[0]."""
+    return ranks if ranks.ndim == 1 else ranks[:, 1] - ranks[:, 0]
+
+
+def fit_sigmoid(f, positive, weights, counts):
+    """(slope, offset) of Platt's sigmoid by damped Newton steps, as in Lin, Lin and Weng, Machine Learning 2007.
+
+    The objective, sum_i weights_i (log(1 + exp(t_i)) - target_i t_i) with t_i = a z_i + b, is convex and grows in all
+    directions, so that a step that is halved often enough makes it smaller until rounding hides it.
+    """
+    targets = np.where(positive, (counts[1] + 1) / (counts[1] + 2), 1 / (counts[0] + 2))
+    scale = np.abs(f).max() or 1.0
+    z = f / scale
+
+    def value_at(ab):
+        t = ab[0] * z + ab[1]
+        return weights @ (np.maximum(t, 0) + np.log1p(np.exp(-np.abs(t))) - targets * t)
+
+    prior = np.log(weights @ targets / (weights @ (1 - targets)))
+    ab = np.array([0.0, prior])
+    value = value_at(ab)
+    for _ in range(STEPS):
+        p = _sigmoid(ab[0] * z + ab[1])
+        excess, curvature = weights * (p - targets), weights * p * (1 - p)
+        gradient = np.array([excess @ z, excess.sum()])
+        mixed = curvature @ z
+        hessian = np.array([[curvature @ (z * z), mixed], [mixed, curvature.sum()]])
+        # Scores that are all equal leave one direction without curvature.
+        hessian += 1e-12 * np.trace(hessian) * np.eye(2)
+        step = np.linalg.solve(hessian, gradient)
+        size = 1.0
+        while size > 1e-10:
+            there = value_at(ab - size * step)
+            if there < value - 1e-4 * size * (gradient @ step):
+                break
+            size /= 2
+        else:
+            break
+        ab, value = ab - size * step, there
+    if ab[0] <= 0:
+        # The slope's bound holds it at 0: without scores the best is the mean of the targets.
+        return 0.0, float(prior)
+    return min(float(ab[0] / scale), sys.float_info.max), float(ab[1])
+
+
+def fit_temperature(scores, y, weights, counts):
+    """1/T of temperature scaling (Guo et al., ICML 2017) by Newton steps inside a bracket.
+
+    The derivative of the negative log-likelihood by it is sum_i weights_i sum_l (p_il - target_il) s_il, and rises.
+    """
+    k = len(counts)
+    z = scores - scores.max(axis=1, keepdims=True)
+    scale = -z.min() or 1.0
+    z /= scale
+    other = (weights / (counts[y] + k))[:, np.newaxis]
+    # sum_i weights_i sum_l target_il z_il
+    aimed = float((other * z).sum() + (other[:, 0] * counts[y]) @ z[np.arange(len(y)), y])
+
+    def derivatives_at(slope):
+        p = np.exp(slope * z)
+        p /= p.sum(axis=1, keepdims=True)
+        mean = (p * z).sum(axis=1)
+        return float(weights @ mean) - aimed, float(weights @ ((p * z * z).sum(axis=1) - mean * mean))
+
+    if derivatives_at(0.0)[0] >= 0:
+        return 0.0
+    low, high = 0.0, 1.0
+    while derivatives_at(high)[0] < 0:
+        low, high = high, 2 * high
+    slope = high
+    for _ in range(STEPS):
+        first, second = derivatives_at(slope)
+        low, high = (low, slope) if first > 0 else (slope, high)
+        before = slope
+        slope = slope - first / second if second > 0 else low
+        if not low < slope < high:
+            slope = (low + high) / 2
+        if abs(slope - before) <= 1e-12 * before:
+            break
+    return min(slope / float(scale), sys.float_info.max)
+
+
+def _sigmoid(t):
+    small = np.exp(-np.abs(t))
+    return np.where(t >= 0, 1.0, small) / (1 + small)
+
+
+def _times(slope, values):
+    """slope * values, where differences of huge scores may be infinite."""
+    return slope * values if slope else np.zeros_like(values)
+
+
+def _decided(found, places):
+    """`found`, changed where its largest value, the first of equal ones, is not that of `places`."""
+    wrong = np.flatnonzero(np.argmax(found, axis=1) != places)
+    right = places[wrong]
+    if found.shape[1] == 2:
+        found[wrong, 1] = np.where(right == 1, ABOVE_HALF, 0.5)
+        found[wrong, 0] = 1 - found[wrong, 1]
+    else:
+        found[wrong, right] = np.nextafter(found[wrong].max(axis=1), 1.0)
+    return found

@@ -1,0 +1,355 @@
+"""margin-scale: the features of a LIBSVM file to a range, or its rows to length 1; svm-scale's options and files."""
+
+import math
+import os
+import re
+import stat
+import sys
+from itertools import islice
+
+from marginlinear import params
+from marginlinear._version import version
+from marginlinear.atomic import check_writable, replacing
+from marginlinear.cli.options import HELP, QUIET, VERSION, ZERO_BASED, CommandLine, UsageError, describe
+from marginlinear.cli.output import DONE, Failure, StatusLine, opening, run, settle_blas, warn
+from marginlinear.params import Param
+from marginlinear.problem import DataError
+
+PROGRAM = "margin-scale"
+LOWER = Param("lower", float, -1.0, "what the least value of each feature becomes", "(-inf, inf)", letter="l")
+UPPER = Param("upper", float, 1.0, "what the largest value of each feature becomes", "(-inf, inf)", letter="u")
+LABELS = Param("labels", str, None, "scale the labels too, to a range of their own (default: they stay the words "
+               "that they are)", letter="y", metavar="LOWER UPPER")
+SAVE = Param("save", str, None, "write the ranges to FILE, as svm-scale does", letter="s", metavar="FILE")
+RESTORE = Param("restore", str, None, "take the ranges from FILE, which -s or svm-scale wrote: test data must be "
+                "scaled like the training data", letter="r", metavar="FILE")
+MAXABS = Param("maxabs", bool, False, "divide each feature by its largest absolute value: zeros stay zeros. What -s "
+               "writes is the range from minus that value to it, to -1 and 1")
+UNIT = Param("unit", bool, False, "divide each row by its length, in place of scaling features")
+OUTPUT = Param("output", str, None, "write the data to FILE (default: to standard output)", letter="o", metavar="FILE")
+OPTIONS = (LOWER, UPPER, LABELS, SAVE, RESTORE, MAXABS, UNIT, OUTPUT, ZERO_BASED, params.THREADS, QUIET, HELP, VERSION)
+
+USAGE = """\
+usage: margin-scale [options] data_file
+
+Scale a LIBSVM text file ('-': standard input; .gz, .bz2 and .xz are unpacked). It is read twice, unless -r or
+--unit tell how to scale, and held a part at a time. The numbers written are exact: they read back as the same.
+A feature with one value, or not in the ranges of -r, is left out.
+
+Options:"""
+STATUSES = """
+Exit status: 0 done, 1 bad data or a failure while running, 2 bad usage, 130 interrupted."""
+FIX = "give a file that margin-scale -s or svm-scale -s wrote"
+
+
+def main(argv=None):
+    """The command; returns its exit status."""
+    return run(PROGRAM, work, argv)
+
+
+def work(argv):
+    line = CommandLine(_joined(argv), OPTIONS)
+    if line.given(HELP):
+        print("\n".join([USAGE, *describe(OPTIONS), STATUSES]))
+        return DONE
+    if line.given(VERSION):
+        print(f"{PROGRAM} {version}")
+        return DONE
+    Work(line).run()
+    return DONE
+
+
+def _joined(argv):
+    """The words of the command line; the two arguments of -y are one."""
+    words, found = iter(argv), []
+    for word in words:
+        found.append(word)
+        if word == "--":
+            found.extend(words)
+        elif word in ("-" + LABELS.letter, LABELS.flag):
+            found.append(" ".join(islice(words, 2)))
+    return found
+
+
+class Work:
+    """One run of the command; what can be wrong with the command line is found before any file is read."""
+
+    def __init__(self, line):
+        self.labels = _label_range(line)
+        if len(line.files) != 1:
+            raise UsageError("one data_file is needed" + (f", not {' '.join(line.files)}" if line.files else ""))
+        self.path = line.files[0]
+        self.lower, self.upper = line.value(LOWER), line.value(UPPER)
+        if not self.lower < self.upper:
+            raise UsageError(f"inconsistent lower/upper specification: {self.lower:g} is not below {self.upper:g}")
+        self.save, self.restore = line.value(SAVE), line.value(RESTORE)
+        self.maxabs, self.unit = line.value(MAXABS), line.value(UNIT)
+        for option in (LOWER, UPPER, LABELS, SAVE, RESTORE, MAXABS):
+            others = {LOWER: (MAXABS, UNIT), UPPER: (MAXABS, UNIT), LABELS: (UNIT,), SAVE: (RESTORE, UNIT),
+                      RESTORE: (MAXABS, UNIT), MAXABS: (UNIT,)}[option]
+            for other in others:
+                if line.given(option) and line.given(other):
+                    raise UsageError(f"cannot use {line.flag(option)} and {line.flag(other)} simultaneously")
+        self.ignored = [line.flag(option) for option in (LOWER, UPPER, LABELS)
+                        if self.restore and line.given(option)]
+        self.twice = not (self.restore or self.unit)
+        if self.twice and self.path == "-":
+            raise UsageError("standard input can be read once only, which -r FILE or --unit can do with: give the "
+                             "name of a file")
+        self.output = line.value(OUTPUT)
+        written = [path for path in (self.output, self.save) if path not in (None, "-")]
+        for path in written:
+            for other in (self.path, self.restore):
+                if other and os.path.isfile(other) and os.path.exists(path) and os.path.samefile(path, other):
+                    raise UsageError(f"{path}: the output would take the place of {other}")
+        if len(written) == 2 and os.path.realpath(written[0]) == os.path.realpath(written[1]):
+            raise UsageError(f"{self.save}: the data would take the place of the ranges")
+        self.base = 0 if line.value(ZERO_BASED) else 1
+        self.threads = line.value(params.THREADS)
+        self.quiet = line.value(QUIET)
+        self.status = StatusLine(self.quiet)
+
+    def run(self):
+        settle_blas(self.threads)
+        for path in (self.output, self.save):
+            if path:
+                with opening("open output file", path):
+                    check_writable(path)
+        if self.ignored:
+            warn(f"{' '.join(self.ignored)} are left out: the ranges are those of {self.restore}")
+        with self.status:
+            scaling, label_scaling, listed = self._scaling()
+            if self.save:
+                with opening("save ranges to file", self.save), replacing(self.save) as stream:
+                    stream.write(ranges_text(scaling, label_scaling, self.base).encode("ascii"))
+            with replacing(self.output or "-") as stream:
+                self._write(scaling, label_scaling, listed, stream.write)
+
+    def _scaling(self):
+        """(Scaling of the features, that of the labels or None, which features -r lists or None)."""
+        from marginlinear.scaling import RANGE, Extremes, Scaling, maxabs
+        from marginlinear.scaling import UNIT as ROWS
+
+        if self.unit:
+            return Scaling(ROWS), None, None
+        if self.restore:
+            return read_ranges(self.restore, self.base)
+        with opening("open input file", self.path):
+            if not stat.S_ISREG(os.stat(self.path).st_mode):
+                raise Failure(f"{self.path}: it is no plain file and can be read once only, which -r FILE or --unit "
+                              "can do with: give the name of a file")
+        extremes, low, high = Extremes(), math.inf, -math.inf
+        for rows in self._blocks("learning ranges", text_labels=not self.labels):
+            extremes.add(_csr(rows))
+            if self.labels:
+                low, high = min(low, float(rows.labels.min())), max(high, float(rows.labels.max()))
+        # Features are numbered as in the file.
+        try:
+            scaling = (maxabs(extremes.least, extremes.most, self.base) if self.maxabs else
+                       Scaling(RANGE, extremes.least, extremes.most, self.lower, self.upper, self.base))
+        except ValueError as error:
+            raise Failure(f"{self.path}: {error}") from None
+        return scaling, self.labels and _label_scaling(low, high, *self.labels, self.path), None
+
+    def _write(self, scaling, label_scaling, listed, write):
+        import numpy as np
+
+        from marginlinear.libsvm import compressed, rows_text
+
+        before = after = left_out = 0
+        first = math.inf
+        for rows in self._blocks("scaling", text_labels=label_scaling is None):
+            if label_scaling is None:
+                labels = [label.encode() for label in rows.labels.tolist()]
+            else:
+                labels = label_scaling.image(rows.labels.astype(np.float64), np.zeros(len(rows.labels), dtype=int))
+            before += np.count_nonzero(rows.data)
+            if listed is not None:
+                strange = rows.indices[rows.data != 0]
+                strange = strange[~listed[np.minimum(strange, len(listed) - 1)]]
+                left_out += len(strange)
+                if len(strange):
+                    first = min(first, strange.min() + self.base)
+            low = 0
+            for part in scaling.parts(_csr(rows)):
+                indptr, indices, values = compressed(part, 0, part.shape[0])
+                after += np.count_nonzero(values)
+                write(rows_text(indptr, indices, values, labels[low : low + part.shape[0]], self.base))
+                low += part.shape[0]
+        self.status.wipe()
+        if left_out:
+            warn(f"{left_out} values of features that {self.restore} does not list, feature {first} the first of them, "
+                 "are left out")
+        if after > before:
+            warn(f"original #nonzeros {before}, new #nonzeros {after}: zeros do not stay zeros; use --maxabs, or -l 0 "
+                 "where no value is negative")
+
+    def _blocks(self, what, text_labels):
+        from marginlinear.libsvm import libsvm_blocks
+
+        def progress(done, total):
+            share = f" of {total / 1e6:.0f} MB ({done / total:.0%})" if total else " MB"
+            self.status.show(f"{what}: {done / 1e6:.0f}{share}")
+
+        with opening("open input file", self.path):
+            yield from libsvm_blocks(self.path, zero_based=self.base == 0, text_labels=text_labels,
+                                     threads=self.threads, progress=progress)
+
+
+def _label_range(line):
+    """(lower, upper) of -y, or None."""
+    text = line.value(LABELS)
+    if text is None:
+        return None
+    flag, words = line.flag(LABELS), text.split()
+    if len(words) != 2:
+        raise UsageError(f"{flag} {text}: give two numbers, {flag} LOWER UPPER")
+    try:
+        lower, upper = map(LOWER.parse, words)
+    except ValueError as error:
+        raise UsageError(f"{flag} {text}: {error}") from None
+    if not lower < upper:
+        raise UsageError(f"inconsistent {flag} specification: {lower:g} is not below {upper:g}")
+    return lower, upper
+
+
+def _label_scaling(least, most, lower, upper, path):
+    """The Scaling of labels, as that of one feature."""
+    import numpy as np
+
+    from marginlinear.scaling import RANGE, Scaling
+
+    if least == most:
+        raise Failure(f"{path}: all labels are {least:g}, there is no range of them to be scaled")
+    try:
+        return Scaling(RANGE, np.array([least]), np.array([most]), lower, upper)
+    except ValueError:
+        raise Failure(f"{path}: labels from {least:g} to {most:g} cannot be scaled in float64") from None
+
+
+def _csr(rows):
+    from marginlinear.arrays import CSR
+
+    return CSR(rows.data, rows.indices, rows.indptr, rows.n_features)
+
+
+def ranges_text(scaling, label_scaling, base):
+    """svm-scale's file of ranges: features whose values differ, %.17g.
+
+    y                   if labels are scaled
+    lower upper
+    least most
+    x
+    lower upper
+    index least most    a line a feature
+    """
+    lines = []
+    if label_scaling is not None:
+        lines += ["y", f"{label_scaling.lower:.17g} {label_scaling.upper:.17g}",
+                  f"{label_scaling.least[0]:.17g} {label_scaling.most[0]:.17g}"]
+    lines += ["x", f"{scaling.lower:.17g} {scaling.upper:.17g}"]
+    # + 0.0: svm-scale knows no -0.
+    lines += [f"{feature + base} {scaling.least[feature] + 0.0:.17g} {scaling.most[feature] + 0.0:.17g}"
+              for feature in (scaling.least < scaling.most).nonzero()[0].tolist()]
+    return "\n".join(lines) + "\n"
+
+
+def read_ranges(path, base):
+    """(Scaling of the features, that of the labels or None, bool array: which features are listed) of a file of ranges.
+
+    DataError names the line and the column of what is wrong in it.
+    """
+    import numpy as np
+
+    from marginlinear.scaling import RANGE, Scaling, require_extremes
+
+    with opening("open range file", path), open(path, "rb") as stream:
+        lines = Ranges(stream, path)
+        labels = None
+        if lines.word() == b"y":
+            lines.advance()
+            ends, (least, most) = lines.pair(), lines.pair()
+            if not least < most:
+                raise lines.error(f"labels from {least:g} to {most:g} are no range")
+            labels = _label_scaling(least, most, *ends, path)
+        if lines.word() != b"x":
+            raise lines.error("a line that says x is missing")
+        lines.advance()
+        lower, upper = lines.pair()
+        found = list(lines.features(base))
+    numbers = np.array([feature for feature, _, _ in found], dtype=np.int64)
+    n = int(numbers.max(initial=-1)) + 1
+    require_extremes(n)
+    least, most, listed = np.zeros(n), np.zeros(n), np.zeros(n + 1, dtype=bool)
+    least[numbers], most[numbers] = [low for _, low, _ in found], [high for _, _, high in found]
+    listed[numbers] = True
+    try:
+        return Scaling(RANGE, least, most, lower, upper, base), labels, listed
+    except ValueError as error:
+        raise DataError(path, 0, 0, f"{error}: {FIX}") from None
+
+
+class Ranges:
+    """The lines of a file of ranges, one after the other."""
+
+    LONGEST = 200
+
+    def __init__(self, stream, path):
+        self.stream, self.path, self.number = stream, path, 0
+        self.advance()
+
+    def advance(self):
+        self.line = self.stream.readline(self.LONGEST)
+        self.number += 1
+
+    def error(self, reason, column=1):
+        return DataError(self.path, self.number, column, f"{reason}: {FIX}")
+
+    def word(self):
+        """The line, without blanks at its ends."""
+        return self.line.strip()
+
+    def numbers(self, count):
+        """The `count` numbers of the line; the first of three is a whole one."""
+        words = list(re.finditer(rb"\S+", self.line))
+        if len(words) != count:
+            raise self.error(f"{len(words)} words in the line, {count} are needed")
+        found = []
+        for at, word in enumerate(words):
+            whole = count == 3 and at == 0
+            pattern = rb"[0-9]{1,10}" if whole else rb"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"
+            value = float(word[0]) if re.fullmatch(pattern, word[0]) else math.nan
+            if not math.isfinite(value) or (whole and value > 2**31 - 1):
+                text = ascii(word[0][:40].decode("ascii", "backslashreplace"))
+                raise self.error(f"{text} is not a {'feature number' if whole else 'finite number'}", word.start() + 1)
+            found.append(int(value) if whole else value)
+        self.advance()
+        return found
+
+    def pair(self):
+        low, high = self.numbers(2)
+        if low > high:
+            self.number -= 1
+            raise self.error(f"{low:g} is above {high:g}")
+        return low, high
+
+    def features(self, base):
+        """(place from 0, least, most) of each line that is left."""
+        last = base - 1
+        while self.line:
+            index, least, most = self.numbers(3)
+            self.number -= 1
+            if index == 0 and base:
+                raise DataError(self.path, self.number, 1, "index 0, but indices count from 1; if those of these files "
+                                "count from 0, say --zero-based")
+            if index <= last:
+                raise self.error(f"feature {index} comes after {last}")
+            if least > most:
+                raise self.error(f"{least:g} is above {most:g}")
+            self.number += 1
+            last = index
+            yield index - base, least, most
+
+
+if __name__ == "__main__":
+    sys.exit(main())
