@@ -410,9 +410,9 @@ class Fit:
             require_memory(columns, len(sample.y), "rows")
             rows = gram_of(kernel, X, bias, values["cache"], run_values["threads"])
         problem = canonical(Problem(rows, sample.y, k, sample.instance, sample.factor))
-        origin = {"method": method.name, "rows": problem.rows.m, "features": width, "bias feature": bias >= 0, "classes": k,
-                  "kernel": kernel and (kernel.kind, kernel.gamma, kernel.degree, kernel.coef0), "multiclass": how,
-                  "scale": self.scale}
+        origin = {"method": method.name, "rows": problem.rows.m, "features": width, "bias feature": bias >= 0,
+                  "classes": k, "kernel": kernel and (kernel.kind, kernel.gamma, kernel.degree, kernel.coef0),
+                  "multiclass": how, "scale": self.scale}
         run = Run(start=start_state(start, origin, problem.y), progress=progress, **run_values)
         method_values = {p.name: values[p.name] for p in method.params}
         if how is None:

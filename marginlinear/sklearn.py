@@ -24,6 +24,7 @@ try:
     from sklearn.base import BaseEstimator, ClassifierMixin
     from sklearn.utils import check_random_state
     from sklearn.utils.class_weight import compute_class_weight
+    from sklearn.utils.metaestimators import available_if
     from sklearn.utils.multiclass import check_classification_targets
     from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 except ImportError as error:
@@ -66,7 +67,7 @@ OWN_WORDS = {
         "Whether each check of the certificate is printed."),
 }
 # The other parameters of a run that estimators have, as declared.
-RUN_WORDS = "tol", "algorithm", "max_iter", "time_limit"
+RUN_WORDS = "tol", "algorithm", "max_iter", "time_limit", "probability"
 KERNEL_WORDS = {p.name: p for p in P.KERNELS}
 KERNEL_NOTE = (' None: a linear model with weights of features. "precomputed": X is the matrix of kernel values. A '
                "callable gets two blocks of rows and returns the kernel's values for each pair. gamma, degree, coef0 "
@@ -142,7 +143,7 @@ def documented(cls):
     if not cls.__doc__:  # python -OO
         return cls
     method = registry.get(cls.method_name)
-    declared = {p.name: p for p in (*method.takes, *method.run)}
+    declared = {p.name: p for p in (*method.takes, *method.run, P.PROBABILITY)}
     lines = [inspect.cleandoc(cls.__doc__), "", *textwrap.wrap(f"Objective: {method.objective}.", 116), "",
              "Parameters", "----------"]
     for name, parameter in inspect.signature(cls).parameters.items():
@@ -161,7 +162,7 @@ def entry(param, default, method):
         words = ", ".join(f'"{word}"' for word in choices if word is not callable)
         kind = f"{{{words}}}" + (" or callable" if callable in param.python else "")
     else:
-        kind = f"{param.type.__name__} in {param.domain}"
+        kind = param.type.__name__ + (f" in {param.domain}" if param.domain else "")
     note = KERNEL_NOTE if param.name == P.KERNEL.name else ""
     return f"{kind}, default={quoted(default)}", f"{sentence(param.help)}.{note}"
 
@@ -263,6 +264,20 @@ class MarginClassifier(ClassifierMixin, BaseEstimator):
         scores = self._scores(X)
         return self.classes_[self.model_.places_of(scores)]
 
+    @available_if(lambda self: self.probability)
+    def predict_proba(self, X):
+        """Probabilities of the classes, with probability=True: float64 array of shape (n_samples, n_classes).
+
+        Columns in the order of classes_; the largest is that of the class that `predict` gives.
+        """
+        scores = self._scores(X)
+        return self.model_.proba_of(scores)
+
+    @available_if(lambda self: self.probability)
+    def predict_log_proba(self, X):
+        """Logarithms of `predict_proba`."""
+        return np.log(self.predict_proba(X))
+
     def _scores(self, X):
         check_is_fitted(self)
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], order="C", reset=False)
@@ -350,8 +365,8 @@ class MCODMClassifier(MarginClassifier):
 
     def __init__(self, *, C=1.0, lambda_=None, mu=0.8, theta=0.2, outer="ccp", max_outer=None, kernel=None,
                  gamma="scale", degree=3, coef0=0.0, cache=None, fit_intercept=True, intercept_scaling=1.0,
-                 class_weight=None, tol=0.001, algorithm="auto", max_iter=20_000, time_limit=None, random_state=0,
-                 n_jobs=None, warm_start=False, verbose=False):
+                 class_weight=None, tol=0.001, algorithm="auto", max_iter=20_000, time_limit=None, probability=False,
+                 random_state=0, n_jobs=None, warm_start=False, verbose=False):
         keep(self, locals())
 
 
@@ -367,8 +382,8 @@ class LDMClassifier(MarginClassifier):
 
     def __init__(self, *, C=1.0, lambda1=0.25, lambda2=0.25, multiclass="ovr", kernel=None, gamma="scale", degree=3,
                  coef0=0.0, cache=None, fit_intercept=True, intercept_scaling=1.0, class_weight=None, tol=0.001,
-                 algorithm="auto", max_iter=20_000, time_limit=None, random_state=0, n_jobs=None, warm_start=False,
-                 verbose=False):
+                 algorithm="auto", max_iter=20_000, time_limit=None, probability=False, random_state=0, n_jobs=None,
+                 warm_start=False, verbose=False):
         keep(self, locals())
 
 
@@ -383,8 +398,8 @@ class ODMClassifier(MarginClassifier):
 
     def __init__(self, *, C=1.0, lambda_=None, mu=0.8, theta=0.2, multiclass="ovr", kernel=None, gamma="scale",
                  degree=3, coef0=0.0, cache=None, fit_intercept=True, intercept_scaling=1.0, class_weight=None,
-                 tol=0.001, algorithm="auto", max_iter=20_000, time_limit=None, random_state=0, n_jobs=None,
-                 warm_start=False, verbose=False):
+                 tol=0.001, algorithm="auto", max_iter=20_000, time_limit=None, probability=False, random_state=0,
+                 n_jobs=None, warm_start=False, verbose=False):
         keep(self, locals())
 
 
@@ -400,7 +415,7 @@ class MSVMAvClassifier(MarginClassifier):
 
     def __init__(self, *, alpha=None, beta=None, multiclass="ovr", kernel=None, gamma="scale", degree=3, coef0=0.0,
                  cache=None, fit_intercept=True, intercept_scaling=1.0, class_weight=None, tol=1e-08, max_iter=100,
-                 time_limit=None, random_state=0, n_jobs=None, warm_start=False, verbose=False):
+                 time_limit=None, probability=False, random_state=0, n_jobs=None, warm_start=False, verbose=False):
         keep(self, locals())
 
 
@@ -415,8 +430,8 @@ class M3SVMClassifier(MarginClassifier):
     method_name = "m3svm"
 
     def __init__(self, *, C=None, lambda_=None, norm=4.0, eps=1e-06, delta=0.001, fit_intercept=True,
-                 intercept_scaling=1.0, class_weight=None, tol=0.001, max_iter=20_000, time_limit=None, random_state=0,
-                 n_jobs=None, warm_start=False, verbose=False):
+                 intercept_scaling=1.0, class_weight=None, tol=0.001, max_iter=20_000, time_limit=None,
+                 probability=False, random_state=0, n_jobs=None, warm_start=False, verbose=False):
         keep(self, locals())
 
 
@@ -430,8 +445,8 @@ class ISM3Classifier(MarginClassifier):
     method_name = "ism3"
 
     def __init__(self, *, C=None, lambda_=None, norm=4.0, eps=1e-06, loss="logistic", fit_intercept=True,
-                 intercept_scaling=1.0, class_weight=None, tol=0.001, max_iter=20_000, time_limit=None, random_state=0,
-                 n_jobs=None, warm_start=False, verbose=False):
+                 intercept_scaling=1.0, class_weight=None, tol=0.001, max_iter=20_000, time_limit=None,
+                 probability=False, random_state=0, n_jobs=None, warm_start=False, verbose=False):
         keep(self, locals())
 
 
@@ -447,7 +462,8 @@ class LpMCSVMClassifier(MarginClassifier):
 
     def __init__(self, *, C=1.0, norm=1.5, kernel=None, gamma="scale", degree=3, coef0=0.0, cache=None,
                  fit_intercept=True, intercept_scaling=1.0, class_weight=None, tol=0.001, algorithm="auto",
-                 max_iter=20_000, time_limit=None, random_state=0, n_jobs=None, warm_start=False, verbose=False):
+                 max_iter=20_000, time_limit=None, probability=False, random_state=0, n_jobs=None, warm_start=False,
+                 verbose=False):
         keep(self, locals())
 
 
@@ -462,7 +478,7 @@ class CrammerSingerClassifier(MarginClassifier):
 
     def __init__(self, *, C=1.0, kernel=None, gamma="scale", degree=3, coef0=0.0, cache=None, fit_intercept=True,
                  intercept_scaling=1.0, class_weight=None, tol=0.001, algorithm="auto", max_iter=20_000,
-                 time_limit=None, random_state=0, n_jobs=None, warm_start=False, verbose=False):
+                 time_limit=None, probability=False, random_state=0, n_jobs=None, warm_start=False, verbose=False):
         keep(self, locals())
 
 
@@ -480,7 +496,8 @@ class SVMClassifier(MarginClassifier):
 
     def __init__(self, *, loss="hinge", C=1.0, multiclass="ovr", kernel=None, gamma="scale", degree=3, coef0=0.0,
                  cache=None, fit_intercept=True, intercept_scaling=1.0, class_weight=None, tol=0.001, algorithm="auto",
-                 max_iter=20_000, time_limit=None, random_state=0, n_jobs=None, warm_start=False, verbose=False):
+                 max_iter=20_000, time_limit=None, probability=False, random_state=0, n_jobs=None, warm_start=False,
+                 verbose=False):
         keep(self, locals())
 
     @property

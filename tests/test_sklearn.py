@@ -75,7 +75,7 @@ def test_scikit_learns_checks(estimator, check):
 @each
 def test_parameters_are_those_of_the_registry(Estimator):
     method = registry.get(Estimator.method_name)
-    declared = {p.name: p for p in (*method.takes, *method.run)}
+    declared = {p.name: p for p in (*method.takes, *method.run, P.PROBABILITY)}
     signature = inspect.signature(Estimator).parameters
     renamed = {"bias", "seed", "threads"}
     routes = {"algorithm"} if len(method.routes) == 1 else set()
@@ -320,6 +320,24 @@ def test_warm_start(Estimator, kernel):
         assert again.n_iter_ > 0
     assert copy.n_iter_ == cold.n_iter_
     assert estimator.set_params(warm_start=False, fit_intercept=True).fit(X, y).n_iter_ == cold.n_iter_
+
+
+@each
+@pytest.mark.parametrize("k", [2, 3])
+def test_probabilities(Estimator, k):
+    X, y = problem(k)
+    names = np.array(["ape", "bee", "cat"])[y]
+    bare, estimator = Estimator(tol=1e-2), Estimator(probability=True, tol=1e-2).fit(X, names)
+    assert not hasattr(bare, "predict_proba") and not hasattr(bare, "predict_log_proba")
+    with pytest.raises(sklearn.exceptions.NotFittedError):
+        Estimator(probability=True).predict_proba(X)
+    found = estimator.predict_proba(X)
+    assert found.shape == (len(y), k) and np.allclose(found.sum(axis=1), 1)
+    assert (estimator.classes_[found.argmax(axis=1)] == estimator.predict(X)).all()
+    assert np.allclose(np.exp(estimator.predict_log_proba(X)), found)
+    assert bare.fit(X, names).model_.weights.tobytes() == estimator.model_.weights.tobytes()
+    model = ml.train(X, names, solver=Estimator.method_name, bias=1, tol=1e-2, probability=True)
+    assert model.predict_proba(X).tobytes() == found.tobytes()
 
 
 def test_random_state():
