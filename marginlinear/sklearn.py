@@ -233,10 +233,10 @@ class MarginClassifier(ClassifierMixin, BaseEstimator):
             last, model = getattr(self, "_last", (None, None))
             start = model if last == ground else None
         model = fit_model(X, y, solver=method.name, class_weight=self._class_weights(classes, codes, sample_weight),
-                        sample_weight=sample_weight, start=start, progress=self._tell if self.verbose else None,
-                        **params)
+                          sample_weight=sample_weight, start=start, progress=self._tell if self.verbose else None,
+                          **params)
         self.classes_, self.model_, self._last = classes, model, (ground, model)
-        self._keep(model)
+        self._describe(model)
         warn_unless_converged(model, ConvergenceWarning)
         return self
 
@@ -285,12 +285,12 @@ class MarginClassifier(ClassifierMixin, BaseEstimator):
 
     def _given(self, X):
         """Keywords of `train`, but for those that `fit` makes itself."""
-        names = {p.name for p in self._method.takes} | set(RUN_WORDS)
-        given = {name: value for name, value in self.get_params(deep=False).items()
-                 if name in names and value is not None}
-        if "lambda_" in given and given.get("C") == self._default("C"):
-            # lambda stands in place of C.
-            given.pop("C", None)
+        own = {p.name: p for p in self._method.takes}
+        given = {name: value for name in (*own, *RUN_WORDS) if (value := getattr(self, name, None)) is not None}
+        for p in own.values():
+            # Where one parameter stands in place of another, the default of that one is left aside.
+            if p.replaces and p.name in given and given.get(p.replaces) == own[p.replaces].default:
+                given.pop(p.replaces, None)
         kernel = given.get("kernel")
         if kernel is not None:
             kernel = P.KERNEL.check(kernel)
@@ -303,9 +303,6 @@ class MarginClassifier(ClassifierMixin, BaseEstimator):
             raise ValueError(f"intercept_scaling = {scaling!r} is not allowed: give a number in (0, inf)")
         return {**given, "bias": float(scaling) if self.fit_intercept else -1.0, "seed": seed_of(self.random_state),
                 "threads": joblib.effective_n_jobs(self.n_jobs)}
-
-    def _default(self, name):
-        return inspect.signature(type(self)).parameters[name].default
 
     def _class_weights(self, classes, codes, sample_weight):
         """Label -> factor, or None."""
@@ -327,7 +324,8 @@ class MarginClassifier(ClassifierMixin, BaseEstimator):
             space["seed"] = params["seed"]
         return joblib.hash((X, y, kept)), self._method.name, space
 
-    def _keep(self, model):
+    def _describe(self, model):
+        """scikit-learn's attributes of a model."""
         info, two = model.info, len(self.classes_) == 2
         self.info_, self.n_iter_, self.converged_ = info, info.n_iter, info.converged
         self.objective_, self.dual_gap_ = info.objective, info.certificate

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import warnings
+from contextlib import redirect_stderr, redirect_stdout
 
 import numpy as np
 import pytest
@@ -102,23 +103,24 @@ def test_the_two_losses_take_the_same_parameters():
         ours.SVMClassifier(loss="log").fit(*problem(2))
 
 
+def trained_by_command(folder, X, y, *options):
+    """The model of margin-train on rows and labels, written to a file and read again."""
+    from marginlinear.cli.train import main
+
+    ml.dump_libsvm(X, y, folder / "data")
+    with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+        assert main([*options, str(folder / "data"), str(folder / "model")]) == 0
+    return ml.load_model(folder / "model")
+
+
 @each
 @pytest.mark.parametrize("k", [2, 3])
 def test_one_model_from_estimator_train_and_command(Estimator, k, tmp_path):
     X, y = problem(k)
-    X = sparse.csr_array(X)
-    name = Estimator.method_name
+    X, name = sparse.csr_array(X), Estimator.method_name
     estimator = Estimator().fit(X, y)
-    model = ml.train(X, y, solver=name, bias=1)
-    ml.dump_libsvm(X, y, tmp_path / "data")
-    with warnings.catch_warnings(), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "stdout", io.StringIO())
-        patch.setattr(sys, "stderr", io.StringIO())
-        from marginlinear.cli.train import main
-
-        assert main(["-s", name, "-B", "1", str(tmp_path / "data"), str(tmp_path / "model")]) == 0
-    command = ml.load_model(tmp_path / "model")
-    for other in (model, command):
+    command = trained_by_command(tmp_path, X, y, "-s", name, "-B", "1")
+    for other in (ml.train(X, y, solver=name, bias=1), command):
         assert other.weights.tobytes() == estimator.model_.weights.tobytes()
         assert other.params == estimator.model_.params
         assert (other.classes == estimator.classes_).all()
@@ -126,6 +128,16 @@ def test_one_model_from_estimator_train_and_command(Estimator, k, tmp_path):
     bare = Estimator(fit_intercept=False).fit(X, y)
     assert bare.model_.weights.tobytes() == ml.train(X, y, solver=name, bias=-1).weights.tobytes()
     assert (bare.intercept_ == 0).all()
+
+
+@each_with_kernels
+def test_one_kernel_model_from_estimator_train_and_command(Estimator, tmp_path):
+    X, y = problem(2)
+    X, name = sparse.csr_array(X), Estimator.method_name
+    estimator = Estimator(kernel="rbf", gamma=0.5).fit(X, y)
+    for other in (ml.train(X, y, solver=name, bias=1, kernel="rbf", gamma=0.5),
+                  trained_by_command(tmp_path, X, y, "-s", name, "-B", "1", "-t", "rbf", "-g", "0.5")):
+        assert np.array_equal(other.decision_function(X), estimator.model_.decision_function(X))
 
 
 @each
@@ -410,4 +422,6 @@ def test_a_subclass_of_ones_own():
             self.wide = wide
 
     X, y = problem()
-    assert (Mine().fit(X, y).coef_ == ours.ODMClassifier(C=3.0).fit(X, y).coef_).all()
+    for wide, theta in ((False, 0.2), (True, 0.5)):
+        mine, plain = clone(Mine(wide=wide)).fit(X, y), ours.ODMClassifier(C=3.0, theta=theta).fit(X, y)
+        assert (mine.coef_ == plain.coef_).all()
