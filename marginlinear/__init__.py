@@ -13,13 +13,15 @@ _HOME = {
     "KernelModel": "marginlinear.api",
     "load_model": "marginlinear.modelfile",
     "save_model": "marginlinear.modelfile",
+    "MarginReport": "marginlinear.margins",
+    "margin_report": "marginlinear.margins",
     "ConvergenceWarning": "marginlinear.problem",
     "DataError": "marginlinear.problem",
     "Info": "marginlinear.problem",
 }
 
-__all__ = ["ConvergenceWarning", "DataError", "Info", "KernelModel", "Model", "__version__", "dump_libsvm",
-           "load_libsvm", "load_model", "save_model", "train"]
+__all__ = ["ConvergenceWarning", "DataError", "Info", "KernelModel", "MarginReport", "Model", "__version__",
+           "dump_libsvm", "load_libsvm", "load_model", "margin_report", "save_model", "train"]
 
 
 def __getattr__(name):

@@ -13,7 +13,7 @@ from marginlinear._core.scores import margins_of, scores_of
 from marginlinear.arrays import CSR, as_rows, select_columns, select_rows, select_square, shape_of
 from marginlinear.canonical import canonical
 from marginlinear.methods import multiclass
-from marginlinear.problem import CONVERGED, CYCLE, FAILED, FINISHED, ConvergenceWarning, Problem, Run
+from marginlinear.problem import CONVERGED, CYCLE, FAILED, FINISHED, MAX_ITER, ConvergenceWarning, Problem, Run
 from marginlinear.selection import stratified_folds
 from marginlinear.threads import default_threads, run_chunks
 
@@ -160,15 +160,19 @@ class Model:
 
         Raises ValueError for a label that the model does not know.
         """
-        places = np.searchsorted(self.classes, y, sorter=(order := np.argsort(self.classes)))
-        places = order[np.minimum(places, len(order) - 1)]
-        unknown = self.classes[places] != y
-        if np.any(unknown):
+        places = self.places_in_classes(y)
+        if np.any(unknown := places < 0):
             raise ValueError(f"y: label {np.asarray(y)[unknown].tolist()[0]!r} is not among the classes of the model")
         scores = self.decision_function(X, threads=threads)
         if len(places) != len(scores):
             raise ValueError(f"y has {len(places)} labels for {len(scores)} rows")
         return self.margins_of(scores, places)
+
+    def places_in_classes(self, y):
+        """Places in `classes` of the labels y, int array of shape (m,), -1 for one that is not there."""
+        places = np.searchsorted(self.classes, y, sorter=(order := np.argsort(self.classes)))
+        places = order[np.minimum(places, len(order) - 1)]
+        return np.where(self.classes[places] == y, places, -1)
 
     def margins_of(self, scores, places):
         """Margins for scores as `decision_function` returns them and the places of the labels in `classes`."""
@@ -329,15 +333,13 @@ def train(X, y, *, solver=None, class_weight=None, sample_weight=None, start=Non
     their summed weight, in an order that their content gives: the model, bit for bit, does not depend on the order of
     the rows, nor on whether a row is repeated or has a weight. `Info.n_support` then counts such rows once.
     """
-    model = fit_model(X, y, solver=solver, class_weight=class_weight, sample_weight=sample_weight, start=start,
-                      progress=progress, probability=probability, scale=scale, **params)
-    warn_unless_converged(model)
-    return model
+    return fit_model(X, y, ConvergenceWarning, solver=solver, class_weight=class_weight, sample_weight=sample_weight,
+                     start=start, progress=progress, probability=probability, scale=scale, **params)
 
 
-def fit_model(X, y, *, solver=None, class_weight=None, sample_weight=None, start=None, progress=None, probability=False,
-              scale=None, **params):
-    """`train` without its warning of convergence."""
+def fit_model(X, y, warning, *, solver=None, class_weight=None, sample_weight=None, start=None, progress=None,
+              probability=False, scale=None, **params):
+    """`train`, with a category for the warning that a fit did not converge; None: no warning."""
     method = registry.get(solver if solver is not None else next(iter(registry.methods())))
     values, run_values = resolved(method, params)
     around = P.resolve(P.AROUND, {"probability": probability, "scale": scale})
@@ -362,6 +364,10 @@ def fit_model(X, y, *, solver=None, class_weight=None, sample_weight=None, start
     if around["probability"]:
         model.calibration = (calibration.of_softmax(len(classes)) if method.probabilistic
                              else fit.calibration(sample, progress))
+    if warning is not None:
+        kernel = getattr(model, "kernel", None)
+        doubtful = kernel is not None and kernel.kind not in P.DEFINITE
+        warn_unless_converged(method.name, model.info, run_values["max_iter"], doubtful, warning)
     return model
 
 
@@ -527,11 +533,8 @@ def kernel_model(kernel, X, coefficients, y, classes, kept, *, bias, **rest):
                        intercept=constant_of(bias) * dual_coef.sum(axis=0) + 0.0, bias=bias, **rest)
 
 
-def warn_unless_converged(model, category=ConvergenceWarning):
-    """A warning of this category, at the line that called the caller, where the fit of `model` did not converge."""
-    info = model.info
-    # Such a kernel need not be positive semidefinite.
-    doubtful = isinstance(model, KernelModel) and model.kernel.kind not in P.DEFINITE
+def warn_unless_converged(name, info, max_iter, doubtful, category=ConvergenceWarning):
+    """A warning where it is due; a `doubtful` kernel need not be positive semidefinite."""
     if info.status in (CONVERGED, FINISHED):
         return
     if info.status == FAILED and doubtful:
@@ -540,6 +543,9 @@ def warn_unless_converged(model, category=ConvergenceWarning):
         advice = "a bound above the objective is a defect of marginlinear: please report it with the data"
     elif info.status == CYCLE:
         advice = "the iterations come back to where they were and will not settle: take a larger beta"
+    elif info.status == MAX_ITER and (max_iter is None or max(info.n_iter, info.n_outer) < max_iter):
+        advice = ("no step lowers the objective beyond rounding, and more of them would not: scale the features to a "
+                  "common range such as [0, 1], or take a larger tol")
     elif info.certificate is None:
         advice = "take a larger tol, or more max_iter or time_limit"
     else:
@@ -547,9 +553,9 @@ def warn_unless_converged(model, category=ConvergenceWarning):
                   "max_iter or time_limit")
     criterion, value, _ = info.criterion
     warnings.warn(
-        f"{model.solver} did not converge ({info.status}): {criterion} {value:.3g} of objective "
+        f"{name} did not converge ({info.status}): {criterion} {value:.3g} of objective "
         f"{info.objective:.6g}, tolerance {info.tol:g}, after {info.n_iter} sweeps; {advice}",
-        category, stacklevel=3)
+        category, stacklevel=4)
 
 
 class Start:

@@ -16,7 +16,7 @@ import numpy as np
 
 from marginlinear import params as P
 from marginlinear import problem, registry
-from marginlinear.api import KernelModel, fit_model, warn_unless_converged
+from marginlinear.api import KernelModel, fit_model
 
 try:
     import joblib
@@ -232,12 +232,11 @@ class MarginClassifier(ClassifierMixin, BaseEstimator):
             ground = self._ground(X, y, sample_weight, params)
             last, model = getattr(self, "_last", (None, None))
             start = model if last == ground else None
-        model = fit_model(X, y, solver=method.name, class_weight=self._class_weights(classes, codes, sample_weight),
-                          sample_weight=sample_weight, start=start, progress=self._tell if self.verbose else None,
-                          **params)
+        model = fit_model(X, y, ConvergenceWarning, solver=method.name, sample_weight=sample_weight, start=start,
+                          class_weight=self._class_weights(classes, codes, sample_weight),
+                          progress=self._tell if self.verbose else None, **params)
         self.classes_, self.model_, self._last = classes, model, (ground, model)
         self._describe(model)
-        warn_unless_converged(model, ConvergenceWarning)
         return self
 
     def decision_function(self, X):

@@ -226,8 +226,8 @@ def test_what_X_may_be(Estimator, make):
 
 def test_float32_is_not_copied(monkeypatch):
     X, y = problem()
-    seen = []
-    monkeypatch.setattr(ours, "fit_model", lambda X, y, **rest: seen.append(X) or ml.train(X, y, **rest))
+    seen, fit_model = [], ours.fit_model
+    monkeypatch.setattr(ours, "fit_model", lambda X, *rest, **given: seen.append(X) or fit_model(X, *rest, **given))
     for rows in (X.astype(np.float32), sparse.csr_array(X.astype(np.float32)), X, sparse.csr_array(X)):
         ours.ODMClassifier().fit(rows, y)
         assert seen[-1] is rows or np.shares_memory(getattr(seen[-1], "data", seen[-1]), getattr(rows, "data", rows))
