@@ -11,6 +11,7 @@ from marginlinear import calibration, registry
 from marginlinear import params as P
 from marginlinear._core.scores import margins_of, scores_of
 from marginlinear.arrays import CSR, as_rows, select_columns, select_rows, select_square, shape_of
+from marginlinear.canonical import canonical
 from marginlinear.methods import multiclass
 from marginlinear.problem import CONVERGED, CYCLE, FAILED, FINISHED, MAX_ITER, ConvergenceWarning, Problem, Run
 from marginlinear.selection import stratified_folds
@@ -207,14 +208,18 @@ class KernelModel(Model):
         are the same, a CSR where they are sparse.
     support_counts : int64 array of shape (n_classes,)
         Support vectors of each class.
+    support_indices : int64 array of shape (n_support,) or None
+        Their row numbers in the training data; None for a model from a file.
     dual_coef, weights : float64 array of shape (n_support, columns)
     intercept : float64 array of shape (columns,)
         bias^2 times the sum of dual_coef where `train` made the model: a constant feature of that value adds bias^2
         to the kernel.
     """
 
-    def __init__(self, kernel, support, dual_coef, classes, *, support_counts, intercept, n_features, **rest):
+    def __init__(self, kernel, support, dual_coef, classes, *, support_counts, intercept, n_features,
+                 support_indices=None, **rest):
         super().__init__(dual_coef, classes, **rest)
+        self.support_indices = support_indices
         self.kernel = kernel
         self.support_rows = support
         self.support_counts = np.asarray(support_counts, dtype=np.int64)
@@ -321,7 +326,20 @@ def train(X, y, *, solver=None, class_weight=None, sample_weight=None, start=Non
     -----
     ConvergenceWarning
         When the certificate, or the residual of a method without one, did not reach the tolerance.
+
+    Notes
+    -----
+    Where rows times (features + 2) are at most 131,072, and without a kernel, equal rows of one class become one row of
+    their summed weight, in an order that their content gives: the model, bit for bit, does not depend on the order of
+    the rows, nor on whether a row is repeated or has a weight. `Info.n_support` then counts such rows once.
     """
+    return fit_model(X, y, ConvergenceWarning, solver=solver, class_weight=class_weight, sample_weight=sample_weight,
+                     start=start, progress=progress, probability=probability, scale=scale, **params)
+
+
+def fit_model(X, y, warning, *, solver=None, class_weight=None, sample_weight=None, start=None, progress=None,
+              probability=False, scale=None, **params):
+    """`train`, with a category for the warning that a fit did not converge; None: no warning."""
     method = registry.get(solver if solver is not None else next(iter(registry.methods())))
     values, run_values = resolved(method, params)
     around = P.resolve(P.AROUND, {"probability": probability, "scale": scale})
@@ -335,7 +353,7 @@ def train(X, y, *, solver=None, class_weight=None, sample_weight=None, start=Non
                          if values.get("kernel") is None else "X has 0 features: a kernel needs some")
     classes, codes = np.unique(y, return_inverse=True)
     if len(classes) < 2:
-        have = f"{len(classes)} (label {classes[0]})" if len(classes) else "none"
+        have = f"{len(classes)} class (label {classes[0]})" if len(classes) else "none"
         raise ValueError(f"{method.name} needs at least 2 classes, y has {have}")
     codes = codes.astype(np.int32)
     sample = Sample(data, codes, factors, class_factors(class_weight, classes)[codes], kept)
@@ -346,9 +364,10 @@ def train(X, y, *, solver=None, class_weight=None, sample_weight=None, start=Non
     if around["probability"]:
         model.calibration = (calibration.of_softmax(len(classes)) if method.probabilistic
                              else fit.calibration(sample, progress))
-    kernel = getattr(model, "kernel", None)
-    warn_unless_converged(method.name, model.info, run_values["max_iter"],
-                          kernel is not None and kernel.kind not in P.DEFINITE)
+    if warning is not None:
+        kernel = getattr(model, "kernel", None)
+        doubtful = kernel is not None and kernel.kind not in P.DEFINITE
+        warn_unless_converged(method.name, model.info, run_values["max_iter"], doubtful, warning)
     return model
 
 
@@ -396,10 +415,10 @@ class Fit:
         else:
             require_memory(columns, len(sample.y), "rows")
             rows = gram_of(kernel, X, bias, values["cache"], run_values["threads"])
-        problem = Problem(rows, sample.y, k, sample.instance, sample.factor)
-        origin = {"method": method.name, "rows": rows.m, "features": width, "bias feature": bias >= 0, "classes": k,
-                  "kernel": kernel and (kernel.kind, kernel.gamma, kernel.degree, kernel.coef0), "multiclass": how,
-                  "scale": self.scale}
+        problem = canonical(Problem(rows, sample.y, k, sample.instance, sample.factor))
+        origin = {"method": method.name, "rows": problem.rows.m, "features": width, "bias feature": bias >= 0,
+                  "classes": k, "kernel": kernel and (kernel.kind, kernel.gamma, kernel.degree, kernel.coef0),
+                  "multiclass": how, "scale": self.scale}
         run = Run(start=start_state(start, origin, problem.y), progress=progress, **run_values)
         method_values = {p.name: values[p.name] for p in method.params}
         if how is None:
@@ -507,15 +526,15 @@ def kernel_model(kernel, X, coefficients, y, classes, kept, *, bias, **rest):
     which = np.flatnonzero(coefficients.any(axis=1))
     which = which[np.argsort(-y[which] if k == 2 else y[which], kind="stable")]
     dual_coef = coefficients[which]
-    support = take_support(kernel, X, which)
-    if kernel.kind == "precomputed":
-        support = np.asarray(support) if kept is None else kept[support]
+    indices = which if kept is None else kept[which]
+    support = indices if kernel.kind == "precomputed" else take_support(kernel, X, which)
     return KernelModel(kernel, support, dual_coef, classes, support_counts=np.bincount(y[which], minlength=k),
+                       support_indices=indices,
                        intercept=constant_of(bias) * dual_coef.sum(axis=0) + 0.0, bias=bias, **rest)
 
 
-def warn_unless_converged(name, info, max_iter, doubtful):
-    """A ConvergenceWarning where it is due; a `doubtful` kernel need not be positive semidefinite."""
+def warn_unless_converged(name, info, max_iter, doubtful, category=ConvergenceWarning):
+    """A warning where it is due; a `doubtful` kernel need not be positive semidefinite."""
     if info.status in (CONVERGED, FINISHED):
         return
     if info.status == FAILED and doubtful:
@@ -536,7 +555,7 @@ def warn_unless_converged(name, info, max_iter, doubtful):
     warnings.warn(
         f"{name} did not converge ({info.status}): {criterion} {value:.3g} of objective "
         f"{info.objective:.6g}, tolerance {info.tol:g}, after {info.n_iter} sweeps; {advice}",
-        ConvergenceWarning, stacklevel=3)
+        category, stacklevel=4)
 
 
 class Start:
@@ -559,7 +578,7 @@ def start_state(start, origin, y):
             raise ValueError(f"start: a model with {name} = {found.origin[name]}, this fit has {value}")
     if not np.array_equal(found.y, y):
         # A dual's sign belongs to its row's label: under another the bound would be none.
-        raise ValueError(f"start: a model of other labels, the first at row {(found.y != y).argmax()}")
+        raise ValueError("start: a model of other rows or labels")
     return found.state
 
 
@@ -572,7 +591,7 @@ def class_factors(class_weight, classes):
             raise ValueError(f"class_weight[{label!r}] = {factor!r} is not allowed: give a number in (0, inf)")
         at = np.flatnonzero(classes == label)
         if len(at) == 0:
-            warnings.warn(f"class label {label} specified in weight is not found", UserWarning, stacklevel=3)
+            warnings.warn(f"class label {label} specified in weight is not found", UserWarning, stacklevel=4)
         factors[at] = factor
     return factors
 
@@ -620,7 +639,7 @@ def training_data(X, y, sample_weight, square=False):
     if len(kept) == m:
         return X, y, factors, None
     if not len(kept):
-        raise ValueError("sample_weight is 0 for all rows")
+        raise ValueError("sample_weight is zero for all rows")
     return select_square(X, kept) if square else select_rows(X, kept), y[kept], factors[kept], kept
 
 

@@ -97,7 +97,7 @@ def test_values_of_a_step_are_those_of_the_engine(loss):
 @pytest.mark.parametrize(("solver", "mu"), [("mcodm", 0.8), ("mcodm", 0.0), ("cs", None)])
 @pytest.mark.parametrize("C", [0.1, 1.0, 100.0])
 @pytest.mark.parametrize("k", [2, 4])
-def test_agrees_with_accelerated_sweeps(solver, mu, C, k):
+def test_agrees_with_accelerated_sweeps(solver, mu, C, k, rows_as_given):
     X, y = problem(k=k)
     options = {} if mu is None else {"mu": mu}
     a, b = (ml.train(X, y, solver=solver, C=C, algorithm=route, tol=1e-6, **options)

@@ -1,0 +1,64 @@
+"""Small problems in their own order."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import marginlinear as ml
+from marginlinear.arrays import as_rows
+from marginlinear.canonical import SMALL, canonical
+from marginlinear.problem import Problem
+
+
+def made(X, y, instance=None, bias=1.0):
+    m = len(y)
+    instance = np.ones(m) if instance is None else np.asarray(instance, dtype=np.float64)
+    return Problem(as_rows(X, bias), np.asarray(y, dtype=np.int32), 2, instance, np.where(np.asarray(y) == 1, 3.0, 1.0))
+
+
+def test_equal_rows_of_one_class_are_one():
+    X = np.array([[1.0, 0.0], [2.0, 5.0], [1.0, -0.0], [1.0, 0.0], [2.0, 5.0]])
+    found = canonical(made(X, [0, 1, 0, 1, 1], [1, 2, 3, 4, 0.5]))
+    rows = {(*row, label, weight, factor) for row, label, weight, factor in zip(
+        found.rows.arrays.tolist(), found.y.tolist(), found.instance.tolist(), found.factor.tolist(), strict=True)}
+    assert rows == {(1, 0, 0, 4, 1), (1, 0, 1, 4, 3), (2, 5, 1, 2.5, 3)}
+    assert found.rows.bias == 1.0 and found.rows.d == 3
+
+
+@pytest.mark.parametrize("make", [np.float32, sparse.csr_array, lambda X: sparse.csr_array(X.astype(np.float32))])
+def test_one_order_for_all_storages(make):
+    rng = np.random.default_rng(0)
+    X, y = rng.integers(-2, 3, (50, 3)).astype(float), rng.integers(0, 2, 50)
+    plain, other = canonical(made(X, y)), canonical(made(make(X), y))
+    order = rng.permutation(50)
+    shuffled = canonical(made(X[order], y[order]))
+    for found in (other, shuffled):
+        assert (found.y == plain.y).all() and found.instance.tobytes() == plain.instance.tobytes()
+        assert np.array_equal(found.rows.sqnorms(), plain.rows.sqnorms())
+    assert shuffled.rows.arrays.tobytes() == plain.rows.arrays.tobytes()
+    assert len(plain.y) < 50 and plain.instance.sum() == 50
+
+
+def test_explicit_zeros_are_zeros():
+    stored = sparse.csr_array((np.array([1.0, 0.0, 1.0]), np.array([0, 1, 0]), np.array([0, 2, 3])), shape=(2, 2))
+    assert canonical(made(stored, [0, 0])).instance.tolist() == [2.0]
+
+
+def test_large_problems_and_gram_rows_stay_as_they_are():
+    large = made(np.ones((SMALL // 4 + 1, 2)), np.zeros(SMALL // 4 + 1))
+    assert canonical(large) is large
+    X, y = np.repeat(np.eye(4), 3, axis=0), np.arange(12) % 2
+    model = ml.train(X, y, solver="l1svc", kernel="rbf")
+    assert len(model.support_indices) == model.n_support == 12
+
+
+def test_support_indices_are_those_of_the_callers_rows():
+    rng = np.random.default_rng(0)
+    X, y, weights = rng.standard_normal((30, 2)), np.arange(30) % 3, (np.arange(30) % 4 > 0).astype(float)
+    model = ml.train(X, y, solver="cs", kernel="rbf", sample_weight=weights)
+    assert (model.support == X[model.support_indices]).all()
+    assert weights[model.support_indices].all()
+
+
+def test_without_features():
+    assert canonical(made(np.empty((5, 0)), [0, 1, 0, 0, 1])).instance.tolist() == [3.0, 2.0]
