@@ -10,6 +10,7 @@ from marginlinear import params as P
 from marginlinear import registry
 from marginlinear._core.scores import margins_of, scores_of
 from marginlinear.arrays import CSR, as_rows, select_rows, select_square, shape_of
+from marginlinear.canonical import canonical
 from marginlinear.methods import multiclass
 from marginlinear.problem import CONVERGED, CYCLE, FAILED, FINISHED, ConvergenceWarning, Problem, Run
 from marginlinear.threads import default_threads, run_chunks
@@ -114,7 +115,7 @@ class Model:
         """Places in `classes`, int array of shape (m,), for scores as `decision_function` returns them."""
         if self.codes is None and not self.joint:
             return (scores > 0).astype(np.intp)
-        return np.argmax(self._ranks(scores), axis=1)
+        return np.argmax(self.ranks_of(scores), axis=1)
 
     def margins(self, X, y, *, threads=None):
         """Margins of the rows of X, float64 array of shape (m,).
@@ -138,9 +139,9 @@ class Model:
         """Margins for scores as `decision_function` returns them and the places of the labels in `classes`."""
         if self.codes is None and not self.joint:
             return np.where(places == 1, scores, -scores)
-        return margins_of(self._ranks(scores), places.astype(np.int32))
+        return margins_of(self.ranks_of(scores), places.astype(np.int32))
 
-    def _ranks(self, scores):
+    def ranks_of(self, scores):
         """What is compared between the classes: their scores, or the votes for them."""
         if self.codes is None:
             return scores
@@ -168,14 +169,18 @@ class KernelModel(Model):
         are the same, a CSR where they are sparse.
     support_counts : int64 array of shape (n_classes,)
         Support vectors of each class.
+    support_indices : int64 array of shape (n_support,) or None
+        Their row numbers in the training data; None for a model from a file.
     dual_coef, weights : float64 array of shape (n_support, columns)
     intercept : float64 array of shape (columns,)
         bias^2 times the sum of dual_coef where `train` made the model: a constant feature of that value adds bias^2
         to the kernel.
     """
 
-    def __init__(self, kernel, support, dual_coef, classes, *, support_counts, intercept, n_features, **rest):
+    def __init__(self, kernel, support, dual_coef, classes, *, support_counts, intercept, n_features,
+                 support_indices=None, **rest):
         super().__init__(dual_coef, classes, **rest)
+        self.support_indices = support_indices
         self.kernel = kernel
         self.support_rows = support
         self.support_counts = np.asarray(support_counts, dtype=np.int64)
@@ -270,7 +275,21 @@ def train(X, y, *, solver=None, class_weight=None, sample_weight=None, start=Non
     -----
     ConvergenceWarning
         When the certificate, or the residual of a method without one, did not reach the tolerance.
+
+    Notes
+    -----
+    Where rows times features are at most 131,072, and without a kernel, equal rows of one class become one row of their
+    summed weight, in an order that their content gives: the model, bit for bit, does not depend on the order of the
+    rows, nor on whether a row is repeated or has a weight. `Info.n_support` then counts such rows once.
     """
+    model = trained(X, y, solver=solver, class_weight=class_weight, sample_weight=sample_weight, start=start,
+                    progress=progress, **params)
+    warn_unless_converged(model)
+    return model
+
+
+def trained(X, y, *, solver=None, class_weight=None, sample_weight=None, start=None, progress=None, **params):
+    """`train` without its warning."""
     method = registry.get(solver if solver is not None else next(iter(registry.methods())))
     values, run_values = resolved(method, params)
     bias = run_values.pop("bias")
@@ -283,7 +302,7 @@ def train(X, y, *, solver=None, class_weight=None, sample_weight=None, start=Non
     classes, codes = np.unique(y, return_inverse=True)
     k = len(classes)
     if k < 2:
-        have = f"{k} (label {classes[0]})" if k else "none"
+        have = f"{k} class (label {classes[0]})" if k else "none"
         raise ValueError(f"{method.name} needs at least 2 classes, y has {have}")
     how = None if method.joint or k == 2 else values["multiclass"]
     columns = multiclass.column_count(how, k) if how else k if method.joint else 1
@@ -293,8 +312,9 @@ def train(X, y, *, solver=None, class_weight=None, sample_weight=None, start=Non
     else:
         require_memory(columns, len(y), "rows")
         rows = gram_of(kernel, data, bias, values["cache"], run_values["threads"])
-    problem = Problem(rows, codes.astype(np.int32), k, factors, class_factors(class_weight, classes)[codes])
-    origin = {"method": method.name, "rows": rows.m, "features": width, "bias feature": bias >= 0, "classes": k,
+    problem = canonical(
+        Problem(rows, codes.astype(np.int32), k, factors, class_factors(class_weight, classes)[codes]))
+    origin = {"method": method.name, "rows": problem.rows.m, "features": width, "bias feature": bias >= 0, "classes": k,
               "kernel": kernel and (kernel.kind, kernel.gamma, kernel.degree, kernel.coef0), "multiclass": how}
     run = Run(start=start_state(start, origin, problem.y), progress=progress, **run_values)
     method_values = {p.name: values[p.name] for p in method.params}
@@ -306,11 +326,8 @@ def train(X, y, *, solver=None, class_weight=None, sample_weight=None, start=Non
              "params": effective(method, {**values, "multiclass": how}, run_values),
              "state": Start(origin, problem.y, solution.state)}
     if kernel is None:
-        model = Model(solution.weights, classes, **found)
-    else:
-        model = kernel_model(kernel, data, solution.weights, problem.y, classes, kept, n_features=width, **found)
-    warn_unless_converged(method.name, solution.info, kernel is not None and kernel.kind not in P.DEFINITE)
-    return model
+        return Model(solution.weights, classes, **found)
+    return kernel_model(kernel, data, solution.weights, problem.y, classes, kept, n_features=width, **found)
 
 
 def resolved(method, params):
@@ -370,15 +387,18 @@ def kernel_model(kernel, X, coefficients, y, classes, kept, *, bias, **rest):
     which = np.flatnonzero(coefficients.any(axis=1))
     which = which[np.argsort(-y[which] if k == 2 else y[which], kind="stable")]
     dual_coef = coefficients[which]
-    support = take_support(kernel, X, which)
-    if kernel.kind == "precomputed":
-        support = np.asarray(support) if kept is None else kept[support]
+    indices = which if kept is None else kept[which]
+    support = indices if kernel.kind == "precomputed" else take_support(kernel, X, which)
     return KernelModel(kernel, support, dual_coef, classes, support_counts=np.bincount(y[which], minlength=k),
+                       support_indices=indices,
                        intercept=constant_of(bias) * dual_coef.sum(axis=0) + 0.0, bias=bias, **rest)
 
 
-def warn_unless_converged(name, info, doubtful):
-    """A ConvergenceWarning where it is due; a `doubtful` kernel need not be positive semidefinite."""
+def warn_unless_converged(model, category=ConvergenceWarning):
+    """A warning of this category, at the line that called the caller, where the fit of `model` did not converge."""
+    info = model.info
+    # Such a kernel need not be positive semidefinite.
+    doubtful = isinstance(model, KernelModel) and model.kernel.kind not in P.DEFINITE
     if info.status in (CONVERGED, FINISHED):
         return
     if info.status == FAILED and doubtful:
@@ -394,9 +414,9 @@ def warn_unless_converged(name, info, doubtful):
                   "max_iter or time_limit")
     criterion, value, _ = info.criterion
     warnings.warn(
-        f"{name} did not converge ({info.status}): {criterion} {value:.3g} of objective "
+        f"{model.solver} did not converge ({info.status}): {criterion} {value:.3g} of objective "
         f"{info.objective:.6g}, tolerance {info.tol:g}, after {info.n_iter} sweeps; {advice}",
-        ConvergenceWarning, stacklevel=3)
+        category, stacklevel=3)
 
 
 class Start:
@@ -419,7 +439,7 @@ def start_state(start, origin, y):
             raise ValueError(f"start: a model with {name} = {found.origin[name]}, this fit has {value}")
     if not np.array_equal(found.y, y):
         # A dual's sign belongs to its row's label: under another the bound would be none.
-        raise ValueError(f"start: a model of other labels, the first at row {(found.y != y).argmax()}")
+        raise ValueError("start: a model of other rows or labels")
     return found.state
 
 
@@ -432,7 +452,7 @@ def class_factors(class_weight, classes):
             raise ValueError(f"class_weight[{label!r}] = {factor!r} is not allowed: give a number in (0, inf)")
         at = np.flatnonzero(classes == label)
         if len(at) == 0:
-            warnings.warn(f"class label {label} specified in weight is not found", UserWarning, stacklevel=3)
+            warnings.warn(f"class label {label} specified in weight is not found", UserWarning, stacklevel=4)
         factors[at] = factor
     return factors
 
@@ -480,7 +500,7 @@ def training_data(X, y, sample_weight, square=False):
     if len(kept) == m:
         return X, y, factors, None
     if not len(kept):
-        raise ValueError("sample_weight is 0 for all rows")
+        raise ValueError("sample_weight is zero for all rows")
     return select_square(X, kept) if square else select_rows(X, kept), y[kept], factors[kept], kept
 
 

@@ -16,6 +16,8 @@ from marginlinear._core.rows import Rows
 
 SEEDS = range(20)
 NORMS = [1.0, 1.1, 1.5, 2.0]
+# Duals are compared row by row.
+pytestmark = pytest.mark.usefixtures("rows_as_given")
 
 
 def data(seed, classes=None):

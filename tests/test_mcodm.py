@@ -13,6 +13,8 @@ from marginlinear._core.rows import Rows
 
 MU, THETA = 0.8, 0.2
 SEEDS = range(36)
+# Duals are compared row by row.
+pytestmark = pytest.mark.usefixtures("rows_as_given")
 
 
 def solve_inner(X, y, k, cost, mu, theta, tol, rival=None, fixed=None, algorithm="auto"):

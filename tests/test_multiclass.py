@@ -67,7 +67,7 @@ def test_random_codes():
 
 @pytest.mark.parametrize("solver", ["l2svc", "ldm", "odm", "ldm-asgd"])
 @pytest.mark.parametrize("how", ["ovr", "ovo", "ecoc"])
-def test_columns_are_binary_fits(solver, how):
+def test_columns_are_binary_fits(solver, how, rows_as_given):
     """With the weights of rows and classes, each column to the last bit."""
     X, y = problem()
     rng = np.random.default_rng(1)

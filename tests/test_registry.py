@@ -212,12 +212,24 @@ def test_other_seeds_same_objective(method, k):
 
 
 @pytest.mark.parametrize("k", [2, 3])
-def test_weights_are_repeated_rows(method, k):
+def test_weights_are_repeated_rows(method, k, rows_as_given):
     X, y = problem(k)
     times = np.random.default_rng(1).integers(1, 4, len(y))
     weighted = ml.train(X, y, solver=method.name, sample_weight=times, tol=1e-5)
     repeated = ml.train(np.repeat(X, times, axis=0), np.repeat(y, times), solver=method.name, tol=1e-5)
     assert_equivalent(weighted, repeated, loose(method, k))
+
+
+@pytest.mark.parametrize("kind", [np.array, sparse.csr_array])
+def test_small_data_equal_data_equal_bits(method, kind):
+    """Rows in another order, repeated in place of a weight, or joined by rows of weight 0: one model."""
+    X, y = problem()
+    rng = np.random.default_rng(2)
+    times, order = rng.integers(0, 4, len(y)), rng.permutation(len(y))
+    fit = functools.partial(ml.train, solver=method.name)
+    repeated = fit(kind(np.repeat(X, times, axis=0)), np.repeat(y, times))
+    weighted = fit(kind(X[order]), y[order], sample_weight=times[order])
+    assert_same(repeated, weighted)
 
 
 @pytest.mark.parametrize("kind", [np.array, sparse.csr_array, sparse.csc_array, np.ndarray.tolist])
@@ -596,7 +608,7 @@ def test_bad_input(method):
         ((X, y), {"sample_weight": -np.ones(12)}, r"sample_weight\[0\] = -1"),
         ((X, y), {"sample_weight": np.full(12, np.nan)}, r"sample_weight\[0\] = nan"),
         ((X, y), {"sample_weight": np.full(12, np.inf)}, r"sample_weight\[0\] = inf"),
-        ((X, y), {"sample_weight": np.zeros(12)}, "0 for all rows"),
+        ((X, y), {"sample_weight": np.zeros(12)}, "zero for all rows"),
         ((X, y), {"sample_weight": (y == 0).astype(float)}, "needs at least 2 classes, y has 1"),
         ((X, y), {"class_weight": {0: 0.0}}, r"class_weight\[0\] = 0.0 is not allowed"),
         ((X, y), {"class_weight": {0: -1}}, r"class_weight\[0\]"),

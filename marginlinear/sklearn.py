@@ -1,0 +1,491 @@
+"""Estimators for scikit-learn (extra `[sklearn]`, scikit-learn 1.6 or newer).
+
+    from marginlinear.sklearn import MCODMClassifier
+
+    MCODMClassifier(C=10).fit(X, y).score(X_test, y_test)
+
+They train by `marginlinear.train`: with fit_intercept=False, or bias=1 there, both give the same model bit for bit, and
+so does `margin-train`. `model_` is that model.
+"""
+
+import inspect
+import textwrap
+from types import MappingProxyType
+
+import numpy as np
+
+from marginlinear import params as P
+from marginlinear import problem, registry
+from marginlinear.api import KernelModel, trained, warn_unless_converged
+
+try:
+    import joblib
+    from sklearn import exceptions
+    from sklearn.base import BaseEstimator, ClassifierMixin
+    from sklearn.utils import check_random_state
+    from sklearn.utils.class_weight import compute_class_weight
+    from sklearn.utils.multiclass import check_classification_targets
+    from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+except ImportError as error:
+    # validate_data came with 1.6.
+    raise ImportError(f"marginlinear.sklearn needs scikit-learn 1.6 or newer: pip install 'marginlinear[sklearn]' "
+                      f"({error})", name="sklearn") from error
+
+__all__ = ["ConvergenceWarning", "CrammerSingerClassifier", "ISM3Classifier", "LDMClassifier", "LpMCSVMClassifier",
+           "M3SVMClassifier", "MCODMClassifier", "MSVMAvClassifier", "ODMClassifier", "SVMClassifier"]
+
+# What scikit-learn has its own words for, in place of what the registry declares: the type and default, the meaning.
+OWN_WORDS = {
+    "fit_intercept": (
+        "bool, default=True",
+        "Whether a constant feature is added to every row. Its weight is one like others, and regularised. With a "
+        "kernel the square of its value is added to the kernel."),
+    "intercept_scaling": (
+        "float in (0, inf), default=1.0",
+        "Value of the constant feature: the larger, the less its weight is regularised."),
+    "class_weight": (
+        'dict or "balanced", default=None',
+        'Factors of C by label; "balanced": inversely proportional to the number of rows of a class, counted by their '
+        "sample weights."),
+    "gamma": (
+        '{"scale", "auto"} or float in (0, inf), default="scale"',
+        'Coefficient of poly, rbf and sigmoid. "scale": 1 / (n_features * X.var()), "auto": 1 / n_features.'),
+    "random_state": (
+        "int, RandomState instance or None, default=0",
+        "Seed of the order of the rows. An int gives the same model every time, None a new seed for each fit."),
+    "n_jobs": (
+        "int, default=None",
+        "Threads; -1: all cores, None: 1 unless joblib says otherwise. The result does not depend on it."),
+    "warm_start": (
+        "bool, default=False",
+        "Whether `fit` goes on from the model of the last one. It does where rows, labels, kernel, intercept and "
+        "multiclass are the same: C, tol, weights above 0 and the like may change. Otherwise, and in a copy from a "
+        "pickle, it starts anew."),
+    "verbose": (
+        "bool, default=False",
+        "Whether each check of the certificate is printed."),
+}
+# The other parameters of a run that estimators have, as declared.
+RUN_WORDS = "tol", "algorithm", "max_iter", "time_limit"
+KERNEL_WORDS = {p.name: p for p in P.KERNELS}
+KERNEL_NOTE = (' None: a linear model with weights of features. "precomputed": X is the matrix of kernel values. A '
+               "callable gets two blocks of rows and returns the kernel's values for each pair. gamma, degree, coef0 "
+               "and cache are left aside by kernels that do not use them.")
+
+ATTRIBUTES = """\
+classes_ : array of shape (n_classes,)
+    The labels, ascending; those whose rows all have weight 0 are not there.
+coef_ : float64 array of shape (1, n_features) or (n_classes, n_features)
+    One row for two classes. With multiclass="ovo" or "ecoc" a row for each binary problem. Not with a kernel.
+intercept_ : float64 array of shape (1,) or (n_classes,)
+n_iter_ : int
+    Sweeps over the rows, Newton steps included.
+converged_ : bool
+objective_ : float
+    Value of the objective.
+dual_gap_ : float or None
+    The certificate: what the objective may be above its least value. None for a method without one.
+info_ : marginlinear.Info
+    Status, bound, history, seconds and more.
+model_ : marginlinear.Model
+    To be saved by `marginlinear.save_model`.
+n_features_in_ : int
+feature_names_in_ : array of shape (n_features_in_,)
+    Where X has column names that are all strings."""
+
+KERNEL_ATTRIBUTES = """\
+support_ : int array of shape (n_support,)
+    With a kernel: row numbers of the support vectors, class by class.
+n_support_ : int array of shape (n_classes,)
+    With a kernel: support vectors of each class.
+support_vectors_ : array of shape (n_support, n_features)
+    With a kernel, unless it is precomputed.
+dual_coef_ : float64 array of shape (1, n_support) or (n_classes, n_support)
+    With a kernel: coefficients of the support vectors."""
+
+
+class ConvergenceWarning(exceptions.ConvergenceWarning, problem.ConvergenceWarning):
+    """A fit stopped before its certificate reached the tolerance: scikit-learn's warning and marginlinear's at once."""
+
+
+def one_of_two(columns):
+    """What speaks for the second of two classes; a row a column of scores, as `coef` has them."""
+    return columns[1:] - columns[:1] if len(columns) == 2 else columns
+
+
+def gamma_of(gamma, X):
+    """gamma as a number; the words are those of scikit-learn's SVC."""
+    if isinstance(gamma, str) and gamma in ("scale", "auto"):
+        if gamma == "auto":
+            return 1 / X.shape[1]
+        spread = X.var() if isinstance(X, np.ndarray) else X.multiply(X).mean() - X.mean() ** 2
+        return 1 / (X.shape[1] * float(spread)) if spread > 0 else 1.0
+    if isinstance(gamma, str):
+        raise ValueError(f'gamma = {gamma!r} is not allowed: give "scale", "auto" or a number in (0, inf)')
+    return gamma
+
+
+def seed_of(random_state):
+    """A seed for `train`: an int as it is."""
+    if isinstance(random_state, (int, np.integer)):
+        return int(random_state)
+    return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+
+
+def keep(estimator, given):
+    """scikit-learn's rule for __init__: every parameter under its name, as it was given."""
+    vars(estimator).update((name, value) for name, value in given.items() if name != "self")
+
+
+def documented(cls):
+    """The class, with its parameters as they are declared in its docstring."""
+    if not cls.__doc__:  # python -OO
+        return cls
+    method = registry.get(cls.method_name)
+    declared = {p.name: p for p in (*method.takes, *method.run)}
+    lines = [inspect.cleandoc(cls.__doc__), "", *textwrap.wrap(f"Objective: {method.objective}.", 116), "",
+             "Parameters", "----------"]
+    for name, parameter in inspect.signature(cls).parameters.items():
+        own = cls.own_words.get(name) or OWN_WORDS.get(name)
+        kind, words = own or entry(declared[name], parameter.default, method)
+        lines += [f"{name} : {kind}", *textwrap.wrap(words, 112, initial_indent="    ", subsequent_indent="    ")]
+    lines += ["", "Attributes", "----------", ATTRIBUTES, *([KERNEL_ATTRIBUTES] if method.kernels else [])]
+    cls.__doc__ = "\n".join([*lines, "", "References", "----------", *textwrap.wrap(method.reference, 112), ""])
+    return cls
+
+
+def entry(param, default, method):
+    """(type and default, meaning) of a declared parameter, with the default that the signature has."""
+    if param.choices:
+        choices = method.routes if param.name == P.ALGORITHM.name else (*param.choices, *param.python)
+        words = ", ".join(f'"{word}"' for word in choices if word is not callable)
+        kind = f"{{{words}}}" + (" or callable" if callable in param.python else "")
+    else:
+        kind = f"{param.type.__name__} in {param.domain}"
+    note = KERNEL_NOTE if param.name == P.KERNEL.name else ""
+    return f"{kind}, default={quoted(default)}", f"{sentence(param.help)}.{note}"
+
+
+def quoted(default):
+    return f'"{default}"' if isinstance(default, str) else default
+
+
+def sentence(words):
+    """With a capital, unless a symbol comes first."""
+    first = words.split()[0]
+    return words if len(first) == 1 or not first.isalpha() else words[0].upper() + words[1:]
+
+
+class MarginClassifier(ClassifierMixin, BaseEstimator):
+    """What the estimators share. A subclass names its method and declares its parameters."""
+
+    method_name = ""
+    # Words for parameters that the registry does not have: name -> (type and default, meaning).
+    own_words = MappingProxyType({})
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.pairwise = getattr(self, "kernel", None) == "precomputed"
+        return tags
+
+    def __sklearn_is_fitted__(self):
+        # The trailing _ of lambda_ would say so before.
+        return hasattr(self, "model_")
+
+    def __getstate__(self):
+        # What a warm start needs is in memory only.
+        return {name: value for name, value in super().__getstate__().items() if name != "_last"}
+
+    @property
+    def _method(self):
+        return registry.get(self.method_name)
+
+    def fit(self, X, y, sample_weight=None):
+        """Train on the rows of X.
+
+        Parameters
+        ----------
+        X : array or sparse array of shape (n_samples, n_features)
+            float64 or float32; CSR and C-ordered dense arrays are not copied. With kernel="precomputed" the kernel's
+            values, of shape (n_samples, n_samples).
+        y : array of shape (n_samples,)
+            Labels.
+        sample_weight : array of shape (n_samples,), default=None
+            Factors of C of the rows: a weight of 2 is a row given twice, one of 0 a row left out.
+
+        Returns
+        -------
+        self
+        """
+        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], order="C")
+        check_classification_targets(y)
+        counted = y
+        if sample_weight is not None:
+            sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64)
+            counted = y[sample_weight > 0]
+        classes, codes = np.unique(counted, return_inverse=True)
+        method, params = self._method, self._given(X)
+        start = ground = None
+        if self.warm_start:
+            ground = self._ground(X, y, sample_weight, params)
+            last, model = getattr(self, "_last", (None, None))
+            start = model if last == ground else None
+        model = trained(X, y, solver=method.name, class_weight=self._class_weights(classes, codes, sample_weight),
+                        sample_weight=sample_weight, start=start, progress=self._tell if self.verbose else None,
+                        **params)
+        self.classes_, self.model_, self._last = classes, model, (ground, model)
+        self._keep(model)
+        warn_unless_converged(model, ConvergenceWarning)
+        return self
+
+    def decision_function(self, X):
+        """Scores of the rows of X.
+
+        Parameters
+        ----------
+        X : array or sparse array of shape (n_samples, n_features)
+            With kernel="precomputed" the kernel's values of its rows and of all rows that were trained on.
+
+        Returns
+        -------
+        float64 array of shape (n_samples,) or (n_samples, n_classes)
+            For two classes one score, above 0 for classes_[1]; otherwise a column a class, the largest wins. With
+            multiclass="ovo" or "ecoc" these are the votes of the binary problems.
+        """
+        scores = self._scores(X)
+        if len(self.classes_) == 2:
+            return one_of_two(scores.T)[0] if scores.ndim == 2 else scores
+        return self.model_.ranks_of(scores)
+
+    def predict(self, X):
+        """Labels of the rows of X, array of shape (n_samples,)."""
+        scores = self._scores(X)
+        return self.classes_[self.model_.places_of(scores)]
+
+    def _scores(self, X):
+        check_is_fitted(self)
+        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], order="C", reset=False)
+        return self.model_.decision_function(X, threads=joblib.effective_n_jobs(self.n_jobs))
+
+    def _given(self, X):
+        """Keywords of `train`, but for those that `fit` makes itself."""
+        names = {p.name for p in self._method.takes} | set(RUN_WORDS)
+        given = {name: value for name, value in self.get_params(deep=False).items()
+                 if name in names and value is not None}
+        if "lambda_" in given and given.get("C") == self._default("C"):
+            # lambda stands in place of C.
+            given.pop("C", None)
+        kernel = given.get("kernel")
+        if kernel is not None:
+            kernel = P.KERNEL.check(kernel)
+        given = {p: value for p, value in given.items()
+                 if p not in KERNEL_WORDS or P.is_used(KERNEL_WORDS[p], {"kernel": kernel})}
+        if "gamma" in given:
+            given["gamma"] = gamma_of(given["gamma"], X)
+        scaling = self.intercept_scaling
+        if not (isinstance(scaling, (int, float, np.number)) and 0 < scaling < np.inf):
+            raise ValueError(f"intercept_scaling = {scaling!r} is not allowed: give a number in (0, inf)")
+        return {**given, "bias": float(scaling) if self.fit_intercept else -1.0, "seed": seed_of(self.random_state),
+                "threads": joblib.effective_n_jobs(self.n_jobs)}
+
+    def _default(self, name):
+        return inspect.signature(type(self)).parameters[name].default
+
+    def _class_weights(self, classes, codes, sample_weight):
+        """Label -> factor, or None."""
+        if self.class_weight is None or len(classes) == 0:
+            return None
+        if isinstance(self.class_weight, str) and self.class_weight == "balanced":
+            counted = None if sample_weight is None else sample_weight[sample_weight > 0]
+            sizes = np.bincount(codes, weights=counted)
+            factors = sizes.sum() / (len(classes) * sizes)
+        else:
+            factors = compute_class_weight(self.class_weight, classes=classes, y=classes[codes])
+        return dict(zip(classes.tolist(), factors.tolist(), strict=True))
+
+    def _ground(self, X, y, sample_weight, params):
+        """What must be the same for a warm start."""
+        kept = None if sample_weight is None or (sample_weight > 0).all() else sample_weight > 0
+        space = {name: params.get(name) for name in ("bias", "kernel", "gamma", "degree", "coef0", "multiclass")}
+        if space["multiclass"] == "ecoc":
+            space["seed"] = params["seed"]
+        return joblib.hash((X, y, kept)), self._method.name, space
+
+    def _keep(self, model):
+        info, two = model.info, len(self.classes_) == 2
+        self.info_, self.n_iter_, self.converged_ = info, info.n_iter, info.converged
+        self.objective_, self.dual_gap_ = info.objective, info.certificate
+        for name in ("coef_", "support_", "n_support_", "support_vectors_", "dual_coef_"):
+            vars(self).pop(name, None)
+        if not isinstance(model, KernelModel):
+            self.coef_ = one_of_two(model.coef) if two else model.coef
+            self.intercept_ = one_of_two(model.intercept) if two else model.intercept
+            return
+        self.n_support_ = model.support_counts
+        # LIBSVM's files begin with classes_[1] of two.
+        order = np.roll(np.arange(model.n_support), self.n_support_[0]) if two else slice(None)
+        coefficients = model.dual_coef[order].T
+        self.support_ = model.support_indices[order]
+        self.dual_coef_ = one_of_two(coefficients) if two else coefficients
+        self.intercept_ = one_of_two(model.intercept) if two else model.intercept
+        if model.kernel.kind != "precomputed":
+            self.support_vectors_ = model.support[order]
+
+    def _tell(self, check):
+        criterion = "residual" if check["certificate"] is None else "certificate"
+        print(f"{type(self).__name__}: {check['n_iter']} sweeps, objective {check['objective']:.6g}, "
+              f"{criterion} {check[criterion]:.3g}, {check['seconds']:.1f} s")
+
+
+@documented
+class MCODMClassifier(MarginClassifier):
+    """Multi-class optimal margin distribution machine (mcODM).
+
+    All classes are trained at once. Margins are drawn to 1 from both sides, those within theta of it cost nothing: a
+    good first choice for more than two classes.
+    """
+
+    method_name = "mcodm"
+
+    def __init__(self, *, C=1.0, lambda_=None, mu=0.8, theta=0.2, outer="ccp", max_outer=None, kernel=None,
+                 gamma="scale", degree=3, coef0=0.0, cache=None, fit_intercept=True, intercept_scaling=1.0,
+                 class_weight=None, tol=0.001, algorithm="auto", max_iter=20_000, time_limit=None, random_state=0,
+                 n_jobs=None, warm_start=False, verbose=False):
+        keep(self, locals())
+
+
+@documented
+class LDMClassifier(MarginClassifier):
+    """Large margin distribution machine (LDM).
+
+    The support vector machine with the mean of the margins raised and their variance lowered. A binary method: see
+    multiclass.
+    """
+
+    method_name = "ldm"
+
+    def __init__(self, *, C=1.0, lambda1=0.25, lambda2=0.25, multiclass="ovr", kernel=None, gamma="scale", degree=3,
+                 coef0=0.0, cache=None, fit_intercept=True, intercept_scaling=1.0, class_weight=None, tol=0.001,
+                 algorithm="auto", max_iter=20_000, time_limit=None, random_state=0, n_jobs=None, warm_start=False,
+                 verbose=False):
+        keep(self, locals())
+
+
+@documented
+class ODMClassifier(MarginClassifier):
+    """Optimal margin distribution machine (ODM).
+
+    Margins are drawn to 1 from both sides, those within theta of it cost nothing. A binary method: see multiclass.
+    """
+
+    method_name = "odm"
+
+    def __init__(self, *, C=1.0, lambda_=None, mu=0.8, theta=0.2, multiclass="ovr", kernel=None, gamma="scale",
+                 degree=3, coef0=0.0, cache=None, fit_intercept=True, intercept_scaling=1.0, class_weight=None,
+                 tol=0.001, algorithm="auto", max_iter=20_000, time_limit=None, random_state=0, n_jobs=None,
+                 warm_start=False, verbose=False):
+        keep(self, locals())
+
+
+@documented
+class MSVMAvClassifier(MarginClassifier):
+    """Least semi-variance and largest average of the margins, by turns (MSVMAv).
+
+    It minimises no one objective: dual_gap_ is None, and a fit may end by max_iter, with a ConvergenceWarning. Class
+    weights are weights of rows. A binary method: see multiclass.
+    """
+
+    method_name = "msvmav"
+
+    def __init__(self, *, alpha=None, beta=None, multiclass="ovr", kernel=None, gamma="scale", degree=3, coef0=0.0,
+                 cache=None, fit_intercept=True, intercept_scaling=1.0, class_weight=None, tol=1e-08, max_iter=100,
+                 time_limit=None, random_state=0, n_jobs=None, warm_start=False, verbose=False):
+        keep(self, locals())
+
+
+@documented
+class M3SVMClassifier(MarginClassifier):
+    """Multi-class support vector machine with maximised minimum margins (M3SVM).
+
+    All classes are trained at once; the regulariser is of the distances between their weights, so that the narrowest
+    margin between two classes counts most.
+    """
+
+    method_name = "m3svm"
+
+    def __init__(self, *, C=None, lambda_=None, norm=4.0, eps=1e-06, delta=0.001, fit_intercept=True,
+                 intercept_scaling=1.0, class_weight=None, tol=0.001, max_iter=20_000, time_limit=None, random_state=0,
+                 n_jobs=None, warm_start=False, verbose=False):
+        keep(self, locals())
+
+
+@documented
+class ISM3Classifier(MarginClassifier):
+    """Logistic losses with the regulariser of M3SVM (ISM3).
+
+    As M3SVMClassifier, for a smooth loss.
+    """
+
+    method_name = "ism3"
+
+    def __init__(self, *, C=None, lambda_=None, norm=4.0, eps=1e-06, loss="logistic", fit_intercept=True,
+                 intercept_scaling=1.0, class_weight=None, tol=0.001, max_iter=20_000, time_limit=None, random_state=0,
+                 n_jobs=None, warm_start=False, verbose=False):
+        keep(self, locals())
+
+
+@documented
+class LpMCSVMClassifier(MarginClassifier):
+    """lp-norm multi-class support vector machine.
+
+    All classes are trained at once. norm=2 is the machine of Crammer and Singer; the nearer norm is to 1, the fewer
+    classes have large weights.
+    """
+
+    method_name = "lpmcsvm"
+
+    def __init__(self, *, C=1.0, norm=1.5, kernel=None, gamma="scale", degree=3, coef0=0.0, cache=None,
+                 fit_intercept=True, intercept_scaling=1.0, class_weight=None, tol=0.001, algorithm="auto",
+                 max_iter=20_000, time_limit=None, random_state=0, n_jobs=None, warm_start=False, verbose=False):
+        keep(self, locals())
+
+
+@documented
+class CrammerSingerClassifier(MarginClassifier):
+    """Multi-class support vector machine of Crammer and Singer.
+
+    All classes are trained at once, as by LinearSVC(multi_class="crammer_singer").
+    """
+
+    method_name = "cs"
+
+    def __init__(self, *, C=1.0, kernel=None, gamma="scale", degree=3, coef0=0.0, cache=None, fit_intercept=True,
+                 intercept_scaling=1.0, class_weight=None, tol=0.001, algorithm="auto", max_iter=20_000,
+                 time_limit=None, random_state=0, n_jobs=None, warm_start=False, verbose=False):
+        keep(self, locals())
+
+
+@documented
+class SVMClassifier(MarginClassifier):
+    """Support vector machine with the hinge loss or its square.
+
+    The objective of LinearSVC, trained to a certificate. With loss="squared_hinge" the terms of its sum are squared. A
+    binary method: see multiclass.
+    """
+
+    method_name = "l1svc"
+    own_words = MappingProxyType({"loss": ('{"hinge", "squared_hinge"}, default="hinge"', "The loss of a margin g: "
+                                           "(1 - g)_+ or (1 - g)_+^2.")})
+
+    def __init__(self, *, loss="hinge", C=1.0, multiclass="ovr", kernel=None, gamma="scale", degree=3, coef0=0.0,
+                 cache=None, fit_intercept=True, intercept_scaling=1.0, class_weight=None, tol=0.001, algorithm="auto",
+                 max_iter=20_000, time_limit=None, random_state=0, n_jobs=None, warm_start=False, verbose=False):
+        keep(self, locals())
+
+    @property
+    def _method(self):
+        by_loss = {"hinge": "l1svc", "squared_hinge": "l2svc"}
+        if self.loss not in by_loss:
+            raise ValueError(f"loss = {self.loss!r} is not allowed: give {' | '.join(by_loss)}")
+        return registry.get(by_loss[self.loss])

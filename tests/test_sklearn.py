@@ -1,0 +1,395 @@
+"""The estimators: scikit-learn's own checks and tools, and the same models as `train` and the commands."""
+
+import functools
+import inspect
+import io
+import pickle
+import subprocess
+import sys
+import threading
+import warnings
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import marginlinear as ml
+from marginlinear import params as P
+from marginlinear import registry
+
+
+def python(code, *options):
+    return subprocess.run([sys.executable, *options, "-c", code], capture_output=True, text=True)
+
+
+def test_the_package_does_not_import_sklearn():
+    code = "import sys, marginlinear.api, marginlinear.cli.train; print('sklearn' in sys.modules)"
+    assert python(code).stdout == "False\n"
+
+
+def test_without_sklearn_the_extra_is_named():
+    run = python("import sys; sys.modules['sklearn'] = None; import marginlinear.sklearn")
+    assert run.returncode == 1 and "pip install 'marginlinear[sklearn]'" in run.stderr
+
+
+sklearn = pytest.importorskip("sklearn", reason="scikit-learn is missing: pip install 'marginlinear[sklearn]'")
+
+import joblib  # noqa: E402
+from sklearn.base import clone  # noqa: E402
+from sklearn.calibration import CalibratedClassifierCV  # noqa: E402
+from sklearn.datasets import load_svmlight_file  # noqa: E402
+from sklearn.exceptions import ConvergenceWarning  # noqa: E402
+from sklearn.model_selection import GridSearchCV, cross_val_score  # noqa: E402
+from sklearn.pipeline import make_pipeline  # noqa: E402
+from sklearn.preprocessing import StandardScaler  # noqa: E402
+from sklearn.utils.estimator_checks import parametrize_with_checks  # noqa: E402
+
+from marginlinear import sklearn as ours  # noqa: E402
+
+ESTIMATORS = [getattr(ours, name) for name in ours.__all__ if name.endswith("Classifier")]
+BINARY = [ours.LDMClassifier, ours.ODMClassifier, ours.MSVMAvClassifier, ours.SVMClassifier]
+# Its cap is its end, and no failure.
+pytestmark = pytest.mark.filterwarnings("ignore:msvmav did not converge")
+each = pytest.mark.parametrize("Estimator", ESTIMATORS, ids=lambda cls: cls.__name__)
+each_with_kernels = pytest.mark.parametrize(
+    "Estimator", [cls for cls in ESTIMATORS if registry.get(cls.method_name).kernels], ids=lambda cls: cls.__name__)
+
+
+def problem(k=3, m=40, d=4, seed=0):
+    """(X, y) with values that float32 holds."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((m, d)).round(2)
+    X[rng.random((m, d)) < 0.2] = 0
+    X = X.astype(np.float32).astype(np.float64)
+    y = (X @ rng.standard_normal((d, k)) + rng.standard_normal((m, k))).argmax(axis=1)
+    y[:k] = np.arange(k)
+    return X, y
+
+
+@parametrize_with_checks([Estimator() for Estimator in ESTIMATORS])
+@pytest.mark.filterwarnings("ignore:ldm did not converge")
+def test_scikit_learns_checks(estimator, check):
+    check(estimator)
+
+
+@each
+def test_parameters_are_those_of_the_registry(Estimator):
+    method = registry.get(Estimator.method_name)
+    declared = {p.name: p for p in (*method.takes, *method.run)}
+    signature = inspect.signature(Estimator).parameters
+    renamed = {"bias", "seed", "threads"}
+    routes = {"algorithm"} if len(method.routes) == 1 else set()
+    other = {*ours.OWN_WORDS, *Estimator.own_words} - {"gamma"}
+    assert set(signature) - other == set(declared) - renamed - routes
+    for name in set(signature) - other - {"gamma"}:
+        assert signature[name].default == declared[name].default, name
+    assert all(p.kind is p.KEYWORD_ONLY for p in signature.values())
+    text = Estimator.__doc__
+    for name, parameter in signature.items():
+        default = parameter.default
+        quoted = f'"{default}"' if isinstance(default, str) else default
+        line = next(line for line in text.splitlines() if line.startswith(f"{name} : "))
+        assert line.endswith(f"default={quoted}")
+        if name in declared and name not in ours.OWN_WORDS and declared[name].domain:
+            assert f"in {declared[name].domain}, " in line
+    for word in ("Parameters\n----------", "Attributes\n----------", "References\n----------", "classes_ :"):
+        assert word in text
+
+
+def test_the_two_losses_take_the_same_parameters():
+    assert registry.get("l1svc").takes == registry.get("l2svc").takes
+    with pytest.raises(ValueError, match=r"^loss = 'log' is not allowed: give hinge \| squared_hinge"):
+        ours.SVMClassifier(loss="log").fit(*problem(2))
+
+
+@each
+@pytest.mark.parametrize("k", [2, 3])
+def test_one_model_from_estimator_train_and_command(Estimator, k, tmp_path):
+    X, y = problem(k)
+    X = sparse.csr_array(X)
+    name = Estimator.method_name
+    estimator = Estimator().fit(X, y)
+    model = ml.train(X, y, solver=name, bias=1)
+    ml.dump_libsvm(X, y, tmp_path / "data")
+    with warnings.catch_warnings(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "stdout", io.StringIO())
+        patch.setattr(sys, "stderr", io.StringIO())
+        from marginlinear.cli.train import main
+
+        assert main(["-s", name, "-B", "1", str(tmp_path / "data"), str(tmp_path / "model")]) == 0
+    command = ml.load_model(tmp_path / "model")
+    for other in (model, command):
+        assert other.weights.tobytes() == estimator.model_.weights.tobytes()
+        assert other.params == estimator.model_.params
+        assert (other.classes == estimator.classes_).all()
+    assert (command.predict(X) == estimator.predict(X)).all()
+    bare = Estimator(fit_intercept=False).fit(X, y)
+    assert bare.model_.weights.tobytes() == ml.train(X, y, solver=name, bias=-1).weights.tobytes()
+    assert (bare.intercept_ == 0).all()
+
+
+@each
+@pytest.mark.parametrize("k", [2, 3])
+def test_attributes_and_shapes(Estimator, k):
+    X, y = problem(k)
+    names = np.array(["ape", "bee", "cat"])
+    estimator = Estimator(intercept_scaling=2.0, verbose=0).fit(X, names[y])
+    columns = 1 if k == 2 else k
+    assert estimator.classes_.tolist() == names[:k].tolist()
+    assert estimator.coef_.shape == (columns, 4) and estimator.intercept_.shape == (columns,)
+    scores = estimator.decision_function(X)
+    assert scores.shape == ((len(y),) if k == 2 else (len(y), k))
+    assert np.allclose(scores.reshape(len(y), -1), X @ estimator.coef_.T + estimator.intercept_, atol=1e-9)
+    places = (scores > 0).astype(int) if k == 2 else scores.argmax(axis=1)
+    assert (estimator.classes_[places] == estimator.predict(X)).all()
+    info = estimator.info_
+    assert estimator.n_iter_ == info.n_iter and estimator.converged_ == info.converged
+    assert estimator.objective_ == info.objective and estimator.dual_gap_ == info.certificate
+    assert estimator.n_features_in_ == 4 and not hasattr(estimator, "feature_names_in_")
+    assert not hasattr(estimator, "support_")
+    assert estimator.score(X, names[y]) == (estimator.predict(X) == names[y]).mean()
+
+
+@pytest.mark.parametrize("Estimator", BINARY, ids=lambda cls: cls.__name__)
+@pytest.mark.parametrize("how", P.MULTICLASS.choices)
+def test_multiclass(Estimator, how):
+    X, y = problem(4, m=80)
+    estimator = Estimator(multiclass=how).fit(X, y)
+    scores = estimator.decision_function(X)
+    assert scores.shape == (80, 4)
+    assert (scores.argmax(axis=1) == estimator.predict(X)).all()
+    assert len(estimator.coef_) == estimator.model_.weights.shape[1]
+
+
+@each_with_kernels
+@pytest.mark.parametrize("k", [2, 3])
+def test_kernels(Estimator, k):
+    X, y = problem(k)
+    weights = np.where(np.arange(len(y)) % 7 == 3, 0.0, 1.0)
+
+    def rbf(A, B):
+        return np.exp(-0.5 * ((A[:, None] - B[None]) ** 2).sum(axis=2))
+
+    fitted = [Estimator(kernel=kernel, gamma=0.5).fit(rows, y, sample_weight=weights)
+              for kernel, rows in (("rbf", X), (rbf, X), ("precomputed", rbf(X, X)), ("rbf", sparse.csr_array(X)))]
+    first = fitted[0]
+    scores = first.decision_function(X)
+    for other, rows in zip(fitted[1:], (X, rbf(X, X), sparse.csc_array(X)), strict=True):
+        assert np.allclose(other.decision_function(rows), scores, rtol=1e-2, atol=1e-2)
+    for estimator in fitted:
+        support, duals = estimator.support_, estimator.dual_coef_
+        assert duals.shape == (1 if k == 2 else k, len(support))
+        assert (np.diff(y[support]) >= 0).all() and weights[support].all()
+        assert estimator.n_support_.tolist() == np.bincount(y[support]).tolist()
+        found = rbf(X, X[support]) @ duals.T + estimator.intercept_
+        rows = rbf(X, X) if estimator.kernel == "precomputed" else X
+        assert np.allclose(found.reshape(scores.shape), estimator.decision_function(rows), atol=1e-9)
+        assert not hasattr(estimator, "coef_")
+    assert (first.support_vectors_ == X[first.support_]).all()
+    assert not hasattr(fitted[2], "support_vectors_")
+    assert fitted[2].__sklearn_tags__().input_tags.pairwise
+    assert hasattr(first.set_params(kernel=None).fit(X, y), "coef_") and not hasattr(first, "support_")
+
+
+def test_gamma():
+    X, y = problem()
+    for gamma, value in (("scale", 1 / (4 * X.var())), ("auto", 1 / 4), (0.3, 0.3)):
+        for rows in (X, sparse.csr_array(X)):
+            model = ours.ODMClassifier(kernel="rbf", gamma=gamma).fit(rows, y).model_
+            assert model.kernel.gamma == pytest.approx(value, rel=1e-12)
+    # What the kernel does not use is left aside, as by scikit-learn's SVC.
+    assert ours.ODMClassifier(kernel="linear", gamma=0.3, degree=2).fit(X, y).model_.kernel.kind == "linear"
+    with pytest.raises(ValueError, match=r"^gamma = 'wide' is not allowed"):
+        ours.ODMClassifier(kernel="rbf", gamma="wide").fit(X, y)
+    assert ours.ODMClassifier(kernel="rbf").fit(np.ones((6, 2)), [0, 1] * 3).model_.kernel.gamma == 1
+
+
+@each
+@pytest.mark.parametrize("make", [np.asarray, np.float32, sparse.csr_matrix, sparse.csc_array, sparse.coo_array])
+def test_what_X_may_be(Estimator, make):
+    X, y = problem()
+    assert np.allclose(Estimator().fit(make(X), y).decision_function(make(X)),
+                       Estimator().fit(X, y).decision_function(X), rtol=1e-2, atol=1e-2)
+
+
+def test_float32_is_not_copied(monkeypatch):
+    X, y = problem()
+    seen = []
+    monkeypatch.setattr(ours, "trained", lambda X, y, **rest: seen.append(X) or ml.train(X, y, **rest))
+    for rows in (X.astype(np.float32), sparse.csr_array(X.astype(np.float32)), X, sparse.csr_array(X)):
+        ours.ODMClassifier().fit(rows, y)
+        assert seen[-1] is rows or np.shares_memory(getattr(seen[-1], "data", seen[-1]), getattr(rows, "data", rows))
+
+
+def test_svmlight_files_fit_as_they_are(tmp_path):
+    X, y = problem()
+    ml.dump_libsvm(X, y, tmp_path / "data")
+    rows, labels = load_svmlight_file(str(tmp_path / "data"))
+    rows.indices, rows.indptr = rows.indices.astype(np.int64), rows.indptr.astype(np.int64)
+    estimator = ours.MCODMClassifier().fit(rows, labels)
+    assert estimator.predict(rows).dtype == labels.dtype
+    assert estimator.model_.weights.tobytes() == ml.train(sparse.csr_array(X), y, bias=1).weights.tobytes()
+
+
+@each
+def test_weights(Estimator):
+    """Lists, Series and arrays; "balanced" counts them; a class of weight 0 is no class."""
+    pandas = pytest.importorskip("pandas", reason="pandas is missing: pip install pandas")
+    X, y = problem()
+    weights = np.random.default_rng(1).integers(0, 3, len(y)).astype(float)
+    fits = [Estimator(class_weight="balanced").fit(X, y, sample_weight=kind(weights))
+            for kind in (np.asarray, list, pandas.Series)]
+    repeated = Estimator(class_weight="balanced").fit(X.repeat(weights.astype(int), axis=0),
+                                                      y.repeat(weights.astype(int)))
+    for other in (*fits[1:], repeated):
+        assert other.coef_.tobytes() == fits[0].coef_.tobytes()
+    sizes = np.bincount(y, weights=weights)
+    by_hand = Estimator(class_weight=dict(enumerate(sizes.sum() / (3 * sizes)))).fit(X, y, sample_weight=weights)
+    assert by_hand.coef_.tobytes() == fits[0].coef_.tobytes()
+    without = Estimator().fit(X, y, sample_weight=(y != 1).astype(float))
+    assert without.classes_.tolist() == [0, 2] and without.coef_.shape == (1, 4)
+    assert set(without.predict(X)) <= {0, 2}
+
+
+@each
+def test_pandas_and_set_output(Estimator):
+    pandas = pytest.importorskip("pandas", reason="pandas is missing: pip install pandas")
+    X, y = problem()
+    frame = pandas.DataFrame(X, columns=list("abcd"))
+    pipeline = make_pipeline(StandardScaler(), Estimator()).set_output(transform="pandas").fit(frame, y)
+    assert pipeline[-1].feature_names_in_.tolist() == list("abcd")
+    labels = pandas.Series(np.array(["x", "y", "z"])[y])
+    estimator = Estimator().fit(frame, labels)
+    assert set(estimator.predict(frame)) <= {"x", "y", "z"}
+    with pytest.raises(ValueError, match="feature names"):
+        estimator.predict(frame.rename(columns={"a": "e"}))
+
+
+@each
+def test_selection_calibration_threads_and_copies(Estimator):
+    X, y = problem(m=60)
+    name = "C" if "C" in inspect.signature(Estimator).parameters else "alpha"
+    step, Estimator = Estimator.__name__.lower(), functools.partial(Estimator, tol=1e-2)
+    search = GridSearchCV(make_pipeline(StandardScaler(), Estimator()),
+                          {f"{step}__{name}": [0.1, 10.0]}, cv=3).fit(X, y)
+    assert search.best_score_ > 0.4
+    assert cross_val_score(Estimator(), X, y, cv=3).shape == (3,)
+    calibrated = CalibratedClassifierCV(Estimator(), cv=3).fit(X, y)
+    assert np.allclose(calibrated.predict_proba(X).sum(axis=1), 1)
+    estimator = Estimator(n_jobs=2).fit(X, y)
+    assert clone(estimator).get_params() == estimator.get_params()
+    copy = pickle.loads(pickle.dumps(estimator))
+    assert copy.decision_function(X).tobytes() == estimator.decision_function(X).tobytes()
+    fits = joblib.Parallel(n_jobs=2, prefer="threads")(joblib.delayed(Estimator().fit)(X, y) for _ in range(3))
+    assert {fit.coef_.tobytes() for fit in fits} == {estimator.coef_.tobytes()}
+
+
+def test_metadata_routing():
+    X, y = problem(m=60)
+    weights = np.random.default_rng(1).integers(0, 3, len(y)).astype(float)
+    with sklearn.config_context(enable_metadata_routing=True):
+        estimator = ours.MCODMClassifier().set_fit_request(sample_weight=True).set_score_request(sample_weight=False)
+        pipeline = make_pipeline(StandardScaler().set_fit_request(sample_weight=False), estimator)
+        pipeline.fit(X, y, sample_weight=weights)
+        grid = GridSearchCV(estimator, {"C": [1.0, 3.0]}, cv=3).fit(X, y, sample_weight=weights)
+    rows = StandardScaler().fit_transform(X)
+    alone = ours.MCODMClassifier().fit(rows, y, sample_weight=weights)
+    assert pipeline[-1].coef_.tobytes() == alone.coef_.tobytes()
+    best = ours.MCODMClassifier(**grid.best_params_).fit(X, y, sample_weight=weights)
+    assert grid.best_estimator_.coef_.tobytes() == best.coef_.tobytes()
+
+
+@each
+@pytest.mark.parametrize("kernel", [None, "rbf"])
+def test_warm_start(Estimator, kernel):
+    if kernel and not registry.get(Estimator.method_name).kernels:
+        pytest.skip("no kernels")
+    X, y = problem(m=60)
+    given = {"kernel": kernel} if kernel else {}
+    estimator = Estimator(warm_start=True, **given).fit(X, y)
+    if not estimator.converged_:
+        return
+    cold = Estimator(**given).fit(X, y)
+    assert estimator.n_iter_ == cold.n_iter_ > 0
+    assert estimator.fit(X, y).n_iter_ == 0
+    # Other weights go on; other rows, labels or an own bias start anew, as does a copy from a pickle.
+    estimator.fit(X, y, sample_weight=np.full(len(y), 2.0))
+    copy = pickle.loads(pickle.dumps(estimator.fit(X, y)))
+    for again in (estimator.fit(X + 1, y), estimator.fit(X, np.roll(y, 1)), estimator.fit(X[:-1], y[:-1]),
+                  estimator.set_params(fit_intercept=False).fit(X[:-1], y[:-1]), copy.fit(X, y)):
+        assert again.n_iter_ > 0
+    assert copy.n_iter_ == cold.n_iter_
+    assert estimator.set_params(warm_start=False, fit_intercept=True).fit(X, y).n_iter_ == cold.n_iter_
+
+
+def test_random_state():
+    X, y = problem(m=200)
+    fit = [ours.CrammerSingerClassifier(random_state=state).fit(X, y).coef_.tobytes()
+           for state in (0, 0, np.int64(5), np.random.RandomState(1), np.random.RandomState(1), None, None)]
+    assert fit[0] == fit[1] and fit[3] == fit[4]
+    assert len({fit[0], fit[2], fit[3], fit[5], fit[6]}) == 5
+    seeded = ml.train(X, y, solver="cs", bias=1, seed=5)
+    assert ours.CrammerSingerClassifier(random_state=5).fit(X, y).model_.weights.tobytes() == seeded.weights.tobytes()
+
+
+def test_convergence_warning():
+    """scikit-learn's class and ours at once, at the line that called fit, in every thread."""
+    X, y = problem(m=200)
+    estimator = ours.SVMClassifier(C=1e4, max_iter=1)
+    for category in (ConvergenceWarning, ml.ConvergenceWarning):
+        with pytest.warns(category, match=r"l1svc did not converge \(max_iter\)") as caught:
+            estimator.fit(X, y)
+        assert [w.filename for w in caught] == [__file__]
+    assert not estimator.converged_ and estimator.n_iter_ == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        threads = [threading.Thread(target=estimator.fit, args=(X, y)) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+
+def test_lambda_stands_in_place_of_C():
+    X, y = problem()
+    by_lambda = ours.MCODMClassifier(lambda_=30.0).fit(X, y)
+    assert by_lambda.model_.weights.tobytes() == ml.train(X, y, lambda_=30.0, bias=1).weights.tobytes()
+    with pytest.raises(ValueError, match="two names of one thing"):
+        ours.MCODMClassifier(C=2.0, lambda_=30.0).fit(X, y)
+    with pytest.raises(sklearn.exceptions.NotFittedError):
+        ours.MCODMClassifier(lambda_=30.0).predict(X)
+
+
+def test_bad_values():
+    X, y = problem()
+    for given, words in (({"C": 0}, "C = 0 is not allowed"), ({"mu": 2}, "mu = 2 is not allowed"),
+                         ({"intercept_scaling": 0}, "intercept_scaling = 0 is not allowed"),
+                         ({"kernel": "cosine"}, "kernel = 'cosine' is not allowed"),
+                         ({"class_weight": {0: -1.0}}, r"class_weight\[0\] = -1.0 is not allowed"),
+                         ({"class_weight": {7: 1.0}}, "class_weight"), ({"class_weight": "even"}, "class_weight"),
+                         ({"random_state": "now"}, "seed"), ({"n_jobs": 0}, "n_jobs")):
+        with pytest.raises(ValueError, match=words):
+            ours.MCODMClassifier(**given).fit(X, y)
+    with pytest.raises(ValueError, match="at least 2 classes"):
+        ours.MCODMClassifier().fit(X, np.zeros(len(X)))
+    with pytest.raises(ValueError, match=r"sample_weight\[0\] = -1.0 is not allowed"):
+        ours.MCODMClassifier().fit(X, y, sample_weight=-np.ones(len(y)))
+
+
+def test_verbose(capsys):
+    ours.ODMClassifier(verbose=True).fit(*problem(2))
+    assert "ODMClassifier: " in (out := capsys.readouterr().out) and "certificate" in out
+    ours.ODMClassifier().fit(*problem(2))
+    assert not capsys.readouterr().out
+
+
+def test_a_subclass_of_ones_own():
+    class Mine(ours.ODMClassifier):
+        """Mine."""
+
+        def __init__(self, *, C=3.0, wide=False):
+            super().__init__(C=C, theta=0.5 if wide else 0.2)
+            self.wide = wide
+
+    X, y = problem()
+    assert (Mine().fit(X, y).coef_ == ours.ODMClassifier(C=3.0).fit(X, y).coef_).all()
