@@ -142,7 +142,8 @@ def make_api(names):
 def unshown_bases(thing, shown):
     """A class, and those of its bases in the package whose members the page has nowhere else; none for a function."""
     bases = thing.__mro__ if inspect.isclass(thing) else ()
-    return [base for base in bases if base is thing or base.__module__.startswith("marginlinear") and base not in shown]
+    ours = [base for base in bases if base.__module__.startswith("marginlinear")]
+    return [base for base in ours if base is thing or base not in shown]
 
 
 def described(thing, name):
