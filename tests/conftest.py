@@ -2,6 +2,9 @@
 
 import os
 
+# Before NumPy: threads of OpenBLAS that wait busily for each other can stop a fit for seconds on a machine at work.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 import numpy as np
 import pytest
 from scipy import sparse

@@ -40,7 +40,7 @@ PARAMS = (
     P.NORM._replace(default=4.0, help="p, the exponent of the pairs' distances ||w_j - w_l||^p"),
     P.EPS,
 )
-# Most features whose correlations the preconditioner knows.
+# Most features whose correlations the preconditioner knows, if there are as many rows.
 WHOLE = 1000
 # Multiplications of one BLAS call: signals wait for its end.
 AT_ONCE = 2e8
@@ -309,11 +309,12 @@ class NewtonFit:
         own = self.regulariser.curvature_of_bias()
         if total > 0:
             weights = weights / total
-        if rows.d <= WHOLE:
-            root = np.ones(rows.d)
-            if own is not None and rows.bias > 0:
-                root[-1] = 1 / math.sqrt(own.mean())
-            values, vectors = np.linalg.eigh(root[:, None] * mean_square(rows, weights) * root)
+        root = np.ones(rows.d)
+        if own is not None and rows.bias > 0:
+            root[-1] = 1 / math.sqrt(own.mean())
+        whole = root[:, None] * mean_square(rows, weights) * root if rows.d <= min(WHOLE, rows.m) else None
+        if whole is not None and np.isfinite(whole).all():
+            values, vectors = np.linalg.eigh(whole)
             scale = 1 / (1 + np.maximum(values, 0)[:, None] * curvatures)
             vectors *= root[:, None]
             return lambda r, lo, hi: vectors @ (vectors.T @ r * scale), rows.d
