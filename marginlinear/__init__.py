@@ -16,10 +16,13 @@ _HOME = {
     "ConvergenceWarning": "marginlinear.problem",
     "DataError": "marginlinear.problem",
     "Info": "marginlinear.problem",
+    "cross_validate": "marginlinear.selection",
+    "out_of_fold": "marginlinear.selection",
+    "search": "marginlinear.selection",
 }
 
-__all__ = ["ConvergenceWarning", "DataError", "Info", "KernelModel", "Model", "__version__", "dump_libsvm",
-           "load_libsvm", "load_model", "save_model", "train"]
+__all__ = ["ConvergenceWarning", "DataError", "Info", "KernelModel", "Model", "__version__", "cross_validate",
+           "dump_libsvm", "load_libsvm", "load_model", "out_of_fold", "save_model", "search", "train"]
 
 
 def __getattr__(name):

@@ -271,6 +271,16 @@ def train(X, y, *, solver=None, class_weight=None, sample_weight=None, start=Non
     ConvergenceWarning
         When the certificate, or the residual of a method without one, did not reach the tolerance.
     """
+    model = fit_model(X, y, solver=solver, class_weight=class_weight, sample_weight=sample_weight, start=start,
+                      progress=progress, **params)
+    doubtful = isinstance(model, KernelModel) and model.kernel.kind not in P.DEFINITE
+    warn_unless_converged(model.solver, model.info, doubtful)
+    return model
+
+
+def fit_model(X, y, *, solver=None, class_weight=None, sample_weight=None, start=None, progress=None, cancel=None,
+              **params):
+    """`train` without its warning of convergence. `cancel` as in Run, for fits on one thread."""
     method = registry.get(solver if solver is not None else next(iter(registry.methods())))
     values, run_values = resolved(method, params)
     bias = run_values.pop("bias")
@@ -296,7 +306,7 @@ def train(X, y, *, solver=None, class_weight=None, sample_weight=None, start=Non
     problem = Problem(rows, codes.astype(np.int32), k, factors, class_factors(class_weight, classes)[codes])
     origin = {"method": method.name, "rows": rows.m, "features": width, "bias feature": bias >= 0, "classes": k,
               "kernel": kernel and (kernel.kind, kernel.gamma, kernel.degree, kernel.coef0), "multiclass": how}
-    run = Run(start=start_state(start, origin, problem.y), progress=progress, **run_values)
+    run = Run(start=start_state(start, origin, problem.y), progress=progress, cancel=cancel, **run_values)
     method_values = {p.name: values[p.name] for p in method.params}
     if how is None:
         solution = method.fit(problem, method_values, run)
@@ -309,7 +319,6 @@ def train(X, y, *, solver=None, class_weight=None, sample_weight=None, start=Non
         model = Model(solution.weights, classes, **found)
     else:
         model = kernel_model(kernel, data, solution.weights, problem.y, classes, kept, n_features=width, **found)
-    warn_unless_converged(method.name, solution.info, kernel is not None and kernel.kind not in P.DEFINITE)
     return model
 
 
@@ -432,7 +441,7 @@ def class_factors(class_weight, classes):
             raise ValueError(f"class_weight[{label!r}] = {factor!r} is not allowed: give a number in (0, inf)")
         at = np.flatnonzero(classes == label)
         if len(at) == 0:
-            warnings.warn(f"class label {label} specified in weight is not found", UserWarning, stacklevel=3)
+            warnings.warn(f"class label {label} specified in weight is not found", UserWarning, stacklevel=4)
         factors[at] = factor
     return factors
 

@@ -54,6 +54,9 @@ class Method(NamedTuple):
         The values of `algorithm` that it knows.
     defaults : dict
         Defaults of parameters of every run that are others here, by name.
+    path : bool
+        Whether a fit may go on from the model of a near value of a parameter: its answer does not depend on the start,
+        or on which of several optima is near.
     """
 
     name: str
@@ -67,6 +70,7 @@ class Method(NamedTuple):
     kernels: bool = True
     routes: tuple = ("auto", "cd", "accelerated", "newton")
     defaults: Any = MappingProxyType({})
+    path: bool = True
 
     @property
     def takes(self):
