@@ -130,15 +130,24 @@ def make_api(names):
     for name in names:
         module = import_module(name)
         lines += [f"## {name}\n", *prose(inspect.getdoc(module)), ""]
-        for member in sorted(module.__all__):
-            thing = getattr(module, member)
-            if inspect.isclass(thing) or callable(thing):
-                lines += described(thing, f"{name}.{member}", "###")
+        public = [(member, getattr(module, member)) for member in sorted(module.__all__)]
+        for member, thing in public:
+            if callable(thing):
+                lines += described(thing, f"{name}.{member}")
+                for base in unshown_bases(thing, [thing for _, thing in public]):
+                    lines += members_of(base, member)
     return "\n".join(lines)
 
 
-def described(thing, name, heading):
-    """A function or a class with its methods."""
+def unshown_bases(thing, shown):
+    """A class, and those of its bases in the package whose members the page has nowhere else; none for a function."""
+    bases = thing.__mro__ if inspect.isclass(thing) else ()
+    ours = [base for base in bases if base.__module__.startswith("marginlinear")]
+    return [base for base in ours if base is thing or base not in shown]
+
+
+def described(thing, name):
+    """A function or a class, without its members."""
     doc = inspect.getdoc(thing) or ""
     short = name.rpartition(".")[2]
     embedded = doc.partition("\n")[0]
@@ -146,17 +155,21 @@ def described(thing, name, heading):
         doc, signature = doc.partition("\n")[2], embedded.removeprefix(short)
     else:
         signature = signature_of(thing)
-    lines = [f"{heading} {short}\n", *indented(name + signature), "", *prose(doc), ""]
-    if inspect.isclass(thing):
-        for member, value in vars(thing).items():
-            function = value.__func__ if isinstance(value, (staticmethod, classmethod)) else value
-            if member.startswith("_") or not getattr(function, "__doc__", None):
-                continue
-            if isinstance(value, property):
-                lines += [f"#### {short}.{member}\n", *prose(inspect.getdoc(value)), ""]
-            elif inspect.isfunction(function):
-                lines += [f"#### {short}.{member}\n", *indented(member + signature_of(function)), "",
-                          *prose(inspect.getdoc(function)), ""]
+    return [f"### {short}\n", *indented(name + signature), "", *prose(doc), ""]
+
+
+def members_of(base, name):
+    """The documented properties and methods that `base` defines, as those of the class `name`."""
+    lines = []
+    for member, value in vars(base).items():
+        function = value.__func__ if isinstance(value, (staticmethod, classmethod)) else value
+        if member.startswith("_") or not getattr(function, "__doc__", None):
+            continue
+        if isinstance(value, property):
+            lines += [f"#### {name}.{member}\n", *prose(inspect.getdoc(value)), ""]
+        elif inspect.isfunction(function):
+            lines += [f"#### {name}.{member}\n", *indented(member + signature_of(function)), "",
+                      *prose(inspect.getdoc(function)), ""]
     return lines
 
 

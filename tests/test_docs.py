@@ -2,13 +2,13 @@
 
 Of README.md and each page of docs/, the blocks of sh and python run in the order of the page, in an empty folder that
 holds the shipped data; python blocks share their names. A block of text directly below one is what it prints on
-standard output, `...` standing for anything. Not run are blocks with `pip install`, and those below a line
-`<!-- not run: the reason -->`.
+standard output, `...` standing for anything. Not run are blocks with `pip install`, those below a line
+`<!-- not run: the reason -->`, and those below `<!-- needs: MODULE -->` where that module of an extra is not installed.
 """
 
 import contextlib
 import doctest
-import importlib
+import importlib.util
 import inspect
 import io
 import os
@@ -24,7 +24,7 @@ from marginlinear import cli, registry
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-BLOCK = re.compile(r"^(?P<skip><!-- not run: .*? -->\n)?```(?P<kind>\w+)\n(?P<code>.*?)^```\n"
+BLOCK = re.compile(r"^(?:<!-- (?P<note>[^\n]*) -->\n)?```(?P<kind>\w+)\n(?P<code>.*?)^```\n"
                    r"(?P<printed>```text\n.*?^```$)?", re.MULTILINE | re.DOTALL)
 SAME = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
@@ -46,7 +46,9 @@ def runnable(page):
     """(kind, code, what it prints or None, line) of the blocks of a page that are run."""
     text = page.read_text("utf-8")
     for found in BLOCK.finditer(text):
-        if found["kind"] in ("sh", "python") and not found["skip"] and "pip install" not in found["code"]:
+        word, _, module = (found["note"] or "").partition(": ")
+        left_out = word == "not run" or (word == "needs" and importlib.util.find_spec(module) is None)
+        if found["kind"] in ("sh", "python") and not left_out and "pip install" not in found["code"]:
             printed = found["printed"]
             yield (found["kind"], found["code"], printed and printed.removeprefix("```text\n").removesuffix("```"),
                    text.count("\n", 0, found.start()) + 1)
