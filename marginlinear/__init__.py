@@ -18,10 +18,14 @@ _HOME = {
     "ConvergenceWarning": "marginlinear.problem",
     "DataError": "marginlinear.problem",
     "Info": "marginlinear.problem",
+    "cross_validate": "marginlinear.selection",
+    "out_of_fold": "marginlinear.selection",
+    "search": "marginlinear.selection",
 }
 
 __all__ = ["ConvergenceWarning", "DataError", "Info", "KernelModel", "MarginReport", "Model", "__version__",
-           "dump_libsvm", "load_libsvm", "load_model", "margin_report", "save_model", "train"]
+           "cross_validate", "dump_libsvm", "load_libsvm", "load_model", "margin_report", "out_of_fold", "save_model",
+           "search", "train"]
 
 
 def __getattr__(name):

@@ -337,9 +337,12 @@ def train(X, y, *, solver=None, class_weight=None, sample_weight=None, start=Non
                      start=start, progress=progress, probability=probability, scale=scale, **params)
 
 
-def fit_model(X, y, warning, *, solver=None, class_weight=None, sample_weight=None, start=None, progress=None,
-              probability=False, scale=None, **params):
-    """`train`, with a category for the warning that a fit did not converge; None: no warning."""
+def fit_model(X, y, warning=None, *, solver=None, class_weight=None, sample_weight=None, start=None, progress=None,
+              cancel=None, probability=False, scale=None, **params):
+    """`train`, with a category for the warning that a fit did not converge; None: no warning.
+
+    `cancel` as in Run, for fits on one thread.
+    """
     method = registry.get(solver if solver is not None else next(iter(registry.methods())))
     values, run_values = resolved(method, params)
     around = P.resolve(P.AROUND, {"probability": probability, "scale": scale})
@@ -360,10 +363,10 @@ def fit_model(X, y, warning, *, solver=None, class_weight=None, sample_weight=No
     fit = Fit(method, values, run_values, around["scale"], classes, width)
     if around["probability"] and not method.probabilistic:
         require_pairs(classes, codes)
-    model = fit.model(sample, start, progress)
+    model = fit.model(sample, start, progress, cancel)
     if around["probability"]:
         model.calibration = (calibration.of_softmax(len(classes)) if method.probabilistic
-                             else fit.calibration(sample, progress))
+                             else fit.calibration(sample, progress, cancel))
     if warning is not None:
         kernel = getattr(model, "kernel", None)
         doubtful = kernel is not None and kernel.kind not in P.DEFINITE
@@ -397,7 +400,7 @@ class Fit:
         self.run_values = dict(run_values)
         self.bias = self.run_values.pop("bias")
 
-    def model(self, sample, start=None, progress=None):
+    def model(self, sample, start=None, progress=None, cancel=None):
         method, values, run_values, classes, bias = self.method, self.values, self.run_values, self.classes, self.bias
         X, width, k = sample.X, self.width, len(classes)
         scaling = None
@@ -419,7 +422,8 @@ class Fit:
         origin = {"method": method.name, "rows": problem.rows.m, "features": width, "bias feature": bias >= 0,
                   "classes": k, "kernel": kernel and (kernel.kind, kernel.gamma, kernel.degree, kernel.coef0),
                   "multiclass": how, "scale": self.scale}
-        run = Run(start=start_state(start, origin, problem.y), progress=progress, **run_values)
+        run = Run(start=start_state(start, origin, problem.y), progress=progress, cancel=cancel,
+                  **run_values)
         method_values = {p.name: values[p.name] for p in method.params}
         if how is None:
             solution = method.fit(problem, method_values, run)
@@ -437,7 +441,7 @@ class Fit:
             scaling = None
         return Model(weights, classes, bias=bias, scaling=scaling, **found)
 
-    def calibration(self, sample, progress):
+    def calibration(self, sample, progress, cancel=None):
         """The Calibration by models of all folds but one and their scores of that one."""
         square = self.values.get("kernel") == "precomputed"
         folds = stratified_folds(sample.y, calibration.FOLDS, self.run_values["seed"])
@@ -448,7 +452,7 @@ class Fit:
                 continue
             watch = progress and (lambda check, fold=fold: progress({"fold": fold + 1, **check}))
             try:
-                model = self.model(sample.select(inside, square), progress=watch)
+                model = self.model(sample.select(inside, square), progress=watch, cancel=cancel)
             except ValueError as error:
                 raise ValueError(f"{error} (in fold {fold + 1} of the calibration)") from error
             X = select_rows(sample.X, outside)

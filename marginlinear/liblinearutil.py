@@ -24,16 +24,17 @@ from itertools import chain
 import numpy as np
 
 from marginlinear import api, libsvm, modelfile, params, registry
-from marginlinear.arrays import select_rows, shape_of
+from marginlinear.arrays import shape_of
 from marginlinear.cli.options import QUIET, CommandLine, UsageError
 from marginlinear.cli.predict import PROBABILITY
-from marginlinear.cli.train import FACTOR, FOLDS, SOLVER
+from marginlinear.cli.train import FACTOR, FOLDS, SEARCH, SOLVER
 
 __all__ = ["csr_find_scale_param", "csr_scale", "evaluations", "load_model", "model", "parameter", "predict",
            "problem", "save_model", "svm_read_problem", "train"]
 
 DEFAULT_SOLVER = "1"
 AROUND = {p.name for p in params.AROUND}
+LARGEST_C = 1024.0  # of a search that begins at a given C
 
 
 class problem:
@@ -93,7 +94,7 @@ class parameter:
     Parameters
     ----------
     options : str or list of str, default=""
-        -s METHOD (default 1), -c -e -B -wi -v -q and whatever else `margin-train --help` lists for the method.
+        -s METHOD (default 1), -c -e -B -wi -v -C -q and whatever else `margin-train --help` lists for the method.
 
     Attributes
     ----------
@@ -105,6 +106,8 @@ class parameter:
         Label -> factor of C.
     nr_fold : int
         0 for no cross-validation.
+    find_C : bool
+        Whether to search for the best C.
     quiet : bool
     C, eps, bias : float
         Of `values`, or the defaults; may be set. C is None for a method without.
@@ -124,17 +127,20 @@ class parameter:
     ('l1svc', 4.0, {1.0: 2.0})
     """
 
-    __slots__ = ("class_weight", "nr_fold", "quiet", "solver", "values")
+    __slots__ = ("class_weight", "find_C", "nr_fold", "quiet", "solver", "values")
 
     def __init__(self, options=""):
         known = registry.methods()
         own = {p.name: p for method in known.values() for p in method.takes}
         taken = (*params.RUN, *params.AROUND, *own.values())
-        line = _command_line(options, (SOLVER, FOLDS, QUIET, *taken), class_weights=True)
+        line = _command_line(options, (SOLVER, FOLDS, SEARCH, QUIET, *taken), class_weights=True)
         self.solver = registry.get(_value(line, SOLVER) or DEFAULT_SOLVER).name
         self.values = {p.name: _value(line, p) for p in taken if line.given(p)}
         self.nr_fold = _value(line, FOLDS) or 0
+        self.find_C = line.value(SEARCH)
         self.quiet = line.value(QUIET)
+        if self.find_C and params.C.name not in {p.name for p in registry.get(self.solver).params}:
+            raise ValueError(f"options: -C: {self.solver} has no C to search for")
         self.class_weight = dict(_class_weight(*words) for words in line.class_weights)
         self._check(self.values)
 
@@ -306,7 +312,9 @@ def train(arg1, arg2=None, arg3=None):
     Returns
     -------
     model
-        With `-v` a float in its place: the accuracy of the cross-validation in per cent, which is printed too.
+        With `-v` a float in its place: the accuracy of the cross-validation in per cent, which is printed too. With
+        `-C` a tuple (best C, -1.0, its accuracy in cross-validation from 0 to 1), printed too, by 5 folds or those of
+        `-v`. The values of C are 2^-5, 2^-3, ..., 2^9, or with `-c` that one and its doubles up to 1024.
 
     Raises
     ------
@@ -337,6 +345,8 @@ def train(arg1, arg2=None, arg3=None):
         prob, options = problem(arg1, arg2), arg3
     param = options if isinstance(options, parameter) else parameter("" if options is None else options)
     values = {"bias": prob.bias, **param.values}
+    if param.find_C:
+        return _find_C(prob, param, values)
     if param.nr_fold:
         return _cross_validation(prob, param, values)
     return model(api.train(prob.x, _labels(prob.y), solver=param.solver, class_weight=param.class_weight,
@@ -503,19 +513,26 @@ def csr_scale(x, scale_param):
 
 def _cross_validation(prob, param, values):
     """Accuracy in per cent."""
-    from marginlinear.cli.crossval import stratified_folds
+    from marginlinear.selection import cross_validate
 
-    y = _labels(prob.y)
-    folds = stratified_folds(y, min(param.nr_fold, len(y)), values.get("seed", params.SEED.default))
-    correct = 0
-    for fold in range(folds.max() + 1):
-        inside, outside = np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)
-        fitted = api.train(select_rows(prob.x, inside), y[inside], solver=param.solver,
-                           class_weight=param.class_weight, **values)
-        correct += np.count_nonzero(fitted.predict(select_rows(prob.x, outside)) == y[outside])
-    accuracy = 100 * correct / len(y)
+    accuracy = 100 * cross_validate(prob.x, _labels(prob.y), solver=param.solver, folds=param.nr_fold,
+                                    class_weight=param.class_weight, **values).score
     print(f"Cross Validation Accuracy = {accuracy:g}%")
     return accuracy
+
+
+def _find_C(prob, param, values):
+    """(best C, -1.0, accuracy from 0 to 1); -1.0 stands for the p of regression."""
+    from marginlinear.selection import search
+
+    start, grid = values.pop(params.C.name, None), None
+    if start is not None:
+        grid = {params.C.name: [start * 2.0**i for i in range(max(1, int(np.log2(LARGEST_C / start)) + 1))]}
+    found = search(prob.x, _labels(prob.y), solver=param.solver, grid=grid, refit=False,
+                   folds=param.nr_fold or params.FOLDS.default, class_weight=param.class_weight, **values)
+    best = found.best_params[params.C.name]
+    print(f"Best C = {best:g}  CV accuracy = {100 * found.best_score:g}%")
+    return best, -1.0, found.best_score
 
 
 def _classifier(m):

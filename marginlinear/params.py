@@ -38,6 +38,8 @@ class Param(NamedTuple):
     needs : tuple of (str, tuple)
         Name of another parameter, and its values that make use of this one; with any other, giving this one is an
         error. Empty for a parameter that is always of use.
+    grid : str
+        Values that a search tries unless it is told others, as in the text of `margin-train --grid`; "" for none.
     """
 
     name: str
@@ -52,6 +54,7 @@ class Param(NamedTuple):
     numbered: bool = False
     python: tuple = ()
     needs: tuple = ()
+    grid: str = ""
 
     @property
     def flag(self):
@@ -127,7 +130,8 @@ class Param(NamedTuple):
         return ValueError(f"{self.name.rstrip('_')} = {value!r} is not allowed: give {allowed}")
 
 
-C = Param("C", float, 1.0, "cost of a unit of loss, next to 1/2 ||W||^2 and a sum of losses", "(0, inf)", letter="c")
+C = Param("C", float, 1.0, "cost of a unit of loss, next to 1/2 ||W||^2 and a sum of losses", "(0, inf)", letter="c",
+          grid="log2:-5:2:9")
 LAMBDA = Param("lambda_", float, None, "the paper's weight of the mean loss, in place of C: lambda = C m", "(0, inf)",
                replaces="C")
 MU = Param("mu", float, 0.8, "weight of margins above 1 + theta against margins below 1 - theta", "[0, 1]")
@@ -146,9 +150,10 @@ LOSS = Param("loss", str, "logistic", "logistic: sum over the rivals of log(1 + 
              "log(1 + sum over the rivals of exp(-t))", choices=("logistic", "softmax"))
 ALPHA = Param("alpha", float, None, "weight of staying near in the step that raises the mean of the margins; a small "
               "one pulls towards the mean of y_i x_i (default: 100 r, r the root mean square of the rows' norms)",
-              "(0, inf)")
+              "(0, inf)", grid="log10:0:1:3")
 BETA = Param("beta", float, None, "weight of staying near in the step that lowers the semi-variance of the margins; a "
-             "large one makes small steps, a small one may make them go in a circle (default: 0.01 r^2)", "(0, inf)")
+             "large one makes small steps, a small one may make them go in a circle (default: 0.01 r^2)", "(0, inf)",
+             grid="log10:-3:1:0")
 EPOCHS = Param("epochs", int, 5, "passes over the rows", "[1, inf)")
 ETA0 = Param("eta0", float, None, "first step size (default: searched for on a sample)", "(0, 1)")
 
@@ -183,6 +188,11 @@ THREADS = Param("threads", int, None, "threads for reading, certificates and pre
                 "the result does not depend on it", "[1, 1024]")
 MAX_ITER = Param("max_iter", int, 20_000, "cap on sweeps over the rows, Newton steps included", "[1, inf)")
 TIME_LIMIT = Param("time_limit", float, None, "stop training after this many seconds", "(0, inf)", metavar="SECONDS")
+
+FOLDS = Param("folds", int, 5, "folds of cross-validation", "[2, inf)")
+METRIC = Param("metric", str, "accuracy", "what cross-validation measures: the part of the rows predicted right, the "
+               "mean recall of the classes, the mean F1 of the classes, or the area under the ROC curve (more than "
+               "two classes: the mean of each against the rest)", choices=("accuracy", "balanced", "f1_macro", "auc"))
 
 # What every fit takes, in the order of --help.
 RUN = (TOL, BIAS, ALGORITHM, MAX_ITER, TIME_LIMIT, SEED, THREADS)

@@ -56,6 +56,9 @@ class Method(NamedTuple):
         Defaults of parameters of every run that are others here, by name.
     probabilistic : bool
         Whether the scores of its model are logarithms of probabilities, up to a constant of the row.
+    path : bool
+        Whether a fit may go on from the model of a near value of a parameter: its answer does not depend on the start,
+        or on which of several optima is near.
     """
 
     name: str
@@ -70,6 +73,7 @@ class Method(NamedTuple):
     routes: tuple = ("auto", "cd", "accelerated", "newton")
     defaults: Any = MappingProxyType({})
     probabilistic: bool = False
+    path: bool = True
 
     @property
     def takes(self):

@@ -1,6 +1,160 @@
-"""Folds of cross-validation."""
+"""Cross-validation, and the search for parameters by it.
+
+Rows go to stratified folds. A fold's training rows are picked once and serve all fits of the fold. Along one axis of
+the grid, C where it has one, a fit goes on from the last one's model: such chains run on threads, each fit on one. What
+they find does not depend on the number of threads.
+"""
+
+import hashlib
+import json
+import math
+import os
+import threading
+import time
+import warnings
+from collections import Counter
+from contextlib import contextmanager, nullcontext
+from typing import Any, NamedTuple
 
 import numpy as np
+
+from marginlinear import grid as G
+from marginlinear import params as P
+from marginlinear import registry
+from marginlinear._version import version
+from marginlinear.api import fit_model, resolved, train, training_data
+from marginlinear.arrays import select_rows, shape_of
+from marginlinear.problem import CONVERGED, FINISHED, ConvergenceWarning
+from marginlinear.threads import default_threads, in_order
+
+LOO = "# folds > # data. Will use # folds = # data instead (i.e., leave-one-out cross validation)"
+
+
+class CrossValidation(NamedTuple):
+    """What `cross_validate` found.
+
+    Attributes
+    ----------
+    score : float
+        Accuracy of all rows together; of the other metrics the mean over the folds that have a value.
+    fold_scores : float64 array of shape (folds,)
+        NaN where a fold has no value: auc of rows of one class.
+    predictions : array of shape (m,)
+        The label that the fold's model, which has not seen the row, gives it.
+    scores : float64 array of shape (m,) or (m, n_classes)
+        Its scores, as `out_of_fold` has them.
+    fold_of : int array of shape (m,)
+        The fold, 0 to folds - 1, of each row.
+    infos : list of Info
+        One a fold.
+    seconds : float
+    """
+
+    score: float
+    fold_scores: Any
+    predictions: Any
+    scores: Any
+    fold_of: Any
+    infos: list
+    seconds: float
+
+
+class Search(NamedTuple):
+    """What `search` found.
+
+    Attributes
+    ----------
+    best_params : dict
+        The point of the grid with the best score; of equal ones the first, whose numbers are smallest.
+    best_score : float
+    table : list of dict
+        One entry a point: its parameters, `score`, `fold_scores` (list), `n_iter` (sweeps of all its folds), `seconds`
+        (of all its fits), `status` (the worst).
+    model : Model or None
+        Trained on all rows with the best parameters; None without refit.
+    """
+
+    best_params: dict
+    best_score: float
+    table: list
+    model: Any
+
+
+class Fold(NamedTuple):
+    """One fold of `out_of_fold`.
+
+    Attributes
+    ----------
+    rows : int array
+        The rows that were held out, ascending.
+    places : int array
+        Their predictions, as places in the sorted classes of all rows.
+    scores : float64 array
+    info : Info
+    """
+
+    rows: Any
+    places: Any
+    scores: Any
+    info: Any
+
+
+# ---- metrics: of y, predictions (both places of classes) and scores of one fold
+
+
+def accuracy(y, predicted, scores):
+    """Part of the rows that are predicted right."""
+    return float(np.mean(y == predicted))
+
+
+def balanced(y, predicted, scores):
+    """Mean, over the classes that y has, of the part of their rows that is predicted right."""
+    return float(np.mean([np.mean(predicted[y == label] == label) for label in np.unique(y)]))
+
+
+def f1_macro(y, predicted, scores):
+    """Mean, over the classes of y and of the predictions, of 2 right/(rows + predictions)."""
+    return float(np.mean([2 * np.count_nonzero((y == label) & (predicted == label))
+                          / (np.count_nonzero(y == label) + np.count_nonzero(predicted == label))
+                          for label in np.union1d(y, predicted)]))
+
+
+def auc(y, predicted, scores):
+    """Area under the ROC curve: the part of the pairs of a positive and a negative row that stand in order by their
+    scores, ties as half. With several columns the mean over the classes, each against the rest; NaN for one class."""
+    labels = np.unique(y)
+    if len(labels) < 2:
+        return math.nan
+    if scores.ndim == 1:
+        return _area(y == 1, scores)
+    if scores.shape[1] == 2:
+        with np.errstate(invalid="ignore"):
+            return _area(y == 1, scores[:, 1] - scores[:, 0])
+    return float(np.mean([_area(y == label, scores[:, label]) for label in labels]))
+
+
+def _area(positive, scores):
+    """(sum of the positive rows' ranks - p (p + 1)/2)/(p n), ranks of equal scores averaged."""
+    place, counts = np.unique(scores, return_inverse=True, return_counts=True)[1:]
+    ranks = np.cumsum(counts) - (counts - 1) / 2
+    p = np.count_nonzero(positive)
+    return float((ranks[place][positive].sum() - p * (p + 1) / 2) / (p * (len(scores) - p)))
+
+
+METRICS = {"accuracy": accuracy, "balanced": balanced, "f1_macro": f1_macro, "auc": auc}
+
+
+def pooled(metric, fold_scores, sizes):
+    """One score of those of the folds: over all rows for accuracy, else the mean of the folds that have a value."""
+    values = np.asarray(fold_scores, dtype=np.float64)
+    if metric == "accuracy":
+        return sum(round(float(v) * int(n)) for v, n in zip(values, sizes, strict=True)) / int(sum(sizes))
+    if np.isnan(values).all():
+        raise ValueError(f"{metric}: no fold has rows of two classes: give fewer folds, or another metric")
+    return float(np.nanmean(values))
+
+
+# ---- folds
 
 
 def stratified_folds(labels, n, seed):
@@ -10,3 +164,429 @@ def stratified_folds(labels, n, seed):
     folds = np.empty(len(codes), dtype=np.intp)
     folds[order] = np.arange(len(codes)) % n
     return folds
+
+
+class Folds:
+    """The data, and the training rows of the folds that are at work.
+
+    Attributes
+    ----------
+    classes : array of shape (k,);  places : int array of shape (m,)
+        The classes of all rows, and each row's place among them.
+    fold_of : int array of shape (m,)
+    """
+
+    def __init__(self, X, y, n, seed, sample_weight, class_weight, square):
+        n, seed = P.FOLDS.check(n), P.SEED.check(seed)
+        X, y, _, _ = training_data(X, y, None, square)
+        if hasattr(X, "tocsr"):
+            # Once: every fit would do it again.
+            X = X.tocsr()
+            if not X.has_canonical_format:
+                X = X.copy()
+                X.sum_duplicates()
+        if sample_weight is not None:
+            sample_weight = np.asarray(sample_weight, dtype=np.float64)
+            if sample_weight.shape != y.shape:
+                raise ValueError(f"sample_weight has shape {sample_weight.shape}, X has {len(y)} rows")
+        if n > len(y):
+            warnings.warn(LOO, UserWarning, stacklevel=4)
+            n = len(y)
+        self.X, self.y, self.weights, self.class_weight = X, y, sample_weight, class_weight or {}
+        self.classes, self.places = np.unique(y, return_inverse=True)
+        unknown = [label for label in self.class_weight if label not in self.classes]
+        for label in unknown:
+            warnings.warn(f"class label {label} specified in weight is not found", UserWarning, stacklevel=4)
+        if len(self.classes) < 2:
+            raise ValueError(f"cross-validation needs at least 2 classes, y has {len(self.classes)} "
+                             f"(label {self.classes[0]})")
+        self.n, self.square = n, square
+        self.fold_of = stratified_folds(y, n, seed)
+        self.sizes = np.bincount(self.fold_of, minlength=n)
+        self._lock, self._held, self._users = threading.Lock(), {}, Counter()
+
+    def expect(self, fold, users):
+        """So many chains will `take` the fold, and `leave` it."""
+        self._users[fold] = users
+
+    def take(self, fold):
+        """(training rows, their labels, keywords of `train`, held-out rows' numbers, held-out rows) of a fold."""
+        with self._lock:
+            if fold not in self._held:
+                self._held[fold] = self._picked(fold)
+            return self._held[fold]
+
+    def leave(self, fold):
+        with self._lock:
+            self._users[fold] -= 1
+            if self._users[fold] == 0:
+                del self._held[fold]
+
+    def _picked(self, fold):
+        inside, outside = np.flatnonzero(self.fold_of != fold), np.flatnonzero(self.fold_of == fold)
+        labels = self.y[inside]
+        there = self.classes[np.unique(self.places[inside])]
+        if len(there) < 2:
+            raise ValueError(f"fold {fold + 1} of {self.n} leaves label {there[0]} alone in its training rows: give "
+                             "fewer folds, or more rows of the other classes")
+        others = {"sample_weight": None if self.weights is None else self.weights[inside],
+                  "class_weight": {label: factor for label, factor in self.class_weight.items() if label in there}}
+        rows, held_out = select_rows(self.X, inside), select_rows(self.X, outside)
+        if self.square:
+            rows, held_out = rows[:, inside], held_out[:, inside]
+        return rows, labels, others, outside, held_out
+
+    def judged(self, model, held_out, joint):
+        """(places, scores) of the held-out rows among the classes of all rows."""
+        found = model.decision_function(held_out, threads=1)
+        at = np.searchsorted(self.classes, model.classes)
+        places = at[model.places_of(found)]
+        if model.codes is None and not model.joint:
+            if len(self.classes) == 2:
+                return places, found
+            # A class is missing, and the other two were told apart by one column.
+            ranks = np.column_stack([-found, found])
+        else:
+            ranks = model._ranks(found)
+        scores = np.full((len(found), len(self.classes)), -math.inf)
+        scores[:, at] = ranks
+        return places, scores
+
+    def digest(self):
+        """SHA-256 of rows, labels and weights."""
+        found = hashlib.sha256()
+        arrays = [self.X.indptr, self.X.indices, self.X.data] if hasattr(self.X, "indptr") else [np.asarray(self.X)]
+        if self.weights is not None:
+            arrays.append(self.weights)
+        for array in (*arrays, self.y):
+            found.update(f"{array.dtype.str}{array.shape}".encode())
+            found.update(np.ascontiguousarray(array).view(np.uint8).data if array.size else b"")
+        found.update(repr(shape_of(self.X)).encode())
+        found.update(repr(sorted((str(label), float(f)) for label, f in self.class_weight.items())).encode())
+        return found.hexdigest()
+
+
+# ---- fits
+
+
+class Fits:
+    """Fits of points of a grid on folds, on threads.
+
+    A chain is one fold with points that differ on one axis, in ascending order; each fit starts from the one before.
+    """
+
+    def __init__(self, method, folds, params, points, axis, report=None):
+        self.method, self.folds, self.points, self.report = method, folds, points, report
+        self.params = {name: value for name, value in params.items() if name != P.THREADS.name}
+        self.threads = resolved(method, params)[1]["threads"] or default_threads()
+        chains = {}
+        for at, point in enumerate(points):
+            chains.setdefault(tuple((n, v) for n, v in point.items() if n != axis), []).append(at)
+        self.chains = [sorted(chain, key=lambda at: points[at].get(axis, 0)) for chain in chains.values()]
+        self._cancel, self._report_lock = threading.Event(), threading.Lock()
+
+    def run(self, done=()):
+        """Yield (list of (point, Fold)) chain by chain, those of fold 0 first; pairs (point, fold) `done` are left out.
+
+        `report(point, fold, Fold)` is called as soon as a fit has ended, by one thread at a time.
+        """
+        todo = [(fold, [at for at in chain if (at, fold) not in done])
+                for fold in range(self.folds.n) for chain in self.chains]
+        todo = [(fold, chain) for fold, chain in todo if chain]
+        for fold, users in Counter(fold for fold, _ in todo).items():
+            self.folds.expect(fold, users)
+        several = min(self.threads, len(todo)) > 1
+
+        def work(number):
+            fold, chain = todo[number]
+            rows, labels, others, outside, held_out = self.folds.take(fold)
+            found, model = [], None
+            for at in chain:
+                if self._cancel.is_set():
+                    break
+                try:
+                    model = fit_model(rows, labels, solver=self.method.name, **others, start=model,
+                                      cancel=self._cancel if several else None, threads=1 if several else self.threads,
+                                      **{**self.params, **self.points[at]})
+                except ValueError as error:
+                    place = f"{G.shown(self.points[at])}, " if self.points[at] else ""
+                    raise ValueError(f"{error} ({place}fold {fold + 1} of {self.folds.n})") from error
+                places, scores = self.folds.judged(model, held_out, self.method.joint)
+                found.append((at, fold, Fold(outside, places, scores, model.info)))
+                if self.report is not None:
+                    with self._report_lock:
+                        self.report(*found[-1])
+            self.folds.leave(fold)
+            return found
+
+        yield from in_order(work, len(todo), self.threads, self._cancel)
+
+def out_of_fold(X, y, *, solver=None, folds=5, seed=0, threads=None, sample_weight=None, class_weight=None, **params):
+    """Scores of rows by models that have not seen them.
+
+    Parameters
+    ----------
+    As of `cross_validate`.
+
+    Returns
+    -------
+    (classes, iterator of Fold)
+        The sorted classes of y, array of shape (k,), and the folds in their order, as they are done. A Fold's `scores`
+        have shape (rows,) where one column's sign decides, positive for classes[1]; else (rows, k), a column a class:
+        the scores of a joint method and of ovr, the votes of ovo and ecoc. A class that the fold's training rows lack
+        has -inf there.
+    """
+    method, data, params = _prepared(X, y, solver, folds, seed, threads, sample_weight, class_weight, params)
+    fits = Fits(method, data, params, [{}], None)
+    return data.classes, (fold for chain in fits.run() for _, _, fold in chain)
+
+
+def cross_validate(X, y, *, solver=None, folds=5, metric="accuracy", seed=0, threads=None, sample_weight=None,
+                   class_weight=None, **params):
+    """Stratified cross-validation.
+
+    Parameters
+    ----------
+    X, y, solver, sample_weight, class_weight, **params
+        As `train` takes them. Weights act on training; a metric counts every row once.
+    folds : int
+        At least 2; more than rows mean one row a fold, with a warning.
+    metric : {"accuracy", "balanced", "f1_macro", "auc"}
+        Part of the rows predicted right; mean recall of the classes; mean F1 of the classes; area under the ROC curve,
+        for more than two classes the mean of each against the rest.
+    seed : int
+        Of the folds and of the fits.
+    threads : int, optional
+        Fits at once. Default: all cores. The result does not depend on it.
+
+    Returns
+    -------
+    CrossValidation
+
+    Raises
+    ------
+    ValueError, TypeError
+        As `train`; for folds and metric; where a fold's training rows have one class only.
+
+    Warns
+    -----
+    ConvergenceWarning
+        Once, when fits did not converge.
+    """
+    began = time.perf_counter()
+    metric = P.METRIC.check(metric)
+    method, data, params = _prepared(X, y, solver, folds, seed, threads, sample_weight, class_weight, params)
+    fits = Fits(method, data, params, [{}], None)
+    found = [fold for chain in fits.run() for _, _, fold in chain]
+    places, scores = np.empty(len(data.y), dtype=np.intp), np.empty((len(data.y), *found[0].scores.shape[1:]))
+    for fold in found:
+        places[fold.rows], scores[fold.rows] = fold.places, fold.scores
+    values = np.array([METRICS[metric](data.places[f.rows], f.places, f.scores) for f in found])
+    _warn(method.name, [fold.info.status for fold in found])
+    return CrossValidation(pooled(metric, values, data.sizes), values, data.classes[places], scores, data.fold_of,
+                           [fold.info for fold in found], time.perf_counter() - began)
+
+
+def search(X, y, *, solver=None, grid=None, refit=True, folds=5, metric="accuracy", seed=0, threads=None,
+           sample_weight=None, class_weight=None, log=None, resume=None, progress=None, **params):
+    """Search a grid of parameters for the best score of cross-validation.
+
+    Parameters
+    ----------
+    X, y, solver, folds, metric, seed, threads, sample_weight, class_weight, **params
+        As `cross_validate` takes them; params are those that stay fixed.
+    grid : dict or str, optional
+        Names of parameters and lists of values, or the text of `margin-train --grid`, as in
+        "C=log2:-5:2:9,mu=0.2:0.2:0.8". Default: what the method's parameters declare, C=log2:-5:2:9 where it has C.
+    refit : bool
+        Train on all rows with the best parameters.
+    log : path, optional
+        A file that gets one line of JSON for the search, and one for each fit as it ends.
+    resume : path, optional
+        A log that an earlier search of the same data, method, fixed parameters, folds and metric wrote. What it has is
+        not fitted again, what is new is added to it. The first fits after what it has start afresh: their results
+        agree with those of a search that was not interrupted within the tolerance of the fits.
+    progress : callable, optional
+        Called after each fit with a dict: done, total, params, fold, score, status, n_iter, seconds.
+
+    Returns
+    -------
+    Search
+
+    Raises
+    ------
+    ValueError, TypeError
+        As `cross_validate`; for a grid with unknown names or values, and a log of another search.
+    OSError
+        For a log that cannot be read or written.
+
+    Warns
+    -----
+    ConvergenceWarning
+        Once, when fits did not converge.
+    """
+    method = registry.get(solver if solver is not None else next(iter(registry.methods())))
+    metric = P.METRIC.check(metric)
+    grid = G.check_grid(G.default_grid(method) if grid is None else grid, method)
+    points = G.points_of(grid, method, params)
+    if log is not None and resume is not None:
+        raise ValueError("log and resume are both given: resume goes on writing its own file")
+    method, data, params = _prepared(X, y, solver, folds, seed, threads, sample_weight, class_weight, params)
+    axis = G.chain_axis(grid, method)
+    book = Book(points, data.n)
+    journal = None
+    if log is not None or resume is not None:
+        journal = Journal(log if resume is None else resume, _header(method, data, params, grid, metric))
+        if resume is not None:
+            journal.read_into(book)
+
+    def report(at, fold, found):
+        entry = {"fold": fold + 1, "score": METRICS[metric](data.places[found.rows], found.places, found.scores),
+                 "status": found.info.status, "n_iter": found.info.n_iter, "seconds": found.info.seconds}
+        book.enter(at, fold, entry)
+        if journal is not None:
+            journal.write({"params": points[at], **entry})
+        if progress is not None:
+            progress({"done": len(book.entries), "total": len(points) * data.n, "params": points[at], **entry})
+
+    fits = Fits(method, data, params, points, axis, report)
+    with nullcontext() if journal is None else journal.opened(fresh=resume is None):
+        for _ in fits.run(set(book.entries)):
+            pass
+    table = book.table(metric, data.sizes)
+    _warn(method.name, [entry["status"] for entry in book.entries.values()])
+    best = max(range(len(points)), key=lambda at: (table[at]["score"], -at))
+    model = None
+    if refit:
+        model = train(X, y, solver=method.name, sample_weight=sample_weight, class_weight=class_weight,
+                      threads=threads, **{**params, **points[best]})
+    return Search(points[best], table[best]["score"], table, model)
+
+
+def _prepared(X, y, solver, folds, seed, threads, sample_weight, class_weight, params):
+    """(method, Folds, parameters of every fit)"""
+    method = registry.get(solver if solver is not None else next(iter(registry.methods())))
+    params = {**params, P.SEED.name: seed, P.THREADS.name: threads}
+    values = resolved(method, params)[0]
+    square = values.get("kernel") == "precomputed"
+    data = Folds(X, y, folds, seed, sample_weight, class_weight, square)
+    return method, data, params
+
+
+def _warn(name, statuses):
+    short = [status for status in statuses if status not in (CONVERGED, FINISHED)]
+    if short:
+        counts = ", ".join(f"{n} {status}" for status, n in Counter(short).items())
+        warnings.warn(f"{name}: {len(short)} of {len(statuses)} fits did not converge ({counts}): scale the "
+                      "features to a common range such as [0, 1], or take smaller values of C, a larger tol, or more "
+                      "max_iter or time_limit", ConvergenceWarning, stacklevel=3)
+
+
+# ---- results
+
+
+class Book:
+    """Entries of (point, fold)."""
+
+    def __init__(self, points, n):
+        self.points, self.n, self.entries = points, n, {}
+
+    def enter(self, at, fold, entry):
+        self.entries[at, fold] = entry
+
+    def table(self, metric, sizes):
+        rows = []
+        for at, point in enumerate(self.points):
+            entries = [self.entries[at, fold] for fold in range(self.n)]
+            values = [math.nan if entry["score"] is None else entry["score"] for entry in entries]
+            short = [entry["status"] for entry in entries if entry["status"] not in (CONVERGED, FINISHED)]
+            rows.append({**point, "score": pooled(metric, values, sizes), "fold_scores": values,
+                         "n_iter": sum(entry["n_iter"] for entry in entries),
+                         "seconds": sum(entry["seconds"] for entry in entries),
+                         "status": short[0] if short else entries[0]["status"]})
+        return rows
+
+
+def _header(method, data, params, grid, metric):
+    """What must be the same for a log's entries to be of use."""
+    values, run = resolved(method, params)
+    fixed = {name: value if isinstance(value, (int, float, str, type(None))) else str(value)
+             for name, value in {**values, **run}.items()
+             if name not in (*grid, P.THREADS.name, P.CACHE.name)}
+    return {"marginlinear": version, "solver": method.name, "metric": metric, "folds": data.n, "data": data.digest(),
+            "grid": sorted(grid), "fixed": fixed}
+
+
+def _key(point):
+    return json.dumps(point, sort_keys=True, default=str)
+
+
+class Journal:
+    """The log of a search: a line for what it is, then one for each fit."""
+
+    def __init__(self, path, header):
+        self.path, self.header, self.stream = os.fspath(path), header, None
+        self.whole = 0
+
+    def read_into(self, book):
+        """Enter the fits that the file has; ValueError where it is another search's. A last line cut short by the
+        end of its writer is dropped."""
+        with open(self.path, "rb") as stream:
+            lines = stream.read().split(b"\n")
+        lines.pop()
+        self.whole = sum(len(line) + 1 for line in lines)
+        if not lines:
+            raise ValueError(f"{self.path}: not the log of a search: it has no whole line")
+        entries = [self._object(number, line) for number, line in enumerate(lines, 1)]
+        found = entries[0].get("search")
+        if not isinstance(found, dict):
+            raise ValueError(f"{self.path}:1:1: not the log of a search: give one that --log wrote")
+        for name, value in self.header.items():
+            if name == "fixed":
+                given = found.get(name)
+                given = given if isinstance(given, dict) else {}
+                for key in sorted({*value, *given}):
+                    if given.get(key) != value.get(key):
+                        raise self._other(key.rstrip("_"), given.get(key), value.get(key))
+            elif found.get(name) != value:
+                raise self._other(name, found.get(name), value)
+        places = {_key(point): at for at, point in enumerate(book.points)}
+        for number, entry in enumerate(entries[1:], 2):
+            at = places.get(_key(entry.get("params")))
+            fold = entry.pop("fold", None)
+            if not (isinstance(fold, int) and 1 <= fold <= book.n
+                    and {"score", "status", "n_iter", "seconds"} <= entry.keys()):
+                raise ValueError(f"{self.path}:{number}:1: not a fit of this search")
+            if at is not None:
+                del entry["params"]
+                book.enter(at, fold - 1, {"fold": fold, **entry})
+
+    def _object(self, number, line):
+        try:
+            entry = json.loads(line)
+        except ValueError:
+            entry = None
+        if not isinstance(entry, dict):
+            raise ValueError(f"{self.path}:{number}:1: not a line of a search's log")
+        return entry
+
+    def _other(self, name, found, wanted):
+        return ValueError(f"{self.path}: the log of another search: its {name} is {found!r}, here it is {wanted!r}; "
+                          "start a new one with --log")
+
+    @contextmanager
+    def opened(self, fresh):
+        with open(self.path, "w" if fresh else "r+", encoding="ascii") as self.stream:
+            if fresh:
+                self.write({"search": self.header})
+            else:
+                self.stream.truncate(self.whole)
+                self.stream.seek(self.whole)
+            yield
+
+    def write(self, entry):
+        plain = {name: None if isinstance(value, float) and not math.isfinite(value) else value
+                 for name, value in entry.items()}
+        # Line by line: what an interrupted search did is there.
+        self.stream.write(json.dumps(plain, default=str) + "\n")
+        self.stream.flush()

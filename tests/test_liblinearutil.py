@@ -234,6 +234,17 @@ def test_cross_validation(vehicle, capsys):
     assert ours.train(y, x, "-v 3 -s 1 --seed 1") == accuracy
 
 
+def test_search_for_C(vehicle, capsys):
+    y, x = vehicle
+    best, p, score = ours.train(y, x, "-C -s 1 -v 3 -e 0.01")
+    assert capsys.readouterr().out == f"Best C = {best:g}  CV accuracy = {100 * score:g}%\n"
+    assert (np.log2(best) + 5) % 2 == 0 and p == -1
+    assert score == pytest.approx(ours.train(y, x, f"-s 1 -v 3 -e 0.01 -c {best}") / 100, abs=0.01)
+    best, _, _ = ours.train(y, x, "-C -c 300 -v 3 -e 0.1")
+    assert best in (300, 600)
+    assert ours.train(y, x, "-C -c 4000 -v 3 -e 0.1")[0] == 4000
+
+
 def test_unscaled_models_warn(vehicle):
     y, x = vehicle
     with pytest.warns(ml.ConvergenceWarning, match="l2svc did not converge"):
@@ -258,6 +269,7 @@ OPTIONS = [
     ("-w1 -3", "options: -w1 -3: give a number as label and a number in (0, inf)"),
     ("-w", "options: -w: the label is missing"),
     ("train.txt", "options: 'train.txt' is not an option"),
+    ("-s msvmav -C", "options: -C: msvmav has no C"),
     ("-s 1 --mu 0.5", "l2svc has no parameter 'mu'"),
     ("-s 1 -g 0.5", "gamma = 0.5 is of no use without a kernel"),
 ]

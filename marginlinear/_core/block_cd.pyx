@@ -220,7 +220,11 @@ cdef class BlockCD:
             if dropped.any():
                 W = W.copy()
                 W.reshape(-1, self.n_classes)[:, dropped] = 0
-        self.iterates.resume(W, self.weights_of(self.alpha, self.beta), state["kappa"])
+        U = self.weights_of(self.alpha, self.beta)
+        if state.get("moved", False):
+            self.iterates.resume(U, U, 0.0)
+        else:
+            self.iterates.resume(W, U, state["kappa"])
 
     def state(self, bint averaged):
         """What `resume` needs: the duals (or their averages) and the weights."""

@@ -198,7 +198,11 @@ cdef class MarginCD:
         self.duals[:] = state["duals"] * (self.cost / state["cost"])
         self._rest[:] = 0
         self._clip()
-        self.iterates.resume(state["W"], self.weights_of(self.duals), state["kappa"])
+        U = self.weights_of(self.duals)
+        if state.get("moved", False):
+            self.iterates.resume(U, U, 0.0)
+        else:
+            self.iterates.resume(state["W"], U, state["kappa"])
         self.settle()
 
     def _clip(self):

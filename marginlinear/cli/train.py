@@ -7,9 +7,10 @@ import sys
 import time
 from contextlib import nullcontext, suppress
 
+from marginlinear import grid as grids
 from marginlinear import params, registry
 from marginlinear._version import version
-from marginlinear.atomic import check_writable
+from marginlinear.atomic import check_writable, replacing
 from marginlinear.cli import options
 from marginlinear.cli.options import CommandLine, UsageError
 from marginlinear.cli.output import DONE, NOT_CONVERGED, Failure, StatusLine, opening, run, settle_blas, tell, warn
@@ -19,17 +20,33 @@ from marginlinear.problem import CONVERGED, CYCLE, FAILED, FINISHED, Convergence
 PROGRAM = "margin-train"
 SOLVER = Param("solver", str, None, "the method", letter="s", metavar="NAME")
 WEIGHTS = Param("weights", str, None, "factors of C, one a line for each row of the data", metavar="FILE")
-FOLDS = Param("cross_validation", int, None, "accuracy by stratified n-fold cross-validation, no model is "
-              "written", "[2, inf)", letter="v", metavar="n")
+FOLDS = Param("cross_validation", int, None, "accuracy, or what --metric says, by stratified n-fold cross-validation; "
+              "no model is written", "[2, inf)", letter="v", metavar="n")
+SEARCH = Param("search", bool, False, "search for the best C, or with --grid for other parameters, by cross-"
+               f"validation with {params.FOLDS.default} folds or those of -v; a method without C has a grid of its own",
+               letter="C")
+GRID = Param("grid", str, None, "values to search: 'C=log2:-5:2:15,mu=0.2:0.2:0.8' or 'C=1,4,16,outer=ccp,paper'; a "
+             "range is start:step:stop, of the exponent after log2: and log10:", metavar="NAME=VALUES,...")
+REFIT = Param("refit", bool, False, "after the search train with the best parameters, and write the model")
+TABLE = Param("table", str, None, "write the search's results as a table, by the name's end as .csv or .json",
+              metavar="FILE")
+RESUME = Param("resume", str, None, "go on with the interrupted search, or cross-validation, that wrote this --log",
+               metavar="FILE")
 TEXT_LABELS = Param("text_labels", bool, False, "labels are words, not numbers")
 FLOAT32 = Param("float32", bool, False, "hold the values of the data in single precision: half the memory")
 VERBOSE = Param("verbose", bool, False, "tell the data's size and every check of the certificate, on stderr")
-LOG = Param("log", str, None, "write one JSON object for each check, and one for the result", metavar="FILE")
+LOG = Param("log", str, None, "write one JSON object for each check, and one for the result; of cross-validation and "
+            "search one for each fit", metavar="FILE")
 STRICT = Param("strict", bool, False, "exit with status 3 when training did not converge")
 
-GENERAL = (WEIGHTS, FOLDS, options.ZERO_BASED, TEXT_LABELS, FLOAT32, options.QUIET, VERBOSE, LOG, STRICT,
+SELECTION = (FOLDS, SEARCH, GRID, params.METRIC, REFIT, TABLE, RESUME)
+GENERAL = (WEIGHTS, *SELECTION, options.ZERO_BASED, TEXT_LABELS, FLOAT32, options.QUIET, VERBOSE, LOG, STRICT,
            options.HELP, options.VERSION)
 FACTOR = Param("factor", float, 1.0, "what C is multiplied by", "(0, inf)")
+
+# Metrics as the results call them; characters of the bar that shows a search's progress.
+METRICS = {"accuracy": "accuracy", "balanced": "balanced accuracy", "f1_macro": "macro F1", "auc": "AUC"}
+BAR = 20
 
 # What several methods take, by its title in --help.
 SHARED = {"More than two classes": (params.MULTICLASS,), "Kernels": params.KERNELS}
@@ -111,6 +128,7 @@ class Training:
         self.class_weights = [(text if self.text_labels else _number(text), text, _factor(text, factor))
                               for text, factor in line.class_weights]
         self.folds = _folds(line)
+        self._selection(line)
         if self.folds and self.params.get("probability"):
             raise UsageError(f"{line.flag(params.PROBABILITY)} is part of a model, and {line.flag(FOLDS)} writes none: "
                              "give one of them")
@@ -120,7 +138,7 @@ class Training:
         self.dtype = "float32" if line.value(FLOAT32) else "float64"
         self.quiet, self.verbose = line.value(options.QUIET), line.value(VERBOSE)
         self.strict = line.value(STRICT)
-        self.path, self.model_path = _files(line.files, self.folds)
+        self.path, self.model_path = _files(line.files, self.folds and not self.refit)
         self.status = StatusLine(self.quiet or self.verbose)
         self.log = None
         # A model on standard output leaves no room there for results.
@@ -133,7 +151,7 @@ class Training:
                 check_writable(self.model_path)
         with self.status, self._opened_log() as self.log:
             data = self._read()
-            return self._cross_validate(data) if self.folds else self._train(data)
+            return self._select(data) if self.folds else self._train(data)
 
     def _train(self, data):
         from marginlinear.modelfile import save_model
@@ -154,16 +172,96 @@ class Training:
                   file=self.results)
         return self._judge([info])
 
-    def _cross_validate(self, data):
-        from marginlinear.cli.crossval import cross_validate
+    def _selection(self, line):
+        """-v, -C, and what goes with them. Without --grid cross-validation is a search over one point."""
+        self.searches = line.given(SEARCH) or line.given(GRID)
+        self.refit, self.metric = line.value(REFIT), line.value(params.METRIC)
+        self.table_path, self.resume = line.value(TABLE), line.value(RESUME)
+        if not (self.searches or self.folds):
+            for param in (params.METRIC, RESUME):
+                if line.given(param):
+                    raise UsageError(f"{param.flag} is for cross-validation: give -v or -C too")
+        if not self.searches:
+            for param in (REFIT, TABLE):
+                if line.given(param):
+                    raise UsageError(f"{param.flag} is for a search: give -C too")
+        if self.resume and line.given(LOG):
+            raise UsageError(f"{RESUME.flag} goes on writing its own file: leave out {LOG.flag}")
+        if self.table_path and not self.table_path.endswith((".csv", ".json")):
+            raise UsageError(f"{TABLE.flag} {self.table_path}: give a name that ends in .csv or .json")
+        try:
+            self.grid = {}
+            if self.searches:
+                self.grid = grids.parse_grid(line.value(GRID) or grids.default_grid(self.method), self.method)
+            self.points = grids.points_of(self.grid, self.method, self.params)
+        except ValueError as error:
+            raise UsageError(error) from None
+        if self.searches:
+            self.folds = self.folds or params.FOLDS.default
 
-        correct, infos = cross_validate(self, data, self.folds, self.params.get("seed", params.SEED.default))
+    def _select(self, data):
+        import warnings
+
+        from marginlinear.selection import search
+
+        metric = METRICS[self.metric]
+        total = len(self.points) * self.folds
+        if self.searches and not self.quiet:
+            print(f"{len(self.points)} points, {self.folds} folds: {total} fits", file=self.results, flush=True)
+        best = {}
+
+        def progress(fit):
+            done, total = fit["done"], fit["total"]
+            best[fit["score"] or 0.0] = grids.shown(fit["params"])
+            bar = "#" * (BAR * done // total)
+            text = (f"[{bar:<{BAR}}] {done}/{total} fits; best of a fold {100 * max(best):.4g}% "
+                    f"{best[max(best)]}")
+            if self.verbose:
+                tell(f"{grids.shown(fit['params'])} fold {fit['fold']}: {metric} {100 * (fit['score'] or 0):g}%, "
+                     f"{fit['n_iter']} sweeps, {fit['status']}, {fit['seconds']:.1f} s")
+            self.status.show(text)
+
+        fixed = {name: value for name, value in self.params.items() if name not in ("seed", "threads")}
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            try:
+                with opening("use log file", self.resume or self.log_path):
+                    found = search(data, data.labels, solver=self.method.name, grid=self.grid, refit=False,
+                                   folds=self.folds, metric=self.metric, seed=self.params.get("seed", 0),
+                                   threads=self.params.get("threads"), sample_weight=self.sample_weight,
+                                   class_weight=self.class_weight, log=self.log_path, resume=self.resume,
+                                   progress=progress, **fixed)
+            except ValueError as error:
+                raise Failure(f"{_shown(self.path)}: {error}") from error
         self.status.wipe()
-        print(f"Cross Validation Accuracy = {100 * correct / len(data.labels):g}%", file=self.results)
-        return self._judge(infos)
+        for warning in caught:
+            warn(warning.message)
+        if self.table_path:
+            self._write_table(found.table)
+        if self.searches:
+            if not self.quiet:
+                print("\n".join(_text_table(found.table, metric)), file=self.results)
+            print(f"Best {grids.shown(found.best_params)}  CV {metric} = {100 * found.best_score:g}%",
+                  file=self.results, flush=True)
+        else:
+            print(f"Cross Validation {metric[0].upper()}{metric[1:]} = {100 * found.best_score:g}%", file=self.results)
+        short = any(issubclass(warning.category, ConvergenceWarning) for warning in caught)
+        if not self.refit:
+            return NOT_CONVERGED if short and self.strict else DONE
+        self.params.update(found.best_params)
+        self.log_path = None
+        return max(self._train(data), NOT_CONVERGED if short and self.strict else DONE)
 
-    def fit(self, rows, labels, *, sample_weight, class_weight, **place):
-        """A trained model; `place` goes into each line of the log."""
+    def _write_table(self, table):
+        with opening("write table", self.table_path), replacing(self.table_path) as stream:
+            if self.table_path.endswith(".json"):
+                text = json.dumps([{name: _finite(value) for name, value in row.items()} for row in table], indent=1)
+            else:
+                text = _csv(table)
+            stream.write(text.encode() + b"\n")
+
+    def fit(self, rows, labels, *, sample_weight, class_weight):
+        """A trained model."""
         import warnings
 
         from marginlinear.api import train
@@ -172,7 +270,7 @@ class Training:
             self.status.show(f"{len(labels)} rows of the Gram matrix")
 
         def progress(check):
-            self._write_log({**place, **check})
+            self._write_log(check)
             criterion = "residual" if check["certificate"] is None else "certificate"
             fold = f"probabilities, fold {check['fold']}: " if "fold" in check else ""
             text = (f"{fold}{check['n_iter']} sweeps, objective {check['objective']:.6g}, "
@@ -191,7 +289,7 @@ class Training:
                 raise Failure(f"{_shown(self.path)}: {error}") from error
         outcome = model.info.to_dict()
         del outcome["history"]
-        self._write_log({**place, **outcome})
+        self._write_log(outcome)
         return model
 
     def _judge(self, infos):
@@ -244,7 +342,7 @@ class Training:
         return found
 
     def _opened_log(self):
-        if not self.log_path:
+        if not self.log_path or self.folds:
             return nullcontext()
         with opening("open log file", self.log_path):
             return open(self.log_path, "w", encoding="ascii")
@@ -275,6 +373,37 @@ def _folds(line):
         raise UsageError(f"n-fold cross validation: n must >= 2 ({error})") from None
 
 
+def _text_table(table, metric):
+    """Lines: a column a parameter of the grid, the score, its deviation over the folds, sweeps, seconds, status."""
+    names = list(table[0])[:list(table[0]).index("score")]
+    rows = [[*(name.rstrip("_") for name in names), f"CV {metric}", "deviation", "sweeps", "seconds", "status"]]
+    for entry in table:
+        values = [value for value in entry["fold_scores"] if math.isfinite(value)]
+        mean = sum(values) / len(values)
+        deviation = math.sqrt(sum((value - mean) ** 2 for value in values) / len(values))
+        rows.append([*(f"{entry[name]:.6g}" if isinstance(entry[name], float) else str(entry[name]) for name in names),
+                     f"{100 * entry['score']:.4f}%", f"{100 * deviation:.2f}%", str(entry["n_iter"]),
+                     f"{entry['seconds']:.2f}", entry["status"]])
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(f"{word:>{width}}" for word, width in zip(row, widths, strict=True)) for row in rows]
+
+
+def _csv(table):
+    """A table as text: the folds' scores are a column each."""
+    names = [name for name in table[0] if name != "fold_scores"]
+    folds = range(len(table[0]["fold_scores"]))
+    lines = [[*(name.rstrip("_") for name in names), *(f"fold_{fold + 1}" for fold in folds)]]
+    lines += [[*(entry[name] for name in names), *entry["fold_scores"]] for entry in table]
+    return "\n".join(",".join(map(str, line)) for line in lines)
+
+
+def _finite(value):
+    """A value as JSON has it: null for NaN."""
+    if isinstance(value, list):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
 def _factor(label, text):
     try:
         return FACTOR.parse(text)
@@ -289,13 +418,13 @@ def _number(text):
     raise UsageError(f"-w{text}: the label is not a number; give --text-labels if they are words")
 
 
-def _files(files, folds):
+def _files(files, no_model):
     if not files:
         raise UsageError("the training_set_file is missing")
     if len(files) > 2:
         raise UsageError(f"too many files: {' '.join(files)}")
     path = files[0]
-    if folds:
+    if no_model:
         return path, None
     if len(files) == 1 and path == "-":
         raise UsageError("with standard input as the training set, a model_file must be named")

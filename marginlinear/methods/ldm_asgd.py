@@ -144,4 +144,5 @@ METHOD = Method(
     joint=False,
     kernels=False,
     routes=("auto",),
+    path=False,
 )

@@ -613,4 +613,5 @@ METHOD = Method(
     joint=False,
     routes=("auto",),
     defaults={"tol": 1e-8, "max_iter": 100, "bias": 1.0},
+    path=False,
 )

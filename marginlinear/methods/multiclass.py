@@ -47,7 +47,8 @@ class Columns:
         self.decoded = None if how == "ovr" else self.codes
         if run.start is not None and not np.array_equal(run.start["codes"], self.codes):
             raise ValueError("start: a model of other binary problems (multiclass, or the seed of ecoc, was another)")
-        self.cancel = threading.Event()
+        # An event of another's is never set here: fits that have one run on one thread.
+        self.cancel = threading.Event() if run.cancel is None else run.cancel
         # In a Model's own layout: no other copy of all columns is made.
         length = problem.rows.m if problem.rows.is_gram else problem.rows.d
         self.weights = np.zeros((length, self.codes.shape[1]))

@@ -1,0 +1,136 @@
+"""Grids of parameters: the values that a search tries, by name. No NumPy here: the command line is read with it.
+
+As text, NAME=VALUES,NAME=VALUES,... where VALUES are separated by commas, each a word, a number or a range:
+
+    C=log2:-5:2:9        2^-5, 2^-3, ..., 2^9
+    C=log10:-2:1:2       0.01, 0.1, ..., 100
+    mu=0.2:0.2:0.8       0.2, 0.4, 0.6, 0.8: start, step, stop
+    loss=logistic,softmax
+"""
+
+import itertools
+import math
+from decimal import Decimal, InvalidOperation
+
+from marginlinear import params as P
+
+BASES = {"log2": 2, "log10": 10}
+
+
+def default_grid(method):
+    """The `grid` that the parameters of a method declare, as text: that of C alone where it has C."""
+    axes = [p for p in method.params if p.grid]
+    cost = [p for p in axes if p.name == P.C.name]
+    return ",".join(f"{p.name}={p.grid}" for p in cost or axes)
+
+
+def parse_grid(text, method):
+    """{name: values} of a grid as text; ValueError names the part that is wrong, and the fix."""
+    parts = []
+    for piece in text.split(","):
+        name, equals, values = piece.partition("=")
+        if equals:
+            parts.append((name.strip(), [values]))
+        elif parts:
+            parts[-1][1].append(piece)
+        else:
+            raise ValueError(f"grid {text!r}: {piece!r} has no name: give NAME=VALUES, such as C=log2:-5:2:9")
+    grid = {}
+    for name, pieces in parts:
+        param = _axis(name, method)
+        if param.name in grid:
+            raise ValueError(f"grid {text!r}: {name} stands there twice")
+        grid[param.name] = _distinct(name, [param.parse(word) for piece in pieces
+                                            for word in _words(name, piece.strip())])
+    return grid
+
+
+def check_grid(grid, method):
+    """{name: values} with every value checked; `grid` is text, or a dict of a name and its values."""
+    if isinstance(grid, str):
+        return parse_grid(grid, method)
+    checked = {}
+    for name, values in grid.items():
+        param = _axis(name, method)
+        if isinstance(values, str):
+            raise ValueError(f"grid: {name} = {values!r} is no list of values")
+        checked[param.name] = _distinct(name, [param.check(value) for value in values])
+    return checked
+
+
+def points_of(grid, method, fixed):
+    """All combinations, a list of dicts, the last name's values changing first.
+
+    ValueError for a name that is among the `fixed` parameters too, and for values that do not go together.
+    """
+    for name in grid:
+        if fixed.get(name) is not None:
+            raise ValueError(f"{name.rstrip('_')} is given as {fixed[name]!r} and by the grid: give it once")
+    points = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
+    for point in points:
+        P.resolve(method.takes, {**fixed, **point})
+    return points
+
+
+def chain_axis(grid, method):
+    """The name along which each fit goes on from the last one: C or lambda, else the first real number; or None.
+
+    None too for a method whose answer depends on where it starts.
+    """
+    if not method.path:
+        return None
+    axes = [p.name for p in method.params if p.type is float and len(grid.get(p.name, ())) > 1]
+    return next((name for name in axes if name in (P.C.name, P.LAMBDA.name)), axes[0] if axes else None)
+
+
+def shown(point):
+    """A point as `C = 16 mu = 0.4`."""
+    return " ".join(f"{name.rstrip('_')} = {value:.6g}" if isinstance(value, float) else
+                    f"{name.rstrip('_')} = {value}" for name, value in point.items())
+
+
+def _axis(name, method):
+    axes = (*method.takes, P.BIAS)
+    for param in axes:
+        if name in (param.name, param.name.rstrip("_"), param.flag):
+            return param
+    known = ", ".join(p.name.rstrip("_") for p in axes)
+    raise ValueError(f"grid: {name!r} is not a parameter of {method.name}: give one of {known}")
+
+
+def _distinct(name, values):
+    """The values without repetitions, numbers in ascending order: of equal scores the first one wins."""
+    if not values:
+        raise ValueError(f"grid: {name} has no values")
+    values = list(dict.fromkeys(values))
+    return sorted(values) if all(isinstance(value, (int, float)) for value in values) else values
+
+
+def _words(name, piece):
+    """The values, as text, that one piece of a grid stands for."""
+    if ":" not in piece:
+        return [piece]
+    base, *ends = piece.split(":") if piece.startswith("log") else (None, *piece.split(":"))
+    try:
+        start, step, stop = (Decimal(end) for end in ends)
+        finite = start.is_finite() and step.is_finite() and stop.is_finite()
+    except (InvalidOperation, ValueError):
+        finite = False
+    if not finite or base not in (None, *BASES) or step == 0 or (stop - start) / step < 0:
+        raise ValueError(f"grid: {name} = {piece!r} is no range: give start:step:stop, log2:start:step:stop or "
+                         "log10:start:step:stop, such as log2:-5:2:9")
+    numbers = (start + i * step for i in range(math.floor((stop - start) / step) + 1))
+    return [_plain(number) if base is None else _power(BASES[base], number) for number in numbers]
+
+
+def _plain(number):
+    return str(int(number)) if number == number.to_integral_value() else str(number)
+
+
+def _power(base, exponent):
+    # Through text 10^-2 is the double nearest to 0.01, which a power need not be.
+    try:
+        value = float(f"1e{_plain(exponent)}") if base == 10 and exponent == int(exponent) else base ** float(exponent)
+    except OverflowError:
+        value = math.inf
+    return str(int(value)) if value.is_integer() else repr(value)
