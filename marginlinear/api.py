@@ -12,9 +12,9 @@ from marginlinear import params as P
 from marginlinear._core.scores import margins_of, scores_of
 from marginlinear.arrays import CSR, as_rows, select_columns, select_rows, select_square, shape_of
 from marginlinear.canonical import canonical
+from marginlinear.folds import stratified_folds
 from marginlinear.methods import multiclass
 from marginlinear.problem import CONVERGED, CYCLE, FAILED, FINISHED, MAX_ITER, ConvergenceWarning, Problem, Run
-from marginlinear.selection import stratified_folds
 from marginlinear.threads import default_threads, run_chunks
 
 

@@ -24,6 +24,7 @@ from marginlinear import registry
 from marginlinear._version import version
 from marginlinear.api import fit_model, resolved, train, training_data
 from marginlinear.arrays import select_rows, shape_of
+from marginlinear.folds import stratified_folds
 from marginlinear.problem import CONVERGED, FINISHED, ConvergenceWarning
 from marginlinear.threads import default_threads, in_order
 
@@ -155,15 +156,6 @@ def pooled(metric, fold_scores, sizes):
 
 
 # ---- folds
-
-
-def stratified_folds(labels, n, seed):
-    """The fold, 0..n-1, of each row: each class, and the whole, is spread as evenly as can be."""
-    codes = np.unique(labels, return_inverse=True)[1]
-    order = np.lexsort((np.random.default_rng(seed).random(len(codes)), codes))
-    folds = np.empty(len(codes), dtype=np.intp)
-    folds[order] = np.arange(len(codes)) % n
-    return folds
 
 
 class Folds:

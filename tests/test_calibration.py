@@ -9,7 +9,7 @@ from scipy import optimize, sparse
 import marginlinear as ml
 from marginlinear import calibration, registry
 from marginlinear.calibration import LOGISTIC, SIGMOID, TEMPERATURE, Calibration
-from marginlinear.selection import stratified_folds
+from marginlinear.folds import stratified_folds
 
 RNG = np.random.default_rng(0)
 LABELS = {2: [-1, 1], 3: [1, 2, 7], 5: [1, 2, 3, 4, 5]}

@@ -1,0 +1,12 @@
+"""The folds of a cross-validation."""
+
+import numpy as np
+
+
+def stratified_folds(labels, n, seed):
+    """The fold, 0..n-1, of each row: each class, and the whole, is spread as evenly as can be."""
+    codes = np.unique(labels, return_inverse=True)[1]
+    order = np.lexsort((np.random.default_rng(seed).random(len(codes)), codes))
+    folds = np.empty(len(codes), dtype=np.intp)
+    folds[order] = np.arange(len(codes)) % n
+    return folds
