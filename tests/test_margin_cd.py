@@ -334,8 +334,8 @@ def test_state_goes_on(case):
 @pytest.mark.parametrize("name", ["hinge", "squared", "sides"])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_other_costs_begin_at_good_duals(name, seed):
-    """Along a path of costs: duals that are feasible, with their own weights, and where no bound cuts the best mix off,
-    a D not below those of the old duals, scaled and as they were."""
+    """Along a path of costs: duals that are feasible, with their own weights; where scaled duals are feasible too, a D
+    not below theirs."""
     case, state = Case(name, 0.0, seed), None
     for _ in range(4):
         if state is not None:

@@ -262,7 +262,8 @@ cdef class BlockCD:
                 curved += (right / (2 * self.cost * self.mu)) @ right.T
             return linear, curved
 
-        ends = [self._feasible(alpha, beta)]
+        scale = best_mix([self.weights_of(alpha, beta)], sqnorm_of, *values([(alpha, beta)]))
+        ends = [self._feasible(scale * alpha, scale * beta)]
         if parts:
             shares = best_mix([self.weights_of(*part) for part in parts], sqnorm_of, *values(parts))
             ends.append(self._feasible(sum(t * a for t, (a, _) in zip(shares, parts, strict=True)),

@@ -227,7 +227,8 @@ cdef class MarginCD:
         mixed = np.zeros(self.rows.m)
         if len(parts):
             mixed = best_mix([self.weights_of(part) for part in parts], sqnorm_of, *values(parts)) @ parts
-        ends = np.array([self._clipped(duals), self._clipped(mixed)])
+        scale = best_mix([self.weights_of(duals)], sqnorm_of, *values(duals[np.newaxis]))
+        ends = np.array([self._clipped(scale * duals), self._clipped(mixed)])
         here, there = (self.weights_of(end) for end in ends)
         step = best_step(here, there, sqnorm_of, *values(ends))
         self.duals[:] = ends[0] + step * (ends[1] - ends[0])

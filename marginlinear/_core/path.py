@@ -10,7 +10,7 @@ that has the best D, which is quadratic as long as no dual leaves its piece of t
 
     D(t) = <t, l> - 1/2 ||sum_j t_j U_j||^2 - 1/2 sum_i h_i (sum_j t_j a_ij)^2
 
-It is cut off at the bounds; then the best point between the old duals and it is taken, which is no worse than either.
+It is cut off at the bounds; then the best point between it and the old duals, at their own best scale, is taken.
 """
 
 import numpy as np
