@@ -13,6 +13,8 @@ _HOME = {
     "KernelModel": "marginlinear.api",
     "load_model": "marginlinear.modelfile",
     "save_model": "marginlinear.modelfile",
+    "MarginReport": "marginlinear.margins",
+    "margin_report": "marginlinear.margins",
     "ConvergenceWarning": "marginlinear.problem",
     "DataError": "marginlinear.problem",
     "Info": "marginlinear.problem",
@@ -21,8 +23,9 @@ _HOME = {
     "search": "marginlinear.selection",
 }
 
-__all__ = ["ConvergenceWarning", "DataError", "Info", "KernelModel", "Model", "__version__", "cross_validate",
-           "dump_libsvm", "load_libsvm", "load_model", "out_of_fold", "save_model", "search", "train"]
+__all__ = ["ConvergenceWarning", "DataError", "Info", "KernelModel", "MarginReport", "Model", "__version__",
+           "cross_validate", "dump_libsvm", "load_libsvm", "load_model", "margin_report", "out_of_fold", "save_model",
+           "search", "train"]
 
 
 def __getattr__(name):

@@ -11,7 +11,7 @@ from marginlinear import registry
 from marginlinear._core.scores import margins_of, scores_of
 from marginlinear.arrays import CSR, as_rows, select_rows, select_square, shape_of
 from marginlinear.methods import multiclass
-from marginlinear.problem import CONVERGED, CYCLE, FAILED, FINISHED, ConvergenceWarning, Problem, Run
+from marginlinear.problem import CONVERGED, CYCLE, FAILED, FINISHED, MAX_ITER, ConvergenceWarning, Problem, Run
 from marginlinear.threads import default_threads, run_chunks
 
 
@@ -124,15 +124,19 @@ class Model:
 
         Raises ValueError for a label that the model does not know.
         """
-        places = np.searchsorted(self.classes, y, sorter=(order := np.argsort(self.classes)))
-        places = order[np.minimum(places, len(order) - 1)]
-        unknown = self.classes[places] != y
-        if np.any(unknown):
+        places = self.places_in_classes(y)
+        if np.any(unknown := places < 0):
             raise ValueError(f"y: label {np.asarray(y)[unknown].tolist()[0]!r} is not among the classes of the model")
         scores = self.decision_function(X, threads=threads)
         if len(places) != len(scores):
             raise ValueError(f"y has {len(places)} labels for {len(scores)} rows")
         return self.margins_of(scores, places)
+
+    def places_in_classes(self, y):
+        """Places in `classes` of the labels y, int array of shape (m,), -1 for one that is not there."""
+        places = np.searchsorted(self.classes, y, sorter=(order := np.argsort(self.classes)))
+        places = order[np.minimum(places, len(order) - 1)]
+        return np.where(self.classes[places] == y, places, -1)
 
     def margins_of(self, scores, places):
         """Margins for scores as `decision_function` returns them and the places of the labels in `classes`."""
@@ -274,7 +278,8 @@ def train(X, y, *, solver=None, class_weight=None, sample_weight=None, start=Non
     model = fit_model(X, y, solver=solver, class_weight=class_weight, sample_weight=sample_weight, start=start,
                       progress=progress, **params)
     doubtful = isinstance(model, KernelModel) and model.kernel.kind not in P.DEFINITE
-    warn_unless_converged(model.solver, model.info, doubtful)
+    run_values = resolved(registry.get(model.solver), params)[1]
+    warn_unless_converged(model.solver, model.info, run_values["max_iter"], doubtful)
     return model
 
 
@@ -386,7 +391,7 @@ def kernel_model(kernel, X, coefficients, y, classes, kept, *, bias, **rest):
                        intercept=constant_of(bias) * dual_coef.sum(axis=0) + 0.0, bias=bias, **rest)
 
 
-def warn_unless_converged(name, info, doubtful):
+def warn_unless_converged(name, info, max_iter, doubtful):
     """A ConvergenceWarning where it is due; a `doubtful` kernel need not be positive semidefinite."""
     if info.status in (CONVERGED, FINISHED):
         return
@@ -396,6 +401,9 @@ def warn_unless_converged(name, info, doubtful):
         advice = "a bound above the objective is a defect of marginlinear: please report it with the data"
     elif info.status == CYCLE:
         advice = "the iterations come back to where they were and will not settle: take a larger beta"
+    elif info.status == MAX_ITER and (max_iter is None or max(info.n_iter, info.n_outer) < max_iter):
+        advice = ("no step lowers the objective beyond rounding, and more of them would not: scale the features to a "
+                  "common range such as [0, 1], or take a larger tol")
     elif info.certificate is None:
         advice = "take a larger tol, or more max_iter or time_limit"
     else:

@@ -48,6 +48,22 @@ def select_rows(X, which):
     return np.asarray(X)[which]
 
 
+def row_blocks(X, size):
+    """Yield (lo, hi, rows lo to hi of X) for ranges of `size` rows, without a copy where the storage allows it."""
+    m = row_count(X)
+    if hasattr(X, "indptr") and hasattr(X, "n_features"):
+        def part(lo, hi):
+            start, stop = X.indptr[lo], X.indptr[hi]
+            return CSR(X.data[start:stop], X.indices[start:stop], X.indptr[lo : hi + 1] - start, X.n_features)
+    else:
+        whole = X.tocsr() if hasattr(X, "tocsr") else np.asarray(X)
+
+        def part(lo, hi):
+            return whole[lo:hi]
+    for lo in range(0, m, size):
+        yield lo, min(lo + size, m), part(lo, min(lo + size, m))
+
+
 def select_square(X, which):
     """The rows and columns `which` of a square X."""
     if hasattr(X, "indptr") and hasattr(X, "n_features"):

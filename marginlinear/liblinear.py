@@ -16,6 +16,7 @@ OTHERS = {
     13: "L2R_L1LOSS_SVR_DUAL",
     21: "ONECLASS_SVM",
 }
+SOLVERS = {**CLASSIFIERS, **OTHERS}
 JOINT = CLASSIFIERS[4]  # k columns of weights even for two classes
 SIGN = CLASSIFIERS[1]  # one column for two classes, positive for the first label
 CODED = "MARGINLINEAR"  # columns with codes: a name that LIBLINEAR does not know, so that it refuses the file

@@ -6,7 +6,7 @@ This module imports no NumPy: the commands read it for `--help`.
 from typing import Any, NamedTuple
 
 CONVERGED = "converged"  # certificate <= tol * max(1, |objective|)
-MAX_ITER = "max_iter"  # the cap on sweeps (or on outer iterations) came first
+MAX_ITER = "max_iter"  # the cap on sweeps (or on outer iterations) came first, or more would be rounding alone
 TIME_LIMIT = "time_limit"  # the time limit came first
 CYCLE = "cycle"  # an alternation has come back to where it was, and will not settle
 FINISHED = "finished"  # a stochastic method has made its epochs and promises no more: see its certificate
@@ -124,6 +124,7 @@ class Info(NamedTuple):
         return "certificate", self.certificate, self.tol * max(1.0, abs(self.objective))
 
     def to_dict(self):
+        """The attributes as a dict, `history` included."""
         return self._asdict()
 
 

@@ -4,6 +4,7 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from marginlinear import liblinear
 from marginlinear import params as P
 
 # One module of marginlinear.methods a line; its METHOD says the rest. The first is the default.
@@ -94,6 +95,10 @@ def get(name):
     numbers = {str(m.liblinear): m for m in known.values() if m.liblinear is not None}
     method = known.get(name) or numbers.get(str(name))
     if method is None:
+        theirs = liblinear.SOLVERS.get(int(name) if str(name).isdecimal() else None)
+        if theirs is not None:
+            raise ValueError(f"LIBLINEAR's {theirs} is not among the methods of marginlinear: give one of "
+                             f"{', '.join(known)}")
         with_numbers = ", ".join(f"{n} ({m.name})" for n, m in sorted(numbers.items()))
         raise ValueError(f"solver = {name!r} is not known: give {', '.join(known)}, or LIBLINEAR's {with_numbers}")
     return method

@@ -1,5 +1,7 @@
 """m3svm, ism3, softmax and ww against SciPy on plain NumPy objectives, a QP, and the identities of their theory."""
 
+import shutil
+import subprocess
 import warnings
 
 import numpy as np
@@ -7,6 +9,7 @@ import oracles
 import pytest
 
 import marginlinear as ml
+from marginlinear import api
 from marginlinear._core.rows import Rows
 from marginlinear._core.smooth import SmoothLoss
 from marginlinear.methods import pairs
@@ -70,6 +73,7 @@ def test_derivatives_of_the_regulariser(p):
     """Gradient and Hessian by central differences."""
     rng = np.random.default_rng(3)
     W, V = rng.standard_normal((2, 6, 4))
+    V[:, -1] = 0.0
     terms = regulariser(p, 4, tau=0.1 if p < 2 else 0.0)
 
     def value(U):
@@ -84,10 +88,17 @@ def test_derivatives_of_the_regulariser(p):
     h = 1e-6
     slope = (value(W + h * V) - value(W - h * V)) / (2 * h)
     assert (gradient(W) * V).sum() == pytest.approx(slope, rel=1e-7)
-    turn = (gradient(W + h * V) - gradient(W - h * V)) / (2 * h)
+    terms.evaluate(W)
+    terms.factorise(4)
+    curvature = pairs.laplacian(pairs.gram(V, V) ** 2)
+    curvatures = terms.align(curvature)
+    assert np.allclose(terms.basis.T @ curvature @ terms.basis, np.diag(curvatures), atol=1e-9 * curvatures.max())
+    U = V @ terms.basis.T
+    size = abs(U).max()
+    turn = (gradient(W + h / size * U) - gradient(W - h / size * U)) / (2 * h) @ terms.basis
     terms.evaluate(W)
     product = np.zeros_like(W)
-    terms.add_product(W, V, product)
+    terms.add_product(W, V / size, product)
     assert np.allclose(product, turn, rtol=1e-6, atol=1e-6 * abs(turn).max())
 
 
@@ -189,6 +200,22 @@ def test_softmax_against_scipy(seed):
     assert model.info.certificate == pytest.approx(0.5 * ((model.coef - U) ** 2).sum(), rel=1e-3, abs=1e-12)
 
 
+@pytest.mark.skipif(shutil.which("liblinear-train") is None, reason="LIBLINEAR is not installed")
+def test_softmax_of_two_classes_is_liblinears_logistic_regression(tmp_path):
+    """w_1 = -w_2 = -u/2 has 1/2 ||W||^2 = 1/4 ||u||^2: P is half of -s 0's objective at 2 C."""
+    X, y, _ = data(6, m=60, k=2)
+    rows = (" ".join(f"{j + 1}:{v:.17g}" for j, v in enumerate(x)) for x in X)
+    (tmp_path / "data").write_text("".join(f"{label} {row}\n" for label, row in zip(y, rows, strict=True)))
+    subprocess.run(["liblinear-train", "-s", "0", "-c", "1.4", "-e", "1e-10", "-q", tmp_path / "data",
+                    tmp_path / "model"], check=True)
+    theirs = ml.load_model(tmp_path / "model")
+    w = theirs.coef[0] * (1 if theirs.classes[1] == 1 else -1)
+    model = ml.train(X, y, solver="softmax", C=0.7, tol=1e-10)
+    assert np.allclose(model.coef[1] - model.coef[0], w, atol=1e-4 * abs(w).max())
+    value = 0.5 * w @ w + 1.4 * np.logaddexp(0, (1 - 2 * y) * (X @ w)).sum()
+    assert model.info.objective == pytest.approx(value / 2, rel=1e-8)
+
+
 @pytest.mark.parametrize("p", [1.0, 1.05, 1.5, 3.0, 16.0, 64.0])
 @pytest.mark.parametrize("name", LOSSES)
 def test_extreme_exponents(name, p):
@@ -231,3 +258,11 @@ def test_defaults():
     assert model.weights.tobytes() == ml.train(X, y, solver="m3svm", lambda_=1e-3, norm=4).weights.tobytes()
     by_C = ml.train(X, y, solver="m3svm", C=5.0).info.objective
     assert by_C == pytest.approx(ml.train(X, y, solver="m3svm", lambda_=1 / (10 * k)).info.objective, rel=1e-12)
+
+
+@pytest.mark.parametrize("cap, words", [(None, "no step lowers"), (1000, "no step lowers"), (1, "more max_iter")])
+def test_a_warning_blames_a_cap_that_was_met(cap, words):
+    X, y, _ = data(0)
+    info = ml.train(X, y, solver="ism3", max_iter=1, tol=1e3).info._replace(status="max_iter", n_iter=1)
+    with pytest.warns(ml.ConvergenceWarning, match=words):
+        api.warn_unless_converged("ism3", info, cap, False)

@@ -326,3 +326,30 @@ def test_refused():
     for W, out in ((np.zeros(5), np.zeros(6)), (np.zeros(6), np.zeros(7))):
         with pytest.raises(ValueError, match="shape"):
             f.value_and_gradient(W, out)
+
+
+@pytest.mark.parametrize("given", [False, True])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_curvature(loss, given):
+    """Of one row with x = 1: the Hessian itself; in a basis, that between its columns."""
+    rng = np.random.default_rng(0)
+    k = 4
+    y, cost = rng.integers(k, size=6).astype(np.int32), rng.uniform(0.5, 3, 6)
+    engine = SmoothLoss(Rows.from_dense(np.ones((6, 1)), -1.0), y, k, cost, loss=loss)
+    engine.value_and_gradient(rng.standard_normal(k), np.empty(k))
+    H = rng.random((6, k)) * (np.arange(k) != y[:, np.newaxis]) if given else None
+    basis = rng.standard_normal((k, k))
+
+    def product(V, *basis):
+        out = np.empty(k)
+        if given:
+            engine.weighted_product(H, V, out, *basis)
+        else:
+            engine.product(V, out, *basis)
+        return out
+
+    hessian = np.array([product(V) for V in np.eye(k)])
+    curvature, traces = engine.curvature(H)
+    assert np.allclose(curvature, hessian, rtol=1e-12)
+    assert traces.sum() == pytest.approx(np.trace(hessian))
+    assert np.allclose([product(V, basis) for V in np.eye(k)], basis.T @ hessian @ basis, rtol=1e-10)

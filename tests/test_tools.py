@@ -586,7 +586,8 @@ def fakes(tmp_path, monkeypatch):
     (data / "tiny.xz").write_bytes(lzma.compress((data / "tiny.t").read_bytes()))
     W = [[1, 0], [0, 0.5]]
     write_model(folder / "model-mcodm", "MCSVM_CS", [1, 2], W)
-    write_model(folder / "model-cs", "MCSVM_CS", [1, 2], W)
+    for solver in ("cs", "lpmcsvm"):
+        write_model(folder / f"model-{solver}", "MCSVM_CS", [1, 2], W)
     for solver, scale in (("l2svc", 1.0), ("1", 0.9)):
         write_model(folder / f"model-{solver}", "L2R_L2LOSS_SVC_DUAL", [1, 2], [[scale], [-0.5]])
     write_model(folder / "model-4", "MCSVM_CS", [1, 2], [[0.9, 0], [0, 0.5]])
@@ -658,6 +659,24 @@ def test_bench_fit_stands_beside_liblinear(fakes):
     ours, peer = report["comparisons"][0]["rows"]
     assert "-s cs -c 1 --seed 4" in ours["command"] and "-s 4 -c 1" in peer["command"]
     assert ours["accuracy"] == peer["accuracy"] == 0.5
+
+
+def test_bench_norms_and_pass_have_their_goals(fakes, monkeypatch):
+    smooth = pytest.importorskip("marginlinear._core.smooth")
+    monkeypatch.setenv("PYTHONPATH", str(Path(smooth.__file__).parent.parent.parent))
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")
+
+    def suite(self):
+        return [("norms", lambda: self.norms_case("tiny", 1.5, 1e-3, 1e9)),
+                ("pass", lambda: self.pass_case("tiny", 1e9))]
+
+    monkeypatch.setattr(bench.Bench, "suite", suite)
+    status, report = fakes("--suite", "papers", "--strict")
+    norms, one_pass = report["comparisons"]
+    assert status == 0
+    assert "-s lpmcsvm -p 1.5" in norms["rows"][0]["command"] and "-s cs" in norms["rows"][1]["command"]
+    assert [c["ratios"][0]["label"] for c in (norms, one_pass)] == ["time, lpmcsvm / cs", "time, marginlinear / SciPy"]
+    assert one_pass["ratios"][0]["value"] > 0
 
 
 def test_the_fifth_and_the_rest_are_the_file(tmp_path):

@@ -8,6 +8,8 @@
     tools/bench.py train imdb --data DIR -s l1svc              # against LIBLINEAR -s 3
     tools/bench.py kernel ijcnn1 --data DIR -s l1svc -g 1      # RBF kernel, against LIBSVM
     tools/bench.py fit a9a --data DIR -s msvmav --options "--beta 10"   # any method, beside LIBLINEAR -s 4
+    tools/bench.py pass sector --data DIR                      # m3svm's objective against SciPy's products
+    tools/bench.py norms sector --data DIR                     # lpmcsvm against cs
     tools/bench.py predict imdb --data DIR
     tools/bench.py write sector --data DIR
     tools/bench.py help
@@ -42,6 +44,9 @@ kernel   `margin-train -s NAME -t 2 -g G -c C` against `svm-train -t 2 -g G -c C
 fit      `margin-train -s NAME OPTIONS` and `liblinear-train -s 4 -c C`, each at its own tolerance: time, memory,
          how our run ended, and the accuracy that each side's predict prints on SET.t; where there is none, on a
          fifth of the rows, drawn with a fixed seed and left out of the training. The objectives differ.
+pass     one value and gradient of m3svm's objective (p = 4, with a bias) at random weights, against SciPy's X W and
+         X'(X W), CSR times a dense array; in a fresh interpreter, one thread, the fastest of a few calls.
+norms    `margin-train -s lpmcsvm -p P` against `margin-train -s cs`, both at -e TOL.
 predict  margin-predict against liblinear-predict, same model, same file; the labels are compared.
 write    save_model of both libraries, same model; the weights in the files are compared.
 
@@ -89,6 +94,7 @@ DECOMPRESS = {".xz": lzma.open, ".bz2": bz2.open, ".gz": gzip.open}
 SCORE_BLOCK = 2**22  # products held at once while scores are computed
 MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1024
 TOLERANCES = (0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001)
+CASES = ("read", "train", "fit", "pass", "norms", "kernel", "predict", "write", "help")
 # LIBLINEAR's number for each method, and the objective in which both are compared.
 PEERS = {"mcodm": (4, "cs"), "cs": (4, "cs"), "l1svc": (3, "l1svc"), "ldm": (3, "ldm"), "l2svc": (1, "l2svc"),
          "odm": (1, "odm")}
@@ -368,6 +374,38 @@ def child_train(who, path, model, solver, C, tol, bias):
     return cost
 
 
+def child_pass(who, path):
+    import numpy as np
+
+    import marginlinear as ml
+
+    X, y = ml.load_libsvm(path)
+    classes, y = np.unique(y, return_inverse=True)
+    k = len(classes)
+    W = 0.1 * np.random.default_rng(0).standard_normal((X.shape[1] + 1, k))
+    W -= W.mean(axis=1, keepdims=True)
+    if who == "ours":
+        from marginlinear._core.smooth import SmoothLoss
+        from marginlinear.arrays import as_rows
+        from marginlinear.methods.pairs import Pairwise
+
+        loss = SmoothLoss(as_rows(X, 1.0), y.astype(np.int32), k, np.ones(len(y)), loss="hinge", width=1e-3, threads=1)
+        regulariser, out = Pairwise(4.0, 1e-3, 1e-6, 1.0), np.empty_like(W)
+
+        def work():
+            loss.value_and_gradient(W.reshape(-1), out.reshape(-1))
+            regulariser.evaluate(W)
+            regulariser.add_gradient(W, out)
+    else:
+        V = np.ascontiguousarray(W[:-1])
+
+        def work():
+            X.T @ (X @ V)
+
+    work()
+    return min((timed(work)[1] for _ in range(3)), key=lambda cost: cost["seconds"])
+
+
 def child_write(who, model, target):
     if who == "ours":
         import marginlinear as ml
@@ -407,7 +445,7 @@ def child_versions():
     return found
 
 
-CHILDREN = {"read": child_read, "train": child_train, "write": child_write, "evaluate": evaluate,
+CHILDREN = {"read": child_read, "train": child_train, "pass": child_pass, "write": child_write, "evaluate": evaluate,
             "scale01": scale01, "leave_fifth": leave_fifth, "same_weights": child_same_weights,
             "versions": child_versions}
 
@@ -1027,6 +1065,40 @@ class Bench:
             out.add(label, shlex.join(commands[label]), got, **more)
         self.finish(out)
 
+    def pass_case(self, name, goal=None):
+        path, _ = self.files(name, self.args.scale01)
+        self.need(not self.args.peers_only and self.versions["marginlinear"], GET_OURS)
+        os.environ["OPENBLAS_NUM_THREADS"] = "1"
+        out = Comparison(f"pass {name}: value and gradient of m3svm, one thread")
+        sides = {"marginlinear": "ours", "SciPy": "scipy"}
+        contestants = {label: self.library(self.args.python, "pass", who, str(path)) for label, who in sides.items()}
+        self.compare(out, contestants, dict.fromkeys(sides, "see pass above"), "SciPy", goal)
+
+    def norms_case(self, name, p, tol, goal=None):
+        path, _ = self.files(name, self.args.scale01)
+        self.need(self.train, GET_OURS)
+        out = Comparison(f"norms {name}, lpmcsvm -p {p:g} against cs, -c {self.args.cost:g}: whole processes")
+        ends = ["-c", f"{self.args.cost:g}", "-e", f"{tol:g}", "--threads", "1", str(path), str(self.scratch / "norms")]
+        solvers = {"lpmcsvm": ["-s", "lpmcsvm", "-p", f"{p:g}"], "cs": ["-s", "cs"]}
+        commands = {label: [self.train, *solver, *ends] for label, solver in solvers.items()}
+        self.compare(out, {label: self.whole(command) for label, command in commands.items()},
+                     {label: shlex.join(command) for label, command in commands.items()}, "cs", goal)
+
+    def compare(self, out, contestants, commands, below, goal):
+        """Two contestants by their time alone."""
+        results, failed = self.rounds(out.title, contestants)
+        for label, got in results.items():
+            out.add(label, commands[label], got)
+        for label, why in failed.items():
+            self.skip(f"{out.title}, {label}", why)
+        above = next(label for label in contestants if label != below)
+        label = f"time, {above} / {below}"
+        if failed:
+            out.missing(label, "at most", goal, "; ".join(failed.values()))
+        else:
+            out.ratio(label, results[above], results[below], "at most", goal)
+        self.finish(out)
+
     def suite(self):
         """The comparisons that have a goal, or a table."""
         return {"joint": self.joint_suite, "binary": self.binary_suite, "papers": self.papers_suite}[self.args.suite]()
@@ -1047,6 +1119,8 @@ class Bench:
         for name in ("cornell", "isolet1560", "usps", "vehicle", "glass", "sector"):
             for solver in ("m3svm", "ism3"):
                 fit(name, solver)
+        cases.append(("pass sector", lambda: self.pass_case("sector", 3)))
+        cases.append(("norms sector", lambda: self.norms_case("sector", 1.5, 1e-3, 4)))
         return cases
 
     def binary_suite(self):
@@ -1107,6 +1181,7 @@ class Bench:
                 "train": lambda name: self.train_case(name, args.solver, args.cost, args.tol, args.peer_tol,
                                                       args.scale01, library=args.library),
                 "kernel": lambda name: self.kernel_case(name, args.solver, args.cost, args.gamma, args.tol),
+                "pass": self.pass_case, "norms": lambda name: self.norms_case(name, args.norm, args.tol),
                 "fit": lambda name: self.fit_case(name, args.solver, shlex.split(args.options), args.cost),
                 "predict": self.predict_case, "write": self.write_case}
         if args.case == "help":
@@ -1233,7 +1308,7 @@ def positive(kind):
 def parser():
     p = argparse.ArgumentParser(prog="bench.py", description=__doc__,
                                 formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("case", nargs="?", choices=["read", "train", "fit", "kernel", "predict", "write", "help"])
+    p.add_argument("case", nargs="?", choices=CASES)
     p.add_argument("sets", nargs="*", metavar="SET", help="a name in the --data folders, or a path with a /")
     p.add_argument("--suite", choices=["joint", "binary", "papers"],
                    help="every comparison that has a goal; papers: a table of methods without a peer")
@@ -1254,6 +1329,7 @@ def parser():
     p.add_argument("--mu", type=float, default=0.8)
     p.add_argument("--theta", type=float, default=0.2)
     p.add_argument("--options", default="", help="fit: more options of margin-train, in quotes")
+    p.add_argument("-p", "--norm", type=positive(float), default=1.5, help="norms: P")
     p.add_argument("-g", "--gamma", type=positive(float), default=1.0, help="kernel: of the RBF kernel")
     p.add_argument("--threads", type=positive(int), help="passed on to margin-train")
     p.add_argument("--scale01", action="store_true", help="scale features to [0,1] first")
@@ -1280,7 +1356,7 @@ def main(argv=None):
     p = parser()
     args = p.parse_args(argv)
     if bool(args.suite) == bool(args.case):
-        p.error("give either a case (read, train, fit, kernel, predict, write, help) or --suite")
+        p.error(f"give either a case ({', '.join(CASES)}) or --suite")
     if args.case not in (None, "help") and not args.sets:
         p.error(f"{args.case}: name at least one data set")
     bench = None

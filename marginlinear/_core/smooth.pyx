@@ -172,8 +172,11 @@ cdef class SmoothLoss:
         self.hinge, self.mass = float(self._hinges.sum()), float(self._masses.sum())
         return float(self._losses.sum())
 
-    def product(self, V, out):
-        """The Hessian of F at the W of the last value_and_gradient, times V, is written to `out`: shapes (d k,)."""
+    def product(self, V, out, basis=None):
+        """The Hessian of F at the W of the last value_and_gradient, times V, is written to `out`: shapes (d k,).
+
+        With a basis T, of shape (k, k), V and the product are in its coordinates: of V T', and that times T.
+        """
         V, out = self._checked(V), self._checked(out)
         if self.last == 0:
             raise RuntimeError("product: call value_and_gradient first")
@@ -181,9 +184,37 @@ cdef class SmoothLoss:
             residuals, turns = self._kept(lo, hi), self._work[:hi - lo]
             if not self.keeps:
                 self._forward(self._at, lo, residuals, self.last)
-            self._scores(V, lo, turns)
-            self._by_chunks(lambda a, b, r=residuals, z=turns, lo=lo: self._turn(r, z, lo, a, b), hi - lo)
+            self._move(lambda z, a, b, r=residuals, lo=lo: self._turn(r, z, lo, a, b), V, lo, turns, basis)
             self._backward(turns, lo, columns, out)
+
+    def curvature(self, H=None):
+        """The rows' Hessians in their scores: their sum, of shape (k, k), and the trace of each, of shape (m,).
+
+        Of the loss where W was last, or with H as in `weighted_product`.
+        """
+        k, N, traces = self.n_classes, 0, np.empty(self.rows.m)
+        for lo, hi, _ in self.blocks:
+            c, own = self.cost[lo:hi, np.newaxis], (np.arange(hi - lo), self.y[lo:hi])
+            of_class = csr_array((np.ones(hi - lo), own[::-1]), shape=(k, hi - lo))
+            if H is not None:
+                weights = H[lo:hi]
+            else:
+                rho = self._kept(lo, hi)
+                if not self.keeps:
+                    self._forward(self._at, lo, rho, self.last)
+                rho = np.divide(rho, c, out=np.zeros_like(rho), where=c > 0)
+                rho[own] = 1 + rho[own] if self.loss == SOFTMAX else 0
+                weights = np.maximum(0, rho * (1 - rho))
+                if self.loss == SOFTMAX:
+                    traces[lo:hi] = (c * weights).sum(axis=1)
+                    N = N + (c * rho).T @ rho / 2
+                    continue
+                weights = c * (4 / self.last * weights**1.5 if self.loss == HINGE else weights)
+            traces[lo:hi] = 2 * weights.sum(axis=1)
+            N = N + of_class @ weights
+        N = N + N.T
+        np.fill_diagonal(N, 0)
+        return np.diag(N.sum(axis=1)) - N, traces
 
     def scores(self, W):
         """X W: float64 array of shape (m, k)."""
@@ -198,16 +229,27 @@ cdef class SmoothLoss:
         for lo, hi, columns in self.blocks:
             self._backward(R[lo:hi], lo, columns, out)
 
-    def weighted_product(self, H, V, out):
+    def weighted_product(self, H, V, out, basis=None):
         """`product` with H[i, l] in place of row i's h_l; H, of shape (m, k), has 0 for the row's class."""
         V, out = self._checked(V), self._checked(out)
         for lo, hi, columns in self.blocks:
-            turns, own = self._work[:hi - lo], (np.arange(hi - lo), self.y[lo:hi])
-            self._scores(V, lo, turns)
-            turns -= turns[own][:, np.newaxis]
-            turns *= H[lo:hi]
-            turns[own] = -turns.sum(axis=1)
+            turns = self._work[:hi - lo]
+            self._move(lambda z, a, b, lo=lo: self._weigh(H, z, lo, a, b), V, lo, turns, basis)
             self._backward(turns, lo, columns, out)
+
+    def _move(self, turn, V, lo, z, basis):
+        """z = what `turn` makes of the scores of V, for the rows from lo, in the coordinates of the basis."""
+        self._scores(V, lo, z)
+
+        def some(a, b):
+            if basis is None:
+                turn(z[a:b], a, b)
+            else:
+                moved = z[a:b] @ basis.T
+                turn(moved, a, b)
+                np.matmul(moved, basis, out=z[a:b])
+
+        self._by_chunks(some, len(z))
 
     def _is_sparse(self):
         return self.rows.storage == CSR64 or self.rows.storage == CSR32
@@ -316,13 +358,25 @@ cdef class SmoothLoss:
                 balance(&s[at, 0], k, self.own[i], self.c[i])
 
     def _turn(self, const double[:, ::1] r, double[:, ::1] z, Py_ssize_t lo, Py_ssize_t a, Py_ssize_t b):
-        """The direction's scores z become the derivatives of the residuals r."""
+        """The scores z of a direction, for the rows from lo + a, become the derivatives of the residuals r."""
         cdef Py_ssize_t i, at
         with nogil:
             for at in range(a, b):
                 i = lo + at
-                turn_row(&r[at, 0], &z[at, 0], self.n_classes, self.own[i], self.c[i], self.loss, self.last)
-                balance(&z[at, 0], self.n_classes, self.own[i], 1.0)
+                turn_row(&r[at, 0], &z[at - a, 0], self.n_classes, self.own[i], self.c[i], self.loss, self.last)
+                balance(&z[at - a, 0], self.n_classes, self.own[i], 1.0)
+
+    def _weigh(self, const double[:, ::1] H, double[:, ::1] z, Py_ssize_t lo, Py_ssize_t a, Py_ssize_t b):
+        """The same by given h."""
+        cdef Py_ssize_t l, at, y
+        cdef double own
+        with nogil:
+            for at in range(a, b):
+                y = self.own[lo + at]
+                own = z[at - a, y]
+                for l in range(self.n_classes):
+                    z[at - a, l] = H[lo + at, l] * (z[at - a, l] - own)
+                balance(&z[at - a, 0], self.n_classes, y, 1.0)
 
 
 cdef void gather(const csr_t* X, Py_ssize_t lo, Py_ssize_t a, Py_ssize_t b, const double* W, double* out,

@@ -2,8 +2,10 @@
 
 import math
 
-from marginlinear.cli.output import opening
+from marginlinear.cli.output import Failure, opening, warn
 from marginlinear.problem import DataError
+
+LISTED = 20  # labels that a line names at most
 
 
 def read_data(path, status, **options):
@@ -16,6 +18,58 @@ def read_data(path, status, **options):
 
     with opening("open input file", path):
         return read_libsvm(path, progress=progress, **options)
+
+
+def read_model(path):
+    """The model of a file, one that rows of a data file can be given to."""
+    from marginlinear.modelfile import load_model
+
+    with opening("open model file", path):
+        model = load_model(path)
+    kernel = getattr(model, "kernel", None)
+    if kernel is not None and kernel.kind == "precomputed":
+        raise Failure(f"{path}: the kernel is precomputed, a data file has no features for it: use the model in Python")
+    return model
+
+
+def warn_of_extra(data, model):
+    """Say what a linear model leaves out of the data; to a kernel all features matter, as they are part of a distance.
+    """
+    if getattr(model, "kernel", None) is None and data.n_features > model.n_features:
+        extra = (data.indices >= model.n_features).sum()
+        if extra:
+            warn(f"{extra} values of features above {model.n_features}, the model's last, are left out")
+
+
+def warn_of_unknown(labels, count, what):
+    """Say that `count` rows have `labels` that the model does not know, and `what` becomes of them."""
+    warn(f"{count:g} rows have a label that the model does not know ({few(labels)}): {what}")
+
+
+def few(labels):
+    """The labels as in a LIBSVM file; of many, the first."""
+    from marginlinear.modelfile import label_text
+
+    words = [label_text(label) for label in labels]
+    return ", ".join(words[:LISTED]) + (f" and {len(words) - LISTED} others" if len(words) > LISTED else "")
+
+
+def read_names(path, n_features):
+    """The names of n_features features: UTF-8, one a line."""
+    names = []
+    with opening("open names file", path), open(path, "rb") as stream:
+        for number, line in enumerate(stream, 1):
+            try:
+                name = line.decode("utf-8-sig" if number == 1 else "utf-8").strip()
+            except UnicodeDecodeError as error:
+                raise DataError(path, number, error.start + 1, "not UTF-8: convert the file, as with iconv") from None
+            if not name:
+                raise DataError(path, number, 1, "an empty line is no name: give one name a feature")
+            names.append(name)
+    if len(names) != n_features:
+        raise DataError(path, min(len(names), n_features) + 1, 1,
+                        f"{len(names)} names for the model's {n_features} features: give one a line")
+    return names
 
 
 def read_weights(path, m):

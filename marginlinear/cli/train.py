@@ -8,7 +8,7 @@ import time
 from contextlib import nullcontext, suppress
 
 from marginlinear import grid as grids
-from marginlinear import liblinear, params, registry
+from marginlinear import params, registry
 from marginlinear._version import version
 from marginlinear.atomic import check_writable, replacing
 from marginlinear.cli import options
@@ -371,10 +371,7 @@ def _method(line, known):
     try:
         return registry.get(name)
     except ValueError as error:
-        theirs = {**liblinear.CLASSIFIERS, **liblinear.OTHERS}.get(int(name) if name.isdecimal() else None)
-        reason = error if theirs is None else (
-            f"LIBLINEAR's {theirs} is not among the methods of marginlinear: give one of {', '.join(known)}")
-        raise UsageError(f"{line.flag(SOLVER)} {name}: {reason}") from None
+        raise UsageError(f"{line.flag(SOLVER)} {name}: {error}") from None
 
 
 def _folds(line):

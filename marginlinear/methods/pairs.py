@@ -21,10 +21,10 @@ steps still gain: (1 - t)_+ with a width as in _core/smooth.pyx, and for p < 2, 
 near w_j = w_l, ||w_j - w_l|| as sqrt(||w_j - w_l||^2 + tau^2). What is reported is the objective without tau, and D
 is a bound of that.
 
-A Newton step solves H s = -gradient by conjugate gradients. Preconditioner: for feature j the k x k matrix
-M + h a_j I, where a_j = sum_i C_i x_ij^2 and h is the loss's mean curvature, seen along a random direction; one
-eigendecomposition of M serves all features. SciPy's Newton methods take no preconditioner, its L-BFGS needs up to
-20 vectors of d k numbers; here there are 8.
+A Newton step solves H s = -gradient by conjugate gradients, in coordinates of the classes' directions in which M is
+the identity and C = sum_i B_i diagonal, B_i row i's curvature in its scores. Preconditioner: (I + A x C)^-1 with
+A = sum_i tr(B_i) x_i x_i' / sum_i tr(B_i), of which many features have the diagonal alone. SciPy's Newton methods take
+no preconditioner, its L-BFGS needs up to 20 vectors of d k numbers; here there are 6 and what a pass over rows needs.
 """
 
 import math
@@ -40,20 +40,28 @@ PARAMS = (
     P.NORM._replace(default=4.0, help="p, the exponent of the pairs' distances ||w_j - w_l||^p"),
     P.EPS,
 )
+# Most features whose correlations the preconditioner knows.
+WHOLE = 1000
 # Multiplications of one BLAS call: signals wait for its end.
 AT_ONCE = 2e8
+# Numbers of a vector that are worked at once: they stay in a second-level cache.
+CACHED = 1 << 15
+# Columns of one chunk of a product W'V.
+COLUMNS = 64
 # D2_jl = G_jj + G_ll - 2 G_jl has lost its digits below this part of G_jj + G_ll.
 CANCELLED = 1e-8
-# Rounding falls by this factor at a time, down to the smallest width.
-SETTLED = 0.1
+# A stage is settled when a step promises no more than this part of what the rounding costs: the rounding then falls by
+# the factor SHARPER, down to LEAST.
+SETTLED, SHARPER, LEAST = 0.1, 4.0, 1e-12
+# Rounds of scaling that balance the duals for the bias.
 BALANCING = 100
-SHARPER, LEAST = 4.0, 1e-12
 # A Newton step is good enough when its residual is this part of the gradient's, in the preconditioner's norm: rough
 # at first, in proportion to certificate/P, then fine. Rough steps of a hinge miss the bias, whose own curvature is eps,
 # and stages seem settled that are not.
 ROUGH, ROUGH_HINGE, FINE = 0.3, 0.03, 1e-2
 # A step is taken for so much of the decrease that its slope promises; or, where values are but rounding, once the slope
-# is flatter by a factor. So many lengths are tried.
+# is flatter by a factor. Of TRIALS lengths, the first PATIENCE are to be flat as well; the next one is this far WITHIN
+# the bracket.
 ARMIJO, FLAT, ROUNDING, TRIALS = 1e-4, 0.5, 1e-13, 30
 PATIENCE, WITHIN = 5, 0.3
 
@@ -133,9 +141,9 @@ class NewtonFit:
             np.zeros((problem.rows.d, problem.n_classes)) for _ in range(6))
         self.W[:] = start.get("W", 0.0)
         k = problem.n_classes
+        regulariser.threads = run.threads
         regulariser.tau = start.get("tau", regulariser.first_tau(cost.sum() * (k - 1), k))
         self.corners = Corners(self.loss, problem.y, cost) if self.hinge else None
-        self.squares = None
         self.n_iter = self.products = 0
 
     def solution(self):
@@ -232,14 +240,32 @@ class NewtonFit:
 
     def _newton_direction(self):
         """Conjugate gradients for H step = -gradient; returns what the step promises, None where the budget ends."""
-        precondition = self._preconditioner()
+
+        from marginlinear.threads import run_chunks
+
+        if self.hinge:
+            self.corners.bend()
+        curvature, weights = self.loss.curvature(self.corners.H if self.hinge else None)
+        curvatures = self.regulariser.align(curvature)
+        precondition, size = self._preconditioner(curvatures, weights)
         step, r, p, q = self.step, self.residual, self.direction, self.scratch
-        step[:] = 0
-        r[:] = self.gradient
-        r *= -1
-        precondition(r, q)
-        p[:] = q
-        rho = first = dot(r, q)
+        d, threads = len(step), self.run.threads
+        multiply(self.gradient, -self.regulariser.basis, r, threads)
+        for vector in (step, p, q):
+            vector[:] = 0
+        alpha = turn = 0.0
+
+        def go(lo, hi):
+            add(step[lo:hi], alpha, p[lo:hi])
+            add(r[lo:hi], -alpha, q[lo:hi])
+            q[lo:hi] = precondition(r, lo, hi)
+            return dot(r[lo:hi], q[lo:hi])
+
+        def head(lo, hi):
+            p[lo:hi] *= turn
+            p[lo:hi] += q[lo:hi]
+
+        first = rho = sum(run_chunks(go, d, threads, size))
         gain = 0.0
         rough = ROUGH_HINGE if self.hinge else ROUGH
         forcing = max(FINE, rough * min(1.0, (self.objective - self.bound) / max(1.0, abs(self.objective))))
@@ -249,51 +275,57 @@ class NewtonFit:
                 break
             if self.budget.exhausted(self.n_iter):
                 return None
+            run_chunks(head, d, threads, size)
             self._product(p, q)
-            curvature = dot(p, q)
-            if not curvature > 0:
+            bend = sum(run_chunks(lambda lo, hi: dot(p[lo:hi], q[lo:hi]), d, threads, size))
+            if not bend > 0:
                 break
-            alpha = rho / curvature
-            add(step, alpha, p)
-            add(r, -alpha, q)
+            alpha = rho / bend
             gain += alpha * rho / 2
-            precondition(r, q)
-            rho, before = dot(r, q), rho
-            p *= rho / before
-            p += q
-        # By rounding the columns add up to something, which the smallness of eps has magnified.
-        step -= step.mean(axis=1, keepdims=True)
+            before = rho
+            rho = sum(run_chunks(go, d, threads, size))
+            turn = rho / before
+        multiply(step, self.regulariser.basis.T, step, threads)
         return gain
 
     def _product(self, V, out):
+        """The Hessian times V, both in the coordinates of the basis."""
         self.products += 1
-        self._loss_product(V, out)
+        basis = self.regulariser.basis
+        if self.hinge:
+            self.loss.weighted_product(self.corners.H, V.reshape(-1), out.reshape(-1), basis)
+        else:
+            self.loss.product(V.reshape(-1), out.reshape(-1), basis)
         self.regulariser.add_product(self.W, V, out)
 
-    def _loss_product(self, V, out):
-        if self.hinge:
-            self.corners.product(V, out)
-        else:
-            self.loss.product(V.reshape(-1), out.reshape(-1))
+    def _preconditioner(self, curvatures, weights):
+        """(I + A x diag(curvatures))^-1, A the rows' mean square by these weights.
 
-    def _preconditioner(self):
-        """(M + h a_j I)^-1 for each feature j, as a function (from, to)."""
+        Returns a function of (r, lo, hi) that gives features lo to hi of its product with r, and how many at a time.
+        """
         import numpy as np
 
-        if self.squares is None:
-            self.squares = column_squares(self.problem.rows, self.cost)
-        signs, out = self.direction, self.scratch
-        d, k = signs.shape
-        random = np.random.default_rng(0)
-        for part in blocks(d, k):
-            signs[part] = 2.0 * random.integers(0, 2, signs[part].shape) - 1
-        if self.hinge:
-            self.corners.bend()
-        self._loss_product(signs, out)
-        self.products += 1
-        total = k * self.squares.sum()
-        h = dot(signs, out) / total if total > 0 else 0.0
-        return self.regulariser.preconditioner(h * self.squares)
+        rows, total = self.problem.rows, weights.sum()
+        own = self.regulariser.curvature_of_bias()
+        if total > 0:
+            weights = weights / total
+        if rows.d <= WHOLE:
+            root = np.ones(rows.d)
+            if own is not None and rows.bias > 0:
+                root[-1] = 1 / math.sqrt(own.mean())
+            values, vectors = np.linalg.eigh(root[:, None] * mean_square(rows, weights) * root)
+            scale = 1 / (1 + np.maximum(values, 0)[:, None] * curvatures)
+            vectors *= root[:, None]
+            return lambda r, lo, hi: vectors @ (vectors.T @ r * scale), rows.d
+        squares = column_squares(rows, weights)
+
+        def apply(r, lo, hi):
+            out = r[lo:hi] / (1 + squares[lo:hi, None] * curvatures)
+            if own is not None and hi == rows.d:
+                out[-1] = r[-1] / (own + squares[-1] * curvatures)
+            return out
+
+        return apply, max(1, CACHED // len(curvatures))
 
     def _search(self):
         """A step along the Newton direction that lowers the rounded objective; False where there is none."""
@@ -390,9 +422,6 @@ class Corners:
         self.H = self.cost * np.maximum(0, 1 - self.sigma * self.x / root) / (2 * root)
         self.H[self.own] = 0.0
 
-    def product(self, V, out):
-        self.loss.weighted_product(self.H, V.reshape(-1), out.reshape(-1))
-
     def duals(self, balanced):
         """rho, float64 array of shape (m, k).
 
@@ -437,6 +466,7 @@ class Quadratic:
     """R(W) = square ||W||^2 - shared ||sum_l w_l||^2, and eps ||b||^2 where `bias` is the value of b's feature."""
 
     tau = 0.0
+    threads = 1
 
     def __init__(self, square, shared=0.0, eps=0.0, bias=None):
         self.square, self.shared, self.bias = square, shared, bias
@@ -455,8 +485,11 @@ class Quadratic:
         self._add_bias(W, out)
 
     def add_product(self, W, V, out):
-        """out += Hessian at W times V."""
-        self.add_gradient(V, out)
+        """out += Hessian at W times V, both in the coordinates of the basis."""
+        features = self.features
+        out[features] += V[features]
+        if self.bias is not None:
+            out[-1] += self._own_of_bias() * (V[-1] @ self.basis.T @ self.basis)
 
     def first_tau(self, lost, k):
         """A rounding to begin with, where W = 0 loses `lost`."""
@@ -464,23 +497,34 @@ class Quadratic:
 
     def factorise(self, k):
         """Eigenvalues of M, and its eigenvectors where they are not the axes, at the weights last evaluated."""
-        self.eigen = 2 * self.square, None
+        import numpy as np
 
-    def preconditioner(self, weights):
-        """(M + weights_j I)^-1 for each feature j, as a function (from, to)."""
+        self.eigen = np.full(k, 2 * self.square), np.eye(k)
+
+    def align(self, curvature):
+        """A basis T of the classes' directions with T'MT = I and T' curvature T diagonal; returns its diagonal.
+
+        The constant direction has no part in it: the last column is 0.
+        """
+        import numpy as np
+        from scipy.linalg import helmert
+
         values, vectors = self.eigen
-        of_bias = 0.0 if self.bias is None else self._curvature_of_bias() + weights[-1]
+        k = len(values)
+        free = helmert(k)
+        root = free @ vectors / np.sqrt(values) @ vectors.T @ free.T
+        curvatures, turn = np.linalg.eigh(root @ (free @ curvature @ free.T) @ root)
+        self.basis = np.zeros((k, k))
+        self.basis[:, :-1] = free.T @ root @ turn
+        return np.append(np.maximum(curvatures, 0), 0.0)
 
-        def apply(r, out):
-            for part in blocks(*r.shape):
-                if vectors is None:
-                    out[part] = r[part] / (values + weights[part, None])
-                else:
-                    out[part] = (r[part] @ vectors / (values + weights[part, None])) @ vectors.T
-            if self.bias is not None:
-                out[-1] = r[-1] / of_bias if of_bias > 0 else 0.0
+    def curvature_of_bias(self):
+        """Of eps ||b||^2 in each direction of the basis, None without a bias."""
+        import numpy as np
 
-        return apply
+        if self.bias is None:
+            return None
+        return self._own_of_bias() * np.append((self.basis[:, :-1] ** 2).sum(axis=0), 1.0)
 
     def conjugate(self, W, gradient, scratch):
         """(A, q, B) with R*(theta U) <= A theta^q + B theta^2, U = -(gradient of the losses) and U_b included."""
@@ -502,7 +546,7 @@ class Quadratic:
         if self.bias is not None:
             out[-1] += 2 * self.leak * self.bias**2 * W[-1]
 
-    def _curvature_of_bias(self):
+    def _own_of_bias(self):
         return 2 * self.leak * self.bias**2
 
     def _conjugate_of_bias(self, W, gradient):
@@ -538,16 +582,15 @@ class Pairwise(Quadratic):
     def add_gradient(self, W, out):
         super().add_gradient(W, out)
         features = self.features
-        add_products(out[features], (W[features], self.lam * self.p * laplacian(self.S)))
+        add_product(W[features], self.lam * self.p * laplacian(self.S), out[features], self.threads)
 
     def add_product(self, W, V, out):
-        super().add_gradient(V, out)
-        features, p = self.features, self.p
-        A = gram(W[features], V[features])
+        super().add_product(W, V, out)
+        features, p, basis = self.features, self.p, self.basis
+        A = gram(W[features], V[features], self.threads) @ basis.T
         own = A.diagonal()
         along = self.T * (own[:, None] + own - A - A.T)  # <w_j - w_l, v_j - v_l> ||w_j - w_l||^{p-4}
-        add_products(out[features], (V[features], self.lam * p * laplacian(self.S)),
-                     (W[features], self.lam * p * (p - 2) * laplacian(along)))
+        add_product(W[features], self.lam * p * (p - 2) * laplacian(along) @ basis, out[features], self.threads)
 
     def factorise(self, k):
         import numpy as np
@@ -562,7 +605,7 @@ class Pairwise(Quadratic):
         values, vectors = self.eigen
         V = scratch[features]
         V[:] = W[features]
-        add_products(V, (gradient[features], -(vectors / values) @ vectors.T))
+        add_product(gradient[features], -(vectors / values) @ vectors.T, V, self.threads)
         with np.errstate(over="ignore", invalid="ignore"):
             flow = p * self.S * np.sqrt(distances(V))  # ||F_jl||/lambda
             B = self.leak * sqnorm(V) + self._conjugate_of_bias(W, gradient)
@@ -580,26 +623,48 @@ def sqnorm(a):
     return float(np.dot(flat, flat))
 
 
+def block_size(k):
+    return max(64, int(AT_ONCE / (k * k)))
+
+
 def blocks(n, k):
-    step = max(64, int(AT_ONCE / (k * k)))
-    return [slice(lo, min(n, lo + step)) for lo in range(0, n, step)]
+    return [slice(lo, min(n, lo + block_size(k))) for lo in range(0, n, block_size(k))]
 
 
-def gram(W, V):
-    """W'V"""
+def gram(W, V, threads=1):
+    """W'V; for V = W by half the work, on one thread."""
     import numpy as np
 
+    from marginlinear.threads import run_chunks
+
     total = np.zeros((W.shape[1], V.shape[1]))
-    for part in blocks(*W.shape):
-        total += W[part].T @ V[part]
+
+    def some(lo, hi):
+        for part in blocks(*W.shape):
+            total[:, lo:hi] += W[part].T @ V[part, lo:hi]
+
+    run_chunks(some, V.shape[1], threads, max(1, V.shape[1]) if V is W else COLUMNS)
     return total
 
 
-def add_products(out, *factors):
-    """out += sum of A @ B over the pairs (A, B)."""
-    for part in blocks(*out.shape):
-        for A, B in factors:
-            out[part] += A[part] @ B
+def add_product(A, B, out, threads=1):
+    """out += A @ B"""
+    from marginlinear.threads import run_chunks
+
+    def some(lo, hi):
+        out[lo:hi] += A[lo:hi] @ B
+
+    run_chunks(some, len(out), threads, block_size(len(B)))
+
+
+def multiply(A, B, out, threads=1):
+    """out = A @ B, which may be A."""
+    from marginlinear.threads import run_chunks
+
+    def some(lo, hi):
+        out[lo:hi] = A[lo:hi] @ B
+
+    run_chunks(some, len(out), threads, block_size(len(B)))
 
 
 def dot(a, b):
@@ -627,6 +692,25 @@ def column_squares(rows, cost):
     else:
         squares = np.einsum("i,ij,ij->j", cost, rows.arrays, rows.arrays)
     return np.append(squares, rows.bias**2 * cost.sum()) if rows.bias >= 0 else squares
+
+
+def mean_square(rows, weights):
+    """sum_i weights_i x_i x_i', float64 array of shape (d, d)."""
+    import numpy as np
+    from scipy.sparse import csr_array
+
+    A = np.zeros((rows.d, rows.d))
+    if isinstance(rows.arrays, tuple):
+        data, indices, indptr = rows.arrays
+        X = csr_array((data[: rows.nnz], indices[: rows.nnz], indptr), shape=(rows.m, rows.n))
+    else:
+        X = rows.arrays
+    for part in blocks(rows.m, rows.d):
+        some = X[part].toarray() if isinstance(rows.arrays, tuple) else X[part].astype(np.float64, copy=False)
+        if rows.bias >= 0:
+            some = np.column_stack([some, np.full(len(some), rows.bias)])
+        A += (some * weights[part, None]).T @ some
+    return A
 
 
 def off_diagonal(S):

@@ -1,0 +1,220 @@
+"""margin-inspect: what a model does on labelled rows, and why."""
+
+import json
+import sys
+import textwrap
+
+from marginlinear import params
+from marginlinear._version import version
+from marginlinear.atomic import replacing
+from marginlinear.cli.options import HELP, QUIET, VERSION, ZERO_BASED, CommandLine, UsageError, describe
+from marginlinear.cli.output import DONE, Failure, StatusLine, run, settle_blas
+from marginlinear.params import Param
+
+PROGRAM = "margin-inspect"
+JSON = Param("json", bool, False, "one JSON object in place of the text")
+NAMES = Param("names", str, None, "names of the features, one a line, as many as the model has features",
+              metavar="FILE")
+TOP = Param("top", int, 10, "positive, and negative, weights shown of each class", "[0, inf)")
+ROWS = Param("rows", int, 10, "rows of lowest margin shown", "[0, inf)")
+WEIGHTS = Param("weights", str, None, "weights of the rows, one a line", metavar="FILE")
+OPTIONS = (JSON, NAMES, TOP, ROWS, WEIGHTS, ZERO_BASED, params.THREADS,
+           QUIET._replace(help="no progress; warnings stay"), HELP, VERSION)
+WIDTH = 100
+MATRIX = 20  # classes up to which the confusion matrix is shown, not only its largest entries
+
+USAGE = """\
+usage: margin-inspect [options] model_file data_file
+
+Show what a model of margin-train, of LIBLINEAR's train or LIBSVM's svm-train does on the rows of a LIBSVM text
+file ('-': standard input; .gz, .bz2 and .xz are unpacked): accuracy, the distribution of the margins, precision
+and recall of each class, the confusion matrix, the features with the largest weights, and the rows of lowest
+margin, whose labels are likely to be wrong. Rows are counted from 1.
+
+Options:"""
+STATUSES = """
+Exit status: 0 done, 1 bad data or a failure while running, 2 bad usage, 130 interrupted."""
+MARGINS = {"score": "score of the label less the largest other", "sign": "y f(x), y = +1 for {}, -1 for {}",
+           "votes": "votes for the label less those for the best other class"}
+
+
+def main(argv=None):
+    """The command; returns its exit status."""
+    return run(PROGRAM, work, argv)
+
+
+def work(argv):
+    line = CommandLine(argv, OPTIONS)
+    if line.given(HELP):
+        print("\n".join([USAGE, *describe(OPTIONS), STATUSES]))
+        return DONE
+    if line.given(VERSION):
+        print(f"{PROGRAM} {version}")
+        return DONE
+    model_path, data_path = _files(line.files)
+    names_path, weights_path = line.value(NAMES), line.value(WEIGHTS)
+    top, rows, threads = line.value(TOP), line.value(ROWS), line.value(params.THREADS)
+    zero_based, as_json = line.value(ZERO_BASED), line.value(JSON)
+    settle_blas(threads)
+    from marginlinear.cli.data import read_data, read_model, read_names, read_weights, warn_of_extra, warn_of_unknown
+    from marginlinear.margins import margin_report
+
+    model = read_model(model_path)
+    names = None
+    if names_path is not None:
+        if getattr(model, "kernel", None) is not None:
+            raise Failure(f"--names {names_path}: a kernel model has no weights of features to be named")
+        names = read_names(names_path, model.n_features)
+    with StatusLine(line.value(QUIET)) as status:
+        data = read_data(data_path, status, zero_based=zero_based, threads=threads,
+                         text_labels=model.classes.dtype.kind == "U")
+        weights = read_weights(weights_path, len(data.labels)) if weights_path is not None else None
+        warn_of_extra(data, model)
+        status.show(f"{len(data.labels)} rows of scores")
+        report = margin_report(model, data, data.labels, sample_weight=weights, feature_names=names, n_top=top,
+                               n_lowest=rows, threads=threads)
+    if report.unknown_labels:
+        warn_of_unknown(report.unknown_labels, sum(report.unknown_labels.values()),
+                        "they count as predicted wrong, and have no margin")
+    report = _counted_as_in_files(report, 0 if zero_based else 1)
+    described = {"model": model_path, "solver": model.solver, "kernel": _kernel(model), "n_features": model.n_features,
+                 "data": data_path}
+    if as_json:
+        text = json.dumps({**described, **report.to_dict()}, allow_nan=False) + "\n"
+    else:
+        text = "\n".join(_text(described, model, report)) + "\n"
+    with replacing("-") as stream:
+        stream.write(text.encode("utf-8", "surrogateescape"))
+    return DONE
+
+
+def _counted_as_in_files(report, base):
+    """The report with rows counted from 1, and features from `base`."""
+    def features(found):
+        return [feature._replace(number=feature.number + base) for feature in found]
+
+    return report._replace(
+        lowest_rows=[row._replace(row=row.row + 1) for row in report.lowest_rows],
+        top_features=[top._replace(largest=features(top.largest), smallest=features(top.smallest))
+                      for top in report.top_features])
+
+
+def _text(described, model, report):
+    """The report's lines."""
+    labels = [_label(label) for label in model.classes.tolist()]
+    kind = f"kernel {described['kernel']}, {model.n_support} support vectors" if described["kernel"] else "linear"
+    yield (f"{described['model']}: {described['solver'] or 'of another program'}, {kind}, {len(labels)} classes, "
+           f"{described['n_features']} features")
+    yield f"{described['data']}: {report.n_rows} rows"
+    yield ""
+    total = report.support.sum() + sum(report.unknown_labels.values())
+    hits = sum(count for label, predicted, count in report.confused if label == predicted)
+    yield f"Accuracy = {100 * report.accuracy:g}% ({_number(hits)}/{_number(total)})"
+    yield f"Balanced accuracy = {100 * report.macro['recall']:.6g}%"
+    yield f"Macro F1 = {100 * report.macro['f1']:.6g}%"
+    yield ""
+    yield from _margins(model, report, labels)
+    yield ""
+    table = [[label, *(f"{value:.4f}" for value in values), _number(support)]
+             for label, *values, support in zip(labels, report.precision, report.recall, report.f1,
+                                                report.support.tolist(), strict=True)]
+    table.append(["mean", *(f"{report.macro[name]:.4f}" for name in ("precision", "recall", "f1")),
+                  _number(report.support.sum())])
+    yield from _table([["class", "precision", "recall", "F1", "rows"], *table])
+    yield ""
+    yield from _confusion(report, labels)
+    for top in report.top_features:
+        if top.largest or top.smallest:
+            yield ""
+            yield from _features(top)
+    if report.lowest_rows:
+        yield ""
+        yield "rows of lowest margin:"
+        yield from _table([["row", "label", "predicted", "margin"],
+                           *([str(row.row), _label(row.label), _label(row.predicted), f"{row.margin:.6g}"]
+                             for row in report.lowest_rows)])
+
+
+def _margins(model, report, labels):
+    single = model.codes is None and not model.joint
+    what = MARGINS["sign"].format(*labels[::-1]) if single else MARGINS[report.unit]
+    yield f"margin: {what}"
+    if report.margin is None:
+        yield "  no row has a label that the model knows"
+        return
+    columns = [report.margin]
+    head = ["", "margin"]
+    if report.normalised_margin:
+        norm = "||w||" if single else "the largest ||w_j - w_l||"
+        yield f"normalised: divided by {report.norm:.6g}, {norm}"
+        columns.append(report.normalised_margin)
+        head.append("normalised")
+    table = [[name.replace("_", "-"), *(f"{getattr(column, name):.6g}" for column in columns)]
+             for name in ("mean", "variance", "semi_variance", "minimum")]
+    table += [[f"{100 * level:g}%", *(f"{column.quantiles[level]:.6g}" for column in columns)]
+              for level in report.margin.quantiles]
+    table.append(["maximum", *(f"{column.maximum:.6g}" for column in columns)])
+    yield from _table([head, *table])
+
+
+def _confusion(report, labels):
+    if len(labels) <= MATRIX:
+        yield "confusion: a line a label, a column a prediction"
+        yield from _table([["", *labels], *([label, *map(_number, counts)] for label, counts
+                                            in zip(labels, report.confusion.tolist(), strict=True))])
+        return
+    wrong = sorted((entry for entry in report.confused if entry[0] != entry[1]), key=lambda entry: -entry[2])
+    yield f"confusion: the {min(MATRIX, len(wrong))} most frequent of {len(wrong)} kinds of errors"
+    yield from _table([["label", "predicted", "rows"],
+                       *([_label(label), _label(predicted), _number(count)]
+                         for label, predicted, count in wrong[:MATRIX])])
+
+
+def _features(top):
+    from marginlinear.cli.data import few
+
+    against = f" against {few(top.negative)}" if top.negative else ""
+    bias = f", intercept {top.intercept:.6g}" if top.intercept else ""
+    yield f"strongest features for {few(top.positive)}{against}{bias}:"
+    for features in (top.largest, top.smallest):
+        words = "  ".join(f"{feature.name or feature.number}\xa0{feature.weight:+.4g}" for feature in features)
+        yield from (line.replace("\xa0", " ") for line in textwrap.wrap(
+            words, WIDTH, initial_indent="  ", subsequent_indent="    ", break_long_words=False,
+            break_on_hyphens=False))
+
+
+def _table(lines):
+    """Columns of words, the first to the left, the others to the right."""
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for first, *others in lines:
+        cells = "  ".join(f"{cell:>{width}}" for cell, width in zip(others, widths[1:], strict=True))
+        yield f"  {first:<{widths[0]}}  {cells}".rstrip()
+
+
+def _label(label):
+    from marginlinear.modelfile import label_text
+
+    return label_text(label)
+
+
+def _number(count):
+    return str(count) if isinstance(count, int) else f"{count:g}"
+
+
+def _kernel(model):
+    kernel = getattr(model, "kernel", None)
+    return kernel and kernel.kind
+
+
+def _files(files):
+    if len(files) < 2:
+        raise UsageError("the model_file or the data_file is missing")
+    if len(files) > 2:
+        raise UsageError(f"too many files: {' '.join(files)}")
+    if files == ["-", "-"]:
+        raise UsageError("only one of model_file and data_file can be standard input")
+    return files
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,282 @@
+"""margin-plot: pictures of models, runs and searches."""
+
+import os
+import sys
+from io import BytesIO
+
+from marginlinear import params
+from marginlinear._version import version
+from marginlinear.atomic import check_writable, replacing
+from marginlinear.cli.options import HELP, QUIET, VERSION, ZERO_BASED, CommandLine, UsageError, describe
+from marginlinear.cli.output import DONE, Failure, StatusLine, opening, run, settle_blas
+from marginlinear.params import Param
+
+PROGRAM = "margin-plot"
+OUTPUT = Param("output", str, None, "the picture: a name that ends in .png or .svg", letter="o", metavar="FILE")
+LABELS = Param("labels", str, None, "names for the legend, in the order of the models or logs, with commas between "
+               "(default: the files' names)", metavar="A,B,...")
+TITLE = Param("title", str, None, "a title above the picture", metavar="TEXT")
+DPI = Param("dpi", int, 150, "pixels per inch of a PNG", "[10, 1200]")
+RAW = Param("raw", bool, False, "margins as they are, not divided by the norm of the weights; ovo and ecoc have no "
+            "other")
+BINS = Param("bins", int, None, "intervals (default: 40 of a histogram, 10 of a reliability curve)", "[1, 1000]")
+X = Param("x", str, "time", "horizontal axis", choices=("time", "sweeps"))
+LOG_X = Param("log_x", bool, False, "a logarithmic horizontal axis, for runs of very different length")
+PARAM = Param("param", str, "C", "the column on the horizontal axis", metavar="NAME")
+SCORE = Param("score", str, None, "the column of scores (default: score, or another usual name)", metavar="NAME")
+QUANTILE = Param("quantile", bool, False, "bins of about equally many rows, in place of equal width")
+GENERAL = (OUTPUT, TITLE, DPI, QUIET._replace(help="no progress; warnings stay"), HELP, VERSION)
+DATA = (LABELS, ZERO_BASED, params.THREADS)
+# Word -> what it draws, its files, its options.
+KINDS = {
+    "margins": ("cumulative distribution of the margins of models", "data_file model_file ...", (RAW, *DATA)),
+    "histogram": ("histogram of the margins, one below the other", "data_file model_file ...", (RAW, BINS, *DATA)),
+    "convergence": ("certificate and objective of runs, from margin-train --log", "log_file ...", (X, LOG_X, LABELS)),
+    "search": ("score against C, or another parameter, from the table of a search (.csv, .json)", "table_file",
+               (PARAM, SCORE)),
+    "reliability": ("reliability curve of the probabilities of models", "data_file model_file ...",
+                    (BINS, QUANTILE, *DATA)),
+}
+FORMATS = {".png": "png", ".svg": "svg"}
+
+USAGE = """\
+usage: margin-plot KIND [options] -o picture file ...
+
+Draw a picture (needs matplotlib). The same command makes the same bytes. A data file may be '-', standard input.
+
+KIND is one of"""
+STATUSES = """
+Exit status: 0 done, 1 bad data or a failure while running, 2 bad usage, 130 interrupted."""
+
+
+def main(argv=None):
+    """The command; returns its exit status."""
+    return run(PROGRAM, work, argv)
+
+
+def work(argv):
+    own = {param.name: param for _, _, options in KINDS.values() for param in options}
+    line = CommandLine(argv, (*GENERAL, *own.values()))
+    if line.given(HELP):
+        print("\n".join(help_text()))
+        return DONE
+    if line.given(VERSION):
+        print(f"{PROGRAM} {version}")
+        return DONE
+    picture = Picture(line, own)
+    settle_blas(line.value(params.THREADS))
+    return picture.draw()
+
+
+def help_text():
+    """Lines of `--help`."""
+    yield USAGE
+    for kind, (summary, files, _) in KINDS.items():
+        yield f"  {kind + ' ' + files:<38}{summary}"
+    yield "\nOptions:"
+    yield from describe(GENERAL)
+    shared = {}
+    for kind, (_, _, options) in KINDS.items():
+        for param in options:
+            shared.setdefault(param, []).append(kind)
+    for kinds in dict.fromkeys(map(tuple, shared.values())):
+        yield f"\nOf {', '.join(kinds)}:"
+        yield from describe(param for param, of in shared.items() if tuple(of) == kinds)
+    yield STATUSES
+
+
+class Picture:
+    """One run of the command. All that can be wrong with the command line is found before any file is read."""
+
+    def __init__(self, line, own):
+        if not line.files or line.files[0] not in KINDS:
+            reason = f"{line.files[0]} is no kind of picture" if line.files else "the kind of picture is missing"
+            raise UsageError(f"{reason}: give {' | '.join(KINDS)}")
+        self.kind, *self.files = line.files
+        takes = {param.name for param in KINDS[self.kind][2]}
+        for name, param in own.items():
+            if line.given(param) and name not in takes:
+                owners = ", ".join(kind for kind, (_, _, options) in KINDS.items() if param in options)
+                raise UsageError(f"{line.flag(param)} is not an option of {self.kind}, but of {owners}")
+        self.values = {param.name: line.value(param) for param in (*GENERAL, *own.values())}
+        self.output = self.values["output"]
+        if self.output is None:
+            raise UsageError("-o: the name of the picture is missing")
+        ending = os.path.splitext(self.output)[1]
+        if ending not in FORMATS:
+            what = f"{ending} is" if ending else "without an ending the format is"
+            raise UsageError(f"-o {self.output}: {what} not known: give a name that ends in .png or .svg")
+        self.format = FORMATS[ending]
+        self._check_files()
+        typed = self.values["labels"]
+        drawn = self.files if self.kind == "convergence" else self.files[1:]
+        self.labels = [_stem(path) for path in drawn] if typed is None else typed.split(",")
+        if typed is not None and len(self.labels) != len(drawn):
+            raise UsageError(f"{line.flag(LABELS)} {typed}: {len(self.labels)} names for {len(drawn)} files")
+
+    def _check_files(self):
+        wanted = KINDS[self.kind][1].split()
+        least = 2 if wanted[0] == "data_file" else 1
+        if len(self.files) < least:
+            raise UsageError(f"{self.kind}: give {' '.join(wanted)}")
+        if wanted[-1] != "..." and len(self.files) > least:
+            raise UsageError(f"too many files: {' '.join(self.files)}")
+        if "-" in self.files[0 if least == 1 else 1:]:
+            raise UsageError("only a data_file can be standard input")
+        for path in self.files:
+            if os.path.isfile(path) and os.path.exists(self.output) and os.path.samefile(path, self.output):
+                raise UsageError(f"{self.output}: the picture would take the place of {path}")
+
+    def draw(self):
+        with opening("open output file", self.output):
+            check_writable(self.output)
+        try:
+            import matplotlib
+        except ImportError:
+            from marginlinear.plotting import INSTALL
+
+            raise Failure(INSTALL) from None
+        from marginlinear.plotting import style
+
+        # What a user has set elsewhere, or for a screen, is not part of the command.
+        with matplotlib.rc_context():
+            matplotlib.rcdefaults()
+            with style():
+                figure = getattr(self, "_" + self.kind)()
+                if self.values["title"]:
+                    figure.suptitle(self.values["title"], fontsize="large")
+                stream = BytesIO()
+                # A date, or a version, would make each picture another.
+                figure.savefig(stream, format=self.format, dpi=self.values["dpi"],
+                               metadata={"Date": None} if self.format == "svg" else {"Software": None})
+        with opening("write", self.output), replacing(self.output) as out:
+            out.write(stream.getvalue())
+        return DONE
+
+    def _figure(self, width, height, rows=1):
+        from matplotlib.figure import Figure
+
+        figure = Figure((width, height))
+        return figure, figure.subplots(rows, 1, sharex=True, squeeze=False)[:, 0]
+
+    def _margins(self):
+        figure, (ax,) = self._figure(6.4, 4.2)
+        for display in self._distributions():
+            display.plot(ax)
+        return figure
+
+    def _histogram(self):
+        from itertools import cycle
+
+        import numpy as np
+
+        from marginlinear.plotting import COLOURS
+
+        displays = self._distributions()
+        figure, axes = self._figure(6.4, 1.2 + 1.9 * len(displays), len(displays))
+        every = np.concatenate([display.margins for display in displays])
+        bins = np.histogram_bin_edges(every, self.values["bins"] or 40)
+        for display, ax, colour in zip(displays, axes, cycle(COLOURS)):
+            display.plot(ax, kind="histogram", bins=bins, color=colour, linestyle="-")
+            ax.label_outer()
+        top = max(ax.get_ylim()[1] for ax in axes)
+        for ax in axes:
+            ax.set_ylim(0, top)
+        return figure
+
+    def _distributions(self):
+        """A MarginDistributionDisplay, not drawn yet, of each model."""
+        from marginlinear.margins import evaluate, margin_norm
+        from marginlinear.plotting import NORMALISED, MarginDistributionDisplay
+
+        raw, found, votes = self.values["raw"], [], set()
+        for path, name, model, rows, labels in self._models():
+            norm = None if raw else margin_norm(model, self.values["threads"])
+            if not raw and norm is None:
+                raise Failure(f"{path}: its margins have no norm to be divided by: give --raw")
+            votes.add(model.codes is not None)
+            if len(votes) > 1:
+                raise Failure(f"{path}: the margins of some models are votes, of others scores: draw them apart")
+            margins = evaluate(model, rows, labels, self.values["threads"])[2]
+            xlabel = f"margin ({'votes' if model.codes is not None else 'score'})" if raw else NORMALISED
+            found.append(MarginDistributionDisplay(margins / (norm or 1), name=name, xlabel=xlabel))
+        return found
+
+    def _models(self):
+        """Yield (path, name for the legend, model, rows, labels that it knows) of each model."""
+        import numpy as np
+
+        from marginlinear.arrays import select_rows
+        from marginlinear.cli.data import read_data, read_model, warn_of_extra, warn_of_unknown
+
+        path, *model_paths = self.files
+        models = [read_model(model_path) for model_path in model_paths]
+        words = {model.classes.dtype.kind == "U" for model in models}
+        if len(words) > 1:
+            raise Failure(f"{', '.join(model_paths)}: some have words as labels, some numbers")
+        with StatusLine(self.values["quiet"]) as status:
+            data = read_data(path, status, zero_based=self.values["zero_based"], threads=self.values["threads"],
+                             text_labels=words.pop())
+        for model_path, name, model in zip(model_paths, self.labels, models, strict=True):
+            warn_of_extra(data, model)
+            places = model.places_in_classes(data.labels)
+            rows, labels = data, data.labels
+            if (places < 0).any():
+                unknown = data.labels[places < 0]
+                warn_of_unknown(sorted(set(unknown.tolist())), len(unknown), "they are left out")
+                if len(unknown) == len(places):
+                    raise Failure(f"{model_path}: {path} has no row with a label that the model knows")
+                rows, labels = select_rows(data, np.flatnonzero(places >= 0)), labels[places >= 0]
+            yield model_path, name, model, rows, labels
+
+    def _convergence(self):
+        from marginlinear.plotting import ConvergenceDisplay, read_log
+
+        figure, axes = self._figure(6.4, 5.6, 2)
+        x = {"time": "seconds", "sweeps": "n_iter"}[self.values["x"]]
+        for path, name in zip(self.files, self.labels, strict=True):
+            with opening("open log file", path):
+                runs = read_log(path)
+            for history, limit, place in runs:
+                label = ", ".join([name, *(f"{key} {value}" for key, value in place.items())])
+                ConvergenceDisplay(history, limit=limit, name=label).plot(axes, x=x, log_x=self.values["log_x"])
+        return figure
+
+    def _search(self):
+        from marginlinear.plotting import SearchDisplay, read_table
+
+        figure, (ax,) = self._figure(6.4, 4.2)
+        (path,) = self.files
+        with opening("open table file", path):
+            table = read_table(path)
+        try:
+            SearchDisplay(table, param=self.values["param"], score=self.values["score"]).plot(ax)
+        except ValueError as error:
+            raise Failure(f"{path}: {error}") from None
+        return figure
+
+    def _reliability(self):
+        from marginlinear.plotting import ReliabilityDisplay
+
+        figure, (ax,) = self._figure(5.0, 5.0)
+        for path, name, model, rows, labels in self._models():
+            if getattr(model, "calibration", None) is None:
+                raise Failure(f"{path}: the model has no probabilities: train it with margin-train --probability")
+            try:
+                ReliabilityDisplay.from_estimator(
+                    model, rows, labels, n_bins=self.values["bins"] or 10, name=name, ax=ax,
+                    strategy="quantile" if self.values["quantile"] else "uniform")
+            except ValueError as error:
+                raise Failure(f"{path} on {self.files[0]}: {error}") from None
+        return figure
+
+
+def _stem(path):
+    name = os.path.basename(path)
+    for ending in (".model", ".jsonl", ".log"):
+        name = name.removesuffix(ending)
+    return name
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,596 @@
+"""LIBLINEAR's Python names over marginlinear: what was written for `liblinear.liblinearutil` runs after
+
+    from marginlinear.liblinearutil import *
+
+with marginlinear's methods, certificates and files, and an exception with its reason in place of a printed error.
+
+What differs from LIBLINEAR:
+
+- `-s` takes the names of marginlinear's methods and LIBLINEAR's numbers of those with the same objective: 1 (the
+  default, as there), 3 and 4. Another number is refused by name. All options of `margin-train --help` that are not
+  about files are understood, and all are read strictly.
+- `-e` is the tolerance of the certificate relative to the objective, 0.001 unless given. LIBLINEAR's bounds the
+  largest violation of the dual's optimality conditions, 0.1 unless given: the same number means another thing.
+- Training prints nothing; one that did not converge gives a `ConvergenceWarning`.
+- Cross-validation is stratified, and its folds, like all else that is random, follow from `--seed`.
+- `-wi` multiplies C for the rows of class i in every binary problem; LIBLINEAR's one-against-the-rest leaves the
+  factor out where the class is among the rest.
+- Labels are in ascending order in `get_labels`, the greater of two first; LIBLINEAR has them as they come.
+- Prediction is one pass over all rows, on all cores.
+"""
+
+from itertools import chain
+
+import numpy as np
+
+from marginlinear import api, liblinear, libsvm, modelfile, params, registry
+from marginlinear.arrays import select_rows, shape_of
+from marginlinear.cli.options import QUIET, CommandLine, UsageError
+from marginlinear.cli.predict import PROBABILITY
+from marginlinear.cli.train import FACTOR, FOLDS, SOLVER
+
+__all__ = ["csr_find_scale_param", "csr_scale", "evaluations", "load_model", "model", "parameter", "predict",
+           "problem", "save_model", "svm_read_problem", "train"]
+
+DEFAULT_SOLVER = "1"
+# LIBLINEAR's models whose scores are log-odds.
+LOGISTIC = tuple(liblinear.CLASSIFIERS[number] for number in (0, 6, 7))
+
+
+class problem:
+    """Training data.
+
+    Parameters
+    ----------
+    y : array of shape (l,)
+        Labels, numbers.
+    x : list of l dicts (feature number from 1 -> value) or sequences of numbers; or array, sparse array or DataFrame
+        of shape (l, n)
+        float64 and float32 CSR and C-ordered dense arrays are used as they are.
+    bias : float, default=-1
+        Value of the bias feature, negative for none. `-B` goes before it.
+
+    Attributes
+    ----------
+    l, n : int
+        Rows, and features with the bias feature.
+    y : array of shape (l,)
+        May be replaced by other labels.
+    x : array or sparse array of shape (l, n), without the bias feature
+    bias : float
+
+    Raises
+    ------
+    ValueError
+        y or x is not of this kind, or their lengths differ.
+    """
+
+    def __init__(self, y, x, bias=-1):
+        self.x = _table(x)
+        self.y = _labels(y)
+        self.l = len(self.y)
+        if self.l != shape_of(self.x)[0]:
+            raise ValueError(f"x has {shape_of(self.x)[0]} rows, y has {self.l} labels")
+        self.bias = params.BIAS.check(bias)
+
+    @property
+    def n(self):
+        return shape_of(self.x)[1] + (self.bias >= 0)
+
+    def set_bias(self, bias):
+        """Give the bias feature another value, or with a negative one none."""
+        self.bias = params.BIAS.check(bias)
+
+    def copy(self):
+        """A problem over the same x, which is not copied; its y may be replaced without an effect on this one."""
+        other = problem.__new__(problem)
+        other.__dict__.update(self.__dict__)
+        return other
+
+
+class parameter:
+    """How to train: an option string, taken apart by the declarations that `margin-train` reads.
+
+    Parameters
+    ----------
+    options : str or list of str, default=""
+        -s METHOD (default 1), -c -e -B -wi -v -q and whatever else `margin-train --help` lists for the method.
+
+    Attributes
+    ----------
+    solver : str
+        The method's name.
+    values : dict
+        Parameters by their names in Python, those that were given.
+    class_weight : dict
+        Label -> factor of C.
+    nr_fold : int
+        0 for no cross-validation.
+    quiet : bool
+    C, eps, bias : float
+        Of `values`, or the defaults; may be set. C is None for a method without.
+
+    Raises
+    ------
+    ValueError
+        Names the option, its argument and its domain.
+    TypeError
+        options are neither text nor a list.
+
+    Examples
+    --------
+    >>> from marginlinear.liblinearutil import parameter
+    >>> param = parameter("-s 3 -c 4 -w1 2")
+    >>> param.solver, param.C, param.class_weight
+    ('l1svc', 4.0, {1.0: 2.0})
+    """
+
+    __slots__ = ("class_weight", "nr_fold", "quiet", "solver", "values")
+
+    def __init__(self, options=""):
+        known = registry.methods()
+        own = {p.name: p for method in known.values() for p in method.takes}
+        line = _command_line(options, (SOLVER, FOLDS, QUIET, *params.RUN, *own.values()), class_weights=True)
+        self.solver = registry.get(_value(line, SOLVER) or DEFAULT_SOLVER).name
+        self.values = {p.name: _value(line, p) for p in (*params.RUN, *own.values()) if line.given(p)}
+        self.nr_fold = _value(line, FOLDS) or 0
+        self.quiet = line.value(QUIET)
+        self.class_weight = dict(_class_weight(*words) for words in line.class_weights)
+        self._check(self.values)
+
+    def _check(self, values):
+        try:
+            api.resolved(registry.get(self.solver), values)
+        except TypeError as error:
+            raise ValueError(str(error)) from None
+
+    def _get(self, name):
+        method = registry.get(self.solver)
+        return self.values.get(name, {p.name: p.default for p in (*method.run, *method.takes)}.get(name))
+
+    def _set(self, name, value):
+        values = {**self.values, name: value}
+        self._check(values)
+        self.values = values
+
+    C = property(lambda self: self._get("C"), lambda self, value: self._set("C", value))
+    eps = property(lambda self: self._get("tol"), lambda self, value: self._set("tol", value))
+    bias = property(lambda self: self._get("bias"), lambda self, value: self._set("bias", value))
+
+
+class model:
+    """A trained classifier with LIBLINEAR's questions; it can be pickled.
+
+    Attributes
+    ----------
+    classifier : marginlinear.Model
+        The model itself, with certificate and all.
+    """
+
+    def __init__(self, classifier):
+        self.classifier = classifier
+
+    @property
+    def nr_feature(self):
+        return int(self.classifier.n_features)
+
+    @property
+    def nr_class(self):
+        return len(self.classifier.classes)
+
+    @property
+    def bias(self):
+        return self.classifier.bias
+
+    def get_nr_feature(self):
+        """Features, the bias feature not counted."""
+        return self.nr_feature
+
+    def get_nr_class(self):
+        """Labels, at least two."""
+        return self.nr_class
+
+    def get_labels(self):
+        """The labels, as a list: of two, the one of the positive scores first."""
+        return self.classifier.classes[self._order()].tolist()
+
+    def get_decfun_coef(self, feat_idx, label_idx=0):
+        """Weight of the feature with this number, counted from 1, for the label at this place, counted from 0.
+
+        0.0 for a feature above the last, as the model has no weight for it. Raises IndexError for any other number
+        that is out of range, ValueError for a model that does not have weights for its labels.
+        """
+        if feat_idx < 1:
+            raise IndexError(f"feat_idx = {feat_idx}: features count from 1")
+        weights, _ = self._column(label_idx)
+        return float(weights[feat_idx - 1]) if feat_idx <= self.nr_feature else 0.0
+
+    def get_decfun_bias(self, label_idx=0):
+        """The constant part of the score: weight of the bias feature times its value. Raises as get_decfun_coef."""
+        return self._column(label_idx)[1]
+
+    def get_decfun(self, label_idx=0):
+        """(list of the weights of all features, constant part). Raises as get_decfun_coef."""
+        weights, constant = self._column(label_idx)
+        return weights.tolist(), constant
+
+    def is_probability_model(self):
+        """True for LIBLINEAR's models of logistic regression."""
+        return self.classifier.solver in LOGISTIC
+
+    def is_regression_model(self):
+        """False: marginlinear does not regress, and load_model refuses models that do."""
+        return False
+
+    def is_oneclass_model(self):
+        """False: marginlinear needs two classes, and load_model refuses one-class models."""
+        return False
+
+    def values_of(self, scores):
+        """Scores as LIBLINEAR has them, shape (m, columns), for those of `classifier.decision_function`.
+
+        One column for two classes, the score of the first label; else one a label, or one for each binary problem.
+        """
+        if scores.ndim == 1:
+            return scores[:, None]
+        return scores[:, 1:] if self.nr_class == 2 else scores
+
+    def probabilities_of(self, scores):
+        """Probabilities of the labels by the logistic function, shape (m, labels), for the same scores."""
+        from scipy.special import expit
+
+        ones = expit(self.values_of(scores))
+        return np.hstack([ones, 1 - ones]) if self.nr_class == 2 else ones / ones.sum(axis=1, keepdims=True)
+
+    def _order(self):
+        """Places of the labels in `classifier.classes`."""
+        return slice(None, None, -1) if self.nr_class == 2 else slice(None)
+
+    def _column(self, label_idx):
+        """(weights, constant part) of the score for a label."""
+        if not 0 <= label_idx < self.nr_class:
+            raise IndexError(f"label_idx = {label_idx}: there are {self.nr_class} labels, counted from 0")
+        if self.classifier.codes is not None:
+            raise ValueError("the scores are those of binary problems, not of labels: see classifier.codes, and "
+                             "classifier.coef for their weights")
+        coef, intercept = self.classifier.coef, self.classifier.intercept
+        if self.nr_class == 2 and len(coef) == 1:
+            sign = -1.0 if label_idx else 1.0
+            return sign * coef[0], sign * float(intercept[0])
+        at = range(self.nr_class)[self._order()][label_idx]
+        return coef[at], float(intercept[at])
+
+
+def svm_read_problem(data_source, return_scipy=False):
+    """Read a file in LIBSVM format.
+
+    Parameters
+    ----------
+    data_source : str, path or binary file
+        As `marginlinear.load_libsvm` takes it: compressed files, pipes and `-` too.
+    return_scipy : bool, default=False
+
+    Returns
+    -------
+    y : list of float, or with return_scipy float64 array of shape (l,)
+    x : list of l dicts (feature number from 1 -> value), or with return_scipy csr_matrix of shape (l, n)
+
+    Raises
+    ------
+    DataError
+        With line and column of what is wrong, such as a feature number of 0.
+    OSError
+        The file cannot be read.
+    """
+    X, y = libsvm.load_libsvm(data_source)
+    y = y.astype(np.float64)
+    if return_scipy:
+        from scipy.sparse import csr_matrix
+
+        X = csr_matrix(X)
+        X.eliminate_zeros()
+        return y, X
+    pairs = zip((X.indices + 1).tolist(), X.data.tolist(), strict=True)
+    return y.tolist(), [dict(next(pairs) for _ in range(length)) for length in np.diff(X.indptr).tolist()]
+
+
+def train(arg1, arg2=None, arg3=None):
+    """train(y, x [, options]), train(prob [, options]) or train(prob, param).
+
+    Parameters
+    ----------
+    y, x
+        As `problem` takes them.
+    prob : problem
+    options : str or list of str
+    param : parameter
+        Options, or what they were made into; see `parameter`.
+
+    Returns
+    -------
+    model
+        With `-v` a float in its place: the accuracy of the cross-validation in per cent, which is printed too.
+
+    Raises
+    ------
+    ValueError, TypeError
+        Name the option, or what is wrong with y or x.
+
+    Warns
+    -----
+    ConvergenceWarning
+        The certificate did not reach the tolerance.
+
+    Examples
+    --------
+    >>> from marginlinear.liblinearutil import predict, train
+    >>> m = train([1, -1, 1], [{1: 1, 3: 1}, {1: -1, 3: -1}, {2: 1}], "-s 3 -c 4")
+    >>> m.get_labels()
+    [1, -1]
+    >>> predict([], [{3: 2}, {2: -1}], m)[0]
+    [1.0, -1.0]
+    """
+    if isinstance(arg1, problem):
+        prob, options = arg1, arg2
+        if arg3 is not None:
+            raise TypeError("train(prob, options): a third argument is too many")
+    elif arg2 is None:
+        raise TypeError("train(y, x, options): x is missing, or give a problem")
+    else:
+        prob, options = problem(arg1, arg2), arg3
+    param = options if isinstance(options, parameter) else parameter("" if options is None else options)
+    values = {"bias": prob.bias, **param.values}
+    if param.nr_fold:
+        return _cross_validation(prob, param, values)
+    return model(api.train(prob.x, _labels(prob.y), solver=param.solver, class_weight=param.class_weight,
+                           **values))
+
+
+def predict(y, x, m, options=""):
+    """Labels, metrics and scores of rows.
+
+    Parameters
+    ----------
+    y : array of shape (l,)
+        True labels; empty where they are not known.
+    x
+        l rows, as `problem` takes them. Features that the model does not have are left out.
+    m : model
+    options : str or list of str, default=""
+        `-q`: print nothing. `-b 1`: probabilities in place of scores, for LIBLINEAR's models of logistic regression.
+
+    Returns
+    -------
+    labels : list of float
+    metrics : (float, float, float)
+        What `evaluations` returns; all nan without y.
+    values : list of list of float
+        For each row its scores in the order of `m.get_labels()`; for two classes only that of the first label.
+
+    Raises
+    ------
+    ValueError, TypeError
+        Name the option, or what is wrong with y, x or m.
+    """
+    classifier = _classifier(m)
+    if classifier.classes.dtype.kind == "U":
+        raise TypeError("m has words for labels, which LIBLINEAR does not know: use m.classifier.predict")
+    line = _command_line(options, (PROBABILITY, QUIET))
+    with_probabilities = _value(line, PROBABILITY) != 0
+    if with_probabilities and not m.is_probability_model():
+        raise TypeError("probability output is only supported for logistic regression")
+    y, x = _labels(y), _table(x)
+    if len(y) not in (0, shape_of(x)[0]):
+        raise ValueError(f"x has {shape_of(x)[0]} rows, y has {len(y)} labels")
+    scores = classifier.decision_function(x)
+    labels = classifier.labels_of(scores).astype(np.float64)
+    values = m.probabilities_of(scores) if with_probabilities else m.values_of(scores)
+    metrics = (float("nan"),) * 3
+    if len(y):
+        metrics = evaluations(y, labels)
+        if not line.value(QUIET):
+            print(f"Accuracy = {metrics[0]:g}% ({np.count_nonzero(y == labels)}/{len(y)}) (classification)")
+    return labels.tolist(), metrics, values.tolist()
+
+
+def save_model(model_file_name, model):
+    """Write `model` to a file that LIBLINEAR reads too. Raises OSError or ValueError as `marginlinear.save_model`."""
+    modelfile.save_model(_classifier(model), model_file_name)
+
+
+def load_model(model_file_name):
+    """Read a model file of marginlinear or LIBLINEAR. Raises OSError or DataError as `marginlinear.load_model`."""
+    return model(modelfile.load_model(model_file_name))
+
+
+def evaluations(ty, pv, useScipy=True):
+    """Compare predicted with true values.
+
+    Parameters
+    ----------
+    ty, pv : array of shape (l,)
+        True and predicted values, numbers.
+    useScipy : bool
+        Without effect.
+
+    Returns
+    -------
+    (ACC, MSE, SCC) : (float, float, float)
+        Accuracy in per cent, mean squared error, and squared correlation coefficient, nan where one of the two does
+        not vary.
+
+    Raises
+    ------
+    ValueError
+        The lengths differ, or are 0.
+
+    Examples
+    --------
+    >>> from marginlinear.liblinearutil import evaluations
+    >>> evaluations([1, 2, 3, 4], [1, 2, 3, 3])
+    (75.0, 0.25, 0.8909...)
+    """
+    ty, pv = np.asarray(ty, dtype=np.float64), np.asarray(pv, dtype=np.float64)
+    if ty.shape != pv.shape or ty.ndim != 1 or not len(ty):
+        raise ValueError(f"ty has shape {ty.shape}, pv {pv.shape}: as many values, at least one, are needed in both")
+    l = len(ty)
+    above = (l * (pv @ ty) - pv.sum() * ty.sum()) ** 2
+    below = (l * (pv @ pv) - pv.sum() ** 2) * (l * (ty @ ty) - ty.sum() ** 2)
+    return float(100 * (ty == pv).mean()), float(((ty - pv) ** 2).mean()), float(above / below if below else np.nan)
+
+
+def csr_find_scale_param(x, lower=-1, upper=1):
+    """The linear maps that take each feature to the range from `lower` to `upper`.
+
+    Parameters
+    ----------
+    x : sparse array of shape (l, n)
+    lower, upper : float
+        With a lower of 0, features that are not negative stay sparse.
+
+    Returns
+    -------
+    dict
+        `coef` and `offset`, float64 arrays of shape (n,): a value v becomes coef v + offset. Both are 0 for a feature
+        that does not vary.
+
+    Raises
+    ------
+    TypeError
+        x is not sparse.
+    ValueError
+        lower is not below upper, or x has no rows.
+    """
+    _require_sparse(x)
+    if not lower < upper:
+        raise ValueError(f"lower = {lower} is not below upper = {upper}")
+    if not x.shape[0]:
+        raise ValueError("x has no rows")
+    least, greatest = (np.ravel(end(axis=0).toarray()).astype(np.float64) for end in (x.tocsc().min, x.tocsc().max))
+    coef = (greatest - least) / (upper - lower)
+    varies = coef != 0
+    coef[varies] = 1 / coef[varies]
+    return {"coef": coef, "offset": np.where(varies, lower - least * coef, 0.0)}
+
+
+def csr_scale(x, scale_param):
+    """Scaled rows, as csr_matrix of shape (l, n) of float64.
+
+    Parameters
+    ----------
+    x : sparse array of shape (l, n)
+    scale_param : dict
+        Of csr_find_scale_param, for the same n features.
+
+    Raises
+    ------
+    TypeError
+        x is not sparse.
+    ValueError
+        scale_param is for another number of features: read both files with as many.
+    """
+    from scipy.sparse import csr_matrix, diags
+
+    _require_sparse(x)
+    coef, offset = scale_param["coef"], scale_param["offset"]
+    if not len(coef) == len(offset) == x.shape[1]:
+        raise ValueError(f"x has {x.shape[1]} features, scale_param {len(coef)}: read both with the same n_features")
+    scaled = csr_matrix(x.tocsr() @ diags(coef))
+    if offset.any():
+        # A feature with an offset has a value in every row.
+        scaled = scaled + csr_matrix(np.ones((x.shape[0], 1))) @ csr_matrix(offset)
+    return scaled
+
+
+def _cross_validation(prob, param, values):
+    """Accuracy in per cent."""
+    from marginlinear.selection import stratified_folds
+
+    y = _labels(prob.y)
+    folds = stratified_folds(y, min(param.nr_fold, len(y)), values.get("seed", params.SEED.default))
+    correct = 0
+    for fold in range(folds.max() + 1):
+        inside, outside = np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)
+        fitted = api.train(select_rows(prob.x, inside), y[inside], solver=param.solver,
+                           class_weight=param.class_weight, **values)
+        correct += np.count_nonzero(fitted.predict(select_rows(prob.x, outside)) == y[outside])
+    accuracy = 100 * correct / len(y)
+    print(f"Cross Validation Accuracy = {accuracy:g}%")
+    return accuracy
+
+
+def _classifier(m):
+    if not isinstance(m, model):
+        raise TypeError(f"a {type(m).__name__} is not a model of liblinearutil's train or load_model")
+    return m.classifier
+
+
+def _command_line(options, declared, **how):
+    """The options as a CommandLine without files."""
+    if not isinstance(options, (str, list)):
+        raise TypeError(f"options are a {type(options).__name__}: text or a list of words is needed")
+    try:
+        line = CommandLine(options.split() if isinstance(options, str) else options, declared, **how)
+    except UsageError as error:
+        raise ValueError(f"options: {error}") from None
+    if line.files:
+        raise ValueError(f"options: {line.files[0]!r} is not an option")
+    return line
+
+
+def _value(line, param):
+    try:
+        return line.value(param)
+    except UsageError as error:
+        raise ValueError(f"options: {error}") from None
+
+
+def _class_weight(label, text):
+    """(label, factor) of the words of `-wLABEL FACTOR`."""
+    try:
+        return float(label), FACTOR.parse(text)
+    except ValueError:
+        raise ValueError(f"options: -w{label} {text}: give a number as label and a {FACTOR.allowed}") from None
+
+
+def _labels(y):
+    """Labels as an array: of int64 where all are whole numbers, so that they are equal to those of a file."""
+    y = np.asarray(y)
+    if y.ndim != 1 or y.dtype.kind not in "biuf":
+        raise ValueError(f"y has shape {y.shape} and type {y.dtype}: one number a row is needed")
+    whole = np.isfinite(y).all() and (y == np.trunc(y)).all() and (np.abs(y) < 2**53).all()
+    return y.astype(np.int64) if whole else y
+
+
+def _table(x):
+    """x with its rows as an array or a sparse array."""
+    if not isinstance(x, (list, tuple)):
+        x = x if hasattr(x, "tocsr") else np.asarray(x)
+        shape_of(x)  # refuses what is not a table
+        return x
+    for number, row in enumerate(x):
+        if not isinstance(row, (dict, list, tuple, np.ndarray)):
+            raise TypeError(f"x[{number}] is a {type(row).__name__}: a dict or a sequence of numbers is needed")
+    if not any(isinstance(row, dict) for row in x) and len({len(row) for row in x}) == 1:
+        return np.array(x, dtype=np.float64)
+    from scipy.sparse import csr_array
+
+    rows = [row if isinstance(row, dict) else dict(enumerate(row, 1)) for row in x]
+    ends = np.cumsum([0, *map(len, rows)])
+    numbers = np.fromiter(chain.from_iterable(rows), np.float64, ends[-1])
+    values = np.fromiter(chain.from_iterable(row.values() for row in rows), np.float64, ends[-1])
+    wrong = np.flatnonzero(~((numbers >= 1) & (numbers == np.trunc(numbers)) & (numbers <= libsvm.LARGEST_INDEX)))
+    if len(wrong):
+        row = np.searchsorted(ends, wrong[0], side="right") - 1
+        raise ValueError(f"x[{row}]: feature number {numbers[wrong[0]]:g}: an integer from 1 to "
+                         f"{libsvm.LARGEST_INDEX} is needed")
+    width = int(numbers.max(initial=0))
+    found = csr_array((values, numbers.astype(np.int64) - 1, ends), shape=(len(rows), width))
+    found.sort_indices()
+    return found
+
+
+def _require_sparse(x):
+    if not hasattr(x, "tocsr"):
+        raise TypeError(f"x is a {type(x).__name__}: a sparse array is needed, such as svm_read_problem(path, "
+                        "return_scipy=True) returns")

@@ -1,0 +1,376 @@
+"""The margins of a model on labelled data: their distribution, and what goes with it.
+
+    g_i     = s_{y_i}(x_i) - max_{l != y_i} s_l(x_i)            one column of scores a class
+    g_i     = y_i f(x_i), y_i = +1 or -1                         one column of scores
+    g_i     = votes for y_i - votes for the best other class     a model with codes
+
+A normalised margin is g_i / ||w||, the distance of row i from where f is 0, and with a column a class
+g_i / max_{j<l} ||w_j - w_l||, at most the distance of a row that is predicted right from its nearest other class. The
+norms leave the bias feature out. With a kernel they are those of its feature space. Votes have no norm.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from marginlinear.api import training_data
+from marginlinear.arrays import row_blocks
+
+BLOCK = 1 << 21  # scores held at a time
+INNER = 1 << 22  # inner products of columns held at a time
+LEVELS = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
+
+
+class MarginStatistics(NamedTuple):
+    """Moments and quantiles of margins g_i under the rows' weights.
+
+    Attributes
+    ----------
+    mean : float
+    variance : float
+        mean of (g_i - mean)^2.
+    semi_variance : float
+        mean of (mean - g_i)_+^2: the part of the variance that comes from margins below the mean.
+    minimum, maximum : float
+    quantiles : dict
+        Level -> the smallest margin that has at least this share of the rows at or below it.
+    """
+
+    mean: float
+    variance: float
+    semi_variance: float
+    minimum: float
+    maximum: float
+    quantiles: dict
+
+    @classmethod
+    def of(cls, margins, weights=None):
+        """Statistics of float64 arrays of shape (m,), m > 0; `weights` are positive, by default 1."""
+        weights = np.ones(len(margins)) if weights is None else weights
+        order = np.argsort(margins, kind="stable")
+        ordered, heaped = margins[order], np.cumsum(weights[order])
+        mean = np.average(margins, weights=weights)
+        below = np.minimum(np.searchsorted(heaped, np.multiply(LEVELS, heaped[-1])), len(ordered) - 1)
+        return cls(float(mean), float(np.average((margins - mean) ** 2, weights=weights)),
+                   float(np.average(np.maximum(mean - margins, 0) ** 2, weights=weights)),
+                   float(ordered[0]), float(ordered[-1]),
+                   dict(zip(LEVELS, ordered[below].tolist(), strict=True)))
+
+    def divided_by(self, norm):
+        """Statistics of g_i / norm."""
+        return MarginStatistics(self.mean / norm, self.variance / norm**2, self.semi_variance / norm**2,
+                                self.minimum / norm, self.maximum / norm,
+                                {level: value / norm for level, value in self.quantiles.items()})
+
+
+class Feature(NamedTuple):
+    """A feature (its column in X, from 0), its name where there are names, and its weight."""
+
+    number: int
+    name: str | None
+    weight: float
+
+
+class TopFeatures(NamedTuple):
+    """What speaks loudest in one column of scores.
+
+    Attributes
+    ----------
+    positive, negative : list
+        The labels that the column's positive scores speak for and against. With a column a class the latter are
+        empty: all others.
+    intercept : float
+        Weight of the bias feature times its value.
+    largest, smallest : list of Feature
+        The largest positive weights and the smallest negative ones, the strongest first. Equal weights stand in the
+        order of their features.
+    """
+
+    positive: list
+    negative: list
+    intercept: float
+    largest: list
+    smallest: list
+
+
+class LowRow(NamedTuple):
+    """A row (its number in X, from 0), its label, the predicted one, and its margin."""
+
+    row: int
+    label: Any
+    predicted: Any
+    margin: float
+
+
+class MarginReport(NamedTuple):
+    """What `margin_report` finds. Rows of weight 0 have no part in it; all counts are sums of the rows' weights.
+
+    Attributes
+    ----------
+    classes : array of shape (n_classes,)
+        As in the model; arrays by class are in this order.
+    n_rows : int
+    unit : {"score", "votes"}
+        What margins are differences of.
+    margin : MarginStatistics or None
+        Of the rows whose label the model knows; None where it knows none.
+    norm : float or None
+        ||w||, or the largest ||w_j - w_l||; None where there is no such number, or it is 0: votes, a precomputed
+        kernel, one that is not positive semidefinite.
+    normalised_margin : MarginStatistics or None
+        Those of g_i / norm.
+    accuracy : float
+        Share of rows predicted right. A label that the model does not know counts as predicted wrong.
+    precision, recall, f1 : float64 arrays of shape (n_classes,)
+        NaN where they are 0/0: a class that is never predicted, or has no row.
+    support : array of shape (n_classes,)
+        Rows of each class.
+    unknown_labels : dict
+        Label that the model does not know -> its rows.
+    confused : list of (label, predicted, count)
+        The entries of the confusion matrix that are not 0, by place in `classes`; of known labels only.
+    top_features : list of TopFeatures
+        One a column of weights; empty for a kernel model.
+    lowest_rows : list of LowRow
+        Those of lowest margin, the lowest first. Their labels are likely to be wrong.
+    """
+
+    classes: Any
+    n_rows: int
+    unit: str
+    margin: MarginStatistics | None
+    norm: float | None
+    normalised_margin: MarginStatistics | None
+    accuracy: float
+    precision: Any
+    recall: Any
+    f1: Any
+    support: Any
+    unknown_labels: dict
+    confused: list
+    top_features: list
+    lowest_rows: list
+
+    @property
+    def confusion(self):
+        """Counts of (label, predicted), array of shape (n_classes, n_classes)."""
+        k = len(self.classes)
+        matrix = np.zeros((k, k), dtype=self.support.dtype)
+        places = {label: at for at, label in enumerate(self.classes.tolist())}
+        for label, predicted, count in self.confused:
+            matrix[places[label], places[predicted]] = count
+        return matrix
+
+    @property
+    def macro(self):
+        """Unweighted means of precision, recall and f1 over the classes where they are defined, a dict.
+
+        The mean of the recalls is called balanced accuracy.
+        """
+        return {name: _mean(getattr(self, name)) for name in ("precision", "recall", "f1")}
+
+    def to_dict(self):
+        """The same in lists, dicts, numbers and strings, with None for NaN: ready for JSON."""
+        columns = zip(self.classes.tolist(), *(_listed(values) for values in (
+            self.precision, self.recall, self.f1, self.support)), strict=True)
+        names = "label", "precision", "recall", "f1", "support"
+        return {
+            "n_rows": self.n_rows,
+            "accuracy": self.accuracy,
+            "macro": {name: None if math.isnan(value) else value for name, value in self.macro.items()},
+            "unit": self.unit,
+            "margin": self.margin and _statistics(self.margin),
+            "norm": self.norm,
+            "normalised_margin": self.normalised_margin and _statistics(self.normalised_margin),
+            "classes": [dict(zip(names, values, strict=True)) for values in columns],
+            "confused": [{"label": label, "predicted": predicted, "count": count}
+                         for label, predicted, count in self.confused],
+            "unknown_labels": [{"label": label, "count": count} for label, count in self.unknown_labels.items()],
+            "top_features": [{**top._asdict(), **{name: [feature._asdict() for feature in getattr(top, name)]
+                                                  for name in ("largest", "smallest")}}
+                             for top in self.top_features],
+            "lowest_rows": [row._asdict() for row in self.lowest_rows],
+        }
+
+
+def margin_report(model, X, y, *, sample_weight=None, feature_names=None, n_top=10, n_lowest=10, threads=None):
+    """Margins, errors and strongest features of a model on labelled rows.
+
+    Scores are computed for a block of rows at a time; what is kept is a few numbers a row.
+
+    Parameters
+    ----------
+    model : Model
+        Linear or kernel.
+    X : array or sparse array of shape (m, n)
+        As in `Model.decision_function`; also what `libsvm.read_libsvm` returns.
+    y : array of shape (m,)
+        Labels. Those that the model does not know are told, and counted as predicted wrong.
+    sample_weight : array of shape (m,), optional
+        Weight of each row, finite and >= 0. A weight of 2 is a row given twice, one of 0 a row left out.
+    feature_names : sequence of str, optional
+        One for each of the model's features.
+    n_top : int
+        Positive, and negative, weights told of each column, default 10.
+    n_lowest : int
+        Rows of lowest margin told, default 10.
+    threads : int, optional
+        Default: all cores. The result does not depend on it.
+
+    Returns
+    -------
+    MarginReport
+
+    Raises
+    ------
+    ValueError
+        For X, y or weights that `train` would refuse too; labels that are words where the model's are numbers;
+        feature_names of another number than the model's features, or for a kernel model.
+    """
+    for name, value in (("n_top", n_top), ("n_lowest", n_lowest)):
+        if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 0:
+            raise ValueError(f"{name} = {value!r} is not allowed: give an integer in [0, inf)")
+    linear = getattr(model, "kernel", None) is None
+    check_names(model, feature_names)
+    X, y, weights, kept = training_data(X, y, sample_weight)
+    counted = None if sample_weight is None else weights  # None: counts are integers
+    places, predicted, margins = evaluate(model, X, y, threads)
+    known = places >= 0
+    k = len(model.classes)
+
+    def counts(of, which, k=k):
+        return np.bincount(of[which], None if counted is None else counted[which], minlength=k)
+
+    hits = counts(places, known & (places == predicted))
+    support, claims = counts(places, known), counts(predicted, slice(None))
+    with np.errstate(invalid="ignore"):
+        precision, recall, f1 = hits / claims, hits / support, 2 * hits / (claims + support)
+    strangers, which = np.unique(y[~known], return_inverse=True)
+    strange = np.bincount(which, None if counted is None else counted[~known], minlength=len(strangers))
+    codes, which = np.unique(places[known] * k + predicted[known], return_inverse=True)
+    pairs = np.bincount(which, None if counted is None else counted[known], minlength=len(codes))
+    labels = model.classes.tolist()
+    statistics = MarginStatistics.of(margins[known], weights[known]) if known.any() else None
+    norm = margin_norm(model, threads)
+    low = np.flatnonzero(known)[smallest(margins[known], n_lowest)]
+    numbers = low if kept is None else kept[low]
+    return MarginReport(
+        classes=model.classes,
+        n_rows=len(y),
+        unit="score" if model.codes is None else "votes",
+        margin=statistics,
+        norm=norm,
+        normalised_margin=statistics.divided_by(norm) if statistics and norm else None,
+        accuracy=float(hits.sum() / weights.sum()),
+        precision=precision,
+        recall=recall,
+        f1=f1,
+        support=support,
+        unknown_labels=dict(zip(strangers.tolist(), strange.tolist(), strict=True)),
+        confused=[(labels[code // k], labels[code % k], count)
+                  for code, count in zip(codes.tolist(), pairs.tolist(), strict=True)],
+        top_features=top_features(model, n_top, feature_names) if linear else [],
+        lowest_rows=[LowRow(number, labels[places[at]], labels[predicted[at]], float(margins[at]))
+                     for at, number in zip(low.tolist(), numbers.tolist(), strict=True)],
+    )
+
+
+def evaluate(model, X, y, threads=None):
+    """(places of y in model.classes, -1 for unknown; predicted places; margins, NaN for unknown): a number a row."""
+    y = np.asarray(y)
+    y = np.array(y.tolist()) if y.dtype.kind == "O" else y
+    if (y.dtype.kind == "U") != (model.classes.dtype.kind == "U"):
+        words = "words", "numbers"
+        ours, theirs = words if y.dtype.kind == "U" else words[::-1]
+        raise ValueError(f"y holds {ours}, the model's classes are {theirs}")
+    places = model.places_in_classes(y)
+    predicted, margins = np.empty(len(y), dtype=np.intp), np.empty(len(y))
+    for lo, hi, block in row_blocks(X, max(1, BLOCK // max(len(model.classes), model.weights.shape[1]))):
+        scores = model.decision_function(block, threads=threads)
+        predicted[lo:hi] = model.places_of(scores)
+        margins[lo:hi] = model.margins_of(scores, np.maximum(places[lo:hi], 0))
+    margins[places < 0] = np.nan
+    return places, predicted, margins
+
+
+def margin_norm(model, threads=None):
+    """What margins are divided by to be normalised, float; None where there is no such number."""
+    kernel = getattr(model, "kernel", None)
+    if model.codes is not None or (kernel is not None and kernel.kind == "precomputed"):
+        return None
+    left = right = model.coef if kernel is None else model.dual_coef.T
+    if kernel is not None:
+        from marginlinear.kernels import kernel_scores
+
+        # <w_j, w_l> = a_j' K a_l.
+        right = kernel_scores(kernel, model.support_rows, model.support_rows, model.dual_coef, threads=threads).T
+    squares = np.einsum("ij,ij->i", left, right)
+    if not model.joint:
+        return _root(squares[0])
+    largest, step = 0.0, max(1, INNER // len(left))
+    for lo in range(0, len(left), step):
+        inner = left[lo : lo + step] @ right.T
+        largest = max(largest, float((squares[lo : lo + step, None] + squares - 2 * inner).max()))
+    return _root(largest)
+
+
+def top_features(model, count, names=None):
+    """TopFeatures of each column of a linear model's weights, a list."""
+    labels = np.asarray(model.classes)
+    if model.codes is not None:
+        sides = [(labels[code > 0].tolist(), labels[code < 0].tolist()) for code in model.codes.T]
+    elif model.joint:
+        sides = [([label], []) for label in labels.tolist()]
+    else:
+        sides = [(labels[1:].tolist(), labels[:1].tolist())]
+
+    def features(weights, which):
+        return [Feature(at, None if names is None else names[at], float(weights[at])) for at in which.tolist()]
+
+    found = []
+    for (positive, negative), weights, intercept in zip(sides, model.coef, model.intercept.tolist(), strict=True):
+        up, down = np.flatnonzero(weights > 0), np.flatnonzero(weights < 0)
+        found.append(TopFeatures(positive, negative, intercept,
+                                 features(weights, up[smallest(-weights[up], count)]),
+                                 features(weights, down[smallest(weights[down], count)])))
+    return found
+
+
+def smallest(values, count):
+    """Places of the `count` smallest values, the smallest first, equal ones in their order."""
+    if count >= len(values):
+        return np.argsort(values, kind="stable")
+    if count == 0:
+        return np.empty(0, dtype=np.intp)
+    bound = np.partition(values, count - 1)[count - 1]
+    candidates = np.flatnonzero(values <= bound)
+    return candidates[np.argsort(values[candidates], kind="stable")[:count]]
+
+
+def check_names(model, names):
+    """ValueError for feature names that the model has no use for."""
+    if names is None:
+        return
+    if getattr(model, "kernel", None) is not None:
+        raise ValueError("feature_names: a kernel model has no weights of features to be named")
+    if len(names) != model.n_features:
+        raise ValueError(f"feature_names has {len(names)} names, the model {model.n_features} features")
+
+
+def _root(square):
+    return math.sqrt(square) if 0 < square < math.inf else None
+
+
+def _mean(values):
+    defined = values[~np.isnan(values)]
+    return float(defined.mean()) if len(defined) else math.nan
+
+
+def _listed(values):
+    return [None if isinstance(value, float) and math.isnan(value) else value for value in values.tolist()]
+
+
+def _statistics(statistics):
+    quantiles = [{"level": level, "margin": value} for level, value in statistics.quantiles.items()]
+    return {**statistics._asdict(), "quantiles": quantiles}

@@ -1,0 +1,762 @@
+"""Pictures of margins, convergence, searches and probabilities (extra `[plot]`).
+
+Displays in scikit-learn's manner: `from_...` computes and draws, the constructor takes what was computed, and
+`plot(ax=...)` draws again. scikit-learn is not needed, and matplotlib is imported when something is drawn.
+"""
+
+import csv
+import json
+import math
+import os
+import re
+from contextlib import contextmanager
+from itertools import cycle
+
+import numpy as np
+
+from marginlinear.problem import DataError, Info
+
+# The colours that M. Okabe and K. Ito chose for all kinds of colour vision; dashes tell curves apart without colours.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+DASHES = ("-", (0, (5, 1.5)), (0, (1, 1)), (0, (5, 1.5, 1, 1.5)), (0, (3, 1)), (0, (8, 2)), (0, (8, 2, 1, 2)))
+# What is not a curve: means, bounds, tolerances.
+GREY = "0.45"
+STYLE = {
+    "axes.grid": True, "axes.axisbelow": True, "axes.spines.top": False, "axes.spines.right": False,
+    "axes.titlesize": "medium", "figure.figsize": (6.4, 4.2), "figure.constrained_layout.use": True,
+    "font.size": 10, "grid.alpha": 0.3, "grid.linewidth": 0.6, "lines.linewidth": 1.6, "svg.hashsalt": "marginlinear",
+}
+LEGEND = {"fontsize": "small", "frameon": False}
+NORMALISED = "margin / norm of the weights"
+STEPS = 2000  # points of a cumulative curve at most
+INSTALL = "matplotlib is needed: pip install 'marginlinear[plot]'"
+
+
+@contextmanager
+def style():
+    """matplotlib's settings of this module's pictures, within the block: colours and dashes go with one another."""
+    matplotlib = _matplotlib()
+    cycler = matplotlib.cycler(color=COLOURS, linestyle=DASHES)
+    with matplotlib.rc_context({**STYLE, "axes.prop_cycle": cycler}):
+        yield
+
+
+class MarginDistributionDisplay:
+    """The distribution of margins, one a row: cumulative, as Figure 1 of LDM, or a histogram, as Figure 2 of mcODM.
+
+    Parameters
+    ----------
+    margins : array of shape (m,)
+        Finite.
+    weights : array of shape (m,), optional
+        Weights of the rows, by default 1.
+    name : str, optional
+        For the legend.
+    xlabel : str, optional
+        What the margins are.
+
+    Attributes
+    ----------
+    mean, variance : float
+    line_ : matplotlib Line2D
+        The cumulative curve or the histogram's outline.
+    mean_ : matplotlib artist
+        The mean and, to both sides, the standard deviation: an ErrorbarContainer on the curve, or a vertical Line2D.
+    band_ : matplotlib artist or None
+        The histogram's band from mean - sd to mean + sd.
+    ax_, figure_ : matplotlib Axes, Figure
+    """
+
+    def __init__(self, margins, *, weights=None, name=None, xlabel="margin"):
+        self.margins = np.asarray(margins, dtype=np.float64)
+        if self.margins.ndim != 1 or not len(self.margins) or not np.isfinite(self.margins).all():
+            raise ValueError(f"margins must be finite numbers, one a row; their shape is {self.margins.shape}")
+        self.weights = np.ones(len(self.margins)) if weights is None else np.asarray(weights, dtype=np.float64)
+        if self.weights.shape != self.margins.shape or not (self.weights >= 0).all() or not (
+                0 < self.weights.sum() < math.inf):
+            raise ValueError("weights must be finite numbers >= 0, one a margin, not all 0")
+        self.name, self.xlabel = name, xlabel
+        self.mean = float(np.average(self.margins, weights=self.weights))
+        self.variance = float(np.average((self.margins - self.mean) ** 2, weights=self.weights))
+
+    @classmethod
+    def from_estimator(cls, estimator, X, y, *, sample_weight=None, normalise=True, threads=None, name=None,
+                       kind="cumulative", ax=None, **kwargs):
+        """Draw the margins of a classifier on labelled rows.
+
+        Parameters
+        ----------
+        estimator : Model or classifier
+            Of marginlinear, or one in scikit-learn's manner: with `decision_function`, `classes_` and, for
+            normalise=True, `coef_`. Its scores are one a class, or a single one that is positive for classes_[1].
+        X, y : arrays of shape (m, n) and (m,)
+            Labels that the classifier does not know are an error.
+        sample_weight : array of shape (m,), optional
+        normalise : bool
+            Divide by ||w||, with several columns of weights by the largest ||w_j - w_l||; see marginlinear.margins.
+            Margins of different models are comparable then.
+        threads : int, optional
+            For a Model; default: all cores.
+        name : str, optional
+            Default: the method's name or the class's.
+        kind, ax, **kwargs
+            As in `plot`.
+
+        Raises
+        ------
+        ValueError
+            For unknown labels, or normalise=True where there is no norm: votes of several binary problems, or a kernel
+            classifier that is not of marginlinear.
+        """
+        name = name or getattr(estimator, "solver", None) or type(estimator).__name__
+        margins, norm, unit = estimator_margins(estimator, X, y, normalise, threads)
+        if not normalise:
+            xlabel = f"margin ({unit})"
+        elif norm is None:
+            raise ValueError(f"{name}: these margins have no norm to be divided by: give normalise=False")
+        else:
+            margins, xlabel = margins / norm, NORMALISED
+        display = cls(margins, weights=sample_weight, name=name, xlabel=xlabel)
+        return display.plot(ax, kind=kind, **kwargs)
+
+    @classmethod
+    def from_predictions(cls, y, scores, *, classes=None, sample_weight=None, name=None, kind="cumulative", ax=None,
+                         **kwargs):
+        """Draw the margins that scores give to labels.
+
+        Parameters
+        ----------
+        y : array of shape (m,)
+        scores : array of shape (m,) or (m, n_classes)
+            As a `decision_function` returns them: positive for classes[1], or one a class.
+        classes : array of shape (n_classes,), optional
+            The classes of the columns; default: the different labels, ascending.
+        sample_weight, name, kind, ax, **kwargs
+            As in `from_estimator`.
+        """
+        classes = np.unique(y) if classes is None else np.asarray(classes)
+        display = cls(score_margins(scores, y, classes), weights=sample_weight, name=name, xlabel="margin (score)")
+        return display.plot(ax, kind=kind, **kwargs)
+
+    def plot(self, ax=None, *, kind="cumulative", name=None, bins=40, **kwargs):
+        """Draw onto `ax`, or a new figure.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+        kind : {"cumulative", "histogram"}
+            Share of the rows with at most this margin, or in each of `bins` intervals.
+        name : str, optional
+            For the legend, in place of that of the constructor.
+        bins : int or array
+            As in numpy.histogram; for a histogram only.
+        **kwargs
+            For the curve: what matplotlib's Line2D takes.
+
+        Returns
+        -------
+        MarginDistributionDisplay
+            Itself.
+        """
+        if kind not in ("cumulative", "histogram"):
+            raise ValueError(f"kind = {kind!r} is not allowed: give 'cumulative' or 'histogram'")
+        self.ax_, self.figure_ = _axes(ax)
+        name = name if name is not None else self.name
+        moments = f"mean {self.mean:.3g}, variance {self.variance:.2g}"
+        label = f"{name}: {moments}" if name else moments
+        deviation = math.sqrt(self.variance)
+        if kind == "cumulative":
+            x, shares = cumulative(self.margins, self.weights)
+            self.line_, = self.ax_.plot(x, shares, **{"label": label, "drawstyle": "steps-post", **kwargs})
+            at = float(np.average(self.margins <= self.mean, weights=self.weights))
+            self.mean_ = self.ax_.errorbar(self.mean, at, xerr=deviation, fmt="o", color=self.line_.get_color(),
+                                           markersize=5, capsize=3, linewidth=1.2, zorder=3)
+            self.band_ = None
+            marks = "point and bar"
+            self.ax_.set(ylabel="share of rows with at most this margin", ylim=(0, 1.02))
+        else:
+            counts, edges = np.histogram(self.margins, bins=bins, weights=self.weights)
+            shares = counts / self.weights.sum()
+            self.line_, = self.ax_.step(np.append(edges, edges[-1]), [0, *shares, 0],
+                                        **{"label": label, "where": "pre", **kwargs})
+            colour = self.line_.get_color()
+            self.ax_.stairs(shares, edges, fill=True, color=colour, alpha=0.25)
+            self.mean_ = self.ax_.axvline(self.mean, color=colour, linestyle="--", linewidth=1.2)
+            self.band_ = self.ax_.axvspan(self.mean - deviation, self.mean + deviation, color=colour, alpha=0.1,
+                                          linewidth=0)
+            marks = "dashed line and band"
+            self.ax_.set(ylabel="share of rows", ylim=(0, max(1.18 * shares.max(), self.ax_.get_ylim()[1])))
+        self.ax_.set_xlabel(f"{self.xlabel}\n({marks}: mean \u00b1 standard deviation)")
+        if not any(line.get_gid() == "zero" for line in self.ax_.lines):
+            # Rows to its left are predicted wrong.
+            self.ax_.axvline(0, color=GREY, linewidth=0.8, linestyle="-", zorder=1, gid="zero")
+        self.ax_.legend(loc="best", **LEGEND)
+        return self
+
+
+class ConvergenceDisplay:
+    """Certificate and objective of a run against time or sweeps.
+
+    Parameters
+    ----------
+    history : sequence of dict
+        One entry a check, as in `Info.history`: n_iter, seconds, objective, bound, certificate, residual.
+    limit : float, optional
+        What the certificate, or the residual of a method without one, is to come down to.
+    name : str, optional
+        For the legend.
+
+    Attributes
+    ----------
+    line_ : matplotlib Line2D
+        The certificate, or the residual.
+    objective_ : matplotlib Line2D
+    axes_ : array of two matplotlib Axes
+        Certificate above, objective below.
+    figure_ : matplotlib Figure
+    """
+
+    def __init__(self, history, *, limit=None, name=None):
+        self.history = list(history)
+        if not self.history:
+            raise ValueError("the run has no history: it made no check")
+        self.limit, self.name = limit, name
+
+    @classmethod
+    def from_estimator(cls, estimator, *, name=None, x="seconds", axes=None, **kwargs):
+        """Draw the run of a Model, of an Info, or of a fitted estimator of marginlinear.sklearn."""
+        info = getattr(estimator, "info", None) or getattr(estimator, "info_", None) or estimator
+        if not hasattr(info, "history"):
+            raise ValueError(f"{type(estimator).__name__} has no info of a run by marginlinear")
+        name = name or getattr(estimator, "solver", None) or type(estimator).__name__
+        return cls(info.history, limit=info.criterion[2], name=name).plot(axes, x=x, **kwargs)
+
+    @classmethod
+    def from_log(cls, path, *, name=None, x="seconds", axes=None, **kwargs):
+        """Draw the one run in a file that `margin-train --log` wrote; `read_log` reads files of several."""
+        runs = read_log(path)
+        if len(runs) > 1:
+            raise ValueError(f"{path}: {len(runs)} runs: read_log gives the history of each")
+        history, limit, _ = runs[0]
+        stem = os.path.splitext(os.path.basename(path))[0]
+        return cls(history, limit=limit, name=name or stem).plot(axes, x=x, **kwargs)
+
+    def plot(self, axes=None, *, x="seconds", log_x=False, name=None, **kwargs):
+        """Draw onto two Axes, or a new figure.
+
+        Parameters
+        ----------
+        axes : pair of matplotlib Axes, optional
+            For the certificate and for the objective.
+        x : {"seconds", "n_iter"}
+            Time of the solver, or sweeps over the rows.
+        log_x : bool
+            A logarithmic axis, for runs of very different length.
+        name : str, optional
+            For the legend, in place of that of the constructor.
+        **kwargs
+            For the curves: what matplotlib's Line2D takes.
+        """
+        words = {"seconds": "time [s]", "n_iter": "sweeps"}
+        if x not in words:
+            raise ValueError(f"x = {x!r} is not allowed: give 'seconds' or 'n_iter'")
+        self.axes_ = np.asarray(_subplots((6.4, 5.6), 2) if axes is None else axes)
+        self.figure_ = self.axes_[0].figure
+        upper, lower = self.axes_
+        at = self._column(x)
+        certificate = self._column("certificate")
+        criterion = "residual" if np.isnan(certificate).all() else "certificate"
+        values = certificate if criterion == "certificate" else self._column("residual")
+        # What is 0 or below, by rounding, has no place on a logarithmic axis.
+        values = np.where(values > 0, values, np.nan)
+        marked = {"marker": "o", "markersize": 3.5, "label": name if name is not None else self.name, **kwargs}
+        self.line_, = upper.plot(at, values, **marked)
+        colour = self.line_.get_color()
+        if self.limit is not None:
+            upper.axhline(self.limit, color=colour, linewidth=0.9, linestyle=":")
+        upper.set(yscale="log", ylabel=f"{criterion} (dotted: tolerance)" if self.limit is not None else criterion)
+        self.objective_, = lower.plot(at, self._column("objective"), **marked)
+        lower.set(xlabel=words[x], ylabel="objective")
+        if log_x:
+            lower.set_xscale("log")
+        else:
+            lower.set_xlim(0, 1.03 * max(np.nanmax(line.get_xdata()) for line in lower.lines))
+        self._fit_objective(lower)
+        if any(not text.startswith("_") for text in upper.get_legend_handles_labels()[1]):
+            upper.legend(loc="upper right", **LEGEND)
+        return self
+
+    def _column(self, key):
+        return np.array([math.nan if entry.get(key) is None else entry[key] for entry in self.history], dtype=float)
+
+    def _fit_objective(self, ax):
+        """Limits in which the ends of the curves can be seen: what stands far above them, at the start, is cut."""
+        curves = [values[np.isfinite(values)] for values in (np.asarray(line.get_ydata()) for line in ax.lines)]
+        curves = [values for values in curves if len(values)]
+        if curves:
+            low, high = min(values.min() for values in curves), max(values[-1] for values in curves)
+            reach = max(high - low, 0.1 * max(abs(low), abs(high)), 1e-12)
+            top = min(max(values.max() for values in curves), high + 3 * reach)
+            ax.set_ylim(low - 0.1 * (top - low + reach), top + 0.1 * (top - low + reach))
+
+
+class SearchDisplay:
+    """Score against C, or another parameter, from the table of a search.
+
+    Parameters
+    ----------
+    table : sequence of dict
+        One row a point of the grid: a column for each parameter, and one for the score. Rows without a score
+        (None or NaN) are left out.
+    param : str
+        The parameter on the horizontal axis.
+    score : str, optional
+        The column of scores; default: the first of `SCORES` that the table has.
+    std : str, optional
+        Column of the scores' standard deviation over the folds; default: `std` or `std_<score>` where there, else
+        it is computed from a column `fold_scores` of lists, as `selection.search` has it.
+    params : sequence of str, optional
+        The other columns that are parameters: a curve for each combination of their values. Default: all columns of
+        the table that are not known to be results (`RESULTS`).
+
+    Attributes
+    ----------
+    lines_ : list of matplotlib Line2D
+        One for each combination of the other parameters.
+    best_ : matplotlib Line2D
+        The point of the best score, the first of equal ones.
+    best : dict
+        Its row.
+    ax_, figure_ : matplotlib Axes, Figure
+    """
+
+    SCORES = ("score", "mean_score", "mean_test_score", "accuracy", "balanced", "f1_macro", "auc")
+    RESULTS = ("std", "std_score", "std_test_score", "fold_scores", "seconds", "n_iter", "status", "unconverged",
+               "rank", "metric")
+
+    def __init__(self, table, *, param="C", score=None, std=None, params=None):
+        table = [dict(row) for row in table]
+        if not table:
+            raise ValueError("the table of the search has no rows")
+        columns = list(dict.fromkeys(key for row in table for key in row))
+        self.param = param
+        self.score = score or next((name for name in self.SCORES if name in columns), None)
+        if self.score is None:
+            raise ValueError(f"the table has no column of scores: name one of {', '.join(columns)}")
+        for name in (self.param, self.score, *([std] if std else []), *(params or ())):
+            if name not in columns:
+                raise ValueError(f"the table has no column {name!r}: it has {', '.join(columns)}")
+        self.std = std or next((name for name in ("std", f"std_{self.score}", "std_test_score") if name in columns),
+                               None)
+        if self.std is None and all(isinstance(row.get("fold_scores"), (list, tuple)) for row in table):
+            self.std = "std"
+            for row in table:
+                row["std"] = _deviation(row["fold_scores"])
+        results = {*self.RESULTS, *self.SCORES, self.score, self.std}
+        self.params = [name for name in (columns if params is None else params)
+                       if name != param and (params is not None or name not in results)]
+        self.table = [row for row in table if _is_number(row.get(self.score))]
+        wrong = next((row for row in self.table if not _is_number(row.get(param))), None)
+        if wrong is not None:
+            raise ValueError(f"{param} = {wrong.get(param)!r} in the table is not a number")
+        if not self.table:
+            raise ValueError(f"no row of the table has a number in its column {self.score!r}")
+        self.best = max(self.table, key=lambda row: row[self.score])
+
+    @classmethod
+    def from_estimator(cls, search, *, ax=None, param="C", params=None, **kwargs):
+        """Draw what `selection.search` returned, or a fitted GridSearchCV of scikit-learn with one metric."""
+        if hasattr(search, "cv_results_"):
+            results = search.cv_results_
+            columns = [results[name].tolist() for name in ("mean_test_score", "std_test_score")]
+            table = [{**point, "score": score, "std": std}
+                     for point, score, std in zip(results["params"], *columns, strict=True)]
+        elif hasattr(search, "table"):
+            table = search.table
+        else:
+            raise ValueError(f"{type(search).__name__} is no finished search")
+        return cls.from_table(table, param=param, params=params, ax=ax, **kwargs)
+
+    @classmethod
+    def from_table(cls, table, *, param="C", score=None, std=None, params=None, ax=None, **kwargs):
+        """Draw the table of a search; the parameters are those of the class and of `plot`."""
+        return cls(table, param=param, score=score, std=std, params=params).plot(ax, **kwargs)
+
+    @classmethod
+    def from_file(cls, path, *, ax=None, param="C", score=None, std=None, params=None, **kwargs):
+        """Draw a table from a CSV file with a head, a JSON list of objects, or JSON lines."""
+        return cls.from_table(read_table(path), param=param, score=score, std=std, params=params, ax=ax, **kwargs)
+
+    def plot(self, ax=None, **kwargs):
+        """Draw onto `ax`, or a new figure; **kwargs are for the curves: what matplotlib's Line2D takes."""
+        self.ax_, self.figure_ = _axes(ax)
+        groups = {}
+        varying = [name for name in self.params if len({_shown(row.get(name)) for row in self.table}) > 1]
+        for row in self.table:
+            place = ", ".join(f"{name} = {_shown(row.get(name))}" for name in varying)
+            groups.setdefault(place, []).append(row)
+        self.lines_ = []
+        styles = None
+        if len(groups) > len(COLOURS):
+            # More curves than colours: by rank from dark to light.
+            colours = _matplotlib().colormaps["viridis"](np.linspace(0, 0.9, len(groups)))
+            styles = zip(colours, cycle(DASHES))
+        for place, rows in groups.items():
+            rows = sorted(rows, key=lambda row: row[self.param])
+            x, y = ([row[name] for row in rows] for name in (self.param, self.score))
+            given = dict(zip(("color", "linestyle"), next(styles), strict=True)) if styles else {}
+            line, = self.ax_.plot(x, y, **{"marker": "o", "markersize": 4, "label": place or "_", **given, **kwargs})
+            # Bands of many curves hide one another: only the best one keeps its own.
+            clear = len(groups) <= 3 or any(row is self.best for row in rows)
+            if self.std and clear and all(_is_number(row.get(self.std)) for row in rows):
+                y, std = np.array(y), np.array([row[self.std] for row in rows])
+                self.ax_.fill_between(x, y - std, y + std, color=line.get_color(), alpha=0.15, linewidth=0)
+            self.lines_.append(line)
+        place, value = self.best[self.param], self.best[self.score]
+        where = ", ".join(f"{name} = {_shown(self.best.get(name))}" for name in (self.param, *varying))
+        self.best_, = self.ax_.plot([place], [value], marker="o", markersize=11, markerfacecolor="none",
+                                    color="black", markeredgewidth=1.3, linestyle="none",
+                                    label=f"best: {where}: {value:.4g}")
+        at = [row[self.param] for row in self.table]
+        if min(at) > 0 and max(at) >= 8 * min(at):
+            powers = np.log2(at)
+            self.ax_.set_xscale("log", base=2 if np.allclose(powers, powers.round()) else 10)
+        band = f" (band: \u00b1 {self.std})" if self.std else ""
+        self.ax_.set(xlabel=self.param, ylabel=self.score.replace("_", " ") + band)
+        self.ax_.legend(loc="best", ncols=1 + len(groups) // 8, **LEGEND)
+        return self
+
+
+class ReliabilityDisplay:
+    """Reliability curve: how often what is predicted with probability p is so.
+
+    Rows are put into bins by their probability; a bin's point is (mean probability, share of rows where it came true),
+    with the 95 % score interval (Wilson 1927) of that share. The expected calibration error is the mean of the
+    points' distances from the diagonal, by their rows.
+
+    Parameters
+    ----------
+    predicted, observed : arrays of shape (bins,)
+        Mean probability and share of rows of each bin that has a row.
+    counts : array of shape (bins,)
+        Its rows.
+    name : str, optional
+        For the legend.
+    xlabel, ylabel : str, optional
+
+    Attributes
+    ----------
+    error : float
+        The expected calibration error.
+    line_ : matplotlib Line2D
+    interval_ : matplotlib LineCollection
+    diagonal_ : matplotlib Line2D or None
+        None where the Axes had one.
+    ax_, figure_ : matplotlib Axes, Figure
+    """
+
+    def __init__(self, predicted, observed, counts, *, name=None, xlabel="predicted probability",
+                 ylabel="observed share of rows"):
+        self.predicted, self.observed = np.asarray(predicted, dtype=float), np.asarray(observed, dtype=float)
+        self.counts = np.asarray(counts)
+        self.name, self.xlabel, self.ylabel = name, xlabel, ylabel
+        self.error = float(np.average(abs(self.predicted - self.observed), weights=self.counts))
+
+    @classmethod
+    def from_estimator(cls, estimator, X, y, *, n_bins=10, strategy="uniform", name=None, ax=None, **kwargs):
+        """Draw the reliability of a classifier's probabilities on labelled rows.
+
+        Parameters
+        ----------
+        estimator : Model or classifier
+            With `predict_proba`, and `classes` or `classes_`.
+        X, y : arrays of shape (m, n) and (m,)
+        n_bins, strategy, name, ax, **kwargs
+            As in `from_predictions`.
+        """
+        if not hasattr(estimator, "predict_proba"):
+            raise ValueError(f"{type(estimator).__name__} has no predict_proba: train it with probability=True")
+        name = name or getattr(estimator, "solver", None) or type(estimator).__name__
+        return cls.from_predictions(y, estimator.predict_proba(X), classes=_classes(estimator), n_bins=n_bins,
+                                    strategy=strategy, name=name, ax=ax, **kwargs)
+
+    @classmethod
+    def from_predictions(cls, y, p, *, classes=None, n_bins=10, strategy="uniform", name=None, ax=None, **kwargs):
+        """Draw the reliability of probabilities.
+
+        Parameters
+        ----------
+        y : array of shape (m,)
+            Labels.
+        p : array of shape (m,) or (m, n_classes)
+            Probability of classes[1], or of each class. With more than two classes the probability of the predicted
+            class is held against whether it is the label.
+        classes : array of shape (n_classes,), optional
+            Default: the different labels, ascending.
+        n_bins : int
+        strategy : {"uniform", "quantile"}
+            Bins of equal width, or of about equally many rows.
+        name, ax, **kwargs
+            For the legend, and as in `plot`.
+
+        Raises
+        ------
+        ValueError
+            For probabilities outside [0, 1], unknown labels, shapes that do not fit, or other words.
+        """
+        y, p = np.asarray(y), np.asarray(p, dtype=np.float64)
+        classes = np.unique(y) if classes is None else np.asarray(classes)
+        _check_scores("p", p, y, classes)
+        _require_known(np.where(np.isin(y, classes), 0, -1), y)
+        if not ((p >= 0) & (p <= 1)).all():
+            raise ValueError(f"p: {p[~((p >= 0) & (p <= 1))][0]} is not a probability")
+        if p.ndim == 2 and len(classes) > 2:
+            true, p = classes[p.argmax(axis=1)] == y, p.max(axis=1)
+            labels = {"xlabel": "probability of the predicted class", "ylabel": "share of rows predicted right"}
+        else:
+            true, p = y == classes[1], p[:, 1] if p.ndim == 2 else p
+            labels = {"xlabel": f"predicted probability of class {classes[1]}",
+                      "ylabel": f"share of rows of class {classes[1]}"}
+        counts, predicted, observed = reliability(true, p, n_bins, strategy)
+        return cls(predicted, observed, counts, name=name, **labels).plot(ax, **kwargs)
+
+    def plot(self, ax=None, *, name=None, **kwargs):
+        """Draw onto `ax`, or a new figure; **kwargs are for the curve: what matplotlib's Line2D takes."""
+        self.ax_, self.figure_ = _axes(ax, (5.0, 5.0))
+        self.diagonal_ = None
+        if not any(line.get_gid() == "diagonal" for line in self.ax_.lines):
+            # Outside the cycle of colours.
+            self.diagonal_, = self.ax_.plot([0, 1], [0, 1], color=GREY, linewidth=0.9, linestyle="-", gid="diagonal",
+                                            label="perfectly calibrated")
+        name = name if name is not None else self.name
+        error = f"calibration error {self.error:.3f}"
+        label = f"{name}: {error}" if name else error
+        self.line_, = self.ax_.plot(self.predicted, self.observed,
+                                    **{"marker": "o", "markersize": 5, "label": label, **kwargs})
+        low, high = wilson(self.observed, self.counts)
+        self.interval_ = self.ax_.vlines(self.predicted, low, high, color=self.line_.get_color(), linewidth=1,
+                                         alpha=0.6)
+        self.ax_.set(xlabel=self.xlabel, ylabel=f"{self.ylabel} (bars: 95 % interval)", aspect="equal",
+                     xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
+        self.ax_.legend(loc="best", **LEGEND)
+        return self
+
+
+def estimator_margins(estimator, X, y, normalise=True, threads=None):
+    """(margins of shape (m,), what normalises them or None, "score" or "votes") of a Model or a classifier.
+
+    The norm is looked for only if `normalise`.
+    """
+    from marginlinear.api import Model
+    from marginlinear.margins import evaluate, margin_norm
+
+    model = getattr(estimator, "model_", estimator)  # what an estimator of marginlinear.sklearn holds
+    if isinstance(model, Model):
+        places, _, margins = evaluate(model, X, y, threads)
+        _require_known(places, y)
+        norm = margin_norm(model, threads) if normalise else None
+        return margins, norm, "score" if model.codes is None else "votes"
+    classes = _classes(estimator)
+    if getattr(estimator, "decision_function_shape", None) == "ovo" and len(classes) > 2:
+        raise ValueError(f"{type(estimator).__name__} has scores of pairs of classes: set "
+                         "decision_function_shape='ovr'")
+    margins = score_margins(estimator.decision_function(X), y, classes)
+    coef = getattr(estimator, "coef_", None) if normalise else None
+    return margins, None if coef is None else _coef_norm(coef, classes), "score"
+
+
+def score_margins(scores, y, classes):
+    """Margins of the labels y, float64 array of shape (m,), under scores of shape (m,) or (m, n_classes)."""
+    from marginlinear._core.scores import margins_of
+
+    scores, y = np.asarray(scores, dtype=np.float64), np.asarray(y)
+    _check_scores("scores", scores, y, classes)
+    order = np.argsort(classes)
+    places = order[np.minimum(np.searchsorted(classes, y, sorter=order), len(classes) - 1)]
+    _require_known(np.where(classes[places] == y, places, -1), y)
+    if scores.ndim == 1:
+        return np.where(places == 1, scores, -scores)
+    return margins_of(np.ascontiguousarray(scores), places.astype(np.int32))
+
+
+def cumulative(margins, weights):
+    """(margins in rising order, share of the rows up to each), of many rows only STEPS points."""
+    order = np.argsort(margins, kind="stable")
+    x, shares = margins[order], np.cumsum(weights[order])
+    shares /= shares[-1]
+    if len(x) > STEPS:
+        kept = np.unique(np.linspace(0, len(x) - 1, STEPS).round().astype(np.intp))
+        x, shares = x[kept], shares[kept]
+    return np.concatenate((x[:1], x)), np.concatenate(([0.0], shares))
+
+
+def reliability(true, p, n_bins=10, strategy="uniform"):
+    """(rows, mean p, share of true rows) of each bin of p that has a row."""
+    if not isinstance(n_bins, (int, np.integer)) or n_bins < 1:
+        raise ValueError(f"n_bins = {n_bins!r} is not allowed: give an integer in [1, inf)")
+    if strategy not in ("uniform", "quantile"):
+        raise ValueError(f"strategy = {strategy!r} is not allowed: give 'uniform' or 'quantile'")
+    levels = np.linspace(0, 1, n_bins + 1)[1:-1]
+    inner = levels if strategy == "uniform" else np.quantile(p, levels)
+    which = np.searchsorted(inner, p, side="right")
+    counts = np.bincount(which, minlength=n_bins)
+    there = counts > 0
+    sums, hits = np.bincount(which, p, minlength=n_bins), np.bincount(which, true, minlength=n_bins)
+    return counts[there], sums[there] / counts[there], hits[there] / counts[there]
+
+
+def wilson(share, count, z=1.959964):
+    """Ends of the score interval of a share of `count` trials, at 95 % unless z says otherwise."""
+    centre = (share + z * z / (2 * count)) / (1 + z * z / count)
+    half = z * np.sqrt(share * (1 - share) / count + z * z / (4 * count**2)) / (1 + z * z / count)
+    return centre - half, centre + half
+
+
+def read_log(path):
+    """Runs in a file of `margin-train --log`: list of (history, limit or None, what tells it from the others).
+
+    The last is a dict, such as {"fold": 1}. A run that was interrupted has no result, and no limit.
+    """
+    runs, current = [], {}
+    for number, entry in _json_lines(path):
+        if not isinstance(entry, dict) or "objective" not in entry or "n_iter" not in entry:
+            raise DataError(path, number, 1, "not a line of margin-train --log: n_iter and objective are missing")
+        place = {key: value for key, value in entry.items() if key not in Info._fields}
+        run = current.get(str(place))
+        if run is None:
+            run = current[str(place)] = {"history": [], "limit": None, "place": place}
+            runs.append(run)
+        if "status" in entry:
+            # The result repeats the last check; what follows is another run.
+            run["limit"] = Info(**{name: entry.get(name) for name in Info._fields}).criterion[2]
+            del current[str(place)]
+        else:
+            run["history"].append(entry)
+    runs = [(run["history"], run["limit"], run["place"]) for run in runs if run["history"]]
+    if not runs:
+        raise DataError(path, 0, 0, "no check of a run: give a file of margin-train --log")
+    return runs
+
+
+def read_table(path):
+    """Rows of a search's table: from a CSV file with a head, a JSON list of objects, or JSON lines; a list of dict.
+
+    Columns fold_1, fold_2, ... of a CSV file, as `margin-train --table` writes them, become a list fold_scores.
+    """
+    with open(path, encoding="utf-8-sig", newline="") as stream:
+        try:
+            first = stream.read(1)
+            stream.seek(0)
+            if first == "[":
+                rows = json.load(stream)
+            elif first == "{":
+                rows = [row for _, row in _json_lines(path)]
+            else:
+                reader = csv.DictReader(stream, strict=True)
+                rows = []
+                for row in reader:
+                    if None in row or None in row.values():
+                        raise DataError(path, reader.line_num, 1,
+                                        f"{len(reader.fieldnames)} cells are needed, as in the first line")
+                    row = {key.strip(): _cell(text) for key, text in row.items()}
+                    folds = [row.pop(key) for key in list(row) if re.fullmatch(r"fold_\d+", key)]
+                    rows.append({**row, "fold_scores": folds} if folds else row)
+        except UnicodeDecodeError:
+            raise DataError(path, 0, 0, "not UTF-8: give a CSV or JSON file") from None
+        except json.JSONDecodeError as error:
+            raise DataError(path, error.lineno, error.colno, f"not JSON: {error.msg}") from None
+        except csv.Error as error:
+            raise DataError(path, reader.line_num + 1, 1, f"not CSV: {error}") from None
+    wrong = next((at for at, row in enumerate(rows, 1) if not isinstance(row, dict)), None)
+    if wrong:
+        raise DataError(path, 0, 0, f"entry {wrong} of the list is not an object of columns and values")
+    if not rows:
+        raise DataError(path, 0, 0, "the table has no rows")
+    return rows
+
+
+def _json_lines(path):
+    with open(path, "rb") as stream:
+        for number, line in enumerate(stream, 1):
+            if line.strip():
+                try:
+                    yield number, json.loads(line)
+                except UnicodeDecodeError:
+                    raise DataError(path, number, 1, "not UTF-8: give JSON lines") from None
+                except json.JSONDecodeError as error:
+                    raise DataError(path, number, error.colno, f"not JSON: {error.msg}") from None
+
+
+def _cell(text):
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def _shown(value):
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _deviation(scores):
+    """Standard deviation of the numbers among the scores, NaN for none."""
+    scores = [score for score in scores if _is_number(score)]
+    return float(np.std(scores)) if scores else math.nan
+
+
+def _is_number(value):
+    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool) \
+        and math.isfinite(value)
+
+
+def _classes(estimator):
+    for name in ("classes_", "classes"):
+        if hasattr(estimator, name):
+            return np.asarray(getattr(estimator, name))
+    raise ValueError(f"{type(estimator).__name__} has no classes_: it is not a fitted classifier")
+
+
+def _coef_norm(coef, classes):
+    from marginlinear.api import Model
+    from marginlinear.margins import margin_norm
+
+    coef = coef.toarray() if hasattr(coef, "toarray") else np.asarray(coef)
+    if len(coef) not in (1, len(classes)):
+        return None
+    return margin_norm(Model(coef.T, classes))
+
+
+def _check_scores(name, scores, y, classes):
+    wanted = (len(y),) if scores.ndim == 1 else (len(y), len(classes))
+    if scores.shape != wanted or (scores.ndim == 1 and len(classes) != 2):
+        raise ValueError(f"{name} has shape {scores.shape} for {len(y)} labels and {len(classes)} classes")
+
+
+def _require_known(places, y):
+    if (places < 0).any():
+        label = np.asarray(y)[places < 0][0]
+        raise ValueError(f"y: label {label} is not among the classes of the model: leave its rows out")
+
+
+def _matplotlib():
+    try:
+        import matplotlib
+    except ImportError:
+        raise ImportError(INSTALL) from None
+    return matplotlib
+
+
+def _axes(ax, size=STYLE["figure.figsize"]):
+    """(Axes, Figure): those given, or new ones."""
+    ax = _subplots(size) if ax is None else ax
+    return ax, ax.figure
+
+
+def _subplots(size, rows=1):
+    """Axes of a figure of pyplot's, which notebooks show, in the style of this module."""
+    with style():
+        from matplotlib import pyplot
+
+        return pyplot.subplots(rows, 1, sharex=True, figsize=size)[1]

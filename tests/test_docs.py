@@ -1,0 +1,119 @@
+"""The pages tell what happens: their blocks of code run, print what stands below them, and the site builds.
+
+Of README.md and each page of docs/, the blocks of sh and python run in the order of the page, in an empty folder that
+holds the shipped data; python blocks share their names. A block of text directly below one is what it prints on
+standard output, `...` standing for anything. Not run are blocks with `pip install`, those below a line
+`<!-- not run: the reason -->`, and those below `<!-- needs: MODULE -->` where that module of an extra is not installed.
+"""
+
+import contextlib
+import doctest
+import importlib.util
+import inspect
+import io
+import os
+import pkgutil
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from marginlinear import cli, registry
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+BLOCK = re.compile(r"^(?:<!-- (?P<note>[^\n]*) -->\n)?```(?P<kind>\w+)\n(?P<code>.*?)^```\n"
+                   r"(?P<printed>```text\n.*?^```$)?", re.MULTILINE | re.DOTALL)
+SAME = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+
+
+@pytest.fixture(scope="session")
+def commands(tmp_path_factory):
+    """A folder with the commands of the package that this interpreter imports."""
+    folder = tmp_path_factory.mktemp("bin")
+    for found in pkgutil.iter_modules(cli.__path__):
+        module = importlib.import_module(f"{cli.__name__}.{found.name}")
+        if hasattr(module, "PROGRAM"):
+            script = folder / module.PROGRAM
+            script.write_text(f"#!{sys.executable}\nfrom {module.__name__} import main\n\nmain()\n")
+            script.chmod(0o755)
+    return folder
+
+
+def runnable(page):
+    """(kind, code, what it prints or None, line) of the blocks of a page that are run."""
+    text = page.read_text("utf-8")
+    for found in BLOCK.finditer(text):
+        word, _, module = (found["note"] or "").partition(": ")
+        left_out = word == "not run" or (word == "needs" and importlib.util.find_spec(module) is None)
+        if found["kind"] in ("sh", "python") and not left_out and "pip install" not in found["code"]:
+            printed = found["printed"]
+            yield (found["kind"], found["code"], printed and printed.removeprefix("```text\n").removesuffix("```"),
+                   text.count("\n", 0, found.start()) + 1)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_blocks_run(page, commands, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", f"{commands}{os.pathsep}{os.environ['PATH']}")
+    (tmp_path / "data").symlink_to(ROOT / "data")
+    names = {"__name__": "__main__"}
+    for kind, code, printed, line in runnable(page):
+        where = f"{page.relative_to(ROOT)}:{line}"
+        if kind == "sh":
+            done = subprocess.run(["bash", "-euo", "pipefail", "-c", code], capture_output=True, text=True, timeout=60)
+            assert done.returncode == 0, f"{where}: status {done.returncode}\n{done.stderr}"
+            out = done.stdout
+        else:
+            with contextlib.redirect_stdout(io.StringIO()) as stream:
+                exec(compile(code, where, "exec"), names)
+            out = stream.getvalue()
+        if printed is not None:
+            assert doctest.OutputChecker().check_output(printed, out, SAME), f"{where}: printed is\n{out}"
+
+
+def test_every_method_has_a_page_with_a_block():
+    pages = {page.stem: page for page in (ROOT / "docs" / "methods").glob("*.md")}
+    assert set(pages) - {"index"} == set(registry.methods())
+    assert all(list(runnable(pages[name])) for name in registry.methods())
+
+
+def test_site_builds(tmp_path):
+    for module in ("mkdocs", "matplotlib"):
+        pytest.importorskip(module, reason="pip install 'marginlinear[docs]'")
+    done = subprocess.run([sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", tmp_path / "site",
+                           "--config-file", ROOT / "mkdocs.yml"], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    for name, method in registry.methods().items():
+        page = (tmp_path / "site" / "methods" / f"{name}.html").read_text("utf-8")
+        assert all(p.flag in page for p in method.params)
+        assert (tmp_path / "site" / "methods" / f"{name}.svg").read_text("utf-8").startswith("<?xml")
+    assert "margin-train [options] training_set_file" in (tmp_path / "site" / "commands.html").read_text("utf-8")
+
+
+def public():
+    """(name, object) of every public name of the modules that mkdocs.yml lists, and of their classes' methods."""
+    listed = (ROOT / "mkdocs.yml").read_text("utf-8").partition("api:\n")[2]
+    for module_name in re.findall(r"^ +- (marginlinear[\w.]*)$", listed, re.MULTILINE):
+        module = pytest.importorskip(module_name)
+        yield module_name, module
+        for name in module.__all__:
+            thing = getattr(module, name)
+            yield f"{module_name}.{name}", thing
+            if inspect.isclass(thing):
+                yield from ((f"{module_name}.{name}.{member}", value) for member, value in vars(thing).items()
+                            if not member.startswith("_"))
+
+
+def test_docstrings():
+    """Public functions and classes have docstrings, and the examples of docstrings give what they say."""
+    parser, runner, examples = doctest.DocTestParser(), doctest.DocTestRunner(optionflags=SAME), 0
+    for name, thing in public():
+        documented = inspect.isclass(thing) or inspect.isroutine(thing)
+        assert inspect.getdoc(thing) or not documented, f"{name} has no docstring"
+        test = parser.get_doctest(inspect.getdoc(thing) or "", {}, name, None, None)
+        examples += len(test.examples)
+        runner.run(test)
+    assert examples and not runner.summarize(verbose=False).failed

@@ -1,0 +1,305 @@
+"""LIBLINEAR's Python names: the same calls give what LIBLINEAR's give, what it prints or lets pass is raised."""
+
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import marginlinear as ml
+from marginlinear import liblinearutil as ours
+
+VEHICLE = Path(__file__).parent.parent / "data" / "vehicle"
+NUMBERS = {"-s 1": "l2svc", "-s 3": "l1svc", "-s 4": "cs"}
+
+
+@pytest.fixture(scope="module")
+def theirs():
+    return pytest.importorskip("liblinear.liblinearutil", reason="pip install liblinear-official")
+
+
+@pytest.fixture(scope="module")
+def vehicle():
+    """(labels, rows as dicts) of 4 classes."""
+    return ours.svm_read_problem(VEHICLE)
+
+
+def two_classes(y):
+    return [1 if label == 2 else -1 for label in y]
+
+
+@pytest.mark.parametrize("options", ["-s 1", "-s 3 -B 1 -c 0.1", "-s 4 -c 0.1", "-s 1 -c 0.1 -w1 3 -w-1 0.5",
+                                     "-s 4 -c 0.1 -w1 3 -w2 0.5"])
+def test_same_calls_same_answers(theirs, vehicle, options):
+    y, x = vehicle
+    y = two_classes(y) if "-w-1" in options else y
+    found = ours.train(y, x, f"{options} -q -e 1e-8")
+    known = theirs.train(y, x, f"{options} -q -e 1e-8")
+    assert found.get_nr_class() == known.get_nr_class()
+    assert found.get_nr_feature() == known.get_nr_feature()
+    assert sorted(found.get_labels()) == sorted(known.get_labels())
+    for label in known.get_labels():
+        i, j = found.get_labels().index(label), known.get_labels().index(label)
+        assert found.get_decfun(i)[0] == pytest.approx(known.get_decfun(j)[0], rel=0.02, abs=0.02)
+        assert found.get_decfun_bias(i) == pytest.approx(known.get_decfun_bias(j), rel=0.02, abs=0.02)
+    assert np.mean(np.equal(ours.predict(y, x, found, "-q")[0], theirs.predict(y, x, known, "-q")[0])) > 0.99
+
+
+@pytest.mark.parametrize("options", ["-s 1", "-s 3 -B 1", "-s 4 -B 2", "-s mcodm", "-s ldm"])
+@pytest.mark.parametrize("binary", [False, True])
+def test_both_read_the_others_file(theirs, vehicle, tmp_path, capsys, options, binary):
+    y, x = vehicle
+    y = two_classes(y) if binary else y
+    made = [(ours, ours.train(y, x, options))]
+    if options[3].isdigit():
+        made.append((theirs, theirs.train(y, x, options + " -q")))
+    for module, model in made:
+        path = str(tmp_path / "model")
+        module.save_model(path, model)
+        capsys.readouterr()
+        answers, printed = [], []
+        for reader in (ours, theirs):
+            answers.append((reader.load_model(path), reader.predict(y, x, reader.load_model(path))))
+            printed.append(capsys.readouterr().out)
+        (found, ((labels, metrics, values))), (known, (their_labels, their_metrics, their_values)) = answers
+        assert printed[0] == printed[1]
+        assert labels == their_labels
+        assert metrics == pytest.approx(their_metrics, rel=1e-12)
+        np.testing.assert_allclose(values, their_values, rtol=1e-10, atol=1e-12)
+        assert found.get_labels() == known.get_labels()
+        for j in range(known.get_nr_class()):
+            assert found.get_decfun(j)[0] == pytest.approx(known.get_decfun(j)[0], rel=1e-9)
+            assert found.get_decfun_bias(j) == pytest.approx(known.get_decfun_bias(j), rel=1e-11)
+        assert found.get_decfun_coef(99, 1) == known.get_decfun_coef(99, 1) == 0
+        for question in ("is_probability_model", "is_regression_model", "is_oneclass_model"):
+            assert getattr(found, question)() is getattr(known, question)()
+
+
+@pytest.mark.parametrize("options", ["-s 0", "-s 6", "-s 7 -B 1"])
+@pytest.mark.parametrize("binary", [False, True])
+def test_probabilities_of_liblinears_logistic_models(theirs, vehicle, tmp_path, options, binary):
+    y, x = vehicle
+    y = two_classes(y) if binary else y
+    path = str(tmp_path / "model")
+    theirs.save_model(path, known := theirs.train(y, x, options + " -q"))
+    found = ours.load_model(path)
+    assert found.is_probability_model()
+    labels, _, values = ours.predict(y, x, found, "-b 1 -q")
+    their_labels, _, their_values = theirs.predict(y, x, known, "-b 1 -q")
+    assert labels == their_labels
+    np.testing.assert_allclose(values, their_values, rtol=1e-10)
+
+
+def test_same_helpers(theirs, vehicle):
+    y, x = theirs.svm_read_problem(str(VEHICLE))
+    assert vehicle == (y, x)
+    their_y, their_x = theirs.svm_read_problem(str(VEHICLE), return_scipy=True)
+    y, x = ours.svm_read_problem(VEHICLE, return_scipy=True)
+    assert isinstance(x, sparse.csr_matrix) and (x != their_x).nnz == 0
+    np.testing.assert_array_equal(y, their_y)
+    for lower, upper in ((-1, 1), (0, 1)):
+        found = ours.csr_find_scale_param(x, lower, upper)
+        known = theirs.csr_find_scale_param(x, lower, upper)
+        np.testing.assert_allclose(found["coef"], known["coef"], rtol=1e-14)
+        np.testing.assert_allclose(found["offset"], known["offset"], rtol=1e-14)
+        np.testing.assert_allclose(ours.csr_scale(x, found).toarray(), theirs.csr_scale(x, known).toarray(), atol=1e-14)
+    for ty, pv in (([1, 2, 3], [1, 2, 4]), ([1, 1], [1, 2]), ((0.5, -1, 2), np.array([0, 1, 2]))):
+        np.testing.assert_allclose(ours.evaluations(ty, pv), theirs.evaluations(ty, pv), rtol=1e-12)
+
+
+@pytest.mark.parametrize("solver", [*NUMBERS, "-s mcodm --mu 0.2", "-s ldm -t 2 -g 0.5", "-s odm"])
+def test_train_is_marginlinears(vehicle, solver):
+    y, x = vehicle
+    words = solver.split()
+    more = {"--mu": {"mu": 0.2}, "-t": {"kernel": "rbf", "gamma": 0.5}}.get((words + [""] * 3)[2], {})
+    found = ours.train(y[:200], x[:200], f"{solver} --seed 3").classifier
+    X, labels = ml.load_libsvm(VEHICLE)
+    known = ml.train(X[:200], labels[:200], solver=NUMBERS.get(solver, words[1]), seed=3, **more)
+    np.testing.assert_array_equal(found.weights, known.weights)
+    assert found.params == known.params
+
+
+def test_ways_to_call(vehicle):
+    y, x = vehicle
+    words = ["-c", "4", "-e", "1e-4", "-B", "1", "-w1", "2"]
+    expected = ours.train(y, x, " ".join(words)).classifier.weights
+    param = ours.parameter()
+    param.C, param.eps, param.bias = 4, 1e-4, 1
+    param.class_weight = {1: 2}
+    prob = ours.problem(y, x, bias=1)
+    assert (prob.l, prob.n) == (846, 19)
+    for arguments in ((y, x, words), (ours.problem(y, x), " ".join(words)), (ours.problem(y, x), ours.parameter(words)),
+                      (y, x, param), (prob, "-c 4 -e 1e-4 -w1 2")):
+        np.testing.assert_array_equal(ours.train(*arguments).classifier.weights, expected)
+    assert (param.C, param.eps, param.bias) == (4, 1e-4, 1)
+    assert (ours.parameter().C, ours.parameter().eps, ours.parameter().bias) == (1, 1e-3, -1)
+    assert ours.parameter("-s msvmav").C is None
+    assert ours.parameter("-s msvmav").eps == 1e-8
+
+
+def test_problem_copy_shares_rows(vehicle):
+    y, x = vehicle
+    prob = ours.problem(y, x)
+    other = prob.copy()
+    other.y = np.array(two_classes(y))
+    other.set_bias(1)
+    assert other.x is prob.x and prob.bias == -1
+    assert ours.train(other).get_labels() == [1, -1]
+    assert ours.train(prob).get_labels() == [1, 2, 3, 4]
+
+
+STORAGES = {
+    "dicts": lambda X: [{j + 1: v for j, v in enumerate(row) if v} for row in X.tolist()],
+    "dicts in any order": lambda X: [{j + 1: v for j, v in reversed(list(enumerate(row)))} for row in X.tolist()],
+    "lists": lambda X: X.tolist(),
+    "lists of several lengths": lambda X: [row if row[-1] else row[:-1] for row in X.tolist()],
+    "tuples": lambda X: tuple(map(tuple, X.tolist())),
+    "mixed": lambda X: [dict(enumerate(row, 1)) if i % 2 else np.array(row) for i, row in enumerate(X.tolist())],
+    "dense": lambda X: X,
+    "csr_array": sparse.csr_array,
+    "csr_matrix": sparse.csr_matrix,
+    "csc_array": sparse.csc_array,
+}
+
+
+@pytest.mark.parametrize("storage", STORAGES)
+def test_storages(storage):
+    X = np.random.default_rng(0).normal(size=(40, 5)).round(2)
+    X[np.abs(X) < 0.5] = 0
+    X[0, -1] = 1
+    y = np.where(X[:, 0] + X[:, 1] > 0, 1, -1)
+    expected = ours.train(y, sparse.csr_array(X))
+    x = STORAGES[storage](X)
+    for labels in (y, y.tolist(), tuple(y.tolist()), y.astype(float)):
+        found = ours.train(labels, x)
+        assert found.get_decfun()[0] == pytest.approx(expected.get_decfun()[0], rel=1e-9)
+        assert found.get_labels() == [1, -1]
+        assert ours.predict(labels, x, found, "-q")[0] == ours.predict([], X, found)[0]
+
+
+def test_pandas(vehicle):
+    pandas = pytest.importorskip("pandas", reason="pip install pandas")
+    X, y = ml.load_libsvm(VEHICLE)
+    frame = pandas.DataFrame(X.toarray())
+    found = ours.train(pandas.Series(y), frame, "-s 3")
+    assert ours.predict(pandas.Series(y), frame, found, "-q")[1][0] > 70
+
+
+def test_rows_with_more_and_fewer_features(vehicle):
+    y, x = vehicle
+    found = ours.train(y, x)
+    _, _, expected = ours.predict([], [{1: 0.5}], found)
+    assert ours.predict([], [[0.5]], found)[2] == ours.predict([], [{1: 0.5, 1000: 3}], found)[2] == expected
+
+
+def test_models_pickle(vehicle):
+    y, x = vehicle
+    found = ours.train(y, x, "-s 4")
+    again = pickle.loads(pickle.dumps(found))
+    assert ours.predict(y, x, again, "-q") == ours.predict(y, x, found, "-q")
+    param = pickle.loads(pickle.dumps(ours.parameter("-c 4 -v 3")))
+    assert (param.C, param.nr_fold) == (4, 3)
+
+
+def test_predict_without_labels_has_no_metrics(vehicle, capsys):
+    y, x = vehicle
+    found = ours.train(y, x)
+    capsys.readouterr()
+    labels, metrics, _ = ours.predict([], x, found)
+    assert labels == ours.predict(y, x, found, "-q")[0]
+    assert np.isnan(metrics).all()
+    assert not capsys.readouterr().out
+
+
+def test_cross_validation(vehicle, capsys):
+    y, x = vehicle
+    accuracy = ours.train(y, x, "-v 3 -s 1 --seed 1")
+    assert capsys.readouterr().out == f"Cross Validation Accuracy = {accuracy:g}%\n"
+    assert 70 < accuracy < 85
+    assert ours.train(y, x, "-v 3 -s 1 --seed 1") == accuracy
+
+
+def test_unscaled_models_warn(vehicle):
+    y, x = vehicle
+    with pytest.warns(ml.ConvergenceWarning, match="l2svc did not converge"):
+        ours.train(y, x, "-c 1000 --max-iter 2")
+    with pytest.warns(UserWarning, match="class label 7.0 specified in weight is not found"):
+        ours.train(y, x, "-w7 2")
+
+
+OPTIONS = [
+    ("-s 0", "LIBLINEAR's L2R_LR is not among the methods of marginlinear: give one of mcodm"),
+    ("-s 11", "LIBLINEAR's L2R_L2LOSS_SVR is not among"),
+    ("-s 9", "solver = '9' is not known"),
+    ("-s abc", "solver = 'abc' is not known"),
+    ("-c", "options: -c: its argument is missing"),
+    ("-c 1x", "options: -c 1x: C = '1x' is not allowed: give number in (0, inf)"),
+    ("-c 0", "options: -c 0: C = 0.0 is not allowed"),
+    ("-cost 5", "options: unknown option: -cost"),
+    ("-e nan", "options: -e nan: tol = nan is not allowed"),
+    ("-R", "options: unknown option: -R"),
+    ("-v 1", "options: -v 1: cross_validation = 1 is not allowed: give integer in [2, inf)"),
+    ("-wcat 2", "options: -wcat 2: give a number as label"),
+    ("-w1 -3", "options: -w1 -3: give a number as label and a number in (0, inf)"),
+    ("-w", "options: -w: the label is missing"),
+    ("train.txt", "options: 'train.txt' is not an option"),
+    ("-s 1 --mu 0.5", "l2svc has no parameter 'mu'"),
+    ("-s 1 -g 0.5", "gamma = 0.5 is of no use without a kernel"),
+]
+
+
+@pytest.mark.parametrize(("options", "message"), OPTIONS)
+def test_options_are_strict(options, message):
+    with pytest.raises(ValueError) as caught:
+        ours.parameter(options)
+    assert message in str(caught.value)
+
+
+def bad_calls():
+    y, x = [1, -1], [{1: 1.0}, {1: -1.0}]
+    fitted = ours.train(y, x)
+    return [
+        (lambda: ours.train(y), TypeError, "x is missing"),
+        (lambda: ours.train(ours.problem(y, x), "", ""), TypeError, "a third argument"),
+        (lambda: ours.train(y, x, 3), TypeError, "options are a int"),
+        (lambda: ours.train([1], x), ValueError, "x has 2 rows, y has 1 labels"),
+        (lambda: ours.train([1, 1], x), ValueError, "at least 2 classes"),
+        (lambda: ours.train(["a", "b"], x), ValueError, "one number a row is needed"),
+        (lambda: ours.train(y, [{0: 1.0}, {1: 1.0}]), ValueError, "x[0]: feature number 0: an integer from 1"),
+        (lambda: ours.train(y, [{1: 1.0}, {2: 1, 1.5: 1.0}]), ValueError, "x[1]: feature number 1.5"),
+        (lambda: ours.train(y, [1, 2]), TypeError, "x[0] is a int"),
+        (lambda: ours.train(y, np.ones(2)), ValueError, "two dimensions are needed"),
+        (lambda: ours.train(y, np.array([["a"], ["b"]])), ValueError, "numbers are needed"),
+        (lambda: ours.predict([1], x, fitted), ValueError, "x has 2 rows, y has 1 labels"),
+        (lambda: ours.predict(y, x, None), TypeError, "a NoneType is not a model"),
+        (lambda: ours.predict(y, x, fitted, "-b 1"), TypeError, "only supported for logistic regression"),
+        (lambda: ours.predict(y, x, fitted, "-z"), ValueError, "options: unknown option: -z"),
+        (lambda: ours.save_model("m", None), TypeError, "a NoneType is not a model"),
+        (lambda: ours.load_model("missing.model"), FileNotFoundError, "missing.model"),
+        (lambda: ours.svm_read_problem("missing.txt"), FileNotFoundError, "missing.txt"),
+        (lambda: ours.evaluations([1], [1, 2]), ValueError, "ty has shape (1,), pv (2,)"),
+        (lambda: fitted.get_decfun_coef(0), IndexError, "feat_idx = 0: features count from 1"),
+        (lambda: fitted.get_decfun_bias(2), IndexError, "label_idx = 2: there are 2 labels"),
+        (lambda: ours.csr_find_scale_param(np.ones((2, 2))), TypeError, "a sparse array is needed"),
+        (lambda: ours.csr_find_scale_param(sparse.csr_array(np.eye(2)), 1, 0), ValueError, "lower = 1 is not below"),
+        (lambda: ours.csr_scale(sparse.csr_array(np.eye(2)), {"coef": np.ones(3), "offset": np.zeros(3)}), ValueError,
+         "x has 2 features, scale_param 3"),
+        (lambda: setattr(ours.parameter(), "C", -1), ValueError, "C = -1 is not allowed"),
+        (lambda: setattr(ours.parameter(), "p", 1), AttributeError, "p"),
+    ]
+
+
+@pytest.mark.parametrize("call, error, message", bad_calls())
+def test_bad_calls(call, error, message):
+    with pytest.raises(error) as caught:
+        call()
+    assert message in str(caught.value)
+
+
+def test_models_of_several_binary_problems_have_no_weights_of_labels(vehicle):
+    y, x = vehicle
+    found = ours.train(y, x, "--multiclass ovo")
+    with pytest.raises(ValueError, match="binary problems"):
+        found.get_decfun_coef(1)
+    assert len(ours.predict(y[:1], x[:1], found, "-q")[2][0]) == 6

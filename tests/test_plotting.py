@@ -1,0 +1,535 @@
+"""Displays: what the artists hold are the numbers. And margin-plot."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+matplotlib = pytest.importorskip("matplotlib", reason="pip install 'marginlinear[plot]'")
+
+import marginlinear as ml  # noqa: E402
+from marginlinear import plotting  # noqa: E402
+from marginlinear.cli import plot, train  # noqa: E402
+from marginlinear.plotting import (  # noqa: E402
+    ConvergenceDisplay,
+    MarginDistributionDisplay,
+    ReliabilityDisplay,
+    SearchDisplay,
+)
+from marginlinear.problem import DataError  # noqa: E402
+
+ROOT = str(Path(ml.__file__).parents[1])
+
+
+@pytest.fixture(autouse=True)
+def off_screen():
+    matplotlib.use("agg")
+    yield
+    from matplotlib import pyplot
+
+    pyplot.close("all")
+
+
+def data(k, m=60, seed=0):
+    rng = np.random.default_rng(seed)
+    y = np.arange(m) % k
+    X = rng.standard_normal((m, 4))
+    X[np.arange(m), y] += 1.5
+    return X.round(3), 3 * y + 2
+
+
+def drawn(display):
+    """The picture as bytes: nothing in it fails to be drawn."""
+    from io import BytesIO
+
+    stream = BytesIO()
+    display.figure_.savefig(stream, format="svg")
+    return stream.getvalue()
+
+
+# ---- margins
+
+
+@pytest.mark.parametrize("k, options", [(2, {"solver": "l2svc", "bias": 1}), (3, {"solver": "mcodm"}),
+                                        (3, {"solver": "cs", "kernel": "rbf"})])
+@pytest.mark.parametrize("normalise", [True, False])
+def test_cumulative_curve_of_a_model(k, options, normalise):
+    X, y = data(k)
+    model = ml.train(X, y, **options)
+    report = ml.margin_report(model, X, y)
+    moments = report.normalised_margin if normalise else report.margin
+    display = MarginDistributionDisplay.from_estimator(model, X, y, normalise=normalise)
+    x, shares = display.line_.get_data()
+    g = np.sort(model.margins(X, y)) / (report.norm if normalise else 1)
+    assert np.allclose(x[1:], g, rtol=1e-12)
+    assert np.allclose(shares, np.arange(61) / 60)
+    assert (display.mean, display.variance) == pytest.approx((moments.mean, moments.variance))
+    point, caps, _ = display.mean_
+    assert point.get_xdata()[0] == display.mean
+    assert point.get_ydata()[0] == np.mean(g <= display.mean)
+    assert [cap.get_xdata()[0] for cap in caps] == pytest.approx(
+        [display.mean - display.variance**0.5, display.mean + display.variance**0.5])
+    assert display.ax_.get_xlabel().startswith("margin / norm of the weights" if normalise else "margin (score)")
+    assert display.line_.get_label().startswith(f"{options['solver']}: mean ")
+    drawn(display)
+
+
+def test_histogram():
+    X, y = data(3)
+    model = ml.train(X, y)
+    display = MarginDistributionDisplay.from_estimator(model, X, y, normalise=False, kind="histogram", bins=7)
+    counts, edges = np.histogram(model.margins(X, y), bins=7)
+    x, shares = display.line_.get_data()
+    assert np.array_equal(x[:-1], edges)
+    assert np.allclose(shares[1:-1] * 60, counts)
+    assert display.mean_.get_xdata() == [display.mean] * 2
+    ends = display.ax_.transData.inverted().transform(display.band_.get_extents())[:, 0]
+    assert ends == pytest.approx([display.mean - display.variance**0.5, display.mean + display.variance**0.5])
+    drawn(display)
+
+
+def test_weights_are_repeated_rows():
+    margins, counts = np.array([0.3, -1, 2, 0.3, 0.7]), np.array([1, 2, 0, 3, 1])
+    weighted = MarginDistributionDisplay(margins, weights=counts)
+    repeated = MarginDistributionDisplay(np.repeat(margins, counts))
+    assert (weighted.mean, weighted.variance) == pytest.approx((repeated.mean, repeated.variance))
+    ours, theirs = (display.plot(kind="histogram", bins=[-1, 0, 1, 2]).line_.get_ydata()
+                    for display in (weighted, repeated))
+    assert np.allclose(ours, theirs)
+
+
+def test_from_predictions_is_from_estimator():
+    for k in (2, 3):
+        X, y = data(k)
+        model = ml.train(X, y, solver="ldm")
+        one = MarginDistributionDisplay.from_estimator(model, X, y, normalise=False)
+        other = MarginDistributionDisplay.from_predictions(y, model.decision_function(X), ax=one.ax_, name="again")
+        assert np.array_equal(one.line_.get_data(), other.line_.get_data())
+        assert other.ax_ is one.ax_
+        # The line at 0 is drawn once.
+        assert sum(line.get_gid() == "zero" for line in one.ax_.lines) == 1
+
+
+def test_scikit_learns_classifiers():
+    svm = pytest.importorskip("sklearn.svm", reason="pip install scikit-learn")
+    X, y = data(3)
+    theirs = svm.LinearSVC(multi_class="crammer_singer", fit_intercept=False, random_state=0).fit(X, y)
+    model = ml.Model(theirs.coef_.T, theirs.classes_)
+    display = MarginDistributionDisplay.from_estimator(theirs, X, y)
+    same = MarginDistributionDisplay.from_estimator(model, X, y, ax=display.ax_)
+    assert np.allclose(display.line_.get_data(), same.line_.get_data())
+    assert display.name == "LinearSVC"
+    kernel = svm.SVC().fit(X, y)
+    with pytest.raises(ValueError, match="SVC: these margins have no norm to be divided by: give normalise=False"):
+        MarginDistributionDisplay.from_estimator(kernel, X, y)
+    MarginDistributionDisplay.from_estimator(kernel, X, y, normalise=False)
+    with pytest.raises(ValueError, match="SVC has scores of pairs of classes: set decision_function_shape='ovr'"):
+        MarginDistributionDisplay.from_estimator(kernel.set_params(decision_function_shape="ovo"), X, y)
+
+
+def test_estimators_of_a_model():
+    X, y = data(3)
+    words = np.array(["ham", "spam", "egg"], dtype=object)[y // 3]
+
+    class Estimator:
+        model_ = ml.train(X, words, solver="ldm")
+
+    one, other = (MarginDistributionDisplay.from_estimator(found, X, words) for found in (Estimator, Estimator.model_))
+    assert np.array_equal(one.line_.get_data(), other.line_.get_data())
+
+
+def test_of_many_rows_a_curve_keeps_its_quantiles():
+    g = np.random.default_rng(0).standard_normal(50_000)
+    x, shares = MarginDistributionDisplay(g).plot().line_.get_data()
+    assert len(x) == plotting.STEPS + 1
+    assert (x[0], x[-1], shares[-1]) == (g.min(), g.max(), 1)
+    assert np.allclose([np.mean(g <= at) for at in x[1:]], shares[1:])
+
+
+def test_bad_margins():
+    X, y = data(3)
+    model = ml.train(X, y)
+    for call, message in [
+        (lambda: MarginDistributionDisplay([1, np.nan]), "margins must be finite"),
+        (lambda: MarginDistributionDisplay([]), "margins must be finite"),
+        (lambda: MarginDistributionDisplay([1], weights=[-1]), "weights must be finite numbers >= 0"),
+        (lambda: MarginDistributionDisplay([1]).plot(kind="bars"), "kind = 'bars' is not allowed"),
+        (lambda: MarginDistributionDisplay.from_estimator(model, X, y + 1), "label 3 is not among the classes"),
+        (lambda: MarginDistributionDisplay.from_predictions(y, np.ones(60)), r"scores has shape \(60,\) for 60 labels"),
+        (lambda: MarginDistributionDisplay.from_estimator(
+            ml.train(X, y, solver="ldm", multiclass="ovo"), X, y), "ldm: these margins have no norm"),
+        (lambda: MarginDistributionDisplay.from_estimator(object(), X, y), "object has no classes_"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            call()
+
+
+# ---- convergence
+
+
+def test_convergence_of_a_run():
+    X, y = data(3)
+    model = ml.train(X, y, C=100, tol=1e-6)
+    display = ConvergenceDisplay.from_estimator(model, x="n_iter")
+    history = model.info.history
+    assert display.line_.get_xdata().tolist() == [entry["n_iter"] for entry in history]
+    certificates = [entry["certificate"] for entry in history]
+    assert [v for v in display.line_.get_ydata() if v == v] == [v for v in certificates if v > 0]
+    assert display.objective_.get_ydata().tolist() == [entry["objective"] for entry in history]
+    upper, lower = display.axes_
+    assert (upper.get_yscale(), lower.get_xlabel()) == ("log", "sweeps")
+    low, high = lower.get_ylim()
+    assert low < history[-1]["objective"] < high
+    tolerance = upper.lines[1].get_ydata()[0]
+    assert tolerance == model.info.criterion[2]
+    # Another run, longer, goes into the same picture.
+    longer = [{**entry, "n_iter": 3 * entry["n_iter"]} for entry in history]
+    ConvergenceDisplay(longer, name="longer").plot(display.axes_, x="n_iter")
+    assert lower.get_xlim()[1] > longer[-1]["n_iter"]
+    assert [text.get_text() for text in upper.get_legend().get_texts()] == ["mcodm", "longer"]
+    drawn(display)
+
+
+def test_convergence_by_residual():
+    X, y = data(2)
+    display = ConvergenceDisplay.from_estimator(ml.train(X, y, solver="msvmav"), log_x=True)
+    assert display.axes_[0].get_ylabel().startswith("residual")
+    assert display.axes_[1].get_xscale() == "log"
+    drawn(display)
+
+
+def test_logs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    X, y = data(3)
+    ml.dump_libsvm(X, y, "d")
+    assert train.main(["-q", "-c", "10", "-e", "1e-5", "--log", "run.jsonl", "d", "m"]) == 0
+    info = ml.load_model("m").info
+    (history, limit, place), = plotting.read_log("run.jsonl")
+    assert (history[-1]["certificate"], limit, place) == (info.certificate, info.criterion[2], {})
+    display = ConvergenceDisplay.from_log("run.jsonl")
+    assert display.line_.get_xdata().tolist() == [entry["seconds"] for entry in history]
+    assert display.name == "run"
+    assert train.main(["-q", "-v", "3", "--log", "folds.jsonl", "d"]) == 0
+    assert [place for _, _, place in plotting.read_log("folds.jsonl")] == [{"fold": 1}, {"fold": 2}, {"fold": 3}]
+    with pytest.raises(ValueError, match=r"folds.jsonl: 3 runs: read_log gives the history of each"):
+        ConvergenceDisplay.from_log("folds.jsonl")
+    lines = Path("run.jsonl").read_text().splitlines()
+    Path("interrupted").write_text("\n".join(lines[:-1]) + "\n")
+    (history, limit, _), = plotting.read_log("interrupted")
+    assert (len(history), limit) == (len(lines) - 1, None)
+    for text, message in [("x\n", "log:1:1: not JSON"), ('{"a": 1}\n', "log:1:1: not a line of margin-train --log"),
+                          ("", "log: no check of a run"), (b"\xff\n", "log:1:1: not UTF-8")]:
+        Path("log").write_bytes(text if isinstance(text, bytes) else text.encode())
+        with pytest.raises(DataError, match=message):
+            plotting.read_log("log")
+
+
+def test_bad_convergence():
+    for call, message in [
+        (lambda: ConvergenceDisplay([]), "the run has no history"),
+        (lambda: ConvergenceDisplay([{"objective": 1.0}]).plot(x="time"), "x = 'time' is not allowed"),
+        (lambda: ConvergenceDisplay.from_estimator(object()), "object has no info of a run"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            call()
+
+
+# ---- searches
+
+
+TABLE = [{"C": 2.0**i, "mu": mu, "score": 0.8 - 0.01 * abs(i - 1) - 0.1 * mu, "std": 0.01}
+         for mu in (0.2, 0.8) for i in (3, 1, -1, -3)]
+
+
+def test_search():
+    display = SearchDisplay.from_table(TABLE)
+    assert [line.get_label() for line in display.lines_] == ["mu = 0.2", "mu = 0.8"]
+    for line, rows in zip(display.lines_, (TABLE[:4], TABLE[4:]), strict=True):
+        assert line.get_xdata().tolist() == [0.125, 0.5, 2, 8]
+        assert line.get_ydata().tolist() == [row["score"] for row in rows[::-1]]
+    assert display.best is display.table[1]
+    assert (display.best_.get_xdata()[0], display.best_.get_ydata()[0]) == (2, TABLE[1]["score"])
+    assert (display.ax_.get_xscale(), display.ax_.get_xlabel()) == ("log", "C")
+    assert len(display.ax_.collections) == 2  # the bands
+    drawn(display)
+
+
+def test_search_along_another_parameter():
+    display = SearchDisplay.from_table(TABLE, param="mu")
+    assert [line.get_xdata().tolist() for line in display.lines_] == [[0.2, 0.8]] * 4
+    assert display.ax_.get_xscale() == "linear"
+    many = [{"C": 1.0, "degree": i, "accuracy": 0.5} for i in range(12)]
+    assert len(SearchDisplay.from_table([*many, {**many[0], "C": 2.0}]).lines_) == 12
+
+
+def test_searches():
+    selection = pytest.importorskip("sklearn.model_selection", reason="pip install scikit-learn")
+    from sklearn.svm import LinearSVC
+
+    X, y = data(3)
+    grid = selection.GridSearchCV(LinearSVC(), {"C": [0.5, 1, 2], "loss": ["hinge", "squared_hinge"]}, cv=2).fit(X, y)
+    display = SearchDisplay.from_estimator(grid)
+    assert [line.get_label() for line in display.lines_] == ["loss = hinge", "loss = squared_hinge"]
+    assert display.best["score"] == grid.best_score_
+    assert {name: display.best[name] for name in grid.best_params_} == grid.best_params_
+
+    class Search:
+        table = TABLE
+
+    assert SearchDisplay.from_estimator(Search()).best == TABLE[1]
+    with pytest.raises(ValueError, match="LinearSVC is no finished search"):
+        SearchDisplay.from_estimator(LinearSVC())
+
+
+def test_deviations_of_folds(tmp_path):
+    table = [{"C": c, "score": 0.5, "n_iter": 7, "seconds": 1.5, "status": "converged",
+              "fold_scores": [0.25, 0.75, None]} for c in (1.0, 2.0, 3.0)]
+    (tmp_path / "t.csv").write_text("C,score,n_iter,seconds,status,fold_1,fold_2\n1,0.5,7,1.5,converged,0.25,0.75\n")
+    assert plotting.read_table(tmp_path / "t.csv") == [{**table[0], "fold_scores": [0.25, 0.75]}]
+    display = SearchDisplay.from_table(table)
+    band, = display.ax_.collections
+    assert (display.params, len(display.lines_)) == ([], 1)
+    assert set(band.get_paths()[0].vertices[:, 1].tolist()) == {0.25, 0.75}
+    assert display.ax_.get_ylabel() == "score (band: \u00b1 std)"
+
+
+def test_tables_in_files(tmp_path):
+    for name, text in [
+        ("t.csv", "C,mu,score,std\n" + "".join(",".join(map(str, row.values())) + "\n" for row in TABLE)),
+        ("t.json", json.dumps(TABLE)),
+        ("t.jsonl", "".join(json.dumps(row) + "\n" for row in TABLE)),
+    ]:
+        (tmp_path / name).write_text(text)
+        assert plotting.read_table(tmp_path / name) == TABLE
+        assert SearchDisplay.from_file(tmp_path / name).best == TABLE[1]
+    for text, message in [("", "no rows"), ("C,score\n", "no rows"), ("[]", "no rows"), ("[1]", "entry 1 of the list"),
+                          ("[{]", ":1:3: not JSON"), ("C,score\n1\n", ":2:1: 2 cells are needed"),
+                          ("C,score\n1,2,3\n", ":2:1: 2 cells are needed"), ("\udcff", "not UTF-8"),
+                          ('C,score\n1,"2"3\n', ":2:1: not CSV")]:
+        (tmp_path / "bad").write_bytes(text.encode("utf-8", "surrogateescape"))
+        with pytest.raises(DataError, match=message):
+            plotting.read_table(tmp_path / "bad")
+
+
+def test_bad_search():
+    for table, options, message in [
+        ([], {}, "the table of the search has no rows"),
+        ([{"C": 1, "x": 2}], {}, "no column of scores: name one of C, x"),
+        ([{"score": 1}], {}, "no column 'C': it has score"),
+        ([{"C": "a", "score": 1}], {}, "C = 'a' in the table is not a number"),
+        ([{"C": 1, "score": None}], {}, "no row of the table has a number in its column 'score'"),
+        (TABLE, {"score": "auc"}, "no column 'auc'"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            SearchDisplay.from_table(table, **options)
+
+
+# ---- reliability
+
+
+@pytest.mark.parametrize("strategy", ["uniform", "quantile"])
+def test_reliability_is_scikit_learns(strategy):
+    calibration = pytest.importorskip("sklearn.calibration", reason="pip install scikit-learn")
+    rng = np.random.default_rng(0)
+    p = rng.random(500)
+    y = np.where(rng.random(500) < p, "yes", "no")
+    display = ReliabilityDisplay.from_predictions(y, p, n_bins=7, strategy=strategy)
+    observed, predicted = calibration.calibration_curve(y == "yes", p, n_bins=7, strategy=strategy)
+    x, shares = display.line_.get_data()
+    assert np.allclose(x, predicted) and np.allclose(shares, observed)
+    both = ReliabilityDisplay.from_predictions(y, np.column_stack((1 - p, p)), n_bins=7, strategy=strategy,
+                                               ax=display.ax_)
+    assert np.array_equal(both.line_.get_data(), (x, shares))
+    assert display.diagonal_ is not None and both.diagonal_ is None
+    drawn(display)
+
+
+def test_reliability_of_several_classes():
+    p = np.array([[0.7, 0.2, 0.1], [0.6, 0.3, 0.1], [0.1, 0.75, 0.15], [0.3, 0.3, 0.4]])
+    display = ReliabilityDisplay.from_predictions([1, 2, 2, 5], p, n_bins=2)
+    assert np.allclose(display.line_.get_data(), [[0.4, (0.7 + 0.6 + 0.75) / 3], [1, 2 / 3]])
+    assert display.error == pytest.approx((0.6 + 3 * abs((0.7 + 0.6 + 0.75) / 3 - 2 / 3)) / 4)
+    low, high = plotting.wilson(np.array([0.0, 0.5, 1.0]), np.array([10, 10, 10]))
+    # Wilson's intervals of 0, 5 and 10 out of 10.
+    assert np.allclose([low[0], *low[1:]], [0, 0.2366, 0.7225], atol=1e-4)
+    assert np.allclose(high, [0.2775, 0.7634, 1], atol=1e-4)
+
+
+def test_reliability_of_an_estimator():
+    class Fixed:
+        classes_ = np.array([0, 1])
+
+        def predict_proba(self, X):
+            return np.column_stack((1 - X[:, 0], X[:, 0]))
+
+    X, y = np.array([[0.1], [0.2], [0.9], [0.8]]), np.array([0, 0, 1, 0])
+    display = ReliabilityDisplay.from_estimator(Fixed(), X, y, n_bins=2)
+    assert np.allclose(display.line_.get_data(), [[0.15, 0.85], [0, 0.5]])
+    for call, message in [
+        (lambda: ReliabilityDisplay.from_estimator(object(), X, y), "object has no predict_proba"),
+        (lambda: ReliabilityDisplay.from_predictions(y, X[:, 0] * 2), "p: 1.8 is not a probability"),
+        (lambda: ReliabilityDisplay.from_predictions(y, X[:, 0], classes=[1, 2]), "label 0 is not among the classes"),
+        (lambda: ReliabilityDisplay.from_predictions(y, X[:3, 0]), r"p has shape \(3,\) for 4 labels"),
+        (lambda: ReliabilityDisplay.from_predictions(y, X[:, 0], n_bins=0), "n_bins = 0 is not allowed"),
+        (lambda: ReliabilityDisplay.from_predictions(y, X[:, 0], strategy="x"), "strategy = 'x' is not allowed"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            call()
+
+
+# ---- margin-plot
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("plot")
+    X, y = data(3)
+    ml.dump_libsvm(X, y, folder / "d")
+    ml.dump_libsvm(X, np.array(["ham", "spam", "egg"])[y // 3], folder / "words")
+    (folder / "strange").write_text("2 1:1\n9 2:1\n")
+    (folder / "alone").write_text("9 1:1\n")
+    (folder / "bad").write_text("2 1:1\n5 1:x\n")
+    (folder / "t.csv").write_text("C,score\n1,0.5\n2,0.75\n")
+    (folder / "tbad.csv").write_text("C,score\n1\n")
+    (folder / "tnone.csv").write_text("C,points\n1,2\n")
+    (folder / "t.png").write_text("C,score\n1,2\n")
+    before = os.getcwd()
+    os.chdir(folder)
+    for name, *words in (("m", "--log", "run.jsonl", "d"), ("k", "-t", "2", "-s", "cs", "d"),
+                         ("o", "-s", "ldm", "--multiclass", "ovo", "d"), ("mt", "--text-labels", "words")):
+        assert train.main(["-q", *words, name]) == 0
+    assert train.main(["-q", "-v", "2", "--log", "folds.jsonl", "d"]) == 0
+    yield folder
+    os.chdir(before)
+
+
+HINT = r"\nTry 'margin-plot --help'\.\n"
+SIGNATURE = {"png": b"\x89PNG", "svg": b"<?xml"}
+UNKNOWN = r"WARNING: 1 rows have a label that the model does not know \(9\): they are left out\n"
+GOLDEN = [
+    ("margins -o a.png d m k", 0, "", ""),
+    ("margins -o a.svg --labels one,two --title Margins d m k", 0, "", ""),
+    ("--raw --output=a.svg margins d o", 0, "", ""),
+    ("margins -o a.svg words mt", 0, "", ""),
+    ("histogram -o a.svg --bins 12 --threads 2 d m", 0, "", ""),
+    ("histogram --raw -q -o a.png --dpi 60 d m k", 0, "", ""),
+    ("convergence -o a.svg run.jsonl folds.jsonl", 0, "", ""),
+    ("convergence -o a.png --x sweeps --log-x run.jsonl", 0, "", ""),
+    ("search -o a.svg t.csv", 0, "", ""),
+    ("search -o a.svg --param C --score score t.csv", 0, "", ""),
+    ("--help", 0, "usage: margin-plot (.|\n)*", ""),
+    ("--version", 0, r"margin-plot \S+\n", ""),
+    ("margins -o a.png nothere m", 1, "", r"margin-plot: can't open input file nothere: No such .*\n"),
+    ("margins -o a.png d nothere", 1, "", r"margin-plot: can't open model file nothere: No such .*\n"),
+    ("margins -o no/a.png d m", 1, "", r"margin-plot: can't open output file no/a.png: no such directory\n"),
+    ("margins -o a.png bad m", 1, "", r"margin-plot: bad:2:\d: .*\n"),
+    ("margins -o a.png d o", 1, "", r"margin-plot: o: its margins have no norm to be divided by: give --raw\n"),
+    ("margins --raw -o a.png d m o", 1, "", r"margin-plot: o: the margins of some models are votes, .*\n"),
+    ("margins -o a.png d m mt", 1, "", r"margin-plot: m, mt: some have words as labels, some numbers\n"),
+    ("margins -o a.svg strange m", 0, "", UNKNOWN),
+    ("margins -o a.png alone m", 1, "", UNKNOWN + "margin-plot: m: alone has no row with a label that .*\n"),
+    ("convergence -o a.png nothere", 1, "", r"margin-plot: can't open log file nothere: No such .*\n"),
+    ("convergence -o a.png d", 1, "", r"margin-plot: d:1:\d: not JSON: .*\n"),
+    ("search -o a.png nothere", 1, "", r"margin-plot: can't open table file nothere: No such .*\n"),
+    ("search -o a.png tbad.csv", 1, "", r"margin-plot: tbad.csv:2:1: 2 cells are needed, .*\n"),
+    ("search -o a.png tnone.csv", 1, "", r"margin-plot: tnone.csv: the table has no column of scores: .*\n"),
+    ("search -o a.png --param mu t.csv", 1, "", r"margin-plot: t.csv: the table has no column 'mu': it has C, score\n"),
+    ("", 2, "", r"margin-plot: the kind of picture is missing: give margins \| .*" + HINT),
+    ("d m", 2, "", r"margin-plot: d is no kind of picture: give margins \| histogram \| .*" + HINT),
+    ("margins d m", 2, "", "margin-plot: -o: the name of the picture is missing" + HINT),
+    ("margins -o a.pdf d m", 2, "", r"margin-plot: -o a.pdf: .pdf is not known: give a name that ends in .png or .svg"
+     + HINT),
+    ("margins -o - d m", 2, "", "margin-plot: -o -: without an ending .*" + HINT),
+    ("margins -o a.png d", 2, "", r"margin-plot: margins: give data_file model_file \.\.\." + HINT),
+    ("margins -o a.png - -", 2, "", "margin-plot: only a data_file can be standard input" + HINT),
+    ("convergence -o a.png -", 2, "", "margin-plot: only a data_file can be standard input" + HINT),
+    ("search -o a.png t.csv d", 2, "", "margin-plot: too many files: t.csv d" + HINT),
+    ("search -o t.png t.png", 2, "", "margin-plot: t.png: the picture would take the place of t.png" + HINT),
+    ("margins -o a.png --labels a d m k", 2, "", "margin-plot: --labels a: 1 names for 2 files" + HINT),
+    ("margins -o a.png --bins 3 d m", 2, "", "margin-plot: --bins is not an option of margins, but of histogram, .*"
+     + HINT),
+    ("histogram -o a.png --bins 0 d m", 2, "", "margin-plot: --bins 0: .*" + HINT),
+    ("convergence --x days -o a.png run.jsonl", 2, "", r"margin-plot: --x days: .* give time \| sweeps" + HINT),
+    ("margins -o a.png --dpi 5000 d m", 2, "", "margin-plot: --dpi 5000: .*" + HINT),
+]
+
+
+@pytest.mark.parametrize("line, status, out, err", GOLDEN, ids=[case[0] for case in GOLDEN])
+def test_golden(files, capfd, line, status, out, err):
+    capfd.readouterr()
+    before = set(os.listdir())
+    assert plot.main(line.split()) == status
+    shown = capfd.readouterr()
+    assert re.fullmatch(out, shown.out), shown.out
+    assert re.fullmatch(err, shown.err), shown.err
+    made = set(os.listdir()) - before
+    assert len(made) == (status == 0 and "-o" in line)
+    for name in made:
+        picture = Path(name).read_bytes()
+        Path(name).unlink()
+        assert picture.startswith(SIGNATURE[name[-3:]])
+        assert plot.main(line.split()) == 0
+        capfd.readouterr()
+        assert Path(name).read_bytes() == picture
+        Path(name).unlink()
+
+
+def test_reliability_of_models(files, monkeypatch, capfd):
+    line = ["reliability", "-o", "r.svg", "--bins", "3", "d", "m"]
+    capfd.readouterr()
+    assert plot.main(line) == 1
+    assert capfd.readouterr().err == ("margin-plot: m: the model has no probabilities: train it with margin-train "
+                                      "--probability\n")
+
+    def predict_proba(self, X):
+        scores = np.exp(self.decision_function(X))
+        return scores / scores.sum(axis=1, keepdims=True)
+
+    load = ml.load_model
+
+    def calibrated(path):
+        model = load(path)
+        model.calibration = True
+        return model
+
+    monkeypatch.setattr("marginlinear.modelfile.load_model", calibrated)
+    monkeypatch.setattr(ml.Model, "predict_proba", predict_proba, raising=False)
+    assert plot.main(line) == 0
+    picture = Path("r.svg").read_bytes()
+    assert plot.main(line) == 0
+    assert Path("r.svg").read_bytes() == picture
+
+
+def test_what_the_user_has_set_changes_no_picture(files, monkeypatch):
+    arguments = ["margins", "-o", "a.svg", "d", "m"]
+    assert plot.main(arguments) == 0
+    picture = Path("a.svg").read_bytes()
+    Path("matplotlibrc").write_text("lines.linewidth: 9\nfont.size: 30\nbackend: svg\n")
+    with matplotlib.rc_context({"font.size": 30}):
+        assert plot.main(arguments) == 0
+        assert matplotlib.rcParams["font.size"] == 30
+    assert Path("a.svg").read_bytes() == picture
+    environment = {**os.environ, "PYTHONPATH": ROOT, "MPLBACKEND": "tkagg"}
+    subprocess.run([sys.executable, "-m", "marginlinear.cli.plot", *arguments], check=True, env=environment)
+    assert Path("a.svg").read_bytes() == picture
+    Path("matplotlibrc").unlink()
+
+
+def test_imports(files):
+    code = ("import sys\nfrom marginlinear.cli import plot\nassert plot.main(['--help']) == 0\n"
+            "assert plot.main(['margins', '-o', 'a.pdf']) == 2\nassert 'numpy' not in sys.modules\n"
+            "import marginlinear.plotting\nassert 'matplotlib' not in sys.modules and 'scipy' not in sys.modules\n"
+            "sys.modules['matplotlib'] = None\n"
+            "assert plot.main('margins -o a.png d m'.split()) == 1")
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True,
+                          env={**os.environ, "PYTHONPATH": ROOT})
+    assert done.stderr.endswith("margin-plot: matplotlib is needed: pip install 'marginlinear[plot]'\n")
+    code = ("import sys\nfrom marginlinear.cli import plot\nassert plot.main('margins -o a.png d m'.split()) == 0\n"
+            "assert 'scipy' not in sys.modules and 'matplotlib.pyplot' not in sys.modules")
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True,
+                   env={**os.environ, "PYTHONPATH": ROOT})
