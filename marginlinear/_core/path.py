@@ -42,7 +42,10 @@ def best_step(here, there, sqnorm_of, linear, curved):
     bend = sqnorm_of(change) + curved[0, 0] - 2 * curved[0, 1] + curved[1, 1]
     along = (sqnorm_of(there) - sqnorm_of(here) - sqnorm_of(change)) / 2
     slope = linear[1] - linear[0] - along - curved[0, 1] + curved[0, 0]
-    return 1.0 if slope >= bend else max(0.0, slope / bend)
+    if slope >= bend:
+        return 1.0
+    # Both may be 0 but for rounding.
+    return max(0.0, slope / bend) if bend > 0 else 0.0
 
 
 def best_mix(images, sqnorm_of, linear, curved):

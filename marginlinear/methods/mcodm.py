@@ -49,7 +49,8 @@ def ccp(solver, cap):
     n_outer, check = 0, None
     while not descent.stopped and n_outer < cap:
         if check is None:
-            name_first(solver)
+            engine.name_rivals(engine.best_rivals()[0])
+            descent.drop_anchor(engine.primal()[1])
         else:
             rivals = engine.best_rivals(check.at_average)[0]
             # Before the duals of the rows that change their rival move the weights.
@@ -68,21 +69,6 @@ def ccp(solver, cap):
         return solver.solution()
     descent.stopped = descent.stopped or MAX_ITER
     return solver.solution_at_anchor(n_outer)
-
-
-def name_first(solver):
-    """Name the best rivals at the weights, and drop the anchor there; where the fit goes on from one at other costs, at
-    that one's: weights of duals that were made for the new costs are far off as yet."""
-    engine, descent, start = solver.engine, solver.descent, solver.run.start
-    other = start is not None and (start["cost"] != engine.cost).any()
-    weights = start["W"].copy() if other else None
-    if other:
-        engine.iterates.exchange(weights)
-    rivals = engine.best_rivals()[0]
-    descent.drop_anchor(engine.primal()[1])
-    if other:
-        engine.iterates.exchange(weights)
-    engine.name_rivals(rivals)
 
 
 def paper(solver, cap):
