@@ -331,7 +331,21 @@ def test_state_goes_on(case):
     assert other.iterates.kappa == 3.0
 
 
-@pytest.mark.parametrize("name", ["hinge", "squared", "sides"])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_scaled_costs_scale_the_duals_of_a_hinge(seed):
+    case = Case("hinge", 0.0, seed)
+    for _ in range(5):
+        case.engine.sweep()
+    state = case.engine.state(False)
+    case.cost = 10 * case.cost
+    case.engine = case.build(Rows.from_dense(case.X))
+    case.engine.resume(state)
+    assert close(case.engine.duals, 10 * state["duals"])
+    assert close(case.W, state["W"])
+    assert case.engine.dual() == pytest.approx(case.dual(), rel=1e-11)
+
+
+@pytest.mark.parametrize("name", ["squared", "sides"])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_other_costs_begin_at_good_duals(name, seed):
     """Along a path of costs: duals that are feasible, with their own weights; where scaled duals are feasible too, a D

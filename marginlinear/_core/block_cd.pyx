@@ -52,15 +52,13 @@ from marginlinear._core.rows cimport (
     weights_prefetch,
 )
 from marginlinear._core.simplex cimport hinge_block, hinge_block_by_class, squared_block
-from marginlinear._core.path import AT_BOUND, best_mix, best_step, extrapolated
+from marginlinear._core.path import best_mix, best_step, extrapolated
 from marginlinear.threads import run_chunks
 
 cdef enum Loss:
     HINGE
     SQUARED
 
-# Duals that are 0 as good as.
-TINY = 1e-300
 # The least b_l, as a part of the largest.
 FLOOR = 1e-9
 # Parts of the largest norm below which one may be called smaller: that of a class to drop, tried in turn.
@@ -208,13 +206,13 @@ cdef class BlockCD:
             self.alpha[i, (y + 1) % self.n_classes] = -amount
 
     def resume(self, state):
-        """Go on from the `state()` of an engine on the same rows, with other costs as in path.py, or with their factors
-        other ones by scaled duals."""
+        """Go on from the `state()` of an engine on the same rows, where a row's cost changed from scaled duals, with the
+        squared loss from the mix of path.py."""
         scale = self.cost / state["cost"]
         if self.mu > 0:
             self.upper, self.named = state["upper"], state["named"]
         self.rival[:], self.fixed[:] = state["rival"], state["fixed"]
-        if not self.uneven and (scale != 1).any():
+        if self.squared and (scale != 1).any():
             self.before = {name: state[name] for name in ("alpha", "beta", "cost")}
             self._go_on(state["alpha"], state["beta"], state["cost"], state["before"])
             return
@@ -234,18 +232,15 @@ cdef class BlockCD:
 
     def _go_on(self, alpha, beta, cost, before):
         """The best mix of the duals of another cost, and of those before, with the weights that go with it."""
-        every, hinge = np.arange(self.rows.m), self.kind == HINGE
-        grown = (self.cost / cost)[:, np.newaxis]
-        bound = (hinge & (alpha[every, self.y] >= (1 - AT_BOUND) * cost))[:, np.newaxis]
+        every = np.arange(self.rows.m)
         none, flat = np.zeros_like(self.alpha), np.zeros_like(self.beta)
         if self.mu == 0:
             beta = flat
-        parts = [(np.where(bound, grown * alpha, 0), flat), (np.where(bound, 0, alpha), flat), (none, beta)]
+        parts = [(alpha, flat), (none, beta)]
         if before is not None:
-            pair = before["alpha"], before["cost"][:, np.newaxis]
-            further = extrapolated(alpha, cost[:, np.newaxis], pair, self.cost[:, np.newaxis])
-            parts += [(np.where(bound, 0, further), flat),
-                      (np.where(bound, before["alpha"], 0), flat), (np.where(bound, 0, before["alpha"]), flat)]
+            further = extrapolated(alpha, cost[:, np.newaxis], (before["alpha"], before["cost"][:, np.newaxis]),
+                                   self.cost[:, np.newaxis])
+            parts += [(further, flat), (before["alpha"], flat)]
             if self.mu > 0:
                 parts += [(none, extrapolated(beta, cost, (before["beta"], before["cost"]), self.cost)),
                           (none, before["beta"])]
@@ -254,8 +249,6 @@ cdef class BlockCD:
 
         def values(parts):
             left, right = np.array([a[every, self.y] for a, _ in parts]), np.array([b for _, b in parts])
-            if hinge:
-                return left.sum(axis=1), np.zeros((len(parts), len(parts)))
             linear, curved = self.low * left.sum(axis=1), (left / (2 * self.cost)) @ left.T
             if self.mu > 0:
                 linear -= right @ (self.high + (np.zeros_like(self.fixed) if self.named else self.fixed))
@@ -277,14 +270,8 @@ cdef class BlockCD:
         self.iterates.resume(U, U, 0.0)
 
     def _feasible(self, alpha, beta):
-        """(alpha, beta) cut off at their bounds."""
-        alpha = self._balanced(np.minimum(alpha, 0))
-        if self.kind == HINGE:
-            total = np.maximum(alpha[np.arange(len(alpha)), self.y], TINY)
-            alpha *= np.minimum(1, self.cost / total)[:, np.newaxis]
-            # The products were rounded.
-            alpha = self._balanced(alpha)
-        return alpha, np.maximum(beta, 0)
+        """(alpha, beta) cut off at 0."""
+        return self._balanced(np.minimum(alpha, 0)), np.maximum(beta, 0)
 
     def _balanced(self, alpha):
         """alpha with alpha_iy = -sum of the others."""

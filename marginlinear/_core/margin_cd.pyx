@@ -44,7 +44,7 @@ from marginlinear._core.rows cimport (
     rows_t,
     weights_prefetch,
 )
-from marginlinear._core.path import AT_BOUND, best_mix, best_step, extrapolated
+from marginlinear._core.path import best_mix, best_step, extrapolated
 from marginlinear.threads import run_chunks
 
 # Work of one slice between looks at the signals: about 20 ms.
@@ -195,11 +195,11 @@ cdef class MarginCD:
         self._shifted[:, 8:11] += self.spread * mean * mean
 
     def resume(self, state):
-        """Go on from the `state()` of an engine on the same rows, with other costs as in path.py, or with a spread by
-        scaled duals."""
+        """Go on from the `state()` of an engine on the same rows, where a row's cost changed from scaled duals, or for a
+        loss without kinks and spread from the mix of path.py."""
         self._rest[:] = 0
         before = state.get("before")
-        if self.spread == 0 and (self.cost != state["cost"]).any():
+        if self.spread == 0 and not self.kinked and (self.cost != state["cost"]).any():
             self.before = {"duals": state["duals"], "cost": state["cost"]}
             U = self._go_on(state["duals"], state["cost"], before)
             self.iterates.resume(U, U, 0.0)
@@ -212,12 +212,11 @@ cdef class MarginCD:
 
     def _go_on(self, duals, cost, before):
         """The best mix of the duals of another cost, and of those before; returns its weights."""
-        knot, curvature, bound = self._pieces(duals / cost)
-        parts = [np.where(bound, duals * (self.cost / cost), 0), np.where(bound, 0, duals)]
+        knot, curvature = self._pieces(duals / cost)
+        parts = [duals]
         if before is not None:
             pair = before["duals"], before["cost"]
-            parts += [np.where(bound, 0, extrapolated(duals, cost, pair, self.cost)),
-                      np.where(bound, before["duals"], 0), np.where(bound, 0, before["duals"])]
+            parts += [extrapolated(duals, cost, pair, self.cost), before["duals"]]
         parts = np.array([part for part in parts if part.any()]).reshape(-1, self.rows.m)
         sqnorm_of = self.iterates.sqnorm_of
 
@@ -241,8 +240,8 @@ cdef class MarginCD:
         return self.duals.copy()
 
     def _pieces(self, force):
-        """(l, h, at a bound) of D's terms l a - h a^2/(2 c) for rows where -phi' is `force`: at a knot h = 0."""
-        knot, curvature, bound = np.zeros(self.rows.m), np.zeros(self.rows.m), np.zeros(self.rows.m, dtype=bool)
+        """(l, h) of D's terms l a - h a^2/(2 c) for rows where -phi' is `force`: at a knot h = 0."""
+        knot, curvature = np.zeros(self.rows.m), np.zeros(self.rows.m)
         for at, table in enumerate(self.tables):
             knots, quad, slope = table[:2], table[2:5], table[5:8]
             # phi' where each piece ends and the next begins.
@@ -255,10 +254,7 @@ cdef class MarginCD:
             knot[which] = np.where(inside, -slope[piece] / np.where(inside, quad[piece], 1.0),
                                    knots[np.minimum(piece, 1)])
             curvature[which] = np.where(inside, 1 / np.where(inside, quad[piece], 1.0), 0.0)
-            for j in (0, 2):
-                if quad[j] == 0 and slope[j] != 0:
-                    bound[which] |= abs(force[which] + slope[j]) <= AT_BOUND * abs(slope[j])
-        return knot, curvature, bound
+        return knot, curvature
 
     def _clip(self):
         """Duals into the range of -c phi', which the loss of other parameters may not share."""

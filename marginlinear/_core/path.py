@@ -3,20 +3,18 @@
 Scaled by the costs, duals keep -a_i/c_i = phi_i'(g_i), but where the loss has little left to say, as at large C, they
 hardly grow with c: their weights would be too long by far. Nor do all duals go the same way. Hence the combination of
 
-    the duals at a bound of theirs, scaled with it;  the others;
-    these extrapolated, a (a/a_before)^e, e = log(c_new/c)/log(c/c_before);  those before
+    the duals;  those extrapolated, a (a/a_before)^e, e = log(c_new/c)/log(c/c_before);  those before
 
 that has the best D, which is quadratic as long as no dual leaves its piece of the loss:
 
     D(t) = <t, l> - 1/2 ||sum_j t_j U_j||^2 - 1/2 sum_i h_i (sum_j t_j a_ij)^2
 
-It is cut off at the bounds; then the best point between it and the old duals, at their own best scale, is taken.
+It is cut off where its sign is wrong; then the best point between it and the old duals, at their own best scale, is
+taken. Not for hinges: what is at its bound would leave it, and fits took longer.
 """
 
 import numpy as np
 
-# A dual that is nearer to its bound than this part of it is at it.
-AT_BOUND = 1e-9
 # Directions that are the sums of others, but for rounding, are left out.
 DEPENDENT = 1e-10
 
