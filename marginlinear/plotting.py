@@ -331,7 +331,8 @@ class SearchDisplay:
     """
 
     SCORES = ("score", "mean_score", "mean_test_score", "accuracy", "balanced", "f1_macro", "auc")
-    RESULTS = ("std", "std_score", "std_test_score", "fold_scores", "seconds", "n_iter", "status", "rank", "metric")
+    RESULTS = ("std", "std_score", "std_test_score", "fold_scores", "seconds", "n_iter", "status", "unconverged",
+               "rank", "metric")
 
     def __init__(self, table, *, param="C", score=None, std=None, params=None):
         table = [dict(row) for row in table]
@@ -619,7 +620,8 @@ def read_log(path):
     runs, current = [], {}
     for number, entry in _json_lines(path):
         if not isinstance(entry, dict) or "objective" not in entry or "n_iter" not in entry:
-            raise DataError(path, number, 1, "not a line of margin-train --log: n_iter and objective are missing")
+            raise DataError(path, number, 1, "not a line of margin-train --log: n_iter and objective are missing "
+                            "(those of -v and -C have none: --table makes the table of a search)")
         place = {key: value for key, value in entry.items() if key not in Info._fields}
         run = current.get(str(place))
         if run is None:

@@ -25,7 +25,7 @@ from marginlinear._version import version
 from marginlinear.api import fit_model, resolved, train, training_data
 from marginlinear.arrays import select_rows, shape_of
 from marginlinear.folds import stratified_folds
-from marginlinear.problem import CONVERGED, FINISHED, ConvergenceWarning
+from marginlinear.problem import CONVERGED, FINISHED, ConvergenceWarning, DataError
 from marginlinear.threads import default_threads, in_order
 
 LOO = "# folds > # data. Will use # folds = # data instead (i.e., leave-one-out cross validation)"
@@ -70,7 +70,7 @@ class Search(NamedTuple):
     best_score : float
     table : list of dict
         One entry a point: its parameters, `score`, `fold_scores` (list), `n_iter` (sweeps of all its folds), `seconds`
-        (of all its fits), `status` (the worst).
+        (of all its fits), `unconverged` (how many of its fits).
     model : Model or None
         Trained on all rows with the best parameters; None without refit.
     """
@@ -270,7 +270,7 @@ class Fits:
     def __init__(self, method, folds, params, points, axis, report=None):
         self.method, self.folds, self.points, self.report = method, folds, points, report
         self.params = {name: value for name, value in params.items() if name != P.THREADS.name}
-        self.threads = resolved(method, params)[1]["threads"] or default_threads()
+        self.threads = resolved(method, _inner(params))[1]["threads"] or default_threads()
         chains = {}
         for at, point in enumerate(points):
             chains.setdefault(tuple((n, v) for n, v in point.items() if n != axis), []).append(at)
@@ -423,6 +423,7 @@ def search(X, y, *, solver=None, grid=None, refit=True, folds=5, metric="accurac
     points = G.points_of(grid, method, params)
     if log is not None and resume is not None:
         raise ValueError("log and resume are both given: resume goes on writing its own file")
+    probability = params.get(P.PROBABILITY.name, False)
     method, data, params = _prepared(X, y, solver, folds, seed, threads, sample_weight, class_weight, params)
     axis = G.chain_axis(grid, method)
     book = Book(points, data.n)
@@ -451,22 +452,33 @@ def search(X, y, *, solver=None, grid=None, refit=True, folds=5, metric="accurac
     model = None
     if refit:
         model = train(X, y, solver=method.name, sample_weight=sample_weight, class_weight=class_weight,
-                      threads=threads, **{**params, **points[best]})
+                      **{**params, **points[best], P.PROBABILITY.name: probability})
     return Search(points[best], table[best]["score"], table, model)
 
 
 def _prepared(X, y, solver, folds, seed, threads, sample_weight, class_weight, params):
     """(method, Folds, parameters of every fit)"""
     method = registry.get(solver if solver is not None else next(iter(registry.methods())))
-    params = {**params, P.SEED.name: seed, P.THREADS.name: threads}
-    values = resolved(method, params)[0]
+    # Out of fold only scores are asked for.
+    params = {**params, P.SEED.name: seed, P.THREADS.name: threads, P.PROBABILITY.name: False}
+    values = resolved(method, _inner(params))[0]
     square = values.get("kernel") == "precomputed"
     data = Folds(X, y, folds, seed, sample_weight, class_weight, square)
     return method, data, params
 
 
+def _inner(params):
+    """Those of the method and of its run."""
+    around = {p.name for p in P.AROUND}
+    return {name: value for name, value in params.items() if name not in around}
+
+
+def unconverged(statuses):
+    return [status for status in statuses if status not in (CONVERGED, FINISHED)]
+
+
 def _warn(name, statuses):
-    short = [status for status in statuses if status not in (CONVERGED, FINISHED)]
+    short = unconverged(statuses)
     if short:
         counts = ", ".join(f"{n} {status}" for status, n in Counter(short).items())
         warnings.warn(f"{name}: {len(short)} of {len(statuses)} fits did not converge ({counts}): scale the "
@@ -491,19 +503,18 @@ class Book:
         for at, point in enumerate(self.points):
             entries = [self.entries[at, fold] for fold in range(self.n)]
             values = [math.nan if entry["score"] is None else entry["score"] for entry in entries]
-            short = [entry["status"] for entry in entries if entry["status"] not in (CONVERGED, FINISHED)]
             rows.append({**point, "score": pooled(metric, values, sizes), "fold_scores": values,
                          "n_iter": sum(entry["n_iter"] for entry in entries),
                          "seconds": sum(entry["seconds"] for entry in entries),
-                         "status": short[0] if short else entries[0]["status"]})
+                         "unconverged": len(unconverged(entry["status"] for entry in entries))})
         return rows
 
 
 def _header(method, data, params, grid, metric):
     """What must be the same for a log's entries to be of use."""
-    values, run = resolved(method, params)
+    values, run = resolved(method, _inner(params))
     fixed = {name: value if isinstance(value, (int, float, str, type(None))) else str(value)
-             for name, value in {**values, **run}.items()
+             for name, value in {**values, **run, P.SCALE.name: params.get(P.SCALE.name)}.items()
              if name not in (*grid, P.THREADS.name, P.CACHE.name)}
     return {"marginlinear": version, "solver": method.name, "metric": metric, "folds": data.n, "data": data.digest(),
             "grid": sorted(grid), "fixed": fixed}
@@ -521,18 +532,18 @@ class Journal:
         self.whole = 0
 
     def read_into(self, book):
-        """Enter the fits that the file has; ValueError where it is another search's. A last line cut short by the
+        """Enter the fits that the file has; DataError where it is another search's. A last line cut short by the
         end of its writer is dropped."""
         with open(self.path, "rb") as stream:
             lines = stream.read().split(b"\n")
         lines.pop()
         self.whole = sum(len(line) + 1 for line in lines)
         if not lines:
-            raise ValueError(f"{self.path}: not the log of a search: it has no whole line")
+            raise DataError(self.path, 1, 1, "not the log of a search: it has no whole line")
         entries = [self._object(number, line) for number, line in enumerate(lines, 1)]
         found = entries[0].get("search")
         if not isinstance(found, dict):
-            raise ValueError(f"{self.path}:1:1: not the log of a search: give one that --log wrote")
+            raise DataError(self.path, 1, 1, "not the log of a search: give one that --log wrote")
         for name, value in self.header.items():
             if name == "fixed":
                 given = found.get(name)
@@ -548,7 +559,7 @@ class Journal:
             fold = entry.pop("fold", None)
             if not (isinstance(fold, int) and 1 <= fold <= book.n
                     and {"score", "status", "n_iter", "seconds"} <= entry.keys()):
-                raise ValueError(f"{self.path}:{number}:1: not a fit of this search")
+                raise DataError(self.path, number, 1, "not a fit of this search")
             if at is not None:
                 del entry["params"]
                 book.enter(at, fold - 1, {"fold": fold, **entry})
@@ -559,12 +570,12 @@ class Journal:
         except ValueError:
             entry = None
         if not isinstance(entry, dict):
-            raise ValueError(f"{self.path}:{number}:1: not a line of a search's log")
+            raise DataError(self.path, number, 1, "not a line of a search's log")
         return entry
 
     def _other(self, name, found, wanted):
-        return ValueError(f"{self.path}: the log of another search: its {name} is {found!r}, here it is {wanted!r}; "
-                          "start a new one with --log")
+        return DataError(self.path, 1, 1, f"the log of another search: its {name} is {found!r}, here it is {wanted!r}; "
+                         "start a new one with --log")
 
     @contextmanager
     def opened(self, fresh):

@@ -93,7 +93,16 @@ GOLDEN = [
     ("train -v 100 -q d2", 0, r"Cross Validation Accuracy = \S+%\n", r"WARNING: # folds > # data\..*\n"),
     ("train --max-iter 1 -e 1e-9 -q d", 0, "", r"WARNING: not converged \(max_iter\): .* -e, .*\n"),
     ("train --max-iter 1 -e 1e-9 -q --strict d", 3, "", r"WARNING: not converged \(max_iter\): .*\n"),
-    ("train --max-iter 1 -e 1e-9 -v 2 --strict d", 3, r"Cross .*\n", r"(WARNING: not converged .*\n){2}"),
+    ("train --max-iter 1 -e 1e-9 -v 2 --strict d", 3, r"Cross .*\n", r"WARNING: not converged: 2 of 2 fits; .*\n"),
+    ("train -v 3 --metric balanced d", 0, r"Cross Validation Balanced accuracy = \S+%\n", ""),
+    ("train -v 3 --metric auc -s ldm d2", 0, r"Cross Validation AUC = \S+%\n", ""),
+    ("train -C d", 0, r"8 points, 5 folds: 40 fits\n(.*\n){9}Best C = \S+  CV accuracy = \S+%\n", ""),
+    ("train -C -q -v 2 --metric f1_macro --grid C=1,2,mu=0:0.5:1 d", 0,
+     r"Best C = \S+ mu = \S+  CV macro F1 = \S+%\n", ""),
+    ("train --grid lambda=1,10 -v 2 -q --refit d out", 0, r"Best lambda = \S+  CV accuracy = \S+%\n", ""),
+    ("train --search --refit -q --table t.csv -v 2 -s l2svc --log l --multiclass ovo d out", 0, "Best C = .*\n", ""),
+    ("train --grid outer=ccp,paper -e 0.1 -v 2 -q --table t.json d", 0,
+     "Best outer = (ccp|paper)  CV accuracy = .*\n", ""),
     ("train --verbose -q d", 0, "", r"d: 60 rows, 4 features, 240 values, read in .* s\n(\d+ sweeps, .*\n)+"),
     ("train --version", 0, r"margin-train \S+\n", ""),
     ("train --help nonsense", 0, r"usage: margin-train (.|\n)*", ""),
@@ -142,6 +151,10 @@ GOLDEN = [
     ("train --weights nothere d", 1, "", "margin-train: can't open weight file nothere: No such file .*\n"),
     ("train --weights wbad d", 1, "", "margin-train: wbad:2:3: '-2' is not a weight: .*\n"),
     ("train --weights wfew d", 1, "", "margin-train: wfew:3:1: 2 weights for 60 rows: .*\n"),
+    ("train -C --resume nothere d", 1, "8 points, .*\n", "margin-train: can't use log file nothere: No such .*\n"),
+    ("train -C -q --resume w d", 1, "", "margin-train: w:1:1: not a line of a search's log\n"),
+    ("train -C -q --table no/t.csv d", 1, "", "margin-train: can't write table no/t.csv: no such directory\n"),
+    ("train -v 3 -q --log no/folder d", 1, "", "margin-train: can't use log file no/folder: No such .*\n"),
     ("train --log no/folder d", 1, "", "margin-train: can't open log file no/folder: No such file .*\n"),
     ("predict nothere m out", 1, "", "margin-predict: can't open input file nothere: No such file .*\n"),
     ("predict d nothere out", 1, "", "margin-predict: can't open model file nothere: No such file .*\n"),
@@ -189,6 +202,21 @@ GOLDEN = [
     ("train --outer best d", 2, "", r"margin-train: --outer best: .* give ccp \| paper" + HINT),
     ("train -v 1 d", 2, "", "margin-train: n-fold cross validation: n must >= 2 .*" + HINT),
     ("train -v x d", 2, "", "margin-train: n-fold cross validation: n must >= 2 .*" + HINT),
+    ("train --grid x d", 2, "", "margin-train: grid 'x': 'x' has no name: .*" + HINT),
+    ("train --grid c=1 nothere", 2, "", "margin-train: grid: 'c' is not a parameter of mcodm: .*" + HINT),
+    ("train --grid C=0:1:3 d", 2, "", "margin-train: C = 0.0 is not allowed: .*" + HINT),
+    ("train --grid C=log2:1 d", 2, "", "margin-train: grid: C = 'log2:1' is no range: .*" + HINT),
+    ("train -C -c 4 d", 2, "", "margin-train: C is given as 4.0 and by the grid: .*" + HINT),
+    ("train -s msvmav -C -c 4 d", 2, "", "margin-train: -c is not a parameter of -s msvmav, .*" + HINT),
+    ("train --grid C=1,lambda=2 d", 2, "", "margin-train: C and lambda are two names .*" + HINT),
+    ("train -C -v 1 d", 2, "", "margin-train: n-fold cross validation: n must >= 2 .*" + HINT),
+    ("train -C --metric f2 d", 2, "", "margin-train: --metric f2: metric = 'f2' .*" + HINT),
+    ("train --metric auc d", 2, "", "margin-train: --metric is for cross-validation: .*" + HINT),
+    ("train --refit d", 2, "", "margin-train: --refit is for a search: .*" + HINT),
+    ("train -v 5 --table t.csv d", 2, "", "margin-train: --table is for a search: .*" + HINT),
+    ("train -C --table t.xls d", 2, "", r"margin-train: --table t.xls: .* ends in .csv or .json" + HINT),
+    ("train -C --log a --resume b d", 2, "", "margin-train: --resume goes on writing .*" + HINT),
+    ("train --resume b d", 2, "", "margin-train: --resume is for cross-validation: .*" + HINT),
     ("train -w 2 d", 2, "", "margin-train: -w: the label is missing, .*" + HINT),
     ("train -w1 0 d", 2, "", r"margin-train: -w1 0: give a number in \(0, inf\)" + HINT),
     ("train -wcat 2 d", 2, "", "margin-train: -wcat: the label is not a number; .*" + HINT),
@@ -317,7 +345,7 @@ def test_log_of_folds(folder):
     assert train.main(["-q", "-v", "3", "--log", "log", "d"]) == 0
     entries = map(json.loads, (folder / "log").read_text().splitlines())
     results = [entry for entry in entries if "status" in entry]
-    assert [entry["fold"] for entry in results] == [1, 2, 3]
+    assert sorted(entry["fold"] for entry in results) == [1, 2, 3]
 
 
 def test_folds_are_stratified_and_seeded():

@@ -332,7 +332,7 @@ def test_state_goes_on(case):
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_scaled_costs_scale_the_duals(seed):
+def test_scaled_costs_scale_the_duals_of_a_hinge(seed):
     case = Case("hinge", 0.0, seed)
     for _ in range(5):
         case.engine.sweep()
@@ -343,6 +343,31 @@ def test_scaled_costs_scale_the_duals(seed):
     assert close(case.engine.duals, 10 * state["duals"])
     assert close(case.W, state["W"])
     assert case.engine.dual() == pytest.approx(case.dual(), rel=1e-11)
+
+
+@pytest.mark.parametrize("name", ["squared", "sides"])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_other_costs_begin_at_good_duals(name, seed):
+    """Along a path of costs: duals that are feasible, with their own weights; where scaled duals are feasible too, a D
+    not below theirs."""
+    case, state = Case(name, 0.0, seed), None
+    for _ in range(4):
+        if state is not None:
+            case.engine.resume(state)
+            low, high = np.array([Loss(*case.losses[g]).slopes(-1e9)[0] for g in case.group]), \
+                np.array([Loss(*case.losses[g]).slopes(1e9)[1] for g in case.group])
+            assert (case.engine.duals <= -case.cost * low).all()
+            assert (case.engine.duals >= -case.cost * high).all()
+            assert close(case.W, case.U())
+            assert case.engine.dual() == pytest.approx(case.dual(), rel=1e-10, abs=1e-10)
+            if name == "squared":
+                for duals in (state["duals"], 4 * state["duals"]):
+                    assert case.engine.dual() >= case.dual(duals) - 1e-6 * abs(case.dual(duals))
+        for _ in range(200):
+            case.engine.sweep()
+        state = case.engine.state(False)
+        case.cost = 4 * case.cost
+        case.engine = case.build(Rows.from_dense(case.X))
 
 
 @pytest.mark.parametrize("seed", SEEDS)

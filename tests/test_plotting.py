@@ -214,9 +214,13 @@ def test_logs(tmp_path, monkeypatch):
     display = ConvergenceDisplay.from_log("run.jsonl")
     assert display.line_.get_xdata().tolist() == [entry["seconds"] for entry in history]
     assert display.name == "run"
-    assert train.main(["-q", "-v", "3", "--log", "folds.jsonl", "d"]) == 0
-    assert [place for _, _, place in plotting.read_log("folds.jsonl")] == [{"fold": 1}, {"fold": 2}, {"fold": 3}]
-    with pytest.raises(ValueError, match=r"folds.jsonl: 3 runs: read_log gives the history of each"):
+    assert train.main(["-q", "--probability", "--log", "folds.jsonl", "d", "m"]) == 0
+    places = [{}, *({"fold": fold} for fold in range(1, 6))]
+    assert [place for _, _, place in plotting.read_log("folds.jsonl")] == places
+    assert train.main(["-q", "-v", "2", "--log", "search.jsonl", "d"]) == 0
+    with pytest.raises(DataError, match=r"search.jsonl:1:1: .*--table"):
+        plotting.read_log("search.jsonl")
+    with pytest.raises(ValueError, match=r"folds.jsonl: 6 runs: read_log gives the history of each"):
         ConvergenceDisplay.from_log("folds.jsonl")
     lines = Path("run.jsonl").read_text().splitlines()
     Path("interrupted").write_text("\n".join(lines[:-1]) + "\n")
@@ -403,7 +407,7 @@ def files(tmp_path_factory):
     for name, *words in (("m", "--log", "run.jsonl", "d"), ("k", "-t", "2", "-s", "cs", "d"),
                          ("o", "-s", "ldm", "--multiclass", "ovo", "d"), ("mt", "--text-labels", "words")):
         assert train.main(["-q", *words, name]) == 0
-    assert train.main(["-q", "-v", "2", "--log", "folds.jsonl", "d"]) == 0
+    assert train.main(["-q", "--probability", "--log", "folds.jsonl", "d", "p"]) == 0
     yield folder
     os.chdir(before)
 

@@ -85,8 +85,8 @@ def test_rows_are_not_changed():
 def test_the_model_is_that_of_the_scaled_rows(kind, bias, solver, k):
     X, y = table(k)
     Z = scaled_by_hand(kind, X)
-    model = ml.train(X, y, solver=solver, bias=bias, scale=kind, tol=1e-6)
-    direct = ml.train(Z, y, solver=solver, bias=bias, tol=1e-6)
+    model = ml.train(X, y, solver=solver, bias=bias, scale=kind, tol=1e-8)
+    direct = ml.train(Z, y, solver=solver, bias=bias, tol=1e-8)
     assert model.info.objective == pytest.approx(direct.info.objective, rel=1e-5)
     new = np.random.default_rng(9).standard_normal((40, 6)) * [1, 100, 1, 8, 1, 1]
     scores, expected = model.decision_function(new), direct.decision_function(scaled_by_hand(

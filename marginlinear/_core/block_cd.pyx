@@ -52,6 +52,7 @@ from marginlinear._core.rows cimport (
     weights_prefetch,
 )
 from marginlinear._core.simplex cimport hinge_block, hinge_block_by_class, squared_block
+from marginlinear._core.path import best_mix, best_step, extrapolated
 from marginlinear.threads import run_chunks
 
 cdef enum Loss:
@@ -138,7 +139,7 @@ cdef class BlockCD:
 
     cdef readonly Rows rows
     cdef readonly Iterates iterates
-    cdef readonly object y, cost, alpha, beta, rival, fixed, mean_alpha, mean_beta, kept
+    cdef readonly object y, cost, alpha, beta, rival, fixed, mean_alpha, mean_beta, kept, before
     cdef readonly Py_ssize_t n_classes
     cdef readonly object factors
     cdef public Py_ssize_t n_iter, n_adapt
@@ -205,13 +206,20 @@ cdef class BlockCD:
             self.alpha[i, (y + 1) % self.n_classes] = -amount
 
     def resume(self, state):
-        """Go on from the `state()` of an engine on the same rows; where a row's cost changed its duals are scaled."""
+        """Go on from the `state()` of an engine on the same rows, where a row's cost changed from scaled duals, with the
+        squared loss from the mix of path.py."""
         scale = self.cost / state["cost"]
+        if self.mu > 0:
+            self.upper, self.named = state["upper"], state["named"]
+        self.rival[:], self.fixed[:] = state["rival"], state["fixed"]
+        if self.squared and (scale != 1).any():
+            self.before = {name: state[name] for name in ("alpha", "beta", "cost")}
+            self._go_on(state["alpha"], state["beta"], state["cost"], state["before"])
+            return
+        self.before = state["before"]
         self.alpha[:] = state["alpha"] * scale[:, np.newaxis]
         if self.mu > 0:
             self.beta[:] = state["beta"] * scale
-            self.upper, self.named = state["upper"], state["named"]
-        self.rival[:], self.fixed[:] = state["rival"], state["fixed"]
         self._settle_empty_rows()
         W = state["W"]
         if self.uneven and state["factors"] is not None:
@@ -220,18 +228,65 @@ cdef class BlockCD:
             if dropped.any():
                 W = W.copy()
                 W.reshape(-1, self.n_classes)[:, dropped] = 0
+        self.iterates.resume(W, self.weights_of(self.alpha, self.beta), state["kappa"])
+
+    def _go_on(self, alpha, beta, cost, before):
+        """The best mix of the duals of another cost, and of those before, with the weights that go with it."""
+        every = np.arange(self.rows.m)
+        none, flat = np.zeros_like(self.alpha), np.zeros_like(self.beta)
+        if self.mu == 0:
+            beta = flat
+        parts = [(alpha, flat), (none, beta)]
+        if before is not None:
+            further = extrapolated(alpha, cost[:, np.newaxis], (before["alpha"], before["cost"][:, np.newaxis]),
+                                   self.cost[:, np.newaxis])
+            parts += [(further, flat), (before["alpha"], flat)]
+            if self.mu > 0:
+                parts += [(none, extrapolated(beta, cost, (before["beta"], before["cost"]), self.cost)),
+                          (none, before["beta"])]
+        parts = [(self._balanced(a), b) for a, b in parts if a.any() or b.any()]
+        sqnorm_of = self.iterates.sqnorm_of
+
+        def values(parts):
+            left, right = np.array([a[every, self.y] for a, _ in parts]), np.array([b for _, b in parts])
+            linear, curved = self.low * left.sum(axis=1), (left / (2 * self.cost)) @ left.T
+            if self.mu > 0:
+                linear -= right @ (self.high + (np.zeros_like(self.fixed) if self.named else self.fixed))
+                curved += (right / (2 * self.cost * self.mu)) @ right.T
+            return linear, curved
+
+        scale = best_mix([self.weights_of(alpha, beta)], sqnorm_of, *values([(alpha, beta)]))
+        ends = [self._feasible(scale * alpha, scale * beta)]
+        if parts:
+            shares = best_mix([self.weights_of(*part) for part in parts], sqnorm_of, *values(parts))
+            ends.append(self._feasible(sum(t * a for t, (a, _) in zip(shares, parts, strict=True)),
+                                       sum(t * b for t, (_, b) in zip(shares, parts, strict=True))))
+            here, there = (self.weights_of(*end) for end in ends)
+            step = best_step(here, there, sqnorm_of, *values(ends))
+            ends[0] = tuple(old + step * (new - old) for old, new in zip(*ends, strict=True))
+        self.alpha[:], self.beta[:] = self._feasible(*ends[0])
+        self._settle_empty_rows()
         U = self.weights_of(self.alpha, self.beta)
-        if state.get("moved", False):
-            self.iterates.resume(U, U, 0.0)
-        else:
-            self.iterates.resume(W, U, state["kappa"])
+        self.iterates.resume(U, U, 0.0)
+
+    def _feasible(self, alpha, beta):
+        """(alpha, beta) cut off at 0."""
+        return self._balanced(np.minimum(alpha, 0)), np.maximum(beta, 0)
+
+    def _balanced(self, alpha):
+        """alpha with alpha_iy = -sum of the others."""
+        every = np.arange(len(alpha))
+        alpha = alpha.copy()
+        alpha[every, self.y] = 0
+        alpha[every, self.y] = -alpha.sum(axis=1)
+        return alpha
 
     def state(self, bint averaged):
         """What `resume` needs: the duals (or their averages) and the weights."""
         alpha, beta = self._duals(averaged)
         return {"alpha": alpha, "beta": beta, "cost": self.cost, "rival": self.rival,
                 "fixed": self.fixed, "upper": self.upper, "named": self.named, "W": self.iterates.W,
-                "kappa": self.iterates.kappa, "factors": self.factors}
+                "kappa": self.iterates.kappa, "factors": self.factors, "before": self.before}
 
     def keep_duals(self, bint averaged):
         """From here on `state`, `recomputed_dual` and `count_support` speak of these duals as they are now."""

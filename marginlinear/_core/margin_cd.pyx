@@ -44,6 +44,7 @@ from marginlinear._core.rows cimport (
     rows_t,
     weights_prefetch,
 )
+from marginlinear._core.path import best_mix, best_step, extrapolated
 from marginlinear.threads import run_chunks
 
 # Work of one slice between looks at the signals: about 20 ms.
@@ -125,7 +126,7 @@ cdef class MarginCD:
 
     cdef readonly Rows rows
     cdef readonly Iterates iterates
-    cdef readonly object y, cost, duals, mean_duals, kept_duals, group, tables
+    cdef readonly object y, cost, duals, mean_duals, kept_duals, group, tables, before
     cdef readonly double spread, mean, gap, loss, slack, size, excess
     cdef public Py_ssize_t n_iter
     cdef readonly double negligible
@@ -194,16 +195,66 @@ cdef class MarginCD:
         self._shifted[:, 8:11] += self.spread * mean * mean
 
     def resume(self, state):
-        """Go on from the `state()` of an engine on the same rows; where a row's cost changed its dual is scaled."""
-        self.duals[:] = state["duals"] * (self.cost / state["cost"])
+        """Go on from the `state()` of an engine on the same rows, where a row's cost changed from scaled duals, or for a
+        loss without kinks and spread from the mix of path.py."""
         self._rest[:] = 0
-        self._clip()
-        U = self.weights_of(self.duals)
-        if state.get("moved", False):
+        before = state.get("before")
+        if self.spread == 0 and not self.kinked and (self.cost != state["cost"]).any():
+            self.before = {"duals": state["duals"], "cost": state["cost"]}
+            U = self._go_on(state["duals"], state["cost"], before)
             self.iterates.resume(U, U, 0.0)
         else:
-            self.iterates.resume(state["W"], U, state["kappa"])
+            self.before = before
+            self.duals[:] = state["duals"] * (self.cost / state["cost"])
+            self._clip()
+            self.iterates.resume(state["W"], self.weights_of(self.duals), state["kappa"])
         self.settle()
+
+    def _go_on(self, duals, cost, before):
+        """The best mix of the duals of another cost, and of those before; returns its weights."""
+        knot, curvature = self._pieces(duals / cost)
+        parts = [duals]
+        if before is not None:
+            pair = before["duals"], before["cost"]
+            parts += [extrapolated(duals, cost, pair, self.cost), before["duals"]]
+        parts = np.array([part for part in parts if part.any()]).reshape(-1, self.rows.m)
+        sqnorm_of = self.iterates.sqnorm_of
+
+        def values(parts):
+            return parts @ knot, (parts * (curvature / self.cost)) @ parts.T
+
+        mixed = np.zeros(self.rows.m)
+        if len(parts):
+            mixed = best_mix([self.weights_of(part) for part in parts], sqnorm_of, *values(parts)) @ parts
+        scale = best_mix([self.weights_of(duals)], sqnorm_of, *values(duals[np.newaxis]))
+        ends = np.array([self._clipped(scale * duals), self._clipped(mixed)])
+        here, there = (self.weights_of(end) for end in ends)
+        step = best_step(here, there, sqnorm_of, *values(ends))
+        self.duals[:] = ends[0] + step * (ends[1] - ends[0])
+        self._clip()
+        return self.weights_of(self.duals)
+
+    def _clipped(self, duals):
+        self.duals[:] = duals
+        self._clip()
+        return self.duals.copy()
+
+    def _pieces(self, force):
+        """(l, h) of D's terms l a - h a^2/(2 c) for rows where -phi' is `force`: at a knot h = 0."""
+        knot, curvature = np.zeros(self.rows.m), np.zeros(self.rows.m)
+        for at, table in enumerate(self.tables):
+            knots, quad, slope = table[:2], table[2:5], table[5:8]
+            # phi' where each piece ends and the next begins.
+            edges = [part[j] * knots[i] + slope[j] for i in range(2) for part, j in ((quad, i), (quad, i + 1))]
+            which = np.flatnonzero(self.group == at)
+            place = np.searchsorted(edges, -force[which], side="left")
+            place[-force[which] == edges[0]] = 1 if quad[0] == 0 else 0
+            piece = place // 2
+            inside = (place % 2 == 0) & (quad[piece] > 0)
+            knot[which] = np.where(inside, -slope[piece] / np.where(inside, quad[piece], 1.0),
+                                   knots[np.minimum(piece, 1)])
+            curvature[which] = np.where(inside, 1 / np.where(inside, quad[piece], 1.0), 0.0)
+        return knot, curvature
 
     def _clip(self):
         """Duals into the range of -c phi', which the loss of other parameters may not share."""
@@ -218,7 +269,8 @@ cdef class MarginCD:
 
     def state(self, bint averaged):
         """What `resume` needs: the duals (or their averages) and the weights."""
-        return {"duals": self._duals(averaged), "cost": self.cost, "W": self.iterates.W, "kappa": self.iterates.kappa}
+        return {"duals": self._duals(averaged), "cost": self.cost, "W": self.iterates.W, "kappa": self.iterates.kappa,
+                "before": self.before}
 
     def keep_duals(self, bint averaged):
         """From here on `state`, `recomputed_dual` and `count_support` speak of these duals as they are now."""

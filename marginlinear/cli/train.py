@@ -15,7 +15,7 @@ from marginlinear.cli import options
 from marginlinear.cli.options import CommandLine, UsageError
 from marginlinear.cli.output import DONE, NOT_CONVERGED, Failure, StatusLine, opening, run, settle_blas, tell, warn
 from marginlinear.params import Param
-from marginlinear.problem import CONVERGED, CYCLE, FAILED, FINISHED, ConvergenceWarning
+from marginlinear.problem import CONVERGED, CYCLE, FAILED, FINISHED, ConvergenceWarning, DataError
 
 PROGRAM = "margin-train"
 SOLVER = Param("solver", str, None, "the method", letter="s", metavar="NAME")
@@ -149,6 +149,9 @@ class Training:
         if self.model_path:
             with opening("save model to file", self.model_path):
                 check_writable(self.model_path)
+        if self.table_path:
+            with opening("write table", self.table_path):
+                check_writable(self.table_path)
         with self.status, self._opened_log() as self.log:
             data = self._read()
             return self._select(data) if self.folds else self._train(data)
@@ -205,9 +208,10 @@ class Training:
         from marginlinear.selection import search
 
         metric = METRICS[self.metric]
-        total = len(self.points) * self.folds
+        folds = min(self.folds, len(data.labels))
+        total = len(self.points) * folds
         if self.searches and not self.quiet:
-            print(f"{len(self.points)} points, {self.folds} folds: {total} fits", file=self.results, flush=True)
+            print(f"{len(self.points)} points, {folds} folds: {total} fits", file=self.results, flush=True)
         best = {}
 
         def progress(fit):
@@ -231,11 +235,19 @@ class Training:
                                    threads=self.params.get("threads"), sample_weight=self.sample_weight,
                                    class_weight=self.class_weight, log=self.log_path, resume=self.resume,
                                    progress=progress, **fixed)
+            except DataError:
+                # Of the log, whose name it says.
+                raise
             except ValueError as error:
                 raise Failure(f"{_shown(self.path)}: {error}") from error
         self.status.wipe()
         for warning in caught:
-            warn(warning.message)
+            if not issubclass(warning.category, ConvergenceWarning):
+                warn(warning.message)
+        short = sum(entry["unconverged"] for entry in found.table)
+        if short:
+            warn(f"not converged: {short} of {total} fits; scale the features to a common range such as [0, 1], or "
+                 f"give smaller values of C, a larger -e, or more {self._caps()}")
         if self.table_path:
             self._write_table(found.table)
         if self.searches:
@@ -245,7 +257,6 @@ class Training:
                   file=self.results, flush=True)
         else:
             print(f"Cross Validation {metric[0].upper()}{metric[1:]} = {100 * found.best_score:g}%", file=self.results)
-        short = any(issubclass(warning.category, ConvergenceWarning) for warning in caught)
         if not self.refit:
             return NOT_CONVERGED if short and self.strict else DONE
         self.params.update(found.best_params)
@@ -292,10 +303,12 @@ class Training:
         self._write_log(outcome)
         return model
 
+    def _caps(self):
+        return " or ".join(p.flag for p in (params.TIME_LIMIT, params.MAX_ITER, *self.method.takes)
+                           if p.name.startswith(("time_", "max_")))
+
     def _judge(self, infos):
         short = [info for info in infos if info.status not in (CONVERGED, FINISHED)]
-        caps = " or ".join(p.flag for p in (params.TIME_LIMIT, params.MAX_ITER, *self.method.takes)
-                           if p.name.startswith(("time_", "max_")))
         for info in short:
             if info.status == FAILED and self.kernel not in (None, *params.DEFINITE):
                 warn(f"not converged ({info.status}): {params.INDEFINITE}")
@@ -306,10 +319,10 @@ class Training:
                 if info.status == CYCLE:
                     advice = "the iterations come back to where they were and will not settle: give a larger --beta"
                 elif info.certificate is None:
-                    advice = f"give a larger -e, or more {caps}"
+                    advice = f"give a larger -e, or more {self._caps()}"
                 else:
                     advice = ("scale the features to a common range such as [0, 1], or give a smaller C, a larger -e, "
-                              f"or more {caps}")
+                              f"or more {self._caps()}")
                 criterion, value, _ = info.criterion
                 warn(f"not converged ({info.status}): {criterion} {value:.3g} of objective {info.objective:.6g} "
                      f"after {info.n_iter} sweeps, tolerance {info.tol:g}; {advice}")
@@ -374,16 +387,17 @@ def _folds(line):
 
 
 def _text_table(table, metric):
-    """Lines: a column a parameter of the grid, the score, its deviation over the folds, sweeps, seconds, status."""
+    """Lines: a column a parameter of the grid, the score, its deviation over the folds, sweeps, seconds, and how many
+    fits did not converge."""
     names = list(table[0])[:list(table[0]).index("score")]
-    rows = [[*(name.rstrip("_") for name in names), f"CV {metric}", "deviation", "sweeps", "seconds", "status"]]
+    rows = [[*(name.rstrip("_") for name in names), f"CV {metric}", "deviation", "sweeps", "seconds", "unconverged"]]
     for entry in table:
         values = [value for value in entry["fold_scores"] if math.isfinite(value)]
         mean = sum(values) / len(values)
         deviation = math.sqrt(sum((value - mean) ** 2 for value in values) / len(values))
         rows.append([*(f"{entry[name]:.6g}" if isinstance(entry[name], float) else str(entry[name]) for name in names),
                      f"{100 * entry['score']:.4f}%", f"{100 * deviation:.2f}%", str(entry["n_iter"]),
-                     f"{entry['seconds']:.2f}", entry["status"]])
+                     f"{entry['seconds']:.2f}", str(entry["unconverged"])])
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  ".join(f"{word:>{width}}" for word, width in zip(row, widths, strict=True)) for row in rows]
 

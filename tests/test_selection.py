@@ -1,0 +1,378 @@
+"""Cross-validation and search, against plain loops over `train`."""
+
+import json
+import math
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import marginlinear as ml
+from marginlinear import grid, registry, selection
+from marginlinear.cli import train as command
+
+ROOT = str(Path(ml.__file__).parents[1])
+METHODS = list(registry.methods())
+
+
+def clusters(k=3, m=90, seed=0, noise=1.5):
+    rng = np.random.default_rng(seed)
+    y = np.arange(m) % k
+    return rng.standard_normal((m, 4)) * noise + 2 * np.eye(k, 4)[y], y + 5
+
+
+X3, y3 = clusters()
+X2, y2 = clusters(2)
+
+
+def plain_loop(X, y, n, seed=0, **given):
+    """(fold of each row, model of each fold)"""
+    folds = selection.stratified_folds(y, n, seed)
+    return folds, [ml.train(X[folds != fold], y[folds != fold], seed=seed, **given) for fold in range(n)]
+
+
+# ---- cross_validate
+
+
+@pytest.mark.parametrize("given", [{"solver": "mcodm"}, {"solver": "l2svc"}, {"solver": "ldm", "multiclass": "ovo"},
+                                   {"solver": "cs", "kernel": "rbf"}], ids=str)
+@pytest.mark.parametrize("data", [(X3, y3), (X2, y2)], ids=["three", "two"])
+def test_cross_validation_is_a_loop_over_train(given, data):
+    X, y = data
+    found = ml.cross_validate(X, y, folds=4, seed=3, **given)
+    folds, models = plain_loop(X, y, 4, 3, **given)
+    assert (found.fold_of == folds).all()
+    for fold, model in enumerate(models):
+        held = folds == fold
+        assert (found.predictions[held] == model.predict(X[held])).all()
+        scores = model.decision_function(X[held])
+        expected = model._ranks(scores) if model.codes is not None else scores
+        assert found.scores[held].tobytes() == np.ascontiguousarray(expected).tobytes()
+        assert found.fold_scores[fold] == np.mean(model.predict(X[held]) == y[held])
+        assert found.infos[fold].objective == model.info.objective
+    assert found.score == np.mean(found.predictions == y)
+
+
+def test_weights_are_those_of_the_rows():
+    weights = np.arange(len(y3)) % 4 * 1.0
+    found = ml.cross_validate(X3, y3, solver="cs", folds=3, sample_weight=weights, class_weight={5: 3.0})
+    folds = selection.stratified_folds(y3, 3, 0)
+    for fold in range(3):
+        inside = folds != fold
+        model = ml.train(X3[inside], y3[inside], solver="cs", sample_weight=weights[inside], class_weight={5: 3.0})
+        assert (model.predict(X3[~inside]) == found.predictions[~inside]).all()
+    with pytest.raises(ValueError, match=r"sample_weight has shape \(2,\), X has 90 rows"):
+        ml.cross_validate(X3, y3, sample_weight=[1, 2])
+
+
+def test_storages_and_threads_give_the_same_bits():
+    first = ml.cross_validate(X3, y3, threads=1)
+    for X in (sparse.csr_array(X3), sparse.coo_array(X3), np.asfortranarray(X3)):
+        for threads in (1, 3):
+            other = ml.cross_validate(X, y3, threads=threads)
+            assert (other.predictions == first.predictions).all()
+            assert np.allclose(other.scores, first.scores, rtol=1e-12, atol=1e-12)
+    assert ml.cross_validate(X3, y3, threads=4).scores.tobytes() == first.scores.tobytes()
+
+
+def test_precomputed_kernel():
+    gram = X3 @ X3.T
+    found = ml.cross_validate(gram, y3, solver="cs", kernel="precomputed", folds=3)
+    same = ml.cross_validate(X3, y3, solver="cs", kernel="linear", folds=3)
+    assert np.allclose(found.scores, same.scores, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("given", [{"solver": "cs"}, {"solver": "l2svc"}, {"solver": "l2svc", "multiclass": "ovo"}],
+                         ids=str)
+def test_a_class_that_a_fold_lacks(given):
+    """Label 9 has one row: the model of its fold does not know it."""
+    X, y = np.vstack([X2, [[9.0, 9, 9, 9]]]), np.append(y2, 9)
+    found = ml.cross_validate(X, y, folds=3, **given)
+    held = found.fold_of == found.fold_of[-1]
+    assert found.scores.shape == (len(y), 3)
+    assert (found.scores[held, 2] == -np.inf).all()
+    assert np.isfinite(found.scores[~held]).all()
+    model = ml.train(X[~held], y[~held], **given)
+    assert (found.predictions[held] == model.predict(X[held])).all()
+    assert 0 < ml.cross_validate(X, y, folds=3, metric="auc", **given).score < 1
+
+
+def test_too_many_folds_leave_one_out():
+    with pytest.warns(UserWarning, match="# folds > # data"):
+        found = ml.cross_validate(X2[:20], y2[:20], solver="l2svc", folds=100)
+    assert sorted(found.fold_of) == list(range(20))
+
+
+def test_refusals():
+    for given, message in [({"folds": 1}, r"folds = 1 is not allowed: give integer in \[2, inf\)"),
+                           ({"metric": "f2"}, "metric = 'f2' is not allowed"),
+                           ({"solver": "x"}, "solver = 'x' is not known"),
+                           ({"C": -1}, "C = -1 is not allowed"),
+                           ({"seed": -1}, "seed = -1 is not allowed")]:
+        with pytest.raises(ValueError, match=message):
+            ml.cross_validate(X3, y3, **given)
+    with pytest.raises(TypeError, match="no parameter 'Cost'"):
+        ml.cross_validate(X3, y3, Cost=1)
+    with pytest.raises(ValueError, match="at least 2 classes"):
+        ml.cross_validate(X3, np.ones(90))
+    with pytest.raises(ValueError, match="leaves label 5 alone in its training rows"):
+        ml.cross_validate(X2[:11], [5] * 10 + [6], folds=5)
+    with pytest.warns(UserWarning, match="class label 77 specified in weight is not found"):
+        ml.cross_validate(X3, y3, class_weight={77: 2.0})
+
+
+def test_fits_that_do_not_converge_are_told_once():
+    with pytest.warns(ml.ConvergenceWarning, match=r"3 of 3 fits did not converge \(3 max_iter\)") as caught:
+        ml.cross_validate(X3, y3, solver="cs", folds=3, tol=1e-12, max_iter=1)
+    assert len(caught) == 1
+
+
+def test_out_of_fold():
+    classes, folds = ml.out_of_fold(X3, y3, solver="cs", folds=3)
+    whole = ml.cross_validate(X3, y3, solver="cs", folds=3)
+    assert classes.tolist() == [5, 6, 7]
+    for fold in folds:
+        assert (whole.scores[fold.rows] == fold.scores).all()
+        assert (whole.predictions[fold.rows] == classes[fold.places]).all()
+
+
+# ---- metrics
+
+
+def slow_auc(positive, scores):
+    pairs = [(a > b) + (a == b) / 2 for a in scores[positive] for b in scores[~positive]]
+    return sum(pairs) / len(pairs)
+
+
+def test_metrics_by_counting():
+    rng = np.random.default_rng(0)
+    y, predicted = rng.integers(0, 3, 50), rng.integers(0, 3, 50)
+    scores = rng.integers(-3, 3, (50, 3)) * 1.0
+    assert selection.balanced(y, predicted, scores) == pytest.approx(
+        sum(sum((y == c) & (predicted == c)) / sum(y == c) for c in range(3)) / 3)
+    assert selection.auc(y, None, scores) == pytest.approx(
+        sum(slow_auc(y == c, scores[:, c]) for c in range(3)) / 3)
+    two = (y > 0).astype(int)
+    assert selection.auc(two, None, scores[:, 0]) == pytest.approx(slow_auc(two == 1, scores[:, 0]))
+    assert math.isnan(selection.auc(np.ones(5), None, scores[:5, 0]))
+
+
+def test_metrics_are_those_of_scikit_learn():
+    metrics = pytest.importorskip("sklearn.metrics", reason="needs scikit-learn: pip install marginlinear[sklearn]")
+    rng = np.random.default_rng(1)
+    for k in (2, 4):
+        y, predicted, scores = rng.integers(0, k, 80), rng.integers(0, k, 80), rng.random((80, k)).round(1) + 0.05
+        scores /= scores.sum(axis=1, keepdims=True)
+        assert selection.accuracy(y, predicted, scores) == pytest.approx(metrics.accuracy_score(y, predicted))
+        assert selection.balanced(y, predicted, scores) == pytest.approx(metrics.balanced_accuracy_score(y, predicted))
+        f1 = metrics.f1_score(y, predicted, average="macro")
+        assert selection.f1_macro(y, predicted, scores) == pytest.approx(f1)
+        theirs = metrics.roc_auc_score(y, scores[:, 1] if k == 2 else scores, multi_class="ovr")
+        assert selection.auc(y, predicted, scores[:, 1] if k == 2 else scores) == pytest.approx(theirs)
+
+
+@pytest.mark.parametrize("metric", list(selection.METRICS))
+def test_scores_are_means_of_the_folds_but_accuracy_is_that_of_all_rows(metric):
+    found = ml.cross_validate(X3[:-1], y3[:-1], metric=metric, folds=4)
+    expected = np.mean(found.predictions == y3[:-1]) if metric == "accuracy" else found.fold_scores.mean()
+    assert found.score == pytest.approx(expected, rel=1e-15)
+
+
+# ---- grids
+
+
+@pytest.mark.parametrize("text, values", [
+    ("C=log2:-5:2:3", {"C": [2**-5, 2**-3, 2**-1, 2.0, 8.0]}),
+    ("C=log10:-2:1:1", {"C": [0.01, 0.1, 1.0, 10.0]}),
+    ("mu=0.2:0.2:0.8", {"mu": [0.2, 0.4, 0.6, 0.8]}),
+    ("C=1,4,log2:4:1:5,4", {"C": [1.0, 4.0, 16.0, 32.0]}),
+    ("C=16,1,outer=paper,ccp", {"C": [1.0, 16.0], "outer": ["paper", "ccp"]}),
+    ("--lambda=1,theta=0.1", {"lambda_": [1.0], "theta": [0.1]}),
+    ("lambda=2:-1:1", {"lambda_": [1.0, 2.0]}),
+    ("degree=log2:0:1:3,bias=-1,1", {"degree": [1, 2, 4, 8], "bias": [-1.0, 1.0]}),
+])
+def test_grid_text(text, values):
+    assert grid.parse_grid(text, registry.get("mcodm")) == values
+
+
+BAD_GRIDS = [
+    ("1,2", "'1' has no name"), ("D=1", "'D' is not a parameter of mcodm: give one of C, lambda, mu"),
+    ("C=", "C = '' is not allowed"), ("C=1,C=2", "C stands there twice"), ("C=log2:1:1", "is no range"),
+    ("C=log3:1:1:2", "is no range"), ("C=1:0:2", "is no range"), ("C=2:1:1", "is no range"),
+    ("C=1:nan:2", "is no range"),
+    ("C=0:1:2", r"C = 0.0 is not allowed: give number in \(0, inf\)"), ("mu=0:0.6:1.3", "mu = 1.2 is not allowed"),
+    ("outer=best", r"give ccp \| paper"), ("C=log2:2000:1:2001", r"C = 'inf' is not allowed|C = inf"),
+    ("C=1,lambda=2", "two names of one thing"), ("gamma=1", "of no use without a kernel"),
+]
+
+
+@pytest.mark.parametrize("text, message", BAD_GRIDS)
+def test_bad_grids(text, message):
+    with pytest.raises(ValueError, match=message):
+        ml.search(X3, y3, grid=text)
+
+
+def test_bad_grids_of_python():
+    for given, message in [({"C": "12"}, "no list of values"), ({"C": []}, "no values"), ({"C": [1, -1]}, "C = -1 "),
+                           ({"K": [1]}, "'K' is not a parameter")]:
+        with pytest.raises(ValueError, match=message):
+            ml.search(X3, y3, grid=given)
+    with pytest.raises(ValueError, match=r"C is given as 2 and by the grid"):
+        ml.search(X3, y3, grid={"C": [1]}, C=2)
+
+
+# ---- search
+
+
+def test_search_is_a_loop_over_train_along_c():
+    found = ml.search(X3, y3, solver="mcodm", grid={"C": [4, 0.25, 1], "mu": [0.2, 0.8]}, folds=3, seed=1)
+    folds = selection.stratified_folds(y3, 3, 1)
+    for mu in (0.2, 0.8):
+        right = dict.fromkeys((0.25, 1.0, 4.0), 0)
+        for fold in range(3):
+            inside, model = folds != fold, None
+            for C in right:
+                model = ml.train(X3[inside], y3[inside], C=C, mu=mu, seed=1, start=model)
+                right[C] += int(np.sum(model.predict(X3[~inside]) == y3[~inside]))
+        for entry in found.table:
+            if entry["mu"] == mu:
+                assert entry["score"] == right[entry["C"]] / len(y3)
+    best = max(entry["score"] for entry in found.table)
+    first = next(entry for entry in found.table if entry["score"] == best)
+    assert found.best_params == {"C": first["C"], "mu": first["mu"]}
+    assert found.best_score == best
+    again = ml.train(X3, y3, seed=1, **found.best_params)
+    assert found.model.weights.tobytes() == again.weights.tobytes() or found.model.info.converged
+
+
+def without_time(table):
+    return [{name: value for name, value in entry.items() if name != "seconds"} for entry in table]
+
+
+@pytest.mark.parametrize("solver", ["mcodm", "l1svc", "msvmav"])
+def test_the_number_of_threads_changes_nothing(solver):
+    tables = []
+    for threads in (1, 2, 5):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ml.ConvergenceWarning)
+            tables.append(without_time(ml.search(X3, y3, solver=solver, folds=3, refit=False, threads=threads).table))
+    assert tables[0] == tables[1] == tables[2]
+
+
+@pytest.mark.parametrize("solver", ["mcodm", "cs", "l1svc", "l2svc", "odm", "softmax"])
+def test_a_path_ends_where_cold_fits_end(solver):
+    model = None
+    for C in (0.1, 1.0, 10.0, 100.0, 3.0):
+        model = ml.train(X3, y3, solver=solver, C=C, start=model, tol=1e-6)
+        cold = ml.train(X3, y3, solver=solver, C=C, tol=1e-6)
+        assert model.info.converged
+        # mcodm's problem has several critical points.
+        assert model.info.objective == pytest.approx(cold.info.objective, rel=2e-2 if solver == "mcodm" else 3e-6)
+
+
+@pytest.mark.parametrize("solver", METHODS)
+def test_every_method_is_searched_and_trained_on_the_command_line(solver, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    ml.dump_libsvm(X2, y2, "d")
+    options = ["-s", solver, "-C", "-v", "2", "--refit", "-e", "0.1", "--table", "t.json"]
+    if solver == "msvmav":
+        options += ["--grid", "alpha=10,100,beta=0.01,0.1"]
+    assert command.main([*options, "d", "m"]) == 0
+    shown = capsys.readouterr().out
+    method = registry.get(solver)
+    axes = {"msvmav": ("alpha", "beta")}.get(solver, ("C",))
+    words = " ".join(rf"{axis} = \S+" for axis in axes)
+    best = re.search(rf"^Best {words}  CV accuracy = \S+%$", shown, re.MULTILINE)
+    assert best, shown
+    table = json.loads(Path("t.json").read_text())
+    assert len(table) == (4 if solver == "msvmav" else 8)
+    model = ml.load_model("m")
+    winner = max(table, key=lambda entry: entry["score"])
+    assert all(model.params[axis] == winner[axis] for axis in axes)
+    assert grid.default_grid(method)
+
+
+# ---- logs
+
+
+def test_resume(tmp_path):
+    log, fits = str(tmp_path / "log"), []
+    given = {"solver": "cs", "grid": {"C": [0.1, 1.0, 10.0]}, "folds": 3, "refit": False}
+    whole = ml.search(X3, y3, **given, log=log, progress=fits.append)
+    assert [fit["done"] for fit in fits] == list(range(1, 10))
+    lines = Path(log).read_bytes().splitlines(keepends=True)
+    assert len(lines) == 10
+    # Cut in the midst of a line: seven fits are whole.
+    Path(log).write_bytes(b"".join(lines[:8]) + lines[8][:20])
+    fits.clear()
+    again = ml.search(X3, y3, **given, resume=log, progress=fits.append)
+    assert len(fits) == 2
+    assert len(Path(log).read_text().splitlines()) == 10
+    for entry, other in zip(whole.table, again.table, strict=True):
+        assert abs(entry["score"] - other["score"]) <= 0.05
+    fits.clear()
+    third = ml.search(X3, y3, **given, resume=log, progress=fits.append)
+    assert not fits
+    assert third.table == again.table
+    wider = ml.search(X3, y3, **{**given, "grid": {"C": [0.1, 1.0, 10.0, 100.0]}}, resume=log, progress=fits.append)
+    assert len(fits) == 3
+    assert len(wider.table) == 4
+
+
+def test_a_log_of_another_search_is_refused(tmp_path):
+    log = str(tmp_path / "log")
+    given = {"solver": "cs", "grid": "C=1,2", "folds": 3, "refit": False}
+    ml.search(X3, y3, **given, log=log)
+    before = Path(log).read_bytes()
+    for change, name in [({"folds": 4}, "folds is 3, here it is 4"), ({"tol": 0.1}, "tol is 0.001"),
+                         ({"metric": "auc"}, "metric is 'accuracy'"), ({"solver": "l2svc"}, "solver is 'cs'"),
+                         ({"seed": 1}, "seed is 0"), ({"class_weight": {5: 2}}, "data is "),
+                         ({"sample_weight": np.ones(90)}, "data is "), ({"bias": 1}, "bias is -1.0")]:
+        with pytest.raises(ValueError, match=f"the log of another search: its {name}"):
+            ml.search(X3, y3, **{**given, **change}, resume=log)
+    with pytest.raises(ValueError, match="its data is"):
+        ml.search(X3 + 1, y3, **given, resume=log)
+    assert Path(log).read_bytes() == before
+    for text in ("", "x", "x\n", "[1]\n", '{"n_iter": 1}\n'):
+        Path(log).write_text(text)
+        with pytest.raises(ValueError, match=r"not (the log|a line) of a search"):
+            ml.search(X3, y3, **given, resume=log)
+    Path(log).write_bytes(before + b'{"params": {"C": 1.0}, "fold": 9}\n')
+    with pytest.raises(ValueError, match=":8:1: not a fit of this search"):
+        ml.search(X3, y3, **given, resume=log)
+    with pytest.raises(ValueError, match="log and resume are both given"):
+        ml.search(X3, y3, **given, log=log, resume=log)
+    with pytest.raises(OSError, match="No such file"):
+        ml.search(X3, y3, **given, resume=str(tmp_path / "none"))
+
+
+def test_interrupt_and_resume(tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((2000, 20)) * 10.0 ** rng.integers(-3, 3, 20)
+    ml.dump_libsvm(X, np.arange(2000) % 5, str(tmp_path / "d"))
+    arguments = ["-s", "cs", "--grid", "C=1e-6,1e6", "-e", "1e-13", "--time-limit", "50", "--log", "log", "--refit",
+                 "d"]
+    process = subprocess.Popen([sys.executable, "-m", "marginlinear.cli.train", *arguments], cwd=tmp_path,
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, "PYTHONPATH": ROOT},
+                               preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler))
+    with process:
+        for _ in range(3000):
+            if (tmp_path / "log").exists() and (tmp_path / "log").stat().st_size:
+                break
+            time.sleep(0.01)
+        time.sleep(0.3)
+        began = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 130
+        # 0.2 s on an idle machine; the end of the interpreter and a busy machine come on top.
+        assert time.monotonic() - began < 3
+        assert process.stderr.read() == b"margin-train: interrupted\n"
+    assert sorted(os.listdir(tmp_path)) == ["d", "log"]
