@@ -206,8 +206,8 @@ cdef class BlockCD:
             self.alpha[i, (y + 1) % self.n_classes] = -amount
 
     def resume(self, state):
-        """Go on from the `state()` of an engine on the same rows, where a row's cost changed from scaled duals, with the
-        squared loss from the mix of path.py."""
+        """Go on from the `state()` of an engine on the same rows, where a row's cost changed from scaled duals, with
+        the squared loss from the mix of path.py."""
         scale = self.cost / state["cost"]
         if self.mu > 0:
             self.upper, self.named = state["upper"], state["named"]

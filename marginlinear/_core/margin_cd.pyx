@@ -195,8 +195,8 @@ cdef class MarginCD:
         self._shifted[:, 8:11] += self.spread * mean * mean
 
     def resume(self, state):
-        """Go on from the `state()` of an engine on the same rows, where a row's cost changed from scaled duals, or for a
-        loss without kinks and spread from the mix of path.py."""
+        """Go on from the `state()` of an engine on the same rows, where a row's cost changed from scaled duals, or for
+        a loss without kinks and spread from the mix of path.py."""
         self._rest[:] = 0
         before = state.get("before")
         if self.spread == 0 and not self.kinked and (self.cost != state["cost"]).any():
