@@ -17,6 +17,7 @@ import marginlinear as ml
 from marginlinear.cli import options, predict, scale, train
 from marginlinear.libsvm import libsvm_blocks, read_libsvm
 
+DATA_FOLDER = Path(__file__).resolve().parents[1] / "data"
 ROOT = str(Path(ml.__file__).parents[1])
 needs_svm_scale = pytest.mark.skipif(not shutil.which("svm-scale"), reason="needs libsvm-tools (svm-scale)")
 DATA = "+1 1:2 3:-1.5 4:7\n-1 1:4 2:0.1 4:7 # comment\n\n2.50 2:-3 3:1e-3 4:7\n"
@@ -195,7 +196,7 @@ def test_many_blocks_and_compressed_files(folder, monkeypatch):
 
 
 def test_blocks_are_the_file():
-    path = Path(ROOT) / "data" / "dna"
+    path = DATA_FOLDER / "dna"
     whole = read_libsvm(path)
     for threads in (1, 2):
         parts = list(libsvm_blocks(path, threads=threads, _block_size=5000))

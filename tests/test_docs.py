@@ -9,6 +9,7 @@ standard output, `...` standing for anything. Not run are blocks with `pip insta
 import contextlib
 import doctest
 import importlib.util
+import importlib
 import inspect
 import io
 import os
@@ -97,7 +98,11 @@ def public():
     """(name, object) of every public name of the modules that mkdocs.yml lists, and of their classes' methods."""
     listed = (ROOT / "mkdocs.yml").read_text("utf-8").partition("api:\n")[2]
     for module_name in re.findall(r"^ +- (marginlinear[\w.]*)$", listed, re.MULTILINE):
-        module = pytest.importorskip(module_name)
+        try:
+            module = importlib.import_module(module_name)
+        except ImportError:
+            # Of an extra that is not installed; any other is imported by its own tests.
+            continue
         yield module_name, module
         for name in module.__all__:
             thing = getattr(module, name)
