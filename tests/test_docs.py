@@ -8,8 +8,8 @@ standard output, `...` standing for anything. Not run are blocks with `pip insta
 
 import contextlib
 import doctest
-import importlib.util
 import importlib
+import importlib.util
 import inspect
 import io
 import os
