@@ -11,7 +11,7 @@ from marginlinear import registry
 from marginlinear._core.scores import margins_of, scores_of
 from marginlinear.arrays import CSR, as_rows, select_rows, select_square, shape_of
 from marginlinear.methods import multiclass
-from marginlinear.problem import CONVERGED, CYCLE, FAILED, FINISHED, MAX_ITER, ConvergenceWarning, Problem, Run
+from marginlinear.problem import CONVERGED, CYCLE, FAILED, FINISHED, STALLED, ConvergenceWarning, Problem, Run
 from marginlinear.threads import default_threads, run_chunks
 
 
@@ -309,8 +309,7 @@ def train(X, y, *, solver=None, class_weight=None, sample_weight=None, start=Non
         model = Model(solution.weights, classes, **found)
     else:
         model = kernel_model(kernel, data, solution.weights, problem.y, classes, kept, n_features=width, **found)
-    warn_unless_converged(method.name, solution.info, run.max_iter,
-                          kernel is not None and kernel.kind not in P.DEFINITE)
+    warn_unless_converged(method, solution.info, kernel is not None and kernel.kind not in P.DEFINITE)
     return model
 
 
@@ -378,7 +377,7 @@ def kernel_model(kernel, X, coefficients, y, classes, kept, *, bias, **rest):
                        intercept=constant_of(bias) * dual_coef.sum(axis=0) + 0.0, bias=bias, **rest)
 
 
-def warn_unless_converged(name, info, max_iter, doubtful):
+def warn_unless_converged(method, info, doubtful):
     """A ConvergenceWarning where it is due; a `doubtful` kernel need not be positive semidefinite."""
     if info.status in (CONVERGED, FINISHED):
         return
@@ -387,8 +386,9 @@ def warn_unless_converged(name, info, max_iter, doubtful):
     elif info.status == FAILED:
         advice = "a bound above the objective is a defect of marginlinear: please report it with the data"
     elif info.status == CYCLE:
-        advice = "the iterations come back to where they were and will not settle: take a larger beta"
-    elif info.status == MAX_ITER and (max_iter is None or max(info.n_iter, info.n_outer) < max_iter):
+        advice = ("the iterations come back to where they were and will not settle: take another "
+                  f"{' or '.join(p.name for p in method.params)}")
+    elif info.status == STALLED:
         advice = ("no step lowers the objective beyond rounding, and more of them would not: scale the features to a "
                   "common range such as [0, 1], or take a larger tol")
     elif info.certificate is None:
@@ -398,7 +398,7 @@ def warn_unless_converged(name, info, max_iter, doubtful):
                   "max_iter or time_limit")
     criterion, value, _ = info.criterion
     warnings.warn(
-        f"{name} did not converge ({info.status}): {criterion} {value:.3g} of objective "
+        f"{method.name} did not converge ({info.status}): {criterion} {value:.3g} of objective "
         f"{info.objective:.6g}, tolerance {info.tol:g}, after {info.n_iter} sweeps; {advice}",
         ConvergenceWarning, stacklevel=3)
 
