@@ -14,7 +14,7 @@ from marginlinear.arrays import CSR, as_rows, select_columns, select_rows, selec
 from marginlinear.canonical import canonical
 from marginlinear.folds import stratified_folds
 from marginlinear.methods import multiclass
-from marginlinear.problem import CONVERGED, CYCLE, FAILED, FINISHED, MAX_ITER, ConvergenceWarning, Problem, Run
+from marginlinear.problem import CONVERGED, CYCLE, FAILED, FINISHED, STALLED, ConvergenceWarning, Problem, Run
 from marginlinear.threads import default_threads, run_chunks
 
 
@@ -370,7 +370,7 @@ def fit_model(X, y, warning=None, *, solver=None, class_weight=None, sample_weig
     if warning is not None:
         kernel = getattr(model, "kernel", None)
         doubtful = kernel is not None and kernel.kind not in P.DEFINITE
-        warn_unless_converged(method.name, model.info, run_values["max_iter"], doubtful, warning)
+        warn_unless_converged(method, model.info, doubtful, warning)
     return model
 
 
@@ -537,7 +537,7 @@ def kernel_model(kernel, X, coefficients, y, classes, kept, *, bias, **rest):
                        intercept=constant_of(bias) * dual_coef.sum(axis=0) + 0.0, bias=bias, **rest)
 
 
-def warn_unless_converged(name, info, max_iter, doubtful, category=ConvergenceWarning):
+def warn_unless_converged(method, info, doubtful, category=ConvergenceWarning):
     """A warning where it is due; a `doubtful` kernel need not be positive semidefinite."""
     if info.status in (CONVERGED, FINISHED):
         return
@@ -546,8 +546,9 @@ def warn_unless_converged(name, info, max_iter, doubtful, category=ConvergenceWa
     elif info.status == FAILED:
         advice = "a bound above the objective is a defect of marginlinear: please report it with the data"
     elif info.status == CYCLE:
-        advice = "the iterations come back to where they were and will not settle: take a larger beta"
-    elif info.status == MAX_ITER and (max_iter is None or max(info.n_iter, info.n_outer) < max_iter):
+        advice = ("the iterations come back to where they were and will not settle: take another "
+                  f"{' or '.join(p.name for p in method.params)}")
+    elif info.status == STALLED:
         advice = ("no step lowers the objective beyond rounding, and more of them would not: scale the features to a "
                   "common range such as [0, 1], or take a larger tol")
     elif info.certificate is None:
@@ -557,7 +558,7 @@ def warn_unless_converged(name, info, max_iter, doubtful, category=ConvergenceWa
                   "max_iter or time_limit")
     criterion, value, _ = info.criterion
     warnings.warn(
-        f"{name} did not converge ({info.status}): {criterion} {value:.3g} of objective "
+        f"{method.name} did not converge ({info.status}): {criterion} {value:.3g} of objective "
         f"{info.objective:.6g}, tolerance {info.tol:g}, after {info.n_iter} sweeps; {advice}",
         category, stacklevel=4)
 

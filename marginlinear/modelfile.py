@@ -46,7 +46,7 @@ from marginlinear.modeltext import (
     shown,
     typed_labels,
 )
-from marginlinear.problem import CONVERGED, CYCLE, FAILED, FINISHED, MAX_ITER, TIME_LIMIT, Info
+from marginlinear.problem import CONVERGED, CYCLE, FAILED, FINISHED, MAX_ITER, STALLED, TIME_LIMIT, Info
 
 TRAILER = b"marginlinear 1"
 SEAL = re.compile(rb', "sha256": "([0-9a-f]{64})"\}\n\Z')
@@ -296,7 +296,7 @@ def _info(source, found):
         if not isinstance(value, kind) or isinstance(value, bool):
             raise source.damaged(f"info: {name} is {shown(value)}")
         values[name] = value
-    if values["status"] not in (CONVERGED, MAX_ITER, TIME_LIMIT, CYCLE, FINISHED, FAILED):
+    if values["status"] not in (CONVERGED, MAX_ITER, TIME_LIMIT, STALLED, CYCLE, FINISHED, FAILED):
         raise source.damaged(f"info: status is {shown(values['status'])}")
     return Info(**values, seconds=math.nan)
 

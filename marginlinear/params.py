@@ -145,7 +145,7 @@ LAMBDA1 = Param("lambda1", float, 0.25, "weight of the margins' variance (twice 
 LAMBDA2 = Param("lambda2", float, 0.25, "weight of the margins' mean", "[0, inf)")
 NORM = Param("norm", float, None, "p, the exponent of the norms of the weights", "[1, inf)", letter="p")
 EPS = Param("eps", float, 1e-6, "weight of ||W||_F^2 + ||b||^2, which makes the optimum one point", "(0, inf)")
-DELTA = Param("delta", float, 1e-3, "width of the smoothed corner of the hinge", "(0, inf)")
+DELTA = Param("delta", float, 1e-3, "width of the smoothed corner of the hinge", "[1e-12, 1e6]")
 LOSS = Param("loss", str, "logistic", "logistic: sum over the rivals of log(1 + exp(-t)), the paper's; softmax: "
              "log(1 + sum over the rivals of exp(-t))", choices=("logistic", "softmax"))
 ALPHA = Param("alpha", float, None, "weight of staying near in the step that raises the mean of the margins; a small "

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 CONVERGED = "converged"  # certificate <= tol * max(1, |objective|)
 MAX_ITER = "max_iter"  # the cap on sweeps (or on outer iterations) came first, or more would be rounding alone
 TIME_LIMIT = "time_limit"  # the time limit came first
+STALLED = "stalled"  # no step lowers the objective beyond rounding, and the certificate is still above the tolerance
 CYCLE = "cycle"  # an alternation has come back to where it was, and will not settle
 FINISHED = "finished"  # a stochastic method has made its epochs and promises no more: see its certificate
 FAILED = "failed"  # a bound was contradicted beyond rounding: a defect, please report it
@@ -77,7 +78,7 @@ class Info(NamedTuple):
 
     Attributes
     ----------
-    status : {"converged", "max_iter", "time_limit", "cycle", "finished", "failed"}
+    status : {"converged", "max_iter", "time_limit", "stalled", "cycle", "finished", "failed"}
         `converged` means certificate <= tol * max(1, abs(objective)), recomputed from the final weights; for a method
         without a certificate residual <= tol.
     algorithm : str

@@ -47,15 +47,18 @@ def has_a_mean(X, sign, weight):
     return abs(X.T @ (weight * sign)).max() > 1e-9
 
 
+# 20 problems that have a mean.
+DRAWN = ((seed, random_binary(seed)) for seed in range(60))
+SEEDS = [seed for seed, (X, y, sign, _) in DRAWN if has_a_mean(X, sign, np.ones(len(y)))][:20]
+
+
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_the_rounds_are_those_of_direct_inverses(seed, form):
     """Iterate by iterate, with weights of rows and of classes."""
     X, y, sign, _ = random_binary(seed)
     rng = np.random.default_rng(seed)
     instance, factor = rng.uniform(0.5, 2, len(y)), np.where(y == 1, 1.7, 0.6)
-    if not has_a_mean(X, sign, instance * factor):
-        pytest.skip("g0 = 0")
     alpha, beta = 10.0 ** rng.uniform(-1, 2), 10.0 ** rng.uniform(-1, 1)
     expected = msvmav_rounds(X, sign, instance * factor, alpha, beta, 8)
     run = fit(X, y, form, instance, factor, alpha=alpha, beta=beta)
@@ -66,11 +69,9 @@ def test_the_rounds_are_those_of_direct_inverses(seed, form):
         assert run.score() == pytest.approx(msvmav_score(w, X, sign, instance * factor), rel=1e-6)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_train_makes_the_same_rounds(seed):
     X, y, sign, _ = random_binary(seed)
-    if not has_a_mean(X, sign, np.ones(len(y))):
-        pytest.skip("g0 = 0")
     expected = msvmav_rounds(X, sign, np.ones(len(y)), 2.0, 3.0, 6)
     for rounds in (1, 2, 6):
         for data in (X, sparse.csr_array(X)):
@@ -198,7 +199,7 @@ def test_a_cycle_is_said_so():
     rounds = msvmav_rounds(X, 2.0 * y - 1, np.ones(4), 1.0, 0.01, 200)
     assert np.allclose(rounds[-1], rounds[-3], atol=1e-12)
     assert not np.allclose(rounds[-1], rounds[-2], atol=1e-2)
-    with pytest.warns(ml.ConvergenceWarning, match=r"msvmav did not converge \(cycle\): residual .* larger beta"):
+    with pytest.warns(ml.ConvergenceWarning, match=r"msvmav did not converge \(cycle\): .* another alpha or beta"):
         model = ml.train(X, y, solver="msvmav", alpha=1.0, beta=0.01, bias=-1, max_iter=1000)
     assert model.info.status == "cycle"
     assert model.info.residual > 1e-2
@@ -208,11 +209,9 @@ def test_a_cycle_is_said_so():
     assert slow.info.status == "max_iter"
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", [seed for seed in range(40) if len(np.unique(clouds(15, 2, seed)[1])) == 2])
 def test_a_cycle_is_none_where_the_rounds_settle(seed):
     X, y = clouds(15, 2, seed)
-    if len(np.unique(y)) < 2:
-        pytest.skip("one class")
     sign = 2.0 * y - 1
     model = ml.train(X, y, solver="msvmav", alpha=1.0, beta=0.05, bias=-1, max_iter=3000)
     last = msvmav_rounds(X, sign, np.ones(15), 1.0, 0.05, 3000)[-2:]

@@ -15,7 +15,7 @@ from marginlinear.cli import options
 from marginlinear.cli.options import CommandLine, UsageError
 from marginlinear.cli.output import DONE, NOT_CONVERGED, Failure, StatusLine, opening, run, settle_blas, tell, warn
 from marginlinear.params import Param
-from marginlinear.problem import CONVERGED, CYCLE, FAILED, FINISHED, ConvergenceWarning, DataError
+from marginlinear.problem import CONVERGED, CYCLE, FAILED, FINISHED, STALLED, ConvergenceWarning, DataError
 
 PROGRAM = "margin-train"
 SOLVER = Param("solver", str, None, "the method", letter="s", metavar="NAME")
@@ -317,7 +317,11 @@ class Training:
                      "of marginlinear: please report it with the data")
             else:
                 if info.status == CYCLE:
-                    advice = "the iterations come back to where they were and will not settle: give a larger --beta"
+                    advice = ("the iterations come back to where they were and will not settle: give another "
+                              f"{' or '.join(p.flag for p in self.method.params)}")
+                elif info.status == STALLED:
+                    advice = ("no step lowers the objective beyond rounding, and more of them would not: scale the "
+                              "features to a common range such as [0, 1], or give a larger -e")
                 elif info.certificate is None:
                     advice = f"give a larger -e, or more {self._caps()}"
                 else:

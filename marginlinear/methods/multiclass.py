@@ -13,7 +13,18 @@ import math
 import threading
 import time
 
-from marginlinear.problem import CONVERGED, CYCLE, FAILED, FINISHED, MAX_ITER, TIME_LIMIT, Info, Problem, Solution
+from marginlinear.problem import (
+    CONVERGED,
+    CYCLE,
+    FAILED,
+    FINISHED,
+    MAX_ITER,
+    STALLED,
+    TIME_LIMIT,
+    Info,
+    Problem,
+    Solution,
+)
 from marginlinear.threads import in_order
 
 # Up to so many classes ecoc takes every column there is.
@@ -21,7 +32,7 @@ EXHAUSTIVE = 7
 # Random codes that are drawn, and the work (products) that they may cost.
 DRAWS, DRAWING = 1000, 2e9
 # From the best outcome of a column to the worst.
-STATUSES = CONVERGED, FINISHED, CYCLE, MAX_ITER, TIME_LIMIT, FAILED
+STATUSES = CONVERGED, FINISHED, STALLED, CYCLE, MAX_ITER, TIME_LIMIT, FAILED
 
 
 def fit(method, problem, params, run, how):

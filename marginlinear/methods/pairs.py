@@ -30,7 +30,7 @@ no preconditioner, its L-BFGS needs up to 20 vectors of d k numbers; here there 
 import math
 
 from marginlinear import params as P
-from marginlinear.problem import MAX_ITER, Info, Solution
+from marginlinear.problem import STALLED, Info, Solution
 
 DEFAULT_LAMBDA = 1e-3
 PARAMS = (
@@ -181,8 +181,7 @@ class NewtonFit:
             self.n_iter += moved
             settled = not moved or gain <= SETTLED * self.rounding
             if settled and not self._sharpen() and not moved:
-                # No step lowers P beyond rounding: more of them would not either.
-                ended = MAX_ITER
+                ended = STALLED
         self.W -= self.W.mean(axis=1, keepdims=True)
         certificate = self.objective - self.bound
         info = Info(
@@ -240,7 +239,6 @@ class NewtonFit:
 
     def _newton_direction(self):
         """Conjugate gradients for H step = -gradient; returns what the step promises, None where the budget ends."""
-
         from marginlinear.threads import run_chunks
 
         if self.hinge:
