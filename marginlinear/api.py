@@ -2,6 +2,7 @@
 
 import os
 import sys
+import threading
 import warnings
 from typing import Any, NamedTuple
 
@@ -11,11 +12,11 @@ from marginlinear import calibration, registry
 from marginlinear import params as P
 from marginlinear._core.scores import margins_of, scores_of
 from marginlinear.arrays import CSR, as_rows, select_columns, select_rows, select_square, shape_of
-from marginlinear.canonical import canonical
+from marginlinear.canonical import canonical, merged
 from marginlinear.folds import stratified_folds
 from marginlinear.methods import multiclass
 from marginlinear.problem import CONVERGED, CYCLE, FAILED, FINISHED, STALLED, ConvergenceWarning, Problem, Run
-from marginlinear.threads import default_threads, run_chunks
+from marginlinear.threads import default_threads, in_order, run_chunks
 
 
 class Model:
@@ -134,8 +135,7 @@ class Model:
     def predict_proba(self, X, *, threads=None):
         """Probabilities of the classes for the rows of X, float64 array of shape (m, n_classes).
 
-        Columns in the order of `classes`; the largest of a row, the first of equal ones, is that of the class that
-        `predict` gives.
+        Columns in the order of `classes`; the largest of a row is that of the class that `predict` gives.
 
         Raises ValueError for a model without calibration: train(..., probability=True) makes one.
         """
@@ -145,8 +145,8 @@ class Model:
     def proba_of(self, scores):
         """Probabilities for scores as `decision_function` returns them."""
         self._require_calibration()
-        ranks = scores if self.codes is None else self._ranks(scores)
-        return self.calibration.probabilities(ranks, self.places_of(scores))
+        pairs = self.calibration.kind == calibration.PAIRWISE
+        return self.calibration.probabilities(scores if pairs else self._ranks(scores), self.places_of(scores))
 
     def _require_calibration(self):
         if self.calibration is None:
@@ -285,11 +285,13 @@ def train(X, y, *, solver=None, class_weight=None, sample_weight=None, start=Non
         A model that `train` made of the same rows, with the same method and kernel: training goes on from it.
     progress : callable, optional
         Called with a dict (n_iter, seconds, objective, bound, certificate, residual) at every check; None stands
-        for what the method does not have. In the fits of `probability` the dict has the number of the fold too.
+        for what the method does not have. In the fits of `probability` the dict also has the number of the fold and
+        how many there are (fold, folds); with several threads they call from theirs, one at a time.
     probability : bool
         Whether to fit a calibration (`predict_proba`) on the scores of stratified 5-fold cross-validation, with at
-        least two rows of each class: 5 more fits. The weights are the same without it. Votes are what is calibrated
-        where they decide, with multiclass="ovo" and "ecoc". Softmax needs no fits: its scores are log-probabilities.
+        least two different rows of each class: 5 more fits, on threads. The weights are the same without it. Votes are
+        what is calibrated where they decide, with multiclass="ovo" and "ecoc". Softmax needs no fits: its scores are
+        log-probabilities.
     scale : {"range", "maxabs", "unit"}, optional
         How to scale the rows, here and in predictions. "range" takes each feature's least and largest value to 0
         and 1, and leaves out constant ones; "maxabs" divides by its largest absolute value, so that zeros stay zeros;
@@ -331,7 +333,8 @@ def train(X, y, *, solver=None, class_weight=None, sample_weight=None, start=Non
     -----
     Where rows times (features + 2) are at most 131,072, and without a kernel, equal rows of one class become one row of
     their summed weight, in an order that their content gives: the model, bit for bit, does not depend on the order of
-    the rows, nor on whether a row is repeated or has a weight. `Info.n_support` then counts such rows once.
+    the rows, nor on whether a row is repeated or has a weight. `Info.n_support` then counts such rows once. The folds
+    of `probability` are made of such rows too, with a kernel as well.
     """
     return fit_model(X, y, ConvergenceWarning, solver=solver, class_weight=class_weight, sample_weight=sample_weight,
                      start=start, progress=progress, probability=probability, scale=scale, **params)
@@ -361,12 +364,15 @@ def fit_model(X, y, warning=None, *, solver=None, class_weight=None, sample_weig
     codes = codes.astype(np.int32)
     sample = Sample(data, codes, factors, class_factors(class_weight, classes)[codes], kept)
     fit = Fit(method, values, run_values, around["scale"], classes, width)
+    folded = None
     if around["probability"] and not method.probabilistic:
-        require_pairs(classes, codes)
+        folded = sample if given else sample.merged()
+        require_pairs(classes, folded.y)
     model = fit.model(sample, start, progress, cancel)
-    if around["probability"]:
-        model.calibration = (calibration.of_softmax(len(classes)) if method.probabilistic
-                             else fit.calibration(sample, progress, cancel))
+    if folded is not None:
+        model.calibration = fit.calibration(folded, progress, cancel)
+    elif around["probability"]:
+        model.calibration = calibration.of_softmax(len(classes))
     if warning is not None:
         kernel = getattr(model, "kernel", None)
         doubtful = kernel is not None and kernel.kind not in P.DEFINITE
@@ -388,6 +394,11 @@ class Sample(NamedTuple):
         X = select_square(self.X, which) if square else select_rows(self.X, which)
         return Sample(X, self.y[which], self.instance[which], self.factor[which], None)
 
+    def merged(self):
+        """The same with equal rows of a class as one of their summed weight, where they are few; see `canonical`."""
+        found = merged(as_rows(self.X, -1.0), self.y, self.instance)
+        return self if found is None else self.select(found[0], square=False)._replace(instance=found[1])
+
 
 class Fit:
     """A method with all its parameters: what makes a model of a Sample that has all `classes`.
@@ -400,8 +411,9 @@ class Fit:
         self.run_values = dict(run_values)
         self.bias = self.run_values.pop("bias")
 
-    def model(self, sample, start=None, progress=None, cancel=None):
-        method, values, run_values, classes, bias = self.method, self.values, self.run_values, self.classes, self.bias
+    def model(self, sample, start=None, progress=None, cancel=None, threads=None):
+        method, values, classes, bias = self.method, self.values, self.classes, self.bias
+        run_values = {**self.run_values, "threads": threads or self.run_values["threads"]}
         X, width, k = sample.X, self.width, len(classes)
         scaling = None
         if self.scale is not None:
@@ -442,34 +454,44 @@ class Fit:
         return Model(weights, classes, bias=bias, scaling=scaling, **found)
 
     def calibration(self, sample, progress, cancel=None):
-        """The Calibration by models of all folds but one and their scores of that one."""
+        """The Calibration by models of all folds but one and their scores of that one: folds run on threads."""
         square = self.values.get("kernel") == "precomputed"
-        folds = stratified_folds(sample.y, calibration.FOLDS, self.run_values["seed"])
-        scores = None
-        for fold in range(calibration.FOLDS):
-            inside, outside = np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)
-            if not len(outside):
-                continue
-            watch = progress and (lambda check, fold=fold: progress({"fold": fold + 1, **check}))
+        folds = min(calibration.FOLDS, len(sample.y))
+        fold_of = stratified_folds(sample.y, folds, self.run_values["seed"])
+        threads = min(folds, self.run_values["threads"])
+        # A lone thread is the caller's, which looks at the signals itself.
+        cancel = threading.Event() if cancel is None and threads > 1 else cancel
+        lock = threading.Lock()
+
+        def work(fold):
+            """(rows, what is compared between the classes there) of a fold."""
+            inside, outside = np.flatnonzero(fold_of != fold), np.flatnonzero(fold_of == fold)
+
+            def tell(check):
+                with lock:
+                    progress({"fold": fold + 1, "folds": folds, **check})
+
             try:
-                model = self.model(sample.select(inside, square), progress=watch, cancel=cancel)
+                model = self.model(sample.select(inside, square), progress=progress and tell, cancel=cancel,
+                                   threads=1 if threads > 1 else None)
             except ValueError as error:
-                raise ValueError(f"{error} (in fold {fold + 1} of the calibration)") from error
+                raise ValueError(f"{error} (in fold {fold + 1} of {folds} of the calibration)") from error
             X = select_rows(sample.X, outside)
-            found = model.decision_function(select_columns(X, inside) if square else X,
-                                            threads=self.run_values["threads"])
-            ranks = found if model.codes is None else model._ranks(found)
-            if scores is None:
-                scores = np.empty((len(sample.y), *ranks.shape[1:]))
-            scores[outside] = ranks
-        return calibration.fit(scores, sample.y, sample.instance, len(self.classes))
+            return outside, model._ranks(model.decision_function(select_columns(X, inside) if square else X, threads=1))
+
+        ranks = None
+        for outside, found in in_order(work, folds, threads, cancel):
+            if ranks is None:
+                ranks = np.empty((len(sample.y), *found.shape[1:]))
+            ranks[outside] = found
+        return calibration.fit(ranks, sample.y, sample.instance, len(self.classes))
 
 
 def require_pairs(classes, codes):
     """ValueError unless each class has two rows: one to learn from, the other to be scored."""
     alone = classes[np.bincount(codes) < 2]
     if len(alone):
-        raise ValueError(f"probability needs at least 2 rows of each class: label {alone[0]} has 1")
+        raise ValueError(f"probability needs at least 2 different rows of each class: label {alone[0]} has 1")
 
 
 def resolved(method, params):

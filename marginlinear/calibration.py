@@ -3,6 +3,7 @@
     sigmoid      P(classes[1] | f) = 1/(1 + exp(-(slope f + offset)))       two classes (Platt 1999)
     temperature  P(class l | s) = exp(slope s_l) / sum_j exp(slope s_j)     more classes; the temperature is 1/slope
     logistic     P(class l | s) = r_l / sum_j r_j,  r_l = 1/(1 + exp(-s_l))  LIBLINEAR's, for its logistic regression
+    pairwise     a sigmoid for each pair of classes, coupled (see `coupled`)   LIBSVM's, for svm-train -b 1
 
 f is the score of one column, or the difference of two; s are what is compared between the classes, scores or votes.
 
@@ -10,21 +11,25 @@ f is the score of one column, or the difference of two; s are what is compared b
 (n_y + 1)/(n_y + 2) for the class y of the row, which has n_y rows, and for each of the k - 1 others an equal part of
 the rest: Platt's for k = 2. So the optimum is finite, for separable scores too. The slope is never negative.
 
-The class of the largest probability is always the predicted one, which Platt's offset alone does not give. Where it
-says otherwise, and where rounding makes a tie, the predicted class gets the least probability that makes it the
-largest: for two classes that is the admissible probability which is nearest to Platt's.
+The class of the largest probability is always the predicted one, which neither Platt's offset nor coupling gives by
+itself. Where they say otherwise, and where rounding makes a tie, the probabilities are the nearest ones that agree:
+see `_decided`.
 """
 
+import math
 import sys
 from typing import NamedTuple
 
 import numpy as np
 
-SIGMOID, TEMPERATURE, LOGISTIC = "sigmoid", "temperature", "logistic"
+SIGMOID, TEMPERATURE, LOGISTIC, PAIRWISE = "sigmoid", "temperature", "logistic", "pairwise"
 FOLDS = 5
 # Newton steps and halvings that no fit comes near: each one makes its objective smaller.
 STEPS = 200
-ABOVE_HALF = np.nextafter(0.5, 1.0)
+# LIBSVM keeps the probabilities of pairs so far from 0 and 1.
+LEAST = 1e-7
+# Numbers of the linear systems of `coupled` that are held at a time.
+BLOCK = 1 << 21
 
 
 class Calibration(NamedTuple):
@@ -32,29 +37,37 @@ class Calibration(NamedTuple):
 
     Attributes
     ----------
-    kind : {"sigmoid", "temperature", "logistic"}
-        The first for two classes, the others for more.
-    slope : float
-        Not negative; 1 for logistic.
-    offset : float
-        0 unless sigmoid.
+    kind : {"sigmoid", "temperature", "logistic", "pairwise"}
+        The first for two classes, the next two for more.
+    slope : float, or tuple of float
+        Not negative; 1 for logistic. Pairwise: one for each of the k (k - 1)/2 pairs, of either sign.
+    offset : float, or tuple of float
+        0 unless sigmoid; one for each of the pairs.
     """
 
     kind: str
-    slope: float = 1.0
-    offset: float = 0.0
+    slope: float | tuple = 1.0
+    offset: float | tuple = 0.0
 
     def check(self, n_classes):
         """The same; ValueError where a value is outside its domain, or the kind is not one for so many classes."""
-        kinds = (SIGMOID,) if n_classes == 2 else (TEMPERATURE, LOGISTIC)
+        kinds = (SIGMOID, PAIRWISE) if n_classes == 2 else (TEMPERATURE, LOGISTIC, PAIRWISE)
         if self.kind not in kinds:
             raise ValueError(f"kind is {self.kind!r}: for {n_classes} classes it is {' or '.join(kinds)}")
-        if not 0 <= self.slope < np.inf or (self.kind == LOGISTIC and self.slope != 1):
+        shape = (n_classes * (n_classes - 1) // 2,) if self.kind == PAIRWISE else ()
+        for name in ("slope", "offset"):
+            values = np.asarray(getattr(self, name))
+            if values.shape != shape:
+                raise ValueError(f"{name} has shape {values.shape}: {shape} is needed")
+            if not np.isfinite(values).all():
+                raise ValueError(f"{name} is {getattr(self, name)}: finite numbers are needed")
+        if self.kind == PAIRWISE:
+            return self
+        if self.slope < 0 or (self.kind == LOGISTIC and self.slope != 1):
             raise ValueError(f"slope is {self.slope}: " + ("1" if self.kind == LOGISTIC else "a number in [0, inf)")
                              + " is needed")
-        if not np.isfinite(self.offset) or (self.kind != SIGMOID and self.offset != 0):
-            raise ValueError(f"offset is {self.offset}: " + ("a finite number" if self.kind == SIGMOID else "0")
-                             + " is needed")
+        if self.kind != SIGMOID and self.offset != 0:
+            raise ValueError(f"offset is {self.offset}: 0 is needed")
         return self
 
     def probabilities(self, ranks, places):
@@ -63,11 +76,14 @@ class Calibration(NamedTuple):
         Parameters
         ----------
         ranks : float64 array of shape (m,) or (m, k)
-            Scores of one column, or what is compared between the classes.
+            Scores of one column, or what is compared between the classes. Pairwise: scores of shape (m,) for two
+            classes, positive for classes[1], and (m, k (k - 1)/2) for more, positive for the first of each pair i < j.
         places : int array of shape (m,)
             The predicted classes, 0..k-1.
         """
         with np.errstate(over="ignore", under="ignore"):
+            if self.kind == PAIRWISE:
+                return _decided(self._coupled(ranks), places)
             if self.kind == SIGMOID:
                 t = _times(self.slope, difference(ranks)) + self.offset
                 logs = np.column_stack([np.minimum(-t, 0), np.minimum(t, 0)])
@@ -78,6 +94,10 @@ class Calibration(NamedTuple):
             found = np.exp(logs - logs.max(axis=1, keepdims=True))
         found /= found.sum(axis=1, keepdims=True)
         return _decided(found, places)
+
+    def _coupled(self, scores):
+        r = np.clip(_sigmoid(scores.reshape(len(scores), -1) * self.slope + self.offset), LEAST, 1 - LEAST)
+        return np.hstack([1 - r, r]) if r.shape[1] == 1 else coupled(r)
 
 
 # What the scores of logistic regression are, by the number of classes: no fit is needed.
@@ -199,18 +219,57 @@ def _sigmoid(t):
     return np.where(t >= 0, 1.0, small) / (1 + small)
 
 
+def coupled(r):
+    """Probabilities p of k classes, shape (m, k), from those of pairs, r of shape (m, k (k - 1)/2): r_ij, that a row of
+    class i or j is of class i, for i < j; r_ji = 1 - r_ij.
+
+        min over p: sum_i sum_{j != i} (r_ji p_i - r_ij p_j)^2    s.t.  sum_i p_i = 1
+
+    (Wu, Lin and Weng, JMLR 2004, the second approach.) No p_i < 0 would be better, so that the optimum is that of
+
+        [Q 1; 1' 0] [p; b] = [0; 1],    Q_ii = sum_{j != i} r_ji^2,    Q_ij = -r_ij r_ji
+
+    LIBSVM iterates towards it until the residual is 0.005/k.
+    """
+    k = (1 + math.isqrt(1 + 8 * r.shape[1])) // 2
+    first, second = np.triu_indices(k, 1)
+    classes = np.arange(k)
+    found = np.empty((len(r), k))
+    step = max(1, BLOCK // (k + 1) ** 2)
+    for low in range(0, len(r), step):
+        part = r[low : low + step]
+        system = np.zeros((len(part), k + 1, k + 1))
+        system[:, first, second] = system[:, second, first] = -part * (1 - part)
+        system[:, classes, classes] = (1 - part) ** 2 @ np.eye(k)[first] + part**2 @ np.eye(k)[second]
+        system[:, :k, k] = system[:, k, :k] = 1
+        right = np.zeros((len(part), k + 1, 1))
+        right[:, k] = 1
+        found[low : low + step] = np.maximum(np.linalg.solve(system, right)[:, :k, 0], 0)
+    return found / found.sum(axis=1, keepdims=True)
+
+
 def _times(slope, values):
     """slope * values, where differences of huge scores may be infinite."""
     return slope * values if slope else np.zeros_like(values)
 
 
 def _decided(found, places):
-    """`found`, changed where its largest value, the first of equal ones, is not that of `places`."""
-    wrong = np.flatnonzero(np.argmax(found, axis=1) != places)
-    right = places[wrong]
-    if found.shape[1] == 2:
-        found[wrong, 1] = np.where(right == 1, ABOVE_HALF, 0.5)
-        found[wrong, 0] = 1 - found[wrong, 1]
-    else:
-        found[wrong, right] = np.nextafter(found[wrong].max(axis=1), 1.0)
+    """`found`, where that of the predicted class is the largest, by more than any other; else the nearest such row.
+
+        min over q: ||q - p||^2    s.t.  q_y >= q_l for all l,  sum_l q_l = sum_l p_l
+
+    lowers those above a level t to it and raises q_y to t, the mean of p_y and of those: of p_y and the r largest
+    others, the r with the largest mean. One step of rounding more makes y the only largest.
+    """
+    rows = np.arange(len(found))
+    own = found[rows, places]
+    others = found.copy()
+    others[rows, places] = 0
+    wrong = np.flatnonzero(own <= others.max(axis=1, initial=0))
+    if not len(wrong):
+        return found
+    falling = np.column_stack([own[wrong], -np.sort(-others[wrong], axis=1)])
+    level = (np.cumsum(falling, axis=1) / np.arange(1, falling.shape[1] + 1)).max(axis=1)
+    found[wrong] = np.minimum(others[wrong], level[:, np.newaxis])
+    found[wrong, places[wrong]] = np.nextafter(level, 1.0)
     return found

@@ -15,13 +15,22 @@ SMALL = 2**17
 
 
 def canonical(problem):
-    """The same problem in canonical form where it is small and its rows have features; else as it is.
+    """The same problem in canonical form where it is small and its rows have features; else as it is."""
+    found = None if problem.rows.is_gram else merged(problem.rows, problem.y, problem.instance)
+    if found is None:
+        return problem
+    which, instance = found
+    return Problem(problem.rows.select(which), problem.y[which], problem.n_classes, instance, problem.factor[which])
+
+
+def merged(rows, y, instance):
+    """(numbers of the different rows in canonical order, their summed weights); None where they are many.
 
     Rows of other storage and precision, but of the same values, come to stand in the same order.
     """
-    rows, m = problem.rows, problem.rows.m
-    if rows.is_gram or m * (rows.n + 2) > SMALL:
-        return problem
+    m = rows.m
+    if m * (rows.n + 2) > SMALL:
+        return None
     # A row a row: features, class and weight. -0 and explicit zeros are zeros.
     table = np.zeros((m, rows.n + 2))
     if isinstance(rows.arrays, tuple):
@@ -29,12 +38,10 @@ def canonical(problem):
         table[np.repeat(np.arange(m), np.diff(indptr)), indices] = data
     else:
         table[:, :rows.n] = rows.arrays
-    table[:, rows.n], table[:, rows.n + 1] = problem.y, problem.instance
+    table[:, rows.n], table[:, rows.n + 1] = y, instance
     table += 0.0
     order = np.argsort(table.view(f"V{table.itemsize * table.shape[1]}")[:, 0], kind="stable")
     table = table[order]
     new = np.append(True, (table[1:, :-1] != table[:-1, :-1]).any(axis=1))
     first = np.flatnonzero(new)
-    which = order[first]
-    return Problem(rows.select(which), problem.y[which], problem.n_classes,
-                   np.add.reduceat(problem.instance[order], first), problem.factor[which])
+    return order[first], np.add.reduceat(instance[order], first)

@@ -12,6 +12,9 @@
     0.5 1:0.25 7:-1             coefficients, then the features; of a precomputed kernel 0:number of the row, from 1
     ...
 
+Where probabilities are those of pairs, before nr_sv stand `probA` and `probB`, one value a pair: that of its first class
+is 1/(1 + exp(A f + B)). So svm-predict -b 1 serves a model of two classes too; with a trailer we read its calibration.
+
 Such a file holds a column of scores for each pair of classes i < j, positive for the first of them in the order of
 the labels. A support vector of class i has the coefficient for the pair with j in place j - 1 or, where j < i, in
 place j: one value for two classes, k - 1 for k. Where two columns say one thing twice, for two classes, the second one
@@ -32,6 +35,7 @@ import numpy as np
 from marginlinear._core.decimal import ROWS_LONG_LINE, ROWS_SHORT_LINE, format_rows, parse_rows
 from marginlinear.api import KernelModel, require_memory
 from marginlinear.arrays import CSR, shape_of
+from marginlinear.calibration import PAIRWISE, SIGMOID, Calibration
 from marginlinear.libsvm import compressed, read_libsvm, rows_text
 from marginlinear.methods.multiclass import codes_of
 from marginlinear.modeltext import NATURAL, NUMBER, WORD_ONLY, Fields, code_line, label_lines, scaling_line, shown
@@ -40,6 +44,7 @@ from marginlinear.problem import DataError
 KEYS = ("svm_type", "kernel_type", "degree", "gamma", "coef0", "nr_class", "total_sv", "rho", "label", "classes",
         "codes", "scaling", "probA", "probB", "nr_sv")
 BEYOND = {"bias": (int, float), "columns": int, "nr_feature": int}  # keys of the trailer
+SIGMOIDS = "probA", "probB"
 PAIRS, OWN = "c_svc", "marginlinear"
 FOREIGN = (PAIRS, "nu_svc")
 REGRESSION = ("one_class", "epsilon_svr", "nu_svr")
@@ -73,7 +78,8 @@ def blocks(model):
     counts = " ".join(map(str, model.support_counts[::flip].tolist()))
     rho = " ".join(f"{value:.17g}" for value in (0.0 - intercept).tolist())
     nr_class, labels = label_lines(model).splitlines()
-    header += [nr_class, f"total_sv {model.n_support}", f"rho {rho}", labels, f"nr_sv {counts}"]
+    header += [nr_class, f"total_sv {model.n_support}", f"rho {rho}", labels]
+    header += [*(sigmoid_lines(model.calibration) if kind == PAIRS else ()), f"nr_sv {counts}"]
     codes = code_line(model) if kind == OWN else ""
     yield ("\n".join(header) + "\n" + codes + scaling_line(model) + "SV\n").encode("ascii")
     for low in range(0, model.n_support, ROWS_AT_ONCE):
@@ -86,6 +92,14 @@ def blocks(model):
             # A float32 value is a float64 too, with its own digits: it must come back as the same number.
             indptr, indices, values = compressed(model.support_rows, low, high)
             yield rows_text(indptr, indices, values.astype(np.float64), words, 1)
+
+
+def sigmoid_lines(calibration):
+    """probA and probB, where a calibration is made of sigmoids."""
+    if calibration is None or calibration.kind not in (SIGMOID, PAIRWISE):
+        return []
+    return [f"{key} " + " ".join(f"{0.0 - value:.17g}" for value in np.ravel(values).tolist())
+            for key, values in zip(SIGMOIDS, (calibration.slope, calibration.offset), strict=True)]
 
 
 def pairwise(model):
@@ -148,6 +162,13 @@ class Body:
         if self.codes is not None and (self.kind != OWN or self.codes.shape[1] != len(self.rho)):
             raise source.damaged(f"codes do not go with {len(self.rho)} values of rho and svm_type {self.kind}", 1,
                                  fields.lines["codes"])
+        self.calibration = None
+        if any(key in fields for key in SIGMOIDS):
+            if self.kind == OWN:
+                key = next(key for key in SIGMOIDS if key in fields)
+                raise source.damaged(f"{key} does not go with svm_type {OWN}", 1, fields.lines[key])
+            a, b = (fields.several(key, NUMBER, float, "a finite number", pairs) for key in SIGMOIDS)
+            self.calibration = Calibration(PAIRWISE, tuple(0.0 - v for v in a), tuple(0.0 - v for v in b))
         columns = len(self.rho) if self.kind == OWN else k - 1
         self.coefficients, self.support = read_support(source, total, columns, self.kernel.kind == "precomputed")
 
@@ -172,6 +193,8 @@ class Body:
             raise self.source.damaged(f"rho has {weights.shape[1]} values for {k} classes")
         if isinstance(self.support, CSR):
             self.support.n_features = n_features
+        if trailer is None:
+            found["calibration"] = self.calibration
         return KernelModel(self.kernel, self.support, weights, classes, codes=codes, intercept=intercept, bias=bias,
                            support_counts=self.counts[::-1] if k == 2 else self.counts, n_features=n_features, **found)
 

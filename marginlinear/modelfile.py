@@ -7,7 +7,7 @@
 
 A calibration, and a scaling of rows before they are scored, are two more keys of the trailer where a model has them:
 
-    "calibration": {"kind": "sigmoid", "offset": 0.1, "slope": 2.5}
+    "calibration": {"kind": "sigmoid", "offset": 0.1, "slope": 2.5}, for "pairwise" with lists of numbers
     "scaling": {"kind": "range", "least": [0, ...], "lower": 0, "most": [1, ...], "upper": 1}, or {"kind": "unit"}
 
 Both programs stop reading before the trailer, so they serve such a file unchanged. With two classes the file has
@@ -247,9 +247,17 @@ def _calibration(source, found, n_classes):
     if found is None:
         return None
     number = (int, float)
-    check_keys(source, "calibration", found, {"kind": str, "offset": number, "slope": number})
+    check_keys(source, "calibration", found, {"kind": str, "offset": (*number, list), "slope": (*number, list)})
+
+    def numbers(name):
+        if not isinstance(found[name], list):
+            return float(found[name])
+        if not all(type(value) in number for value in found[name]):
+            raise source.damaged(f"calibration: {name} is not a list of numbers")
+        return tuple(map(float, found[name]))
+
     try:
-        return Calibration(found["kind"], float(found["slope"]), float(found["offset"])).check(n_classes)
+        return Calibration(found["kind"], numbers("slope"), numbers("offset")).check(n_classes)
     except (OverflowError, ValueError) as error:
         raise source.damaged(f"calibration: {error}") from None
 

@@ -1,6 +1,7 @@
 """Calibrations against an oracle, and the rule that the largest probability is that of the predicted class."""
 
 import pickle
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -8,8 +9,11 @@ from scipy import optimize, sparse
 
 import marginlinear as ml
 from marginlinear import calibration, registry
-from marginlinear.calibration import LOGISTIC, SIGMOID, TEMPERATURE, Calibration
+from marginlinear.arrays import as_rows
+from marginlinear.calibration import LOGISTIC, PAIRWISE, SIGMOID, TEMPERATURE, Calibration
+from marginlinear.canonical import merged
 from marginlinear.folds import stratified_folds
+from marginlinear.methods.multiclass import codes_of
 
 RNG = np.random.default_rng(0)
 LABELS = {2: [-1, 1], 3: [1, 2, 7], 5: [1, 2, 3, 4, 5]}
@@ -105,37 +109,117 @@ def test_a_weight_is_a_row_given_so_often():
         assert np.allclose(once[1:], often[1:], rtol=1e-7)
 
 
-NEAR = [0.0, -0.0, 5e-324, -5e-324, 1e-17, -1e-17, 1e-3, -1e-3, 0.5, -0.5, 40.0, -40.0, 1e300, -1e300]
+NEAR = np.array([0.0, -0.0, 5e-324, -5e-324, 1e-320, -1e-320, 1e-17, -1e-17, 1e-3, -1e-3, 0.5, -0.5, 40.0, -40.0, 1e300,
+                 -1e300, 1.7e308, -1.7e308])
+
+
+def assert_decided(p, places):
+    """Each row of p is a distribution whose only largest is that of its place: in whatever order the columns stand."""
+    assert np.isfinite(p).all() and (p >= 0).all() and np.allclose(p.sum(axis=1), 1, rtol=0, atol=1e-12)
+    rest = p.copy()
+    rest[np.arange(len(p)), places] = -1
+    assert (p[np.arange(len(p)), places] > rest.max(axis=1)).all()
 
 
 @pytest.mark.parametrize("slope", [0.0, 1e-300, 0.5, 3.0, 1e300])
-@pytest.mark.parametrize("offset", [-2.0, -1e-17, 0.0, 0.3, 800.0])
+@pytest.mark.parametrize("offset", [-2.0, -1e-17, 0.0, 0.3, 800.0, -1e300])
 def test_the_sigmoid_is_decided_at_zero(slope, offset):
     model = ml.Model(np.ones((1, 1)), [-1, 1], calibration=Calibration(SIGMOID, slope, offset))
-    f = np.array(NEAR)
-    p = model.proba_of(f)
-    assert (model.classes[p.argmax(axis=1)] == model.labels_of(f)).all()
-    assert np.allclose(p.sum(axis=1), 1, rtol=0, atol=1e-15) and (p >= 0).all()
-    order = np.argsort(f, kind="stable")
-    assert (np.diff(p[order, 1]) >= 0).all()
+    p = model.proba_of(NEAR)
+    assert_decided(p, model.places_of(NEAR))
+    assert (np.diff(p[np.argsort(NEAR, kind="stable"), 1]) >= 0).all()
     with np.errstate(over="ignore"):
-        platt = 1 / (1 + np.exp(-(slope * f + offset)))
-    agrees = (platt > 0.5) == (f > 0)
+        platt = 1 / (1 + np.exp(-(slope * NEAR + offset)))
+    agrees = (platt > 0.5) == (NEAR > 0)
     assert np.allclose(p[agrees, 1], platt[agrees])
     # Else the nearest that agrees.
     assert set(p[~agrees, 1]) <= {0.5, np.nextafter(0.5, 1)}
+    # Two columns that say the same.
+    both = ml.Model(np.ones((1, 2)), [-1, 1], calibration=model.calibration)
+    half = NEAR / 2
+    assert_decided(both.proba_of(np.column_stack([-half, half])), both.places_of(np.column_stack([-half, half])))
 
 
-@pytest.mark.parametrize("kind, slopes", [(TEMPERATURE, [0.0, 1e-300, 1.0, 1e300]), (LOGISTIC, [1.0])])
-def test_ties_and_near_ties_of_several_classes(kind, slopes):
-    ulp = np.nextafter(1.0, 2.0)
-    scores = np.array([[1, 1, 1], [1, ulp, 1], [1, 1, ulp], [0, 5e-324, 0], [-1, -800, 300], [50, 50.1, 0],
-                       [-1e300, 1e300, 0], [-900, -900.1, -899.9], [1e300, 1e300, -1e300]])
+def hostile_scores(k, rng, m=200):
+    """Scores with ties, zeros, one step of rounding between them, and magnitudes from 1e-320 to 1e300."""
+    scores = rng.choice(NEAR, (m, k))
+    scores[: m // 4] = rng.standard_normal((m // 4, 1)) * 10.0 ** rng.integers(-300, 300, (m // 4, 1))
+    scores[: m // 8, rng.integers(k)] = np.nextafter(scores[: m // 8, 0], np.inf)
+    scores[m // 2 :] = rng.integers(-2, 3, (m - m // 2, k))
+    return scores
+
+
+@pytest.mark.parametrize("k", [3, 4, 26])
+@pytest.mark.parametrize("kind, slopes", [(TEMPERATURE, [0.0, 1e-320, 1e-300, 1.0, 7.3, 1e300]), (LOGISTIC, [1.0])])
+def test_ties_and_near_ties_of_several_classes(k, kind, slopes):
+    rng = np.random.default_rng(k)
     for slope in slopes:
-        model = ml.Model(np.ones((1, 3)), [1, 2, 3], calibration=Calibration(kind, slope).check(3))
-        p = model.proba_of(scores)
-        assert np.isfinite(p).all() and np.allclose(p.sum(axis=1), 1, rtol=0, atol=1e-12)
-        assert (model.classes[p.argmax(axis=1)] == model.labels_of(scores)).all()
+        model = ml.Model(np.ones((1, k)), np.arange(k), calibration=Calibration(kind, slope).check(k))
+        scores = hostile_scores(k, rng)
+        assert_decided(model.proba_of(scores), model.places_of(scores))
+
+
+@pytest.mark.parametrize("how", ["ovo", "ecoc"])
+@pytest.mark.parametrize("k", [3, 4, 9])
+def test_ties_of_votes(how, k):
+    codes = codes_of(how, k, 0)
+    pairs = codes.shape[1]
+    rng = np.random.default_rng(k)
+    kinds = [Calibration(TEMPERATURE, slope) for slope in (0.0, 0.4, 1e300)]
+    if how == "ovo":
+        kinds += [Calibration(PAIRWISE, tuple(rng.standard_normal(pairs) * size), tuple(rng.standard_normal(pairs)))
+                  for size in (1e-3, 1.0, 1e3)]
+    for found in kinds:
+        model = ml.Model(np.ones((1, pairs)), np.arange(k), codes=codes, calibration=found.check(k))
+        scores = hostile_scores(pairs, rng)
+        assert_decided(model.proba_of(scores), model.places_of(scores))
+
+
+def test_what_does_not_agree_becomes_the_nearest_that_does():
+    """The projection on q_y >= q_l, against SLSQP."""
+    rng = np.random.default_rng(0)
+    for k in (2, 3, 5):
+        p = rng.dirichlet(np.full(k, 0.5), 8)
+        places = np.argmin(p, axis=1)
+        found = calibration._decided(p.copy(), places)
+        assert_decided(found, places)
+        for row, place, expected in zip(p, places, found, strict=True):
+            best = optimize.minimize(lambda q, row=row: ((q - row) ** 2).sum(), np.full(k, 1 / k), method="SLSQP", constraints=[
+                {"type": "eq", "fun": lambda q: q.sum() - 1},
+                {"type": "ineq", "fun": lambda q, place=place: q[place] - q}], options={"ftol": 1e-14})
+            assert np.allclose(best.x, expected, atol=1e-6)
+
+
+def solved(system, right):
+    """The solution of a small linear system by elimination in fractions: exact."""
+    rows = [[Fraction(value) for value in (*row, b)] for row, b in zip(system, right, strict=True)]
+    n = len(rows)
+    for at in range(n):
+        pivot = next(i for i in range(at, n) if rows[i][at])
+        rows[at], rows[pivot] = rows[pivot], rows[at]
+        rows[at] = [value / rows[at][at] for value in rows[at]]
+        for i in range(n):
+            if i != at and (factor := rows[i][at]):
+                rows[i] = [value - factor * other for value, other in zip(rows[i], rows[at], strict=True)]
+    return [float(row[-1]) for row in rows]
+
+
+@pytest.mark.parametrize("k", [3, 4, 7])
+def test_coupled_probabilities_are_the_optimum(k, monkeypatch):
+    """Where the gradient of sum_i sum_j (r_ji p_i - r_ij p_j)^2 is the same for all classes; some r near 0 and 1."""
+    monkeypatch.setattr(calibration, "BLOCK", 3 * (k + 1) ** 2)
+    t = np.random.default_rng(k).standard_normal((8, k * (k - 1) // 2)) * np.array([0.0, 0.1, 5, 50] * 2)[:, None]
+    r = np.clip(1 / (1 + np.exp(-t)), 1e-7, 1 - 1e-7)
+    first, second = np.triu_indices(k, 1)
+    for row, p in zip(r, calibration.coupled(r), strict=True):
+        full = [[Fraction(0)] * k for _ in range(k)]
+        for i, j, value in zip(first, second, row.tolist(), strict=True):
+            full[i][j], full[j][i] = Fraction(value), 1 - Fraction(value)
+        half_gradient = [[sum(full[l][i] ** 2 for l in range(k)) if i == j else -full[i][j] * full[j][i]
+                          for j in range(k)] for i in range(k)]
+        system = [[*line, 1] for line in half_gradient] + [[1] * k + [0]]
+        exact = np.array(solved(system, [0] * k + [1])[:k])
+        assert (exact >= 0).all() and np.allclose(p, exact, rtol=1e-6, atol=1e-15)
 
 
 @pytest.mark.parametrize("name", list(registry.methods()))
@@ -155,30 +239,58 @@ def test_every_method_has_probabilities(name, k):
 
 @pytest.mark.parametrize("solver, options, k", [
     ("l2svc", {"bias": 1.0}, 2), ("mcodm", {}, 2), ("mcodm", {}, 3), ("ldm", {}, 3),
-    ("ldm", {"multiclass": "ovo"}, 3), ("odm", {"multiclass": "ecoc"}, 5), ("cs", {"kernel": "rbf"}, 3)])
-def test_the_scores_are_out_of_fold(solver, options, k):
+    ("ldm", {"multiclass": "ovo"}, 3), ("odm", {"multiclass": "ecoc"}, 5), ("cs", {"kernel": "rbf"}, 3),
+    ("cs", {"kernel": "precomputed"}, 3)])
+@pytest.mark.parametrize("threads", [1, 3])
+def test_the_scores_are_out_of_fold(monkeypatch, solver, options, k, threads):
     X, y = sample(k)
     weights = np.where(np.arange(len(y)) % 4, 1.0, 2.0)
+    square = "precomputed" in options.values()
+    X = X @ X.T if square else np.vstack([X, X[:7]])
+    y, weights = (y, weights) if square else (np.append(y, y[:7]), np.append(weights, weights[:7]))
+    seen = []
+
+    def fit(ranks, y, weights, n_classes):
+        seen.extend([ranks, y, weights])
+        return fitted(ranks, y, weights, n_classes)
+
+    fitted = calibration.fit
+    monkeypatch.setattr(calibration, "fit", fit)
     given = {"solver": solver, "class_weight": {LABELS[k][0]: 2.0}, **options}
-    model = ml.train(X, y, sample_weight=weights, seed=3, probability=True, **given)
+    model = ml.train(X, y, sample_weight=weights, seed=3, probability=True, threads=threads, **given)
+    # The rows that are repeated are there once, with both weights.
+    which, weights = ((np.arange(len(y)), weights) if square
+                      else merged(as_rows(X, -1.0), np.searchsorted(model.classes, y), weights))
+    assert len(which) == 120 and weights.sum() == 150 + (not square) * 9
+    X, y = X[which], y[which]
     codes = np.searchsorted(model.classes, y)
     folds = stratified_folds(codes, 5, 3)
-    parts = [None] * len(y)
+    ranks = None
     for fold in range(5):
         there = folds != fold
-        part = ml.train(X[there], y[there], sample_weight=weights[there], seed=3, **given)
-        ranks = part._ranks(part.decision_function(X[~there]))
-        for row, rank in zip(np.flatnonzero(~there), ranks, strict=True):
-            parts[row] = rank
-    assert model.calibration == calibration.fit(np.array(parts), codes, weights, k)
+        part = ml.train(X[there][:, there] if square else X[there], y[there], sample_weight=weights[there], seed=3,
+                        **given)
+        found = part._ranks(part.decision_function(X[~there][:, there] if square else X[~there]))
+        ranks = np.empty((len(y), *found.shape[1:])) if ranks is None else ranks
+        ranks[~there] = found
+    assert all(np.array_equal(*pair) for pair in zip(seen, (ranks, codes, weights), strict=True))
+    assert model.calibration == fitted(ranks, codes, weights, k)
 
 
-def test_precomputed_kernels():
-    X, y = sample(3, m=60)
-    by_rows = ml.train(X, y, solver="cs", kernel="linear", probability=True)
-    by_matrix = ml.train(X @ X.T, y, solver="cs", kernel="precomputed", probability=True)
-    assert by_matrix.calibration.slope == pytest.approx(by_rows.calibration.slope, rel=1e-2)
-    assert np.allclose(by_matrix.predict_proba(X @ X.T), by_rows.predict_proba(X), atol=0.02)
+@pytest.mark.parametrize("kernel", [None, "rbf"])
+@pytest.mark.parametrize("k", [2, 3])
+def test_a_weight_is_a_repeated_row_and_0_is_none(kernel, k):
+    X, y = sample(k, m=60)
+    times = np.random.default_rng(k).integers(0, 3, 60)
+    options = {"probability": True, "solver": "cs", "tol": 1e-9, **({"kernel": kernel} if kernel else {})}
+    weighted = ml.train(X, y, sample_weight=times, **options)
+    order = np.random.default_rng(0).permutation(times.sum())
+    repeated = ml.train(np.repeat(X, times, axis=0)[order], np.repeat(y, times)[order], **options)
+    if kernel is None:
+        assert weighted.calibration == repeated.calibration
+        assert np.array_equal(weighted.predict_proba(X), repeated.predict_proba(X))
+    else:
+        assert np.allclose(weighted.predict_proba(X), repeated.predict_proba(X), atol=1e-4)
 
 
 def test_softmax_is_a_model_of_probabilities():
@@ -206,16 +318,47 @@ def test_few_rows_of_a_class():
     y[y == 7] = 1
     y[:2] = 9
     assert len(ml.train(X, y, probability=True).classes) == 3
-    with pytest.raises(ValueError, match="probability needs at least 2 rows of each class: label 9 has 1"):
-        ml.train(X[1:], y[1:], probability=True)
-    assert ml.train(X[1:], y[1:]).calibration is None
+    X[0] = X[1]
+    for rows in (slice(None), slice(1, None)):
+        with pytest.raises(ValueError, match="probability needs at least 2 different rows of each class: label 9 has"):
+            ml.train(X[rows], y[rows], probability=True)
+        assert ml.train(X[rows], y[rows]).calibration is None
 
 
-def test_progress_names_the_fold():
+def test_fewer_rows_than_folds():
+    X, y = np.array([[0.0], [1.0], [4.0], [5.0]]), [1, 1, 2, 2]
+    seen = []
+    assert ml.train(X, y, probability=True, progress=seen.append).calibration.kind == SIGMOID
+    assert {check.get("folds") for check in seen} == {None, 4}
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+def test_progress_names_the_fold(threads):
     X, y = sample(3)
     seen = []
-    ml.train(X, y, probability=True, progress=seen.append)
-    assert {check.get("fold") for check in seen} == {None, 1, 2, 3, 4, 5}
+    ml.train(X, y, probability=True, progress=seen.append, threads=threads)
+    assert {(check.get("fold"), check.get("folds")) for check in seen} == {(None, None), *((i, 5) for i in range(1, 6))}
+
+
+def test_what_progress_raises_ends_the_fits():
+    X, y = sample(3)
+
+    def stop(check):
+        if "fold" in check:
+            raise RuntimeError("enough")
+
+    for threads in (1, 3):
+        with pytest.raises(RuntimeError, match="enough"):
+            ml.train(X, y, probability=True, progress=stop, threads=threads)
+
+
+def test_a_fold_that_cannot_be_trained_is_named():
+    # Without the last row a fold's feature goes from 0 to 1e-310.
+    X, y = np.array([[0.0], [1e-310], [0.0], [1e-310], [3.0]]), [1, 1, 2, 2, 2]
+    for threads in (1, 2):
+        with pytest.raises(ValueError, match=r"too near to be scaled \(in fold \d of 5 of the calibration\)"):
+            ml.train(X, y, scale="range", probability=True, threads=threads)
+    ml.train(X, y, scale="range")
 
 
 def test_refusals():
@@ -229,8 +372,11 @@ def test_refusals():
 
 
 @pytest.mark.parametrize("k, wrong, words", [
-    (2, Calibration(TEMPERATURE), "for 2 classes it is sigmoid"),
-    (3, Calibration(SIGMOID), "temperature or logistic"),
+    (2, Calibration(TEMPERATURE), "for 2 classes it is sigmoid or pairwise"),
+    (3, Calibration(SIGMOID), "temperature or logistic or pairwise"),
+    (2, Calibration(SIGMOID, (1.0,)), r"slope has shape \(1,\)"),
+    (3, Calibration(PAIRWISE, (1.0, 2.0, 3.0), 0.0), r"offset has shape \(\): \(3,\) is needed"),
+    (3, Calibration(PAIRWISE, (1.0, np.nan, 3.0), (0.0,) * 3), "slope is .*nan"),
     (2, Calibration(SIGMOID, -1.0), "slope is -1"),
     (2, Calibration(SIGMOID, np.nan), "slope is nan"),
     (2, Calibration(SIGMOID, np.inf), "slope is inf"),

@@ -19,8 +19,10 @@ MARGINS = Param("margins", bool, False, "at the end of each line the margin: the
                 "label less the largest other, y f(x) with one column, votes in place of scores with ovo and ecoc; "
                 "nan if the model lacks the label")
 PROBABILITY = Param("probability", int, 0, "1: after each label the probabilities of the classes, in the order of a "
-                    "first line `labels ...`; for models of margin-train --probability and of LIBLINEAR's logistic "
-                    "regression", "[0, 1]", letter="b")
+                    "first line `labels ...`; for models of margin-train --probability, of LIBLINEAR's logistic "
+                    "regression and of svm-train -b 1. The label stays that of the scores or votes, and is made the "
+                    "most probable where a sigmoid's offset, or LIBSVM's coupling, would say another", "[0, 1]",
+                    letter="b")
 OPTIONS = (SCORES, MARGINS, ZERO_BASED, params.THREADS, PROBABILITY, QUIET, HELP, VERSION)
 BLOCK = 1 << 21  # scores held at a time
 
@@ -65,8 +67,8 @@ def work(argv):
         model = load_model(model_path)
     if added.probabilities and model.calibration is None:
         raise Failure(f"{model_path}: the model has no calibration, which probabilities need: train it with "
-                      "margin-train --probability (for models of LIBLINEAR probability output is only supported for "
-                      "logistic regression); --scores gives the scores")
+                      "margin-train --probability, or svm-train -b 1 (for models of LIBLINEAR probability output is "
+                      "only supported for logistic regression); --scores gives the scores")
     kernel = getattr(model, "kernel", None)
     if kernel is not None and kernel.kind == "precomputed":
         raise Failure(f"{model_path}: the kernel is precomputed, a data file has no features for it: predict in "

@@ -129,9 +129,6 @@ class Training:
                               for text, factor in line.class_weights]
         self.folds = _folds(line)
         self._selection(line)
-        if self.folds and self.params.get("probability"):
-            raise UsageError(f"{line.flag(params.PROBABILITY)} is part of a model, and {line.flag(FOLDS)} writes none: "
-                             "give one of them")
         self.weights = line.value(WEIGHTS)
         self.log_path = line.value(LOG)
         self.zero_based = line.value(options.ZERO_BASED)
@@ -201,6 +198,8 @@ class Training:
             raise UsageError(error) from None
         if self.searches:
             self.folds = self.folds or params.FOLDS.default
+        if self.folds and not self.refit and self.params.get("probability"):
+            warn(f"{params.PROBABILITY.flag} is left out: it is part of a model, and none is written")
 
     def _select(self, data):
         import warnings
@@ -283,7 +282,7 @@ class Training:
         def progress(check):
             self._write_log(check)
             criterion = "residual" if check["certificate"] is None else "certificate"
-            fold = f"probabilities, fold {check['fold']}: " if "fold" in check else ""
+            fold = f"probabilities, fold {check['fold']} of {check['folds']}: " if "fold" in check else ""
             text = (f"{fold}{check['n_iter']} sweeps, objective {check['objective']:.6g}, "
                     f"{criterion} {check[criterion]:.3g}, {check['seconds']:.1f} s")
             if self.verbose:
