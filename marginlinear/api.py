@@ -288,10 +288,10 @@ def train(X, y, *, solver=None, class_weight=None, sample_weight=None, start=Non
         for what the method does not have. In the fits of `probability` the dict also has the number of the fold and
         how many there are (fold, folds); with several threads they call from theirs, one at a time.
     probability : bool
-        Whether to fit a calibration (`predict_proba`) on the scores of stratified 5-fold cross-validation, with at
-        least two different rows of each class: 5 more fits, on threads. The weights are the same without it. Votes are
-        what is calibrated where they decide, with multiclass="ovo" and "ecoc". Softmax needs no fits: its scores are
-        log-probabilities.
+        Whether to fit a calibration (`predict_proba`) on the scores of stratified 5-fold cross-validation: 5 more
+        fits, on threads. The weights are the same without it. Two classes need two different rows each; of more, those
+        with one row are learned from in all folds and not scored. Votes are what is calibrated where they decide, with
+        multiclass="ovo" and "ecoc". Softmax needs no fits: its scores are log-probabilities.
     scale : {"range", "maxabs", "unit"}, optional
         How to scale the rows, here and in predictions. "range" takes each feature's least and largest value to 0
         and 1, and leaves out constant ones; "maxabs" divides by its largest absolute value, so that zeros stay zeros;
@@ -456,8 +456,10 @@ class Fit:
     def calibration(self, sample, progress, cancel=None):
         """The Calibration by models of all folds but one and their scores of that one: folds run on threads."""
         square = self.values.get("kernel") == "precomputed"
-        folds = min(calibration.FOLDS, len(sample.y))
-        fold_of = stratified_folds(sample.y, folds, self.run_values["seed"])
+        scored = np.flatnonzero(in_pairs(sample.y)[sample.y])
+        folds = min(calibration.FOLDS, len(scored))
+        fold_of = np.full(len(sample.y), -1)
+        fold_of[scored] = stratified_folds(sample.y[scored], folds, self.run_values["seed"])
         threads = min(folds, self.run_values["threads"])
         # A lone thread is the caller's, which looks at the signals itself.
         cancel = threading.Event() if cancel is None and threads > 1 else cancel
@@ -484,14 +486,20 @@ class Fit:
             if ranks is None:
                 ranks = np.empty((len(sample.y), *found.shape[1:]))
             ranks[outside] = found
-        return calibration.fit(ranks, sample.y, sample.instance, len(self.classes))
+        return calibration.fit(ranks[scored], sample.y[scored], sample.instance[scored], len(self.classes))
 
 
 def require_pairs(classes, codes):
-    """ValueError unless each class has two rows: one to learn from, the other to be scored."""
-    alone = classes[np.bincount(codes) < 2]
-    if len(alone):
-        raise ValueError(f"probability needs at least 2 different rows of each class: label {alone[0]} has 1")
+    """ValueError unless both of two classes, or one of more, can be scored."""
+    found = in_pairs(codes)
+    if not (found.all() if len(classes) == 2 else found.any()):
+        raise ValueError(f"probability needs at least 2 different rows of {'each' if len(classes) == 2 else 'a'} class: "
+                         f"label {classes[np.argmin(found)]} has 1")
+
+
+def in_pairs(codes):
+    """Whether a class has two rows, one to learn from, the other to be scored: bool array of shape (k,)."""
+    return np.bincount(codes) > 1
 
 
 def resolved(method, params):

@@ -7,9 +7,13 @@
 
 f is the score of one column, or the difference of two; s are what is compared between the classes, scores or votes.
 
-`fit` maximises the likelihood of scores of rows that the model was not trained on. In place of 0 and 1 the targets are
-(n_y + 1)/(n_y + 2) for the class y of the row, which has n_y rows, and for each of the k - 1 others an equal part of
-the rest: Platt's for k = 2. So the optimum is finite, for separable scores too. The slope is never negative.
+`fit` maximises the likelihood of scores of rows that the model was not trained on. In place of 1 and 0 the targets are
+
+    (n + 1)/(n + 2) for the class y of the row,    an equal part of the rest for each of the others
+
+so that the optimum is finite, for separable scores too. For two classes n is the number of rows of y: Platt's targets.
+One temperature is fitted to all rows: n is the number of all, as with that of a class many small ones blur the
+probabilities (on sector, 105 classes of 61 rows, a log loss of 0.30 in place of 0.28). The slope is never negative.
 
 The class of the largest probability is always the predicted one, which neither Platt's offset nor coupling gives by
 itself. Where they say otherwise, and where rounding makes a tie, the probabilities are the nearest ones that agree:
@@ -124,10 +128,9 @@ def fit(ranks, y, weights, n_classes):
     n_classes : int
         k.
     """
-    counts = np.bincount(y, weights, n_classes)
     if n_classes == 2:
-        return Calibration(SIGMOID, *fit_sigmoid(difference(ranks), y == 1, weights, counts))
-    return Calibration(TEMPERATURE, fit_temperature(ranks, y, weights, counts))
+        return Calibration(SIGMOID, *fit_sigmoid(difference(ranks), y == 1, weights))
+    return Calibration(TEMPERATURE, fit_temperature(ranks, y, weights))
 
 
 def difference(ranks):
@@ -135,13 +138,14 @@ def difference(ranks):
     return ranks if ranks.ndim == 1 else ranks[:, 1] - ranks[:, 0]
 
 
-def fit_sigmoid(f, positive, weights, counts):
+def fit_sigmoid(f, positive, weights):
     """(slope, offset) of Platt's sigmoid by damped Newton steps, as in Lin, Lin and Weng, Machine Learning 2007.
 
     The objective, sum_i weights_i (log(1 + exp(t_i)) - target_i t_i) with t_i = a z_i + b, is convex and grows in all
     directions, so that a step that is halved often enough makes it smaller until rounding hides it.
     """
-    targets = np.where(positive, (counts[1] + 1) / (counts[1] + 2), 1 / (counts[0] + 2))
+    negatives, positives = np.bincount(positive, weights, 2)
+    targets = np.where(positive, (positives + 1) / (positives + 2), 1 / (negatives + 2))
     scale = np.abs(f).max() or 1.0
     z = f / scale
 
@@ -176,17 +180,16 @@ def fit_sigmoid(f, positive, weights, counts):
     return min(float(ab[0] / scale), sys.float_info.max), float(ab[1])
 
 
-def fit_temperature(scores, y, weights, counts):
+def fit_temperature(scores, y, weights):
     """1/T of temperature scaling (Guo et al., ICML 2017) by Newton steps inside a bracket.
 
     The derivative of the negative log-likelihood by it is sum_i weights_i sum_l (p_il - target_il) s_il, and rises.
     """
-    k = len(counts)
     z = scores - scores.max(axis=1, keepdims=True)
     scale = -z.min() or 1.0
     z /= scale
-    other = 1 / ((counts[y] + 2) * (k - 1))
-    own = (counts[y] + 1) / (counts[y] + 2)
+    n = weights.sum()
+    own, other = (n + 1) / (n + 2), 1 / ((n + 2) * (z.shape[1] - 1))
     # sum_i weights_i sum_l target_il z_il
     aimed = float(weights @ (other * z.sum(axis=1) + (own - other) * z[np.arange(len(y)), y]))
 

@@ -1,6 +1,8 @@
 """Calibrations against an oracle, and the rule that the largest probability is that of the predicted class."""
 
 import pickle
+import signal
+import time
 from fractions import Fraction
 
 import numpy as np
@@ -9,6 +11,7 @@ from scipy import optimize, sparse
 
 import marginlinear as ml
 from marginlinear import calibration, registry
+from marginlinear.api import Fit
 from marginlinear.arrays import as_rows
 from marginlinear.calibration import LOGISTIC, PAIRWISE, SIGMOID, TEMPERATURE, Calibration
 from marginlinear.canonical import merged
@@ -29,14 +32,16 @@ def sample(k, m=120, noise=1.5):
 
 
 def targets(codes, weights, k):
-    counts = np.array([weights[codes == label].sum() for label in range(k)])
-    found = np.repeat(1 / (counts[codes] + 2)[:, None] / (k - 1), k, axis=1)
-    found[np.arange(len(codes)), codes] = (counts[codes] + 1) / (counts[codes] + 2)
+    """Those of Platt for two classes; of more, all rows together are counted."""
+    n = np.array([weights[codes == label].sum() for label in range(k)])[codes] if k == 2 else np.full(
+        len(codes), weights.sum())
+    found = np.repeat(1 / (n + 2)[:, None] / (k - 1), k, axis=1)
+    found[np.arange(len(codes)), codes] = (n + 1) / (n + 2)
     return found
 
 
 def loss(logits, codes, weights, k):
-    """Cross-entropy with Platt's targets."""
+    """Cross-entropy with these targets."""
     logs = logits - logits.max(axis=1, keepdims=True)
     logs -= np.log(np.exp(logs).sum(axis=1, keepdims=True))
     return -(weights[:, None] * targets(codes, weights, k) * logs).sum()
@@ -313,16 +318,33 @@ def test_better_than_the_scores_by_themselves():
     assert np.abs(p - true).mean() < 0.05
 
 
-def test_few_rows_of_a_class():
-    X, y = sample(3, m=30)
-    y[y == 7] = 1
+def test_a_lone_row_of_two_classes():
+    X, y = sample(2, m=30)
+    y[:] = 1
     y[:2] = 9
-    assert len(ml.train(X, y, probability=True).classes) == 3
+    assert ml.train(X, y, probability=True).calibration.kind == SIGMOID
     X[0] = X[1]
     for rows in (slice(None), slice(1, None)):
         with pytest.raises(ValueError, match="probability needs at least 2 different rows of each class: label 9 has"):
             ml.train(X[rows], y[rows], probability=True)
         assert ml.train(X[rows], y[rows]).calibration is None
+
+
+def test_a_lone_row_of_several_classes_is_learned_from_in_all_folds():
+    X, y = sample(5, m=100)
+    y[0] = 0
+    trained = []
+
+    def kernel(left, right):
+        trained.append(len(left) == len(right) and any(np.array_equal(row, X[0]) for row in left))
+        return left @ right.T
+
+    ml.train(X, y, kernel=kernel, solver="cs", probability=True, threads=1)
+    model = ml.train(X, y, probability=True)
+    # The others' scores are those of the folds, and of the six classes' temperature.
+    assert sum(trained) == 6 and model.predict_proba(X).shape == (100, 6)
+    with pytest.raises(ValueError, match="at least 2 different rows of a class: label 1 has 1"):
+        ml.train(X[:3], [1, 2, 3], probability=True)
 
 
 def test_fewer_rows_than_folds():
@@ -388,3 +410,34 @@ def test_refusals():
 def test_domains(k, wrong, words):
     with pytest.raises(ValueError, match=words):
         wrong.check(k)
+
+
+def test_ctrl_c_in_a_fold(monkeypatch):
+    """The model itself is done at once; the folds would take 20 s each."""
+    X, y = sample(3)
+    fitted = Fit.model
+
+    def model(fit, *arguments, **rest):
+        fit.run_values["time_limit"] = 20.0 if "threads" in rest else 0.0
+        return fitted(fit, *arguments, **rest)
+
+    monkeypatch.setattr(Fit, "model", model)
+    X = X * 10.0 ** RNG.integers(-3, 3, X.shape[1])
+    sent = []
+
+    def interrupt(check):
+        if "fold" in check and not sent:
+            sent.append(time.monotonic())
+            signal.raise_signal(signal.SIGINT)
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        for threads in (1, 2):
+            sent.clear()
+            with pytest.raises(KeyboardInterrupt):
+                ml.train(X, y, solver="cs", C=1e6, tol=1e-15, probability=True, progress=interrupt, threads=threads,
+                         algorithm="cd", max_iter=2**31 - 1)
+            # 0.2 s on an idle machine.
+            assert time.monotonic() - sent[0] < 2
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -15,8 +15,10 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from marginlinear.api import KernelModel, Model
+from marginlinear.api import KernelModel, Model, train
 from marginlinear.arrays import CSR
+from marginlinear.calibration import PAIRWISE, Calibration
+from marginlinear.cli import predict
 from marginlinear.kernels import Kernel
 from marginlinear.methods.multiclass import codes_of
 from marginlinear.modelfile import load_model, save_model
@@ -664,6 +666,11 @@ HOSTILE_KERNELS = {
     "total_sv huge": (b"total_sv 3\nrho 0.25\nlabel 1 -1\nnr_sv 1 2", b"total_sv 4611686018427387904\nrho 0.25\n"
                       b"label 1 -1\nnr_sv 4611686018427387903 1", 9, 1, "do not fit into"),
     "codes": (b"rho 0.25", b"rho 0.25\ncodes + -", 7, 1, "codes do not go with"),
+    "probB missing": (b"rho 0.25", b"rho 0.25\nprobA -1", 10, 1, "probB is missing"),
+    "probA missing": (b"rho 0.25", b"rho 0.25\nprobB -1", 10, 1, "probA is missing"),
+    "probA twice": (b"rho 0.25", b"rho 0.25\nprobA -1 2\nprobB 0", 7, 7, "probA has 2 values in place of 1"),
+    "probB nan": (b"rho 0.25", b"rho 0.25\nprobA -1\nprobB nan", 8, 7, "'nan': give a finite number"),
+    "probA of ours": (b"svm_type c_svc", b"svm_type marginlinear\nprobA -1\nprobB 0", 2, 1, "probA does not go with"),
     "coefficient nan": (b"-0.25 2:3", b"nan 2:3", 11, 1, "'nan' is not a finite number"),
     "coefficient text": (b"-0.25 2:3", b"-0.25x 2:3", 11, 1, "'-0.25x' is not a finite number"),
     "no coefficient": (b"-0.25 2:3", b"2:3", 11, 1, "'2:3' is not a finite number"),
@@ -765,6 +772,76 @@ def test_models_of_libsvm_predict_as_there(tmp_path, kernel, k, options):
     save_model(model, tmp_path / "ours")
     subprocess.run([SVM_PREDICT, "d", "ours", "out"], cwd=tmp_path, check=True, capture_output=True)
     assert [int(label) for label in (tmp_path / "out").read_text().split()] == theirs
+
+
+def predictions(path):
+    """(labels of the head, labels, probabilities) of what svm-predict -b 1 or margin-predict -b 1 wrote."""
+    head, *lines = [line.split() for line in path.read_text().splitlines()]
+    return head[1:], np.array([line[0] for line in lines]), np.array([line[1:] for line in lines], dtype=float)
+
+
+@needs_libsvm
+@pytest.mark.parametrize("k", [2, 3, 4])
+@pytest.mark.parametrize("options", [["-t", "0"], ["-t", "2", "-g", "0.3"], ["-t", "2", "-s", "1", "-n", "0.3"]], ids=str)
+def test_probabilities_of_libsvms_models(tmp_path, k, options):
+    rng = np.random.default_rng(k)
+    y = rng.choice([3, 7, -2, 11][:k], 120)
+    X = rng.standard_normal((120, 5)) + (y / 4)[:, None] * (rng.random(5) < 0.6)
+    (tmp_path / "d").write_text(text_of(X, y))
+    subprocess.run([SVM_TRAIN, "-q", "-b", "1", *options, "d", "m"], cwd=tmp_path, check=True, capture_output=True)
+    subprocess.run([SVM_PREDICT, "-b", "1", "d", "m", "theirs"], cwd=tmp_path, check=True, capture_output=True)
+    data, model, out = (str(tmp_path / name) for name in ("d", "m", "ours"))
+    assert predict.main(["-q", "-b", "1", data, model, out]) == 0
+    head, labels, expected = predictions(tmp_path / "theirs")
+    our_head, our_labels, found = predictions(tmp_path / "ours")
+    # Ours are those of the votes, as without -b 1: where LIBSVM says another, the probabilities are moved.
+    same = labels == our_labels
+    assert our_head == head and same.mean() > 0.7
+    assert (np.array(head)[found.argmax(axis=1)] == our_labels).all()
+    # LIBSVM prints 6 digits, and of more than two classes stops iterating at a residual of 0.005/k.
+    assert np.allclose(found[same], expected[same], rtol=0, atol=1e-6 if k == 2 else 0.01)
+    again = load_model(model)
+    save_model(again, tmp_path / "copy")
+    assert load_model(tmp_path / "copy").calibration == again.calibration
+    subprocess.run([SVM_PREDICT, "-b", "1", "d", "copy", "out"], cwd=tmp_path, check=True, capture_output=True)
+    assert (tmp_path / "out").read_bytes() == (tmp_path / "theirs").read_bytes()
+
+
+@needs_libsvm
+def test_libsvm_serves_our_probabilities_of_two_classes(tmp_path):
+    X, y = some_data(2, 4)
+    X[:, 0] += y
+    model = train(X, y, solver="l1svc", kernel="rbf", probability=True)
+    save_model(model, tmp_path / "m")
+    (tmp_path / "d").write_text(text_of(X, y))
+    subprocess.run([SVM_PREDICT, "-b", "1", "d", "m", "out"], cwd=tmp_path, check=True, capture_output=True)
+    head, labels, found = predictions(tmp_path / "out")
+    assert head == [str(label) for label in model.classes[::-1]]
+    same = labels == model.predict(X).astype(str)
+    assert same.mean() > 0.9 and np.allclose(found[same], model.predict_proba(X)[same, ::-1], rtol=1e-5)
+    assert load_model(tmp_path / "m").calibration == model.calibration
+    # Where votes are calibrated LIBSVM has no words for it.
+    X, y = some_data(3, 4)
+    save_model(train(X, y, solver="l1svc", kernel="rbf", multiclass="ovo", probability=True), tmp_path / "m")
+    assert b"probA" not in (tmp_path / "m").read_bytes()
+
+
+@pytest.mark.parametrize("new, reason", [
+    (b'"slope": [1.0, 2.0, 3.0]', None), (b'"slope": [1.0, 2.0]', "slope has shape"),
+    (b'"slope": [1.0, 2.0, "3"]', "slope is not a list of numbers"), (b'"slope": 1.0', "slope has shape"),
+    (b'"slope": [1.0, 2.0, 1e999]', "slope is .*inf"), (b'"slope": [1.0, 2.0, true]', "slope is not a list"),
+])
+def test_hostile_calibrations_of_pairs(tmp_path, new, reason):
+    model = kernel_model(k=3, columns=3, codes=codes_of("ovo", 3, 0))
+    model.calibration = Calibration(PAIRWISE, (1.0, 2.0, 4.0), (0.0, -0.5, 0.5))
+    save_model(model, tmp_path / "m")
+    assert b"\nprobA -1 -2 -4\nprobB 0 0.5 -0.5\nnr_sv " in (tmp_path / "m").read_bytes()
+    (tmp_path / "m").write_bytes(replaced(b'"slope": [1.0, 2.0, 4.0]', new)((tmp_path / "m").read_bytes()))
+    if reason is None:
+        assert load_model(tmp_path / "m").calibration.slope == (1.0, 2.0, 3.0)
+        return
+    with pytest.raises(DataError, match=reason):
+        load_model(tmp_path / "m")
 
 
 @needs_libsvm
