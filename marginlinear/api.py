@@ -297,7 +297,8 @@ def train(X, y, *, solver=None, class_weight=None, sample_weight=None, start=Non
         and 1, and leaves out constant ones; "maxabs" divides by its largest absolute value, so that zeros stay zeros;
         "unit" divides each row by its Euclidean length. The first two become part of a linear model's weights, and of
         its bias; what `bias` says is then the value of the bias feature beside the scaled ones. Sparse rows stay
-        sparse, but in "range" where the least value of a feature is not 0.
+        sparse, but for the features whose least value in "range" is not 0; where those are half of all, or more, rows
+        become dense.
     **params
         The method's parameters and those of every run, as `margin-train --help` lists them: C, tol, bias, seed,
         threads, max_iter, time_limit, algorithm, ... Two of them take more than there:
@@ -321,8 +322,8 @@ def train(X, y, *, solver=None, class_weight=None, sample_weight=None, start=Non
     TypeError
         For a parameter that the method does not have.
     MemoryError
-        For weights, or a cache of kernel rows, that are larger than the machine, and sparse rows that "range" would
-        make larger than a quarter of it: before they are asked for.
+        For weights, or a cache of kernel rows, that are larger than the machine, and zeros that would take a quarter
+        of it in "range": before they are asked for.
 
     Warns
     -----

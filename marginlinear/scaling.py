@@ -13,7 +13,7 @@ from marginlinear.arrays import CSR, as_rows, real_values, select_rows, shape_of
 
 RANGE, MAXABS, UNIT = "range", "maxabs", "unit"
 KINDS = (RANGE, MAXABS, UNIT)
-# The part of the machine's memory that sparse rows may take once they are dense.
+# The part of the machine's memory that the zeros of sparse rows may take once they are none.
 DENSE = 1 / 4
 # Values of a part of the rows that predictions are made of.
 PART = 1 << 22
@@ -36,6 +36,8 @@ class Scaling:
     ----------
     shift : float64 array of shape (n,)
         What a zero of each feature becomes.
+    filled : int array
+        The features whose zeros do not stay zeros.
     factor : float64 array of shape (n,)
         A feature's value becomes shift + factor x.
     """
@@ -43,6 +45,7 @@ class Scaling:
     def __init__(self, kind, least=None, most=None, lower=0.0, upper=1.0, first=0):
         self.kind, self.least, self.most, self.lower, self.upper = kind, least, most, float(lower), float(upper)
         if kind == UNIT:
+            self.filled = np.empty(0, dtype=np.intp)
             return
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             self.factor = np.where(least < most, (self.upper - self.lower) / (most - least), 0.0)
@@ -53,11 +56,18 @@ class Scaling:
                              "too near to be scaled")
         self.symmetric = (least == -most) & (self.lower == -self.upper)
         self.shift = self.image(np.zeros(len(least)), np.arange(len(least)))
+        self.filled = np.flatnonzero(self.shift)
 
     @property
     def linear(self):
         """Whether a linear model of scaled rows is one of the rows themselves."""
         return self.kind != UNIT
+
+    @property
+    def width(self):
+        """Values of a row that zeros may become: all, in a dense one, where they are many."""
+        n = len(self.least)
+        return n if 2 * len(self.filled) >= n else len(self.filled)
 
     def to_dict(self):
         """What a model file has of it, for JSON."""
@@ -78,14 +88,14 @@ class Scaling:
     def apply(self, X):
         """The rows of X scaled, as a new array of its type (float32 or float64): dense, csr_array or CSR.
 
-        Sparse rows become a dense array where a zero does not stay one.
+        Sparse rows become a dense array where the zeros of half of the features, or more, do not stay zeros.
 
         Raises
         ------
         ValueError
             For an X that is no table of finite numbers.
         MemoryError
-            Where sparse rows would take more than a quarter of the machine's memory once dense.
+            Where what becomes of zeros would take more than a quarter of the machine's memory.
         """
         rows = table(X)
         found = self._applied_csr(rows) if isinstance(rows, CSR) else self._applied_dense(rows)
@@ -93,11 +103,10 @@ class Scaling:
         return found.to_scipy() if isinstance(found, CSR) and hasattr(X, "tocsr") else found
 
     def parts(self, X):
-        """The rows of X scaled: some at a time where sparse ones become dense."""
+        """The rows of X scaled: some at a time where zeros do not stay zeros."""
         X = X.tocsr() if hasattr(X, "tocsr") else table(X)
         m = shape_of(X)[0]
-        fills = self.kind != UNIT and self.shift.any()
-        step = max(1, PART // len(self.least) if fills else m)
+        step = max(1, PART // self.width if len(self.filled) else m)
         for low in range(0, m, step):
             yield self.apply(select_rows(X, slice(low, min(m, low + step))))
 
@@ -115,7 +124,7 @@ class Scaling:
         """
         n = len(self.least)
         features = weights[:n] * self.factor[:, np.newaxis]
-        if not self.shift.any():
+        if not len(self.filled):
             return np.vstack([features, weights[n:]]), bias
         # Row by row, the same for each column: those of two classes stay opposite to the last bit.
         constant = (self.shift[:, np.newaxis] * weights[:n]).sum(axis=0)
@@ -156,13 +165,24 @@ class Scaling:
             rows, indices, data, indptr = rows[kept], indices[kept], data[kept], ends[indptr]
         n = len(self.least)
         scaled = self.image(data, indices).astype(data.dtype, copy=False)
-        if not self.shift.any():
+        if not len(self.filled):
             return CSR(scaled, indices, indptr, n)
-        require_dense(m, n, data.dtype.itemsize)
-        out = np.empty((m, n), dtype=data.dtype)
-        out[:] = self.shift
-        out[rows, indices] = scaled
-        return out
+        require_filled(m, self.width, data.dtype.itemsize)
+        if self.width == n:
+            out = np.empty((m, n), dtype=data.dtype)
+            out[:] = self.shift
+            out[rows, indices] = scaled
+            return out
+        # Beside the other values the row of a small dense table of those that are in all rows.
+        inside = self.shift[indices] != 0
+        table = np.empty((m, len(self.filled)), dtype=data.dtype)
+        table[:] = self.shift[self.filled]
+        table[rows[inside], np.searchsorted(self.filled, indices[inside])] = scaled[inside]
+        rows = np.concatenate((rows[~inside], np.repeat(np.arange(m), len(self.filled))))
+        indices = np.concatenate((indices[~inside], np.tile(self.filled.astype(indices.dtype), m)))
+        order = np.lexsort((indices, rows))
+        indptr = np.concatenate(([0], np.cumsum(np.bincount(rows, minlength=m))))
+        return CSR(np.concatenate((scaled[~inside], table.ravel()))[order], indices[order], indptr, n)
 
 
 def learned(kind, X):
@@ -191,37 +211,38 @@ def extremes(X):
         return X.min(axis=0).astype(np.float64), X.max(axis=0).astype(np.float64)
     found = Extremes()
     found.add(X)
-    return found.least, found.most
+    return found.found()
 
 
 class Extremes:
-    """Least and largest value of each feature of sparse rows that come in parts, zeros counted.
-
-    Attributes
-    ----------
-    least, most : float64 arrays of shape (n,)
-    """
+    """Least and largest value of each feature of sparse rows that come in parts, zeros counted."""
 
     def __init__(self):
-        self.least, self.most = np.empty(0), np.empty(0)
-        self.rows = 0
+        self.rows = self.n = 0
+        # Of the values that are there, and how many there are; with room for more features.
+        self._least, self._most, self._counts = np.empty(0), np.empty(0), np.empty(0, dtype=np.int64)
 
     def add(self, X):
-        """Take the rows of a CSR into account."""
+        """Take the rows of a CSR into account, in time that does not grow with the features of others."""
         m, n = shape_of(X)
-        if n > len(self.least):
+        room = len(self._counts)
+        if n > room:
             require_extremes(n)
-            # Rows so far have zeros there, if there were any.
-            new = n - len(self.least)
-            self.least = np.append(self.least, np.full(new, 0.0 if self.rows else np.inf))
-            self.most = np.append(self.most, np.full(new, 0.0 if self.rows else -np.inf))
-        self.rows += m
+            new = max(n, 2 * room) - room
+            self._least = np.append(self._least, np.full(new, np.inf))
+            self._most = np.append(self._most, np.full(new, -np.inf))
+            self._counts = np.append(self._counts, np.zeros(new, dtype=np.int64))
+        self.n, self.rows = max(self.n, n), self.rows + m
         values = X.data.astype(np.float64, copy=False)
-        np.minimum.at(self.least, X.indices, values)
-        np.maximum.at(self.most, X.indices, values)
-        zeros = np.bincount(X.indices, minlength=len(self.least)) < m
-        self.least[zeros] = np.minimum(self.least[zeros], 0.0)
-        self.most[zeros] = np.maximum(self.most[zeros], 0.0)
+        np.minimum.at(self._least, X.indices, values)
+        np.maximum.at(self._most, X.indices, values)
+        np.add.at(self._counts, X.indices, 1)
+
+    def found(self):
+        """(least, most): float64 arrays of shape (n,)."""
+        zeros = self._counts[: self.n] < self.rows
+        least, most = self._least[: self.n], self._most[: self.n]
+        return np.where(zeros, np.minimum(least, 0.0), least), np.where(zeros, np.maximum(most, 0.0), most)
 
 
 def table(X):
@@ -242,19 +263,19 @@ def require_extremes(n):
     """MemoryError where the machine cannot hold the extremes of n features."""
     from marginlinear.kernels import memory
 
-    # Both, and as they grow their copies.
-    needed = 4 * 8 * n
+    # Both with the counts, and as they grow their copies.
+    needed = 6 * 8 * n
     if needed > memory():
         raise MemoryError(f"{n} features need {needed / 2**30:.1f} GiB for their least and largest values, the "
                           f"machine has {memory() / 2**30:.1f}: is the largest feature number right?")
 
 
-def require_dense(m, n, itemsize):
-    """MemoryError where an array of shape (m, n) takes more of the memory than DENSE."""
+def require_filled(m, width, itemsize):
+    """MemoryError where m rows of `width` values that zeros become take more of the memory than DENSE."""
     from marginlinear.kernels import memory
 
-    there, needed = memory(), m * n * itemsize
+    there, needed = memory(), m * width * itemsize
     if needed > DENSE * there:
-        raise MemoryError(f"scale = range makes {m} sparse rows of {n} features dense, as the least value of a feature "
-                          f"is not 0: they need {needed / 2**30:.1f} GiB, the machine has {there / 2**30:.1f}; "
-                          "maxabs keeps zeros")
+        raise MemoryError(f"scale = range fills {width} values in each of {m} sparse rows, as the least value of a "
+                          f"feature is not 0: they need {needed / 2**30:.1f} GiB, the machine has "
+                          f"{there / 2**30:.1f}; maxabs keeps zeros")

@@ -14,8 +14,10 @@ import pytest
 from scipy import sparse
 
 import marginlinear as ml
+from marginlinear.arrays import CSR
 from marginlinear.cli import options, predict, scale, train
 from marginlinear.libsvm import libsvm_blocks, read_libsvm
+from marginlinear.scaling import Extremes
 
 DATA_FOLDER = Path(__file__).resolve().parents[1] / "data"
 ROOT = str(Path(ml.__file__).parents[1])
@@ -195,6 +197,24 @@ def test_many_blocks_and_compressed_files(folder, monkeypatch):
         list(small("train"))
 
 
+def test_extremes_of_parts_are_those_of_all():
+    X = random_rows(60)
+    for cuts in ([60], [1] * 60, [0, 25, 35]):
+        found, low = Extremes(), 0
+        for size in cuts:
+            part = sparse.csr_array(X[low : low + size, : 5 + low // 2])
+            found.add(CSR(part.data, part.indices, part.indptr, part.shape[1]))
+            low += size
+        seen = np.zeros((60, found.n))
+        low = 0
+        for size in cuts:
+            width = min(X.shape[1], 5 + low // 2)
+            seen[low : low + size, :width] = X[low : low + size, :width]
+            low += size
+        least, most = found.found()
+        assert np.array_equal(least, seen.min(axis=0)) and np.array_equal(most, seen.max(axis=0))
+
+
 def test_blocks_are_the_file():
     path = DATA_FOLDER / "dna"
     whole = read_libsvm(path)
@@ -292,7 +312,7 @@ def test_a_huge_index_asks_for_no_memory(folder, monkeypatch, capsys):
     (folder / "r").write_text("x\n0 1\n2147483647 0 1\n")
     assert scale.main(["wide"]) == 1 and scale.main(["-r", "r", "d"]) == 1
     err = capsys.readouterr().err
-    assert err.count("2147483647 features need 64.0 GiB") == 2
+    assert err.count("2147483647 features need 96.0 GiB") == 2
 
 
 @pytest.mark.parametrize("kind, given", [("maxabs", ["--maxabs"]), ("range", ["-l", "0"]), ("unit", ["--unit"])])

@@ -5,6 +5,7 @@ import os
 import re
 import stat
 import sys
+from array import array
 from itertools import islice
 
 from marginlinear import params
@@ -121,7 +122,7 @@ class Work:
             scaling, label_scaling, listed = self._scaling()
             if self.save:
                 with opening("save ranges to file", self.save), replacing(self.save) as stream:
-                    stream.write(ranges_text(scaling, label_scaling, self.base).encode("ascii"))
+                    stream.writelines(line.encode("ascii") for line in ranges_lines(scaling, label_scaling, self.base))
             with replacing(self.output or "-") as stream:
                 self._write(scaling, label_scaling, listed, stream.write)
 
@@ -145,8 +146,9 @@ class Work:
                 low, high = min(low, float(rows.labels.min())), max(high, float(rows.labels.max()))
         # Features are numbered as in the file.
         try:
-            scaling = (maxabs(extremes.least, extremes.most, self.base) if self.maxabs else
-                       Scaling(RANGE, extremes.least, extremes.most, self.lower, self.upper, self.base))
+            least, most = extremes.found()
+            scaling = (maxabs(least, most, self.base) if self.maxabs else
+                       Scaling(RANGE, least, most, self.lower, self.upper, self.base))
         except ValueError as error:
             raise Failure(f"{self.path}: {error}") from None
         return scaling, self.labels and _label_scaling(low, high, *self.labels, self.path), None
@@ -233,8 +235,8 @@ def _csr(rows):
     return CSR(rows.data, rows.indices, rows.indptr, rows.n_features)
 
 
-def ranges_text(scaling, label_scaling, base):
-    """svm-scale's file of ranges: features whose values differ, %.17g.
+def ranges_lines(scaling, label_scaling, base):
+    """Yield the lines of svm-scale's file of ranges: features whose values differ, %.17g.
 
     y                   if labels are scaled
     lower upper
@@ -243,15 +245,13 @@ def ranges_text(scaling, label_scaling, base):
     lower upper
     index least most    a line a feature
     """
-    lines = []
     if label_scaling is not None:
-        lines += ["y", f"{label_scaling.lower:.17g} {label_scaling.upper:.17g}",
-                  f"{label_scaling.least[0]:.17g} {label_scaling.most[0]:.17g}"]
-    lines += ["x", f"{scaling.lower:.17g} {scaling.upper:.17g}"]
-    # + 0.0: svm-scale knows no -0.
-    lines += [f"{feature + base} {scaling.least[feature] + 0.0:.17g} {scaling.most[feature] + 0.0:.17g}"
-              for feature in (scaling.least < scaling.most).nonzero()[0].tolist()]
-    return "\n".join(lines) + "\n"
+        yield (f"y\n{label_scaling.lower:.17g} {label_scaling.upper:.17g}\n"
+               f"{label_scaling.least[0]:.17g} {label_scaling.most[0]:.17g}\n")
+    yield f"x\n{scaling.lower:.17g} {scaling.upper:.17g}\n"
+    for feature in (scaling.least < scaling.most).nonzero()[0]:
+        # + 0.0: svm-scale knows no -0.
+        yield f"{feature + base} {scaling.least[feature] + 0.0:.17g} {scaling.most[feature] + 0.0:.17g}\n"
 
 
 def read_ranges(path, base):
@@ -276,13 +276,16 @@ def read_ranges(path, base):
             raise lines.error("a line that says x is missing")
         lines.advance()
         lower, upper = lines.pair()
-        found = list(lines.features(base))
-    numbers = np.array([feature for feature, _, _ in found], dtype=np.int64)
-    n = int(numbers.max(initial=-1)) + 1
+        # A column each, as files may have millions of lines.
+        numbers, low, high = array("q"), array("d"), array("d")
+        for feature, *ends in lines.features(base):
+            numbers.append(feature)
+            low.append(ends[0])
+            high.append(ends[1])
+    n = numbers[-1] + 1 if numbers else 0
     require_extremes(n)
     least, most, listed = np.zeros(n), np.zeros(n), np.zeros(n + 1, dtype=bool)
-    least[numbers], most[numbers] = [low for _, low, _ in found], [high for _, _, high in found]
-    listed[numbers] = True
+    least[numbers], most[numbers], listed[numbers] = low, high, True
     try:
         return Scaling(RANGE, least, most, lower, upper, base), labels, listed
     except ValueError as error:
