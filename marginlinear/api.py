@@ -494,8 +494,9 @@ def require_pairs(classes, codes):
     """ValueError unless both of two classes, or one of more, can be scored."""
     found = in_pairs(codes)
     if not (found.all() if len(classes) == 2 else found.any()):
-        raise ValueError(f"probability needs at least 2 different rows of {'each' if len(classes) == 2 else 'a'} class: "
-                         f"label {classes[np.argmin(found)]} has 1")
+        which = "each" if len(classes) == 2 else "a"
+        raise ValueError(f"probability needs at least 2 different rows of {which} class: label "
+                         f"{classes[np.argmin(found)]} has 1")
 
 
 def in_pairs(codes):

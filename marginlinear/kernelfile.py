@@ -12,8 +12,9 @@
     0.5 1:0.25 7:-1             coefficients, then the features; of a precomputed kernel 0:number of the row, from 1
     ...
 
-Where probabilities are those of pairs, before nr_sv stand `probA` and `probB`, one value a pair: that of its first class
-is 1/(1 + exp(A f + B)). So svm-predict -b 1 serves a model of two classes too; with a trailer we read its calibration.
+Where probabilities are those of pairs, before nr_sv stand `probA` and `probB`, one value a pair: its first class has
+1/(1 + exp(A f + B)). So svm-predict -b 1 serves them, and models of two classes. Of a file with a trailer the calibration
+there is what counts.
 
 Such a file holds a column of scores for each pair of classes i < j, positive for the first of them in the order of
 the labels. A support vector of class i has the coefficient for the pair with j in place j - 1 or, where j < i, in
@@ -163,9 +164,9 @@ class Body:
             raise source.damaged(f"codes do not go with {len(self.rho)} values of rho and svm_type {self.kind}", 1,
                                  fields.lines["codes"])
         self.calibration = None
-        if any(key in fields for key in SIGMOIDS):
+        if fields.lines.keys() & SIGMOIDS:
             if self.kind == OWN:
-                key = next(key for key in SIGMOIDS if key in fields)
+                key = min(fields.lines.keys() & SIGMOIDS)
                 raise source.damaged(f"{key} does not go with svm_type {OWN}", 1, fields.lines[key])
             a, b = (fields.several(key, NUMBER, float, "a finite number", pairs) for key in SIGMOIDS)
             self.calibration = Calibration(PAIRWISE, tuple(0.0 - v for v in a), tuple(0.0 - v for v in b))

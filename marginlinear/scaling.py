@@ -173,16 +173,16 @@ class Scaling:
             out[:] = self.shift
             out[rows, indices] = scaled
             return out
-        # Beside the other values the row of a small dense table of those that are in all rows.
+        # A row's values are its own and those of a small dense table: of the features that are in all rows.
         inside = self.shift[indices] != 0
-        table = np.empty((m, len(self.filled)), dtype=data.dtype)
-        table[:] = self.shift[self.filled]
-        table[rows[inside], np.searchsorted(self.filled, indices[inside])] = scaled[inside]
+        always = np.empty((m, len(self.filled)), dtype=data.dtype)
+        always[:] = self.shift[self.filled]
+        always[rows[inside], np.searchsorted(self.filled, indices[inside])] = scaled[inside]
         rows = np.concatenate((rows[~inside], np.repeat(np.arange(m), len(self.filled))))
         indices = np.concatenate((indices[~inside], np.tile(self.filled.astype(indices.dtype), m)))
         order = np.lexsort((indices, rows))
         indptr = np.concatenate(([0], np.cumsum(np.bincount(rows, minlength=m))))
-        return CSR(np.concatenate((scaled[~inside], table.ravel()))[order], indices[order], indptr, n)
+        return CSR(np.concatenate((scaled[~inside], always.ravel()))[order], indices[order], indptr, n)
 
 
 def learned(kind, X):

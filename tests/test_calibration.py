@@ -189,9 +189,10 @@ def test_what_does_not_agree_becomes_the_nearest_that_does():
         found = calibration._decided(p.copy(), places)
         assert_decided(found, places)
         for row, place, expected in zip(p, places, found, strict=True):
-            best = optimize.minimize(lambda q, row=row: ((q - row) ** 2).sum(), np.full(k, 1 / k), method="SLSQP", constraints=[
-                {"type": "eq", "fun": lambda q: q.sum() - 1},
-                {"type": "ineq", "fun": lambda q, place=place: q[place] - q}], options={"ftol": 1e-14})
+            rules = [{"type": "eq", "fun": lambda q: q.sum() - 1},
+                     {"type": "ineq", "fun": lambda q, place=place: q[place] - q}]
+            best = optimize.minimize(lambda q, row=row: ((q - row) ** 2).sum(), np.full(k, 1 / k), method="SLSQP",
+                                     constraints=rules, options={"ftol": 1e-14})
             assert np.allclose(best.x, expected, atol=1e-6)
 
 
@@ -341,7 +342,7 @@ def test_a_lone_row_of_several_classes_is_learned_from_in_all_folds():
 
     ml.train(X, y, kernel=kernel, solver="cs", probability=True, threads=1)
     model = ml.train(X, y, probability=True)
-    # The others' scores are those of the folds, and of the six classes' temperature.
+    # By the model, and by those of all five folds.
     assert sum(trained) == 6 and model.predict_proba(X).shape == (100, 6)
     with pytest.raises(ValueError, match="at least 2 different rows of a class: label 1 has 1"):
         ml.train(X[:3], [1, 2, 3], probability=True)

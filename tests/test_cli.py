@@ -229,14 +229,15 @@ GOLDEN = [
     ("predict -b 1 d m out", 1, "", r"margin-predict: m: the model has no calibration, .*: train it with margin-train "
      r"--probability, or svm-train -b 1 \(.* only supported for logistic regression\); --scores .*\n"),
     ("predict -b 2 d m out", 2, "", r"margin-predict: -b 2: probability = 2 is not allowed: .*" + HINT),
-    ("train -v 3 --probability d", 0, "Cross Validation Accuracy = .*%\\n", "WARNING: --probability is left out: .*\\n"),
+    ("train -v 3 --probability d", 0, "Cross Validation Accuracy = .*%\\n",
+     "WARNING: --probability is left out: it is part of a model, and none is written\\n"),
     ("train --probability d2 out", 0, RESULT, ""),
     ("train -q --scale range d out", 0, "", ""),
     ("train -q --scale=unit -v 3 d", 0, r"Cross Validation Accuracy = \S+%\n", ""),
     ("train --scale std d", 2, "", r"margin-train: --scale std: scale = 'std' is not allowed: give range \| .*" + HINT),
     ("train --probability one", 1, "", "margin-train: one: mcodm needs at least 2 classes, .*\n"),
-    ("train --probability bad2", 1, "", "margin-train: bad2: probability needs at least 2 different rows of each class: label 2 "
-     "has 1\n"),
+    ("train --probability bad2", 1, "", "margin-train: bad2: probability needs at least 2 different rows of each "
+     "class: label 2 has 1\n"),
     ("predict -c 1 d m out", 2, "", "margin-predict: unknown option: -c" + HINT),
     ("predict --threads 0 d m out", 2, "", "margin-predict: --threads 0: .*" + HINT),
 ]

@@ -315,21 +315,26 @@ def test_a_huge_index_asks_for_no_memory(folder, monkeypatch, capsys):
     assert err.count("2147483647 features need 96.0 GiB") == 2
 
 
+@pytest.mark.parametrize("kernel", [[], ["-t", "2", "-g", "0.5"]], ids=str)
 @pytest.mark.parametrize("kind, given", [("maxabs", ["--maxabs"]), ("range", ["-l", "0"]), ("unit", ["--unit"])])
-def test_the_scale_of_margin_train_is_the_same(folder, kind, given):
+def test_the_scale_of_margin_train_is_the_same(folder, kind, given, kernel):
     """Training on scaled files, and predicting them, is training with --scale."""
     for name, seed in (("train", 0), ("test", 1)):
         X = np.abs(random_rows(seed=seed))
         ml.dump_libsvm(X, 1 + np.argmax(np.log(1 + X[:, [0, 1, 8]]), axis=1), name)
     assert scale.main([*given, *([] if kind == "unit" else ["-s", "r"]), "-o", "train.scaled", "train"]) == 0
     assert scale.main([*(given if kind == "unit" else ["-r", "r"]), "-o", "test.scaled", "test"]) == 0
-    common = ["-q", "-e", "1e-6", "-B", "1"]
+    common = ["-q", "-B", "1", *kernel]
     assert train.main([*common, "train.scaled", "by-hand"]) == 0
     assert train.main([*common, "--scale", kind, "train", "by-model"]) == 0
     assert predict.main(["-q", "--scores", "test.scaled", "by-hand", "out1"]) == 0
     assert predict.main(["-q", "--scores", "test", "by-model", "out2"]) == 0
     first, second = np.loadtxt("out1"), np.loadtxt("out2")
-    assert np.allclose(first[:, 1:], second[:, 1:], rtol=1e-3, atol=1e-3)
+    assert np.array_equal(first[:, 0], second[:, 0])
+    assert np.allclose(first[:, 1:], second[:, 1:], rtol=1e-9, atol=1e-9)
+    if kernel == [] and kind != "unit" and shutil.which("liblinear-predict"):
+        subprocess.run(["liblinear-predict", "test", "by-model", "out3"], check=True, capture_output=True)
+        assert np.array_equal(np.loadtxt("out3"), second[:, 0])
 
 
 def test_dense_parts_of_sparse_files(folder):

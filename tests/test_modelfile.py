@@ -782,7 +782,7 @@ def predictions(path):
 
 @needs_libsvm
 @pytest.mark.parametrize("k", [2, 3, 4])
-@pytest.mark.parametrize("options", [["-t", "0"], ["-t", "2", "-g", "0.3"], ["-t", "2", "-s", "1", "-n", "0.3"]], ids=str)
+@pytest.mark.parametrize("options", [["-t", "0"], ["-t", "2", "-g", "0.3"], ["-s", "1", "-n", "0.3"]], ids=str)
 def test_probabilities_of_libsvms_models(tmp_path, k, options):
     rng = np.random.default_rng(k)
     y = rng.choice([3, 7, -2, 11][:k], 120)

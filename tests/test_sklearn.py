@@ -67,7 +67,7 @@ def problem(k=3, m=40, d=4, seed=0):
     return X, y
 
 
-@parametrize_with_checks([Estimator() for Estimator in ESTIMATORS])
+@parametrize_with_checks([*(Estimator() for Estimator in ESTIMATORS), ours.MCODMClassifier(probability=True)])
 @pytest.mark.filterwarnings("ignore:ldm did not converge")
 def test_scikit_learns_checks(estimator, check):
     check(estimator)

@@ -34,8 +34,8 @@ USAGE = """\
 usage: margin-scale [options] data_file
 
 Scale a LIBSVM text file ('-': standard input; .gz, .bz2 and .xz are unpacked). It is read twice, unless -r or
---unit tell how to scale, and held a part at a time. The numbers written are exact: they read back as the same.
-A feature with one value, or not in the ranges of -r, is left out.
+--unit tell how to scale, and held a part at a time. The numbers written are exact: they read back as the same,
+where svm-scale rounds to 6 digits. A feature with one value, or not in the ranges of -r, is left out.
 
 Options:"""
 STATUSES = """
