@@ -14,7 +14,8 @@ from marginlinear.arrays import CSR, as_rows, select_columns, select_rows, selec
 from marginlinear.canonical import canonical
 from marginlinear.folds import stratified_folds
 from marginlinear.methods import multiclass
-from marginlinear.problem import CONVERGED, CYCLE, FAILED, FINISHED, STALLED, ConvergenceWarning, Problem, Run
+from marginlinear.problem import ConvergenceWarning, Problem, Run
+from marginlinear.shortfall import fell_short, keyword, shortfall
 from marginlinear.threads import default_threads, run_chunks
 
 
@@ -368,9 +369,7 @@ def fit_model(X, y, warning=None, *, solver=None, class_weight=None, sample_weig
         model.calibration = (calibration.of_softmax(len(classes)) if method.probabilistic
                              else fit.calibration(sample, progress, cancel))
     if warning is not None:
-        kernel = getattr(model, "kernel", None)
-        doubtful = kernel is not None and kernel.kind not in P.DEFINITE
-        warn_unless_converged(method, model.info, doubtful, warning)
+        warn_unless_converged(method, model.info, values.get("kernel"), warning)
     return model
 
 
@@ -537,30 +536,11 @@ def kernel_model(kernel, X, coefficients, y, classes, kept, *, bias, **rest):
                        intercept=constant_of(bias) * dual_coef.sum(axis=0) + 0.0, bias=bias, **rest)
 
 
-def warn_unless_converged(method, info, doubtful, category=ConvergenceWarning):
-    """A warning where it is due; a `doubtful` kernel need not be positive semidefinite."""
-    if info.status in (CONVERGED, FINISHED):
-        return
-    if info.status == FAILED and doubtful:
-        advice = f"its bound is above the objective: {P.INDEFINITE}"
-    elif info.status == FAILED:
-        advice = "a bound above the objective is a defect of marginlinear: please report it with the data"
-    elif info.status == CYCLE:
-        advice = ("the iterations come back to where they were and will not settle: take another "
-                  f"{' or '.join(p.name for p in method.params)}")
-    elif info.status == STALLED:
-        advice = ("no step lowers the objective beyond rounding, and more of them would not: scale the features to a "
-                  "common range such as [0, 1], or take a larger tol")
-    elif info.certificate is None:
-        advice = "take a larger tol, or more max_iter or time_limit"
-    else:
-        advice = ("scale the features to a common range such as [0, 1], or take a smaller C, a larger tol, or more "
-                  "max_iter or time_limit")
-    criterion, value, _ = info.criterion
-    warnings.warn(
-        f"{method.name} did not converge ({info.status}): {criterion} {value:.3g} of objective "
-        f"{info.objective:.6g}, tolerance {info.tol:g}, after {info.n_iter} sweeps; {advice}",
-        category, stacklevel=4)
+def warn_unless_converged(method, info, kernel, category=ConvergenceWarning):
+    """A warning where it is due."""
+    if fell_short(info.status):
+        warnings.warn(f"{method.name} did not converge {shortfall(info, method, keyword, kernel)}", category,
+                      stacklevel=4)
 
 
 class Start:
