@@ -17,6 +17,8 @@ import numpy as np
 from marginlinear.api import training_data
 from marginlinear.arrays import row_blocks
 
+__all__ = ["Feature", "LowRow", "MarginReport", "MarginStatistics", "TopFeatures", "margin_report"]
+
 BLOCK = 1 << 21  # scores held at a time
 INNER = 1 << 22  # inner products of columns held at a time
 LEVELS = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
@@ -31,7 +33,8 @@ class MarginStatistics(NamedTuple):
     variance : float
         mean of (g_i - mean)^2.
     semi_variance : float
-        mean of (mean - g_i)_+^2: the part of the variance that comes from margins below the mean.
+        mean of (mean - g_i)_+^2, over all rows: the part of the variance that comes from margins below the mean. What
+        MSVMAv pursues is this over mean^2 (Qian, Ai, Zhang and Gao, IJCAI 2022).
     minimum, maximum : float
     quantiles : dict
         Level -> the smallest margin that has at least this share of the rows at or below it.
@@ -171,14 +174,14 @@ class MarginReport(NamedTuple):
         return {name: _mean(getattr(self, name)) for name in ("precision", "recall", "f1")}
 
     def to_dict(self):
-        """The same in lists, dicts, numbers and strings, with None for NaN: ready for JSON."""
-        columns = zip(self.classes.tolist(), *(_listed(values) for values in (
-            self.precision, self.recall, self.f1, self.support)), strict=True)
+        """The same in lists, dicts, numbers and strings, with None for what is no finite number: ready for JSON."""
         names = "label", "precision", "recall", "f1", "support"
-        return {
+        columns = zip(*(values.tolist() for values in (
+            self.classes, self.precision, self.recall, self.f1, self.support)), strict=True)
+        return _finite({
             "n_rows": self.n_rows,
             "accuracy": self.accuracy,
-            "macro": {name: None if math.isnan(value) else value for name, value in self.macro.items()},
+            "macro": self.macro,
             "unit": self.unit,
             "margin": self.margin and _statistics(self.margin),
             "norm": self.norm,
@@ -191,7 +194,7 @@ class MarginReport(NamedTuple):
                                                   for name in ("largest", "smallest")}}
                              for top in self.top_features],
             "lowest_rows": [row._asdict() for row in self.lowest_rows],
-        }
+        })
 
 
 def margin_report(model, X, y, *, sample_weight=None, feature_names=None, n_top=10, n_lowest=10, threads=None):
@@ -338,13 +341,13 @@ def top_features(model, count, names=None):
 
 
 def smallest(values, count):
-    """Places of the `count` smallest values, the smallest first, equal ones in their order."""
+    """Places of the `count` smallest values, the smallest first, equal ones in their order, NaN last."""
     if count >= len(values):
         return np.argsort(values, kind="stable")
     if count == 0:
         return np.empty(0, dtype=np.intp)
     bound = np.partition(values, count - 1)[count - 1]
-    candidates = np.flatnonzero(values <= bound)
+    candidates = np.flatnonzero(~(values > bound))
     return candidates[np.argsort(values[candidates], kind="stable")[:count]]
 
 
@@ -367,8 +370,12 @@ def _mean(values):
     return float(defined.mean()) if len(defined) else math.nan
 
 
-def _listed(values):
-    return [None if isinstance(value, float) and math.isnan(value) else value for value in values.tolist()]
+def _finite(value):
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _statistics(statistics):
