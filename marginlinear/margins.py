@@ -53,11 +53,12 @@ class MarginStatistics(NamedTuple):
         weights = np.ones(len(margins)) if weights is None else weights
         order = np.argsort(margins, kind="stable")
         ordered, heaped = margins[order], np.cumsum(weights[order])
-        mean = np.average(margins, weights=weights)
         below = np.minimum(np.searchsorted(heaped, np.multiply(LEVELS, heaped[-1])), len(ordered) - 1)
-        return cls(float(mean), float(np.average((margins - mean) ** 2, weights=weights)),
-                   float(np.average(np.maximum(mean - margins, 0) ** 2, weights=weights)),
-                   float(ordered[0]), float(ordered[-1]),
+        with np.errstate(over="ignore", invalid="ignore"):  # what overflows is inf or NaN, and shown so
+            mean = np.average(margins, weights=weights)
+            moments = [mean, *(np.average(values**2, weights=weights)
+                               for values in (margins - mean, np.maximum(mean - margins, 0)))]
+        return cls(*map(float, moments), float(ordered[0]), float(ordered[-1]),
                    dict(zip(LEVELS, ordered[below].tolist(), strict=True)))
 
     def divided_by(self, norm):
@@ -117,7 +118,7 @@ class MarginReport(NamedTuple):
     unit : {"score", "votes"}
         What margins are differences of.
     margin : MarginStatistics or None
-        Of the rows whose label the model knows; None where it knows none.
+        Of the rows whose label the model knows; None where it knows none, or has one class only.
     norm : float or None
         ||w||, or the largest ||w_j - w_l||; None where there is no such number, or it is 0: votes, a precomputed
         kernel, one that is not positive semidefinite.
@@ -254,9 +255,11 @@ def margin_report(model, X, y, *, sample_weight=None, feature_names=None, n_top=
     codes, which = np.unique(places[known] * k + predicted[known], return_inverse=True)
     pairs = np.bincount(which, None if counted is None else counted[known], minlength=len(codes))
     labels = model.classes.tolist()
-    statistics = MarginStatistics.of(margins[known], weights[known]) if known.any() else None
+    # With one class there is no other score.
+    with_margin = known & (k > 1)
+    statistics = MarginStatistics.of(margins[with_margin], weights[with_margin]) if with_margin.any() else None
     norm = margin_norm(model, threads)
-    low = np.flatnonzero(known)[smallest(margins[known], n_lowest)]
+    low = np.flatnonzero(with_margin)[smallest(margins[with_margin], n_lowest)]
     numbers = low if kept is None else kept[low]
     return MarginReport(
         classes=model.classes,
@@ -297,6 +300,7 @@ def evaluate(model, X, y, threads=None):
     return places, predicted, margins
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def margin_norm(model, threads=None):
     """What margins are divided by to be normalised, float; None where there is no such number."""
     kernel = getattr(model, "kernel", None)

@@ -14,6 +14,9 @@ from contextlib import contextmanager
 
 import numpy as np
 
+from marginlinear._core.scores import margins_of
+from marginlinear.api import Model
+from marginlinear.margins import MarginStatistics, evaluate, margin_norm
 from marginlinear.problem import DataError, Info
 
 __all__ = ["ConvergenceDisplay", "MarginDistributionDisplay", "ReliabilityDisplay", "SearchDisplay", "read_log",
@@ -83,8 +86,7 @@ class MarginDistributionDisplay:
                 0 < self.weights.sum() < math.inf):
             raise ValueError("weights must be finite numbers >= 0, one a margin, not all 0")
         self.name, self.xlabel = name, xlabel
-        self.mean = float(np.average(self.margins, weights=self.weights))
-        self.variance = float(np.average((self.margins - self.mean) ** 2, weights=self.weights))
+        self.mean, self.variance = MarginStatistics.of(self.margins, self.weights)[:2]
 
     @classmethod
     def from_estimator(cls, estimator, X, y, *, sample_weight=None, normalise=True, threads=None, name=None,
@@ -567,9 +569,6 @@ def estimator_margins(estimator, X, y, normalise=True, threads=None):
 
     The norm is looked for only if `normalise`.
     """
-    from marginlinear.api import Model
-    from marginlinear.margins import evaluate, margin_norm
-
     estimator, X = _last_step(estimator, X)
     model = getattr(estimator, "model_", estimator)  # what an estimator of marginlinear.sklearn holds
     if isinstance(model, Model):
@@ -588,8 +587,6 @@ def estimator_margins(estimator, X, y, normalise=True, threads=None):
 
 def score_margins(scores, y, classes):
     """Margins of the labels y, float64 array of shape (m,), under scores of shape (m,) or (m, n_classes)."""
-    from marginlinear._core.scores import margins_of
-
     scores, y = np.asarray(scores, dtype=np.float64), np.asarray(y)
     _check_scores("y_score", scores, y, classes)
     order = np.argsort(classes)
@@ -767,9 +764,6 @@ def _last_step(estimator, X):
 
 
 def _coef_norm(coef, classes):
-    from marginlinear.api import Model
-    from marginlinear.margins import margin_norm
-
     coef = coef.toarray() if hasattr(coef, "toarray") else np.asarray(coef)
     if len(coef) not in (1, len(classes)):
         return None

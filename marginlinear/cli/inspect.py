@@ -161,7 +161,8 @@ def _margins(model, report, labels):
     what = MARGINS["sign"].format(*labels[::-1]) if single else MARGINS[report.unit]
     yield f"margin: {what}"
     if report.margin is None:
-        yield "  no row has a label that the model knows"
+        yield ("  no row has a label that the model knows" if len(labels) > 1 else
+               "  none: the model has one class, and no other score")
         return
     columns = [report.margin]
     head = ["", "margin"]

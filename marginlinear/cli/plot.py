@@ -192,6 +192,8 @@ class Picture:
 
         raw, found, votes = self.values["raw"], [], set()
         for path, name, model, rows, labels in self._models():
+            if len(model.classes) < 2:
+                raise Failure(f"{path}: the model has one class, and so no margins")
             norm = None if raw else margin_norm(model, self.values["threads"])
             if not raw and norm is None:
                 raise Failure(f"{path}: its margins have no norm to be divided by: give --raw")
