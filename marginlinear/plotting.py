@@ -4,20 +4,17 @@ Displays in scikit-learn's manner: `from_...` computes and draws, the constructo
 `plot(ax=...)` draws again. scikit-learn is not needed, and matplotlib is imported when something is drawn.
 """
 
-import csv
-import json
 import math
 import os
-import re
 import textwrap
 from contextlib import contextmanager
 
 import numpy as np
 
 from marginlinear._core.scores import margins_of
-from marginlinear.api import Model
+from marginlinear.api import Model, places_in
+from marginlinear.logs import is_number, read_log, read_table
 from marginlinear.margins import MarginStatistics, evaluate, margin_norm
-from marginlinear.problem import DataError, Info
 
 __all__ = ["ConvergenceDisplay", "MarginDistributionDisplay", "ReliabilityDisplay", "SearchDisplay", "read_log",
            "read_table", "style"]
@@ -32,8 +29,6 @@ STYLE = {
     "axes.titlesize": "medium", "figure.figsize": (6.4, 4.2), "figure.constrained_layout.use": True,
     "font.size": 10, "grid.alpha": 0.3, "grid.linewidth": 0.6, "lines.linewidth": 1.6, "svg.hashsalt": "marginlinear",
 }
-# Keys of every line of a log.
-CHECK = {"n_iter", "seconds", "objective", "certificate", "residual"}
 LINE, WRAP = 96, 76  # characters of a line of the legend, and of a text in it
 NORMALISED = "margin / norm of the weights"
 STEPS = 2000  # points of a cumulative curve at most
@@ -118,7 +113,7 @@ class MarginDistributionDisplay:
             For unknown labels, or normalise=True where there is no norm: votes of several binary problems, or a kernel
             classifier that is not of marginlinear.
         """
-        name = name or getattr(estimator, "solver", None) or type(estimator).__name__
+        name = name or _name(estimator)
         margins, norm, unit = estimator_margins(estimator, X, y, normalise, threads)
         if not normalise:
             xlabel = f"margin ({unit})"
@@ -160,7 +155,7 @@ class MarginDistributionDisplay:
         name : str, optional
             For the legend, in place of that of the constructor.
         bins : int or array, optional
-            As in numpy.histogram; for a histogram only. Default: see `histogram_edges`.
+            As in numpy.histogram; for a histogram only. Default: 40, or one for each vote where margins are votes.
         **kwargs
             For the curve: what matplotlib's Line2D takes.
 
@@ -242,7 +237,7 @@ class ConvergenceDisplay:
         info = getattr(estimator, "info", None) or getattr(estimator, "info_", None) or estimator
         if not hasattr(info, "history"):
             raise ValueError(f"{type(estimator).__name__} has no info of a run by marginlinear")
-        name = name or getattr(estimator, "solver", None) or type(estimator).__name__
+        name = name or _name(estimator)
         return cls(info.history, limit=info.criterion[2], name=name).plot(axes, x=x, **kwargs)
 
     @classmethod
@@ -295,7 +290,8 @@ class ConvergenceDisplay:
         if self.limit is not None:
             upper.axhline(self.limit, color=colour, linewidth=0.9, linestyle=":")
         drawn = {criterion, *(word for word in ("certificate", "residual") if word in upper.get_ylabel())}
-        upper.set(yscale="log", ylabel=f"{' or '.join(sorted(drawn))} (dotted: tolerance)")
+        dotted = " (dotted: tolerance)" if self.limit is not None or "dotted" in upper.get_ylabel() else ""
+        upper.set(yscale="log", ylabel=" or ".join(sorted(drawn)) + dotted)
         self.objective_, = lower.plot(at, self._column("objective"), **marked)
         lower.set(xlabel=words[x], ylabel="objective", yscale=_scale([line.get_ydata() for line in lower.lines]))
         if log_x:
@@ -365,8 +361,8 @@ class SearchDisplay:
         results = {*self.RESULTS, *self.SCORES, self.score, self.std}
         self.params = [name for name in (columns if params is None else params)
                        if name != param and (params is not None or name not in results)]
-        self.table = [row for row in table if _is_number(row.get(self.score))]
-        wrong = next((row for row in self.table if not _is_number(row.get(param))), None)
+        self.table = [row for row in table if is_number(row.get(self.score))]
+        wrong = next((row for row in self.table if not is_number(row.get(param))), None)
         if wrong is not None:
             raise ValueError(f"{param} = {wrong.get(param)!r} in the table is not a number")
         if not self.table:
@@ -421,7 +417,7 @@ class SearchDisplay:
             line, = self.ax_.plot(x, y, **{"marker": "o", "markersize": 4, "label": literal(place) or "_", **kwargs})
             # Bands of many curves hide one another: only the best one keeps its own.
             clear = len(groups) <= 3 or any(row is self.best for row in rows)
-            if self.std and clear and all(_is_number(row.get(self.std)) for row in rows):
+            if self.std and clear and all(is_number(row.get(self.std)) for row in rows):
                 y, std = np.array(y), np.array([row[self.std] for row in rows])
                 self.ax_.fill_between(x, y - std, y + std, color=line.get_color(), alpha=0.15, linewidth=0)
             self.lines_.append(line)
@@ -490,7 +486,7 @@ class ReliabilityDisplay:
         """
         if not hasattr(estimator, "predict_proba"):
             raise ValueError(f"{type(estimator).__name__} has no predict_proba: train it with probability=True")
-        name = name or getattr(estimator, "solver", None) or type(estimator).__name__
+        name = name or _name(estimator)
         return cls.from_predictions(y, estimator.predict_proba(X), classes=_classes(estimator), n_bins=n_bins,
                                     strategy=strategy, pos_label=pos_label, name=name, ax=ax, **kwargs)
 
@@ -581,7 +577,9 @@ def estimator_margins(estimator, X, y, normalise=True, threads=None):
         raise ValueError(f"{type(estimator).__name__} has scores of pairs of classes: set "
                          "decision_function_shape='ovr'")
     margins = score_margins(estimator.decision_function(X), y, classes)
-    coef = getattr(estimator, "coef_", None) if normalise else None
+    # The rows of SVC's coef_ are pairs of classes, its scores their votes.
+    of_pairs = hasattr(estimator, "decision_function_shape") and len(classes) > 2
+    coef = getattr(estimator, "coef_", None) if normalise and not of_pairs else None
     return margins, None if coef is None else _coef_norm(coef, classes), "score"
 
 
@@ -589,9 +587,8 @@ def score_margins(scores, y, classes):
     """Margins of the labels y, float64 array of shape (m,), under scores of shape (m,) or (m, n_classes)."""
     scores, y = np.asarray(scores, dtype=np.float64), np.asarray(y)
     _check_scores("y_score", scores, y, classes)
-    order = np.argsort(classes)
-    places = order[np.minimum(np.searchsorted(classes, y, sorter=order), len(classes) - 1)]
-    _require_known(np.where(classes[places] == y, places, -1), y)
+    places = places_in(classes, y)
+    _require_known(places, y)
     if scores.ndim == 1:
         return np.where(places == 1, scores, -scores)
     return margins_of(np.ascontiguousarray(scores), places.astype(np.int32))
@@ -641,107 +638,18 @@ def wilson(share, count, z=1.959964):
     return centre - half, centre + half
 
 
-def read_log(path):
-    """Runs in a file of `margin-train --log`: list of (history, limit or None, what tells it from the others).
-
-    The last is a dict, such as {"fold": 1}. A run that was interrupted has no result, and no limit.
-    """
-    runs, current = [], {}
-    for number, entry in _json_lines(path):
-        if not isinstance(entry, dict) or not entry.keys() >= CHECK:
-            raise DataError(path, number, 1, f"not a line of margin-train --log, with {', '.join(sorted(CHECK))} "
-                            "(those of -v and -C have others: --table makes the table of a search)")
-        wrong = next((key for key in CHECK if not (entry[key] is None or _is_number(entry[key]))), None)
-        if wrong:
-            raise DataError(path, number, 1, f"{wrong}: {entry[wrong]!r} is not a number")
-        place = {key: value for key, value in entry.items() if key not in (*Info._fields, "columns")}
-        run = current.get(str(place))
-        if run is None:
-            run = current[str(place)] = {"history": [], "limit": None, "place": place}
-            runs.append(run)
-        if "status" in entry:
-            # The result repeats the last check; what follows is another run.
-            run["limit"] = Info(**{name: entry.get(name) for name in Info._fields}).criterion[2]
-            del current[str(place)]
-        else:
-            run["history"].append(entry)
-    runs = [(run["history"], run["limit"], run["place"]) for run in runs if run["history"]]
-    if not runs:
-        raise DataError(path, 0, 0, "no check of a run: give a file of margin-train --log")
-    return runs
-
-
-def read_table(path):
-    """Rows of a search's table: from a CSV file with a head, a JSON list of objects, or JSON lines; a list of dict.
-
-    Columns fold_1, fold_2, ... of a CSV file, as `margin-train --table` writes them, become a list fold_scores.
-    """
-    with open(path, encoding="utf-8-sig", newline="") as stream:
-        try:
-            first = stream.read(1)
-            stream.seek(0)
-            if first == "[":
-                rows = json.load(stream)
-            elif first == "{":
-                rows = [row for _, row in _json_lines(path)]
-            else:
-                reader = csv.DictReader(stream, strict=True)
-                rows = []
-                for row in reader:
-                    if None in row or None in row.values():
-                        raise DataError(path, reader.line_num, 1,
-                                        f"{len(reader.fieldnames)} cells are needed, as in the first line")
-                    row = {key.strip(): _cell(text) for key, text in row.items()}
-                    folds = [row.pop(key) for key in list(row) if re.fullmatch(r"fold_\d+", key)]
-                    rows.append({**row, "fold_scores": folds} if folds else row)
-        except UnicodeDecodeError:
-            raise DataError(path, 0, 0, "not UTF-8: give a CSV or JSON file") from None
-        except json.JSONDecodeError as error:
-            raise DataError(path, error.lineno, error.colno, f"not JSON: {error.msg}") from None
-        except csv.Error as error:
-            raise DataError(path, reader.line_num + 1, 1, f"not CSV: {error}") from None
-    wrong = next((at for at, row in enumerate(rows, 1) if not isinstance(row, dict)), None)
-    if wrong:
-        raise DataError(path, 0, 0, f"entry {wrong} of the list is not an object of columns and values")
-    if not rows:
-        raise DataError(path, 0, 0, "the table has no rows")
-    return rows
-
-
-def _json_lines(path):
-    with open(path, "rb") as stream:
-        for number, line in enumerate(stream, 1):
-            if line.strip():
-                try:
-                    yield number, json.loads(line)
-                except UnicodeDecodeError:
-                    raise DataError(path, number, 1, "not UTF-8: give JSON lines") from None
-                except json.JSONDecodeError as error:
-                    raise DataError(path, number, error.colno, f"not JSON: {error.msg}") from None
-
-
-def _cell(text):
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
-
-
 def _shown(value):
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 def _deviation(scores):
     """Standard deviation of the numbers among the scores, NaN for none."""
-    scores = [score for score in scores if _is_number(score)]
+    scores = [score for score in scores if is_number(score)]
     return float(np.std(scores)) if scores else math.nan
 
 
-def _is_number(value):
-    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool) \
-        and math.isfinite(value)
+def _name(estimator):
+    return estimator.solver if isinstance(estimator, Model) and estimator.solver else type(estimator).__name__
 
 
 def _classes(estimator):

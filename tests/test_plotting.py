@@ -15,6 +15,7 @@ matplotlib = pytest.importorskip("matplotlib", reason="pip install 'marginlinear
 import marginlinear as ml  # noqa: E402
 from marginlinear import plotting  # noqa: E402
 from marginlinear.cli import plot, train  # noqa: E402
+from marginlinear.logs import read_log, read_table  # noqa: E402
 from marginlinear.plotting import (  # noqa: E402
     ConvergenceDisplay,
     MarginDistributionDisplay,
@@ -128,6 +129,15 @@ def test_scikit_learns_classifiers():
     with pytest.raises(ValueError, match="SVC: these margins have no norm to be divided by: give normalise=False"):
         MarginDistributionDisplay.from_estimator(kernel, X, y)
     MarginDistributionDisplay.from_estimator(kernel, X, y, normalise=False)
+    # As many pairs as classes: the rows of coef_ are no classes.
+    pairs = svm.SVC(kernel="linear").fit(X, y)
+    assert len(pairs.coef_) == 3
+    with pytest.raises(ValueError, match="SVC: these margins have no norm"):
+        MarginDistributionDisplay.from_estimator(pairs, X, y)
+    from sklearn.linear_model import LogisticRegression
+
+    logistic = LogisticRegression().fit(X, y)
+    assert MarginDistributionDisplay.from_estimator(logistic, X, y).name == "LogisticRegression"
     with pytest.raises(ValueError, match="SVC has scores of pairs of classes: set decision_function_shape='ovr'"):
         MarginDistributionDisplay.from_estimator(kernel.set_params(decision_function_shape="ovo"), X, y)
 
@@ -300,29 +310,37 @@ def test_logs(tmp_path, monkeypatch):
     ml.dump_libsvm(X, y, "d")
     assert train.main(["-q", "-c", "10", "-e", "1e-5", "--log", "run.jsonl", "d", "m"]) == 0
     info = ml.load_model("m").info
-    (history, limit, place), = plotting.read_log("run.jsonl")
+    (history, limit, place), = read_log("run.jsonl")
     assert (history[-1]["certificate"], limit, place) == (info.certificate, info.criterion[2], {})
     display = ConvergenceDisplay.from_log("run.jsonl")
     assert display.line_.get_xdata().tolist() == [entry["seconds"] for entry in history]
     assert display.name == "run"
     assert train.main(["-q", "--probability", "--log", "folds.jsonl", "d", "m"]) == 0
     places = [{}, *({"fold": fold} for fold in range(1, 6))]
-    assert [place for _, _, place in plotting.read_log("folds.jsonl")] == places
+    assert [place for _, _, place in read_log("folds.jsonl")] == places
     assert train.main(["-q", "-v", "2", "--log", "search.jsonl", "d"]) == 0
     with pytest.raises(DataError, match=r"search.jsonl:1:1: .*--table"):
-        plotting.read_log("search.jsonl")
+        read_log("search.jsonl")
     with pytest.raises(ValueError, match=r"folds.jsonl: 6 runs: read_log gives the history of each"):
         ConvergenceDisplay.from_log("folds.jsonl")
     lines = Path("run.jsonl").read_text().splitlines()
     Path("interrupted").write_text("\n".join(lines[:-1]) + "\n")
-    (history, limit, _), = plotting.read_log("interrupted")
+    (history, limit, _), = read_log("interrupted")
     assert (len(history), limit) == (len(lines) - 1, None)
-    for text, message in [("x\n", "log:1:1: not JSON"), ('{"a": 1}\n', "log:1:1: not a line of margin-train --log"),
-                          (lines[0].replace('"objective": ', '"objective": "x", "y": '), "objective: 'x' is not"),
-                          ("", "log: no check of a run"), (b"\xff\n", "log:1:1: not UTF-8")]:
+    result = json.loads(lines[-1])
+    Path("failed").write_text("\n".join([*lines[:-1], json.dumps({**result, "objective": None, "status": "failed"})]))
+    assert [limit for _, limit, _ in read_log("failed")] == [None]
+    for text, message in [
+        ("x\n", "log:1:1: not JSON"),
+        ('{"a": 1}\n', "log:1:1: not a line of margin-train --log"),
+        (lines[0].replace('"objective": ', '"objective": "x", "y": '), "log:1:1: objective: 'x' is not a number"),
+        (json.dumps({**result, "tol": None}), "log:1:1: tol: None is not a number"),
+        ("", "log: no check of a run"),
+        (b"\xff\n", "log:1:1: not UTF-8"),
+    ]:
         Path("log").write_bytes(text if isinstance(text, bytes) else text.encode())
         with pytest.raises(DataError, match=message):
-            plotting.read_log("log")
+            read_log("log")
 
 
 def test_bad_convergence():
@@ -396,7 +414,7 @@ def test_deviations_of_folds(tmp_path):
     table = [{"C": c, "score": 0.5, "n_iter": 7, "seconds": 1.5, "status": "converged",
               "fold_scores": [0.25, 0.75, None]} for c in (1.0, 2.0, 3.0)]
     (tmp_path / "t.csv").write_text("C,score,n_iter,seconds,status,fold_1,fold_2\n1,0.5,7,1.5,converged,0.25,0.75\n")
-    assert plotting.read_table(tmp_path / "t.csv") == [{**table[0], "fold_scores": [0.25, 0.75]}]
+    assert read_table(tmp_path / "t.csv") == [{**table[0], "fold_scores": [0.25, 0.75]}]
     display = SearchDisplay.from_table(table)
     band, = display.ax_.collections
     assert (display.params, len(display.lines_)) == ([], 1)
@@ -411,7 +429,7 @@ def test_tables_in_files(tmp_path):
         ("t.jsonl", "".join(json.dumps(row) + "\n" for row in TABLE)),
     ]:
         (tmp_path / name).write_text(text)
-        assert plotting.read_table(tmp_path / name) == TABLE
+        assert read_table(tmp_path / name) == TABLE
         assert SearchDisplay.from_file(tmp_path / name).best == TABLE[1]
     for text, message in [("", "no rows"), ("C,score\n", "no rows"), ("[]", "no rows"), ("[1]", "entry 1 of the list"),
                           ("[{]", ":1:3: not JSON"), ("C,score\n1\n", ":2:1: 2 cells are needed"),
@@ -419,7 +437,7 @@ def test_tables_in_files(tmp_path):
                           ('C,score\n1,"2"3\n', ":2:1: not CSV")]:
         (tmp_path / "bad").write_bytes(text.encode("utf-8", "surrogateescape"))
         with pytest.raises(DataError, match=message):
-            plotting.read_table(tmp_path / "bad")
+            read_table(tmp_path / "bad")
 
 
 def test_bad_search():
@@ -591,13 +609,21 @@ def test_golden(files, capfd, line, status, out, err):
     made = set(os.listdir()) - before
     assert len(made) == (status == 0 and "-o" in line)
     for name in made:
-        picture = Path(name).read_bytes()
+        assert Path(name).read_bytes().startswith(SIGNATURE[name[-3:].lower()])
         Path(name).unlink()
-        assert picture.startswith(SIGNATURE[name[-3:].lower()])
-        assert plot.main(line.split()) == 0
-        capfd.readouterr()
-        assert Path(name).read_bytes() == picture
-        Path(name).unlink()
+
+
+@pytest.mark.parametrize("ending", SIGNATURE)
+def test_the_same_command_makes_the_same_bytes(files, ending):
+    line = ["histogram", "-o", f"same.{ending}", "--dpi", "50", "d", "m"]
+    assert plot.main(line) == 0
+    picture = Path(f"same.{ending}").read_bytes()
+    # A date has seconds.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SOURCE_DATE_EPOCH", "1000000000")
+        assert plot.main(line) == 0
+    assert Path(f"same.{ending}").read_bytes() == picture
+    assert matplotlib.__version__.encode() not in picture
 
 
 def test_reliability_of_models(files, monkeypatch, capfd):

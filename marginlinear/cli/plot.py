@@ -38,7 +38,8 @@ KINDS = {
                     (BINS, QUANTILE, *DATA)),
 }
 # What tells a format's pictures apart that the same command made: a date, a version.
-METADATA = {"png": {"Software": None}, "svg": {"Date": None}, "pdf": {"CreationDate": None, "Producer": None}}
+METADATA = {"png": {"Software": None}, "svg": {"Date": None, "Creator": None},
+            "pdf": {"CreationDate": None, "Creator": None, "Producer": None}}
 
 USAGE = """\
 usage: margin-plot KIND [options] -o picture file ...
@@ -233,7 +234,8 @@ class Picture:
             yield model_path, name, model, rows, labels
 
     def _convergence(self):
-        from marginlinear.plotting import ConvergenceDisplay, read_log
+        from marginlinear.logs import read_log
+        from marginlinear.plotting import ConvergenceDisplay
 
         figure, axes = self._figure(6.4, 5.2, 2)
         x = {"time": "seconds", "sweeps": "n_iter"}[self.values["x"]]
@@ -246,7 +248,8 @@ class Picture:
         return figure
 
     def _search(self):
-        from marginlinear.plotting import SearchDisplay, read_table
+        from marginlinear.logs import read_table
+        from marginlinear.plotting import SearchDisplay
 
         figure, (ax,) = self._figure(6.4, 3.8)
         (path,) = self.files
