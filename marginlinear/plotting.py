@@ -2,6 +2,9 @@
 
 Displays in scikit-learn's manner: `from_...` computes and draws, the constructor takes what was computed, and
 `plot(ax=...)` draws again. scikit-learn is not needed, and matplotlib is imported when something is drawn.
+
+The legend of a figure with a layout engine, as of those that are made here, stands above the Axes: a title is then one
+of the figure, `display.figure_.suptitle("...")`.
 """
 
 import math
@@ -712,7 +715,10 @@ def literal(text):
 
 
 def _legend(ax):
-    """The legend, above the Axes, where it hides nothing, in as many columns as fit."""
+    """The legend: above the Axes, where it hides nothing, if the figure makes room for it; else inside."""
+    if ax.figure.get_layout_engine() is None:
+        ax.legend(loc="best", fontsize="small")
+        return
     texts = ax.get_legend_handles_labels()[1]
 
     def width(columns):

@@ -215,6 +215,13 @@ def test_a_legend_hides_nothing():
     plot._grow(display.figure_)
     drawn(display)
     assert ax.get_window_extent().height > height + 0.9 * legend.get_window_extent().height
+    # A figure that makes no room has it inside, like those of scikit-learn.
+    from matplotlib.figure import Figure
+
+    ax = Figure().add_subplot()
+    display = MarginDistributionDisplay.from_estimator(model, X, y, ax=ax)
+    drawn(display)
+    assert ax.get_legend().get_window_extent().y1 <= ax.get_window_extent().y1
 
 
 def test_no_two_curves_look_alike():
