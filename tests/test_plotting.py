@@ -659,6 +659,20 @@ def test_reliability_of_models(files, monkeypatch, capfd):
     assert Path("r.svg").read_bytes() == picture
 
 
+def test_a_failure_leaves_the_old_picture(files, monkeypatch):
+    Path("old.svg").write_text("old")
+    before = set(os.listdir())
+    assert plot.main(["search", "-o", "old.svg", "tnone.csv"]) == 1
+
+    def full(descriptor):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    assert plot.main(["search", "-o", "old.svg", "t.csv"]) == 1
+    assert (Path("old.svg").read_text(), set(os.listdir())) == ("old", before)
+    Path("old.svg").unlink()
+
+
 def test_what_the_user_has_set_changes_no_picture(files, monkeypatch):
     arguments = ["margins", "-o", "a.svg", "d", "m"]
     assert plot.main(arguments) == 0

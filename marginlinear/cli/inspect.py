@@ -31,7 +31,7 @@ usage: margin-inspect [options] model_file data_file
 Show what a model of margin-train, of LIBLINEAR's train or LIBSVM's svm-train does on the rows of a LIBSVM text
 file ('-': standard input; .gz, .bz2 and .xz are unpacked): accuracy, the distribution of the margins, precision
 and recall of each class, the confusion matrix, the features with the largest weights, and the rows of lowest
-margin, whose labels are likely to be wrong. Rows are counted from 1.
+margin, whose labels are likely to be wrong. Rows are counted from 1; blank lines and comments are none.
 
 Options:"""
 STATUSES = """
