@@ -171,9 +171,7 @@ class Model:
 
     def places_in_classes(self, y):
         """Places in `classes` of the labels y, int array of shape (m,), -1 for one that is not there."""
-        places = np.searchsorted(self.classes, y, sorter=(order := np.argsort(self.classes)))
-        places = order[np.minimum(places, len(order) - 1)]
-        return np.where(self.classes[places] == y, places, -1)
+        return places_in(self.classes, y)
 
     def margins_of(self, scores, places):
         """Margins for scores as `decision_function` returns them and the places of the labels in `classes`."""
@@ -579,6 +577,13 @@ def class_factors(class_weight, classes):
             warnings.warn(f"class label {label} specified in weight is not found", UserWarning, stacklevel=4)
         factors[at] = factor
     return factors
+
+
+def places_in(classes, y):
+    """Places in `classes`, in any order, of the labels y, int array of shape (m,), -1 for one that is not there."""
+    places = np.searchsorted(classes, y, sorter=(order := np.argsort(classes)))
+    places = order[np.minimum(places, len(order) - 1)]
+    return np.where(classes[places] == y, places, -1)
 
 
 def training_data(X, y, sample_weight, square=False):
