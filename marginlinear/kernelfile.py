@@ -12,9 +12,8 @@
     0.5 1:0.25 7:-1             coefficients, then the features; of a precomputed kernel 0:number of the row, from 1
     ...
 
-Where probabilities are those of pairs, before nr_sv stand `probA` and `probB`, one value a pair: its first class has
-1/(1 + exp(A f + B)). So svm-predict -b 1 serves them, and models of two classes. Of a file with a trailer the calibration
-there is what counts.
+Where a calibration is made of sigmoids, before nr_sv stand `probA` and `probB`, one value a pair, whose first class has
+1/(1 + exp(A f + B)): svm-predict -b 1 serves that. Of a file with a trailer the calibration there is what counts.
 
 Such a file holds a column of scores for each pair of classes i < j, positive for the first of them in the order of
 the labels. A support vector of class i has the coefficient for the pair with j in place j - 1 or, where j < i, in
