@@ -32,8 +32,10 @@ SAME = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 @pytest.fixture(scope="session")
 def commands(tmp_path_factory):
-    """A folder with the commands of the package that this interpreter imports."""
+    """A folder with the commands of the package that this interpreter imports, and `python` for itself."""
     folder = tmp_path_factory.mktemp("bin")
+    (folder / "python").write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    (folder / "python").chmod(0o755)
     for found in pkgutil.iter_modules(cli.__path__):
         module = importlib.import_module(f"{cli.__name__}.{found.name}")
         if hasattr(module, "PROGRAM"):
