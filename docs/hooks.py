@@ -45,8 +45,9 @@ def on_config(config):
 
 def on_files(files, config):
     """Pages without a source of their own, and a page for each method."""
-    files.append(File.generated(config, "contributing.md", content=(ROOT / "CONTRIBUTING.md").read_text("utf-8")))
-    files.append(File.generated(config, "changelog.md", content=(ROOT / "CHANGELOG.md").read_text("utf-8")))
+    for name in ("CONTRIBUTING", "CHANGELOG"):
+        text = (ROOT / f"{name}.md").read_text("utf-8").replace("](docs/", "](")
+        files.append(File.generated(config, f"{name.lower()}.md", content=text))
     for page in [file for file in files if file.src_uri.endswith(".md")]:
         for name, picture in drawn(drawing(page.content_string)):
             files.append(File.generated(config, name, content=picture))
@@ -260,20 +261,25 @@ def signature_of(thing):
 
 def prose(doc):
     """A docstring's lines as Markdown: sections of names as lists, indented text and examples as code."""
-    lines, section = [], ""
+    lines, section, entries = [], "", False
     source = (doc or "").strip().splitlines()
     for number, line in enumerate(source):
         below = source[number + 1] if number + 1 < len(source) else ""
         if re.fullmatch(r"-{3,}", line) and section:
             continue
         if re.fullmatch(r"-{3,}", below):
-            section = line
+            section, entries = line, False
             lines += ["", f"**{line}**", ""]
-        elif section not in LISTS or not line.strip():
+            continue
+        if section in LISTS and entries and line[:1].strip() and not source[number - 1].strip():
+            # A paragraph at the margin, below a blank line, is no entry: the list is over.
+            section = ""
+        if section not in LISTS or not line.strip():
             example = line.startswith((">>> ", "... ")) or section == "Examples"
             lines.append(f"    {line}" if example else line if line.startswith("    ") else escaped(line))
         elif not line.startswith(" "):
             name, _, kind = line.partition(" : ")
+            entries = True
             lines += ["", f"`{name}`" + (f" : {escaped(kind)}" if kind else "")]
         elif lines[-1].startswith("`"):
             lines.append(f":   {escaped(line.strip())}")
