@@ -25,7 +25,8 @@ from marginlinear._version import version
 from marginlinear.api import fit_model, resolved, train, training_data
 from marginlinear.arrays import select_rows, shape_of
 from marginlinear.folds import stratified_folds
-from marginlinear.problem import CONVERGED, FINISHED, ConvergenceWarning, DataError
+from marginlinear.problem import ConvergenceWarning, DataError
+from marginlinear.shortfall import fell_short, keyword, remedies
 from marginlinear.threads import default_threads, in_order
 
 LOO = "# folds > # data. Will use # folds = # data instead (i.e., leave-one-out cross validation)"
@@ -313,6 +314,7 @@ class Fits:
 
         yield from in_order(work, len(todo), self.threads, self._cancel)
 
+
 def out_of_fold(X, y, *, solver=None, folds=5, seed=0, threads=None, sample_weight=None, class_weight=None, **params):
     """Scores of rows by models that have not seen them.
 
@@ -374,7 +376,7 @@ def cross_validate(X, y, *, solver=None, folds=5, metric="accuracy", seed=0, thr
     for fold in found:
         places[fold.rows], scores[fold.rows] = fold.places, fold.scores
     values = np.array([METRICS[metric](data.places[f.rows], f.places, f.scores) for f in found])
-    _warn(method.name, [fold.info.status for fold in found])
+    _warn(method, [fold.info.status for fold in found])
     return CrossValidation(pooled(metric, values, data.sizes), values, data.classes[places], scores, data.fold_of,
                            [fold.info for fold in found], time.perf_counter() - began)
 
@@ -447,7 +449,7 @@ def search(X, y, *, solver=None, grid=None, refit=True, folds=5, metric="accurac
         for _ in fits.run(set(book.entries)):
             pass
     table = book.table(metric, data.sizes)
-    _warn(method.name, [entry["status"] for entry in book.entries.values()])
+    _warn(method, [entry["status"] for entry in book.entries.values()])
     best = max(range(len(points)), key=lambda at: (table[at]["score"], -at))
     model = None
     if refit:
@@ -473,17 +475,12 @@ def _inner(params):
     return {name: value for name, value in params.items() if name not in around}
 
 
-def unconverged(statuses):
-    return [status for status in statuses if status not in (CONVERGED, FINISHED)]
-
-
-def _warn(name, statuses):
-    short = unconverged(statuses)
+def _warn(method, statuses):
+    short = [status for status in statuses if fell_short(status)]
     if short:
         counts = ", ".join(f"{n} {status}" for status, n in Counter(short).items())
-        warnings.warn(f"{name}: {len(short)} of {len(statuses)} fits did not converge ({counts}): scale the "
-                      "features to a common range such as [0, 1], or take smaller values of C, a larger tol, or more "
-                      "max_iter or time_limit", ConvergenceWarning, stacklevel=3)
+        warnings.warn(f"{method.name}: {len(short)} of {len(statuses)} fits did not converge ({counts}): "
+                      f"{remedies(method, keyword)}", ConvergenceWarning, stacklevel=3)
 
 
 # ---- results
@@ -506,7 +503,7 @@ class Book:
             rows.append({**point, "score": pooled(metric, values, sizes), "fold_scores": values,
                          "n_iter": sum(entry["n_iter"] for entry in entries),
                          "seconds": sum(entry["seconds"] for entry in entries),
-                         "unconverged": len(unconverged(entry["status"] for entry in entries))})
+                         "unconverged": sum(fell_short(entry["status"]) for entry in entries)})
         return rows
 
 
