@@ -22,8 +22,6 @@ from marginlinear.margins import MarginStatistics, evaluate, margin_norm
 __all__ = ["ConvergenceDisplay", "MarginDistributionDisplay", "ReliabilityDisplay", "SearchDisplay", "read_log",
            "read_table", "style"]
 
-__all__ = ["ConvergenceDisplay", "MarginDistributionDisplay", "ReliabilityDisplay", "SearchDisplay"]
-
 # The colours that M. Okabe and K. Ito chose for all kinds of colour vision; dashes tell curves apart without colours.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 DASHES = ("-", (0, (5, 1.5)), (0, (1, 1)), (0, (5, 1.5, 1, 1.5)), (0, (3, 1)), (0, (8, 2)), (0, (8, 2, 1, 2)))
