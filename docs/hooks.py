@@ -14,13 +14,14 @@ import pkgutil
 import re
 import shlex
 import tempfile
+import warnings
 from importlib import import_module
 from pathlib import Path
 
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File
 
-from marginlinear import cli, params, registry
+from marginlinear import ConvergenceWarning, cli, load_libsvm, params, registry, train
 
 ROOT = Path(__file__).parent.parent
 MARKER = re.compile(r"^<!-- make: (\w+) ?(.*?) -->$", re.MULTILINE)
@@ -65,7 +66,7 @@ def on_page_markdown(markdown, page, config, files):
     if folder == "methods" and name != "index":
         markdown = method_page(registry.get(name), markdown)
     makers = {"methods": make_methods, "commands": make_commands, "api": lambda _: make_api(config.extra["api"]),
-              "docstring": make_docstring, "class": make_class, "estimators": make_estimators}
+              "docstring": make_docstring, "class": make_class, "estimators": make_estimators, "sweeps": make_sweeps}
     return MARKER.sub(lambda found: makers[found[1]](found[2]), markdown)
 
 
@@ -118,6 +119,20 @@ def make_methods(_):
         number = "" if m.liblinear is None else f"`-s {m.liblinear}`"
         lines.append(f"| [`{m.name}`]({m.name}.md) | {escaped(m.summary)} | {'joint' if m.joint else 'binary'} | "
                      f"{'yes' if m.kernels else ''} | {number} |")
+    return "\n".join(lines)
+
+
+def make_sweeps(sets):
+    """Sweeps of each method on data sets, at its defaults but with a bias."""
+    names = sets.split()
+    data = [load_libsvm(ROOT / "data" / name) for name in names]
+    lines = [f"| method | {' | '.join(names)} |", "| --- |" + " ---: |" * len(names)]
+    for method in registry.methods():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # the table tells
+            infos = [train(X, y, solver=method, bias=1).info for X, y in data]
+        told = [f"{info.n_iter}" if info.converged else f"{info.n_iter}, {info.status}" for info in infos]
+        lines.append(f"| `{method}` | {' | '.join(told)} |")
     return "\n".join(lines)
 
 
