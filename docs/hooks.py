@@ -5,6 +5,7 @@ page methods/NAME.md is only the text on when to use the method: title, objectiv
 around it, and every method of the registry must have one.
 """
 
+import ast
 import contextlib
 import inspect
 import io
@@ -13,13 +14,14 @@ import pkgutil
 import re
 import shlex
 import tempfile
+import warnings
 from importlib import import_module
 from pathlib import Path
 
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File
 
-from marginlinear import cli, params, registry
+from marginlinear import ConvergenceWarning, cli, load_libsvm, params, registry, train
 
 ROOT = Path(__file__).parent.parent
 MARKER = re.compile(r"^<!-- make: (\w+) ?(.*?) -->$", re.MULTILINE)
@@ -44,13 +46,15 @@ def on_config(config):
 
 def on_files(files, config):
     """Pages without a source of their own, and a page for each method."""
-    files.append(File.generated(config, "contributing.md", content=(ROOT / "CONTRIBUTING.md").read_text("utf-8")))
-    files.append(File.generated(config, "changelog.md", content=(ROOT / "CHANGELOG.md").read_text("utf-8")))
-    with tempfile.TemporaryDirectory() as folder, inside(folder):
-        os.symlink(ROOT / "data", "data")
-        for name in registry.methods():
-            run_commands(figure_commands(name))
-            files.append(File.generated(config, f"methods/{name}.svg", content=Path(f"{name}.svg").read_bytes()))
+    for name in ("CONTRIBUTING", "CHANGELOG"):
+        text = (ROOT / f"{name}.md").read_text("utf-8").replace("](docs/", "](")
+        files.append(File.generated(config, f"{name.lower()}.md", content=text))
+    for page in [file for file in files if file.src_uri.endswith(".md")]:
+        for name, picture in drawn(drawing(page.content_string)):
+            files.append(File.generated(config, name, content=picture))
+    for method in registry.methods():
+        for name, picture in drawn(figure_commands(method).splitlines()):
+            files.append(File.generated(config, f"methods/{name}", content=picture))
     written = {Path(file.src_uri).stem for file in files if file.src_uri.startswith("methods/")} - {"index"}
     for name in written ^ set(registry.methods()):
         raise PluginError(f"docs/methods/{name}.md: there must be one page for each method of the registry")
@@ -62,7 +66,7 @@ def on_page_markdown(markdown, page, config, files):
     if folder == "methods" and name != "index":
         markdown = method_page(registry.get(name), markdown)
     makers = {"methods": make_methods, "commands": make_commands, "api": lambda _: make_api(config.extra["api"]),
-              "docstring": make_docstring}
+              "docstring": make_docstring, "class": make_class, "estimators": make_estimators, "sweeps": make_sweeps}
     return MARKER.sub(lambda found: makers[found[1]](found[2]), markdown)
 
 
@@ -118,6 +122,20 @@ def make_methods(_):
     return "\n".join(lines)
 
 
+def make_sweeps(sets):
+    """Sweeps of each method on data sets, at its defaults but with a bias."""
+    names = sets.split()
+    data = [load_libsvm(ROOT / "data" / name) for name in names]
+    lines = [f"| method | {' | '.join(names)} |", "| --- |" + " ---: |" * len(names)]
+    for method in registry.methods():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # the table tells
+            infos = [train(X, y, solver=method, bias=1).info for X, y in data]
+        told = [f"{info.n_iter}" if info.converged else f"{info.n_iter}, {info.status}" for info in infos]
+        lines.append(f"| `{method}` | {' | '.join(told)} |")
+    return "\n".join(lines)
+
+
 def make_commands(_):
     """`--help` of every command of the package."""
     lines = []
@@ -140,14 +158,27 @@ def figure_commands(name):
     return FIGURE.format(name=name, other="mcodm" if name == "l1svc" else "l1svc")
 
 
-def run_commands(text):
-    """Run the lines of a block of sh that holds commands of the package only."""
+def drawing(markdown):
+    """The commands of a page's pictures: all of the package's in blocks of sh that use no more of the shell."""
+    blocks = re.findall(r"^```sh\n(.*?)^```$", markdown, re.MULTILINE | re.DOTALL)
+    lines = [line for block in blocks for line in block.splitlines()
+             if line.partition(" ")[0] in commands() and not re.search("[|<>&;]", line)]
+    return lines if any(line.startswith("margin-plot") for line in lines) else []
+
+
+def drawn(lines):
+    """(name, bytes) of the pictures that lines of the package's commands make, in a folder that holds the data."""
     known = commands()
-    for line in text.splitlines():
-        program, *words = shlex.split(line)
-        status = known[program](words)
-        if status:
-            raise PluginError(f"{line}: exit status {status}")
+    with tempfile.TemporaryDirectory() as folder, inside(folder):
+        os.symlink(ROOT / "data", "data")
+        for line in lines:
+            program, *words = shlex.split(line)
+            said = io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True)
+            with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+                status = known[program](words)
+            if status:
+                raise PluginError(f"{line}: exit status {status}\n{said.buffer.getvalue().decode()}")
+        return [(path.name, path.read_bytes()) for path in sorted(Path().glob("*.svg"))]
 
 
 @contextlib.contextmanager
@@ -163,6 +194,29 @@ def inside(folder):
 def make_docstring(name):
     """The docstring of a module, as it stands there."""
     return "\n".join(indented(inspect.getdoc(import_module(name))))
+
+
+def make_class(place):
+    """A class of a module that cannot be imported here: `PATH NAME`."""
+    path, name = place.split()
+    parts = ast.parse((ROOT / path).read_text("utf-8")).body
+    found = next(part for part in parts if isinstance(part, ast.ClassDef) and part.name == name)
+    module = path.removesuffix(".py").replace("/", ".")
+    return "\n".join(["```python", f"from {module} import {name}", "```", "", *prose(ast.get_docstring(found))])
+
+
+def make_estimators(_):
+    """The estimators as a table: the method of each, and its first sentence."""
+    from marginlinear import sklearn
+
+    lines = ["| estimator | method | |", "| --- | --- | --- |"]
+    for name in sklearn.__all__:
+        estimator = getattr(sklearn, name)
+        if issubclass(estimator, sklearn.MarginClassifier):
+            first = inspect.getdoc(estimator).partition("\n")[0]
+            lines.append(f"| `{name}` | [`{estimator.method_name}`](methods/{estimator.method_name}.md) | "
+                         f"{escaped(first)} |")
+    return "\n".join(lines)
 
 
 def make_api(names):
@@ -222,20 +276,25 @@ def signature_of(thing):
 
 def prose(doc):
     """A docstring's lines as Markdown: sections of names as lists, indented text and examples as code."""
-    lines, section = [], ""
+    lines, section, entries = [], "", False
     source = (doc or "").strip().splitlines()
     for number, line in enumerate(source):
         below = source[number + 1] if number + 1 < len(source) else ""
         if re.fullmatch(r"-{3,}", line) and section:
             continue
         if re.fullmatch(r"-{3,}", below):
-            section = line
+            section, entries = line, False
             lines += ["", f"**{line}**", ""]
-        elif section not in LISTS or not line.strip():
+            continue
+        if section in LISTS and entries and line[:1].strip() and not source[number - 1].strip():
+            # A paragraph at the margin, below a blank line, is no entry: the list is over.
+            section = ""
+        if section not in LISTS or not line.strip():
             example = line.startswith((">>> ", "... ")) or section == "Examples"
             lines.append(f"    {line}" if example else line if line.startswith("    ") else escaped(line))
         elif not line.startswith(" "):
             name, _, kind = line.partition(" : ")
+            entries = True
             lines += ["", f"`{name}`" + (f" : {escaped(kind)}" if kind else "")]
         elif lines[-1].startswith("`"):
             lines.append(f":   {escaped(line.strip())}")

@@ -19,22 +19,39 @@ What differs from LIBLINEAR:
 - Prediction is one pass over all rows, on all cores.
 """
 
+from dataclasses import dataclass
+from enum import IntEnum
 from itertools import chain
 
 import numpy as np
 
-from marginlinear import api, libsvm, modelfile, params, registry
+from marginlinear import api, liblinear, libsvm, modelfile, params, registry
 from marginlinear.arrays import shape_of
 from marginlinear.cli.options import QUIET, CommandLine, UsageError
 from marginlinear.cli.predict import PROBABILITY
 from marginlinear.cli.train import FACTOR, FOLDS, SEARCH, SOLVER
 
-__all__ = ["csr_find_scale_param", "csr_scale", "evaluations", "load_model", "model", "parameter", "predict",
-           "problem", "save_model", "svm_read_problem", "train"]
+__all__ = ["csr_find_scale_param", "csr_scale", "evaluations", "feature_node", "gen_feature_nodearray", "load_model",
+           "model", "parameter", "predict", "problem", "save_model", "solver_names", "svm_read_problem", "toPyModel",
+           "train"]
+
+solver_names = IntEnum("solver_names", {name: number for number, name in liblinear.SOLVERS.items()}, module=__name__)
+solver_names.__doc__ = """LIBLINEAR's solvers: name and number. Only those that a method has are taken after `-s`."""
 
 DEFAULT_SOLVER = "1"
 AROUND = {p.name for p in params.AROUND}
 LARGEST_C = 1024.0  # of a search that begins at a given C
+
+
+@dataclass
+class feature_node:
+    """A feature of a row: its number, counted from 1, and its value."""
+
+    index: int = 0
+    value: float = 0.0
+
+    def __str__(self):
+        return f"{self.index}:{self.value:g}"
 
 
 class problem:
@@ -44,8 +61,8 @@ class problem:
     ----------
     y : array of shape (l,)
         Labels, numbers.
-    x : list of l dicts (feature number from 1 -> value) or sequences of numbers; or array, sparse array or DataFrame
-        of shape (l, n)
+    x : list of l dicts (feature number from 1 -> value) or sequences of numbers or of feature_node; or array, sparse
+        array or DataFrame of shape (l, n)
         float64 and float32 CSR and C-ordered dense arrays are used as they are.
     bias : float, default=-1
         Value of the bias feature, negative for none. `-B` goes before it.
@@ -215,6 +232,10 @@ class model:
         """The constant part of the score: weight of the bias feature times its value. Raises as get_decfun_coef."""
         return self._column(label_idx)[1]
 
+    def get_decfun_rho(self):
+        """ValueError: only one-class models have a rho."""
+        raise ValueError("get_decfun_rho can be used only for a one-class SVM model")
+
     def get_decfun(self, label_idx=0):
         """(list of the weights of all features, constant part). Raises as get_decfun_coef."""
         weights, constant = self._column(label_idx)
@@ -262,6 +283,54 @@ class model:
             return sign * coef[0], sign * float(intercept[0])
         at = range(self.nr_class)[self._order()][label_idx]
         return coef[at], float(intercept[at])
+
+
+def toPyModel(model_ptr):
+    """The model with LIBLINEAR's questions of a marginlinear.Model; a `model` is returned as it is.
+
+    Raises TypeError for anything else.
+    """
+    if isinstance(model_ptr, model):
+        return model_ptr
+    if not isinstance(model_ptr, api.Model):
+        raise TypeError(f"a {type(model_ptr).__name__} is not a model")
+    return model(model_ptr)
+
+
+def gen_feature_nodearray(xi, feature_max=None):
+    """A row as (list of feature_node, largest feature number), zeros left out; such a list is a row for `problem`.
+
+    Parameters
+    ----------
+    xi : dict (feature number from 1 -> value), sequence of numbers, or pair of arrays (feature numbers from 0, values)
+    feature_max : int, optional
+        Features above are left out.
+
+    Returns
+    -------
+    nodes : list of feature_node
+        Ascending, without the ends of -1 that LIBLINEAR's C code needs.
+    max_idx : int
+        0 where there is none.
+
+    Raises
+    ------
+    TypeError, ValueError
+        xi is not a row of this kind.
+
+    Examples
+    --------
+    >>> from marginlinear.liblinearutil import gen_feature_nodearray
+    >>> nodes, largest = gen_feature_nodearray({1: 1, 3: 0.5})
+    >>> print(*nodes, "of", largest)
+    1:1 3:0.5 of 3
+    """
+    if isinstance(xi, tuple) and len(xi) == 2 and all(isinstance(part, np.ndarray) for part in xi):
+        xi = dict(zip((xi[0] + 1).tolist(), xi[1].tolist(), strict=True))
+    row = _sparse_rows([xi])
+    kept = [(number, value) for number, value in zip((row.indices + 1).tolist(), row.data.tolist(), strict=True)
+            if value and (feature_max is None or number <= feature_max)]
+    return [feature_node(*pair) for pair in kept], max((number for number, _ in kept), default=0)
 
 
 def svm_read_problem(data_source, return_scipy=False):
@@ -584,14 +653,17 @@ def _table(x):
         x = x if hasattr(x, "tocsr") else np.asarray(x)
         shape_of(x)  # refuses what is not a table
         return x
-    for number, row in enumerate(x):
-        if not isinstance(row, (dict, list, tuple, np.ndarray)):
-            raise TypeError(f"x[{number}] is a {type(row).__name__}: a dict or a sequence of numbers is needed")
-    if not any(isinstance(row, dict) for row in x) and len({len(row) for row in x}) == 1:
+    lengths = {len(row) if _is_numbers(row) else None for row in x}
+    if len(lengths) == 1 and None not in lengths:
         return np.array(x, dtype=np.float64)
+    return _sparse_rows(x)
+
+
+def _sparse_rows(x):
+    """Rows, each a dict, a sequence of numbers or one of feature_node, as a csr_array with ascending features."""
     from scipy.sparse import csr_array
 
-    rows = [row if isinstance(row, dict) else dict(enumerate(row, 1)) for row in x]
+    rows = [_numbered(row, number) for number, row in enumerate(x)]
     ends = np.cumsum([0, *map(len, rows)])
     numbers = np.fromiter(chain.from_iterable(rows), np.float64, ends[-1])
     values = np.fromiter(chain.from_iterable(row.values() for row in rows), np.float64, ends[-1])
@@ -604,6 +676,24 @@ def _table(x):
     found = csr_array((values, numbers.astype(np.int64) - 1, ends), shape=(len(rows), width))
     found.sort_indices()
     return found
+
+
+def _numbered(row, place):
+    """A row as a dict, feature number -> value."""
+    if isinstance(row, dict):
+        return row
+    if _is_numbers(row):
+        return dict(enumerate(row, 1))
+    if not isinstance(row, (list, tuple)):
+        raise TypeError(f"x[{place}] is a {type(row).__name__}: a dict or a sequence of numbers is needed")
+    found = {node.index: node.value for node in row}
+    if len(found) < len(row):
+        raise ValueError(f"x[{place}]: a feature number comes twice")
+    return found
+
+
+def _is_numbers(row):
+    return isinstance(row, (list, tuple, np.ndarray)) and not (len(row) and isinstance(row[0], feature_node))
 
 
 def _require_sparse(x):

@@ -2,6 +2,8 @@
 
 import copy
 import pickle
+import subprocess
+import sys
 import warnings
 
 import numpy as np
@@ -11,6 +13,16 @@ from scipy import sparse
 import marginlinear as ml
 from marginlinear.api import KernelModel, Model, require_memory
 from marginlinear.arrays import CSR
+
+
+def test_import_brings_nothing_that_is_not_used():
+    code = ("import sys, marginlinear as ml\n"
+            "assert not {'numpy', 'scipy', 'sklearn', 'matplotlib', 'torch'} & set(sys.modules)\n"
+            "ml.train, ml.load_libsvm, ml.save_model\n"
+            "assert 'numpy' in sys.modules and 'scipy' not in sys.modules\n"
+            "[getattr(ml, name) for name in ml.__all__]\n"
+            "assert not {'sklearn', 'matplotlib', 'torch'} & set(sys.modules)")
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def joint(**options):

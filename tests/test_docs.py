@@ -32,8 +32,10 @@ SAME = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 @pytest.fixture(scope="session")
 def commands(tmp_path_factory):
-    """A folder with the commands of the package that this interpreter imports."""
+    """A folder with the commands of the package that this interpreter imports, and `python` for itself."""
     folder = tmp_path_factory.mktemp("bin")
+    (folder / "python").write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    (folder / "python").chmod(0o755)
     for found in pkgutil.iter_modules(cli.__path__):
         module = importlib.import_module(f"{cli.__name__}.{found.name}")
         if hasattr(module, "PROGRAM"):
@@ -81,17 +83,50 @@ def test_every_method_has_a_page_with_a_block():
     assert all(list(runnable(pages[name])) for name in registry.methods())
 
 
-def test_site_builds(tmp_path):
+def test_readme_lists_the_methods():
+    text = (ROOT / "README.md").read_text("utf-8")
+    rows = re.findall(r"^\| (`\w[\w-]*`(?:, `\d`)?) \|", text, re.MULTILINE)
+    assert rows == [f"`{name}`" + ("" if method.liblinear is None else f", `{method.liblinear}`")
+                    for name, method in registry.methods().items()]
+    *some, last = (f"`{name}`" for name, method in registry.methods().items() if not method.kernels)
+    assert f"Every method but {', '.join(some)} and {last} takes a kernel" in " ".join(text.split())
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_to_pages(page):
+    """mkdocs checks those of the site; pages that it makes are not files of the repository."""
+    made = {"contributing.md", "changelog.md", *re.findall(r"[\w-]+\.svg", page.read_text("utf-8"))}
+    for link in re.findall(r"\]\(([\w/.-]+)\)", page.read_text("utf-8")):
+        assert link in made or (page.parent / link).exists(), link
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory):
+    """The site, built with warnings as errors."""
     for module in ("mkdocs", "matplotlib"):
         pytest.importorskip(module, reason="pip install 'marginlinear[docs]'")
-    done = subprocess.run([sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", tmp_path / "site",
+    folder = tmp_path_factory.mktemp("site")
+    done = subprocess.run([sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", folder,
                            "--config-file", ROOT / "mkdocs.yml"], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
+    return folder
+
+
+def test_site_has_what_the_package_knows(site):
     for name, method in registry.methods().items():
-        page = (tmp_path / "site" / "methods" / f"{name}.html").read_text("utf-8")
+        page = (site / "methods" / f"{name}.html").read_text("utf-8")
         assert all(p.flag in page for p in method.params)
-        assert (tmp_path / "site" / "methods" / f"{name}.svg").read_text("utf-8").startswith("<?xml")
-    assert "margin-train [options] training_set_file" in (tmp_path / "site" / "commands.html").read_text("utf-8")
+        assert (site / "methods" / f"{name}.svg").read_text("utf-8").startswith("<?xml")
+    assert "margin-train [options] training_set_file" in (site / "commands.html").read_text("utf-8")
+
+
+def test_no_page_asks_another_site(site):
+    """Scripts, styles, fonts and pictures are the site's own; links in the text may lead anywhere."""
+    for page in site.rglob("*.html"):
+        loaded = re.findall(r"""<(?:script|img|link)[^>]*(?:src|href)=["']([^"']*)""", page.read_text("utf-8"))
+        assert loaded and not [place for place in loaded if re.match("(https?:)?//", place)], page
+    for sheet in site.rglob("*.css"):
+        assert not re.search(r"(url\(|@import)\s*[\"']?(https?:)?//", sheet.read_text("utf-8")), sheet
 
 
 def public():

@@ -46,6 +46,70 @@ def test_same_calls_same_answers(theirs, vehicle, options):
     assert np.mean(np.equal(ours.predict(y, x, found, "-q")[0], theirs.predict(y, x, known, "-q")[0])) > 0.99
 
 
+# The calls of LIBLINEAR's python/README, with the solvers that marginlinear has.
+SCRIPT = """\
+from MODULE.liblinearutil import *
+
+y, x = svm_read_problem(path)
+m = train(y[:600], x[:600], '-c 4 -q -e 1e-6')
+p_label, p_acc, p_val = predict(y[600:], x[600:], m)
+
+y, x = [1, -1], [[1, 0, 1], [-1, 0, -1]]
+y, x = [1, -1], [{1: 1, 3: 1}, {1: -1, 3: -1}]
+prob = problem(y, x)
+param = parameter('-s 3 -c 4 -B 1 -q -e 1e-6')
+n = train(prob, param)
+save_model(folder + '/two.model', n)
+n = load_model(folder + '/two.model')
+two = predict(y, x, n, '-b 0')
+ACC, MSE, SCC = evaluations(y, two[0])
+
+y, x = svm_read_problem(path, return_scipy=True)
+scale_param = csr_find_scale_param(x, lower=0)
+scaled_x = csr_scale(x, scale_param)
+ovr = train(y, scaled_x, ['-c', '1', '-q', '-e', '1e-9'] if lists else '-c 1 -q -e 1e-9')
+scaled = predict(y, scaled_x, ovr, '-q')
+accuracy = train(y, scaled_x, '-v 3 -q')
+
+x0, max_idx = gen_feature_nodearray({1: 1, 3: 1})
+nodes = [(node.index, node.value) for node in x0 if node.index > 0]
+node = feature_node(3, 0.5)
+text = str(node)
+asked = (n.get_nr_feature(), n.get_nr_class(), n.get_labels(), n.is_probability_model(), n.is_regression_model(),
+         n.is_oneclass_model(), int(solver_names.MCSVM_CS))
+weights = [n.get_decfun_coef(j) for j in (1, 2, 3)], n.get_decfun_bias(), n.get_decfun()
+"""
+
+
+def test_liblinears_own_script(theirs, tmp_path, capsys):
+    answers, printed = [], []
+    for module, lists in (("liblinear", False), ("marginlinear", False), ("marginlinear", True)):
+        names = {"path": str(VEHICLE), "folder": str(tmp_path), "lists": lists}
+        exec(SCRIPT.replace("MODULE", module), names)
+        answers.append(names)
+        printed.append(capsys.readouterr().out.splitlines())
+    known, *others = answers
+    for found in others:
+        assert found["text"] == known["text"] == "3:0.5"
+        for name in ("two", "ACC", "MSE", "SCC", "max_idx", "nodes", "asked", "weights"):
+            assert flat(found[name]) == pytest.approx(flat(known[name]), rel=1e-5, abs=1e-5), name
+        assert np.mean(np.equal(found["p_label"], known["p_label"])) > 0.99
+        assert found["p_acc"] == pytest.approx(known["p_acc"], rel=0.02)
+        assert np.shape(found["p_val"]) == np.shape(known["p_val"]) == (246, 4)
+        assert np.mean(np.equal(found["scaled"][0], known["scaled"][0])) > 0.99
+        columns = [found["ovr"].get_labels().index(label) for label in known["ovr"].get_labels()]
+        np.testing.assert_allclose(np.array(found["scaled"][2])[:, columns], known["scaled"][2], atol=4e-3)
+        assert found["accuracy"] == pytest.approx(known["accuracy"], abs=5)
+    # Accuracy of three predictions, then of the folds: the same words.
+    assert [line.partition("=")[0] for line in printed[0]] == [line.partition("=")[0] for line in printed[1]]
+    assert printed[0][1] == printed[1][1] == printed[2][1] == "Accuracy = 100% (2/2) (classification)"
+
+
+def flat(value):
+    """All that a nested answer holds, as a list."""
+    return [entry for part in value for entry in flat(part)] if isinstance(value, (list, tuple)) else [value]
+
+
 @pytest.mark.parametrize("options", ["-s 1", "-s 3 -B 1", "-s 4 -B 2", "-s mcodm", "-s ldm"])
 @pytest.mark.parametrize("binary", [False, True])
 def test_both_read_the_others_file(theirs, vehicle, tmp_path, capsys, options, binary):
@@ -103,6 +167,15 @@ def test_probabilities_of_ours(vehicle, binary):
     np.testing.assert_allclose(np.sum(values, axis=1), 1)
     expected = found.classifier.predict_proba(ours.problem(y, x).x)
     np.testing.assert_array_equal(np.sort(values), np.sort(expected))
+
+
+def test_same_names(theirs):
+    # Left out: the C library itself, and how to silence it, which -q and warnings do here.
+    assert set(theirs.__all__) - {"liblinear", "print_null"} == set(ours.__all__)
+    for kind in ("problem", "parameter", "model"):
+        public = {name for name in vars(getattr(theirs, kind)) if not name.startswith("_")}
+        asked = {name for name in public if name.startswith(("get_", "is_", "set_bias", "copy"))}
+        assert asked <= set(vars(getattr(ours, kind)))
 
 
 def test_same_helpers(theirs, vehicle):
@@ -171,6 +244,7 @@ STORAGES = {
     "tuples": lambda X: tuple(map(tuple, X.tolist())),
     "mixed": lambda X: [dict(enumerate(row, 1)) if i % 2 else np.array(row) for i, row in enumerate(X.tolist())],
     "dense": lambda X: X,
+    "nodes": lambda X: [ours.gen_feature_nodearray(row)[0] for row in X.tolist()],
     "csr_array": sparse.csr_array,
     "csr_matrix": sparse.csr_matrix,
     "csc_array": sparse.csc_array,
@@ -205,6 +279,17 @@ def test_rows_with_more_and_fewer_features(vehicle):
     found = ours.train(y, x)
     _, _, expected = ours.predict([], [{1: 0.5}], found)
     assert ours.predict([], [[0.5]], found)[2] == ours.predict([], [{1: 0.5, 1000: 3}], found)[2] == expected
+
+
+def test_rows_as_nodes_and_models_of_marginlinear(theirs):
+    for row in ({1: 1, 3: 0.5}, [0, 2, 0], (np.array([1, 4]), np.array([1.0, 2.0]))):
+        for most in (None, 2):
+            nodes, largest = ours.gen_feature_nodearray(row, most)
+            known, known_largest = theirs.gen_feature_nodearray(row, most)
+            assert [str(node) for node in nodes] == [str(node) for node in known][:-2]
+            assert largest == known_largest
+    found = ours.toPyModel(ml.train(np.eye(2), [1, -1]))
+    assert ours.toPyModel(found) is found and found.get_labels() == [1, -1]
 
 
 def test_models_pickle(vehicle):
@@ -295,6 +380,10 @@ def bad_calls():
         (lambda: ours.train(y, [{0: 1.0}, {1: 1.0}]), ValueError, "x[0]: feature number 0: an integer from 1"),
         (lambda: ours.train(y, [{1: 1.0}, {2: 1, 1.5: 1.0}]), ValueError, "x[1]: feature number 1.5"),
         (lambda: ours.train(y, [1, 2]), TypeError, "x[0] is a int"),
+        (lambda: ours.train(y, [[ours.feature_node(1, 1.0)] * 2, [1.0]]), ValueError, "x[0]: a feature number comes"),
+        (lambda: ours.gen_feature_nodearray(3), TypeError, "a int: a dict or a sequence"),
+        (lambda: ours.toPyModel(fitted.classifier.weights), TypeError, "a ndarray is not a model"),
+        (lambda: fitted.get_decfun_rho(), ValueError, "only for a one-class SVM"),
         (lambda: ours.train(y, np.ones(2)), ValueError, "two dimensions are needed"),
         (lambda: ours.train(y, np.array([["a"], ["b"]])), ValueError, "numbers are needed"),
         (lambda: ours.predict([1], x, fitted), ValueError, "x has 2 rows, y has 1 labels"),
