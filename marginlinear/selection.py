@@ -22,7 +22,7 @@ from marginlinear import grid as G
 from marginlinear import params as P
 from marginlinear import registry
 from marginlinear._version import version
-from marginlinear.api import fit_model, resolved, train, training_data
+from marginlinear.api import LastGram, fit_model, resolved, train, training_data
 from marginlinear.arrays import select_rows, shape_of
 from marginlinear.folds import stratified_folds
 from marginlinear.problem import CONVERGED, FINISHED, ConvergenceWarning, DataError
@@ -292,14 +292,14 @@ class Fits:
         def work(number):
             fold, chain = todo[number]
             rows, labels, others, outside, held_out = self.folds.take(fold)
-            found, model = [], None
+            found, model, gram = [], None, LastGram()
             for at in chain:
                 if self._cancel.is_set():
                     break
                 try:
                     model = fit_model(rows, labels, solver=self.method.name, **others, start=model,
-                                      cancel=self._cancel if several else None, threads=1 if several else self.threads,
-                                      **{**self.params, **self.points[at]})
+                                      cancel=self._cancel if several else None, gram=gram,
+                                      threads=1 if several else self.threads, **{**self.params, **self.points[at]})
                 except ValueError as error:
                     place = f"{G.shown(self.points[at])}, " if self.points[at] else ""
                     raise ValueError(f"{error} ({place}fold {fold + 1} of {self.folds.n})") from error

@@ -16,7 +16,7 @@ import pytest
 from scipy import sparse
 
 import marginlinear as ml
-from marginlinear import grid, registry, selection
+from marginlinear import grid, kernels, registry, selection
 from marginlinear.cli import train as command
 
 ROOT = str(Path(ml.__file__).parents[1])
@@ -376,3 +376,25 @@ def test_interrupt_and_resume(tmp_path):
         assert time.monotonic() - began < 3
         assert process.stderr.read() == b"margin-train: interrupted\n"
     assert sorted(os.listdir(tmp_path)) == ["d", "log"]
+
+
+@pytest.mark.parametrize("cache", [None, 0.01])
+def test_a_kernel_is_evaluated_once_along_c(cache, monkeypatch):
+    """Of each fold, and for each gamma; the rows that were kept change no bit of what is found."""
+    made, gram_rows = [], kernels.gram_rows
+    monkeypatch.setattr(kernels, "gram_rows", lambda kernel, *rest, **others: (
+        made.append(kernel.gamma), gram_rows(kernel, *rest, **others))[1])
+    costs, gammas = [0.1, 1.0, 10.0, 100.0], [0.1, 0.5]
+    found = ml.search(X3, y3, solver="cs", kernel="rbf", grid={"gamma": gammas, "C": costs}, cache=cache, folds=3,
+                      refit=False)
+    assert sorted(made) == sorted(3 * gammas)
+    folds = selection.stratified_folds(y3, 3, 0)
+    for gamma in gammas:
+        sweeps = dict.fromkeys(costs, 0)
+        for fold in range(3):
+            inside, model = folds != fold, None
+            for C in costs:
+                model = ml.train(X3[inside], y3[inside], solver="cs", kernel="rbf", gamma=gamma, C=C, cache=cache,
+                                 start=model)
+                sweeps[C] += model.info.n_iter
+        assert {entry["C"]: entry["n_iter"] for entry in found.table if entry["gamma"] == gamma} == sweeps
