@@ -277,14 +277,17 @@ class Fits:
         self.chains = [sorted(chain, key=lambda at: points[at].get(axis, 0)) for chain in chains.values()]
         self._cancel, self._report_lock = threading.Event(), threading.Lock()
 
-    def run(self, done=()):
-        """Yield (list of (point, Fold)) chain by chain, those of fold 0 first; pairs (point, fold) `done` are left out.
+    def missing(self, done):
+        """Pairs (fold, chain), those of fold 0 first, of the chains that have a point whose (point, fold) is not among
+        `done`: whole ones, since what a fit finds depends, within its tolerance, on where it starts."""
+        return [(fold, chain) for fold in range(self.folds.n) for chain in self.chains
+                if any((at, fold) not in done for at in chain)]
+
+    def run(self, todo):
+        """Yield lists of (point, fold, Fold), one for each of the (fold, chain) `todo`, in their order.
 
         `report(point, fold, Fold)` is called as soon as a fit has ended, by one thread at a time.
         """
-        todo = [(fold, [at for at in chain if (at, fold) not in done])
-                for fold in range(self.folds.n) for chain in self.chains]
-        todo = [(fold, chain) for fold, chain in todo if chain]
         for fold, users in Counter(fold for fold, _ in todo).items():
             self.folds.expect(fold, users)
         several = min(self.threads, len(todo)) > 1
@@ -313,6 +316,7 @@ class Fits:
 
         yield from in_order(work, len(todo), self.threads, self._cancel)
 
+
 def out_of_fold(X, y, *, solver=None, folds=5, seed=0, threads=None, sample_weight=None, class_weight=None, **params):
     """Scores of rows by models that have not seen them.
 
@@ -330,7 +334,7 @@ def out_of_fold(X, y, *, solver=None, folds=5, seed=0, threads=None, sample_weig
     """
     method, data, params = _prepared(X, y, solver, folds, seed, threads, sample_weight, class_weight, params)
     fits = Fits(method, data, params, [{}], None)
-    return data.classes, (fold for chain in fits.run() for _, _, fold in chain)
+    return data.classes, (fold for chain in fits.run(fits.missing(())) for _, _, fold in chain)
 
 
 def cross_validate(X, y, *, solver=None, folds=5, metric="accuracy", seed=0, threads=None, sample_weight=None,
@@ -369,7 +373,7 @@ def cross_validate(X, y, *, solver=None, folds=5, metric="accuracy", seed=0, thr
     metric = P.METRIC.check(metric)
     method, data, params = _prepared(X, y, solver, folds, seed, threads, sample_weight, class_weight, params)
     fits = Fits(method, data, params, [{}], None)
-    found = [fold for chain in fits.run() for _, _, fold in chain]
+    found = [fold for chain in fits.run(fits.missing(())) for _, _, fold in chain]
     places, scores = np.empty(len(data.y), dtype=np.intp), np.empty((len(data.y), *found[0].scores.shape[1:]))
     for fold in found:
         places[fold.rows], scores[fold.rows] = fold.places, fold.scores
@@ -395,9 +399,10 @@ def search(X, y, *, solver=None, grid=None, refit=True, folds=5, metric="accurac
     log : path, optional
         A file that gets one line of JSON for the search, and one for each fit as it ends.
     resume : path, optional
-        A log that an earlier search of the same data, method, fixed parameters, folds and metric wrote. What it has is
-        not fitted again, what is new is added to it. The first fits after what it has start afresh: their results
-        agree with those of a search that was not interrupted within the tolerance of the fits.
+        A log that an earlier search of the same data, method, fixed parameters, folds and metric wrote. What is new is
+        added to it. A fold's fits along C (or the axis that takes its place) that are all there are not made again;
+        where one is missing they all are, each from the last: the table, but for the seconds, is that of a search that
+        was not interrupted.
     progress : callable, optional
         Called after each fit with a dict: done, total, params, fold, score, status, n_iter, seconds.
 
@@ -443,8 +448,11 @@ def search(X, y, *, solver=None, grid=None, refit=True, folds=5, metric="accurac
             progress({"done": len(book.entries), "total": len(points) * data.n, "params": points[at], **entry})
 
     fits = Fits(method, data, params, points, axis, report)
+    todo = fits.missing(book.entries)
+    for fold, chain in todo:
+        book.forget(chain, fold)
     with nullcontext() if journal is None else journal.opened(fresh=resume is None):
-        for _ in fits.run(set(book.entries)):
+        for _ in fits.run(todo):
             pass
     table = book.table(metric, data.sizes)
     _warn(method.name, [entry["status"] for entry in book.entries.values()])
@@ -497,6 +505,10 @@ class Book:
 
     def enter(self, at, fold, entry):
         self.entries[at, fold] = entry
+
+    def forget(self, points, fold):
+        for at in points:
+            self.entries.pop((at, fold), None)
 
     def table(self, metric, sizes):
         rows = []
