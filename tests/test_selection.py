@@ -365,10 +365,14 @@ def test_a_terminal_shows_a_bar(tmp_path, monkeypatch):
     ml.dump_libsvm(X2, y2, "d")
     monkeypatch.setattr(StatusLine, "SECONDS", 0.0)
     ours, theirs = pty.openpty()
+    text = b""
     with open(ours, "rb", buffering=0) as shown, open(theirs, "w") as terminal:
         monkeypatch.setattr(sys, "stderr", terminal)
         assert command.main(["-s", "l2svc", "--grid", "C=1,2", "-v", "2", "--threads", "1", "d"]) == 0
-        lines = shown.read(10000).decode().split("\r")
+        # A terminal hands it over in parts.
+        while text.count(b"fits") < 4 or not text.endswith(b"\r\x1b[K"):
+            text += shown.read(4096)
+    lines = text.decode().split("\r")
     bars = [line for line in lines if "fits" in line]
     for at, bar in enumerate(bars, 1):
         assert re.fullmatch(rf"\[{'#' * (5 * at)}{' ' * (20 - 5 * at)}\] {at}/4 fits; best of a fold \S+% C = [12]"
