@@ -28,6 +28,8 @@ from marginlinear.folds import stratified_folds
 from marginlinear.problem import CONVERGED, FINISHED, ConvergenceWarning, DataError
 from marginlinear.threads import default_threads, in_order
 
+__all__ = ["METRICS", "CrossValidation", "Fold", "Search", "cross_validate", "out_of_fold", "search"]
+
 LOO = "# folds > # data. Will use # folds = # data instead (i.e., leave-one-out cross validation)"
 
 
@@ -378,7 +380,7 @@ def cross_validate(X, y, *, solver=None, folds=5, metric="accuracy", seed=0, thr
     for fold in found:
         places[fold.rows], scores[fold.rows] = fold.places, fold.scores
     values = np.array([METRICS[metric](data.places[f.rows], f.places, f.scores) for f in found])
-    _warn(method.name, [fold.info.status for fold in found])
+    _warn(method, [fold.info.status for fold in found])
     return CrossValidation(pooled(metric, values, data.sizes), values, data.classes[places], scores, data.fold_of,
                            [fold.info for fold in found], time.perf_counter() - began)
 
@@ -455,7 +457,7 @@ def search(X, y, *, solver=None, grid=None, refit=True, folds=5, metric="accurac
         for _ in fits.run(todo):
             pass
     table = book.table(metric, data.sizes)
-    _warn(method.name, [entry["status"] for entry in book.entries.values()])
+    _warn(method, [entry["status"] for entry in book.entries.values()])
     best = max(range(len(points)), key=lambda at: (table[at]["score"], -at))
     model = None
     if refit:
@@ -485,13 +487,14 @@ def unconverged(statuses):
     return [status for status in statuses if status not in (CONVERGED, FINISHED)]
 
 
-def _warn(name, statuses):
+def _warn(method, statuses):
     short = unconverged(statuses)
     if short:
         counts = ", ".join(f"{n} {status}" for status, n in Counter(short).items())
-        warnings.warn(f"{name}: {len(short)} of {len(statuses)} fits did not converge ({counts}): scale the "
-                      "features to a common range such as [0, 1], or take smaller values of C, a larger tol, or more "
-                      "max_iter or time_limit", ConvergenceWarning, stacklevel=3)
+        smaller = "smaller values of C, " if P.C in method.params else ""
+        warnings.warn(f"{method.name}: {len(short)} of {len(statuses)} fits did not converge ({counts}): scale the "
+                      f"features to a common range such as [0, 1], or take {smaller}a larger tol, or more max_iter or "
+                      "time_limit", ConvergenceWarning, stacklevel=3)
 
 
 # ---- results

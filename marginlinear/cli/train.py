@@ -246,8 +246,9 @@ class Training:
                 warn(warning.message)
         short = sum(entry["unconverged"] for entry in found.table)
         if short:
+            smaller = "smaller values of C, " if params.C in self.method.params else ""
             warn(f"not converged: {short} of {total} fits; scale the features to a common range such as [0, 1], or "
-                 f"give smaller values of C, a larger -e, or more {self._caps()}")
+                 f"give {smaller}a larger -e, or more {self._caps()}")
         if self.table_path:
             self._write_table(found.table)
         if self.searches:
