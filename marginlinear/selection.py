@@ -6,14 +6,12 @@ they find does not depend on the number of threads.
 """
 
 import hashlib
-import json
 import math
-import os
 import threading
 import time
 import warnings
 from collections import Counter
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,10 +23,12 @@ from marginlinear._version import version
 from marginlinear.api import LastGram, fit_model, resolved, train, training_data
 from marginlinear.arrays import select_rows, shape_of
 from marginlinear.folds import stratified_folds
-from marginlinear.problem import CONVERGED, FINISHED, ConvergenceWarning, DataError
+from marginlinear.metrics import METRICS, pooled
+from marginlinear.problem import ConvergenceWarning
+from marginlinear.searchlog import Book, Journal, unconverged
 from marginlinear.threads import default_threads, in_order
 
-__all__ = ["METRICS", "CrossValidation", "Fold", "Search", "cross_validate", "out_of_fold", "search"]
+__all__ = ["CrossValidation", "Fold", "Search", "cross_validate", "out_of_fold", "search"]
 
 LOO = "# folds > # data. Will use # folds = # data instead (i.e., leave-one-out cross validation)"
 
@@ -100,61 +100,6 @@ class Fold(NamedTuple):
     places: Any
     scores: Any
     info: Any
-
-
-# ---- metrics: of y, predictions (both places of classes) and scores of one fold
-
-
-def accuracy(y, predicted, scores):
-    """Part of the rows that are predicted right."""
-    return float(np.mean(y == predicted))
-
-
-def balanced(y, predicted, scores):
-    """Mean, over the classes that y has, of the part of their rows that is predicted right."""
-    return float(np.mean([np.mean(predicted[y == label] == label) for label in np.unique(y)]))
-
-
-def f1_macro(y, predicted, scores):
-    """Mean, over the classes of y and of the predictions, of 2 right/(rows + predictions)."""
-    return float(np.mean([2 * np.count_nonzero((y == label) & (predicted == label))
-                          / (np.count_nonzero(y == label) + np.count_nonzero(predicted == label))
-                          for label in np.union1d(y, predicted)]))
-
-
-def auc(y, predicted, scores):
-    """Area under the ROC curve: the part of the pairs of a positive and a negative row that stand in order by their
-    scores, ties as half. With several columns the mean over the classes, each against the rest; NaN for one class."""
-    labels = np.unique(y)
-    if len(labels) < 2:
-        return math.nan
-    if scores.ndim == 1:
-        return _area(y == 1, scores)
-    if scores.shape[1] == 2:
-        with np.errstate(invalid="ignore"):
-            return _area(y == 1, scores[:, 1] - scores[:, 0])
-    return float(np.mean([_area(y == label, scores[:, label]) for label in labels]))
-
-
-def _area(positive, scores):
-    """(sum of the positive rows' ranks - p (p + 1)/2)/(p n), ranks of equal scores averaged."""
-    place, counts = np.unique(scores, return_inverse=True, return_counts=True)[1:]
-    ranks = np.cumsum(counts) - (counts - 1) / 2
-    p = np.count_nonzero(positive)
-    return float((ranks[place][positive].sum() - p * (p + 1) / 2) / (p * (len(scores) - p)))
-
-
-METRICS = {"accuracy": accuracy, "balanced": balanced, "f1_macro": f1_macro, "auc": auc}
-
-
-def pooled(metric, fold_scores, sizes):
-    """One score of those of the folds: over all rows for accuracy, else the mean of the folds that have a value."""
-    values = np.asarray(fold_scores, dtype=np.float64)
-    if metric == "accuracy":
-        return sum(round(float(v) * int(n)) for v, n in zip(values, sizes, strict=True)) / int(sum(sizes))
-    if np.isnan(values).all():
-        raise ValueError(f"{metric}: no fold has rows of two classes: give fewer folds, or another metric")
-    return float(np.nanmean(values))
 
 
 # ---- folds
@@ -483,10 +428,6 @@ def _inner(params):
     return {name: value for name, value in params.items() if name not in around}
 
 
-def unconverged(statuses):
-    return [status for status in statuses if status not in (CONVERGED, FINISHED)]
-
-
 def _warn(method, statuses):
     short = unconverged(statuses)
     if short:
@@ -497,34 +438,6 @@ def _warn(method, statuses):
                       "time_limit", ConvergenceWarning, stacklevel=3)
 
 
-# ---- results
-
-
-class Book:
-    """Entries of (point, fold)."""
-
-    def __init__(self, points, n):
-        self.points, self.n, self.entries = points, n, {}
-
-    def enter(self, at, fold, entry):
-        self.entries[at, fold] = entry
-
-    def forget(self, points, fold):
-        for at in points:
-            self.entries.pop((at, fold), None)
-
-    def table(self, metric, sizes):
-        rows = []
-        for at, point in enumerate(self.points):
-            entries = [self.entries[at, fold] for fold in range(self.n)]
-            values = [math.nan if entry["score"] is None else entry["score"] for entry in entries]
-            rows.append({**point, "score": pooled(metric, values, sizes), "fold_scores": values,
-                         "n_iter": sum(entry["n_iter"] for entry in entries),
-                         "seconds": sum(entry["seconds"] for entry in entries),
-                         "unconverged": len(unconverged(entry["status"] for entry in entries))})
-        return rows
-
-
 def _header(method, data, params, grid, metric):
     """What must be the same for a log's entries to be of use."""
     values, run = resolved(method, _inner(params))
@@ -533,78 +446,3 @@ def _header(method, data, params, grid, metric):
              if name not in (*grid, P.THREADS.name, P.CACHE.name)}
     return {"marginlinear": version, "solver": method.name, "metric": metric, "folds": data.n, "data": data.digest(),
             "grid": sorted(grid), "fixed": fixed}
-
-
-def _key(point):
-    return json.dumps(point, sort_keys=True, default=str)
-
-
-class Journal:
-    """The log of a search: a line for what it is, then one for each fit."""
-
-    def __init__(self, path, header):
-        self.path, self.header, self.stream = os.fspath(path), header, None
-        self.whole = 0
-
-    def read_into(self, book):
-        """Enter the fits that the file has; DataError where it is another search's. A last line cut short by the
-        end of its writer is dropped."""
-        with open(self.path, "rb") as stream:
-            lines = stream.read().split(b"\n")
-        lines.pop()
-        self.whole = sum(len(line) + 1 for line in lines)
-        if not lines:
-            raise DataError(self.path, 1, 1, "not the log of a search: it has no whole line")
-        entries = [self._object(number, line) for number, line in enumerate(lines, 1)]
-        found = entries[0].get("search")
-        if not isinstance(found, dict):
-            raise DataError(self.path, 1, 1, "not the log of a search: give one that --log wrote")
-        for name, value in self.header.items():
-            if name == "fixed":
-                given = found.get(name)
-                given = given if isinstance(given, dict) else {}
-                for key in sorted({*value, *given}):
-                    if given.get(key) != value.get(key):
-                        raise self._other(key.rstrip("_"), given.get(key), value.get(key))
-            elif found.get(name) != value:
-                raise self._other(name, found.get(name), value)
-        places = {_key(point): at for at, point in enumerate(book.points)}
-        for number, entry in enumerate(entries[1:], 2):
-            at = places.get(_key(entry.get("params")))
-            fold = entry.pop("fold", None)
-            if not (isinstance(fold, int) and 1 <= fold <= book.n
-                    and {"score", "status", "n_iter", "seconds"} <= entry.keys()):
-                raise DataError(self.path, number, 1, "not a fit of this search")
-            if at is not None:
-                del entry["params"]
-                book.enter(at, fold - 1, {"fold": fold, **entry})
-
-    def _object(self, number, line):
-        try:
-            entry = json.loads(line)
-        except ValueError:
-            entry = None
-        if not isinstance(entry, dict):
-            raise DataError(self.path, number, 1, "not a line of a search's log")
-        return entry
-
-    def _other(self, name, found, wanted):
-        return DataError(self.path, 1, 1, f"the log of another search: its {name} is {found!r}, here it is {wanted!r}; "
-                         "start a new one with --log")
-
-    @contextmanager
-    def opened(self, fresh):
-        with open(self.path, "w" if fresh else "r+", encoding="ascii") as self.stream:
-            if fresh:
-                self.write({"search": self.header})
-            else:
-                self.stream.truncate(self.whole)
-                self.stream.seek(self.whole)
-            yield
-
-    def write(self, entry):
-        plain = {name: None if isinstance(value, float) and not math.isfinite(value) else value
-                 for name, value in entry.items()}
-        # Line by line: what an interrupted search did is there.
-        self.stream.write(json.dumps(plain, default=str) + "\n")
-        self.stream.flush()

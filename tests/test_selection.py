@@ -17,7 +17,7 @@ import pytest
 from scipy import sparse
 
 import marginlinear as ml
-from marginlinear import grid, kernels, registry, selection
+from marginlinear import grid, kernels, metrics, registry, selection
 from marginlinear.cli import train as command
 from marginlinear.cli.output import StatusLine
 
@@ -137,6 +137,13 @@ def test_fits_that_do_not_converge_are_told_once():
     assert len(caught) == 1
 
 
+def test_advice_names_c_only_where_there_is_one():
+    for solver, named in (("cs", True), ("msvmav", False)):
+        with pytest.warns(ml.ConvergenceWarning) as caught:
+            ml.cross_validate(X3, y3, solver=solver, folds=2, tol=1e-12, max_iter=1)
+        assert ("values of C" in str(caught[0].message)) == named
+
+
 def test_out_of_fold():
     classes, folds = ml.out_of_fold(X3, y3, solver="cs", folds=3)
     whole = ml.cross_validate(X3, y3, solver="cs", folds=3)
@@ -158,30 +165,30 @@ def test_metrics_by_counting():
     rng = np.random.default_rng(0)
     y, predicted = rng.integers(0, 3, 50), rng.integers(0, 3, 50)
     scores = rng.integers(-3, 3, (50, 3)) * 1.0
-    assert selection.balanced(y, predicted, scores) == pytest.approx(
+    assert metrics.balanced(y, predicted, scores) == pytest.approx(
         sum(sum((y == c) & (predicted == c)) / sum(y == c) for c in range(3)) / 3)
-    assert selection.auc(y, None, scores) == pytest.approx(
+    assert metrics.auc(y, None, scores) == pytest.approx(
         sum(slow_auc(y == c, scores[:, c]) for c in range(3)) / 3)
     two = (y > 0).astype(int)
-    assert selection.auc(two, None, scores[:, 0]) == pytest.approx(slow_auc(two == 1, scores[:, 0]))
-    assert math.isnan(selection.auc(np.ones(5), None, scores[:5, 0]))
+    assert metrics.auc(two, None, scores[:, 0]) == pytest.approx(slow_auc(two == 1, scores[:, 0]))
+    assert math.isnan(metrics.auc(np.ones(5), None, scores[:5, 0]))
 
 
 def test_metrics_are_those_of_scikit_learn():
-    metrics = pytest.importorskip("sklearn.metrics", reason="needs scikit-learn: pip install marginlinear[sklearn]")
+    theirs = pytest.importorskip("sklearn.metrics", reason="needs scikit-learn: pip install marginlinear[sklearn]")
     rng = np.random.default_rng(1)
     for k in (2, 4):
         y, predicted, scores = rng.integers(0, k, 80), rng.integers(0, k, 80), rng.random((80, k)).round(1) + 0.05
         scores /= scores.sum(axis=1, keepdims=True)
-        assert selection.accuracy(y, predicted, scores) == pytest.approx(metrics.accuracy_score(y, predicted))
-        assert selection.balanced(y, predicted, scores) == pytest.approx(metrics.balanced_accuracy_score(y, predicted))
-        f1 = metrics.f1_score(y, predicted, average="macro")
-        assert selection.f1_macro(y, predicted, scores) == pytest.approx(f1)
-        theirs = metrics.roc_auc_score(y, scores[:, 1] if k == 2 else scores, multi_class="ovr")
-        assert selection.auc(y, predicted, scores[:, 1] if k == 2 else scores) == pytest.approx(theirs)
+        assert metrics.accuracy(y, predicted, scores) == pytest.approx(theirs.accuracy_score(y, predicted))
+        assert metrics.balanced(y, predicted, scores) == pytest.approx(theirs.balanced_accuracy_score(y, predicted))
+        f1 = theirs.f1_score(y, predicted, average="macro")
+        assert metrics.f1_macro(y, predicted, scores) == pytest.approx(f1)
+        area = theirs.roc_auc_score(y, scores[:, 1] if k == 2 else scores, multi_class="ovr")
+        assert metrics.auc(y, predicted, scores[:, 1] if k == 2 else scores) == pytest.approx(area)
 
 
-@pytest.mark.parametrize("metric", list(selection.METRICS))
+@pytest.mark.parametrize("metric", list(metrics.METRICS))
 def test_scores_are_means_of_the_folds_but_accuracy_is_that_of_all_rows(metric):
     found = ml.cross_validate(X3[:-1], y3[:-1], metric=metric, folds=4)
     expected = np.mean(found.predictions == y3[:-1]) if metric == "accuracy" else found.fold_scores.mean()
@@ -384,7 +391,7 @@ def test_a_terminal_shows_a_bar(tmp_path, monkeypatch):
 def test_tables_say_the_same(tmp_path, monkeypatch, capsys):
     """As text, CSV and JSON, with a fold that has no value."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setitem(selection.METRICS, "auc", lambda y, predicted, scores: math.nan if y[0] else 0.1 + 0.2)
+    monkeypatch.setitem(metrics.METRICS, "auc", lambda y, predicted, scores: math.nan if y[0] else 0.1 + 0.2)
     ml.dump_libsvm(X2, y2, "d")
     options = ["-s", "l2svc", "--grid", "C=0.1,1,kernel=linear,rbf", "-v", "4", "--metric", "auc", "d"]
     assert command.main(["--table", "t.json", *options]) == 0
