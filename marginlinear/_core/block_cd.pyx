@@ -222,9 +222,9 @@ cdef class BlockCD:
                 W.reshape(-1, self.n_classes)[:, dropped] = 0
         if (self.cost != state["cost"]).any():
             self.before = {name: state[name] for name in ("alpha", "beta", "cost")}
-            self.alpha[:], self.beta[:] = self._mixed(alpha, beta, state["cost"], state["before"])
+            self.alpha[:], self.beta[:], U = self._mixed(alpha, beta, state["cost"], state["before"])
+            # Without a part in the weights.
             self._settle_empty_rows()
-            U = self.weights_of(self.alpha, self.beta)
             self.iterates.resume(U, U, 0.0)
         else:
             self.before = state["before"]
@@ -232,7 +232,7 @@ cdef class BlockCD:
             self.iterates.resume(W, self.weights_of(alpha, beta), state["kappa"])
 
     def _mixed(self, alpha, beta, cost, before):
-        """The best mix of the duals of another cost, and of those before: (alpha, beta)."""
+        """(alpha, beta, U): the best mix of the duals of another cost, and of those before, with its weights."""
         every = np.arange(self.rows.m)
         none, flat = np.zeros_like(self.alpha), np.zeros_like(self.beta)
         parts = [(alpha, flat), (none, beta)]
@@ -261,20 +261,25 @@ cdef class BlockCD:
                 curved += (right / (2 * self.cost * self.mu)) @ right.T
             return linear, curved
 
-        scale = best_mix([self.weights_of(alpha, beta)], sqnorm_of, *values([(alpha, beta)]))
-        ends = [self._feasible(scale * alpha, scale * beta)]
-        if parts:
-            shares = best_mix([self.weights_of(*part) for part in parts], sqnorm_of, *values(parts),
-                              self.weights_of(held, flat) if held.any() else None)
-            ends.append(self._feasible(held + sum(t * a for t, (a, _) in zip(shares, parts, strict=True)),
-                                       sum(t * b for t, (_, b) in zip(shares, parts, strict=True))))
-        elif held.any():
-            ends.append((held, flat))
-        if len(ends) == 1:
-            return ends[0]
-        here, there = (self.weights_of(*end) for end in ends)
-        step = best_step(here, there, sqnorm_of, *values(ends))
-        return self._feasible(*(old + step * (new - old) for old, new in zip(*ends, strict=True)))
+        def inside(alpha, beta, U):
+            """Cut off, with the weights that go with it: a pass over the rows that are cut."""
+            a, b = self._feasible(alpha, beta)
+            return a, b, U + self.weights_of(a - alpha, b - beta)
+
+        images = [self.weights_of(*part) for part in parts]
+        fixed = self.weights_of(held, flat) if held.any() else None
+        U = self.weights_of(alpha, beta)
+        scale = best_mix([U], sqnorm_of, *values([(alpha, beta)]))
+        *old, here = inside(scale * alpha, scale * beta, scale * U)
+        shares = best_mix(images, sqnorm_of, *values(parts), fixed) if parts else []
+        mixed = sum((t * image for t, image in zip(shares, images, strict=True)),
+                    np.zeros_like(U) if fixed is None else fixed)
+        *new, there = inside(sum((t * a for t, (a, _) in zip(shares, parts, strict=True)), held),
+                             sum((t * b for t, (_, b) in zip(shares, parts, strict=True)), flat),
+                             mixed)
+        step = best_step(here, there, sqnorm_of, *values([old, new]))
+        alpha, beta = self._feasible(*(a + step * (b - a) for a, b in zip(old, new, strict=True)))
+        return alpha, beta, here + step * (there - here)
 
     def _feasible(self, alpha, beta):
         """(alpha, beta) cut off at the ends of their range."""

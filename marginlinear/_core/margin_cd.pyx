@@ -23,7 +23,7 @@ see all rows, so that there is nothing to undo at the end.
 import numpy as np
 
 from cpython.exc cimport PyErr_CheckSignals
-from libc.math cimport INFINITY, fmax, fmin
+from libc.math cimport INFINITY
 from libc.stdint cimport int32_t, uint8_t, uint64_t
 
 from marginlinear._core.active cimport keep_awake, shuffle
@@ -201,8 +201,7 @@ cdef class MarginCD:
         before = state.get("before")
         if self.spread == 0 and (self.cost != state["cost"]).any():
             self.before = {"duals": state["duals"], "cost": state["cost"]}
-            self.duals[:] = self._mixed(state["duals"], state["cost"], before)
-            U = self.weights_of(self.duals)
+            self.duals[:], U = self._mixed(state["duals"], state["cost"], before)
             self.iterates.resume(U, U, 0.0)
         else:
             self.before = before
@@ -211,7 +210,7 @@ cdef class MarginCD:
         self.settle()
 
     def _mixed(self, duals, cost, before):
-        """The best mix of the duals of another cost, and of those before."""
+        """(duals, U): the best mix of the duals of another cost, and of those before, with its weights."""
         force = duals / cost
         knot, curvature = self._pieces(force)
         low, high = self._range()
@@ -227,15 +226,22 @@ cdef class MarginCD:
         def values(parts):
             return parts @ knot, (parts * (curvature / self.cost)) @ parts.T
 
-        mixed = held
-        if len(parts):
-            mixed = held + best_mix([self.weights_of(part) for part in parts], sqnorm_of, *values(parts),
-                                    self.weights_of(held) if held.any() else None) @ parts
-        scale = best_mix([self.weights_of(duals)], sqnorm_of, *values(duals[np.newaxis]))
-        ends = np.array([self._cut(scale * duals), self._cut(mixed)])
-        here, there = (self.weights_of(end) for end in ends)
-        step = best_step(here, there, sqnorm_of, *values(ends))
-        return self._cut(ends[0] + step * (ends[1] - ends[0]))
+        def inside(duals, U):
+            """Cut off, with the weights that go with it: a pass over the rows that are cut."""
+            cut = self._cut(duals)
+            return cut, U + self.weights_of(cut - duals)
+
+        images = [self.weights_of(part) for part in parts]
+        fixed = self.weights_of(held) if held.any() else None
+        U = images[0] if fixed is None and duals.any() else self.weights_of(duals)
+        scale = best_mix([U], sqnorm_of, *values(duals[np.newaxis]))
+        old, here = inside(scale * duals, scale * U)
+        shares = best_mix(images, sqnorm_of, *values(parts), fixed)
+        mixed = sum((t * image for t, image in zip(shares, images, strict=True)),
+                    np.zeros_like(U) if fixed is None else fixed)
+        new, there = inside(held + shares @ parts, mixed)
+        step = best_step(here, there, sqnorm_of, *values(np.array([old, new])))
+        return self._cut(old + step * (new - old)), here + step * (there - here)
 
     def _pieces(self, force):
         """(l, h) of D's terms l a - h a^2/(2 c) for rows where -phi' is `force`: at a knot h = 0."""

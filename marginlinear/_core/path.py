@@ -32,7 +32,7 @@ def extrapolated(duals, cost, before, new):
         ratio = duals / earlier
         exponent = np.log(new / cost) / np.log(cost / first)
         factor = np.clip(ratio**exponent, 0.0, np.maximum(1.0, new / cost))
-    return np.where((ratio > 0) & np.isfinite(factor), factor, 1.0) * duals
+    return np.where((ratio > 0) & np.isfinite(ratio) & np.isfinite(factor), factor, 1.0) * duals
 
 
 def best_step(here, there, sqnorm_of, linear, curved):
