@@ -14,7 +14,8 @@ from marginlinear.arrays import CSR, as_rows, select_columns, select_rows, selec
 from marginlinear.canonical import canonical
 from marginlinear.folds import stratified_folds
 from marginlinear.methods import multiclass
-from marginlinear.problem import CONVERGED, CYCLE, FAILED, FINISHED, STALLED, ConvergenceWarning, Problem, Run
+from marginlinear.problem import ConvergenceWarning, Problem, Run
+from marginlinear.shortfall import fell_short, keyword, shortfall
 from marginlinear.threads import default_threads, run_chunks
 
 
@@ -170,9 +171,7 @@ class Model:
 
     def places_in_classes(self, y):
         """Places in `classes` of the labels y, int array of shape (m,), -1 for one that is not there."""
-        places = np.searchsorted(self.classes, y, sorter=(order := np.argsort(self.classes)))
-        places = order[np.minimum(places, len(order) - 1)]
-        return np.where(self.classes[places] == y, places, -1)
+        return places_in(self.classes, y)
 
     def margins_of(self, scores, places):
         """Margins for scores as `decision_function` returns them and the places of the labels in `classes`."""
@@ -368,9 +367,7 @@ def fit_model(X, y, warning=None, *, solver=None, class_weight=None, sample_weig
         model.calibration = (calibration.of_softmax(len(classes)) if method.probabilistic
                              else fit.calibration(sample, progress, cancel))
     if warning is not None:
-        kernel = getattr(model, "kernel", None)
-        doubtful = kernel is not None and kernel.kind not in P.DEFINITE
-        warn_unless_converged(method, model.info, doubtful, warning)
+        warn_unless_converged(method, model.info, values.get("kernel"), warning)
     return model
 
 
@@ -549,30 +546,11 @@ def kernel_model(kernel, X, coefficients, y, classes, kept, *, bias, **rest):
                        intercept=constant_of(bias) * dual_coef.sum(axis=0) + 0.0, bias=bias, **rest)
 
 
-def warn_unless_converged(method, info, doubtful, category=ConvergenceWarning):
-    """A warning where it is due; a `doubtful` kernel need not be positive semidefinite."""
-    if info.status in (CONVERGED, FINISHED):
-        return
-    if info.status == FAILED and doubtful:
-        advice = f"its bound is above the objective: {P.INDEFINITE}"
-    elif info.status == FAILED:
-        advice = "a bound above the objective is a defect of marginlinear: please report it with the data"
-    elif info.status == CYCLE:
-        advice = ("the iterations come back to where they were and will not settle: take another "
-                  f"{' or '.join(p.name for p in method.params)}")
-    elif info.status == STALLED:
-        advice = ("no step lowers the objective beyond rounding, and more of them would not: scale the features to a "
-                  "common range such as [0, 1], or take a larger tol")
-    elif info.certificate is None:
-        advice = "take a larger tol, or more max_iter or time_limit"
-    else:
-        advice = ("scale the features to a common range such as [0, 1], or take a smaller C, a larger tol, or more "
-                  "max_iter or time_limit")
-    criterion, value, _ = info.criterion
-    warnings.warn(
-        f"{method.name} did not converge ({info.status}): {criterion} {value:.3g} of objective "
-        f"{info.objective:.6g}, tolerance {info.tol:g}, after {info.n_iter} sweeps; {advice}",
-        category, stacklevel=4)
+def warn_unless_converged(method, info, kernel, category=ConvergenceWarning):
+    """A warning where it is due."""
+    if fell_short(info.status):
+        warnings.warn(f"{method.name} did not converge {shortfall(info, method, keyword, kernel)}", category,
+                      stacklevel=4)
 
 
 class Start:
@@ -611,6 +589,13 @@ def class_factors(class_weight, classes):
             warnings.warn(f"class label {label} specified in weight is not found", UserWarning, stacklevel=4)
         factors[at] = factor
     return factors
+
+
+def places_in(classes, y):
+    """Places in `classes`, in any order, of the labels y, int array of shape (m,), -1 for one that is not there."""
+    places = np.searchsorted(classes, y, sorter=(order := np.argsort(classes)))
+    places = order[np.minimum(places, len(order) - 1)]
+    return np.where(classes[places] == y, places, -1)
 
 
 def training_data(X, y, sample_weight, square=False):

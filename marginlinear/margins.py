@@ -17,6 +17,8 @@ import numpy as np
 from marginlinear.api import training_data
 from marginlinear.arrays import row_blocks
 
+__all__ = ["Feature", "LowRow", "MarginReport", "MarginStatistics", "TopFeatures", "margin_report"]
+
 BLOCK = 1 << 21  # scores held at a time
 INNER = 1 << 22  # inner products of columns held at a time
 LEVELS = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
@@ -31,7 +33,8 @@ class MarginStatistics(NamedTuple):
     variance : float
         mean of (g_i - mean)^2.
     semi_variance : float
-        mean of (mean - g_i)_+^2: the part of the variance that comes from margins below the mean.
+        mean of (mean - g_i)_+^2, over all rows: the part of the variance that comes from margins below the mean. What
+        MSVMAv pursues is this over mean^2 (Qian, Ai, Zhang and Gao, IJCAI 2022).
     minimum, maximum : float
     quantiles : dict
         Level -> the smallest margin that has at least this share of the rows at or below it.
@@ -50,11 +53,12 @@ class MarginStatistics(NamedTuple):
         weights = np.ones(len(margins)) if weights is None else weights
         order = np.argsort(margins, kind="stable")
         ordered, heaped = margins[order], np.cumsum(weights[order])
-        mean = np.average(margins, weights=weights)
         below = np.minimum(np.searchsorted(heaped, np.multiply(LEVELS, heaped[-1])), len(ordered) - 1)
-        return cls(float(mean), float(np.average((margins - mean) ** 2, weights=weights)),
-                   float(np.average(np.maximum(mean - margins, 0) ** 2, weights=weights)),
-                   float(ordered[0]), float(ordered[-1]),
+        with np.errstate(over="ignore", invalid="ignore"):  # what overflows is inf or NaN, and shown so
+            mean = np.average(margins, weights=weights)
+            moments = [mean, *(np.average(values**2, weights=weights)
+                               for values in (margins - mean, np.maximum(mean - margins, 0)))]
+        return cls(*map(float, moments), float(ordered[0]), float(ordered[-1]),
                    dict(zip(LEVELS, ordered[below].tolist(), strict=True)))
 
     def divided_by(self, norm):
@@ -114,7 +118,7 @@ class MarginReport(NamedTuple):
     unit : {"score", "votes"}
         What margins are differences of.
     margin : MarginStatistics or None
-        Of the rows whose label the model knows; None where it knows none.
+        Of the rows whose label the model knows; None where it knows none, or has one class only.
     norm : float or None
         ||w||, or the largest ||w_j - w_l||; None where there is no such number, or it is 0: votes, a precomputed
         kernel, one that is not positive semidefinite.
@@ -171,14 +175,14 @@ class MarginReport(NamedTuple):
         return {name: _mean(getattr(self, name)) for name in ("precision", "recall", "f1")}
 
     def to_dict(self):
-        """The same in lists, dicts, numbers and strings, with None for NaN: ready for JSON."""
-        columns = zip(self.classes.tolist(), *(_listed(values) for values in (
-            self.precision, self.recall, self.f1, self.support)), strict=True)
+        """The same in lists, dicts, numbers and strings, with None for what is no finite number: ready for JSON."""
         names = "label", "precision", "recall", "f1", "support"
-        return {
+        columns = zip(*(values.tolist() for values in (
+            self.classes, self.precision, self.recall, self.f1, self.support)), strict=True)
+        return _finite({
             "n_rows": self.n_rows,
             "accuracy": self.accuracy,
-            "macro": {name: None if math.isnan(value) else value for name, value in self.macro.items()},
+            "macro": self.macro,
             "unit": self.unit,
             "margin": self.margin and _statistics(self.margin),
             "norm": self.norm,
@@ -191,7 +195,7 @@ class MarginReport(NamedTuple):
                                                   for name in ("largest", "smallest")}}
                              for top in self.top_features],
             "lowest_rows": [row._asdict() for row in self.lowest_rows],
-        }
+        })
 
 
 def margin_report(model, X, y, *, sample_weight=None, feature_names=None, n_top=10, n_lowest=10, threads=None):
@@ -251,9 +255,11 @@ def margin_report(model, X, y, *, sample_weight=None, feature_names=None, n_top=
     codes, which = np.unique(places[known] * k + predicted[known], return_inverse=True)
     pairs = np.bincount(which, None if counted is None else counted[known], minlength=len(codes))
     labels = model.classes.tolist()
-    statistics = MarginStatistics.of(margins[known], weights[known]) if known.any() else None
+    # With one class there is no other score.
+    with_margin = known & (k > 1)
+    statistics = MarginStatistics.of(margins[with_margin], weights[with_margin]) if with_margin.any() else None
     norm = margin_norm(model, threads)
-    low = np.flatnonzero(known)[smallest(margins[known], n_lowest)]
+    low = np.flatnonzero(with_margin)[smallest(margins[with_margin], n_lowest)]
     numbers = low if kept is None else kept[low]
     return MarginReport(
         classes=model.classes,
@@ -294,6 +300,7 @@ def evaluate(model, X, y, threads=None):
     return places, predicted, margins
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def margin_norm(model, threads=None):
     """What margins are divided by to be normalised, float; None where there is no such number."""
     kernel = getattr(model, "kernel", None)
@@ -338,13 +345,13 @@ def top_features(model, count, names=None):
 
 
 def smallest(values, count):
-    """Places of the `count` smallest values, the smallest first, equal ones in their order."""
+    """Places of the `count` smallest values, the smallest first, equal ones in their order, NaN last."""
     if count >= len(values):
         return np.argsort(values, kind="stable")
     if count == 0:
         return np.empty(0, dtype=np.intp)
     bound = np.partition(values, count - 1)[count - 1]
-    candidates = np.flatnonzero(values <= bound)
+    candidates = np.flatnonzero(~(values > bound))
     return candidates[np.argsort(values[candidates], kind="stable")[:count]]
 
 
@@ -367,8 +374,12 @@ def _mean(values):
     return float(defined.mean()) if len(defined) else math.nan
 
 
-def _listed(values):
-    return [None if isinstance(value, float) and math.isnan(value) else value for value in values.tolist()]
+def _finite(value):
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _statistics(statistics):

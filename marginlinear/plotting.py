@@ -2,19 +2,25 @@
 
 Displays in scikit-learn's manner: `from_...` computes and draws, the constructor takes what was computed, and
 `plot(ax=...)` draws again. scikit-learn is not needed, and matplotlib is imported when something is drawn.
+
+The legend of a figure with a layout engine, as of those that are made here, stands above the Axes: a title is then one
+of the figure, `display.figure_.suptitle("...")`.
 """
 
-import csv
-import json
 import math
 import os
-import re
+import textwrap
 from contextlib import contextmanager
-from itertools import cycle
 
 import numpy as np
 
-from marginlinear.problem import DataError, Info
+from marginlinear._core.scores import margins_of
+from marginlinear.api import Model, places_in
+from marginlinear.logs import is_number, read_log, read_table
+from marginlinear.margins import MarginStatistics, evaluate, margin_norm
+
+__all__ = ["ConvergenceDisplay", "MarginDistributionDisplay", "ReliabilityDisplay", "SearchDisplay", "read_log",
+           "read_table", "style"]
 
 # The colours that M. Okabe and K. Ito chose for all kinds of colour vision; dashes tell curves apart without colours.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -26,7 +32,7 @@ STYLE = {
     "axes.titlesize": "medium", "figure.figsize": (6.4, 4.2), "figure.constrained_layout.use": True,
     "font.size": 10, "grid.alpha": 0.3, "grid.linewidth": 0.6, "lines.linewidth": 1.6, "svg.hashsalt": "marginlinear",
 }
-LEGEND = {"fontsize": "small", "frameon": False}
+LINE, WRAP = 96, 76  # characters of a line of the legend, and of a text in it
 NORMALISED = "margin / norm of the weights"
 STEPS = 2000  # points of a cumulative curve at most
 INSTALL = "matplotlib is needed: pip install 'marginlinear[plot]'"
@@ -34,9 +40,11 @@ INSTALL = "matplotlib is needed: pip install 'marginlinear[plot]'"
 
 @contextmanager
 def style():
-    """matplotlib's settings of this module's pictures, within the block: colours and dashes go with one another."""
+    """matplotlib's settings of this module's pictures, within the block."""
     matplotlib = _matplotlib()
-    cycler = matplotlib.cycler(color=COLOURS, linestyle=DASHES)
+    # When the colours are used up each comes again with another dash.
+    n = len(COLOURS)
+    cycler = matplotlib.cycler(color=COLOURS * n, linestyle=[DASHES[(i + i // n) % n] for i in range(n * n)])
     with matplotlib.rc_context({**STYLE, "axes.prop_cycle": cycler}):
         yield
 
@@ -76,8 +84,7 @@ class MarginDistributionDisplay:
                 0 < self.weights.sum() < math.inf):
             raise ValueError("weights must be finite numbers >= 0, one a margin, not all 0")
         self.name, self.xlabel = name, xlabel
-        self.mean = float(np.average(self.margins, weights=self.weights))
-        self.variance = float(np.average((self.margins - self.mean) ** 2, weights=self.weights))
+        self.mean, self.variance = MarginStatistics.of(self.margins, self.weights)[:2]
 
     @classmethod
     def from_estimator(cls, estimator, X, y, *, sample_weight=None, normalise=True, threads=None, name=None,
@@ -88,7 +95,8 @@ class MarginDistributionDisplay:
         ----------
         estimator : Model or classifier
             Of marginlinear, or one in scikit-learn's manner: with `decision_function`, `classes_` and, for
-            normalise=True, `coef_`. Its scores are one a class, or a single one that is positive for classes_[1].
+            normalise=True, `coef_`. Its scores are one a class, or a single one that is positive for classes_[1]. Of
+            a pipeline, or a search, the weights are those of the last step, or of the best estimator.
         X, y : arrays of shape (m, n) and (m,)
             Labels that the classifier does not know are an error.
         sample_weight : array of shape (m,), optional
@@ -108,7 +116,7 @@ class MarginDistributionDisplay:
             For unknown labels, or normalise=True where there is no norm: votes of several binary problems, or a kernel
             classifier that is not of marginlinear.
         """
-        name = name or getattr(estimator, "solver", None) or type(estimator).__name__
+        name = name or _name(estimator)
         margins, norm, unit = estimator_margins(estimator, X, y, normalise, threads)
         if not normalise:
             xlabel = f"margin ({unit})"
@@ -120,25 +128,26 @@ class MarginDistributionDisplay:
         return display.plot(ax, kind=kind, **kwargs)
 
     @classmethod
-    def from_predictions(cls, y, scores, *, classes=None, sample_weight=None, name=None, kind="cumulative", ax=None,
-                         **kwargs):
+    def from_predictions(cls, y_true, y_score, *, classes=None, sample_weight=None, name=None, kind="cumulative",
+                         ax=None, **kwargs):
         """Draw the margins that scores give to labels.
 
         Parameters
         ----------
-        y : array of shape (m,)
-        scores : array of shape (m,) or (m, n_classes)
+        y_true : array of shape (m,)
+        y_score : array of shape (m,) or (m, n_classes)
             As a `decision_function` returns them: positive for classes[1], or one a class.
         classes : array of shape (n_classes,), optional
             The classes of the columns; default: the different labels, ascending.
         sample_weight, name, kind, ax, **kwargs
             As in `from_estimator`.
         """
-        classes = np.unique(y) if classes is None else np.asarray(classes)
-        display = cls(score_margins(scores, y, classes), weights=sample_weight, name=name, xlabel="margin (score)")
+        classes = np.unique(y_true) if classes is None else np.asarray(classes)
+        margins = score_margins(y_score, y_true, classes)
+        display = cls(margins, weights=sample_weight, name=name, xlabel="margin (score)")
         return display.plot(ax, kind=kind, **kwargs)
 
-    def plot(self, ax=None, *, kind="cumulative", name=None, bins=40, **kwargs):
+    def plot(self, ax=None, *, kind="cumulative", name=None, bins=None, **kwargs):
         """Draw onto `ax`, or a new figure.
 
         Parameters
@@ -148,8 +157,8 @@ class MarginDistributionDisplay:
             Share of the rows with at most this margin, or in each of `bins` intervals.
         name : str, optional
             For the legend, in place of that of the constructor.
-        bins : int or array
-            As in numpy.histogram; for a histogram only.
+        bins : int or array, optional
+            As in numpy.histogram; for a histogram only. Default: 40, or one for each vote where margins are votes.
         **kwargs
             For the curve: what matplotlib's Line2D takes.
 
@@ -163,7 +172,7 @@ class MarginDistributionDisplay:
         self.ax_, self.figure_ = _axes(ax)
         name = name if name is not None else self.name
         moments = f"mean {self.mean:.3g}, variance {self.variance:.2g}"
-        label = f"{name}: {moments}" if name else moments
+        label = literal(f"{name}: {moments}" if name else moments)
         deviation = math.sqrt(self.variance)
         if kind == "cumulative":
             x, shares = cumulative(self.margins, self.weights)
@@ -175,7 +184,7 @@ class MarginDistributionDisplay:
             marks = "point and bar"
             self.ax_.set(ylabel="share of rows with at most this margin", ylim=(0, 1.02))
         else:
-            counts, edges = np.histogram(self.margins, bins=bins, weights=self.weights)
+            counts, edges = np.histogram(self.margins, histogram_edges(self.margins, bins), weights=self.weights)
             shares = counts / self.weights.sum()
             self.line_, = self.ax_.step(np.append(edges, edges[-1]), [0, *shares, 0],
                                         **{"label": label, "where": "pre", **kwargs})
@@ -185,12 +194,13 @@ class MarginDistributionDisplay:
             self.band_ = self.ax_.axvspan(self.mean - deviation, self.mean + deviation, color=colour, alpha=0.1,
                                           linewidth=0)
             marks = "dashed line and band"
-            self.ax_.set(ylabel="share of rows", ylim=(0, max(1.18 * shares.max(), self.ax_.get_ylim()[1])))
+            self.ax_.set_ylabel("share of rows")
+            self.ax_.set_ylim(bottom=0, auto=True)
         self.ax_.set_xlabel(f"{self.xlabel}\n({marks}: mean \u00b1 standard deviation)")
         if not any(line.get_gid() == "zero" for line in self.ax_.lines):
             # Rows to its left are predicted wrong.
             self.ax_.axvline(0, color=GREY, linewidth=0.8, linestyle="-", zorder=1, gid="zero")
-        self.ax_.legend(loc="best", **LEGEND)
+        _legend(self.ax_)
         return self
 
 
@@ -200,7 +210,9 @@ class ConvergenceDisplay:
     Parameters
     ----------
     history : sequence of dict
-        One entry a check, as in `Info.history`: n_iter, seconds, objective, bound, certificate, residual.
+        One entry a check, as in `Info.history`: n_iter, seconds, objective, bound, certificate, residual; with several
+        binary problems one entry a problem, the sums over those that are solved, `columns` of them: they rise, and are
+        those of the model at the end.
     limit : float, optional
         What the certificate, or the residual of a method without one, is to come down to.
     name : str, optional
@@ -228,7 +240,7 @@ class ConvergenceDisplay:
         info = getattr(estimator, "info", None) or getattr(estimator, "info_", None) or estimator
         if not hasattr(info, "history"):
             raise ValueError(f"{type(estimator).__name__} has no info of a run by marginlinear")
-        name = name or getattr(estimator, "solver", None) or type(estimator).__name__
+        name = name or _name(estimator)
         return cls(info.history, limit=info.criterion[2], name=name).plot(axes, x=x, **kwargs)
 
     @classmethod
@@ -249,7 +261,7 @@ class ConvergenceDisplay:
         axes : pair of matplotlib Axes, optional
             For the certificate and for the objective.
         x : {"seconds", "n_iter"}
-            Time of the solver, or sweeps over the rows.
+            Time of the solver, or sweeps over the rows, Newton steps included.
         log_x : bool
             A logarithmic axis, for runs of very different length.
         name : str, optional
@@ -257,7 +269,7 @@ class ConvergenceDisplay:
         **kwargs
             For the curves: what matplotlib's Line2D takes.
         """
-        words = {"seconds": "time [s]", "n_iter": "sweeps"}
+        words = {"seconds": "time [s]", "n_iter": "sweeps over the rows, or Newton steps"}
         if x not in words:
             raise ValueError(f"x = {x!r} is not allowed: give 'seconds' or 'n_iter'")
         self.axes_ = np.asarray(_subplots((6.4, 5.6), 2) if axes is None else axes)
@@ -269,35 +281,32 @@ class ConvergenceDisplay:
         values = certificate if criterion == "certificate" else self._column("residual")
         # What is 0 or below, by rounding, has no place on a logarithmic axis.
         values = np.where(values > 0, values, np.nan)
-        marked = {"marker": "o", "markersize": 3.5, "label": name if name is not None else self.name, **kwargs}
+        name = name if name is not None else self.name
+        notes = ["residual"] if criterion == "residual" else []
+        if "columns" in self.history[0]:
+            notes.append("sum over the binary problems solved so far")
+        if notes:
+            name = f"{name or 'run'} ({', '.join(notes)})"
+        marked = {"marker": "o", "markersize": 3.5, "label": name and literal(name), **kwargs}
         self.line_, = upper.plot(at, values, **marked)
         colour = self.line_.get_color()
         if self.limit is not None:
             upper.axhline(self.limit, color=colour, linewidth=0.9, linestyle=":")
-        upper.set(yscale="log", ylabel=f"{criterion} (dotted: tolerance)" if self.limit is not None else criterion)
+        drawn = {criterion, *(word for word in ("certificate", "residual") if word in upper.get_ylabel())}
+        dotted = " (dotted: tolerance)" if self.limit is not None or "dotted" in upper.get_ylabel() else ""
+        upper.set(yscale="log", ylabel=" or ".join(sorted(drawn)) + dotted)
         self.objective_, = lower.plot(at, self._column("objective"), **marked)
-        lower.set(xlabel=words[x], ylabel="objective")
+        lower.set(xlabel=words[x], ylabel="objective", yscale=_scale([line.get_ydata() for line in lower.lines]))
         if log_x:
             lower.set_xscale("log")
-        else:
-            lower.set_xlim(0, 1.03 * max(np.nanmax(line.get_xdata()) for line in lower.lines))
-        self._fit_objective(lower)
+        elif lower.get_xscale() == "linear":
+            lower.set_xlim(left=0, auto=True)
         if any(not text.startswith("_") for text in upper.get_legend_handles_labels()[1]):
-            upper.legend(loc="upper right", **LEGEND)
+            _legend(upper)
         return self
 
     def _column(self, key):
         return np.array([math.nan if entry.get(key) is None else entry[key] for entry in self.history], dtype=float)
-
-    def _fit_objective(self, ax):
-        """Limits in which the ends of the curves can be seen: what stands far above them, at the start, is cut."""
-        curves = [values[np.isfinite(values)] for values in (np.asarray(line.get_ydata()) for line in ax.lines)]
-        curves = [values for values in curves if len(values)]
-        if curves:
-            low, high = min(values.min() for values in curves), max(values[-1] for values in curves)
-            reach = max(high - low, 0.1 * max(abs(low), abs(high)), 1e-12)
-            top = min(max(values.max() for values in curves), high + 3 * reach)
-            ax.set_ylim(low - 0.1 * (top - low + reach), top + 0.1 * (top - low + reach))
 
 
 class SearchDisplay:
@@ -355,8 +364,8 @@ class SearchDisplay:
         results = {*self.RESULTS, *self.SCORES, self.score, self.std}
         self.params = [name for name in (columns if params is None else params)
                        if name != param and (params is not None or name not in results)]
-        self.table = [row for row in table if _is_number(row.get(self.score))]
-        wrong = next((row for row in self.table if not _is_number(row.get(param))), None)
+        self.table = [row for row in table if is_number(row.get(self.score))]
+        wrong = next((row for row in self.table if not is_number(row.get(param))), None)
         if wrong is not None:
             raise ValueError(f"{param} = {wrong.get(param)!r} in the table is not a number")
         if not self.table:
@@ -364,13 +373,22 @@ class SearchDisplay:
         self.best = max(self.table, key=lambda row: row[self.score])
 
     @classmethod
-    def from_estimator(cls, search, *, ax=None, param="C", params=None, **kwargs):
-        """Draw what `selection.search` returned, or a fitted GridSearchCV of scikit-learn with one metric."""
+    def from_estimator(cls, search, *, ax=None, param="C", params=None, metric="score", **kwargs):
+        """Draw what `selection.search` returned, or a fitted GridSearchCV of scikit-learn.
+
+        Of the latter `metric` names one of several metrics, and `param` may leave out the steps of a pipeline:
+        C for svc__C.
+        """
         if hasattr(search, "cv_results_"):
             results = search.cv_results_
-            columns = [results[name].tolist() for name in ("mean_test_score", "std_test_score")]
+            metrics = [name.removeprefix("mean_test_") for name in results if name.startswith("mean_test_")]
+            if metric not in metrics:
+                raise ValueError(f"metric = {metric!r} is not allowed: give {' | '.join(metrics)}")
+            columns = [results[f"{of}_test_{metric}"].tolist() for of in ("mean", "std")]
             table = [{**point, "score": score, "std": std}
                      for point, score, std in zip(results["params"], *columns, strict=True)]
+            inner = [name for name in table[0] if name.endswith(f"__{param}")]
+            param = inner[0] if param not in table[0] and len(inner) == 1 else param
         elif hasattr(search, "table"):
             table = search.table
         else:
@@ -396,19 +414,13 @@ class SearchDisplay:
             place = ", ".join(f"{name} = {_shown(row.get(name))}" for name in varying)
             groups.setdefault(place, []).append(row)
         self.lines_ = []
-        styles = None
-        if len(groups) > len(COLOURS):
-            # More curves than colours: by rank from dark to light.
-            colours = _matplotlib().colormaps["viridis"](np.linspace(0, 0.9, len(groups)))
-            styles = zip(colours, cycle(DASHES))
         for place, rows in groups.items():
             rows = sorted(rows, key=lambda row: row[self.param])
             x, y = ([row[name] for row in rows] for name in (self.param, self.score))
-            given = dict(zip(("color", "linestyle"), next(styles), strict=True)) if styles else {}
-            line, = self.ax_.plot(x, y, **{"marker": "o", "markersize": 4, "label": place or "_", **given, **kwargs})
+            line, = self.ax_.plot(x, y, **{"marker": "o", "markersize": 4, "label": literal(place) or "_", **kwargs})
             # Bands of many curves hide one another: only the best one keeps its own.
             clear = len(groups) <= 3 or any(row is self.best for row in rows)
-            if self.std and clear and all(_is_number(row.get(self.std)) for row in rows):
+            if self.std and clear and all(is_number(row.get(self.std)) for row in rows):
                 y, std = np.array(y), np.array([row[self.std] for row in rows])
                 self.ax_.fill_between(x, y - std, y + std, color=line.get_color(), alpha=0.15, linewidth=0)
             self.lines_.append(line)
@@ -416,14 +428,14 @@ class SearchDisplay:
         where = ", ".join(f"{name} = {_shown(self.best.get(name))}" for name in (self.param, *varying))
         self.best_, = self.ax_.plot([place], [value], marker="o", markersize=11, markerfacecolor="none",
                                     color="black", markeredgewidth=1.3, linestyle="none",
-                                    label=f"best: {where}: {value:.4g}")
+                                    label=literal(f"best: {where}: {value:.4g}"))
         at = [row[self.param] for row in self.table]
-        if min(at) > 0 and max(at) >= 8 * min(at):
+        if _scale([at], ratio=8) == "log":
             powers = np.log2(at)
             self.ax_.set_xscale("log", base=2 if np.allclose(powers, powers.round()) else 10)
         band = f" (band: \u00b1 {self.std})" if self.std else ""
-        self.ax_.set(xlabel=self.param, ylabel=self.score.replace("_", " ") + band)
-        self.ax_.legend(loc="best", ncols=1 + len(groups) // 8, **LEGEND)
+        self.ax_.set(xlabel=literal(self.param), ylabel=literal(self.score.replace("_", " ") + band))
+        _legend(self.ax_)
         return self
 
 
@@ -463,7 +475,8 @@ class ReliabilityDisplay:
         self.error = float(np.average(abs(self.predicted - self.observed), weights=self.counts))
 
     @classmethod
-    def from_estimator(cls, estimator, X, y, *, n_bins=10, strategy="uniform", name=None, ax=None, **kwargs):
+    def from_estimator(cls, estimator, X, y, *, n_bins=10, strategy="uniform", pos_label=None, name=None, ax=None,
+                       **kwargs):
         """Draw the reliability of a classifier's probabilities on labelled rows.
 
         Parameters
@@ -471,31 +484,34 @@ class ReliabilityDisplay:
         estimator : Model or classifier
             With `predict_proba`, and `classes` or `classes_`.
         X, y : arrays of shape (m, n) and (m,)
-        n_bins, strategy, name, ax, **kwargs
+        n_bins, strategy, pos_label, name, ax, **kwargs
             As in `from_predictions`.
         """
         if not hasattr(estimator, "predict_proba"):
             raise ValueError(f"{type(estimator).__name__} has no predict_proba: train it with probability=True")
-        name = name or getattr(estimator, "solver", None) or type(estimator).__name__
+        name = name or _name(estimator)
         return cls.from_predictions(y, estimator.predict_proba(X), classes=_classes(estimator), n_bins=n_bins,
-                                    strategy=strategy, name=name, ax=ax, **kwargs)
+                                    strategy=strategy, pos_label=pos_label, name=name, ax=ax, **kwargs)
 
     @classmethod
-    def from_predictions(cls, y, p, *, classes=None, n_bins=10, strategy="uniform", name=None, ax=None, **kwargs):
-        """Draw the reliability of probabilities.
+    def from_predictions(cls, y_true, y_prob, *, classes=None, n_bins=10, strategy="uniform", pos_label=None, name=None,
+                         ax=None, **kwargs):
+        """Draw the reliability of probabilities, by scikit-learn's `calibration_curve`.
 
         Parameters
         ----------
-        y : array of shape (m,)
+        y_true : array of shape (m,)
             Labels.
-        p : array of shape (m,) or (m, n_classes)
-            Probability of classes[1], or of each class. With more than two classes the probability of the predicted
-            class is held against whether it is the label.
+        y_prob : array of shape (m,) or (m, n_classes)
+            Probability of classes[1], or of each class.
         classes : array of shape (n_classes,), optional
             Default: the different labels, ascending.
         n_bins : int
         strategy : {"uniform", "quantile"}
             Bins of equal width, or of about equally many rows.
+        pos_label : label, optional
+            The class whose probability is drawn. Default: classes[1]; with more than two classes the probability of
+            the predicted class is held against whether it is the label.
         name, ax, **kwargs
             For the legend, and as in `plot`.
 
@@ -504,19 +520,24 @@ class ReliabilityDisplay:
         ValueError
             For probabilities outside [0, 1], unknown labels, shapes that do not fit, or other words.
         """
-        y, p = np.asarray(y), np.asarray(p, dtype=np.float64)
+        y, p = np.asarray(y_true), np.asarray(y_prob, dtype=np.float64)
         classes = np.unique(y) if classes is None else np.asarray(classes)
-        _check_scores("p", p, y, classes)
+        _check_scores("y_prob", p, y, classes)
         _require_known(np.where(np.isin(y, classes), 0, -1), y)
         if not ((p >= 0) & (p <= 1)).all():
-            raise ValueError(f"p: {p[~((p >= 0) & (p <= 1))][0]} is not a probability")
-        if p.ndim == 2 and len(classes) > 2:
+            raise ValueError(f"y_prob: {p[~((p >= 0) & (p <= 1))][0]} is not a probability")
+        if p.ndim == 1:
+            p = np.column_stack((1 - p, p))
+        if pos_label is None and len(classes) > 2:
             true, p = classes[p.argmax(axis=1)] == y, p.max(axis=1)
             labels = {"xlabel": "probability of the predicted class", "ylabel": "share of rows predicted right"}
         else:
-            true, p = y == classes[1], p[:, 1] if p.ndim == 2 else p
-            labels = {"xlabel": f"predicted probability of class {classes[1]}",
-                      "ylabel": f"share of rows of class {classes[1]}"}
+            place = 1 if pos_label is None else np.flatnonzero(classes == pos_label)
+            if not np.size(place):
+                raise ValueError(f"pos_label = {pos_label!r} is not among the classes")
+            label = classes[place].item()
+            true, p = y == label, p[:, place].ravel()
+            labels = {"xlabel": f"predicted probability of class {label}", "ylabel": f"share of rows of class {label}"}
         counts, predicted, observed = reliability(true, p, n_bins, strategy)
         return cls(predicted, observed, counts, name=name, **labels).plot(ax, **kwargs)
 
@@ -530,15 +551,15 @@ class ReliabilityDisplay:
                                             label="perfectly calibrated")
         name = name if name is not None else self.name
         error = f"calibration error {self.error:.3f}"
-        label = f"{name}: {error}" if name else error
+        label = literal(f"{name}: {error}" if name else error)
         self.line_, = self.ax_.plot(self.predicted, self.observed,
                                     **{"marker": "o", "markersize": 5, "label": label, **kwargs})
         low, high = wilson(self.observed, self.counts)
         self.interval_ = self.ax_.vlines(self.predicted, low, high, color=self.line_.get_color(), linewidth=1,
                                          alpha=0.6)
-        self.ax_.set(xlabel=self.xlabel, ylabel=f"{self.ylabel} (bars: 95 % interval)", aspect="equal",
-                     xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
-        self.ax_.legend(loc="best", **LEGEND)
+        self.ax_.set(xlabel=literal(self.xlabel), ylabel=literal(f"{self.ylabel} (bars: 95 % interval)"),
+                     aspect="equal", xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
+        _legend(self.ax_)
         return self
 
 
@@ -547,9 +568,7 @@ def estimator_margins(estimator, X, y, normalise=True, threads=None):
 
     The norm is looked for only if `normalise`.
     """
-    from marginlinear.api import Model
-    from marginlinear.margins import evaluate, margin_norm
-
+    estimator, X = _last_step(estimator, X)
     model = getattr(estimator, "model_", estimator)  # what an estimator of marginlinear.sklearn holds
     if isinstance(model, Model):
         places, _, margins = evaluate(model, X, y, threads)
@@ -561,19 +580,18 @@ def estimator_margins(estimator, X, y, normalise=True, threads=None):
         raise ValueError(f"{type(estimator).__name__} has scores of pairs of classes: set "
                          "decision_function_shape='ovr'")
     margins = score_margins(estimator.decision_function(X), y, classes)
-    coef = getattr(estimator, "coef_", None) if normalise else None
+    # The rows of SVC's coef_ are pairs of classes, its scores their votes.
+    of_pairs = hasattr(estimator, "decision_function_shape") and len(classes) > 2
+    coef = getattr(estimator, "coef_", None) if normalise and not of_pairs else None
     return margins, None if coef is None else _coef_norm(coef, classes), "score"
 
 
 def score_margins(scores, y, classes):
     """Margins of the labels y, float64 array of shape (m,), under scores of shape (m,) or (m, n_classes)."""
-    from marginlinear._core.scores import margins_of
-
     scores, y = np.asarray(scores, dtype=np.float64), np.asarray(y)
-    _check_scores("scores", scores, y, classes)
-    order = np.argsort(classes)
-    places = order[np.minimum(np.searchsorted(classes, y, sorter=order), len(classes) - 1)]
-    _require_known(np.where(classes[places] == y, places, -1), y)
+    _check_scores("y_score", scores, y, classes)
+    places = places_in(classes, y)
+    _require_known(places, y)
     if scores.ndim == 1:
         return np.where(places == 1, scores, -scores)
     return margins_of(np.ascontiguousarray(scores), places.astype(np.int32))
@@ -590,6 +608,17 @@ def cumulative(margins, weights):
     return np.concatenate((x[:1], x)), np.concatenate(([0.0], shares))
 
 
+def histogram_edges(margins, bins=None):
+    """The edges of numpy.histogram; by default of 40 intervals, or of one for each vote where margins are integers."""
+    low, high = margins.min(), margins.max()
+    if bins is None and low > -100 and high < 100 and (margins == np.round(margins)).all():
+        return np.arange(low, high + 2) - 0.5
+    if low == high:
+        half = abs(low) / 2 or 0.5
+        return np.histogram_bin_edges(margins, 40 if bins is None else bins, (low - half, high + half))
+    return np.histogram_bin_edges(margins, 40 if bins is None else bins)
+
+
 def reliability(true, p, n_bins=10, strategy="uniform"):
     """(rows, mean p, share of true rows) of each bin of p that has a row."""
     if not isinstance(n_bins, (int, np.integer)) or n_bins < 1:
@@ -598,7 +627,7 @@ def reliability(true, p, n_bins=10, strategy="uniform"):
         raise ValueError(f"strategy = {strategy!r} is not allowed: give 'uniform' or 'quantile'")
     levels = np.linspace(0, 1, n_bins + 1)[1:-1]
     inner = levels if strategy == "uniform" else np.quantile(p, levels)
-    which = np.searchsorted(inner, p, side="right")
+    which = np.searchsorted(inner, p)
     counts = np.bincount(which, minlength=n_bins)
     there = counts > 0
     sums, hits = np.bincount(which, p, minlength=n_bins), np.bincount(which, true, minlength=n_bins)
@@ -612,104 +641,18 @@ def wilson(share, count, z=1.959964):
     return centre - half, centre + half
 
 
-def read_log(path):
-    """Runs in a file of `margin-train --log`: list of (history, limit or None, what tells it from the others).
-
-    The last is a dict, such as {"fold": 1}. A run that was interrupted has no result, and no limit.
-    """
-    runs, current = [], {}
-    for number, entry in _json_lines(path):
-        if not isinstance(entry, dict) or "objective" not in entry or "n_iter" not in entry:
-            raise DataError(path, number, 1, "not a line of margin-train --log: n_iter and objective are missing "
-                            "(those of -v and -C have none: --table makes the table of a search)")
-        place = {key: value for key, value in entry.items() if key not in Info._fields}
-        run = current.get(str(place))
-        if run is None:
-            run = current[str(place)] = {"history": [], "limit": None, "place": place}
-            runs.append(run)
-        if "status" in entry:
-            # The result repeats the last check; what follows is another run.
-            run["limit"] = Info(**{name: entry.get(name) for name in Info._fields}).criterion[2]
-            del current[str(place)]
-        else:
-            run["history"].append(entry)
-    runs = [(run["history"], run["limit"], run["place"]) for run in runs if run["history"]]
-    if not runs:
-        raise DataError(path, 0, 0, "no check of a run: give a file of margin-train --log")
-    return runs
-
-
-def read_table(path):
-    """Rows of a search's table: from a CSV file with a head, a JSON list of objects, or JSON lines; a list of dict.
-
-    Columns fold_1, fold_2, ... of a CSV file, as `margin-train --table` writes them, become a list fold_scores.
-    """
-    with open(path, encoding="utf-8-sig", newline="") as stream:
-        try:
-            first = stream.read(1)
-            stream.seek(0)
-            if first == "[":
-                rows = json.load(stream)
-            elif first == "{":
-                rows = [row for _, row in _json_lines(path)]
-            else:
-                reader = csv.DictReader(stream, strict=True)
-                rows = []
-                for row in reader:
-                    if None in row or None in row.values():
-                        raise DataError(path, reader.line_num, 1,
-                                        f"{len(reader.fieldnames)} cells are needed, as in the first line")
-                    row = {key.strip(): _cell(text) for key, text in row.items()}
-                    folds = [row.pop(key) for key in list(row) if re.fullmatch(r"fold_\d+", key)]
-                    rows.append({**row, "fold_scores": folds} if folds else row)
-        except UnicodeDecodeError:
-            raise DataError(path, 0, 0, "not UTF-8: give a CSV or JSON file") from None
-        except json.JSONDecodeError as error:
-            raise DataError(path, error.lineno, error.colno, f"not JSON: {error.msg}") from None
-        except csv.Error as error:
-            raise DataError(path, reader.line_num + 1, 1, f"not CSV: {error}") from None
-    wrong = next((at for at, row in enumerate(rows, 1) if not isinstance(row, dict)), None)
-    if wrong:
-        raise DataError(path, 0, 0, f"entry {wrong} of the list is not an object of columns and values")
-    if not rows:
-        raise DataError(path, 0, 0, "the table has no rows")
-    return rows
-
-
-def _json_lines(path):
-    with open(path, "rb") as stream:
-        for number, line in enumerate(stream, 1):
-            if line.strip():
-                try:
-                    yield number, json.loads(line)
-                except UnicodeDecodeError:
-                    raise DataError(path, number, 1, "not UTF-8: give JSON lines") from None
-                except json.JSONDecodeError as error:
-                    raise DataError(path, number, error.colno, f"not JSON: {error.msg}") from None
-
-
-def _cell(text):
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
-
-
 def _shown(value):
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 def _deviation(scores):
     """Standard deviation of the numbers among the scores, NaN for none."""
-    scores = [score for score in scores if _is_number(score)]
+    scores = [score for score in scores if is_number(score)]
     return float(np.std(scores)) if scores else math.nan
 
 
-def _is_number(value):
-    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool) \
-        and math.isfinite(value)
+def _name(estimator):
+    return estimator.solver if isinstance(estimator, Model) and estimator.solver else type(estimator).__name__
 
 
 def _classes(estimator):
@@ -719,10 +662,19 @@ def _classes(estimator):
     raise ValueError(f"{type(estimator).__name__} has no classes_: it is not a fitted classifier")
 
 
-def _coef_norm(coef, classes):
-    from marginlinear.api import Model
-    from marginlinear.margins import margin_norm
+def _last_step(estimator, X):
+    """What holds the weights, and the rows that it is given: the best of a search, the last step of a pipeline."""
+    while True:
+        if hasattr(estimator, "best_estimator_"):
+            estimator = estimator.best_estimator_
+        elif hasattr(estimator, "steps"):
+            X = estimator[:-1].transform(X) if len(estimator.steps) > 1 else X
+            estimator = estimator.steps[-1][1]
+        else:
+            return estimator, X
 
+
+def _coef_norm(coef, classes):
     coef = coef.toarray() if hasattr(coef, "toarray") else np.asarray(coef)
     if len(coef) not in (1, len(classes)):
         return None
@@ -747,6 +699,35 @@ def _matplotlib():
     except ImportError:
         raise ImportError(INSTALL) from None
     return matplotlib
+
+
+def _scale(values, ratio=10):
+    """The scale on which all of some sequences of numbers can be told apart: "log" or "linear"."""
+    values = np.concatenate([np.asarray(part, dtype=float) for part in values])
+    values = values[np.isfinite(values)]
+    return "log" if len(values) and values.min() > 0 and values.max() >= ratio * values.min() else "linear"
+
+
+def literal(text):
+    """Text as it stands, wrapped: `$` starts no formula, and a leading `_` does not keep it out of the legend."""
+    text = textwrap.fill(str(text), WRAP).replace("$", r"\$")
+    return f" {text}" if text.startswith("_") else text
+
+
+def _legend(ax):
+    """The legend: above the Axes, where it hides nothing, if the figure makes room for it; else inside."""
+    if ax.figure.get_layout_engine() is None:
+        ax.legend(loc="best", fontsize="small")
+        return
+    texts = ax.get_legend_handles_labels()[1]
+
+    def width(columns):
+        # Beside its longest text a column has the line and the gaps.
+        return sum(10 + max(map(len, part)) for part in np.array_split(texts, columns))
+
+    columns = max(n for n in range(1, len(texts) + 1) if n == 1 or width(n) <= LINE) if len(texts) > 3 else 1
+    ax.legend(loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0.2, ncols=columns, handlelength=3,
+              fontsize="small", frameon=False)
 
 
 def _axes(ax, size=STYLE["figure.figsize"]):

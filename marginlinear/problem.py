@@ -95,7 +95,8 @@ class Info(NamedTuple):
         Wall clock time of the solver.
     tol : float
     history : sequence of dict
-        One entry a check: n_iter, seconds, objective, bound, certificate, residual.
+        One entry a check: n_iter, seconds, objective, bound, certificate, residual. With several binary problems one
+        entry a problem, of the sums over the problems solved so far, and `columns`, how many these are.
     residual : float or None
         Change of the last outer iteration, for methods that stop on one.
     """

@@ -6,11 +6,8 @@ import os
 from contextlib import contextmanager
 
 from marginlinear.metrics import pooled
-from marginlinear.problem import CONVERGED, FINISHED, DataError
-
-
-def unconverged(statuses):
-    return [status for status in statuses if status not in (CONVERGED, FINISHED)]
+from marginlinear.problem import DataError
+from marginlinear.shortfall import fell_short
 
 
 class Book:
@@ -34,7 +31,7 @@ class Book:
             rows.append({**point, "score": pooled(metric, values, sizes), "fold_scores": values,
                          "n_iter": sum(entry["n_iter"] for entry in entries),
                          "seconds": sum(entry["seconds"] for entry in entries),
-                         "unconverged": len(unconverged(entry["status"] for entry in entries))})
+                         "unconverged": sum(fell_short(entry["status"]) for entry in entries)})
         return rows
 
 

@@ -25,7 +25,8 @@ from marginlinear.arrays import select_rows, shape_of
 from marginlinear.folds import stratified_folds
 from marginlinear.metrics import METRICS, pooled
 from marginlinear.problem import ConvergenceWarning
-from marginlinear.searchlog import Book, Journal, unconverged
+from marginlinear.searchlog import Book, Journal
+from marginlinear.shortfall import fell_short, keyword, remedies
 from marginlinear.threads import default_threads, in_order
 
 __all__ = ["CrossValidation", "Fold", "Search", "cross_validate", "out_of_fold", "search"]
@@ -429,13 +430,11 @@ def _inner(params):
 
 
 def _warn(method, statuses):
-    short = unconverged(statuses)
+    short = [status for status in statuses if fell_short(status)]
     if short:
         counts = ", ".join(f"{n} {status}" for status, n in Counter(short).items())
-        smaller = "smaller values of C, " if P.C in method.params else ""
-        warnings.warn(f"{method.name}: {len(short)} of {len(statuses)} fits did not converge ({counts}): scale the "
-                      f"features to a common range such as [0, 1], or take {smaller}a larger tol, or more max_iter or "
-                      "time_limit", ConvergenceWarning, stacklevel=3)
+        warnings.warn(f"{method.name}: {len(short)} of {len(statuses)} fits did not converge ({counts}): "
+                      f"{remedies(method, keyword)}", ConvergenceWarning, stacklevel=3)
 
 
 def _header(method, data, params, grid, metric):

@@ -16,6 +16,7 @@ from scipy import sparse
 import marginlinear as ml
 from marginlinear import margins
 from marginlinear.cli import inspect, train
+from marginlinear.cli.data import number
 from marginlinear.margins import LEVELS, MarginStatistics, margin_norm, margin_report
 
 ROOT = str(Path(ml.__file__).parents[1])
@@ -298,6 +299,7 @@ GOLDEN = [
     ("m d x", 2, "", "margin-inspect: too many files: m d x" + HINT),
     ("- -", 2, "", "margin-inspect: only one of .*" + HINT),
     ("--top x m d", 2, "", "margin-inspect: --top x: top = 'x' is not allowed: .*" + HINT),
+    ("--classes 1.5 m d", 2, "", "margin-inspect: --classes 1.5: classes = '1.5' is not allowed: .*" + HINT),
     ("--rows -1 m d", 2, "", "margin-inspect: --rows -1: rows = -1 is not allowed: .*" + HINT),
     ("--json=1 m d", 2, "", "margin-inspect: --json takes no argument" + HINT),
     ("-c 1 m d", 2, "", "margin-inspect: unknown option: -c" + HINT),
@@ -382,13 +384,89 @@ def test_json_is_the_report(files, capfd):
     assert {name: found[name] for name in report} == report
 
 
-def test_many_classes_show_their_errors_only(tmp_path, monkeypatch, capfd):
+def test_many_classes_show_the_worst_only(tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
-    ml.save_model(ml.Model(np.eye(30), np.arange(30)), "m")
-    ml.dump_libsvm(np.eye(30), np.array([1, *range(1, 30)]), "d")
+    ml.save_model(ml.Model(np.eye(60), np.arange(60)), "m")
+    ml.dump_libsvm(np.eye(60), np.array([1, *range(1, 59), 7]), "d")
+    assert inspect.main(["--classes", "5", "m", "d"]) == 0
+    text = capfd.readouterr().out
+    assert """
+the 5 classes of lowest F1 of 60; --classes shows more, --json all
+  class  precision  recall      F1  rows
+  0         0.0000     nan  0.0000     0
+  59        0.0000     nan  0.0000     0
+  1         1.0000  0.5000  0.6667     2
+  7         1.0000  0.5000  0.6667     2
+  2         1.0000  1.0000  1.0000     1
+  mean      0.9667  0.9828  0.9556    60
+
+confusion: the 2 most frequent of 2 kinds of errors
+  label  predicted  rows
+  1              0     1
+  7             59     1
+
+strongest features for 0:
+  1 +1
+
+strongest features for 59:
+""" in text
+    assert "features of 5 of 60 columns of weights; --classes shows more\n\nrows of lowest margin:" in text
+    assert inspect.main(["--classes", "60", "--top", "0", "m", "d"]) == 0
+    assert "--classes" not in capfd.readouterr().out
+    assert inspect.main(["--json", "m", "d"]) == 0
+    found = json.loads(capfd.readouterr().out)
+    assert len(found["classes"]) == len(found["top_features"]) == 60
+
+
+def test_a_wide_confusion_matrix_is_not_shown(tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    ml.save_model(ml.Model(np.eye(3), np.array(["a" * 50, "b" * 50, "c"])), "m")
+    Path("d").write_text(f"{'a' * 50} 1:1\n{'b' * 50} 1:1\nc 3:1\n")
     assert inspect.main(["m", "d"]) == 0
-    assert ("confusion: the 1 most frequent of 1 kinds of errors\n  label  predicted  rows\n"
-            "  1              0     1\n") in capfd.readouterr().out
+    text = capfd.readouterr().out
+    assert "confusion: the 1 most frequent of 1 kinds of errors\n" in text
+    assert max(map(len, text.splitlines())) <= inspect.MATRIX
+
+
+def test_many_rows_are_counted_in_full():
+    assert [number(count) for count in (3, 12_345_678, 2.5, 1234567.0)] == ["3", "12345678", "2.5", "1.23457e+06"]
+
+
+def test_a_million_rows_are_counted_in_full(files, monkeypatch, capfd):
+    report = margin_report(ml.load_model("m"), *ml.load_libsvm("d"))
+    many = report._replace(support=report.support * 1_000_000)
+    monkeypatch.setattr("marginlinear.margins.margin_report", lambda *arguments, **options: many)
+    capfd.readouterr()
+    assert inspect.main(["m", "d"]) == 0
+    text = capfd.readouterr().out
+    assert "/60000000)\n" in text and re.search(r"mean .* 60000000\n", text)
+
+
+def test_a_model_of_one_class(tmp_path, monkeypatch, capfd):
+    """As LIBLINEAR makes of data of one class."""
+    monkeypatch.chdir(tmp_path)
+    Path("m").write_text("solver_type L2R_L2LOSS_SVC_DUAL\nnr_class 1\nlabel 7\nnr_feature 2\nbias -1\nw\n0.5 \n1 \n")
+    Path("d").write_text("7 1:1\n7 2:1\n3 1:1\n")
+    assert inspect.main(["m", "d"]) == 0
+    text = capfd.readouterr().out
+    assert "Accuracy = 66.6667% (2/3)\n" in text
+    assert "  none: the model has one class, and no other score\n" in text
+    assert "rows of lowest margin" not in text
+    assert inspect.main(["--json", "m", "d"]) == 0
+    assert json.loads(capfd.readouterr().out, parse_constant=pytest.fail)["margin"] is None
+
+
+def test_scores_that_overflow(tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    ml.save_model(ml.Model([[1e200, -1e200], [1, 0]], [0, 1]), "m")
+    for value in ("1e100", "1e200"):
+        Path("d").write_text(f"0 1:{value} 2:1\n1 1:{value}\n0 2:1\n")
+        assert inspect.main(["m", "d"]) == 0
+        assert inspect.main(["--json", "m", "d"]) == 0
+        shown = capfd.readouterr()
+        assert shown.err == ""
+        found = json.loads(shown.out.splitlines()[-1], parse_constant=pytest.fail)
+        assert found["margin"]["variance"] is None
 
 
 def test_piped(files):

@@ -15,6 +15,7 @@ matplotlib = pytest.importorskip("matplotlib", reason="pip install 'marginlinear
 import marginlinear as ml  # noqa: E402
 from marginlinear import plotting  # noqa: E402
 from marginlinear.cli import plot, train  # noqa: E402
+from marginlinear.logs import read_log, read_table  # noqa: E402
 from marginlinear.plotting import (  # noqa: E402
     ConvergenceDisplay,
     MarginDistributionDisplay,
@@ -128,6 +129,15 @@ def test_scikit_learns_classifiers():
     with pytest.raises(ValueError, match="SVC: these margins have no norm to be divided by: give normalise=False"):
         MarginDistributionDisplay.from_estimator(kernel, X, y)
     MarginDistributionDisplay.from_estimator(kernel, X, y, normalise=False)
+    # As many pairs as classes: the rows of coef_ are no classes.
+    pairs = svm.SVC(kernel="linear").fit(X, y)
+    assert len(pairs.coef_) == 3
+    with pytest.raises(ValueError, match="SVC: these margins have no norm"):
+        MarginDistributionDisplay.from_estimator(pairs, X, y)
+    from sklearn.linear_model import LogisticRegression
+
+    logistic = LogisticRegression().fit(X, y)
+    assert MarginDistributionDisplay.from_estimator(logistic, X, y).name == "LogisticRegression"
     with pytest.raises(ValueError, match="SVC has scores of pairs of classes: set decision_function_shape='ovr'"):
         MarginDistributionDisplay.from_estimator(kernel.set_params(decision_function_shape="ovo"), X, y)
 
@@ -151,6 +161,77 @@ def test_of_many_rows_a_curve_keeps_its_quantiles():
     assert np.allclose([np.mean(g <= at) for at in x[1:]], shares[1:])
 
 
+def test_pipelines_and_searches():
+    """The norm is that of the last step's weights, on what the steps before it make of the rows."""
+    pytest.importorskip("sklearn", reason="pip install scikit-learn")
+    from sklearn.model_selection import GridSearchCV
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+    from sklearn.svm import LinearSVC
+
+    from marginlinear.sklearn import MCODMClassifier
+
+    for k in (2, 3):
+        X, y = data(k)
+        Z = StandardScaler().fit_transform(X)
+        for last in (LinearSVC(random_state=0), MCODMClassifier()):
+            pipeline = make_pipeline(StandardScaler(), last).fit(X, y)
+            alone = MarginDistributionDisplay.from_estimator(pipeline[-1], Z, y)
+            other = MarginDistributionDisplay.from_estimator(pipeline, X, y, ax=alone.ax_)
+            assert np.allclose(alone.line_.get_data(), other.line_.get_data(), rtol=1e-12)
+            assert other.name == "Pipeline"
+            assert "norm" in other.ax_.get_xlabel()
+        search = GridSearchCV(pipeline, {"mcodmclassifier__C": [0.5, 2]}, cv=2).fit(X, y)
+        found = MarginDistributionDisplay.from_estimator(search, X, y, name="search")
+        best = MarginDistributionDisplay.from_estimator(search.best_estimator_, X, y)
+        assert np.array_equal(found.line_.get_data(), best.line_.get_data())
+
+
+def test_edges_of_a_histogram():
+    assert plotting.histogram_edges(np.array([-1.0, 2, 2])).tolist() == [-1.5, -0.5, 0.5, 1.5, 2.5]
+    g = np.array([0.25, 1, 3])
+    assert np.array_equal(plotting.histogram_edges(g), np.histogram_bin_edges(g, 40))
+    assert np.array_equal(plotting.histogram_edges(g, 3), np.histogram_bin_edges(g, 3))
+    for value in (1e-9, -3e9, 1e300):
+        edges = plotting.histogram_edges(np.full(5, value))
+        assert len(edges) == 41 and edges[0] < value < edges[-1] and abs(edges).max() < 2 * abs(value)
+
+
+def test_a_legend_hides_nothing():
+    """It stands above the Axes, whatever the names are, and a picture of the command is higher by it."""
+    X, y = data(3)
+    model = ml.train(X, y)
+    names = ["_hidden", "a$b", "of $\\frac$", "x" * 200, *"efghijklmnop"]
+    ax = None
+    for name in names:
+        display = MarginDistributionDisplay.from_estimator(model, X, y, name=name, ax=ax)
+        ax = display.ax_
+    drawn(display)
+    legend = ax.get_legend()
+    assert len(legend.get_texts()) == len(names)
+    assert legend.get_texts()[0].get_text().startswith(" _hidden: mean ")
+    assert legend.get_window_extent().y0 >= ax.get_window_extent().y1
+    height = ax.get_window_extent().height
+    plot._grow(display.figure_)
+    drawn(display)
+    assert ax.get_window_extent().height > height + 0.9 * legend.get_window_extent().height
+    # A figure that makes no room has it inside, like those of scikit-learn.
+    from matplotlib.figure import Figure
+
+    ax = Figure().add_subplot()
+    display = MarginDistributionDisplay.from_estimator(model, X, y, ax=ax)
+    drawn(display)
+    assert ax.get_legend().get_window_extent().y1 <= ax.get_window_extent().y1
+
+
+def test_no_two_curves_look_alike():
+    display = None
+    for _ in range(20):
+        display = MarginDistributionDisplay([0.0, 1]).plot(display and display.ax_)
+    curves = [line for line in display.ax_.lines if line.get_drawstyle() == "steps-post"]
+    assert len({(line.get_color(), str(line._dash_pattern)) for line in curves}) == len(curves) == 20
+
+
 def test_bad_margins():
     X, y = data(3)
     model = ml.train(X, y)
@@ -160,7 +241,7 @@ def test_bad_margins():
         (lambda: MarginDistributionDisplay([1], weights=[-1]), "weights must be finite numbers >= 0"),
         (lambda: MarginDistributionDisplay([1]).plot(kind="bars"), "kind = 'bars' is not allowed"),
         (lambda: MarginDistributionDisplay.from_estimator(model, X, y + 1), "label 3 is not among the classes"),
-        (lambda: MarginDistributionDisplay.from_predictions(y, np.ones(60)), r"scores has shape \(60,\) for 60 labels"),
+        (lambda: MarginDistributionDisplay.from_predictions(y, np.ones(60)), r"y_score has shape \(60,\) for 60"),
         (lambda: MarginDistributionDisplay.from_estimator(
             ml.train(X, y, solver="ldm", multiclass="ovo"), X, y), "ldm: these margins have no norm"),
         (lambda: MarginDistributionDisplay.from_estimator(object(), X, y), "object has no classes_"),
@@ -182,7 +263,7 @@ def test_convergence_of_a_run():
     assert [v for v in display.line_.get_ydata() if v == v] == [v for v in certificates if v > 0]
     assert display.objective_.get_ydata().tolist() == [entry["objective"] for entry in history]
     upper, lower = display.axes_
-    assert (upper.get_yscale(), lower.get_xlabel()) == ("log", "sweeps")
+    assert (upper.get_yscale(), lower.get_xlabel()) == ("log", "sweeps over the rows, or Newton steps")
     low, high = lower.get_ylim()
     assert low < history[-1]["objective"] < high
     tolerance = upper.lines[1].get_ydata()[0]
@@ -200,7 +281,34 @@ def test_convergence_by_residual():
     display = ConvergenceDisplay.from_estimator(ml.train(X, y, solver="msvmav"), log_x=True)
     assert display.axes_[0].get_ylabel().startswith("residual")
     assert display.axes_[1].get_xscale() == "log"
+    ConvergenceDisplay.from_estimator(ml.train(X, y), log_x=True).plot(display.axes_)
+    assert display.axes_[0].get_ylabel().startswith("certificate or residual")
     drawn(display)
+
+
+def test_convergence_of_binary_problems():
+    """Their sums rise: the legend says so."""
+    X, y = data(3)
+    display = ConvergenceDisplay.from_estimator(ml.train(X, y, solver="l2svc"), name="ovr")
+    assert display.line_.get_label() == "ovr (sum over the binary problems solved so far)"
+    assert len(display.line_.get_xdata()) == 3
+    drawn(display)
+
+
+def test_convergence_of_one_check_at_no_time():
+    check = {"n_iter": 0, "seconds": 0.0, "objective": -3.0, "bound": None, "certificate": 0.0, "residual": None}
+    drawn(ConvergenceDisplay([check]).plot())
+    drawn(ConvergenceDisplay([check], limit=1e-3, name="x").plot(x="n_iter"))
+
+
+def test_an_objective_that_falls_far_is_drawn_whole():
+    checks = [{"n_iter": i, "seconds": i, "objective": 10.0 ** -i, "certificate": 1.0} for i in range(4)]
+    lower = ConvergenceDisplay(checks).plot().axes_[1]
+    assert lower.get_yscale() == "log"
+    low, high = lower.get_ylim()
+    assert low < 1e-3 and high > 1
+    ConvergenceDisplay([{**checks[0], "objective": -1.0}]).plot(lower.figure.axes)
+    assert lower.get_yscale() == "linear"
 
 
 def test_logs(tmp_path, monkeypatch):
@@ -209,28 +317,37 @@ def test_logs(tmp_path, monkeypatch):
     ml.dump_libsvm(X, y, "d")
     assert train.main(["-q", "-c", "10", "-e", "1e-5", "--log", "run.jsonl", "d", "m"]) == 0
     info = ml.load_model("m").info
-    (history, limit, place), = plotting.read_log("run.jsonl")
+    (history, limit, place), = read_log("run.jsonl")
     assert (history[-1]["certificate"], limit, place) == (info.certificate, info.criterion[2], {})
     display = ConvergenceDisplay.from_log("run.jsonl")
     assert display.line_.get_xdata().tolist() == [entry["seconds"] for entry in history]
     assert display.name == "run"
     assert train.main(["-q", "--probability", "--log", "folds.jsonl", "d", "m"]) == 0
     places = [{}, *({"fold": fold} for fold in range(1, 6))]
-    assert [place for _, _, place in plotting.read_log("folds.jsonl")] == places
+    assert [place for _, _, place in read_log("folds.jsonl")] == places
     assert train.main(["-q", "-v", "2", "--log", "search.jsonl", "d"]) == 0
     with pytest.raises(DataError, match=r"search.jsonl:1:1: .*--table"):
-        plotting.read_log("search.jsonl")
+        read_log("search.jsonl")
     with pytest.raises(ValueError, match=r"folds.jsonl: 6 runs: read_log gives the history of each"):
         ConvergenceDisplay.from_log("folds.jsonl")
     lines = Path("run.jsonl").read_text().splitlines()
     Path("interrupted").write_text("\n".join(lines[:-1]) + "\n")
-    (history, limit, _), = plotting.read_log("interrupted")
+    (history, limit, _), = read_log("interrupted")
     assert (len(history), limit) == (len(lines) - 1, None)
-    for text, message in [("x\n", "log:1:1: not JSON"), ('{"a": 1}\n', "log:1:1: not a line of margin-train --log"),
-                          ("", "log: no check of a run"), (b"\xff\n", "log:1:1: not UTF-8")]:
+    result = json.loads(lines[-1])
+    Path("failed").write_text("\n".join([*lines[:-1], json.dumps({**result, "objective": None, "status": "failed"})]))
+    assert [limit for _, limit, _ in read_log("failed")] == [None]
+    for text, message in [
+        ("x\n", "log:1:1: not JSON"),
+        ('{"a": 1}\n', "log:1:1: not a line of margin-train --log"),
+        (lines[0].replace('"objective": ', '"objective": "x", "y": '), "log:1:1: objective: 'x' is not a number"),
+        (json.dumps({**result, "tol": None}), "log:1:1: tol: None is not a number"),
+        ("", "log: no check of a run"),
+        (b"\xff\n", "log:1:1: not UTF-8"),
+    ]:
         Path("log").write_bytes(text if isinstance(text, bytes) else text.encode())
         with pytest.raises(DataError, match=message):
-            plotting.read_log("log")
+            read_log("log")
 
 
 def test_bad_convergence():
@@ -282,6 +399,16 @@ def test_searches():
     assert display.best["score"] == grid.best_score_
     assert {name: display.best[name] for name in grid.best_params_} == grid.best_params_
 
+    from sklearn.pipeline import make_pipeline
+
+    steps = selection.GridSearchCV(make_pipeline(LinearSVC()), {"linearsvc__C": [0.5, 2]}, cv=2, refit=False,
+                                   scoring=["accuracy", "balanced_accuracy"]).fit(X, y)
+    display = SearchDisplay.from_estimator(steps, metric="balanced_accuracy")
+    assert display.param == "linearsvc__C"
+    assert display.best["score"] == steps.cv_results_["mean_test_balanced_accuracy"].max()
+    with pytest.raises(ValueError, match=r"metric = 'score' is not allowed: give accuracy \| balanced_accuracy"):
+        SearchDisplay.from_estimator(steps)
+
     class Search:
         table = TABLE
 
@@ -294,7 +421,7 @@ def test_deviations_of_folds(tmp_path):
     table = [{"C": c, "score": 0.5, "n_iter": 7, "seconds": 1.5, "status": "converged",
               "fold_scores": [0.25, 0.75, None]} for c in (1.0, 2.0, 3.0)]
     (tmp_path / "t.csv").write_text("C,score,n_iter,seconds,status,fold_1,fold_2\n1,0.5,7,1.5,converged,0.25,0.75\n")
-    assert plotting.read_table(tmp_path / "t.csv") == [{**table[0], "fold_scores": [0.25, 0.75]}]
+    assert read_table(tmp_path / "t.csv") == [{**table[0], "fold_scores": [0.25, 0.75]}]
     display = SearchDisplay.from_table(table)
     band, = display.ax_.collections
     assert (display.params, len(display.lines_)) == ([], 1)
@@ -309,7 +436,7 @@ def test_tables_in_files(tmp_path):
         ("t.jsonl", "".join(json.dumps(row) + "\n" for row in TABLE)),
     ]:
         (tmp_path / name).write_text(text)
-        assert plotting.read_table(tmp_path / name) == TABLE
+        assert read_table(tmp_path / name) == TABLE
         assert SearchDisplay.from_file(tmp_path / name).best == TABLE[1]
     for text, message in [("", "no rows"), ("C,score\n", "no rows"), ("[]", "no rows"), ("[1]", "entry 1 of the list"),
                           ("[{]", ":1:3: not JSON"), ("C,score\n1\n", ":2:1: 2 cells are needed"),
@@ -317,7 +444,7 @@ def test_tables_in_files(tmp_path):
                           ('C,score\n1,"2"3\n', ":2:1: not CSV")]:
         (tmp_path / "bad").write_bytes(text.encode("utf-8", "surrogateescape"))
         with pytest.raises(DataError, match=message):
-            plotting.read_table(tmp_path / "bad")
+            read_table(tmp_path / "bad")
 
 
 def test_bad_search():
@@ -350,6 +477,15 @@ def test_reliability_is_scikit_learns(strategy):
                                                ax=display.ax_)
     assert np.array_equal(both.line_.get_data(), (x, shares))
     assert display.diagonal_ is not None and both.diagonal_ is None
+    other = ReliabilityDisplay.from_predictions(y, p, n_bins=7, strategy=strategy, pos_label="no")
+    observed, predicted = calibration.calibration_curve(y == "no", 1 - p, n_bins=7, strategy=strategy)
+    assert np.allclose(other.line_.get_data(), [predicted, observed])
+    assert "class no" in other.ax_.get_xlabel()
+    # A probability on the border of two bins.
+    ties = np.repeat([0.25, 0.5, 0.75, 1.0, 0.0], 5)
+    display = ReliabilityDisplay.from_predictions(np.arange(25) % 2, ties, n_bins=4, strategy=strategy)
+    observed, predicted = calibration.calibration_curve(np.arange(25) % 2, ties, n_bins=4, strategy=strategy)
+    assert np.allclose(display.line_.get_data(), [predicted, observed])
     drawn(display)
 
 
@@ -358,6 +494,8 @@ def test_reliability_of_several_classes():
     display = ReliabilityDisplay.from_predictions([1, 2, 2, 5], p, n_bins=2)
     assert np.allclose(display.line_.get_data(), [[0.4, (0.7 + 0.6 + 0.75) / 3], [1, 2 / 3]])
     assert display.error == pytest.approx((0.6 + 3 * abs((0.7 + 0.6 + 0.75) / 3 - 2 / 3)) / 4)
+    one = ReliabilityDisplay.from_predictions([1, 2, 2, 5], p, n_bins=2, pos_label=5)
+    assert np.allclose(one.line_.get_data(), [[p[:, 2].mean()], [0.25]])
     low, high = plotting.wilson(np.array([0.0, 0.5, 1.0]), np.array([10, 10, 10]))
     # Wilson's intervals of 0, 5 and 10 out of 10.
     assert np.allclose([low[0], *low[1:]], [0, 0.2366, 0.7225], atol=1e-4)
@@ -376,11 +514,12 @@ def test_reliability_of_an_estimator():
     assert np.allclose(display.line_.get_data(), [[0.15, 0.85], [0, 0.5]])
     for call, message in [
         (lambda: ReliabilityDisplay.from_estimator(object(), X, y), "object has no predict_proba"),
-        (lambda: ReliabilityDisplay.from_predictions(y, X[:, 0] * 2), "p: 1.8 is not a probability"),
+        (lambda: ReliabilityDisplay.from_predictions(y, X[:, 0] * 2), "y_prob: 1.8 is not a probability"),
         (lambda: ReliabilityDisplay.from_predictions(y, X[:, 0], classes=[1, 2]), "label 0 is not among the classes"),
-        (lambda: ReliabilityDisplay.from_predictions(y, X[:3, 0]), r"p has shape \(3,\) for 4 labels"),
+        (lambda: ReliabilityDisplay.from_predictions(y, X[:3, 0]), r"y_prob has shape \(3,\) for 4 labels"),
         (lambda: ReliabilityDisplay.from_predictions(y, X[:, 0], n_bins=0), "n_bins = 0 is not allowed"),
         (lambda: ReliabilityDisplay.from_predictions(y, X[:, 0], strategy="x"), "strategy = 'x' is not allowed"),
+        (lambda: ReliabilityDisplay.from_predictions(y, X[:, 0], pos_label=7), "pos_label = 7 is not among"),
     ]:
         with pytest.raises(ValueError, match=message):
             call()
@@ -405,7 +544,8 @@ def files(tmp_path_factory):
     before = os.getcwd()
     os.chdir(folder)
     for name, *words in (("m", "--log", "run.jsonl", "d"), ("k", "-t", "2", "-s", "cs", "d"),
-                         ("o", "-s", "ldm", "--multiclass", "ovo", "d"), ("mt", "--text-labels", "words")):
+                         ("o", "-s", "ldm", "--multiclass", "ovo", "--log", "o.jsonl", "d"),
+                         ("mt", "--text-labels", "words")):
         assert train.main(["-q", *words, name]) == 0
     assert train.main(["-q", "--probability", "--log", "folds.jsonl", "d", "p"]) == 0
     yield folder
@@ -413,7 +553,7 @@ def files(tmp_path_factory):
 
 
 HINT = r"\nTry 'margin-plot --help'\.\n"
-SIGNATURE = {"png": b"\x89PNG", "svg": b"<?xml"}
+SIGNATURE = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}
 UNKNOWN = r"WARNING: 1 rows have a label that the model does not know \(9\): they are left out\n"
 GOLDEN = [
     ("margins -o a.png d m k", 0, "", ""),
@@ -425,6 +565,8 @@ GOLDEN = [
     ("convergence -o a.svg run.jsonl folds.jsonl", 0, "", ""),
     ("convergence -o a.png --x sweeps --log-x run.jsonl", 0, "", ""),
     ("search -o a.svg t.csv", 0, "", ""),
+    ("search -o a.pdf t.csv", 0, "", ""),
+    ("convergence -o A.PNG --dpi 60 run.jsonl o.jsonl", 0, "", ""),
     ("search -o a.svg --param C --score score t.csv", 0, "", ""),
     ("--help", 0, "usage: margin-plot (.|\n)*", ""),
     ("--version", 0, r"margin-plot \S+\n", ""),
@@ -446,9 +588,9 @@ GOLDEN = [
     ("", 2, "", r"margin-plot: the kind of picture is missing: give margins \| .*" + HINT),
     ("d m", 2, "", r"margin-plot: d is no kind of picture: give margins \| histogram \| .*" + HINT),
     ("margins d m", 2, "", "margin-plot: -o: the name of the picture is missing" + HINT),
-    ("margins -o a.pdf d m", 2, "", r"margin-plot: -o a.pdf: .pdf is not known: give a name that ends in .png or .svg"
-     + HINT),
-    ("margins -o - d m", 2, "", "margin-plot: -o -: without an ending .*" + HINT),
+    ("margins -o a.eps d m", 2, "", r"margin-plot: -o a.eps: .eps is not known: give a name that ends .*" + HINT),
+    ("margins -o a d m", 2, "", "margin-plot: -o a: without an ending the format is not known: .*" + HINT),
+    ("margins -o - d m", 2, "", "margin-plot: -o -: a picture does not go to standard output: .*" + HINT),
     ("margins -o a.png d", 2, "", r"margin-plot: margins: give data_file model_file \.\.\." + HINT),
     ("margins -o a.png - -", 2, "", "margin-plot: only a data_file can be standard input" + HINT),
     ("convergence -o a.png -", 2, "", "margin-plot: only a data_file can be standard input" + HINT),
@@ -474,13 +616,21 @@ def test_golden(files, capfd, line, status, out, err):
     made = set(os.listdir()) - before
     assert len(made) == (status == 0 and "-o" in line)
     for name in made:
-        picture = Path(name).read_bytes()
+        assert Path(name).read_bytes().startswith(SIGNATURE[name[-3:].lower()])
         Path(name).unlink()
-        assert picture.startswith(SIGNATURE[name[-3:]])
-        assert plot.main(line.split()) == 0
-        capfd.readouterr()
-        assert Path(name).read_bytes() == picture
-        Path(name).unlink()
+
+
+@pytest.mark.parametrize("ending", SIGNATURE)
+def test_the_same_command_makes_the_same_bytes(files, ending):
+    line = ["histogram", "-o", f"same.{ending}", "--dpi", "50", "d", "m"]
+    assert plot.main(line) == 0
+    picture = Path(f"same.{ending}").read_bytes()
+    # A date has seconds.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SOURCE_DATE_EPOCH", "1000000000")
+        assert plot.main(line) == 0
+    assert Path(f"same.{ending}").read_bytes() == picture
+    assert matplotlib.__version__.encode() not in picture
 
 
 def test_reliability_of_models(files, monkeypatch, capfd):
@@ -509,6 +659,20 @@ def test_reliability_of_models(files, monkeypatch, capfd):
     assert Path("r.svg").read_bytes() == picture
 
 
+def test_a_failure_leaves_the_old_picture(files, monkeypatch):
+    Path("old.svg").write_text("old")
+    before = set(os.listdir())
+    assert plot.main(["search", "-o", "old.svg", "tnone.csv"]) == 1
+
+    def full(descriptor):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    assert plot.main(["search", "-o", "old.svg", "t.csv"]) == 1
+    assert (Path("old.svg").read_text(), set(os.listdir())) == ("old", before)
+    Path("old.svg").unlink()
+
+
 def test_what_the_user_has_set_changes_no_picture(files, monkeypatch):
     arguments = ["margins", "-o", "a.svg", "d", "m"]
     assert plot.main(arguments) == 0
@@ -526,7 +690,7 @@ def test_what_the_user_has_set_changes_no_picture(files, monkeypatch):
 
 def test_imports(files):
     code = ("import sys\nfrom marginlinear.cli import plot\nassert plot.main(['--help']) == 0\n"
-            "assert plot.main(['margins', '-o', 'a.pdf']) == 2\nassert 'numpy' not in sys.modules\n"
+            "assert plot.main(['margins', '-o', 'a.eps']) == 2\nassert 'numpy' not in sys.modules\n"
             "import marginlinear.plotting\nassert 'matplotlib' not in sys.modules and 'scipy' not in sys.modules\n"
             "sys.modules['matplotlib'] = None\n"
             "assert plot.main('margins -o a.png d m'.split()) == 1")

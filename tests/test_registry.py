@@ -367,7 +367,8 @@ def test_info_and_history(method):
     assert info.seconds > 0
     assert seen == info.history and len(seen) >= 2
     for entry in seen:
-        assert set(entry) == {"n_iter", "seconds", "objective", "bound", "certificate", "residual"}
+        assert set(entry) == {"n_iter", "seconds", "objective", "bound", "certificate", "residual",
+                              *([] if method.joint else ["columns"])}
         assert np.isfinite([value for value in entry.values() if value is not None]).all()
     assert all(a["n_iter"] <= b["n_iter"] and a["seconds"] <= b["seconds"]
                for a, b in pairwise(seen))

@@ -21,7 +21,7 @@ def read_data(path, status, **options):
 
 
 def read_model(path):
-    """The model of a file, one that rows of a data file can be given to."""
+    """The model of a file; Failure for one that the rows of a data file cannot be given to."""
     from marginlinear.modelfile import load_model
 
     with opening("open model file", path):
@@ -43,7 +43,7 @@ def warn_of_extra(data, model):
 
 def warn_of_unknown(labels, count, what):
     """Say that `count` rows have `labels` that the model does not know, and `what` becomes of them."""
-    warn(f"{count:g} rows have a label that the model does not know ({few(labels)}): {what}")
+    warn(f"{number(count)} rows have a label that the model does not know ({few(labels)}): {what}")
 
 
 def few(labels):
@@ -52,6 +52,11 @@ def few(labels):
 
     words = [label_text(label) for label in labels]
     return ", ".join(words[:LISTED]) + (f" and {len(words) - LISTED} others" if len(words) > LISTED else "")
+
+
+def number(count):
+    """A count of rows, or a sum of their weights, as text."""
+    return str(count) if isinstance(count, int) else f"{count:.6g}"
 
 
 def read_names(path, n_features):

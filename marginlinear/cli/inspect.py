@@ -12,16 +12,18 @@ from marginlinear.cli.output import DONE, Failure, StatusLine, run, settle_blas
 from marginlinear.params import Param
 
 PROGRAM = "margin-inspect"
-JSON = Param("json", bool, False, "one JSON object in place of the text")
+JSON = Param("json", bool, False, "one JSON object, with all classes, in place of the text")
 NAMES = Param("names", str, None, "names of the features, one a line, as many as the model has features",
               metavar="FILE")
 TOP = Param("top", int, 10, "positive, and negative, weights shown of each class", "[0, inf)")
 ROWS = Param("rows", int, 10, "rows of lowest margin shown", "[0, inf)")
+CLASSES = Param("classes", int, 30, "classes shown, with their features; of more those of the lowest F1", "[0, inf)")
 WEIGHTS = Param("weights", str, None, "weights of the rows, one a line", metavar="FILE")
-OPTIONS = (JSON, NAMES, TOP, ROWS, WEIGHTS, ZERO_BASED, params.THREADS,
+OPTIONS = (JSON, NAMES, TOP, ROWS, CLASSES, WEIGHTS, ZERO_BASED, params.THREADS,
            QUIET._replace(help="no progress; warnings stay"), HELP, VERSION)
 WIDTH = 100
-MATRIX = 20  # classes up to which the confusion matrix is shown, not only its largest entries
+# Characters up to which a line of the confusion matrix is shown; where it is longer, only so many of the errors.
+MATRIX, ERRORS = 120, 20
 
 USAGE = """\
 usage: margin-inspect [options] model_file data_file
@@ -29,7 +31,7 @@ usage: margin-inspect [options] model_file data_file
 Show what a model of margin-train, of LIBLINEAR's train or LIBSVM's svm-train does on the rows of a LIBSVM text
 file ('-': standard input; .gz, .bz2 and .xz are unpacked): accuracy, the distribution of the margins, precision
 and recall of each class, the confusion matrix, the features with the largest weights, and the rows of lowest
-margin, whose labels are likely to be wrong. Rows are counted from 1.
+margin, whose labels are likely to be wrong. Rows are counted from 1; blank lines and comments are none.
 
 Options:"""
 STATUSES = """
@@ -53,7 +55,7 @@ def work(argv):
         return DONE
     model_path, data_path = _files(line.files)
     names_path, weights_path = line.value(NAMES), line.value(WEIGHTS)
-    top, rows, threads = line.value(TOP), line.value(ROWS), line.value(params.THREADS)
+    top, rows, classes, threads = (line.value(param) for param in (TOP, ROWS, CLASSES, params.THREADS))
     zero_based, as_json = line.value(ZERO_BASED), line.value(JSON)
     settle_blas(threads)
     from marginlinear.cli.data import read_data, read_model, read_names, read_weights, warn_of_extra, warn_of_unknown
@@ -82,7 +84,7 @@ def work(argv):
     if as_json:
         text = json.dumps({**described, **report.to_dict()}, allow_nan=False) + "\n"
     else:
-        text = "\n".join(_text(described, model, report)) + "\n"
+        text = "\n".join(_text(described, model, report, classes)) + "\n"
     with replacing("-") as stream:
         stream.write(text.encode("utf-8", "surrogateescape"))
     return DONE
@@ -99,40 +101,59 @@ def _counted_as_in_files(report, base):
                       for top in report.top_features])
 
 
-def _text(described, model, report):
-    """The report's lines."""
-    labels = [_label(label) for label in model.classes.tolist()]
+def _text(described, model, report, most):
+    """The report's lines, on at most so many classes."""
+    from marginlinear.cli.data import number
+    from marginlinear.modelfile import label_text
+
+    labels = [label_text(label) for label in model.classes.tolist()]
     kind = f"kernel {described['kernel']}, {model.n_support} support vectors" if described["kernel"] else "linear"
     yield (f"{described['model']}: {described['solver'] or 'of another program'}, {kind}, {len(labels)} classes, "
            f"{described['n_features']} features")
     yield f"{described['data']}: {report.n_rows} rows"
     yield ""
-    total = report.support.sum() + sum(report.unknown_labels.values())
+    known = report.support.sum().item()
+    total = known + sum(report.unknown_labels.values())
     hits = sum(count for label, predicted, count in report.confused if label == predicted)
-    yield f"Accuracy = {100 * report.accuracy:g}% ({_number(hits)}/{_number(total)})"
+    yield f"Accuracy = {100 * report.accuracy:g}% ({number(hits)}/{number(total)})"
     yield f"Balanced accuracy = {100 * report.macro['recall']:.6g}%"
     yield f"Macro F1 = {100 * report.macro['f1']:.6g}%"
     yield ""
     yield from _margins(model, report, labels)
     yield ""
-    table = [[label, *(f"{value:.4f}" for value in values), _number(support)]
-             for label, *values, support in zip(labels, report.precision, report.recall, report.f1,
-                                                report.support.tolist(), strict=True)]
+    shown = _lowest(report.f1, most)
+    columns = [values.tolist() for values in (report.precision, report.recall, report.f1)]
+    table = [[labels[at], *(f"{column[at]:.4f}" for column in columns), number(report.support[at].item())]
+             for at in shown]
     table.append(["mean", *(f"{report.macro[name]:.4f}" for name in ("precision", "recall", "f1")),
-                  _number(report.support.sum())])
+                  number(known)])
+    if len(shown) < len(labels):
+        yield f"the {len(shown)} classes of lowest F1 of {len(labels)}; --classes shows more, --json all"
     yield from _table([["class", "precision", "recall", "F1", "rows"], *table])
     yield ""
     yield from _confusion(report, labels)
-    for top in report.top_features:
+    tops = [report.top_features[at] for at in shown] if model.joint and report.top_features else (
+        report.top_features[:most])
+    for top in tops:
         if top.largest or top.smallest:
             yield ""
             yield from _features(top)
+    if len(tops) < len(report.top_features):
+        yield f"\nfeatures of {len(tops)} of {len(report.top_features)} columns of weights; --classes shows more"
     if report.lowest_rows:
         yield ""
         yield "rows of lowest margin:"
         yield from _table([["row", "label", "predicted", "margin"],
-                           *([str(row.row), _label(row.label), _label(row.predicted), f"{row.margin:.6g}"]
+                           *([str(row.row), label_text(row.label), label_text(row.predicted), f"{row.margin:.6g}"]
                              for row in report.lowest_rows)])
+
+
+def _lowest(f1, most):
+    """Places of all classes; where there are more than `most`, of those of lowest F1, the lowest first, NaN last."""
+    from marginlinear.margins import smallest
+
+    places = range(len(f1)) if len(f1) <= most else smallest(f1, most).tolist()
+    return list(places)
 
 
 def _margins(model, report, labels):
@@ -140,7 +161,8 @@ def _margins(model, report, labels):
     what = MARGINS["sign"].format(*labels[::-1]) if single else MARGINS[report.unit]
     yield f"margin: {what}"
     if report.margin is None:
-        yield "  no row has a label that the model knows"
+        yield ("  no row has a label that the model knows" if len(labels) > 1 else
+               "  none: the model has one class, and no other score")
         return
     columns = [report.margin]
     head = ["", "margin"]
@@ -158,16 +180,22 @@ def _margins(model, report, labels):
 
 
 def _confusion(report, labels):
-    if len(labels) <= MATRIX:
-        yield "confusion: a line a label, a column a prediction"
-        yield from _table([["", *labels], *([label, *map(_number, counts)] for label, counts
-                                            in zip(labels, report.confusion.tolist(), strict=True))])
-        return
+    from marginlinear.cli.data import number
+    from marginlinear.modelfile import label_text
+
+    # A count takes two blanks and a digit at least.
+    if 3 * len(labels) <= MATRIX:
+        lines = list(_table([["", *labels], *([label, *map(number, counts)] for label, counts
+                                              in zip(labels, report.confusion.tolist(), strict=True))]))
+        if max(map(len, lines)) <= MATRIX:
+            yield "confusion: a line a label, a column a prediction"
+            yield from lines
+            return
     wrong = sorted((entry for entry in report.confused if entry[0] != entry[1]), key=lambda entry: -entry[2])
-    yield f"confusion: the {min(MATRIX, len(wrong))} most frequent of {len(wrong)} kinds of errors"
+    yield f"confusion: the {min(ERRORS, len(wrong))} most frequent of {len(wrong)} kinds of errors"
     yield from _table([["label", "predicted", "rows"],
-                       *([_label(label), _label(predicted), _number(count)]
-                         for label, predicted, count in wrong[:MATRIX])])
+                       *([label_text(label), label_text(predicted), number(count)]
+                         for label, predicted, count in wrong[:ERRORS])])
 
 
 def _features(top):
@@ -189,16 +217,6 @@ def _table(lines):
     for first, *others in lines:
         cells = "  ".join(f"{cell:>{width}}" for cell, width in zip(others, widths[1:], strict=True))
         yield f"  {first:<{widths[0]}}  {cells}".rstrip()
-
-
-def _label(label):
-    from marginlinear.modelfile import label_text
-
-    return label_text(label)
-
-
-def _number(count):
-    return str(count) if isinstance(count, int) else f"{count:g}"
 
 
 def _kernel(model):

@@ -12,7 +12,7 @@ from marginlinear.cli.output import DONE, Failure, StatusLine, opening, run, set
 from marginlinear.params import Param
 
 PROGRAM = "margin-plot"
-OUTPUT = Param("output", str, None, "the picture: a name that ends in .png or .svg", letter="o", metavar="FILE")
+OUTPUT = Param("output", str, None, "the picture: a name that ends in .png, .svg or .pdf", letter="o", metavar="FILE")
 LABELS = Param("labels", str, None, "names for the legend, in the order of the models or logs, with commas between "
                "(default: the files' names)", metavar="A,B,...")
 TITLE = Param("title", str, None, "a title above the picture", metavar="TEXT")
@@ -37,7 +37,9 @@ KINDS = {
     "reliability": ("reliability curve of the probabilities of models", "data_file model_file ...",
                     (BINS, QUANTILE, *DATA)),
 }
-FORMATS = {".png": "png", ".svg": "svg"}
+# What tells a format's pictures apart that the same command made: a date, a version.
+METADATA = {"png": {"Software": None}, "svg": {"Date": None, "Creator": None},
+            "pdf": {"CreationDate": None, "Creator": None, "Producer": None}}
 
 USAGE = """\
 usage: margin-plot KIND [options] -o picture file ...
@@ -102,11 +104,11 @@ class Picture:
         self.output = self.values["output"]
         if self.output is None:
             raise UsageError("-o: the name of the picture is missing")
-        ending = os.path.splitext(self.output)[1]
-        if ending not in FORMATS:
-            what = f"{ending} is" if ending else "without an ending the format is"
-            raise UsageError(f"-o {self.output}: {what} not known: give a name that ends in .png or .svg")
-        self.format = FORMATS[ending]
+        self.format = os.path.splitext(self.output)[1].lower().removeprefix(".")
+        if self.format not in METADATA:
+            what = "a picture does not go to standard output" if self.output == "-" else (
+                f".{self.format} is not known" if self.format else "without an ending the format is not known")
+            raise UsageError(f"-o {self.output}: {what}: give a name that ends in .png, .svg or .pdf")
         self._check_files()
         typed = self.values["labels"]
         drawn = self.files if self.kind == "convergence" else self.files[1:]
@@ -136,7 +138,7 @@ class Picture:
             from marginlinear.plotting import INSTALL
 
             raise Failure(INSTALL) from None
-        from marginlinear.plotting import style
+        from marginlinear.plotting import literal, style
 
         # What a user has set elsewhere, or for a screen, is not part of the command.
         with matplotlib.rc_context():
@@ -144,11 +146,12 @@ class Picture:
             with style():
                 figure = getattr(self, "_" + self.kind)()
                 if self.values["title"]:
-                    figure.suptitle(self.values["title"], fontsize="large")
+                    figure.suptitle(literal(self.values["title"]), fontsize="large")
+                _grow(figure)
                 stream = BytesIO()
-                # A date, or a version, would make each picture another.
-                figure.savefig(stream, format=self.format, dpi=self.values["dpi"],
-                               metadata={"Date": None} if self.format == "svg" else {"Software": None})
+                figure.savefig(stream, format=self.format, dpi=self.values["dpi"], metadata=METADATA[self.format])
+        if self.format == "png":
+            stream = _small(stream)
         with opening("write", self.output), replacing(self.output) as out:
             out.write(stream.getvalue())
         return DONE
@@ -160,7 +163,7 @@ class Picture:
         return figure, figure.subplots(rows, 1, sharex=True, squeeze=False)[:, 0]
 
     def _margins(self):
-        figure, (ax,) = self._figure(6.4, 4.2)
+        figure, (ax,) = self._figure(6.4, 3.8)
         for display in self._distributions():
             display.plot(ax)
         return figure
@@ -170,12 +173,11 @@ class Picture:
 
         import numpy as np
 
-        from marginlinear.plotting import COLOURS
+        from marginlinear.plotting import COLOURS, histogram_edges
 
         displays = self._distributions()
-        figure, axes = self._figure(6.4, 1.2 + 1.9 * len(displays), len(displays))
-        every = np.concatenate([display.margins for display in displays])
-        bins = np.histogram_bin_edges(every, self.values["bins"] or 40)
+        figure, axes = self._figure(6.4, 0.8 + (2.4 if len(displays) == 1 else 1.5) * len(displays), len(displays))
+        bins = histogram_edges(np.concatenate([display.margins for display in displays]), self.values["bins"])
         for display, ax, colour in zip(displays, axes, cycle(COLOURS)):
             display.plot(ax, kind="histogram", bins=bins, color=colour, linestyle="-")
             ax.label_outer()
@@ -191,6 +193,8 @@ class Picture:
 
         raw, found, votes = self.values["raw"], [], set()
         for path, name, model, rows, labels in self._models():
+            if len(model.classes) < 2:
+                raise Failure(f"{path}: the model has one class, and so no margins")
             norm = None if raw else margin_norm(model, self.values["threads"])
             if not raw and norm is None:
                 raise Failure(f"{path}: its margins have no norm to be divided by: give --raw")
@@ -230,9 +234,10 @@ class Picture:
             yield model_path, name, model, rows, labels
 
     def _convergence(self):
-        from marginlinear.plotting import ConvergenceDisplay, read_log
+        from marginlinear.logs import read_log
+        from marginlinear.plotting import ConvergenceDisplay
 
-        figure, axes = self._figure(6.4, 5.6, 2)
+        figure, axes = self._figure(6.4, 5.2, 2)
         x = {"time": "seconds", "sweeps": "n_iter"}[self.values["x"]]
         for path, name in zip(self.files, self.labels, strict=True):
             with opening("open log file", path):
@@ -243,9 +248,10 @@ class Picture:
         return figure
 
     def _search(self):
-        from marginlinear.plotting import SearchDisplay, read_table
+        from marginlinear.logs import read_table
+        from marginlinear.plotting import SearchDisplay
 
-        figure, (ax,) = self._figure(6.4, 4.2)
+        figure, (ax,) = self._figure(6.4, 3.8)
         (path,) = self.files
         with opening("open table file", path):
             table = read_table(path)
@@ -269,6 +275,26 @@ class Picture:
             except ValueError as error:
                 raise Failure(f"{path} on {self.files[0]}: {error}") from None
         return figure
+
+
+def _grow(figure):
+    """Make the figure higher by its legends, which stand above the Axes."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    renderer = FigureCanvasAgg(figure).get_renderer()
+    legends = [ax.get_legend() for ax in figure.axes if ax.get_legend()]
+    height = sum(legend.get_window_extent(renderer).height for legend in legends) / figure.dpi
+    figure.set_figheight(figure.get_figheight() + height)
+
+
+def _small(stream):
+    """A PNG with a palette of 256 colours, more than these pictures need: a third of the size."""
+    from PIL import Image  # matplotlib's own writer of PNG
+
+    smaller = BytesIO()
+    with Image.open(stream) as image:
+        image.convert("RGB").quantize(256).save(smaller, "png", optimize=True, dpi=image.info["dpi"])
+    return smaller
 
 
 def _stem(path):

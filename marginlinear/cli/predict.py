@@ -8,7 +8,7 @@ from marginlinear import params
 from marginlinear._version import version
 from marginlinear.atomic import check_writable, replacing
 from marginlinear.cli.options import HELP, QUIET, VERSION, ZERO_BASED, CommandLine, UsageError, describe
-from marginlinear.cli.output import DONE, Failure, StatusLine, opening, run, settle_blas, warn
+from marginlinear.cli.output import DONE, Failure, StatusLine, opening, run, settle_blas
 from marginlinear.params import Param
 
 PROGRAM = "margin-predict"
@@ -58,26 +58,17 @@ def work(argv):
     if output:
         with opening("open output file", output):
             check_writable(output)
-    from marginlinear.cli.data import read_data
-    from marginlinear.modelfile import load_model
+    from marginlinear.cli.data import read_data, read_model, warn_of_extra
 
-    with opening("open model file", model_path):
-        model = load_model(model_path)
+    model = read_model(model_path)
     if added.probabilities and model.calibration is None:
         raise Failure(f"{model_path}: the model has no calibration, which probabilities need: train it with "
                       "margin-train --probability (for models of LIBLINEAR probability output is only supported for "
                       "logistic regression); --scores gives the scores")
-    kernel = getattr(model, "kernel", None)
-    if kernel is not None and kernel.kind == "precomputed":
-        raise Failure(f"{model_path}: the kernel is precomputed, a data file has no features for it: predict in "
-                      "Python, or with svm-predict")
     with StatusLine(quiet) as status:
         data = read_data(test, status, zero_based=line.value(ZERO_BASED), threads=threads,
                          text_labels=model.classes.dtype.kind == "U")
-    # To a kernel they matter, as they are part of a distance.
-    extra = 0 if kernel is not None or data.n_features <= model.n_features else (data.indices >= model.n_features).sum()
-    if extra:
-        warn(f"{extra} values of features above {model.n_features}, the model's last, are left out")
+    warn_of_extra(data, model)
     with replacing(output or "-") as stream:
         correct = _predict(model, data, threads, added, stream.write)
     if not quiet:
@@ -100,23 +91,19 @@ def _predict(model, data, threads, added, write):
     import numpy as np
 
     from marginlinear._core.decimal import format_rows
-    from marginlinear.arrays import CSR
+    from marginlinear.arrays import row_blocks
     from marginlinear.modelfile import label_text
 
     names = [label_text(label).encode("utf-8", "surrogateescape") for label in model.classes.tolist()]
-    truth = _codes(np, model.classes, data.labels)
+    truth = model.places_in_classes(data.labels)
     # As in the model file: of two classes classes[1] comes first.
     order = slice(None, None, -1 if len(names) == 2 else 1)
     if added.probabilities:
         write(b" ".join([b"labels", *names[order]]) + b"\n")
-    step = max(1, BLOCK // max(len(names), model.weights.shape[1]))
     correct = 0
-    for low in range(0, len(truth), step):
-        start, stop = data.indptr[low], data.indptr[min(low + step, len(truth))]
-        block = CSR(data.data[start:stop], data.indices[start:stop],
-                    data.indptr[low : low + step + 1] - start, data.n_features)
+    for low, high, block in row_blocks(data, max(1, BLOCK // max(len(names), model.weights.shape[1]))):
         scores = model.decision_function(block, threads=threads)
-        known = truth[low : low + step]
+        known = truth[low:high]
         codes = model.places_of(scores)
         correct += int(np.count_nonzero(codes == known))
         lines = [names[code] for code in codes.tolist()]
@@ -134,13 +121,6 @@ def _predict(model, data, threads, added, write):
                      for line, margin, code in zip(lines, margins, known.tolist(), strict=True)]
         write(b"\n".join(lines) + b"\n")
     return correct
-
-
-def _codes(np, classes, labels):
-    """Place of each label in classes, -1 for one that is not there."""
-    order = np.argsort(classes)
-    places = order[np.minimum(np.searchsorted(classes, labels, sorter=order), len(order) - 1)]
-    return np.where(classes[places] == labels, places, -1)
 
 
 def _files(files):

@@ -15,7 +15,8 @@ from marginlinear.cli import options
 from marginlinear.cli.options import CommandLine, UsageError
 from marginlinear.cli.output import DONE, NOT_CONVERGED, Failure, StatusLine, opening, run, settle_blas, tell, warn
 from marginlinear.params import Param
-from marginlinear.problem import CONVERGED, CYCLE, FAILED, FINISHED, STALLED, ConvergenceWarning, DataError
+from marginlinear.problem import ConvergenceWarning, DataError
+from marginlinear.shortfall import fell_short, option, remedies, shortfall
 
 PROGRAM = "margin-train"
 SOLVER = Param("solver", str, None, "the method", letter="s", metavar="NAME")
@@ -173,7 +174,7 @@ class Training:
                   f"nSV = {info.n_support}\n{total}"
                   f"{criterion} = {value:.4g} ({info.status}; tolerance {allowed:.4g})",
                   file=self.results)
-        return self._judge([info])
+        return self._judge(info)
 
     def _selection(self, line):
         """-v, -C, and what goes with them. Without --grid cross-validation is a search over one point."""
@@ -246,9 +247,7 @@ class Training:
                 warn(warning.message)
         short = sum(entry["unconverged"] for entry in found.table)
         if short:
-            smaller = "smaller values of C, " if params.C in self.method.params else ""
-            warn(f"not converged: {short} of {total} fits; scale the features to a common range such as [0, 1], or "
-                 f"give {smaller}a larger -e, or more {self._caps()}")
+            warn(f"not converged: {short} of {total} fits; {remedies(self.method, option)}")
         if self.table_path:
             self._write_table(found.table)
         if self.searches:
@@ -305,34 +304,11 @@ class Training:
         self._write_log(outcome)
         return model
 
-    def _caps(self):
-        return " or ".join(p.flag for p in (params.TIME_LIMIT, params.MAX_ITER, *self.method.takes)
-                           if p.name.startswith(("time_", "max_")))
-
-    def _judge(self, infos):
-        short = [info for info in infos if info.status not in (CONVERGED, FINISHED)]
-        for info in short:
-            if info.status == FAILED and self.kernel not in (None, *params.DEFINITE):
-                warn(f"not converged ({info.status}): {params.INDEFINITE}")
-            elif info.status == FAILED:
-                warn(f"a bound of {info.bound:.6g} above the objective of {info.objective:.6g} is a defect "
-                     "of marginlinear: please report it with the data")
-            else:
-                if info.status == CYCLE:
-                    advice = ("the iterations come back to where they were and will not settle: give another "
-                              f"{' or '.join(p.flag for p in self.method.params)}")
-                elif info.status == STALLED:
-                    advice = ("no step lowers the objective beyond rounding, and more of them would not: scale the "
-                              "features to a common range such as [0, 1], or give a larger -e")
-                elif info.certificate is None:
-                    advice = f"give a larger -e, or more {self._caps()}"
-                else:
-                    advice = ("scale the features to a common range such as [0, 1], or give a smaller C, a larger -e, "
-                              f"or more {self._caps()}")
-                criterion, value, _ = info.criterion
-                warn(f"not converged ({info.status}): {criterion} {value:.3g} of objective {info.objective:.6g} "
-                     f"after {info.n_iter} sweeps, tolerance {info.tol:g}; {advice}")
-        return NOT_CONVERGED if short and self.strict else DONE
+    def _judge(self, info):
+        if not fell_short(info.status):
+            return DONE
+        warn(f"not converged {shortfall(info, self.method, option, self.kernel)}")
+        return NOT_CONVERGED if self.strict else DONE
 
     def _read(self):
         from marginlinear.cli.data import read_data, read_weights

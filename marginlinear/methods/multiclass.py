@@ -40,7 +40,7 @@ def fit(method, problem, params, run, how):
 
     Its info is that of all columns: the worst status and residual, the most sweeps, and sums of objectives and bounds;
     the latter and the certificate are None where the method has none. The history
-    has an entry for each column, of the columns up to it, in their order; `run.progress` gets these entries, in the
+    has an entry for each column, of the `columns` up to it, in their order; `run.progress` gets these entries, in the
     thread that calls. `run.time_limit` is for all columns together, `run.max_iter` for each.
     """
     return Columns(method, problem, params, run, how).fit()
@@ -75,14 +75,14 @@ class Columns:
             history.append({"n_iter": max(info.n_iter for info in infos), "seconds": self.seconds,
                             "objective": objective, "bound": bound,
                             "certificate": None if bound is None else objective - bound,
-                            "residual": _whole(max, [info.residual for info in infos])})
+                            "residual": _whole(max, [info.residual for info in infos]), "columns": len(infos)})
             if self.run.progress is not None:
                 self.run.progress(history[-1])
         info = Info(
             status=max((info.status for info in infos), key=STATUSES.index),
             algorithm=", ".join(sorted({info.algorithm for info in infos})),
             n_outer=max(info.n_outer for info in infos),
-            **{name: value for name, value in history[-1].items() if name != "seconds"},
+            **{name: value for name, value in history[-1].items() if name not in ("seconds", "columns")},
             n_support=int(self.supports.sum()),
             seconds=self.seconds,
             tol=self.run.tol,

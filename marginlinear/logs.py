@@ -1,0 +1,109 @@
+"""Files of runs and of searches: what margin-train wrote by --log and --table."""
+
+import csv
+import json
+import math
+import re
+
+import numpy as np
+
+from marginlinear.problem import DataError, Info
+
+# Keys of every line of a log.
+CHECK = {"n_iter", "seconds", "objective", "certificate", "residual"}
+
+
+def read_log(path):
+    """Runs in a file of `margin-train --log`: list of (history, limit or None, what tells it from the others).
+
+    The last is a dict, such as {"fold": 1}. A run that was interrupted has no result, and no limit.
+    """
+    runs, current = [], {}
+    for number, entry in _json_lines(path):
+        if not isinstance(entry, dict) or not entry.keys() >= CHECK:
+            raise DataError(path, number, 1, f"not a line of margin-train --log, with {', '.join(sorted(CHECK))} "
+                            "(those of -v and -C have others: --table makes the table of a search)")
+        wrong = next((key for key in CHECK if not (entry[key] is None or is_number(entry[key]))), None)
+        if wrong:
+            raise DataError(path, number, 1, f"{wrong}: {entry[wrong]!r} is not a number")
+        place = {key: value for key, value in entry.items() if key not in (*Info._fields, "columns")}
+        run = current.get(str(place))
+        if run is None:
+            run = current[str(place)] = {"history": [], "limit": None, "place": place}
+            runs.append(run)
+        if "status" in entry:
+            # The result repeats the last check; what follows is another run.
+            if not is_number(entry.get("tol")):
+                raise DataError(path, number, 1, f"tol: {entry.get('tol')!r} is not a number")
+            if entry["objective"] is not None:
+                run["limit"] = Info(**{name: entry.get(name) for name in Info._fields}).criterion[2]
+            del current[str(place)]
+        else:
+            run["history"].append(entry)
+    runs = [(run["history"], run["limit"], run["place"]) for run in runs if run["history"]]
+    if not runs:
+        raise DataError(path, 0, 0, "no check of a run: give a file of margin-train --log")
+    return runs
+
+
+def read_table(path):
+    """Rows of a search's table: from a CSV file with a head, a JSON list of objects, or JSON lines; a list of dict.
+
+    Columns fold_1, fold_2, ... of a CSV file, as `margin-train --table` writes them, become a list fold_scores.
+    """
+    with open(path, encoding="utf-8-sig", newline="") as stream:
+        try:
+            first = stream.read(1)
+            stream.seek(0)
+            if first == "[":
+                rows = json.load(stream)
+            elif first == "{":
+                rows = [row for _, row in _json_lines(path)]
+            else:
+                reader = csv.DictReader(stream, strict=True)
+                rows = []
+                for row in reader:
+                    if None in row or None in row.values():
+                        raise DataError(path, reader.line_num, 1,
+                                        f"{len(reader.fieldnames)} cells are needed, as in the first line")
+                    row = {key.strip(): _cell(text) for key, text in row.items()}
+                    folds = [row.pop(key) for key in list(row) if re.fullmatch(r"fold_\d+", key)]
+                    rows.append({**row, "fold_scores": folds} if folds else row)
+        except UnicodeDecodeError:
+            raise DataError(path, 0, 0, "not UTF-8: give a CSV or JSON file") from None
+        except json.JSONDecodeError as error:
+            raise DataError(path, error.lineno, error.colno, f"not JSON: {error.msg}") from None
+        except csv.Error as error:
+            raise DataError(path, reader.line_num + 1, 1, f"not CSV: {error}") from None
+    wrong = next((at for at, row in enumerate(rows, 1) if not isinstance(row, dict)), None)
+    if wrong:
+        raise DataError(path, 0, 0, f"entry {wrong} of the list is not an object of columns and values")
+    if not rows:
+        raise DataError(path, 0, 0, "the table has no rows")
+    return rows
+
+
+def _json_lines(path):
+    with open(path, "rb") as stream:
+        for number, line in enumerate(stream, 1):
+            if line.strip():
+                try:
+                    yield number, json.loads(line)
+                except UnicodeDecodeError:
+                    raise DataError(path, number, 1, "not UTF-8: give JSON lines") from None
+                except json.JSONDecodeError as error:
+                    raise DataError(path, number, error.colno, f"not JSON: {error.msg}") from None
+
+
+def _cell(text):
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def is_number(value):
+    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool) \
+        and math.isfinite(value)
