@@ -225,8 +225,7 @@ cdef class BlockCD:
             self.alpha[:], self.beta[:], U = self._mixed(alpha, beta, state["cost"], state["before"])
             # Without a part in the weights.
             self._settle_empty_rows()
-            # With kinks, plain sweeps would spoil what a centre has smoothed.
-            self.iterates.resume(U, U, state["kappa"] if self.kinked else 0.0)
+            self.iterates.resume(U, U, 0.0)
         else:
             self.before = state["before"]
             self.alpha[:], self.beta[:] = alpha, beta

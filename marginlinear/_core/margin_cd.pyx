@@ -202,8 +202,7 @@ cdef class MarginCD:
         if self.spread == 0 and (self.cost != state["cost"]).any():
             self.before = {"duals": state["duals"], "cost": state["cost"]}
             self.duals[:], U = self._mixed(state["duals"], state["cost"], before)
-            # With kinks, plain sweeps would spoil what a centre has smoothed.
-            self.iterates.resume(U, U, state["kappa"] if self.kinked else 0.0)
+            self.iterates.resume(U, U, 0.0)
         else:
             self.before = before
             self.duals[:] = self._cut(state["duals"] * (self.cost / state["cost"]))
