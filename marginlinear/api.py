@@ -341,10 +341,10 @@ def train(X, y, *, solver=None, class_weight=None, sample_weight=None, start=Non
 
 
 def fit_model(X, y, warning=None, *, solver=None, class_weight=None, sample_weight=None, start=None, progress=None,
-              cancel=None, probability=False, scale=None, **params):
+              cancel=None, gram=None, probability=False, scale=None, **params):
     """`train`, with a category for the warning that a fit did not converge; None: no warning.
 
-    `cancel` as in Run, for fits on one thread.
+    `cancel` as in Run, for fits on one thread. `gram` is a LastGram that several fits on the same X share.
     """
     method = registry.get(solver if solver is not None else next(iter(registry.methods())))
     values, run_values = resolved(method, params)
@@ -368,7 +368,7 @@ def fit_model(X, y, warning=None, *, solver=None, class_weight=None, sample_weig
     if around["probability"] and not method.probabilistic:
         folded = sample if given else sample.merged()
         require_pairs(classes, folded.y)
-    model = fit.model(sample, start, progress, cancel)
+    model = fit.model(sample, start, progress, cancel, gram=gram)
     if folded is not None:
         model.calibration = fit.calibration(folded, progress, cancel)
     elif around["probability"]:
@@ -409,7 +409,7 @@ class Fit:
         self.run_values = dict(run_values)
         self.bias = self.run_values.pop("bias")
 
-    def model(self, sample, start=None, progress=None, cancel=None, threads=None):
+    def model(self, sample, start=None, progress=None, cancel=None, threads=None, gram=None):
         method, values, classes, bias = self.method, self.values, self.classes, self.bias
         run_values = {**self.run_values, "threads": threads or self.run_values["threads"]}
         X, width, k = sample.X, self.width, len(classes)
@@ -427,7 +427,7 @@ class Fit:
             require_memory(columns, rows.d, "features")
         else:
             require_memory(columns, len(sample.y), "rows")
-            rows = gram_of(kernel, X, bias, values["cache"], run_values["threads"])
+            rows = (gram or LastGram()).rows(kernel, X, bias, values["cache"], run_values["threads"])
         problem = canonical(Problem(rows, sample.y, k, sample.instance, sample.factor))
         origin = {"method": method.name, "rows": problem.rows.m, "features": width, "bias feature": bias >= 0,
                   "classes": k, "kernel": kernel and (kernel.kind, kernel.gamma, kernel.degree, kernel.coef0),
@@ -535,11 +535,23 @@ def kernel_of(values, n_features):
                                        if P.is_used(p, values)})
 
 
-def gram_of(kernel, X, bias, cache, threads):
-    """Rows in the kernel's feature space: a constant feature there adds its square to all inner products."""
-    from marginlinear.kernels import gram_rows
+class LastGram:
+    """Rows in a kernel's feature space, kept for the next fit on the same X; of another kernel they are made anew."""
 
-    return gram_rows(kernel, X, shape_of(X)[1], offset=constant_of(bias), cache=cache, threads=threads)
+    def __init__(self):
+        self._kept = self._rows = None
+
+    def rows(self, kernel, X, bias, cache, threads):
+        """Rows of X: a constant feature, the bias, adds its square to all inner products."""
+        from marginlinear.kernels import gram_rows
+
+        wanted = kernel.kind, kernel.gamma, kernel.degree, kernel.coef0, constant_of(bias), cache
+        if wanted != self._kept:
+            # The old ones go before there are others: both may not fit into memory.
+            self._kept = self._rows = None
+            self._rows = gram_rows(kernel, X, shape_of(X)[1], offset=constant_of(bias), cache=cache, threads=threads)
+            self._kept = wanted
+        return self._rows
 
 
 def constant_of(bias):

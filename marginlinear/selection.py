@@ -6,14 +6,12 @@ they find does not depend on the number of threads.
 """
 
 import hashlib
-import json
 import math
-import os
 import threading
 import time
 import warnings
 from collections import Counter
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,12 +20,16 @@ from marginlinear import grid as G
 from marginlinear import params as P
 from marginlinear import registry
 from marginlinear._version import version
-from marginlinear.api import fit_model, resolved, train, training_data
+from marginlinear.api import LastGram, fit_model, resolved, train, training_data
 from marginlinear.arrays import select_rows, shape_of
 from marginlinear.folds import stratified_folds
-from marginlinear.problem import ConvergenceWarning, DataError
+from marginlinear.metrics import METRICS, pooled
+from marginlinear.problem import ConvergenceWarning
+from marginlinear.searchlog import Book, Journal
 from marginlinear.shortfall import fell_short, keyword, remedies
 from marginlinear.threads import default_threads, in_order
+
+__all__ = ["CrossValidation", "Fold", "Search", "cross_validate", "out_of_fold", "search"]
 
 LOO = "# folds > # data. Will use # folds = # data instead (i.e., leave-one-out cross validation)"
 
@@ -99,61 +101,6 @@ class Fold(NamedTuple):
     places: Any
     scores: Any
     info: Any
-
-
-# ---- metrics: of y, predictions (both places of classes) and scores of one fold
-
-
-def accuracy(y, predicted, scores):
-    """Part of the rows that are predicted right."""
-    return float(np.mean(y == predicted))
-
-
-def balanced(y, predicted, scores):
-    """Mean, over the classes that y has, of the part of their rows that is predicted right."""
-    return float(np.mean([np.mean(predicted[y == label] == label) for label in np.unique(y)]))
-
-
-def f1_macro(y, predicted, scores):
-    """Mean, over the classes of y and of the predictions, of 2 right/(rows + predictions)."""
-    return float(np.mean([2 * np.count_nonzero((y == label) & (predicted == label))
-                          / (np.count_nonzero(y == label) + np.count_nonzero(predicted == label))
-                          for label in np.union1d(y, predicted)]))
-
-
-def auc(y, predicted, scores):
-    """Area under the ROC curve: the part of the pairs of a positive and a negative row that stand in order by their
-    scores, ties as half. With several columns the mean over the classes, each against the rest; NaN for one class."""
-    labels = np.unique(y)
-    if len(labels) < 2:
-        return math.nan
-    if scores.ndim == 1:
-        return _area(y == 1, scores)
-    if scores.shape[1] == 2:
-        with np.errstate(invalid="ignore"):
-            return _area(y == 1, scores[:, 1] - scores[:, 0])
-    return float(np.mean([_area(y == label, scores[:, label]) for label in labels]))
-
-
-def _area(positive, scores):
-    """(sum of the positive rows' ranks - p (p + 1)/2)/(p n), ranks of equal scores averaged."""
-    place, counts = np.unique(scores, return_inverse=True, return_counts=True)[1:]
-    ranks = np.cumsum(counts) - (counts - 1) / 2
-    p = np.count_nonzero(positive)
-    return float((ranks[place][positive].sum() - p * (p + 1) / 2) / (p * (len(scores) - p)))
-
-
-METRICS = {"accuracy": accuracy, "balanced": balanced, "f1_macro": f1_macro, "auc": auc}
-
-
-def pooled(metric, fold_scores, sizes):
-    """One score of those of the folds: over all rows for accuracy, else the mean of the folds that have a value."""
-    values = np.asarray(fold_scores, dtype=np.float64)
-    if metric == "accuracy":
-        return sum(round(float(v) * int(n)) for v, n in zip(values, sizes, strict=True)) / int(sum(sizes))
-    if np.isnan(values).all():
-        raise ValueError(f"{metric}: no fold has rows of two classes: give fewer folds, or another metric")
-    return float(np.nanmean(values))
 
 
 # ---- folds
@@ -278,14 +225,17 @@ class Fits:
         self.chains = [sorted(chain, key=lambda at: points[at].get(axis, 0)) for chain in chains.values()]
         self._cancel, self._report_lock = threading.Event(), threading.Lock()
 
-    def run(self, done=()):
-        """Yield (list of (point, Fold)) chain by chain, those of fold 0 first; pairs (point, fold) `done` are left out.
+    def missing(self, done):
+        """Pairs (fold, chain), those of fold 0 first, of the chains that have a point whose (point, fold) is not among
+        `done`: whole ones, since what a fit finds depends, within its tolerance, on where it starts."""
+        return [(fold, chain) for fold in range(self.folds.n) for chain in self.chains
+                if any((at, fold) not in done for at in chain)]
+
+    def run(self, todo):
+        """Yield lists of (point, fold, Fold), one for each of the (fold, chain) `todo`, in their order.
 
         `report(point, fold, Fold)` is called as soon as a fit has ended, by one thread at a time.
         """
-        todo = [(fold, [at for at in chain if (at, fold) not in done])
-                for fold in range(self.folds.n) for chain in self.chains]
-        todo = [(fold, chain) for fold, chain in todo if chain]
         for fold, users in Counter(fold for fold, _ in todo).items():
             self.folds.expect(fold, users)
         several = min(self.threads, len(todo)) > 1
@@ -293,14 +243,14 @@ class Fits:
         def work(number):
             fold, chain = todo[number]
             rows, labels, others, outside, held_out = self.folds.take(fold)
-            found, model = [], None
+            found, model, gram = [], None, LastGram()
             for at in chain:
                 if self._cancel.is_set():
                     break
                 try:
                     model = fit_model(rows, labels, solver=self.method.name, **others, start=model,
-                                      cancel=self._cancel if several else None, threads=1 if several else self.threads,
-                                      **{**self.params, **self.points[at]})
+                                      cancel=self._cancel if several else None, gram=gram,
+                                      threads=1 if several else self.threads, **{**self.params, **self.points[at]})
                 except ValueError as error:
                     place = f"{G.shown(self.points[at])}, " if self.points[at] else ""
                     raise ValueError(f"{error} ({place}fold {fold + 1} of {self.folds.n})") from error
@@ -332,7 +282,7 @@ def out_of_fold(X, y, *, solver=None, folds=5, seed=0, threads=None, sample_weig
     """
     method, data, params = _prepared(X, y, solver, folds, seed, threads, sample_weight, class_weight, params)
     fits = Fits(method, data, params, [{}], None)
-    return data.classes, (fold for chain in fits.run() for _, _, fold in chain)
+    return data.classes, (fold for chain in fits.run(fits.missing(())) for _, _, fold in chain)
 
 
 def cross_validate(X, y, *, solver=None, folds=5, metric="accuracy", seed=0, threads=None, sample_weight=None,
@@ -371,7 +321,7 @@ def cross_validate(X, y, *, solver=None, folds=5, metric="accuracy", seed=0, thr
     metric = P.METRIC.check(metric)
     method, data, params = _prepared(X, y, solver, folds, seed, threads, sample_weight, class_weight, params)
     fits = Fits(method, data, params, [{}], None)
-    found = [fold for chain in fits.run() for _, _, fold in chain]
+    found = [fold for chain in fits.run(fits.missing(())) for _, _, fold in chain]
     places, scores = np.empty(len(data.y), dtype=np.intp), np.empty((len(data.y), *found[0].scores.shape[1:]))
     for fold in found:
         places[fold.rows], scores[fold.rows] = fold.places, fold.scores
@@ -397,9 +347,10 @@ def search(X, y, *, solver=None, grid=None, refit=True, folds=5, metric="accurac
     log : path, optional
         A file that gets one line of JSON for the search, and one for each fit as it ends.
     resume : path, optional
-        A log that an earlier search of the same data, method, fixed parameters, folds and metric wrote. What it has is
-        not fitted again, what is new is added to it. The first fits after what it has start afresh: their results
-        agree with those of a search that was not interrupted within the tolerance of the fits.
+        A log that an earlier search of the same data, method, fixed parameters, folds and metric wrote. What is new is
+        added to it. A fold's fits along C (or the axis that takes its place) that are all there are not made again;
+        where one is missing they all are, each from the last: the table, but for the seconds, is that of a search that
+        was not interrupted.
     progress : callable, optional
         Called after each fit with a dict: done, total, params, fold, score, status, n_iter, seconds.
 
@@ -445,8 +396,11 @@ def search(X, y, *, solver=None, grid=None, refit=True, folds=5, metric="accurac
             progress({"done": len(book.entries), "total": len(points) * data.n, "params": points[at], **entry})
 
     fits = Fits(method, data, params, points, axis, report)
+    todo = fits.missing(book.entries)
+    for fold, chain in todo:
+        book.forget(chain, fold)
     with nullcontext() if journal is None else journal.opened(fresh=resume is None):
-        for _ in fits.run(set(book.entries)):
+        for _ in fits.run(todo):
             pass
     table = book.table(metric, data.sizes)
     _warn(method, [entry["status"] for entry in book.entries.values()])
@@ -483,30 +437,6 @@ def _warn(method, statuses):
                       f"{remedies(method, keyword)}", ConvergenceWarning, stacklevel=3)
 
 
-# ---- results
-
-
-class Book:
-    """Entries of (point, fold)."""
-
-    def __init__(self, points, n):
-        self.points, self.n, self.entries = points, n, {}
-
-    def enter(self, at, fold, entry):
-        self.entries[at, fold] = entry
-
-    def table(self, metric, sizes):
-        rows = []
-        for at, point in enumerate(self.points):
-            entries = [self.entries[at, fold] for fold in range(self.n)]
-            values = [math.nan if entry["score"] is None else entry["score"] for entry in entries]
-            rows.append({**point, "score": pooled(metric, values, sizes), "fold_scores": values,
-                         "n_iter": sum(entry["n_iter"] for entry in entries),
-                         "seconds": sum(entry["seconds"] for entry in entries),
-                         "unconverged": sum(fell_short(entry["status"]) for entry in entries)})
-        return rows
-
-
 def _header(method, data, params, grid, metric):
     """What must be the same for a log's entries to be of use."""
     values, run = resolved(method, _inner(params))
@@ -515,78 +445,3 @@ def _header(method, data, params, grid, metric):
              if name not in (*grid, P.THREADS.name, P.CACHE.name)}
     return {"marginlinear": version, "solver": method.name, "metric": metric, "folds": data.n, "data": data.digest(),
             "grid": sorted(grid), "fixed": fixed}
-
-
-def _key(point):
-    return json.dumps(point, sort_keys=True, default=str)
-
-
-class Journal:
-    """The log of a search: a line for what it is, then one for each fit."""
-
-    def __init__(self, path, header):
-        self.path, self.header, self.stream = os.fspath(path), header, None
-        self.whole = 0
-
-    def read_into(self, book):
-        """Enter the fits that the file has; DataError where it is another search's. A last line cut short by the
-        end of its writer is dropped."""
-        with open(self.path, "rb") as stream:
-            lines = stream.read().split(b"\n")
-        lines.pop()
-        self.whole = sum(len(line) + 1 for line in lines)
-        if not lines:
-            raise DataError(self.path, 1, 1, "not the log of a search: it has no whole line")
-        entries = [self._object(number, line) for number, line in enumerate(lines, 1)]
-        found = entries[0].get("search")
-        if not isinstance(found, dict):
-            raise DataError(self.path, 1, 1, "not the log of a search: give one that --log wrote")
-        for name, value in self.header.items():
-            if name == "fixed":
-                given = found.get(name)
-                given = given if isinstance(given, dict) else {}
-                for key in sorted({*value, *given}):
-                    if given.get(key) != value.get(key):
-                        raise self._other(key.rstrip("_"), given.get(key), value.get(key))
-            elif found.get(name) != value:
-                raise self._other(name, found.get(name), value)
-        places = {_key(point): at for at, point in enumerate(book.points)}
-        for number, entry in enumerate(entries[1:], 2):
-            at = places.get(_key(entry.get("params")))
-            fold = entry.pop("fold", None)
-            if not (isinstance(fold, int) and 1 <= fold <= book.n
-                    and {"score", "status", "n_iter", "seconds"} <= entry.keys()):
-                raise DataError(self.path, number, 1, "not a fit of this search")
-            if at is not None:
-                del entry["params"]
-                book.enter(at, fold - 1, {"fold": fold, **entry})
-
-    def _object(self, number, line):
-        try:
-            entry = json.loads(line)
-        except ValueError:
-            entry = None
-        if not isinstance(entry, dict):
-            raise DataError(self.path, number, 1, "not a line of a search's log")
-        return entry
-
-    def _other(self, name, found, wanted):
-        return DataError(self.path, 1, 1, f"the log of another search: its {name} is {found!r}, here it is {wanted!r}; "
-                         "start a new one with --log")
-
-    @contextmanager
-    def opened(self, fresh):
-        with open(self.path, "w" if fresh else "r+", encoding="ascii") as self.stream:
-            if fresh:
-                self.write({"search": self.header})
-            else:
-                self.stream.truncate(self.whole)
-                self.stream.seek(self.whole)
-            yield
-
-    def write(self, entry):
-        plain = {name: None if isinstance(value, float) and not math.isfinite(value) else value
-                 for name, value in entry.items()}
-        # Line by line: what an interrupted search did is there.
-        self.stream.write(json.dumps(plain, default=str) + "\n")
-        self.stream.flush()

@@ -45,7 +45,8 @@ def shortfall(info, method, called, kernel=None):
 
 def remedies(method, called):
     """What makes fits converge that were cut off."""
-    return f"{SCALE}, or take a smaller C, a larger {called(P.TOL)}, or more {_caps(method, called)}"
+    smaller = "a smaller C, " if P.C in method.params else ""
+    return f"{SCALE}, or take {smaller}a larger {called(P.TOL)}, or more {_caps(method, called)}"
 
 
 def _caps(method, called):

@@ -306,6 +306,29 @@ def test_state_goes_on(case):
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("factor", [4.0, 0.25])
+@pytest.mark.parametrize("seed", range(6))
+def test_other_costs_begin_at_good_duals(kind, factor, seed):
+    """Along a path of costs: duals that are feasible, with their own weights, and a D not below that of the old ones
+    where these are feasible."""
+    case, state = Case(kind, seed), None
+    for _ in range(4):
+        if state is not None:
+            case.engine.resume(state)
+            case.assert_feasible()
+            assert close(case.W, case.U())
+            assert case.engine.dual() == pytest.approx(case.dual(), rel=1e-10, abs=1e-10)
+            if kind in ("hinge", "squared") and factor > 1:
+                kept = case.dual(state["alpha"], state["beta"])
+                assert case.engine.dual() >= kept - 1e-6 * abs(kept)
+        for _ in range(200):
+            case.engine.sweep()
+        state = case.engine.state(False)
+        case.cost = factor * case.cost
+        case.engine = case.build(Rows.from_dense(case.X))
+
+
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", [1, 4, 6])
 def test_gram_matrix_and_features_walk_together(kind, seed):
     """The same engine on X X' holds the scores X W and their coefficients instead of W, and takes the same steps."""

@@ -331,43 +331,47 @@ def test_state_goes_on(case):
     assert other.iterates.kappa == 3.0
 
 
+@pytest.mark.parametrize("name", ["squared", "sides", "hinge", "leaning"])
+@pytest.mark.parametrize("factor", [4.0, 0.25])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_scaled_costs_scale_the_duals_of_a_hinge(seed):
-    case = Case("hinge", 0.0, seed)
-    for _ in range(5):
-        case.engine.sweep()
-    state = case.engine.state(False)
-    case.cost = 10 * case.cost
-    case.engine = case.build(Rows.from_dense(case.X))
-    case.engine.resume(state)
-    assert close(case.engine.duals, 10 * state["duals"])
-    assert close(case.W, state["W"])
-    assert case.engine.dual() == pytest.approx(case.dual(), rel=1e-11)
-
-
-@pytest.mark.parametrize("name", ["squared", "sides"])
-@pytest.mark.parametrize("seed", SEEDS)
-def test_other_costs_begin_at_good_duals(name, seed):
-    """Along a path of costs: duals that are feasible, with their own weights; where scaled duals are feasible too, a D
-    not below theirs."""
+def test_other_costs_begin_at_good_duals(name, factor, seed):
+    """Along a path of costs: duals that are feasible, with their own weights, and a D not below that of the old ones
+    at one scale, where these are feasible and on the same pieces."""
     case, state = Case(name, 0.0, seed), None
     for _ in range(4):
+        low, high = np.array([Loss(*case.losses[g]).slopes(-1e9)[0] for g in case.group]), \
+            np.array([Loss(*case.losses[g]).slopes(1e9)[1] for g in case.group])
         if state is not None:
             case.engine.resume(state)
-            low, high = np.array([Loss(*case.losses[g]).slopes(-1e9)[0] for g in case.group]), \
-                np.array([Loss(*case.losses[g]).slopes(1e9)[1] for g in case.group])
             assert (case.engine.duals <= -case.cost * low).all()
             assert (case.engine.duals >= -case.cost * high).all()
             assert close(case.W, case.U())
             assert case.engine.dual() == pytest.approx(case.dual(), rel=1e-10, abs=1e-10)
-            if name == "squared":
-                for duals in (state["duals"], 4 * state["duals"]):
-                    assert case.engine.dual() >= case.dual(duals) - 1e-6 * abs(case.dual(duals))
+            scales = {"squared": (1.0, factor), "hinge": (1.0,) if factor > 1 else (factor,)}.get(name, ())
+            for scale in scales:
+                value = case.dual(scale * state["duals"])
+                assert case.engine.dual() >= value - 1e-6 * abs(value)
         for _ in range(200):
             case.engine.sweep()
         state = case.engine.state(False)
-        case.cost = 4 * case.cost
+        case.cost = factor * case.cost
         case.engine = case.build(Rows.from_dense(case.X))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_hinge_duals_at_their_bound_follow_it_where_that_is_best(seed):
+    """At small costs all duals are at their bound, and there they stay."""
+    case = Case("hinge", 0.0, seed)
+    case.cost = 1e-9 * case.cost
+    case.engine = case.build(Rows.from_dense(case.X))
+    case.engine.sweep()
+    state = case.engine.state(False)
+    force = np.array([-Loss(*case.losses[g]).slopes(-1e9)[0] for g in case.group])
+    assert (state["duals"] == force * case.cost).all()
+    case.cost = 10 * case.cost
+    case.engine = case.build(Rows.from_dense(case.X))
+    case.engine.resume(state)
+    assert close(case.engine.duals, force * case.cost)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -1,5 +1,6 @@
 """Cross-validation and search, against plain loops over `train`."""
 
+import csv
 import json
 import math
 import os
@@ -16,8 +17,9 @@ import pytest
 from scipy import sparse
 
 import marginlinear as ml
-from marginlinear import grid, registry, selection
+from marginlinear import grid, kernels, metrics, registry, selection
 from marginlinear.cli import train as command
+from marginlinear.cli.output import StatusLine
 
 ROOT = str(Path(ml.__file__).parents[1])
 METHODS = list(registry.methods())
@@ -135,6 +137,13 @@ def test_fits_that_do_not_converge_are_told_once():
     assert len(caught) == 1
 
 
+def test_advice_names_c_only_where_there_is_one():
+    for solver, named in (("cs", True), ("msvmav", False)):
+        with pytest.warns(ml.ConvergenceWarning) as caught:
+            ml.cross_validate(X3, y3, solver=solver, folds=2, tol=1e-12, max_iter=1)
+        assert ("smaller C" in str(caught[0].message)) == named
+
+
 def test_out_of_fold():
     classes, folds = ml.out_of_fold(X3, y3, solver="cs", folds=3)
     whole = ml.cross_validate(X3, y3, solver="cs", folds=3)
@@ -156,30 +165,30 @@ def test_metrics_by_counting():
     rng = np.random.default_rng(0)
     y, predicted = rng.integers(0, 3, 50), rng.integers(0, 3, 50)
     scores = rng.integers(-3, 3, (50, 3)) * 1.0
-    assert selection.balanced(y, predicted, scores) == pytest.approx(
+    assert metrics.balanced(y, predicted, scores) == pytest.approx(
         sum(sum((y == c) & (predicted == c)) / sum(y == c) for c in range(3)) / 3)
-    assert selection.auc(y, None, scores) == pytest.approx(
+    assert metrics.auc(y, None, scores) == pytest.approx(
         sum(slow_auc(y == c, scores[:, c]) for c in range(3)) / 3)
     two = (y > 0).astype(int)
-    assert selection.auc(two, None, scores[:, 0]) == pytest.approx(slow_auc(two == 1, scores[:, 0]))
-    assert math.isnan(selection.auc(np.ones(5), None, scores[:5, 0]))
+    assert metrics.auc(two, None, scores[:, 0]) == pytest.approx(slow_auc(two == 1, scores[:, 0]))
+    assert math.isnan(metrics.auc(np.ones(5), None, scores[:5, 0]))
 
 
 def test_metrics_are_those_of_scikit_learn():
-    metrics = pytest.importorskip("sklearn.metrics", reason="needs scikit-learn: pip install marginlinear[sklearn]")
+    theirs = pytest.importorskip("sklearn.metrics", reason="needs scikit-learn: pip install marginlinear[sklearn]")
     rng = np.random.default_rng(1)
     for k in (2, 4):
         y, predicted, scores = rng.integers(0, k, 80), rng.integers(0, k, 80), rng.random((80, k)).round(1) + 0.05
         scores /= scores.sum(axis=1, keepdims=True)
-        assert selection.accuracy(y, predicted, scores) == pytest.approx(metrics.accuracy_score(y, predicted))
-        assert selection.balanced(y, predicted, scores) == pytest.approx(metrics.balanced_accuracy_score(y, predicted))
-        f1 = metrics.f1_score(y, predicted, average="macro")
-        assert selection.f1_macro(y, predicted, scores) == pytest.approx(f1)
-        theirs = metrics.roc_auc_score(y, scores[:, 1] if k == 2 else scores, multi_class="ovr")
-        assert selection.auc(y, predicted, scores[:, 1] if k == 2 else scores) == pytest.approx(theirs)
+        assert metrics.accuracy(y, predicted, scores) == pytest.approx(theirs.accuracy_score(y, predicted))
+        assert metrics.balanced(y, predicted, scores) == pytest.approx(theirs.balanced_accuracy_score(y, predicted))
+        f1 = theirs.f1_score(y, predicted, average="macro")
+        assert metrics.f1_macro(y, predicted, scores) == pytest.approx(f1)
+        area = theirs.roc_auc_score(y, scores[:, 1] if k == 2 else scores, multi_class="ovr")
+        assert metrics.auc(y, predicted, scores[:, 1] if k == 2 else scores) == pytest.approx(area)
 
 
-@pytest.mark.parametrize("metric", list(selection.METRICS))
+@pytest.mark.parametrize("metric", list(metrics.METRICS))
 def test_scores_are_means_of_the_folds_but_accuracy_is_that_of_all_rows(metric):
     found = ml.cross_validate(X3[:-1], y3[:-1], metric=metric, folds=4)
     expected = np.mean(found.predictions == y3[:-1]) if metric == "accuracy" else found.fold_scores.mean()
@@ -305,26 +314,124 @@ def test_every_method_is_searched_and_trained_on_the_command_line(solver, tmp_pa
 
 def test_resume(tmp_path):
     log, fits = str(tmp_path / "log"), []
-    given = {"solver": "cs", "grid": {"C": [0.1, 1.0, 10.0]}, "folds": 3, "refit": False}
+    given = {"solver": "cs", "grid": {"C": [0.1, 1.0, 10.0]}, "folds": 3, "refit": False, "threads": 1}
     whole = ml.search(X3, y3, **given, log=log, progress=fits.append)
     assert [fit["done"] for fit in fits] == list(range(1, 10))
     lines = Path(log).read_bytes().splitlines(keepends=True)
     assert len(lines) == 10
-    # Cut in the midst of a line: seven fits are whole.
+    # Cut in the midst of a line: seven fits are whole, the last one alone in its fold.
     Path(log).write_bytes(b"".join(lines[:8]) + lines[8][:20])
     fits.clear()
     again = ml.search(X3, y3, **given, resume=log, progress=fits.append)
-    assert len(fits) == 2
-    assert len(Path(log).read_text().splitlines()) == 10
-    for entry, other in zip(whole.table, again.table, strict=True):
-        assert abs(entry["score"] - other["score"]) <= 0.05
+    assert [(fit["done"], fit["fold"]) for fit in fits] == [(7, 3), (8, 3), (9, 3)]
+    assert len(Path(log).read_text().splitlines()) == 11
+    assert without_time(again.table) == without_time(whole.table)
     fits.clear()
     third = ml.search(X3, y3, **given, resume=log, progress=fits.append)
     assert not fits
     assert third.table == again.table
-    wider = ml.search(X3, y3, **{**given, "grid": {"C": [0.1, 1.0, 10.0, 100.0]}}, resume=log, progress=fits.append)
-    assert len(fits) == 3
-    assert len(wider.table) == 4
+    wider = {**given, "grid": {"C": [0.1, 1.0, 10.0, 100.0]}}
+    found = ml.search(X3, y3, **wider, resume=log, progress=fits.append)
+    assert len(fits) == 12
+    assert without_time(found.table) == without_time(ml.search(X3, y3, **wider).table)
+    fits.clear()
+    further = {**given, "grid": {"C": [0.1, 1.0, 10.0, 100.0], "bias": [-1.0, 1.0]}, "refit": False}
+    with pytest.raises(ValueError, match="its grid is"):
+        ml.search(X3, y3, **further, resume=log)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_an_interrupted_search_is_resumed_bit_for_bit(threads, tmp_path, monkeypatch, capsys):
+    """Ctrl-C in the midst of the fits: status 130, no table, and a log that gives the same table in the end."""
+    monkeypatch.chdir(tmp_path)
+    ml.dump_libsvm(X3, y3, "d")
+    options = ["-s", "mcodm", "-v", "3", "--grid", "C=0.1,1,10,mu=0.2,0.8", "--threads", str(threads)]
+    assert command.main([*options, "--table", "whole.json", "d"]) == 0
+    fits = []
+
+    def interrupted(line, text):
+        if "fits; best" in text:
+            fits.append(text)
+            if len(fits) == 8:
+                raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(StatusLine, "show", interrupted)
+        assert command.main([*options, "--table", "t.json", "--log", "log", "d"]) == 130
+    assert "interrupted" in capsys.readouterr().err
+    assert sorted(os.listdir()) == ["d", "log", "whole.json"]
+    assert 9 <= len(Path("log").read_text().splitlines()) < 19
+    assert command.main([*options, "--table", "t.json", "--resume", "log", "d"]) == 0
+    tables = [without_time(json.loads(Path(name).read_text())) for name in ("t.json", "whole.json")]
+    assert tables[0] == tables[1]
+
+
+def test_a_terminal_shows_a_bar(tmp_path, monkeypatch):
+    pty = pytest.importorskip("pty")
+    monkeypatch.chdir(tmp_path)
+    ml.dump_libsvm(X2, y2, "d")
+    monkeypatch.setattr(StatusLine, "SECONDS", 0.0)
+    ours, theirs = pty.openpty()
+    text = b""
+    with open(ours, "rb", buffering=0) as shown, open(theirs, "w") as terminal:
+        monkeypatch.setattr(sys, "stderr", terminal)
+        assert command.main(["-s", "l2svc", "--grid", "C=1,2", "-v", "2", "--threads", "1", "d"]) == 0
+        # A terminal hands it over in parts.
+        while text.count(b"fits") < 4 or not text.endswith(b"\r\x1b[K"):
+            text += shown.read(4096)
+    lines = text.decode().split("\r")
+    bars = [line for line in lines if "fits" in line]
+    for at, bar in enumerate(bars, 1):
+        assert re.fullmatch(rf"\[{'#' * (5 * at)}{' ' * (20 - 5 * at)}\] {at}/4 fits; best of a fold \S+% C = [12]"
+                            r"\x1b\[K", bar)
+    assert len(bars) == 4
+    assert lines[-1] == "\x1b[K"
+
+
+def test_tables_say_the_same(tmp_path, monkeypatch, capsys):
+    """As text, CSV and JSON, with a fold that has no value."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(metrics.METRICS, "auc", lambda y, predicted, scores: math.nan if y[0] else 0.1 + 0.2)
+    ml.dump_libsvm(X2, y2, "d")
+    options = ["-s", "l2svc", "--grid", "C=0.1,1,kernel=linear,rbf", "-v", "4", "--metric", "auc", "d"]
+    assert command.main(["--table", "t.json", *options]) == 0
+    assert command.main(["--table", "t.csv", *options]) == 0
+    shown = capsys.readouterr().out.splitlines()
+
+    def refused(word):
+        raise AssertionError(f"{word} is no JSON")
+
+    table = json.loads(Path("t.json").read_text(), parse_constant=refused)
+    with open("t.csv", newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    assert [(row["C"], row["kernel"]) for row in rows] == [("0.1", "linear"), ("0.1", "rbf"), ("1.0", "linear"),
+                                                           ("1.0", "rbf")]
+    assert [(entry["C"], entry["kernel"]) for entry in table] == [(float(row["C"]), row["kernel"]) for row in rows]
+    assert None in table[0]["fold_scores"]
+    for row, entry in zip(rows, table, strict=True):
+        assert len(entry["fold_scores"]) == 4
+        for fold, score in enumerate(entry["fold_scores"], 1):
+            assert score == float(row[f"fold_{fold}"]) if score is not None else row[f"fold_{fold}"] == "nan"
+        assert [float(row[name]) for name in ("score", "n_iter", "unconverged")] == \
+            [entry[name] for name in ("score", "n_iter", "unconverged")]
+    header = next(line for line in shown if "deviation" in line)
+    assert header.split() == ["C", "kernel", "CV", "AUC", "deviation", "sweeps", "seconds", "unconverged"]
+    text = shown[shown.index(header) + 1].split()
+    assert text[:3] == ["0.1", "linear", f"{100 * table[0]['score']:.4f}%"]
+    assert int(text[4]) == table[0]["n_iter"]
+
+
+def test_the_time_limit_is_that_of_each_fit(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    ml.dump_libsvm(X3, y3, "d")
+    options = ["-s", "cs", "--grid", "C=1,100", "-v", "2", "-e", "1e-12", "--time-limit", "1e-9", "--table", "t.json"]
+    assert command.main([*options, "d"]) == 0
+    assert command.main([*options, "--strict", "d"]) == 3
+    shown = capsys.readouterr()
+    assert "WARNING: not converged: 4 of 4 fits; " in shown.err
+    assert "--time-limit" in shown.err
+    assert "Best C = 1  CV accuracy = " in shown.out
+    assert [entry["unconverged"] for entry in json.loads(Path("t.json").read_text())] == [2, 2]
 
 
 def test_a_log_of_another_search_is_refused(tmp_path):
@@ -376,3 +483,25 @@ def test_interrupt_and_resume(tmp_path):
         assert time.monotonic() - began < 3
         assert process.stderr.read() == b"margin-train: interrupted\n"
     assert sorted(os.listdir(tmp_path)) == ["d", "log"]
+
+
+@pytest.mark.parametrize("cache", [None, 0.01])
+def test_a_kernel_is_evaluated_once_along_c(cache, monkeypatch):
+    """Of each fold, and for each gamma; the rows that were kept change no bit of what is found."""
+    made, gram_rows = [], kernels.gram_rows
+    monkeypatch.setattr(kernels, "gram_rows", lambda kernel, *rest, **others: (
+        made.append(kernel.gamma), gram_rows(kernel, *rest, **others))[1])
+    costs, gammas = [0.1, 1.0, 10.0, 100.0], [0.1, 0.5]
+    found = ml.search(X3, y3, solver="cs", kernel="rbf", grid={"gamma": gammas, "C": costs}, cache=cache, folds=3,
+                      refit=False)
+    assert sorted(made) == sorted(3 * gammas)
+    folds = selection.stratified_folds(y3, 3, 0)
+    for gamma in gammas:
+        sweeps = dict.fromkeys(costs, 0)
+        for fold in range(3):
+            inside, model = folds != fold, None
+            for C in costs:
+                model = ml.train(X3[inside], y3[inside], solver="cs", kernel="rbf", gamma=gamma, C=C, cache=cache,
+                                 start=model)
+                sweeps[C] += model.info.n_iter
+        assert {entry["C"]: entry["n_iter"] for entry in found.table if entry["gamma"] == gamma} == sweeps

@@ -560,6 +560,8 @@ name, args = Path(sys.argv[0]).name, sys.argv[1:]
 if "--help" in args:
     print("usage")
 elif name.endswith("train"):
+    if "-C" in args:
+        sys.exit(print("Best C = 1  CV accuracy = 50%"))
     if args[args.index("-c") + 1] == "-1":
         sys.exit("ERROR: C <= 0")
     if "-t" in args:
@@ -677,6 +679,23 @@ def test_bench_norms_and_pass_have_their_goals(fakes, monkeypatch):
     assert "-s lpmcsvm -p 1.5" in norms["rows"][0]["command"] and "-s cs" in norms["rows"][1]["command"]
     assert [c["ratios"][0]["label"] for c in (norms, one_pass)] == ["time, lpmcsvm / cs", "time, marginlinear / SciPy"]
     assert one_pass["ratios"][0]["value"] > 0
+
+
+def test_bench_search_counts_sweeps(fakes, monkeypatch, tmp_path):
+    monkeypatch.setenv("PYTHONPATH", str(Path(pytest.importorskip("marginlinear").__file__).parent.parent))
+    rng = np.random.default_rng(0)
+    write_problem(tmp_path / "sets" / "small", [(i % 2, dict(enumerate((rng.standard_normal(3) + i % 2).tolist(), 1)))
+                                                for i in range(40)])
+    status, report = fakes("search", "small", "-s", "l2svc", "--repeat", "1")
+    assert status == 0
+    ours, peers = report["comparisons"]
+    sweeps, _ = ours["ratios"]
+    warm, cold = ours["rows"]
+    assert sweeps["label"] == "sweeps, warm / cold"
+    assert sweeps["value"] == warm["iterations"] / cold["iterations"] > 0
+    assert warm["unconverged"] == cold["unconverged"] == 0
+    assert "-C -s l2svc" in peers["rows"][0]["command"] and "-C -s 2" in peers["rows"][1]["command"]
+    assert peers["ratios"][0]["label"] == "time, marginlinear / LIBLINEAR"
 
 
 def test_the_fifth_and_the_rest_are_the_file(tmp_path):

@@ -10,6 +10,7 @@
     tools/bench.py fit a9a --data DIR -s msvmav --options "--beta 10"   # any method, beside LIBLINEAR -s 4
     tools/bench.py pass sector --data DIR                      # m3svm's objective against SciPy's products
     tools/bench.py norms sector --data DIR                     # lpmcsvm against cs
+    tools/bench.py search news20bydate --data DIR -s l2svc     # -C: warm against cold, and LIBLINEAR's
     tools/bench.py predict imdb --data DIR
     tools/bench.py write sector --data DIR
     tools/bench.py help
@@ -47,6 +48,9 @@ fit      `margin-train -s NAME OPTIONS` and `liblinear-train -s 4 -c C`, each at
 pass     one value and gradient of m3svm's objective (p = 4, with a bias) at random weights, against SciPy's X W and
          X'(X W), CSR times a dense array; in a fresh interpreter, one thread, the fastest of a few calls.
 norms    `margin-train -s lpmcsvm -p P` against `margin-train -s cs`, both at -e TOL.
+search   ml.search over C = 2^-5, 2^-3, ..., 2^9 with 5 folds at tol = TOL, one thread, along C and each C by
+         itself: sweeps and time. For l2svc also `margin-train -C -s l2svc -e TOL` against `liblinear-train -C -s 2`
+         with its own tolerance, whole processes: 5 folds too, but LIBLINEAR chooses its values of C itself.
 predict  margin-predict against liblinear-predict, same model, same file; the labels are compared.
 write    save_model of both libraries, same model; the weights in the files are compared.
 
@@ -94,10 +98,12 @@ DECOMPRESS = {".xz": lzma.open, ".bz2": bz2.open, ".gz": gzip.open}
 SCORE_BLOCK = 2**22  # products held at once while scores are computed
 MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1024
 TOLERANCES = (0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001)
-CASES = ("read", "train", "fit", "pass", "norms", "kernel", "predict", "write", "help")
+CASES = ("read", "train", "fit", "pass", "norms", "kernel", "search", "predict", "write", "help")
 # LIBLINEAR's number for each method, and the objective in which both are compared.
 PEERS = {"mcodm": (4, "cs"), "cs": (4, "cs"), "l1svc": (3, "l1svc"), "ldm": (3, "ldm"), "l2svc": (1, "l2svc"),
          "odm": (1, "odm")}
+# LIBLINEAR's number for the methods whose objective its -C searches.
+SEARCHED = {"l2svc": 2}
 LAMBDA1 = LAMBDA2 = 0.25  # ldm's defaults
 
 
@@ -406,6 +412,24 @@ def child_pass(who, path):
     return min((timed(work)[1] for _ in range(3)), key=lambda cost: cost["seconds"])
 
 
+def child_search(who, path, solver, tol):
+    import warnings
+
+    import marginlinear as ml
+
+    X, y = ml.load_libsvm(path)
+    costs = [2.0**e for e in range(-5, 10, 2)]
+    grids = [{"C": costs}] if who == "warm" else [{"C": [C]} for C in costs]
+    with warnings.catch_warnings():
+        # How many did not converge is in the table.
+        warnings.simplefilter("ignore", ml.ConvergenceWarning)
+        tables, cost = timed(lambda: [ml.search(X, y, solver=solver, grid=grid, folds=5, tol=tol, threads=1,
+                                                refit=False).table for grid in grids])
+    rows = [row for table in tables for row in table]
+    return {**cost, "sweeps": sum(row["n_iter"] for row in rows),
+            "unconverged": sum(row["unconverged"] for row in rows)}
+
+
 def child_write(who, model, target):
     if who == "ours":
         import marginlinear as ml
@@ -445,9 +469,9 @@ def child_versions():
     return found
 
 
-CHILDREN = {"read": child_read, "train": child_train, "pass": child_pass, "write": child_write, "evaluate": evaluate,
-            "scale01": scale01, "leave_fifth": leave_fifth, "same_weights": child_same_weights,
-            "versions": child_versions}
+CHILDREN = {"read": child_read, "train": child_train, "pass": child_pass, "search": child_search,
+            "write": child_write, "evaluate": evaluate, "scale01": scale01, "leave_fifth": leave_fifth,
+            "same_weights": child_same_weights, "versions": child_versions}
 
 
 # running and measuring
@@ -1074,6 +1098,32 @@ class Bench:
         contestants = {label: self.library(self.args.python, "pass", who, str(path)) for label, who in sides.items()}
         self.compare(out, contestants, dict.fromkeys(sides, "see pass above"), "SciPy", goal)
 
+    def search_case(self, name, solver, tol, goal=None):
+        path, _ = self.files(name, self.args.scale01)
+        self.need(not self.args.peers_only and self.versions["marginlinear"], GET_OURS)
+        out = Comparison(f"search {name} -s {solver}: 8 values of C, 5 folds, one thread")
+        contestants = {who: self.library(self.args.python, "search", who, str(path), solver, tol)
+                       for who in ("warm", "cold")}
+        results, failed = self.rounds(out.title, contestants)
+        for who, got in results.items():
+            out.add(who, f"marginlinear.search of {path}, {'along C' if who == 'warm' else 'each C by itself'}", got,
+                    iterations=got[-1]["sweeps"], unconverged=got[-1]["unconverged"])
+        if failed:
+            out.missing("sweeps, warm / cold", "at most", goal, "; ".join(failed.values()))
+        else:
+            warm, cold = results["warm"], results["cold"]
+            out.value("sweeps, warm / cold", warm[-1]["sweeps"] / cold[-1]["sweeps"], "at most", goal)
+            out.ratio("time, warm / cold", warm, cold)
+        self.finish(out)
+        if solver in SEARCHED:
+            self.need(self.train and self.peer_train, f"{GET_OURS}; {GET_PROGRAMS}")
+            commands = {
+                "marginlinear": [self.train, "-C", "-s", solver, "-e", f"{tol:g}", "--threads", "1", str(path)],
+                "LIBLINEAR": [self.peer_train, "-C", "-s", str(SEARCHED[solver]), str(path)]}
+            self.compare(Comparison(f"search {name} -s {solver}: margin-train -C and LIBLINEAR's, whole processes"),
+                         {label: self.whole(command) for label, command in commands.items()},
+                         {label: shlex.join(command) for label, command in commands.items()}, "LIBLINEAR", None)
+
     def norms_case(self, name, p, tol, goal=None):
         path, _ = self.files(name, self.args.scale01)
         self.need(self.train, GET_OURS)
@@ -1183,6 +1233,7 @@ class Bench:
                 "kernel": lambda name: self.kernel_case(name, args.solver, args.cost, args.gamma, args.tol),
                 "pass": self.pass_case, "norms": lambda name: self.norms_case(name, args.norm, args.tol),
                 "fit": lambda name: self.fit_case(name, args.solver, shlex.split(args.options), args.cost),
+                "search": lambda name: self.search_case(name, args.solver, args.tol),
                 "predict": self.predict_case, "write": self.write_case}
         if args.case == "help":
             return [("help", self.help_case)]
@@ -1237,6 +1288,7 @@ COLUMNS = [("rate", "MB/s", "{:.0f}"), ("over_arrays", "peak / arrays", "{:.2f}"
            ("cs", "CS objective", "{:.6g}"), ("mcodm", "mcODM objective", "{:.6g}"),
            *((name, f"{name} objective", "{:.6g}") for name in ("l1svc", "l2svc", "ldm", "odm")),
            ("support", "support vectors", "{:.0f}"), ("iterations", "iterations", "{:.0f}"),
+           ("unconverged", "unconverged", "{:.0f}"),
            ("objective", "objective", "{:.6g}"), ("status", "status", "{}"), ("residual", "residual", "{:.3g}"),
            ("certificate", "certificate", "{:.3g}"), ("accuracy", "test accuracy", "{:.2%}")]
 

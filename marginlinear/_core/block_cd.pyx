@@ -63,6 +63,8 @@ cdef enum Loss:
 FLOOR = 1e-9
 # Parts of the largest norm below which one may be called smaller: that of a class to drop, tried in turn.
 NEAR = 0.99, 0.9, 0.5
+# A dual that has this part of its bound is there but for rounding.
+AT_BOUND = 1 - 1e-12
 # Work of one slice between looks at the signals: about 20 ms.
 cdef double SLICE = 2e7
 # Rows between the request for a row's values and its turn.
@@ -206,36 +208,33 @@ cdef class BlockCD:
             self.alpha[i, (y + 1) % self.n_classes] = -amount
 
     def resume(self, state):
-        """Go on from the `state()` of an engine on the same rows, where a row's cost changed from scaled duals, with
-        the squared loss from the mix of path.py."""
-        scale = self.cost / state["cost"]
+        """Go on from the `state()` of an engine on the same rows, where a row's cost changed from the mix of path.py.
+        """
         if self.mu > 0:
             self.upper, self.named = state["upper"], state["named"]
         self.rival[:], self.fixed[:] = state["rival"], state["fixed"]
-        if self.squared and (scale != 1).any():
-            self.before = {name: state[name] for name in ("alpha", "beta", "cost")}
-            self._go_on(state["alpha"], state["beta"], state["cost"], state["before"])
-            return
-        self.before = state["before"]
-        self.alpha[:] = state["alpha"] * scale[:, np.newaxis]
-        if self.mu > 0:
-            self.beta[:] = state["beta"] * scale
-        self._settle_empty_rows()
-        W = state["W"]
+        W, alpha, beta = state["W"], state["alpha"], state["beta"] if self.mu > 0 else np.zeros_like(self.beta)
         if self.uneven and state["factors"] is not None:
             dropped = state["factors"] == 0
             self.factors[:] = np.maximum(state["factors"], FLOOR * state["factors"].max())
             if dropped.any():
                 W = W.copy()
                 W.reshape(-1, self.n_classes)[:, dropped] = 0
-        self.iterates.resume(W, self.weights_of(self.alpha, self.beta), state["kappa"])
+        if (self.cost != state["cost"]).any():
+            self.before = {name: state[name] for name in ("alpha", "beta", "cost")}
+            self.alpha[:], self.beta[:], U = self._mixed(alpha, beta, state["cost"], state["before"])
+            # Without a part in the weights.
+            self._settle_empty_rows()
+            self.iterates.resume(U, U, 0.0)
+        else:
+            self.before = state["before"]
+            self.alpha[:], self.beta[:] = alpha, beta
+            self.iterates.resume(W, self.weights_of(alpha, beta), state["kappa"])
 
-    def _go_on(self, alpha, beta, cost, before):
-        """The best mix of the duals of another cost, and of those before, with the weights that go with it."""
+    def _mixed(self, alpha, beta, cost, before):
+        """(alpha, beta, U): the best mix of the duals of another cost, and of those before, with its weights."""
         every = np.arange(self.rows.m)
         none, flat = np.zeros_like(self.alpha), np.zeros_like(self.beta)
-        if self.mu == 0:
-            beta = flat
         parts = [(alpha, flat), (none, beta)]
         if before is not None:
             further = extrapolated(alpha, cost[:, np.newaxis], (before["alpha"], before["cost"][:, np.newaxis]),
@@ -244,34 +243,51 @@ cdef class BlockCD:
             if self.mu > 0:
                 parts += [(none, extrapolated(beta, cost, (before["beta"], before["cost"]), self.cost)),
                           (none, before["beta"])]
+        held = none
+        if self.kind == HINGE:
+            bound = (alpha[every, self.y] >= AT_BOUND * cost)[:, np.newaxis]
+            held = np.where(bound, alpha * (self.cost / cost)[:, np.newaxis], 0.0)
+            parts = [(np.where(bound, 0.0, a), b) for a, b in parts]
         parts = [(self._balanced(a), b) for a, b in parts if a.any() or b.any()]
         sqnorm_of = self.iterates.sqnorm_of
 
         def values(parts):
             left, right = np.array([a[every, self.y] for a, _ in parts]), np.array([b for _, b in parts])
-            linear, curved = self.low * left.sum(axis=1), (left / (2 * self.cost)) @ left.T
+            linear, curved = self.low * left.sum(axis=1), np.zeros((len(parts), len(parts)))
+            if self.kind == SQUARED:
+                curved += (left / (2 * self.cost)) @ left.T
             if self.mu > 0:
                 linear -= right @ (self.high + (np.zeros_like(self.fixed) if self.named else self.fixed))
                 curved += (right / (2 * self.cost * self.mu)) @ right.T
             return linear, curved
 
-        scale = best_mix([self.weights_of(alpha, beta)], sqnorm_of, *values([(alpha, beta)]))
-        ends = [self._feasible(scale * alpha, scale * beta)]
-        if parts:
-            shares = best_mix([self.weights_of(*part) for part in parts], sqnorm_of, *values(parts))
-            ends.append(self._feasible(sum(t * a for t, (a, _) in zip(shares, parts, strict=True)),
-                                       sum(t * b for t, (_, b) in zip(shares, parts, strict=True))))
-            here, there = (self.weights_of(*end) for end in ends)
-            step = best_step(here, there, sqnorm_of, *values(ends))
-            ends[0] = tuple(old + step * (new - old) for old, new in zip(*ends, strict=True))
-        self.alpha[:], self.beta[:] = self._feasible(*ends[0])
-        self._settle_empty_rows()
-        U = self.weights_of(self.alpha, self.beta)
-        self.iterates.resume(U, U, 0.0)
+        def inside(alpha, beta, U):
+            """Cut off, with the weights that go with it: a pass over the rows that are cut."""
+            a, b = self._feasible(alpha, beta)
+            return a, b, U + self.weights_of(a - alpha, b - beta)
+
+        images = [self.weights_of(*part) for part in parts]
+        fixed = self.weights_of(held, flat) if held.any() else None
+        U = self.weights_of(alpha, beta)
+        scale = best_mix([U], sqnorm_of, *values([(alpha, beta)]))
+        *old, here = inside(scale * alpha, scale * beta, scale * U)
+        shares = best_mix(images, sqnorm_of, *values(parts), fixed) if parts else []
+        mixed = sum((t * image for t, image in zip(shares, images, strict=True)),
+                    np.zeros_like(U) if fixed is None else fixed)
+        *new, there = inside(sum((t * a for t, (a, _) in zip(shares, parts, strict=True)), held),
+                             sum((t * b for t, (_, b) in zip(shares, parts, strict=True)), flat),
+                             mixed)
+        step = best_step(here, there, sqnorm_of, *values([old, new]))
+        alpha, beta = self._feasible(*(a + step * (b - a) for a, b in zip(old, new, strict=True)))
+        return alpha, beta, here + step * (there - here)
 
     def _feasible(self, alpha, beta):
-        """(alpha, beta) cut off at 0."""
-        return self._balanced(np.minimum(alpha, 0)), np.maximum(beta, 0)
+        """(alpha, beta) cut off at the ends of their range."""
+        alpha = self._balanced(np.minimum(alpha, 0))
+        if self.kind == HINGE:
+            top = alpha[np.arange(self.rows.m), self.y]
+            alpha *= np.where(top > self.cost, self.cost / np.maximum(top, self.cost), 1.0)[:, np.newaxis]
+        return alpha, np.maximum(beta, 0)
 
     def _balanced(self, alpha):
         """alpha with alpha_iy = -sum of the others."""

@@ -23,7 +23,7 @@ see all rows, so that there is nothing to undo at the end.
 import numpy as np
 
 from cpython.exc cimport PyErr_CheckSignals
-from libc.math cimport INFINITY, fmax, fmin
+from libc.math cimport INFINITY
 from libc.stdint cimport int32_t, uint8_t, uint64_t
 
 from marginlinear._core.active cimport keep_awake, shuffle
@@ -195,49 +195,53 @@ cdef class MarginCD:
         self._shifted[:, 8:11] += self.spread * mean * mean
 
     def resume(self, state):
-        """Go on from the `state()` of an engine on the same rows, where a row's cost changed from scaled duals, or for
-        a loss without kinks and spread from the mix of path.py."""
+        """Go on from the `state()` of an engine on the same rows; where a row's cost changed, without spread, from the
+        mix of path.py, with spread from scaled duals."""
         self._rest[:] = 0
         before = state.get("before")
-        if self.spread == 0 and not self.kinked and (self.cost != state["cost"]).any():
+        if self.spread == 0 and (self.cost != state["cost"]).any():
             self.before = {"duals": state["duals"], "cost": state["cost"]}
-            U = self._go_on(state["duals"], state["cost"], before)
+            self.duals[:], U = self._mixed(state["duals"], state["cost"], before)
             self.iterates.resume(U, U, 0.0)
         else:
             self.before = before
-            self.duals[:] = state["duals"] * (self.cost / state["cost"])
-            self._clip()
+            self.duals[:] = self._cut(state["duals"] * (self.cost / state["cost"]))
             self.iterates.resume(state["W"], self.weights_of(self.duals), state["kappa"])
         self.settle()
 
-    def _go_on(self, duals, cost, before):
-        """The best mix of the duals of another cost, and of those before; returns its weights."""
-        knot, curvature = self._pieces(duals / cost)
+    def _mixed(self, duals, cost, before):
+        """(duals, U): the best mix of the duals of another cost, and of those before, with its weights."""
+        force = duals / cost
+        knot, curvature = self._pieces(force)
+        low, high = self._range()
+        held = np.where((force <= low) | (force >= high), force * self.cost, 0.0)
         parts = [duals]
         if before is not None:
             pair = before["duals"], before["cost"]
             parts += [extrapolated(duals, cost, pair, self.cost), before["duals"]]
+        parts = [np.where(held == 0, part, 0.0) for part in parts]
         parts = np.array([part for part in parts if part.any()]).reshape(-1, self.rows.m)
         sqnorm_of = self.iterates.sqnorm_of
 
         def values(parts):
             return parts @ knot, (parts * (curvature / self.cost)) @ parts.T
 
-        mixed = np.zeros(self.rows.m)
-        if len(parts):
-            mixed = best_mix([self.weights_of(part) for part in parts], sqnorm_of, *values(parts)) @ parts
-        scale = best_mix([self.weights_of(duals)], sqnorm_of, *values(duals[np.newaxis]))
-        ends = np.array([self._clipped(scale * duals), self._clipped(mixed)])
-        here, there = (self.weights_of(end) for end in ends)
-        step = best_step(here, there, sqnorm_of, *values(ends))
-        self.duals[:] = ends[0] + step * (ends[1] - ends[0])
-        self._clip()
-        return self.weights_of(self.duals)
+        def inside(duals, U):
+            """Cut off, with the weights that go with it: a pass over the rows that are cut."""
+            cut = self._cut(duals)
+            return cut, U + self.weights_of(cut - duals)
 
-    def _clipped(self, duals):
-        self.duals[:] = duals
-        self._clip()
-        return self.duals.copy()
+        images = [self.weights_of(part) for part in parts]
+        fixed = self.weights_of(held) if held.any() else None
+        U = images[0] if fixed is None and duals.any() else self.weights_of(duals)
+        scale = best_mix([U], sqnorm_of, *values(duals[np.newaxis]))
+        old, here = inside(scale * duals, scale * U)
+        shares = best_mix(images, sqnorm_of, *values(parts), fixed)
+        mixed = sum((t * image for t, image in zip(shares, images, strict=True)),
+                    np.zeros_like(U) if fixed is None else fixed)
+        new, there = inside(held + shares @ parts, mixed)
+        step = best_step(here, there, sqnorm_of, *values(np.array([old, new])))
+        return self._cut(old + step * (new - old)), here + step * (there - here)
 
     def _pieces(self, force):
         """(l, h) of D's terms l a - h a^2/(2 c) for rows where -phi' is `force`: at a knot h = 0."""
@@ -256,16 +260,17 @@ cdef class MarginCD:
             curvature[which] = np.where(inside, 1 / np.where(inside, quad[piece], 1.0), 0.0)
         return knot, curvature
 
-    def _clip(self):
-        """Duals into the range of -c phi', which the loss of other parameters may not share."""
-        cdef const pieces_t* phi
-        cdef Py_ssize_t i
-        for i in range(self.rows.m):
-            phi = &self.phi[self.which[i]]
-            if phi.quad[0] == 0:
-                self.a[i] = fmin(self.a[i], -self.c[i] * phi.slope[0])
-            if phi.quad[2] == 0:
-                self.a[i] = fmax(self.a[i], -self.c[i] * phi.slope[2])
+    def _range(self):
+        """The least and the largest -phi' of each row."""
+        quad, slope = self._shifted[:, 2:5], self._shifted[:, 5:8]
+        low = np.where(quad[:, 2] == 0, -slope[:, 2], -np.inf)
+        high = np.where(quad[:, 0] == 0, -slope[:, 0], np.inf)
+        return low[self.group], high[self.group]
+
+    def _cut(self, duals):
+        """Duals within the range of -c phi', which the loss of other parameters may not share."""
+        low, high = self._range()
+        return np.clip(duals, self.cost * low, self.cost * high)
 
     def state(self, bint averaged):
         """What `resume` needs: the duals (or their averages) and the weights."""

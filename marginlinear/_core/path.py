@@ -1,16 +1,19 @@
 """Where a fit begins that goes on from the duals of one at other costs, and, along a path, from those before that.
 
-Scaled by the costs, duals keep -a_i/c_i = phi_i'(g_i), but where the loss has little left to say, as at large C, they
-hardly grow with c: their weights would be too long by far. Nor do all duals go the same way. Hence the combination of
+Scaled by the costs, duals keep -a_i/c_i = phi_i'(g_i). That is right where the loss is a straight line, as the hinge's
+below its knot: there a dual is at its bound. Elsewhere, where the loss has little left to say, as at large C, duals
+hardly grow with c: scaled, their weights would be too long by far. Nor do all go the same way. Hence, beside the duals
+at their bounds, which stay there, the combination of the others,
 
     the duals;  those extrapolated, a (a/a_before)^e, e = log(c_new/c)/log(c/c_before);  those before
 
-that has the best D, which is quadratic as long as no dual leaves its piece of the loss:
+that has the best D, which is quadratic as long as no dual leaves its piece of the loss: with weights U_0 of the duals
+at their bounds,
 
-    D(t) = <t, l> - 1/2 ||sum_j t_j U_j||^2 - 1/2 sum_i h_i (sum_j t_j a_ij)^2
+    D(t) = <t, l> - 1/2 ||U_0 + sum_j t_j U_j||^2 - 1/2 sum_i h_i (sum_j t_j a_ij)^2
 
-It is cut off where its sign is wrong; then the best point between it and the old duals, at their own best scale, is
-taken. Not for hinges: what is at its bound would leave it, and fits took longer.
+It is cut off where it leaves the range of the duals; then the best point between it and all old duals, at their own
+best scale, is taken.
 """
 
 import numpy as np
@@ -29,7 +32,7 @@ def extrapolated(duals, cost, before, new):
         ratio = duals / earlier
         exponent = np.log(new / cost) / np.log(cost / first)
         factor = np.clip(ratio**exponent, 0.0, np.maximum(1.0, new / cost))
-    return np.where((ratio > 0) & np.isfinite(factor), factor, 1.0) * duals
+    return np.where((ratio > 0) & np.isfinite(ratio) & np.isfinite(factor), factor, 1.0) * duals
 
 
 def best_step(here, there, sqnorm_of, linear, curved):
@@ -46,16 +49,20 @@ def best_step(here, there, sqnorm_of, linear, curved):
     return max(0.0, slope / bend) if bend > 0 else 0.0
 
 
-def best_mix(images, sqnorm_of, linear, curved):
-    """t that maximises D(t): `images` are the U_j, `linear` is l, `curved` the matrix of sum_i h_i a_ij a_il."""
-    H = np.array(curved, dtype=np.float64)
+def best_mix(images, sqnorm_of, linear, curved, held=None):
+    """t that maximises D(t): `images` are the U_j, `linear` is l, `curved` the matrix of sum_i h_i a_ij a_il, `held`
+    is U_0, or None where that is 0."""
+    H, linear = np.array(curved, dtype=np.float64), np.array(linear, dtype=np.float64)
     squares = [sqnorm_of(image) for image in images]
+    fixed = 0.0 if held is None else sqnorm_of(held)
     for i, image in enumerate(images):
         H[i, i] += squares[i]
         for j in range(i):
             product = (sqnorm_of(image + images[j]) - squares[i] - squares[j]) / 2
             H[i, j] += product
             H[j, i] += product
+        if held is not None:
+            linear[i] -= (sqnorm_of(image + held) - squares[i] - fixed) / 2
     size = np.sqrt(np.diagonal(H))
     size[size == 0] = 1.0
-    return np.linalg.lstsq(H / np.outer(size, size), np.asarray(linear) / size, rcond=DEPENDENT)[0] / size
+    return np.linalg.lstsq(H / np.outer(size, size), linear / size, rcond=DEPENDENT)[0] / size

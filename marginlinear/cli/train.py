@@ -266,9 +266,10 @@ class Training:
         with opening("write table", self.table_path), replacing(self.table_path) as stream:
             if self.table_path.endswith(".json"):
                 text = json.dumps([{name: _finite(value) for name, value in row.items()} for row in table], indent=1)
+                text += "\n"
             else:
                 text = _csv(table)
-            stream.write(text.encode() + b"\n")
+            stream.write(text.encode())
 
     def fit(self, rows, labels, *, sample_weight, class_weight):
         """A trained model."""
@@ -384,11 +385,16 @@ def _text_table(table, metric):
 
 def _csv(table):
     """A table as text: the folds' scores are a column each."""
+    import csv
+    import io
+
     names = [name for name in table[0] if name != "fold_scores"]
     folds = range(len(table[0]["fold_scores"]))
     lines = [[*(name.rstrip("_") for name in names), *(f"fold_{fold + 1}" for fold in folds)]]
     lines += [[*(entry[name] for name in names), *entry["fold_scores"]] for entry in table]
-    return "\n".join(",".join(map(str, line)) for line in lines)
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(lines)
+    return text.getvalue()
 
 
 def _finite(value):
