@@ -188,7 +188,7 @@ class Descent:
         """Of the checks so far."""
         self.best_primal, self.best_bound, self.judged, self.stalls = math.inf, -math.inf, math.inf, 0
         self.engine.neglect(-math.inf)
-        self.trial, self.pace = None, {True: math.inf, False: math.inf}
+        self.trial, self.least, self.pace = None, math.inf, {True: math.inf, False: math.inf}
 
     def adopt(self):
         """Go on from the averages where they have the better bound. To be called at a check."""
@@ -299,14 +299,16 @@ class Descent:
         unless that was slower: what is known of it fades, by a factor of 2 a trial. A loss without kinks asks for
         slack only where steering has stalled.
         """
-        left, n_iter = self.best_primal - self.best_bound, self.engine.n_iter
-        if left > STALL * self.judged:
+        best, n_iter = self.best_primal - self.best_bound, self.engine.n_iter
+        if best > STALL * self.judged:
             self._care()
             self.share *= NEGLECT
             self.stalls += 1
         else:
             self.stalls = 0
-        self.judged = left
+        self.judged = best
+        # A way that has just begun may have a gap above the best one for long, and be the faster all the same.
+        self.least = left = min(self.least, self.last.gap)
         if self.trial is None:
             self.trial = n_iter, left
         since, before = self.trial
@@ -316,8 +318,12 @@ class Descent:
             other = self.pace[not self.steered]
             self.pace = {self.steered: pace, not self.steered: 2 * other}
             willing = self.engine.kinked or not self.steered or self.stalls >= PATIENT_STALLS
-            slow = math.log(left / allowance(self.goal, self.ceiling)) > pace * n_iter
+            slow = math.log(left / self._wanted()) > pace * n_iter
             self.switching = willing and slow and other > pace
+
+    def _wanted(self):
+        """The gap that ends `until`: around an anchor that stays, what is within the tolerance need not."""
+        return allowance(self.goal, self.ceiling) * (1.0 if self.convex else self.renewal)
 
     def _care(self):
         self.min_sweeps = min(16, self.min_sweeps + 1)
@@ -458,6 +464,6 @@ class Descent:
             self.engine.adopt()
         used = kappa, self.min_sweeps, self.fraction
         (kappa, self.min_sweeps, self.fraction), self.other = self.other, used
-        self.steered, self.trial = not self.steered, None
+        self.steered, self.trial, self.least = not self.steered, None, math.inf
         self.engine.iterates.recentre(kappa, 0.0, 1.0, True)
         self._begin(kappa)
