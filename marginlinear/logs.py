@@ -26,7 +26,7 @@ def read_log(path):
         wrong = next((key for key in CHECK if not (entry[key] is None or is_number(entry[key]))), None)
         if wrong:
             raise DataError(path, number, 1, f"{wrong}: {entry[wrong]!r} is not a number")
-        place = {key: value for key, value in entry.items() if key not in (*Info._fields, "columns")}
+        place = {key: value for key, value in entry.items() if key not in (*Info._fields, "columns", "folds")}
         run = current.get(str(place))
         if run is None:
             run = current[str(place)] = {"history": [], "limit": None, "place": place}

@@ -224,3 +224,12 @@ def test_too_many_weights_are_refused():
     with pytest.raises(ValueError, match=r"4000.*'auto'"):
         ml.train(X, y, solver="l1svc", algorithm="newton")
     assert ml.train(X, y, solver="l1svc", tol=1e-2).info.algorithm != "newton"
+
+
+@pytest.mark.parametrize("solver", ["l1svc", "l2svc", "odm", "lssvm", "ldm"])
+def test_few_rows_far_from_the_origin(solver):
+    """A step costs hundreds of sweeps of few rows: auto took the accelerator to the cap on sweeps, which it met."""
+    rng = np.random.RandomState(0)
+    X, y = rng.normal(loc=100, size=(100, 2)), rng.randint(2, size=100)
+    for bias in (-1, 1):
+        assert ml.train(X, y, solver=solver, bias=bias).info.converged

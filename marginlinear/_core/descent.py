@@ -60,8 +60,9 @@ RUNAWAY, FIRMER, RUNAWAYS = 1e6, 100.0, 3
 # Newton steps start from the duals of this many sweeps.
 WARM_UP = 10
 # Over many sets, accelerated sweeps to 1e-3 are about EACH sqrt(mean c_i ||x_i||^2), Newton steps are the STEPS of
-# their class. Where sweeps were promised too early, Newton takes over after as many as ENOUGH steps cost.
-EACH, ENOUGH = 7.0, 40
+# their class. Where sweeps were promised too early, Newton takes over after as many as ENOUGH steps cost, and before
+# this part of the sweeps that are allowed: of few rows a step costs thousands.
+EACH, ENOUGH, LATEST = 7.0, 40, 0.25
 
 
 class Check(NamedTuple):
@@ -142,7 +143,7 @@ class Descent:
         if algorithm == "newton":
             newton.require(engine)
         cost = newton.sweeps_of_a_step(engine) if newton is not None else math.inf
-        self.enough = ENOUGH * cost
+        self.enough = min(ENOUGH * cost, LATEST * budget.max_iter) if cost < math.inf else math.inf
         self.newton_first = algorithm == "newton" or (
             algorithm == "auto" and cost < math.inf and newton.STEPS * cost <= EACH * math.sqrt(engine.stiffness()))
         if engine.iterates.kappa > 0:
@@ -188,7 +189,7 @@ class Descent:
         """Of the checks so far."""
         self.best_primal, self.best_bound, self.judged, self.stalls = math.inf, -math.inf, math.inf, 0
         self.engine.neglect(-math.inf)
-        self.trial, self.least, self.pace = None, math.inf, {True: math.inf, False: math.inf}
+        self.trial, self.pace = None, {True: math.inf, False: math.inf}
 
     def adopt(self):
         """Go on from the averages where they have the better bound. To be called at a check."""
@@ -299,26 +300,27 @@ class Descent:
         unless that was slower: what is known of it fades, by a factor of 2 a trial. A loss without kinks asks for
         slack only where steering has stalled.
         """
-        best, n_iter = self.best_primal - self.best_bound, self.engine.n_iter
-        if best > STALL * self.judged:
+        left, own, n_iter = self.best_primal - self.best_bound, self.last.gap, self.engine.n_iter
+        if left > STALL * self.judged:
             self._care()
             self.share *= NEGLECT
             self.stalls += 1
         else:
             self.stalls = 0
-        self.judged = best
-        # A way that has just begun may have a gap above the best one for long, and be the faster all the same.
-        self.least = left = min(self.least, self.last.gap)
+        self.judged = left
         if self.trial is None:
-            self.trial = n_iter, left
-        since, before = self.trial
+            self.trial = n_iter, left, own
+        since, before, own_before = self.trial
         if 0 < left < math.inf and before > 0 and n_iter - since >= max(MIN_TRIAL, n_iter // TRIAL):
-            self.trial = n_iter, left
+            self.trial = n_iter, left, own
             pace = max(1e-4, math.log(before / left) / (n_iter - since))
             other = self.pace[not self.steered]
             self.pace = {self.steered: pace, not self.steered: 2 * other}
             willing = self.engine.kinked or not self.steered or self.stalls >= PATIENT_STALLS
-            slow = math.log(left / self._wanted()) > pace * n_iter
+            wanted = self._wanted()
+            # A way that began with a gap far above the best one may be about to end, and have brought nothing so far.
+            own_pace = max(1e-4, math.log(own_before / own) / (n_iter - since))
+            slow = min(math.log(left / wanted) / pace, math.log(own / wanted) / own_pace) > n_iter
             self.switching = willing and slow and other > pace
 
     def _wanted(self):
@@ -464,6 +466,6 @@ class Descent:
             self.engine.adopt()
         used = kappa, self.min_sweeps, self.fraction
         (kappa, self.min_sweeps, self.fraction), self.other = self.other, used
-        self.steered, self.trial, self.least = not self.steered, None, math.inf
+        self.steered, self.trial = not self.steered, None
         self.engine.iterates.recentre(kappa, 0.0, 1.0, True)
         self._begin(kappa)

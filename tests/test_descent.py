@@ -1,0 +1,28 @@
+"""The descent's decisions, on engines that only count."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from marginlinear._core.descent import Budget, Check, Descent
+
+
+def stalled(gap, *, convex, renewal):
+    """A Descent after a dozen checks that all found this gap below a ceiling of 1,000, tolerance 1e-3."""
+    engine = SimpleNamespace(iterates=SimpleNamespace(kappa=0.0), n_iter=0, kinked=False, neglect=lambda gap: None)
+    descent = Descent(engine, Budget(None, None), 1e-3, "accelerated")
+    descent.convex, descent.renewal, descent.ceiling, descent.switching = convex, renewal, 1000.0, False
+    descent.last = Check(999.0, 999.0, True, 999.0 - gap, True)
+    descent.best_primal, descent.best_bound = 999.0, 999.0 - gap
+    for n_iter in range(100, 700, 50):
+        engine.n_iter = n_iter
+        descent._judge()
+    return descent
+
+
+@pytest.mark.parametrize(("gap", "convex", "renewal", "switches"), [
+    (5.0, True, 0.0, True), (0.9, True, 0.0, False), (0.5, False, 0.3, True), (0.2, False, 0.3, False)])
+def test_a_stall_above_the_gap_that_ends_the_stage_asks_for_another_way(gap, convex, renewal, switches):
+    """Around an anchor that stays, a gap within the tolerance does not end the stage: mcodm on sector at C = 128 made
+    20,000 sweeps without trying the other way to set kappa."""
+    assert stalled(gap, convex=convex, renewal=renewal).switching is switches
