@@ -16,7 +16,7 @@ CHECK = {"n_iter", "seconds", "objective", "certificate", "residual"}
 def read_log(path):
     """Runs in a file of `margin-train --log`: list of (history, limit or None, what tells it from the others).
 
-    The last is a dict, such as {"fold": 1}. A run that was interrupted has no result, and no limit.
+    The last is a dict, such as {"fold": 1}; runs with folds come after the others, in their order. A run that was interrupted has no result, and no limit.
     """
     runs, current = [], {}
     for number, entry in _json_lines(path):
@@ -40,6 +40,8 @@ def read_log(path):
             del current[str(place)]
         else:
             run["history"].append(entry)
+    # Folds are trained side by side.
+    runs.sort(key=lambda run: fold if is_number(fold := run["place"].get("fold")) else 0)
     runs = [(run["history"], run["limit"], run["place"]) for run in runs if run["history"]]
     if not runs:
         raise DataError(path, 0, 0, "no check of a run: give a file of margin-train --log")
