@@ -16,7 +16,8 @@ CHECK = {"n_iter", "seconds", "objective", "certificate", "residual"}
 def read_log(path):
     """Runs in a file of `margin-train --log`: list of (history, limit or None, what tells it from the others).
 
-    The last is a dict, such as {"fold": 1}; runs with folds come after the others, in their order. A run that was interrupted has no result, and no limit.
+    The last is a dict, such as {"fold": 1}; runs with folds come after the others, in their order. A run that was
+    interrupted has no result, and no limit.
     """
     runs, current = [], {}
     for number, entry in _json_lines(path):
