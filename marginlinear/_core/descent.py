@@ -52,8 +52,9 @@ LEAST_FRACTION = 0.1
 # A kappa that leaves e far above G. With separable rows and the hinge, G is noise of the inner errors, about kappa e:
 # steering, which takes it for progress of the centres, then settles at a kappa ten times too large.
 SLACK_KAPPA = 3.0
-# A way to set kappa is judged after so many sweeps at least, and a TRIALth of those made.
-MIN_TRIAL, TRIAL = 10, 8
+# A way to set kappa is judged after so many sweeps at least, and a TRIALth of those made. Its pace, what a sweep takes
+# off the logarithm of the gap, is not less than LEAST_PACE.
+MIN_TRIAL, TRIAL, LEAST_PACE = 10, 8, 1e-4
 # Blocks that together are this many times P(0) from their solution: the extrapolation has run away.
 # Then kappa is FIRMER times as large, for as many times as RUNAWAYS.
 RUNAWAY, FIRMER, RUNAWAYS = 1e6, 100.0, 3
@@ -63,6 +64,11 @@ WARM_UP = 10
 # their class. Where sweeps were promised too early, Newton takes over after as many as ENOUGH steps cost, and before
 # this part of the sweeps that are allowed: of few rows a step costs thousands.
 EACH, ENOUGH, LATEST = 7.0, 40, 0.25
+
+
+def pace_of(before, gap, sweeps):
+    """What a sweep takes off the logarithm of a gap that was `before`."""
+    return max(LEAST_PACE, math.log(before / gap) / sweeps) if gap < math.inf else LEAST_PACE
 
 
 class Check(NamedTuple):
@@ -313,19 +319,20 @@ class Descent:
         since, before, own_before = self.trial
         if 0 < left < math.inf and before > 0 and n_iter - since >= max(MIN_TRIAL, n_iter // TRIAL):
             self.trial = n_iter, left, own
-            pace = max(1e-4, math.log(before / left) / (n_iter - since))
+            pace = pace_of(before, left, n_iter - since)
             other = self.pace[not self.steered]
             self.pace = {self.steered: pace, not self.steered: 2 * other}
             willing = self.engine.kinked or not self.steered or self.stalls >= PATIENT_STALLS
-            wanted = self._wanted()
             # A way that began with a gap far above the best one may be about to end, and have brought nothing so far.
-            own_pace = max(1e-4, math.log(own_before / own) / (n_iter - since))
-            slow = min(math.log(left / wanted) / pace, math.log(own / wanted) / own_pace) > n_iter
+            slow = min(self._sweeps_left(left, pace),
+                       self._sweeps_left(own, pace_of(own_before, own, n_iter - since))) > n_iter
             self.switching = willing and slow and other > pace
 
-    def _wanted(self):
-        """The gap that ends `until`: around an anchor that stays, what is within the tolerance need not."""
-        return allowance(self.goal, self.ceiling) * (1.0 if self.convex else self.renewal)
+    def _sweeps_left(self, gap, pace):
+        """Sweeps from this gap to one that ends `until`: around an anchor that stays, what is within the tolerance need
+        not."""
+        wanted = allowance(self.goal, self.ceiling) * (1.0 if self.convex else self.renewal)
+        return math.log(gap / wanted) / pace if gap < math.inf and 0 < wanted < math.inf else math.inf
 
     def _care(self):
         self.min_sweeps = min(16, self.min_sweeps + 1)
