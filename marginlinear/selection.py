@@ -103,9 +103,6 @@ class Fold(NamedTuple):
     info: Any
 
 
-# ---- folds
-
-
 class Folds:
     """The data, and the training rows of the folds that are at work.
 
@@ -204,9 +201,6 @@ class Folds:
         found.update(repr(shape_of(self.X)).encode())
         found.update(repr(sorted((str(label), float(f)) for label, f in self.class_weight.items())).encode())
         return found.hexdigest()
-
-
-# ---- fits
 
 
 class Fits:
