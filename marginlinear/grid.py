@@ -15,6 +15,8 @@ from decimal import Decimal, InvalidOperation
 from marginlinear import params as P
 
 BASES = {"log2": 2, "log10": 10}
+# Points of a search at most: each is several fits.
+MOST = 100_000
 
 
 def default_grid(method):
@@ -66,6 +68,9 @@ def points_of(grid, method, fixed):
     for name in grid:
         if fixed.get(name) is not None:
             raise ValueError(f"{name.rstrip('_')} is given as {fixed[name]!r} and by the grid: give it once")
+    count = math.prod(map(len, grid.values()))
+    if count > MOST:
+        raise ValueError(f"grid: {count} points, more than {MOST}: give fewer values")
     points = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
     for point in points:
         P.resolve(method.takes, {**fixed, **point})
@@ -119,7 +124,10 @@ def _words(name, piece):
     if not finite or base not in (None, *BASES) or step == 0 or (stop - start) / step < 0:
         raise ValueError(f"grid: {name} = {piece!r} is no range: give start:step:stop, log2:start:step:stop or "
                          "log10:start:step:stop, such as log2:-5:2:9")
-    numbers = (start + i * step for i in range(math.floor((stop - start) / step) + 1))
+    count = math.floor((stop - start) / step) + 1
+    if count > MOST:
+        raise ValueError(f"grid: {name} = {piece!r} has {count} values, more than {MOST}: give a larger step")
+    numbers = (start + i * step for i in range(count))
     return [_plain(number) if base is None else _power(BASES[base], number) for number in numbers]
 
 

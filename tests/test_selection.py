@@ -505,3 +505,12 @@ def test_a_kernel_is_evaluated_once_along_c(cache, monkeypatch):
                                  start=model)
                 sweeps[C] += model.info.n_iter
         assert {entry["C"]: entry["n_iter"] for entry in found.table if entry["gamma"] == gamma} == sweeps
+
+
+@pytest.mark.parametrize(("text", "words"), [
+    ("C=1:0.0000001:1e9", r"C = '1:0.0000001:1e9' has 9999999990000001 values, more than 100000: give a larger step"),
+    ("C=1:1:1000,mu=0:0.001:1", "grid: 1001000 points, more than 100000: give fewer values")])
+def test_a_grid_without_end_is_refused(text, words):
+    """It was made, point by point, in silence."""
+    with pytest.raises(ValueError, match=words):
+        ml.search(np.eye(4), [0, 1, 0, 1], solver="mcodm", grid=text)
