@@ -480,15 +480,16 @@ cdef class Column:
     def __getbuffer__(self, Py_buffer* buffer, int flags):
         PyBuffer_FillInfo(buffer, self, self.start, self.size, 0, flags)
 
-    cdef void* extend(self, Py_ssize_t count) except NULL:
-        """Where `count` bytes more are to be written."""
-        cdef Py_ssize_t capacity
-        if self.start == NULL or self.size + count > self.capacity:
-            # Doubling moves pages, not bytes, once an array has its own mapping; unused pages cost nothing.
-            capacity = max(2 * self.capacity, self.size + count, 1 << 16)
-            self.resize(capacity)
-        self.size += count
-        return self.start + self.size - count
+    cdef void* extend(self, Py_ssize_t count, double share) except NULL:
+        """Where `count` bytes more are to be written; they and those before are about `share` of all there will be.
+
+        Room is made for a little more than all: a good guess saves moves, and what it has too much is never touched.
+        """
+        cdef Py_ssize_t size = self.size + count
+        if self.start == NULL or size > self.capacity:
+            self.resize(max(<Py_ssize_t> (1.05 * size / share), 1 << 16))
+        self.size = size
+        return self.start + size - count
 
     cdef int resize(self, Py_ssize_t capacity) except -1:
         cdef unsigned char* start = <unsigned char*> realloc(self.start, max(capacity, 1))
@@ -536,14 +537,16 @@ cdef class Rows:
     cdef object path, dtype, n_features
     cdef int base
     cdef int64_t largest
-    cdef Py_ssize_t lines
+    cdef Py_ssize_t lines, text, total
 
-    def __init__(self, path, dtype, int base, n_features):
+    def __init__(self, path, dtype, int base, n_features, total):
+        """`total` is the number of bytes that will come; None if that is not known."""
         self.data, self.indices, self.indptr, self.labels = Column(), Column(), Column(), Column()
         self.names = []
         self.path, self.dtype, self.base, self.n_features = path, dtype, base, n_features
         self.largest = base - 1
-        (<int64_t*> self.indptr.extend(sizeof(int64_t)))[0] = 0
+        self.text, self.total = 0, total or 0
+        (<int64_t*> self.indptr.extend(sizeof(int64_t), 1))[0] = 0
 
     def append(self, Block block):
         """Add the rows of a parsed block; DataError if it has an error."""
@@ -555,6 +558,7 @@ cdef class Rows:
         cdef void* indices
         cdef void* labels = NULL
         cdef Py_ssize_t i
+        cdef double share
         if b.text_labels:
             self.append_names(block)
         if b.code:
@@ -562,11 +566,13 @@ cdef class Rows:
         if b.rows == 0:
             self.lines += b.lines
             return
-        data = self.data.extend(b.features * width)
-        indices = self.indices.extend(b.features * sizeof(int32_t))
-        row_ends = <int64_t*> self.indptr.extend(b.rows * sizeof(int64_t))
+        self.text += b.size
+        share = min(1.0, <double> self.text / self.total) if self.total else 0.5
+        data = self.data.extend(b.features * width, share)
+        indices = self.indices.extend(b.features * sizeof(int32_t), share)
+        row_ends = <int64_t*> self.indptr.extend(b.rows * sizeof(int64_t), share)
         if not b.text_labels:
-            labels = self.labels.extend(b.rows * sizeof(double))
+            labels = self.labels.extend(b.rows * sizeof(double), share)
         with nogil:
             memcpy(data, b.data, b.features * width)
             memcpy(indices, b.indices, b.features * sizeof(int32_t))
@@ -791,9 +797,9 @@ def read_libsvm(source, *, n_features=None, zero_based=False, dtype="float64", t
     rows = None
     with closing(each_block(source, zero_based, n_features, dtype, text_labels, threads, progress,
                             _block_size)) as blocks:
-        for path, block in blocks:
+        for path, total, block in blocks:
             if rows is None:
-                rows = Rows(path, dtype, 0 if zero_based else 1, n_features)
+                rows = Rows(path, dtype, 0 if zero_based else 1, n_features, total)
             rows.append(block)
     return rows.finish()
 
@@ -812,8 +818,8 @@ def libsvm_blocks(source, *, zero_based=False, text_labels=False, threads=None, 
         threads = default_threads()
     dtype = np.dtype("float64")
     with closing(each_block(source, zero_based, None, dtype, text_labels, threads, progress, _block_size)) as blocks:
-        for path, block in blocks:
-            rows = Rows(path, dtype, 0 if zero_based else 1, None)
+        for path, _, block in blocks:
+            rows = Rows(path, dtype, 0 if zero_based else 1, None, None)
             rows.lines = lines
             rows.append(block)
             lines = rows.lines
@@ -825,8 +831,10 @@ def libsvm_blocks(source, *, zero_based=False, text_labels=False, threads=None, 
 
 
 def each_block(source, zero_based, n_features, dtype, text_labels, threads, progress, block_size):
-    """Yield (name of the source, Block) in the order of the file; the caller must be done with one block when it asks
-    for the next."""
+    """Yield (name of the source, bytes in all or None, Block) in the order of the file.
+
+    The caller must be done with one block when it asks for the next.
+    """
     base = 0 if zero_based else 1
     limit = base - 1 + (LARGEST_INDEX if n_features is None else n_features)
     next_call = 0.0
@@ -841,7 +849,7 @@ def each_block(source, zero_based, n_features, dtype, text_labels, threads, prog
         total = size if rest is head else None
         with closing(parsed(lines, make, threads)) as blocks:
             for block in blocks:
-                yield path, block
+                yield path, total, block
                 if progress is not None and time.monotonic() >= next_call:
                     progress(lines.done, total)
                     next_call = time.monotonic() + 0.1
