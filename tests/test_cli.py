@@ -332,6 +332,39 @@ def test_scores_are_those_of_the_library(folder, capsys):
         assert table[:, -1].tobytes() == model.margins(X, y).tobytes()
 
 
+@pytest.mark.parametrize("name", ["m", "o", "k"])
+def test_prediction_of_a_file_of_several_blocks(folder, monkeypatch, capsys, name):
+    from marginlinear import libsvm
+
+    # A label that is no integer, and features beyond the model's, in some blocks only.
+    text = (folder / "d").read_text() + "2.5 1:1 7:1\n" + (folder / "d").read_text() + "1 2:1 9:1 10:2\n"
+    (folder / "long").write_text(text)
+    blocks = libsvm.libsvm_blocks
+    for threads in ("1", "2"):
+        printed = set()
+        for size in (50, 1 << 20):
+            monkeypatch.setattr(libsvm, "libsvm_blocks", lambda *given, size=size, **options:
+                                blocks(*given, **options, _block_size=size))
+            assert predict.main(["--scores", "--margins", "--threads", threads, "long", name, f"out{size}"]) == 0
+            printed.add(capsys.readouterr())
+        assert len(printed) == 1
+        assert "/122)" in printed.pop().out
+        assert (folder / "out50").read_bytes() == (folder / f"out{1 << 20}").read_bytes()
+
+
+def test_an_error_behind_the_first_block_leaves_the_old_output(folder, monkeypatch):
+    from marginlinear import libsvm
+
+    blocks = libsvm.libsvm_blocks
+    monkeypatch.setattr(libsvm, "libsvm_blocks", lambda *given, **options: blocks(*given, **options, _block_size=50))
+    (folder / "long").write_text((folder / "d").read_text() + "1 1:x\n")
+    (folder / "out").write_text("old")
+    before = set(os.listdir())
+    assert predict.main(["-q", "long", "m", "out"]) == 1
+    assert (folder / "out").read_text() == "old"
+    assert set(os.listdir()) == before
+
+
 def test_log(folder):
     assert train.main(["-q", "--log", "log", "d", "out"]) == 0
     *checks, result = map(json.loads, (folder / "log").read_text().splitlines())

@@ -12,12 +12,24 @@ def read_data(path, status, **options):
     """What `read_libsvm` returns for `path`, with progress on the status line."""
     from marginlinear.libsvm import read_libsvm
 
-    def progress(done, total):
-        share = f" of {total / 1e6:.0f} MB ({done / total:.0%})" if total else " MB"
-        status.show(f"reading {path}: {done / 1e6:.0f}{share}")
+    with opening("open input file", path):
+        return read_libsvm(path, progress=progress_of(f"reading {path}", status), **options)
+
+
+def read_blocks(path, what, status, **options):
+    """What `libsvm_blocks` yields for `path`, with progress on the status line: `what` is done."""
+    from marginlinear.libsvm import libsvm_blocks
 
     with opening("open input file", path):
-        return read_libsvm(path, progress=progress, **options)
+        yield from libsvm_blocks(path, progress=progress_of(what, status), **options)
+
+
+def progress_of(what, status):
+    def progress(done, total):
+        share = f" of {total / 1e6:.0f} MB ({done / total:.0%})" if total else " MB"
+        status.show(f"{what}: {done / 1e6:.0f}{share}")
+
+    return progress
 
 
 def read_model(path):
@@ -32,13 +44,17 @@ def read_model(path):
     return model
 
 
-def warn_of_extra(data, model):
-    """Say what a linear model leaves out of the data; to a kernel all features matter, as they are part of a distance.
-    """
+def count_extra(data, model):
+    """Values that a linear model leaves out; to a kernel all features matter, as they are part of a distance."""
     if getattr(model, "kernel", None) is None and data.n_features > model.n_features:
-        extra = (data.indices >= model.n_features).sum()
-        if extra:
-            warn(f"{extra} values of features above {model.n_features}, the model's last, are left out")
+        return int((data.indices >= model.n_features).sum())
+    return 0
+
+
+def warn_of_extra(extra, model):
+    """Say that `extra` values are left out."""
+    if extra:
+        warn(f"{extra} values of features above {model.n_features}, the model's last, are left out")
 
 
 def warn_of_unknown(labels, count, what):

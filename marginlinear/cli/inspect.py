@@ -58,7 +58,15 @@ def work(argv):
     top, rows, classes, threads = (line.value(param) for param in (TOP, ROWS, CLASSES, params.THREADS))
     zero_based, as_json = line.value(ZERO_BASED), line.value(JSON)
     settle_blas(threads)
-    from marginlinear.cli.data import read_data, read_model, read_names, read_weights, warn_of_extra, warn_of_unknown
+    from marginlinear.cli.data import (
+        count_extra,
+        read_data,
+        read_model,
+        read_names,
+        read_weights,
+        warn_of_extra,
+        warn_of_unknown,
+    )
     from marginlinear.margins import margin_report
 
     model = read_model(model_path)
@@ -71,7 +79,7 @@ def work(argv):
         data = read_data(data_path, status, zero_based=zero_based, threads=threads,
                          text_labels=model.classes.dtype.kind == "U")
         weights = read_weights(weights_path, len(data.labels)) if weights_path is not None else None
-        warn_of_extra(data, model)
+        warn_of_extra(count_extra(data, model), model)
         status.show(f"{len(data.labels)} rows of scores")
         report = margin_report(model, data, data.labels, sample_weight=weights, feature_names=names, n_top=top,
                                n_lowest=rows, threads=threads)

@@ -211,7 +211,7 @@ class Picture:
         import numpy as np
 
         from marginlinear.arrays import select_rows
-        from marginlinear.cli.data import read_data, read_model, warn_of_extra, warn_of_unknown
+        from marginlinear.cli.data import count_extra, read_data, read_model, warn_of_extra, warn_of_unknown
 
         path, *model_paths = self.files
         models = [read_model(model_path) for model_path in model_paths]
@@ -222,7 +222,7 @@ class Picture:
             data = read_data(path, status, zero_based=self.values["zero_based"], threads=self.values["threads"],
                              text_labels=words.pop())
         for model_path, name, model in zip(model_paths, self.labels, models, strict=True):
-            warn_of_extra(data, model)
+            warn_of_extra(count_extra(data, model), model)
             places = model.places_in_classes(data.labels)
             rows, labels = data, data.labels
             if (places < 0).any():

@@ -60,21 +60,29 @@ def work(argv):
     if output:
         with opening("open output file", output):
             check_writable(output)
-    from marginlinear.cli.data import read_data, read_model, warn_of_extra
+    from marginlinear.cli.data import count_extra, read_blocks, read_data, read_model, warn_of_extra
 
     model = read_model(model_path)
     if added.probabilities and model.calibration is None:
         raise Failure(f"{model_path}: the model has no calibration, which probabilities need: train it with "
                       "margin-train --probability, or svm-train -b 1 (for models of LIBLINEAR probability output is "
                       "only supported for logistic regression); --scores gives the scores")
-    with StatusLine(quiet) as status:
-        data = read_data(test, status, zero_based=line.value(ZERO_BASED), threads=threads,
-                         text_labels=model.classes.dtype.kind == "U")
-    warn_of_extra(data, model)
-    with replacing(output or "-") as stream:
-        correct = _predict(model, data, threads, added, stream.write)
+    how = {"zero_based": line.value(ZERO_BASED), "threads": threads,
+           "text_labels": model.classes.dtype.kind == "U"}
+    m = correct = extra = 0
+    # On a terminal the lines themselves are the progress.
+    silent = quiet or (not output and sys.stdout.isatty())
+    with replacing(output or "-") as stream, StatusLine(silent) as status:
+        # A kernel's support vectors meet all rows at once: what is done to them is done once.
+        whole = getattr(model, "kernel", None) is not None
+        parts = [read_data(test, status, **how)] if whole else read_blocks(test, f"predicting {test}", status, **how)
+        predictor = Predictor(model, threads, added, stream.write)
+        for data in parts:
+            correct += predictor.write(data)
+            m += len(data.labels)
+            extra += count_extra(data, model)
+    warn_of_extra(extra, model)
     if not quiet:
-        m = len(data.labels)
         report = f"Accuracy = {100 * correct / m:g}% ({correct}/{m})"
         print(report, file=sys.stdout if output else sys.stderr)
     return DONE
@@ -88,41 +96,49 @@ class Added(NamedTuple):
     margins: bool
 
 
-def _predict(model, data, threads, added, write):
-    """Write a line for each row; returns the number of rows whose label is predicted."""
-    import numpy as np
+class Predictor:
+    """Writes a line for each row."""
 
-    from marginlinear._core.decimal import format_rows
-    from marginlinear.arrays import row_blocks
-    from marginlinear.modelfile import label_text
+    def __init__(self, model, threads, added, write):
+        from marginlinear.modelfile import label_text
 
-    names = [label_text(label).encode("utf-8", "surrogateescape") for label in model.classes.tolist()]
-    truth = model.places_in_classes(data.labels)
-    # As in the model file: of two classes classes[1] comes first.
-    order = slice(None, None, -1 if len(names) == 2 else 1)
-    if added.probabilities:
-        write(b" ".join([b"labels", *names[order]]) + b"\n")
-    correct = 0
-    for low, high, block in row_blocks(data, max(1, BLOCK // max(len(names), model.weights.shape[1]))):
-        scores = model.decision_function(block, threads=threads)
-        known = truth[low:high]
-        codes = model.places_of(scores)
-        correct += int(np.count_nonzero(codes == known))
-        lines = [names[code] for code in codes.tolist()]
-        tables = []
+        self.model, self.threads, self.added, self._write = model, threads, added, write
+        self.names = [label_text(label).encode("utf-8", "surrogateescape") for label in model.classes.tolist()]
+        # As in the model file: of two classes classes[1] comes first.
+        self.order = slice(None, None, -1 if len(self.names) == 2 else 1)
         if added.probabilities:
-            tables.append(np.ascontiguousarray(model.proba_of(scores)[:, order]))
-        if added.scores:
-            tables.append(scores.reshape(len(codes), -1))
-        for table in tables:
-            rows = format_rows(table).splitlines()
-            lines = [line + b" " + row.rstrip() for line, row in zip(lines, rows, strict=True)]
-        if added.margins:
-            margins = format_rows(model.margins_of(scores, np.maximum(known, 0))[:, None]).split()
-            lines = [line + b" " + (margin if code >= 0 else b"nan")
-                     for line, margin, code in zip(lines, margins, known.tolist(), strict=True)]
-        write(b"\n".join(lines) + b"\n")
-    return correct
+            write(b" ".join([b"labels", *self.names[self.order]]) + b"\n")
+
+    def write(self, data):
+        """Returns the number of rows whose label is predicted."""
+        import numpy as np
+
+        from marginlinear._core.decimal import format_rows
+        from marginlinear.arrays import row_blocks
+
+        model, added, names = self.model, self.added, self.names
+        truth = model.places_in_classes(data.labels)
+        correct = 0
+        for low, high, block in row_blocks(data, max(1, BLOCK // max(len(names), model.weights.shape[1]))):
+            scores = model.decision_function(block, threads=self.threads)
+            known = truth[low:high]
+            codes = model.places_of(scores)
+            correct += int(np.count_nonzero(codes == known))
+            lines = [names[code] for code in codes.tolist()]
+            tables = []
+            if added.probabilities:
+                tables.append(np.ascontiguousarray(model.proba_of(scores)[:, self.order]))
+            if added.scores:
+                tables.append(scores.reshape(len(codes), -1))
+            for table in tables:
+                rows = format_rows(table).splitlines()
+                lines = [line + b" " + row.rstrip() for line, row in zip(lines, rows, strict=True)]
+            if added.margins:
+                margins = format_rows(model.margins_of(scores, np.maximum(known, 0))[:, None]).split()
+                lines = [line + b" " + (margin if code >= 0 else b"nan")
+                         for line, margin, code in zip(lines, margins, known.tolist(), strict=True)]
+            self._write(b"\n".join(lines) + b"\n")
+        return correct
 
 
 def _files(files):

@@ -187,15 +187,10 @@ class Work:
                  "where no value is negative")
 
     def _blocks(self, what, text_labels):
-        from marginlinear.libsvm import libsvm_blocks
+        from marginlinear.cli.data import read_blocks
 
-        def progress(done, total):
-            share = f" of {total / 1e6:.0f} MB ({done / total:.0%})" if total else " MB"
-            self.status.show(f"{what}: {done / 1e6:.0f}{share}")
-
-        with opening("open input file", self.path):
-            yield from libsvm_blocks(self.path, zero_based=self.base == 0, text_labels=text_labels,
-                                     threads=self.threads, progress=progress)
+        return read_blocks(self.path, what, self.status, zero_based=self.base == 0, text_labels=text_labels,
+                           threads=self.threads)
 
 
 def _label_range(line):
