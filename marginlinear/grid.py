@@ -10,7 +10,6 @@ As text, NAME=VALUES,NAME=VALUES,... where VALUES are separated by commas, each 
 
 import itertools
 import math
-from decimal import Decimal, InvalidOperation
 
 from marginlinear import params as P
 
@@ -113,6 +112,8 @@ def _distinct(name, values):
 
 def _words(name, piece):
     """The values, as text, that one piece of a grid stands for."""
+    from decimal import Decimal, InvalidOperation
+
     if ":" not in piece:
         return [piece]
     base, *ends = piece.split(":") if piece.startswith("log") else (None, *piece.split(":"))

@@ -57,7 +57,7 @@ def work(argv):
     names_path, weights_path = line.value(NAMES), line.value(WEIGHTS)
     top, rows, classes, threads = (line.value(param) for param in (TOP, ROWS, CLASSES, params.THREADS))
     zero_based, as_json = line.value(ZERO_BASED), line.value(JSON)
-    settle_blas(threads)
+    settle_blas()
     from marginlinear.cli.data import (
         count_extra,
         read_data,

@@ -1,7 +1,5 @@
 """Strict command lines: options are Params, whoever declares them. No NumPy here."""
 
-import textwrap
-
 from marginlinear.params import Param
 
 HELP = Param("help", bool, False, "show this and exit")
@@ -114,11 +112,15 @@ def other_defaults(values, declared):
 
 def wrapped(text):
     """Lines of text under a title of `--help`."""
+    import textwrap
+
     return textwrap.wrap(text, 104, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
 
 
 def entry(names, text):
     """One option: its names, then what it does, wrapped."""
+    import textwrap
+
     lines = [line.replace(NO_BREAK, " ") for line in textwrap.wrap(text, 76, break_on_hyphens=False)]
     names = "  " + names
     if len(names) < 28:

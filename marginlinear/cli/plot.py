@@ -66,7 +66,7 @@ def work(argv):
         print(f"{PROGRAM} {version}")
         return DONE
     picture = Picture(line, own)
-    settle_blas(line.value(params.THREADS))
+    settle_blas()
     return picture.draw()
 
 

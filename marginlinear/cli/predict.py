@@ -56,7 +56,7 @@ def work(argv):
     test, model_path, output = _files(line.files)
     threads = line.value(params.THREADS)
     quiet = line.value(QUIET)
-    settle_blas(threads)
+    settle_blas()
     if output:
         with opening("open output file", output):
             check_writable(output)

@@ -111,7 +111,7 @@ class Work:
         self.status = StatusLine(self.quiet)
 
     def run(self):
-        settle_blas(self.threads)
+        settle_blas()
         for path in (self.output, self.save):
             if path:
                 with opening("open output file", path):

@@ -143,7 +143,7 @@ class Training:
         self.results = sys.stderr if self.model_path == "-" else sys.stdout
 
     def run(self):
-        settle_blas(self.params.get("threads"))
+        settle_blas()
         if self.model_path:
             with opening("save model to file", self.model_path):
                 check_writable(self.model_path)
