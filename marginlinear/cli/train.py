@@ -321,15 +321,16 @@ class Training:
         if self.verbose:
             tell(f"{_shown(self.path)}: {m} rows, {data.n_features} features, {len(data.data)} values, "
                  f"read in {seconds:.2f} s")
-        self.class_weight = self._known_classes(set(data.labels.tolist()))
+        self.class_weight = self._known_classes(data.labels)
         self.sample_weight = read_weights(self.weights, m) if self.weights else None
         return data
 
     def _known_classes(self, labels):
         """Label -> factor, for the labels that the data has."""
         found = {}
+        known = set(labels.tolist()) if self.class_weights else ()
         for label, text, factor in self.class_weights:
-            if label in labels:
+            if label in known:
                 found[label] = factor
             else:
                 warn(f"class label {text} specified in weight is not found")
