@@ -57,4 +57,4 @@ def test_what_is_not_positive_definite_comes_back_but_for_its_diagonal(bad, valu
     given = H.copy()
     assert not factor(H, 1)
     np.fill_diagonal(H, np.diag(given))
-    assert (H == given).all()
+    np.testing.assert_array_equal(H, given)

@@ -106,7 +106,7 @@ cdef add_tiles(double[:, ::1] H, Py_ssize_t first, const double[:, :, ::1] Z, Py
                     left = first + column * PANEL
                     tile(&Z[row, start, 0], &Z[column, start, 0], depth, out)
                     for i in range(min(PANEL, d - top)):
-                        for j in range(min(PANEL, d - left)):
+                        for j in range(min(PANEL, top + i - left + 1)):
                             H[top + i, left + j] += sign * out[i * PANEL + j]
     PyErr_CheckSignals()
 
