@@ -152,7 +152,7 @@ cdef class BlockCD:
     cdef Loss kind
     cdef readonly bint squared
     cdef readonly double low, high, mu
-    cdef int threads
+    cdef readonly int threads
     cdef uint64_t rng
     cdef Py_ssize_t visited, slice_rows
     cdef object _order, _sqnorm, _scratch, _which

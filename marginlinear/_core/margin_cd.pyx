@@ -133,7 +133,7 @@ cdef class MarginCD:
     cdef readonly Py_ssize_t visits
     cdef readonly bint kinked
     cdef bint far
-    cdef int threads
+    cdef readonly int threads
     cdef uint64_t rng
     cdef Py_ssize_t visited, slice_rows
     cdef object _order, _sqnorm, _empty, _mean_row, _shifted, _rest, _calm

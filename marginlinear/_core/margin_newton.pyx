@@ -44,6 +44,7 @@ from marginlinear._core.rows cimport (
     row_axpy,
     row_dot,
 )
+from marginlinear._core.symmetric cimport Gram
 
 from marginlinear._core.proximal import LIMIT, MOST, solve
 
@@ -55,7 +56,7 @@ ctypedef fused data_t:
 
 # Work of one slice between looks at the signals: about 20 ms.
 cdef double SLICE = 2e7
-# Numbers in Z.
+# Numbers of rows that are packed at once.
 cdef Py_ssize_t BUFFER = 1 << 18
 # A search ends where the slope is down to this part of that at its start, or after so many evaluations.
 cdef double FLAT = 0.1
@@ -68,7 +69,7 @@ cdef double NEAR = 1e-2
 
 cdef enum Work:
     MARGINS    # out[i] = y_i <w, x_i>
-    GATHER     # Z = the rows who[start:stop] times their roots
+    GATHER     # the rows who[start:stop] times their roots, packed by `gram`; `out` is scratch
 
 
 cdef struct task_t:
@@ -79,7 +80,6 @@ cdef struct task_t:
     double* out
     const int32_t* who
     const double* root
-    double* Z
 
 
 cdef class MarginNewton(ProximalNewton):
@@ -89,6 +89,7 @@ cdef class MarginNewton(ProximalNewton):
     STEPS = 8
 
     cdef Py_ssize_t slice_rows
+    cdef Gram gram
     cdef double spread, size, v
     cdef object b, margins, weights, constant, row_sum, softness
     cdef const double[:, ::1] tables
@@ -113,6 +114,7 @@ cdef class MarginNewton(ProximalNewton):
         self.softness = softness_of(engine.tables)
         self.soft = self.softness
         self.slice_rows = max(1, <Py_ssize_t>(SLICE * m / (1.0 + <double>self.rows.nnz)))
+        self.gram = Gram(self.rows.d, max(1, min(m, BUFFER // self.rows.d)), engine.threads)
         self.constant = np.eye(self.rows.d)
         if self.spread > 0:
             self.row_sum = engine.weights_of(engine.cost)
@@ -152,27 +154,25 @@ cdef class MarginNewton(ProximalNewton):
 
     def _gram(self, weights):
         """sum_i weights_i x_i x_i': float64 array of shape (d, d)."""
-        cdef Py_ssize_t start, stop, d = self.rows.d, room = max(1, BUFFER // self.rows.d)
+        cdef Py_ssize_t start, stop
         active = np.flatnonzero(weights > 0).astype(np.int32)
         cdef const int32_t[::1] who = active
         cdef const double[::1] root = np.sqrt(weights[active])
-        Z = np.empty((room, d))
-        cdef double[:, ::1] z = Z
+        cdef Gram gram = self.gram
+        cdef double[::1] scratch = np.empty(self.rows.d)
         cdef task_t task
-        task.what, task.Z = GATHER, &z[0, 0]
-        total = np.zeros((d, d))
-        for start in range(0, who.shape[0], room):
-            stop = min(who.shape[0], start + room)
+        task.what, task.out = GATHER, &scratch[0]
+        gram.clear()
+        for start in range(0, who.shape[0], gram.room):
+            stop = min(who.shape[0], start + gram.room)
             task.start, task.stop, task.who, task.root = start, stop, &who[0], &root[0]
             with nogil:
                 perform(self, &task)
-            part = Z[:stop - start]
-            total += part.T @ part
-            PyErr_CheckSignals()
-        return total
+            gram.add(stop - start)
+        return gram.result()
 
     def _direction(self, gradient):
-        return solve(self.curvature(), gradient)
+        return solve(self.curvature(), gradient, self.engine.threads)
 
     def _duals(self):
         return self.b
@@ -305,7 +305,7 @@ cdef inline void perform_on(MarginNewton self, const data_t* X, const task_t* ta
     if task.what == MARGINS:
         measure(self, X, task)
     else:
-        gather(X, task)
+        gather(X, task, self.gram)
 
 
 cdef void measure(MarginNewton self, const data_t* X, const task_t* task) noexcept nogil:
@@ -316,11 +316,10 @@ cdef void measure(MarginNewton self, const data_t* X, const task_t* task) noexce
         task.out[i] = s if self.positive[i] else -s
 
 
-cdef void gather(const data_t* X, const task_t* task) noexcept nogil:
+cdef void gather(const data_t* X, const task_t* task, Gram gram) noexcept nogil:
     cdef Py_ssize_t at, j
-    cdef double* z = task.Z
     for at in range(task.start, task.stop):
         for j in range(X.d):
-            z[j] = 0
-        row_axpy(X, task.who[at], task.root[at], z)
-        z += X.d
+            task.out[j] = 0
+        row_axpy(X, task.who[at], task.root[at], task.out)
+        gram.pack(at - task.start, task.out)

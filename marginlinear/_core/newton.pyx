@@ -46,6 +46,7 @@ from marginlinear._core.rows cimport (
     row_update,
 )
 from marginlinear._core.simplex cimport level
+from marginlinear._core.symmetric cimport Gram
 
 from marginlinear._core.proximal import LIMIT, solve
 
@@ -59,13 +60,13 @@ ctypedef fused data_t:
 DEAR = 25
 # Work of one slice between looks at the signals: about 20 ms.
 cdef double SLICE = 2e7
-# Numbers in Z.
+# Numbers of rows that are packed at once.
 cdef Py_ssize_t BUFFER = 1 << 18
 
 
 cdef enum Work:
     RESPOND    # the duals of `self` at W, their weights U, and sums over the rows
-    GATHER     # Z = the rows who[start:stop] times their roots
+    GATHER     # the rows who[start:stop] times their roots, packed by `gram`
 
 
 cdef struct sums_t:
@@ -82,12 +83,11 @@ cdef struct task_t:
     Py_ssize_t stop
     const double* W
     double* U
-    double* scratch   # 4 k numbers
+    double* scratch   # RESPOND: 4 k numbers, GATHER: d
     int32_t* which    # k numbers
     sums_t* sums
     const int32_t* who
     const double* root
-    double* Z
 
 
 cdef class Newton(ProximalNewton):
@@ -105,6 +105,7 @@ cdef class Newton(ProximalNewton):
     cdef readonly Py_ssize_t stale
     cdef readonly double loss
     cdef Py_ssize_t k, slice_rows
+    cdef Gram gram
     cdef bint squared, upper, named
     cdef double low, high, mu
     cdef double[:, ::1] alpha, centre
@@ -127,6 +128,7 @@ cdef class Newton(ProximalNewton):
         self.r = self.roots
         if self.uneven:
             self.engine.iterates.scale(self.W, 0.5)
+        self.gram = Gram(self.rows.d, max(1, min(self.rows.m, BUFFER // self.rows.d)), engine.threads)
         self.q = np.empty_like(engine.alpha)
         self.centre = self.q
         self.restart()
@@ -237,7 +239,7 @@ cdef class Newton(ProximalNewton):
                 H[a, :, b, :].flat[::d + 1] += (a == b) - (1 / k if free < k else 0.0)
         table = np.zeros((d, k))
         wanted = gradient.reshape(d, k).T[:free].ravel()
-        table[:, :free] = solve(H.reshape(free * d, free * d), wanted).reshape(free, d).T
+        table[:, :free] = solve(H.reshape(free * d, free * d), wanted, self.engine.threads).reshape(free, d).T
         if free < k:
             table -= table.mean(axis=1, keepdims=True)
         return table.ravel()
@@ -255,22 +257,20 @@ cdef class Newton(ProximalNewton):
         cdef double[::1] root = np.empty(begins[k * k] + 1)
         with nogil:
             weigh(self, &at[0], &who[0], &root[0])
-        room = max(1, BUFFER // d)
-        Z = np.empty((room, d))
-        cdef double[:, ::1] z = Z
+        cdef Gram gram = self.gram
+        cdef double[::1] scratch = np.empty(d)
         cdef task_t task
-        task.what, task.who, task.root, task.Z = GATHER, &who[0], &root[0], &z[0, 0]
+        task.what, task.who, task.root, task.scratch = GATHER, &who[0], &root[0], &scratch[0]
         H = np.zeros((free, d, free, d))
         for pair in np.flatnonzero(begins[1:] > begins[:k * k]):
             a, b = divmod(int(pair), k)
-            total = 0.0
-            for start in range(begins[pair], begins[pair + 1], room):
-                task.start, task.stop = start, min(begins[pair + 1], start + room)
+            gram.clear()
+            for start in range(begins[pair], begins[pair + 1], gram.room):
+                task.start, task.stop = start, min(begins[pair + 1], start + gram.room)
                 with nogil:
                     perform(self, &task)
-                part = Z[:task.stop - task.start]
-                total = total + part.T @ part
-                PyErr_CheckSignals()
+                gram.add(task.stop - task.start)
+            total = gram.result()
             H[a, :, a, :] += total
             if a != b and b < free:
                 H[b, :, b, :] += total
@@ -298,7 +298,7 @@ cdef inline void perform_on(Newton self, const data_t* X, const task_t* task) no
     if task.what == RESPOND:
         respond(self, X, task)
     else:
-        gather(X, task)
+        gather(X, task, self.gram)
 
 
 cdef void respond(Newton self, const data_t* X, const task_t* task) noexcept nogil:
@@ -420,11 +420,10 @@ cdef void weigh(Newton self, Py_ssize_t* at, int32_t* who, double* root) noexcep
             put(y, self.rival[i] if self.named else y, k, i, 2 * c * self.mu, at, who, root)
 
 
-cdef void gather(const data_t* X, const task_t* task) noexcept nogil:
+cdef void gather(const data_t* X, const task_t* task, Gram gram) noexcept nogil:
     cdef Py_ssize_t at, j
-    cdef double* z = task.Z
     for at in range(task.start, task.stop):
         for j in range(X.d):
-            z[j] = 0
-        row_axpy(X, task.who[at], task.root[at], z)
-        z += X.d
+            task.scratch[j] = 0
+        row_axpy(X, task.who[at], task.root[at], task.scratch)
+        gram.pack(at - task.start, task.scratch)

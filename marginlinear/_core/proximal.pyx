@@ -14,6 +14,8 @@ F is minimised roughly, to a G below e, by Newton steps; then q moves to p, g fa
 
 import numpy as np
 
+from marginlinear._core.symmetric import factor, substitute
+
 # Unknowns of the linear system: beyond, one solution takes seconds and hundreds of megabytes.
 LIMIT = 3000
 # g: at first, its fall after each solve and its floor; its rise after a step cut below SHORT, up to MOST.
@@ -22,13 +24,13 @@ RISE, MOST, SHORT = 3.0, 3.0, 0.2
 # F is solved when G <= SOLVED e.
 SOLVED = 0.3
 # On the diagonal of the scaled curvature, which unscaled data make singular to working precision; tenfold, up to MUCH,
-# as long as rounding turns the solution against the gradient.
+# as long as it is not positive definite.
 RIDGE, MUCH = 1e-15, 1e-6
 # F is a sum over all rows: this much of it may be rounding.
 ROUNDING = 1e-13
 
 
-def solve(H, wanted):
+def solve(H, wanted, int threads):
     """H^-1 wanted for a positive definite H, which is overwritten; its diagonal may range widely."""
     scale = 1 / np.sqrt(np.diagonal(H))
     H *= scale
@@ -37,9 +39,11 @@ def solve(H, wanted):
     ridge = RIDGE
     while True:
         H.flat[::len(H) + 1] = 1 + ridge
-        found = np.linalg.solve(H, wanted)
-        if found @ wanted > 0 or ridge >= MUCH:
-            return scale * found
+        if factor(H, threads):
+            return scale * substitute(H, wanted)
+        if ridge >= MUCH:
+            # Not finite.
+            return np.full(len(wanted), np.nan)
         ridge *= 10
 
 

@@ -1,0 +1,194 @@
+"""Products and solutions with symmetric matrices, for Newton steps.
+
+BLAS would take all cores of a user's process, whatever `threads` says, and is many times slower where they are busy.
+
+Matrices are cut into panels of 8 columns, stored row by row; all work is that of 8 x 8 tiles (tile.h). The lower tiles
+are computed, each by one thread, in an order that does not depend on their number.
+"""
+
+import numpy as np
+
+from cpython.exc cimport PyErr_CheckSignals
+from libc.math cimport sqrt
+
+from marginlinear.threads import run_chunks
+
+cdef extern from "tile.h" nogil:
+    enum:
+        PANEL "ML_PANEL"
+    void tile "ml_tile"(const double* a, const double* b, Py_ssize_t n, double* out)
+
+cdef enum:
+    # Rows of a panel that a tile takes at once: two such panels stay in the nearest cache.
+    DEPTH = 128
+    # Columns of the factor that are found together.
+    WIDTH = 64
+# Multiplications that are worth another thread, and those between looks at the signals.
+cdef double SHARE = 2e6
+cdef double SLICE = 2e7
+
+
+cdef Py_ssize_t panels_of(Py_ssize_t n) noexcept nogil:
+    return (n + PANEL - 1) // PANEL
+
+
+cdef class Gram:
+    """The sum of Z'Z over parts of the rows of Z.
+
+    Parameters
+    ----------
+    d : int
+        Columns of Z.
+    room : int
+        Rows of the largest part.
+    threads : int
+    """
+
+    def __init__(self, Py_ssize_t d, Py_ssize_t room, int threads):
+        self.d, self.room, self.threads = d, room, threads
+        self.packed = np.zeros((panels_of(d), room, PANEL))
+        self.z = self.packed
+        self.total = np.zeros((d, d))
+
+    def clear(self):
+        """Begin another sum."""
+        self.total = np.zeros((self.d, self.d))
+
+    cdef void pack(self, Py_ssize_t at, const double* row) noexcept nogil:
+        """Row `at` of the part."""
+        cdef Py_ssize_t j
+        for j in range(self.d):
+            self.z[j // PANEL, at, j % PANEL] = row[j]
+
+    cdef add(self, Py_ssize_t n):
+        """Add the Z'Z of the first n rows of the part."""
+        add_product(self.total, 0, self.packed, n, 1.0, self.threads)
+
+    cdef result(self):
+        """The sum: float64 array of shape (d, d)."""
+        mirror(self.total, True)
+        return self.total
+
+
+cdef mirror(double[:, ::1] H, bint lower):
+    """Copy what is below the diagonal to above it, or the other way."""
+    cdef Py_ssize_t i, j
+    with nogil:
+        for i in range(H.shape[0]):
+            for j in range(i):
+                if lower:
+                    H[j, i] = H[i, j]
+                else:
+                    H[i, j] = H[j, i]
+
+
+def add_product(matrix, Py_ssize_t first, packed, Py_ssize_t n, double sign, int threads):
+    """matrix[first:, first:] += sign Z'Z on and below the diagonal, Z being the first n rows of the panels."""
+    cdef Py_ssize_t panels = panels_of(len(matrix) - first)
+    cdef double work = 0.5 * <double>n * (len(matrix) - first) ** 2
+    # The last rows of tiles are the longest: the first go to the last chunks.
+    run_chunks(lambda lo, hi: add_tiles(matrix, first, packed, n, sign, panels - hi, panels - lo), panels,
+               threads if work > SHARE else 1, max(1, min(panels // 8, <Py_ssize_t>(SLICE * panels / (1 + work)))))
+
+
+cdef add_tiles(double[:, ::1] H, Py_ssize_t first, const double[:, :, ::1] Z, Py_ssize_t n, double sign,
+               Py_ssize_t low, Py_ssize_t high):
+    """The rows of tiles from `low` to `high`."""
+    cdef double[PANEL * PANEL] out
+    cdef Py_ssize_t row, column, part, start, depth, i, j, top, left, d = H.shape[0]
+    with nogil:
+        for part in range((n + DEPTH - 1) // DEPTH):
+            start = part * DEPTH
+            depth = min(DEPTH, n - start)
+            for row in range(low, high):
+                top = first + row * PANEL
+                for column in range(row + 1):
+                    left = first + column * PANEL
+                    tile(&Z[row, start, 0], &Z[column, start, 0], depth, out)
+                    for i in range(min(PANEL, d - top)):
+                        for j in range(min(PANEL, top + i - left + 1)):
+                            H[top + i, left + j] += sign * out[i * PANEL + j]
+    PyErr_CheckSignals()
+
+
+def factor(matrix, int threads):
+    """matrix = L L', L on and below the diagonal in its place; False, with the matrix as it was but for its diagonal,
+    where it is not positive definite.
+    """
+    cdef double[:, ::1] H = matrix
+    cdef Py_ssize_t first, end, width, d = H.shape[0]
+    cdef bint positive
+    for first in range(0, d, WIDTH):
+        width = min(WIDTH, d - first)
+        end = first + width
+        packed = np.zeros((panels_of(d - end), width, PANEL))
+        with nogil:
+            positive = factor_corner(H, first, width)
+        if not positive:
+            mirror(matrix, False)
+            return False
+        if end < d:
+            divide_below(H, first, width, packed)
+            add_product(matrix, end, packed, width, -1.0, threads)
+    return True
+
+
+cdef bint factor_corner(double[:, ::1] H, Py_ssize_t first, Py_ssize_t width) noexcept nogil:
+    cdef Py_ssize_t i, j, t
+    cdef double s
+    for j in range(first, first + width):
+        for i in range(j, first + width):
+            s = H[i, j]
+            for t in range(first, j):
+                s -= H[i, t] * H[j, t]
+            if i == j:
+                if not s > 0:
+                    return False
+                H[j, j] = sqrt(s)
+            else:
+                H[i, j] = s / H[j, j]
+    return True
+
+
+cdef divide_below(double[:, ::1] H, Py_ssize_t first, Py_ssize_t width, double[:, :, ::1] packed):
+    """The rows below a corner L become those of H L'^-1, and are packed: 8 rows of H are a panel."""
+    cdef Py_ssize_t panel, i, j, t, top, count
+    cdef double pull
+    cdef double* x
+    with nogil:
+        for panel in range(packed.shape[0]):
+            top = first + width + panel * PANEL
+            count = min(PANEL, H.shape[0] - top)
+            x = &packed[panel, 0, 0]
+            for j in range(width):
+                for i in range(count):
+                    x[j * PANEL + i] = H[top + i, first + j]
+                for t in range(j):
+                    pull = H[first + j, first + t]
+                    for i in range(PANEL):
+                        x[j * PANEL + i] -= pull * x[t * PANEL + i]
+                for i in range(PANEL):
+                    x[j * PANEL + i] /= H[first + j, first + j]
+                for i in range(count):
+                    H[top + i, first + j] = x[j * PANEL + i]
+    PyErr_CheckSignals()
+
+
+def substitute(matrix, wanted):
+    """(L L')^-1 wanted, L as `factor` leaves it."""
+    cdef const double[:, ::1] L = matrix
+    cdef Py_ssize_t i, j, d = L.shape[0]
+    cdef double s
+    found = np.array(wanted, dtype=np.float64)
+    cdef double[::1] x = found
+    with nogil:
+        for i in range(d):
+            s = x[i]
+            for j in range(i):
+                s -= L[i, j] * x[j]
+            x[i] = s / L[i, i]
+        for i in range(d - 1, -1, -1):
+            x[i] /= L[i, i]
+            for j in range(i):
+                x[j] -= L[i, j] * x[i]
+    return found
