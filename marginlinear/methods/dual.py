@@ -29,7 +29,11 @@ class DualFit:
         self.budget = Budget(run.max_iter, run.time_limit, run.progress, run.cancel)
         if run.start is not None:
             engine.resume(run.start)
+            # Sweeps that were made together with others, and the gaps of the last (together.py).
+            engine.n_iter = run.start.get("n_iter", 0)
         self.descent = Descent(engine, self.budget, run.tol, run.algorithm, newton, keep)
+        if run.start is not None:
+            self.descent.gaps = list(run.start.get("gaps", ()))
         self.fresh, self.lean = run.start is None, None
 
     def until(self, tol, renewal=0.0):
@@ -207,3 +211,12 @@ class MarginFit(DualFit):
         engine = MarginCD(problem.rows, problem.y, cost, [table_of(*table) for table in tables], seed=run.seed,
                           threads=run.threads, **others)
         super().__init__(problem, run, engine, MarginNewton, keep=True)
+
+
+def fit_of(loss):
+    """The `fit` of a binary method by its `loss`, both as Method has them."""
+    def fit(problem, params, run):
+        cost, table = loss(problem, params)
+        return MarginFit(problem, run, cost, [table]).convex()
+
+    return fit
