@@ -24,13 +24,11 @@ from marginlinear._core.rows cimport (
     DENSE64,
     Rows,
     feature,
-    fixed_t,
     prefetch,
     row_begin,
     row_end,
     row_prefetch,
     rows_t,
-    scores_t,
     value,
     weights_prefetch,
 )
@@ -183,7 +181,7 @@ cdef class ColumnsCD:
     def primal(self):
         """P_l at the weights, exactly, by one pass over the rows."""
         parts = run_chunks(self._losses, self.rows.m, self.threads)
-        return sum(parts, np.zeros(self.k)) + self._sqnorms(self.w) / 2
+        return sum(parts, np.zeros(self.k)) + self._sqnorms() / 2
 
     def _losses(self, Py_ssize_t lo, Py_ssize_t hi):
         cdef task_t task
@@ -193,19 +191,15 @@ cdef class ColumnsCD:
         self._perform(&task, lo, hi)
         return sums[:self.k]
 
+    def refresh(self):
+        """The weights summed afresh from the rows and the duals, those of all problems."""
+        cdef task_t task
+        self.w[:] = 0
+        task.what, task.W = ADD, &self.w[0]
+        self._perform(&task, 0, self.rows.m)
+
     def dual(self):
         """D_l at the duals, the weights being theirs."""
-        return self._bounds(self.w)
-
-    def recomputed_dual(self):
-        """D_l at the duals, with their weights summed afresh from the rows."""
-        cdef double[::1] fresh = aligned(self.rows.d * K)
-        cdef task_t task
-        task.what, task.W = ADD, &fresh[0]
-        self._perform(&task, 0, self.rows.m)
-        return self._bounds(fresh)
-
-    def _bounds(self, double[::1] weights):
         cdef double at_rest = loss_at(self.phi, 0.0) - gap_of(self.phi, 1.0, 0.0, 0.0)
         cdef double a
         sums = np.zeros(K)
@@ -221,9 +215,9 @@ cdef class ColumnsCD:
                         else:
                             h[l] += self.c[i] * loss_at(self.phi, 0.0) - gap_of(self.phi, self.c[i], 0.0, a)
             PyErr_CheckSignals()
-        return sums[:self.k] - self._sqnorms(weights) / 2
+        return sums[:self.k] - self._sqnorms() / 2
 
-    def _sqnorms(self, const double[::1] w):
+    def _sqnorms(self):
         """||w_l||^2"""
         out = np.zeros(K)
         cdef double[::1] sums = out
@@ -232,7 +226,7 @@ cdef class ColumnsCD:
             with nogil:
                 for j in range(start, min(d, start + BLOCK)):
                     for l in range(K):
-                        sums[l] += w[j * K + l] * w[j * K + l]
+                        sums[l] += self.w[j * K + l] * self.w[j * K + l]
             PyErr_CheckSignals()
         return out[:self.k]
 
@@ -260,35 +254,25 @@ cdef inline void scores_of(const rows_t* X, Py_ssize_t i, const double* W, doubl
         s5 += v * w[5]
         s6 += v * w[6]
         s7 += v * w[7]
-    if X.bias >= 0:
-        v = X.bias
-        w = W + X.n * K
-        s0 += v * w[0]
-        s1 += v * w[1]
-        s2 += v * w[2]
-        s3 += v * w[3]
-        s4 += v * w[4]
-        s5 += v * w[5]
-        s6 += v * w[6]
-        s7 += v * w[7]
     s[0], s[1], s[2], s[3], s[4], s[5], s[6], s[7] = s0, s1, s2, s3, s4, s5, s6, s7
+    if X.bias >= 0:
+        add_line(s, X.bias, W + X.n * K)
 
 
 cdef inline void update(const rows_t* X, Py_ssize_t i, const double* delta, double* W) noexcept nogil:
     """w_l += delta_l x_i"""
-    cdef Py_ssize_t p, l
-    cdef double v
-    cdef scores_t w
-    cdef fixed_t d = delta
+    cdef Py_ssize_t p
     for p in range(row_begin(X, i), row_end(X, i)):
-        v = value(X, i, p)
-        w = W + feature(X, i, p) * K
-        for l in range(K):
-            w[l] += v * d[l]
+        add_line(W + feature(X, i, p) * K, value(X, i, p), delta)
     if X.bias >= 0:
-        w = W + X.n * K
-        for l in range(K):
-            w[l] += X.bias * d[l]
+        add_line(W + X.n * K, X.bias, delta)
+
+
+cdef inline void add_line(double* w, double v, const double* d) noexcept nogil:
+    """w_l += v d_l; all are read before the first is written, so that the compiler may use vectors."""
+    cdef double w0 = w[0] + v * d[0], w1 = w[1] + v * d[1], w2 = w[2] + v * d[2], w3 = w[3] + v * d[3]
+    cdef double w4 = w[4] + v * d[4], w5 = w[5] + v * d[5], w6 = w[6] + v * d[6], w7 = w[7] + v * d[7]
+    w[0], w[1], w[2], w[3], w[4], w[5], w[6], w[7] = w0, w1, w2, w3, w4, w5, w6, w7
 
 
 cdef void perform(ColumnsCD self, task_t* task) noexcept nogil:

@@ -4,14 +4,10 @@ Problems of text end after a few sweeps, and a sweep of many together costs a fr
 promises a long run, or has met a limit, is handed to a descent of its own, from the duals it has.
 """
 
-import math
-
 from marginlinear._core.stop import status_of
 from marginlinear.problem import CONVERGED, MAX_ITER, Info
 from marginlinear.threads import Cancelled
 
-# Sweeps that the rate may promise still to come: more than Descent has, since a sweep is cheap here.
-PATIENCE = 20
 # A check that the schedule has not asked for is made where this part of the problems promises to end.
 ENOUGH = 0.25
 
@@ -70,7 +66,8 @@ class Together:
             engine.neglect(NEGLECT * allowed)
             engine.retire(ended)
         self.weights[:] = engine.W
-        bounds, duals = engine.recomputed_dual(), engine.duals.T.copy()
+        engine.refresh()
+        bounds, duals = engine.dual(), engine.duals.T.copy()
         return [self._outcome(float(objective[at]), float(bounds[at]), int(n_iter[at]), duals[at], self.weights[:, at],
                               [float(gap[at]) for gap in gaps]) for at in range(engine.k)]
 
@@ -98,6 +95,8 @@ def rate_of(before, now):
 def slow_by(gaps, allowed):
     """Which problems promise, by the rate of the last sweeps, more than PATIENCE sweeps to `allowed`."""
     import numpy as np
+
+    from marginlinear._core.descent import PATIENCE
 
     if len(gaps) < 3:
         return np.zeros(len(allowed), dtype=bool)
