@@ -32,7 +32,7 @@ from marginlinear._core.rows cimport (
     value,
     weights_prefetch,
 )
-from marginlinear.threads import run_chunks
+from marginlinear.threads import Cancelled, run_chunks
 
 # Work of one slice between looks at the signals: about 20 ms.
 cdef double SLICE = 4e6
@@ -78,8 +78,8 @@ cdef class ColumnsCD:
     seed : int
     threads : int
         For passes that only read; sweeps use one.
-    look : callable
-        Called about every 20 ms of a pass; what it raises ends it.
+    cancel : threading.Event, optional
+        Once set, a pass ends within about 20 ms, with Cancelled.
 
     Attributes
     ----------
@@ -97,7 +97,7 @@ cdef class ColumnsCD:
     cdef readonly Rows rows
     cdef readonly Py_ssize_t k, n_iter
     cdef readonly object active, gap, met, W, duals
-    cdef object look, _signs, _order, _rest, _calm, _sqnorm, _cost, _y, _table, _sqnorms_met, _negligible
+    cdef object cancel, _signs, _order, _rest, _calm, _sqnorm, _cost, _y, _table, _sqnorms_met, _negligible
     cdef int threads
     cdef uint64_t rng
     cdef Py_ssize_t slice_rows, count
@@ -112,10 +112,10 @@ cdef class ColumnsCD:
     # phi is 0 from here to there.
     cdef double zero_from, zero_to
 
-    def __init__(self, Rows rows, y, codes, cost, table, *, seed=0, int threads=1, look):
+    def __init__(self, Rows rows, y, codes, cost, table, *, seed=0, int threads=1, cancel=None):
         cdef const double[::1] flat = table
         cdef Py_ssize_t m = rows.m, i, j
-        self.rows, self.k, self.n_iter, self.look = rows, codes.shape[1], 0, look
+        self.rows, self.k, self.n_iter, self.cancel = rows, codes.shape[1], 0, cancel
         self._y, self._cost, self._table, self._sqnorm = y, cost, table, rows.sqnorms()
         self._signs = np.zeros((len(codes), K), dtype=np.int8)
         self._signs[:, :self.k] = codes
@@ -157,7 +157,8 @@ cdef class ColumnsCD:
             with nogil:
                 perform(self, task)
             PyErr_CheckSignals()
-            self.look()
+            if self.cancel is not None and self.cancel.is_set():
+                raise Cancelled
 
     def sweep(self):
         """Visit every row that does not rest once, in a new random order."""
@@ -192,9 +193,12 @@ cdef class ColumnsCD:
         return sums[:self.k]
 
     def refresh(self):
-        """The weights summed afresh from the rows and the duals, those of all problems."""
+        """The weights of all problems, those not swept any more too, summed afresh from the rows and the duals."""
         cdef task_t task
-        self.w[:] = 0
+        cdef Py_ssize_t start
+        for start in range(0, self.w.shape[0], K * BLOCK):
+            self.w[start:min(self.w.shape[0], start + K * BLOCK)] = 0
+            PyErr_CheckSignals()
         task.what, task.W = ADD, &self.w[0]
         self._perform(&task, 0, self.rows.m)
 

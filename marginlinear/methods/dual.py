@@ -14,6 +14,7 @@ class DualFit:
     ----------
     problem : Problem
     run : Run
+        With a start of sweeps together with others (together.py), their number `n_iter` and last `gaps` are its own.
     engine : BlockCD or MarginCD
     newton : class
         The Newton steps that fit the engine.
@@ -29,12 +30,12 @@ class DualFit:
         self.budget = Budget(run.max_iter, run.time_limit, run.progress, run.cancel)
         if run.start is not None:
             engine.resume(run.start)
-            # Sweeps that were made together with others, and the gaps of the last (together.py).
             engine.n_iter = run.start.get("n_iter", 0)
         self.descent = Descent(engine, self.budget, run.tol, run.algorithm, newton, keep)
         if run.start is not None:
             self.descent.gaps = list(run.start.get("gaps", ()))
-        self.fresh, self.lean = run.start is None, None
+        # What other sweeps began goes on with sweeps, as if they were its own.
+        self.fresh, self.lean = run.start is None or "gaps" in run.start, None
 
     def until(self, tol, renewal=0.0):
         """Descent.until, but a resumed fit is checked before its first sweep."""

@@ -4,12 +4,17 @@ Problems of text end after a few sweeps, and a sweep of many together costs a fr
 promises a long run, or has met a limit, is handed to a descent of its own, from the duals it has.
 """
 
-from marginlinear._core.stop import status_of
-from marginlinear.problem import CONVERGED, MAX_ITER, Info
-from marginlinear.threads import Cancelled
+import math
 
+from marginlinear._core.stop import allowance, status_of
+from marginlinear.problem import CONVERGED, MAX_ITER, Info
+from marginlinear.threads import ranges
+
+# Rows of weights that are copied between looks at the signals.
+PART = 2**19
 # A check that the schedule has not asked for is made where this part of the problems promises to end.
 ENOUGH = 0.25
+TINY = 1e-300
 
 
 def groups(count):
@@ -33,11 +38,9 @@ class Together:
         self.cost, (knots, parts) = loss
         self.run, self.budget, self.weights = run, budget, weights
         self.engine = ColumnsCD(problem.rows, problem.y, codes, self.cost, table_of(knots, parts), seed=run.seed,
-                                threads=threads, look=self._look)
-
-    def _look(self):
-        if self.budget.cancel is not None and self.budget.cancel.is_set():
-            raise Cancelled
+                                threads=threads, cancel=budget.cancel)
+        # Of problems that have ended: objective, infinite where it is not certified, sweeps, and last gaps.
+        self.ends = [None] * self.engine.k
 
     def fit(self):
         """Of each problem (info, state); info is None where it goes on by itself, from this state."""
@@ -45,33 +48,48 @@ class Together:
 
         from marginlinear._core.descent import FIRST_CHECK, NEGLECT, STRIDE
 
-        engine, tol, next_check = self.engine, self.run.tol, FIRST_CHECK
-        gaps, tried, objective, n_iter = [], np.inf, np.full(engine.k, np.inf), np.zeros(engine.k, dtype=int)
+        engine, next_check = self.engine, FIRST_CHECK
+        gaps, before, tried = [], np.zeros(engine.k), np.inf
         while len(engine.active) and not self.budget.exhausted(engine.n_iter):
             engine.sweep()
-            n_iter[engine.active] = engine.n_iter
-            gaps = [*gaps[-2:], engine.gap]
-            # The sums were taken before the updates: the last sweep's rate tells what they left.
-            estimate = engine.gap * (rate_of(gaps[-2], engine.gap) if len(gaps) > 1 else 1.0)
-            promising = (estimate <= tol * np.maximum(1.0, engine.met)) & (estimate <= 0.8 * tried)
+            gaps.append(engine.gap.tolist())
+            # The sum was taken before the updates: the last sweep's rate tells what they left.
+            estimate = engine.gap * np.minimum(1.0, engine.gap / np.maximum(before, TINY))
+            before = engine.gap
+            promising = (estimate <= self.run.tol * np.maximum(1.0, engine.met)) & (estimate <= 0.8 * tried)
             if engine.n_iter < next_check and promising[engine.active].sum() < ENOUGH * len(engine.active):
                 continue
             next_check = engine.n_iter + max(FIRST_CHECK, engine.n_iter // STRIDE)
             tried = np.where(promising, estimate, tried)
-            primal, bound = engine.primal(), engine.dual()
-            allowed = tol * np.maximum(1.0, primal)
-            done = primal - bound <= allowed
-            ended = engine.active[(done | slow_by(gaps, allowed))[engine.active]]
-            objective[ended] = np.where(done, primal, np.inf)[ended]
-            engine.neglect(NEGLECT * allowed)
-            engine.retire(ended)
-        self.weights[:] = engine.W
+            self._check(gaps[-3:], NEGLECT)
+        for at in engine.active:
+            self.ends[at] = math.inf, engine.n_iter, ()
+        for lo, hi in ranges(len(self.weights), PART):
+            self.weights[lo:hi] = engine.W[lo:hi]
         engine.refresh()
-        bounds, duals = engine.dual(), engine.duals.T.copy()
-        return [self._outcome(float(objective[at]), float(bounds[at]), int(n_iter[at]), duals[at], self.weights[:, at],
-                              [float(gap[at]) for gap in gaps]) for at in range(engine.k)]
+        duals = np.ascontiguousarray(engine.duals.T)
+        return [self._outcome(*self.ends[at], bound, duals[at], self.weights[:, at])
+                for at, bound in enumerate(engine.dual().tolist())]
 
-    def _outcome(self, objective, bound, n_iter, duals, weights, gaps):
+    def _check(self, gaps, neglected):
+        """Exact values, by a pass over the rows: what is certified ends here, and what promises a long run."""
+        import numpy as np
+
+        from marginlinear._core.descent import slow
+
+        engine, ended = self.engine, []
+        primal, bound = engine.primal().tolist(), engine.dual().tolist()
+        allowed = [allowance(self.run.tol, value) for value in primal]
+        for at in engine.active:
+            own = [gap[at] for gap in gaps]
+            certified = primal[at] - bound[at] <= allowed[at]
+            if certified or not math.isfinite(primal[at]) or (len(own) == 3 and slow(own, allowed[at])):
+                self.ends[at] = primal[at] if certified else math.inf, engine.n_iter, own
+                ended.append(at)
+        engine.neglect(neglected * np.array(allowed))
+        engine.retire(ended)
+
+    def _outcome(self, objective, n_iter, gaps, bound, duals, weights):
         import numpy as np
 
         state = {"duals": duals, "cost": self.cost, "W": weights, "kappa": 0.0, "before": None}
@@ -83,25 +101,3 @@ class Together:
         return Info(status=status, algorithm="cd", n_iter=n_iter, n_outer=0, objective=objective, bound=bound,
                     certificate=certificate, n_support=int(np.count_nonzero(duals)), seconds=self.budget.seconds,
                     tol=self.run.tol), state
-
-
-def rate_of(before, now):
-    """Of the sums of two sweeps, at most 1."""
-    import numpy as np
-
-    return np.where(before > now, now / np.where(before > now, before, 1.0), 1.0)
-
-
-def slow_by(gaps, allowed):
-    """Which problems promise, by the rate of the last sweeps, more than PATIENCE sweeps to `allowed`."""
-    import numpy as np
-
-    from marginlinear._core.descent import PATIENCE
-
-    if len(gaps) < 3:
-        return np.zeros(len(allowed), dtype=bool)
-    before, now = gaps[0], gaps[-1]
-    finite = (now <= before) & (before > 0) & (now > allowed)
-    rate = np.where(finite, np.sqrt(now / np.where(finite, before, 1.0)), 1.0)
-    steps = np.log(allowed / np.where(finite, now, 1.0)) / np.minimum(-1e-300, np.log(rate))
-    return (now > allowed) & (~finite | (steps > PATIENCE))
