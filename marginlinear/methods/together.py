@@ -14,6 +14,8 @@ from marginlinear.threads import ranges
 PART = 2**19
 # A check that the schedule has not asked for is made where this part of the problems promises to end.
 ENOUGH = 0.25
+# So few problems that are left are quicker one by one.
+FEW = 2
 TINY = 1e-300
 
 
@@ -39,6 +41,7 @@ class Together:
         self.run, self.budget, self.weights = run, budget, weights
         self.engine = ColumnsCD(problem.rows, problem.y, codes, self.cost, table_of(knots, parts), seed=run.seed,
                                 threads=threads, cancel=budget.cancel)
+        self.few = min(FEW, self.engine.k - 1)
         # Of problems that have ended: objective, infinite where it is not certified, sweeps, and last gaps.
         self.ends = [None] * self.engine.k
 
@@ -50,7 +53,7 @@ class Together:
 
         engine, next_check = self.engine, FIRST_CHECK
         gaps, before, tried = [], np.zeros(engine.k), np.inf
-        while len(engine.active) and not self.budget.exhausted(engine.n_iter):
+        while len(engine.active) > self.few and not self.budget.exhausted(engine.n_iter):
             engine.sweep()
             gaps.append(engine.gap.tolist())
             # The sum was taken before the updates: the last sweep's rate tells what they left.
@@ -63,7 +66,7 @@ class Together:
             tried = np.where(promising, estimate, tried)
             self._check(gaps[-3:], NEGLECT)
         for at in engine.active:
-            self.ends[at] = math.inf, engine.n_iter, ()
+            self.ends[at] = math.inf, engine.n_iter, [gap[at] for gap in gaps[-3:]]
         for lo, hi in ranges(len(self.weights), PART):
             self.weights[lo:hi] = engine.W[lo:hi]
         engine.refresh()
