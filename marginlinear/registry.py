@@ -56,6 +56,9 @@ class Method(NamedTuple):
         Defaults of parameters of every run that are others here, by name.
     probabilistic : bool
         Whether the scores of its model are logarithms of probabilities, up to a constant of the row.
+    loss : callable or None
+        Of a binary method that is a loss of the margin alone: `loss(problem, params) -> (c_i, (knots, parts))`, as
+        `margin_cd.table_of` takes the latter; c_i does not depend on which classes are positive.
     path : bool
         Whether a fit may go on from the model of a near value of a parameter: its answer does not depend on the start,
         or on which of several optima is near.
@@ -73,6 +76,7 @@ class Method(NamedTuple):
     routes: tuple = ("auto", "cd", "accelerated", "newton")
     defaults: Any = MappingProxyType({})
     probabilistic: bool = False
+    loss: Any = None
     path: bool = True
 
     @property

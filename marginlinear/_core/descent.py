@@ -71,6 +71,16 @@ def pace_of(before, gap, sweeps):
     return max(LEAST_PACE, math.log(before / gap) / sweeps) if gap < math.inf else LEAST_PACE
 
 
+def slow(gaps, target):
+    """Whether the rate of the last three of sweeps' gaps promises more than PATIENCE sweeps to `target`."""
+    if gaps[-1] <= target:
+        return False
+    if not (gaps[-3] > 0 and math.isfinite(gaps[-1])):
+        return True
+    rate = math.sqrt(gaps[-1] / gaps[-3])
+    return rate >= 1 or math.log(target / gaps[-1]) / math.log(rate) > PATIENCE
+
+
 class Check(NamedTuple):
     """Exact values at one moment.
 
@@ -362,16 +372,10 @@ class Descent:
         return self._note(Check(newton.primal, newton.objective, False, newton.bound, False))
 
     def _slow(self):
-        """Whether the rate of the last sweeps promises more than PATIENCE sweeps to the tolerance."""
+        """Whether plain sweeps promise a long run to the tolerance."""
         if len(self.gaps) < 4 or self.last is None:
             return False
-        target = allowance(self.tol, self.last.primal)
-        if self.gaps[-1] <= target:
-            return False
-        if not (self.gaps[-3] > 0 and math.isfinite(self.gaps[-1])):
-            return True
-        rate = math.sqrt(self.gaps[-1] / self.gaps[-3])
-        return rate >= 1 or math.log(target / self.gaps[-1]) / math.log(rate) > PATIENCE
+        return slow(self.gaps, allowance(self.tol, self.last.primal))
 
     def _accelerate(self, kappa):
         self.route = "accelerated"

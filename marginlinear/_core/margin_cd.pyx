@@ -196,7 +196,7 @@ cdef class MarginCD:
 
     def resume(self, state):
         """Go on from the `state()` of an engine on the same rows; where a row's cost changed, without spread, from the
-        mix of path.py, with spread from scaled duals."""
+        mix of path.py, with spread from scaled duals. W may be None: that of the duals."""
         self._rest[:] = 0
         before = state.get("before")
         if self.spread == 0 and (self.cost != state["cost"]).any():
@@ -206,7 +206,8 @@ cdef class MarginCD:
         else:
             self.before = before
             self.duals[:] = self._cut(state["duals"] * (self.cost / state["cost"]))
-            self.iterates.resume(state["W"], self.weights_of(self.duals), state["kappa"])
+            U = self.weights_of(self.duals)
+            self.iterates.resume(U if state["W"] is None else state["W"], U, state["kappa"])
         self.settle()
 
     def _mixed(self, duals, cost, before):

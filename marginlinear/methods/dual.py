@@ -14,6 +14,7 @@ class DualFit:
     ----------
     problem : Problem
     run : Run
+        With a start of sweeps together with others (together.py), their number `n_iter` and last `gaps` are its own.
     engine : BlockCD or MarginCD
     newton : class
         The Newton steps that fit the engine.
@@ -29,8 +30,12 @@ class DualFit:
         self.budget = Budget(run.max_iter, run.time_limit, run.progress, run.cancel)
         if run.start is not None:
             engine.resume(run.start)
+            engine.n_iter = run.start.get("n_iter", 0)
         self.descent = Descent(engine, self.budget, run.tol, run.algorithm, newton, keep)
-        self.fresh, self.lean = run.start is None, None
+        if run.start is not None:
+            self.descent.gaps = list(run.start.get("gaps", ()))
+        # What other sweeps began goes on with sweeps, as if they were its own.
+        self.fresh, self.lean = run.start is None or "gaps" in run.start, None
 
     def until(self, tol, renewal=0.0):
         """Descent.until, but a resumed fit is checked before its first sweep."""
@@ -207,3 +212,12 @@ class MarginFit(DualFit):
         engine = MarginCD(problem.rows, problem.y, cost, [table_of(*table) for table in tables], seed=run.seed,
                           threads=run.threads, **others)
         super().__init__(problem, run, engine, MarginNewton, keep=True)
+
+
+def fit_of(loss):
+    """The `fit` of a binary method by its `loss`, both as Method has them."""
+    def fit(problem, params, run):
+        cost, table = loss(problem, params)
+        return MarginFit(problem, run, cost, [table]).convex()
+
+    return fit

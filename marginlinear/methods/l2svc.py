@@ -4,14 +4,14 @@
 """
 
 from marginlinear import params as P
-from marginlinear.methods.dual import MarginFit
+from marginlinear.methods.dual import fit_of
 from marginlinear.registry import Method
 
 SQUARED_HINGE = (1,), ((2, -2, 1), (0, 0, 0))
 
 
-def fit(problem, params, run):
-    return MarginFit(problem, run, params["C"] * problem.weights, [SQUARED_HINGE]).convex()
+def loss(problem, params):
+    return params["C"] * problem.weights, SQUARED_HINGE
 
 
 METHOD = Method(
@@ -21,7 +21,8 @@ METHOD = Method(
     reference="C.-J. Hsieh, K.-W. Chang, C.-J. Lin, S. S. Keerthi and S. Sundararajan, A Dual Coordinate Descent "
               "Method for Large-scale Linear SVM, ICML 2008",
     params=(P.C,),
-    fit=fit,
+    fit=fit_of(loss),
+    loss=loss,
     joint=False,
     liblinear=1,
 )

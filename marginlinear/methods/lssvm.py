@@ -6,14 +6,14 @@ Since y_i^2 = 1 this is ridge regression on the labels.
 """
 
 from marginlinear import params as P
-from marginlinear.methods.dual import MarginFit
+from marginlinear.methods.dual import fit_of
 from marginlinear.registry import Method
 
 SQUARE = (), ((2, -2, 1),)
 
 
-def fit(problem, params, run):
-    return MarginFit(problem, run, params["C"] * problem.weights, [SQUARE]).convex()
+def loss(problem, params):
+    return params["C"] * problem.weights, SQUARE
 
 
 METHOD = Method(
@@ -23,6 +23,7 @@ METHOD = Method(
     reference="J. A. K. Suykens and J. Vandewalle, Least Squares Support Vector Machine Classifiers, Neural "
               "Processing Letters 1999",
     params=(P.C,),
-    fit=fit,
+    fit=fit_of(loss),
+    loss=loss,
     joint=False,
 )

@@ -6,14 +6,14 @@ Its optimum is sum_i C_i y_i x_i: the direction in which the mean of the margins
 """
 
 from marginlinear import params as P
-from marginlinear.methods.dual import MarginFit
+from marginlinear.methods.dual import fit_of
 from marginlinear.registry import Method
 
 LINEAR = (), ((0, -1, 0),)
 
 
-def fit(problem, params, run):
-    return MarginFit(problem, run, params["C"] * problem.weights, [LINEAR]).convex()
+def loss(problem, params):
+    return params["C"] * problem.weights, LINEAR
 
 
 METHOD = Method(
@@ -23,6 +23,7 @@ METHOD = Method(
     reference="K. Pelckmans, J. Suykens and B. De Moor, A Risk Minimization Principle for a Class of Parzen "
               "Estimators, NIPS 2007",
     params=(P.C,),
-    fit=fit,
+    fit=fit_of(loss),
+    loss=loss,
     joint=False,
 )

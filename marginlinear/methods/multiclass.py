@@ -13,6 +13,8 @@ import math
 import threading
 import time
 
+from marginlinear._core.descent import Budget
+from marginlinear.methods.together import Together, groups
 from marginlinear.problem import (
     CONVERGED,
     CYCLE,
@@ -67,8 +69,7 @@ class Columns:
 
     def fit(self):
         infos, states, history = [], [], []
-        threads = self.run.threads if self.problem.rows.shared else 1
-        for info, state in in_order(self._column, self.codes.shape[1], threads, self.cancel):
+        for info, state in self._outcomes():
             infos.append(info)
             states.append(state)
             objective, bound = (_whole(sum, [getattr(info, name) for info in infos]) for name in ("objective", "bound"))
@@ -94,8 +95,50 @@ class Columns:
     def seconds(self):
         return time.perf_counter() - self.started
 
-    def _column(self, at):
-        """(info, state, rows that support it) of one binary problem; its weights go to their place."""
+    def _outcomes(self):
+        """(info, state) of the columns, in their order, as they are known."""
+        threads = self.run.threads if self.problem.rows.shared else 1
+        found, told = [], 0
+        if self._alike:
+            parts = groups(self.codes.shape[1])
+            for outcomes in in_order(lambda at: self._group(parts[at], threads // len(parts)), len(parts), threads,
+                                     self.cancel):
+                found += outcomes
+                while told < len(found) and found[told][0] is not None:
+                    yield found[told]
+                    told += 1
+            if self.run.cancel is None:
+                # What ended the groups' workers is not to end those of the columns.
+                self.cancel = threading.Event()
+
+        def column(at):
+            info, state = found[at] if found else (None, None)
+            return self._column(at, state) if info is None else (info, state)
+
+        yield from in_order(lambda at: column(told + at), self.codes.shape[1] - told, threads, self.cancel)
+
+    @property
+    def _alike(self):
+        """Whether all columns are problems over all rows that differ in the signs of the classes alone."""
+        run = self.run
+        return (self.method.loss is not None and run.algorithm == "auto" and run.start is None
+                and not self.problem.rows.is_gram and bool(self.codes.all()))
+
+    def _group(self, columns, threads):
+        """[(info, state)] of these columns, as Together has them."""
+        budget = Budget(self.run.max_iter, self._time_left(), cancel=self.cancel)
+        outcomes = Together(self.problem, self.codes[:, columns], self.method.loss(self.problem, self.params), self.run,
+                            budget, self.weights[:, columns], max(1, threads)).fit()
+        for info, state in outcomes:
+            if info is not None:
+                self.supports[state["duals"] != 0] = True
+        return outcomes
+
+    def _time_left(self):
+        return None if self.run.time_limit is None else max(0.0, self.run.time_limit - self.seconds)
+
+    def _column(self, at, start):
+        """(info, state) of one binary problem, from `start` if not None; its weights go to their place."""
         import numpy as np
 
         run, problem = self.run, self.problem
@@ -103,14 +146,12 @@ class Columns:
         which = slice(None) if sign.all() else np.flatnonzero(sign)
         rows = problem.rows if sign.all() else problem.rows.select(which)
         binary = Problem(rows, (sign[which] > 0).astype(np.int32), 2, problem.instance[which], problem.factor[which])
-        start = None
         if run.start is not None:
             start = run.start["columns"][at]
             start = {**start, "W": np.ascontiguousarray(start["W"])}
-        left = None if run.time_limit is None else max(0.0, run.time_limit - self.seconds)
         try:
             solution = self.method.fit(binary, self.params, run._replace(
-                threads=1, time_limit=left, start=start, progress=None, cancel=self.cancel))
+                threads=1, time_limit=self._time_left(), start=start, progress=None, cancel=self.cancel))
         except ValueError as error:
             positive, negative = (_listed(self.codes[:, at] == sign) for sign in (1, -1))
             raise ValueError(f"{error} (in binary problem {at + 1} of {self.codes.shape[1]}: class number {positive} "

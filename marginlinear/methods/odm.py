@@ -5,15 +5,15 @@
 """
 
 from marginlinear import params as P
-from marginlinear.methods.dual import MarginFit
+from marginlinear.methods.dual import fit_of
 from marginlinear.registry import Method
 
 
-def fit(problem, params, run):
+def loss(problem, params):
     C = params["C"] if params["lambda_"] is None else params["lambda_"] / problem.size
     low, high, mu = 1 - params["theta"], 1 + params["theta"], params["mu"]
     band = (low, high), ((2, -2 * low, low * low), (0, 0, 0), (2 * mu, -2 * mu * high, mu * high * high))
-    return MarginFit(problem, run, problem.weights * (C / (low * low)), [band]).convex()
+    return problem.weights * (C / (low * low)), band
 
 
 METHOD = Method(
@@ -22,6 +22,7 @@ METHOD = Method(
     objective="1/2 ||w||^2 + C/(1-theta)^2 sum_i [(1-theta-g_i)_+^2 + mu (g_i-1-theta)_+^2]",
     reference="T. Zhang and Z.-H. Zhou, Optimal Margin Distribution Machine, TKDE 2020",
     params=(P.C, P.LAMBDA, P.MU, P.THETA),
-    fit=fit,
+    fit=fit_of(loss),
+    loss=loss,
     joint=False,
 )
