@@ -42,6 +42,7 @@ from marginlinear._core.rows cimport (
     DENSE64,
     FETCH,
     Rows,
+    place_prefetch,
     prefetch,
     row_prefetch,
     row_present,
@@ -751,6 +752,19 @@ cdef inline Py_ssize_t step_of(BlockCD self, const rows_t* X, Py_ssize_t i, doub
     return count
 
 
+cdef inline void own_prefetch(BlockCD self, Py_ssize_t i) noexcept nogil:
+    """Ask for row i's duals and constants ahead of its turn."""
+    cdef Py_ssize_t l
+    for l in range(0, self.n_classes, 8):
+        prefetch(&self.a[i, l])
+    prefetch(&self.a[i, self.n_classes - 1])
+    prefetch(&self.b[i])
+    prefetch(&self.c[i])
+    prefetch(&self.sq[i])
+    prefetch(&self.labels[i])
+    prefetch(&self.r[i])
+
+
 cdef void visit(BlockCD self, const rows_t* X, task_t* task) noexcept nogil:
     """Coordinate steps: scores, exact solution of the block, update of the weights."""
     cdef Py_ssize_t at, i, l, count, k = self.n_classes
@@ -761,9 +775,11 @@ cdef void visit(BlockCD self, const rows_t* X, task_t* task) noexcept nogil:
     cdef sums_t own
     for at in range(task.start, task.stop):
         i = self.order[at]
+        if at + 2 * AHEAD < task.stop:
+            place_prefetch(X, self.order[at + 2 * AHEAD])
         if at + AHEAD < task.stop:
             row_prefetch(X, self.order[at + AHEAD])
-            prefetch(&self.a[self.order[at + AHEAD], 0])
+            own_prefetch(self, self.order[at + AHEAD])
         if self.far and at + 1 < task.stop:
             weights_prefetch(X, self.order[at + 1], W, k)
         count = step_of(self, X, i, shrink, s, a, &b, &own)
