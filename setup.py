@@ -24,7 +24,7 @@ DIRECTIVES = {
 }
 
 # Sums keep the order of the source (no -ffast-math): the same bits on every run.
-COMPILE_ARGS = [] if sys.platform == "win32" else ["-O3", "-g0", "-fno-math-errno", "-fno-trapping-math"]
+COMPILE_ARGS = [] if sys.platform == "win32" else ["-O3", "-g0", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off"]
 CORES = os.cpu_count() or 1
 
 

@@ -30,7 +30,7 @@ The sweeps run around a centre (iterates.pyx): block i is solved with A = ||x_i|
 import numpy as np
 
 from cpython.exc cimport PyErr_CheckSignals
-from libc.math cimport INFINITY, fmax
+from libc.math cimport INFINITY
 from libc.stdint cimport int32_t, uint64_t
 
 from marginlinear._core.active cimport keep_positive, shuffle
@@ -42,6 +42,7 @@ from marginlinear._core.rows cimport (
     DENSE64,
     FETCH,
     Rows,
+    place_prefetch,
     prefetch,
     row_prefetch,
     row_present,
@@ -51,7 +52,7 @@ from marginlinear._core.rows cimport (
     rows_t,
     weights_prefetch,
 )
-from marginlinear._core.simplex cimport hinge_block, hinge_block_by_class, squared_block
+from marginlinear._core.simplex cimport dot, hinge_block, hinge_block_by_class, larger, largest, squared_block
 from marginlinear._core.path import best_mix, best_step, extrapolated
 from marginlinear.threads import run_chunks
 
@@ -638,13 +639,10 @@ cdef inline void scale_scores(BlockCD self, double* s) noexcept nogil:
 cdef inline void add_block(BlockCD self, Py_ssize_t i, const double* s, const double* alpha, double beta,
                            sums_t* sums) noexcept nogil:
     """Add row i's loss and its block's gap, loss_i(s) + loss_i*(dual) - <s, dual>."""
-    cdef Py_ssize_t l, k = self.n_classes, y = self.labels[i]
-    cdef double c = self.c[i], rival = -INFINITY, inner = 0, xi, eps, best, loss
-    for l in range(k):
-        inner += alpha[l] * s[l]
-        if l != y and s[l] > rival:
-            rival = s[l]
-    xi = fmax(0.0, self.low + rival - s[y])
+    cdef Py_ssize_t k = self.n_classes, y = self.labels[i]
+    cdef double c = self.c[i], rival = larger(largest(s, y), largest(s + y + 1, k - y - 1)), xi, eps, best, loss
+    cdef double inner = dot(alpha, s, k)
+    xi = larger(0.0, self.low + rival - s[y])
     if self.kind == HINGE:
         sums.loss += c * xi
         sums.tight += c * xi
@@ -657,8 +655,8 @@ cdef inline void add_block(BlockCD self, Py_ssize_t i, const double* s, const do
         eps = s[y] - (s[self.r[i]] if self.named else self.m_fixed[i])
         inner += beta * (self.high - s[y] + (s[self.r[i]] if self.named else self.m_fixed[i]))
         inner += beta * beta / (4 * c * self.mu)
-        eps = fmax(0.0, eps - self.high)
-        best = fmax(0.0, s[y] - rival - self.high)
+        eps = larger(0.0, eps - self.high)
+        best = larger(0.0, s[y] - rival - self.high)
         sums.tight += c * self.mu * best * best
         loss += c * self.mu * eps * eps
         inner += c * self.mu * eps * eps
@@ -705,7 +703,7 @@ cdef inline Py_ssize_t step_of(BlockCD self, const rows_t* X, Py_ssize_t i, doub
     cdef Py_ssize_t l, count = 0, k = self.n_classes, y = self.labels[i], r = self.r[i] if self.named else -1
     cdef double A = self.sq[i] * shrink, c = self.c[i], upper = -1, F = 0
     cdef double* B = s + k
-    cdef double* heap = B + k
+    cdef double* v = B + k
     cdef double* curvature = s + 4 * k
     cdef const double* old = &self.a[i, 0]
     row_scores(X, i, &self.iterates.w[0], k, s)
@@ -727,7 +725,7 @@ cdef inline Py_ssize_t step_of(BlockCD self, const rows_t* X, Py_ssize_t i, doub
     if self.uneven:
         hinge_block_by_class(B, k, y, curvature, c, a)
     elif self.kind == HINGE:
-        hinge_block(B, k, y, A, c, a, heap)
+        hinge_block(B, k, y, A, c, a, v)
     else:
         if self.upper:
             upper = 1 / (2 * c * self.mu)
@@ -737,7 +735,7 @@ cdef inline Py_ssize_t step_of(BlockCD self, const rows_t* X, Py_ssize_t i, doub
                 F = self.high - (B[y] - (B[r] - self.low))
             else:
                 F = self.high + self.m_fixed[i] - B[y]
-        b[0] = squared_block(B, k, y, A, 1 / (2 * c), upper, r, F, a, heap)
+        b[0] = squared_block(B, k, y, A, 1 / (2 * c), upper, r, F, a, v)
     for l in range(k):
         B[l] = (a[l] - old[l]) * shrink
     if self.upper:
@@ -745,10 +743,22 @@ cdef inline Py_ssize_t step_of(BlockCD self, const rows_t* X, Py_ssize_t i, doub
         if r >= 0:
             B[r] += (b[0] - self.b[i]) * shrink
     for l in range(k):
-        if B[l] != 0:
-            self.which[count] = <int32_t>l
-            count += 1
+        self.which[count] = <int32_t>l
+        count += B[l] != 0
     return count
+
+
+cdef inline void own_prefetch(BlockCD self, Py_ssize_t i) noexcept nogil:
+    """Ask for row i's duals and constants ahead of its turn."""
+    cdef Py_ssize_t l
+    for l in range(0, self.n_classes, 8):
+        prefetch(&self.a[i, l])
+    prefetch(&self.a[i, self.n_classes - 1])
+    prefetch(&self.b[i])
+    prefetch(&self.c[i])
+    prefetch(&self.sq[i])
+    prefetch(&self.labels[i])
+    prefetch(&self.r[i])
 
 
 cdef void visit(BlockCD self, const rows_t* X, task_t* task) noexcept nogil:
@@ -761,9 +771,11 @@ cdef void visit(BlockCD self, const rows_t* X, task_t* task) noexcept nogil:
     cdef sums_t own
     for at in range(task.start, task.stop):
         i = self.order[at]
+        if at + 2 * AHEAD < task.stop:
+            place_prefetch(X, self.order[at + 2 * AHEAD])
         if at + AHEAD < task.stop:
             row_prefetch(X, self.order[at + AHEAD])
-            prefetch(&self.a[self.order[at + AHEAD], 0])
+            own_prefetch(self, self.order[at + AHEAD])
         if self.far and at + 1 < task.stop:
             weights_prefetch(X, self.order[at + 1], W, k)
         count = step_of(self, X, i, shrink, s, a, &b, &own)

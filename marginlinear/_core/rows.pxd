@@ -109,8 +109,18 @@ cdef class Rows:
 cpdef enum:
     FETCH = 64  # rows of a Gram matrix that are made at once
 
-cdef enum:
-    MANY = 8    # classes, from which row_scores reads whole streams of weights
+
+cdef extern from "kernels.h":
+    ctypedef void (*scores_f)(const void* data, const int32_t* features, Py_ssize_t n, const double* W, Py_ssize_t k,
+                              double* s) noexcept nogil
+    ctypedef void (*update_f)(const void* data, const int32_t* features, Py_ssize_t n, const double* delta, double* W,
+                              Py_ssize_t k) noexcept nogil
+    ctypedef struct kernels_t:
+        int width
+        scores_f scores[4]
+        update_f update[4]
+
+cdef const kernels_t* kernels
 
 
 cdef inline Py_ssize_t row_begin(const rows_t* X, Py_ssize_t i) noexcept nogil:
@@ -141,6 +151,13 @@ cdef inline Py_ssize_t feature(const rows_t* X, Py_ssize_t i, Py_ssize_t p) noex
     return j
 
 
+cdef inline void check_features(const rows_t* X, Py_ssize_t i) noexcept nogil:
+    """Those of row i, before a kernel that has no checks."""
+    cdef Py_ssize_t p
+    for p in range(row_begin(X, i), row_end(X, i)):
+        feature(X, i, p)
+
+
 cdef inline double value(const rows_t* X, Py_ssize_t i, Py_ssize_t p) noexcept nogil:
     """Of feature(X, i, p) in row i."""
     if rows_t is gram_t:
@@ -149,93 +166,78 @@ cdef inline double value(const rows_t* X, Py_ssize_t i, Py_ssize_t p) noexcept n
         return X.data[p]
 
 
-cdef inline void row_scores(const rows_t* X, Py_ssize_t i, const double* W, Py_ssize_t k, double* s) noexcept nogil:
-    """s_l = <w_l, x_i>, each summed in the order of the features.
+cdef inline int storage_of(const rows_t* X) noexcept nogil:
+    if rows_t is csr64_t:
+        return CSR64
+    elif rows_t is csr32_t:
+        return CSR32
+    elif rows_t is dense64_t:
+        return DENSE64
+    elif rows_t is dense32_t:
+        return DENSE32
+    else:
+        return GRAM
 
-    Few classes are taken 8, 2 and 1 at a time, so that the sums stay in registers. Many classes are taken together,
-    four features at a time: a feature's weights are then read as one stream.
-    """
-    cdef Py_ssize_t p, l = 0, start, stop
-    cdef double v, v1, v2, v3, s0, s1, s2, s3, s4, s5, s6, s7
-    cdef const double* w
-    cdef fixed_t f0
-    cdef fixed_t f1
-    cdef fixed_t f2
-    cdef fixed_t f3
-    cdef scores_t sums
+
+cdef inline const int32_t* features(const rows_t* X, Py_ssize_t p) noexcept nogil:
+    """Of the stored values from data[p] on; NULL where they are all features in turn."""
+    if rows_t is csr64_t or rows_t is csr32_t:
+        return X.indices + p
+    else:
+        return NULL
+
+
+cdef inline void row_scores(const rows_t* X, Py_ssize_t i, const double* W, Py_ssize_t k, double* s) noexcept nogil:
+    """s_l = <w_l, x_i>, each summed in the order of the features."""
+    cdef Py_ssize_t l, start, stop
     check(i, X.m)
     if rows_t is gram_t:
         for l in range(k):
             s[l] = W[i * k + l]
     else:
         start, stop = row_begin(X, i), row_end(X, i)
-        if k > MANY:
-            sums = s
-            for l in range(k):
-                sums[l] = 0
-            p = start
-            while p + 4 <= stop:
-                v, v1, v2, v3 = X.data[p], X.data[p + 1], X.data[p + 2], X.data[p + 3]
-                f0, f1 = W + feature(X, i, p) * k, W + feature(X, i, p + 1) * k
-                f2, f3 = W + feature(X, i, p + 2) * k, W + feature(X, i, p + 3) * k
-                for l in range(k):
-                    sums[l] = (((sums[l] + v * f0[l]) + v1 * f1[l]) + v2 * f2[l]) + v3 * f3[l]
-                p += 4
-            while p < stop:
-                v = X.data[p]
-                f0 = W + feature(X, i, p) * k
-                for l in range(k):
-                    sums[l] += v * f0[l]
-                p += 1
-            l = k
-        while l + 8 <= k:
-            s0 = s1 = s2 = s3 = s4 = s5 = s6 = s7 = 0
-            for p in range(start, stop):
-                v = X.data[p]
-                w = W + feature(X, i, p) * k + l
-                s0 += v * w[0]
-                s1 += v * w[1]
-                s2 += v * w[2]
-                s3 += v * w[3]
-                s4 += v * w[4]
-                s5 += v * w[5]
-                s6 += v * w[6]
-                s7 += v * w[7]
-            s[l], s[l + 1], s[l + 2], s[l + 3] = s0, s1, s2, s3
-            s[l + 4], s[l + 5], s[l + 6], s[l + 7] = s4, s5, s6, s7
-            l += 8
-        while l + 2 <= k:
-            s0 = s1 = 0
-            for p in range(start, stop):
-                v = X.data[p]
-                w = W + feature(X, i, p) * k + l
-                s0 += v * w[0]
-                s1 += v * w[1]
-            s[l], s[l + 1] = s0, s1
-            l += 2
-        if l < k:
-            s0 = 0
-            for p in range(start, stop):
-                s0 += X.data[p] * W[feature(X, i, p) * k + l]
-            s[l] = s0
+        check_features(X, i)
+        kernels.scores[storage_of(X)](X.data + start, features(X, start), stop - start, W, k, s)
         if X.bias >= 0:
             for l in range(k):
                 s[l] += X.bias * W[X.n * k + l]
 
 
-cdef inline void add_scaled(double* W, double v, const double* delta, const int32_t* which, Py_ssize_t count,
-                            Py_ssize_t k) noexcept nogil:
-    """w_l += v delta_l for one feature: all classes when count = k, else those of `which`."""
-    cdef Py_ssize_t l
-    cdef scores_t w = W
-    cdef fixed_t d = delta
-    if count == k:
-        for l in range(k):
-            w[l] += v * d[l]
-    else:
-        for l in range(count):
-            check(which[l], k)
-            w[which[l]] += v * d[which[l]]
+cdef inline void add_some(const rows_t* X, Py_ssize_t i, const double* delta, const int32_t* which, Py_ssize_t count,
+                          double* W, Py_ssize_t k) noexcept nogil:
+    """w_l += delta_l x_i for the classes of `which`, four, two and one at a time."""
+    cdef Py_ssize_t p, j, at = 0, start = 0, stop = X.m
+    cdef double v, d0, d1, d2, d3
+    cdef double* w0
+    cdef double* w1
+    cdef double* w2
+    cdef double* w3
+    if not (rows_t is gram_t):
+        start, stop = row_begin(X, i), row_end(X, i)
+    for p in range(count):
+        check(which[p], k)
+    while at + 4 <= count:
+        w0, w1, w2, w3 = W + which[at], W + which[at + 1], W + which[at + 2], W + which[at + 3]
+        d0, d1, d2, d3 = delta[which[at]], delta[which[at + 1]], delta[which[at + 2]], delta[which[at + 3]]
+        for p in range(start, stop):
+            v, j = value(X, i, p), feature(X, i, p) * k
+            w0[j] += v * d0
+            w1[j] += v * d1
+            w2[j] += v * d2
+            w3[j] += v * d3
+        at += 4
+    while at + 2 <= count:
+        w0, w1 = W + which[at], W + which[at + 1]
+        d0, d1 = delta[which[at]], delta[which[at + 1]]
+        for p in range(start, stop):
+            v, j = value(X, i, p), feature(X, i, p) * k
+            w0[j] += v * d0
+            w1[j] += v * d1
+        at += 2
+    if at < count:
+        w0, d0 = W + which[at], delta[which[at]]
+        for p in range(start, stop):
+            w0[feature(X, i, p) * k] += value(X, i, p) * d0
 
 
 cdef inline bint row_present(const rows_t* X, Py_ssize_t i) noexcept nogil:
@@ -263,45 +265,27 @@ cdef inline void row_used(const gram_t* X, Py_ssize_t i) noexcept nogil:
 cdef inline void row_update(const rows_t* X, Py_ssize_t i, const double* delta, const int32_t* which,
                             Py_ssize_t count, double* W, Py_ssize_t k) noexcept nogil:
     """w_l += delta_l x_i for the `count` classes of `which` (count = k: all)."""
-    cdef Py_ssize_t p, l, start, stop
-    cdef double v, d0, d1, d2, d3
-    cdef double* w
+    cdef Py_ssize_t l, start
+    cdef double* own
     check(i, X.m)
     if rows_t is gram_t:
         row_used(X, i)
-        add_scaled(W + (X.m + i) * k, 1.0, delta, which, count, k)
-        start, stop = 0, X.m
+    if count < k:
+        add_some(X, i, delta, which, count, W, k)
+    elif rows_t is gram_t:
+        kernels.update[<int>DENSE64](X.at[i], NULL, X.m, delta, W, k)
     else:
-        start, stop = row_begin(X, i), row_end(X, i)
-    if count < k or k > MANY:
-        for p in range(start, stop):
-            v = value(X, i, p)
-            w = W + feature(X, i, p) * k
-            add_scaled(w, v, delta, which, count, k)
-        if not (rows_t is gram_t):
-            if X.bias >= 0:
-                add_scaled(W + X.n * k, X.bias, delta, which, count, k)
-        return
-    l = 0
-    while l + 4 <= k:
-        d0, d1, d2, d3 = delta[l], delta[l + 1], delta[l + 2], delta[l + 3]
-        for p in range(start, stop):
-            v = value(X, i, p)
-            w = W + feature(X, i, p) * k + l
-            w[0] += v * d0
-            w[1] += v * d1
-            w[2] += v * d2
-            w[3] += v * d3
-        l += 4
-    while l < k:
-        d0 = delta[l]
-        for p in range(start, stop):
-            W[feature(X, i, p) * k + l] += value(X, i, p) * d0
-        l += 1
-    if not (rows_t is gram_t):
-        if X.bias >= 0:
-            for l in range(k):
-                W[X.n * k + l] += X.bias * delta[l]
+        check_features(X, i)
+        start = row_begin(X, i)
+        kernels.update[storage_of(X)](X.data + start, features(X, start), row_end(X, i) - start, delta, W, k)
+    if rows_t is gram_t:
+        own = W + (X.m + i) * k
+        for l in range(count):
+            own[which[l] if count < k else l] += delta[which[l] if count < k else l]
+    elif X.bias >= 0:
+        own = W + X.n * k
+        for l in range(count):
+            own[which[l] if count < k else l] += X.bias * delta[which[l] if count < k else l]
 
 
 cdef inline double row_dot(const rows_t* X, Py_ssize_t i, const double* w) noexcept nogil:
@@ -360,6 +344,12 @@ cdef inline double row_sqnorm(const rows_t* X, Py_ssize_t i) noexcept nogil:
         if X.bias >= 0:
             s += X.bias * X.bias
         return s
+
+
+cdef inline void place_prefetch(const rows_t* X, Py_ssize_t i) noexcept nogil:
+    """Ask for where row i's values are, which row_prefetch looks up."""
+    if rows_t is csr64_t or rows_t is csr32_t:
+        prefetch(X.indptr + i)
 
 
 cdef inline void row_prefetch(const rows_t* X, Py_ssize_t i) noexcept nogil:

@@ -15,11 +15,15 @@ from marginlinear._core.rows cimport (
     Rows,
     csr32_t,
     csr64_t,
+    kernels_t,
     row_axpy,
     row_dot,
     row_sqnorm,
 )
 from libc.stdint cimport int32_t, int64_t
+
+cdef extern from "classes.h":
+    const kernels_t* kernels_of(int width) noexcept nogil
 
 
 # Numbers that are looked at at once.
@@ -27,6 +31,16 @@ PART = 2**22
 # Rows that are asked for at once, where many of them are asked for in vain.
 LEAST = 8
 EMPTY = -1
+
+
+def choose_kernels(int width=4):
+    """Work with vectors of `width` doubles, or the widest that this processor has below that; returns their width."""
+    global kernels
+    kernels = kernels_of(width)
+    return kernels.width
+
+
+choose_kernels()
 
 
 cdef class Rows:

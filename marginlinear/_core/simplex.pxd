@@ -1,94 +1,145 @@
-"""The sub-problems of one row in multi-class dual coordinate descent, solved by sorting (math.md 1.2, 1.4, 6).
+"""The sub-problems of one row in multi-class dual block coordinate descent (math.md 1.2, 1.4, 6).
 
-Each asks for a level nu at which a sum over the classes above it meets a linear function of nu. Classes are taken
-from the largest down; a heap yields them, since few are needed.
+Each asks for a level nu at which a sum over the classes above it meets a linear function of nu. Newton's method finds
+it in a few passes over the classes that have no branches; sorting would wait for a wrong guess at most of its.
 """
 
 from libc.math cimport INFINITY, fmax, fmin
 
 
-cdef inline void sift(double* heap, Py_ssize_t n, Py_ssize_t at) noexcept nogil:
-    """Restore the order of a max-heap below `at`."""
-    cdef double value = heap[at]
-    cdef Py_ssize_t child = 2 * at + 1
-    while child < n:
-        if child + 1 < n and heap[child + 1] > heap[child]:
-            child += 1
-        if heap[child] <= value:
-            break
-        heap[at] = heap[child]
-        at = child
-        child = 2 * at + 1
-    heap[at] = value
+cdef inline double dot(const double* x, const double* y, Py_ssize_t n) noexcept nogil:
+    """<x, y> with four running sums."""
+    cdef Py_ssize_t l = 0
+    cdef double s0 = 0, s1 = 0, s2 = 0, s3 = 0
+    while l + 4 <= n:
+        s0 += x[l] * y[l]
+        s1 += x[l + 1] * y[l + 1]
+        s2 += x[l + 2] * y[l + 2]
+        s3 += x[l + 3] * y[l + 3]
+        l += 4
+    while l < n:
+        s0 += x[l] * y[l]
+        l += 1
+    return (s0 + s1) + (s2 + s3)
 
 
-cdef inline double level(double* values, Py_ssize_t n, double P, double Q) noexcept nogil:
-    """nu with Q nu = P + sum_l (values_l - nu)_+.  Destroys `values`.
+cdef inline double sum_of(const double* x, Py_ssize_t n) noexcept nogil:
+    cdef Py_ssize_t l = 0
+    cdef double s0 = 0, s1 = 0, s2 = 0, s3 = 0
+    while l + 4 <= n:
+        s0 += x[l]
+        s1 += x[l + 1]
+        s2 += x[l + 2]
+        s3 += x[l + 3]
+        l += 4
+    while l < n:
+        s0 += x[l]
+        l += 1
+    return (s0 + s1) + (s2 + s3)
 
-    1. heap of the values  2. while the largest left is above nu = (P + sum taken)/(Q + number taken), take it
-    With Q = 0 the first value is always taken, so n must be positive.
+
+cdef inline double larger(double x, double y) noexcept nogil:
+    """One instruction, as fmax is not."""
+    return x if x > y else y
+
+
+cdef inline double largest(const double* values, Py_ssize_t n) noexcept nogil:
+    """-INFINITY of none."""
+    cdef Py_ssize_t l = 0
+    cdef double t0 = -INFINITY, t1 = -INFINITY, t2 = -INFINITY, t3 = -INFINITY
+    while l + 4 <= n:
+        t0 = larger(values[l], t0)
+        t1 = larger(values[l + 1], t1)
+        t2 = larger(values[l + 2], t2)
+        t3 = larger(values[l + 3], t3)
+        l += 4
+    while l < n:
+        t0 = larger(values[l], t0)
+        l += 1
+    return larger(larger(t0, t1), larger(t2, t3))
+
+
+cdef inline double level_from(const double* values, Py_ssize_t n, double P, double Q, double nu) noexcept nogil:
+    """nu with Q nu = P + sum_l (values_l - nu)_+, from a lower bound of it with a value above.
+
+    The difference of both sides is concave in nu, so that Newton's steps raise nu until no value leaves the sum.
     """
-    cdef Py_ssize_t at, left = n
-    cdef double nu = P / Q if Q > 0 else -INFINITY
-    for at in range(n // 2 - 1, -1, -1):
-        sift(values, n, at)
-    while left > 0 and nu < values[0]:
-        P += values[0]
-        Q += 1
-        nu = P / Q
-        left -= 1
-        values[0] = values[left]
-        sift(values, left, 0)
-    return nu
+    cdef Py_ssize_t l
+    cdef double last = INFINITY, s0, s1, s2, s3, n0, n1, n2, n3
+    while True:
+        s0 = s1 = s2 = s3 = n0 = n1 = n2 = n3 = 0
+        l = 0
+        while l + 4 <= n:
+            s0 += values[l] if values[l] > nu else 0.0
+            s1 += values[l + 1] if values[l + 1] > nu else 0.0
+            s2 += values[l + 2] if values[l + 2] > nu else 0.0
+            s3 += values[l + 3] if values[l + 3] > nu else 0.0
+            n0 += 1.0 if values[l] > nu else 0.0
+            n1 += 1.0 if values[l + 1] > nu else 0.0
+            n2 += 1.0 if values[l + 2] > nu else 0.0
+            n3 += 1.0 if values[l + 3] > nu else 0.0
+            l += 4
+        while l < n:
+            s0 += values[l] if values[l] > nu else 0.0
+            n0 += 1.0 if values[l] > nu else 0.0
+            l += 1
+        n0 += n1 + n2 + n3
+        if n0 == 0 or n0 >= last:
+            return nu
+        last = n0
+        nu = (P + ((s0 + s1) + (s2 + s3))) / (Q + n0)
 
 
-cdef inline void share(double* a, const double* B, Py_ssize_t k, Py_ssize_t y, Py_ssize_t skip, double nu, double A,
+cdef inline double level(const double* values, Py_ssize_t n, double P, double Q) noexcept nogil:
+    """nu with Q nu = P + sum_l (values_l - nu)_+; with Q = 0, P is negative and n positive."""
+    cdef double top = largest(values, n)
+    if Q * top <= P:
+        return P / Q
+    # As if the largest value were the only one.
+    return level_from(values, n, P, Q, (P + top) / (Q + 1))
+
+
+cdef inline void differences(const double* B, Py_ssize_t k, Py_ssize_t y, double* v) noexcept nogil:
+    """v_l = B_l - B_y, -INFINITY for y itself.
+
+    A block's answer depends on the differences alone. Taken first, they lose no digits to what the B_l share.
+    """
+    cdef Py_ssize_t l
+    for l in range(k):
+        v[l] = B[l] - B[y]
+    v[y] = -INFINITY
+
+
+cdef inline void share(double* a, const double* v, Py_ssize_t k, Py_ssize_t y, double nu, double A,
                        double total) noexcept nogil:
-    """a_l = min(0, nu - (B_l - B_y))/A for l != y, skip, scaled to the sum -total; a_y = total.
+    """a_l = min(0, nu - v_l)/A for l != y, scaled to the sum -total; a_y = total.
 
     total < 0: whatever the sum is. Else the scale is taken from the sum, which stays exact where A is tiny.
     """
     cdef Py_ssize_t l, top = -1
-    cdef double whole = 0, scale
+    cdef double whole, scale
     for l in range(k):
-        a[l] = 0
-        if l != y and l != skip:
-            a[l] = fmin(0.0, nu - (B[l] - B[y]))
-            whole -= a[l]
-            if top < 0 or B[l] > B[top]:
-                top = l
+        a[l] = nu - v[l] if v[l] > nu else 0.0
+    whole = -sum_of(a, k)
     if total < 0:
         total = whole / A
-    a[y] = total
-    if total <= 0 or top < 0:
-        for l in range(k):
-            a[l] = 0
-    elif whole > 0:
-        scale = total / whole
-        for l in range(k):
-            if l != y:
-                a[l] *= scale
-    else:
-        a[top] = -total
-
-
-cdef inline Py_ssize_t above(const double* B, Py_ssize_t k, Py_ssize_t y, Py_ssize_t skip, double floor,
-                             double* out) noexcept nogil:
-    """out = {B_l - B_y > floor : l != y, skip}; returns how many. Others play no part: floor is nu's lower bound.
-
-    A block's answer depends on the differences alone. Taken first, they lose no digits to what the B_l share.
-    """
-    cdef Py_ssize_t l, n = 0
+    scale = total / whole if whole > 0 else 0.0
     for l in range(k):
-        if B[l] - B[y] > floor and l != y and l != skip:
-            out[n] = B[l] - B[y]
-            n += 1
-    return n
+        a[l] *= scale
+    if total > 0 and whole <= 0:
+        for l in range(k):
+            if v[l] > -INFINITY and (top < 0 or v[l] > v[top]):
+                top = l
+        if top < 0:
+            return
+        a[top] = -total
+    if total > 0:
+        a[y] = total
 
 
 cdef inline double squared_block(const double* B, Py_ssize_t k, Py_ssize_t y, double A, double q, double upper,
-                                 Py_ssize_t r, double F, double* a, double* scratch) noexcept nogil:
-    """Squared losses below and above a band of margins (math.md 1.2, 1.4). Returns b, writes a.
+                                 Py_ssize_t r, double F, double* a, double* v) noexcept nogil:
+    """Squared losses below and above a band of margins (math.md 1.2, 1.4). Returns b, writes a; v: k numbers.
 
     min over a, b: A/2 sum_{l != y} a_l^2 + sum_l B_l a_l + D/2 a_y^2 - A (a_y - a_r) b + E/2 b^2 + F b
     s.t.           sum_l a_l = 0,  a_l <= 0 for l != y,  b >= 0
@@ -96,51 +147,42 @@ cdef inline double squared_block(const double* B, Py_ssize_t k, Py_ssize_t y, do
                    or E = 2A + upper and F >= B_r - B_y (a band of some width);  upper < 0: no upper loss, b = 0
     answer:        a_l = min(0, (B_y + nu - B_l)/A),  nu by `level`;  a_r b = 0 by the condition on F
     """
-    cdef double D = A + q, E, den, nu, b, a_r
-    cdef Py_ssize_t n = above(B, k, y, -1, 0, scratch)
-    nu = level(scratch, n, 0, A / D) if n else 0
-    share(a, B, k, y, -1, nu, A, nu / D)
-    if upper < 0:
-        return 0
-    a_r = a[r] if r >= 0 else 0
-    if A * (a[y] - a_r) <= F:
+    cdef double D = A + q, E, den, nu, b
+    differences(B, k, y, v)
+    nu = level(v, k, 0, A / D)
+    # A a_y - A a_r <= F: b = 0.
+    if upper < 0 or A * (nu / D) + (larger(v[r] - nu, 0.0) if r >= 0 else 0.0) <= F:
+        share(a, v, k, y, nu, A, nu / D)
         return 0
     # D E - A^2 without the cancellation, which would cost all digits where c A is large.
     if r >= 0:
         E = 2 * A + upper
         den = A * (A + upper + 2 * q) + q * upper
+        v[r] = -INFINITY
     else:
         E = A + upper
         den = A * (upper + q) + q * upper
-    n = above(B, k, y, r, A * F / E, scratch)
-    nu = level(scratch, n, A * A * F / den, A * E / den) if n else A * F / E
+    nu = level(v, k, A * A * F / den, A * E / den)
     # a_y by the smaller of two divisors' rounding.
-    share(a, B, k, y, r, nu, A, fmax(0.0, (E * nu - A * F) / den) if n == 0 or A * E <= den else -1)
+    share(a, v, k, y, nu, A, larger((E * nu - A * F) / den, 0.0) if A * E <= den else -1)
     b = (A * a[y] - F) / E
     return b if b > 0 else 0
 
 
 cdef inline void hinge_block(const double* B, Py_ssize_t k, Py_ssize_t y, double A, double cap, double* a,
-                             double* scratch) noexcept nogil:
-    """Crammer-Singer's hinge with cost `cap` (math.md 6, Eq. 13).
+                             double* v) noexcept nogil:
+    """Crammer-Singer's hinge with cost `cap` (math.md 6, Eq. 13). v: k numbers.
 
     min over a: A/2 sum_l a_l^2 + sum_l B_l a_l   s.t.  sum_l a_l = 0,  a_l <= cap [l = y]
-    answer:     a_l = min(cap [l = y], (B_y + nu - B_l)/A),  nu = A a_y where a_y < cap
+    answer:     a_l = min(cap [l = y], (B_y + nu - B_l)/A),  nu = A a_y where a_y < cap, and nu >= A cap else
     """
-    cdef Py_ssize_t l, n
-    cdef double nu, whole = 0, largest = -INFINITY, least = A * cap
-    for l in range(k):
-        if l != y:
-            largest = fmax(largest, B[l] - B[y])
-            whole += fmax(0.0, B[l] - B[y] - least)
-    if whole >= least:
-        n = above(B, k, y, -1, largest - least, scratch)
-        nu = level(scratch, n, -least, 0) if n else largest
-        share(a, B, k, y, -1, nu, A, cap)
+    cdef double nu, least = A * cap
+    differences(B, k, y, v)
+    nu = level(v, k, 0, 1)
+    if nu >= least:
+        share(a, v, k, y, level_from(v, k, -least, 0, nu), A, cap)
     else:
-        n = above(B, k, y, -1, 0, scratch)
-        nu = level(scratch, n, 0, 1) if n else 0
-        share(a, B, k, y, -1, nu, A, fmin(cap, nu / A))
+        share(a, v, k, y, nu, A, nu / A)
 
 
 cdef inline double level_by_class(const double* B, Py_ssize_t k, Py_ssize_t y, const double* A, double P,

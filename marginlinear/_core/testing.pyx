@@ -98,8 +98,8 @@ def row_sqnorm(Rows X, Py_ssize_t i):
 
 def level(values, double P, double Q):
     """nu with Q nu = P + sum_l (values_l - nu)_+."""
-    cdef double[::1] heap = np.append(values, np.nan)
-    return simplex.level(&heap[0], heap.shape[0] - 1, P, Q)
+    cdef double[::1] ended = np.append(values, np.nan)
+    return simplex.level(&ended[0], ended.shape[0] - 1, P, Q)
 
 
 def squared_block(const double[::1] B, Py_ssize_t y, double A, double q, double upper=-1, Py_ssize_t r=-1,
