@@ -30,8 +30,12 @@ def load(name):
     return module
 
 
+sys.path.append(str(TOOLS))
 bench, fetch_data = load("bench"), load("fetch_data")
 make_data, make_synthetic = load("make_data"), load("make_synthetic")
+children, evaluation, measure, page, scaling, speed = (
+    importlib.import_module(f"benchlib.{name}")
+    for name in ("children", "evaluation", "measure", "page", "scaling", "speed"))
 
 
 def parse(text):
@@ -448,7 +452,7 @@ def test_objectives_are_the_formulas(tmp_path, labels, bias):
     # The test rows have a feature that the model does not know.
     test = [(label, {**row, 9: 100.0}) for label, row in rows]
     files = write_problem(tmp_path / "x", rows), write_problem(tmp_path / "t", test)
-    got = bench.evaluate(model, *files, 3.0, 0.7, 0.3)
+    got = evaluation.evaluate(model, *files, 3.0, 0.7, 0.3)
     cs, J = slow_objectives(rows, labels, W.tolist(), bias, 3.0, 0.7, 0.3)
     assert got["cs"] == pytest.approx(cs, rel=1e-12)
     assert got["mcodm"] == pytest.approx(J, rel=1e-12)
@@ -466,21 +470,21 @@ def test_one_column_of_a_binary_model_stands_for_two(tmp_path):
     one = write_model(tmp_path / "one", "L2R_L2LOSS_SVC_DUAL", [7, 3], w)
     two = write_model(tmp_path / "two", "MCSVM_CS", [7, 3], np.hstack((w / 2, -w / 2)))
     data = write_problem(tmp_path / "x", rows)
-    assert bench.evaluate(one, data, data, 1, 0.8, 0.2) == bench.evaluate(two, data, data, 1, 0.8, 0.2)
+    assert evaluation.evaluate(one, data, data, 1, 0.8, 0.2) == evaluation.evaluate(two, data, data, 1, 0.8, 0.2)
 
 
 def test_scores_in_blocks_equal_a_matrix_product(tmp_path, monkeypatch):
     rng = np.random.default_rng(8)
     rows = random_rows(rng, 50, 12, [1, 2, 3])
-    problem = bench.read_text(write_problem(tmp_path / "x", rows))
+    problem = evaluation.read_text(write_problem(tmp_path / "x", rows))
     X = np.zeros((50, 12))
     for i, (_, row) in enumerate(rows):
         X[i, [j - 1 for j in row]] = list(row.values())
     W = rng.normal(size=(12, 3))
-    whole = bench.scores(problem, -1, W)
+    whole = evaluation.scores(problem, -1, W)
     np.testing.assert_allclose(whole, X @ W, atol=1e-12)
-    monkeypatch.setattr(bench, "SCORE_BLOCK", 30)
-    np.testing.assert_array_equal(bench.scores(problem, -1, W), whole)
+    monkeypatch.setattr(evaluation, "SCORE_BLOCK", 30)
+    np.testing.assert_array_equal(evaluation.scores(problem, -1, W), whole)
 
 
 @pytest.mark.parametrize("text", ["solver_type MCSVM_CS\n", None, "cut"])
@@ -493,23 +497,23 @@ def test_broken_models_are_refused(tmp_path, text):
     else:
         path.write_text(text)
     with pytest.raises(bench.BenchError):
-        bench.read_model(path)
+        evaluation.read_model(path)
 
 
 def test_unknown_training_labels_and_comments_are_errors(tmp_path):
     model = write_model(tmp_path / "m", "MCSVM_CS", [1, 2], np.ones((2, 2)))
     with pytest.raises(bench.BenchError, match="does not know"):
-        bench.evaluate(model, write_problem(tmp_path / "x", [(4, {1: 1.0})]), None, 1, 0.8, 0.2)
+        evaluation.evaluate(model, write_problem(tmp_path / "x", [(4, {1: 1.0})]), None, 1, 0.8, 0.2)
     (tmp_path / "y").write_text("1 1:2\n\n1 1:3\n")
     with pytest.raises(bench.BenchError, match="blank lines"):
-        bench.read_text(tmp_path / "y")
+        evaluation.read_text(tmp_path / "y")
 
 
 def test_scale01(tmp_path):
     rows = [(1, {1: -2.0, 2: 5.0, 3: 4.0}), (2, {1: 2.0, 2: 5.0}), (1, {2: 5.0})]
     train = write_problem(tmp_path / "a", rows)
     test = write_problem(tmp_path / "b", [(2, {1: 6.0, 3: 1.0, 4: 9.0})])
-    bench.scale01(train, test, tmp_path / "a01", tmp_path / "b01")
+    evaluation.scale01(train, test, tmp_path / "a01", tmp_path / "b01")
     # Feature 1 spans -2..2, 2 is constant, 3 spans 0..4, 4 is not in the training part.
     assert (tmp_path / "a01").read_text() == "1 3:1\n2 1:1\n1 1:0.5\n"
     assert (tmp_path / "b01").read_text() == "2 1:2 3:0.25\n"
@@ -523,8 +527,9 @@ def slow_binary(rows, column, C, mu, theta):
     spread = sum((a - b) ** 2 for a in margins for b in margins) / len(margins) ** 2
     l1 = half + C * sum(max(0, 1 - g) for g in margins)
     odm = sum(max(0, 1 - theta - g) ** 2 + mu * max(0, g - 1 - theta) ** 2 for g in margins)
-    return {"l1svc": l1, "l2svc": half + C * sum(max(0, 1 - g) ** 2 for g in margins),
-            "ldm": l1 + bench.LAMBDA1 * spread - bench.LAMBDA2 * mean, "odm": half + C / (1 - theta) ** 2 * odm}
+    ldm = l1 + evaluation.LAMBDA1 * spread - evaluation.LAMBDA2 * mean
+    return {"l1svc": l1, "l2svc": half + C * sum(max(0, 1 - g) ** 2 for g in margins), "ldm": ldm,
+            "odm": half + C / (1 - theta) ** 2 * odm}
 
 
 @pytest.mark.parametrize("labels", [[3, 7], [5, 1, 9]])
@@ -534,7 +539,7 @@ def test_binary_objectives_are_the_formulas(tmp_path, labels):
     columns = 1 if len(labels) == 2 else len(labels)
     W = rng.normal(size=(5, columns))
     model = write_model(tmp_path / "m", "L2R_L2LOSS_SVC_DUAL", labels, W)
-    got = bench.evaluate(model, write_problem(tmp_path / "x", rows), None, 2.0, 0.7, 0.3)
+    got = evaluation.evaluate(model, write_problem(tmp_path / "x", rows), None, 2.0, 0.7, 0.3)
     wanted = dict.fromkeys(("l1svc", "l2svc", "ldm", "odm"), 0.0)
     for c in range(columns):
 
@@ -568,6 +573,8 @@ elif name.endswith("train"):
         sys.exit(Path(args[-1]).write_text("svm_type c_svc\\ntotal_sv 3\\nSV\\n") and None)
     solver = args[args.index("-s") + 1]
     Path(args[-1]).write_text(Path("{folder}", "model-" + solver).read_text())
+    if "--log" in args:
+        Path(args[args.index("--log") + 1]).write_text('{{"n_iter": 7, "seconds": 0.5}}')
     if name == "margin-train":
         print("optimization finished, #iter = 9\\nObjective value = {objective}\\ncertificate = 0.0005")
 else:
@@ -702,7 +709,7 @@ def test_the_fifth_and_the_rest_are_the_file(tmp_path):
     lines = [f"{i % 3} 1:{i}\n" for i in range(23)]
     source, train, test = (tmp_path / name for name in ("all", "most", "fifth"))
     source.write_text("".join(lines))
-    bench.leave_fifth(source, train, test)
+    evaluation.leave_fifth(source, train, test)
     parts = [path.read_text().splitlines(keepends=True) for path in (train, test)]
     assert [len(part) for part in parts] == [19, 4]
     assert sorted(parts[0] + parts[1]) == sorted(lines)
@@ -722,8 +729,8 @@ def test_bench_write_compares_the_weights_in_the_files(fakes, tmp_path):
     W = np.array([[0.1, 0.2], [1 / 3, -1e-30]])
     first = write_model(tmp_path / "first", "MCSVM_CS", [1, 2], W)
     second = write_model(tmp_path / "second", "MCSVM_CS", [1, 2], W, trailer="marginlinear 1\n{}\n")
-    assert bench.child_same_weights(first, second)
-    assert not bench.child_same_weights(first, write_model(tmp_path / "third", "MCSVM_CS", [1, 2], 2 * W))
+    assert children.child_same_weights(first, second)
+    assert not children.child_same_weights(first, write_model(tmp_path / "third", "MCSVM_CS", [1, 2], 2 * W))
     status, report = fakes("write", "tiny")
     assert status == 0
     # Whoever is not there is named.
@@ -783,7 +790,8 @@ def test_bench_without_marginlinear_says_how_to_get_it(tmp_path, capsys):
     assert "pip install" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("options", [[], ["train"], ["help", "--suite", "joint"], ["help", "--repeat", "0"]])
+@pytest.mark.parametrize("options", [[], ["train"], ["help", "--suite", "joint"], ["help", "--repeat", "0"],
+                                     ["--scaling", "--suite", "speed"], ["--suite", "joint", "--write", "x.md"]])
 def test_bench_usage(options, capsys):
     with pytest.raises(SystemExit) as error:
         bench.main(options)
@@ -822,3 +830,219 @@ def test_bench_interrupted_leaves_no_process_behind(fakes, tmp_path):
         return Path(f"/proc/{pid.read_text().strip()}/stat").read_text().split()[2] == "Z"
 
     wait_for(gone, "the end of the fake")
+
+
+# bench: the page of ratios
+
+
+def run_of(seconds, peak=1e6):
+    return {"seconds": seconds, "cpu": seconds, "user": seconds, "peak": peak, "floor": None}
+
+
+def test_what_takes_long_is_not_repeated():
+    calls = []
+
+    def contestant(name, seconds):
+        return lambda: calls.append(name) or run_of(seconds)
+
+    sides = {"long": contestant("long", 9.0), "short": contestant("short", 1.0), "known": contestant("known", 9.0)}
+    results, failed = measure.interleave(sides, 3, lambda _: None, long=5, earlier={"known": run_of(8.0),
+                                                                                    "short": run_of(2.0)})
+    assert not failed and calls == ["long", "short", "short", "short"]
+    assert [r["seconds"] for r in results["known"]] == [8.0]
+    comparison = measure.Comparison("x")
+    comparison.ratio("time", results["short"], results["long"], "at most", 0.5)
+    assert comparison.ratios[0]["value"] == comparison.ratios[0]["low"] == 1 / 9
+    assert [ratio["met"] for ratio in comparison.ratios] == [True]
+
+
+def test_every_comparison_of_the_speed_suite_has_its_line_and_its_name():
+    names = [name for name, _ in speed.cases(None)]
+    assert len(names) == len(set(names)) > 50
+    for training in speed.trainings():
+        assert len({children.PEERS[method][0] for method in training.methods}) == 1
+    lines = {line for line, row in speed.LINES.items() if row.goals != (None, None)}
+    # Memory is measured where one of the training lines is.
+    assert {name.split()[0] for name in names} == set(speed.LINES) - {"memory", "memory32"} > lines - {"memory",
+                                                                                                       "memory32"}
+    assert [t.tolerance(m) for t in speed.trainings() for m in t.methods if t.line == "hard"] == [1e-3] * 12
+    text = speed.Training("binary", "x", ("l1svc", "ldm"))
+    assert [text.tolerance(method) for method in ("l1svc", "ldm", "mcodm")] == [None, 1e-3, 1e-2]
+
+
+def comparison_of(ratio, goal=0.5, line="ovr", data="sector"):
+    made = measure.Comparison(f"{data}, C = 1")
+    made.add("LIBLINEAR", "/usr/bin/liblinear-train -s 1 /data/sector /tmp/m", [run_of(2.0), run_of(2.2)])
+    made.add("l2svc, 1 thread", "/x/margin-train -s l2svc /data/sector /tmp/m", [run_of(1.0)], above=1.0005)
+    made.value("time", ratio, "at most", goal, ratio, ratio,
+               place={"line": line, "data": data, "method": "l2svc", "C": 1, "threads": 1})
+    made.value("not of the table", 1.0)
+    return made
+
+
+ABOUT = {"machine": "M", "load": [0.5], "versions": {"numpy": "2"}, "peer_versions": {"scikit-learn": None},
+         "liblinear_tools": "2.3", "commit": "abc", "argv": ["--suite", "speed"], "repeat": 5}
+
+
+def test_the_page_keeps_what_was_not_measured_again(tmp_path):
+    path = tmp_path / "b.md"
+    order = ["a", "b", "c"]
+
+    def write(date, **comparisons):
+        for name, comparison in comparisons.items():
+            comparison.name = name
+        page.update(path, ABOUT | {"date": date}, comparisons.values(), order)
+        return json.loads(path.with_suffix(".json").read_text()), path.read_text()
+
+    write("day 1", a=comparison_of(0.4567), b=comparison_of(0.7, line="read", data="imdb"), gone=comparison_of(9))
+    record, text = write("day 2", a=comparison_of(0.3))
+    assert list(record["comparisons"]) == ["a", "b"] and record["missing"] == ["c"]
+    assert [record["comparisons"][name]["date"] for name in "ab"] == ["day 2", "day 1"]
+    assert "| sector | l2svc | 1 | 0.3 | met |  |  | 2 |" in text
+    assert "| imdb | l2svc | 1 | 0.7 | **missed** |  |  | 1 |" in text
+    assert "- Run 1: day 1" in text and "- Run 2: day 2" in text and "## Not measured yet\n\n- c\n" in text
+    assert "| `liblinear-train -s 1 sector` | 2.1 | 2..2.2 | 2.1 | 1 |" in text
+    assert "| `margin-train -s l2svc sector` | 1 | one round | 1 | 1 |  | 1.00050 |" in text
+    record, text = write("day 3", b=comparison_of(0.1), a=comparison_of(0.2), c=comparison_of(0.3))
+    assert list(record["runs"]) == ["day 3"] and not record["missing"] and "Not measured" not in text
+
+
+def test_the_summary_counts_what_was_met(tmp_path):
+    record = {"runs": {}, "comparisons": {}}
+    new = {name: page.compact(comparison_of(ratio, data=name), "day", 0.1) for name, ratio in (("a", 0.3), ("b", 0.6))}
+    rows = page.goal_rows(page.merged(record, ABOUT | {"date": "day"}, new, ["a", "b"]))
+    assert "| Text, one against the rest: l2svc | 0.5 | 0.3 to 0.6 | **1 of 2** | 0.28 |  |  |" in page.summary(rows)
+
+
+def test_a_page_of_everything_stays_small():
+    """The whole suite with five rounds, every comparison with seven contestants' worth of rows."""
+    names = [name for name, _ in speed.cases(None)]
+    new = {name: page.compact(comparison_of(0.3, data=name), "day", 0.1) for name in names}
+    for comparison in new.values():
+        comparison["rows"] *= 2
+        comparison["ratios"] *= 2
+    record = page.merged({"runs": {}, "comparisons": {}}, ABOUT | {"date": "day"}, new, names)
+    assert len(page.rendered(record)) < 60_000
+
+
+def test_bench_speed_finds_the_tolerance_and_writes_the_page(fakes, monkeypatch, tmp_path):
+    # The fake's objective is that of its mcodm model, so that is what it can be asked for.
+    tiny = speed.Training("joint", "tiny", ("mcodm",), memory=True)
+    monkeypatch.setattr(speed, "cases", lambda bench: [("tiny", lambda: speed.train(bench, tiny)),
+                                                       ("predict", lambda: speed.predict(bench, "tiny", "mcodm"))])
+    path = tmp_path / "page.md"
+    status, report = fakes("--suite", "speed", "--write", str(path))
+    assert status == 0
+    training, predicting = report["comparisons"]
+    assert [row["name"] for row in training["rows"]] == ["LIBLINEAR", "mcodm, 1 thread", "mcodm, 2 threads",
+                                                         "mcodm, 1 thread, --float32"]
+    assert "-e 0.01 --threads 2" in training["rows"][2]["command"] and "--float32" in training["rows"][3]["command"]
+    places = [(ratio["place"]["line"], ratio["place"]["threads"]) for ratio in training["ratios"]]
+    assert places == [("joint", 1), ("joint", 2), ("memory", 1), ("memory", 2), ("memory32", 1)]
+    assert training["notes"] == ["WARNING: mcodm did not converge"]
+    assert predicting["rows"][0]["name"] == "LIBLINEAR" and len(predicting["ratios"]) == 2
+    assert "Peak memory" in path.read_text() and path.with_suffix(".json").exists()
+
+
+def test_the_loosest_tolerance_that_is_as_good(monkeypatch, tmp_path):
+    class Fake:
+        limit, scratch = 1, tmp_path
+
+        def our_train_command(self, method, C, tol, *rest):
+            return [method, str(tol)]
+
+        def progress(self, text):
+            pass
+
+        def all_reached(self, models, *rest):
+            # LIBLINEAR's model is evaluated once, with the first of ours.
+            return [{"l1svc": 100.0, "ldm": 100.0} if path == "peer" else {"l1svc": 100.3, "ldm": 99.0}
+                    for path in models]
+
+    said = {"0.1": 100.3, "0.05": 100.2, "0.02": 100.05, "0.001": 99.0}
+    monkeypatch.setattr(speed, "checked", lambda command, limit: {"stdout": f"Objective value = {said[command[1]]}"})
+    found = speed.loosest(Fake(), speed.Training("binary", "x", ("l1svc", "ldm")), "x", "peer")
+    assert [found[method][0] for method in ("l1svc", "ldm")] == [0.02, 1e-3]
+    assert found["ldm"][2] == [{"l1svc": 100.3, "ldm": 99.0}, {"l1svc": 100.0, "ldm": 100.0}]
+
+
+def test_synthetic_sets_are_made_where_they_are_missing(tmp_path, monkeypatch):
+    monkeypatch.setitem(bench.SYNTHETIC, "rcv1-shape", ["--rows", "3", "--features", "9", "--nonzeros", "2"])
+    args = bench.parser().parse_args(["read", "rcv1-shape", "--peers-only", "--cache", str(tmp_path)])
+    made = bench.Bench(args)
+    try:
+        assert made.file("rcv1-shape").read_text().count("\n") == 3
+    finally:
+        made.close()
+
+
+# bench: how cost grows
+
+
+def test_exponents_are_slopes_in_logarithms():
+    xs = (1, 2, 4, 8, 16)
+    assert scaling.exponent(xs, [3 * x**1.5 for x in xs]) == pytest.approx((1.5, 1.5, 1.5))
+    b, low, high = scaling.exponent(xs, [1, 2, 4, 8, 32])
+    assert low == pytest.approx(1.0) and low < b < high
+    # What is not more than the start-up has no logarithm.
+    assert scaling.exponent(xs, [0, -1, 4, 8, 16]) == pytest.approx((1, 1, 1))
+    assert scaling.exponent(xs, [0, 0, 0, 8, 16]) is None
+
+
+def test_gather_rates_are_interpolated_and_end_where_they_were_measured():
+    rates = {"gather": [[1, 1.0], [4, 3.0], [16, 4.0]]}
+    assert [scaling.gathered(rates, size) for size in (0.5, 2, 8, 99)] == pytest.approx([1.0, 2.0, 3.5, 4.0])
+
+
+def scaling_record():
+    rates = {"copy": 12e9, "gather": [[2**17, 1.0], [2**27, 9.0]]}
+    points = []
+    for axis in scaling.AXES:
+        for classes, methods in axis.groups:
+            peers = [] if axis.name == "threads" else dict.fromkeys(map(scaling.peer_name, methods))
+            for x in axis.points:
+                points += [{"axis": axis.name, "x": x, "classes": classes or x, "contestant": name, "nonzeros": 1000,
+                            "seconds": 0.1 + x / 100, "peak": 1e7 + 100.0 * x, "sweeps": 10, "training": x * 1e-5}
+                           for name in (*peers, *methods)]
+    startup = {p["contestant"]: {"seconds": 0.1, "peak": 1e7} for p in points}
+    return {"about": ABOUT | {"date": "day"}, "rates": rates, "startup": startup, "points": points}
+
+
+def test_the_page_of_costs_has_exponents_times_and_rates():
+    text = scaling.rendered(scaling_record(), "cost.svg")
+    assert text.count("1.00 (1.00..1.00)") == 2 * (8 * 3 + 5)
+    # 1e-5 s a feature over 10 sweeps of 1,000 nonzeros, in the joint methods for each of ten classes.
+    assert "| 3,000 | 0.024 MB | 3000.00 | 3000.00 | 1.00 | 0.24 MB | 300.00 | 300.00 |" in text
+    assert "come in 1.00 ns" in text and "![" in text and "| 8 | 0.18 s, 10 MB, 0.61x |" in text
+    assert json.loads(scaling.dumped(scaling_record()))["points"] == scaling_record()["points"]
+
+
+def test_the_picture_of_costs_is_the_same_each_time_and_small(tmp_path):
+    pytest.importorskip("matplotlib")
+    first, second = tmp_path / "1.svg", tmp_path / "2.svg"
+    scaling.draw(scaling_record(), first)
+    scaling.draw(scaling_record(), second)
+    assert first.read_bytes() == second.read_bytes() and first.stat().st_size < 150_000
+
+
+def test_scaling_measures_with_the_programs(fakes, monkeypatch, tmp_path):
+    pytest.importorskip("matplotlib")
+    axis = scaling.Axis("rows", "rows", (4, 8, 16), ((2, ("l2svc",)),), {"rows": 4, "features": 9, "nonzeros": 2})
+    monkeypatch.setattr(scaling, "AXES", (axis,))
+    monkeypatch.setattr(scaling, "BINARY", ("l2svc",))
+    monkeypatch.setattr(scaling, "JOINT", ("mcodm",))
+    monkeypatch.setattr(scaling, "in_child", lambda *args: {"copy": 1e9, "gather": [[1, 1.0], [2, 1.0]]})
+    path = tmp_path / "cost.md"
+    status, _ = fakes("--scaling", "--write", str(path))
+    assert status == 0
+    assert "| 8 | " in path.read_text() and path.with_suffix(".svg").exists()
+    points = json.loads(path.with_suffix(".json").read_text())["points"]
+    assert [(p["x"], p["contestant"], p["sweeps"]) for p in points if p["x"] == 8] == [
+        (8, "LIBLINEAR -s 1", None), (8, "l2svc", 7)]
+
+
+def test_rates_of_this_machine():
+    pytest.importorskip("scipy")
+    got = children.child_rates([2**12, 2**14], 0.001)
+    assert got["copy"] > 1e7 and [size for size, _ in got["gather"]] == [2**12, 2**14]
+    assert all(ns > 0 for _, ns in got["gather"])

@@ -17,6 +17,8 @@
     tools/bench.py --suite joint --data DIR --json out.json    # every comparison with a goal: met or missed
     tools/bench.py --suite binary --data DIR                   # those of the binary and the kernel methods
     tools/bench.py --suite papers --data DIR                   # msvmav, lpmcsvm, m3svm, ism3 on real sets
+    tools/bench.py --suite speed --data DIR --write docs/benchmarks.md    # the page of ratios to LIBLINEAR
+    tools/bench.py --scaling --write docs/cost.md              # how time and memory grow, and the machine's rates
 
 How it measures. All contestants of a comparison take turns (forth in one round, back in the next),
 --repeat rounds, 5 by default; what counts is the median, as a ratio. Beside it stand the smallest and the
@@ -54,8 +56,18 @@ search   ml.search over C = 2^-5, 2^-3, ..., 2^9 with 5 folds at tol = TOL, one 
 predict  margin-predict against liblinear-predict, same model, same file; the labels are compared.
 write    save_model of both libraries, same model; the weights in the files are compared.
 
+speed    1 and 2 threads of ours beside one LIBLINEAR, which the methods of one number share, in the same rounds:
+         the times as above, and of the largest file the memory. Ours runs at the loosest tolerance whose objective
+         is at most 0.1 % above LIBLINEAR's, which a run beforehand finds; mcodm at a certificate of 1e-2; ldm, and
+         all at C = 100, at 1e-3. A contestant whose first run took more than --long seconds is not repeated.
+         --write keeps all measurements in a JSON file beside the page, so that a run with --only refreshes its own
+         comparisons; the page says when each was measured.
+--scaling  whole processes on synthetic data that grow in one way at a time, less the time of a file of two rows;
+         one run where one takes more than 2 s. benchlib/scaling.py has the sizes.
+
 Data. SET is looked for in the --data folders as SET, SET.xz, SET.bz2 or SET.gz; compressed ones are
-decompressed into the cache folder. --scale01 writes SET scaled to [0,1] there: each feature's minimum and
+decompressed into the cache folder; rcv1-shape and kdd-shape, where they are missing, are made there by
+make_synthetic.py. --scale01 writes SET scaled to [0,1] there: each feature's minimum and
 maximum over all rows of the training part (an entry that is left out is 0), x -> (x - min) / (max - min),
 a feature that is constant -> 0, six significant digits, zeros left out; the test part with the numbers of
 the training part, so it may leave [0,1].
@@ -64,7 +76,6 @@ Peers are not installed by this tool. What is missing is named, with the command
 skipped:
     apt-get install liblinear-tools; pip install liblinear-official scikit-learn
 --peer-python names an interpreter that has the Python packages; default: the one that runs this.
-
 Exit status: 0 measured, 1 error (with --strict also: a goal missed or a comparison skipped), 2 usage, 130
 interrupted.
 """
@@ -80,14 +91,14 @@ import platform
 import re
 import shlex
 import shutil
-import signal
-import statistics
-import subprocess
 import sys
 import tempfile
-import time
-import warnings
 from pathlib import Path
+
+from benchlib import page, scaling, speed
+from benchlib.children import CHILDREN, PEERS, TOLERANCES
+from benchlib.measure import BenchError, Comparison, Skip, checked, in_child, interleave, median, run, survey
+from benchlib.text import accuracy, grep, render, render_summary
 
 GET_OURS = "pip install . in the root of marginlinear, or --ours FOLDER"
 GET_PROGRAMS = "apt-get install liblinear-tools"
@@ -95,519 +106,13 @@ GET_LIBSVM = "apt-get install libsvm-tools"
 GET_LIBLINEAR = "pip install liblinear-official scipy"
 GET_SKLEARN = "pip install scikit-learn"
 DECOMPRESS = {".xz": lzma.open, ".bz2": bz2.open, ".gz": gzip.open}
-SCORE_BLOCK = 2**22  # products held at once while scores are computed
-MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1024
-TOLERANCES = (0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001)
 CASES = ("read", "train", "fit", "pass", "norms", "kernel", "search", "predict", "write", "help")
-# LIBLINEAR's number for each method, and the objective in which both are compared.
-PEERS = {"mcodm": (4, "cs"), "cs": (4, "cs"), "l1svc": (3, "l1svc"), "ldm": (3, "ldm"), "l2svc": (1, "l2svc"),
-         "odm": (1, "odm")}
+SUITES = ("joint", "binary", "papers", "speed")
 # LIBLINEAR's number for the methods whose objective its -C searches.
 SEARCHED = {"l2svc": 2}
-LAMBDA1 = LAMBDA2 = 0.25  # ldm's defaults
-
-
-class BenchError(Exception):
-    """Nothing can be measured; the text says why and what to do."""
-
-
-class Skip(Exception):
-    """One comparison or one contestant cannot be measured; the text says why."""
-
-
-# arithmetic of the evaluation, run in children
-
-
-def parse_numbers(path, text):
-    """The numbers of a text, separated by blanks, as float64."""
-    import numpy as np
-
-    with warnings.catch_warnings():
-        # What is not a number raises in later versions of NumPy, and warns in earlier ones.
-        warnings.simplefilter("error", DeprecationWarning)
-        try:
-            return np.fromstring(text, sep=" ")
-        except (DeprecationWarning, ValueError) as error:
-            raise BenchError(f"{path}: {error}") from error
-
-
-def read_text(path):
-    """LIBSVM text as (labels, indptr, indices from 0, values), by a reader that no contestant shares.
-
-    Well-formed files only: a label and index:value pairs in every line.
-    """
-    import numpy as np
-
-    raw = Path(path).read_bytes()
-    if raw and not raw.endswith(b"\n"):
-        raw += b"\n"
-    byte = np.frombuffer(raw, np.uint8)
-    ends = np.flatnonzero(byte == 10)
-    colons = np.searchsorted(np.flatnonzero(byte == 58), ends)
-    indptr = np.concatenate(([0], colons))
-    numbers = parse_numbers(path, raw.replace(b":", b" "))
-    if len(numbers) != len(ends) + 2 * indptr[-1]:
-        raise BenchError(f"{path}: not plain LIBSVM text (comments and blank lines are not read here)")
-    label_at = np.arange(len(ends)) + 2 * indptr[:-1]
-    pairs = np.delete(numbers, label_at)
-    return numbers[label_at], indptr, pairs[0::2].astype(np.int64) - 1, pairs[1::2]
-
-
-def read_model(path):
-    """A LIBLINEAR model file up to its weights: (solver type, labels, bias, W of shape (features, columns)).
-
-    With a bias the last row of W belongs to the bias feature. What follows the weights is not read.
-    """
-    import numpy as np
-
-    raw = Path(path).read_bytes()
-    head, mark, body = raw.partition(b"\nw\n")
-    if not mark:
-        raise BenchError(f"{path}: no line 'w': not a LIBLINEAR model")
-    fields = dict(line.split(" ", 1) for line in head.decode().splitlines())
-    classes, features, bias = int(fields["nr_class"]), int(fields["nr_feature"]), float(fields["bias"])
-    labels = np.array([int(word) for word in fields["label"].split()])
-    columns = 1 if classes == 2 and fields["solver_type"] != "MCSVM_CS" else classes
-    rows = features + (bias >= 0)
-    ends = np.flatnonzero(np.frombuffer(body, np.uint8) == 10)
-    if len(ends) < rows:
-        raise BenchError(f"{path}: {len(ends)} lines of weights, {rows} expected")
-    weights = parse_numbers(path, body[: ends[rows - 1]])
-    if len(weights) != rows * columns:
-        raise BenchError(f"{path}: {len(weights)} weights, {rows} x {columns} expected")
-    return fields["solver_type"], labels, bias, weights.reshape(rows, columns)
-
-
-def scores(problem, bias, W):
-    """X W, with the bias feature. Features that the model does not know count nothing."""
-    import numpy as np
-
-    _, indptr, indices, values = problem
-    features = len(W) - (bias >= 0)
-    padded = np.vstack((W[:features], np.zeros(W.shape[1])))
-    out = np.zeros((len(indptr) - 1, W.shape[1]))
-    step = max(1, SCORE_BLOCK // W.shape[1])
-    first = 0
-    while first < len(out):
-        last = max(first + 1, int(np.searchsorted(indptr, indptr[first] + step, side="right")) - 1)
-        begin, end = indptr[first], indptr[last]
-        filled = np.flatnonzero(np.diff(indptr[first : last + 1])) + first
-        if len(filled):
-            terms = values[begin:end, None] * padded[np.minimum(indices[begin:end], features)]
-            out[filled] = np.add.reduceat(terms, indptr[filled] - begin, axis=0)
-        first = last
-    return out + bias * W[features] if bias >= 0 else out
-
-
-def multiclass_margins(S, column):
-    """g_i = s_y - max over l != y of s_l."""
-    import numpy as np
-
-    rows = np.arange(len(S))
-    own = S[rows, column]
-    rival = S.copy()
-    rival[rows, column] = -np.inf
-    return own - rival.max(axis=1)
-
-
-def cs_objective(W, g, C):
-    """1/2 ||W||^2 + C sum (1 - g_i)_+"""
-    import numpy as np
-
-    return 0.5 * float(np.sum(W * W)) + C * float(np.maximum(0, 1 - g).sum())
-
-
-def mcodm_objective(W, g, C, mu, theta):
-    """J(W) = 1/2 ||W||^2 + C/(1-theta)^2 sum [(1 - theta - g_i)_+^2 + mu (g_i - 1 - theta)_+^2]"""
-    import numpy as np
-
-    xi = np.maximum(0, 1 - theta - g)
-    eps = np.maximum(0, g - 1 - theta)
-    return 0.5 * float(np.sum(W * W)) + C / (1 - theta) ** 2 * float((xi * xi + mu * eps * eps).sum())
-
-
-def binary_objectives(W, margins, C, mu, theta):
-    """Of one-column methods, summed over the columns: W of shape (features, columns), margins (rows, columns)."""
-    import numpy as np
-
-    half, short = 0.5 * float(np.sum(W * W)), np.maximum(0, 1 - margins)
-    hinge = half + C * float(short.sum())
-    ldm = hinge + 2 * LAMBDA1 * float(margins.var(axis=0).sum()) - LAMBDA2 * float(margins.mean(axis=0).sum())
-    low, high = np.maximum(0, 1 - theta - margins), np.maximum(0, margins - 1 - theta)
-    odm = half + C / (1 - theta) ** 2 * float((low**2 + mu * high**2).sum())
-    return {"l1svc": hinge, "l2svc": half + C * float((short**2).sum()), "ldm": ldm, "odm": odm}
-
-
-def evaluate(model, train, test, C, mu, theta):
-    """The objectives of a model file on the training data, and the accuracy on the test data."""
-    import numpy as np
-
-    _, labels, bias, W = read_model(model)
-    binary = W.shape[1] == 1
-    # One column w of a binary model stands for the classes (w/2, -w/2): the shortest W with the same margins.
-    full = np.hstack((W / 2, -W / 2)) if binary else W
-
-    def columns(values):
-        order = np.argsort(labels)
-        at = np.minimum(np.searchsorted(labels[order], values), len(labels) - 1)
-        found = order[at]
-        return np.where(labels[found] == values, found, -1)
-
-    problem = read_text(train)
-    column = columns(problem[0])
-    if column.min() < 0:
-        raise BenchError(f"{model}: the training file has labels that the model does not know")
-    S = scores(problem, bias, full)
-    g = multiclass_margins(S, column)
-    result = {"cs": cs_objective(full, g, C), "mcodm": mcodm_objective(full, g, C, mu, theta)}
-    if len(labels) == 2:
-        result |= binary_objectives(full[:, 0] - full[:, 1], g[:, None], C, mu, theta)
-    else:
-        S[column[:, None] != np.arange(S.shape[1])] *= -1
-        result |= binary_objectives(full, S, C, mu, theta)
-    if test:
-        problem = read_text(test)
-        chosen = scores(problem, bias, full).argmax(axis=1)
-        result["accuracy"] = float(np.mean(chosen == columns(problem[0])))
-    return result
-
-
-def scale01(train, test, train_out, test_out):
-    """See --scale01 in the text above."""
-    import numpy as np
-
-    low = high = None
-    for source, target in ((train, train_out), (test, test_out)):
-        if source is None:
-            continue
-        labels, indptr, indices, values = read_text(source)
-        if low is None:
-            features = int(indices.max()) + 1
-            low, high = np.full(features, np.inf), np.full(features, -np.inf)
-            np.minimum.at(low, indices, values)
-            np.maximum.at(high, indices, values)
-            partial = np.bincount(indices, minlength=features) < len(labels)
-            low[partial] = np.minimum(low[partial], 0)
-            high[partial] = np.maximum(high[partial], 0)
-            constant = high == low
-            factor = np.where(constant, 0, 1 / np.where(constant, 1, high - low))
-        # Where 0 is not the minimum, an entry that is left out is not 0 after scaling: rows become dense.
-        with open(f"{target}.part", "w", encoding="ascii") as file:
-            for i, label in enumerate(labels):
-                row = np.zeros(features)
-                own = slice(indptr[i], indptr[i + 1])
-                known = indices[own] < features
-                row[indices[own][known]] = values[own][known]
-                row = (row - low) * factor
-                words = [f"{j + 1}:{row[j]:.6g}" for j in np.flatnonzero(row)]
-                file.write(" ".join([f"{label:g}", *words]) + "\n")
-        os.replace(f"{target}.part", target)
-
-
-def leave_fifth(source, train_out, test_out):
-    """Lines of `source` cut into four fifths and one, both in their order."""
-    import numpy as np
-
-    lines = [line for line in Path(source).read_bytes().splitlines(keepends=True) if line.strip()]
-    left = np.zeros(len(lines), dtype=bool)
-    left[np.random.default_rng(0).permutation(len(lines))[:len(lines) // 5]] = True
-    for target, part in ((train_out, ~left), (test_out, left)):
-        Path(f"{target}.part").write_bytes(b"".join(lines[i] for i in np.flatnonzero(part)))
-        os.replace(f"{target}.part", target)
-
-
-# children: library calls in a fresh interpreter
-
-
-def resident(field):
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith(field + ":"):
-            return int(line.split()[1]) * 1024
-    raise BenchError(f"/proc/self/status has no {field}")
-
-
-def timed(call):
-    """(result, {seconds, cpu, peak}): peak is what the call added to the resident size, None off Linux."""
-    # OpenBLAS's new threads wait busily on the cores that the call may need, about 30 ms from NumPy's import on.
-    time.sleep(0.3)
-    linux = sys.platform == "linux"
-    if linux:
-        Path("/proc/self/clear_refs").write_text("5")  # sets VmHWM back to VmRSS
-        before = resident("VmRSS")
-    cpu, start = time.process_time(), time.perf_counter()
-    result = call()
-    seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
-    peak = resident("VmHWM") - before if linux else None
-    return result, {"seconds": seconds, "cpu": cpu, "peak": peak}
-
-
-def child_read(who, path, threads):
-    if who == "ours":
-        from marginlinear.libsvm import read_libsvm
-
-        got, cost = timed(lambda: read_libsvm(path, threads=threads))
-        arrays = [got.data, got.indices, got.indptr, got.labels]
-    elif who == "sklearn":
-        from sklearn.datasets import load_svmlight_file
-
-        (X, y), cost = timed(lambda: load_svmlight_file(path))
-        arrays = [X.data, X.indices, X.indptr, y]
-    else:
-        from liblinear.liblinearutil import svm_read_problem
-
-        (y, X), cost = timed(lambda: svm_read_problem(path, return_scipy=True))
-        arrays = [X.data, X.indices, X.indptr, y]
-    size = sum(a.nbytes for a in arrays)
-    return {**cost, "arrays": size, "rows": len(arrays[3]), "nonzeros": len(arrays[0])}
-
-
-def child_train(who, path, model, solver, C, tol, bias):
-    if who == "ours":
-        import marginlinear as ml
-
-        X, y = ml.load_libsvm(path)
-        extra = {"bias": bias} if bias >= 0 else {}
-        fitted, cost = timed(lambda: ml.train(X, y, solver=solver, C=C, tol=tol, **extra))
-        ml.save_model(fitted, model)
-        return {**cost, "certificate": fitted.info.certificate, "objective": fitted.info.objective}
-    from liblinear.liblinear import problem
-    from liblinear.liblinearutil import save_model, svm_read_problem, train
-
-    y, X = svm_read_problem(path, return_scipy=True)
-    data = problem(y, X, bias)
-    fitted, cost = timed(lambda: train(data, f"-s {PEERS[solver][0]} -c {C:.17g} -e {tol:.17g} -B {bias:.17g} -q"))
-    save_model(model, fitted)
-    return cost
-
-
-def child_pass(who, path):
-    import numpy as np
-
-    import marginlinear as ml
-
-    X, y = ml.load_libsvm(path)
-    classes, y = np.unique(y, return_inverse=True)
-    k = len(classes)
-    W = 0.1 * np.random.default_rng(0).standard_normal((X.shape[1] + 1, k))
-    W -= W.mean(axis=1, keepdims=True)
-    if who == "ours":
-        from marginlinear._core.smooth import SmoothLoss
-        from marginlinear.arrays import as_rows
-        from marginlinear.methods.pairs import Pairwise
-
-        loss = SmoothLoss(as_rows(X, 1.0), y.astype(np.int32), k, np.ones(len(y)), loss="hinge", width=1e-3, threads=1)
-        regulariser, out = Pairwise(4.0, 1e-3, 1e-6, 1.0), np.empty_like(W)
-
-        def work():
-            loss.value_and_gradient(W.reshape(-1), out.reshape(-1))
-            regulariser.evaluate(W)
-            regulariser.add_gradient(W, out)
-    else:
-        V = np.ascontiguousarray(W[:-1])
-
-        def work():
-            X.T @ (X @ V)
-
-    work()
-    return min((timed(work)[1] for _ in range(3)), key=lambda cost: cost["seconds"])
-
-
-def child_search(who, path, solver, tol):
-    import warnings
-
-    import marginlinear as ml
-
-    X, y = ml.load_libsvm(path)
-    costs = [2.0**e for e in range(-5, 10, 2)]
-    grids = [{"C": costs}] if who == "warm" else [{"C": [C]} for C in costs]
-    with warnings.catch_warnings():
-        # How many did not converge is in the table.
-        warnings.simplefilter("ignore", ml.ConvergenceWarning)
-        tables, cost = timed(lambda: [ml.search(X, y, solver=solver, grid=grid, folds=5, tol=tol, threads=1,
-                                                refit=False).table for grid in grids])
-    rows = [row for table in tables for row in table]
-    return {**cost, "sweeps": sum(row["n_iter"] for row in rows),
-            "unconverged": sum(row["unconverged"] for row in rows)}
-
-
-def child_write(who, model, target):
-    if who == "ours":
-        import marginlinear as ml
-
-        loaded = ml.load_model(model)
-        return timed(lambda: ml.save_model(loaded, target))[1]
-    from liblinear.liblinearutil import load_model, save_model
-
-    loaded = load_model(model)
-    if loaded is None:
-        raise BenchError(f"{model}: LIBLINEAR cannot load it")
-    return timed(lambda: save_model(target, loaded))[1]
-
-
-def child_same_weights(first, second):
-    import numpy as np
-
-    a, b = read_model(first), read_model(second)
-    return bool(np.array_equal(a[1], b[1]) and np.array_equal(a[3], b[3]))
-
-
-def child_versions():
-    from importlib import metadata
-    from importlib.util import find_spec
-
-    found = {"python": platform.python_version(), "marginlinear": None}
-    if find_spec("marginlinear"):
-        import marginlinear
-
-        # Not from the metadata: it may be a source tree on PYTHONPATH.
-        found["marginlinear"] = marginlinear.__version__
-    for name in ("numpy", "scipy", "scikit-learn", "liblinear-official"):
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            found[name] = None
-    return found
-
-
-CHILDREN = {"read": child_read, "train": child_train, "pass": child_pass, "search": child_search,
-            "write": child_write, "evaluate": evaluate, "scale01": scale01, "leave_fifth": leave_fifth,
-            "same_weights": child_same_weights, "versions": child_versions}
-
-
-# running and measuring
-
-
-# ru_maxrss of a process starts at the size of the one that forked it, so a small interpreter does that.
-LAUNCHER = """
-import os, sys, time
-from resource import RUSAGE_SELF, getrusage
-result, command = int(sys.argv[1]), sys.argv[2:]
-start = time.perf_counter()
-pid = os.posix_spawn(command[0], command, os.environ)
-_, status, used = os.wait4(pid, 0)
-seconds = time.perf_counter() - start
-try:
-    with open("/proc/self/status") as file:
-        floor = next(int(line.split()[1]) for line in file if line.startswith("VmHWM:"))
-except FileNotFoundError:
-    floor = getrusage(RUSAGE_SELF).ru_maxrss  # includes the size of the process that started this one
-numbers = seconds, used.ru_utime, used.ru_stime, used.ru_maxrss, status, floor
-os.write(result, " ".join(map(repr, numbers)).encode())
-"""
-
-
-def run(command, limit):
-    """A whole process: {seconds, user, cpu, peak, floor, status, over, stdout, stderr}.
-
-    floor is the smallest peak that can be seen.
-    """
-    program = shutil.which(command[0])
-    if not program:
-        raise Skip(f"{command[0]} cannot be run")
-    with (tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err,
-          tempfile.TemporaryFile() as numbers):
-        result = numbers.fileno()
-        launch = [sys.executable, "-I", "-S", "-c", LAUNCHER, str(result), program, *map(str, command[1:])]
-        # A session of its own, so that the launcher and the command can be killed together.
-        process = subprocess.Popen(launch, stdin=subprocess.DEVNULL, stdout=out, stderr=err,
-                                   pass_fds=[result], start_new_session=True)
-        over = False
-        try:
-            process.wait(limit)
-        except subprocess.TimeoutExpired:
-            over = True
-        finally:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-        texts = []
-        for file in (numbers, out, err):
-            file.seek(0)
-            texts.append(file.read().decode(errors="replace"))
-    if over:
-        return {"over": True, "stdout": texts[1], "stderr": texts[2]}
-    if process.returncode:
-        raise BenchError(f"the launcher of {program} failed: {texts[2].strip()}")
-    seconds, user, system, peak, status, floor = map(float, texts[0].split())
-    return {"seconds": seconds, "user": user, "cpu": user + system, "peak": peak * MAXRSS_UNIT,
-            "floor": floor * MAXRSS_UNIT, "status": os.waitstatus_to_exitcode(int(status)), "over": False,
-            "stdout": texts[1], "stderr": texts[2]}
-
-
-def checked(command, limit, status=0):
-    result = run(command, limit)
-    if result["over"]:
-        raise Skip(f"stopped after {limit:g} s: {shlex.join(map(str, command))}")
-    if result["status"] != status:
-        lines = (result["stderr"].strip() or result["stdout"].strip() or "no message").splitlines()
-        raise Skip(f"exit status {result['status']}: {lines[-1]} ({shlex.join(map(str, command))})")
-    return result
-
-
-def in_child(python, name, *args, limit=7200.0):
-    """Calls CHILDREN[name](*args) in a fresh interpreter."""
-    result = checked([python, str(Path(__file__).resolve()), "_child", name, json.dumps(args)], limit)
-    return json.loads(result["stdout"].splitlines()[-1])
-
-
-def interleave(contestants, repeat, progress):
-    """{name: results of all rounds}, and {name: why it dropped out}."""
-    results, failed = {name: [] for name in contestants}, {}
-    for number in range(repeat):
-        order = list(contestants) if number % 2 == 0 else list(contestants)[::-1]
-        for name in order:
-            if name in failed:
-                continue
-            progress(f"round {number + 1}/{repeat}: {name}")
-            try:
-                results[name].append(contestants[name]())
-            except Skip as error:
-                failed[name] = str(error)
-    return {name: got for name, got in results.items() if name not in failed}, failed
-
-
-def median(results, key):
-    values = [r[key] for r in results if r.get(key) is not None]
-    return statistics.median(values) if values else None
-
-
-def survey(path):
-    """Brings a file into the page cache; returns its numbers of colons and lines."""
-    colons = lines = 0
-    with open(path, "rb") as file:
-        while piece := file.read(1 << 20):
-            colons += piece.count(b":")
-            lines += piece.count(b"\n")
-    return colons, lines
-
-
-class Comparison:
-    """Contestants that were measured together, and the ratios between them."""
-
-    def __init__(self, title):
-        self.title = title
-        self.rows, self.ratios, self.notes = [], [], []
-
-    def add(self, name, command, results, **more):
-        rounds = [{key: r.get(key) for key in ("seconds", "cpu", "user", "peak", "floor")} for r in results]
-        self.rows.append({"name": name, "command": command, "seconds": median(results, "seconds"),
-                          "cpu": median(results, "cpu"), "peak": median(results, "peak"), **more,
-                          "rounds": rounds})
-
-    def ratio(self, label, above, below, sense=None, goal=None):
-        """Median wall time over median wall time, with the extremes over the rounds; the same of CPU time."""
-        pairs = [a["seconds"] / b["seconds"] for a, b in zip(above, below, strict=True)]
-        value, cpu = (median(above, key) / median(below, key) for key in ("seconds", "cpu"))
-        self.value(label, value, sense, goal, min(pairs), max(pairs), cpu)
-
-    def value(self, label, value, sense=None, goal=None, low=None, high=None, cpu=None):
-        met = None if goal is None else value <= goal if sense == "at most" else value >= goal
-        self.ratios.append({"label": label, "value": value, "low": low, "high": high, "cpu": cpu,
-                            "sense": sense, "goal": goal, "met": met})
-
-    def missing(self, label, sense, goal, why):
-        self.ratios.append({"label": label, "value": None, "low": None, "high": None, "cpu": None,
-                            "sense": sense, "goal": goal, "met": None, "why": why})
+# Sets that tools/make_synthetic.py makes where no folder has them.
+SYNTHETIC = {"rcv1-shape": ["--shape", "rcv1"], "kdd-shape": ["--shape", "kdd2010", "--rows", "1000000"]}
+ROOT = Path(__file__).resolve().parent.parent
 
 
 class Bench:
@@ -627,6 +132,7 @@ class Bench:
         self.svm_train, self.svm_predict = shutil.which("svm-train"), shutil.which("svm-predict")
         self.versions = in_child(args.python, "versions")
         self.peer_versions = in_child(args.peer_python, "versions")
+        self.about = self.describe()
 
     def find_ours(self, name):
         if self.args.peers_only:
@@ -665,10 +171,18 @@ class Bench:
                 source = folder / (name + suffix)
                 if source.is_file():
                     return self.decompressed(source, self.cache / name, opened)
+        if name in SYNTHETIC:
+            return self.synthetic(self.cache / name, SYNTHETIC[name])
         if wanted:
             folders = ", ".join(map(str, self.args.data)) or "no folder (give --data)"
             raise Skip(f"set {name} is missing: looked for {name}, {name}.xz, .bz2, .gz in {folders}")
         return None
+
+    def synthetic(self, target, options):
+        if not target.exists():
+            self.progress(f"making {target}")
+            checked([sys.executable, str(ROOT / "tools" / "make_synthetic.py"), "-o", str(target), *options], 3600)
+        return target
 
     def decompressed(self, source, target, opened):
         if not target.exists() or target.stat().st_mtime < source.stat().st_mtime:
@@ -712,11 +226,11 @@ class Bench:
         self.need(self.peer_versions[package], f"{package} in {self.args.peer_python}: {get}")
         return self.args.peer_python
 
-    def our_train_command(self, solver, C, tol, path, model):
-        args = self.args
+    def our_train_command(self, solver, C, tol, path, model, threads=None):
+        args, threads = self.args, threads or self.args.threads
         command = [self.train, "-s", solver, "-c", f"{C:g}", "-e", f"{tol:g}"]
         command += ["-B", f"{args.bias:g}"] if args.bias >= 0 else []
-        command += ["--threads", str(args.threads)] if args.threads else []
+        command += ["--threads", str(threads)] if threads else []
         if solver in ("mcodm", "odm") and (args.mu, args.theta) != (0.8, 0.2):
             command += ["--mu", f"{args.mu:g}", "--theta", f"{args.theta:g}"]
         return [*command, str(path), str(model)]
@@ -728,11 +242,14 @@ class Bench:
 
     def reached(self, model, train, test, C):
         self.progress(f"objective of {model}")
-        return in_child(sys.executable, "evaluate", str(model), str(train), str(test) if test else None, C,
-                        self.args.mu, self.args.theta)
+        return self.all_reached([model], train, test, C)[0]
 
-    def rounds(self, title, contestants):
-        return interleave(contestants, self.args.repeat, lambda text: self.progress(f"{title}: {text}"))
+    def all_reached(self, models, train, test, C):
+        return in_child(sys.executable, "evaluate_all", [str(model) for model in models], str(train),
+                        str(test) if test else None, C, self.args.mu, self.args.theta)
+
+    def rounds(self, title, contestants, **rules):
+        return interleave(contestants, self.args.repeat, lambda text: self.progress(f"{title}: {text}"), **rules)
 
     def finish(self, comparison):
         self.progress("")
@@ -742,6 +259,14 @@ class Bench:
     # -- comparisons --
 
     def read(self, name, goals):
+        out, results, absent = self.readers(name)
+        self.compare_readers(name, goals, out, results, absent)
+
+    def readers(self, name, python=True):
+        """(comparison, {reader: results}, {reader: why it is missing}), LIBLINEAR's start-up subtracted.
+
+        Without `python` neither scikit-learn nor LIBLINEAR's package.
+        """
         path, _ = self.files(name, self.args.scale01)
         size = path.stat().st_size
         colons, rows = survey(path)
@@ -769,15 +294,16 @@ class Bench:
 
         enter("marginlinear, 1 thread", lambda: ours(1))
         enter("marginlinear, 2 threads", lambda: ours(2))
-        enter("scikit-learn", lambda: (
-            self.library(self.peers("scikit-learn", GET_SKLEARN), "read", "sklearn", str(path), 1),
-            f"sklearn.datasets.load_svmlight_file({str(path)!r})"))
         enter("LIBLINEAR, C program", lambda: program(path))
         enter("LIBLINEAR, start-up", lambda: program(one_row))
-        enter("LIBLINEAR, Python", lambda: (
-            self.library(self.peers("liblinear-official", GET_LIBLINEAR), "read", "liblinear", str(path), 1),
-            f"liblinear.liblinearutil.svm_read_problem({str(path)!r}, return_scipy=True)"))
-        results, failed = self.rounds(f"read {name}", contestants)
+        if python:
+            enter("scikit-learn", lambda: (
+                self.library(self.peers("scikit-learn", GET_SKLEARN), "read", "sklearn", str(path), 1),
+                f"sklearn.datasets.load_svmlight_file({str(path)!r})"))
+            enter("LIBLINEAR, Python", lambda: (
+                self.library(self.peers("liblinear-official", GET_LIBLINEAR), "read", "liblinear", str(path), 1),
+                f"liblinear.liblinearutil.svm_read_problem({str(path)!r}, return_scipy=True)"))
+        results, failed = self.rounds(f"read {name}", contestants, long=args.long)
         absent |= failed
         startup = results.pop("LIBLINEAR, start-up", None)
         if "LIBLINEAR, C program" in results and startup:
@@ -805,7 +331,12 @@ class Bench:
                   for label, got in results.items() if "rows" in got[0]}
         if len(set(counts.values())) > 1:
             out.notes.append(f"WARNING: the readers disagree on (rows, nonzeros): {counts}")
+        for label, why in absent.items():
+            if not (args.peers_only and label.startswith("marginlinear")):
+                self.skip(f"read {name}, {label}", why)
+        return out, results, absent
 
+    def compare_readers(self, name, goals, out, results, absent):
         def compare(label, above, below, sense=None, goal=None):
             why = absent.get(above) or absent.get(below)
             if why:
@@ -814,7 +345,7 @@ class Bench:
                 out.ratio(label, results[above], results[below], sense, goal)
 
         mine = "marginlinear, 1 thread"
-        if not args.peers_only:
+        if not self.args.peers_only:
             compare("rate, 1 thread / scikit-learn's", "scikit-learn", mine, "at least", goals.get("sklearn"))
             compare("rate, 1 thread / LIBLINEAR's C program", "LIBLINEAR, C program", mine, "at least",
                     goals.get("liblinear"))
@@ -829,9 +360,6 @@ class Bench:
                 else:
                     why = absent.get(label, "measured on Linux only")
                     out.missing(what, "at most", goals.get("memory"), why)
-        for label, why in absent.items():
-            if not (args.peers_only and label.startswith("marginlinear")):
-                self.skip(f"read {name}, {label}", why)
         self.finish(out)
 
     def train_case(self, name, solver, C, tol, peer_tol, scaled, goal=None, excess_goal=None, library=False):
@@ -1022,7 +550,7 @@ class Bench:
             out.missing("user time of --help, s", "at most", goal, why)
         self.finish(out)
 
-    def kernel_case(self, name, solver, C, gamma, tol, goal=None):
+    def kernel_case(self, name, solver, C, gamma, tol, goal=None, place=None):
         """An RBF kernel, whole processes, and what each side's own model predicts."""
         train, test = self.files(name, self.args.scale01)
         survey(train)
@@ -1038,7 +566,7 @@ class Bench:
         models = {label: self.scratch / f"{label}.kernel" for label in sides}
         commands = {label: [*side, *kernel, str(train), str(models[label])] for label, (side, _) in sides.items()}
         contestants = {label: self.whole(command) for label, command in commands.items()}
-        results, failed = self.rounds(out.title, contestants)
+        results, failed = self.rounds(out.title, contestants, long=self.args.long)
         for label, why in failed.items():
             self.skip(f"{out.title}, {label}", why)
         for label, got in results.items():
@@ -1050,7 +578,8 @@ class Bench:
                 more["accuracy"] = accuracy(said["stdout"] + said["stderr"])
             out.add(label, shlex.join(commands[label]), got, **more)
         if len(results) == 2:
-            out.ratio("time, marginlinear / LIBSVM", results["marginlinear"], results["LIBSVM"], "at most", goal)
+            out.ratio("time, marginlinear / LIBSVM", results["marginlinear"], results["LIBSVM"], "at most", goal,
+                      place=place)
         elif goal is not None and not self.args.peers_only:
             out.missing("time, marginlinear / LIBSVM", "at most", goal, "; ".join(failed.values()) or GET_LIBSVM)
         self.finish(out)
@@ -1151,7 +680,9 @@ class Bench:
 
     def suite(self):
         """The comparisons that have a goal, or a table."""
-        return {"joint": self.joint_suite, "binary": self.binary_suite, "papers": self.papers_suite}[self.args.suite]()
+        suites = {"joint": self.joint_suite, "binary": self.binary_suite, "papers": self.papers_suite,
+                  "speed": lambda: speed.cases(self)}
+        return suites[self.args.suite]()
 
     def papers_suite(self):
         """Methods without a peer, at their defaults or the exponents of their paper."""
@@ -1246,12 +777,17 @@ class Bench:
             names = ", ".join(what for what, _ in cases)
             raise BenchError(f"--only {self.args.only!r} fits none of: {names}")
         for what, call in chosen:
+            done = len(self.comparisons)
             try:
                 call()
             except Skip as error:
                 self.skip(what, str(error))
+            for comparison in self.comparisons[done:]:
+                comparison.name = what
+            if self.args.write and len(self.comparisons) > done:
+                page.update(self.args.write, self.about, self.comparisons[done:], [what for what, _ in cases])
 
-    def about(self):
+    def describe(self):
         model = platform.processor() or platform.machine()
         if Path("/proc/cpuinfo").exists():
             names = re.findall(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
@@ -1262,86 +798,13 @@ class Bench:
             got = run(["dpkg-query", "-W", "-f", "${Version}", "liblinear-tools"], 60)
             debian = got["stdout"] if got["status"] == 0 else ""
         machine = f"{model}, {os.cpu_count()} processors, {memory / 2**30:.0f} GiB, {platform.platform()}"
+        git = run(["git", "-C", str(ROOT), "describe", "--always", "--dirty"], 60) if shutil.which("git") else None
         return {"date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
                 "machine": machine,
                 "load": list(os.getloadavg()), "versions": self.versions, "peer_versions": self.peer_versions,
                 "liblinear_tools": debian, "liblinear_train": self.peer_train, "margin_train": self.train,
+                "commit": git["stdout"].strip() if git and git["status"] == 0 else "",
                 "argv": sys.argv[1:], "repeat": self.args.repeat}
-
-
-# text
-
-
-def grep(text, name):
-    """The number of a line `name = number`, or None."""
-    match = re.search(rf"^{name} = ([-+.\deE]+)", text, re.MULTILINE)
-    return float(match[1]) if match else None
-
-
-def accuracy(text):
-    match = re.search(r"^Accuracy = ([\d.]+)%", text, re.MULTILINE)
-    return float(match[1]) / 100 if match else None
-
-
-COLUMNS = [("rate", "MB/s", "{:.0f}"), ("over_arrays", "peak / arrays", "{:.2f}"),
-           ("bytes", "bytes written", "{:,}"), ("user", "user s", "{:.3f}"),
-           ("cs", "CS objective", "{:.6g}"), ("mcodm", "mcODM objective", "{:.6g}"),
-           *((name, f"{name} objective", "{:.6g}") for name in ("l1svc", "l2svc", "ldm", "odm")),
-           ("support", "support vectors", "{:.0f}"), ("iterations", "iterations", "{:.0f}"),
-           ("unconverged", "unconverged", "{:.0f}"),
-           ("objective", "objective", "{:.6g}"), ("status", "status", "{}"), ("residual", "residual", "{:.3g}"),
-           ("certificate", "certificate", "{:.3g}"), ("accuracy", "test accuracy", "{:.2%}")]
-
-
-def table(header, rows):
-    lines = ["| " + " | ".join(header) + " |", "|" + " --- |" * len(header)]
-    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows])
-
-
-def verdict(ratio):
-    if ratio["goal"] is None:
-        return ""
-    if ratio["value"] is None:
-        return f"goal {ratio['sense']} {ratio['goal']:g}: NOT MEASURED"
-    return f"goal {ratio['sense']} {ratio['goal']:g}: {'met' if ratio['met'] else 'MISSED'}"
-
-
-def render(comparison):
-    """A comparison as Markdown."""
-    shown = [c for c in COLUMNS if any(row.get(c[0]) is not None for row in comparison.rows)]
-    header = ["", "wall s", "min..max", "CPU s", "peak MB", *(c[1] for c in shown)]
-    rows = []
-    for row in comparison.rows:
-        seconds = [r["seconds"] for r in row["rounds"]]
-        peak = row["peak"]
-        floor = row["rounds"][0]["floor"]
-        low = peak is not None and floor is not None and peak <= 1.02 * floor
-        rows.append([row["name"], f"{row['seconds']:.3f}", f"{min(seconds):.3f}..{max(seconds):.3f}",
-                     f"{row['cpu']:.3f}", "" if peak is None else f"{'<= ' if low else ''}{peak / 1e6:.1f}",
-                     *("" if row.get(key) is None else form.format(row[key]) for key, _, form in shown)])
-    text = [f"### {comparison.title}", ""] + ([table(header, rows), ""] if rows else [])
-    for ratio in comparison.ratios:
-        if ratio["value"] is None:
-            text.append(f"- {ratio['label']}: not measured ({ratio['why']}) {verdict(ratio)}".rstrip())
-            continue
-        span = "" if ratio["low"] is None else f" ({ratio['low']:.3g}..{ratio['high']:.3g})"
-        span += "" if ratio["cpu"] is None else f", by CPU time {ratio['cpu']:.3g}"
-        text.append(f"- {ratio['label']}: {ratio['value']:.4g}{span}  {verdict(ratio)}".rstrip())
-    text += [f"- {note}" for note in comparison.notes]
-    text += [f"- {row['name']}: `{row['command']}`" for row in comparison.rows]
-    return "\n".join(text) + "\n"
-
-
-def render_summary(comparisons, skipped):
-    rows = [[c.title, r["label"], f"{r['sense']} {r['goal']:g}",
-             "" if r["value"] is None else f"{r['value']:.4g}",
-             "NOT MEASURED" if r["met"] is None else "met" if r["met"] else "MISSED"]
-            for c in comparisons for r in c.ratios if r["goal"] is not None]
-    header = ["comparison", "what", "goal", "value", "verdict"]
-    text = ["## Goals", "", table(header, rows), ""] if rows else []
-    if skipped:
-        text += ["## Skipped", "", *(f"- {s['what']}: {s['why']}" for s in skipped), ""]
-    return "\n".join(text)
 
 
 def positive(kind):
@@ -1362,8 +825,12 @@ def parser():
                                 formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("case", nargs="?", choices=CASES)
     p.add_argument("sets", nargs="*", metavar="SET", help="a name in the --data folders, or a path with a /")
-    p.add_argument("--suite", choices=["joint", "binary", "papers"],
+    p.add_argument("--suite", choices=SUITES,
                    help="every comparison that has a goal; papers: a table of methods without a peer")
+    p.add_argument("--scaling", action="store_true", help="how time and memory grow on synthetic data")
+    p.add_argument("--write", type=Path, metavar="PAGE", help="of --suite speed and of --scaling, as Markdown")
+    p.add_argument("--long", type=positive(float), default=60.0, metavar="S",
+                   help="speed, read, kernel: one round of what takes longer (default %(default)g)")
     p.add_argument("--only", default="", metavar="REGEX", help="those comparisons whose name it fits")
     p.add_argument("--data", type=Path, action="append", default=[], metavar="DIR", help="may be repeated")
     caches = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
@@ -1407,17 +874,22 @@ def main(argv=None):
         return 0
     p = parser()
     args = p.parse_args(argv)
-    if bool(args.suite) == bool(args.case):
-        p.error(f"give either a case ({', '.join(CASES)}) or --suite")
+    if bool(args.suite) + bool(args.case) + args.scaling != 1:
+        p.error(f"give one of: a case ({', '.join(CASES)}), --suite, --scaling")
+    if args.write and args.suite != "speed" and not args.scaling:
+        p.error("--write is for --suite speed and for --scaling")
     if args.case not in (None, "help") and not args.sets:
         p.error(f"{args.case}: name at least one data set")
     bench = None
     try:
         bench = Bench(args)
-        about = bench.about()
+        about = bench.about
         print(f"machine: {about['machine']}; load {about['load'][0]:.2f}\nversions: {about['versions']}\n"
               f"peers: {about['peer_versions']}, liblinear-tools {about['liblinear_tools'] or 'unknown'} at "
               f"{about['liblinear_train']}\n{args.repeat} interleaved rounds, medians\n", flush=True)
+        if args.scaling:
+            scaling.measure(bench)
+            return 0
         bench.everything()
         about["load_after"] = list(os.getloadavg())
         print(render_summary(bench.comparisons, bench.skipped), end="")

@@ -1,0 +1,230 @@
+"""Library calls, each in a fresh interpreter: measure.in_child calls what CHILDREN names."""
+
+import platform
+import sys
+import time
+import warnings
+from pathlib import Path
+
+from .evaluation import evaluate_all, leave_fifth, read_model, scale01
+from .measure import BenchError
+
+# LIBLINEAR's number for each method, and the objective in which both are compared.
+PEERS = {"mcodm": (4, "cs"), "cs": (4, "cs"), "l1svc": (3, "l1svc"), "ldm": (3, "ldm"), "l2svc": (1, "l2svc"),
+         "odm": (1, "odm")}
+TOLERANCES = (0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001)
+
+
+def resident(field):
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(field + ":"):
+            return int(line.split()[1]) * 1024
+    raise BenchError(f"/proc/self/status has no {field}")
+
+
+def timed(call):
+    """(result, {seconds, cpu, peak}): peak is what the call added to the resident size, None off Linux."""
+    # OpenBLAS's new threads wait busily on the cores that the call may need, about 30 ms from NumPy's import on.
+    time.sleep(0.3)
+    linux = sys.platform == "linux"
+    if linux:
+        Path("/proc/self/clear_refs").write_text("5")  # sets VmHWM back to VmRSS
+        before = resident("VmRSS")
+    cpu, start = time.process_time(), time.perf_counter()
+    result = call()
+    seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
+    peak = resident("VmHWM") - before if linux else None
+    return result, {"seconds": seconds, "cpu": cpu, "peak": peak}
+
+
+def child_read(who, path, threads):
+    if who == "ours":
+        from marginlinear.libsvm import read_libsvm
+
+        got, cost = timed(lambda: read_libsvm(path, threads=threads))
+        arrays = [got.data, got.indices, got.indptr, got.labels]
+    elif who == "sklearn":
+        from sklearn.datasets import load_svmlight_file
+
+        (X, y), cost = timed(lambda: load_svmlight_file(path))
+        arrays = [X.data, X.indices, X.indptr, y]
+    else:
+        from liblinear.liblinearutil import svm_read_problem
+
+        (y, X), cost = timed(lambda: svm_read_problem(path, return_scipy=True))
+        arrays = [X.data, X.indices, X.indptr, y]
+    size = sum(a.nbytes for a in arrays)
+    return {**cost, "arrays": size, "rows": len(arrays[3]), "nonzeros": len(arrays[0])}
+
+
+def child_train(who, path, model, solver, C, tol, bias, threads=None):
+    if who == "ours":
+        import marginlinear as ml
+
+        X, y = ml.load_libsvm(path)
+        extra = ({"bias": bias} if bias >= 0 else {}) | ({"threads": threads} if threads else {})
+        fitted, cost = timed(lambda: ml.train(X, y, solver=solver, C=C, tol=tol, **extra))
+        ml.save_model(fitted, model)
+        return {**cost, "certificate": fitted.info.certificate, "objective": fitted.info.objective}
+    if who == "sklearn":
+        from sklearn.datasets import load_svmlight_file
+        from sklearn.svm import LinearSVC
+
+        X, y = load_svmlight_file(path)
+        # Its own estimators take no other.
+        X.indices, X.indptr = X.indices.astype("int32"), X.indptr.astype("int32")
+        options = {"l1svc": {"loss": "hinge"}, "l2svc": {}, "cs": {"multi_class": "crammer_singer"}}[solver]
+        with warnings.catch_warnings():
+            # LIBLINEAR's cap on the iterations is part of what is measured.
+            warnings.simplefilter("ignore")
+            return timed(lambda: LinearSVC(C=C, tol=tol, dual=True, fit_intercept=False, **options).fit(X, y))[1]
+    from liblinear.liblinear import problem
+    from liblinear.liblinearutil import save_model, svm_read_problem, train
+
+    y, X = svm_read_problem(path, return_scipy=True)
+    data = problem(y, X, bias)
+    fitted, cost = timed(lambda: train(data, f"-s {PEERS[solver][0]} -c {C:.17g} -e {tol:.17g} -B {bias:.17g} -q"))
+    save_model(model, fitted)
+    return cost
+
+
+def child_pass(who, path):
+    import numpy as np
+
+    import marginlinear as ml
+
+    X, y = ml.load_libsvm(path)
+    classes, y = np.unique(y, return_inverse=True)
+    k = len(classes)
+    W = 0.1 * np.random.default_rng(0).standard_normal((X.shape[1] + 1, k))
+    W -= W.mean(axis=1, keepdims=True)
+    if who == "ours":
+        from marginlinear._core.smooth import SmoothLoss
+        from marginlinear.arrays import as_rows
+        from marginlinear.methods.pairs import Pairwise
+
+        loss = SmoothLoss(as_rows(X, 1.0), y.astype(np.int32), k, np.ones(len(y)), loss="hinge", width=1e-3, threads=1)
+        regulariser, out = Pairwise(4.0, 1e-3, 1e-6, 1.0), np.empty_like(W)
+
+        def work():
+            loss.value_and_gradient(W.reshape(-1), out.reshape(-1))
+            regulariser.evaluate(W)
+            regulariser.add_gradient(W, out)
+    else:
+        V = np.ascontiguousarray(W[:-1])
+
+        def work():
+            X.T @ (X @ V)
+
+    work()
+    return min((timed(work)[1] for _ in range(3)), key=lambda cost: cost["seconds"])
+
+
+def child_search(who, path, solver, tol):
+    import marginlinear as ml
+
+    X, y = ml.load_libsvm(path)
+    costs = [2.0**e for e in range(-5, 10, 2)]
+    grids = [{"C": costs}] if who == "warm" else [{"C": [C]} for C in costs]
+    with warnings.catch_warnings():
+        # How many did not converge is in the table.
+        warnings.simplefilter("ignore", ml.ConvergenceWarning)
+        tables, cost = timed(lambda: [ml.search(X, y, solver=solver, grid=grid, folds=5, tol=tol, threads=1,
+                                                refit=False).table for grid in grids])
+    rows = [row for table in tables for row in table]
+    return {**cost, "sweeps": sum(row["n_iter"] for row in rows),
+            "unconverged": sum(row["unconverged"] for row in rows)}
+
+
+def child_write(who, model, target):
+    if who == "ours":
+        import marginlinear as ml
+
+        loaded = ml.load_model(model)
+        return timed(lambda: ml.save_model(loaded, target))[1]
+    from liblinear.liblinearutil import load_model, save_model
+
+    loaded = load_model(model)
+    if loaded is None:
+        raise BenchError(f"{model}: LIBLINEAR cannot load it")
+    return timed(lambda: save_model(target, loaded))[1]
+
+
+def child_model_file(who, model, target):
+    """Loading and saving, summed."""
+    if who == "ours":
+        import marginlinear as ml
+
+        loaded, load = timed(lambda: ml.load_model(model))
+        _, save = timed(lambda: ml.save_model(loaded, target))
+    else:
+        from liblinear.liblinearutil import load_model, save_model
+
+        loaded, load = timed(lambda: load_model(model))
+        if loaded is None:
+            raise BenchError(f"{model}: LIBLINEAR cannot load it")
+        _, save = timed(lambda: save_model(target, loaded))
+    return {"seconds": load["seconds"] + save["seconds"], "cpu": load["cpu"] + save["cpu"], "peak": None,
+            "load": load["seconds"], "save": save["seconds"]}
+
+
+def child_same_weights(first, second):
+    import numpy as np
+
+    a, b = read_model(first), read_model(second)
+    return bool(np.array_equal(a[1], b[1]) and np.array_equal(a[3], b[3]))
+
+
+def child_rates(sizes, seconds):
+    """What the machine does on one thread: {copy: bytes moved a second, gather: [(bytes of the table, ns a read)]}.
+
+    The gather is SciPy's product of a CSR matrix of uniformly random indices, 50 a row, with a vector: 12 bytes of
+    the matrix in order, and 8 at random, for each nonzero.
+    """
+    import numpy as np
+    from scipy.sparse import csr_array
+
+    def fastest(call):
+        call()
+        times, end = [], time.perf_counter() + seconds
+        while time.perf_counter() < end or len(times) < 3:
+            start = time.perf_counter()
+            call()
+            times.append(time.perf_counter() - start)
+        return min(times)
+
+    source = np.ones(2**24)
+    target = np.zeros_like(source)
+    copy = 2 * source.nbytes / fastest(lambda: np.copyto(target, source))
+    rng, rows, width, gather = np.random.default_rng(0), 50_000, 50, []
+    for size in sizes:
+        indices = rng.integers(0, size // 8, rows * width, dtype=np.int32)
+        X = csr_array((np.ones(len(indices)), indices, np.arange(rows + 1, dtype=np.int32) * width),
+                      shape=(rows, size // 8))
+        w = np.ones(size // 8)
+        gather.append((size, 1e9 * fastest(lambda X=X, w=w: X @ w) / len(indices)))
+    return {"copy": copy, "gather": gather}
+
+
+def child_versions():
+    from importlib import metadata
+    from importlib.util import find_spec
+
+    found = {"python": platform.python_version(), "marginlinear": None}
+    if find_spec("marginlinear"):
+        import marginlinear
+
+        # Not from the metadata: it may be a source tree on PYTHONPATH.
+        found["marginlinear"] = marginlinear.__version__
+    for name in ("numpy", "scipy", "scikit-learn", "liblinear-official"):
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            found[name] = None
+    return found
+
+
+CHILDREN = {"read": child_read, "train": child_train, "pass": child_pass, "search": child_search,
+            "write": child_write, "evaluate_all": evaluate_all, "scale01": scale01, "leave_fifth": leave_fifth,
+            "same_weights": child_same_weights, "model_file": child_model_file, "rates": child_rates,
+            "versions": child_versions}
