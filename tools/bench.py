@@ -91,6 +91,7 @@ import platform
 import re
 import shlex
 import shutil
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -909,4 +910,6 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
+    # `timeout` ends a run with it: the processes that were started must end too, and the scratch folder goes.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     sys.exit(main())

@@ -317,7 +317,7 @@ def library(bench, name, method):
     for label, why in absent.items():
         bench.skip(f"{out.title}, {label}", why)
     for label, got in results.items():
-        out.add(label, commands[label], got, certificate=got[-1].get("certificate"))
+        out.add(label, f"{commands[label]}  # {name}", got, certificate=got[-1].get("certificate"))
     for peer in ("liblinear-official", "scikit-learn"):
         ratios(out, results, "library", name, peer, per_thread("marginlinear"), f"{method}, to {peer}", 1,
                absent=absent)
