@@ -1,15 +1,16 @@
 """The descent's decisions, on engines that only count."""
 
+import math
 from types import SimpleNamespace
 
 import pytest
 
-from marginlinear._core.descent import Budget, Check, Descent
+from marginlinear._core.descent import TRIFLE, Budget, Check, Descent
 
 
 def stalled(gap, *, convex, renewal):
     """A Descent after a dozen checks that all found this gap below a ceiling of 1,000, tolerance 1e-3."""
-    engine = SimpleNamespace(iterates=SimpleNamespace(kappa=0.0), n_iter=0, kinked=False, neglect=lambda gap: None)
+    engine = SimpleNamespace(iterates=SimpleNamespace(kappa=0.0), n_iter=0, kinked=False)
     descent = Descent(engine, Budget(None, None), 1e-3, "accelerated")
     descent.convex, descent.renewal, descent.ceiling, descent.switching = convex, renewal, 1000.0, False
     descent.last = Check(999.0, 999.0, True, 999.0 - gap, True)
@@ -26,3 +27,17 @@ def test_a_stall_above_the_gap_that_ends_the_stage_asks_for_another_way(gap, con
     """Around an anchor that stays, a gap within the tolerance does not end the stage: mcodm on sector at C = 128 made
     20,000 sweeps without trying the other way to set kappa."""
     assert stalled(gap, convex=convex, renewal=renewal).switching is switches
+
+
+@pytest.mark.parametrize(("flat", "left_out", "gap", "expected"), [
+    (False, -math.inf, 50.0, -math.inf), (False, 0.1, 50.0, 50.0 * TRIFLE), (False, 5.0, 50.0, 5.0),
+    (False, 0.1, math.inf, 0.1), (True, 0.1, 50.0, 0.1)])
+def test_what_a_sweep_leaves_out(flat, left_out, gap, expected):
+    """Nothing before the first check, when duals may be out of their range: mamc would never leave 0."""
+    told = []
+    engine = SimpleNamespace(iterates=SimpleNamespace(kappa=0.0), n_iter=0, gap=gap, flat=flat, neglect=told.append,
+                             sweep=lambda: None)
+    descent = Descent(engine, Budget(None, None), 1e-3, "cd")
+    descent.left_out = left_out
+    descent._sweep()
+    assert told == [expected]

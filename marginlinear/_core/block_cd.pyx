@@ -132,6 +132,8 @@ cdef class BlockCD:
     rival : int32 array of shape (m,);  fixed : float64 array of shape (m,)
     kinked : bool
         Whether the derivative of the loss jumps.
+    flat : bool
+        Whether the loss has no curvature.
     factors : float64 array of shape (k,) or None
         b; None with p = 2.
     n_adapt : int
@@ -147,7 +149,7 @@ cdef class BlockCD:
     cdef readonly object factors
     cdef public Py_ssize_t n_iter, n_adapt
     cdef readonly double negligible
-    cdef readonly bint upper, named, kinked
+    cdef readonly bint upper, named, kinked, flat
     cdef bint far
     cdef readonly double gap, loss, slack, norm, excess
     cdef Loss kind
@@ -174,6 +176,7 @@ cdef class BlockCD:
         cdef Py_ssize_t m = rows.m, k = n_classes
         self.rows, self.y, self.cost, self.n_classes = rows, y, cost, k
         self.kind, self.squared, self.kinked = SQUARED if squared else HINGE, squared, not squared
+        self.flat = not squared
         self.low, self.high, self.mu = low, high, mu
         self.threads = threads
         self.rng = seed

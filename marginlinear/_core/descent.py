@@ -3,6 +3,8 @@
     iterates                    W and its companions (iterates.pyx)
     n_iter                      sweeps so far
     kinked                      whether the derivative of a loss jumps, as the hinge's
+    flat                        whether no loss has curvature: duals sit at the ends of their range, without a gap, and
+                                the others are noise that averages need as it is
     adapt()                     the problem of the sweeps follows the weights, where it is another than that of `primal`
     excess                      what the certificate then has beyond e + G
     sweep()                     one visit of every row; sets sums over the rows as they were met: `gap` of the blocks,
@@ -41,6 +43,8 @@ PATIENCE = 12
 FIRST_KAPPA = 10.0
 # All that rows may keep of their gaps without being moved, as a part of what is allowed; less by this with each stall.
 NEGLECT = 0.1
+# The same as a part of what the sweep before has met: it is too little to tell in what this sweep leaves.
+TRIFLE = 0.02
 # Wanted ratio e/G at the end of an outer step.
 BALANCE = 0.3
 # Sweeps between scheduled checks: the first number at least, and a STRIDEth of those made; estimates ask for more.
@@ -204,7 +208,7 @@ class Descent:
     def forget_bounds(self):
         """Of the checks so far."""
         self.best_primal, self.best_bound, self.judged, self.stalls = math.inf, -math.inf, math.inf, 0
-        self.engine.neglect(-math.inf)
+        self.left_out = -math.inf
         self.trial, self.pace = None, {True: math.inf, False: math.inf}
 
     def adopt(self):
@@ -290,7 +294,15 @@ class Descent:
     def _neglect(self):
         """Around a centre, e is to fall to its part of G, which may be small: what is neglected is a part of that."""
         part = self.fraction if self.engine.iterates.kappa > 0 else 1.0
-        self.engine.neglect(self.share * part * allowance(self.goal, self.best_primal))
+        self.left_out = self.share * part * allowance(self.goal, self.best_primal)
+
+    def _sweep(self):
+        engine, trifle = self.engine, self.left_out
+        # Before the first check every row is visited in full: duals may still be out of their range.
+        if not engine.flat and self.left_out > -math.inf and engine.gap < math.inf:
+            trifle = max(trifle, TRIFLE * engine.gap)
+        engine.neglect(trifle)
+        engine.sweep()
 
     def _check_if_due(self, estimate):
         """A check costs a pass: made when the schedule says so, or when the estimated gap is small enough to end."""
@@ -350,7 +362,7 @@ class Descent:
 
     def _plain_sweep(self):
         self.engine.adapt()
-        self.engine.sweep()
+        self._sweep()
         self.gaps.append(self.engine.gap)
         # The sum was taken before the updates: the last sweep's rate tells what they left.
         rate = min(1.0, self.gaps[-1] / self.gaps[-2]) if len(self.gaps) > 1 and self.gaps[-2] > 0 else 1.0
@@ -405,7 +417,7 @@ class Descent:
         kappa, e, n, factor = iterates.kappa, 0.0, 0, 1.0
         while True:
             before = engine.gap
-            engine.sweep()
+            self._sweep()
             n += 1
             ratio = self.rho
             if not engine.gap <= RUNAWAY * engine.loss_at_zero():

@@ -122,6 +122,8 @@ cdef class MarginCD:
         Of rows, by all sweeps.
     kinked : bool
         Whether the derivative of a loss jumps.
+    flat : bool
+        Whether no loss has curvature.
     """
 
     cdef readonly Rows rows
@@ -131,7 +133,7 @@ cdef class MarginCD:
     cdef public Py_ssize_t n_iter
     cdef readonly double negligible
     cdef readonly Py_ssize_t visits
-    cdef readonly bint kinked
+    cdef readonly bint kinked, flat
     cdef bint far
     cdef readonly int threads
     cdef uint64_t rng
@@ -159,6 +161,7 @@ cdef class MarginCD:
         self.shifted = self._shifted
         self.phi = <const pieces_t*> &self.shifted[0, 0]
         self.kinked = any(jump_at(&self.phi[at], j) > 0 for at in range(len(self.tables)) for j in range(2))
+        self.flat = spread == 0 and not self.tables[:, 2:5].any()
         self._sqnorm = rows.sqnorms()
         self._empty = np.flatnonzero(self._sqnorm == 0)
         self._order = np.empty(m, dtype=np.intp)

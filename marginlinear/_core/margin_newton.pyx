@@ -131,7 +131,7 @@ cdef class MarginNewton(ProximalNewton):
         cdef Rows rows = engine.rows
         if rows.storage == GRAM or rows.d > LIMIT:
             return math.inf
-        # A multiplication costs 150 times what it does in a product of BLAS, 60 times what it does in a solution; the
+        # A multiplication costs 150 times what it does in a product of tiles, 60 times what it does in a solution; the
         # calls of a step cost 100,000. Of a loss without curvature about a third of the rows is at a knot.
         curved = (engine.tables[:, 2:5] > 0).any()
         sweep = 1.0 + <double>rows.nnz

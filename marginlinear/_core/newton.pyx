@@ -141,7 +141,7 @@ cdef class Newton(ProximalNewton):
         unknowns = (k - 1) * rows.d
         if rows.storage == GRAM or unknowns > LIMIT:
             return math.inf
-        # A multiplication costs 60 times what it does in BLAS; a pair of classes costs 10,000 in calls.
+        # A multiplication costs 60 times what it does in a tile; a pair of classes costs 10,000 in calls.
         sweep = 1.0 + <double>rows.nnz * k
         algebra = (<double>rows.m * rows.d * rows.d + <double>unknowns ** 3) / 60 / sweep
         return math.inf if algebra > DEAR else 1.5 + algebra + 5000.0 * k * (k - 1) / sweep
