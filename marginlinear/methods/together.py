@@ -16,7 +16,6 @@ PART = 2**19
 ENOUGH = 0.25
 # So few problems that are left are quicker one by one.
 FEW = 2
-TINY = 1e-300
 
 
 def groups(count):
@@ -57,7 +56,8 @@ class Together:
             engine.sweep()
             gaps.append(engine.gap.tolist())
             # The sum was taken before the updates: the last sweep's rate tells what they left.
-            estimate = engine.gap * np.minimum(1.0, engine.gap / np.maximum(before, TINY))
+            known = before > 0
+            estimate = engine.gap * np.minimum(1.0, np.where(known, engine.gap, 1.0) / np.where(known, before, 1.0))
             before = engine.gap
             promising = (estimate <= self.run.tol * np.maximum(1.0, engine.met)) & (estimate <= 0.8 * tried)
             if engine.n_iter < next_check and promising[engine.active].sum() < ENOUGH * len(engine.active):
