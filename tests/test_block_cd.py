@@ -394,6 +394,6 @@ def test_calm_rows_rest():
         engine.sweep()
         seen.append(engine.visits - before)
     # Both move at sweep 1 alone: to the kink of the loss and to the cost.
-    calm = np.cumsum([2, *(min(n, 9) for n in range(1, 12))]).tolist()
+    calm = np.cumsum([2, *(min(n, 7) for n in range(1, 12))]).tolist()
     assert [at + 1 for at, visits in enumerate(seen) if visits] == [1, *(at for at in calm if at <= 40)]
     assert engine.primal()[0] == pytest.approx(engine.dual())

@@ -69,12 +69,14 @@ FLOOR = 1e-9
 NEAR = 0.99, 0.9, 0.5
 # A dual that has this part of its bound is there but for rounding.
 AT_BOUND = 1 - 1e-12
+# A block whose gap is this part of c_i was moved by rounding, at most.
+cdef double CALM = 1e-12
 # Work of one slice between looks at the signals: about 20 ms.
 cdef double SLICE = 2e7
 # Rows between the request for a row's values and its turn.
 cdef enum:
     AHEAD = 3
-    LONGEST_REST = 8    # sweeps
+    LONGEST_REST = 6    # sweeps
 
 
 cdef struct sums_t:
@@ -803,11 +805,13 @@ cdef void visit(BlockCD self, const rows_t* X, task_t* task) noexcept nogil:
         task.sums.loss += own.loss
         task.sums.tight += own.tight
         task.sums.stale += own.stale
-        if count == 0:
+        if count == 0 or own.gap <= CALM * self.c[i]:
             self.rest[i] = self.calm[i]
             self.calm[i] += self.calm[i] < LONGEST_REST
+        else:
+            self.calm[i] = 0
+        if count == 0:
             continue
-        self.calm[i] = 0
         for l in range(k):
             self.a[i, l] = a[l]
         if self.upper:
