@@ -382,3 +382,18 @@ def test_checks_without_sweeps_put_off_no_check():
         for _ in range(3000):
             descent.check()
         assert descent.next_check <= case.engine.n_iter + 4
+
+
+def test_calm_rows_rest():
+    """A row whose block moves at sweep 1 is visited at 2, 3, 5, 8, 12, ...; the values see it all the same."""
+    X = np.array([[10.0, 0.0], [0.0, 1.0]])
+    engine = BlockCD(Rows.from_dense(X), np.array([0, 1], dtype=np.int32), 2, np.array([1.0, 0.25]), squared=False)
+    seen = []
+    for _ in range(40):
+        before = engine.visits
+        engine.sweep()
+        seen.append(engine.visits - before)
+    # Both move at sweep 1 alone: to the kink of the loss and to the cost.
+    calm = np.cumsum([2, *(min(n, 7) for n in range(1, 12))]).tolist()
+    assert [at + 1 for at, visits in enumerate(seen) if visits] == [1, *(at for at in calm if at <= 40)]
+    assert engine.primal()[0] == pytest.approx(engine.dual())

@@ -5,7 +5,7 @@ import pytest
 from scipy import sparse
 
 from marginlinear._core import testing
-from marginlinear._core.rows import FETCH, LEAST, Rows
+from marginlinear._core.rows import FETCH, LEAST, Rows, choose_kernels
 
 M, N = 9, 13
 
@@ -228,3 +228,22 @@ def test_products_are_all_inner_products(stored):
     assert close(rows.products(), X @ X.T)
     gram = Rows.from_gram(X @ X.T)
     assert (gram.products() == X @ X.T).all()
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 4, 5, 6, 7, 15, 16, 17, 31, 32, 33, 70])
+def test_kernels_of_any_width_give_the_same_bits(stored, k):
+    rows, _ = stored
+    rng = np.random.default_rng(k)
+    W, delta, every = rng.standard_normal((rows.d, k)), rng.standard_normal(k), np.arange(k, dtype=np.int32)
+    found = []
+    try:
+        for width in (1, 2, 4):
+            assert choose_kernels(width) <= max(2, width)
+            moved = W.copy()
+            scores = np.array([testing.row_scores(rows, i, W) for i in range(M)])
+            for i in range(M):
+                testing.row_update(rows, i, delta, every, moved)
+            found.append((scores, moved))
+    finally:
+        choose_kernels()
+    assert all(np.array_equal(a, b) for other in found[1:] for a, b in zip(found[0], other, strict=True))

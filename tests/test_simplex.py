@@ -183,7 +183,3 @@ def test_shuffle_gives_each_permutation_its_turn():
     assert len(seen) == 24
     assert all(50 <= count <= 150 for count in seen.values())
     assert testing.shuffled(np.arange(100), 5).tolist() == testing.shuffled(np.arange(100), 5).tolist()
-
-
-def test_keep_positive():
-    assert testing.keep_positive(np.array([0.0, 1.0, 0.0, 2.0, -1.0])).tolist() == [1, 3]

@@ -13,16 +13,6 @@ cdef inline void shuffle(Py_ssize_t* order, Py_ssize_t n, uint64_t* rng) noexcep
         order[i], order[j] = order[j], order[i]
 
 
-cdef inline Py_ssize_t keep_positive(const double* values, Py_ssize_t n, Py_ssize_t* order) noexcept nogil:
-    """order = the i in [0, n) with values[i] > 0; returns how many."""
-    cdef Py_ssize_t i, count = 0
-    for i in range(n):
-        if values[i] > 0:
-            order[count] = i
-            count += 1
-    return count
-
-
 cdef inline Py_ssize_t keep_awake(const double* values, uint8_t* rest, Py_ssize_t n, Py_ssize_t* order) noexcept nogil:
     """order = the i in [0, n) with values[i] > 0 and no rest left; the others have one sweep less of it. Returns how
     many."""

@@ -25,15 +25,18 @@ them is a certificate, with any b and after any change of it.
 
 The sweeps run around a centre (iterates.pyx): block i is solved with A = ||x_i||^2/(1 + kappa), and W moves by
 1/(1 + kappa) times the change of the duals.
+
+A block that a visit leaves where it is has no gap, and most of those stay there. Such a row rests for as many sweeps as
+it had calm visits in a row before. No row is left out for good, and values of P and D see all rows.
 """
 
 import numpy as np
 
 from cpython.exc cimport PyErr_CheckSignals
 from libc.math cimport INFINITY
-from libc.stdint cimport int32_t, uint64_t
+from libc.stdint cimport int32_t, uint8_t, uint64_t
 
-from marginlinear._core.active cimport keep_positive, shuffle
+from marginlinear._core.active cimport keep_awake, shuffle
 from marginlinear._core.iterates cimport Iterates
 from marginlinear._core.rows cimport (
     CSR32,
@@ -52,7 +55,7 @@ from marginlinear._core.rows cimport (
     rows_t,
     weights_prefetch,
 )
-from marginlinear._core.simplex cimport dot, hinge_block, hinge_block_by_class, larger, largest, squared_block
+from marginlinear._core.simplex cimport dot, hinge_block, hinge_block_by_class, larger, squared_block, top_of
 from marginlinear._core.path import best_mix, best_step, extrapolated
 from marginlinear.threads import run_chunks
 
@@ -66,11 +69,14 @@ FLOOR = 1e-9
 NEAR = 0.99, 0.9, 0.5
 # A dual that has this part of its bound is there but for rounding.
 AT_BOUND = 1 - 1e-12
+# A block whose gap is this part of c_i was moved by rounding, at most.
+cdef double CALM = 1e-12
 # Work of one slice between looks at the signals: about 20 ms.
 cdef double SLICE = 2e7
 # Rows between the request for a row's values and its turn.
 cdef enum:
     AHEAD = 3
+    LONGEST_REST = 6    # sweeps
 
 
 cdef struct sums_t:
@@ -136,6 +142,8 @@ cdef class BlockCD:
         Whether the loss has no curvature.
     factors : float64 array of shape (k,) or None
         b; None with p = 2.
+    visits : int
+        Of rows, by all sweeps.
     n_adapt : int
         How often b was taken anew.
     excess : float
@@ -157,8 +165,10 @@ cdef class BlockCD:
     cdef readonly double low, high, mu
     cdef readonly int threads
     cdef uint64_t rng
+    cdef readonly Py_ssize_t visits
     cdef Py_ssize_t visited, slice_rows
-    cdef object _order, _sqnorm, _scratch, _which
+    cdef object _order, _sqnorm, _scratch, _which, _rest, _calm
+    cdef uint8_t[::1] rest, calm
     cdef double[:, ::1] a
     cdef double[::1] b, sq, scratch
     cdef const double[::1] c, m_fixed
@@ -196,7 +206,8 @@ cdef class BlockCD:
         self.labels, self.c, self.sq, self.order = self.y, self.cost, self._sqnorm, self._order
         self.a, self.b, self.r, self.m_fixed = self.alpha, self.beta, self.rival, self.fixed
         self.scratch, self.which = self._scratch, self._which
-        self.visited = keep_positive(&self.sq[0], m, &self.order[0])
+        self._rest, self._calm = np.zeros(m, dtype=np.uint8), np.zeros(m, dtype=np.uint8)
+        self.rest, self.calm = self._rest, self._calm
         self.slice_rows = max(1, <Py_ssize_t>(SLICE * m / (1.0 + <double>rows.nnz * k)))
         # Weights within a core's own cache need no prefetch.
         self.far = 8.0 * rows.d * k > 512 * 1024
@@ -214,6 +225,7 @@ cdef class BlockCD:
     def resume(self, state):
         """Go on from the `state()` of an engine on the same rows, where a row's cost changed from the mix of path.py.
         """
+        self._rest[:] = 0
         if self.mu > 0:
             self.upper, self.named = state["upper"], state["named"]
         self.rival[:], self.fixed[:] = state["rival"], state["fixed"]
@@ -322,12 +334,14 @@ cdef class BlockCD:
 
     def name_rivals(self, rival):
         """Take the upper slack against the score of these classes. A beta_i > 0 goes with its class: U and W change."""
+        self._rest[:] = 0
         self._move(rival)
         self.upper = self.named = True
         self.rival[:] = rival
 
     def fix_references(self, fixed):
         """Take the upper slack against these numbers. A beta_i > 0 leaves the class that it was with."""
+        self._rest[:] = 0
         self._move(None)
         self.upper, self.named = True, False
         self.fixed[:] = fixed
@@ -380,8 +394,8 @@ cdef class BlockCD:
         self.negligible = gap / max(1, self.rows.m)
 
     def sweep(self):
-        """Visit every row once in a new random order. Sets sums over the rows as they were met: `gap` of the
-        blocks, `loss`, and `slack`, what the loss would lose with the best rivals named."""
+        """Visit every row once in a new random order, but those that rest. Sets sums over the rows as they were met:
+        `gap` of the blocks, `loss`, and `slack`, what the loss would lose with the best rivals named."""
         cdef Py_ssize_t start
         cdef sums_t sums
         cdef task_t task
@@ -390,7 +404,9 @@ cdef class BlockCD:
         task.what, task.scratch, task.sums = VISIT, &self.scratch[0], &sums
         self.rows.begin_pass()
         with nogil:
+            self.visited = keep_awake(&self.sq[0], &self.rest[0], self.rows.m, &self.order[0])
             shuffle(&self.order[0], self.visited, &self.rng)
+        self.visits += self.visited
         for start in range(0, self.visited, self.slice_rows):
             task.start, task.stop = start, min(self.visited, start + self.slice_rows)
             self._perform(&task)
@@ -584,6 +600,7 @@ cdef class BlockCD:
 
     def start_over(self):
         """Duals and weights of 0, plain sweeps."""
+        self._rest[:] = 0
         self.alpha[:], self.beta[:] = 0, 0
         self._settle_empty_rows()
         self.iterates.plain()
@@ -593,6 +610,7 @@ cdef class BlockCD:
 
     def adopt(self):
         """Go on from the averaged duals and weights."""
+        self._rest[:] = 0
         self.alpha[:], self.beta[:] = self.mean_alpha, self.mean_beta
         self.iterates.adopt()
 
@@ -643,7 +661,7 @@ cdef inline void add_block(BlockCD self, Py_ssize_t i, const double* s, const do
                            sums_t* sums) noexcept nogil:
     """Add row i's loss and its block's gap, loss_i(s) + loss_i*(dual) - <s, dual>."""
     cdef Py_ssize_t k = self.n_classes, y = self.labels[i]
-    cdef double c = self.c[i], rival = larger(largest(s, y), largest(s + y + 1, k - y - 1)), xi, eps, best, loss
+    cdef double c = self.c[i], rival = larger(top_of(s, y), top_of(s + y + 1, k - y - 1)), xi, eps, best, loss
     cdef double inner = dot(alpha, s, k)
     xi = larger(0.0, self.low + rival - s[y])
     if self.kind == HINGE:
@@ -790,7 +808,12 @@ cdef void visit(BlockCD self, const rows_t* X, task_t* task) noexcept nogil:
         task.sums.loss += own.loss
         task.sums.tight += own.tight
         task.sums.stale += own.stale
-        if own.gap <= self.negligible:
+        if count == 0 or own.gap <= CALM * self.c[i]:
+            self.rest[i] = self.calm[i]
+            self.calm[i] += self.calm[i] < LONGEST_REST
+        else:
+            self.calm[i] = 0
+        if count == 0:
             continue
         for l in range(k):
             self.a[i, l] = a[l]
@@ -799,8 +822,7 @@ cdef void visit(BlockCD self, const rows_t* X, task_t* task) noexcept nogil:
         # All classes in vectors are quicker than many one by one.
         if 3 * count > k:
             count = k
-        if count:
-            row_update(X, i, s + k, &self.which[0], count, W, k)
+        row_update(X, i, s + k, &self.which[0], count, W, k)
     task.start = task.stop
 
 

@@ -1,7 +1,7 @@
 """The sub-problems of one row in multi-class dual block coordinate descent (math.md 1.2, 1.4, 6).
 
 Each asks for a level nu at which a sum over the classes above it meets a linear function of nu. Newton's method finds
-it in a few passes over the classes that have no branches; sorting would wait for a wrong guess at most of its.
+it in a few passes over the classes that have no branches; most branches of a sort would be guessed wrong.
 """
 
 from libc.math cimport INFINITY, fmax, fmin
@@ -43,7 +43,7 @@ cdef inline double larger(double x, double y) noexcept nogil:
     return x if x > y else y
 
 
-cdef inline double largest(const double* values, Py_ssize_t n) noexcept nogil:
+cdef inline double top_of(const double* values, Py_ssize_t n) noexcept nogil:
     """-INFINITY of none."""
     cdef Py_ssize_t l = 0
     cdef double t0 = -INFINITY, t1 = -INFINITY, t2 = -INFINITY, t3 = -INFINITY
@@ -92,7 +92,7 @@ cdef inline double level_from(const double* values, Py_ssize_t n, double P, doub
 
 cdef inline double level(const double* values, Py_ssize_t n, double P, double Q) noexcept nogil:
     """nu with Q nu = P + sum_l (values_l - nu)_+; with Q = 0, P is negative and n positive."""
-    cdef double top = largest(values, n)
+    cdef double top = top_of(values, n)
     if Q * top <= P:
         return P / Q
     # As if the largest value were the only one.

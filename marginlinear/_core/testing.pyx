@@ -147,13 +147,6 @@ def shuffled(order, uint64_t seed):
     return out
 
 
-def keep_positive(const double[::1] values):
-    """The positions of the values > 0."""
-    out = np.empty(values.shape[0], dtype=np.intp)
-    cdef Py_ssize_t[::1] order = out
-    return out[:active.keep_positive(&values[0], values.shape[0], &order[0])]
-
-
 def piece_loss(const double[::1] table, double g):
     """phi(g) of a row of `tables` of margin_cd."""
     return pieces.loss_at(<const pieces_t*> &table[0], g)
