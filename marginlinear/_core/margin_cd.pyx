@@ -36,6 +36,8 @@ from marginlinear._core.rows cimport (
     DENSE64,
     FETCH,
     Rows,
+    place_prefetch,
+    prefetch,
     row_axpy,
     row_dot,
     row_prefetch,
@@ -527,6 +529,15 @@ cdef inline double step_of(MarginCD self, const rows_t* X, Py_ssize_t i, double 
     return step_to(phi, self.c[i], g[0] - A * self.a[i], A, &curvature)
 
 
+cdef inline void own_prefetch(MarginCD self, Py_ssize_t i) noexcept nogil:
+    """Ask for row i's own numbers."""
+    prefetch(&self.a[i])
+    prefetch(&self.c[i])
+    prefetch(&self.sq[i])
+    prefetch(&self.positive[i])
+    prefetch(&self.which[i])
+
+
 cdef void visit(MarginCD self, const rows_t* X, task_t* task) noexcept nogil:
     """Coordinate steps: margin, exact minimum along the dual, update of the weights."""
     cdef Py_ssize_t at, i
@@ -536,8 +547,11 @@ cdef void visit(MarginCD self, const rows_t* X, task_t* task) noexcept nogil:
     cdef double* w = &self.iterates.w[0]
     for at in range(task.start, task.stop):
         i = self.order[at]
+        if at + 2 * AHEAD < task.stop:
+            place_prefetch(X, self.order[at + 2 * AHEAD])
         if at + AHEAD < task.stop:
             row_prefetch(X, self.order[at + AHEAD])
+            own_prefetch(self, self.order[at + AHEAD])
         if self.far and at + 1 < task.stop:
             weights_prefetch(X, self.order[at + 1], w, 1)
         a = step_of(self, X, i, shrink, &g, &own)
@@ -588,6 +602,8 @@ cdef void losses(MarginCD self, const rows_t* X, task_t* task) noexcept nogil:
 cdef void accumulate(MarginCD self, const rows_t* X, task_t* task) noexcept nogil:
     cdef Py_ssize_t i
     for i in range(task.start, task.stop):
+        if self.far and i + 1 < task.stop and task.dual[i + 1] != 0:
+            weights_prefetch(X, i + 1, task.W, 1)
         if task.dual[i] != 0:
             if not row_present(X, i):
                 task.start = i
