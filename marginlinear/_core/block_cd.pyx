@@ -453,7 +453,12 @@ cdef class BlockCD:
         return sums.loss, sums.tight, sums.stale
 
     def adapt(self):
-        """With p < 2: b_l = ||w_l||^{2-p} ||W||_p^{p-2} at the present W, and `excess` there."""
+        """With p < 2: b_l = ||w_l||^{2-p} ||W||_p^{p-2} at the present W, and `excess` there.
+
+        Around a new centre any row may have a gap: all are awake.
+        """
+        if self.iterates.kappa > 0:
+            self._rest[:] = 0
         if not self.uneven:
             return
         norms = self.factors * np.sqrt(self.iterates.class_sqnorms())

@@ -43,7 +43,8 @@ PATIENCE = 12
 FIRST_KAPPA = 10.0
 # All that rows may keep of their gaps without being moved, as a part of what is allowed; less by this with each stall.
 NEGLECT = 0.1
-# The same as a part of what the sweep before has met: it is too little to tell in what this sweep leaves.
+# The same as a part of what the sweep before has met: it is too little to tell in what this sweep leaves. Where the gap
+# goes on stalling, what is left adds up, and this is lowered too.
 TRIFLE = 0.02
 # Wanted ratio e/G at the end of an outer step.
 BALANCE = 0.3
@@ -156,7 +157,7 @@ class Descent:
         # Those of the other way to set kappa: kappa, nm, ft.
         self.other = SLACK_KAPPA, 3, 1.0
         self.pending, self.runaways = None, 0
-        self.share = NEGLECT
+        self.share, self.trifle = NEGLECT, TRIFLE
         self.forget_bounds()
         self.newton = None
         self.newton_class = newton
@@ -300,7 +301,7 @@ class Descent:
         engine, trifle = self.engine, self.left_out
         # Before the first check every row is visited in full: duals may still be out of their range.
         if not engine.flat and self.left_out > -math.inf and engine.gap < math.inf:
-            trifle = max(trifle, TRIFLE * engine.gap)
+            trifle = max(trifle, self.trifle * engine.gap)
         engine.neglect(trifle)
         engine.sweep()
 
@@ -333,6 +334,8 @@ class Descent:
             self._care()
             self.share *= NEGLECT
             self.stalls += 1
+            if self.stalls >= PATIENT_STALLS:
+                self.trifle *= NEGLECT
         else:
             self.stalls = 0
         self.judged = left
