@@ -412,6 +412,10 @@ def test_progress(tmp_path):
 
     with pytest.raises(RuntimeError, match="enough"):
         read_libsvm(path, progress=stop, threads=3, _block_size=500)
+    for _ in range(100):
+        if threading.active_count() == 1:
+            break
+        time.sleep(0.05)
     assert threading.active_count() == 1
 
 
