@@ -247,7 +247,8 @@ Time and memory of whole processes on synthetic text: word frequencies by Zipf's
 One size grows, the others stay: 50,000 rows, 50,000 features, 50 nonzeros a row, two classes for l1svc, l2svc and ldm
 and ten for mcodm and cs; 20,000 rows where the classes grow. One thread where threads do not grow, C = 1, ours to a
 relative certificate of 1e-2, LIBLINEAR with its default tolerance: slopes can be compared, heights are compared in
-[Benchmarks](benchmarks.md). Medians of three runs, or one run of what takes more than two seconds. Written by
+[Benchmarks](benchmarks.md). Medians of three runs, or one run of what takes more than two seconds and where the
+command at the end says `--repeat 1`. Written by
 
 ```console
 $ tools/bench.py --scaling --write docs/cost.md
