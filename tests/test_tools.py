@@ -33,9 +33,9 @@ def load(name):
 sys.path.append(str(TOOLS))
 bench, fetch_data = load("bench"), load("fetch_data")
 make_data, make_synthetic = load("make_data"), load("make_synthetic")
-children, evaluation, measure, page, scaling, speed = (
+children, evaluation, measure, page, scaling, speed, text_part = (
     importlib.import_module(f"benchlib.{name}")
-    for name in ("children", "evaluation", "measure", "page", "scaling", "speed"))
+    for name in ("children", "evaluation", "measure", "page", "scaling", "speed", "text"))
 
 
 def parse(text):
@@ -1046,3 +1046,8 @@ def test_rates_of_this_machine():
     got = children.child_rates([2**12, 2**14], 0.001)
     assert got["copy"] > 1e7 and [size for size, _ in got["gather"]] == [2**12, 2**14]
     assert all(ns > 0 for _, ns in got["gather"])
+
+
+def test_what_is_kept_names_no_folder_of_one_machine():
+    text = '["--data", "/tmp/data", "/opt/x/bin/margin-train -c 1/2 /home/me/a b/c"] `/tmp/m.model` 1/2 ||w||, ms/MB'
+    assert text_part.portable(text) == '["--data", "data", "margin-train -c 1/2 a b/c"] `m.model` 1/2 ||w||, ms/MB'

@@ -7,7 +7,7 @@ import shlex
 from pathlib import Path
 
 from .speed import LINES, THREADS
-from .text import table, where
+from .text import portable, table, where
 
 INTRO = """\
 # Benchmarks
@@ -82,7 +82,7 @@ def update(page, about, comparisons, order):
     record = merged(record, about, new, order)
     for path, text in ((store, dumped(record)), (page, rendered(record))):
         part = path.with_name(path.name + ".part")
-        part.write_text(text, "utf-8")
+        part.write_text(portable(text), "utf-8")
         os.replace(part, path)
 
 

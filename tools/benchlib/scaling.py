@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from .children import PEERS
 from .measure import BENCH, BenchError, checked, in_child, interleave, median
-from .text import table, where
+from .text import portable, table, where
 
 TOL, PEER_TOL = 0.01, 0.1
 SHORT = 2.0  # seconds; what takes longer is measured once
@@ -77,8 +77,8 @@ def measure(bench):
         print(text, end="")
         return
     draw(record, picture)
-    page.with_suffix(".json").write_text(dumped(record), "utf-8")
-    page.write_text(text, "utf-8")
+    page.with_suffix(".json").write_text(portable(dumped(record)), "utf-8")
+    page.write_text(portable(text), "utf-8")
 
 
 def small(bench, classes):

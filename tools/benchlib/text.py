@@ -10,6 +10,11 @@ def grep(text, name):
     return float(match[1]) if match else None
 
 
+def portable(text):
+    """Absolute paths as the last part of each: what is kept speaks of no one machine's folders."""
+    return re.sub(r"""(?<=[\s"'`=(])/(?:[^\s"'`/,)]+/)+(?=[^\s"'`/,)])""", "", text)
+
+
 def accuracy(text):
     match = re.search(r"^Accuracy = ([\d.]+)%", text, re.MULTILINE)
     return float(match[1]) / 100 if match else None
