@@ -15,7 +15,7 @@ from marginlinear.arrays import CSR, as_rows, select_columns, select_rows, selec
 from marginlinear.canonical import canonical, merged
 from marginlinear.folds import stratified_folds
 from marginlinear.methods import multiclass
-from marginlinear.problem import ConvergenceWarning, Problem, Run
+from marginlinear.problem import ConvergenceWarning, Problem, Run, numbered
 from marginlinear.shortfall import fell_short, keyword, shortfall
 from marginlinear.threads import default_threads, in_order, run_chunks
 
@@ -422,12 +422,14 @@ class Fit:
         kernel = kernel_of(values, width)
         how = None if method.joint or k == 2 else values["multiclass"]
         columns = multiclass.column_count(how, k) if how else k if method.joint else 1
-        if kernel is None:
-            rows = as_rows(X, bias)
-            require_memory(columns, rows.d, "features")
-        else:
-            require_memory(columns, len(sample.y), "rows")
-            rows = (gram or LastGram()).rows(kernel, X, bias, values["cache"], run_values["threads"])
+        with numbered(sample.kept):
+            if kernel is None:
+                rows = as_rows(X, bias)
+                require_memory(columns, rows.d, "features")
+                rows.sqnorms()  # refuses what overflows, before rows are selected and merged
+            else:
+                require_memory(columns, len(sample.y), "rows")
+                rows = (gram or LastGram()).rows(kernel, X, bias, values["cache"], run_values["threads"])
         problem = canonical(Problem(rows, sample.y, k, sample.instance, sample.factor))
         origin = {"method": method.name, "rows": problem.rows.m, "features": width, "bias feature": bias >= 0,
                   "classes": k, "kernel": kernel and (kernel.kind, kernel.gamma, kernel.degree, kernel.coef0),

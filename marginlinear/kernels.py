@@ -19,6 +19,7 @@ import numpy as np
 from marginlinear._core.rows import FETCH, Rows
 from marginlinear._core.scores import scores_of
 from marginlinear.arrays import CSR, as_rows, row_count, select_rows
+from marginlinear.problem import RowError
 from marginlinear.threads import ranges, run_chunks
 
 KINDS = ("linear", "poly", "rbf", "sigmoid", "precomputed")
@@ -189,14 +190,14 @@ class KernelRows:
             self.diagonal = kernel.diagonal(self.points.sqnorms)
         self.diagonal += offset
         if not np.isfinite(self.diagonal).all():
-            raise ValueError(f"kernel of row {np.flatnonzero(~np.isfinite(self.diagonal))[0]} with itself is not "
-                             "finite: scale the features, or take a smaller gamma or degree")
+            raise RowError(np.flatnonzero(~np.isfinite(self.diagonal))[0], "kernel of row {row} with itself is not "
+                           "finite: scale the features, or take a smaller gamma or degree")
         negative = np.flatnonzero(self.diagonal < 0)
         if len(negative):
             i = negative[0]
-            raise ValueError(f"kernel of row {i} with itself is {self.diagonal[i]:.6g}, below 0: it is not positive "
-                             "semidefinite on these rows, and nothing can be certified; try a larger coef0 or another "
-                             "kernel")
+            raise RowError(i, f"kernel of row {{row}} with itself is {self.diagonal[i]:.6g}, below 0: it is not "
+                           "positive semidefinite on these rows, and nothing can be certified; try a larger coef0 or "
+                           "another kernel")
 
     def rows(self, which):
         """float64 array of shape (len(which), m)."""
@@ -339,8 +340,8 @@ def precomputed(X, offset):
         require_symmetry(K[lo:hi], K[:, lo:hi], largest, "X", lo, 0)
     if (np.diagonal(K) + offset < 0).any():
         i = np.flatnonzero(np.diagonal(K) + offset < 0)[0]
-        raise ValueError(f"kernel of row {i} with itself is {K[i, i]}, below 0: the matrix is not positive "
-                         "semidefinite")
+        raise RowError(i, f"kernel of row {{row}} with itself is {K[i, i]}, below 0: the matrix is not positive "
+                       "semidefinite")
     return K + offset if offset else K
 
 

@@ -3,6 +3,7 @@
 This module imports no NumPy: the commands read it for `--help`.
 """
 
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 CONVERGED = "converged"  # certificate <= tol * max(1, |objective|)
@@ -33,6 +34,35 @@ class DataError(ValueError):
 
     def __reduce__(self):
         return type(self), (self.path, self.line, self.column, self.reason)
+
+
+class RowError(ValueError):
+    """What is wrong with a row of X, counted from 0.
+
+    Attributes
+    ----------
+    row : int
+    text : str
+        The message, with {row} in place of the number.
+    """
+
+    def __init__(self, row, text):
+        super().__init__(text.format(row=row))
+        self.row, self.text = int(row), text
+
+    def __reduce__(self):
+        return type(self), (self.row, self.text)
+
+
+@contextmanager
+def numbered(which):
+    """Within it rows were selected: an error names them as the caller does, which[i] for row i; None: as they are."""
+    try:
+        yield
+    except RowError as error:
+        if which is None:
+            raise
+        raise RowError(which[error.row], error.text) from None
 
 
 class ConvergenceWarning(UserWarning):

@@ -24,7 +24,7 @@ from marginlinear.api import LastGram, fit_model, resolved, train, training_data
 from marginlinear.arrays import select_rows, shape_of
 from marginlinear.folds import stratified_folds
 from marginlinear.metrics import METRICS, pooled
-from marginlinear.problem import ConvergenceWarning
+from marginlinear.problem import ConvergenceWarning, numbered
 from marginlinear.searchlog import Book, Journal
 from marginlinear.shortfall import fell_short, keyword, remedies
 from marginlinear.threads import default_threads, in_order
@@ -147,7 +147,7 @@ class Folds:
         self._users[fold] = users
 
     def take(self, fold):
-        """(training rows, their labels, keywords of `train`, held-out rows' numbers, held-out rows) of a fold."""
+        """(training rows' numbers, they, their labels, keywords of `train`, held-out rows' numbers, they) of a fold."""
         with self._lock:
             if fold not in self._held:
                 self._held[fold] = self._picked(fold)
@@ -171,7 +171,7 @@ class Folds:
         rows, held_out = select_rows(self.X, inside), select_rows(self.X, outside)
         if self.square:
             rows, held_out = rows[:, inside], held_out[:, inside]
-        return rows, labels, others, outside, held_out
+        return inside, rows, labels, others, outside, held_out
 
     def judged(self, model, held_out, joint):
         """(places, scores) of the held-out rows among the classes of all rows."""
@@ -236,15 +236,16 @@ class Fits:
 
         def work(number):
             fold, chain = todo[number]
-            rows, labels, others, outside, held_out = self.folds.take(fold)
+            inside, rows, labels, others, outside, held_out = self.folds.take(fold)
             found, model, gram = [], None, LastGram()
             for at in chain:
                 if self._cancel.is_set():
                     break
                 try:
-                    model = fit_model(rows, labels, solver=self.method.name, **others, start=model,
-                                      cancel=self._cancel if several else None, gram=gram,
-                                      threads=1 if several else self.threads, **{**self.params, **self.points[at]})
+                    with numbered(inside):
+                        model = fit_model(rows, labels, solver=self.method.name, **others, start=model,
+                                          cancel=self._cancel if several else None, gram=gram,
+                                          threads=1 if several else self.threads, **{**self.params, **self.points[at]})
                 except ValueError as error:
                     place = f"{G.shown(self.points[at])}, " if self.points[at] else ""
                     raise ValueError(f"{error} ({place}fold {fold + 1} of {self.folds.n})") from error

@@ -1,5 +1,7 @@
 """Small problems in their own order."""
 
+import pickle
+
 import numpy as np
 import pytest
 from scipy import sparse
@@ -7,7 +9,7 @@ from scipy import sparse
 import marginlinear as ml
 from marginlinear.arrays import as_rows
 from marginlinear.canonical import SMALL, canonical
-from marginlinear.problem import Problem
+from marginlinear.problem import Problem, RowError
 
 
 def made(X, y, instance=None, bias=1.0):
@@ -62,3 +64,25 @@ def test_support_indices_are_those_of_the_callers_rows():
 
 def test_without_features():
     assert canonical(made(np.empty((5, 0)), [0, 1, 0, 0, 1])).instance.tolist() == [3.0, 2.0]
+
+
+@pytest.mark.parametrize("value, text", [(1e200, "the squares of row 31's values overflow"),
+                                         (np.nan, "row 31, feature 2")])
+@pytest.mark.parametrize("dense", [True, False])
+def test_a_bad_row_has_the_callers_number(value, text, dense):
+    """Also where rows are sorted, left out for a weight of 0, or belong to a fold."""
+    rng = np.random.default_rng(0)
+    X, y, weight = rng.standard_normal((40, 3)), np.arange(40) % 2, np.ones(40)
+    X[31, 2] = value
+    weight[:7] = 0
+    data = X if dense else sparse.csr_array(X)
+    for given in ({}, {"sample_weight": weight}):
+        with pytest.raises(ValueError, match=f"^X: {text}"):
+            ml.train(data, y, solver="l2svc", **given)
+    with pytest.raises(ValueError, match=rf"^X: {text}.*\(fold [12] of 2\)$"):
+        ml.cross_validate(data, y, folds=2, solver="l2svc", threads=1)
+
+
+def test_row_errors_survive_pickling():
+    error = pickle.loads(pickle.dumps(RowError(3, "row {row} is bad")))
+    assert (str(error), error.row, error.text) == ("row 3 is bad", 3, "row {row} is bad")

@@ -22,6 +22,8 @@ from marginlinear._core.rows cimport (
 )
 from libc.stdint cimport int32_t, int64_t
 
+from marginlinear.problem import RowError
+
 cdef extern from "classes.h":
     const kernels_t* kernels_of(int width) noexcept nogil
 
@@ -110,7 +112,7 @@ cdef class Rows:
             with nogil:
                 where = csr_fault(&rows.csr32, rows.nnz)
         if where >= 0:
-            raise ValueError(csr_reason(data, indices, indptr, n, where))
+            raise RowError(where, csr_reason(data, indices, indptr, n, where))
         return rows
 
     @staticmethod
@@ -126,7 +128,7 @@ cdef class Rows:
         rows.nnz = rows.m * rows.n
         if not np.isfinite(data).all():
             i, j = np.argwhere(~np.isfinite(data))[0]
-            raise ValueError(f"X: row {i}, feature {j} is {data[i, j]}: values must be finite")
+            raise RowError(i, f"X: row {{row}}, feature {j} is {data[i, j]}: values must be finite")
         if data.dtype == np.float64:
             v64 = data
             rows.storage = DENSE64
@@ -301,8 +303,8 @@ cdef class Rows:
             else:
                 fill_sqnorms(&self.gram, norms)
         if not np.isfinite(out).all():
-            i = np.flatnonzero(~np.isfinite(out))[0]
-            raise ValueError(f"X: the squares of row {i}'s values overflow when summed: scale the features")
+            raise RowError(np.flatnonzero(~np.isfinite(out))[0],
+                           "X: the squares of row {row}'s values overflow when summed: scale the features")
         self._sqnorms = out
         return out
 
@@ -357,16 +359,16 @@ cdef Py_ssize_t csr_fault(const csr_t* X, Py_ssize_t nnz) noexcept nogil:
 
 
 def csr_reason(data, indices, indptr, n, i):
-    """Why row i was refused, in words."""
+    """Why row i was refused, in words, {row} for its number."""
     lo, hi = int(indptr[i]), int(indptr[i + 1])
     if not 0 <= lo <= hi <= min(len(data), len(indices)):
-        return f"X: indptr of row {i} does not fit: {lo} to {hi}"
+        return f"X: indptr of row {{row}} does not fit: {lo} to {hi}"
     columns, values = indices[lo:hi], data[lo:hi]
     for at, (column, value) in enumerate(zip(columns, values)):
         if not 0 <= column < n:
-            return f"X: row {i} has feature {column}, outside 0 to {n - 1}"
+            return f"X: row {{row}} has feature {column}, outside 0 to {n - 1}"
         if not np.isfinite(value):
-            return f"X: row {i}, feature {column} is {value}: values must be finite"
+            return f"X: row {{row}}, feature {column} is {value}: values must be finite"
         if at and column <= columns[at - 1]:
             break
-    return f"X: row {i} has repeated or falling feature numbers: call sum_duplicates() or sort_indices()"
+    return "X: row {row} has repeated or falling feature numbers: call sum_duplicates() or sort_indices()"

@@ -133,7 +133,6 @@ class NewtonFit:
         self.problem, self.run, self.cost, self.regulariser = problem, run, cost, regulariser
         self.budget = Budget(run.max_iter, run.time_limit, run.progress, run.cancel)
         self.hinge, self.width = loss == "hinge", width
-        problem.rows.sqnorms()  # refuses values whose squares overflow
         start = run.start or {}
         self.loss = SmoothLoss(problem.rows, problem.y, problem.n_classes, cost, loss=loss,
                                width=max(width, start.get("width", 1.0)), threads=run.threads)
