@@ -680,7 +680,7 @@ def test_bench_norms_and_pass_have_their_goals(fakes, monkeypatch):
                 ("pass", lambda: self.pass_case("tiny", 1e9))]
 
     monkeypatch.setattr(bench.Bench, "suite", suite)
-    status, report = fakes("--suite", "papers", "--strict")
+    status, report = fakes("--suite", "papers", "--strict", "--repeat", "1")
     norms, one_pass = report["comparisons"]
     assert status == 0
     assert "-s lpmcsvm -p 1.5" in norms["rows"][0]["command"] and "-s cs" in norms["rows"][1]["command"]
@@ -740,11 +740,11 @@ def test_bench_write_compares_the_weights_in_the_files(fakes, tmp_path):
 
 
 def test_bench_read_names_what_is_missing(fakes, capsys, tmp_path):
-    status, _ = fakes("read", "tiny", "--peers-only", "--liblinear-train", "no-such-program")
+    status, _ = fakes("read", "tiny", "--peers-only", "--liblinear-train", "no-such-program", "--repeat", "1")
     assert status == 0
     out = capsys.readouterr().out
     assert "SKIPPED read tiny, LIBLINEAR, C program: missing: apt-get install liblinear-tools" in out
-    fakes("read", "tiny", "--peers-only")
+    fakes("read", "tiny", "--peers-only", "--repeat", "1")
     # Four rows are read too fast to be told from the start of the program.
     out = capsys.readouterr().out
     assert "| LIBLINEAR, C program |" in out or "takes no longer than its start-up" in out
@@ -757,7 +757,7 @@ def test_bench_read_measures_our_reader(fakes, monkeypatch):
     libsvm = pytest.importorskip("marginlinear.libsvm")
     # The children must find the package that these tests run against, installed or not.
     monkeypatch.setenv("PYTHONPATH", str(Path(libsvm.__file__).parent.parent))
-    _, report = fakes("read", "tiny")
+    _, report = fakes("read", "tiny", "--repeat", "1")
     rows = {row["name"]: row for row in report["comparisons"][0]["rows"]}
     assert rows["marginlinear, 1 thread"]["arrays"] == rows["marginlinear, 2 threads"]["arrays"] > 0
     ratios = {ratio["label"]: ratio["value"] for ratio in report["comparisons"][0]["ratios"]}

@@ -132,7 +132,8 @@ class Bench:
         self.peer_predict = shutil.which(args.liblinear_predict)
         self.svm_train, self.svm_predict = shutil.which("svm-train"), shutil.which("svm-predict")
         self.versions = in_child(args.python, "versions")
-        self.peer_versions = in_child(args.peer_python, "versions")
+        one = args.peer_python == args.python
+        self.peer_versions = self.versions if one else in_child(args.peer_python, "versions")
         self.about = self.describe()
 
     def find_ours(self, name):
