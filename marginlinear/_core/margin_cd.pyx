@@ -287,7 +287,9 @@ cdef class MarginCD:
 
     def keep_duals(self, bint averaged):
         """From here on `state`, `recomputed_dual` and `count_support` speak of these duals as they are now."""
-        self.kept_duals = (self.mean_duals if averaged else self.duals).copy()
+        if self.kept_duals is None:
+            self.kept_duals = np.empty_like(self.duals)
+        self.kept_duals[:] = self.mean_duals if averaged else self.duals
 
     def _duals(self, bint averaged):
         if self.kept_duals is not None:
