@@ -362,7 +362,8 @@ def fit_model(X, y, warning=None, *, solver=None, class_weight=None, sample_weig
         have = f"{len(classes)} class (label {classes[0]})" if len(classes) else "none"
         raise ValueError(f"{method.name} needs at least 2 classes, y has {have}")
     codes = codes.astype(np.int32)
-    sample = Sample(data, codes, factors, class_factors(class_weight, classes)[codes], kept)
+    factor = class_factors(class_weight, classes)[codes] if class_weight else np.broadcast_to(1.0, len(codes))
+    sample = Sample(data, codes, factors, factor, kept)
     fit = Fit(method, values, run_values, around["scale"], classes, width)
     folded = None
     if around["probability"] and not method.probabilistic:
@@ -660,7 +661,7 @@ def training_data(X, y, sample_weight, square=False):
         raise ValueError(f"X has {m} rows and {n} columns: a precomputed kernel is the square matrix of "
                          "the rows' inner products")
     if sample_weight is None:
-        return X, y, np.ones(m), None
+        return X, y, np.broadcast_to(1.0, m), None
     try:
         factors = np.asarray(sample_weight, dtype=np.float64)
     except (TypeError, ValueError) as error:

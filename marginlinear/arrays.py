@@ -6,7 +6,10 @@ from marginlinear._core.rows import Rows
 
 
 class CSR:
-    """The arrays of a CSR matrix where SciPy is not wanted: the commands, and rows picked from them."""
+    """The arrays of a CSR matrix where SciPy is not wanted: the commands, and rows picked from them.
+
+    Indices may be uint16 too, which SciPy does not have.
+    """
 
     def __init__(self, data, indices, indptr, n_features):
         self.data, self.indices, self.indptr, self.n_features = data, indices, indptr, n_features
@@ -118,10 +121,11 @@ def csr_rows(data, indices, indptr, width, bias, n_features):
     if width > np.iinfo(np.int32).max:
         raise ValueError(f"X has {width} features: at most {np.iinfo(np.int32).max} are possible")
     data = np.ascontiguousarray(real_values(data))
-    if indices.dtype != np.int32 and len(indices) and not (indices.min() >= 0 and indices.max() < width):
+    held = indices.dtype in (np.int32, np.uint16)
+    if not held and len(indices) and not (indices.min() >= 0 and indices.max() < width):
         # Before the conversion, which would fold a wrong index into a right one.
         raise ValueError(f"X has feature numbers from {indices.min()} to {indices.max()}, outside 0 to {width - 1}")
-    indices = np.ascontiguousarray(indices).astype(np.int32, copy=False)
+    indices = np.ascontiguousarray(indices) if held else indices.astype(np.int32)
     indptr = np.ascontiguousarray(indptr).astype(np.int64, copy=False)
     if n_features is None or width == n_features:
         return Rows.from_csr(data, indices, indptr, width, bias)

@@ -27,7 +27,7 @@ from cpython.buffer cimport PyBuffer_FillInfo, PyBUF_WRITE
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.exc cimport PyErr_CheckSignals
 from cpython.memoryview cimport PyMemoryView_FromMemory
-from libc.stdint cimport int32_t, int64_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint16_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memchr, memcpy, memset
 
@@ -66,9 +66,14 @@ ctypedef fused real:
     float
     double
 
+ctypedef fused narrow_t:
+    uint16_t
+    float
+
 # Text and arrays of a block stay in the second-level cache; Python's share of the work is below 1 %.
 BLOCK_SIZE = 1 << 18
 LARGEST_INDEX = 2**31 - 1
+cdef int64_t LARGEST_SHORT = 2**16 - 1
 # Bytes from which an array asks for large pages; NumPy's do so from the same size on.
 LARGE = 1 << 22
 
@@ -468,6 +473,29 @@ cdef class Lines:
         return not ended
 
 
+cdef void spread(unsigned char* start, Py_ssize_t n, narrow_t one) noexcept nogil:
+    """n numbers become wider where they stand, from the last: by bytes, since no two types may share memory."""
+    cdef Py_ssize_t i
+    cdef int32_t index
+    cdef double value
+    for i in range(n - 1, -1, -1):
+        memcpy(&one, start + i * sizeof(one), sizeof(one))
+        if narrow_t is float:
+            value = one
+            memcpy(start + i * sizeof(value), &value, sizeof(value))
+        else:
+            index = one
+            memcpy(start + i * sizeof(index), &index, sizeof(index))
+
+
+cdef bint are_floats(const double* values, Py_ssize_t n) noexcept nogil:
+    """Does float32 hold each of them?"""
+    cdef Py_ssize_t i, others = 0
+    for i in range(n):
+        others += <double> <float> values[i] != values[i]
+    return others == 0
+
+
 cdef class Column:
     """A growing array, handed to NumPy without a copy."""
 
@@ -502,6 +530,14 @@ cdef class Column:
         self.capacity = capacity
         return 0
 
+    cdef int widen(self, narrow_t kind) except -1:
+        """The numbers so far, all of this kind, at twice the bytes each: uint16 becomes int32, float double."""
+        self.resize(2 * self.capacity)
+        with nogil:
+            spread(self.start, self.size // <Py_ssize_t> sizeof(kind), kind)
+        self.size *= 2
+        return 0
+
     cdef object array(self, dtype):
         if self.size == 0:
             return np.empty(0, dtype)
@@ -515,7 +551,7 @@ class LibsvmData:
     Attributes
     ----------
     data : float64 or float32 array of shape (nonzeros,)
-    indices : int32 array of shape (nonzeros,)
+    indices : int32 or, where they are compact, uint16 array of shape (nonzeros,)
         Columns, from 0, rising along a row.
     indptr : int64 array of shape (rows + 1,)
     labels : int64, float64 or str array of shape (rows,)
@@ -536,23 +572,24 @@ cdef class Rows:
     cdef list names
     cdef object path, dtype, n_features
     cdef int base
+    cdef bint short, single  # indices are uint16 so far, values float
     cdef int64_t largest
-    cdef Py_ssize_t lines, text, total
+    cdef Py_ssize_t features, lines, text, total
 
-    def __init__(self, path, dtype, int base, n_features, total):
+    def __init__(self, path, dtype, int base, n_features, total, compact=False):
         """`total` is the number of bytes that will come; None if that is not known."""
         self.data, self.indices, self.indptr, self.labels = Column(), Column(), Column(), Column()
         self.names = []
         self.path, self.dtype, self.base, self.n_features = path, dtype, base, n_features
         self.largest = base - 1
+        self.short, self.single = compact, compact or dtype == np.float32
         self.text, self.total = 0, total or 0
         (<int64_t*> self.indptr.extend(sizeof(int64_t), 1))[0] = 0
 
     def append(self, Block block):
         """Add the rows of a parsed block; DataError if it has an error."""
         cdef block_t* b = &block.b
-        cdef size_t width = sizeof(float) if block.single else sizeof(double)
-        cdef int64_t before = self.indices.size // sizeof(int32_t)
+        cdef int64_t before = self.features
         cdef int64_t* row_ends
         cdef void* data
         cdef void* indices
@@ -566,20 +603,35 @@ cdef class Rows:
         if b.rows == 0:
             self.lines += b.lines
             return
+        if self.short and b.largest - b.base > LARGEST_SHORT:
+            self.indices.widen[uint16_t](0)
+            self.short = False
+        if self.single and not block.single and not are_floats(<double*> b.data, b.features):
+            self.data.widen[float](0)
+            self.single = False
         self.text += b.size
         share = min(1.0, <double> self.text / self.total) if self.total else 0.5
-        data = self.data.extend(b.features * width, share)
-        indices = self.indices.extend(b.features * sizeof(int32_t), share)
+        data = self.data.extend(b.features * (sizeof(float) if self.single else sizeof(double)), share)
+        indices = self.indices.extend(b.features * (sizeof(uint16_t) if self.short else sizeof(int32_t)), share)
         row_ends = <int64_t*> self.indptr.extend(b.rows * sizeof(int64_t), share)
         if not b.text_labels:
             labels = self.labels.extend(b.rows * sizeof(double), share)
         with nogil:
-            memcpy(data, b.data, b.features * width)
-            memcpy(indices, b.indices, b.features * sizeof(int32_t))
+            if self.single and not block.single:
+                for i in range(b.features):
+                    (<float*> data)[i] = <float> (<double*> b.data)[i]
+            else:
+                memcpy(data, b.data, b.features * (sizeof(float) if self.single else sizeof(double)))
+            if self.short:
+                for i in range(b.features):
+                    (<uint16_t*> indices)[i] = <uint16_t> b.indices[i]
+            else:
+                memcpy(indices, b.indices, b.features * sizeof(int32_t))
             for i in range(b.rows):
                 row_ends[i] = before + b.row_ends[i]
             if labels != NULL:
                 memcpy(labels, b.labels, b.rows * sizeof(double))
+        self.features += b.features
         self.largest = max(self.largest, b.largest)
         self.lines += b.lines
 
@@ -627,7 +679,8 @@ cdef class Rows:
                     integers[i] = <int64_t> numbers[i]
             labels = self.labels.array(np.int64 if whole else np.float64)
         n_features = self.largest - self.base + 1 if self.n_features is None else self.n_features
-        return LibsvmData(self.data.array(self.dtype), self.indices.array(np.int32),
+        return LibsvmData(self.data.array(np.float32 if self.single else np.float64),
+                          self.indices.array(np.uint16 if self.short else np.int32),
                           self.indptr.array(np.int64), labels, n_features)
 
 
@@ -747,8 +800,8 @@ def opened(source):
         raise TypeError(f"source is a {type(source).__name__}; a path, '-' or a binary file object is needed")
 
 
-def read_libsvm(source, *, n_features=None, zero_based=False, dtype="float64", text_labels=False,
-                threads=None, progress=None, _block_size=BLOCK_SIZE):
+def read_libsvm(source, *, n_features=None, zero_based=False, dtype="float64", compact=False,
+                text_labels=False, threads=None, progress=None, _block_size=BLOCK_SIZE):
     """Read a file in LIBSVM format, in one pass.
 
     Parameters
@@ -761,6 +814,9 @@ def read_libsvm(source, *, n_features=None, zero_based=False, dtype="float64", t
         Indices of the file count from 0, not from 1. It is never guessed.
     dtype : {"float64", "float32"}, default="float64"
         Values are rounded once, from the decimal to this type.
+    compact : bool, default=False
+        Hold indices as uint16 where there are at most 2^16 features, and float64 values as float32 where these are
+        the same numbers: all of them, as in a table of counts. Nothing is lost.
     text_labels : bool, default=False
         Keep labels as the text in the file.
     threads : int, default=None
@@ -799,7 +855,7 @@ def read_libsvm(source, *, n_features=None, zero_based=False, dtype="float64", t
                             _block_size)) as blocks:
         for path, total, block in blocks:
             if rows is None:
-                rows = Rows(path, dtype, 0 if zero_based else 1, n_features, total)
+                rows = Rows(path, dtype, 0 if zero_based else 1, n_features, total, compact)
             rows.append(block)
     return rows.finish()
 

@@ -81,9 +81,9 @@ class Problem(NamedTuple):
     n_classes : int
         k; a class may have no row. A binary method gets problems with k = 2 only, and class 1 is positive.
     instance : float64 array of shape (m,)
-        Positive weights of the rows. A weight of 2 is a row given twice.
+        Positive weights of the rows. A weight of 2 is a row given twice. Where all are 1 it may be one 1, broadcast.
     factor : float64 array of shape (m,)
-        Positive factor of C for each row: the weight of its class. Means over the rows do not know it.
+        Positive factor of C for each row: the weight of its class. Means over the rows do not know it. Broadcast too.
     """
 
     rows: Any

@@ -31,6 +31,8 @@ from marginlinear._core.rows cimport (
     CSR64,
     DENSE32,
     DENSE64,
+    NARROW32,
+    NARROW64,
     Rows,
     row_axpy,
     row_dot,
@@ -230,6 +232,10 @@ cdef void descend(AveragedSGD self, Py_ssize_t start, Py_ssize_t stop, double et
         steps(self, &self.rows.csr64, start, stop, eta0, t0)
     elif self.rows.storage == CSR32:
         steps(self, &self.rows.csr32, start, stop, eta0, t0)
+    elif self.rows.storage == NARROW64:
+        steps(self, &self.rows.narrow64, start, stop, eta0, t0)
+    elif self.rows.storage == NARROW32:
+        steps(self, &self.rows.narrow32, start, stop, eta0, t0)
     elif self.rows.storage == DENSE64:
         steps(self, &self.rows.dense64, start, stop, eta0, t0)
     elif self.rows.storage == DENSE32:
@@ -296,6 +302,10 @@ cdef void measure(AveragedSGD self, Py_ssize_t lo, Py_ssize_t hi, const double* 
         margins_on(self, &self.rows.csr64, lo, hi, w, out)
     elif self.rows.storage == CSR32:
         margins_on(self, &self.rows.csr32, lo, hi, w, out)
+    elif self.rows.storage == NARROW64:
+        margins_on(self, &self.rows.narrow64, lo, hi, w, out)
+    elif self.rows.storage == NARROW32:
+        margins_on(self, &self.rows.narrow32, lo, hi, w, out)
     elif self.rows.storage == DENSE64:
         margins_on(self, &self.rows.dense64, lo, hi, w, out)
     elif self.rows.storage == DENSE32:
@@ -316,6 +326,10 @@ cdef void combine(AveragedSGD self, Py_ssize_t lo, Py_ssize_t hi, const double* 
         combine_on(self, &self.rows.csr64, lo, hi, a, w)
     elif self.rows.storage == CSR32:
         combine_on(self, &self.rows.csr32, lo, hi, a, w)
+    elif self.rows.storage == NARROW64:
+        combine_on(self, &self.rows.narrow64, lo, hi, a, w)
+    elif self.rows.storage == NARROW32:
+        combine_on(self, &self.rows.narrow32, lo, hi, a, w)
     elif self.rows.storage == DENSE64:
         combine_on(self, &self.rows.dense64, lo, hi, a, w)
     elif self.rows.storage == DENSE32:

@@ -44,6 +44,8 @@ from marginlinear._core.rows cimport (
     DENSE32,
     DENSE64,
     FETCH,
+    NARROW32,
+    NARROW64,
     Rows,
     place_prefetch,
     prefetch,
@@ -698,6 +700,10 @@ cdef void perform(BlockCD self, task_t* task) noexcept nogil:
         perform_on(self, &self.rows.csr64, task)
     elif self.rows.storage == CSR32:
         perform_on(self, &self.rows.csr32, task)
+    elif self.rows.storage == NARROW64:
+        perform_on(self, &self.rows.narrow64, task)
+    elif self.rows.storage == NARROW32:
+        perform_on(self, &self.rows.narrow32, task)
     elif self.rows.storage == DENSE64:
         perform_on(self, &self.rows.dense64, task)
     elif self.rows.storage == DENSE32:

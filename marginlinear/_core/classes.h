@@ -12,6 +12,8 @@
 #define GLUE(name, width) GLUE_(name, width)
 #define AT(name) GLUE(name, WIDTH)
 #define MOST 8
+#define FEATURE_AT(index, bytes, p) \
+    ((bytes) == 4 ? ((const int32_t *)(index))[p] : (bytes) == 2 ? ((const uint16_t *)(index))[p] : (p))
 
 /* `call` with the number of vectors, a constant in each branch, for all k classes from l on. */
 #define BY_VECTORS(call) \

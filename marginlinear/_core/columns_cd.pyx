@@ -22,6 +22,8 @@ from marginlinear._core.rows cimport (
     CSR64,
     DENSE32,
     DENSE64,
+    NARROW32,
+    NARROW64,
     Rows,
     feature,
     prefetch,
@@ -285,6 +287,10 @@ cdef void perform(ColumnsCD self, task_t* task) noexcept nogil:
         perform_on(self, &self.rows.csr64, task)
     elif self.rows.storage == CSR32:
         perform_on(self, &self.rows.csr32, task)
+    elif self.rows.storage == NARROW64:
+        perform_on(self, &self.rows.narrow64, task)
+    elif self.rows.storage == NARROW32:
+        perform_on(self, &self.rows.narrow32, task)
     elif self.rows.storage == DENSE64:
         perform_on(self, &self.rows.dense64, task)
     elif self.rows.storage == DENSE32:

@@ -35,6 +35,8 @@ from marginlinear._core.rows cimport (
     DENSE32,
     DENSE64,
     FETCH,
+    NARROW32,
+    NARROW64,
     Rows,
     place_prefetch,
     prefetch,
@@ -285,7 +287,9 @@ cdef class MarginCD:
 
     def keep_duals(self, bint averaged):
         """From here on `state`, `recomputed_dual` and `count_support` speak of these duals as they are now."""
-        self.kept_duals = (self.mean_duals if averaged else self.duals).copy()
+        if self.kept_duals is None:
+            self.kept_duals = np.empty_like(self.duals)
+        self.kept_duals[:] = self.mean_duals if averaged else self.duals
 
     def _duals(self, bint averaged):
         if self.kept_duals is not None:
@@ -493,6 +497,10 @@ cdef void perform(MarginCD self, task_t* task) noexcept nogil:
         perform_on(self, &self.rows.csr64, task)
     elif self.rows.storage == CSR32:
         perform_on(self, &self.rows.csr32, task)
+    elif self.rows.storage == NARROW64:
+        perform_on(self, &self.rows.narrow64, task)
+    elif self.rows.storage == NARROW32:
+        perform_on(self, &self.rows.narrow32, task)
     elif self.rows.storage == DENSE64:
         perform_on(self, &self.rows.dense64, task)
     elif self.rows.storage == DENSE32:

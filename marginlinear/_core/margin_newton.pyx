@@ -36,23 +36,16 @@ from marginlinear._core.rows cimport (
     DENSE32,
     DENSE64,
     GRAM,
+    NARROW32,
+    NARROW64,
     Rows,
-    csr32_t,
-    csr64_t,
-    dense32_t,
-    dense64_t,
+    data_t,
     row_axpy,
     row_dot,
 )
 from marginlinear._core.symmetric cimport Gram
 
 from marginlinear._core.proximal import LIMIT, MOST, solve
-
-ctypedef fused data_t:
-    csr64_t
-    csr32_t
-    dense64_t
-    dense32_t
 
 # Work of one slice between looks at the signals: about 20 ms.
 cdef double SLICE = 2e7
@@ -295,6 +288,10 @@ cdef void perform(MarginNewton self, const task_t* task) noexcept nogil:
         perform_on(self, &self.rows.csr64, task)
     elif self.rows.storage == CSR32:
         perform_on(self, &self.rows.csr32, task)
+    elif self.rows.storage == NARROW64:
+        perform_on(self, &self.rows.narrow64, task)
+    elif self.rows.storage == NARROW32:
+        perform_on(self, &self.rows.narrow32, task)
     elif self.rows.storage == DENSE64:
         perform_on(self, &self.rows.dense64, task)
     elif self.rows.storage == DENSE32:

@@ -36,11 +36,10 @@ from marginlinear._core.rows cimport (
     DENSE32,
     DENSE64,
     GRAM,
+    NARROW32,
+    NARROW64,
     Rows,
-    csr32_t,
-    csr64_t,
-    dense32_t,
-    dense64_t,
+    data_t,
     row_axpy,
     row_scores,
     row_update,
@@ -49,12 +48,6 @@ from marginlinear._core.simplex cimport level
 from marginlinear._core.symmetric cimport Gram
 
 from marginlinear._core.proximal import LIMIT, solve
-
-ctypedef fused data_t:
-    csr64_t
-    csr32_t
-    dense64_t
-    dense32_t
 
 # A step whose algebra is dearer than this many sweeps comes with so many features that the steps may be many too.
 DEAR = 25
@@ -288,6 +281,10 @@ cdef void perform(Newton self, const task_t* task) noexcept nogil:
         perform_on(self, &self.rows.csr64, task)
     elif self.rows.storage == CSR32:
         perform_on(self, &self.rows.csr32, task)
+    elif self.rows.storage == NARROW64:
+        perform_on(self, &self.rows.narrow64, task)
+    elif self.rows.storage == NARROW32:
+        perform_on(self, &self.rows.narrow32, task)
     elif self.rows.storage == DENSE64:
         perform_on(self, &self.rows.dense64, task)
     elif self.rows.storage == DENSE32:

@@ -4,8 +4,8 @@
     update      w_l += delta_l x_i           for the classes that changed
     dot, axpy   the same with one column;    sqnorm  <x_i, x_i>
 
-The storages are CSR and dense (float64, float32) with the weights W as state, W[j*k + l] being feature j of class l,
-and a Gram matrix K of m rows. There the weights are known by their coefficients, w_l = sum_j C[j,l] x_j, and the state
+The storages are CSR (features as int32, or narrow: as uint16) and dense, of float64 or float32, with the weights W as
+state, W[j*k + l] being feature j of class l, and a Gram matrix K of m rows. There the weights are known by their coefficients, w_l = sum_j C[j,l] x_j, and the state
 is 2m rows: the scores S = K C, then C; a row's update adds to both, and <w, v> = sum of scores of w times coefficients
 of v. State is float64 throughout. A row of CSR or dense data may end with a constant bias feature that is not stored.
 
@@ -13,7 +13,7 @@ A row of a Gram matrix may be absent: it is needed for its own updates alone, th
 else. An engine asks `row_present` before an update, and Rows.fetch for what is absent.
 """
 
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int32_t, int64_t, uint16_t
 
 from marginlinear._core.check cimport check
 
@@ -50,6 +50,24 @@ ctypedef struct csr32_t:
     const int32_t* indices
     const int64_t* indptr
 
+ctypedef struct narrow64_t:
+    Py_ssize_t m
+    Py_ssize_t n
+    Py_ssize_t d
+    double bias
+    const double* data
+    const uint16_t* indices
+    const int64_t* indptr
+
+ctypedef struct narrow32_t:
+    Py_ssize_t m
+    Py_ssize_t n
+    Py_ssize_t d
+    double bias
+    const float* data
+    const uint16_t* indices
+    const int64_t* indptr
+
 ctypedef struct dense64_t:
     Py_ssize_t m
     Py_ssize_t n
@@ -75,16 +93,37 @@ ctypedef struct gram_t:
     int64_t* used        # the last pass that it was added in
     const int64_t* now   # the number of this pass
 
+ctypedef fused csr_t:
+    csr64_t
+    csr32_t
+    narrow64_t
+    narrow32_t
+
+ctypedef fused data_t:
+    csr64_t
+    csr32_t
+    narrow64_t
+    narrow32_t
+    dense64_t
+    dense32_t
+
 ctypedef fused rows_t:
     csr64_t
     csr32_t
+    narrow64_t
+    narrow32_t
     dense64_t
     dense32_t
     gram_t
 
+cdef enum:
+    LINE = 64  # bytes of a line of the cache
+
 cdef enum Storage:
     CSR64
     CSR32
+    NARROW64
+    NARROW32
     DENSE64
     DENSE32
     GRAM
@@ -98,6 +137,8 @@ cdef class Rows:
     cdef Storage storage
     cdef csr64_t csr64
     cdef csr32_t csr32
+    cdef narrow64_t narrow64
+    cdef narrow32_t narrow32
     cdef dense64_t dense64
     cdef dense32_t dense32
     cdef gram_t gram
@@ -111,28 +152,28 @@ cpdef enum:
 
 
 cdef extern from "kernels.h":
-    ctypedef void (*scores_f)(const void* data, const int32_t* features, Py_ssize_t n, const double* W, Py_ssize_t k,
+    ctypedef void (*scores_f)(const void* data, const void* features, Py_ssize_t n, const double* W, Py_ssize_t k,
                               double* s) noexcept nogil
-    ctypedef void (*update_f)(const void* data, const int32_t* features, Py_ssize_t n, const double* delta, double* W,
+    ctypedef void (*update_f)(const void* data, const void* features, Py_ssize_t n, const double* delta, double* W,
                               Py_ssize_t k) noexcept nogil
     ctypedef struct kernels_t:
         int width
-        scores_f scores[4]
-        update_f update[4]
+        scores_f scores[6]
+        update_f update[6]
 
 cdef const kernels_t* kernels
 
 
 cdef inline Py_ssize_t row_begin(const rows_t* X, Py_ssize_t i) noexcept nogil:
     """Row i's stored values are data[row_begin:row_end] (CSR, dense)."""
-    if rows_t is csr64_t or rows_t is csr32_t:
+    if rows_t in csr_t:
         return X.indptr[i]
     else:
         return i * X.n
 
 
 cdef inline Py_ssize_t row_end(const rows_t* X, Py_ssize_t i) noexcept nogil:
-    if rows_t is csr64_t or rows_t is csr32_t:
+    if rows_t in csr_t:
         return X.indptr[i + 1]
     else:
         return (i + 1) * X.n
@@ -141,7 +182,7 @@ cdef inline Py_ssize_t row_end(const rows_t* X, Py_ssize_t i) noexcept nogil:
 cdef inline Py_ssize_t feature(const rows_t* X, Py_ssize_t i, Py_ssize_t p) noexcept nogil:
     """Of the value data[p] of row i."""
     cdef Py_ssize_t j
-    if rows_t is csr64_t or rows_t is csr32_t:
+    if rows_t in csr_t:
         j = X.indices[p]
     elif rows_t is gram_t:
         j = p
@@ -171,6 +212,10 @@ cdef inline int storage_of(const rows_t* X) noexcept nogil:
         return CSR64
     elif rows_t is csr32_t:
         return CSR32
+    elif rows_t is narrow64_t:
+        return NARROW64
+    elif rows_t is narrow32_t:
+        return NARROW32
     elif rows_t is dense64_t:
         return DENSE64
     elif rows_t is dense32_t:
@@ -179,9 +224,9 @@ cdef inline int storage_of(const rows_t* X) noexcept nogil:
         return GRAM
 
 
-cdef inline const int32_t* features(const rows_t* X, Py_ssize_t p) noexcept nogil:
+cdef inline const void* features(const rows_t* X, Py_ssize_t p) noexcept nogil:
     """Of the stored values from data[p] on; NULL where they are all features in turn."""
-    if rows_t is csr64_t or rows_t is csr32_t:
+    if rows_t in csr_t:
         return X.indices + p
     else:
         return NULL
@@ -348,14 +393,14 @@ cdef inline double row_sqnorm(const rows_t* X, Py_ssize_t i) noexcept nogil:
 
 cdef inline void place_prefetch(const rows_t* X, Py_ssize_t i) noexcept nogil:
     """Ask for where row i's values are, which row_prefetch looks up."""
-    if rows_t is csr64_t or rows_t is csr32_t:
+    if rows_t in csr_t:
         prefetch(X.indptr + i)
 
 
 cdef inline void row_prefetch(const rows_t* X, Py_ssize_t i) noexcept nogil:
     """Ask for row i's values ahead of its turn: in a shuffled order they would otherwise be waited for.
 
-    The first 2 KB of a row; from there on the hardware has seen the pattern. A row of a Gram matrix is long, and most
+    The first 256 of a row; from there on the hardware has seen the pattern. A row of a Gram matrix is long, and most
     rows are met without an update.
     """
     cdef Py_ssize_t p, start, stop
@@ -368,18 +413,18 @@ cdef inline void row_prefetch(const rows_t* X, Py_ssize_t i) noexcept nogil:
         p = start
         while p < stop:
             prefetch(X.data + p)
-            p += 8
-        if rows_t is csr64_t or rows_t is csr32_t:
+            p += LINE // sizeof(X.data[0])
+        if rows_t in csr_t:
             p = start
             while p < stop:
                 prefetch(X.indices + p)
-                p += 16
+                p += LINE // sizeof(X.indices[0])
 
 
 cdef inline void weights_prefetch(const rows_t* X, Py_ssize_t i, const double* W, Py_ssize_t k) noexcept nogil:
     """Ask for the weights of row i's features."""
     cdef Py_ssize_t p, line
-    if rows_t is csr64_t or rows_t is csr32_t:
+    if rows_t in csr_t:
         for p in range(X.indptr[i], X.indptr[i + 1]):
             line = 0
             while line < k:

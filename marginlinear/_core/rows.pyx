@@ -12,15 +12,21 @@ from marginlinear._core.rows cimport (
     DENSE64,
     FETCH,
     GRAM,
+    NARROW32,
+    NARROW64,
     Rows,
     csr32_t,
     csr64_t,
+    csr_t,
+    data_t,
     kernels_t,
+    narrow64_t,
     row_axpy,
     row_dot,
     row_sqnorm,
+    rows_t,
 )
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int32_t, int64_t, uint16_t
 
 from marginlinear.problem import RowError
 
@@ -69,7 +75,7 @@ cdef class Rows:
         Parameters
         ----------
         data : float64 or float32 array of shape (nnz,)
-        indices : int32 array of shape (nnz,)
+        indices : int32 or uint16 array of shape (nnz,)
         indptr : int64 array of shape (m + 1,)
         n : int
             Number of features.
@@ -82,35 +88,48 @@ cdef class Rows:
             or a value that is not finite.
         """
         cdef Rows rows = Rows.__new__(Rows)
-        cdef const int32_t[::1] idx = indices
         cdef const int64_t[::1] ptr = indptr
         cdef const double[::1] v64
         cdef const float[::1] v32
+        cdef const int32_t[::1] wide
+        cdef const uint16_t[::1] narrow
+        cdef const void* values = NULL
+        cdef const void* features = NULL
         cdef Py_ssize_t where
+        cdef bint single = data.dtype == np.float32, short = indices.dtype == np.uint16
         rows.arrays = (data, indices, indptr)
         rows.m = ptr.shape[0] - 1
         rows.n = n
         rows.d = n + (bias >= 0)
         rows.bias = bias
-        if rows.m < 0 or ptr[0] != 0 or ptr[rows.m] > min(len(data), idx.shape[0]):
+        if rows.m < 0 or ptr[0] != 0 or ptr[rows.m] > min(len(data), len(indices)):
             raise ValueError("X: indptr does not fit data and indices")
         rows.nnz = ptr[rows.m]
-        if data.dtype == np.float64:
-            v64 = data
-            rows.storage = CSR64
-            rows.csr64 = csr64_t(rows.m, n, rows.d, bias, NULL, NULL, &ptr[0])
-            if rows.nnz:
-                rows.csr64.data, rows.csr64.indices = &v64[0], &idx[0]
-            with nogil:
-                where = csr_fault(&rows.csr64, rows.nnz)
-        else:
+        if single:
             v32 = data
-            rows.storage = CSR32
-            rows.csr32 = csr32_t(rows.m, n, rows.d, bias, NULL, NULL, &ptr[0])
-            if rows.nnz:
-                rows.csr32.data, rows.csr32.indices = &v32[0], &idx[0]
-            with nogil:
-                where = csr_fault(&rows.csr32, rows.nnz)
+            values = &v32[0] if rows.nnz else NULL
+        else:
+            v64 = data
+            values = &v64[0] if rows.nnz else NULL
+        if short:
+            narrow = indices
+            features = &narrow[0] if rows.nnz else NULL
+        else:
+            wide = indices
+            features = &wide[0] if rows.nnz else NULL
+        with nogil:
+            if short and single:
+                rows.storage = NARROW32
+                where = place(rows, &rows.narrow32, values, features, &ptr[0])
+            elif short:
+                rows.storage = NARROW64
+                where = place(rows, &rows.narrow64, values, features, &ptr[0])
+            elif single:
+                rows.storage = CSR32
+                where = place(rows, &rows.csr32, values, features, &ptr[0])
+            else:
+                rows.storage = CSR64
+                where = place(rows, &rows.csr64, values, features, &ptr[0])
         if where >= 0:
             raise RowError(where, csr_reason(data, indices, indptr, n, where))
         return rows
@@ -275,6 +294,10 @@ cdef class Rows:
                     fill_products(&self.csr64, i, one, out)
                 elif self.storage == CSR32:
                     fill_products(&self.csr32, i, one, out)
+                elif self.storage == NARROW64:
+                    fill_products(&self.narrow64, i, one, out)
+                elif self.storage == NARROW32:
+                    fill_products(&self.narrow32, i, one, out)
                 elif self.storage == DENSE64:
                     fill_products(&self.dense64, i, one, out)
                 else:
@@ -296,6 +319,10 @@ cdef class Rows:
                 fill_sqnorms(&self.csr64, norms)
             elif self.storage == CSR32:
                 fill_sqnorms(&self.csr32, norms)
+            elif self.storage == NARROW64:
+                fill_sqnorms(&self.narrow64, norms)
+            elif self.storage == NARROW32:
+                fill_sqnorms(&self.narrow32, norms)
             elif self.storage == DENSE64:
                 fill_sqnorms(&self.dense64, norms)
             elif self.storage == DENSE32:
@@ -309,25 +336,7 @@ cdef class Rows:
         return out
 
 
-ctypedef fused csr_t:
-    csr64_t
-    csr32_t
-
-ctypedef fused data_t:
-    csr64_t
-    csr32_t
-    dense64_t
-    dense32_t
-
-ctypedef fused any_t:
-    csr64_t
-    csr32_t
-    dense64_t
-    dense32_t
-    gram_t
-
-
-cdef void fill_sqnorms(const any_t* X, double[::1] out) noexcept nogil:
+cdef void fill_sqnorms(const rows_t* X, double[::1] out) noexcept nogil:
     cdef Py_ssize_t i
     for i in range(X.m):
         out[i] = row_sqnorm(X, i)
@@ -341,6 +350,21 @@ cdef void fill_products(const data_t* X, Py_ssize_t i, double[::1] one, double[:
     for j in range(i, X.m):
         out[j, i] = row_dot(X, j, &one[0])
         out[i, j] = out[j, i]
+
+
+cdef Py_ssize_t place(Rows rows, csr_t* X, const void* data, const void* indices,
+                      const int64_t* indptr) noexcept nogil:
+    """Let X be the rows of these arrays; returns the first that must not be read, or -1."""
+    X.m, X.n, X.d, X.bias, X.indptr = rows.m, rows.n, rows.d, rows.bias, indptr
+    if csr_t is csr64_t or csr_t is narrow64_t:
+        X.data = <const double*> data
+    else:
+        X.data = <const float*> data
+    if csr_t is csr64_t or csr_t is csr32_t:
+        X.indices = <const int32_t*> indices
+    else:
+        X.indices = <const uint16_t*> indices
+    return csr_fault(X, rows.nnz)
 
 
 cdef Py_ssize_t csr_fault(const csr_t* X, Py_ssize_t nnz) noexcept nogil:

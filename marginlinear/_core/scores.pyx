@@ -9,21 +9,14 @@ from marginlinear._core.rows cimport (
     CSR64,
     DENSE32,
     DENSE64,
+    NARROW32,
+    NARROW64,
     Rows,
-    csr32_t,
-    csr64_t,
-    dense32_t,
-    dense64_t,
+    data_t,
     row_axpy,
     row_dot,
     row_scores,
 )
-
-ctypedef fused data_t:
-    csr64_t
-    csr32_t
-    dense64_t
-    dense32_t
 
 
 cdef void fill(const data_t* X, const double[:, ::1] W, double[:, ::1] out, Py_ssize_t lo,
@@ -59,6 +52,10 @@ def scores_of(Rows rows, const double[:, ::1] W, double[:, ::1] out, Py_ssize_t 
             fill(&rows.csr64, W, out, lo, hi)
         elif rows.storage == CSR32:
             fill(&rows.csr32, W, out, lo, hi)
+        elif rows.storage == NARROW64:
+            fill(&rows.narrow64, W, out, lo, hi)
+        elif rows.storage == NARROW32:
+            fill(&rows.narrow32, W, out, lo, hi)
         elif rows.storage == DENSE64:
             fill(&rows.dense64, W, out, lo, hi)
         elif rows.storage == DENSE32:
@@ -97,6 +94,10 @@ def add_rows(Rows rows, const double[::1] a, double[::1] out, Py_ssize_t lo, Py_
             add(&rows.csr64, &a[0], &out[0], lo, hi)
         elif rows.storage == CSR32:
             add(&rows.csr32, &a[0], &out[0], lo, hi)
+        elif rows.storage == NARROW64:
+            add(&rows.narrow64, &a[0], &out[0], lo, hi)
+        elif rows.storage == NARROW32:
+            add(&rows.narrow32, &a[0], &out[0], lo, hi)
         elif rows.storage == DENSE64:
             add(&rows.dense64, &a[0], &out[0], lo, hi)
         elif rows.storage == DENSE32:

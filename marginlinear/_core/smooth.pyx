@@ -33,12 +33,18 @@ from libc.math cimport fabs, log1p, sqrt
 from libc.stdint cimport int32_t
 
 from marginlinear._core.check cimport check
-from marginlinear._core.rows cimport CSR32, CSR64, GRAM, Rows, csr32_t, csr64_t, fixed_t, row_scores, scores_t
+from marginlinear._core.rows cimport (
+    CSR32,
+    CSR64,
+    GRAM,
+    NARROW64,
+    Rows,
+    csr_t,
+    fixed_t,
+    row_scores,
+    scores_t,
+)
 from marginlinear.threads import ranges, run_chunks
-
-ctypedef fused csr_t:
-    csr64_t
-    csr32_t
 
 # Residuals of a block: what stays in a second-level cache. A sparse block has more where it would have fewer than so
 # many values a feature, so that what is written of the gradient is little beside what is read; but no more than a
@@ -252,7 +258,7 @@ cdef class SmoothLoss:
         self._by_chunks(some, len(z))
 
     def _is_sparse(self):
-        return self.rows.storage == CSR64 or self.rows.storage == CSR32
+        return isinstance(self.rows.arrays, tuple)
 
     def _transposed(self, lo, hi):
         """The columns of rows lo to hi as Rows, None for dense rows."""
@@ -326,8 +332,12 @@ cdef class SmoothLoss:
         with nogil:
             if rows.storage == CSR64:
                 gather(&rows.csr64, lo, a, b, &W[0, 0], &out[0, 0], self.n_classes, &one[0] if add else NULL)
-            else:
+            elif rows.storage == CSR32:
                 gather(&rows.csr32, lo, a, b, &W[0, 0], &out[0, 0], self.n_classes, &one[0] if add else NULL)
+            elif rows.storage == NARROW64:
+                gather(&rows.narrow64, lo, a, b, &W[0, 0], &out[0, 0], self.n_classes, &one[0] if add else NULL)
+            else:
+                gather(&rows.narrow32, lo, a, b, &W[0, 0], &out[0, 0], self.n_classes, &one[0] if add else NULL)
         PyErr_CheckSignals()
 
     def _respond(self, double[:, ::1] s, Py_ssize_t lo, Py_ssize_t a, Py_ssize_t b, double width):

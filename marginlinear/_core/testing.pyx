@@ -6,7 +6,7 @@ from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t
 
 from marginlinear._core cimport active, pieces, rng, rows, simplex
 from marginlinear._core.pieces cimport pieces_t
-from marginlinear._core.rows cimport CSR32, CSR64, DENSE32, DENSE64, Rows, rows_t
+from marginlinear._core.rows cimport CSR32, CSR64, DENSE32, DENSE64, NARROW32, NARROW64, Rows, rows_t
 
 cdef enum Kernel:
     SCORES
@@ -47,6 +47,10 @@ cdef void call_kernel(Rows X, call_t* call) noexcept nogil:
         call_on(&X.csr64, call)
     elif X.storage == CSR32:
         call_on(&X.csr32, call)
+    elif X.storage == NARROW64:
+        call_on(&X.narrow64, call)
+    elif X.storage == NARROW32:
+        call_on(&X.narrow32, call)
     elif X.storage == DENSE64:
         call_on(&X.dense64, call)
     elif X.storage == DENSE32:

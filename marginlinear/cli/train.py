@@ -313,8 +313,10 @@ class Training:
         from marginlinear.cli.data import read_data, read_weights
 
         began = time.perf_counter()
+        # Scaled values have the type of those that they are made of.
         data = read_data(self.path, self.status, zero_based=self.zero_based, dtype=self.dtype,
-                         text_labels=self.text_labels, threads=self.params.get("threads"))
+                         compact=not self.params.get("scale"), text_labels=self.text_labels,
+                         threads=self.params.get("threads"))
         seconds = time.perf_counter() - began
         self.status.wipe()
         m = len(data.labels)

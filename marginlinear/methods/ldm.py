@@ -33,7 +33,7 @@ def fit(problem, params, run):
     spread = 2 * params["lambda1"] / problem.size
     if run.algorithm == "paper":
         return paper(problem, run, spread, loss)
-    return MarginFit(problem, run, problem.instance, spread=spread, **loss).convex()
+    return MarginFit(problem, run, np.ascontiguousarray(problem.instance), spread=spread, **loss).convex()
 
 
 def paper(problem, run, spread, loss):
@@ -42,7 +42,7 @@ def paper(problem, run, spread, loss):
 
     from marginlinear._core.rows import Rows
 
-    signs, share = np.where(problem.y == 1, 1.0, -1.0), problem.instance
+    signs, share = np.where(problem.y == 1, 1.0, -1.0), np.ascontiguousarray(problem.instance)
     K = problem.rows.products()
     R = 2 * spread * share[:, np.newaxis] * K
     R -= np.outer(2 * spread / problem.size * share * signs, (share * signs) @ K)

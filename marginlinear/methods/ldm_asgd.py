@@ -30,6 +30,8 @@ class ASGDFit:
     """One fit. `max_iter` caps the epochs as `epochs` does, and says so; `time_limit` is looked at after each epoch."""
 
     def __init__(self, problem, params, run):
+        import numpy as np
+
         from marginlinear._core.asgd import AveragedSGD
         from marginlinear._core.descent import Budget
 
@@ -37,7 +39,8 @@ class ASGDFit:
         self.budget = Budget(run.max_iter, run.time_limit, run.progress, run.cancel)
         self.terms = {"hinge": params["C"] * problem.size * problem.factor, "pull": params["lambda2"],
                       "spread": 2 * params["lambda1"], "threads": run.threads}
-        self.engine = AveragedSGD(problem.rows, problem.y, problem.instance, seed=run.seed, **self.terms)
+        self.weight = np.ascontiguousarray(problem.instance)
+        self.engine = AveragedSGD(problem.rows, problem.y, self.weight, seed=run.seed, **self.terms)
         self.bound = -math.inf
 
     def solution(self):
@@ -105,7 +108,7 @@ class ASGDFit:
 
         from marginlinear._core.asgd import AveragedSGD
 
-        rows, y, weight = self.problem.rows, self.problem.y, self.problem.instance
+        rows, y, weight = self.problem.rows, self.problem.y, self.weight
         sampled = max(LEAST_SAMPLE, rows.m // SAMPLED)
         if sampled < rows.m:
             weight = np.bincount(self.engine.draw(sampled), minlength=rows.m).astype(np.float64)
