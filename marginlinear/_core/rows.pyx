@@ -1,7 +1,5 @@
 """Rows: checked data of a fit or a prediction in one of the storages of rows.pxd."""
 
-import numpy as np
-
 from cpython.exc cimport PyErr_CheckSignals
 from libc.math cimport isfinite
 
@@ -66,9 +64,9 @@ cdef class Rows:
 
         Parameters
         ----------
-        data : float64 or float32 array of shape (nnz,)
-        indices : int32 array of shape (nnz,)
-        indptr : int64 array of shape (m + 1,)
+        data : float64 or float32 array or memoryview of shape (nnz,)
+        indices : int32 array or memoryview of shape (nnz,)
+        indptr : int64 array or memoryview of shape (m + 1,)
         n : int
             Number of features.
         bias : float
@@ -93,7 +91,7 @@ cdef class Rows:
         if rows.m < 0 or ptr[0] != 0 or ptr[rows.m] > min(len(data), idx.shape[0]):
             raise ValueError("X: indptr does not fit data and indices")
         rows.nnz = ptr[rows.m]
-        if data.dtype == np.float64:
+        if data.itemsize == sizeof(double):
             v64 = data
             rows.storage = CSR64
             rows.csr64 = csr64_t(rows.m, n, rows.d, bias, NULL, NULL, &ptr[0])
@@ -116,6 +114,8 @@ cdef class Rows:
     @staticmethod
     def from_dense(data, double bias=-1.0):
         """Rows of a C-ordered float64 or float32 array of shape (m, n), without a copy."""
+        import numpy as np
+
         cdef Rows rows = Rows.__new__(Rows)
         cdef const double[:, ::1] v64
         cdef const float[:, ::1] v32
@@ -142,6 +142,8 @@ cdef class Rows:
     @staticmethod
     def from_gram(gram):
         """Rows in feature space, given by their inner products: a symmetric float64 array of shape (m, m)."""
+        import numpy as np
+
         cdef const double[:, ::1] K = gram
         if K.shape[0] != K.shape[1]:
             raise ValueError(f"Gram matrix: shape {gram.shape} is not square")
@@ -166,6 +168,8 @@ cdef class Rows:
         capacity : int
             At least FETCH.
         """
+        import numpy as np
+
         cdef Rows rows = Rows.__new__(Rows)
         if capacity < FETCH:
             raise ValueError(f"capacity = {capacity} is not allowed: give at least {FETCH}")
@@ -182,6 +186,8 @@ cdef class Rows:
 
     def _gram(self, Py_ssize_t m, diagonal):
         """Sizes and diagonal of a Gram matrix, every row absent."""
+        import numpy as np
+
         cdef size_t[::1] pointers
         cdef const double[::1] values
         self.m = self.n = m
@@ -219,6 +225,8 @@ cdef class Rows:
         In place of rows that were not used for the most turns; of those that were used at their last one, rows that
         wait for their turn in this pass stay longest.
         """
+        import numpy as np
+
         # Where less than half of what was fetched was used, not as much is asked for ahead.
         used = (self._used[self._last] == self.now).sum()
         self.ahead = min(FETCH, 2 * self.ahead) if 2 * used >= len(self._last) else max(LEAST, self.ahead // 2)
@@ -241,6 +249,8 @@ cdef class Rows:
 
     def select(self, which):
         """Rows of these row numbers, in their order: copies of their values."""
+        import numpy as np
+
         which = np.asarray(which, dtype=np.intp)
         if self._source is not None:
             return self._source.select(which)
@@ -256,6 +266,8 @@ cdef class Rows:
 
     def products(self):
         """Inner products of all rows, the bias feature included: float64 array of shape (m, m), not to be changed."""
+        import numpy as np
+
         cdef Py_ssize_t i
         cdef double[:, ::1] out
         cdef double[::1] one
@@ -287,6 +299,8 @@ cdef class Rows:
         """
         if self._sqnorms is not None:
             return self._sqnorms
+        import numpy as np
+
         out = np.empty(self.m)
         cdef double[::1] norms = out
         with nogil:
@@ -341,6 +355,21 @@ cdef void fill_products(const data_t* X, Py_ssize_t i, double[::1] one, double[:
         out[i, j] = out[j, i]
 
 
+def cut_features(double[::1] data, int32_t[::1] indices, int64_t[::1] indptr, int64_t n):
+    """Leave out, in place, the features of CSR rows from number n on; how many values these were."""
+    cdef Py_ssize_t i, p, kept = 0
+    cdef int64_t start = 0, stop
+    with nogil:
+        for i in range(indptr.shape[0] - 1):
+            stop = indptr[i + 1]
+            for p in range(start, stop):
+                if indices[p] < n:
+                    data[kept], indices[kept] = data[p], indices[p]
+                    kept += 1
+            start, indptr[i + 1] = stop, kept
+    return start - kept
+
+
 cdef Py_ssize_t csr_fault(const csr_t* X, Py_ssize_t nnz) noexcept nogil:
     """The first row that must not be read, or -1."""
     cdef Py_ssize_t i, p
@@ -365,7 +394,7 @@ def csr_reason(data, indices, indptr, n, i):
     for at, (column, value) in enumerate(zip(columns, values)):
         if not 0 <= column < n:
             return f"X: row {i} has feature {column}, outside 0 to {n - 1}"
-        if not np.isfinite(value):
+        if not isfinite(value):
             return f"X: row {i}, feature {column} is {value}: values must be finite"
         if at and column <= columns[at - 1]:
             break
