@@ -8,6 +8,9 @@ from libc.stdlib cimport free, malloc
 
 from marginlinear._core.pages cimport LARGE, advise_huge
 
+cdef extern from "Python.h":
+    const Py_ssize_t PY_SSIZE_T_MAX
+
 
 cdef class Buffer:
     """An array in C order, its values not set.
@@ -28,15 +31,16 @@ cdef class Buffer:
     cdef Py_ssize_t shape[2]
     cdef Py_ssize_t strides[2]
 
-    def __init__(self, str kind, Py_ssize_t rows, columns=None):
-        cdef Py_ssize_t size
+    def __cinit__(self, str kind, Py_ssize_t rows, columns=None):
+        cdef Py_ssize_t size, width = 1 if columns is None else columns
+        if rows < 0 or width < 0 or (width and rows > PY_SSIZE_T_MAX // 8 // width):
+            raise ValueError(f"Buffer: shape ({rows}, {width})")
         self.kind = kind.encode()
         self.itemsize = {"d": sizeof(double), "i": sizeof(int)}[kind]
         self.dimensions = 1 if columns is None else 2
-        self.shape[0], self.shape[1] = rows, 1 if columns is None else columns
+        self.shape[0], self.shape[1] = rows, width
         self.strides[0], self.strides[1] = self.itemsize * self.shape[1], self.itemsize
         size = self.strides[0] * rows
-        free(self.start)
         self.start = malloc(max(size, 1))
         if self.start == NULL:
             raise MemoryError(f"no room for an array of {size / 2**30:.1f} GiB")
