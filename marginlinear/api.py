@@ -10,7 +10,7 @@ import numpy as np
 
 from marginlinear import calibration, registry
 from marginlinear import params as P
-from marginlinear._core.scores import margins_of, scores_of
+from marginlinear._core.scores import margins_of, places_of, scores_of
 from marginlinear.arrays import CSR, as_rows, select_columns, select_rows, select_square, shape_of
 from marginlinear.canonical import canonical, merged
 from marginlinear.folds import stratified_folds
@@ -129,9 +129,11 @@ class Model:
 
     def places_of(self, scores):
         """Places in `classes`, int array of shape (m,), for scores as `decision_function` returns them."""
-        if self.codes is None and not self.joint:
-            return (scores > 0).astype(np.intp)
-        return np.argmax(self._ranks(scores), axis=1)
+        ranks = np.ascontiguousarray(self._ranks(scores), dtype=np.float64)
+        places = np.empty(len(ranks), dtype=np.int32)
+        # By one rule with margin-predict, which has no array of scores.
+        places_of(ranks if ranks.ndim == 2 else ranks[:, np.newaxis], self.codes is None and not self.joint, places)
+        return places
 
     def predict_proba(self, X, *, threads=None):
         """Probabilities of the classes for the rows of X, float64 array of shape (m, n_classes).

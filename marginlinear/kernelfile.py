@@ -141,6 +141,8 @@ class Body:
         The kind of scaling of rows before they are scored.
     """
 
+    plain = False  # see linearfile
+
     def __init__(self, source, first):
         fields = Fields(source, first, KEYS, "SV", "its support vectors")
         self.source = source

@@ -21,8 +21,6 @@ import time
 from collections import deque
 from contextlib import closing, contextmanager, nullcontext
 
-import numpy as np
-
 from cpython.buffer cimport PyBuffer_FillInfo, PyBUF_WRITE
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.exc cimport PyErr_CheckSignals
@@ -31,32 +29,13 @@ from libc.stdint cimport int32_t, int64_t, uint16_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memchr, memcpy, memset
 
-cdef extern from *:
-    """
-    #include <stddef.h>
-    #include <stdint.h>
-    #if defined(__linux__)
-    #include <sys/mman.h>
-    #endif
-    /* Fewer, larger pages where the system has them: no harm where it does not. */
-    static void ml_advise_huge(void *start, size_t size) {
-    #if defined(__linux__) && defined(MADV_HUGEPAGE)
-        uintptr_t low = ((uintptr_t)start + 4095) & ~(uintptr_t)4095;
-        uintptr_t high = ((uintptr_t)start + size) & ~(uintptr_t)4095;
-        if (low < high) madvise((void *)low, high - low, MADV_HUGEPAGE);
-    #else
-        (void)start; (void)size;
-    #endif
-    }
-    """
-    void advise_huge "ml_advise_huge"(void* start, size_t size) noexcept nogil
-
 from marginlinear._core.check cimport check
 from marginlinear._core.decimal cimport (
     DOUBLE_WIDTH, GUARD, NOT_A_NUMBER, NOT_FINITE, PARSED, ROUNDS_ONCE, TOO_LARGE, eight_digits, is_blank,
     is_digit, load_digits, other_bytes, parse_double, parse_float, text_t, write_double, write_float,
     write_integer, zeros_below,
 )
+from marginlinear._core.pages cimport LARGE, advise_huge
 
 from marginlinear.atomic import replacing
 from marginlinear.problem import DataError
@@ -74,8 +53,8 @@ ctypedef fused narrow_t:
 BLOCK_SIZE = 1 << 18
 LARGEST_INDEX = 2**31 - 1
 cdef int64_t LARGEST_SHORT = 2**16 - 1
-# Bytes from which an array asks for large pages; NumPy's do so from the same size on.
-LARGE = 1 << 22
+FLOATS = "float64", "float32"
+INT64 = "l" if sizeof(long) == sizeof(int64_t) else "q"  # as NumPy calls it
 
 
 cdef enum:
@@ -497,7 +476,7 @@ cdef bint are_floats(const double* values, Py_ssize_t n) noexcept nogil:
 
 
 cdef class Column:
-    """A growing array, handed to NumPy without a copy."""
+    """A growing array, handed on without a copy."""
 
     cdef unsigned char* start
     cdef Py_ssize_t size, capacity
@@ -538,11 +517,9 @@ cdef class Column:
         self.size *= 2
         return 0
 
-    cdef object array(self, dtype):
-        if self.size == 0:
-            return np.empty(0, dtype)
+    cdef object view(self, kind):
         self.resize(self.size)
-        return np.frombuffer(self, dtype)
+        return memoryview(self).cast(kind)
 
 
 class LibsvmData:
@@ -556,6 +533,8 @@ class LibsvmData:
     indptr : int64 array of shape (rows + 1,)
     labels : int64, float64 or str array of shape (rows,)
     n_features : int
+
+    As the blocks of a file come they are memoryviews of these types, text labels a list: `arrays` makes arrays of them.
     """
 
     __slots__ = ("data", "indices", "indptr", "labels", "n_features")
@@ -563,6 +542,13 @@ class LibsvmData:
     def __init__(self, data, indices, indptr, labels, n_features):
         self.data, self.indices, self.indptr = data, indices, indptr
         self.labels, self.n_features = labels, n_features
+
+    def arrays(self):
+        """The same as NumPy's arrays, numbers without a copy."""
+        import numpy as np
+
+        return LibsvmData(np.asarray(self.data), np.asarray(self.indices), np.asarray(self.indptr),
+                          np.asarray(self.labels), self.n_features)
 
 
 cdef class Rows:
@@ -582,7 +568,7 @@ cdef class Rows:
         self.names = []
         self.path, self.dtype, self.base, self.n_features = path, dtype, base, n_features
         self.largest = base - 1
-        self.short, self.single = compact, compact or dtype == np.float32
+        self.short, self.single = compact, compact or dtype == "float32"
         self.text, self.total = 0, total or 0
         (<int64_t*> self.indptr.extend(sizeof(int64_t), 1))[0] = 0
 
@@ -669,19 +655,17 @@ cdef class Rows:
         if rows == 0:
             only = "only comments or blank lines" if self.lines else "it is empty"
             raise DataError(self.path, 0, 0, f"the file has no rows: {only}")
-        if self.names:
-            labels = np.array(self.names)
-        else:
+        labels = self.names
+        if not labels:
             for i in range(rows):
                 whole = whole and numbers[i] == <double> <int64_t> numbers[i]
             if whole:
                 for i in range(rows):
                     integers[i] = <int64_t> numbers[i]
-            labels = self.labels.array(np.int64 if whole else np.float64)
+            labels = self.labels.view(INT64 if whole else "d")
         n_features = self.largest - self.base + 1 if self.n_features is None else self.n_features
-        return LibsvmData(self.data.array(np.float32 if self.single else np.float64),
-                          self.indices.array(np.uint16 if self.short else np.int32),
-                          self.indptr.array(np.int64), labels, n_features)
+        return LibsvmData(self.data.view("f" if self.single else "d"), self.indices.view("H" if self.short else "i"),
+                          self.indptr.view(INT64), labels, n_features)
 
 
 def quoted(text):
@@ -841,9 +825,12 @@ def read_libsvm(source, *, n_features=None, zero_based=False, dtype="float64", c
     ValueError
         A parameter is outside its domain.
     """
-    dtype = np.dtype(dtype)
-    if dtype != np.float64 and dtype != np.float32:
-        raise ValueError(f"dtype is {dtype}; float64 or float32 is needed")
+    if dtype not in FLOATS:
+        import numpy as np
+
+        dtype = str(np.dtype(dtype))
+        if dtype not in FLOATS:
+            raise ValueError(f"dtype is {dtype}; float64 or float32 is needed")
     if n_features is not None and not 1 <= operator.index(n_features) <= LARGEST_INDEX:
         raise ValueError(f"n_features is {n_features}; None or 1 to {LARGEST_INDEX} is needed")
     if threads is None:
@@ -857,22 +844,22 @@ def read_libsvm(source, *, n_features=None, zero_based=False, dtype="float64", c
             if rows is None:
                 rows = Rows(path, dtype, 0 if zero_based else 1, n_features, total, compact)
             rows.append(block)
-    return rows.finish()
+    return rows.finish().arrays()
 
 
 def libsvm_blocks(source, *, zero_based=False, text_labels=False, threads=None, progress=None,
                   _block_size=BLOCK_SIZE):
     """Yield the rows of a file in LIBSVM format some at a time, in memory that does not grow with the file.
 
-    Parameters are those of `read_libsvm`. Each LibsvmData has the rows of some lines, and as n_features its own
-    largest index. DataError comes after the blocks before it; a file without rows is one too.
+    Parameters are those of `read_libsvm`. Each LibsvmData has the rows of some lines, as memoryviews, and as n_features
+    its own largest index. DataError comes after the blocks before it; a file without rows is one too.
     """
     cdef Rows rows
     cdef Py_ssize_t lines = 0
     some = False
     if threads is None:
         threads = default_threads()
-    dtype = np.dtype("float64")
+    dtype = "float64"
     with closing(each_block(source, zero_based, None, dtype, text_labels, threads, progress, _block_size)) as blocks:
         for path, _, block in blocks:
             rows = Rows(path, dtype, 0 if zero_based else 1, None, None)
@@ -896,7 +883,7 @@ def each_block(source, zero_based, n_features, dtype, text_labels, threads, prog
     next_call = 0.0
 
     def make():
-        return Block(block_size, dtype == np.float32, text_labels, base, limit)
+        return Block(block_size, dtype == "float32", text_labels, base, limit)
 
     with opened(source) as (path, readinto, size):
         head = beginning(readinto)
@@ -988,7 +975,7 @@ def work(jobs, done):
         done.put(None)
 
 
-def load_libsvm(source, *, dtype=np.float64, n_features=None, zero_based=False, text_labels=False,
+def load_libsvm(source, *, dtype="float64", n_features=None, zero_based=False, text_labels=False,
                 threads=None):
     """Read a file in LIBSVM format into a sparse matrix and its labels.
 
@@ -1024,6 +1011,7 @@ def load_libsvm(source, *, dtype=np.float64, n_features=None, zero_based=False, 
     ValueError
         A parameter is outside its domain.
     """
+    import numpy as np
     from scipy.sparse import csr_array
 
     read = read_libsvm(source, n_features=n_features, zero_based=zero_based, dtype=dtype,
@@ -1075,6 +1063,8 @@ def dump_libsvm(X, y, target, *, zero_based=False, comment=None):
 
 def rows_of(X):
     """X as a two-dimensional array, or as csr with sorted rows, of finite float32 or float64 values."""
+    import numpy as np
+
     if hasattr(X, "tocsr"):
         X = X.tocsr()
         if X.ndim == 2 and not X.has_canonical_format:
@@ -1099,6 +1089,8 @@ def rows_of(X):
 
 def compressed(X, start, stop):
     """Row ends, indices and values of rows start to stop, as float32 if X is that, else float64."""
+    import numpy as np
+
     if hasattr(X, "indptr"):
         indptr = X.indptr[start:stop + 1].astype(np.int64)
         part = slice(indptr[0], indptr[stop - start])
@@ -1117,6 +1109,8 @@ def compressed(X, start, stop):
 
 def labels_of(y, rows):
     """A float64 array, or a list of bytes; ValueError if a label would read back differently."""
+    import numpy as np
+
     y = np.asarray(y)
     if y.shape != (rows,):
         raise ValueError(f"y has shape {y.shape}, X has {rows} rows")
@@ -1153,6 +1147,8 @@ def rows_text(const int64_t[::1] indptr, const int64_t[::1] indices, const real[
     cdef unsigned char* out
     room = rows * (DOUBLE_WIDTH + 1) + indices.shape[0] * (DOUBLE_WIDTH + 12) + 2 * GUARD
     if isinstance(labels, list):
+        import numpy as np
+
         names = b"".join(labels) + b"\n"
         ends = np.cumsum([len(label) for label in labels], dtype=np.int64)
         room += names.shape[0]

@@ -17,12 +17,9 @@ labels, classes[1] first. Columns with codes have a solver_type that LIBLINEAR r
 A line `scaling unit`, which LIBLINEAR refuses too, tells that rows are scaled before they are scored.
 """
 
-import numpy as np
-
 from marginlinear import liblinear
+from marginlinear._core.buffer import Buffer, columns_of
 from marginlinear._core.decimal import ROWS_LONG_LINE, ROWS_SHORT_LINE, format_rows, parse_rows
-from marginlinear.api import Model
-from marginlinear.calibration import of_logistic
 from marginlinear.modeltext import NATURAL, WORD, WORD_ONLY, Fields, code_line, label_lines, scaling_line, shown
 
 BLOCK = 1 << 20  # bytes of weights, of text when reading and of float64 when writing
@@ -37,6 +34,8 @@ def beyond(model):
 
 def blocks(model):
     """The text of the model, in blocks."""
+    import numpy as np
+
     kind = liblinear.CODED if model.codes is not None else liblinear.JOINT if model.joint else liblinear.SIGN
     yield (f"solver_type {kind}\n{label_lines(model)}{code_line(model)}{scaling_line(model)}"
            f"nr_feature {model.n_features}\nbias {model.bias:.17g}\nw\n").encode("ascii")
@@ -62,6 +61,12 @@ class Body:
         Whether LIBLINEAR could have written it.
     scaling : str or None
         The kind of scaling of rows before they are scored.
+    n_features : int
+    bias : float
+    codes : int8 array of shape (classes, columns) or None
+        In the order of a Model's classes.
+    plain : bool
+        Whether nothing but the weights tells the label of a row.
     """
 
     def __init__(self, source, first):
@@ -80,16 +85,27 @@ class Body:
         self.foreign = not listed and self.codes is None and self.scaling is None
         sign = k == 2 and self.kind != liblinear.JOINT
         columns = self.codes.shape[1] if self.codes is not None else 1 if sign else k
-        self.weights = read_weights(source, nr_feature + (self.bias >= 0), columns)
+        self.n_features = nr_feature
+        self.plain = self.codes is None and self.scaling is None
+        self._weights = read_weights(source, nr_feature + (self.bias >= 0), columns)
+
+    def weights(self, trailer):
+        """The weights, columns in the order of a Model's: a float64 buffer of shape (n_features [+ 1], columns)."""
+        if len(self.labels) == 2 and self._weights.shape[1] == 2 and self.codes is None:
+            # LIBLINEAR's own model decides by its first column, and so does it here.
+            first = trailer is None
+            return columns_of(self._weights, 0, 1, 1) if first else columns_of(self._weights, 1, -1, 2)
+        return self._weights
 
     def model(self, classes, trailer, **found):
-        weights = self.weights
-        if len(classes) == 2 and self.codes is None:
-            # LIBLINEAR's own model decides by its first column, and so does it here.
-            weights = weights[:, :1] if trailer is None else weights[:, ::-1]
+        import numpy as np
+
+        from marginlinear.api import Model
+        from marginlinear.calibration import of_logistic
+
         if trailer is None and self.kind in liblinear.LOGISTIC:
             found["calibration"] = of_logistic(len(classes))
-        return Model(weights, classes, bias=self.bias, codes=self.codes, **found)
+        return Model(np.asarray(self.weights(trailer)), classes, bias=self.bias, codes=self.codes, **found)
 
 
 def solver_type(source, fields):
@@ -107,7 +123,7 @@ def read_weights(source, rows, columns):
     if rows * columns * 2 > source.left():
         # A digit and a blank is the least that a weight takes: refused before memory is asked for.
         raise source.damaged(f"{rows} rows of {columns} weights do not fit into {source.left()} bytes")
-    weights = np.empty((rows, columns))
+    weights = memoryview(Buffer("d", rows, columns))
     stream, done = source.stream, 0
     while done < rows:
         start = stream.tell()

@@ -29,22 +29,18 @@ import re
 import stat
 import sys
 
-import numpy as np
-
 from marginlinear._version import version
-from marginlinear.api import KernelModel
 from marginlinear.atomic import replacing
-from marginlinear.calibration import Calibration
 from marginlinear.modeltext import (
     LONG_LINE,
     WORD,
     Source,
     check_keys,
+    check_labels,
     header_line,
     label_kind,
     parse_json,
     shown,
-    typed_labels,
 )
 from marginlinear.problem import CONVERGED, CYCLE, FAILED, FINISHED, MAX_ITER, STALLED, TIME_LIMIT, Info
 
@@ -99,6 +95,11 @@ def load_model(path):
     MemoryError
         The columns of its pairs of classes need more than the machine has.
     """
+    return read_file(path).model()
+
+
+def read_file(path):
+    """The ModelFile that `load_model` makes its model of."""
     if path == "-":
         return _read_whole(sys.stdin.buffer, "<stdin>")
     if hasattr(path, "read"):
@@ -106,7 +107,7 @@ def load_model(path):
     with open(path, "rb") as stream:
         status = os.fstat(stream.fileno())
         if stat.S_ISREG(status.st_mode):
-            return _read(Source(stream, os.fspath(path), status.st_size))
+            return ModelFile(Source(stream, os.fspath(path), status.st_size))
         return _read_whole(stream, os.fspath(path))
 
 
@@ -114,7 +115,8 @@ def label_text(label):
     """A label as in a LIBSVM file: an integer without a point, another number in its shortest form."""
     if isinstance(label, str):
         return label
-    text = repr(float(label)) if isinstance(label, (float, np.floating)) else str(int(label))
+    label = _plain(label)
+    text = repr(label) if isinstance(label, float) else str(int(label))
     return text.removesuffix(".0")
 
 
@@ -138,7 +140,7 @@ def _write(model, stream):
 
     if not math.isfinite(model.bias):
         raise ValueError(f"the model is not saved: bias = {model.bias} is not finite")
-    layout = _layout(isinstance(model, KernelModel))
+    layout = _layout(hasattr(model, "kernel"))
     for block in layout.blocks(model):
         put(block)
     put(TRAILER + b"\n")
@@ -168,7 +170,8 @@ def _sorted(values):
 
 
 def _plain(value):
-    return value.item() if isinstance(value, np.generic) else value
+    """A number of NumPy's as one of Python's."""
+    return value.item() if hasattr(value, "item") else value
 
 
 def _json_number(value):
@@ -180,26 +183,57 @@ def _json_number(value):
 def _read_whole(stream, name):
     """Where the size is not known beforehand, all is read before any of it is believed."""
     data = stream.read()
-    return _read(Source(io.BytesIO(data), name, len(data)))
+    return ModelFile(Source(io.BytesIO(data), name, len(data)))
 
 
-def _read(source):
-    first = header_line(source)
-    layout = _layout(first.startswith(b"svm_type "))
-    body = layout.Body(source, first)
-    trailer = _read_trailer(source, body, layout.BEYOND)
-    if trailer is None:
-        if not body.foreign:
-            raise source.cut("after its last row")
-        labels, found = typed_labels(source, body.labels, "int64"), {"solver": body.kind}
-    else:
-        labels = typed_labels(source, body.labels, trailer["labels"])
-        found = {key: trailer[key] for key in ("solver", "params", "info")}
-        found["calibration"] = _calibration(source, trailer.get("calibration"), len(body.labels))
-    model = body.model(labels[::-1] if len(labels) == 2 else labels, trailer, **found)
-    if trailer is not None:
-        model.scaling = _scaling(source, trailer.get("scaling"), body.scaling, model.n_features)
-    return model
+class ModelFile:
+    """What a file says of a model, checked but for a scaling. Of a linear model it is here without NumPy.
+
+    Attributes
+    ----------
+    body : Body
+        Of `linearfile` or `kernelfile`.
+    classes : list
+        The labels as Python's numbers or text, in the order of a Model's.
+    kind : {"int64", "float64", "str"}
+        Their type.
+    """
+
+    def __init__(self, source):
+        first = header_line(source)
+        layout = _layout(first.startswith(b"svm_type "))
+        self.source, self.body = source, layout.Body(source, first)
+        labels = self.body.labels
+        self._trailer = _read_trailer(source, self.body, layout.BEYOND)
+        if self._trailer is None:
+            if not self.body.foreign:
+                raise source.cut("after its last row")
+            self.kind, self._found = "int64", {"solver": self.body.kind}
+            check_labels(source, labels, self.kind)
+        else:
+            self.kind = self._trailer["labels"]
+            check_labels(source, labels, self.kind)
+            self._found = {key: self._trailer[key] for key in ("solver", "params", "info")}
+            self._found["calibration"] = _calibration(source, self._trailer.get("calibration"), len(labels))
+            kind = self._trailer.get("scaling", {}).get("kind")
+            if kind != self.body.scaling:
+                raise source.damaged(f"scaling is {shown(kind)} in the trailer, {shown(self.body.scaling)} above it")
+        self.classes = labels[::-1] if len(labels) == 2 else labels
+        if self.kind == "float64":
+            self.classes = [float(label) for label in self.classes]
+
+    def weights(self):
+        """Those of a plain body, columns in the order of a Model's."""
+        return memoryview(self.body.weights(self._trailer))
+
+    def model(self):
+        """The Model."""
+        import numpy as np
+
+        model = self.body.model(np.array(self.classes, dtype=self.kind), self._trailer, **self._found)
+        if self.body.scaling is not None:
+            model.scaling = _scaling(self.source, self._trailer["scaling"], model.n_features)
+        return model
 
 
 def _read_trailer(source, body, beyond):
@@ -246,6 +280,8 @@ def _read_trailer(source, body, beyond):
 def _calibration(source, found, n_classes):
     if found is None:
         return None
+    from marginlinear.calibration import Calibration
+
     number = (int, float)
     check_keys(source, "calibration", found, {"kind": str, "offset": (*number, list), "slope": (*number, list)})
 
@@ -262,15 +298,13 @@ def _calibration(source, found, n_classes):
         raise source.damaged(f"calibration: {error}") from None
 
 
-def _scaling(source, found, announced, n_features):
-    """The Scaling that the trailer holds; `announced` is the word above it."""
-    kind = None if found is None else found.get("kind")
-    if kind != announced:
-        raise source.damaged(f"scaling is {shown(kind)} in the trailer, {shown(announced)} above it")
-    if found is None:
-        return None
+def _scaling(source, found, n_features):
+    """The Scaling that the trailer holds."""
+    import numpy as np
+
     from marginlinear.scaling import KINDS, UNIT, Scaling
 
+    kind = found["kind"]
     if kind not in KINDS:
         raise source.error(f"scaling: {shown(kind)} is not known: use a newer marginlinear")
     if kind == UNIT:

@@ -5,8 +5,6 @@ import json
 import math
 import re
 
-import numpy as np
-
 from marginlinear.problem import DataError
 
 C_INT = 1 << 31
@@ -150,6 +148,8 @@ class Fields:
 
     def codes(self, classes):
         """The int8 array of shape (classes, columns) that stands after `codes`."""
+        import numpy as np
+
         self.require("codes")
         words = self.texts["codes"].split()
         width = len(words[0]) if words else 0
@@ -184,6 +184,8 @@ def label_kind(model):
 
 def label_lines(model):
     """The lines of the number of classes and of the labels; of two classes classes[1] comes first."""
+    import numpy as np
+
     kind = label_kind(model)
     classes = (model.classes[::-1] if len(model.classes) == 2 else model.classes).tolist()
     if kind == "float64" and not np.isfinite(model.classes).all():
@@ -208,15 +210,14 @@ def scaling_line(model):
     return "" if model.scaling is None else f"scaling {model.scaling.kind}\n"
 
 
-def typed_labels(source, labels, kind):
-    """The labels as an array of the type that the trailer names."""
+def check_labels(source, labels, kind):
+    """DataError unless the labels are of the type that the trailer names."""
     allowed = {"int64": int, "float64": (int, float), "str": str}.get(kind)
     if allowed is None or not all(isinstance(label, allowed) for label in labels):
         raise source.damaged(f"the trailer calls the labels {shown(kind)}, and they are not")
     if kind != "str" and not all(-I64 <= label < I64 if type(label) is int else math.isfinite(label)
                                  for label in labels):
         raise source.damaged("a label is beyond 64 bits")
-    return np.array(labels, dtype=kind)
 
 
 def check_keys(source, what, found, wanted):

@@ -332,8 +332,9 @@ def test_scores_are_those_of_the_library(folder, capsys):
         assert table[:, -1].tobytes() == model.margins(X, y).tobytes()
 
 
-@pytest.mark.parametrize("name", ["m", "o", "k"])
-def test_prediction_of_a_file_of_several_blocks(folder, monkeypatch, capsys, name):
+@pytest.mark.parametrize("name, added", [("m", ["--scores", "--margins"]), ("o", ["--scores", "--margins"]),
+                                         ("k", ["--scores", "--margins"]), ("m", []), ("m2", [])])
+def test_prediction_of_a_file_of_several_blocks(folder, monkeypatch, capsys, name, added):
     from marginlinear import libsvm
 
     # A label that is no integer, and features beyond the model's, in some blocks only.
@@ -345,7 +346,7 @@ def test_prediction_of_a_file_of_several_blocks(folder, monkeypatch, capsys, nam
         for size in (50, 1 << 20):
             monkeypatch.setattr(libsvm, "libsvm_blocks", lambda *given, size=size, **options:
                                 blocks(*given, **options, _block_size=size))
-            assert predict.main(["--scores", "--margins", "--threads", threads, "long", name, f"out{size}"]) == 0
+            assert predict.main([*added, "--threads", threads, "long", name, f"out{size}"]) == 0
             printed.add(capsys.readouterr())
         assert len(printed) == 1
         assert "/122)" in printed.pop().out
@@ -440,6 +441,27 @@ def test_files_need_no_scipy(folder):
             "assert train.main(['-q', '-v', '2', 'd']) == 0\n"
             "assert 'numpy' in sys.modules and 'scipy' not in sys.modules")
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+def test_labels_of_a_linear_model_need_no_numpy(folder, capsys):
+    liblinear = "solver_type MCSVM_CS\nnr_class 2\nlabel 1 2\nnr_feature 2\nbias -1\nw\n0.5 -0.5 \n-1 1 \n"
+    (folder / "theirs").write_text(liblinear)
+    assert train.main(["-q", "-B", "1", "--scale", "range", "d", "scaled"]) == 0
+    pairs = [("d", "m"), ("d", "m2"), ("d2", "m2"), ("d2", "m"), ("words", "mt"), ("wide", "m"), ("d", "theirs"),
+             ("d", "scaled")]
+    code = ("import sys\nfrom marginlinear.cli import predict\n"
+            f"for data, model in {pairs}:\n    assert predict.main([data, model, f'{{data}}.{{model}}']) == 0\n"
+            "assert not {'numpy', 'marginlinear.api', 'marginlinear.registry'} & set(sys.modules)")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    capsys.readouterr()
+    for data, model in pairs:
+        # The way of scores, by NumPy.
+        assert predict.main(["--scores", data, model, "scores"]) == 0
+        labels = [row.split()[0] for row in (folder / "scores").read_text().splitlines()]
+        assert (folder / f"{data}.{model}").read_text().split() == labels
+    assert capsys.readouterr() == (done.stdout, done.stderr)
+    assert "3 values of features above 4" in done.stderr
 
 
 def test_standard_input(folder):

@@ -1,7 +1,5 @@
 """Rows: checked data of a fit or a prediction in one of the storages of rows.pxd."""
 
-import numpy as np
-
 from cpython.exc cimport PyErr_CheckSignals
 from libc.math cimport isfinite
 
@@ -74,9 +72,9 @@ cdef class Rows:
 
         Parameters
         ----------
-        data : float64 or float32 array of shape (nnz,)
-        indices : int32 or uint16 array of shape (nnz,)
-        indptr : int64 array of shape (m + 1,)
+        data : float64 or float32 array or memoryview of shape (nnz,)
+        indices : int32 or uint16 array or memoryview of shape (nnz,)
+        indptr : int64 array or memoryview of shape (m + 1,)
         n : int
             Number of features.
         bias : float
@@ -96,7 +94,7 @@ cdef class Rows:
         cdef const void* values = NULL
         cdef const void* features = NULL
         cdef Py_ssize_t where
-        cdef bint single = data.dtype == np.float32, short = indices.dtype == np.uint16
+        cdef bint single = data.itemsize == sizeof(float), short = indices.itemsize == sizeof(uint16_t)
         rows.arrays = (data, indices, indptr)
         rows.m = ptr.shape[0] - 1
         rows.n = n
@@ -137,6 +135,8 @@ cdef class Rows:
     @staticmethod
     def from_dense(data, double bias=-1.0):
         """Rows of a C-ordered float64 or float32 array of shape (m, n), without a copy."""
+        import numpy as np
+
         cdef Rows rows = Rows.__new__(Rows)
         cdef const double[:, ::1] v64
         cdef const float[:, ::1] v32
@@ -163,6 +163,8 @@ cdef class Rows:
     @staticmethod
     def from_gram(gram):
         """Rows in feature space, given by their inner products: a symmetric float64 array of shape (m, m)."""
+        import numpy as np
+
         cdef const double[:, ::1] K = gram
         if K.shape[0] != K.shape[1]:
             raise ValueError(f"Gram matrix: shape {gram.shape} is not square")
@@ -187,6 +189,8 @@ cdef class Rows:
         capacity : int
             At least FETCH.
         """
+        import numpy as np
+
         cdef Rows rows = Rows.__new__(Rows)
         if capacity < FETCH:
             raise ValueError(f"capacity = {capacity} is not allowed: give at least {FETCH}")
@@ -203,6 +207,8 @@ cdef class Rows:
 
     def _gram(self, Py_ssize_t m, diagonal):
         """Sizes and diagonal of a Gram matrix, every row absent."""
+        import numpy as np
+
         cdef size_t[::1] pointers
         cdef const double[::1] values
         self.m = self.n = m
@@ -240,6 +246,8 @@ cdef class Rows:
         In place of rows that were not used for the most turns; of those that were used at their last one, rows that
         wait for their turn in this pass stay longest.
         """
+        import numpy as np
+
         # Where less than half of what was fetched was used, not as much is asked for ahead.
         used = (self._used[self._last] == self.now).sum()
         self.ahead = min(FETCH, 2 * self.ahead) if 2 * used >= len(self._last) else max(LEAST, self.ahead // 2)
@@ -262,6 +270,8 @@ cdef class Rows:
 
     def select(self, which):
         """Rows of these row numbers, in their order: copies of their values."""
+        import numpy as np
+
         which = np.asarray(which, dtype=np.intp)
         if self._source is not None:
             return self._source.select(which)
@@ -277,6 +287,8 @@ cdef class Rows:
 
     def products(self):
         """Inner products of all rows, the bias feature included: float64 array of shape (m, m), not to be changed."""
+        import numpy as np
+
         cdef Py_ssize_t i
         cdef double[:, ::1] out
         cdef double[::1] one
@@ -312,6 +324,8 @@ cdef class Rows:
         """
         if self._sqnorms is not None:
             return self._sqnorms
+        import numpy as np
+
         out = np.empty(self.m)
         cdef double[::1] norms = out
         with nogil:
@@ -367,6 +381,21 @@ cdef Py_ssize_t place(Rows rows, csr_t* X, const void* data, const void* indices
     return csr_fault(X, rows.nnz)
 
 
+def cut_features(double[::1] data, int32_t[::1] indices, int64_t[::1] indptr, int64_t n):
+    """Leave out, in place, the features of CSR rows from number n on; how many values these were."""
+    cdef Py_ssize_t i, p, kept = 0
+    cdef int64_t start = 0, stop
+    with nogil:
+        for i in range(indptr.shape[0] - 1):
+            stop = indptr[i + 1]
+            for p in range(start, stop):
+                if indices[p] < n:
+                    data[kept], indices[kept] = data[p], indices[p]
+                    kept += 1
+            start, indptr[i + 1] = stop, kept
+    return start - kept
+
+
 cdef Py_ssize_t csr_fault(const csr_t* X, Py_ssize_t nnz) noexcept nogil:
     """The first row that must not be read, or -1."""
     cdef Py_ssize_t i, p
@@ -391,7 +420,7 @@ def csr_reason(data, indices, indptr, n, i):
     for at, (column, value) in enumerate(zip(columns, values)):
         if not 0 <= column < n:
             return f"X: row {{row}} has feature {column}, outside 0 to {n - 1}"
-        if not np.isfinite(value):
+        if not isfinite(value):
             return f"X: row {{row}}, feature {column} is {value}: values must be finite"
         if at and column <= columns[at - 1]:
             break

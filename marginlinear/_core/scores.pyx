@@ -1,8 +1,7 @@
 """Scores, sums and margins of rows under a linear model, by ranges of rows, without the GIL."""
 
-import numpy as np
-
 from libc.stdint cimport int32_t
+from libc.stdlib cimport free, malloc
 
 from marginlinear._core.rows cimport (
     CSR32,
@@ -65,6 +64,83 @@ def scores_of(Rows rows, const double[:, ::1] W, double[:, ::1] out, Py_ssize_t 
                 raise ValueError("scores_of: a Gram matrix holds no features")
 
 
+cdef inline int32_t largest(const double* s, Py_ssize_t k) noexcept nogil:
+    """The place of the first largest score, as NumPy's argmax has it: nan is larger than any number."""
+    cdef Py_ssize_t l
+    cdef int32_t at = 0
+    for l in range(1, k):
+        if not s[l] <= s[at] and s[at] == s[at]:
+            at = <int32_t> l
+    return at
+
+
+def places_of(const double[:, ::1] scores, bint sign, int32_t[::1] out):
+    """out_i = place of the class that row i's scores decide for.
+
+    Parameters
+    ----------
+    scores : float64 array of shape (m, k)
+    sign : bool
+        True: place 1 where the only score is above 0, else 0. False: the place of the first largest score.
+    out : int32 array of shape (m,)
+    """
+    cdef Py_ssize_t i, k = scores.shape[1]
+    if out.shape[0] != scores.shape[0] or k == 0:
+        raise ValueError("places_of: shapes do not fit")
+    with nogil:
+        for i in range(scores.shape[0]):
+            out[i] = scores[i, 0] > 0 if sign else largest(&scores[i, 0], k)
+
+
+cdef void decide(const data_t* X, const double[:, ::1] W, bint sign, double* s, int32_t* out, Py_ssize_t lo,
+                 Py_ssize_t hi) noexcept nogil:
+    cdef Py_ssize_t i, k = W.shape[1]
+    for i in range(lo, hi):
+        if X.d == 0:
+            out[i] = 0
+        elif sign:
+            out[i] = row_dot(X, i, &W[0, 0]) > 0
+        else:
+            row_scores(X, i, &W[0, 0], k, s)
+            out[i] = largest(s, k)
+
+
+def row_places(Rows rows, const double[:, ::1] W, bint sign, int32_t[::1] out, Py_ssize_t lo, Py_ssize_t hi):
+    """out[lo:hi] as `places_of` has it for the scores X[lo:hi] @ W, which are not kept.
+
+    Parameters
+    ----------
+    rows : Rows
+        CSR or dense, d features.
+    W : float64 array of shape (d, k)
+    sign : bool
+        As in `places_of`, for k = 1.
+    out : int32 array of shape (m,)
+    lo, hi : int
+    """
+    cdef double* s
+    if W.shape[0] != rows.d or W.shape[1] == 0 or out.shape[0] != rows.m:
+        raise ValueError("row_places: shapes do not fit")
+    if not 0 <= lo <= hi <= rows.m:
+        raise ValueError("row_places: rows out of range")
+    if rows.is_gram:
+        raise ValueError("row_places: a Gram matrix holds no features")
+    s = <double*> malloc(W.shape[1] * sizeof(double))
+    if s == NULL:
+        raise MemoryError()
+    with nogil:
+        if lo < hi:
+            if rows.storage == CSR64:
+                decide(&rows.csr64, W, sign, s, &out[0], lo, hi)
+            elif rows.storage == CSR32:
+                decide(&rows.csr32, W, sign, s, &out[0], lo, hi)
+            elif rows.storage == DENSE64:
+                decide(&rows.dense64, W, sign, s, &out[0], lo, hi)
+            elif rows.storage == DENSE32:
+                decide(&rows.dense32, W, sign, s, &out[0], lo, hi)
+        free(s)
+
+
 cdef void add(const data_t* X, const double* a, double* out, Py_ssize_t lo, Py_ssize_t hi) noexcept nogil:
     cdef Py_ssize_t i
     for i in range(lo, hi):
@@ -109,6 +185,8 @@ def add_rows(Rows rows, const double[::1] a, double[::1] out, Py_ssize_t lo, Py_
 
 def margins_of(const double[:, ::1] scores, const int32_t[::1] y):
     """g_i = s_{i, y_i} - max_{l != y_i} s_{il}: float64 array of shape (m,)."""
+    import numpy as np
+
     cdef Py_ssize_t i, l, m = scores.shape[0], k = scores.shape[1]
     cdef double rival
     result = np.empty(m)

@@ -32,12 +32,22 @@ def progress_of(what, status):
     return progress
 
 
-def read_model(path):
-    """The model of a file; Failure for one that the rows of a data file cannot be given to."""
-    from marginlinear.modelfile import load_model
+def read_model_file(path):
+    """The ModelFile at `path`."""
+    from marginlinear.modelfile import read_file
 
     with opening("open model file", path):
-        model = load_model(path)
+        return read_file(path)
+
+
+def read_model(path):
+    """The model of a file; Failure for one that the rows of a data file cannot be given to."""
+    return model_of(read_model_file(path), path)
+
+
+def model_of(found, path):
+    """The model of a ModelFile, as `read_model` has it."""
+    model = found.model()
     kernel = getattr(model, "kernel", None)
     if kernel is not None and kernel.kind == "precomputed":
         raise Failure(f"{path}: the kernel is precomputed, a data file has no features for it: use the model in Python")
@@ -51,10 +61,10 @@ def count_extra(data, model):
     return 0
 
 
-def warn_of_extra(extra, model):
-    """Say that `extra` values are left out."""
+def warn_of_extra(extra, n_features):
+    """Say that `extra` values of features above the model's n_features are left out."""
     if extra:
-        warn(f"{extra} values of features above {model.n_features}, the model's last, are left out")
+        warn(f"{extra} values of features above {n_features}, the model's last, are left out")
 
 
 def warn_of_unknown(labels, count, what):

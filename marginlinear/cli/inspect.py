@@ -79,7 +79,7 @@ def work(argv):
         data = read_data(data_path, status, zero_based=zero_based, threads=threads,
                          text_labels=model.classes.dtype.kind == "U")
         weights = read_weights(weights_path, len(data.labels)) if weights_path is not None else None
-        warn_of_extra(count_extra(data, model), model)
+        warn_of_extra(count_extra(data, model), model.n_features)
         status.show(f"{len(data.labels)} rows of scores")
         report = margin_report(model, data, data.labels, sample_weight=weights, feature_names=names, n_top=top,
                                n_lowest=rows, threads=threads)

@@ -222,7 +222,7 @@ class Picture:
             data = read_data(path, status, zero_based=self.values["zero_based"], threads=self.values["threads"],
                              text_labels=words.pop())
         for model_path, name, model in zip(model_paths, self.labels, models, strict=True):
-            warn_of_extra(count_extra(data, model), model)
+            warn_of_extra(count_extra(data, model), model.n_features)
             places = model.places_in_classes(data.labels)
             rows, labels = data, data.labels
             if (places < 0).any():

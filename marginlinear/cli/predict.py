@@ -2,7 +2,8 @@
 
 import os
 import sys
-from typing import NamedTuple
+from collections import namedtuple
+from operator import eq
 
 from marginlinear import params
 from marginlinear._version import version
@@ -60,50 +61,92 @@ def work(argv):
     if output:
         with opening("open output file", output):
             check_writable(output)
-    from marginlinear.cli.data import count_extra, read_blocks, read_data, read_model, warn_of_extra
+    from marginlinear.cli.data import model_of, read_blocks, read_data, read_model_file, warn_of_extra
 
-    model = read_model(model_path)
+    found = read_model_file(model_path)
+    plain = found.body.plain and not any(added)
+    model = None if plain else model_of(found, model_path)
     if added.probabilities and model.calibration is None:
         raise Failure(f"{model_path}: the model has no calibration, which probabilities need: train it with "
                       "margin-train --probability, or svm-train -b 1 (for models of LIBLINEAR probability output is "
                       "only supported for logistic regression); --scores gives the scores")
     how = {"zero_based": line.value(ZERO_BASED), "threads": threads,
-           "text_labels": model.classes.dtype.kind == "U"}
-    m = correct = extra = 0
+           "text_labels": found.kind == "str"}
+    m = correct = 0
     # On a terminal the lines themselves are the progress.
     silent = quiet or (not output and sys.stdout.isatty())
     with replacing(output or "-") as stream, StatusLine(silent) as status:
         # A kernel's support vectors meet all rows at once: what is done to them is done once.
         whole = getattr(model, "kernel", None) is not None
         parts = [read_data(test, status, **how)] if whole else read_blocks(test, f"predicting {test}", status, **how)
-        predictor = Predictor(model, threads, added, stream.write)
+        predictor = Labels(found, threads, stream.write) if plain else Predictor(model, threads, added, stream.write)
         for data in parts:
             correct += predictor.write(data)
             m += len(data.labels)
-            extra += count_extra(data, model)
-    warn_of_extra(extra, model)
+    warn_of_extra(predictor.extra, predictor.n_features)
     if not quiet:
         report = f"Accuracy = {100 * correct / m:g}% ({correct}/{m})"
         print(report, file=sys.stdout if output else sys.stderr)
     return DONE
 
 
-class Added(NamedTuple):
-    """What stands after the label in a line, in this order."""
+# What stands after the label in a line, in this order: bools.
+Added = namedtuple("Added", "probabilities scores margins")
 
-    probabilities: bool
-    scores: bool
-    margins: bool
+
+def names_of(classes):
+    """The labels as they are written."""
+    from marginlinear.modelfile import label_text
+
+    return [label_text(label).encode("utf-8", "surrogateescape") for label in classes]
+
+
+class Labels:
+    """Writes the label of each row, without NumPy: to import it takes longer than all else does with most files.
+
+    Attributes
+    ----------
+    extra : int
+        Values left out, of features that the model, with its n_features, does not know.
+    """
+
+    def __init__(self, found, threads, write):
+        self.classes, self.weights, self.bias = found.classes, found.weights(), found.body.bias
+        self.n_features, self.threads, self._write = found.body.n_features, threads, write
+        self.names = names_of(found.classes)
+        self.sign = self.weights.shape[1] < len(found.classes)
+        self.extra = 0
+
+    def write(self, data):
+        """Returns the number of rows whose label is predicted."""
+        from marginlinear._core.buffer import Buffer
+        from marginlinear._core.rows import Rows, cut_features
+        from marginlinear._core.scores import row_places
+        from marginlinear.threads import run_chunks
+
+        if data.n_features > self.n_features:
+            self.extra += cut_features(data.data, data.indices, data.indptr, self.n_features)
+        rows = Rows.from_csr(data.data, data.indices, data.indptr, self.n_features, self.bias)
+        out = Buffer("i", rows.m)
+        run_chunks(lambda lo, hi: row_places(rows, self.weights, self.sign, out, lo, hi), rows.m, self.threads)
+        places = memoryview(out).tolist()
+        self._write(b"\n".join(map(self.names.__getitem__, places)) + b"\n")
+        return sum(map(eq, map(self.classes.__getitem__, places), data.labels))
 
 
 class Predictor:
-    """Writes a line for each row."""
+    """Writes a line for each row.
+
+    Attributes
+    ----------
+    extra, n_features
+        As of Labels.
+    """
 
     def __init__(self, model, threads, added, write):
-        from marginlinear.modelfile import label_text
-
         self.model, self.threads, self.added, self._write = model, threads, added, write
-        self.names = [label_text(label).encode("utf-8", "surrogateescape") for label in model.classes.tolist()]
+        self.extra, self.n_features = 0, model.n_features
+        self.names = names_of(model.classes.tolist())
         # As in the model file: of two classes classes[1] comes first.
         self.order = slice(None, None, -1 if len(self.names) == 2 else 1)
         if added.probabilities:
@@ -115,7 +158,10 @@ class Predictor:
 
         from marginlinear._core.decimal import format_rows
         from marginlinear.arrays import row_blocks
+        from marginlinear.cli.data import count_extra
 
+        data = data.arrays()
+        self.extra += count_extra(data, self.model)
         model, added, names = self.model, self.added, self.names
         truth = model.places_in_classes(data.labels)
         correct = 0

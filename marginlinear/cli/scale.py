@@ -189,8 +189,9 @@ class Work:
     def _blocks(self, what, text_labels):
         from marginlinear.cli.data import read_blocks
 
-        return read_blocks(self.path, what, self.status, zero_based=self.base == 0, text_labels=text_labels,
-                           threads=self.threads)
+        blocks = read_blocks(self.path, what, self.status, zero_based=self.base == 0, text_labels=text_labels,
+                             threads=self.threads)
+        return (block.arrays() for block in blocks)
 
 
 def _label_range(line):
