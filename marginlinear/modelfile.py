@@ -20,7 +20,6 @@ A file without a trailer is LIBLINEAR's or LIBSVM's own and is loaded for predic
 exactly there, which cannot be told from one; its weights and labels are whole.
 """
 
-import hashlib
 import io
 import json
 import math
@@ -31,6 +30,7 @@ import sys
 
 from marginlinear._version import version
 from marginlinear.atomic import replacing
+from marginlinear.digest import sha256
 from marginlinear.modeltext import (
     LONG_LINE,
     WORD,
@@ -46,10 +46,13 @@ from marginlinear.problem import CONVERGED, CYCLE, FAILED, FINISHED, MAX_ITER, S
 
 TRAILER = b"marginlinear 1"
 SEAL = re.compile(rb', "sha256": "([0-9a-f]{64})"\}\n\Z')
+DIGITS = 20  # bytes that a number takes, about
 PLAIN = (str, int, float, type(None))  # and bool, an int
 NOT_FINITE = ("nan", "inf", "-inf")
-# Of Info, what two equal runs share.
-KEPT = {name: kind for name, kind in Info.__annotations__.items() if name not in ("seconds", "history")}
+# Of Info, what two equal runs share, and its types.
+KEPT = {"status": str, "algorithm": str, "n_iter": int, "n_outer": int, "objective": float,
+        "bound": (float, type(None)), "certificate": (float, type(None)), "n_support": int, "tol": float,
+        "residual": (float, type(None))}
 
 
 def save_model(model, path):
@@ -132,7 +135,7 @@ def _layout(of_kernels):
 
 
 def _write(model, stream):
-    digest = hashlib.sha256()
+    digest = sha256(DIGITS * model.weights.size)
 
     def put(data):
         digest.update(data)

@@ -1,10 +1,10 @@
 """What the bodies of model files share: their bytes as they are read, lines of key and value, labels, codes."""
 
-import hashlib
 import json
 import math
 import re
 
+from marginlinear.digest import sha256
 from marginlinear.problem import DataError
 
 C_INT = 1 << 31
@@ -40,7 +40,7 @@ class Source:
         self.name = name
         self.size = size
         self.line = 0
-        self.digest = hashlib.sha256()
+        self.digest = sha256(size)
 
     def left(self):
         return self.size - self.stream.tell()

@@ -3,8 +3,8 @@
 This module imports no NumPy: the commands read it for `--help`.
 """
 
+from collections import namedtuple
 from contextlib import contextmanager
-from typing import Any, NamedTuple
 
 CONVERGED = "converged"  # certificate <= tol * max(1, |objective|)
 MAX_ITER = "max_iter"  # the cap on sweeps (or on outer iterations) came first, or more would be rounding alone
@@ -69,7 +69,7 @@ class ConvergenceWarning(UserWarning):
     """A solver stopped before its certificate reached the tolerance; the message says what to do."""
 
 
-class Problem(NamedTuple):
+class Problem(namedtuple("Problem", "rows y n_classes instance factor")):
     """Training data as an engine reads it.
 
     Attributes
@@ -86,11 +86,7 @@ class Problem(NamedTuple):
         Positive factor of C for each row: the weight of its class. Means over the rows do not know it. Broadcast too.
     """
 
-    rows: Any
-    y: Any
-    n_classes: int
-    instance: Any
-    factor: Any
+    __slots__ = ()
 
     @property
     def weights(self):
@@ -103,7 +99,8 @@ class Problem(NamedTuple):
         return float(self.instance.sum())
 
 
-class Info(NamedTuple):
+class Info(namedtuple("Info", "status algorithm n_iter n_outer objective bound certificate n_support seconds tol "
+                      "history residual", defaults=((), None))):
     """How a run ended.
 
     Attributes
@@ -131,18 +128,7 @@ class Info(NamedTuple):
         Change of the last outer iteration, for methods that stop on one.
     """
 
-    status: str
-    algorithm: str
-    n_iter: int
-    n_outer: int
-    objective: float
-    bound: float | None
-    certificate: float | None
-    n_support: int
-    seconds: float
-    tol: float
-    history: Any = ()
-    residual: float | None = None
+    __slots__ = ()
 
     @property
     def converged(self):
@@ -160,7 +146,8 @@ class Info(NamedTuple):
         return self._asdict()
 
 
-class Run(NamedTuple):
+class Run(namedtuple("Run", "tol algorithm max_iter time_limit seed threads start progress cancel",
+                     defaults=(None, None, None))):
     """What a fit is told beside its method's parameters: the values of `params.RUN`, a start, an observer.
 
     Attributes
@@ -175,18 +162,10 @@ class Run(NamedTuple):
         Once set, by another thread, the fit ends with threads.Cancelled at its next look.
     """
 
-    tol: float
-    algorithm: str
-    max_iter: int | None
-    time_limit: float | None
-    seed: int
-    threads: int
-    start: Any = None
-    progress: Any = None
-    cancel: Any = None
+    __slots__ = ()
 
 
-class Solution(NamedTuple):
+class Solution(namedtuple("Solution", "weights info state codes", defaults=(None, None))):
     """What a method's `fit` returns.
 
     Attributes
@@ -202,7 +181,4 @@ class Solution(NamedTuple):
         0 where it has no part. None: the largest score wins, or the sign of a single one.
     """
 
-    weights: Any
-    info: Info
-    state: Any = None
-    codes: Any = None
+    __slots__ = ()
