@@ -48,8 +48,9 @@ NEGLECT = 0.1
 TRIFLE = 0.02
 # Wanted ratio e/G at the end of an outer step.
 BALANCE = 0.3
-# Sweeps between scheduled checks: the first number at least, and a STRIDEth of those made; estimates ask for more.
-FIRST_CHECK, STRIDE = 4, 5
+# Sweeps between scheduled checks: the first number at least, and a STRIDEth of those made; estimates ask for more. Of
+# the first sweeps, without a centre, these are good enough to do alone.
+FIRST_CHECK, STRIDE, EARLY = 4, 5, 20
 # A gap of which this part is left after a stride is stalled; so many stalls in a row call for another way.
 STALL, PATIENT_STALLS = 0.8, 3
 # Care within outer steps has this limit: a smaller share of G for e drives kappa up without end.
@@ -236,7 +237,7 @@ class Descent:
         Where the budget ends before, `stopped` says what ran out.
         """
         self.goal, self.renewal = tol, renewal
-        if self.best_primal < math.inf:
+        if self._least() > -math.inf:
             self._neglect()
         while True:
             self.stopped = self.budget.exhausted(self.engine.n_iter)
@@ -274,46 +275,62 @@ class Descent:
             mean_bound = engine.averaged_dual()
             if mean_bound > bound:
                 bound, from_average = mean_bound, True
-        self.next_check = engine.n_iter + max(FIRST_CHECK, engine.n_iter // STRIDE)
+        self._schedule()
         return self._note(Check(primal, objective, at_average, bound, from_average))
+
+    def _schedule(self):
+        self.next_check = self.engine.n_iter + max(FIRST_CHECK, self.engine.n_iter // STRIDE)
 
     def _note(self, check):
         """Keep what a check found."""
         self.last = check
         self.best_primal = min(self.best_primal, check.primal)
+        self._raise_bound(check.bound, check.from_average)
         self._neglect()
-        if check.bound > self.best_bound:
-            self.best_bound = check.bound
-            if self.keep:
-                self.engine.keep_duals(check.from_average)
         if self.convex and check.primal < self.ceiling:
             self.drop_anchor(check.primal, check.at_average)
         self.budget.record(self.engine.n_iter, check.objective, check.bound,
                            self.ceiling - (self.best_bound if self.keep else check.bound))
         return check
 
+    def _raise_bound(self, bound, from_average):
+        if bound > self.best_bound:
+            self.best_bound = bound
+            if self.keep:
+                self.engine.keep_duals(from_average)
+
+    def _least(self):
+        """The best P, or, before the first check, the best D, which is less."""
+        return self.best_primal if self.best_primal < math.inf else self.best_bound
+
     def _neglect(self):
         """Around a centre, e is to fall to its part of G, which may be small: what is neglected is a part of that."""
         part = self.fraction if self.engine.iterates.kappa > 0 else 1.0
-        self.left_out = self.share * part * allowance(self.goal, self.best_primal)
+        self.left_out = self.share * part * allowance(self.goal, max(0.0, self._least()))
 
     def _sweep(self):
         engine, trifle = self.engine, self.left_out
-        # Before the first check every row is visited in full: duals may still be out of their range.
+        # At first every row is visited in full: duals may still be out of their range.
         if not engine.flat and self.left_out > -math.inf and engine.gap < math.inf:
             trifle = max(trifle, self.trifle * engine.gap)
         engine.neglect(trifle)
         engine.sweep()
 
     def _check_if_due(self, estimate):
-        """A check costs a pass: made when the schedule says so, or when the estimated gap is small enough to end."""
+        """A check costs a pass: made when the schedule says so, or when the estimated gap is small enough to end.
+        The bound alone costs none: early on, the schedule asks for no more."""
         engine = self.engine
         estimate += engine.excess
+        scheduled = engine.n_iter >= self.next_check
+        if scheduled and self.route == "cd" and engine.n_iter < EARLY:
+            self._raise_bound(engine.dual(), False)
+            self._neglect()
+            self._schedule()
+            scheduled = False
         primal = max(engine.loss + 0.5 * engine.iterates.sqnorm(), self.best_bound)
         left = min(self.ceiling, primal) - (primal - estimate)
         promising = (left <= allowance(self.goal, primal)
                      or estimate <= self.renewal * engine.slack) and estimate <= 0.8 * self.checked_estimate
-        scheduled = engine.n_iter >= self.next_check
         if not (promising or scheduled):
             return None
         self.checked_estimate = min(self.checked_estimate, estimate)
@@ -388,9 +405,9 @@ class Descent:
 
     def _slow(self):
         """Whether plain sweeps promise a long run to the tolerance."""
-        if len(self.gaps) < 4 or self.last is None:
+        if len(self.gaps) < 4 or self._least() == -math.inf:
             return False
-        return slow(self.gaps, allowance(self.tol, self.last.primal))
+        return slow(self.gaps, allowance(self.tol, self._least()))
 
     def _accelerate(self, kappa):
         self.route = "accelerated"
