@@ -5,9 +5,10 @@
     dot, axpy   the same with one column;    sqnorm  <x_i, x_i>
 
 The storages are CSR (features as int32, or narrow: as uint16) and dense, of float64 or float32, with the weights W as
-state, W[j*k + l] being feature j of class l, and a Gram matrix K of m rows. There the weights are known by their coefficients, w_l = sum_j C[j,l] x_j, and the state
-is 2m rows: the scores S = K C, then C; a row's update adds to both, and <w, v> = sum of scores of w times coefficients
-of v. State is float64 throughout. A row of CSR or dense data may end with a constant bias feature that is not stored.
+state, W[j*k + l] being feature j of class l, and a Gram matrix K of m rows. There the weights are known by their
+coefficients, w_l = sum_j C[j,l] x_j, and the state is 2m rows: the scores S = K C, then C; a row's update adds to both,
+and <w, v> = sum of scores of w times coefficients of v. State is float64 throughout. A row of CSR or dense data may end
+with a constant bias feature that is not stored.
 
 A row of a Gram matrix may be absent: it is needed for its own updates alone, the diagonal and the scores do for all
 else. An engine asks `row_present` before an update, and Rows.fetch for what is absent.
