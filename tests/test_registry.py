@@ -17,6 +17,7 @@ from scipy import sparse
 import marginlinear as ml
 from marginlinear import params as P
 from marginlinear import registry
+from marginlinear.arrays import CSR
 
 METHODS = registry.methods()
 HOW = P.MULTICLASS.choices
@@ -176,6 +177,18 @@ def test_storages_agree(method, storage):
     assert np.allclose(other.weights, plain.weights, rtol=1e-9, atol=1e-12)
     assert np.allclose(other.decision_function(storage(X)), plain.decision_function(X), rtol=1e-9, atol=1e-12)
     assert (other.predict(storage(X)) == plain.predict(X)).all()
+
+
+@by_route
+def test_compact_storages_give_the_same_bits(method, algorithm):
+    X, y = problem()
+    csr = sparse.csr_array(X)
+    plain, *others = [
+        ml.train(CSR(csr.data.astype(real), csr.indices.astype(whole), csr.indptr, X.shape[1]), y, solver=method.name,
+                 algorithm=algorithm, bias=1.0)
+        for real, whole in ((np.float64, np.int32), (np.float64, np.uint16), (np.float32, np.uint16))]
+    for other in others:
+        assert_same(plain, other)
 
 
 def test_csr_arrays_are_not_copied_or_changed(method):

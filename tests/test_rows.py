@@ -18,15 +18,17 @@ def values():
     return X
 
 
-def csr_rows(X, bias, dtype):
+def csr_rows(X, bias, dtype, width=np.int32):
     csr = sparse.csr_array(X.astype(dtype))
-    indices, indptr = csr.indices.astype(np.int32), csr.indptr.astype(np.int64)
+    indices, indptr = csr.indices.astype(width), csr.indptr.astype(np.int64)
     return Rows.from_csr(csr.data, indices, indptr, X.shape[1], bias)
 
 
 MAKERS = {
     "csr64": lambda X, bias: csr_rows(X, bias, np.float64),
     "csr32": lambda X, bias: csr_rows(X, bias, np.float32),
+    "narrow64": lambda X, bias: csr_rows(X, bias, np.float64, np.uint16),
+    "narrow32": lambda X, bias: csr_rows(X, bias, np.float32, np.uint16),
     "dense64": lambda X, bias: Rows.from_dense(X, bias),
     "dense32": lambda X, bias: Rows.from_dense(X.astype(np.float32), bias),
 }
@@ -205,6 +207,15 @@ def test_hostile_arrays_are_refused(change, words, dtype):
     change(*arrays)
     with pytest.raises(ValueError, match=words):
         Rows.from_csr(*arrays, N)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_hostile_narrow_features_are_refused(dtype):
+    data, indptr = np.ones(2, dtype=dtype), np.array([0, 2])
+    assert Rows.from_csr(data, np.array([0, 65535], dtype=np.uint16), indptr, 65536).sqnorms().tolist() == [2.0]
+    for features, words in (([0, 65535], "feature 65535, outside 0 to 65534"), ([7, 7], "repeated or falling")):
+        with pytest.raises(ValueError, match=words):
+            Rows.from_csr(data, np.array(features, dtype=np.uint16), indptr, 65535)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
