@@ -348,7 +348,7 @@ def fit_model(X, y, warning=None, *, solver=None, class_weight=None, sample_weig
 
     `cancel` as in Run, for fits on one thread. `gram` is a LastGram that several fits on the same X share.
     """
-    method = registry.get(solver if solver is not None else next(iter(registry.methods())))
+    method = registry.get(registry.DEFAULT if solver is None else solver)
     values, run_values = resolved(method, params)
     around = P.resolve(P.AROUND, {"probability": probability, "scale": scale})
     given = values.get("kernel") == "precomputed"

@@ -147,9 +147,7 @@ class parameter:
     __slots__ = ("class_weight", "find_C", "nr_fold", "quiet", "solver", "values")
 
     def __init__(self, options=""):
-        known = registry.methods()
-        own = {p.name: p for method in known.values() for p in method.takes}
-        taken = (*params.RUN, *params.AROUND, *own.values())
+        taken = (*params.RUN, *params.AROUND, *params.OWN)
         line = _command_line(options, (SOLVER, FOLDS, SEARCH, QUIET, *taken), class_weights=True)
         self.solver = registry.get(_value(line, SOLVER) or DEFAULT_SOLVER).name
         self.values = {p.name: _value(line, p) for p in taken if line.given(p)}

@@ -11,8 +11,8 @@ INFINITE = math.inf
 
 
 # Not typing's NamedTuple: its import takes a tenth of margin-predict's time with a small file.
-class Param(namedtuple("Param", "name type default help domain choices letter metavar replaces numbered python needs grid",
-                       defaults=("", (), "", "", "", False, (), (), ""))):
+class Param(namedtuple("Param", "name type default help domain choices letter metavar replaces numbered python needs "
+                       "grid", defaults=("", (), "", "", "", False, (), (), ""))):
     """One parameter of a method or of a run.
 
     Attributes
@@ -167,6 +167,9 @@ DEFINITE = ("linear", "rbf")
 INDEFINITE = "the kernel is not positive semidefinite on these rows, and nothing can be certified; take another one"
 # What every method that works on Gram rows takes.
 KERNELS = (KERNEL, GAMMA, DEGREE, COEF0, CACHE)
+# What there is for methods to take: a command line is taken apart without the methods.
+OWN = (C, LAMBDA, MU, THETA, OUTER, MAX_OUTER, LAMBDA1, LAMBDA2, NORM, EPS, DELTA, LOSS, ALPHA, BETA, EPOCHS, ETA0,
+       MULTICLASS, *KERNELS)
 
 TOL = Param("tol", float, 1e-3, "stop when certificate <= tol * max(1, |objective|)", "(0, inf)", letter="e")
 BIAS = Param("bias", float, -1.0, "value of a constant feature added to every row; negative: none", "(-inf, inf)",

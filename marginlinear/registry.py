@@ -7,24 +7,26 @@ from typing import Any, NamedTuple
 from marginlinear import liblinear
 from marginlinear import params as P
 
-# One module of marginlinear.methods a line; its METHOD says the rest. The first is the default.
-MODULES = (
-    "mcodm",
-    "crammer_singer",
-    "lpmcsvm",
-    "m3svm",
-    "ism3",
-    "ww",
-    "softmax",
-    "ldm",
-    "ldm_asgd",
-    "odm",
-    "l1svc",
-    "l2svc",
-    "lssvm",
-    "mamc",
-    "msvmav",
-)
+# A method a line: its name, and its module in marginlinear.methods, whose METHOD says the rest. The first is the
+# default.
+MODULES = {
+    "mcodm": "mcodm",
+    "cs": "crammer_singer",
+    "lpmcsvm": "lpmcsvm",
+    "m3svm": "m3svm",
+    "ism3": "ism3",
+    "ww": "ww",
+    "softmax": "softmax",
+    "ldm": "ldm",
+    "ldm-asgd": "ldm_asgd",
+    "odm": "odm",
+    "l1svc": "l1svc",
+    "l2svc": "l2svc",
+    "lssvm": "lssvm",
+    "mamc": "mamc",
+    "msvmav": "msvmav",
+}
+DEFAULT = next(iter(MODULES))
 
 
 class Method(NamedTuple):
@@ -92,15 +94,19 @@ class Method(NamedTuple):
 
 def methods():
     """All methods by name, in the order of MODULES."""
-    found = (import_module(f"marginlinear.methods.{module}").METHOD for module in MODULES)
-    return {method.name: method for method in found}
+    return {name: get(name) for name in MODULES}
 
 
 def get(name):
-    """The method called `name`, or with LIBLINEAR's number `name`; ValueError lists what there is."""
+    """The method called `name`, or with LIBLINEAR's number `name`; ValueError lists what there is.
+
+    A name imports its own module alone.
+    """
+    if name in MODULES:
+        return import_module(f"marginlinear.methods.{MODULES[name]}").METHOD
     known = methods()
     numbers = {str(m.liblinear): m for m in known.values() if m.liblinear is not None}
-    method = known.get(name) or numbers.get(str(name))
+    method = numbers.get(str(name))
     if method is None:
         theirs = liblinear.SOLVERS.get(int(name) if str(name).isdecimal() else None)
         if theirs is not None:

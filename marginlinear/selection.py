@@ -365,7 +365,7 @@ def search(X, y, *, solver=None, grid=None, refit=True, folds=5, metric="accurac
     ConvergenceWarning
         Once, when fits did not converge.
     """
-    method = registry.get(solver if solver is not None else next(iter(registry.methods())))
+    method = registry.get(registry.DEFAULT if solver is None else solver)
     metric = P.METRIC.check(metric)
     grid = G.check_grid(G.default_grid(method) if grid is None else grid, method)
     points = G.points_of(grid, method, params)
@@ -409,7 +409,7 @@ def search(X, y, *, solver=None, grid=None, refit=True, folds=5, metric="accurac
 
 def _prepared(X, y, solver, folds, seed, threads, sample_weight, class_weight, params):
     """(method, Folds, parameters of every fit)"""
-    method = registry.get(solver if solver is not None else next(iter(registry.methods())))
+    method = registry.get(registry.DEFAULT if solver is None else solver)
     # Out of fold only scores are asked for.
     params = {**params, P.SEED.name: seed, P.THREADS.name: threads, P.PROBABILITY.name: False}
     values = resolved(method, _inner(params))[0]

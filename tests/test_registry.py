@@ -642,6 +642,26 @@ def test_unknown_class_in_class_weight(method):
     assert_same(model, ml.train(X, y, solver=method.name))
 
 
+def test_names_and_parameters_are_listed_beside_the_methods():
+    from marginlinear import params
+
+    assert [method.name for method in METHODS.values()] == list(registry.MODULES) and registry.DEFAULT == "mcodm"
+
+    def typed(declared):
+        return {(p.name, p.flag, p.letter, p.type) for p in declared}
+
+    assert typed(params.OWN) == typed(p for method in METHODS.values() for p in method.takes)
+
+
+def test_a_name_imports_one_method():
+    import subprocess
+    import sys
+
+    code = ("import sys, marginlinear.registry as r; r.get('l1svc')\n"
+            "assert 'marginlinear.methods.l1svc' in sys.modules and 'marginlinear.methods.pairs' not in sys.modules")
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
 def test_no_start_up_price():
     """Listing the methods and their parameters imports no NumPy."""
     import subprocess

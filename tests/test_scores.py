@@ -5,7 +5,7 @@ import pytest
 
 from marginlinear._core.buffer import Buffer, columns_of
 from marginlinear._core.rows import Rows, cut_features
-from marginlinear._core.scores import places_of, row_places, scores_of
+from marginlinear._core.scores import count_hits, lines_of, places_of, row_places, scores_of
 
 
 def csr(X, bias=-1.0):
@@ -80,6 +80,16 @@ def test_places_without_features():
 def test_a_gram_matrix_has_no_places():
     with pytest.raises(ValueError, match="Gram"):
         row_places(Rows.from_gram(np.eye(2)), np.zeros((4, 2)), False, np.empty(2, np.int32), 0, 2)
+
+
+def test_hits_and_lines():
+    places, classes = np.array([0, 2, 1, 2], np.int32), np.array([-1.0, 1.5, 3.0])
+    assert count_hits(places, classes, np.array([-1.0, 3.0, 1.5, 1.5])) == 3
+    assert count_hits(places, classes, np.array([-1, 7, 1, 3])) == 2
+    assert lines_of(places, [b"-1\n", b"1.5\n", b"3\n"]) == b"-1\n3\n1.5\n3\n"
+    assert lines_of(places[:0], []) == b""
+    with pytest.raises(ValueError, match="count_hits"):
+        count_hits(places, classes, np.array([1.0]))
 
 
 @pytest.mark.parametrize("n", [0, 2, 4, 9])

@@ -1,7 +1,9 @@
 """Scores, sums and margins of rows under a linear model, by ranges of rows, without the GIL."""
 
-from libc.stdint cimport int32_t
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy
 
 from marginlinear._core.rows cimport (
     CSR32,
@@ -16,6 +18,10 @@ from marginlinear._core.rows cimport (
     row_dot,
     row_scores,
 )
+
+ctypedef fused number:
+    int64_t
+    double
 
 
 cdef void fill(const data_t* X, const double[:, ::1] W, double[:, ::1] out, Py_ssize_t lo,
@@ -139,6 +145,40 @@ def row_places(Rows rows, const double[:, ::1] W, bint sign, int32_t[::1] out, P
             elif rows.storage == DENSE32:
                 decide(&rows.dense32, W, sign, s, &out[0], lo, hi)
         free(s)
+
+
+cdef Py_ssize_t hits(const int32_t[::1] places, const double[::1] classes, const number[::1] labels) except -1:
+    cdef Py_ssize_t i, found = 0
+    if places.shape[0] != labels.shape[0]:
+        raise ValueError("count_hits: shapes do not fit")
+    for i in range(places.shape[0]):
+        found += classes[places[i]] == <double> labels[i]
+    return found
+
+
+def count_hits(const int32_t[::1] places, const double[::1] classes, labels):
+    """How many rows have the label classes[places_i]; the labels are int64 or float64."""
+    # Chosen here: Cython's own choice for a function that Python calls imports NumPy.
+    if memoryview(labels).format == "d":
+        return hits[double](places, classes, labels)
+    return hits[int64_t](places, classes, labels)
+
+
+def lines_of(const int32_t[::1] places, list names):
+    """names[places_i] for each row, one after the other."""
+    cdef Py_ssize_t i, size = 0
+    cdef bytes name
+    cdef char* out
+    for i in range(places.shape[0]):
+        name = names[places[i]]
+        size += PyBytes_GET_SIZE(name)
+    text = PyBytes_FromStringAndSize(NULL, size)
+    out = PyBytes_AS_STRING(text)
+    for i in range(places.shape[0]):
+        name = names[places[i]]
+        memcpy(out, PyBytes_AS_STRING(name), PyBytes_GET_SIZE(name))
+        out += PyBytes_GET_SIZE(name)
+    return text
 
 
 cdef void add(const data_t* X, const double* a, double* out, Py_ssize_t lo, Py_ssize_t hi) noexcept nogil:

@@ -111,9 +111,12 @@ class Labels:
     """
 
     def __init__(self, found, threads, write):
-        self.classes, self.weights, self.bias = found.classes, found.weights(), found.body.bias
-        self.n_features, self.threads, self._write = found.body.n_features, threads, write
-        self.names = names_of(found.classes)
+        from array import array
+
+        self.weights, self.bias, self.n_features = found.weights(), found.body.bias, found.body.n_features
+        self.threads, self._write = threads, write
+        self.classes = found.classes if found.kind == "str" else array("d", found.classes)
+        self.lines = [name + b"\n" for name in names_of(found.classes)]
         self.sign = self.weights.shape[1] < len(found.classes)
         self.extra = 0
 
@@ -121,17 +124,18 @@ class Labels:
         """Returns the number of rows whose label is predicted."""
         from marginlinear._core.buffer import Buffer
         from marginlinear._core.rows import Rows, cut_features
-        from marginlinear._core.scores import row_places
+        from marginlinear._core.scores import count_hits, lines_of, row_places
         from marginlinear.threads import run_chunks
 
         if data.n_features > self.n_features:
             self.extra += cut_features(data.data, data.indices, data.indptr, self.n_features)
         rows = Rows.from_csr(data.data, data.indices, data.indptr, self.n_features, self.bias)
-        out = Buffer("i", rows.m)
-        run_chunks(lambda lo, hi: row_places(rows, self.weights, self.sign, out, lo, hi), rows.m, self.threads)
-        places = memoryview(out).tolist()
-        self._write(b"\n".join(map(self.names.__getitem__, places)) + b"\n")
-        return sum(map(eq, map(self.classes.__getitem__, places), data.labels))
+        places = Buffer("i", rows.m)
+        run_chunks(lambda lo, hi: row_places(rows, self.weights, self.sign, places, lo, hi), rows.m, self.threads)
+        self._write(lines_of(places, self.lines))
+        if isinstance(data.labels, list):
+            return sum(map(eq, map(self.classes.__getitem__, memoryview(places)), data.labels))
+        return count_hits(places, self.classes, data.labels)
 
 
 class Predictor:

@@ -72,16 +72,14 @@ def main(argv=None):
 
 
 def work(argv):
-    known = registry.methods()
-    own = {param.name: param for method in known.values() for param in method.takes}
-    line = CommandLine(argv, (SOLVER, *params.RUN, *params.AROUND, *GENERAL, *own.values()), class_weights=True)
+    line = CommandLine(argv, (SOLVER, *params.RUN, *params.AROUND, *GENERAL, *params.OWN), class_weights=True)
     if line.given(options.HELP):
-        print(help_text(known), end="")
+        print(help_text(registry.methods()), end="")
         return DONE
     if line.given(options.VERSION):
         print(f"{PROGRAM} {version}")
         return DONE
-    return Training(line, known, own).run()
+    return Training(line).run()
 
 
 def help_text(known):
@@ -109,13 +107,14 @@ class Training:
     All that can be wrong with the command line is found here, before any file is read.
     """
 
-    def __init__(self, line, known, own):
-        self.method = _method(line, known)
-        for foreign in own.keys() - {p.name for p in self.method.takes}:
-            if line.given(own[foreign]):
-                owners = ", ".join(m.name for m in known.values() if foreign in {p.name for p in m.takes})
-                raise UsageError(f"{line.flag(own[foreign])} is not a parameter of -s {self.method.name}, "
-                                 f"but of {owners}")
+    def __init__(self, line):
+        self.method = _method(line)
+        taken = {p.name for p in self.method.takes}
+        for param in params.OWN:
+            if line.given(param) and param.name not in taken:
+                owners = (m.name for m in registry.methods().values() if param.name in {p.name for p in m.takes})
+                raise UsageError(f"{line.flag(param)} is not a parameter of -s {self.method.name}, "
+                                 f"but of {', '.join(owners)}")
         self.params = {p.name: line.value(p) for p in (*params.RUN, *params.AROUND, *self.method.takes)
                        if line.given(p)}
         try:
@@ -354,9 +353,9 @@ class Training:
             self.log.flush()
 
 
-def _method(line, known):
+def _method(line):
     if not line.given(SOLVER):
-        return next(iter(known.values()))
+        return registry.get(registry.DEFAULT)
     name = line.value(SOLVER)
     try:
         return registry.get(name)
