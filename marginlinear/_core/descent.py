@@ -283,7 +283,8 @@ class Descent:
             if mean_bound > bound:
                 bound, from_average = mean_bound, True
         self._schedule()
-        if self.keep and engine.lines and self.convex and self.averages > 1 and engine.n_iter > EARLY and primal < math.inf:
+        swings = self.convex and self.averages > 1 and engine.n_iter > EARLY and primal < math.inf
+        if self.keep and engine.lines and swings:
             self._approach(primal, at_average)
         return self._note(Check(primal, objective, at_average, bound, from_average))
 
@@ -439,6 +440,7 @@ class Descent:
         self.route = "accelerated"
         self.averages = 0
         self.A, self.a = 0.0, 1 / kappa
+        self.too_much = RUNAWAY * self.engine.loss_at_zero()
         self.best_cycle = math.inf
         self.pending, self.switching = None, False
         self._begin_cycle()
@@ -460,7 +462,7 @@ class Descent:
             self._sweep()
             n += 1
             ratio = self.rho
-            if not engine.gap <= RUNAWAY * engine.loss_at_zero():
+            if not engine.gap <= self.too_much:
                 return self._start_over()
             if n > 1:
                 ratio = min(1.0, engine.gap / before) if before > 0 else 0.0

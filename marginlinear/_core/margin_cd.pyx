@@ -384,9 +384,15 @@ cdef class MarginCD:
     def approach(self, weights, margins, bint averaged, double enough):
         """Move weights to where P is least on the line through them and W, or W_avg, as the last `primal` saw it around
         a centre, and then on that through 0; returns P, each time to within `enough`. Their margins follow."""
-        other = self.iterates.averaged if averaged else self.iterates.W
-        self._search(weights, margins, other - weights, self._margins[averaged] - margins, 0.5, enough)
-        self._search(weights, margins, weights.copy(), margins.copy(), 0.05, enough)
+        iterates = self.iterates
+        other = iterates.averaged if averaged else iterates.W
+        far = iterates.sqdistance_of(other, weights)
+        along = (iterates.sqnorm_of(other) - iterates.sqnorm_of(weights) - far) / 2
+        s = self._search(margins, self._margins[averaged] - margins, along, far, 0.5, enough)
+        iterates.mix(weights, 1 - s, other, s)
+        own = iterates.sqnorm_of(weights)
+        s = self._search(margins, margins.copy(), own, own, 0.05, enough)
+        iterates.mix(weights, 1 + s, weights, 0.0)
         return self._objective(weights, margins)
 
     cdef double _objective(self, weights, const double[::1] margins) except? -1:
@@ -399,12 +405,9 @@ cdef class MarginCD:
                 loss += self.c[i] * loss_at(<const pieces_t*> &tables[self.which[i], 0], margins[i])
         return self.iterates.sqnorm_of(weights) / 2 + loss
 
-    cdef _search(self, weights, margins, direction, turns, double t, double enough):
-        """weights += s direction, margins += s turns, with |s| = t as the first trial."""
-        sqnorm_of = self.iterates.sqnorm_of
-        # P'(s) = along + s far + the slope of the losses.
-        cdef double far = sqnorm_of(direction)
-        cdef double along = (sqnorm_of(weights + direction) - sqnorm_of(weights) - far) / 2
+    cdef double _search(self, margins, turns, double along, double far, double t, double enough) except? -1:
+        """margins += s turns to the least P; returns s, with |s| = t as the first trial. The norm's part of P is
+        along s + far s^2/2."""
         if self.spread > 0:
             far += 2 * self.spread * covariance(self.c, turns, turns)
             along += 2 * self.spread * covariance(self.c, margins, turns)
@@ -413,7 +416,7 @@ cdef class MarginCD:
         cdef int before = 0
         # What is to be gained is at most this, as P' grows by `far` at least.
         if slope * slope <= 2 * far * enough:
-            return
+            return 0.0
         for _ in range(TRIALS):
             slope = sign * (along + sign * t * far + self._slope(margins, turns, sign * t))
             # Regula falsi, where the slope at an end that stays is halved (Illinois).
@@ -430,8 +433,8 @@ cdef class MarginCD:
             t = (low * high_slope - high * low_slope) / (high_slope - low_slope) if high < INFINITY else 2 * low
         else:
             t = low
-        weights += sign * t * direction
         margins += sign * t * turns
+        return sign * t
 
     cdef double _slope(self, const double[::1] margins, const double[::1] turns, double t) except? -1:
         """The losses' part of P' at margins + t turns."""
