@@ -244,7 +244,7 @@ class Descent:
         Where the budget ends before, `stopped` says what ran out.
         """
         self.goal, self.renewal = tol, renewal
-        if self._least() > -math.inf:
+        if self.best_bound > -math.inf:
             self._neglect()
         while True:
             self.stopped = self.budget.exhausted(self.engine.n_iter)
@@ -320,14 +320,15 @@ class Descent:
             if self.keep:
                 self.engine.keep_duals(from_average)
 
-    def _least(self):
-        """The best P, or, before the first check, the best D, which is less."""
-        return self.best_primal if self.best_primal < math.inf else self.best_bound
+    def _level(self):
+        """The best P; before the first check what bound and gap make of it, which is not finite where one of them is
+        not."""
+        return self.best_primal if self.best_primal < math.inf else self.best_bound + self.engine.gap
 
     def _neglect(self):
         """Around a centre, e is to fall to its part of G, which may be small: what is neglected is a part of that."""
-        part = self.fraction if self.engine.iterates.kappa > 0 else 1.0
-        self.left_out = self.share * part * allowance(self.goal, max(0.0, self._least()))
+        part, level = self.fraction if self.engine.iterates.kappa > 0 else 1.0, self._level()
+        self.left_out = self.share * part * allowance(self.goal, level) if math.isfinite(level) else -math.inf
 
     def _sweep(self):
         engine, trifle = self.engine, self.left_out
@@ -426,9 +427,9 @@ class Descent:
 
     def _slow(self):
         """Whether plain sweeps promise a long run to the tolerance."""
-        if len(self.gaps) < 4 or self._least() == -math.inf:
+        if len(self.gaps) < 4 or not math.isfinite(self._level()):
             return False
-        return slow(self.gaps, allowance(self.tol, self._least()))
+        return slow(self.gaps, allowance(self.tol, self._level()))
 
     def _accelerate(self, kappa):
         self.route = "accelerated"
