@@ -217,6 +217,29 @@ def test_plain_sweeps(case):
         previous = dual
 
 
+@pytest.mark.parametrize("averaged", [False, True])
+def test_approach(case, averaged):
+    """Weights end at the least P on the line towards W or W_avg, then on the line through 0; their margins follow."""
+    engine, enough = case.engine, 1e-6
+    engine.iterates.start(3.0)
+    for _ in range(3):
+        engine.sweep()
+    engine.average(1.0, 0.0, 1.0)
+    engine.sweep()
+    engine.primal(averaged)
+    other = (engine.iterates.averaged if averaged else case.W).copy()
+    start = other + np.random.default_rng(1).normal(size=len(other)) * np.abs(other).max()
+    weights, margins = start.copy(), engine.margins_of(start)
+    assert close(margins, case.Z @ start, abs(margins).max())
+    value = engine.approach(weights, margins, averaged, enough)
+    assert close(margins, case.Z @ weights, abs(margins).max())
+    assert value == pytest.approx(case.primal(weights), rel=1e-11)
+    places = np.concatenate((np.linspace(-2, 3, 6), 1 + np.geomspace(1e-6, 0.1, 4), 1 - np.geomspace(1e-6, 0.1, 4)))
+    for t in places:
+        assert case.primal(start + t * (other - start)) >= value - 2.1 * enough
+        assert case.primal(t * weights) >= value - 1.1 * enough
+
+
 def test_the_bound_holds_and_is_reached(case):
     """No dual value is above any objective value; in the end they meet."""
     bounds = []

@@ -152,6 +152,8 @@ cdef class BlockCD:
         What P - D, at W and the duals, has beyond the same difference at this b.
     """
 
+    lines = False
+
     cdef readonly Rows rows
     cdef readonly Iterates iterates
     cdef readonly object y, cost, alpha, beta, rival, fixed, mean_alpha, mean_beta, kept, before

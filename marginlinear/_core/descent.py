@@ -15,6 +15,9 @@
     adopt()                     duals and weights become their averages
     neglect(gap)                rows are left as they are where that adds up to no more than this gap
     keep_duals(averaged)        the duals, or their averages, are those of the best bound so far
+    lines                       whether it has margins_of(weights) and
+    approach(weights, margins, averaged, enough)
+                                weights move to the least P on a line towards W, or W_avg; returns P, after `primal`
     refresh()                   weights summed afresh from duals and rows
     start_over(), loss_at_zero()  duals and weights of 0, and P there
 
@@ -51,6 +54,8 @@ BALANCE = 0.3
 # Sweeps between scheduled checks: the first number at least, and a STRIDEth of those made; estimates ask for more. Of
 # the first sweeps, without a centre, these are good enough to do alone.
 FIRST_CHECK, STRIDE, EARLY = 4, 5, 20
+# A search for a better anchor ends where it can gain no more than this part of what is allowed.
+CLOSE = 0.03
 # A gap of which this part is left after a stride is stalled; so many stalls in a row call for another way.
 STALL, PATIENT_STALLS = 0.8, 3
 # Care within outer steps has this limit: a smaller share of G for e drives kappa up without end.
@@ -150,6 +155,8 @@ class Descent:
         self.goal, self.renewal = tol, 0.0
         # Weights W0 whose objective, the ceiling, is compared with every bound from here on.
         self.anchor, self.ceiling, self.convex = None, math.inf, True
+        # Of the anchor, where it is no W that was checked.
+        self.margins = None
         self.gaps = []
         self.checked_estimate = math.inf
         self.averages = 0
@@ -200,7 +207,7 @@ class Descent:
     def refresh(self, ceiling):
         """A bound that held by rounding alone was taken for one: sum the weights afresh, forget the bounds. `ceiling`
         is the anchor's objective, recomputed."""
-        self.ceiling = ceiling
+        self.ceiling, self.margins = ceiling, None
         self.forget_bounds()
         if self.route != "newton":
             self.engine.refresh()
@@ -228,7 +235,7 @@ class Descent:
         else:
             self.anchor[:] = weights
         self.engine.iterates.scale(self.anchor, 1.0)
-        self.ceiling = objective
+        self.ceiling, self.margins = objective, None
 
     def until(self, tol, renewal=0.0):
         """Sweep until the anchor is certified, ceiling - bound <= tol max(1, ceiling), or until
@@ -237,7 +244,7 @@ class Descent:
         Where the budget ends before, `stopped` says what ran out.
         """
         self.goal, self.renewal = tol, renewal
-        if self._least() > -math.inf:
+        if self.best_bound > -math.inf:
             self._neglect()
         while True:
             self.stopped = self.budget.exhausted(self.engine.n_iter)
@@ -276,7 +283,21 @@ class Descent:
             if mean_bound > bound:
                 bound, from_average = mean_bound, True
         self._schedule()
+        swings = self.convex and self.averages > 1 and engine.n_iter > EARLY and primal < math.inf
+        if self.keep and engine.lines and swings:
+            self._approach(primal, at_average)
         return self._note(Check(primal, objective, at_average, bound, from_average))
+
+    def _approach(self, primal, at_average):
+        """Around a centre W swings about the optimum: the anchor is what lines through its places and 0 have of P. Of
+        hinges at a large cost a scale is worth most: where many margins are short of 1 by little, it makes them 1."""
+        if self.anchor is None:
+            self.drop_anchor(primal, at_average)
+        if self.margins is None:
+            self.margins = self.engine.margins_of(self.anchor)
+        enough = CLOSE * allowance(self.goal, self.ceiling)
+        self.ceiling = self.engine.approach(self.anchor, self.margins, at_average, enough)
+        self.best_primal = min(self.best_primal, self.ceiling)
 
     def _schedule(self):
         self.next_check = self.engine.n_iter + max(FIRST_CHECK, self.engine.n_iter // STRIDE)
@@ -299,14 +320,15 @@ class Descent:
             if self.keep:
                 self.engine.keep_duals(from_average)
 
-    def _least(self):
-        """The best P, or, before the first check, the best D, which is less."""
-        return self.best_primal if self.best_primal < math.inf else self.best_bound
+    def _level(self):
+        """The best P; before the first check what bound and gap make of it, which is not finite where one of them is
+        not."""
+        return self.best_primal if self.best_primal < math.inf else self.best_bound + self.engine.gap
 
     def _neglect(self):
         """Around a centre, e is to fall to its part of G, which may be small: what is neglected is a part of that."""
-        part = self.fraction if self.engine.iterates.kappa > 0 else 1.0
-        self.left_out = self.share * part * allowance(self.goal, max(0.0, self._least()))
+        part, level = self.fraction if self.engine.iterates.kappa > 0 else 1.0, self._level()
+        self.left_out = self.share * part * allowance(self.goal, level) if math.isfinite(level) else -math.inf
 
     def _sweep(self):
         engine, trifle = self.engine, self.left_out
@@ -405,9 +427,9 @@ class Descent:
 
     def _slow(self):
         """Whether plain sweeps promise a long run to the tolerance."""
-        if len(self.gaps) < 4 or self._least() == -math.inf:
+        if len(self.gaps) < 4 or not math.isfinite(self._level()):
             return False
-        return slow(self.gaps, allowance(self.tol, self._least()))
+        return slow(self.gaps, allowance(self.tol, self._level()))
 
     def _accelerate(self, kappa):
         self.route = "accelerated"
@@ -419,6 +441,7 @@ class Descent:
         self.route = "accelerated"
         self.averages = 0
         self.A, self.a = 0.0, 1 / kappa
+        self.too_much = RUNAWAY * self.engine.loss_at_zero()
         self.best_cycle = math.inf
         self.pending, self.switching = None, False
         self._begin_cycle()
@@ -440,7 +463,7 @@ class Descent:
             self._sweep()
             n += 1
             ratio = self.rho
-            if not engine.gap <= RUNAWAY * engine.loss_at_zero():
+            if not engine.gap <= self.too_much:
                 return self._start_over()
             if n > 1:
                 ratio = min(1.0, engine.gap / before) if before > 0 else 0.0

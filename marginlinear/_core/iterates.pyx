@@ -218,6 +218,20 @@ cdef class Iterates:
         """||W - V||^2"""
         return self._square_sum(1.0, self.w, -1.0, self.v) if self.kappa > 0 else 0.0
 
+    def sqdistance_of(self, const double[::1] x, const double[::1] y):
+        """||x - y||^2 of vectors of this kind."""
+        return self._square_sum(1.0, x, -1.0, y)
+
+    def mix(self, double[::1] x, double p, const double[::1] y, double q):
+        """x = p x + q y, in place."""
+        cdef Py_ssize_t j, start, stop, n = x.shape[0]
+        for start in range(0, n, BLOCK):
+            stop = min(n, start + BLOCK)
+            with nogil:
+                for j in range(start, stop):
+                    x[j] = p * x[j] + q * y[j]
+            PyErr_CheckSignals()
+
     cdef double _square_sum(self, double p, const double[::1] x, double q, const double[::1] y) except? -1:
         """||p x + q y||^2"""
         if self.factors is None:

@@ -23,12 +23,12 @@ see all rows, so that there is nothing to undo at the end.
 import numpy as np
 
 from cpython.exc cimport PyErr_CheckSignals
-from libc.math cimport INFINITY
+from libc.math cimport INFINITY, fabs
 from libc.stdint cimport int32_t, uint8_t, uint64_t
 
 from marginlinear._core.active cimport keep_awake, shuffle
 from marginlinear._core.iterates cimport Iterates
-from marginlinear._core.pieces cimport conjugate_at, dual_at, gap_of, jump_at, loss_at, pieces_t, step_to
+from marginlinear._core.pieces cimport conjugate_at, dual_at, gap_of, jump_at, loss_at, pieces_t, slope_at, step_to
 from marginlinear._core.rows cimport (
     CSR32,
     CSR64,
@@ -57,6 +57,7 @@ cdef double SLICE = 2e7
 cdef enum:
     AHEAD = 3
     LONGEST_REST = 16    # sweeps
+    TRIALS = 30          # of a search along a line
 
 
 cdef struct sums_t:
@@ -68,7 +69,7 @@ cdef struct sums_t:
 cdef enum Work:
     VISIT    # coordinate steps at the rows order[start:stop]; start becomes the first that was not made
     SEEK     # found[:count]: rows of order[start:stop] that are absent, and whose step is not 0; nothing changed
-    LOSSES   # sums at rows start to stop, nothing changed
+    LOSSES   # sums at rows start to stop, and their margins; nothing else changed
     ADD      # W += sum_i y_i dual_i x_i; start becomes the first that was not added
 
 
@@ -79,6 +80,7 @@ cdef struct task_t:
     sums_t* sums
     const double* dual
     double* W
+    double* margins    # NULL: not wanted
     Py_ssize_t* found
     Py_ssize_t count
 
@@ -130,6 +132,8 @@ cdef class MarginCD:
         Whether no loss has curvature.
     """
 
+    lines = True
+
     cdef readonly Rows rows
     cdef readonly Iterates iterates
     cdef readonly object y, cost, duals, mean_duals, kept_duals, group, tables, before
@@ -142,7 +146,7 @@ cdef class MarginCD:
     cdef readonly int threads
     cdef uint64_t rng
     cdef Py_ssize_t visited, slice_rows
-    cdef object _order, _sqnorm, _empty, _mean_row, _shifted, _rest, _calm
+    cdef object _order, _sqnorm, _empty, _mean_row, _shifted, _rest, _calm, _margins
     cdef uint8_t[::1] rest, calm
     cdef double[::1] a, sq
     cdef const double[::1] c
@@ -172,6 +176,7 @@ cdef class MarginCD:
         self.a, self.c, self.sq, self.order = self.duals, self.cost, self._sqnorm, self._order
         self.positive, self.which = self.y, self.group
         self.size = self.cost.sum()
+        self._margins = [None, None]
         self._rest, self._calm = np.zeros(m, dtype=np.uint8), np.zeros(m, dtype=np.uint8)
         self.rest, self.calm = self._rest, self._calm
         self.slice_rows = max(1, <Py_ssize_t>(SLICE * m / (1.0 + <double>rows.nnz)))
@@ -350,23 +355,102 @@ cdef class MarginCD:
         return np.asarray(found)[:task.count]
 
     def primal(self, bint averaged=False):
-        """(P, P, 0) at W, or at W_avg, exactly, by one pass over the rows."""
-        weights = self.iterates.averaged if averaged else self.iterates.W
-        parts = run_chunks(lambda lo, hi: self._primal_part(lo, hi, weights), self.rows.m, self.threads)
-        loss, first = (sum(part[at] for part in parts) for at in range(2))
-        # The sum was taken about v: about the mean of these margins it is least.
-        value = self.iterates.sqnorm_of(weights) / 2 + loss - self.spread * first * first / self.size
+        """(P, P, 0) at W, or at W_avg, exactly, by one pass over the rows. Around a centre, for `approach`, the margins
+        are kept."""
+        if self.iterates.kappa > 0 and self._margins[averaged] is None:
+            self._margins[averaged] = np.empty(self.rows.m)
+        value = self._primal(self.iterates.averaged if averaged else self.iterates.W, self._margins[averaged])
         return value, value, 0
 
-    def _primal_part(self, Py_ssize_t lo, Py_ssize_t hi, double[::1] W):
+    def _primal(self, weights, margins):
+        parts = run_chunks(lambda lo, hi: self._primal_part(lo, hi, weights, margins), self.rows.m, self.threads)
+        loss, first = (sum(part[at] for part in parts) for at in range(2))
+        # The sum was taken about v: about the mean of these margins it is least.
+        return self.iterates.sqnorm_of(weights) / 2 + loss - self.spread * first * first / self.size
+
+    def _primal_part(self, Py_ssize_t lo, Py_ssize_t hi, double[::1] W, double[::1] margins):
         cdef sums_t sums
         cdef task_t task
         sums.gap = sums.loss = sums.first = 0
         task.what, task.start, task.stop, task.sums, task.W = LOSSES, lo, hi, &sums, &W[0]
+        task.margins = NULL if margins is None else &margins[0]
         with nogil:
             perform(self, &task)
         PyErr_CheckSignals()
         return sums.loss, sums.first
+
+    def margins_of(self, weights):
+        """y_i <weights, x_i>: float64 array of shape (m,)"""
+        margins = np.empty(self.rows.m)
+        self._primal(weights, margins)
+        return margins
+
+    def approach(self, weights, margins, bint averaged, double enough):
+        """Move weights to where P is least on the line through them and W, or W_avg, as the last `primal` saw it around
+        a centre, and then on that through 0; returns P, each time to within `enough`. Their margins follow."""
+        iterates = self.iterates
+        other = iterates.averaged if averaged else iterates.W
+        far = iterates.sqdistance_of(other, weights)
+        along = (iterates.sqnorm_of(other) - iterates.sqnorm_of(weights) - far) / 2
+        s = self._search(margins, self._margins[averaged] - margins, along, far, 0.5, enough)
+        iterates.mix(weights, 1 - s, other, s)
+        own = iterates.sqnorm_of(weights)
+        s = self._search(margins, margins.copy(), own, own, 0.05, enough)
+        iterates.mix(weights, 1 + s, weights, 0.0)
+        return self._objective(weights, margins)
+
+    cdef double _objective(self, weights, const double[::1] margins) except? -1:
+        """P of weights with these margins."""
+        cdef const double[:, ::1] tables = self.tables
+        cdef Py_ssize_t i
+        cdef double loss = self.spread * covariance(self.c, margins, margins) if self.spread > 0 else 0.0
+        with nogil:
+            for i in range(self.rows.m):
+                loss += self.c[i] * loss_at(<const pieces_t*> &tables[self.which[i], 0], margins[i])
+        return self.iterates.sqnorm_of(weights) / 2 + loss
+
+    cdef double _search(self, margins, turns, double along, double far, double t, double enough) except? -1:
+        """margins += s turns to the least P; returns s, with |s| = t as the first trial. The norm's part of P is
+        along s + far s^2/2."""
+        if self.spread > 0:
+            far += 2 * self.spread * covariance(self.c, turns, turns)
+            along += 2 * self.spread * covariance(self.c, margins, turns)
+        cdef double slope = along + self._slope(margins, turns, 0.0), sign = -1.0 if slope > 0 else 1.0
+        cdef double low = 0, low_slope = -fabs(slope), high = INFINITY, high_slope = 0
+        cdef int before = 0
+        # What is to be gained is at most this, as P' grows by `far` at least.
+        if slope * slope <= 2 * far * enough:
+            return 0.0
+        for _ in range(TRIALS):
+            slope = sign * (along + sign * t * far + self._slope(margins, turns, sign * t))
+            # Regula falsi, where the slope at an end that stays is halved (Illinois).
+            if slope < 0:
+                low, low_slope = t, slope
+                high_slope *= 0.5 if before < 0 else 1.0
+                before = -1
+            else:
+                high, high_slope = t, slope
+                low_slope *= 0.5 if before > 0 else 1.0
+                before = 1
+            if fabs(slope) * (high - low) <= enough:
+                break
+            t = (low * high_slope - high * low_slope) / (high_slope - low_slope) if high < INFINITY else 2 * low
+        else:
+            t = low
+        margins += sign * t * turns
+        return sign * t
+
+    cdef double _slope(self, const double[::1] margins, const double[::1] turns, double t) except? -1:
+        """The losses' part of P' at margins + t turns."""
+        cdef const double[:, ::1] tables = self.tables
+        cdef Py_ssize_t i
+        cdef double slope = 0
+        with nogil:
+            for i in range(self.rows.m):
+                slope += self.c[i] * turns[i] * slope_at(<const pieces_t*> &tables[self.which[i], 0],
+                                                         margins[i] + t * turns[i])
+        PyErr_CheckSignals()
+        return slope
 
     def dual(self):
         """D at the duals of the sweeps."""
@@ -491,6 +575,19 @@ cdef class MarginCD:
         return flat
 
 
+cdef double covariance(const double[::1] c, const double[::1] x, const double[::1] y) noexcept nogil:
+    """sum_i c_i (x_i - mean of x) (y_i - mean of y)"""
+    cdef Py_ssize_t i
+    cdef double size = 0, first = 0, second = 0, s = 0
+    for i in range(c.shape[0]):
+        size += c[i]
+        first += c[i] * x[i]
+        second += c[i] * y[i]
+    for i in range(c.shape[0]):
+        s += c[i] * (x[i] - first / size) * (y[i] - second / size)
+    return s
+
+
 cdef void perform(MarginCD self, task_t* task) noexcept nogil:
     """The one place where the storage of the rows is looked at."""
     if self.rows.storage == CSR64:
@@ -603,6 +700,8 @@ cdef void losses(MarginCD self, const rows_t* X, task_t* task) noexcept nogil:
         g = row_dot(X, i, task.W)
         if not self.positive[i]:
             g = -g
+        if task.margins != NULL:
+            task.margins[i] = g
         task.sums.loss += self.c[i] * loss_at(&self.phi[self.which[i]], g)
         task.sums.first += self.c[i] * (g - self.mean)
 

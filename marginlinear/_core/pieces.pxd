@@ -26,6 +26,12 @@ cdef inline double loss_at(const pieces_t* phi, double g) noexcept nogil:
     return (0.5 * phi.quad[j] * g + phi.slope[j]) * g + phi.level[j]
 
 
+cdef inline double slope_at(const pieces_t* phi, double g) noexcept nogil:
+    """phi'(g), at a knot that from above"""
+    cdef int j = 0 if g < phi.knot[0] else (1 if g < phi.knot[1] else 2)
+    return phi.quad[j] * g + phi.slope[j]
+
+
 cdef inline double slope_left(const pieces_t* phi, int j) noexcept nogil:
     """phi' just below knot j"""
     return phi.quad[j] * phi.knot[j] + phi.slope[j]

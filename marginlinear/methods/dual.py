@@ -215,7 +215,8 @@ class MarginFit(DualFit):
 
     def _values(self, averaged, references):
         descent = self.descent
-        if descent.anchor is None or descent.route == "newton" or self.engine.rows.is_gram:
+        moved = descent.margins is not None or descent.route == "newton"
+        if descent.anchor is None or moved or self.engine.rows.is_gram:
             return super()._values(averaged, references)
         # A check has summed the anchor's objective over the rows, at these very weights.
         return descent.ceiling, self.engine.recomputed_dual(averaged)
