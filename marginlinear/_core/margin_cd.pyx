@@ -53,6 +53,8 @@ from marginlinear.threads import run_chunks
 
 # Work of one slice between looks at the signals: about 20 ms.
 cdef double SLICE = 2e7
+# Bytes of weights from which on asking for them ahead of a row's turn saves more than it costs.
+cdef double FAR = 8e6
 # Rows between the request for a row's values and its turn.
 cdef enum:
     AHEAD = 3
@@ -180,8 +182,7 @@ cdef class MarginCD:
         self._rest, self._calm = np.zeros(m, dtype=np.uint8), np.zeros(m, dtype=np.uint8)
         self.rest, self.calm = self._rest, self._calm
         self.slice_rows = max(1, <Py_ssize_t>(SLICE * m / (1.0 + <double>rows.nnz)))
-        # Weights within a core's own cache need no prefetch.
-        self.far = 8.0 * rows.d > 512 * 1024
+        self.far = 8.0 * rows.d > FAR
         if spread > 0:
             # <mean_row, w> is the mean of the margins; over Gram rows a sum over the scores.
             share = self.cost / self.size

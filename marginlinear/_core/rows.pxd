@@ -144,6 +144,7 @@ cdef class Rows:
     cdef dense32_t dense32
     cdef gram_t gram
     cdef object _sqnorms, _source, _pointers, _diagonal, _met, _used, _held, _store, _last
+    cdef object compact    # compact.pyx: made once, for all fits on these rows
     cdef int64_t now
     cdef Py_ssize_t ahead
 

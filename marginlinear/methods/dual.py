@@ -206,10 +206,15 @@ class MarginFit(DualFit):
     """
 
     def __init__(self, problem, run, cost, tables, **others):
+        from marginlinear._core.compact import compact
         from marginlinear._core.margin_cd import MarginCD, table_of
         from marginlinear._core.margin_newton import MarginNewton
 
-        engine = MarginCD(problem.rows, problem.y, cost, [table_of(*table) for table in tables], seed=run.seed,
+        self.compact = compact(problem.rows, run.threads)
+        rows = problem.rows if self.compact is None else self.compact.rows
+        if self.compact is not None and run.start is not None and run.start["W"] is not None:
+            run = run._replace(start={**run.start, "W": self.compact.inward(run.start["W"])})
+        engine = MarginCD(rows, problem.y, cost, [table_of(*table) for table in tables], seed=run.seed,
                           threads=run.threads, **others)
         super().__init__(problem, run, engine, MarginNewton, keep=True)
 
@@ -220,6 +225,13 @@ class MarginFit(DualFit):
             return super()._values(averaged, references)
         # A check has summed the anchor's objective over the rows, at these very weights.
         return descent.ceiling, self.engine.recomputed_dual(averaged)
+
+    def solution(self, n_outer=0, residual=None, **references):
+        solution = super().solution(n_outer, residual, **references)
+        if self.compact is None:
+            return solution
+        weights = self.compact.outward(solution.state["W"])
+        return solution._replace(weights=weights.reshape(-1, 1), state={**solution.state, "W": weights})
 
 
 def fit_of(loss):

@@ -1,0 +1,240 @@
+"""Sparse rows as a fit of one column of weights is quickest on: fewer features, the frequent ones side by side.
+
+In text few features make up most values, and most features occur once. Their weights, spread over more memory than the
+caches hold, are what a sweep waits for. Hence, on a copy of the rows:
+
+    features that occur in several rows are numbered by falling frequency, so that the frequent ones share cache lines;
+    those of row i that occur in no other row become one, of the value r_i = (sum_j x_ij^2)^(1/2);
+    those that never occur have no weight.
+
+The second is a rotation of the features: w = sum_i a_i x_i has w_j = w'_i x_ij/r_i there, and neither a margin nor
+||w|| changes. Values keep their order within a row.
+"""
+
+import numpy as np
+
+from cpython.exc cimport PyErr_CheckSignals
+from libc.math cimport sqrt
+from libc.stdint cimport int32_t, int64_t, uint16_t
+
+from marginlinear._core.check cimport check
+from marginlinear._core.rows cimport CSR32, CSR64, Rows, csr32_t, csr64_t, prefetch
+from marginlinear.threads import run_chunks
+
+# Of so few features all weights stay near a core, whatever their order.
+FEW = 65536
+cdef enum:
+    OFTEN = 65535       # features that occur more often count as this
+    DISTANCE = 24       # values between the request for a feature's number and its turn
+    BLOCK = 4194304     # values, or features, between looks at the signals
+
+ctypedef fused csr_t:
+    csr64_t
+    csr32_t
+
+ctypedef fused values_t:
+    double
+    float
+
+
+cdef class Compact:
+    """The copy of `given`, and the way of weights between the two. Made by `compact`.
+
+    Attributes
+    ----------
+    rows : Rows
+        The features in order: those of several rows, those of one, the bias feature.
+    """
+
+    cdef readonly Rows rows
+    # The caller's numbers of the shared features; those of the others, row by row, with x_ij/r_i; where each row's begin.
+    cdef object shared, own, parts, begin
+    cdef Py_ssize_t n
+
+    def __init__(self, Rows given, int threads):
+        cdef Rows rows = Rows.__new__(Rows)
+        cdef Py_ssize_t lo, n = given.n, m = given.m, step = max(1, <Py_ssize_t>(<double>BLOCK * m / (1.0 + given.nnz)))
+        cdef const int32_t[::1] indices = given.arrays[1]
+        cdef const int64_t[::1] indptr = given.arrays[2]
+        cdef uint16_t[::1] counts = np.zeros(n, dtype=np.uint16)
+        cdef int64_t[::1] held = np.zeros(OFTEN + 1, dtype=np.int64)
+        # Rounded to float32, r_i would no longer be the length of what it stands for.
+        cdef int least = 2 if given.storage == CSR64 else 1
+        for lo in range(0, m, step):
+            with nogil:
+                count_features(&indices[0], indptr[lo], indptr[min(m, lo + step)], &counts[0], n)
+            PyErr_CheckSignals()
+        for lo in range(0, n, BLOCK):
+            with nogil:
+                count_counts(&counts[0], lo, min(n, lo + BLOCK), &held[0])
+            PyErr_CheckSignals()
+        # Features that occur more often come first.
+        cdef int64_t[::1] at = n - np.cumsum(held)
+        cdef Py_ssize_t shared = at[least - 1]
+        cdef int32_t[::1] places = np.empty(n, dtype=np.int32)
+        cdef int32_t[::1] names = np.empty(shared, dtype=np.int32)
+        for lo in range(0, n, BLOCK):
+            with nogil:
+                place_features(&counts[0], lo, min(n, lo + BLOCK), least, &at[0], &places[0],
+                               &names[0] if shared else NULL, shared)
+            PyErr_CheckSignals()
+        self.n, self.shared = n, np.asarray(names)
+        self._fill(given, rows, places, shared, threads, step)
+        self.rows = rows
+
+    cdef _fill(self, Rows given, Rows rows, int32_t[::1] places, Py_ssize_t shared, int threads, Py_ssize_t step):
+        cdef const int32_t[::1] indices = given.arrays[1]
+        cdef const int64_t[::1] indptr = given.arrays[2]
+        cdef Py_ssize_t m = given.m
+        cdef int64_t[::1] lengths = np.empty(m, dtype=np.int64)
+
+        def measure(Py_ssize_t lo, Py_ssize_t hi):
+            with nogil:
+                shared_lengths(&indices[0], &indptr[0], lo, hi, &places[0], &lengths[0])
+            PyErr_CheckSignals()
+
+        run_chunks(measure, m, threads, step)
+        owners = np.asarray(lengths) < np.diff(given.arrays[2])
+        cdef int64_t[::1] before = starts(lengths)
+        cdef int64_t[::1] begin = starts(np.asarray(lengths) + owners)
+        cdef Py_ssize_t total = begin[m], singles = given.nnz - before[m]
+        cdef int32_t[::1] numbers = np.empty(total, dtype=np.int32)
+        cdef int32_t[::1] own = np.empty(singles, dtype=np.int32)
+        cdef double[::1] parts = np.empty(singles)
+        data = np.empty(total, dtype=given.arrays[0].dtype)
+        rows.arrays = data, np.asarray(numbers), np.asarray(begin)
+        rows.m, rows.n, rows.nnz, rows.bias = m, shared + int(owners.sum()), total, given.bias
+        rows.d = rows.n + (given.bias >= 0)
+        rows.storage = given.storage
+        rows._sqnorms = given.sqnorms()
+        cdef int32_t* own_at = &own[0] if singles else NULL
+        cdef double* parts_at = &parts[0] if singles else NULL
+        cdef double[::1] v64
+        cdef float[::1] v32
+        if given.storage == CSR64:
+            v64 = data
+            rows.csr64 = csr64_t(m, rows.n, rows.d, rows.bias, &v64[0], &numbers[0], &begin[0])
+        else:
+            v32 = data
+            rows.csr32 = csr32_t(m, rows.n, rows.d, rows.bias, &v32[0], &numbers[0], &begin[0])
+
+        def fill(Py_ssize_t lo, Py_ssize_t hi):
+            with nogil:
+                if given.storage == CSR64:
+                    fill_rows(&given.csr64, lo, hi, &places[0], shared, &before[0], &begin[0], &v64[0], &numbers[0],
+                              own_at, parts_at)
+                else:
+                    fill_rows(&given.csr32, lo, hi, &places[0], shared, &before[0], &begin[0], &v32[0], &numbers[0],
+                              own_at, parts_at)
+            PyErr_CheckSignals()
+
+        run_chunks(fill, m, threads, step)
+        self.own, self.parts = np.asarray(own), np.asarray(parts)
+        self.begin = (given.arrays[2] - before)[:m][owners]
+
+    def inward(self, weights):
+        """The caller's weights as those of `rows`: flat float64 arrays of shape (d,)."""
+        split = len(self.shared)
+        out = np.empty(self.rows.d)
+        out[:split] = weights[self.shared]
+        if len(self.begin):
+            out[split:self.rows.n] = np.add.reduceat(weights[self.own] * self.parts, self.begin)
+        out[self.rows.n:] = weights[self.n:]
+        return out
+
+    def outward(self, weights):
+        """The reverse."""
+        split = len(self.shared)
+        out = np.zeros(self.n + self.rows.d - self.rows.n)
+        out[self.shared] = weights[:split]
+        out[self.own] = np.repeat(weights[split:self.rows.n], np.diff(self.begin, append=len(self.own))) * self.parts
+        out[self.n:] = weights[self.rows.n:]
+        return out
+
+
+def compact(Rows rows, int threads=1):
+    """The Compact of these rows, made once; None where the weights are few."""
+    if rows.storage not in (CSR64, CSR32) or rows.n <= FEW or rows.nnz == 0:
+        return None
+    if rows.compact is None:
+        rows.compact = Compact(rows, threads)
+    return rows.compact
+
+
+def starts(lengths):
+    """int64 array: 0 and the sums of the first lengths."""
+    return np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(lengths)))
+
+
+cdef void count_features(const int32_t* indices, Py_ssize_t start, Py_ssize_t stop, uint16_t* counts,
+                         Py_ssize_t n) noexcept nogil:
+    cdef Py_ssize_t p
+    cdef int32_t j
+    for p in range(start, stop):
+        prefetch(&counts[indices[min(p + DISTANCE, stop - 1)]])
+        j = indices[p]
+        check(j, n)
+        counts[j] += counts[j] < OFTEN
+
+
+cdef void count_counts(const uint16_t* counts, Py_ssize_t start, Py_ssize_t stop, int64_t* held) noexcept nogil:
+    cdef Py_ssize_t j
+    for j in range(start, stop):
+        held[counts[j]] += 1
+
+
+cdef void place_features(const uint16_t* counts, Py_ssize_t start, Py_ssize_t stop, int least, int64_t* at,
+                         int32_t* places, int32_t* names, Py_ssize_t shared) noexcept nogil:
+    """The place of each feature that occurs `least` times, -1 of the others; at[c] is the next for a count of c."""
+    cdef Py_ssize_t j
+    for j in range(start, stop):
+        if counts[j] >= least:
+            check(at[counts[j]], shared)
+            places[j] = <int32_t>at[counts[j]]
+            names[places[j]] = <int32_t>j
+            at[counts[j]] += 1
+        else:
+            places[j] = -1
+
+
+cdef void shared_lengths(const int32_t* indices, const int64_t* indptr, Py_ssize_t lo, Py_ssize_t hi,
+                         const int32_t* places, int64_t* lengths) noexcept nogil:
+    cdef Py_ssize_t i, p, stop = indptr[hi], count
+    for i in range(lo, hi):
+        count = 0
+        for p in range(indptr[i], indptr[i + 1]):
+            prefetch(&places[indices[min(p + DISTANCE, stop - 1)]])
+            count += places[indices[p]] >= 0
+        lengths[i] = count
+
+
+cdef void fill_rows(const csr_t* X, Py_ssize_t lo, Py_ssize_t hi, const int32_t* places, Py_ssize_t shared,
+                    const int64_t* before, const int64_t* begin, values_t* data, int32_t* numbers, int32_t* own,
+                    double* parts) noexcept nogil:
+    """Rows lo to hi; before[i] shared values stand in the rows before i, begin[i] values of the copy."""
+    cdef Py_ssize_t i, p, at, first, single, stop = X.indptr[hi]
+    cdef int32_t place
+    cdef double length, v
+    for i in range(lo, hi):
+        at = begin[i]
+        first = single = X.indptr[i] - before[i]
+        length = 0
+        for p in range(X.indptr[i], X.indptr[i + 1]):
+            prefetch(&places[X.indices[min(p + DISTANCE, stop - 1)]])
+            place = places[X.indices[p]]
+            if place >= 0:
+                data[at] = X.data[p]
+                numbers[at] = place
+                at += 1
+            else:
+                v = X.data[p]
+                own[single] = X.indices[p]
+                parts[single] = v
+                single += 1
+                length += v * v
+        if at < begin[i + 1]:
+            length = sqrt(length)
+            data[at] = length
+            numbers[at] = <int32_t>(shared + begin[i] - before[i])
+            for p in range(first, single):
+                parts[p] = parts[p] / length if length > 0 else 0.0
