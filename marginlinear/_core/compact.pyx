@@ -47,7 +47,7 @@ cdef class Compact:
     """
 
     cdef readonly Rows rows
-    # The caller's numbers of the shared features; those of the others, row by row, with x_ij/r_i; where each row's begin.
+    # The caller's numbers of the shared features; those of the others, row by row, with x_ij/r_i; where a row's begin.
     cdef object shared, own, parts, begin
     cdef Py_ssize_t n
 
