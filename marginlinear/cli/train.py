@@ -34,8 +34,8 @@ TABLE = Param("table", str, None, "write the search's results as a table, by the
 RESUME = Param("resume", str, None, "go on with the interrupted search, or cross-validation, that wrote this --log",
                metavar="FILE")
 TEXT_LABELS = Param("text_labels", bool, False, "labels are words, not numbers")
-FLOAT32 = Param("float32", bool, False, "hold the values of the data in single precision, in half the memory; if it holds "
-                "all of them exactly that is done in any case")
+FLOAT32 = Param("float32", bool, False, "hold the values of the data in single precision, in half the memory; where "
+                "that is exact for all of them it is done anyway")
 VERBOSE = Param("verbose", bool, False, "tell the data's size and every check of the certificate, on stderr")
 LOG = Param("log", str, None, "write one JSON object for each check, and one for the result; of cross-validation and "
             "search one for each fit", metavar="FILE")
