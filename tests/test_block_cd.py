@@ -234,6 +234,35 @@ def test_a_new_rival_takes_its_beta_along(seed, kappa):
     assert engine.dual() == pytest.approx(case.dual(), rel=1e-11, abs=1e-11)
 
 
+@pytest.mark.parametrize("kind", ["named", "fixed"])
+def test_a_row_whose_rival_is_another_gets_its_block_solved(kind):
+    """Its gap is 0 then, and D is above that of its beta_i beside the new class; no other row's duals move."""
+    case = Case(kind, 7)
+    engine = case.engine
+    for _ in range(3):
+        engine.sweep()
+    i = np.flatnonzero(engine.beta > 0)[0]
+    others = np.arange(case.m) != i
+    if kind == "fixed":
+        engine.beta[others] = 0
+        engine.refresh()
+    case.kind = "named"
+    alpha, beta, y = engine.alpha.copy(), engine.beta.copy(), case.y[i]
+    rivals = engine.rival.copy()
+    rivals[i] = (y + 1) % case.k if rivals[i] != (y + 1) % case.k else (y + 2) % case.k
+    engine.name_rivals(rivals)
+    assert (engine.alpha[others] == alpha[others]).all() and (engine.beta[others] == beta[others]).all()
+    case.assert_feasible()
+    assert close(case.W, case.U())
+    assert case.dual() > case.dual(alpha, beta)
+    s, c, a, b = case.W.T @ case.X[i], case.cost[i], engine.alpha[i], engine.beta[i]
+    xi = max(0, 1 - THETA + np.delete(s, y).max() - s[y])
+    eps = max(0, s[y] - s[rivals[i]] - 1 - THETA)
+    gap = c * xi**2 + c * MU * eps**2 + a @ s + a[y] ** 2 / (4 * c) - (1 - THETA) * a[y] \
+        + b**2 / (4 * c * MU) + (1 + THETA - s[y] + s[rivals[i]]) * b
+    assert gap == pytest.approx(0, abs=1e-11)
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("steps", [("named", "fixed"), ("fixed", "named"), ("named", "fixed", "named")])
 def test_references_of_either_kind_follow_each_other(seed, steps):

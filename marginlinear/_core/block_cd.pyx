@@ -177,7 +177,8 @@ cdef class BlockCD:
     cdef double[::1] b, sq, scratch
     cdef const double[::1] c, m_fixed
     cdef const int32_t[::1] labels
-    cdef const int32_t[::1] r
+    cdef const int32_t[::1] r, to
+    cdef bint naming
     cdef Py_ssize_t[::1] order
     cdef double[::1] factor
     cdef bint uneven
@@ -337,28 +338,33 @@ cdef class BlockCD:
         return (self.mean_alpha, self.mean_beta) if averaged else (self.alpha, self.beta)
 
     def name_rivals(self, rival):
-        """Take the upper slack against the score of these classes. A beta_i > 0 goes with its class: U and W change."""
+        """Take the upper slack against the score of these classes.
+
+        A beta_i > 0 goes with its class: where that is another one now, row i gets its block's solution. Many beta_i
+        that go as they are move the weights all in the same direction, far off.
+        """
+        cdef sums_t sums
+        which = np.flatnonzero((self.beta > 0) & (not self.named or self.rival != rival))
+        self._order[:len(which)] = which
+        self.visited, self.to, self.naming = len(which), rival, True
+        try:
+            self._visit(&sums)
+        finally:
+            self.naming = False
         self._rest[:] = 0
-        self._move(rival)
         self.upper = self.named = True
         self.rival[:] = rival
 
     def fix_references(self, fixed):
         """Take the upper slack against these numbers. A beta_i > 0 leaves the class that it was with."""
         self._rest[:] = 0
-        self._move(None)
+        if self.named:
+            which = np.flatnonzero(self.beta > 0)
+            delta = np.zeros((self.rows.m, self.n_classes))
+            delta[which, self.rival[which]] = -self.beta[which] / (1 + self.iterates.kappa)
+            self._add(delta, self.iterates.w)
         self.upper, self.named = True, False
         self.fixed[:] = fixed
-
-    def _move(self, to):
-        """U_old -= beta_i x_i, U_to += beta_i x_i, where a row's class in `to` (None: no class) is another."""
-        which = np.flatnonzero((self.beta > 0) & (not self.named or to is None or self.rival != to))
-        delta = np.zeros((self.rows.m, self.n_classes))
-        if self.named:
-            delta[which, self.rival[which]] -= self.beta[which] / (1 + self.iterates.kappa)
-        if to is not None:
-            delta[which, to[which]] += self.beta[which] / (1 + self.iterates.kappa)
-        self._add(delta, self.iterates.w)
 
     def _add(self, const double[:, ::1] coefficients, double[::1] W):
         """W += sum_i coefficients_i x_i"""
@@ -400,22 +406,26 @@ cdef class BlockCD:
     def sweep(self):
         """Visit every row once in a new random order, but those that rest. Sets sums over the rows as they were met:
         `gap` of the blocks, `loss`, and `slack`, what the loss would lose with the best rivals named."""
-        cdef Py_ssize_t start
         cdef sums_t sums
-        cdef task_t task
-        sums.gap = sums.loss = sums.tight = 0
-        sums.stale = 0
-        task.what, task.scratch, task.sums = VISIT, &self.scratch[0], &sums
-        self.rows.begin_pass()
         with nogil:
             self.visited = keep_awake(&self.sq[0], &self.rest[0], self.rows.m, &self.order[0])
             shuffle(&self.order[0], self.visited, &self.rng)
         self.visits += self.visited
+        self._visit(&sums)
+        self.gap, self.loss, self.slack = sums.gap, sums.loss, sums.loss - sums.tight
+        self.n_iter += 1
+
+    cdef _visit(self, sums_t* sums):
+        """Coordinate steps at the rows order[:visited]."""
+        cdef Py_ssize_t start
+        cdef task_t task
+        sums.gap = sums.loss = sums.tight = 0
+        sums.stale = 0
+        task.what, task.scratch, task.sums = VISIT, &self.scratch[0], sums
+        self.rows.begin_pass()
         for start in range(0, self.visited, self.slice_rows):
             task.start, task.stop = start, min(self.visited, start + self.slice_rows)
             self._perform(&task)
-        self.gap, self.loss, self.slack = sums.gap, sums.loss, sums.loss - sums.tight
-        self.n_iter += 1
 
     def primal(self, bint averaged=False):
         """(P, tight, stale) at W, or at W_avg, exactly, by one pass over the rows.
@@ -732,9 +742,10 @@ cdef inline Py_ssize_t step_of(BlockCD self, const rows_t* X, Py_ssize_t i, doub
     """Row i's scores s[:k], the exact solution (a, b) of its block, and the change of the weights in s[k:2k].
 
     Returns how many classes change, these being self.which: none where the block's gap is negligible. `own` becomes
-    the row's part of the sums.
+    the row's part of the sums. While rivals are named, (a, b) is a step from the class that b_i was with to its next.
     """
-    cdef Py_ssize_t l, count = 0, k = self.n_classes, y = self.labels[i], r = self.r[i] if self.named else -1
+    cdef Py_ssize_t l, count = 0, k = self.n_classes, y = self.labels[i], before = self.r[i] if self.named else -1
+    cdef Py_ssize_t r = self.to[i] if self.naming else before
     cdef double A = self.sq[i] * shrink, c = self.c[i], upper = -1, F = 0
     cdef double* B = s + k
     cdef double* v = B + k
@@ -745,7 +756,7 @@ cdef inline Py_ssize_t step_of(BlockCD self, const rows_t* X, Py_ssize_t i, doub
     own.gap = own.loss = own.tight = 0
     own.stale = 0
     add_block(self, i, s, old, self.b[i], own)
-    if own.gap <= self.negligible:
+    if own.gap <= self.negligible and not self.naming:
         return 0
     if self.uneven:
         for l in range(k):
@@ -764,8 +775,9 @@ cdef inline Py_ssize_t step_of(BlockCD self, const rows_t* X, Py_ssize_t i, doub
         if self.upper:
             upper = 1 / (2 * c * self.mu)
             B[y] += A * self.b[i]
+            if before >= 0:
+                B[before] -= A * self.b[i]
             if r >= 0:
-                B[r] -= A * self.b[i]
                 F = self.high - (B[y] - (B[r] - self.low))
             else:
                 F = self.high + self.m_fixed[i] - B[y]
@@ -774,7 +786,11 @@ cdef inline Py_ssize_t step_of(BlockCD self, const rows_t* X, Py_ssize_t i, doub
         B[l] = (a[l] - old[l]) * shrink
     if self.upper:
         B[y] -= (b[0] - self.b[i]) * shrink
-        if r >= 0:
+        if r != before:
+            B[r] += b[0] * shrink
+            if before >= 0:
+                B[before] -= self.b[i] * shrink
+        elif r >= 0:
             B[r] += (b[0] - self.b[i]) * shrink
     for l in range(k):
         self.which[count] = <int32_t>l
@@ -826,7 +842,7 @@ cdef void visit(BlockCD self, const rows_t* X, task_t* task) noexcept nogil:
             self.calm[i] += self.calm[i] < LONGEST_REST
         else:
             self.calm[i] = 0
-        if count == 0:
+        if count == 0 and not self.naming:
             continue
         for l in range(k):
             self.a[i, l] = a[l]
