@@ -143,6 +143,8 @@ class Run(NamedTuple):
         Called as progress(dict) with the keys of a history entry, a few times a second at most.
     cancel : threading.Event or None
         Once set, by another thread, the fit ends with threads.Cancelled at its next look.
+    spend : bool
+        Whether the arrays of the rows may be written to: nothing else reads them any more.
     """
 
     tol: float
@@ -154,6 +156,7 @@ class Run(NamedTuple):
     start: Any = None
     progress: Any = None
     cancel: Any = None
+    spend: bool = False
 
 
 class Solution(NamedTuple):
