@@ -343,10 +343,11 @@ def train(X, y, *, solver=None, class_weight=None, sample_weight=None, start=Non
 
 
 def fit_model(X, y, warning=None, *, solver=None, class_weight=None, sample_weight=None, start=None, progress=None,
-              cancel=None, gram=None, probability=False, scale=None, **params):
+              cancel=None, gram=None, spend=False, probability=False, scale=None, **params):
     """`train`, with a category for the warning that a fit did not converge; None: no warning.
 
-    `cancel` as in Run, for fits on one thread. `gram` is a LastGram that several fits on the same X share.
+    `cancel` as in Run, for fits on one thread. `gram` is a LastGram that several fits on the same X share. spend: X may
+    be overwritten, as nothing else reads it any more.
     """
     method = registry.get(registry.DEFAULT if solver is None else solver)
     values, run_values = resolved(method, params)
@@ -371,7 +372,7 @@ def fit_model(X, y, warning=None, *, solver=None, class_weight=None, sample_weig
     if around["probability"] and not method.probabilistic:
         folded = sample if given else sample.merged()
         require_pairs(classes, folded.y)
-    model = fit.model(sample, start, progress, cancel, gram=gram)
+    model = fit.model(sample, start, progress, cancel, gram=gram, spend=spend and folded is None)
     if folded is not None:
         model.calibration = fit.calibration(folded, progress, cancel)
     elif around["probability"]:
@@ -412,7 +413,7 @@ class Fit:
         self.run_values = dict(run_values)
         self.bias = self.run_values.pop("bias")
 
-    def model(self, sample, start=None, progress=None, cancel=None, threads=None, gram=None):
+    def model(self, sample, start=None, progress=None, cancel=None, threads=None, gram=None, spend=False):
         method, values, classes, bias = self.method, self.values, self.classes, self.bias
         run_values = {**self.run_values, "threads": threads or self.run_values["threads"]}
         X, width, k = sample.X, self.width, len(classes)
@@ -437,8 +438,9 @@ class Fit:
         origin = {"method": method.name, "rows": problem.rows.m, "features": width, "bias feature": bias >= 0,
                   "classes": k, "kernel": kernel and (kernel.kind, kernel.gamma, kernel.degree, kernel.coef0),
                   "multiclass": how, "scale": self.scale}
+        # Several binary problems share the rows.
         run = Run(start=start_state(start, origin, problem.y), progress=progress, cancel=cancel,
-                  **run_values)
+                  spend=spend and how is None, **run_values)
         method_values = {p.name: values[p.name] for p in method.params}
         if how is None:
             solution = method.fit(problem, method_values, run)

@@ -146,8 +146,8 @@ class Info(namedtuple("Info", "status algorithm n_iter n_outer objective bound c
         return self._asdict()
 
 
-class Run(namedtuple("Run", "tol algorithm max_iter time_limit seed threads start progress cancel",
-                     defaults=(None, None, None))):
+class Run(namedtuple("Run", "tol algorithm max_iter time_limit seed threads start progress cancel spend",
+                     defaults=(None, None, None, False))):
     """What a fit is told beside its method's parameters: the values of `params.RUN`, a start, an observer.
 
     Attributes
@@ -160,6 +160,8 @@ class Run(namedtuple("Run", "tol algorithm max_iter time_limit seed threads star
         Called as progress(dict) with the keys of a history entry, a few times a second at most.
     cancel : threading.Event or None
         Once set, by another thread, the fit ends with threads.Cancelled at its next look.
+    spend : bool
+        Whether the arrays of the rows may be written to: nothing else reads them any more.
     """
 
     __slots__ = ()

@@ -1,14 +1,14 @@
 """Sparse rows as a fit of one column of weights is quickest on: fewer features, the frequent ones side by side.
 
 In text few features make up most values, and most features occur once. Their weights, spread over more memory than the
-caches hold, are what a sweep waits for. Hence, on a copy of the rows:
+caches hold, are what a sweep waits for. Hence, on a copy of the rows, or in place of them:
 
     features that occur in several rows are numbered by falling frequency, so that the frequent ones share cache lines;
     those of row i that occur in no other row become one, of the value r_i = (sum_j x_ij^2)^(1/2);
     those that never occur have no weight.
 
 The second is a rotation of the features: w = sum_i a_i x_i has w_j = w'_i x_ij/r_i there, and neither a margin nor
-||w|| changes. Values keep their order within a row.
+||w|| changes. In each row frequent features stand first: what has to be waited for is asked for together.
 """
 
 import numpy as np
@@ -23,6 +23,8 @@ from marginlinear.threads import run_chunks
 
 # Of so few features all weights stay near a core, whatever their order.
 FEW = 65536
+# Features whose weights are in a core's own cache most of the time.
+NEAR = 32768
 cdef enum:
     OFTEN = 65535       # features that occur more often count as this
     DISTANCE = 24       # values between the request for a feature's number and its turn
@@ -38,7 +40,7 @@ ctypedef fused values_t:
 
 
 cdef class Compact:
-    """The copy of `given`, and the way of weights between the two. Made by `compact`.
+    """The rows made of `given`, and the way of weights between the two. Made by `compact`.
 
     Attributes
     ----------
@@ -47,11 +49,11 @@ cdef class Compact:
     """
 
     cdef readonly Rows rows
-    # The caller's numbers of the shared features; those of the others, row by row, with x_ij/r_i; where a row's begin.
+    # The caller's numbers of the shared features; those of the others, row by row, and x_ij/r_i; where each row begins.
     cdef object shared, own, parts, begin
     cdef Py_ssize_t n
 
-    def __init__(self, Rows given, int threads):
+    def __init__(self, Rows given, int threads, bint in_place):
         cdef Rows rows = Rows.__new__(Rows)
         cdef Py_ssize_t lo, n = given.n, m = given.m, step = max(1, <Py_ssize_t>(<double>BLOCK * m / (1.0 + given.nnz)))
         cdef const int32_t[::1] indices = given.arrays[1]
@@ -79,10 +81,11 @@ cdef class Compact:
                                &names[0] if shared else NULL, shared)
             PyErr_CheckSignals()
         self.n, self.shared = n, np.asarray(names)
-        self._fill(given, rows, places, shared, threads, step)
+        self._fill(given, rows, places, shared, threads, step, in_place)
         self.rows = rows
 
-    cdef _fill(self, Rows given, Rows rows, int32_t[::1] places, Py_ssize_t shared, int threads, Py_ssize_t step):
+    cdef _fill(self, Rows given, Rows rows, int32_t[::1] places, Py_ssize_t shared, int threads, Py_ssize_t step,
+               bint in_place):
         cdef const int32_t[::1] indices = given.arrays[1]
         cdef const int64_t[::1] indptr = given.arrays[2]
         cdef Py_ssize_t m = given.m
@@ -98,15 +101,19 @@ cdef class Compact:
         cdef int64_t[::1] before = starts(lengths)
         cdef int64_t[::1] begin = starts(np.asarray(lengths) + owners)
         cdef Py_ssize_t total = begin[m], singles = given.nnz - before[m]
-        cdef int32_t[::1] numbers = np.empty(total, dtype=np.int32)
+        values, features, _ = given.arrays
+        cdef int32_t[::1] numbers = features[:total] if in_place else np.empty(total, dtype=np.int32)
         cdef int32_t[::1] own = np.empty(singles, dtype=np.int32)
         cdef double[::1] parts = np.empty(singles)
-        data = np.empty(total, dtype=given.arrays[0].dtype)
+        data = values[:total] if in_place else np.empty(total, dtype=values.dtype)
         rows.arrays = data, np.asarray(numbers), np.asarray(begin)
         rows.m, rows.n, rows.nnz, rows.bias = m, shared + int(owners.sum()), total, given.bias
         rows.d = rows.n + (given.bias >= 0)
         rows.storage = given.storage
         rows._sqnorms = given.sqnorms()
+        # One more: what is not far is written there too.
+        longest = np.asarray(lengths).max() + 1
+        cdef Py_ssize_t near = NEAR
         cdef int32_t* own_at = &own[0] if singles else NULL
         cdef double* parts_at = &parts[0] if singles else NULL
         cdef double[::1] v64
@@ -119,16 +126,19 @@ cdef class Compact:
             rows.csr32 = csr32_t(m, rows.n, rows.d, rows.bias, &v32[0], &numbers[0], &begin[0])
 
         def fill(Py_ssize_t lo, Py_ssize_t hi):
+            cdef double[::1] far = np.empty(longest)
+            cdef int32_t[::1] far_numbers = np.empty(longest, dtype=np.int32)
             with nogil:
                 if given.storage == CSR64:
-                    fill_rows(&given.csr64, lo, hi, &places[0], shared, &before[0], &begin[0], &v64[0], &numbers[0],
-                              own_at, parts_at)
+                    fill_rows(&given.csr64, lo, hi, &places[0], shared, near, &before[0], &begin[0], &v64[0],
+                              &numbers[0], own_at, parts_at, &far[0], &far_numbers[0])
                 else:
-                    fill_rows(&given.csr32, lo, hi, &places[0], shared, &before[0], &begin[0], &v32[0], &numbers[0],
-                              own_at, parts_at)
+                    fill_rows(&given.csr32, lo, hi, &places[0], shared, near, &before[0], &begin[0], &v32[0],
+                              &numbers[0], own_at, parts_at, &far[0], &far_numbers[0])
             PyErr_CheckSignals()
 
-        run_chunks(fill, m, threads, step)
+        # In place no row is longer than it was: one after the other, what is written was read before.
+        run_chunks(fill, m, 1 if in_place else threads, step)
         self.own, self.parts = np.asarray(own), np.asarray(parts)
         self.begin = (given.arrays[2] - before)[:m][owners]
 
@@ -152,12 +162,16 @@ cdef class Compact:
         return out
 
 
-def compact(Rows rows, int threads=1):
-    """The Compact of these rows, made once; None where the weights are few."""
+def compact(Rows rows, int threads=1, bint in_place=False):
+    """The Compact of these rows, made once; None where the weights are few.
+
+    in_place: their arrays, where they can be written to, are used for it, and `rows` are not to be read any more.
+    """
     if rows.storage not in (CSR64, CSR32) or rows.n <= FEW or rows.nnz == 0:
         return None
     if rows.compact is None:
-        rows.compact = Compact(rows, threads)
+        writeable = rows.arrays[0].flags.writeable and rows.arrays[1].flags.writeable
+        rows.compact = Compact(rows, threads, in_place and writeable)
     return rows.compact
 
 
@@ -209,32 +223,41 @@ cdef void shared_lengths(const int32_t* indices, const int64_t* indptr, Py_ssize
 
 
 cdef void fill_rows(const csr_t* X, Py_ssize_t lo, Py_ssize_t hi, const int32_t* places, Py_ssize_t shared,
-                    const int64_t* before, const int64_t* begin, values_t* data, int32_t* numbers, int32_t* own,
-                    double* parts) noexcept nogil:
-    """Rows lo to hi; before[i] shared values stand in the rows before i, begin[i] values of the copy."""
-    cdef Py_ssize_t i, p, at, first, single, stop = X.indptr[hi]
+                    Py_ssize_t near, const int64_t* before, const int64_t* begin, values_t* data, int32_t* numbers,
+                    int32_t* own, double* parts, double* far, int32_t* far_numbers) noexcept nogil:
+    """Rows lo to hi; before[i] shared values stand in the rows before i, begin[i] values of the copy. `far` and
+    far_numbers are scratch as long as a row."""
+    cdef Py_ssize_t i, p, at, first, single, count, stop = X.indptr[hi]
     cdef int32_t place
     cdef double length, v
     for i in range(lo, hi):
         at = begin[i]
         first = single = X.indptr[i] - before[i]
         length = 0
+        count = 0
         for p in range(X.indptr[i], X.indptr[i + 1]):
             prefetch(&places[X.indices[min(p + DISTANCE, stop - 1)]])
-            place = places[X.indices[p]]
+            place, v = places[X.indices[p]], X.data[p]
             if place >= 0:
-                data[at] = X.data[p]
+                # To both places: a jump that is mispredicted would cost more.
+                data[at] = <values_t>v
                 numbers[at] = place
-                at += 1
+                far[count] = v
+                far_numbers[count] = place
+                at += place < near
+                count += place >= near
             else:
-                v = X.data[p]
                 own[single] = X.indices[p]
                 parts[single] = v
                 single += 1
                 length += v * v
+        for p in range(count):
+            data[at + p] = <values_t>far[p]
+            numbers[at + p] = far_numbers[p]
+        at += count
         if at < begin[i + 1]:
             length = sqrt(length)
-            data[at] = length
+            data[at] = <values_t>length
             numbers[at] = <int32_t>(shared + begin[i] - before[i])
             for p in range(first, single):
                 parts[p] = parts[p] / length if length > 0 else 0.0

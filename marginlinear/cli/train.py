@@ -275,7 +275,7 @@ class Training:
         """A trained model."""
         import warnings
 
-        from marginlinear.api import train
+        from marginlinear.api import fit_model
 
         if self.kernel:
             self.status.show(f"{len(labels)} rows of the Gram matrix")
@@ -294,8 +294,8 @@ class Training:
             # The command words its own, with options in place of keywords.
             warnings.simplefilter("ignore", ConvergenceWarning)
             try:
-                model = train(rows, labels, solver=self.method.name, class_weight=class_weight,
-                              sample_weight=sample_weight, progress=progress, **self.params)
+                model = fit_model(rows, labels, solver=self.method.name, class_weight=class_weight,
+                                  sample_weight=sample_weight, progress=progress, spend=True, **self.params)
             except ValueError as error:
                 raise Failure(f"{_shown(self.path)}: {error}") from error
         outcome = model.info.to_dict()

@@ -210,7 +210,7 @@ class MarginFit(DualFit):
         from marginlinear._core.margin_cd import MarginCD, table_of
         from marginlinear._core.margin_newton import MarginNewton
 
-        self.compact = compact(problem.rows, run.threads)
+        self.compact = compact(problem.rows, run.threads, run.spend)
         rows = problem.rows if self.compact is None else self.compact.rows
         if self.compact is not None and run.start is not None and run.start["W"] is not None:
             run = run._replace(start={**run.start, "W": self.compact.inward(run.start["W"])})
