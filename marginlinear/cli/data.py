@@ -42,12 +42,14 @@ def read_model_file(path):
 
 def read_model(path):
     """The model of a file; Failure for one that the rows of a data file cannot be given to."""
-    return model_of(read_model_file(path), path)
+    from marginlinear.modelfile import load_model
+
+    with opening("open model file", path):
+        return usable(load_model(path), path)
 
 
-def model_of(found, path):
-    """The model of a ModelFile, as `read_model` has it."""
-    model = found.model()
+def usable(model, path):
+    """The model, of the file `path`, unless the rows of a data file cannot be given to it: Failure."""
     kernel = getattr(model, "kernel", None)
     if kernel is not None and kernel.kind == "precomputed":
         raise Failure(f"{path}: the kernel is precomputed, a data file has no features for it: use the model in Python")

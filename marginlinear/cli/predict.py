@@ -61,11 +61,11 @@ def work(argv):
     if output:
         with opening("open output file", output):
             check_writable(output)
-    from marginlinear.cli.data import model_of, read_blocks, read_data, read_model_file, warn_of_extra
+    from marginlinear.cli.data import read_blocks, read_data, read_model_file, usable, warn_of_extra
 
     found = read_model_file(model_path)
     plain = found.body.plain and not any(added)
-    model = None if plain else model_of(found, model_path)
+    model = None if plain else usable(found.model(), model_path)
     if added.probabilities and model.calibration is None:
         raise Failure(f"{model_path}: the model has no calibration, which probabilities need: train it with "
                       "margin-train --probability, or svm-train -b 1 (for models of LIBLINEAR probability output is "
