@@ -446,8 +446,14 @@ def test_bias_is_a_constant_feature(method, bias, kind):
     appended = np.hstack([X, np.full((len(y), 1), bias)])
     by_bias = ml.train(kind(X), y, solver=method.name, bias=bias)
     by_column = ml.train(kind(appended), y, solver=method.name, bias=-1)
-    assert by_bias.info.objective == pytest.approx(by_column.info.objective, rel=1e-12)
-    assert np.allclose(by_bias.weights, by_column.weights, rtol=1e-9, atol=1e-12)
+    if method.name in ("l1svc", "ldm"):
+        # Around a centre lines are searched across the kinks of hinges: rounding decides where within the tolerance.
+        tol, objective = by_bias.info.tol, by_column.info.objective
+        assert by_bias.info.objective == pytest.approx(objective, rel=tol)
+        assert np.linalg.norm(by_bias.weights - by_column.weights) <= 2 * np.sqrt(2 * tol * objective)
+    else:
+        assert by_bias.info.objective == pytest.approx(by_column.info.objective, rel=1e-12)
+        assert np.allclose(by_bias.weights, by_column.weights, rtol=1e-9, atol=1e-12)
     assert by_bias.n_features == X.shape[1]
     assert by_bias.coef.shape == (len(by_bias.classes), X.shape[1])
     scores = X @ by_bias.coef.T + by_bias.intercept
