@@ -149,7 +149,8 @@ def test_several_columns_share_the_rows(rows_as_given):
     threads = [marginlinear.train(X, y, solver="l1svc", algorithm="accelerated", tol=1e-6, threads=count)
                for count in (1, 3)]
     assert all(model.info.converged for model in threads)
-    assert np.array_equal(threads[0].weights, threads[1].weights) and np.array_equal(X.data, kept.data) and np.array_equal(X.indices, kept.indices)
+    assert np.array_equal(threads[0].weights, threads[1].weights)
+    assert np.array_equal(X.data, kept.data) and np.array_equal(X.indices, kept.indices)
 
 
 def test_rows_are_spent_only_where_that_is_allowed(rows_as_given):
