@@ -152,14 +152,25 @@ cdef class Compact:
         out[self.rows.n:] = weights[self.n:]
         return out
 
-    def outward(self, weights):
+    def outward(self, const double[::1] weights):
         """The reverse."""
-        split = len(self.shared)
-        out = np.zeros(self.n + self.rows.d - self.rows.n)
-        out[self.shared] = weights[:split]
-        out[self.own] = np.repeat(weights[split:self.rows.n], np.diff(self.begin, append=len(self.own))) * self.parts
-        out[self.n:] = weights[self.rows.n:]
-        return out
+        cdef const int32_t[::1] shared = self.shared
+        cdef const int32_t[::1] own = self.own
+        cdef const double[::1] parts = self.parts
+        cdef const int64_t[::1] begin = self.begin
+        cdef Py_ssize_t split = shared.shape[0], owners = begin.shape[0], j, row, p, stop
+        cdef double[::1] out = np.zeros(self.n + self.rows.d - self.rows.n)
+        with nogil:
+            for j in range(split):
+                prefetch(&out[shared[min(j + DISTANCE, split - 1)]])
+                out[shared[j]] = weights[j]
+            for row in range(owners):
+                stop = begin[row + 1] if row + 1 < owners else own.shape[0]
+                for p in range(begin[row], stop):
+                    out[own[p]] = weights[split + row] * parts[p]
+            for j in range(self.n, out.shape[0]):
+                out[j] = weights[split + owners + j - self.n]
+        return np.asarray(out)
 
 
 def compact(Rows rows, int threads=1, bint in_place=False):
