@@ -8,9 +8,9 @@ from marginlinear._core.rows import Rows, cut_features
 from marginlinear._core.scores import count_hits, lines_of, places_of, row_places, scores_of
 
 
-def csr(X, bias=-1.0):
+def csr(X, bias=-1.0, index=np.int32):
     indptr = np.concatenate(([0], np.cumsum(np.count_nonzero(X, axis=1))))
-    return Rows.from_csr(X[X != 0], np.nonzero(X)[1].astype(np.int32), indptr, X.shape[1], bias)
+    return Rows.from_csr(X[X != 0], np.nonzero(X)[1].astype(index), indptr, X.shape[1], bias)
 
 
 @pytest.mark.parametrize("shape", [(3,), (0,), (2, 3), (0, 3), (3, 0)])
@@ -60,7 +60,9 @@ def test_places_of_rows_are_those_of_their_scores(k, bias):
     rng = np.random.default_rng(k)
     X = rng.integers(-2, 3, (40, 6)).astype(np.float64)
     W = rng.integers(-1, 2, (6 + (bias >= 0), k)).astype(np.float64)
-    for rows in (csr(X, bias), Rows.from_dense(X, bias), Rows.from_dense(X.astype(np.float32), bias)):
+    single = X.astype(np.float32)
+    for rows in (csr(X, bias), csr(single, bias), csr(X, bias, np.uint16), csr(single, bias, np.uint16),
+                 Rows.from_dense(X, bias), Rows.from_dense(single, bias)):
         scores, places, out = np.empty((40, k)), np.empty(40, np.int32), np.full(40, -1, np.int32)
         scores_of(rows, W, scores, 0, 40)
         places_of(scores, k == 1, places)

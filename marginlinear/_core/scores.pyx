@@ -140,6 +140,10 @@ def row_places(Rows rows, const double[:, ::1] W, bint sign, int32_t[::1] out, P
                 decide(&rows.csr64, W, sign, s, &out[0], lo, hi)
             elif rows.storage == CSR32:
                 decide(&rows.csr32, W, sign, s, &out[0], lo, hi)
+            elif rows.storage == NARROW64:
+                decide(&rows.narrow64, W, sign, s, &out[0], lo, hi)
+            elif rows.storage == NARROW32:
+                decide(&rows.narrow32, W, sign, s, &out[0], lo, hi)
             elif rows.storage == DENSE64:
                 decide(&rows.dense64, W, sign, s, &out[0], lo, hi)
             elif rows.storage == DENSE32:
