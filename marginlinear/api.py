@@ -337,6 +337,9 @@ def train(X, y, *, solver=None, class_weight=None, sample_weight=None, start=Non
     their summed weight, in an order that their content gives: the model, bit for bit, does not depend on the order of
     the rows, nor on whether a row is repeated or has a weight. `Info.n_support` then counts such rows once. The folds
     of `probability` are made of such rows too, with a kernel as well.
+
+    A binary method takes a copy of a sparse X of more than 65,536 features, as large as X at most, for the time of the
+    fit: frequent features side by side, those that occur in one row only as one. X itself is never changed.
     """
     return fit_model(X, y, ConvergenceWarning, solver=solver, class_weight=class_weight, sample_weight=sample_weight,
                      start=start, progress=progress, probability=probability, scale=scale, **params)
