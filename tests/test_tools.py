@@ -1025,6 +1025,17 @@ def test_the_picture_of_costs_is_the_same_each_time_and_small(tmp_path):
     assert first.read_bytes() == second.read_bytes() and first.stat().st_size < 150_000
 
 
+@pytest.mark.parametrize("keys", [("seconds",), ("peak",), ("seconds", "peak")])
+def test_a_picture_where_nothing_takes_longer_than_the_start_up(keys, tmp_path):
+    pytest.importorskip("matplotlib")
+    record = scaling_record()
+    for point in record["points"]:
+        for key in keys:
+            point[key] = record["startup"][point["contestant"]][key]
+    scaling.draw(record, tmp_path / "cost.svg")
+    assert "less the start-up" in (tmp_path / "cost.svg").read_text()
+
+
 def test_scaling_measures_with_the_programs(fakes, monkeypatch, tmp_path):
     pytest.importorskip("matplotlib")
     axis = scaling.Axis("rows", "rows", (4, 8, 16), ((2, ("l2svc",)),), {"rows": 4, "features": 9, "nonzeros": 2})

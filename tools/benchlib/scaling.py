@@ -310,18 +310,22 @@ def draw(record, path):
         figure = Figure(figsize=(2.4 * len(axes) + 0.4, 5), layout="constrained")
         panels = figure.subplots(2, len(axes), squeeze=False, sharex="col", sharey="row")
         for row, (key, unit, label) in enumerate((("seconds", 1, "seconds"), ("peak", 1e6, "MB"))):
+            # Where nothing takes longer than the start-up there is nothing to show, which a logarithm cannot.
+            scale = "linear"
             for panel, axis in zip(panels[row], axes, strict=True):
                 for name, (xs, ys) in curves(record, axis.name, key).items():
-                    shown = [(x, y / unit) for x, y in zip(xs, ys, strict=True) if y > 0]
-                    panel.plot(*zip(*shown, strict=True), label=name, color=COLOURS[name], marker=".", linewidth=1.2,
+                    shown = [y / unit if y > 0 else math.nan for y in ys]
+                    scale = "log" if any(y > 0 for y in ys) else scale
+                    panel.plot(xs, shown, label=name, color=COLOURS[name], marker=".", linewidth=1.2,
                                linestyle="--" if name.startswith("LIBLINEAR") else "-")
-                panel.set(xscale="log", yscale="log")
-                panel.minorticks_off()
+                panel.set_xscale("log")
                 panel.grid(color=GREY, alpha=0.25, linewidth=0.5)
                 panel.patch.set_alpha(0)
                 if row:
                     panel.set_xlabel(axis.title)
-            panels[row][0].set_ylabel(f"{label}, less the start-up")
+            panels[row][0].set(yscale=scale, ylabel=f"{label}, less the start-up")
+            for panel in panels[row]:
+                panel.minorticks_off()
         handles = {label: handle for panel in panels.flat
                    for handle, label in zip(*panel.get_legend_handles_labels(), strict=True)}
         figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=4, frameon=False)
