@@ -4,6 +4,7 @@ import platform
 import sys
 import time
 import warnings
+from importlib import import_module
 from pathlib import Path
 
 from .evaluation import evaluate_all, leave_fifth, read_model, scale01
@@ -40,8 +41,7 @@ def timed(call):
 def child_read(who, path, threads):
     if who == "ours":
         # Reading needs it for its result, and imports it then: that is start-up, as it is the others'.
-        import numpy  # noqa: F401
-
+        import_module("numpy")
         from marginlinear.libsvm import read_libsvm
 
         got, cost = timed(lambda: read_libsvm(path, threads=threads))
