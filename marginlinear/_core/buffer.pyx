@@ -1,47 +1,69 @@
 """Arrays where NumPy is not wanted: memory with a type and a shape, behind the buffer protocol.
 
-Typed memoryviews take one as it is, memoryview() cuts it by rows, and numpy.asarray has it without a copy.
+To import NumPy takes longer than most fits of the commands. Engines hold their state in Buffers: typed memoryviews take
+one as it is, memoryview() cuts it by rows, and numpy.asarray has it without a copy.
 """
 
-from cpython.buffer cimport PyBUF_FORMAT
-from libc.stdlib cimport free, malloc
+from cpython.buffer cimport (
+    PyBUF_C_CONTIGUOUS,
+    PyBUF_FORMAT,
+    PyBUF_WRITABLE,
+    PyBuffer_Release,
+    PyObject_GetBuffer,
+)
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdlib cimport calloc, free, malloc
+from libc.string cimport memcpy, memset
 
 from marginlinear._core.pages cimport LARGE, advise_huge
 
 cdef extern from "Python.h":
     const Py_ssize_t PY_SSIZE_T_MAX
 
+cdef enum:
+    CHUNK = 1024    # numbers that a sum adds up by themselves
+
+SIZES = {"d": sizeof(double), "i": sizeof(int32_t), "q": sizeof(int64_t), "B": sizeof(uint8_t)}
+
 
 cdef class Buffer:
-    """An array in C order, its values not set.
+    """An array in C order.
 
     Parameters
     ----------
-    kind : {"d", "i"}
-        float64 or int32.
+    kind : {"d", "i", "q", "B"}
+        float64, int32, int64, which row numbers have too, or uint8.
     rows : int
     columns : int, optional
         Without, there is one dimension.
+    zero : bool
+        Whether the values are 0; else they are not set.
+
+    Attributes
+    ----------
+    kind, rows, columns
     """
 
     cdef void* start
-    cdef bytes kind
+    cdef bytes format
     cdef Py_ssize_t itemsize
     cdef int dimensions
+    cdef bint constant
     cdef Py_ssize_t shape[2]
     cdef Py_ssize_t strides[2]
 
-    def __cinit__(self, str kind, Py_ssize_t rows, columns=None):
+    def __cinit__(self, str kind, Py_ssize_t rows, columns=None, bint zero=False):
         cdef Py_ssize_t size, width = 1 if columns is None else columns
         if rows < 0 or width < 0 or (width and rows > PY_SSIZE_T_MAX // 8 // width):
             raise ValueError(f"Buffer: shape ({rows}, {width})")
-        self.kind = kind.encode()
-        self.itemsize = {"d": sizeof(double), "i": sizeof(int)}[kind]
+        self.format = kind.encode()
+        self.itemsize = SIZES[kind]
         self.dimensions = 1 if columns is None else 2
         self.shape[0], self.shape[1] = rows, width
         self.strides[0], self.strides[1] = self.itemsize * self.shape[1], self.itemsize
         size = self.strides[0] * rows
-        self.start = malloc(max(size, 1))
+        # Zeros that nothing touches take no memory.
+        self.start = calloc(max(size, 1), 1) if zero else malloc(max(size, 1))
         if self.start == NULL:
             raise MemoryError(f"no room for an array of {size / 2**30:.1f} GiB")
         if size >= LARGE:
@@ -51,17 +73,138 @@ cdef class Buffer:
         free(self.start)
 
     def __getbuffer__(self, Py_buffer* buffer, int flags):
+        if self.constant and flags & PyBUF_WRITABLE:
+            raise BufferError("one value for all rows must not be written to")
         buffer.obj = self
         buffer.buf = self.start
-        buffer.len = self.strides[0] * self.shape[0]
+        buffer.len = self.itemsize * self.shape[0] * self.shape[1]
         buffer.itemsize = self.itemsize
-        buffer.readonly = False
-        buffer.format = <char*> self.kind if flags & PyBUF_FORMAT else NULL
+        buffer.readonly = self.constant
+        buffer.format = <char*> self.format if flags & PyBUF_FORMAT else NULL
         buffer.ndim = self.dimensions
         buffer.shape = self.shape
         buffer.strides = self.strides
         buffer.suboffsets = NULL
         buffer.internal = NULL
+
+    def __len__(self):
+        return self.shape[0]
+
+    @property
+    def kind(self):
+        return self.format.decode()
+
+    @property
+    def rows(self):
+        return self.shape[0]
+
+    @property
+    def columns(self):
+        return None if self.dimensions == 1 else self.shape[1]
+
+
+def zeros(kind, rows, columns=None):
+    """A Buffer of zeros."""
+    return Buffer(kind, rows, columns, zero=True)
+
+
+def constant(double value, Py_ssize_t rows):
+    """float64 of shape (rows,), read-only: one value, which all rows share."""
+    cdef Buffer found = Buffer("d", 1)
+    (<double*> found.start)[0] = value
+    found.shape[0], found.strides[0], found.constant = rows, 0, True
+    return found
+
+
+def copied(array):
+    """A Buffer with the numbers of any array, of one dimension or two, of a Buffer's kinds."""
+    view = memoryview(array)
+    cdef Buffer found = Buffer("q" if view.format == "l" else view.format, *view.shape)
+    if view.c_contiguous:
+        assign(found, array)
+    elif view.format == "d" and view.ndim == 1:
+        copy_strided(array, found)
+    else:
+        raise ValueError("copied: an array in C order is needed")
+    return found
+
+
+cdef copy_strided(const double[:] array, double[::1] found):
+    cdef Py_ssize_t i
+    for i in range(found.shape[0]):
+        found[i] = array[i]
+
+
+def assign(target, source):
+    """target[:] = source, both in C order, of one kind and size."""
+    cdef Py_buffer given, out
+    PyObject_GetBuffer(source, &given, PyBUF_C_CONTIGUOUS)
+    try:
+        PyObject_GetBuffer(target, &out, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE)
+        try:
+            if out.len != given.len:
+                raise ValueError(f"assign: {given.len} bytes for {out.len}")
+            with nogil:
+                memcpy(out.buf, given.buf, out.len)
+        finally:
+            PyBuffer_Release(&out)
+    finally:
+        PyBuffer_Release(&given)
+
+
+def clear(target):
+    """target[:] = 0, in C order."""
+    cdef Py_buffer out
+    PyObject_GetBuffer(target, &out, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE)
+    with nogil:
+        memset(out.buf, 0, out.len)
+    PyBuffer_Release(&out)
+
+
+def scaled(const double[:] array, double factor):
+    """factor times a float64 array of one dimension, as a Buffer."""
+    cdef Py_ssize_t i, n = array.shape[0]
+    found = Buffer("d", n)
+    cdef double[::1] out = found
+    with nogil:
+        for i in range(n):
+            out[i] = factor * array[i]
+    return found
+
+
+def product(const double[:] x, const double[:] y):
+    """x times y, number by number: float64 arrays of one dimension; a Buffer."""
+    cdef Py_ssize_t i, n = x.shape[0]
+    if y.shape[0] != n:
+        raise ValueError(f"product: {n} and {y.shape[0]} numbers")
+    found = Buffer("d", n)
+    cdef double[::1] out = found
+    with nogil:
+        for i in range(n):
+            out[i] = x[i] * y[i]
+    return found
+
+
+def total(const double[:] array):
+    """The sum of a float64 array of one dimension, by parts: rounding grows with the number of parts alone."""
+    cdef Py_ssize_t i, part, n = array.shape[0]
+    cdef double whole = 0, s
+    with nogil:
+        for part in range((n + CHUNK - 1) // CHUNK):
+            s = 0
+            for i in range(part * CHUNK, min(n, (part + 1) * CHUNK)):
+                s += array[i]
+            whole += s
+    return whole
+
+
+def count_nonzero(const double[:] array):
+    """How many numbers of a float64 array of one dimension are not 0."""
+    cdef Py_ssize_t i, count = 0
+    with nogil:
+        for i in range(array.shape[0]):
+            count += array[i] != 0
+    return count
 
 
 def columns_of(const double[:, ::1] table, Py_ssize_t first, Py_ssize_t step, Py_ssize_t count):
