@@ -183,8 +183,8 @@ class Solution(namedtuple("Solution", "weights info state codes", defaults=(None
     Attributes
     ----------
     weights : float64 array of shape (d, columns), in C order
-        NumPy's, or another with the buffer protocol. One row a feature (the bias feature last); over Gram rows one row an instance, its coefficients. A joint
-        method has a column for each class, a binary one a single column.
+        NumPy's, or another with the buffer protocol. One row a feature (the bias feature last); over Gram rows one row
+        an instance, its coefficients. A joint method has a column for each class, a binary one a single column.
     info : Info
     state : object or None
         Dual variables for a warm start; kept in memory only, never written to a file.

@@ -94,6 +94,7 @@ cdef class Buffer:
         return self.shape[0]
 
     def copy(self):
+        """The same numbers in a Buffer of its own."""
         return copied(self)
 
     def table(self, Py_ssize_t rows):
