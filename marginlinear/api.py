@@ -455,10 +455,10 @@ class Fit:
         found = {"codes": solution.codes, "solver": method.name, "info": solution.info,
                  "params": effective(method, {**values, "multiclass": how, "scale": self.scale}, run_values),
                  "state": Start(origin, problem.y, solution.state)}
+        weights = np.asarray(solution.weights)
         if kernel is not None:
-            return kernel_model(kernel, X, solution.weights, problem.y, classes, sample.kept, n_features=width,
-                                bias=bias, scaling=scaling, **found)
-        weights = solution.weights
+            return kernel_model(kernel, X, weights, problem.y, classes, sample.kept, n_features=width, bias=bias,
+                                scaling=scaling, **found)
         if scaling is not None and scaling.linear:
             weights, bias = scaling.folded(weights, bias)
             scaling = None
