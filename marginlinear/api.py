@@ -453,9 +453,9 @@ class Fit:
                  "params": effective(method, {**values, "multiclass": how, "scale": self.scale}, run_values),
                  "state": Start(origin, problem.y, solution.state)}
         if kernel is not None:
-            return kernel_model(kernel, X, solution.weights, problem.y, classes, sample.kept, n_features=width,
+            return kernel_model(kernel, X, np.asarray(solution.weights), problem.y, classes, sample.kept, n_features=width,
                                 bias=bias, scaling=scaling, **found)
-        weights = solution.weights
+        weights = np.asarray(solution.weights)
         if scaling is not None and scaling.linear:
             weights, bias = scaling.folded(weights, bias)
             scaling = None

@@ -361,8 +361,8 @@ cdef class BlockCD:
     def state(self, bint averaged):
         """What `resume` needs: the duals (or their averages) and the weights."""
         alpha, beta = self._duals(averaged)
-        return {"alpha": alpha, "beta": beta, "cost": self._cost, "rival": self._rival,
-                "fixed": self._fixed, "upper": self.upper, "named": self.named, "W": self.iterates.W,
+        return {"alpha": alpha, "beta": beta, "cost": self._cost, "rival": self._rival, "fixed": self._fixed,
+                "upper": self.upper, "named": self.named, "W": self.iterates.vector(False),
                 "kappa": self.iterates.kappa, "factors": self.factors, "before": self.before}
 
     def keep_duals(self, bint averaged):
@@ -483,14 +483,14 @@ cdef class BlockCD:
 
         tight is P with the upper slack taken against the best rival; stale counts rows whose named rival is not it.
         """
-        weights = self.iterates.averaged if averaged else self.iterates.W
+        weights = self.iterates.vector(averaged)
         parts = run_chunks(lambda lo, hi: self._primal_part(lo, hi, weights), self.rows.m, self.threads)
         half = self._half(weights)
         return half + sum(p[0] for p in parts), half + sum(p[1] for p in parts), sum(p[2] for p in parts)
 
     def half_norm(self):
         """1/2 ||W||_p^2 at the present W."""
-        return self._half(self.iterates.W)
+        return self._half(self.iterates.vector(False))
 
     def _half(self, weights):
         """1/2 ||W||_p^2"""
@@ -579,7 +579,7 @@ cdef class BlockCD:
         A class named before stays where it is as good as any.
         """
         rival, score = Buffer("i", self.rows.m), Buffer("d", self.rows.m)
-        weights = self.iterates.averaged if averaged else self.iterates.W
+        weights = self.iterates.vector(averaged)
         run_chunks(lambda lo, hi: self._rivals_part(lo, hi, weights, rival, score), self.rows.m, self.threads)
         return rival, score
 
@@ -728,6 +728,22 @@ cdef class BlockCD:
         flat = zeros("d", self.rows.d * self.n_classes)
         self._add(coefficients, flat)
         return flat
+
+
+def centred(const double[::1] weights, Py_ssize_t k):
+    """(flat weights of k classes without their mean over these, that mean), as Buffers."""
+    cdef Py_ssize_t j, l, n = weights.shape[0] // k
+    cdef double[::1] out, mean
+    found = Buffer("d", n * k), zeros("d", n)
+    out, mean = found
+    with nogil:
+        for j in range(n):
+            for l in range(k):
+                mean[j] += weights[j * k + l]
+            mean[j] /= k
+            for l in range(k):
+                out[j * k + l] = weights[j * k + l] - mean[j]
+    return found
 
 
 cdef seen(buffer):

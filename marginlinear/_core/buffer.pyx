@@ -50,6 +50,8 @@ cdef class Buffer:
     cdef Py_ssize_t itemsize
     cdef int dimensions
     cdef bint constant
+    cdef bint view       # of the memory of `owner`
+    cdef Buffer owner
     cdef Py_ssize_t shape[2]
     cdef Py_ssize_t strides[2]
 
@@ -71,7 +73,8 @@ cdef class Buffer:
             advise_huge(self.start, size)
 
     def __dealloc__(self):
-        free(self.start)
+        if not self.view:
+            free(self.start)
 
     def __getbuffer__(self, Py_buffer* buffer, int flags):
         if self.constant and flags & PyBUF_WRITABLE:
@@ -90,6 +93,22 @@ cdef class Buffer:
 
     def __len__(self):
         return self.shape[0]
+
+    def __reduce__(self):
+        return restored, (self.kind, self.rows, self.columns, memoryview(self).tobytes())
+
+    def copy(self):
+        return copied(self)
+
+    def table(self, Py_ssize_t rows):
+        """The same memory as a Buffer of so many rows, of two dimensions."""
+        cdef Py_ssize_t size = self.shape[0] * self.shape[1]
+        if self.constant or rows < 1 or size % rows:
+            raise ValueError(f"Buffer: {size} numbers for {rows} rows")
+        cdef Buffer found = Buffer(self.kind, 0, size // rows)
+        free(found.start)
+        found.start, found.view, found.owner, found.shape[0] = self.start, True, self, rows
+        return found
 
     @property
     def kind(self):
@@ -114,6 +133,13 @@ def constant(double value, Py_ssize_t rows):
     cdef Buffer found = Buffer("d", 1)
     (<double*> found.start)[0] = value
     found.shape[0], found.strides[0], found.constant = rows, 0, True
+    return found
+
+
+def restored(kind, rows, columns, numbers):
+    """A Buffer of these bytes, as pickle has it."""
+    found = Buffer(kind, rows, columns)
+    assign(found, numbers)
     return found
 
 

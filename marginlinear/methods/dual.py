@@ -1,5 +1,6 @@
 """What the dual methods share: an engine, one descent, and a solution that is certified at its end."""
 
+from marginlinear._core.buffer import assign
 from marginlinear._core.stop import allowance, status_of
 from marginlinear.problem import MAX_ITER, Info, Solution
 
@@ -134,7 +135,7 @@ class DualFit:
             history=self.budget.history,
             residual=residual,
         )
-        weights = self._weights(engine.weights_at(engine.iterates.W))
+        weights = self._weights(engine.weights_at(engine.iterates.vector(False)))
         return Solution(weights, info, {**engine.state(averaged), **references})
 
     def _values(self, averaged, references):
@@ -151,21 +152,21 @@ class DualFit:
             return engine.primal()[1], engine.recomputed_dual(averaged, **references)
         weights = engine.dual_weights(averaged)
         bound = engine.recomputed_dual(averaged, weights)
-        given = iterates.W.copy()
-        iterates.W[:] = weights
+        given = iterates.vector(False).copy()
+        assign(iterates.vector(False), weights)
         _, objective, stale = engine.primal()
         # Where a row's named rival is not its best one, the bound does not speak of these weights.
         if stale == 0 and objective - bound <= allowance(self.run.tol, objective):
             return objective, bound
-        iterates.W[:] = given
+        assign(iterates.vector(False), given)
         engine.recompute_scores()
         return engine.primal()[1], bound
 
     def _weights(self, state):
         """A state as a Solution has it: a row a feature, or the coefficients of the rows."""
         rows = self.engine.rows
-        weights = state.reshape(rows.d, -1)
-        return weights[rows.m:] if rows.is_gram else weights
+        weights = state.table(rows.d)
+        return memoryview(weights)[rows.m:] if rows.is_gram else weights
 
 
 class JointFit(DualFit):
@@ -188,13 +189,14 @@ class JointFit(DualFit):
         if self.problem.n_classes == 2:
             # LIBLINEAR decides between two classes by the sign of one score: what both columns share, which changes
             # no margin, is taken out. It is rounding, except at a fixed point of mcodm's outer=paper.
+            from marginlinear._core.block_cd import centred
+
             iterates = self.engine.iterates
-            columns = self.engine.weights_at(iterates.W).reshape(-1, 2)
-            shared = columns.mean(axis=1, keepdims=True)
+            weights, shared = centred(self.engine.weights_at(iterates.vector(False)), 2)
             objective = solution.info.objective
             if iterates.factors is None:
-                objective -= iterates.sqnorm_of(shared[:, 0])
-            return solution._replace(weights=self._weights(columns - shared),
+                objective -= iterates.sqnorm_of(shared)
+            return solution._replace(weights=self._weights(weights),
                                      info=solution.info._replace(objective=objective))
         return solution
 
@@ -206,6 +208,8 @@ class MarginFit(DualFit):
     """
 
     def __init__(self, problem, run, cost, tables, **others):
+        import numpy as np
+
         from marginlinear._core.compact import compact
         from marginlinear._core.margin_cd import MarginCD, table_of
         from marginlinear._core.margin_newton import MarginNewton
@@ -214,8 +218,8 @@ class MarginFit(DualFit):
         rows = problem.rows if self.compact is None else self.compact.rows
         if self.compact is not None and run.start is not None and run.start["W"] is not None:
             run = run._replace(start={**run.start, "W": self.compact.inward(run.start["W"])})
-        engine = MarginCD(rows, problem.y, cost, [table_of(*table) for table in tables], seed=run.seed,
-                          threads=run.threads, **others)
+        engine = MarginCD(rows, np.asarray(problem.y), np.asarray(cost), [table_of(*table) for table in tables],
+                          seed=run.seed, threads=run.threads, **others)
         super().__init__(problem, run, engine, MarginNewton, keep=True)
 
     def _values(self, averaged, references):
