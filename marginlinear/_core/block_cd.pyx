@@ -574,7 +574,7 @@ cdef class BlockCD:
         return weights
 
     def best_rivals(self, bint averaged=False):
-        """(rival, score): the class l != y_i of the largest score at W or W_avg, int32, and that score, Buffers of shape (m,).
+        """(rival, score): the class l != y_i of the largest score at W or W_avg, and that score, as Buffers.
 
         A class named before stays where it is as good as any.
         """
