@@ -34,18 +34,19 @@ def beyond(model):
 
 def blocks(model):
     """The text of the model, in blocks."""
-    import numpy as np
-
     kind = liblinear.CODED if model.codes is not None else liblinear.JOINT if model.joint else liblinear.SIGN
     yield (f"solver_type {kind}\n{label_lines(model)}{code_line(model)}{scaling_line(model)}"
            f"nr_feature {model.n_features}\nbias {model.bias:.17g}\nw\n").encode("ascii")
-    rows, columns = model.weights.shape
+    weights = memoryview(model.weights)
+    rows, columns = weights.shape
     step = max(1, BLOCK // (8 * columns))
     for low in range(0, rows, step):
-        weights = model.weights[low : low + step]
-        if not np.isfinite(weights).all():
-            raise ValueError("the model is not saved: it holds a weight that is not finite")
-        yield format_rows(np.ascontiguousarray(weights[:, ::-1]) if model.joint and columns == 2 else weights)
+        part = weights[low : low + step]
+        try:
+            text = format_rows(columns_of(part, 1, -1, 2) if model.joint and columns == 2 else part)
+        except ValueError:
+            raise ValueError("the model is not saved: it holds a weight that is not finite") from None
+        yield text
 
 
 class Body:

@@ -135,7 +135,7 @@ def _layout(of_kernels):
 
 
 def _write(model, stream):
-    digest = sha256(DIGITS * model.weights.size)
+    digest = sha256(DIGITS * memoryview(model.weights).nbytes // 8)
 
     def put(data):
         digest.update(data)

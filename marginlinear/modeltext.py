@@ -19,6 +19,7 @@ INTEGER = re.compile(rb"[+-]?[0-9]{1,20}")
 NUMBER = re.compile(rb"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 LISTS = (b"label", b"classes", b"codes", b"rho", b"probA", b"probB", b"nr_sv")  # keys with a value a class or more
 LABELS = {"i": "int64", "u": "int64", "f": "float64", "U": "str"}  # by NumPy's kind
+PYTHON = {int: "int64", float: "float64", str: "str"}
 SIGNS = {1: "+", -1: "-", 0: "0"}  # a code as it is written
 
 
@@ -176,6 +177,8 @@ def header_line(source, body="its weights"):
 
 def label_kind(model):
     """What the trailer calls the labels."""
+    if isinstance(model.classes, list):
+        return PYTHON[type(model.classes[0])]
     kind = model.classes.dtype.kind
     if kind not in LABELS:
         raise TypeError(f"the model is not saved: its labels are {model.classes.dtype}, not numbers or text")
@@ -184,11 +187,11 @@ def label_kind(model):
 
 def label_lines(model):
     """The lines of the number of classes and of the labels; of two classes classes[1] comes first."""
-    import numpy as np
-
     kind = label_kind(model)
-    classes = (model.classes[::-1] if len(model.classes) == 2 else model.classes).tolist()
-    if kind == "float64" and not np.isfinite(model.classes).all():
+    classes = list(model.classes) if isinstance(model.classes, list) else model.classes.tolist()
+    if len(classes) == 2:
+        classes.reverse()
+    if kind == "float64" and not all(map(math.isfinite, classes)):
         raise ValueError("the model is not saved: it has a label that is not finite")
     if kind != "str" and all(c == int(c) and -C_INT <= c < C_INT for c in classes):
         labels = "label " + " ".join(str(int(c)) for c in classes)
