@@ -1,7 +1,7 @@
 """From checked rows to what a linear model is made of.
 
-No NumPy here: to import it takes longer than most fits of the commands. `api` adds Python's arrays, kernels, scaling and
-probabilities.
+No NumPy here: to import it takes longer than most fits of the commands. `api` adds Python's arrays, kernels, scaling
+and probabilities.
 """
 
 import os
@@ -133,9 +133,6 @@ def fit_file(data, classes, codes, method, params, class_weight=None, weights=No
     from marginlinear._core.labels import taken
     from marginlinear._core.rows import Rows
 
-    import numpy as np  # until the engines take Buffers
-
-    data = data.arrays()
     values, run_values = resolved(method, params)
     require_features(data.n_features, values, run_values)
     require_classes(method, classes)
@@ -145,7 +142,6 @@ def fit_file(data, classes, codes, method, params, class_weight=None, weights=No
     fit = Fit(method, values, run_values, classes, data.n_features)
     rows = Rows.from_csr(data.data, data.indices, data.indptr, data.n_features, fit.bias)
     fit.check(rows)
-    codes, instance, factor = map(np.asarray, (codes, instance, factor))
     return fit.fitted(Problem(rows, codes, len(classes), instance, factor), progress=progress, spend=True)
 
 
