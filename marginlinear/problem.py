@@ -77,7 +77,7 @@ class Problem(namedtuple("Problem", "rows y n_classes instance factor")):
     rows : marginlinear._core.rows.Rows
         m rows of d features, the bias feature included.
     y : int32 array of shape (m,)
-        Classes as 0..k-1.
+        Classes as 0..k-1. An array is anything with the buffer protocol; `arrays` makes them NumPy's.
     n_classes : int
         k; a class may have no row. A binary method gets problems with k = 2 only, and class 1 is positive.
     instance : float64 array of shape (m,)
@@ -90,13 +90,23 @@ class Problem(namedtuple("Problem", "rows y n_classes instance factor")):
 
     @property
     def weights(self):
-        """What C is multiplied by for each row: float64 array of shape (m,)."""
-        return self.instance * self.factor
+        """What C is multiplied by for each row: a Buffer of shape (m,)."""
+        from marginlinear._core.buffer import product
+
+        return product(self.instance, self.factor)
 
     @property
     def size(self):
         """Sum of the instance weights: what a mean over the rows is divided by."""
-        return float(self.instance.sum())
+        from marginlinear._core.buffer import total
+
+        return total(self.instance)
+
+    def arrays(self):
+        """The same Problem with arrays of NumPy's, for methods that compute with them."""
+        import numpy as np
+
+        return self._replace(**{name: np.asarray(getattr(self, name)) for name in ("y", "instance", "factor")})
 
 
 class Info(namedtuple("Info", "status algorithm n_iter n_outer objective bound certificate n_support seconds tol "
@@ -172,9 +182,9 @@ class Solution(namedtuple("Solution", "weights info state codes", defaults=(None
 
     Attributes
     ----------
-    weights : float64 array of shape (d, columns)
-        One row a feature (the bias feature last); over Gram rows one row an instance, its coefficients. A joint
-        method has a column for each class, a binary one a single column.
+    weights : float64 array of shape (d, columns), in C order
+        NumPy's, or another with the buffer protocol. One row a feature (the bias feature last); over Gram rows one row
+        an instance, its coefficients. A joint method has a column for each class, a binary one a single column.
     info : Info
     state : object or None
         Dual variables for a warm start; kept in memory only, never written to a file.

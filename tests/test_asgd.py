@@ -81,7 +81,7 @@ def test_objective_and_certificate():
     exact = registry.get("ldm").fit(
         Problem(as_rows(X, -1.0), y, 2, weight, hinge / size),
         {"C": 1.0, "lambda1": spread / 2, "lambda2": pull}, run)
-    best, least = exact.weights[:, 0], exact.info.objective
+    best, least = np.asarray(exact.weights)[:, 0], exact.info.objective
     rng = np.random.default_rng(2)
     for w in (best, np.zeros(len(best)), best + rng.standard_normal(len(best))):
         margins = engine.margins(w)

@@ -195,7 +195,8 @@ def run_of(**given):
 def fitted(name, rows, y, k=2, given=(), **run):
     method = registry.get(name)
     params = {p.name: p.default for p in method.params} | dict(given)
-    return method.fit(problem_of(rows, y, k), params, run_of(**run))
+    solution = method.fit(problem_of(rows, y, k), params, run_of(**run))
+    return solution._replace(weights=np.asarray(solution.weights))
 
 
 BINARY = [name for name, method in registry.methods().items()

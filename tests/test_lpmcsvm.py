@@ -279,7 +279,7 @@ def test_descent_keeps_the_weights_of_its_anchor():
     engine = engine_of(X, y, k, C, 1.2)
     descent = Descent(engine, Budget(400, 20.0), 1e-4, "accelerated", keep=True)
     descent.until(1e-4)
-    W = descent.anchor.reshape(-1, k)
+    W = np.asarray(descent.anchor).reshape(-1, k)
     assert descent.ceiling == pytest.approx(oracles.lp_objective(W, X, y, engine.cost, 1.2), rel=1e-10)
     engine.iterates.exchange(descent.anchor)
     assert engine.primal()[0] == pytest.approx(descent.ceiling, rel=1e-10)

@@ -28,7 +28,7 @@ def solve_inner(X, y, k, cost, mu, theta, tol, rival=None, fixed=None, algorithm
     descent = Descent(engine, Budget(200_000, 20.0), tol, algorithm)
     check = descent.until(tol)
     assert descent.stopped is None
-    return descent.anchor.reshape(-1, k), descent.ceiling, check.bound
+    return np.asarray(descent.anchor).reshape(-1, k), descent.ceiling, check.bound
 
 
 @pytest.mark.parametrize("seed", SEEDS)

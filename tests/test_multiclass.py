@@ -86,14 +86,15 @@ def test_columns_are_binary_fits(solver, how, rows_as_given):
         values = resolve(method.params, {})
         run = Run(tol=1e-3, algorithm="auto", max_iter=20_000, time_limit=None, seed=0, threads=1)
         single = method.fit(binary, values, run)
+        column, duals = np.asarray(single.weights)[:, 0], np.asarray(single.state["duals"])
         if how != "ovo" and method.loss is not None:
             signs = np.where(binary.y == 1, 1.0, -1.0)
             value = value_at(method.loss(binary, values), signs, X, model.weights[:, at])
             assert value <= single.info.bound + 2e-3 * single.info.objective
             continue
-        assert model.weights[:, at].tobytes() == single.weights[:, 0].tobytes()
+        assert model.weights[:, at].tobytes() == column.tobytes()
         objective, bound = objective + single.info.objective, bound + single.info.bound
-        support[np.flatnonzero(part)[single.state["duals"] != 0]] = True
+        support[np.flatnonzero(part)[duals != 0]] = True
     assert len(model.info.history) == codes.shape[1]
     if how == "ovo" or method.loss is None:
         assert model.info.objective == objective

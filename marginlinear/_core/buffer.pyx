@@ -49,6 +49,8 @@ cdef class Buffer:
     cdef Py_ssize_t itemsize
     cdef int dimensions
     cdef bint constant
+    cdef bint view       # of the memory of `owner`
+    cdef Buffer owner
     cdef Py_ssize_t shape[2]
     cdef Py_ssize_t strides[2]
 
@@ -70,7 +72,8 @@ cdef class Buffer:
             advise_huge(self.start, size)
 
     def __dealloc__(self):
-        free(self.start)
+        if not self.view:
+            free(self.start)
 
     def __getbuffer__(self, Py_buffer* buffer, int flags):
         if self.constant and flags & PyBUF_WRITABLE:
@@ -89,6 +92,20 @@ cdef class Buffer:
 
     def __len__(self):
         return self.shape[0]
+
+    def copy(self):
+        """The same numbers in a Buffer of its own."""
+        return copied(self)
+
+    def table(self, Py_ssize_t rows):
+        """The same memory as a Buffer of so many rows, of two dimensions."""
+        cdef Py_ssize_t size = self.shape[0] * self.shape[1]
+        if self.constant or rows < 1 or size % rows:
+            raise ValueError(f"Buffer: {size} numbers for {rows} rows")
+        cdef Buffer found = Buffer(self.kind, 0, size // rows)
+        free(found.start)
+        found.start, found.view, found.owner, found.shape[0] = self.start, True, self, rows
+        return found
 
     @property
     def kind(self):

@@ -37,6 +37,7 @@ import math
 import time
 from typing import NamedTuple
 
+from marginlinear._core.buffer import assign, copied
 from marginlinear._core.stop import allowance
 from marginlinear.problem import MAX_ITER, TIME_LIMIT
 from marginlinear.threads import Cancelled
@@ -229,11 +230,11 @@ class Descent:
 
     def drop_anchor(self, objective, at_average=False):
         """Compare the bounds from here on with these weights and their objective."""
-        weights = self.engine.iterates.averaged if at_average else self.engine.iterates.W
+        weights = self.engine.iterates.vector(at_average)
         if self.anchor is None:
-            self.anchor = weights.copy()
+            self.anchor = copied(weights)
         else:
-            self.anchor[:] = weights
+            assign(self.anchor, weights)
         self.engine.iterates.scale(self.anchor, 1.0)
         self.ceiling, self.margins = objective, None
 

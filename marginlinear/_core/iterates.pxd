@@ -1,6 +1,6 @@
 cdef class Iterates:
-    cdef readonly object W, averaged, factors
-    cdef object _V, _z, _U_avg
+    cdef readonly object factors
+    cdef object _W, _averaged, _V, _z, _U_avg
     cdef double[::1] w, v, z, mean_u, mean_w
     cdef readonly double kappa
     cdef readonly bint paired

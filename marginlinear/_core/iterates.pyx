@@ -21,9 +21,9 @@ Sums run over blocks of fixed size in a fixed order: BLAS would sum in an order 
 blocks signals are looked at, since there may be 10^9 weights.
 """
 
-import numpy as np
-
 from cpython.exc cimport PyErr_CheckSignals
+
+from marginlinear._core.buffer import assign, zeros
 
 cdef enum:
     BLOCK = 4194304    # numbers, about 10 ms
@@ -50,6 +50,8 @@ cdef double combined_square_sum(double p, const double[::1] x, double q, const d
 
 cdef class_square_sums(double p, const double[::1] x, double q, const double[::1] y, bint paired, Py_ssize_t k):
     """||p x_l + q y_l||^2 of each of k columns: float64 array of shape (k,)"""
+    import numpy as np
+
     cdef Py_ssize_t j, l, row, start, stop, n = x.shape[0] // 2 if paired else x.shape[0], other = n if paired else 0
     cdef Py_ssize_t step = max(1, BLOCK // k)
     out = np.zeros(k)
@@ -98,21 +100,37 @@ cdef class Iterates:
     ----------
     W : array of shape (size,)
     averaged : array of shape (size,) or None
-        W_avg.
+        W_avg. Both are arrays of NumPy's for who looks at them; `vector` has them without it.
     kappa : float
     """
 
     def __init__(self, Py_ssize_t size, bint paired=False, factors=None):
         self.paired = paired
         self.factors = factors
-        self.W = np.zeros(size)
-        self.w = self.W
+        self._W = zeros("d", size)
+        self.w = self._W
         self.kappa = 0.0
+
+    @property
+    def W(self):
+        import numpy as np
+
+        return np.asarray(self._W)
+
+    @property
+    def averaged(self):
+        import numpy as np
+
+        return None if self._averaged is None else np.asarray(self._averaged)
+
+    def vector(self, bint averaged):
+        """The Buffer of W, or of W_avg."""
+        return self._averaged if averaged else self._W
 
     cdef _allocate(self):
         if self._V is None:
-            self._V, self._z, self._U_avg, self.averaged = (np.zeros_like(self.W) for _ in range(4))
-            self.v, self.z, self.mean_u, self.mean_w = self._V, self._z, self._U_avg, self.averaged
+            self._V, self._z, self._U_avg, self._averaged = (zeros("d", self.w.shape[0]) for _ in range(4))
+            self.v, self.z, self.mean_u, self.mean_w = self._V, self._z, self._U_avg, self._averaged
 
     def start(self, double kappa):
         """From plain sweeps (W = U): V = z = W and strength kappa."""
@@ -125,13 +143,15 @@ cdef class Iterates:
 
         Plain sweeps can end at weights that are not those of their last duals: these need a kappa > 0 to be kept.
         """
+        import numpy as np
+
         if kappa == 0 and not np.array_equal(W, U):
             kappa = 1.0
         if kappa > 0:
             self._allocate()
             self._place(1 / kappa, W, -1 / kappa, U)
         else:
-            self.W[:] = U
+            assign(self._W, U)
         self.kappa = kappa
 
     def refresh(self, const double[::1] U):
@@ -139,7 +159,7 @@ cdef class Iterates:
         if self.kappa > 0:
             self._place(1 / self.kappa, self.w, -1 / self.kappa, U)
         else:
-            self.W[:] = U
+            assign(self._W, U)
 
     cdef _place(self, double p, const double[::1] W, double q, const double[::1] U):
         """V = W + p W + q U,  z = W"""
@@ -155,7 +175,7 @@ cdef class Iterates:
 
     def exchange(self, double[::1] other not None):
         """Swap the weights of W with an array of weights."""
-        self.scale(self.W, 1.0)
+        self.scale(self._W, 1.0)
         self.scale(other, -1.0)
         cdef Py_ssize_t j, start, stop, n = self.w.shape[0]
         for start in range(0, n, BLOCK):
@@ -300,8 +320,8 @@ cdef class Iterates:
         cdef double back = a / A if A > 0 else 0.0
         cdef double turn = 0
         cdef bint plain = self.factors is None
-        cdef const double[::1] b = np.ones(1) if plain else self.factors
-        cdef Py_ssize_t l, row, k = b.shape[0], block = max(k, BLOCK // k * k)
+        cdef const double[::1] b = self.factors
+        cdef Py_ssize_t l, row, k = 1 if plain else b.shape[0], block = max(k, BLOCK // k * k)
         for start in range(0, half, block):
             stop = min(half, start + block)
             with nogil:

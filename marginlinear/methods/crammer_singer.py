@@ -4,12 +4,13 @@
 """
 
 from marginlinear import params as P
+from marginlinear._core.buffer import scaled
 from marginlinear.methods.dual import JointFit
 from marginlinear.registry import Method
 
 
 def fit(problem, params, run):
-    return JointFit(problem, run, problem.weights * params["C"], squared=False).convex()
+    return JointFit(problem, run, scaled(problem.weights, params["C"]), squared=False).convex()
 
 
 METHOD = Method(

@@ -1,5 +1,6 @@
 """What the dual methods share: an engine, one descent, and a solution that is certified at its end."""
 
+from marginlinear._core.buffer import assign, copied
 from marginlinear._core.stop import allowance, status_of
 from marginlinear.problem import MAX_ITER, Info, Solution
 
@@ -134,7 +135,7 @@ class DualFit:
             history=self.budget.history,
             residual=residual,
         )
-        weights = self._weights(engine.weights_at(engine.iterates.W))
+        weights = self._weights(engine.weights_at(engine.iterates.vector(False)))
         return Solution(weights, info, {**engine.state(averaged), **references})
 
     def _values(self, averaged, references):
@@ -151,31 +152,34 @@ class DualFit:
             return engine.primal()[1], engine.recomputed_dual(averaged, **references)
         weights = engine.dual_weights(averaged)
         bound = engine.recomputed_dual(averaged, weights)
-        given = iterates.W.copy()
-        iterates.W[:] = weights
+        given = iterates.vector(False).copy()
+        assign(iterates.vector(False), weights)
         _, objective, stale = engine.primal()
         # Where a row's named rival is not its best one, the bound does not speak of these weights.
         if stale == 0 and objective - bound <= allowance(self.run.tol, objective):
             return objective, bound
-        iterates.W[:] = given
+        assign(iterates.vector(False), given)
         engine.recompute_scores()
         return engine.primal()[1], bound
 
     def _weights(self, state):
         """A state as a Solution has it: a row a feature, or the coefficients of the rows."""
         rows = self.engine.rows
-        weights = state.reshape(rows.d, -1)
-        return weights[rows.m:] if rows.is_gram else weights
+        weights = state.table(rows.d)
+        return memoryview(weights)[rows.m:] if rows.is_gram else weights
 
 
 class JointFit(DualFit):
     """A joint multi-class fit by block coordinate descent: `cost` is c_i of block_cd, `loss` its loss."""
 
     def __init__(self, problem, run, cost, **loss):
+        import numpy as np
+
         from marginlinear._core.block_cd import BlockCD
         from marginlinear._core.newton import Newton
 
-        engine = BlockCD(problem.rows, problem.y, problem.n_classes, cost, seed=run.seed, threads=run.threads, **loss)
+        engine = BlockCD(problem.rows, np.asarray(problem.y), problem.n_classes, np.asarray(cost), seed=run.seed,
+                         threads=run.threads, **loss)
         super().__init__(problem, run, engine, Newton, keep=True)
 
     def solution(self, n_outer=0, residual=None, **references):
@@ -194,7 +198,7 @@ class JointFit(DualFit):
             objective = solution.info.objective
             if iterates.factors is None:
                 objective -= iterates.sqnorm_of(shared[:, 0])
-            return solution._replace(weights=self._weights(columns - shared),
+            return solution._replace(weights=self._weights(copied(columns - shared)),
                                      info=solution.info._replace(objective=objective))
         return solution
 
@@ -206,6 +210,8 @@ class MarginFit(DualFit):
     """
 
     def __init__(self, problem, run, cost, tables, **others):
+        import numpy as np
+
         from marginlinear._core.compact import compact
         from marginlinear._core.margin_cd import MarginCD, table_of
         from marginlinear._core.margin_newton import MarginNewton
@@ -214,8 +220,8 @@ class MarginFit(DualFit):
         rows = problem.rows if self.compact is None else self.compact.rows
         if self.compact is not None and run.start is not None and run.start["W"] is not None:
             run = run._replace(start={**run.start, "W": self.compact.inward(run.start["W"])})
-        engine = MarginCD(rows, problem.y, cost, [table_of(*table) for table in tables], seed=run.seed,
-                          threads=run.threads, **others)
+        engine = MarginCD(rows, np.asarray(problem.y), np.asarray(cost), [table_of(*table) for table in tables],
+                          seed=run.seed, threads=run.threads, **others)
         super().__init__(problem, run, engine, MarginNewton, keep=True)
 
     def _values(self, averaged, references):

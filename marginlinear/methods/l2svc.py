@@ -4,6 +4,7 @@
 """
 
 from marginlinear import params as P
+from marginlinear._core.buffer import scaled
 from marginlinear.methods.dual import fit_of
 from marginlinear.registry import Method
 
@@ -11,7 +12,7 @@ SQUARED_HINGE = (1,), ((2, -2, 1), (0, 0, 0))
 
 
 def loss(problem, params):
-    return params["C"] * problem.weights, SQUARED_HINGE
+    return scaled(problem.weights, params["C"]), SQUARED_HINGE
 
 
 METHOD = Method(

@@ -42,6 +42,7 @@ def paper(problem, run, spread, loss):
 
     from marginlinear._core.rows import Rows
 
+    problem = problem.arrays()
     signs, share = np.where(problem.y == 1, 1.0, -1.0), np.ascontiguousarray(problem.instance)
     K = problem.rows.products()
     R = 2 * spread * share[:, np.newaxis] * K
@@ -67,7 +68,7 @@ def paper(problem, run, spread, loss):
         engine.n_iter += inner.info.n_iter
         whole.descent.stopped = None if inner.info.converged else inner.info.status
         tol, start = tol / 4, inner.state
-        solution = certified(signs * np.linalg.solve(R, signs * inner.state["duals"]))
+        solution = certified(signs * np.linalg.solve(R, signs * np.asarray(inner.state["duals"])))
     return solution
 
 

@@ -35,7 +35,8 @@ class ASGDFit:
         from marginlinear._core.asgd import AveragedSGD
         from marginlinear._core.descent import Budget
 
-        self.problem, self.params, self.run = problem, params, run
+        self.problem, self.params, self.run = problem.arrays(), params, run
+        problem = self.problem
         self.budget = Budget(run.max_iter, run.time_limit, run.progress, run.cancel)
         self.terms = {"hinge": params["C"] * problem.size * problem.factor, "pull": params["lambda2"],
                       "spread": 2 * params["lambda1"], "threads": run.threads}
@@ -98,7 +99,7 @@ class ASGDFit:
         # A row that the average has not met: the subgradient here.
         active = np.where(engine.met > 0, engine.active / np.maximum(engine.met, 1), margins < 1)
         self.bound = max(self.bound, objective - engine.certificate(weights, margins, active))
-        self.duals = self.params["C"] * self.problem.weights * active
+        self.duals = self.params["C"] * np.asarray(self.problem.weights) * active
         self.budget.record(done, objective, self.bound, objective - self.bound)
         return objective
 

@@ -6,6 +6,7 @@ Since y_i^2 = 1 this is ridge regression on the labels.
 """
 
 from marginlinear import params as P
+from marginlinear._core.buffer import scaled
 from marginlinear.methods.dual import fit_of
 from marginlinear.registry import Method
 
@@ -13,7 +14,7 @@ SQUARE = (), ((2, -2, 1),)
 
 
 def loss(problem, params):
-    return params["C"] * problem.weights, SQUARE
+    return scaled(problem.weights, params["C"]), SQUARE
 
 
 METHOD = Method(

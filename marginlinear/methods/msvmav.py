@@ -67,15 +67,15 @@ class MSVMAvFit:
 
         from marginlinear._core.descent import Budget
 
-        self.run = run
+        self.run, problem = run, problem.arrays()
         self.budget = Budget(run.max_iter, run.time_limit, run.progress, run.cancel)
         self.features = Coordinates(problem.rows, self.budget) if problem.rows.is_gram else None
         rows = problem.rows if self.features is None else self.features.rows
         order = slice(None) if self.features is None else self.features.order
-        self.order, self.weights = order, problem.weights
+        self.order, self.weights = order, np.asarray(problem.weights)
         self.rows, self.passes = rows, Passes(rows, run.threads)
         self.y = np.where(problem.y[order] == 1, 1.0, -1.0)
-        self.p = problem.weights[order] / problem.weights.sum()
+        self.p = self.weights[order] / self.weights.sum()
         with np.errstate(over="ignore"):
             square = self.p @ rows.sqnorms()
         if not math.isfinite(square):

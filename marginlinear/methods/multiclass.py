@@ -54,7 +54,7 @@ class Columns:
     def __init__(self, method, problem, params, run, how):
         import numpy as np
 
-        self.method, self.problem, self.params, self.run = method, problem, params, run
+        self.method, self.problem, self.params, self.run = method, problem.arrays(), params, run
         self.started = time.perf_counter()
         self.codes = codes_of(how, problem.n_classes, run.seed)
         self.decoded = None if how == "ovr" else self.codes
@@ -156,9 +156,10 @@ class Columns:
             positive, negative = (_listed(self.codes[:, at] == sign) for sign in (1, -1))
             raise ValueError(f"{error} (in binary problem {at + 1} of {self.codes.shape[1]}: class number {positive} "
                              f"against {negative}, in the order of the labels)") from error
-        self.weights[which if problem.rows.is_gram else slice(None), at] = solution.weights[:, 0]
+        weights, W = np.asarray(solution.weights), np.asarray(solution.state["W"])
+        self.weights[which if problem.rows.is_gram else slice(None), at] = weights[:, 0]
         state = solution.state
-        if state["W"].size == solution.weights.size and np.may_share_memory(state["W"], solution.weights):
+        if W.size == weights.size and np.may_share_memory(W, weights):
             state = {**state, "W": self.weights[:, at]}
         support = np.flatnonzero(state["duals"])
         self.supports[support if sign.all() else which[support]] = True

@@ -33,10 +33,12 @@ class Together:
     """
 
     def __init__(self, problem, codes, loss, run, budget, weights, threads):
+        import numpy as np
+
         from marginlinear._core.columns_cd import ColumnsCD
         from marginlinear._core.margin_cd import table_of
 
-        self.cost, (knots, parts) = loss
+        self.cost, (knots, parts) = np.asarray(loss[0]), loss[1]
         self.run, self.budget, self.weights = run, budget, weights
         self.engine = ColumnsCD(problem.rows, problem.y, codes, self.cost, table_of(knots, parts), seed=run.seed,
                                 threads=threads, cancel=budget.cancel)
