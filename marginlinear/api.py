@@ -388,7 +388,10 @@ class Sample(NamedTuple):
     def merged(self):
         """The same with equal rows of a class as one of their summed weight, where they are few; see `canonical`."""
         found = merged(as_rows(self.X, -1.0), self.y, self.instance)
-        return self if found is None else self.select(found[0], square=False)._replace(instance=found[1])
+        if found is None:
+            return self
+        which, instance = map(np.asarray, found)
+        return self.select(which, square=False)._replace(instance=instance)
 
 
 class Fit(fitting.Fit):

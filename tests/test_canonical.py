@@ -1,6 +1,7 @@
 """Small problems in their own order."""
 
 import pickle
+from itertools import groupby
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ from scipy import sparse
 
 import marginlinear as ml
 from marginlinear.arrays import as_rows
-from marginlinear.canonical import SMALL, canonical
+from marginlinear.canonical import SMALL, canonical, merged
 from marginlinear.problem import Problem, RowError
 
 
@@ -39,6 +40,20 @@ def test_one_order_for_all_storages(make):
         assert np.array_equal(found.rows.sqnorms(), plain.rows.sqnorms())
     assert shuffled.rows.arrays.tobytes() == plain.rows.arrays.tobytes()
     assert len(plain.y) < 50 and plain.instance.sum() == 50
+
+
+@pytest.mark.parametrize("make", [np.asarray, sparse.csr_array])
+def test_the_order_is_that_of_the_bytes(make):
+    """Of features, class and weight; of rows that differ in their weights alone the first stands for all."""
+    rng = np.random.default_rng(1)
+    X, y = rng.integers(-3, 4, (200, 2)) / 3, rng.integers(0, 3, 200).astype(np.int32)
+    weights = rng.integers(1, 9, 200) / 8
+    which, summed = (np.asarray(found) for found in merged(as_rows(make(X), -1.0), y, weights))
+    table = np.column_stack([X, y, weights]) + 0.0
+    order = sorted(range(200), key=lambda i: table[i].tobytes())
+    groups = [list(group) for _, group in groupby(order, key=lambda i: table[i, :3].tobytes())]
+    assert which.tolist() == [group[0] for group in groups] and len(groups) < 150
+    assert summed.tolist() == [weights[group].sum() for group in groups]
 
 
 def test_explicit_zeros_are_zeros():

@@ -169,6 +169,21 @@ def test_select(stored):
     for at, i in enumerate(which):
         assert np.array_equal(testing.row_scores(chosen, at, W), testing.row_scores(rows, i, W))
     assert rows.select(which[:0]).m == 0
+    for wrong in (rows.m, -1 - rows.m):
+        with pytest.raises(IndexError):
+            rows.select([0, wrong])
+
+
+@pytest.mark.parametrize("single", [False, True])
+def test_select_keeps_what_rows_are_stored_as(single):
+    X = sparse.csr_array(values().astype(np.float32 if single else np.float64))
+    for kind in (np.int32, np.uint16):
+        rows = Rows.from_csr(X.data, X.indices.astype(kind), X.indptr.astype(np.int64), X.shape[1])
+        found = [np.asarray(array) for array in rows.select([6, 2, 2]).arrays]
+        wanted = X[[6, 2, 2]]
+        assert [array.dtype for array in found] == [X.dtype, kind, np.int64]
+        for array, same in zip(found, (wanted.data, wanted.indices, wanted.indptr), strict=True):
+            assert np.array_equal(array, same)
 
 
 def test_select_of_a_gram_matrix():

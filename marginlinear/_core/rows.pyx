@@ -24,8 +24,10 @@ from marginlinear._core.rows cimport (
     row_sqnorm,
     rows_t,
 )
-from libc.stdint cimport int32_t, int64_t, uint16_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t
+from libc.string cimport memcpy
 
+from marginlinear._core.buffer import Buffer
 from marginlinear.problem import RowError
 
 cdef extern from "classes.h":
@@ -270,6 +272,8 @@ cdef class Rows:
 
     def select(self, which):
         """Rows of these row numbers, in their order: copies of their values."""
+        if isinstance(self.arrays, tuple):
+            return self._selected(which if isinstance(which, (Buffer, memoryview)) else int64_array(which))
         import numpy as np
 
         which = np.asarray(which, dtype=np.intp)
@@ -277,13 +281,31 @@ cdef class Rows:
             return self._source.select(which)
         if self.storage == GRAM:
             return Rows.from_gram(np.ascontiguousarray(self.arrays[which[:, np.newaxis], which]))
-        if self.storage == DENSE64 or self.storage == DENSE32:
-            return Rows.from_dense(self.arrays[which], self.bias)
-        data, indices, indptr = self.arrays
-        lengths = np.diff(indptr)[which]
-        begin = np.concatenate(([0], np.cumsum(lengths)))
-        positions = np.repeat(indptr[which] - begin[:len(which)], lengths) + np.arange(begin[len(which)])
-        return Rows.from_csr(data[positions], indices[positions], begin, self.n, self.bias)
+        return Rows.from_dense(self.arrays[which], self.bias)
+
+    def _selected(self, const int64_t[:] which):
+        cdef const int64_t[::1] indptr = self.arrays[2]
+        cdef Py_ssize_t at, n = which.shape[0]
+        starts = Buffer("q", n + 1)
+        cdef int64_t[::1] begin = starts
+        begin[0] = 0
+        for at in range(n):
+            if not 0 <= which[at] < self.m:
+                raise IndexError(f"row {which[at]} is outside 0 to {self.m - 1}")
+            begin[at + 1] = begin[at] + indptr[which[at] + 1] - indptr[which[at]]
+        cdef bint single = self.storage in (CSR32, NARROW32), narrow = self.storage in (NARROW64, NARROW32)
+        values = memoryview(Buffer("f" if single else "d", begin[n]))
+        features = memoryview(Buffer("H" if narrow else "i", begin[n]))
+        if begin[n]:
+            if self.storage == CSR64:
+                copy_rows(&self.csr64, which, begin, values, features)
+            elif self.storage == CSR32:
+                copy_rows(&self.csr32, which, begin, values, features)
+            elif self.storage == NARROW64:
+                copy_rows(&self.narrow64, which, begin, values, features)
+            else:
+                copy_rows(&self.narrow32, which, begin, values, features)
+        return Rows.from_csr(values, features, memoryview(starts), self.n, self.bias)
 
     def products(self):
         """Inner products of all rows, the bias feature included: float64 array of shape (m, m), not to be changed."""
@@ -354,6 +376,24 @@ cdef void fill_sqnorms(const rows_t* X, double[::1] out) noexcept nogil:
     cdef Py_ssize_t i
     for i in range(X.m):
         out[i] = row_sqnorm(X, i)
+
+
+def int64_array(which):
+    import numpy as np
+
+    return np.asarray(which, dtype=np.int64)
+
+
+cdef copy_rows(const csr_t* X, const int64_t[:] which, const int64_t[::1] begin, values, features):
+    """Row which[at] at begin[at] of both arrays."""
+    cdef Py_ssize_t at, start, count
+    cdef uint8_t[::1] data = values.cast("B"), indices = features.cast("B")
+    with nogil:
+        for at in range(which.shape[0]):
+            start, count = X.indptr[which[at]], begin[at + 1] - begin[at]
+            if count:
+                memcpy(&data[begin[at] * sizeof(X.data[0])], X.data + start, count * sizeof(X.data[0]))
+                memcpy(&indices[begin[at] * sizeof(X.indices[0])], X.indices + start, count * sizeof(X.indices[0]))
 
 
 cdef void fill_products(const data_t* X, Py_ssize_t i, double[::1] one, double[:, ::1] out) noexcept nogil:
