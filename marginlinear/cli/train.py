@@ -1,6 +1,5 @@
 """margin-train: from a LIBSVM file to a model file."""
 
-import json
 import math
 import os
 import sys
@@ -155,13 +154,13 @@ class Training:
             return self._select(data) if self.folds else self._train(data)
 
     def _train(self, data):
-        from marginlinear.modelfile import save_model
+        from marginlinear.modelwriter import save_model
 
         model = self._fit(data)
         self._write_log({name: value for name, value in model.info.to_dict().items() if name != "history"})
         self.status.wipe()
         with opening("save model to file", self.model_path):
-            save_model(model, self.model_path)
+            save_model(model, self.model_path, threads=self.params.get("threads"))
         info = model.info
         if not self.quiet:
             criterion, value, allowed = info.criterion
@@ -264,6 +263,8 @@ class Training:
         return max(self._train(data), NOT_CONVERGED if short and self.strict else DONE)
 
     def _write_table(self, table):
+        import json
+
         with opening("write table", self.table_path), replacing(self.table_path) as stream:
             if self.table_path.endswith(".json"):
                 text = json.dumps([{name: _finite(value) for name, value in row.items()} for row in table], indent=1)
@@ -347,6 +348,8 @@ class Training:
 
     def _write_log(self, values):
         if self.log:
+            import json
+
             finite = {key: None if isinstance(value, float) and not math.isfinite(value) else value
                       for key, value in values.items()}
             # Line by line, so that a long run can be watched, and what an interrupted one did is there.
