@@ -6,8 +6,6 @@ become one row of their summed weight, and rows stand in an order that only thei
 function of the set of rows, whoever trains it.
 """
 
-import numpy as np
-
 from marginlinear._core.buffer import taken, taken_codes
 from marginlinear._core.merge import merged_rows
 from marginlinear.problem import Problem
@@ -22,8 +20,8 @@ def canonical(problem):
     if found is None:
         return problem
     which, instance = found
-    return Problem(problem.rows.select(which), np.asarray(taken_codes(problem.y, which)), problem.n_classes,
-                   instance, np.asarray(taken(problem.factor, which)))
+    return Problem(problem.rows.select(which), taken_codes(problem.y, which), problem.n_classes, instance,
+                   taken(problem.factor, which))
 
 
 def merged(rows, y, instance):
@@ -31,6 +29,4 @@ def merged(rows, y, instance):
 
     Rows of other storage and precision, but of the same values, come to stand in the same order.
     """
-    if rows.m * (rows.n + 2) > SMALL:
-        return None
-    return tuple(map(np.asarray, merged_rows(rows, y, instance)))
+    return merged_rows(rows, y, instance) if rows.m * (rows.n + 2) <= SMALL else None

@@ -292,7 +292,7 @@ def test_a_state_with_an_upper_loss_serves_a_problem_without(kind):
     for _ in range(5):
         case.engine.sweep()
     state = case.engine.state(False)
-    assert (state["beta"] > 0).any()
+    assert (np.asarray(state["beta"]) > 0).any()
     case.kind = "squared"
     case.engine = BlockCD(Rows.from_dense(case.X), case.y.astype(np.int32), case.k, case.cost, squared=True,
                           low=1 - THETA, high=1 + THETA, mu=0.0)
@@ -348,7 +348,7 @@ def test_other_costs_begin_at_good_duals(kind, factor, seed):
             assert close(case.W, case.U())
             assert case.engine.dual() == pytest.approx(case.dual(), rel=1e-10, abs=1e-10)
             if kind in ("hinge", "squared") and factor > 1:
-                kept = case.dual(state["alpha"], state["beta"])
+                kept = case.dual(np.asarray(state["alpha"]), np.asarray(state["beta"]))
                 assert case.engine.dual() >= kept - 1e-6 * abs(kept)
         for _ in range(200):
             case.engine.sweep()

@@ -35,7 +35,7 @@ def fit(X, y, p, **params):
 def assert_certified(model, W, X, y, C, p):
     """Objective, bound and certificate are those of the final weights and duals, in plain NumPy."""
     info = model.info
-    alpha = model._state.state["alpha"]
+    alpha = np.asarray(model._state.state["alpha"])
     own = alpha[np.arange(len(y)), y]
     others = alpha.copy()
     others[np.arange(len(y)), y] = 0
@@ -114,7 +114,7 @@ def test_factors_of_now_are_the_best(p):
     engine = engine_of(X, y, k, C, p)
     for _ in range(3):
         engine.sweep()
-    W = engine.weights_at(engine.iterates.W).reshape(-1, k).copy()
+    W = np.asarray(engine.weights_at(engine.iterates.W)).reshape(-1, k).copy()
     engine.adapt()
     b, q = engine.factors.copy(), p / (2 - p)
     best = 0.5 * oracles.group_norm(W, p) ** 2
@@ -164,7 +164,7 @@ def test_every_dual_value_is_below_the_optimum(seed, p):
         engine.scale_classes(rng.uniform(0.1, 1, k))
         engine.sweep()
         assert engine.dual() <= best * (1 + 1e-7) and engine.primal()[0] >= best * (1 - 1e-6)
-        W, alpha = engine.weights_at(engine.iterates.W).reshape(-1, k), engine.alpha
+        W, alpha = np.asarray(engine.weights_at(engine.iterates.W)).reshape(-1, k), engine.alpha
         assert engine.primal()[0] == pytest.approx(oracles.lp_objective(W, X, y, engine.cost, p), rel=1e-10)
         assert engine.dual() == pytest.approx(oracles.lp_dual(alpha, X, y, p), rel=1e-9, abs=1e-9)
         if step >= 10:
@@ -240,7 +240,7 @@ def test_p_one_has_exactly_zero_classes():
     # Classes 2 and 3 are nearly told apart by what the others' weights say.
     X = np.array([[3.0, 0, 0], [0, 3.0, 0], [0, 0, 0.3], [0, 0, -0.3]])[y] + 0.3 * rng.standard_normal((120, 3))
     model, W = fit(X, y, 1, C=0.02, tol=1e-6)
-    alpha = model._state.state["alpha"]
+    alpha = np.asarray(model._state.state["alpha"])
     norms = np.sqrt(((X.T @ alpha) ** 2).sum(axis=0))
     small = norms < 0.9 * norms.max()
     assert small.any() and not small.all()

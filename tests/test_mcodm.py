@@ -166,7 +166,7 @@ def test_two_classes_fixed_point_of_the_paper(seed):
 
 def dual(state, X, y, cost, rival=None, fixed=0.0):
     """D_r or D_M of math.md 1.4 and 1.1 at the duals of a state."""
-    every, alpha, beta = np.arange(len(y)), state["alpha"], state["beta"]
+    every, alpha, beta = np.arange(len(y)), np.asarray(state["alpha"]), np.asarray(state["beta"])
     coefficients = alpha.copy()
     coefficients[every, y] -= beta
     if rival is not None:
@@ -189,7 +189,7 @@ def test_certificate_of_criticality(seed, outer, max_iter):
     J = oracles.odm_objective(W, X, y, cost, MU, THETA)
     _, score = oracles.best_rivals(W, X, y)
     if outer == "ccp":
-        rival = model._state.state["rival"]
+        rival = np.asarray(model._state.state["rival"])
         # Ties at W are the rule: the class that the engine took is as good as the best up to rounding.
         assert np.allclose((X @ W)[np.arange(len(y)), rival], score, rtol=1e-9, atol=1e-9)
         best = oracles.minimal_inner(X, y, k, cost, MU, THETA, rival=rival)

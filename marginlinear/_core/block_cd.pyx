@@ -30,10 +30,10 @@ A block that a visit leaves where it is has no gap, and most of those stay there
 it had calm visits in a row before. No row is left out for good, and values of P and D see all rows.
 """
 
-import numpy as np
+import math
 
 from cpython.exc cimport PyErr_CheckSignals
-from libc.math cimport INFINITY
+from libc.math cimport INFINITY, pow
 from libc.stdint cimport int32_t, uint8_t, uint64_t
 
 from marginlinear._core.active cimport keep_awake, shuffle
@@ -58,7 +58,7 @@ from marginlinear._core.rows cimport (
     weights_prefetch,
 )
 from marginlinear._core.simplex cimport dot, hinge_block, hinge_block_by_class, larger, squared_block, top_of
-from marginlinear._core.path import best_mix, best_step, extrapolated
+from marginlinear._core.buffer import Buffer, assign, clear, copied, product, total, zeros
 from marginlinear.threads import run_chunks
 
 cdef enum Loss:
@@ -118,7 +118,7 @@ cdef class BlockCD:
     rows : Rows
     y : int32 array of shape (m,)
     n_classes : int
-    cost : float64 array of shape (m,)
+    cost : contiguous float64 array of shape (m,)
         c_i > 0.
     squared : bool
         False: hinge.
@@ -135,6 +135,7 @@ cdef class BlockCD:
     iterates : Iterates
         W, flat: feature j of class l at j*k + l.
     alpha : float64 array of shape (m, k);  beta : float64 array of shape (m,), zeros while there is no upper loss
+    mean_alpha, mean_beta : the same of their averages
     negligible : float
         A row whose block's gap is not above it is left as it is.
     rival : int32 array of shape (m,);  fixed : float64 array of shape (m,)
@@ -156,9 +157,9 @@ cdef class BlockCD:
 
     cdef readonly Rows rows
     cdef readonly Iterates iterates
-    cdef readonly object y, cost, alpha, beta, rival, fixed, mean_alpha, mean_beta, kept, before
+    cdef readonly object y
+    cdef object _cost, _alpha, _beta, _rival, _fixed, _mean_alpha, _mean_beta, kept, before
     cdef readonly Py_ssize_t n_classes
-    cdef readonly object factors
     cdef public Py_ssize_t n_iter, n_adapt
     cdef readonly double negligible
     cdef readonly bint upper, named, kinked, flat
@@ -171,11 +172,10 @@ cdef class BlockCD:
     cdef uint64_t rng
     cdef readonly Py_ssize_t visits
     cdef Py_ssize_t visited, slice_rows
-    cdef object _order, _sqnorm, _scratch, _which, _rest, _calm
     cdef uint8_t[::1] rest, calm
     cdef double[:, ::1] a
-    cdef double[::1] b, sq, scratch
-    cdef const double[::1] c, m_fixed
+    cdef double[::1] b, scratch
+    cdef const double[::1] c, sq, m_fixed
     cdef const int32_t[::1] labels
     cdef const int32_t[::1] r, to
     cdef bint naming
@@ -189,7 +189,7 @@ cdef class BlockCD:
         if norm < 2 and squared:
             raise ValueError(f"norm = {norm}: the squared loss has the norm 2 only")
         cdef Py_ssize_t m = rows.m, k = n_classes
-        self.rows, self.y, self.cost, self.n_classes = rows, y, cost, k
+        self.rows, self.y, self._cost, self.n_classes = rows, y, cost, k
         self.kind, self.squared, self.kinked = SQUARED if squared else HINGE, squared, not squared
         self.flat = not squared
         self.low, self.high, self.mu = low, high, mu
@@ -197,22 +197,16 @@ cdef class BlockCD:
         self.rng = seed
         self.negligible = -INFINITY
         self.norm, self.uneven = norm, norm < 2
-        self.factor = np.empty(k)
+        self.factor = Buffer("d", k)
         if self.uneven:
-            self.factors = np.asarray(self.factor)
             self._level_factors()
         self.iterates = Iterates(rows.d * k, rows.is_gram, self.factors)
-        self.alpha, self.beta = np.zeros((m, k)), np.zeros(m)
-        self.rival, self.fixed = np.zeros(m, dtype=np.int32), np.zeros(m)
-        self._sqnorm = rows.sqnorms()
-        self._order = np.empty(m, dtype=np.intp)
-        self._scratch = np.empty(5 * k)
-        self._which = np.empty(k, dtype=np.int32)
-        self.labels, self.c, self.sq, self.order = self.y, self.cost, self._sqnorm, self._order
-        self.a, self.b, self.r, self.m_fixed = self.alpha, self.beta, self.rival, self.fixed
-        self.scratch, self.which = self._scratch, self._which
-        self._rest, self._calm = np.zeros(m, dtype=np.uint8), np.zeros(m, dtype=np.uint8)
-        self.rest, self.calm = self._rest, self._calm
+        self._alpha, self._beta = zeros("d", m, k), zeros("d", m)
+        self._rival, self._fixed = zeros("i", m), zeros("d", m)
+        self.labels, self.c, self.sq = y, cost, rows.sqnorms()
+        self.a, self.b, self.r, self.m_fixed = self._alpha, self._beta, self._rival, self._fixed
+        self.order, self.which, self.scratch = Buffer("q", m), Buffer("i", k), Buffer("d", 5 * k)
+        self.rest, self.calm = zeros("B", m), zeros("B", m)
         self.slice_rows = max(1, <Py_ssize_t>(SLICE * m / (1.0 + <double>rows.nnz * k)))
         # Weights within a core's own cache need no prefetch.
         self.far = 8.0 * rows.d * k > 512 * 1024
@@ -220,60 +214,102 @@ cdef class BlockCD:
 
     def _settle_empty_rows(self):
         """A row with x_i = 0 has s_i = 0 for any W: its duals are set once so that its block has no gap."""
-        for i in np.flatnonzero(self._sqnorm == 0):
-            y = self.y[i]
-            amount = 2 * self.cost[i] * self.low if self.kind == SQUARED else self.cost[i]
-            self.alpha[i] = 0
-            self.alpha[i, y] = amount
-            self.alpha[i, (y + 1) % self.n_classes] = -amount
+        cdef Py_ssize_t i, y, k = self.n_classes
+        for i in range(self.rows.m):
+            if self.sq[i] == 0:
+                y = self.labels[i]
+                self.a[i, :] = 0
+                self.a[i, y] = 2 * self.c[i] * self.low if self.kind == SQUARED else self.c[i]
+                self.a[i, (y + 1) % k] = -self.a[i, y]
+
+    @property
+    def cost(self):
+        return seen(self._cost)
+
+    @property
+    def alpha(self):
+        return seen(self._alpha)
+
+    @property
+    def beta(self):
+        return seen(self._beta)
+
+    @property
+    def mean_alpha(self):
+        return seen(self._mean_alpha)
+
+    @property
+    def mean_beta(self):
+        return seen(self._mean_beta)
+
+    @property
+    def rival(self):
+        return seen(self._rival)
+
+    @property
+    def fixed(self):
+        return seen(self._fixed)
+
+    @property
+    def factors(self):
+        return seen(self.factor) if self.uneven else None
 
     def resume(self, state):
         """Go on from the `state()` of an engine on the same rows, where a row's cost changed from the mix of path.py.
         """
-        self._rest[:] = 0
+        import numpy as np
+
+        self.rest[:] = 0
         if self.mu > 0:
             self.upper, self.named = state["upper"], state["named"]
-        self.rival[:], self.fixed[:] = state["rival"], state["fixed"]
-        W, alpha, beta = state["W"], state["alpha"], state["beta"] if self.mu > 0 else np.zeros_like(self.beta)
-        if self.uneven and state["factors"] is not None:
-            dropped = state["factors"] == 0
-            self.factors[:] = np.maximum(state["factors"], FLOOR * state["factors"].max())
+        assign(self._rival, state["rival"])
+        assign(self._fixed, state["fixed"])
+        alpha, beta = state["alpha"], state["beta"] if self.mu > 0 else zeros("d", self.rows.m)
+        W, factors, cost = state["W"], state["factors"], np.asarray(state["cost"])
+        if self.uneven and factors is not None:
+            dropped = factors == 0
+            self.factors[:] = np.maximum(factors, FLOOR * factors.max())
             if dropped.any():
-                W = W.copy()
+                W = np.array(W)
                 W.reshape(-1, self.n_classes)[:, dropped] = 0
-        if (self.cost != state["cost"]).any():
+        if (self.cost != cost).any():
             self.before = {name: state[name] for name in ("alpha", "beta", "cost")}
-            self.alpha[:], self.beta[:], U = self._mixed(alpha, beta, state["cost"], state["before"])
+            self.alpha[:], self.beta[:], U = self._mixed(np.asarray(alpha), np.asarray(beta), cost, state["before"])
             # Without a part in the weights.
             self._settle_empty_rows()
             self.iterates.resume(U, U, 0.0)
         else:
             self.before = state["before"]
-            self.alpha[:], self.beta[:] = alpha, beta
-            self.iterates.resume(W, self.weights_of(alpha, beta), state["kappa"])
+            assign(self._alpha, alpha)
+            assign(self._beta, beta)
+            self.iterates.resume(W, self._summed(alpha, beta), state["kappa"])
 
     def _mixed(self, alpha, beta, cost, before):
         """(alpha, beta, U): the best mix of the duals of another cost, and of those before, with its weights."""
-        every = np.arange(self.rows.m)
+        import numpy as np
+
+        from marginlinear._core.path import best_mix, best_step, extrapolated
+
+        every, y = np.arange(self.rows.m), np.asarray(self.y)
         none, flat = np.zeros_like(self.alpha), np.zeros_like(self.beta)
         parts = [(alpha, flat), (none, beta)]
         if before is not None:
-            further = extrapolated(alpha, cost[:, np.newaxis], (before["alpha"], before["cost"][:, np.newaxis]),
+            first, first_beta, first_cost = (np.asarray(before[name]) for name in ("alpha", "beta", "cost"))
+            further = extrapolated(alpha, cost[:, np.newaxis], (first, first_cost[:, np.newaxis]),
                                    self.cost[:, np.newaxis])
-            parts += [(further, flat), (before["alpha"], flat)]
+            parts += [(further, flat), (first, flat)]
             if self.mu > 0:
-                parts += [(none, extrapolated(beta, cost, (before["beta"], before["cost"]), self.cost)),
-                          (none, before["beta"])]
+                parts += [(none, extrapolated(beta, cost, (first_beta, first_cost), self.cost)), (none, first_beta)]
         held = none
         if self.kind == HINGE:
-            bound = (alpha[every, self.y] >= AT_BOUND * cost)[:, np.newaxis]
+            bound = (alpha[every, y] >= AT_BOUND * cost)[:, np.newaxis]
             held = np.where(bound, alpha * (self.cost / cost)[:, np.newaxis], 0.0)
             parts = [(np.where(bound, 0.0, a), b) for a, b in parts]
         parts = [(self._balanced(a), b) for a, b in parts if a.any() or b.any()]
         sqnorm_of = self.iterates.sqnorm_of
 
         def values(parts):
-            left, right = np.array([a[every, self.y] for a, _ in parts]), np.array([b for _, b in parts])
+            left, right = np.array([a[every, y] for a, _ in parts]), np.array([b for _, b in parts])
             linear, curved = self.low * left.sum(axis=1), np.zeros((len(parts), len(parts)))
             if self.kind == SQUARED:
                 curved += (left / (2 * self.cost)) @ left.T
@@ -304,38 +340,44 @@ cdef class BlockCD:
 
     def _feasible(self, alpha, beta):
         """(alpha, beta) cut off at the ends of their range."""
+        import numpy as np
+
         alpha = self._balanced(np.minimum(alpha, 0))
         if self.kind == HINGE:
-            top = alpha[np.arange(self.rows.m), self.y]
+            top = alpha[np.arange(self.rows.m), np.asarray(self.y)]
             alpha *= np.where(top > self.cost, self.cost / np.maximum(top, self.cost), 1.0)[:, np.newaxis]
         return alpha, np.maximum(beta, 0)
 
     def _balanced(self, alpha):
         """alpha with alpha_iy = -sum of the others."""
-        every = np.arange(len(alpha))
+        import numpy as np
+
+        own = np.arange(len(alpha)), np.asarray(self.y)
         alpha = alpha.copy()
-        alpha[every, self.y] = 0
-        alpha[every, self.y] = -alpha.sum(axis=1)
+        alpha[own] = 0
+        alpha[own] = -alpha.sum(axis=1)
         return alpha
 
     def state(self, bint averaged):
         """What `resume` needs: the duals (or their averages) and the weights."""
         alpha, beta = self._duals(averaged)
-        return {"alpha": alpha, "beta": beta, "cost": self.cost, "rival": self.rival,
-                "fixed": self.fixed, "upper": self.upper, "named": self.named, "W": self.iterates.W,
+        return {"alpha": alpha, "beta": beta, "cost": self._cost, "rival": self._rival, "fixed": self._fixed,
+                "upper": self.upper, "named": self.named, "W": self.iterates.vector(False),
                 "kappa": self.iterates.kappa, "factors": self.factors, "before": self.before}
 
     def keep_duals(self, bint averaged):
         """From here on `state`, `recomputed_dual` and `count_support` speak of these duals as they are now."""
-        alpha, beta = (self.mean_alpha, self.mean_beta) if averaged else (self.alpha, self.beta)
+        alpha, beta = (self._mean_alpha, self._mean_beta) if averaged else (self._alpha, self._beta)
         if self.kept is None:
-            self.kept = np.empty_like(alpha), np.empty_like(beta)
-        self.kept[0][:], self.kept[1][:] = alpha, beta
+            self.kept = copied(alpha), copied(beta)
+        else:
+            assign(self.kept[0], alpha)
+            assign(self.kept[1], beta)
 
     def _duals(self, bint averaged):
         if self.kept is not None:
             return self.kept
-        return (self.mean_alpha, self.mean_beta) if averaged else (self.alpha, self.beta)
+        return (self._mean_alpha, self._mean_beta) if averaged else (self._alpha, self._beta)
 
     def name_rivals(self, rival):
         """Take the upper slack against the score of these classes.
@@ -344,27 +386,32 @@ cdef class BlockCD:
         that go as they are move the weights all in the same direction, far off.
         """
         cdef sums_t sums
-        which = np.flatnonzero((self.beta > 0) & (not self.named or self.rival != rival))
-        self._order[:len(which)] = which
-        self.visited, self.to, self.naming = len(which), rival, True
+        cdef Py_ssize_t i
+        self.to, self.naming, self.visited = rival, True, 0
+        for i in range(self.rows.m):
+            if self.b[i] > 0 and not (self.named and self.r[i] == self.to[i]):
+                self.order[self.visited] = i
+                self.visited += 1
         try:
             self._visit(&sums)
         finally:
             self.naming = False
-        self._rest[:] = 0
+        self.rest[:] = 0
         self.upper = self.named = True
-        self.rival[:] = rival
+        assign(self._rival, rival)
 
     def fix_references(self, fixed):
         """Take the upper slack against these numbers. A beta_i > 0 leaves the class that it was with."""
-        self._rest[:] = 0
+        cdef double[:, ::1] delta
+        cdef Py_ssize_t i
+        self.rest[:] = 0
         if self.named:
-            which = np.flatnonzero(self.beta > 0)
-            delta = np.zeros((self.rows.m, self.n_classes))
-            delta[which, self.rival[which]] = -self.beta[which] / (1 + self.iterates.kappa)
+            delta = zeros("d", self.rows.m, self.n_classes)
+            for i in range(self.rows.m):
+                delta[i, self.r[i]] = -self.b[i] / (1 + self.iterates.kappa)
             self._add(delta, self.iterates.w)
         self.upper, self.named = True, False
-        self.fixed[:] = fixed
+        assign(self._fixed, fixed)
 
     def _add(self, const double[:, ::1] coefficients, double[::1] W):
         """W += sum_i coefficients_i x_i"""
@@ -384,6 +431,8 @@ cdef class BlockCD:
             PyErr_CheckSignals()
             if task.start == task.stop:
                 return
+            import numpy as np
+
             if task.what == ADD:
                 moving = np.asarray(<const double[:self.rows.m, :self.n_classes]> task.dual)[task.start:]
                 self.rows.fetch(task.start + np.flatnonzero(moving.any(axis=1)))
@@ -392,6 +441,8 @@ cdef class BlockCD:
 
     cdef _wanted(self, const task_t* stopped):
         """The absent rows, from where the visit stopped on, whose duals would change at the present scores."""
+        import numpy as np
+
         cdef Py_ssize_t[::1] found = np.empty(FETCH, dtype=np.intp)
         cdef task_t task = stopped[0]
         task.what, task.stop, task.found, task.count = SEEK, self.visited, &found[0], 0
@@ -432,31 +483,35 @@ cdef class BlockCD:
 
         tight is P with the upper slack taken against the best rival; stale counts rows whose named rival is not it.
         """
-        weights = self.iterates.averaged if averaged else self.iterates.W
+        weights = self.iterates.vector(averaged)
         parts = run_chunks(lambda lo, hi: self._primal_part(lo, hi, weights), self.rows.m, self.threads)
         half = self._half(weights)
         return half + sum(p[0] for p in parts), half + sum(p[1] for p in parts), sum(p[2] for p in parts)
 
     def half_norm(self):
         """1/2 ||W||_p^2 at the present W."""
-        return self._half(self.iterates.W)
+        return self._half(self.iterates.vector(False))
 
     def _half(self, weights):
         """1/2 ||W||_p^2"""
         if not self.uneven:
             return 0.5 * self.iterates.sqnorm_of(weights)
+        import numpy as np
+
         return 0.5 * norm_of(self.factors * np.sqrt(self.iterates.class_sqnorms_of(weights)), self.norm) ** 2
 
     def _dual_half(self, whole, by_class, *given):
         """1/2 ||U||_{p*}^2, these functions of `iterates` being ||U||^2 and ||U_l||^2."""
         if not self.uneven:
             return 0.5 * whole(*given)
+        import numpy as np
+
         return 0.5 * norm_of(np.sqrt(by_class(*given)), conjugate(self.norm)) ** 2
 
     def _primal_part(self, Py_ssize_t lo, Py_ssize_t hi, double[::1] W):
         cdef sums_t sums
         cdef task_t task
-        cdef double[::1] s = np.empty(self.n_classes)
+        cdef double[::1] s = Buffer("d", self.n_classes)
         sums.gap = sums.loss = sums.tight = 0
         sums.stale = 0
         task.what, task.start, task.stop, task.scratch, task.sums = LOSSES, lo, hi, &s[0], &sums
@@ -472,9 +527,11 @@ cdef class BlockCD:
         Around a new centre any row may have a gap: all are awake.
         """
         if self.iterates.kappa > 0:
-            self._rest[:] = 0
+            self.rest[:] = 0
         if not self.uneven:
             return
+        import numpy as np
+
         norms = self.factors * np.sqrt(self.iterates.class_sqnorms())
         if norms.max() > 0:
             self.scale_classes(best_factors(norms, self.norm))
@@ -495,6 +552,8 @@ cdef class BlockCD:
         """
         if self.norm > 1:
             return
+        import numpy as np
+
         norms = np.sqrt(self.iterates.class_sqnorms_of(self.dual_weights(averaged)))
         before, given = self.primal()[0], self.factors.copy()
         for part in NEAR:
@@ -504,29 +563,29 @@ cdef class BlockCD:
             self.factors[:] = given
 
     def _level_factors(self):
-        self.factors[:] = self.n_classes ** ((self.norm - 2) / self.norm)
+        self.factor[:] = pow(self.n_classes, (self.norm - 2) / self.norm)
 
     def weights_at(self, state):
         """The weights of a vector such as W: w_l = b_l W_l, flat, a copy with p < 2."""
         if not self.uneven:
             return state
-        weights = state.copy()
+        weights = copied(state)
         self.iterates.scale(weights, 1.0)
         return weights
 
     def best_rivals(self, bint averaged=False):
-        """(rival, score): the class l != y_i of the largest score at W or W_avg, int32, and that score, shape (m,).
+        """(rival, score): the class l != y_i of the largest score at W or W_avg, and that score, as Buffers.
 
         A class named before stays where it is as good as any.
         """
-        rival, score = np.empty(self.rows.m, dtype=np.int32), np.empty(self.rows.m)
-        weights = self.iterates.averaged if averaged else self.iterates.W
+        rival, score = Buffer("i", self.rows.m), Buffer("d", self.rows.m)
+        weights = self.iterates.vector(averaged)
         run_chunks(lambda lo, hi: self._rivals_part(lo, hi, weights, rival, score), self.rows.m, self.threads)
         return rival, score
 
     def _rivals_part(self, Py_ssize_t lo, Py_ssize_t hi, double[::1] W, int32_t[::1] to, double[::1] value):
         cdef task_t task
-        cdef double[::1] s = np.empty(self.n_classes)
+        cdef double[::1] s = Buffer("d", self.n_classes)
         task.what, task.start, task.stop, task.scratch = RIVALS, lo, hi, &s[0]
         task.W, task.to, task.value = &W[0], &to[0], &value[0]
         with nogil:
@@ -537,29 +596,29 @@ cdef class BlockCD:
         """D at the duals of the sweeps."""
         iterates = self.iterates
         half = self._dual_half(iterates.dual_sqnorm, iterates.dual_class_sqnorms)
-        return self._dual_terms(self.alpha, self.beta) - half
+        return self._dual_terms(self._alpha, self._beta) - half
 
     def averaged_dual(self):
         """D at the averaged duals."""
         iterates = self.iterates
         half = self._dual_half(iterates.averaged_sqnorm, iterates.averaged_class_sqnorms)
-        return self._dual_terms(self.mean_alpha, self.mean_beta) - half
+        return self._dual_terms(self._mean_alpha, self._mean_beta) - half
 
     def dual_weights(self, bint averaged):
         """U of the duals, or of their averages, summed afresh from the rows."""
-        return self.weights_of(*self._duals(averaged))
+        return self._summed(*self._duals(averaged))
 
     def recompute_scores(self):
         """Over Gram rows: the scores of W, summed afresh from its coefficients."""
         coefficients = self.iterates.W.reshape(-1, self.n_classes)[self.rows.m:].copy()
-        self.iterates.W[:] = 0
+        self.iterates.w[:] = 0
         self._add(coefficients, self.iterates.w)
 
     def refresh(self):
         """The weights summed afresh from the rows: what many small changes have rounded away comes back."""
         if self.rows.is_gram:
             self.recompute_scores()
-        self.iterates.refresh(self.weights_of(self.alpha, self.beta))
+        self.iterates.refresh(self._summed(self._alpha, self._beta))
 
     def recomputed_dual(self, bint averaged, weights=None, rival=None, fixed=None):
         """D at the duals, or at their averages, with their `dual_weights`, recomputed unless they are given.
@@ -567,45 +626,58 @@ cdef class BlockCD:
         With `rival` or `fixed`: as if these were the references of the upper slack; the state is left as it is.
         """
         alpha, beta = self._duals(averaged)
-        kept = self.rival.copy(), self.fixed.copy()
+        kept = copied(self._rival), copied(self._fixed)
         if rival is not None:
-            self.rival[:] = rival
+            assign(self._rival, rival)
         if fixed is not None:
-            self.fixed[:] = fixed
+            assign(self._fixed, fixed)
         if weights is None:
-            weights = self.weights_of(alpha, beta)
+            weights = self._summed(alpha, beta)
         half = self._dual_half(self.iterates.sqnorm_of, self.iterates.class_sqnorms_of, weights)
         bound = self._dual_terms(alpha, beta) - half
-        self.rival[:], self.fixed[:] = kept
+        assign(self._rival, kept[0])
+        assign(self._fixed, kept[1])
         return bound
 
     def count_support(self, bint averaged):
         """Rows with a non-zero dual."""
+        cdef const double[:, ::1] alpha
+        cdef const double[::1] beta
+        cdef Py_ssize_t i, count = 0
         alpha, beta = self._duals(averaged)
-        return int(((alpha[np.arange(len(self.y)), self.y] != 0) | (beta != 0)).sum())
+        for i in range(self.rows.m):
+            count += alpha[i, self.labels[i]] != 0 or beta[i] != 0
+        return count
 
-    def _dual_terms(self, alpha, beta):
+    def _dual_terms(self, const double[:, ::1] alpha, const double[::1] beta):
         """The part of D that does not depend on the rows."""
-        a_y = alpha[np.arange(len(self.y)), self.y]
-        if self.kind == HINGE:
-            return float(a_y.sum())
-        total = (self.low * a_y - a_y * a_y / (4 * self.cost)).sum()
-        if self.upper:
-            total -= ((self.high + (0.0 if self.named else self.fixed)) * beta
-                      + beta * beta / (4 * self.cost * self.mu)).sum()
-        return float(total)
+        cdef Py_ssize_t i
+        cdef double own
+        found = Buffer("d", self.rows.m)
+        cdef double[::1] terms = found
+        with nogil:
+            for i in range(self.rows.m):
+                own = alpha[i, self.labels[i]]
+                terms[i] = own
+                if self.kind == SQUARED:
+                    terms[i] = self.low * own - own * own / (4 * self.c[i])
+                    if self.upper:
+                        terms[i] -= ((self.high + (0.0 if self.named else self.m_fixed[i])) * beta[i]
+                                     + beta[i] * beta[i] / (4 * self.c[i] * self.mu))
+        return total(found)
 
     def average(self, double weight, double A, double a):
         """Add the duals to their average with this weight; returns what Iterates.average does."""
         cdef Py_ssize_t i, l
         cdef double[:, ::1] mean
         cdef double[::1] mean_b
-        if self.mean_alpha is None:
-            self.mean_alpha, self.mean_beta = np.zeros_like(self.alpha), np.zeros_like(self.beta)
+        if self._mean_alpha is None:
+            self._mean_alpha, self._mean_beta = zeros("d", self.rows.m, self.n_classes), zeros("d", self.rows.m)
         if weight == 1:
-            self.mean_alpha[:], self.mean_beta[:] = self.alpha, self.beta
+            assign(self._mean_alpha, self._alpha)
+            assign(self._mean_beta, self._beta)
         else:
-            mean, mean_b = self.mean_alpha, self.mean_beta
+            mean, mean_b = self._mean_alpha, self._mean_beta
             with nogil:
                 for i in range(self.a.shape[0]):
                     for l in range(self.n_classes):
@@ -615,56 +687,89 @@ cdef class BlockCD:
 
     def loss_at_zero(self):
         """sum_i loss_i at W = 0, which is P(0)."""
-        return float(self.cost.sum() * (self.low * self.low if self.kind == SQUARED else 1.0))
+        return total(self.c) * (self.low * self.low if self.kind == SQUARED else 1.0)
 
     def start_over(self):
         """Duals and weights of 0, plain sweeps."""
-        self._rest[:] = 0
-        self.alpha[:], self.beta[:] = 0, 0
+        self.rest[:] = 0
+        clear(self._alpha)
+        clear(self._beta)
         self._settle_empty_rows()
         self.iterates.plain()
-        self.iterates.W[:] = 0
+        self.iterates.w[:] = 0
         if self.uneven:
             self._level_factors()
 
     def adopt(self):
         """Go on from the averaged duals and weights."""
-        self._rest[:] = 0
-        self.alpha[:], self.beta[:] = self.mean_alpha, self.mean_beta
+        self.rest[:] = 0
+        assign(self._alpha, self._mean_alpha)
+        assign(self._beta, self._mean_beta)
         self.iterates.adopt()
 
     def stiffness(self):
         """Mean of c_i ||x_i||^2: how far a row's own loss outweighs the norm of W."""
-        return float((self.cost * self._sqnorm).mean())
+        return total(product(self.c, self.sq)) / self.rows.m
 
     def weights_of(self, alpha, beta):
         """U of these duals, summed afresh: flat float64 array of shape (d k,)."""
-        flat = np.zeros(self.rows.d * self.n_classes)
-        coefficients = np.array(alpha)
+        return seen(self._summed(alpha, beta))
+
+    def _summed(self, alpha, const double[::1] beta):
+        """`weights_of`, as a Buffer."""
+        cdef double[:, ::1] coefficients = copied(alpha)
+        cdef Py_ssize_t i
         if self.upper:
-            every = np.arange(self.rows.m)
-            coefficients[every, self.y] -= beta
-            if self.named:
-                coefficients[every, self.rival] += beta
+            with nogil:
+                for i in range(self.rows.m):
+                    coefficients[i, self.labels[i]] -= beta[i]
+                    if self.named:
+                        coefficients[i, self.r[i]] += beta[i]
+        flat = zeros("d", self.rows.d * self.n_classes)
         self._add(coefficients, flat)
         return flat
 
 
+def centred(const double[::1] weights, Py_ssize_t k):
+    """(flat weights of k classes without their mean over these, that mean), as Buffers."""
+    cdef Py_ssize_t j, l, n = weights.shape[0] // k
+    cdef double[::1] out, mean
+    found = Buffer("d", n * k), zeros("d", n)
+    out, mean = found
+    with nogil:
+        for j in range(n):
+            for l in range(k):
+                mean[j] += weights[j * k + l]
+            mean[j] /= k
+            for l in range(k):
+                out[j * k + l] = weights[j * k + l] - mean[j]
+    return found
+
+
+cdef seen(buffer):
+    """As a NumPy array, through which it can be written to; None stays None."""
+    import numpy as np
+
+    return None if buffer is None else np.asarray(buffer)
+
+
 def conjugate(p):
     """p* = p/(p - 1)"""
-    return p / (p - 1) if p > 1 else np.inf
+    return p / (p - 1) if p > 1 else math.inf
 
 
 def norm_of(norms, q):
     """(sum_l norms_l^q)^{1/q}, without overflow for any q."""
     largest = norms.max()
-    if q == np.inf or not 0 < largest < np.inf:
+    if q == math.inf or not 0 < largest < math.inf:
         return float(largest)
     return float(largest * ((norms / largest) ** q).sum() ** (1 / q))
 
 
 def best_factors(norms, p):
     """argmin over b of sum_l norms_l^2/b_l, ||b||_{p/(2-p)} <= 1, floored: a class of factor 0 would keep it."""
+    import numpy as np
+
     factors = (norms / norm_of(norms, p)) ** (2 - p)
     return np.maximum(factors, FLOOR * factors.max())
 

@@ -11,6 +11,7 @@ from cpython.buffer cimport (
     PyBuffer_Release,
     PyObject_GetBuffer,
 )
+from libc.math cimport fabs, fmax
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
@@ -94,6 +95,9 @@ cdef class Buffer:
     def __len__(self):
         return self.shape[0]
 
+    def __reduce__(self):
+        return restored, (self.kind, self.rows, self.columns, memoryview(self).tobytes())
+
     def copy(self):
         """The same numbers in a Buffer of its own."""
         return copied(self)
@@ -131,6 +135,13 @@ def constant(double value, Py_ssize_t rows):
     cdef Buffer found = Buffer("d", 1)
     (<double*> found.start)[0] = value
     found.shape[0], found.strides[0], found.constant = rows, 0, True
+    return found
+
+
+def restored(kind, rows, columns, numbers):
+    """A Buffer of these bytes, as pickle has it."""
+    found = Buffer(kind, rows, columns)
+    assign(found, numbers)
     return found
 
 
@@ -261,4 +272,18 @@ def columns_of(const double[:, ::1] table, Py_ssize_t first, Py_ssize_t step, Py
         for i in range(table.shape[0]):
             for j in range(count):
                 out[i, j] = table[i, first + j * step]
+    return found
+
+
+def largest_change(const double[:] x, const double[:] y):
+    """max_i |x_i - y_i| of float64 arrays of one dimension; NaN where one is."""
+    cdef Py_ssize_t i
+    cdef double change, found = 0
+    with nogil:
+        for i in range(x.shape[0]):
+            change = fabs(x[i] - y[i])
+            if change != change:
+                found = change
+                break
+            found = fmax(found, change)
     return found

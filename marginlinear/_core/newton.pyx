@@ -23,8 +23,6 @@ The curvature is summed pair by pair as Z'Z, the rows of Z being x_i times the r
 
 import math
 
-import numpy as np
-
 from cpython.exc cimport PyErr_CheckSignals
 from libc.math cimport INFINITY, fmax, sqrt
 from libc.stdint cimport int32_t
@@ -110,6 +108,8 @@ cdef class Newton(ProximalNewton):
     cdef const int32_t[::1] y, rival
 
     def __init__(self, engine):
+        import numpy as np
+
         super().__init__(engine)
         self.k = engine.n_classes
         self.squared, self.low, self.high, self.mu = engine.squared, engine.low, engine.high, engine.mu
@@ -161,6 +161,8 @@ cdef class Newton(ProximalNewton):
 
     def curvature(self):
         """A generalised Hessian of F at the last W: float64 array of shape (d k, d k), ordered as W is."""
+        import numpy as np
+
         d, k = self.rows.d, self.k
         return self._curvature(k).transpose(1, 0, 3, 2).reshape(d * k, d * k) + np.eye(d * k)
 
@@ -170,6 +172,8 @@ cdef class Newton(ProximalNewton):
 
     def step(self):
         """A step at the factors of now; their change leaves the weights as they are."""
+        import numpy as np
+
         if self.uneven:
             self.engine.iterates.scale(self.W, 0.5)
             self.engine.adapt()
@@ -194,6 +198,8 @@ cdef class Newton(ProximalNewton):
 
     def _respond(self, W):
         """F(W). Sets the duals, U, and the values of the problem at W and these duals."""
+        import numpy as np
+
         cdef Py_ssize_t start
         cdef const double[::1] weights = W
         cdef double[::1] U = self.U, scratch = np.empty(4 * self.k)
@@ -224,6 +230,8 @@ cdef class Newton(ProximalNewton):
         Where a common shift of the classes changes no loss, W and the gradient sum to zero over them. The
         last class is then held at zero, ||.||^2 is that of differences from the mean, taken out at the end.
         """
+        import numpy as np
+
         d, k = self.rows.d, self.k
         free = k - 1 if self._invariant() else k
         H = self._curvature(free)
@@ -239,6 +247,8 @@ cdef class Newton(ProximalNewton):
 
     def _curvature(self, free):
         """sum_i B_i kron x_i x_i' of the first `free` classes: float64 array of shape (free, d, free, d)."""
+        import numpy as np
+
         d, k = self.rows.d, self.k
         begins = np.zeros(k * k + 1, dtype=np.intp)
         cdef Py_ssize_t[::1] ends = begins

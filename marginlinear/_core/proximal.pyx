@@ -12,8 +12,6 @@ F(W) = 1/2 ||W||^2 + sum_i smooth_i has the gradient W - U, U the weights of the
 F is minimised roughly, to a G below e, by Newton steps; then q moves to p, g falls, and so on.
 """
 
-import numpy as np
-
 from marginlinear._core.symmetric import factor, substitute
 
 # Unknowns of the linear system: beyond, one solution takes seconds and hundreds of megabytes.
@@ -32,6 +30,8 @@ ROUNDING = 1e-13
 
 def solve(H, wanted, int threads):
     """H^-1 wanted for a positive definite H, which is overwritten; its diagonal may range widely."""
+    import numpy as np
+
     scale = 1 / np.sqrt(np.diagonal(H))
     H *= scale
     H *= scale[:, np.newaxis]
@@ -62,6 +62,8 @@ cdef class ProximalNewton:
     """
 
     def __init__(self, engine):
+        import numpy as np
+
         self.engine, self.rows = engine, engine.rows
         self.W, self.U = engine.iterates.W.copy(), np.empty_like(engine.iterates.W)
         self.g = FIRST

@@ -6,8 +6,6 @@ Matrices are cut into panels of 8 columns, stored row by row; all work is that o
 are computed, each by one thread, in an order that does not depend on their number.
 """
 
-import numpy as np
-
 from cpython.exc cimport PyErr_CheckSignals
 from libc.math cimport sqrt
 
@@ -45,6 +43,8 @@ cdef class Gram:
     """
 
     def __init__(self, Py_ssize_t d, Py_ssize_t room, int threads):
+        import numpy as np
+
         self.d, self.room, self.threads = d, room, threads
         self.packed = np.zeros((panels_of(d), room, PANEL))
         self.z = self.packed
@@ -52,6 +52,8 @@ cdef class Gram:
 
     def clear(self):
         """Begin another sum."""
+        import numpy as np
+
         self.total = np.zeros((self.d, self.d))
 
     cdef void pack(self, Py_ssize_t at, const double* row) noexcept nogil:
@@ -115,6 +117,8 @@ def factor(matrix, int threads):
     """matrix = L L', L on and below the diagonal in its place; False, with the matrix as it was but for its diagonal,
     where it is not positive definite.
     """
+    import numpy as np
+
     cdef double[:, ::1] H = matrix
     cdef Py_ssize_t first, end, width, d = H.shape[0]
     cdef bint positive
@@ -176,6 +180,8 @@ cdef divide_below(double[:, ::1] H, Py_ssize_t first, Py_ssize_t width, double[:
 
 def substitute(matrix, wanted):
     """(L L')^-1 wanted, L as `factor` leaves it."""
+    import numpy as np
+
     cdef const double[:, ::1] L = matrix
     cdef Py_ssize_t i, j, d = L.shape[0]
     cdef double s

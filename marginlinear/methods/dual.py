@@ -1,6 +1,6 @@
 """What the dual methods share: an engine, one descent, and a solution that is certified at its end."""
 
-from marginlinear._core.buffer import assign, copied
+from marginlinear._core.buffer import assign
 from marginlinear._core.stop import allowance, status_of
 from marginlinear.problem import MAX_ITER, Info, Solution
 
@@ -173,13 +173,10 @@ class JointFit(DualFit):
     """A joint multi-class fit by block coordinate descent: `cost` is c_i of block_cd, `loss` its loss."""
 
     def __init__(self, problem, run, cost, **loss):
-        import numpy as np
-
         from marginlinear._core.block_cd import BlockCD
         from marginlinear._core.newton import Newton
 
-        engine = BlockCD(problem.rows, np.asarray(problem.y), problem.n_classes, np.asarray(cost), seed=run.seed,
-                         threads=run.threads, **loss)
+        engine = BlockCD(problem.rows, problem.y, problem.n_classes, cost, seed=run.seed, threads=run.threads, **loss)
         super().__init__(problem, run, engine, Newton, keep=True)
 
     def solution(self, n_outer=0, residual=None, **references):
@@ -192,13 +189,14 @@ class JointFit(DualFit):
         if self.problem.n_classes == 2:
             # LIBLINEAR decides between two classes by the sign of one score: what both columns share, which changes
             # no margin, is taken out. It is rounding, except at a fixed point of mcodm's outer=paper.
+            from marginlinear._core.block_cd import centred
+
             iterates = self.engine.iterates
-            columns = self.engine.weights_at(iterates.W).reshape(-1, 2)
-            shared = columns.mean(axis=1, keepdims=True)
+            weights, shared = centred(self.engine.weights_at(iterates.vector(False)), 2)
             objective = solution.info.objective
             if iterates.factors is None:
-                objective -= iterates.sqnorm_of(shared[:, 0])
-            return solution._replace(weights=self._weights(copied(columns - shared)),
+                objective -= iterates.sqnorm_of(shared)
+            return solution._replace(weights=self._weights(weights),
                                      info=solution.info._replace(objective=objective))
         return solution
 

@@ -15,7 +15,7 @@ paper  Algorithm 1: in eps the best rival's score is fixed at its value M_i of n
 import math
 
 from marginlinear import params as P
-from marginlinear._core.buffer import scaled
+from marginlinear._core.buffer import constant, largest_change, scaled
 from marginlinear.methods.dual import JointFit
 from marginlinear.problem import MAX_ITER
 from marginlinear.registry import Method
@@ -88,7 +88,7 @@ def paper(solver, cap):
         solver.until(0.1 * tol)
         n_outer += 1
         previous, fixed = fixed, engine.best_rivals()[1]
-        residual = float(abs(fixed - previous).max() / (1 + abs(fixed).max()))
+        residual = largest_change(fixed, previous) / (1 + largest_change(fixed, constant(0.0, len(fixed))))
         if residual <= tol and not descent.stopped:
             solution = solver.solution(n_outer, residual, fixed=fixed)
             if solution.info.converged:
