@@ -121,7 +121,7 @@ class Points:
 
     def __init__(self, X):
         self.rows = as_rows(X, -1.0)
-        self.sqnorms = self.rows.sqnorms()
+        self.sqnorms = np.asarray(self.rows.sqnorms())
         self.sparse = isinstance(self.rows.arrays, tuple)
         # Blocks of this many rows are made dense. Two columns or more are summed in one order, one alone is not.
         self.width = max(2, min(FETCH, SCATTERED // (8 * max(1, self.rows.n)))) if self.sparse else FETCH

@@ -68,7 +68,7 @@ def test_values(name, stored):
     assert np.allclose(rows.arrays, K, rtol=1e-12, atol=1e-12)
     assert np.array_equal(rows.sqnorms(), np.diagonal(rows.arrays))
     if name == "rbf":
-        assert (rows.sqnorms() == 1.25).all()
+        assert (np.asarray(rows.sqnorms()) == 1.25).all()
     which, C = np.array([3, 30, 8, 9]), np.random.default_rng(2).standard_normal((4, 3))
     support = take_support(kernel, A, which)
     for other in STORED.values():
@@ -265,7 +265,7 @@ def test_hinge_objective_by_its_formula(C):
         info = found.info
         assert info.status == "converged"
         assert info.objective == pytest.approx(norm / 2 + C * hinge, rel=1e-10)
-        duals = found.state["duals"]
+        duals = np.asarray(found.state["duals"])
         assert (duals >= 0).all()
         assert (duals <= C).all()
         u = sign * duals

@@ -138,6 +138,13 @@ def constant(double value, Py_ssize_t rows):
     return found
 
 
+def seen(array):
+    """An array as NumPy's, without a copy; None where there is none."""
+    import numpy as np
+
+    return None if array is None else np.asarray(array)
+
+
 def restored(kind, rows, columns, numbers):
     """A Buffer of these bytes, as pickle has it."""
     found = Buffer(kind, rows, columns)
@@ -227,6 +234,21 @@ def total(const double[:] array):
     return whole
 
 
+def dot(const double[:] x, const double[:] y):
+    """The sum of x_j y_j over the numbers of x, of which y may have more; by parts, as `total`."""
+    cdef Py_ssize_t i, part, n = x.shape[0]
+    cdef double whole = 0, s
+    if y.shape[0] < n:
+        raise ValueError(f"dot: {n} and {y.shape[0]} numbers")
+    with nogil:
+        for part in range((n + CHUNK - 1) // CHUNK):
+            s = 0
+            for i in range(part * CHUNK, min(n, (part + 1) * CHUNK)):
+                s += x[i] * y[i]
+            whole += s
+    return whole
+
+
 def count_nonzero(const double[:] array):
     """How many numbers of a float64 array of one dimension are not 0."""
     cdef Py_ssize_t i, count = 0
@@ -258,6 +280,23 @@ def taken_codes(const int32_t[:] array, const int64_t[:] which):
             raise IndexError(f"taken: number {which[at]} is not among {array.shape[0]}")
         out[at] = array[which[at]]
     return found
+
+
+def distinct(const double[:] array):
+    """(the different numbers in rising order, a list; an int32 Buffer of their places in it) of a float64 array."""
+    cdef Py_ssize_t i, n = array.shape[0]
+    cdef int32_t[::1] at
+    found, places = Buffer("i", n), {}
+    at = found
+    for i in range(n):
+        at[i] = at[i - 1] if i and array[i] == array[i - 1] else places.setdefault(array[i], len(places))
+    values = sorted(places)
+    cdef int32_t[::1] rank = Buffer("i", len(values))
+    for i, value in enumerate(values):
+        rank[<Py_ssize_t> places[value]] = i
+    for i in range(n):
+        at[i] = rank[at[i]]
+    return values, found
 
 
 def columns_of(const double[:, ::1] table, Py_ssize_t first, Py_ssize_t step, Py_ssize_t count):

@@ -118,7 +118,7 @@ cdef class ColumnsCD:
         cdef const double[::1] flat = table
         cdef Py_ssize_t m = rows.m, i, j
         self.rows, self.k, self.n_iter, self.cancel = rows, codes.shape[1], 0, cancel
-        self._y, self._cost, self._table, self._sqnorm = y, cost, table, rows.sqnorms()
+        self._y, self._cost, self._table, self._sqnorm = y, cost, table, np.asarray(rows.sqnorms())
         self._signs = np.zeros((len(codes), K), dtype=np.int8)
         self._signs[:, :self.k] = codes
         self.threads, self.rng = threads, seed

@@ -20,8 +20,6 @@ a row rests for as many sweeps as it had calm visits in a row before. No row is 
 see all rows, so that there is nothing to undo at the end.
 """
 
-import numpy as np
-
 from cpython.exc cimport PyErr_CheckSignals
 from libc.math cimport INFINITY, fabs
 from libc.stdint cimport int32_t, uint8_t, uint64_t
@@ -48,7 +46,18 @@ from marginlinear._core.rows cimport (
     rows_t,
     weights_prefetch,
 )
-from marginlinear._core.path import best_mix, best_step, extrapolated
+from marginlinear._core.buffer import (
+    Buffer,
+    assign,
+    clear,
+    copied,
+    count_nonzero,
+    dot,
+    scaled,
+    seen,
+    total,
+    zeros,
+)
 from marginlinear.threads import run_chunks
 
 # Work of one slice between looks at the signals: about 20 ms.
@@ -59,6 +68,7 @@ cdef double FAR = 8e6
 cdef enum:
     AHEAD = 3
     LONGEST_REST = 16    # sweeps
+    PIECES = 11          # numbers of a loss: sizeof(pieces_t) in doubles
     TRIALS = 30          # of a search along a line
 
 
@@ -92,12 +102,17 @@ def table_of(knots, parts):
     knots, parts = list(knots), list(parts)
     knots += [knots[len(knots) - 1] if knots else 0.0] * (2 - len(knots))
     parts += [parts[len(parts) - 1]] * (3 - len(parts))
-    return np.array([*knots, *(quad for quad, _, _ in parts), *(slope for _, slope, _ in parts),
-                     *(level for _, _, level in parts)], dtype=np.float64)
+    cdef Py_ssize_t j
+    found = Buffer("d", PIECES)
+    cdef double[::1] row = found
+    row[0], row[1] = knots
+    for j, (quad, slope, level) in enumerate(parts):
+        row[2 + j], row[5 + j], row[8 + j] = quad, slope, level
+    return found
 
 
 cdef class MarginCD:
-    """State and sweeps of one problem.
+    """State and sweeps of one problem. Arrays are Buffers, or what the caller gave; attributes show them as NumPy's.
 
     Parameters
     ----------
@@ -130,101 +145,151 @@ cdef class MarginCD:
         Of rows, by all sweeps.
     kinked : bool
         Whether the derivative of a loss jumps.
-    flat : bool
-        Whether no loss has curvature.
+    curved, flat : bool
+        Whether a loss has curvature; whether none has, and there is no spread.
     """
 
     lines = True
 
     cdef readonly Rows rows
     cdef readonly Iterates iterates
-    cdef readonly object y, cost, duals, mean_duals, kept_duals, group, tables, before
+    cdef readonly object before
     cdef readonly double spread, mean, gap, loss, slack, size, excess
     cdef public Py_ssize_t n_iter
     cdef readonly double negligible
     cdef readonly Py_ssize_t visits
-    cdef readonly bint kinked, flat
+    cdef readonly bint kinked, curved, flat
     cdef bint far
     cdef readonly int threads
     cdef uint64_t rng
     cdef Py_ssize_t visited, slice_rows
-    cdef object _order, _sqnorm, _empty, _mean_row, _shifted, _rest, _calm, _margins
+    cdef object _y, _cost, _duals, _mean_duals, _kept_duals, _group, _tables, _shifted
+    cdef object _order, _sqnorm, _mean_row, _rest, _calm, _margins
+    cdef list empty
     cdef uint8_t[::1] rest, calm
     cdef double[::1] a, sq
     cdef const double[::1] c
     cdef double mean_row_sqnorm
     cdef const int32_t[::1] positive, which
     cdef Py_ssize_t[::1] order
-    cdef double[:, ::1] shifted
+    cdef double[:, ::1] table, shifted
     cdef const pieces_t* phi
 
     def __init__(self, Rows rows, y, cost, tables, *, group=None, double spread=0.0, seed=0, int threads=1):
-        cdef Py_ssize_t m = rows.m
-        self.rows, self.y, self.cost, self.spread = rows, y, cost, spread
+        cdef Py_ssize_t i, at, m = rows.m
+        cdef const double[::1] row
+        self.rows, self._y, self._cost, self.spread = rows, y, cost, spread
         self.threads, self.rng, self.slack = threads, seed, 0.0
         self.negligible = -INFINITY
         self.iterates = Iterates(rows.d, rows.is_gram)
-        self.duals = np.zeros(m)
-        self.group = np.zeros(m, dtype=np.int32) if group is None else group
-        self.tables = np.ascontiguousarray(tables, dtype=np.float64)
-        self._shifted = self.tables.copy()
+        self._duals = zeros("d", m)
+        self._group = zeros("i", m) if group is None else group
+        self._tables = Buffer("d", len(tables), PIECES)
+        self.table = self._tables
+        for at, row in enumerate(tables):
+            self.table[at, :] = row
+        self._shifted = copied(self._tables)
         self.shifted = self._shifted
         self.phi = <const pieces_t*> &self.shifted[0, 0]
-        self.kinked = any(jump_at(&self.phi[at], j) > 0 for at in range(len(self.tables)) for j in range(2))
-        self.flat = spread == 0 and not self.tables[:, 2:5].any()
+        for at in range(self.table.shape[0]):
+            self.kinked |= jump_at(&self.phi[at], 0) > 0 or jump_at(&self.phi[at], 1) > 0
+            self.curved |= self.table[at, 2] > 0 or self.table[at, 3] > 0 or self.table[at, 4] > 0
+        self.flat = spread == 0 and not self.curved
         self._sqnorm = rows.sqnorms()
-        self._empty = np.flatnonzero(self._sqnorm == 0)
-        self._order = np.empty(m, dtype=np.intp)
-        self.a, self.c, self.sq, self.order = self.duals, self.cost, self._sqnorm, self._order
-        self.positive, self.which = self.y, self.group
-        self.size = self.cost.sum()
+        self._order = Buffer("q", m)
+        self.a, self.c, self.sq, self.order = self._duals, self._cost, self._sqnorm, self._order
+        self.positive, self.which = self._y, self._group
+        self.empty = []
+        for i in range(m):
+            if self.sq[i] == 0:
+                self.empty.append(i)
+        self.size = total(self._cost)
         self._margins = [None, None]
-        self._rest, self._calm = np.zeros(m, dtype=np.uint8), np.zeros(m, dtype=np.uint8)
+        self._rest, self._calm = zeros("B", m), zeros("B", m)
         self.rest, self.calm = self._rest, self._calm
         self.slice_rows = max(1, <Py_ssize_t>(SLICE * m / (1.0 + <double>rows.nnz)))
         self.far = 8.0 * rows.d > FAR
         if spread > 0:
             # <mean_row, w> is the mean of the margins; over Gram rows a sum over the scores.
-            share = self.cost / self.size
-            weights = self.weights_of(share)
-            self._mean_row = np.where(self.y == 1, share, -share) if rows.is_gram else weights
-            self.mean_row_sqnorm = self._mean_row @ weights[:len(self._mean_row)]
+            share = scaled(self._cost, 1 / self.size)
+            weights = self._summed(share)
+            self._mean_row = self._signed(share) if rows.is_gram else weights
+            self.mean_row_sqnorm = dot(self._mean_row, weights)
         self.settle()
+
+    @property
+    def y(self):
+        return seen(self._y)
+
+    @property
+    def cost(self):
+        return seen(self._cost)
+
+    @property
+    def duals(self):
+        return seen(self._duals)
+
+    @property
+    def mean_duals(self):
+        return seen(self._mean_duals)
+
+    @property
+    def group(self):
+        return seen(self._group)
+
+    @property
+    def tables(self):
+        return seen(self._tables)
+
+    def _signed(self, const double[::1] values):
+        """y_i times values: of rows' duals, or the reverse."""
+        cdef Py_ssize_t i
+        found = Buffer("d", values.shape[0])
+        cdef double[::1] out = found
+        for i in range(values.shape[0]):
+            out[i] = values[i] if self.positive[i] else -values[i]
+        return found
 
     def settle(self):
         """v is the mean of the margins. A row with x_i = 0 has g_i = 0 for any w: its dual leaves no gap there."""
         cdef Py_ssize_t i
         if self.spread > 0:
             self._set_mean(self.iterates.dot(self._mean_row))
-        for i in self._empty:
+        for i in self.empty:
             self.a[i] = dual_at(&self.phi[self.which[i]], self.c[i], 0.0)
 
     def _set_mean(self, double mean):
         """Put spread (g - mean)^2 into the tables."""
+        cdef Py_ssize_t at, j
         self.mean = mean
-        self._shifted[:] = self.tables
-        self._shifted[:, 2:5] += 2 * self.spread
-        self._shifted[:, 5:8] -= 2 * self.spread * mean
-        self._shifted[:, 8:11] += self.spread * mean * mean
+        for at in range(self.table.shape[0]):
+            for j in range(3):
+                self.shifted[at, 2 + j] = self.table[at, 2 + j] + 2 * self.spread
+                self.shifted[at, 5 + j] = self.table[at, 5 + j] - 2 * self.spread * mean
+                self.shifted[at, 8 + j] = self.table[at, 8 + j] + self.spread * mean * mean
 
     def resume(self, state):
         """Go on from the `state()` of an engine on the same rows; where a row's cost changed, without spread, from the
         mix of path.py, with spread from scaled duals. W may be None: that of the duals."""
-        self._rest[:] = 0
-        before = state.get("before")
-        if self.spread == 0 and (self.cost != state["cost"]).any():
-            self.before = {"duals": state["duals"], "cost": state["cost"]}
-            self.duals[:], U = self._mixed(state["duals"], state["cost"], before)
+        clear(self._rest)
+        before, duals, cost = state.get("before"), seen(state["duals"]), seen(state["cost"])
+        if self.spread == 0 and (self.cost != cost).any():
+            self.before = {"duals": duals, "cost": cost}
+            self.duals[:], U = self._mixed(duals, cost, before)
             self.iterates.resume(U, U, 0.0)
         else:
             self.before = before
-            self.duals[:] = self._cut(state["duals"] * (self.cost / state["cost"]))
-            U = self.weights_of(self.duals)
+            self.duals[:] = self._cut(duals * (self.cost / cost))
+            U = self._summed(self._duals)
             self.iterates.resume(U if state["W"] is None else state["W"], U, state["kappa"])
         self.settle()
 
     def _mixed(self, duals, cost, before):
         """(duals, U): the best mix of the duals of another cost, and of those before, with its weights."""
+        import numpy as np
+
+        from marginlinear._core.path import best_mix, best_step, extrapolated
+
         force = duals / cost
         knot, curvature = self._pieces(force)
         low, high = self._range()
@@ -259,6 +324,8 @@ cdef class MarginCD:
 
     def _pieces(self, force):
         """(l, h) of D's terms l a - h a^2/(2 c) for rows where -phi' is `force`: at a knot h = 0."""
+        import numpy as np
+
         knot, curvature = np.zeros(self.rows.m), np.zeros(self.rows.m)
         for at, table in enumerate(self.tables):
             knots, quad, slope = table[:2], table[2:5], table[5:8]
@@ -276,31 +343,36 @@ cdef class MarginCD:
 
     def _range(self):
         """The least and the largest -phi' of each row."""
-        quad, slope = self._shifted[:, 2:5], self._shifted[:, 5:8]
+        import numpy as np
+
+        shifted, group = np.asarray(self._shifted), self.group
+        quad, slope = shifted[:, 2:5], shifted[:, 5:8]
         low = np.where(quad[:, 2] == 0, -slope[:, 2], -np.inf)
         high = np.where(quad[:, 0] == 0, -slope[:, 0], np.inf)
-        return low[self.group], high[self.group]
+        return low[group], high[group]
 
     def _cut(self, duals):
         """Duals within the range of -c phi', which the loss of other parameters may not share."""
+        import numpy as np
+
         low, high = self._range()
         return np.clip(duals, self.cost * low, self.cost * high)
 
     def state(self, bint averaged):
         """What `resume` needs: the duals (or their averages) and the weights."""
-        return {"duals": self._duals(averaged), "cost": self.cost, "W": self.iterates.W, "kappa": self.iterates.kappa,
-                "before": self.before}
+        return {"duals": self._chosen(averaged), "cost": self._cost, "W": self.iterates.vector(False),
+                "kappa": self.iterates.kappa, "before": self.before}
 
     def keep_duals(self, bint averaged):
         """From here on `state`, `recomputed_dual` and `count_support` speak of these duals as they are now."""
-        if self.kept_duals is None:
-            self.kept_duals = np.empty_like(self.duals)
-        self.kept_duals[:] = self.mean_duals if averaged else self.duals
+        if self._kept_duals is None:
+            self._kept_duals = Buffer("d", self.rows.m)
+        assign(self._kept_duals, self._mean_duals if averaged else self._duals)
 
-    def _duals(self, bint averaged):
-        if self.kept_duals is not None:
-            return self.kept_duals
-        return self.mean_duals if averaged else self.duals
+    def _chosen(self, bint averaged):
+        if self._kept_duals is not None:
+            return self._kept_duals
+        return self._mean_duals if averaged else self._duals
 
     def neglect(self, double gap):
         """Leave rows as they are whose gaps add up to no more than `gap`, each an equal share of it.
@@ -340,6 +412,8 @@ cdef class MarginCD:
             PyErr_CheckSignals()
             if task.start == task.stop:
                 return
+            import numpy as np
+
             if task.what == ADD:
                 dual = np.asarray(<const double[:self.rows.m]> task.dual)
                 self.rows.fetch(task.start + np.flatnonzero(dual[task.start:]))
@@ -348,6 +422,8 @@ cdef class MarginCD:
 
     cdef _wanted(self, const task_t* stopped):
         """The absent rows, from where the visit stopped on, whose duals would change at the present scores."""
+        import numpy as np
+
         cdef Py_ssize_t[::1] found = np.empty(FETCH, dtype=np.intp)
         cdef task_t task = stopped[0]
         task.what, task.stop, task.found, task.count = SEEK, self.visited, &found[0], 0
@@ -359,8 +435,8 @@ cdef class MarginCD:
         """(P, P, 0) at W, or at W_avg, exactly, by one pass over the rows. Around a centre, for `approach`, the margins
         are kept."""
         if self.iterates.kappa > 0 and self._margins[averaged] is None:
-            self._margins[averaged] = np.empty(self.rows.m)
-        value = self._primal(self.iterates.averaged if averaged else self.iterates.W, self._margins[averaged])
+            self._margins[averaged] = Buffer("d", self.rows.m)
+        value = self._primal(self.iterates.vector(averaged), self._margins[averaged])
         return value, value, 0
 
     def _primal(self, weights, margins):
@@ -381,8 +457,8 @@ cdef class MarginCD:
         return sums.loss, sums.first
 
     def margins_of(self, weights):
-        """y_i <weights, x_i>: float64 array of shape (m,)"""
-        margins = np.empty(self.rows.m)
+        """y_i <weights, x_i>: a Buffer of shape (m,)"""
+        margins = Buffer("d", self.rows.m)
         self._primal(weights, margins)
         return margins
 
@@ -390,24 +466,25 @@ cdef class MarginCD:
         """Move weights to where P is least on the line through them and W, or W_avg, as the last `primal` saw it around
         a centre, and then on that through 0; returns P, each time to within `enough`. Their margins follow."""
         iterates = self.iterates
-        other = iterates.averaged if averaged else iterates.W
+        other = iterates.vector(averaged)
         far = iterates.sqdistance_of(other, weights)
         along = (iterates.sqnorm_of(other) - iterates.sqnorm_of(weights) - far) / 2
-        s = self._search(margins, self._margins[averaged] - margins, along, far, 0.5, enough)
+        turns = copied(self._margins[averaged])
+        iterates.mix(turns, 1.0, margins, -1.0)
+        s = self._search(margins, turns, along, far, 0.5, enough)
         iterates.mix(weights, 1 - s, other, s)
         own = iterates.sqnorm_of(weights)
-        s = self._search(margins, margins.copy(), own, own, 0.05, enough)
+        s = self._search(margins, copied(margins), own, own, 0.05, enough)
         iterates.mix(weights, 1 + s, weights, 0.0)
         return self._objective(weights, margins)
 
     cdef double _objective(self, weights, const double[::1] margins) except? -1:
         """P of weights with these margins."""
-        cdef const double[:, ::1] tables = self.tables
         cdef Py_ssize_t i
         cdef double loss = self.spread * covariance(self.c, margins, margins) if self.spread > 0 else 0.0
         with nogil:
             for i in range(self.rows.m):
-                loss += self.c[i] * loss_at(<const pieces_t*> &tables[self.which[i], 0], margins[i])
+                loss += self.c[i] * loss_at(<const pieces_t*> &self.table[self.which[i], 0], margins[i])
         return self.iterates.sqnorm_of(weights) / 2 + loss
 
     cdef double _search(self, margins, turns, double along, double far, double t, double enough) except? -1:
@@ -438,17 +515,16 @@ cdef class MarginCD:
             t = (low * high_slope - high * low_slope) / (high_slope - low_slope) if high < INFINITY else 2 * low
         else:
             t = low
-        margins += sign * t * turns
+        self.iterates.mix(margins, 1.0, turns, sign * t)
         return sign * t
 
     cdef double _slope(self, const double[::1] margins, const double[::1] turns, double t) except? -1:
         """The losses' part of P' at margins + t turns."""
-        cdef const double[:, ::1] tables = self.tables
         cdef Py_ssize_t i
         cdef double slope = 0
         with nogil:
             for i in range(self.rows.m):
-                slope += self.c[i] * turns[i] * slope_at(<const pieces_t*> &tables[self.which[i], 0],
+                slope += self.c[i] * turns[i] * slope_at(<const pieces_t*> &self.table[self.which[i], 0],
                                                          margins[i] + t * turns[i])
         PyErr_CheckSignals()
         return slope
@@ -456,34 +532,34 @@ cdef class MarginCD:
     def dual(self):
         """D at the duals of the sweeps."""
         iterates = self.iterates
-        return self._bound(self.duals, iterates.dual_sqnorm(), iterates.dual_dot)
+        return self._bound(self._duals, iterates.dual_sqnorm(), iterates.dual_dot)
 
     def averaged_dual(self):
         """D at the averaged duals."""
         iterates = self.iterates
-        return self._bound(self.mean_duals, iterates.averaged_sqnorm(), iterates.averaged_dot)
+        return self._bound(self._mean_duals, iterates.averaged_sqnorm(), iterates.averaged_dot)
 
     def dual_weights(self, bint averaged):
         """u of the duals, or of their averages, summed afresh from the rows."""
-        return self.weights_of(self._duals(averaged))
+        return self._summed(self._chosen(averaged))
 
     def recompute_scores(self):
         """Over Gram rows: the scores of W, summed afresh from its coefficients."""
-        coefficients = self.iterates.W[self.rows.m:]
-        self.iterates.W[:] = self.weights_of(np.where(self.y == 1, coefficients, -coefficients))
+        W = self.iterates.vector(False)
+        assign(W, self._summed(self._signed(memoryview(W)[self.rows.m:])))
 
     def refresh(self):
         """The weights summed afresh from the rows: what many small changes have rounded away comes back."""
         if self.rows.is_gram:
             self.recompute_scores()
-        self.iterates.refresh(self.weights_of(self.duals))
+        self.iterates.refresh(self._summed(self._duals))
         self.settle()
 
     def recomputed_dual(self, bint averaged, weights=None):
         """D at the duals, or at their averages, with their `dual_weights`, recomputed unless they are given."""
-        duals = self._duals(averaged)
-        weights = self.weights_of(duals) if weights is None else weights
-        return self._bound(duals, self.iterates.sqnorm_of(weights), lambda row: row @ weights[:len(row)])
+        duals = self._chosen(averaged)
+        weights = self._summed(duals) if weights is None else weights
+        return self._bound(duals, self.iterates.sqnorm_of(weights), lambda row: dot(row, weights))
 
     def _bound(self, duals, double sqnorm, dot):
         """D of duals with ||u||^2 and <., u>."""
@@ -509,18 +585,18 @@ cdef class MarginCD:
 
     def count_support(self, bint averaged):
         """Rows with a non-zero dual."""
-        return int(np.count_nonzero(self._duals(averaged)))
+        return count_nonzero(self._chosen(averaged))
 
     def average(self, double weight, double A, double a):
         """Add the duals to their average with this weight; returns what Iterates.average does."""
         cdef Py_ssize_t i
         cdef double[::1] mean
-        if self.mean_duals is None:
-            self.mean_duals = np.zeros_like(self.duals)
+        if self._mean_duals is None:
+            self._mean_duals = zeros("d", self.rows.m)
         if weight == 1:
-            self.mean_duals[:] = self.duals
+            assign(self._mean_duals, self._duals)
         else:
-            mean = self.mean_duals
+            mean = self._mean_duals
             with nogil:
                 for i in range(self.a.shape[0]):
                     mean[i] += weight * (self.a[i] - mean[i])
@@ -529,19 +605,18 @@ cdef class MarginCD:
     def loss_at_zero(self):
         """P(0)."""
         # With all margins 0 their mean is 0 too, and the spread adds nothing.
-        cdef const double[:, ::1] tables = self.tables
         cdef Py_ssize_t i
         cdef double value = 0
         for i in range(self.rows.m):
-            value += self.c[i] * loss_at(<const pieces_t*> &tables[self.which[i], 0], 0.0)
+            value += self.c[i] * loss_at(<const pieces_t*> &self.table[self.which[i], 0], 0.0)
         return value
 
     def start_over(self):
         """Duals and weights of 0, plain sweeps."""
-        self.duals[:] = 0
-        self._rest[:] = 0
+        clear(self._duals)
+        clear(self._rest)
         self.iterates.plain()
-        self.iterates.W[:] = 0
+        clear(self.iterates.vector(False))
         self.settle()
 
     def adapt(self):
@@ -549,23 +624,31 @@ cdef class MarginCD:
 
     def adopt(self):
         """Go on from the averaged duals and weights."""
-        self.duals[:] = self.mean_duals
-        self._rest[:] = 0
+        assign(self._duals, self._mean_duals)
+        clear(self._rest)
         self.iterates.adopt()
         self.settle()
 
     def stiffness(self):
         """Mean of c_i ||x_i||^2 times the loss's own weight: how far a row's loss outweighs the norm of W."""
-        quad, slope, knot = self._shifted[:, 2:5], self._shifted[:, 5:8], self._shifted[:, :2]
-        jump = (quad[:, 1:] - quad[:, :2]) * knot + slope[:, 1:] - slope[:, :2]
-        weight = np.maximum(jump.max(axis=1), quad.max(axis=1) / 2)
-        return float((self.cost * weight[self.group] * self._sqnorm).mean())
+        cdef Py_ssize_t i, at
+        cdef const pieces_t* phi
+        cdef double whole = 0
+        cdef double[::1] weight = Buffer("d", self.table.shape[0])
+        for at in range(self.table.shape[0]):
+            phi = &self.phi[at]
+            weight[at] = max(jump_at(phi, 0), jump_at(phi, 1), phi.quad[0] / 2, phi.quad[1] / 2, phi.quad[2] / 2)
+        for i in range(self.rows.m):
+            whole += self.c[i] * weight[self.which[i]] * self.sq[i]
+        return whole / self.rows.m
 
     def weights_of(self, duals):
         """u of these duals, summed afresh: flat float64 array of shape (d,)."""
-        flat = np.zeros(self.rows.d)
+        return seen(self._summed(duals))
+
+    def _summed(self, const double[::1] dual):
+        flat = zeros("d", self.rows.d)
         cdef double[::1] W = flat
-        cdef const double[::1] dual = np.ascontiguousarray(duals)
         cdef task_t task
         cdef Py_ssize_t start, m = self.rows.m
         self.rows.begin_pass()

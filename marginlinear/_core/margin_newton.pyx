@@ -22,8 +22,6 @@ The curvature of F is
 
 import math
 
-import numpy as np
-
 from cpython.exc cimport PyErr_CheckSignals
 from libc.math cimport sqrt
 from libc.stdint cimport int32_t
@@ -91,6 +89,8 @@ cdef class MarginNewton(ProximalNewton):
     cdef double[::1] dual, own, margin, centre, weight
 
     def __init__(self, engine):
+        import numpy as np
+
         # Sweeps over long rows at a large C can leave weights that are worse than none.
         poor = engine.primal()[0] > engine.loss_at_zero()
         if poor:
@@ -126,9 +126,8 @@ cdef class MarginNewton(ProximalNewton):
             return math.inf
         # A multiplication costs 150 times what it does in a product of tiles, 60 times what it does in a solution; the
         # calls of a step cost 100,000. Of a loss without curvature about a third of the rows is at a knot.
-        curved = (engine.tables[:, 2:5] > 0).any()
         sweep = 1.0 + <double>rows.nnz
-        algebra = (<double>rows.m / (1 if curved else 3) * rows.d * rows.d / 150 + <double>rows.d ** 3 / 60) / sweep
+        algebra = (<double>rows.m / (1 if engine.curved else 3) * rows.d * rows.d / 150 + <double>rows.d ** 3 / 60) / sweep
         return 3.0 + algebra + 1e5 / sweep
 
     @staticmethod
@@ -147,6 +146,8 @@ cdef class MarginNewton(ProximalNewton):
 
     def _gram(self, weights):
         """sum_i weights_i x_i x_i': float64 array of shape (d, d)."""
+        import numpy as np
+
         cdef Py_ssize_t start, stop
         active = np.flatnonzero(weights > 0).astype(np.int32)
         cdef const int32_t[::1] who = active
@@ -225,6 +226,8 @@ cdef class MarginNewton(ProximalNewton):
 
         Along a line F' is increasing and linear between the knots: Newton's method in one variable, in a bracket.
         """
+        import numpy as np
+
         cdef double t = 1, low = 0, high = math.inf, slope, curvature
         turns = np.empty(self.rows.m)
         self._measure(direction, turns)
@@ -271,6 +274,8 @@ cdef class MarginNewton(ProximalNewton):
 
 def softness_of(tables):
     """1/(the largest jump of phi') of each table, 0 where there is none: float64 array."""
+    import numpy as np
+
     cdef const double[:, ::1] view = tables
     cdef const pieces_t* phi
     cdef double jump

@@ -96,7 +96,8 @@ cdef class Rows:
         cdef const void* values = NULL
         cdef const void* features = NULL
         cdef Py_ssize_t where
-        cdef bint single = data.itemsize == sizeof(float), short = indices.itemsize == sizeof(uint16_t)
+        cdef bint single = memoryview(data).itemsize == sizeof(float)
+        cdef bint short = memoryview(indices).itemsize == sizeof(uint16_t)
         rows.arrays = (data, indices, indptr)
         rows.m = ptr.shape[0] - 1
         rows.n = n
@@ -340,16 +341,15 @@ cdef class Rows:
         return K
 
     def sqnorms(self):
-        """float64 array of shape (m,): squared norms of the rows, bias feature included; not to be changed.
+        """A Buffer of shape (m,): squared norms of the rows, bias feature included; not to be changed.
 
         Raises ValueError where one is not finite.
         """
         if self._sqnorms is not None:
             return self._sqnorms
-        import numpy as np
-
-        out = np.empty(self.m)
+        out = Buffer("d", self.m)
         cdef double[::1] norms = out
+        cdef Py_ssize_t i
         with nogil:
             if self.storage == CSR64:
                 fill_sqnorms(&self.csr64, norms)
@@ -365,9 +365,9 @@ cdef class Rows:
                 fill_sqnorms(&self.dense32, norms)
             else:
                 fill_sqnorms(&self.gram, norms)
-        if not np.isfinite(out).all():
-            raise RowError(np.flatnonzero(~np.isfinite(out))[0],
-                           "X: the squares of row {row}'s values overflow when summed: scale the features")
+        for i in range(self.m):
+            if not isfinite(norms[i]):
+                raise RowError(i, "X: the squares of row {row}'s values overflow when summed: scale the features")
         self._sqnorms = out
         return out
 
@@ -453,7 +453,8 @@ cdef Py_ssize_t csr_fault(const csr_t* X, Py_ssize_t nnz) noexcept nogil:
 
 def csr_reason(data, indices, indptr, n, i):
     """Why row i was refused, in words, {row} for its number."""
-    lo, hi = int(indptr[i]), int(indptr[i + 1])
+    data, indices, indptr = memoryview(data), memoryview(indices), memoryview(indptr)
+    lo, hi = indptr[i], indptr[i + 1]
     if not 0 <= lo <= hi <= min(len(data), len(indices)):
         return f"X: indptr of row {{row}} does not fit: {lo} to {hi}"
     columns, values = indices[lo:hi], data[lo:hi]

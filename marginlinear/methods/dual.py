@@ -208,8 +208,6 @@ class MarginFit(DualFit):
     """
 
     def __init__(self, problem, run, cost, tables, **others):
-        import numpy as np
-
         from marginlinear._core.compact import compact
         from marginlinear._core.margin_cd import MarginCD, table_of
         from marginlinear._core.margin_newton import MarginNewton
@@ -218,8 +216,8 @@ class MarginFit(DualFit):
         rows = problem.rows if self.compact is None else self.compact.rows
         if self.compact is not None and run.start is not None and run.start["W"] is not None:
             run = run._replace(start={**run.start, "W": self.compact.inward(run.start["W"])})
-        engine = MarginCD(rows, np.asarray(problem.y), np.asarray(cost), [table_of(*table) for table in tables],
-                          seed=run.seed, threads=run.threads, **others)
+        engine = MarginCD(rows, problem.y, cost, [table_of(*table) for table in tables], seed=run.seed,
+                          threads=run.threads, **others)
         super().__init__(problem, run, engine, MarginNewton, keep=True)
 
     def _values(self, averaged, references):

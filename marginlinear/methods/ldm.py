@@ -18,22 +18,21 @@ which is singular wherever K is.) It takes O(m^3) operations and O(m^2) memory; 
 """
 
 from marginlinear import params as P
+from marginlinear._core.buffer import copied, distinct
 from marginlinear.methods.dual import MarginFit
 from marginlinear.registry import Method
 
 
 def fit(problem, params, run):
-    import numpy as np
-
     slope = params["lambda2"] / problem.size
-    factors, group = np.unique(problem.factor, return_inverse=True)
-    costs = (params["C"] * factors).tolist()
+    factors, group = distinct(problem.factor)
+    costs = [params["C"] * factor for factor in factors]
     tables = [((1,), ((0, -C - slope, C), (0, -slope, 0))) for C in costs]
-    loss = {"tables": tables, "group": group.astype(np.int32)}
+    loss = {"tables": tables, "group": group}
     spread = 2 * params["lambda1"] / problem.size
     if run.algorithm == "paper":
         return paper(problem, run, spread, loss)
-    return MarginFit(problem, run, np.ascontiguousarray(problem.instance), spread=spread, **loss).convex()
+    return MarginFit(problem, run, copied(problem.instance), spread=spread, **loss).convex()
 
 
 def paper(problem, run, spread, loss):

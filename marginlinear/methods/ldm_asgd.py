@@ -123,7 +123,7 @@ class ASGDFit:
             weights = trial.weights()
             return trial.objective(weights, trial.margins(weights))
 
-        slope = trial.mean(self.terms["hinge"] * rows.sqnorms())
+        slope = trial.mean(self.terms["hinge"] * np.asarray(rows.sqnorms()))
         eta0 = min(LARGEST_STEP, 1 / (4 * slope)) if slope > 0 else LARGEST_STEP
         least = outcome(eta0)
         for factor in (2.0, 0.5):

@@ -77,7 +77,7 @@ class MSVMAvFit:
         self.y = np.where(problem.y[order] == 1, 1.0, -1.0)
         self.p = self.weights[order] / self.weights.sum()
         with np.errstate(over="ignore"):
-            square = self.p @ rows.sqnorms()
+            square = self.p @ np.asarray(rows.sqnorms())
         if not math.isfinite(square):
             raise ValueError("X: the squares of the values overflow when summed: scale the features")
         self.alpha = params["alpha"] or max(TINY, ALPHA * math.sqrt(square))
