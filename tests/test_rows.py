@@ -227,7 +227,8 @@ def test_hostile_arrays_are_refused(change, words, dtype):
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_hostile_narrow_features_are_refused(dtype):
     data, indptr = np.ones(2, dtype=dtype), np.array([0, 2])
-    assert Rows.from_csr(data, np.array([0, 65535], dtype=np.uint16), indptr, 65536).sqnorms().tolist() == [2.0]
+    rows = Rows.from_csr(data, np.array([0, 65535], dtype=np.uint16), indptr, 65536)
+    assert np.asarray(rows.sqnorms()).tolist() == [2.0]
     for features, words in (([0, 65535], "feature 65535, outside 0 to 65534"), ([7, 7], "repeated or falling")):
         with pytest.raises(ValueError, match=words):
             Rows.from_csr(data, np.array(features, dtype=np.uint16), indptr, 65535)
