@@ -127,7 +127,8 @@ cdef class MarginNewton(ProximalNewton):
         # A multiplication costs 150 times what it does in a product of tiles, 60 times what it does in a solution; the
         # calls of a step cost 100,000. Of a loss without curvature about a third of the rows is at a knot.
         sweep = 1.0 + <double>rows.nnz
-        algebra = (<double>rows.m / (1 if engine.curved else 3) * rows.d * rows.d / 150 + <double>rows.d ** 3 / 60) / sweep
+        products = <double>rows.m / (1 if engine.curved else 3) * rows.d * rows.d
+        algebra = (products / 150 + <double>rows.d ** 3 / 60) / sweep
         return 3.0 + algebra + 1e5 / sweep
 
     @staticmethod
