@@ -365,6 +365,10 @@ cdef class BlockCD:
                 "upper": self.upper, "named": self.named, "W": self.iterates.vector(False),
                 "kappa": self.iterates.kappa, "factors": self.factors, "before": self.before}
 
+    def working_arrays(self):
+        """(alpha, beta, y, cost, rival, fixed, factors), for steps of another kind, which change the duals."""
+        return self._alpha, self._beta, self.y, self._cost, self._rival, self._fixed, self.factor
+
     def keep_duals(self, bint averaged):
         """From here on `state`, `recomputed_dual` and `count_support` speak of these duals as they are now."""
         alpha, beta = (self._mean_alpha, self._mean_beta) if averaged else (self._alpha, self._beta)

@@ -363,6 +363,10 @@ cdef class MarginCD:
         return {"duals": self._chosen(averaged), "cost": self._cost, "W": self.iterates.vector(False),
                 "kappa": self.iterates.kappa, "before": self.before}
 
+    def working_arrays(self):
+        """(duals, y, cost, group, tables), for steps of another kind, which change the duals."""
+        return self._duals, self._y, self._cost, self._group, self._tables
+
     def keep_duals(self, bint averaged):
         """From here on `state`, `recomputed_dual` and `count_support` speak of these duals as they are now."""
         if self._kept_duals is None:
