@@ -58,7 +58,7 @@ from marginlinear._core.rows cimport (
     weights_prefetch,
 )
 from marginlinear._core.simplex cimport dot, hinge_block, hinge_block_by_class, larger, squared_block, top_of
-from marginlinear._core.buffer import Buffer, assign, clear, copied, product, total, zeros
+from marginlinear._core.buffer import Buffer, assign, clear, copied, product, seen, total, zeros
 from marginlinear.threads import run_chunks
 
 cdef enum Loss:
@@ -748,13 +748,6 @@ def centred(const double[::1] weights, Py_ssize_t k):
             for l in range(k):
                 out[j * k + l] = weights[j * k + l] - mean[j]
     return found
-
-
-cdef seen(buffer):
-    """As a NumPy array, through which it can be written to; None stays None."""
-    import numpy as np
-
-    return None if buffer is None else np.asarray(buffer)
 
 
 def conjugate(p):
