@@ -137,6 +137,7 @@ from array import array
 from marginlinear._core import compact
 from marginlinear._core.buffer import constant
 from marginlinear._core.rows import Rows
+from marginlinear.canonical import canonical
 from marginlinear.methods import l1svc, l2svc, ldm, odm
 from marginlinear.problem import Problem, Run
 
@@ -155,6 +156,8 @@ def fitted(method, n, algorithm, C):
     rows = Rows.from_csr(memoryview(data), memoryview(indices), memoryview(indptr), n, 1.0)
     values = {param.name: param.default for param in method.params} | {"C": C}
     problem = Problem(rows, y, 2, constant(1.0, m), array("d", [1.0 + label for label in y]))
+    if n < 10:
+        problem = canonical(problem)
     solution = method.fit(problem, values, Run(1e-3, algorithm, 5000, None, 0, 2, spend=n > 100))
     weights = memoryview(solution.weights)
     assert weights.shape == (n + 1, 1) and solution.info.converged, solution.info
@@ -162,6 +165,7 @@ def fitted(method, n, algorithm, C):
 
 found = [fitted(module.METHOD, n, algorithm, C) for module in (l1svc, l2svc, odm, ldm) for n in (8, 400)
          for C, algorithm in ((0.01, "cd"), (10.0, "accelerated"), (1.0, "auto"))]
+found += [fitted(module.METHOD, 8, "newton", 100.0) for module in (l1svc, l2svc, odm, ldm)]
 """
 HIDDEN = """
 import sys
@@ -176,7 +180,7 @@ sys.meta_path.insert(0, Hidden())
 
 
 def test_fits_without_numpy(monkeypatch):
-    """Where nothing but sweeps is needed; the bits are the same."""
+    """Small ones in canonical form; the bits are the same."""
     here = {}
     monkeypatch.setattr(compact, "FEW", compact.FEW)
     exec(WITHOUT, here)
