@@ -65,37 +65,48 @@ def _write(model, stream, threads):
 
     if not math.isfinite(model.bias):
         raise ValueError(f"the model is not saved: bias = {model.bias} is not finite")
-    blocks, beyond = linear_blocks(model, threads), {}
+    beyond = {}
     if hasattr(model, "kernel"):
         # Imported when it is needed: most models are linear.
         from marginlinear import kernelfile
 
-        blocks, beyond = kernelfile.blocks(model), kernelfile.beyond(model)
-    for block in blocks:
-        put(block)
+        beyond = kernelfile.beyond(model)
+        for block in kernelfile.blocks(model):
+            put(block)
+    else:
+        _put_linear(model, put, threads)
     put(TRAILER + b"\n")
     put(_trailer(model, beyond)[:-1].encode("ascii") + b', "sha256": "')
     stream.write(digest.hexdigest().encode("ascii") + b'"}\n')
 
 
-def linear_blocks(model, threads):
-    """What stands before the trailer of a linear model, in blocks: `linearfile` has its layout."""
+def _put_linear(model, put, threads):
+    """What stands before the trailer of a linear model, some of it at a time: `linearfile` has its layout."""
     kind = liblinear.CODED if model.codes is not None else liblinear.JOINT if model.joint else liblinear.SIGN
-    yield (f"solver_type {kind}\n{label_lines(model)}{code_line(model)}{scaling_line(model)}"
-           f"nr_feature {model.n_features}\nbias {model.bias:.17g}\nw\n").encode("ascii")
+    put((f"solver_type {kind}\n{label_lines(model)}{code_line(model)}{scaling_line(model)}"
+         f"nr_feature {model.n_features}\nbias {model.bias:.17g}\nw\n").encode("ascii"))
     weights = memoryview(model.weights)
     rows, columns = weights.shape
-    step = max(1, BLOCK // (8 * columns))
+    flipped = model.joint and columns == 2
+    blocks = ranges(rows, max(1, BLOCK // (8 * columns)))
+    made = []
+    for first, last in ranges(len(blocks), AHEAD * threads):
+        def work(at, _, first=first, made=made):
+            # While one thread puts what was made before, the others make what comes next.
+            if at == 0:
+                for text in made:
+                    put(text)
+                return b""
+            low, high = blocks[first + at - 1]
+            part = weights[low:high]
+            try:
+                return format_rows(columns_of(part, 1, -1, 2) if flipped else part)
+            except ValueError:
+                raise ValueError("the model is not saved: it holds a weight that is not finite") from None
 
-    def text(low, high):
-        part = weights[low:high]
-        try:
-            return format_rows(columns_of(part, 1, -1, 2) if model.joint and columns == 2 else part)
-        except ValueError:
-            raise ValueError("the model is not saved: it holds a weight that is not finite") from None
-
-    for low, high in ranges(rows, AHEAD * threads * step):
-        yield from run_chunks(lambda start, stop, low=low: text(low + start, low + stop), high - low, threads, step)
+        made = run_chunks(work, 1 + last - first, threads, 1)
+    for text in made:
+        put(text)
 
 
 def label_kind(model):

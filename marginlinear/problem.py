@@ -95,6 +95,12 @@ class Problem(namedtuple("Problem", "rows y n_classes instance factor")):
 
         return product(self.instance, self.factor)
 
+    def costs(self, C):
+        """C times `weights`: a Buffer of shape (m,)."""
+        from marginlinear._core.buffer import scaled
+
+        return scaled(self.weights, C)
+
     @property
     def size(self):
         """Sum of the instance weights: what a mean over the rows is divided by."""

@@ -4,13 +4,12 @@
 """
 
 from marginlinear import params as P
-from marginlinear._core.buffer import scaled
 from marginlinear.methods.dual import JointFit
 from marginlinear.registry import Method
 
 
 def fit(problem, params, run):
-    return JointFit(problem, run, scaled(problem.weights, params["C"]), squared=False).convex()
+    return JointFit(problem, run, problem.costs(params["C"]), squared=False).convex()
 
 
 METHOD = Method(

@@ -4,7 +4,6 @@
 """
 
 from marginlinear import params as P
-from marginlinear._core.buffer import scaled
 from marginlinear.methods.dual import fit_of
 from marginlinear.registry import Method
 
@@ -12,7 +11,7 @@ HINGE = (1,), ((0, -1, 1), (0, 0, 0))
 
 
 def loss(problem, params):
-    return scaled(problem.weights, params["C"]), HINGE
+    return problem.costs(params["C"]), HINGE
 
 
 METHOD = Method(

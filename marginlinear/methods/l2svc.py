@@ -4,7 +4,6 @@
 """
 
 from marginlinear import params as P
-from marginlinear._core.buffer import scaled
 from marginlinear.methods.dual import fit_of
 from marginlinear.registry import Method
 
@@ -12,7 +11,7 @@ SQUARED_HINGE = (1,), ((2, -2, 1), (0, 0, 0))
 
 
 def loss(problem, params):
-    return scaled(problem.weights, params["C"]), SQUARED_HINGE
+    return problem.costs(params["C"]), SQUARED_HINGE
 
 
 METHOD = Method(

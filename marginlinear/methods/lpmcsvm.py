@@ -12,13 +12,12 @@ P(W) - D(alpha) is one of (P) at any time. `n_outer` counts the updates of b.
 """
 
 from marginlinear import params as P
-from marginlinear._core.buffer import scaled
 from marginlinear.methods.dual import JointFit
 from marginlinear.registry import Method
 
 
 def fit(problem, params, run):
-    solver = JointFit(problem, run, scaled(problem.weights, params["C"]), squared=False, norm=params["norm"])
+    solver = JointFit(problem, run, problem.costs(params["C"]), squared=False, norm=params["norm"])
     solution = solver.convex()
     return solution._replace(info=solution.info._replace(n_outer=solver.engine.n_adapt))
 

@@ -6,7 +6,6 @@ Since y_i^2 = 1 this is ridge regression on the labels.
 """
 
 from marginlinear import params as P
-from marginlinear._core.buffer import scaled
 from marginlinear.methods.dual import fit_of
 from marginlinear.registry import Method
 
@@ -14,7 +13,7 @@ SQUARE = (), ((2, -2, 1),)
 
 
 def loss(problem, params):
-    return scaled(problem.weights, params["C"]), SQUARE
+    return problem.costs(params["C"]), SQUARE
 
 
 METHOD = Method(

@@ -6,7 +6,6 @@ Its optimum is sum_i C_i y_i x_i: the direction in which the mean of the margins
 """
 
 from marginlinear import params as P
-from marginlinear._core.buffer import scaled
 from marginlinear.methods.dual import fit_of
 from marginlinear.registry import Method
 
@@ -14,7 +13,7 @@ LINEAR = (), ((0, -1, 0),)
 
 
 def loss(problem, params):
-    return scaled(problem.weights, params["C"]), LINEAR
+    return problem.costs(params["C"]), LINEAR
 
 
 METHOD = Method(

@@ -15,7 +15,7 @@ paper  Algorithm 1: in eps the best rival's score is fixed at its value M_i of n
 import math
 
 from marginlinear import params as P
-from marginlinear._core.buffer import constant, largest_change, scaled
+from marginlinear._core.buffer import constant, largest_change
 from marginlinear.methods.dual import JointFit
 from marginlinear.problem import MAX_ITER
 from marginlinear.registry import Method
@@ -31,7 +31,7 @@ CAPS = {"ccp": 50, "paper": 20}
 def fit(problem, params, run):
     C = params["C"] if params["lambda_"] is None else params["lambda_"] / problem.size
     theta, mu = params["theta"], params["mu"]
-    solver = JointFit(problem, run, scaled(problem.weights, C / (1 - theta) ** 2),
+    solver = JointFit(problem, run, problem.costs(C / (1 - theta) ** 2),
                       squared=True, low=1 - theta, high=1 + theta, mu=mu)
     if mu == 0:
         return solver.convex()

@@ -5,7 +5,6 @@
 """
 
 from marginlinear import params as P
-from marginlinear._core.buffer import scaled
 from marginlinear.methods.dual import fit_of
 from marginlinear.registry import Method
 
@@ -14,7 +13,7 @@ def loss(problem, params):
     C = params["C"] if params["lambda_"] is None else params["lambda_"] / problem.size
     low, high, mu = 1 - params["theta"], 1 + params["theta"], params["mu"]
     band = (low, high), ((2, -2 * low, low * low), (0, 0, 0), (2 * mu, -2 * mu * high, mu * high * high))
-    return scaled(problem.weights, C / (low * low)), band
+    return problem.costs(C / (low * low)), band
 
 
 METHOD = Method(

@@ -30,7 +30,6 @@ no preconditioner, its L-BFGS needs up to 20 vectors of d k numbers; here there 
 import math
 
 from marginlinear import params as P
-from marginlinear._core.buffer import scaled
 from marginlinear.problem import STALLED, Info, Solution
 
 DEFAULT_LAMBDA = 1e-3
@@ -90,7 +89,7 @@ def fit_pairs(problem, params, run, loss, delta=0.0):
 
 def fit_ridge(problem, params, run, loss):
     """Solution for 1/2 ||W||^2, the bias feature included; a hinge is not rounded in what is reported."""
-    return NewtonFit(problem, run, scaled(problem.weights, params["C"]), Quadratic(0.5), loss).solution()
+    return NewtonFit(problem, run, problem.costs(params["C"]), Quadratic(0.5), loss).solution()
 
 
 def maximum(a, A, q, B):
