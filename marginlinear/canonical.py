@@ -7,7 +7,6 @@ function of the set of rows, whoever trains it.
 """
 
 from marginlinear._core.buffer import taken, taken_codes
-from marginlinear._core.merge import merged_rows
 from marginlinear.problem import Problem
 
 # Rows times (features + 2) up to which it is done, on a copy: some milliseconds.
@@ -29,4 +28,4 @@ def merged(rows, y, instance):
 
     Rows of other storage and precision, but of the same values, come to stand in the same order.
     """
-    return merged_rows(rows, y, instance) if rows.m * (rows.n + 2) <= SMALL else None
+    return rows.merged(y, instance) if rows.m * (rows.n + 2) <= SMALL else None
