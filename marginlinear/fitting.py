@@ -129,8 +129,7 @@ def fit_file(data, classes, codes, method, params, class_weight=None, weights=No
     progress : callable or None
         As in Run.
     """
-    from marginlinear._core.buffer import constant
-    from marginlinear._core.labels import taken
+    from marginlinear._core.buffer import constant, spread
     from marginlinear._core.rows import Rows
 
     values, run_values = resolved(method, params)
@@ -138,7 +137,9 @@ def fit_file(data, classes, codes, method, params, class_weight=None, weights=No
     require_classes(method, classes)
     ones = constant(1.0, len(codes))
     instance = ones if weights is None else array("d", weights)
-    factor = taken([class_weight.get(label, 1.0) for label in classes], codes) if class_weight else ones
+    factor = ones
+    if class_weight:
+        factor = spread(array("d", [class_weight.get(label, 1.0) for label in classes]), codes)
     fit = Fit(method, values, run_values, classes, data.n_features)
     rows = Rows.from_csr(data.data, data.indices, data.indptr, data.n_features, fit.bias)
     fit.check(rows)

@@ -25,7 +25,7 @@ from itertools import chain
 
 import numpy as np
 
-from marginlinear import api, liblinear, libsvm, modelfile, modelwriter, params, registry
+from marginlinear import api, fitting, liblinear, libsvm, modelfile, modelwriter, params, registry
 from marginlinear.arrays import shape_of
 from marginlinear.cli.options import QUIET, CommandLine, UsageError
 from marginlinear.cli.predict import PROBABILITY
@@ -161,7 +161,7 @@ class parameter:
 
     def _check(self, values):
         try:
-            api.resolved(registry.get(self.solver), {n: value for n, value in values.items() if n not in AROUND})
+            fitting.resolved(registry.get(self.solver), {n: value for n, value in values.items() if n not in AROUND})
         except TypeError as error:
             raise ValueError(str(error)) from None
 

@@ -18,6 +18,7 @@ import os
 import stat
 import sys
 import time
+from array import array
 from collections import deque
 from contextlib import closing, contextmanager, nullcontext
 
@@ -37,12 +38,17 @@ from marginlinear._core.decimal cimport (
 )
 from marginlinear._core.pages cimport LARGE, advise_huge
 
+from marginlinear._core.buffer import Buffer
 from marginlinear.atomic import replacing
 from marginlinear.problem import DataError
 from marginlinear.threads import default_threads
 
 ctypedef fused real:
     float
+    double
+
+ctypedef fused label_t:
+    int64_t
     double
 
 ctypedef fused narrow_t:
@@ -550,6 +556,47 @@ class LibsvmData:
 
         return LibsvmData(np.asarray(self.data), np.asarray(self.indices), np.asarray(self.indptr),
                           np.asarray(self.labels), self.n_features)
+
+
+def classes_of(labels):
+    """(the different labels in ascending order, a list; the place of each row's label there, an int32 Buffer).
+
+    Parameters
+    ----------
+    labels : int64 or float64 array or memoryview, none of them nan, or list of str
+    """
+    cdef int32_t[::1] codes
+    cdef Py_ssize_t i
+    words = isinstance(labels, list)
+    classes = sorted(set(labels if words else labels.tolist()))
+    found = Buffer("i", len(labels))
+    codes = found
+    if words:
+        places = {label: place for place, label in enumerate(classes)}
+        for i in range(codes.shape[0]):
+            codes[i] = places[labels[i]]
+    # Chosen here: Cython's own choice for a function that Python calls imports NumPy.
+    elif memoryview(labels).format == "d":
+        search[double](labels, array("d", classes), codes)
+    else:
+        search[int64_t](labels, array("q", classes), codes)
+    return classes, found
+
+
+cdef void search(const label_t[::1] labels, const label_t[::1] classes, int32_t[::1] codes) noexcept:
+    """codes_i = place of labels_i in the ascending classes, where it is."""
+    cdef Py_ssize_t i
+    cdef int32_t low, high, middle
+    with nogil:
+        for i in range(labels.shape[0]):
+            low, high = 0, <int32_t> classes.shape[0] - 1
+            while low < high:
+                middle = low + (high - low) // 2
+                if classes[middle] < labels[i]:
+                    low = middle + 1
+                else:
+                    high = middle
+            codes[i] = low
 
 
 cdef class Rows:

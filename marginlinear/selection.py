@@ -20,8 +20,9 @@ from marginlinear import grid as G
 from marginlinear import params as P
 from marginlinear import registry
 from marginlinear._version import version
-from marginlinear.api import LastGram, fit_model, resolved, train, training_data
+from marginlinear.api import LastGram, fit_model, train, training_data
 from marginlinear.arrays import select_rows, shape_of
+from marginlinear.fitting import resolved
 from marginlinear.folds import stratified_folds
 from marginlinear.metrics import METRICS, pooled
 from marginlinear.problem import ConvergenceWarning, numbered

@@ -12,9 +12,9 @@ import pytest
 
 import marginlinear as ml
 from marginlinear import modelwriter
-from marginlinear._core.labels import classes_of, taken
+from marginlinear._core.buffer import spread
 from marginlinear.cli import train
-from marginlinear.libsvm import read_views
+from marginlinear.libsvm import classes_of, read_views
 
 ROOT = str(Path(ml.__file__).parents[1])
 WITHOUT_NUMPY = """
@@ -112,7 +112,7 @@ def test_classes_of_numbers(labels):
 def test_classes_of_words():
     classes, codes = classes_of(["b", "\u00e9", "a", "b"])
     assert classes == ["a", "b", "\u00e9"] and memoryview(codes).tolist() == [1, 2, 0, 1]
-    assert memoryview(taken([0.5, 2, 4], codes)).tolist() == [2, 4, 0.5, 2]
+    assert memoryview(spread(np.array([0.5, 2, 4]), codes)).tolist() == [2, 4, 0.5, 2]
 
 
 @pytest.mark.parametrize("shape", [(50_000, 1), (20_000, 3), (30_000, 2)])

@@ -221,6 +221,17 @@ def product(const double[:] x, const double[:] y):
     return found
 
 
+def spread(const double[:] values, const int32_t[:] classes):
+    """values[classes_i] for each row i, as a Buffer: one value a class, places from 0."""
+    cdef Py_ssize_t i, n = classes.shape[0]
+    found = Buffer("d", n)
+    cdef double[::1] out = found
+    with nogil:
+        for i in range(n):
+            out[i] = values[classes[i]]
+    return found
+
+
 def total(const double[:] array):
     """The sum of a float64 array of one dimension, by parts: rounding grows with the number of parts alone."""
     cdef Py_ssize_t i, part, n = array.shape[0]

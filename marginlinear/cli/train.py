@@ -311,8 +311,8 @@ class Training:
         return NOT_CONVERGED if self.strict else DONE
 
     def _read(self):
-        from marginlinear._core.labels import classes_of
         from marginlinear.cli.data import read_data, read_weights
+        from marginlinear.libsvm import classes_of
 
         began = time.perf_counter()
         # Scaled values have the type of those that they are made of.
