@@ -141,8 +141,8 @@ class Descent:
     """Sweeps on one engine, from one call of `until` to the next."""
 
     def __init__(self, engine, budget, tol, algorithm, newton=None, keep=False):
-        """`newton` is the class of the Newton steps that fit the engine. keep: the engine has `keep_duals`, and what is
-        certified is the anchor by the best bound, of whichever check; otherwise by the bound of the last check."""
+        """`newton`: MarginSteps, BlockSteps or None. keep: the engine has `keep_duals`, and what is certified is
+        the anchor by the best bound, of whichever check; otherwise by the bound of the last check."""
         self.keep = keep
         self.engine, self.budget, self.tol, self.algorithm = engine, budget, tol, algorithm
         self.stopped = None
@@ -165,7 +165,7 @@ class Descent:
         self.share, self.trifle = NEGLECT, TRIFLE
         self.forget_bounds()
         self.newton = None
-        self.newton_class = newton
+        self.newton_steps = newton
         if algorithm == "newton":
             newton.require(engine)
         cost = newton.sweeps_of_a_step(engine) if newton is not None else math.inf
@@ -417,7 +417,7 @@ class Descent:
     def _newton_step(self):
         if self.newton is None:
             self.averages = 0
-            self.newton = self.newton_class(self.engine)
+            self.newton = self.newton_steps.begin(self.engine)
         newton = self.newton
         newton.step()
         return self._note(Check(newton.primal, newton.objective, False, newton.bound, False))

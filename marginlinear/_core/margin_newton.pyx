@@ -20,8 +20,6 @@ The curvature of F is
     H = I + sum_i (h_i + 2 spread c_i) x_i x_i' - 2 spread/size z z',   z = sum_i c_i y_i x_i,   size = sum_i c_i.
 """
 
-import math
-
 from cpython.exc cimport PyErr_CheckSignals
 from libc.math cimport INFINITY, fabs, fmax, sqrt
 from libc.stdint cimport int32_t
@@ -33,10 +31,8 @@ from marginlinear._core.rows cimport (
     CSR64,
     DENSE32,
     DENSE64,
-    GRAM,
     NARROW32,
     NARROW64,
-    Rows,
     data_t,
     row_axpy,
     row_dot,
@@ -44,7 +40,7 @@ from marginlinear._core.rows cimport (
 from marginlinear._core.symmetric cimport Gram
 
 from marginlinear._core.buffer import Buffer, zeros
-from marginlinear._core.proximal import LIMIT, MOST, solve
+from marginlinear._core.proximal import MOST, solve
 
 # Work of one slice between looks at the signals: about 20 ms.
 cdef double SLICE = 2e7
@@ -76,9 +72,6 @@ cdef struct task_t:
 
 cdef class MarginNewton(ProximalNewton):
     """Steps on binary losses."""
-
-    # Steps from the sweeps' duals to 1e-3: about 4 for smooth losses, 10 to 20 for the hinge.
-    STEPS = 8
 
     cdef Py_ssize_t slice_rows
     cdef Gram gram
@@ -128,29 +121,6 @@ cdef class MarginNewton(ProximalNewton):
         for i in range(m):
             self.own[i] = self.dual[i] + double_spread * self.c[i] * (self.margin[i] - mean)
         self.restart()
-
-    @staticmethod
-    def sweeps_of_a_step(engine):
-        """What a step costs, in sweeps, roughly; infinite where steps are not possible."""
-        cdef Rows rows = engine.rows
-        if rows.storage == GRAM or rows.d > LIMIT:
-            return math.inf
-        # A multiplication costs 150 times what it does in a product of tiles, 60 times what it does in a solution; the
-        # calls of a step cost 100,000. Of a loss without curvature about a third of the rows is at a knot.
-        sweep = 1.0 + <double>rows.nnz
-        products = <double>rows.m / (1 if engine.curved else 3) * rows.d * rows.d
-        algebra = (products / 150 + <double>rows.d ** 3 / 60) / sweep
-        return 3.0 + algebra + 1e5 / sweep
-
-    @staticmethod
-    def require(engine):
-        """ValueError where steps are not possible."""
-        cdef Rows rows = engine.rows
-        if rows.storage == GRAM:
-            raise ValueError("algorithm = 'newton' works on features, not on a kernel: take 'auto'")
-        if rows.d > LIMIT:
-            raise ValueError(f"algorithm = 'newton' solves for one weight a feature, at most {LIMIT}: here "
-                             f"{rows.d}; take 'auto'")
 
     def curvature(self):
         """A generalised Hessian of F at the last W: float64 array of shape (d, d)."""

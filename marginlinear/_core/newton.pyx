@@ -21,8 +21,6 @@ factors, where class l sees the rows r_l x_i. Its blocks of the curvature are mu
 The curvature is summed pair by pair as Z'Z, the rows of Z being x_i times the root of its weight.
 """
 
-import math
-
 from cpython.exc cimport PyErr_CheckSignals
 from libc.math cimport INFINITY, fmax, sqrt
 from libc.stdint cimport int32_t
@@ -33,10 +31,8 @@ from marginlinear._core.rows cimport (
     CSR64,
     DENSE32,
     DENSE64,
-    GRAM,
     NARROW32,
     NARROW64,
-    Rows,
     data_t,
     row_axpy,
     row_scores,
@@ -46,10 +42,8 @@ from marginlinear._core.simplex cimport level
 from marginlinear._core.symmetric cimport Gram
 
 from marginlinear._core.buffer import Buffer, copied, zeros
-from marginlinear._core.proximal import LIMIT, solve
+from marginlinear._core.proximal import solve
 
-# A step whose algebra is dearer than this many sweeps comes with so many features that the steps may be many too.
-DEAR = 25
 # Work of one slice between looks at the signals: about 20 ms.
 cdef double SLICE = 2e7
 # Numbers of rows that are packed at once.
@@ -91,9 +85,6 @@ cdef class Newton(ProximalNewton):
         As BlockCD.primal returns it, at W.
     """
 
-    # Steps from the sweeps' duals to 1e-3.
-    STEPS = 15
-
     cdef readonly Py_ssize_t stale
     cdef readonly double loss
     cdef Py_ssize_t k, slice_rows
@@ -125,30 +116,6 @@ cdef class Newton(ProximalNewton):
         self.q = copied(self.duals)
         self.centre = self.q
         self.restart()
-
-    @staticmethod
-    def sweeps_of_a_step(engine):
-        """What a step costs, in sweeps, roughly; infinite where steps are not possible."""
-        cdef Rows rows = engine.rows
-        k = engine.n_classes
-        unknowns = (k - 1) * rows.d
-        if rows.storage == GRAM or unknowns > LIMIT:
-            return math.inf
-        # A multiplication costs 60 times what it does in a tile; a pair of classes costs 10,000 in calls.
-        sweep = 1.0 + <double>rows.nnz * k
-        algebra = (<double>rows.m * rows.d * rows.d + <double>unknowns ** 3) / 60 / sweep
-        return math.inf if algebra > DEAR else 1.5 + algebra + 5000.0 * k * (k - 1) / sweep
-
-    @staticmethod
-    def require(engine):
-        """ValueError where steps are not possible."""
-        cdef Rows rows = engine.rows
-        if rows.storage == GRAM:
-            raise ValueError("algorithm = 'newton' works on features, not on a kernel: take 'auto'")
-        unknowns = (engine.n_classes - 1) * rows.d
-        if unknowns > LIMIT:
-            raise ValueError(f"algorithm = 'newton' solves for (classes - 1) x features weights, at most "
-                             f"{LIMIT}: here {engine.n_classes - 1} x {rows.d} = {unknowns}; take 'auto'")
 
     def restart(self):
         """The engine's problem has changed: W stays, the duals follow."""

@@ -17,8 +17,6 @@ from libc.math cimport NAN, fabs, fmax, fmin, sqrt
 from marginlinear._core.buffer import Buffer, assign, copied
 from marginlinear._core.symmetric import factor, substitute
 
-# Unknowns of the linear system: beyond, one solution takes seconds and hundreds of megabytes.
-LIMIT = 3000
 # g: at first, its fall after each solve and its floor; its rise after a step cut below SHORT, up to MOST.
 FIRST, FALL, LAST = 0.3, 0.3, 1e-3
 RISE, MOST, SHORT = 3.0, 3.0, 0.2

@@ -18,7 +18,7 @@ class DualFit:
         With a start of sweeps together with others (together.py), their number `n_iter` and last `gaps` are its own.
     engine : BlockCD or MarginCD
     newton : class
-        The Newton steps that fit the engine.
+        MarginSteps or BlockSteps, whichever fits the engine.
     keep : bool
         As Descent takes it.
     """
@@ -174,10 +174,10 @@ class JointFit(DualFit):
 
     def __init__(self, problem, run, cost, **loss):
         from marginlinear._core.block_cd import BlockCD
-        from marginlinear._core.newton import Newton
+        from marginlinear._core.steps import BlockSteps
 
         engine = BlockCD(problem.rows, problem.y, problem.n_classes, cost, seed=run.seed, threads=run.threads, **loss)
-        super().__init__(problem, run, engine, Newton, keep=True)
+        super().__init__(problem, run, engine, BlockSteps, keep=True)
 
     def solution(self, n_outer=0, residual=None, **references):
         kept = None if self.engine.factors is None else self.engine.factors.copy()
@@ -210,7 +210,7 @@ class MarginFit(DualFit):
     def __init__(self, problem, run, cost, tables, **others):
         from marginlinear._core.compact import compact
         from marginlinear._core.margin_cd import MarginCD, table_of
-        from marginlinear._core.margin_newton import MarginNewton
+        from marginlinear._core.steps import MarginSteps
 
         self.compact = compact(problem.rows, run.threads, run.spend)
         rows = problem.rows if self.compact is None else self.compact.rows
@@ -218,7 +218,7 @@ class MarginFit(DualFit):
             run = run._replace(start={**run.start, "W": self.compact.inward(run.start["W"])})
         engine = MarginCD(rows, problem.y, cost, [table_of(*table) for table in tables], seed=run.seed,
                           threads=run.threads, **others)
-        super().__init__(problem, run, engine, MarginNewton, keep=True)
+        super().__init__(problem, run, engine, MarginSteps, keep=True)
 
     def _values(self, averaged, references):
         descent = self.descent
