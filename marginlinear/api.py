@@ -1,6 +1,5 @@
 """train, Model, save_model, load_model: the library's face."""
 
-import os
 import sys
 import threading
 import warnings
@@ -8,19 +7,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from marginlinear import calibration, registry
+from marginlinear import calibration, fitting, registry
 from marginlinear import params as P
 from marginlinear._core.scores import margins_of, places_of, scores_of
 from marginlinear.arrays import CSR, as_rows, select_columns, select_rows, select_square, shape_of
-from marginlinear.canonical import canonical, merged
+from marginlinear.canonical import merged
+from marginlinear.fitting import require_memory, resolved
 from marginlinear.folds import stratified_folds
-from marginlinear.methods import multiclass
-from marginlinear.problem import ConvergenceWarning, Problem, Run, numbered
+from marginlinear.problem import ConvergenceWarning, Problem, numbered
 from marginlinear.shortfall import fell_short, keyword, shortfall
 from marginlinear.threads import default_threads, in_order, run_chunks
 
 
-class Model:
+class Model(fitting.Linear):
     """A linear classifier: columns of weights, what they say about the classes, and how they were found.
 
     Attributes
@@ -75,15 +74,6 @@ class Model:
 
     def __getstate__(self):
         return {**self.__dict__, "_state": None}
-
-    @property
-    def joint(self):
-        """True where the largest of several columns of scores wins: one column a class."""
-        return self.codes is None and self.weights.shape[1] == len(self.classes)
-
-    @property
-    def n_features(self):
-        return self.weights.shape[0] - (self.bias >= 0)
 
     @property
     def coef(self):
@@ -360,17 +350,13 @@ def fit_model(X, y, warning=None, *, solver=None, class_weight=None, sample_weig
         raise ValueError(f"scale = {scale!r} is for features: a precomputed kernel has none")
     data, y, factors, kept = training_data(X, y, sample_weight, square=given)
     width = shape_of(X)[1]
-    if width == 0 and (run_values["bias"] < 0 or values.get("kernel") is not None):
-        raise ValueError("X has 0 features, and there is no bias feature: nothing can be learned"
-                         if values.get("kernel") is None else "X has 0 features: a kernel needs some")
+    fitting.require_features(width, values, run_values)
     classes, codes = np.unique(y, return_inverse=True)
-    if len(classes) < 2:
-        have = f"{len(classes)} class (label {classes[0]})" if len(classes) else "none"
-        raise ValueError(f"{method.name} needs at least 2 classes, y has {have}")
+    fitting.require_classes(method, classes)
     codes = codes.astype(np.int32)
     factor = class_factors(class_weight, classes)[codes] if class_weight else np.broadcast_to(1.0, len(codes))
     sample = Sample(data, codes, factors, factor, kept)
-    fit = Fit(method, values, run_values, around["scale"], classes, width)
+    fit = Fit(method, values, run_values, classes, width, around["scale"])
     folded = None
     if around["probability"] and not method.probabilistic:
         folded = sample if given else sample.merged()
@@ -402,64 +388,39 @@ class Sample(NamedTuple):
     def merged(self):
         """The same with equal rows of a class as one of their summed weight, where they are few; see `canonical`."""
         found = merged(as_rows(self.X, -1.0), self.y, self.instance)
-        return self if found is None else self.select(found[0], square=False)._replace(instance=found[1])
+        if found is None:
+            return self
+        which, instance = map(np.asarray, found)
+        return self.select(which, square=False)._replace(instance=instance)
 
 
-class Fit:
-    """A method with all its parameters: what makes a model of a Sample that has all `classes`.
-
-    `width` is the number of the caller's features.
-    """
-
-    def __init__(self, method, values, run_values, scale, classes, width):
-        self.method, self.values, self.scale, self.classes, self.width = method, values, scale, classes, width
-        self.run_values = dict(run_values)
-        self.bias = self.run_values.pop("bias")
+class Fit(fitting.Fit):
+    """A fit that makes a Model of a Sample."""
 
     def model(self, sample, start=None, progress=None, cancel=None, threads=None, gram=None, spend=False):
-        method, values, classes, bias = self.method, self.values, self.classes, self.bias
-        run_values = {**self.run_values, "threads": threads or self.run_values["threads"]}
-        X, width, k = sample.X, self.width, len(classes)
+        X, bias, kernel = sample.X, self.bias, self.kernel
         scaling = None
         if self.scale is not None:
             from marginlinear.scaling import learned
 
             scaling = learned(self.scale, X)
             X = scaling.apply(X)
-        kernel = kernel_of(values, width)
-        how = None if method.joint or k == 2 else values["multiclass"]
-        columns = multiclass.column_count(how, k) if how else k if method.joint else 1
         with numbered(sample.kept):
             if kernel is None:
                 rows = as_rows(X, bias)
-                require_memory(columns, rows.d, "features")
-                rows.sqnorms()  # refuses what overflows, before rows are selected and merged
+                self.check(rows)
             else:
-                require_memory(columns, len(sample.y), "rows")
-                rows = (gram or LastGram()).rows(kernel, X, bias, values["cache"], run_values["threads"])
-        problem = canonical(Problem(rows, sample.y, k, sample.instance, sample.factor))
-        origin = {"method": method.name, "rows": problem.rows.m, "features": width, "bias feature": bias >= 0,
-                  "classes": k, "kernel": kernel and (kernel.kind, kernel.gamma, kernel.degree, kernel.coef0),
-                  "multiclass": how, "scale": self.scale}
-        # Several binary problems share the rows.
-        run = Run(start=start_state(start, origin, problem.y), progress=progress, cancel=cancel,
-                  spend=spend and how is None, **run_values)
-        method_values = {p.name: values[p.name] for p in method.params}
-        if how is None:
-            solution = method.fit(problem, method_values, run)
-        else:
-            solution = multiclass.fit(method, problem, method_values, run, how)
-        found = {"codes": solution.codes, "solver": method.name, "info": solution.info,
-                 "params": effective(method, {**values, "multiclass": how, "scale": self.scale}, run_values),
-                 "state": Start(origin, problem.y, solution.state)}
-        weights = np.asarray(solution.weights)
+                require_memory(self.columns, len(sample.y), "rows")
+                rows = (gram or LastGram()).rows(kernel, X, bias, self.values["cache"],
+                                                 threads or self.run_values["threads"])
+        problem = Problem(rows, sample.y, len(self.classes), sample.instance, sample.factor)
+        fitted = self.fitted(problem, start, progress, cancel, threads, spend)
         if kernel is not None:
-            return kernel_model(kernel, X, weights, problem.y, classes, sample.kept, n_features=width, bias=bias,
-                                scaling=scaling, **found)
+            return kernel_model(kernel, X, fitted, sample.kept, n_features=self.width, scaling=scaling)
         if scaling is not None and scaling.linear:
-            weights, bias = scaling.folded(weights, bias)
-            scaling = None
-        return Model(weights, classes, bias=bias, scaling=scaling, **found)
+            weights, bias = scaling.folded(np.asarray(fitted.weights), bias)
+            fitted, scaling = fitted._replace(weights=weights, bias=bias), None
+        return Model(**fitted._asdict(), scaling=scaling)
 
     def calibration(self, sample, progress, cancel=None):
         """The Calibration by models of all folds but one and their scores of that one: folds run on threads."""
@@ -511,40 +472,6 @@ def in_pairs(codes):
     return np.bincount(codes) > 1
 
 
-def resolved(method, params):
-    """(values of the method's parameters, of the run's): checked, with their defaults."""
-    known = {p.name: p for p in (*method.run, *method.takes)}
-    for name in params:
-        if name not in known:
-            raise TypeError(f"{method.name} has no parameter {name!r}: it takes {', '.join(known)}")
-    run_values = P.resolve(method.run, params)
-    if run_values["algorithm"] not in method.routes:
-        raise ValueError(f"algorithm = {run_values['algorithm']!r} is not a route of {method.name}: give "
-                         f"{' | '.join(method.routes)}")
-    run_values["threads"] = run_values["threads"] or default_threads()
-    return P.resolve(method.takes, params), run_values
-
-
-def effective(method, values, run_values):
-    """The parameters that the result depends on: those of a kernel, and of several classes, only where there are."""
-    idle = [P.CACHE.name, *(p.name for p in (P.KERNEL, P.MULTICLASS) if values.get(p.name) is None)]
-    scaled = {} if values["scale"] is None else {"scale": values["scale"]}
-    return {**{p.name: values[p.name] for p in method.takes if p.name not in idle and P.is_used(p, values)},
-            **{name: run_values[name] for name in ("tol", "algorithm", "seed")}, **scaled}
-
-
-def kernel_of(values, n_features):
-    """The Kernel that the parameters' `values` name, with the default of gamma put into them; None for none."""
-    if values.get("kernel") is None:
-        return None
-    from marginlinear.kernels import Kernel
-
-    if values["gamma"] is None and P.is_used(P.GAMMA, values) and n_features:
-        values["gamma"] = 1 / n_features
-    return Kernel(values["kernel"], **{p.name: values[p.name] for p in (P.GAMMA, P.DEGREE, P.COEF0)
-                                       if P.is_used(p, values)})
-
-
 class LastGram:
     """Rows in a kernel's feature space, kept for the next fit on the same X; of another kernel they are made anew."""
 
@@ -569,11 +496,11 @@ def constant_of(bias):
     return bias * bias if bias >= 0 else 0.0
 
 
-def kernel_model(kernel, X, coefficients, y, classes, kept, *, bias, **rest):
+def kernel_model(kernel, X, fitted, kept, **rest):
     """KernelModel of the rows of X that have a coefficient; `kept` are their numbers in the caller's data."""
     from marginlinear.kernels import take_support
 
-    k = len(classes)
+    coefficients, y, k = np.asarray(fitted.weights), fitted.state.y, len(fitted.classes)
     if coefficients.shape[1] == k == 2:
         # Two columns say one thing twice. LIBSVM's file has it once: here too they agree to the last bit.
         half = (coefficients[:, 1:] - coefficients[:, :1]) / 2
@@ -583,9 +510,11 @@ def kernel_model(kernel, X, coefficients, y, classes, kept, *, bias, **rest):
     dual_coef = coefficients[which]
     indices = which if kept is None else kept[which]
     support = indices if kernel.kind == "precomputed" else take_support(kernel, X, which)
-    return KernelModel(kernel, support, dual_coef, classes, support_counts=np.bincount(y[which], minlength=k),
+    found = fitted._asdict()
+    del found["weights"]
+    return KernelModel(kernel, support, dual_coef, support_counts=np.bincount(y[which], minlength=k),
                        support_indices=indices,
-                       intercept=constant_of(bias) * dual_coef.sum(axis=0) + 0.0, bias=bias, **rest)
+                       intercept=constant_of(fitted.bias) * dual_coef.sum(axis=0) + 0.0, **found, **rest)
 
 
 def warn_unless_converged(method, info, kernel, category=ConvergenceWarning):
@@ -593,30 +522,6 @@ def warn_unless_converged(method, info, kernel, category=ConvergenceWarning):
     if fell_short(info.status):
         warnings.warn(f"{method.name} did not converge {shortfall(info, method, keyword, kernel)}", category,
                       stacklevel=4)
-
-
-class Start:
-    """The state of a Solution, and what it belongs to: a dict of what must be the same, and the classes of the rows."""
-
-    def __init__(self, origin, y, state):
-        self.origin, self.y, self.state = origin, y, state
-
-
-def start_state(start, origin, y):
-    """The state to go on from; ValueError where the model does not fit the problem."""
-    if start is None:
-        return None
-    found = getattr(start, "_state", None)
-    if found is None:
-        raise ValueError("start: the model holds no dual variables: only a model that train returned in this process "
-                         "can be gone on from, not one from a file or a pickle")
-    for name, value in origin.items():
-        if found.origin[name] != value:
-            raise ValueError(f"start: a model with {name} = {found.origin[name]}, this fit has {value}")
-    if not np.array_equal(found.y, y):
-        # A dual's sign belongs to its row's label: under another the bound would be none.
-        raise ValueError("start: a model of other rows or labels")
-    return found.state
 
 
 def class_factors(class_weight, classes):
@@ -685,14 +590,3 @@ def training_data(X, y, sample_weight, square=False):
     if not len(kept):
         raise ValueError("sample_weight is zero for all rows")
     return select_square(X, kept) if square else select_rows(X, kept), y[kept], factors[kept], kept
-
-
-def require_memory(columns, count, what):
-    """Refuse, before it is tried, an array of weights that the machine cannot hold: `count` features or rows."""
-    needed = 8 * count * columns
-    if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
-        there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        if needed > there:
-            doubt = ": is the largest feature number right?" if what == "features" else ""
-            raise MemoryError(f"{count} {what} need {needed / 2**30:.1f} GiB for the weights alone, the machine "
-                              f"has {there / 2**30:.1f}{doubt}")

@@ -6,8 +6,7 @@ become one row of their summed weight, and rows stand in an order that only thei
 function of the set of rows, whoever trains it.
 """
 
-import numpy as np
-
+from marginlinear._core.buffer import taken, taken_codes
 from marginlinear.problem import Problem
 
 # Rows times (features + 2) up to which it is done, on a copy: some milliseconds.
@@ -20,7 +19,8 @@ def canonical(problem):
     if found is None:
         return problem
     which, instance = found
-    return Problem(problem.rows.select(which), problem.y[which], problem.n_classes, instance, problem.factor[which])
+    return Problem(problem.rows.select(which), taken_codes(problem.y, which), problem.n_classes, instance,
+                   taken(problem.factor, which))
 
 
 def merged(rows, y, instance):
@@ -28,20 +28,4 @@ def merged(rows, y, instance):
 
     Rows of other storage and precision, but of the same values, come to stand in the same order.
     """
-    m = rows.m
-    if m * (rows.n + 2) > SMALL:
-        return None
-    # A row a row: features, class and weight. -0 and explicit zeros are zeros.
-    table = np.zeros((m, rows.n + 2))
-    if isinstance(rows.arrays, tuple):
-        data, indices, indptr = rows.arrays
-        table[np.repeat(np.arange(m), np.diff(indptr)), indices] = data
-    else:
-        table[:, :rows.n] = rows.arrays
-    table[:, rows.n], table[:, rows.n + 1] = y, instance
-    table += 0.0
-    order = np.argsort(table.view(f"V{table.itemsize * table.shape[1]}")[:, 0], kind="stable")
-    table = table[order]
-    new = np.append(True, (table[1:, :-1] != table[:-1, :-1]).any(axis=1))
-    first = np.flatnonzero(new)
-    return order[first], np.add.reduceat(instance[order], first)
+    return rows.merged(y, instance) if rows.m * (rows.n + 2) <= SMALL else None

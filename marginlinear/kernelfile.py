@@ -33,12 +33,14 @@ from itertools import combinations
 import numpy as np
 
 from marginlinear._core.decimal import ROWS_LONG_LINE, ROWS_SHORT_LINE, format_rows, parse_rows
-from marginlinear.api import KernelModel, require_memory
+from marginlinear.api import KernelModel
 from marginlinear.arrays import CSR, shape_of
 from marginlinear.calibration import PAIRWISE, SIGMOID, Calibration
+from marginlinear.fitting import require_memory
 from marginlinear.libsvm import compressed, read_libsvm, rows_text
 from marginlinear.methods.multiclass import codes_of
-from marginlinear.modeltext import NATURAL, NUMBER, WORD_ONLY, Fields, code_line, label_lines, scaling_line, shown
+from marginlinear.modeltext import NATURAL, NUMBER, WORD_ONLY, Fields, shown
+from marginlinear.modelwriter import code_line, label_lines, scaling_line
 from marginlinear.problem import DataError
 
 KEYS = ("svm_type", "kernel_type", "degree", "gamma", "coef0", "nr_class", "total_sv", "rho", "label", "classes",

@@ -145,7 +145,7 @@ class Points:
             out[:, :width] = self.rows.arrays[which, :width]
             return out
         out = np.zeros((n, len(which))).T
-        data, indices, indptr = self.rows.select(which).arrays
+        data, indices, indptr = map(np.asarray, self.rows.select(which).arrays)
         row = np.repeat(np.arange(len(which)), np.diff(indptr))
         kept = indices < n
         out[row[kept], indices[kept]] = data[kept]
@@ -358,7 +358,7 @@ def take_support(kernel, X, which):
     if callable(kernel.kind):
         return select_rows(X, which)
     rows = as_rows(X, -1.0).select(which)
-    return CSR(*rows.arrays, rows.n) if isinstance(rows.arrays, tuple) else rows.arrays
+    return CSR(*map(np.asarray, rows.arrays), rows.n) if isinstance(rows.arrays, tuple) else rows.arrays
 
 
 def kernel_scores(kernel, X, support, coefficients, *, offset=0.0, threads=None):

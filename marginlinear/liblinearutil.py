@@ -25,7 +25,7 @@ from itertools import chain
 
 import numpy as np
 
-from marginlinear import api, liblinear, libsvm, modelfile, params, registry
+from marginlinear import api, liblinear, libsvm, modelfile, modelwriter, params, registry
 from marginlinear.arrays import shape_of
 from marginlinear.cli.options import QUIET, CommandLine, UsageError
 from marginlinear.cli.predict import PROBABILITY
@@ -471,7 +471,7 @@ def predict(y, x, m, options=""):
 
 def save_model(model_file_name, model):
     """Write `model` to a file that LIBLINEAR reads too. Raises OSError or ValueError as `marginlinear.save_model`."""
-    modelfile.save_model(_classifier(model), model_file_name)
+    modelwriter.save_model(_classifier(model), model_file_name)
 
 
 def load_model(model_file_name):

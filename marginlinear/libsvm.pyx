@@ -534,7 +534,8 @@ class LibsvmData:
     labels : int64, float64 or str array of shape (rows,)
     n_features : int
 
-    As the blocks of a file come they are memoryviews of these types, text labels a list: `arrays` makes arrays of them.
+    From read_views and libsvm_blocks they are memoryviews of these types, text labels a list: `arrays` makes arrays of
+    them.
     """
 
     __slots__ = ("data", "indices", "indptr", "labels", "n_features")
@@ -825,6 +826,13 @@ def read_libsvm(source, *, n_features=None, zero_based=False, dtype="float64", c
     ValueError
         A parameter is outside its domain.
     """
+    return read_views(source, n_features=n_features, zero_based=zero_based, dtype=dtype, compact=compact,
+                      text_labels=text_labels, threads=threads, progress=progress, _block_size=_block_size).arrays()
+
+
+def read_views(source, *, n_features=None, zero_based=False, dtype="float64", compact=False, text_labels=False,
+               threads=None, progress=None, _block_size=BLOCK_SIZE):
+    """`read_libsvm`, with memoryviews in place of arrays, and a list of text labels: without NumPy."""
     if dtype not in FLOATS:
         import numpy as np
 
@@ -844,7 +852,7 @@ def read_libsvm(source, *, n_features=None, zero_based=False, dtype="float64", c
             if rows is None:
                 rows = Rows(path, dtype, 0 if zero_based else 1, n_features, total, compact)
             rows.append(block)
-    return rows.finish().arrays()
+    return rows.finish()
 
 
 def libsvm_blocks(source, *, zero_based=False, text_labels=False, threads=None, progress=None,

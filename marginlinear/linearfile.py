@@ -19,33 +19,12 @@ A line `scaling unit`, which LIBLINEAR refuses too, tells that rows are scaled b
 
 from marginlinear import liblinear
 from marginlinear._core.buffer import Buffer, columns_of
-from marginlinear._core.decimal import ROWS_LONG_LINE, ROWS_SHORT_LINE, format_rows, parse_rows
-from marginlinear.modeltext import NATURAL, WORD, WORD_ONLY, Fields, code_line, label_lines, scaling_line, shown
+from marginlinear._core.decimal import ROWS_LONG_LINE, ROWS_SHORT_LINE, parse_rows
+from marginlinear.modeltext import NATURAL, WORD, WORD_ONLY, Fields, shown
 
-BLOCK = 1 << 20  # bytes of weights, of text when reading and of float64 when writing
+BLOCK = 1 << 20  # bytes of text that are read at once
 KEYS = ("solver_type", "nr_class", "label", "classes", "codes", "scaling", "nr_feature", "bias")
-BEYOND = {}  # keys of the trailer
-
-
-def beyond(model):
-    """What the trailer holds beside what every model has."""
-    return {}
-
-
-def blocks(model):
-    """The text of the model, in blocks."""
-    import numpy as np
-
-    kind = liblinear.CODED if model.codes is not None else liblinear.JOINT if model.joint else liblinear.SIGN
-    yield (f"solver_type {kind}\n{label_lines(model)}{code_line(model)}{scaling_line(model)}"
-           f"nr_feature {model.n_features}\nbias {model.bias:.17g}\nw\n").encode("ascii")
-    rows, columns = model.weights.shape
-    step = max(1, BLOCK // (8 * columns))
-    for low in range(0, rows, step):
-        weights = model.weights[low : low + step]
-        if not np.isfinite(weights).all():
-            raise ValueError("the model is not saved: it holds a weight that is not finite")
-        yield format_rows(np.ascontiguousarray(weights[:, ::-1]) if model.joint and columns == 2 else weights)
+BEYOND = {}  # keys of the trailer beside what every model has
 
 
 class Body:

@@ -21,7 +21,6 @@ exactly there, which cannot be told from one; its weights and labels are whole.
 """
 
 import io
-import json
 import math
 import os
 import re
@@ -29,8 +28,6 @@ import stat
 import sys
 
 from marginlinear._version import version
-from marginlinear.atomic import replacing
-from marginlinear.digest import sha256
 from marginlinear.modeltext import (
     LONG_LINE,
     WORD,
@@ -38,42 +35,15 @@ from marginlinear.modeltext import (
     check_keys,
     check_labels,
     header_line,
-    label_kind,
     parse_json,
     shown,
 )
+from marginlinear.modelwriter import KEPT, TRAILER
 from marginlinear.problem import CONVERGED, CYCLE, FAILED, FINISHED, MAX_ITER, STALLED, TIME_LIMIT, Info
 
-TRAILER = b"marginlinear 1"
 SEAL = re.compile(rb', "sha256": "([0-9a-f]{64})"\}\n\Z')
-DIGITS = 20  # bytes that a number takes, about
 PLAIN = (str, int, float, type(None))  # and bool, an int
 NOT_FINITE = ("nan", "inf", "-inf")
-# Of Info, what two equal runs share, and its types.
-KEPT = {"status": str, "algorithm": str, "n_iter": int, "n_outer": int, "objective": float,
-        "bound": (float, type(None)), "certificate": (float, type(None)), "n_support": int, "tol": float,
-        "residual": (float, type(None))}
-
-
-def save_model(model, path):
-    """Write `model` to the file `path`, `-` for standard output.
-
-    The file appears whole or not at all: an interrupt, a crash or a full disk leaves the old one.
-
-    Parameters
-    ----------
-    model : Model
-    path : str or path-like
-
-    Raises
-    ------
-    OSError
-        The file cannot be written.
-    ValueError
-        A weight is not finite, or the kernel is a Python function.
-    """
-    with replacing(path) as stream:
-        _write(model, stream)
 
 
 def load_model(path):
@@ -114,15 +84,6 @@ def read_file(path):
         return _read_whole(stream, os.fspath(path))
 
 
-def label_text(label):
-    """A label as in a LIBSVM file: an integer without a point, another number in its shortest form."""
-    if isinstance(label, str):
-        return label
-    label = _plain(label)
-    text = repr(label) if isinstance(label, float) else str(int(label))
-    return text.removesuffix(".0")
-
-
 def _layout(of_kernels):
     """The module of what stands before the trailer, imported when it is needed: most models are linear."""
     if of_kernels:
@@ -132,55 +93,6 @@ def _layout(of_kernels):
     from marginlinear import linearfile
 
     return linearfile
-
-
-def _write(model, stream):
-    digest = sha256(DIGITS * model.weights.size)
-
-    def put(data):
-        digest.update(data)
-        stream.write(data)
-
-    if not math.isfinite(model.bias):
-        raise ValueError(f"the model is not saved: bias = {model.bias} is not finite")
-    layout = _layout(hasattr(model, "kernel"))
-    for block in layout.blocks(model):
-        put(block)
-    put(TRAILER + b"\n")
-    put(_trailer(model, layout.beyond(model))[:-1].encode("ascii") + b', "sha256": "')
-    stream.write(digest.hexdigest().encode("ascii") + b'"}\n')
-
-
-def _trailer(model, beyond):
-    """The last line without its digest; `beyond` is what the layout adds."""
-    info = None
-    if model.info is not None:
-        info = {name: _json_number(getattr(model.info, name)) for name in KEPT}
-    return json.dumps({
-        **beyond,
-        **({} if model.calibration is None else {"calibration": _sorted(model.calibration._asdict())}),
-        "info": info,
-        "labels": label_kind(model),
-        "params": _sorted(model.params),
-        **({} if model.scaling is None else {"scaling": model.scaling.to_dict()}),
-        "solver": model.solver,
-        "version": version,
-    }, allow_nan=False)
-
-
-def _sorted(values):
-    return {name: _plain(value) for name, value in sorted(values.items())}
-
-
-def _plain(value):
-    """A number of NumPy's as one of Python's."""
-    return value.item() if hasattr(value, "item") else value
-
-
-def _json_number(value):
-    """JSON has no infinity: a bound of -inf is written as its name."""
-    value = _plain(value)
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _read_whole(stream, name):

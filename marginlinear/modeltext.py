@@ -7,7 +7,6 @@ import re
 from marginlinear.digest import sha256
 from marginlinear.problem import DataError
 
-C_INT = 1 << 31
 I64 = 1 << 63
 # Longest lines of a file that is not hostile: a word has at most 80 bytes in LIBLINEAR's own reader.
 WORD = 80
@@ -18,8 +17,6 @@ NATURAL = re.compile(rb"[0-9]{1,20}")
 INTEGER = re.compile(rb"[+-]?[0-9]{1,20}")
 NUMBER = re.compile(rb"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 LISTS = (b"label", b"classes", b"codes", b"rho", b"probA", b"probB", b"nr_sv")  # keys with a value a class or more
-LABELS = {"i": "int64", "u": "int64", "f": "float64", "U": "str"}  # by NumPy's kind
-SIGNS = {1: "+", -1: "-", 0: "0"}  # a code as it is written
 
 
 class Source:
@@ -172,42 +169,6 @@ def header_line(source, body="its weights"):
         raise source.cut(f"before {body}")
     source.digest.update(line)
     return line
-
-
-def label_kind(model):
-    """What the trailer calls the labels."""
-    kind = model.classes.dtype.kind
-    if kind not in LABELS:
-        raise TypeError(f"the model is not saved: its labels are {model.classes.dtype}, not numbers or text")
-    return LABELS[kind]
-
-
-def label_lines(model):
-    """The lines of the number of classes and of the labels; of two classes classes[1] comes first."""
-    import numpy as np
-
-    kind = label_kind(model)
-    classes = (model.classes[::-1] if len(model.classes) == 2 else model.classes).tolist()
-    if kind == "float64" and not np.isfinite(model.classes).all():
-        raise ValueError("the model is not saved: it has a label that is not finite")
-    if kind != "str" and all(c == int(c) and -C_INT <= c < C_INT for c in classes):
-        labels = "label " + " ".join(str(int(c)) for c in classes)
-    else:
-        labels = "classes " + json.dumps(classes)
-    return f"nr_class {len(classes)}\n{labels}\n"
-
-
-def code_line(model):
-    """The line of the codes; "" without."""
-    if model.codes is None:
-        return ""
-    codes = (model.codes[::-1] if len(model.codes) == 2 else model.codes).tolist()
-    return "codes " + " ".join("".join(SIGNS[code] for code in word) for word in codes) + "\n"
-
-
-def scaling_line(model):
-    """The line of the scaling, which other programs do not know: they refuse the file; "" without."""
-    return "" if model.scaling is None else f"scaling {model.scaling.kind}\n"
 
 
 def check_labels(source, labels, kind):

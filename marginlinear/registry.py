@@ -1,8 +1,8 @@
 """The list of methods. Command line, API, model files, documentation and tests walk it."""
 
+from collections import namedtuple
 from importlib import import_module
 from types import MappingProxyType
-from typing import Any, NamedTuple
 
 from marginlinear import liblinear
 from marginlinear import params as P
@@ -29,7 +29,10 @@ MODULES = {
 DEFAULT = next(iter(MODULES))
 
 
-class Method(NamedTuple):
+class Method(namedtuple("Method", "name summary objective reference params fit joint liblinear kernels routes defaults "
+                        "probabilistic loss path",
+                        defaults=(None, True, ("auto", "cd", "accelerated", "newton"), MappingProxyType({}), False,
+                                  None, True))):
     """A training method: what it minimises, what it takes, and the function that does it.
 
     Attributes
@@ -66,20 +69,7 @@ class Method(NamedTuple):
         or on which of several optima is near.
     """
 
-    name: str
-    summary: str
-    objective: str
-    reference: str
-    params: tuple
-    fit: Any
-    joint: bool
-    liblinear: int | None = None
-    kernels: bool = True
-    routes: tuple = ("auto", "cd", "accelerated", "newton")
-    defaults: Any = MappingProxyType({})
-    probabilistic: bool = False
-    loss: Any = None
-    path: bool = True
+    __slots__ = ()
 
     @property
     def takes(self):

@@ -1,8 +1,6 @@
 """The pool: GIL-free work over ranges of rows, and whole jobs, on a few threads."""
 
 import os
-import queue
-import threading
 import time
 
 # Seconds between looks at the signals while the caller's thread waits, and what ends it gives the workers to stop.
@@ -38,6 +36,9 @@ def run_chunks(work, n, threads=None, size=4096):
         for at, (lo, hi) in enumerate(cuts):
             results[at] = work(lo, hi)
         return results
+    # Imported where there is work for several: many runs have none.
+    import threading
+
     todo = iter(range(len(cuts)))
     lock = threading.Lock()
     failures = []
@@ -77,6 +78,9 @@ def in_order(work, n, threads, cancel):
     if min(threads, n) <= 1:
         yield from map(work, range(n))
         return
+    import queue
+    import threading
+
     todo, ended = iter(range(n)), queue.SimpleQueue()
     lock = threading.Lock()
 

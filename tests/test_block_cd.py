@@ -398,7 +398,7 @@ def test_threads_give_the_same_bits():
                          seed=1, threads=threads)
         engine.name_rivals(engine.best_rivals()[0])
         engine.sweep()
-        results.append((engine.primal(), bytes(memoryview(engine.best_rivals()[1])), engine.iterates.W.tobytes()))
+        results.append((engine.primal(), np.asarray(engine.best_rivals()[1]).tobytes(), engine.iterates.W.tobytes()))
     assert results[0] == results[1] == results[2]
 
 

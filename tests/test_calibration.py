@@ -265,8 +265,9 @@ def test_the_scores_are_out_of_fold(monkeypatch, solver, options, k, threads):
     given = {"solver": solver, "class_weight": {LABELS[k][0]: 2.0}, **options}
     model = ml.train(X, y, sample_weight=weights, seed=3, probability=True, threads=threads, **given)
     # The rows that are repeated are there once, with both weights.
+    codes = np.searchsorted(model.classes, y).astype(np.int32)
     which, weights = ((np.arange(len(y)), weights) if square
-                      else merged(as_rows(X, -1.0), np.searchsorted(model.classes, y), weights))
+                      else map(np.asarray, merged(as_rows(X, -1.0), codes, weights)))
     assert len(which) == 120 and weights.sum() == 150 + (not square) * 9
     X, y = X[which], y[which]
     codes = np.searchsorted(model.classes, y)

@@ -1,6 +1,7 @@
 """Small problems in their own order."""
 
 import pickle
+from itertools import groupby
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ from scipy import sparse
 
 import marginlinear as ml
 from marginlinear.arrays import as_rows
-from marginlinear.canonical import SMALL, canonical
+from marginlinear.canonical import SMALL, canonical, merged
 from marginlinear.problem import Problem, RowError
 
 
@@ -20,7 +21,7 @@ def made(X, y, instance=None, bias=1.0):
 
 def test_equal_rows_of_one_class_are_one():
     X = np.array([[1.0, 0.0], [2.0, 5.0], [1.0, -0.0], [1.0, 0.0], [2.0, 5.0]])
-    found = canonical(made(X, [0, 1, 0, 1, 1], [1, 2, 3, 4, 0.5]))
+    found = canonical(made(X, [0, 1, 0, 1, 1], [1, 2, 3, 4, 0.5])).arrays()
     rows = {(*row, label, weight, factor) for row, label, weight, factor in zip(
         found.rows.arrays.tolist(), found.y.tolist(), found.instance.tolist(), found.factor.tolist(), strict=True)}
     assert rows == {(1, 0, 0, 4, 1), (1, 0, 1, 4, 3), (2, 5, 1, 2.5, 3)}
@@ -31,14 +32,28 @@ def test_equal_rows_of_one_class_are_one():
 def test_one_order_for_all_storages(make):
     rng = np.random.default_rng(0)
     X, y = rng.integers(-2, 3, (50, 3)).astype(float), rng.integers(0, 2, 50)
-    plain, other = canonical(made(X, y)), canonical(made(make(X), y))
+    plain, other = canonical(made(X, y)).arrays(), canonical(made(make(X), y)).arrays()
     order = rng.permutation(50)
-    shuffled = canonical(made(X[order], y[order]))
+    shuffled = canonical(made(X[order], y[order])).arrays()
     for found in (other, shuffled):
         assert (found.y == plain.y).all() and found.instance.tobytes() == plain.instance.tobytes()
         assert np.array_equal(found.rows.sqnorms(), plain.rows.sqnorms())
     assert shuffled.rows.arrays.tobytes() == plain.rows.arrays.tobytes()
     assert len(plain.y) < 50 and plain.instance.sum() == 50
+
+
+@pytest.mark.parametrize("make", [np.asarray, sparse.csr_array])
+def test_the_order_is_that_of_the_bytes(make):
+    """Of features, class and weight; of rows that differ in their weights alone the first stands for all."""
+    rng = np.random.default_rng(1)
+    X, y = rng.integers(-3, 4, (200, 2)) / 3, rng.integers(0, 3, 200).astype(np.int32)
+    weights = rng.integers(1, 9, 200) / 8
+    which, summed = (np.asarray(found) for found in merged(as_rows(make(X), -1.0), y, weights))
+    table = np.column_stack([X, y, weights]) + 0.0
+    order = sorted(range(200), key=lambda i: table[i].tobytes())
+    groups = [list(group) for _, group in groupby(order, key=lambda i: table[i, :3].tobytes())]
+    assert which.tolist() == [group[0] for group in groups] and len(groups) < 150
+    assert summed.tolist() == [weights[group].sum() for group in groups]
 
 
 def test_explicit_zeros_are_zeros():

@@ -15,7 +15,7 @@ import pytest
 import marginlinear
 from marginlinear import params, registry
 from marginlinear.cli import predict, train
-from marginlinear.libsvm import read_libsvm
+from marginlinear.libsvm import read_libsvm, read_views
 from marginlinear.modelfile import load_model
 
 ROOT = str(Path(marginlinear.__file__).parents[1])
@@ -319,8 +319,8 @@ def test_compact_data_give_the_same_model(file, options, folder, monkeypatch, ca
     assert read_libsvm(file, compact=True).data.dtype == (np.float32 if file == "counts" else np.float64)
     command = ["-q", *options.split(), file, *(() if "-v" in options else ("out",))]
     outcomes = []
-    for reader in (read_libsvm, lambda path, compact, **how: read_libsvm(path, **how)):
-        monkeypatch.setattr("marginlinear.libsvm.read_libsvm", reader)
+    for reader in (read_views, lambda path, compact, **how: read_views(path, **how)):
+        monkeypatch.setattr("marginlinear.libsvm.read_views", reader)
         assert train.main(command) == 0
         outcomes.append((capsys.readouterr().out, None if "-v" in options else (folder / "out").read_bytes()))
     assert outcomes[0] == outcomes[1]

@@ -36,7 +36,7 @@ def rows_of(X, bias=-1.0):
 
 
 def dense_of(rows):
-    data, indices, indptr = rows.arrays
+    data, indices, indptr = map(np.asarray, rows.arrays)
     return sparse.csr_array((data, indices, indptr), shape=(rows.m, rows.n)).toarray()
 
 
@@ -62,7 +62,7 @@ def test_features_by_frequency(seed, near, monkeypatch):
     counts = np.bincount(X.indices, minlength=X.shape[1])
     order = np.argsort(-counts, kind="stable")[:(counts > 1).sum()]
     places = {j: at for at, j in enumerate(order.tolist())}
-    _, indices, indptr = made.arrays
+    _, indices, indptr = map(np.asarray, made.arrays)
     for i in range(X.shape[0]):
         expected = [places[j] for j in X.indices[X.indptr[i]:X.indptr[i + 1]].tolist() if j in places]
         expected.sort(key=lambda place: place >= near)
@@ -78,7 +78,7 @@ def test_weights_there_and_back(seed, bias, dtype):
     found = compact(rows_of(X, bias))
     made = found.rows
     here = np.random.default_rng(seed).normal(size=made.d)
-    there = found.outward(here)
+    there = np.asarray(found.outward(here))
     assert there.shape == (X.shape[1] + (bias >= 0),)
     absent = np.bincount(X.indices, minlength=X.shape[1]) == 0
     assert not there[:X.shape[1]][absent].any()
@@ -91,7 +91,7 @@ def test_weights_there_and_back(seed, bias, dtype):
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_threads_and_place_change_nothing(threads, monkeypatch):
     X, _ = words(1, m=300, n=900)
-    wanted = [array.copy() for array in compact(rows_of(X)).rows.arrays]
+    wanted = [np.array(array) for array in compact(rows_of(X)).rows.arrays]
     kept = X.copy()
     found = compact(rows_of(X), threads)
     assert np.array_equal(X.data, kept.data) and np.array_equal(X.indices, kept.indices)

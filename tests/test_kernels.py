@@ -265,7 +265,7 @@ def test_hinge_objective_by_its_formula(C):
         info = found.info
         assert info.status == "converged"
         assert info.objective == pytest.approx(norm / 2 + C * hinge, rel=1e-10)
-        duals = found.state["duals"]
+        duals = np.asarray(found.state["duals"])
         assert (duals >= 0).all()
         assert (duals <= C).all()
         u = sign * duals

@@ -229,7 +229,7 @@ def test_approach(case, averaged):
     engine.primal(averaged)
     other = (engine.iterates.averaged if averaged else case.W).copy()
     start = other + np.random.default_rng(1).normal(size=len(other)) * np.abs(other).max()
-    weights, margins = start.copy(), engine.margins_of(start)
+    weights, margins = start.copy(), np.asarray(engine.margins_of(start))
     assert close(margins, case.Z @ start, abs(margins).max())
     value = engine.approach(weights, margins, averaged, enough)
     assert close(margins, case.Z @ weights, abs(margins).max())
@@ -372,7 +372,7 @@ def test_other_costs_begin_at_good_duals(name, factor, seed):
             assert case.engine.dual() == pytest.approx(case.dual(), rel=1e-10, abs=1e-10)
             scales = {"squared": (1.0, factor), "hinge": (1.0,) if factor > 1 else (factor,)}.get(name, ())
             for scale in scales:
-                value = case.dual(scale * state["duals"])
+                value = case.dual(scale * np.asarray(state["duals"]))
                 assert case.engine.dual() >= value - 1e-6 * abs(value)
         for _ in range(200):
             case.engine.sweep()
@@ -390,7 +390,7 @@ def test_hinge_duals_at_their_bound_follow_it_where_that_is_best(seed):
     case.engine.sweep()
     state = case.engine.state(False)
     force = np.array([-Loss(*case.losses[g]).slopes(-1e9)[0] for g in case.group])
-    assert (state["duals"] == force * case.cost).all()
+    assert (np.asarray(state["duals"]) == force * case.cost).all()
     case.cost = 10 * case.cost
     case.engine = case.build(Rows.from_dense(case.X))
     case.engine.resume(state)

@@ -343,13 +343,13 @@ def fitted(method, k, algorithm, **params):
 
 found = [fitted(method, k, algorithm, C=C, **params)
          for method, params in ((mcodm.METHOD, {}), (mcodm.METHOD, {"mu": 0}), (crammer_singer.METHOD, {}))
-         for k in (2, 4) for C, algorithm in ((0.01, "cd"), (10.0, "accelerated"))]
+         for k in (2, 4) for C, algorithm in ((0.01, "cd"), (10.0, "accelerated"), (10.0, "newton"))]
 found += [fitted(mcodm.METHOD, k, "cd", C=0.01, outer="paper") for k in (2, 4)]
 """
 
 
 def test_fits_without_numpy():
-    """Sweeps and the Solution need none, and have the same bits without."""
+    """Sweeps, Newton steps and the Solution need none, and have the same bits without."""
     here = {}
     exec(WITHOUT, here)
     code = f"import sys\nsys.modules['numpy'] = None\n{WITHOUT}\nprint(found)"

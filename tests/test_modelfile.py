@@ -21,7 +21,8 @@ from marginlinear.calibration import PAIRWISE, Calibration
 from marginlinear.cli import predict
 from marginlinear.kernels import Kernel
 from marginlinear.methods.multiclass import codes_of
-from marginlinear.modelfile import load_model, save_model
+from marginlinear.modelfile import load_model
+from marginlinear.modelwriter import save_model
 from marginlinear.problem import DataError, Info
 
 TRAIN, PREDICT = shutil.which("liblinear-train"), shutil.which("liblinear-predict")

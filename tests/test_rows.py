@@ -169,6 +169,21 @@ def test_select(stored):
     for at, i in enumerate(which):
         assert np.array_equal(testing.row_scores(chosen, at, W), testing.row_scores(rows, i, W))
     assert rows.select(which[:0]).m == 0
+    for wrong in (rows.m, -1 - rows.m):
+        with pytest.raises(IndexError):
+            rows.select([0, wrong])
+
+
+@pytest.mark.parametrize("single", [False, True])
+def test_select_keeps_what_rows_are_stored_as(single):
+    X = sparse.csr_array(values().astype(np.float32 if single else np.float64))
+    for kind in (np.int32, np.uint16):
+        rows = Rows.from_csr(X.data, X.indices.astype(kind), X.indptr.astype(np.int64), X.shape[1])
+        found = [np.asarray(array) for array in rows.select([6, 2, 2]).arrays]
+        wanted = X[[6, 2, 2]]
+        assert [array.dtype for array in found] == [X.dtype, kind, np.int64]
+        for array, same in zip(found, (wanted.data, wanted.indices, wanted.indptr), strict=True):
+            assert np.array_equal(array, same)
 
 
 def test_select_of_a_gram_matrix():
@@ -212,7 +227,8 @@ def test_hostile_arrays_are_refused(change, words, dtype):
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_hostile_narrow_features_are_refused(dtype):
     data, indptr = np.ones(2, dtype=dtype), np.array([0, 2])
-    assert Rows.from_csr(data, np.array([0, 65535], dtype=np.uint16), indptr, 65536).sqnorms().tolist() == [2.0]
+    rows = Rows.from_csr(data, np.array([0, 65535], dtype=np.uint16), indptr, 65536)
+    assert np.asarray(rows.sqnorms()).tolist() == [2.0]
     for features, words in (([0, 65535], "feature 65535, outside 0 to 65534"), ([7, 7], "repeated or falling")):
         with pytest.raises(ValueError, match=words):
             Rows.from_csr(data, np.array(features, dtype=np.uint16), indptr, 65535)

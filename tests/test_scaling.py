@@ -15,7 +15,8 @@ import marginlinear as ml
 from marginlinear import scaling
 from marginlinear.api import KernelModel
 from marginlinear.arrays import CSR
-from marginlinear.modelfile import load_model, save_model
+from marginlinear.modelfile import load_model
+from marginlinear.modelwriter import save_model
 from marginlinear.scaling import Scaling, learned
 
 KINDS = scaling.KINDS

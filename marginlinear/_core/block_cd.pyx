@@ -58,7 +58,7 @@ from marginlinear._core.rows cimport (
     weights_prefetch,
 )
 from marginlinear._core.simplex cimport dot, hinge_block, hinge_block_by_class, larger, squared_block, top_beside
-from marginlinear._core.buffer import Buffer, assign, clear, copied, product, total, zeros
+from marginlinear._core.buffer import Buffer, assign, clear, copied, product, seen, total, zeros
 from marginlinear.threads import run_chunks
 
 cdef enum Loss:
@@ -364,6 +364,10 @@ cdef class BlockCD:
         return {"alpha": alpha, "beta": beta, "cost": self._cost, "rival": self._rival, "fixed": self._fixed,
                 "upper": self.upper, "named": self.named, "W": self.iterates.vector(False),
                 "kappa": self.iterates.kappa, "factors": self.factors, "before": self.before}
+
+    def working_arrays(self):
+        """(alpha, beta, y, cost, rival, fixed, factors), for steps of another kind, which change the duals."""
+        return self._alpha, self._beta, self.y, self._cost, self._rival, self._fixed, self.factor
 
     def keep_duals(self, bint averaged):
         """From here on `state`, `recomputed_dual` and `count_support` speak of these duals as they are now."""
@@ -744,13 +748,6 @@ def centred(const double[::1] weights, Py_ssize_t k):
             for l in range(k):
                 out[j * k + l] = weights[j * k + l] - mean[j]
     return found
-
-
-cdef seen(buffer):
-    """As a NumPy array, through which it can be written to; None stays None."""
-    import numpy as np
-
-    return None if buffer is None else np.asarray(buffer)
 
 
 def conjugate(p):

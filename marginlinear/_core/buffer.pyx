@@ -12,7 +12,7 @@ from cpython.buffer cimport (
     PyObject_GetBuffer,
 )
 from libc.math cimport fabs, fmax
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 
@@ -24,7 +24,8 @@ cdef extern from "Python.h":
 cdef enum:
     CHUNK = 1024    # numbers that a sum adds up by themselves
 
-SIZES = {"d": sizeof(double), "i": sizeof(int32_t), "q": sizeof(int64_t), "B": sizeof(uint8_t)}
+SIZES = {"d": sizeof(double), "f": sizeof(float), "i": sizeof(int32_t), "q": sizeof(int64_t), "H": sizeof(uint16_t),
+         "B": sizeof(uint8_t)}
 
 
 cdef class Buffer:
@@ -32,8 +33,8 @@ cdef class Buffer:
 
     Parameters
     ----------
-    kind : {"d", "i", "q", "B"}
-        float64, int32, int64, which row numbers have too, or uint8.
+    kind : {"d", "f", "i", "q", "H", "B"}
+        float64, float32, int32, int64, which row numbers have too, uint16 or uint8.
     rows : int
     columns : int, optional
         Without, there is one dimension.
@@ -255,6 +256,30 @@ def count_nonzero(const double[:] array):
         for i in range(array.shape[0]):
             count += array[i] != 0
     return count
+
+
+def taken(const double[:] array, const int64_t[:] which):
+    """array[which], float64 of one dimension, as a Buffer."""
+    cdef Py_ssize_t at
+    found = Buffer("d", which.shape[0])
+    cdef double[::1] out = found
+    for at in range(which.shape[0]):
+        if not 0 <= which[at] < array.shape[0]:
+            raise IndexError(f"taken: number {which[at]} is not among {array.shape[0]}")
+        out[at] = array[which[at]]
+    return found
+
+
+def taken_codes(const int32_t[:] array, const int64_t[:] which):
+    """array[which], int32 of one dimension, as a Buffer."""
+    cdef Py_ssize_t at
+    found = Buffer("i", which.shape[0])
+    cdef int32_t[::1] out = found
+    for at in range(which.shape[0]):
+        if not 0 <= which[at] < array.shape[0]:
+            raise IndexError(f"taken: number {which[at]} is not among {array.shape[0]}")
+        out[at] = array[which[at]]
+    return found
 
 
 def distinct(const double[:] array):

@@ -11,14 +11,14 @@ The second is a rotation of the features: w = sum_i a_i x_i has w_j = w'_i x_ij/
 ||w|| changes. In each row frequent features stand first: what has to be waited for is asked for together.
 """
 
-import numpy as np
-
 from cpython.exc cimport PyErr_CheckSignals
 from libc.math cimport sqrt
 from libc.stdint cimport int32_t, int64_t, uint16_t
 
 from marginlinear._core.check cimport check
 from marginlinear._core.rows cimport CSR32, CSR64, Rows, csr32_t, csr64_t, prefetch
+
+from marginlinear._core.buffer import Buffer, zeros
 from marginlinear.threads import run_chunks
 
 # Of so few features all weights stay near a core, whatever their order.
@@ -49,7 +49,8 @@ cdef class Compact:
     """
 
     cdef readonly Rows rows
-    # The caller's numbers of the shared features; those of the others, row by row, and x_ij/r_i; where each row begins.
+    # Buffers: the caller's numbers of the shared features; those of the others, row by row, and x_ij/r_i; where each
+    # row begins that has such.
     cdef object shared, own, parts, begin
     cdef Py_ssize_t n
 
@@ -58,8 +59,9 @@ cdef class Compact:
         cdef Py_ssize_t lo, n = given.n, m = given.m, step = max(1, <Py_ssize_t>(<double>BLOCK * m / (1.0 + given.nnz)))
         cdef const int32_t[::1] indices = given.arrays[1]
         cdef const int64_t[::1] indptr = given.arrays[2]
-        cdef uint16_t[::1] counts = np.zeros(n, dtype=np.uint16)
-        cdef int64_t[::1] held = np.zeros(OFTEN + 1, dtype=np.int64)
+        cdef uint16_t[::1] counts = zeros("H", n)
+        # How many features have each count; then the place of the first of them. Larger counts come first.
+        cdef int64_t[::1] at = zeros("q", OFTEN + 1)
         # Rounded to float32, r_i would no longer be the length of what it stands for.
         cdef int least = 2 if given.storage == CSR64 else 1
         for lo in range(0, m, step):
@@ -68,19 +70,20 @@ cdef class Compact:
             PyErr_CheckSignals()
         for lo in range(0, n, BLOCK):
             with nogil:
-                count_counts(&counts[0], lo, min(n, lo + BLOCK), &held[0])
+                count_counts(&counts[0], lo, min(n, lo + BLOCK), &at[0])
             PyErr_CheckSignals()
-        # Features that occur more often come first.
-        cdef int64_t[::1] at = n - np.cumsum(held)
+        cdef int64_t after = n
+        for lo in range(OFTEN + 1):
+            after -= at[lo]
+            at[lo] = after
         cdef Py_ssize_t shared = at[least - 1]
-        cdef int32_t[::1] places = np.empty(n, dtype=np.int32)
-        cdef int32_t[::1] names = np.empty(shared, dtype=np.int32)
+        self.n, self.shared = n, Buffer("i", shared)
+        cdef int32_t[::1] places = Buffer("i", n), names = self.shared
         for lo in range(0, n, BLOCK):
             with nogil:
                 place_features(&counts[0], lo, min(n, lo + BLOCK), least, &at[0], &places[0],
                                &names[0] if shared else NULL, shared)
             PyErr_CheckSignals()
-        self.n, self.shared = n, np.asarray(names)
         self._fill(given, rows, places, shared, threads, step, in_place)
         self.rows = rows
 
@@ -88,8 +91,8 @@ cdef class Compact:
                bint in_place):
         cdef const int32_t[::1] indices = given.arrays[1]
         cdef const int64_t[::1] indptr = given.arrays[2]
-        cdef Py_ssize_t m = given.m
-        cdef int64_t[::1] lengths = np.empty(m, dtype=np.int64)
+        cdef Py_ssize_t i, m = given.m, longest = 0, owners = 0
+        cdef int64_t[::1] lengths = Buffer("q", m)
 
         def measure(Py_ssize_t lo, Py_ssize_t hi):
             with nogil:
@@ -97,22 +100,35 @@ cdef class Compact:
             PyErr_CheckSignals()
 
         run_chunks(measure, m, threads, step)
-        owners = np.asarray(lengths) < np.diff(given.arrays[2])
-        cdef int64_t[::1] before = starts(lengths)
-        cdef int64_t[::1] begin = starts(np.asarray(lengths) + owners)
+        indptrs = Buffer("q", m + 1)
+        # The shared values, and those of the copy, before each row.
+        cdef int64_t[::1] before = Buffer("q", m + 1), begin = indptrs
+        before[0] = begin[0] = 0
+        for i in range(m):
+            single = lengths[i] < indptr[i + 1] - indptr[i]
+            before[i + 1] = before[i] + lengths[i]
+            begin[i + 1] = begin[i] + lengths[i] + single
+            longest = max(longest, lengths[i])
+            owners += single
         cdef Py_ssize_t total = begin[m], singles = given.nnz - before[m]
         values, features, _ = given.arrays
-        cdef int32_t[::1] numbers = features[:total] if in_place else np.empty(total, dtype=np.int32)
-        cdef int32_t[::1] own = np.empty(singles, dtype=np.int32)
-        cdef double[::1] parts = np.empty(singles)
-        data = values[:total] if in_place else np.empty(total, dtype=values.dtype)
-        rows.arrays = data, np.asarray(numbers), np.asarray(begin)
-        rows.m, rows.n, rows.nnz, rows.bias = m, shared + int(owners.sum()), total, given.bias
+        kind = "d" if given.storage == CSR64 else "f"
+        data = memoryview(values)[:total] if in_place else Buffer(kind, total)
+        features = memoryview(features)[:total] if in_place else Buffer("i", total)
+        rows.arrays = data, features, indptrs
+        rows.m, rows.n, rows.nnz, rows.bias = m, shared + owners, total, given.bias
         rows.d = rows.n + (given.bias >= 0)
         rows.storage = given.storage
         rows._sqnorms = given.sqnorms()
-        # One more: what is not far is written there too.
-        longest = np.asarray(lengths).max() + 1
+        self.own, self.parts, self.begin = Buffer("i", singles), Buffer("d", singles), Buffer("q", owners)
+        cdef int32_t[::1] numbers = features, own = self.own
+        cdef double[::1] parts = self.parts
+        cdef int64_t[::1] own_begin = self.begin
+        owners = 0
+        for i in range(m):
+            if lengths[i] < indptr[i + 1] - indptr[i]:
+                own_begin[owners] = indptr[i] - before[i]
+                owners += 1
         cdef Py_ssize_t near = NEAR
         cdef int32_t* own_at = &own[0] if singles else NULL
         cdef double* parts_at = &parts[0] if singles else NULL
@@ -126,8 +142,9 @@ cdef class Compact:
             rows.csr32 = csr32_t(m, rows.n, rows.d, rows.bias, &v32[0], &numbers[0], &begin[0])
 
         def fill(Py_ssize_t lo, Py_ssize_t hi):
-            cdef double[::1] far = np.empty(longest)
-            cdef int32_t[::1] far_numbers = np.empty(longest, dtype=np.int32)
+            # One more than a row has: what is not far is written there too.
+            cdef double[::1] far = Buffer("d", longest + 1)
+            cdef int32_t[::1] far_numbers = Buffer("i", longest + 1)
             with nogil:
                 if given.storage == CSR64:
                     fill_rows(&given.csr64, lo, hi, &places[0], shared, near, &before[0], &begin[0], &v64[0],
@@ -139,27 +156,29 @@ cdef class Compact:
 
         # In place no row is longer than it was: one after the other, what is written was read before.
         run_chunks(fill, m, 1 if in_place else threads, step)
-        self.own, self.parts = np.asarray(own), np.asarray(parts)
-        self.begin = (given.arrays[2] - before)[:m][owners]
 
     def inward(self, weights):
         """The caller's weights as those of `rows`: flat float64 arrays of shape (d,)."""
-        split = len(self.shared)
+        import numpy as np
+
+        weights, shared, begin = np.asarray(weights), np.asarray(self.shared), np.asarray(self.begin)
+        split = len(shared)
         out = np.empty(self.rows.d)
-        out[:split] = weights[self.shared]
-        if len(self.begin):
-            out[split:self.rows.n] = np.add.reduceat(weights[self.own] * self.parts, self.begin)
+        out[:split] = weights[shared]
+        if len(begin):
+            out[split:self.rows.n] = np.add.reduceat(weights[np.asarray(self.own)] * np.asarray(self.parts), begin)
         out[self.rows.n:] = weights[self.n:]
         return out
 
     def outward(self, const double[::1] weights):
-        """The reverse."""
+        """The reverse; a Buffer."""
         cdef const int32_t[::1] shared = self.shared
         cdef const int32_t[::1] own = self.own
         cdef const double[::1] parts = self.parts
         cdef const int64_t[::1] begin = self.begin
         cdef Py_ssize_t split = shared.shape[0], owners = begin.shape[0], j, row, p, stop
-        cdef double[::1] out = np.zeros(self.n + self.rows.d - self.rows.n)
+        found = zeros("d", self.n + self.rows.d - self.rows.n)
+        cdef double[::1] out = found
         with nogil:
             for j in range(split):
                 prefetch(&out[shared[min(j + DISTANCE, split - 1)]])
@@ -170,7 +189,7 @@ cdef class Compact:
                     out[own[p]] = weights[split + row] * parts[p]
             for j in range(self.n, out.shape[0]):
                 out[j] = weights[split + owners + j - self.n]
-        return np.asarray(out)
+        return found
 
 
 def compact(Rows rows, int threads=1, bint in_place=False):
@@ -181,14 +200,9 @@ def compact(Rows rows, int threads=1, bint in_place=False):
     if rows.storage not in (CSR64, CSR32) or rows.n <= FEW or rows.nnz == 0:
         return None
     if rows.compact is None:
-        writeable = rows.arrays[0].flags.writeable and rows.arrays[1].flags.writeable
-        rows.compact = Compact(rows, threads, in_place and writeable)
+        read_only = any(memoryview(array).readonly for array in rows.arrays[:2])
+        rows.compact = Compact(rows, threads, in_place and not read_only)
     return rows.compact
-
-
-def starts(lengths):
-    """int64 array: 0 and the sums of the first lengths."""
-    return np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(lengths)))
 
 
 cdef void count_features(const int32_t* indices, Py_ssize_t start, Py_ssize_t stop, uint16_t* counts,

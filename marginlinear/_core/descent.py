@@ -35,7 +35,7 @@ Where the weights are few, Newton steps (newton.pyx) may take over: they hardly 
 
 import math
 import time
-from typing import NamedTuple
+from collections import namedtuple
 
 from marginlinear._core.buffer import assign, copied
 from marginlinear._core.stop import allowance
@@ -93,18 +93,14 @@ def slow(gaps, target):
     return rate >= 1 or math.log(target / gaps[-1]) / math.log(rate) > PATIENCE
 
 
-class Check(NamedTuple):
+class Check(namedtuple("Check", "primal objective at_average bound from_average")):
     """Exact values at one moment.
 
     `primal` and `bound` belong to the convex problem of the sweeps, `objective` to the method. `at_average`: primal and
     objective are those of W_avg, which was better than W; `from_average`: the bound is that of the averaged duals.
     """
 
-    primal: float
-    objective: float
-    at_average: bool
-    bound: float
-    from_average: bool
+    __slots__ = ()
 
     @property
     def gap(self):

@@ -23,7 +23,7 @@ blocks signals are looked at, since there may be 10^9 weights.
 
 from cpython.exc cimport PyErr_CheckSignals
 
-from marginlinear._core.buffer import assign, zeros
+from marginlinear._core.buffer import assign, largest_change, zeros
 
 cdef enum:
     BLOCK = 4194304    # numbers, about 10 ms
@@ -143,9 +143,7 @@ cdef class Iterates:
 
         Plain sweeps can end at weights that are not those of their last duals: these need a kappa > 0 to be kept.
         """
-        import numpy as np
-
-        if kappa == 0 and not np.array_equal(W, U):
+        if kappa == 0 and largest_change(W, U) != 0:
             kappa = 1.0
         if kappa > 0:
             self._allocate()

@@ -363,6 +363,10 @@ cdef class MarginCD:
         return {"duals": self._chosen(averaged), "cost": self._cost, "W": self.iterates.vector(False),
                 "kappa": self.iterates.kappa, "before": self.before}
 
+    def working_arrays(self):
+        """(duals, y, cost, group, tables), for steps of another kind, which change the duals."""
+        return self._duals, self._y, self._cost, self._group, self._tables
+
     def keep_duals(self, bint averaged):
         """From here on `state`, `recomputed_dual` and `count_support` speak of these duals as they are now."""
         if self._kept_duals is None:
@@ -561,8 +565,8 @@ cdef class MarginCD:
         weights = self._summed(duals) if weights is None else weights
         return self._bound(duals, self.iterates.sqnorm_of(weights), lambda row: dot(row, weights))
 
-    def _bound(self, duals, double sqnorm, dot):
-        """D of duals with ||u||^2 and <., u>."""
+    def _bound(self, duals, double sqnorm, along):
+        """D of duals with ||u||^2 and, along(.), <., u>."""
         cdef const double[::1] a = duals
         cdef const pieces_t* phi
         cdef double h = 0, slope = 0
@@ -575,7 +579,7 @@ cdef class MarginCD:
                     slope += self.c[i] * (self.mean - conjugate_at(phi, -a[i] / self.c[i]))
         if self.spread > 0:
             slope *= 2 * self.spread
-            sqnorm += slope * (slope * self.mean_row_sqnorm - 2 * dot(self._mean_row))
+            sqnorm += slope * (slope * self.mean_row_sqnorm - 2 * along(self._mean_row))
             h += slope * (slope / (4 * self.spread * self.size) - self.mean)
         return h - sqnorm / 2
 

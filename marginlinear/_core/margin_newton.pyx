@@ -23,11 +23,11 @@ The curvature of F is
 import math
 
 from cpython.exc cimport PyErr_CheckSignals
-from libc.math cimport sqrt
+from libc.math cimport INFINITY, fabs, fmax, sqrt
 from libc.stdint cimport int32_t
 
 from marginlinear._core.pieces cimport gap_of, jump_at, loss_at, pieces_t, step_to
-from marginlinear._core.proximal cimport ProximalNewton
+from marginlinear._core.proximal cimport ProximalNewton, dot
 from marginlinear._core.rows cimport (
     CSR32,
     CSR64,
@@ -43,6 +43,7 @@ from marginlinear._core.rows cimport (
 )
 from marginlinear._core.symmetric cimport Gram
 
+from marginlinear._core.buffer import Buffer, zeros
 from marginlinear._core.proximal import LIMIT, MOST, solve
 
 # Work of one slice between looks at the signals: about 20 ms.
@@ -82,15 +83,15 @@ cdef class MarginNewton(ProximalNewton):
     cdef Py_ssize_t slice_rows
     cdef Gram gram
     cdef double spread, size, v
-    cdef object b, margins, weights, constant, row_sum, softness
+    cdef object b
     cdef const double[:, ::1] tables
-    cdef const double[::1] c, soft
+    cdef const double[::1] c, soft, row_sum
     cdef const int32_t[::1] positive, which
-    cdef double[::1] dual, own, margin, centre, weight
+    cdef double[::1] dual, own, margin, turn, centre, weight, root, scratch
+    cdef int32_t[::1] who
+    cdef double[:, ::1] constant
 
     def __init__(self, engine):
-        import numpy as np
-
         # Sweeps over long rows at a large C can leave weights that are worse than none.
         poor = engine.primal()[0] > engine.loss_at_zero()
         if poor:
@@ -99,23 +100,33 @@ cdef class MarginNewton(ProximalNewton):
         if poor:
             # So large that the proximal term acts on all rows.
             self.g = MOST
-        cdef Py_ssize_t m = self.rows.m
-        self.spread, self.size, self.tables = engine.spread, engine.size, engine.tables
-        self.c, self.positive, self.which, self.dual = engine.cost, engine.y, engine.group, engine.duals
-        self.b, self.q, self.margins, self.weights = (np.empty(m) for _ in range(4))
-        self.own, self.centre, self.margin, self.weight = self.b, self.q, self.margins, self.weights
-        self.softness = softness_of(engine.tables)
-        self.soft = self.softness
+        cdef Py_ssize_t i, j, m = self.rows.m, d = self.rows.d
+        cdef double mean, double_spread = 2 * engine.spread
+        self.spread, self.size = engine.spread, engine.size
+        self.dual, self.positive, self.c, self.which, self.tables = engine.working_arrays()
+        self.b, self.q = Buffer("d", m), Buffer("d", m)
+        self.own, self.centre = self.b, self.q
+        self.margin, self.turn, self.weight, self.root = (Buffer("d", m) for _ in range(4))
+        self.who, self.scratch = Buffer("i", m), Buffer("d", d)
+        self.soft = softness_of(self.tables)
         self.slice_rows = max(1, <Py_ssize_t>(SLICE * m / (1.0 + <double>self.rows.nnz)))
         self.gram = Gram(self.rows.d, max(1, min(m, BUFFER // self.rows.d)), engine.threads)
-        self.constant = np.eye(self.rows.d)
+        self.constant = zeros("d", d, d)
+        for j in range(d):
+            self.constant[j, j] = 1
+        cdef const double[:, ::1] gram
         if self.spread > 0:
-            self.row_sum = engine.weights_of(engine.cost)
-            self.constant += 2 * self.spread * self._gram(engine.cost)
-            self.constant -= 2 * self.spread / self.size * np.outer(self.row_sum, self.row_sum)
-        self._measure(self.W, self.margins)
+            self.row_sum = engine._summed(self.c)
+            gram = self._gram(self.c)
+            for i in range(d):
+                for j in range(d):
+                    self.constant[i, j] += double_spread * gram[i, j]
+                    self.constant[i, j] -= double_spread / self.size * (self.row_sum[i] * self.row_sum[j])
+        self._measure(self.W, self.margin)
         # b = a + tau at the duals of the sweeps, and the centre with it.
-        self.b[:] = engine.duals + 2 * self.spread * engine.cost * (self.margins - self._mean(self.W))
+        mean = self._mean(self.W)
+        for i in range(m):
+            self.own[i] = self.dual[i] + double_spread * self.c[i] * (self.margin[i] - mean)
         self.restart()
 
     @staticmethod
@@ -127,7 +138,8 @@ cdef class MarginNewton(ProximalNewton):
         # A multiplication costs 150 times what it does in a product of tiles, 60 times what it does in a solution; the
         # calls of a step cost 100,000. Of a loss without curvature about a third of the rows is at a knot.
         sweep = 1.0 + <double>rows.nnz
-        algebra = (<double>rows.m / (1 if engine.curved else 3) * rows.d * rows.d / 150 + <double>rows.d ** 3 / 60) / sweep
+        products = <double>rows.m / (1 if engine.curved else 3) * rows.d * rows.d
+        algebra = (products / 150 + <double>rows.d ** 3 / 60) / sweep
         return 3.0 + algebra + 1e5 / sweep
 
     @staticmethod
@@ -142,50 +154,59 @@ cdef class MarginNewton(ProximalNewton):
 
     def curvature(self):
         """A generalised Hessian of F at the last W: float64 array of shape (d, d)."""
-        return self.constant + self._gram(self.weights)
-
-    def _gram(self, weights):
-        """sum_i weights_i x_i x_i': float64 array of shape (d, d)."""
         import numpy as np
 
-        cdef Py_ssize_t start, stop
-        active = np.flatnonzero(weights > 0).astype(np.int32)
-        cdef const int32_t[::1] who = active
-        cdef const double[::1] root = np.sqrt(weights[active])
+        return np.array(self._curvature())
+
+    cdef double[:, ::1] _curvature(self):
+        """`curvature`, until the next is asked for."""
+        cdef Py_ssize_t i, j
+        cdef double[:, ::1] H = self._gram(self.weight)
+        for i in range(self.rows.d):
+            for j in range(self.rows.d):
+                H[i, j] += self.constant[i, j]
+        return H
+
+    cdef double[:, ::1] _gram(self, const double[::1] weights):
+        """sum_i weights_i x_i x_i', of shape (d, d), until the next is asked for."""
+        cdef Py_ssize_t i, start, stop, count = 0
         cdef Gram gram = self.gram
-        cdef double[::1] scratch = np.empty(self.rows.d)
         cdef task_t task
-        task.what, task.out = GATHER, &scratch[0]
+        for i in range(self.rows.m):
+            if weights[i] > 0:
+                self.who[count], self.root[count] = <int32_t>i, sqrt(weights[i])
+                count += 1
+        task.what, task.out, task.who, task.root = GATHER, &self.scratch[0], &self.who[0], &self.root[0]
         gram.clear()
-        for start in range(0, who.shape[0], gram.room):
-            stop = min(who.shape[0], start + gram.room)
-            task.start, task.stop, task.who, task.root = start, stop, &who[0], &root[0]
+        for start in range(0, count, gram.room):
+            stop = min(count, start + gram.room)
+            task.start, task.stop = start, stop
             with nogil:
                 perform(self, &task)
             gram.add(stop - start)
         return gram.result()
 
     def _direction(self, gradient):
-        return solve(self.curvature(), gradient, self.engine.threads)
+        return solve(self._curvature(), gradient, self.engine.threads)
 
     def _duals(self):
         return self.b
 
-    def _mean(self, W):
-        return float(self.row_sum @ W) / self.size if self.spread > 0 else 0.0
+    cdef double _mean(self, const double[::1] W):
+        return dot(self.row_sum, W) / self.size if self.spread > 0 else 0.0
 
     def _publish(self):
         ProximalNewton._publish(self)
         self.engine.settle()
 
-    def _respond(self, W):
-        self._measure(W, self.margins)
+    def _respond(self, const double[::1] W):
+        self._measure(W, self.margin)
         return self._evaluate(W)
 
     def _again(self):
         return self._evaluate(self.W)
 
-    def _evaluate(self, W):
+    cdef double _evaluate(self, const double[::1] W) except? -1:
         """F at W, whose margins are at hand. Sets the duals, U, and the values of the problem at W and these duals."""
         cdef Py_ssize_t i
         cdef const pieces_t* phi
@@ -201,42 +222,38 @@ cdef class MarginNewton(ProximalNewton):
                 move += gamma * (self.own[i] - self.centre[i]) * (self.own[i] - self.centre[i])
                 spread += c * (g - self.v) * (g - self.v)
                 self.dual[i] = self.own[i] - 2 * self.spread * c * (g - self.v)
-        self.U = self.engine.weights_of(self.engine.duals)
-        gradient = W - self.U
-        self.e, self.G = gap, 0.5 * float(gradient @ gradient)
-        self.primal = self.objective = 0.5 * float(W @ W) + loss + self.spread * spread
+        self.U = self.engine._summed(self.dual)
+        self.e, self.G = gap, 0.5 * self._subtract(W)
+        self.primal = self.objective = 0.5 * dot(W, W) + loss + self.spread * spread
         self.bound = self.primal - self.e - self.G
         return self.primal - gap - 0.5 * move
 
-    def _measure(self, W, out):
+    cdef _measure(self, const double[::1] W, double[::1] out):
         """out = the margins of all rows."""
         cdef Py_ssize_t start
-        cdef const double[::1] w = W
-        cdef double[::1] into = out
         cdef task_t task
-        task.what, task.w, task.out = MARGINS, &w[0], &into[0]
+        task.what, task.w, task.out = MARGINS, &W[0], &out[0]
         for start in range(0, self.rows.m, self.slice_rows):
             task.start, task.stop = start, min(self.rows.m, start + self.slice_rows)
             with nogil:
                 perform(self, &task)
             PyErr_CheckSignals()
 
-    def _search(self, direction, fall):
+    def _search(self, const double[::1] direction, double fall):
         """W moves by -t `direction` to where F hardly falls any more; returns t.
 
         Along a line F' is increasing and linear between the knots: Newton's method in one variable, in a bracket.
         """
-        import numpy as np
-
-        cdef double t = 1, low = 0, high = math.inf, slope, curvature
-        turns = np.empty(self.rows.m)
-        self._measure(direction, turns)
-        mean = self._mean(direction)
+        cdef Py_ssize_t i, j
+        cdef double t = 1, low = 0, high = INFINITY, slope = 0, curvature = 0, far = 0
+        cdef double own = dot(direction, direction), mean = self._mean(direction)
+        self._measure(direction, self.turn)
         for _ in range(TRIALS):
-            slope, curvature = self._slope(t, turns, mean)
-            slope += float((t * direction - self.W) @ direction)
-            curvature += float(direction @ direction)
-            if abs(slope) <= FLAT * fall:
+            self._slope(t, mean, &slope, &curvature)
+            for j in range(direction.shape[0]):
+                slope += (t * direction[j] - self.W[j]) * direction[j]
+            curvature += own
+            if fabs(slope) <= FLAT * fall:
                 break
             if slope < 0:
                 low = t
@@ -246,45 +263,46 @@ cdef class MarginNewton(ProximalNewton):
             if not low < t < high:
                 # By orders of magnitude at first: where few rows curve F, its minimum may be at a tiny t.
                 t = (low + high) / 2 if high < 8 * low else sqrt(high * max(low, 1e-6 * high))
-        self.W = self.W - t * direction
-        turns *= t
-        if np.abs(turns).max() > NEAR:
+        for j in range(self.W.shape[0]):
+            self.W[j] -= t * direction[j]
+        for i in range(self.rows.m):
+            far = fmax(far, fabs(t * self.turn[i]))
+        if far > NEAR:
             self.value = self._respond(self.W)
         else:
-            self.margins -= turns
+            for i in range(self.rows.m):
+                self.margin[i] -= t * self.turn[i]
             self.value = self._evaluate(self.W)
         return t
 
-    def _slope(self, double t, turns, double mean):
-        """The losses' part of (F', F'') at W - t direction, `turns` being the margins of the direction."""
+    cdef void _slope(self, double t, double mean, double* slope, double* curvature) noexcept nogil:
+        """The losses' part of (F', F'') at W - t direction, `turn` being the margins of the direction."""
         cdef Py_ssize_t i
-        cdef const double[::1] turn = turns
         cdef const pieces_t* phi
-        cdef double g, c, gamma, b, h, off, slope = 0, curvature = 0
-        with nogil:
-            for i in range(self.rows.m):
-                phi, c, g = <const pieces_t*> &self.tables[self.which[i], 0], self.c[i], self.margin[i] - t * turn[i]
-                gamma = self.g * self.soft[self.which[i]] / (2 * c)
-                b = step_to(phi, c, g - gamma * self.centre[i], gamma, &h)
-                off = turn[i] - mean
-                slope += b * turn[i] - 2 * self.spread * c * (g - self.v + t * mean) * off
-                curvature += h * turn[i] * turn[i] + 2 * self.spread * c * off * off
-        return slope, curvature
+        cdef double g, c, gamma, b, h, off, turn
+        slope[0] = curvature[0] = 0
+        for i in range(self.rows.m):
+            phi, c, turn = <const pieces_t*> &self.tables[self.which[i], 0], self.c[i], self.turn[i]
+            g = self.margin[i] - t * turn
+            gamma = self.g * self.soft[self.which[i]] / (2 * c)
+            b = step_to(phi, c, g - gamma * self.centre[i], gamma, &h)
+            off = turn - mean
+            slope[0] += b * turn - 2 * self.spread * c * (g - self.v + t * mean) * off
+            curvature[0] += h * turn * turn + 2 * self.spread * c * off * off
 
 
-def softness_of(tables):
-    """1/(the largest jump of phi') of each table, 0 where there is none: float64 array."""
-    import numpy as np
-
-    cdef const double[:, ::1] view = tables
+def softness_of(const double[:, ::1] tables):
+    """1/(the largest jump of phi') of each table, 0 where there is none: a Buffer."""
     cdef const pieces_t* phi
     cdef double jump
-    out = np.zeros(len(tables))
-    for at in range(len(tables)):
-        phi = <const pieces_t*> &view[at, 0]
+    cdef Py_ssize_t at
+    found = Buffer("d", tables.shape[0])
+    cdef double[::1] out = found
+    for at in range(tables.shape[0]):
+        phi = <const pieces_t*> &tables[at, 0]
         jump = max(jump_at(phi, 0), jump_at(phi, 1))
         out[at] = 1 / jump if jump > 0 else 0.0
-    return out
+    return found
 
 
 cdef void perform(MarginNewton self, const task_t* task) noexcept nogil:

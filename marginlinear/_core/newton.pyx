@@ -27,7 +27,7 @@ from cpython.exc cimport PyErr_CheckSignals
 from libc.math cimport INFINITY, fmax, sqrt
 from libc.stdint cimport int32_t
 
-from marginlinear._core.proximal cimport ProximalNewton
+from marginlinear._core.proximal cimport ProximalNewton, dot
 from marginlinear._core.rows cimport (
     CSR32,
     CSR64,
@@ -45,6 +45,7 @@ from marginlinear._core.rows cimport (
 from marginlinear._core.simplex cimport level
 from marginlinear._core.symmetric cimport Gram
 
+from marginlinear._core.buffer import Buffer, copied, zeros
 from marginlinear._core.proximal import LIMIT, solve
 
 # A step whose algebra is dearer than this many sweeps comes with so many features that the steps may be many too.
@@ -99,30 +100,29 @@ cdef class Newton(ProximalNewton):
     cdef Gram gram
     cdef bint squared, upper, named
     cdef double low, high, mu
+    cdef object duals
     cdef double[:, ::1] alpha, centre
-    cdef object roots
-    cdef double[::1] r
+    cdef double[::1] r, beta, scratch
+    cdef int32_t[::1] which
     cdef bint uneven
-    cdef double[::1] beta
-    cdef const double[::1] cost, fixed
+    cdef const double[::1] cost, fixed, factors
     cdef const int32_t[::1] y, rival
 
     def __init__(self, engine):
-        import numpy as np
-
         super().__init__(engine)
         self.k = engine.n_classes
         self.squared, self.low, self.high, self.mu = engine.squared, engine.low, engine.high, engine.mu
-        self.alpha, self.beta, self.cost, self.y = engine.alpha, engine.beta, engine.cost, engine.y
-        self.rival, self.fixed = engine.rival, engine.fixed
+        self.duals, self.beta, self.y, self.cost, self.rival, self.fixed, self.factors = engine.working_arrays()
+        self.alpha = self.duals
         self.slice_rows = max(1, <Py_ssize_t>(SLICE * self.rows.m / (1.0 + <double>self.rows.nnz * self.k)))
-        self.uneven = engine.factors is not None
-        self.roots = np.sqrt(engine.factors) if self.uneven else np.ones(self.k)
-        self.r = self.roots
+        self.uneven = engine.norm < 2
+        self.r = Buffer("d", self.k)
+        self.scratch, self.which = Buffer("d", max(4 * self.k, self.rows.d)), Buffer("i", self.k)
         if self.uneven:
+            self._take_roots()
             self.engine.iterates.scale(self.W, 0.5)
         self.gram = Gram(self.rows.d, max(1, min(self.rows.m, BUFFER // self.rows.d)), engine.threads)
-        self.q = np.empty_like(engine.alpha)
+        self.q = copied(self.duals)
         self.centre = self.q
         self.restart()
 
@@ -155,8 +155,7 @@ cdef class Newton(ProximalNewton):
         self.upper, self.named = self.engine.upper, self.engine.named
         if self._invariant():
             # A common shift of all w_l costs norm and changes no loss.
-            table = self.W.reshape(self.rows.d, self.k)
-            table -= table.mean(axis=1, keepdims=True)
+            centre_classes(self.W, self.k)
         ProximalNewton.restart(self)
 
     def curvature(self):
@@ -164,7 +163,8 @@ cdef class Newton(ProximalNewton):
         import numpy as np
 
         d, k = self.rows.d, self.k
-        return self._curvature(k).transpose(1, 0, 3, 2).reshape(d * k, d * k) + np.eye(d * k)
+        H = np.asarray(self._curvature(k)).reshape(k, d, k, d)
+        return H.transpose(1, 0, 3, 2).reshape(d * k, d * k) + np.eye(d * k)
 
     def _invariant(self):
         """Whether the losses know differences of scores only."""
@@ -172,13 +172,11 @@ cdef class Newton(ProximalNewton):
 
     def step(self):
         """A step at the factors of now; their change leaves the weights as they are."""
-        import numpy as np
-
         if self.uneven:
             self.engine.iterates.scale(self.W, 0.5)
             self.engine.adapt()
             self.engine.iterates.scale(self.W, -0.5)
-            self.roots[:] = np.sqrt(self.engine.factors)
+            self._take_roots()
             self.value = self._again()
         ProximalNewton.step(self)
 
@@ -186,7 +184,7 @@ cdef class Newton(ProximalNewton):
         if not self.uneven:
             ProximalNewton._publish(self)
             return
-        W, U = self.W.copy(), self.U.copy()
+        W, U = copied(self.W), copied(self.U)
         self.engine.iterates.scale(W, -0.5)
         self.engine.iterates.scale(U, -0.5)
         self.engine.iterates.resume(W, U, 1.0)
@@ -194,95 +192,124 @@ cdef class Newton(ProximalNewton):
         self.bound = self.engine.dual()
 
     def _duals(self):
-        return self.engine.alpha
+        return self.duals
 
-    def _respond(self, W):
+    cdef _take_roots(self):
+        cdef Py_ssize_t l
+        for l in range(self.k):
+            self.r[l] = sqrt(self.factors[l])
+
+    def _respond(self, const double[::1] W):
         """F(W). Sets the duals, U, and the values of the problem at W and these duals."""
-        import numpy as np
-
         cdef Py_ssize_t start
-        cdef const double[::1] weights = W
-        cdef double[::1] U = self.U, scratch = np.empty(4 * self.k)
-        cdef int32_t[::1] which = np.empty(self.k, dtype=np.int32)
+        cdef double half = 0.5 * dot(W, W)
         cdef sums_t sums
         cdef task_t task
-        U[:] = 0
+        self.U[:] = 0
         sums.smooth = sums.loss = sums.tight = sums.gap = 0
         sums.stale = 0
-        task.what, task.W, task.U, task.sums = RESPOND, &weights[0], &U[0], &sums
-        task.scratch, task.which = &scratch[0], &which[0]
+        task.what, task.W, task.U, task.sums = RESPOND, &W[0], &self.U[0], &sums
+        task.scratch, task.which = &self.scratch[0], &self.which[0]
         for start in range(0, self.rows.m, self.slice_rows):
             task.start, task.stop = start, min(self.rows.m, start + self.slice_rows)
             with nogil:
                 perform(self, &task)
             PyErr_CheckSignals()
-        half = 0.5 * float(W @ W)
-        gradient = W - self.U
-        self.e, self.G = sums.gap, 0.5 * float(gradient @ gradient)
+        self.e, self.G = sums.gap, 0.5 * self._subtract(W)
         self.primal, self.objective, self.stale = half + sums.loss, half + sums.tight, sums.stale
         self.bound = self.primal - self.e - self.G
         self.loss = sums.loss
         return half + sums.smooth
 
-    def _direction(self, gradient):
+    def _direction(self, const double[::1] gradient):
         """curvature^-1 gradient.
 
         Where a common shift of the classes changes no loss, W and the gradient sum to zero over them. The
         last class is then held at zero, ||.||^2 is that of differences from the mean, taken out at the end.
         """
-        import numpy as np
-
-        d, k = self.rows.d, self.k
-        free = k - 1 if self._invariant() else k
-        H = self._curvature(free)
+        cdef Py_ssize_t a, b, j, d = self.rows.d, k = self.k, free = k - 1 if self._invariant() else k
+        cdef double shared = 1.0 / k if free < k else 0.0
+        cdef double[:, ::1] H = self._curvature(free)
+        cdef double[::1] wanted = Buffer("d", free * d), direction
+        cdef const double[::1] found
         for a in range(free):
             for b in range(free):
-                H[a, :, b, :].flat[::d + 1] += (a == b) - (1 / k if free < k else 0.0)
-        table = np.zeros((d, k))
-        wanted = gradient.reshape(d, k).T[:free].ravel()
-        table[:, :free] = solve(H.reshape(free * d, free * d), wanted, self.engine.threads).reshape(free, d).T
+                for j in range(d):
+                    H[a * d + j, b * d + j] += (a == b) - shared
+            for j in range(d):
+                wanted[a * d + j] = gradient[j * k + a]
+        found = solve(H, wanted, self.engine.threads)
+        out = zeros("d", d * k)
+        direction = out
+        for a in range(free):
+            for j in range(d):
+                direction[j * k + a] = found[a * d + j]
         if free < k:
-            table -= table.mean(axis=1, keepdims=True)
-        return table.ravel()
+            centre_classes(direction, k)
+        return out
 
-    def _curvature(self, free):
-        """sum_i B_i kron x_i x_i' of the first `free` classes: float64 array of shape (free, d, free, d)."""
-        import numpy as np
-
-        d, k = self.rows.d, self.k
-        begins = np.zeros(k * k + 1, dtype=np.intp)
-        cdef Py_ssize_t[::1] ends = begins
+    cdef double[:, ::1] _curvature(self, Py_ssize_t free):
+        """sum_i B_i kron x_i x_i' of the first `free` classes, feature j of class a at a d + j."""
+        cdef Py_ssize_t pair, a, b, i, j, start, stop, d = self.rows.d, k = self.k
+        # begins[pair + 1] is where the next row of the pair goes, at last where those of the next pair begin.
+        cdef Py_ssize_t[::1] begins = zeros("q", k * k + 2)
         with nogil:
-            weigh(self, &ends[1], NULL, NULL)
-        np.cumsum(begins, out=begins)
-        cdef Py_ssize_t[::1] at = begins.copy()
-        cdef int32_t[::1] who = np.empty(begins[k * k] + 1, dtype=np.int32)
-        cdef double[::1] root = np.empty(begins[k * k] + 1)
+            weigh(self, &begins[2], NULL, NULL)
+        for pair in range(k * k):
+            begins[pair + 2] += begins[pair + 1]
+        cdef int32_t[::1] who = Buffer("i", begins[k * k + 1] + 1)
+        cdef double[::1] root = Buffer("d", begins[k * k + 1] + 1)
         with nogil:
-            weigh(self, &at[0], &who[0], &root[0])
+            weigh(self, &begins[1], &who[0], &root[0])
         cdef Gram gram = self.gram
-        cdef double[::1] scratch = np.empty(d)
         cdef task_t task
-        task.what, task.who, task.root, task.scratch = GATHER, &who[0], &root[0], &scratch[0]
-        H = np.zeros((free, d, free, d))
-        for pair in np.flatnonzero(begins[1:] > begins[:k * k]):
-            a, b = divmod(int(pair), k)
+        cdef double[:, ::1] H = zeros("d", free * d, free * d), total
+        task.what, task.who, task.root, task.scratch = GATHER, &who[0], &root[0], &self.scratch[0]
+        for pair in range(k * k):
+            if begins[pair] == begins[pair + 1]:
+                continue
+            a, b = pair // k, pair % k
             gram.clear()
             for start in range(begins[pair], begins[pair + 1], gram.room):
-                task.start, task.stop = start, min(begins[pair + 1], start + gram.room)
+                stop = min(begins[pair + 1], start + gram.room)
+                task.start, task.stop = start, stop
                 with nogil:
                     perform(self, &task)
-                gram.add(task.stop - task.start)
+                gram.add(stop - start)
             total = gram.result()
-            H[a, :, a, :] += total
-            if a != b and b < free:
-                H[b, :, b, :] += total
-                H[a, :, b, :] -= total
-                H[b, :, a, :] -= total
+            with nogil:
+                add_block(H, total, a, a, 1.0)
+                if a != b and b < free:
+                    add_block(H, total, b, b, 1.0)
+                    add_block(H, total, a, b, -1.0)
+                    add_block(H, total, b, a, -1.0)
         if self.uneven:
-            H *= self.roots[:free, np.newaxis, np.newaxis, np.newaxis]
-            H *= self.roots[:free, np.newaxis]
+            for i in range(free * d):
+                for j in range(free * d):
+                    H[i, j] *= self.r[i // d] * self.r[j // d]
         return H
+
+
+cdef void centre_classes(double[::1] W, Py_ssize_t k) noexcept nogil:
+    """Take out what the k classes share."""
+    cdef Py_ssize_t j, l
+    cdef double shared
+    for j in range(W.shape[0] // k):
+        shared = 0
+        for l in range(k):
+            shared += W[j * k + l]
+        shared /= k
+        for l in range(k):
+            W[j * k + l] -= shared
+
+
+cdef void add_block(double[:, ::1] H, const double[:, ::1] total, Py_ssize_t a, Py_ssize_t b,
+                    double sign) noexcept nogil:
+    """Add to the block of the classes a and b."""
+    cdef Py_ssize_t i, j, d = total.shape[0]
+    for i in range(d):
+        for j in range(d):
+            H[a * d + i, b * d + j] += sign * total[i, j]
 
 
 cdef void perform(Newton self, const task_t* task) noexcept nogil:

@@ -12,6 +12,9 @@ F(W) = 1/2 ||W||^2 + sum_i smooth_i has the gradient W - U, U the weights of the
 F is minimised roughly, to a G below e, by Newton steps; then q moves to p, g falls, and so on.
 """
 
+from libc.math cimport NAN, fabs, fmax, fmin, sqrt
+
+from marginlinear._core.buffer import Buffer, assign, copied
 from marginlinear._core.symmetric import factor, substitute
 
 # Unknowns of the linear system: beyond, one solution takes seconds and hundreds of megabytes.
@@ -28,22 +31,41 @@ RIDGE, MUCH = 1e-15, 1e-6
 ROUNDING = 1e-13
 
 
-def solve(H, wanted, int threads):
-    """H^-1 wanted for a positive definite H, which is overwritten; its diagonal may range widely."""
-    import numpy as np
+cdef double dot(const double[::1] x, const double[::1] y) noexcept nogil:
+    cdef Py_ssize_t j
+    cdef double s = 0
+    for j in range(x.shape[0]):
+        s += x[j] * y[j]
+    return s
 
-    scale = 1 / np.sqrt(np.diagonal(H))
-    H *= scale
-    H *= scale[:, np.newaxis]
-    wanted = scale * wanted
-    ridge = RIDGE
+
+def solve(double[:, ::1] H, const double[::1] wanted, int threads):
+    """H^-1 wanted for a positive definite H, which is overwritten; its diagonal may range widely. A Buffer."""
+    cdef Py_ssize_t i, j, d = H.shape[0]
+    cdef double ridge = RIDGE
+    cdef double[::1] scale = Buffer("d", d), right = Buffer("d", d), found
+    with nogil:
+        for i in range(d):
+            scale[i] = 1 / sqrt(H[i, i])
+            right[i] = scale[i] * wanted[i]
+        for i in range(d):
+            for j in range(d):
+                H[i, j] = H[i, j] * scale[j] * scale[i]
     while True:
-        H.flat[::len(H) + 1] = 1 + ridge
+        for i in range(d):
+            H[i, i] = 1 + ridge
         if factor(H, threads):
-            return scale * substitute(H, wanted)
+            solution = substitute(H, right)
+            found = solution
+            for i in range(d):
+                found[i] *= scale[i]
+            return solution
         if ridge >= MUCH:
             # Not finite.
-            return np.full(len(wanted), np.nan)
+            solution = Buffer("d", d)
+            found = solution
+            found[:] = NAN
+            return solution
         ridge *= 10
 
 
@@ -62,10 +84,9 @@ cdef class ProximalNewton:
     """
 
     def __init__(self, engine):
-        import numpy as np
-
         self.engine, self.rows = engine, engine.rows
-        self.W, self.U = engine.iterates.W.copy(), np.empty_like(engine.iterates.W)
+        self.W = copied(engine.iterates.vector(False))
+        self.U, self.gradient, self.start = (Buffer("d", self.W.shape[0]) for _ in range(3))
         self.g = FIRST
 
     def restart(self):
@@ -73,35 +94,47 @@ cdef class ProximalNewton:
         self._recentre()
         self._publish()
 
-    def smooth(self, W):
+    def smooth(self, const double[::1] W):
         """(F(W), its gradient) about the present centre; the duals of the engine become those of W."""
-        return self._respond(W), W - self.U
+        import numpy as np
+
+        return self._respond(W), np.asarray(W) - self.U
 
     def step(self):
         """One Newton step with backtracking; the centre moves first if its problem is solved."""
         if self.G <= SOLVED * self.e:
-            self.g = max(LAST, FALL * self.g)
+            self.g = fmax(LAST, FALL * self.g)
             self._recentre()
-        gradient = self.W - self.U
-        direction = self._direction(gradient)
-        if self._search(direction, float(gradient @ direction)) < SHORT:
-            self.g = max(self.g, min(MOST, RISE * self.g))
+        self._subtract(self.W)
+        cdef const double[::1] direction = self._direction(self.gradient)
+        if self._search(direction, dot(self.gradient, direction)) < SHORT:
+            self.g = fmax(self.g, fmin(MOST, RISE * self.g))
             self.value = self._again()
         self._publish()
         self.engine.n_iter += 1
 
-    def _search(self, direction, fall):
+    cdef double _subtract(self, const double[::1] W) noexcept nogil:
+        """gradient = W - U; returns its squared norm."""
+        cdef Py_ssize_t j
+        for j in range(W.shape[0]):
+            self.gradient[j] = W[j] - self.U[j]
+        return dot(self.gradient, self.gradient)
+
+    def _search(self, const double[::1] direction, double fall):
         """W moves by -t `direction`, t = 1, 1/2, ... until F falls by its share of t `fall`; returns t."""
-        start, value, t = self.W, self.value, 1.0
+        cdef Py_ssize_t j
+        cdef double value = self.value, t = 1
+        self.start[:] = self.W
         while True:
-            self.W = start - t * direction
+            for j in range(self.W.shape[0]):
+                self.W[j] = self.start[j] - t * direction[j]
             self.value = self._respond(self.W)
-            if self.value <= value - 1e-4 * t * fall + ROUNDING * abs(value) or t < 1e-6:
+            if self.value <= value - 1e-4 * t * fall + ROUNDING * fabs(value) or t < 1e-6:
                 return t
             t /= 2
 
     def _recentre(self):
-        self.q[:] = self._duals()
+        assign(self.q, self._duals())
         self.value = self._again()
 
     def _again(self):

@@ -17,16 +17,20 @@ from marginlinear._core.rows cimport (
     csr64_t,
     csr_t,
     data_t,
+    feature,
     kernels_t,
     narrow64_t,
     row_axpy,
+    row_begin,
     row_dot,
+    row_end,
     row_sqnorm,
     rows_t,
 )
-from libc.stdint cimport int32_t, int64_t, uint16_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t
+from libc.string cimport memcmp, memcpy
 
-from marginlinear._core.buffer import Buffer
+from marginlinear._core.buffer import Buffer, zeros
 from marginlinear.problem import RowError
 
 cdef extern from "classes.h":
@@ -272,6 +276,8 @@ cdef class Rows:
 
     def select(self, which):
         """Rows of these row numbers, in their order: copies of their values."""
+        if isinstance(self.arrays, tuple):
+            return self._selected(which if isinstance(which, (Buffer, memoryview)) else int64_array(which))
         import numpy as np
 
         which = np.asarray(which, dtype=np.intp)
@@ -279,13 +285,74 @@ cdef class Rows:
             return self._source.select(which)
         if self.storage == GRAM:
             return Rows.from_gram(np.ascontiguousarray(self.arrays[which[:, np.newaxis], which]))
-        if self.storage == DENSE64 or self.storage == DENSE32:
-            return Rows.from_dense(self.arrays[which], self.bias)
-        data, indices, indptr = self.arrays
-        lengths = np.diff(indptr)[which]
-        begin = np.concatenate(([0], np.cumsum(lengths)))
-        positions = np.repeat(indptr[which] - begin[:len(which)], lengths) + np.arange(begin[len(which)])
-        return Rows.from_csr(data[positions], indices[positions], begin, self.n, self.bias)
+        return Rows.from_dense(self.arrays[which], self.bias)
+
+    def _selected(self, const int64_t[:] which):
+        cdef const int64_t[::1] indptr = self.arrays[2]
+        cdef Py_ssize_t at, n = which.shape[0]
+        starts = Buffer("q", n + 1)
+        cdef int64_t[::1] begin = starts
+        begin[0] = 0
+        for at in range(n):
+            if not 0 <= which[at] < self.m:
+                raise IndexError(f"row {which[at]} is outside 0 to {self.m - 1}")
+            begin[at + 1] = begin[at] + indptr[which[at] + 1] - indptr[which[at]]
+        cdef bint single = self.storage in (CSR32, NARROW32), narrow = self.storage in (NARROW64, NARROW32)
+        values = memoryview(Buffer("f" if single else "d", begin[n]))
+        features = memoryview(Buffer("H" if narrow else "i", begin[n]))
+        if begin[n]:
+            if self.storage == CSR64:
+                copy_rows(&self.csr64, which, begin, values, features)
+            elif self.storage == CSR32:
+                copy_rows(&self.csr32, which, begin, values, features)
+            elif self.storage == NARROW64:
+                copy_rows(&self.narrow64, which, begin, values, features)
+            else:
+                copy_rows(&self.narrow32, which, begin, values, features)
+        return Rows.from_csr(values, features, memoryview(starts), self.n, self.bias)
+
+    def merged(self, const int32_t[:] y, const double[:] instance):
+        """(numbers of the rows that differ in features or class, in the order of their bytes, their summed weights).
+
+        int64 and float64 arrays. In memory for rows x (features + 2) numbers; not of a Gram matrix.
+        """
+        cdef Py_ssize_t at, i, m = self.m, width = self.n + 2, count = 0
+        if self.storage == GRAM:
+            raise ValueError("rows of a Gram matrix have no features to be compared by")
+        if y.shape[0] != m or instance.shape[0] != m:
+            raise ValueError(f"{m} rows, {y.shape[0]} classes and {instance.shape[0]} weights")
+        # A row a row: features, class and weight.
+        cdef double[:, ::1] table = zeros("d", m, width)
+        order, which, summed = Buffer("q", m), Buffer("q", m), Buffer("d", m)
+        cdef int64_t[::1] sorted_rows = order, first = which
+        cdef double[::1] weights = summed
+        if m == 0:
+            return which, summed
+        with nogil:
+            if self.storage == CSR64:
+                fill_table(&self.csr64, table)
+            elif self.storage == CSR32:
+                fill_table(&self.csr32, table)
+            elif self.storage == NARROW64:
+                fill_table(&self.narrow64, table)
+            elif self.storage == NARROW32:
+                fill_table(&self.narrow32, table)
+            elif self.storage == DENSE64:
+                fill_table(&self.dense64, table)
+            else:
+                fill_table(&self.dense32, table)
+            for i in range(m):
+                table[i, width - 2], table[i, width - 1] = y[i], instance[i] + 0.0
+                sorted_rows[i] = i
+            sort_rows(table, &sorted_rows[0], &first[0])
+            for at in range(m):
+                i = sorted_rows[at]
+                if count and memcmp(&table[first[count - 1], 0], &table[i, 0], (width - 1) * sizeof(double)) == 0:
+                    weights[count - 1] += instance[i]
+                else:
+                    first[count], weights[count] = i, instance[i]
+                    count += 1
+        return memoryview(which)[:count], memoryview(summed)[:count]
 
     def products(self):
         """Inner products of all rows, the bias feature included: float64 array of shape (m, m), not to be changed."""
@@ -355,6 +422,52 @@ cdef void fill_sqnorms(const rows_t* X, double[::1] out) noexcept nogil:
     cdef Py_ssize_t i
     for i in range(X.m):
         out[i] = row_sqnorm(X, i)
+
+
+def int64_array(which):
+    import numpy as np
+
+    return np.asarray(which, dtype=np.int64)
+
+
+cdef copy_rows(const csr_t* X, const int64_t[:] which, const int64_t[::1] begin, values, features):
+    """Row which[at] at begin[at] of both arrays."""
+    cdef Py_ssize_t at, start, count
+    cdef uint8_t[::1] data = values.cast("B"), indices = features.cast("B")
+    with nogil:
+        for at in range(which.shape[0]):
+            start, count = X.indptr[which[at]], begin[at + 1] - begin[at]
+            if count:
+                memcpy(&data[begin[at] * sizeof(X.data[0])], X.data + start, count * sizeof(X.data[0]))
+                memcpy(&indices[begin[at] * sizeof(X.indices[0])], X.indices + start, count * sizeof(X.indices[0]))
+
+
+cdef void fill_table(const data_t* X, double[:, ::1] table) noexcept nogil:
+    """The values of row i in table[i]; -0 becomes 0."""
+    cdef Py_ssize_t i, p
+    for i in range(X.m):
+        for p in range(row_begin(X, i), row_end(X, i)):
+            table[i, feature(X, i, p)] = X.data[p] + 0.0
+
+
+cdef void sort_rows(const double[:, ::1] table, int64_t* order, int64_t* scratch) noexcept nogil:
+    """order[:] by the bytes of the rows: runs of 1, 2, 4, ... are merged; of equal rows the first stays first."""
+    cdef Py_ssize_t m = table.shape[0], size = table.shape[1] * sizeof(double), run = 1, start, middle, stop, a, b, at
+    while run < m:
+        start = 0
+        while start < m:
+            middle, stop = min(m, start + run), min(m, start + 2 * run)
+            a, b = start, middle
+            for at in range(start, stop):
+                if b == stop or (a < middle and memcmp(&table[order[a], 0], &table[order[b], 0], size) <= 0):
+                    scratch[at] = order[a]
+                    a += 1
+                else:
+                    scratch[at] = order[b]
+                    b += 1
+            start = stop
+        memcpy(order, scratch, m * sizeof(int64_t))
+        run *= 2
 
 
 cdef void fill_products(const data_t* X, Py_ssize_t i, double[::1] one, double[:, ::1] out) noexcept nogil:

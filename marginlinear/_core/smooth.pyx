@@ -264,7 +264,7 @@ cdef class SmoothLoss:
         """The columns of rows lo to hi as Rows, None for dense rows."""
         if not self._is_sparse():
             return None
-        data, indices, indptr = self.rows.arrays
+        data, indices, indptr = map(np.asarray, self.rows.arrays)
         part = slice(indptr[lo], indptr[hi])
         block = csr_array((data[part], indices[part], indptr[lo:hi + 1] - indptr[lo]), shape=(hi - lo, self.rows.n))
         block = block.tocsc()

@@ -9,6 +9,7 @@ are computed, each by one thread, in an order that does not depend on their numb
 from cpython.exc cimport PyErr_CheckSignals
 from libc.math cimport sqrt
 
+from marginlinear._core.buffer import Buffer, copied, zeros
 from marginlinear.threads import run_chunks
 
 cdef extern from "tile.h" nogil:
@@ -30,6 +31,12 @@ cdef Py_ssize_t panels_of(Py_ssize_t n) noexcept nogil:
     return (n + PANEL - 1) // PANEL
 
 
+def panels(Py_ssize_t columns, Py_ssize_t rows):
+    """Zeros: float64 array of shape (panels, rows, PANEL)."""
+    cdef Py_ssize_t count = panels_of(columns)
+    return memoryview(zeros("d", count * rows * PANEL)).cast("B").cast("d", (count, rows, PANEL))
+
+
 cdef class Gram:
     """The sum of Z'Z over parts of the rows of Z.
 
@@ -43,18 +50,12 @@ cdef class Gram:
     """
 
     def __init__(self, Py_ssize_t d, Py_ssize_t room, int threads):
-        import numpy as np
-
         self.d, self.room, self.threads = d, room, threads
-        self.packed = np.zeros((panels_of(d), room, PANEL))
-        self.z = self.packed
-        self.total = np.zeros((d, d))
+        self.z, self.total = panels(d, room), Buffer("d", d, d)
 
-    def clear(self):
+    cdef clear(self):
         """Begin another sum."""
-        import numpy as np
-
-        self.total = np.zeros((self.d, self.d))
+        self.total[:, :] = 0
 
     cdef void pack(self, Py_ssize_t at, const double* row) noexcept nogil:
         """Row `at` of the part."""
@@ -64,10 +65,10 @@ cdef class Gram:
 
     cdef add(self, Py_ssize_t n):
         """Add the Z'Z of the first n rows of the part."""
-        add_product(self.total, 0, self.packed, n, 1.0, self.threads)
+        add_product(self.total, 0, self.z, n, 1.0, self.threads)
 
-    cdef result(self):
-        """The sum: float64 array of shape (d, d)."""
+    cdef double[:, ::1] result(self):
+        """The sum, of shape (d, d), until it is cleared."""
         mirror(self.total, True)
         return self.total
 
@@ -84,13 +85,13 @@ cdef mirror(double[:, ::1] H, bint lower):
                     H[i, j] = H[j, i]
 
 
-def add_product(matrix, Py_ssize_t first, packed, Py_ssize_t n, double sign, int threads):
-    """matrix[first:, first:] += sign Z'Z on and below the diagonal, Z being the first n rows of the panels."""
-    cdef Py_ssize_t panels = panels_of(len(matrix) - first)
-    cdef double work = 0.5 * <double>n * (len(matrix) - first) ** 2
+def add_product(double[:, ::1] H, Py_ssize_t first, const double[:, :, ::1] Z, Py_ssize_t n, double sign, int threads):
+    """H[first:, first:] += sign Z'Z on and below the diagonal, Z being the first n rows of the panels."""
+    cdef Py_ssize_t count = panels_of(H.shape[0] - first)
+    cdef double work = 0.5 * <double>n * <double>(H.shape[0] - first) ** 2
     # The last rows of tiles are the longest: the first go to the last chunks.
-    run_chunks(lambda lo, hi: add_tiles(matrix, first, packed, n, sign, panels - hi, panels - lo), panels,
-               threads if work > SHARE else 1, max(1, min(panels // 8, <Py_ssize_t>(SLICE * panels / (1 + work)))))
+    run_chunks(lambda lo, hi: add_tiles(H, first, Z, n, sign, count - hi, count - lo), count,
+               threads if work > SHARE else 1, max(1, min(count // 8, <Py_ssize_t>(SLICE * count / (1 + work)))))
 
 
 cdef add_tiles(double[:, ::1] H, Py_ssize_t first, const double[:, :, ::1] Z, Py_ssize_t n, double sign,
@@ -113,27 +114,25 @@ cdef add_tiles(double[:, ::1] H, Py_ssize_t first, const double[:, :, ::1] Z, Py
     PyErr_CheckSignals()
 
 
-def factor(matrix, int threads):
-    """matrix = L L', L on and below the diagonal in its place; False, with the matrix as it was but for its diagonal,
-    where it is not positive definite.
+def factor(double[:, ::1] H, int threads):
+    """H = L L', L on and below the diagonal in its place; False, with the matrix as it was but for its diagonal, where
+    it is not positive definite.
     """
-    import numpy as np
-
-    cdef double[:, ::1] H = matrix
+    cdef double[:, :, ::1] packed
     cdef Py_ssize_t first, end, width, d = H.shape[0]
     cdef bint positive
     for first in range(0, d, WIDTH):
         width = min(WIDTH, d - first)
         end = first + width
-        packed = np.zeros((panels_of(d - end), width, PANEL))
         with nogil:
             positive = factor_corner(H, first, width)
         if not positive:
-            mirror(matrix, False)
+            mirror(H, False)
             return False
         if end < d:
+            packed = panels(d - end, width)
             divide_below(H, first, width, packed)
-            add_product(matrix, end, packed, width, -1.0, threads)
+            add_product(H, end, packed, width, -1.0, threads)
     return True
 
 
@@ -178,14 +177,11 @@ cdef divide_below(double[:, ::1] H, Py_ssize_t first, Py_ssize_t width, double[:
     PyErr_CheckSignals()
 
 
-def substitute(matrix, wanted):
-    """(L L')^-1 wanted, L as `factor` leaves it."""
-    import numpy as np
-
-    cdef const double[:, ::1] L = matrix
+def substitute(const double[:, ::1] L, const double[::1] wanted):
+    """(L L')^-1 wanted, L as `factor` leaves it: a Buffer."""
     cdef Py_ssize_t i, j, d = L.shape[0]
     cdef double s
-    found = np.array(wanted, dtype=np.float64)
+    found = copied(wanted)
     cdef double[::1] x = found
     with nogil:
         for i in range(d):

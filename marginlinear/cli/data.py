@@ -9,11 +9,11 @@ LISTED = 20  # labels that a line names at most
 
 
 def read_data(path, status, **options):
-    """What `read_libsvm` returns for `path`, with progress on the status line."""
-    from marginlinear.libsvm import read_libsvm
+    """What `read_views` returns for `path`, with progress on the status line."""
+    from marginlinear.libsvm import read_views
 
     with opening("open input file", path):
-        return read_libsvm(path, progress=progress_of(f"reading {path}", status), **options)
+        return read_views(path, progress=progress_of(f"reading {path}", status), **options)
 
 
 def read_blocks(path, what, status, **options):
@@ -76,7 +76,7 @@ def warn_of_unknown(labels, count, what):
 
 def few(labels):
     """The labels as in a LIBSVM file; of many, the first."""
-    from marginlinear.modelfile import label_text
+    from marginlinear.modelwriter import label_text
 
     words = [label_text(label) for label in labels]
     return ", ".join(words[:LISTED]) + (f" and {len(words) - LISTED} others" if len(words) > LISTED else "")

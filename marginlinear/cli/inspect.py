@@ -77,7 +77,7 @@ def work(argv):
         names = read_names(names_path, model.n_features)
     with StatusLine(line.value(QUIET)) as status:
         data = read_data(data_path, status, zero_based=zero_based, threads=threads,
-                         text_labels=model.classes.dtype.kind == "U")
+                         text_labels=model.classes.dtype.kind == "U").arrays()
         weights = read_weights(weights_path, len(data.labels)) if weights_path is not None else None
         warn_of_extra(count_extra(data, model), model.n_features)
         status.show(f"{len(data.labels)} rows of scores")
@@ -112,7 +112,7 @@ def _counted_as_in_files(report, base):
 def _text(described, model, report, most):
     """The report's lines, on at most so many classes."""
     from marginlinear.cli.data import number
-    from marginlinear.modelfile import label_text
+    from marginlinear.modelwriter import label_text
 
     labels = [label_text(label) for label in model.classes.tolist()]
     kind = f"kernel {described['kernel']}, {model.n_support} support vectors" if described["kernel"] else "linear"
@@ -189,7 +189,7 @@ def _margins(model, report, labels):
 
 def _confusion(report, labels):
     from marginlinear.cli.data import number
-    from marginlinear.modelfile import label_text
+    from marginlinear.modelwriter import label_text
 
     # A count takes two blanks and a digit at least.
     if 3 * len(labels) <= MATRIX:

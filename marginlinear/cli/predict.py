@@ -96,7 +96,7 @@ Added = namedtuple("Added", "probabilities scores margins")
 
 def names_of(classes):
     """The labels as they are written."""
-    from marginlinear.modelfile import label_text
+    from marginlinear.modelwriter import label_text
 
     return [label_text(label).encode("utf-8", "surrogateescape") for label in classes]
 

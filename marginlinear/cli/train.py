@@ -1,6 +1,5 @@
 """margin-train: from a LIBSVM file to a model file."""
 
-import json
 import math
 import os
 import sys
@@ -155,12 +154,13 @@ class Training:
             return self._select(data) if self.folds else self._train(data)
 
     def _train(self, data):
-        from marginlinear.modelfile import save_model
+        from marginlinear.modelwriter import save_model
 
-        model = self.fit(data, data.labels, sample_weight=self.sample_weight, class_weight=self.class_weight)
+        model = self._fit(data)
+        self._write_log({name: value for name, value in model.info.to_dict().items() if name != "history"})
         self.status.wipe()
         with opening("save model to file", self.model_path):
-            save_model(model, self.model_path)
+            save_model(model, self.model_path, threads=self.params.get("threads"))
         info = model.info
         if not self.quiet:
             criterion, value, allowed = info.criterion
@@ -207,7 +207,7 @@ class Training:
 
         from marginlinear.selection import search
 
-        metric = METRICS[self.metric]
+        arrays, metric = data.arrays(), METRICS[self.metric]
         folds = min(self.folds, len(data.labels))
         total = len(self.points) * folds
         if self.searches and not self.quiet:
@@ -230,7 +230,7 @@ class Training:
             warnings.simplefilter("always")
             try:
                 with opening("use log file", self.resume or self.log_path):
-                    found = search(data, data.labels, solver=self.method.name, grid=self.grid, refit=False,
+                    found = search(arrays, arrays.labels, solver=self.method.name, grid=self.grid, refit=False,
                                    folds=self.folds, metric=self.metric, seed=self.params.get("seed", 0),
                                    threads=self.params.get("threads"), sample_weight=self.sample_weight,
                                    class_weight=self.class_weight, log=self.log_path, resume=self.resume,
@@ -263,6 +263,8 @@ class Training:
         return max(self._train(data), NOT_CONVERGED if short and self.strict else DONE)
 
     def _write_table(self, table):
+        import json
+
         with opening("write table", self.table_path), replacing(self.table_path) as stream:
             if self.table_path.endswith(".json"):
                 text = json.dumps([{name: _finite(value) for name, value in row.items()} for row in table], indent=1)
@@ -271,37 +273,36 @@ class Training:
                 text = _csv(table)
             stream.write(text.encode())
 
-    def fit(self, rows, labels, *, sample_weight, class_weight):
-        """A trained model."""
-        import warnings
-
-        from marginlinear.api import fit_model
+    def _fit(self, data):
+        """A model of the data, which it may overwrite: NumPy is imported for what needs its arrays, which takes time.
+        """
+        from marginlinear.fitting import fit_file
 
         if self.kernel:
-            self.status.show(f"{len(labels)} rows of the Gram matrix")
+            self.status.show(f"{len(data.labels)} rows of the Gram matrix")
+        weights, around = self.sample_weight, {p.name for p in params.AROUND}
+        given = {name: value for name, value in self.params.items() if name not in around or value}
+        try:
+            if self.kernel or around & given.keys() or (weights and not all(weights)):
+                from marginlinear.api import fit_model
 
-        def progress(check):
-            self._write_log(check)
-            criterion = "residual" if check["certificate"] is None else "certificate"
-            fold = f"probabilities, fold {check['fold']} of {check['folds']}: " if "fold" in check else ""
-            text = (f"{fold}{check['n_iter']} sweeps, objective {check['objective']:.6g}, "
-                    f"{criterion} {check[criterion]:.3g}, {check['seconds']:.1f} s")
-            if self.verbose:
-                tell(text)
-            self.status.show(text)
+                data = data.arrays()
+                return fit_model(data, data.labels, solver=self.method.name, class_weight=self.class_weight,
+                                 sample_weight=weights, progress=self._progress, spend=True, **given)
+            return fit_file(data, self.classes, self.codes, self.method, given, self.class_weight, weights,
+                            self._progress)
+        except ValueError as error:
+            raise Failure(f"{_shown(self.path)}: {error}") from error
 
-        with warnings.catch_warnings():
-            # The command words its own, with options in place of keywords.
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            try:
-                model = fit_model(rows, labels, solver=self.method.name, class_weight=class_weight,
-                                  sample_weight=sample_weight, progress=progress, spend=True, **self.params)
-            except ValueError as error:
-                raise Failure(f"{_shown(self.path)}: {error}") from error
-        outcome = model.info.to_dict()
-        del outcome["history"]
-        self._write_log(outcome)
-        return model
+    def _progress(self, check):
+        self._write_log(check)
+        criterion = "residual" if check["certificate"] is None else "certificate"
+        fold = f"probabilities, fold {check['fold']} of {check['folds']}: " if "fold" in check else ""
+        text = (f"{fold}{check['n_iter']} sweeps, objective {check['objective']:.6g}, "
+                f"{criterion} {check[criterion]:.3g}, {check['seconds']:.1f} s")
+        if self.verbose:
+            tell(text)
+        self.status.show(text)
 
     def _judge(self, info):
         if not fell_short(info.status):
@@ -310,6 +311,7 @@ class Training:
         return NOT_CONVERGED if self.strict else DONE
 
     def _read(self):
+        from marginlinear._core.labels import classes_of
         from marginlinear.cli.data import read_data, read_weights
 
         began = time.perf_counter()
@@ -323,16 +325,16 @@ class Training:
         if self.verbose:
             tell(f"{_shown(self.path)}: {m} rows, {data.n_features} features, {len(data.data)} values, "
                  f"read in {seconds:.2f} s")
-        self.class_weight = self._known_classes(data.labels)
+        self.classes, self.codes = classes_of(data.labels)
+        self.class_weight = self._known_classes()
         self.sample_weight = read_weights(self.weights, m) if self.weights else None
         return data
 
-    def _known_classes(self, labels):
+    def _known_classes(self):
         """Label -> factor, for the labels that the data has."""
         found = {}
-        known = set(labels.tolist()) if self.class_weights else ()
         for label, text, factor in self.class_weights:
-            if label in known:
+            if label in self.classes:
                 found[label] = factor
             else:
                 warn(f"class label {text} specified in weight is not found")
@@ -346,6 +348,8 @@ class Training:
 
     def _write_log(self, values):
         if self.log:
+            import json
+
             finite = {key: None if isinstance(value, float) and not math.isfinite(value) else value
                       for key, value in values.items()}
             # Line by line, so that a long run can be watched, and what an interrupted one did is there.

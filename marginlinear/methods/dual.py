@@ -233,7 +233,7 @@ class MarginFit(DualFit):
         if self.compact is None:
             return solution
         weights = self.compact.outward(solution.state["W"])
-        return solution._replace(weights=weights.reshape(-1, 1), state={**solution.state, "W": weights})
+        return solution._replace(weights=weights.table(len(weights)), state={**solution.state, "W": weights})
 
 
 def fit_of(loss):

@@ -192,7 +192,7 @@ class Passes:
 
         rows = self.rows
         if isinstance(rows.arrays, tuple) and not adds_in_parts(rows):
-            stored = csr_array(rows.arrays, shape=(rows.m, rows.n)).tocsc()
+            stored = csr_array(tuple(map(np.asarray, rows.arrays)), shape=(rows.m, rows.n)).tocsc()
             self.columns = Rows.from_csr(stored.data, stored.indices.astype(np.int32, copy=False),
                                          stored.indptr.astype(np.int64, copy=False), rows.m)
             self.parts = None
@@ -258,7 +258,7 @@ class Passes:
         rows = self.rows.select(which)
         out = np.zeros((rows.m, rows.d))
         if isinstance(rows.arrays, tuple):
-            data, indices, indptr = rows.arrays
+            data, indices, indptr = map(np.asarray, rows.arrays)
             out[np.repeat(np.arange(rows.m), np.diff(indptr)), indices] = data
         else:
             out[:, :rows.n] = rows.arrays

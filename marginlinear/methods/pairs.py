@@ -685,7 +685,7 @@ def column_squares(rows, cost):
     import numpy as np
 
     if isinstance(rows.arrays, tuple):
-        data, indices, indptr = rows.arrays
+        data, indices, indptr = map(np.asarray, rows.arrays)
         weights = np.repeat(cost, np.diff(indptr))
         weights *= np.square(data[: rows.nnz], dtype=np.float64)
         squares = np.bincount(indices[: rows.nnz], weights=weights, minlength=rows.n)
@@ -701,7 +701,7 @@ def mean_square(rows, weights):
 
     A = np.zeros((rows.d, rows.d))
     if isinstance(rows.arrays, tuple):
-        data, indices, indptr = rows.arrays
+        data, indices, indptr = map(np.asarray, rows.arrays)
         X = csr_array((data[: rows.nnz], indices[: rows.nnz], indptr), shape=(rows.m, rows.n))
     else:
         X = rows.arrays

@@ -1,0 +1,222 @@
+"""From checked rows to what a linear model is made of.
+
+No NumPy here: to import it takes longer than most fits of the commands. `api` adds Python's arrays, kernels, scaling
+and probabilities.
+"""
+
+import os
+from array import array
+from collections import namedtuple
+
+from marginlinear import params as P
+from marginlinear.problem import Problem, Run
+from marginlinear.threads import default_threads
+
+
+class Linear:
+    """What the weights, their columns' codes and the bias of a linear model tell."""
+
+    __slots__ = ()
+
+    @property
+    def joint(self):
+        """True where the largest of several columns of scores wins: one column a class."""
+        return self.codes is None and self.weights.shape[1] == len(self.classes)
+
+    @property
+    def n_features(self):
+        return self.weights.shape[0] - (self.bias >= 0)
+
+
+class Fitted(namedtuple("Fitted", "weights classes bias codes solver params info state"), Linear):
+    """A model as a fit leaves it: the arguments of `Model`, and what `save_model` writes.
+
+    Attributes
+    ----------
+    weights : float64 memoryview of shape (d, columns)
+        As in a Solution.
+    classes : list or array
+        The labels, ascending.
+    bias, codes, solver, params, info
+        As of a Model.
+    state : Start
+    """
+
+    __slots__ = ()
+    scaling = calibration = None
+
+
+class Start:
+    """The state of a Solution, and what it belongs to: a dict of what must be the same, and the classes of the rows."""
+
+    def __init__(self, origin, y, state):
+        self.origin, self.y, self.state = origin, y, state
+
+
+class Fit:
+    """A method with all its parameters: what makes Fitted of rows that have all `classes`.
+
+    `width` is the number of the caller's features, before any scaling.
+    """
+
+    def __init__(self, method, values, run_values, classes, width, scale=None):
+        self.method, self.values, self.scale, self.classes, self.width = method, values, scale, classes, width
+        self.run_values = dict(run_values)
+        self.bias = self.run_values.pop("bias")
+        self.kernel = kernel_of(values, width)
+        k = len(classes)
+        self.how = None if method.joint or k == 2 else values["multiclass"]
+        self.columns = k if method.joint else 1
+        if self.how is not None:
+            from marginlinear.methods import multiclass
+
+            self.columns = multiclass.column_count(self.how, k)
+
+    def check(self, rows):
+        """Refuse rows that the machine cannot hold the weights of, or whose squares overflow.
+
+        Before rows are selected and merged: a RowError is to name them as they are.
+        """
+        require_memory(self.columns, rows.d, "features")
+        rows.sqnorms()
+
+    def fitted(self, problem, start=None, progress=None, cancel=None, threads=None, spend=False):
+        """Fitted of a Problem; with a kernel, the weights are the coefficients of the rows.
+
+        Parameters are those of Run; `start` is a Model, `threads` in place of the fit's own.
+        """
+        from marginlinear.canonical import canonical
+
+        method, values, how, kernel = self.method, self.values, self.how, self.kernel
+        run_values = {**self.run_values, "threads": threads or self.run_values["threads"]}
+        problem = canonical(problem)
+        origin = {"method": method.name, "rows": problem.rows.m, "features": self.width,
+                  "bias feature": self.bias >= 0, "classes": problem.n_classes,
+                  "kernel": kernel and (kernel.kind, kernel.gamma, kernel.degree, kernel.coef0),
+                  "multiclass": how, "scale": self.scale}
+        # Several binary problems share the rows.
+        run = Run(start=start_state(start, origin, problem.y), progress=progress, cancel=cancel,
+                  spend=spend and how is None, **run_values)
+        method_values = {p.name: values[p.name] for p in method.params}
+        if how is None:
+            solution = method.fit(problem, method_values, run)
+        else:
+            from marginlinear.methods import multiclass
+
+            solution = multiclass.fit(method, problem, method_values, run, how)
+        return Fitted(memoryview(solution.weights), self.classes, self.bias, solution.codes, method.name,
+                      effective(method, {**values, "multiclass": how, "scale": self.scale}, run_values),
+                      solution.info, Start(origin, problem.y, solution.state))
+
+
+def fit_file(data, classes, codes, method, params, class_weight=None, weights=None, progress=None):
+    """Fitted of a file's data, which may be overwritten.
+
+    Parameters
+    ----------
+    data : LibsvmData
+        As memoryviews.
+    classes, codes
+        As `classes_of` its labels has them.
+    method : Method
+        Without a kernel.
+    params : dict
+        Parameters by name: the method's and the run's.
+    class_weight : dict or None
+        Positive factors of C of some classes.
+    weights : list of float or None
+        Positive weights of the rows.
+    progress : callable or None
+        As in Run.
+    """
+    from marginlinear._core.buffer import constant
+    from marginlinear._core.labels import taken
+    from marginlinear._core.rows import Rows
+
+    values, run_values = resolved(method, params)
+    require_features(data.n_features, values, run_values)
+    require_classes(method, classes)
+    ones = constant(1.0, len(codes))
+    instance = ones if weights is None else array("d", weights)
+    factor = taken([class_weight.get(label, 1.0) for label in classes], codes) if class_weight else ones
+    fit = Fit(method, values, run_values, classes, data.n_features)
+    rows = Rows.from_csr(data.data, data.indices, data.indptr, data.n_features, fit.bias)
+    fit.check(rows)
+    return fit.fitted(Problem(rows, codes, len(classes), instance, factor), progress=progress, spend=True)
+
+
+def resolved(method, params):
+    """(values of the method's parameters, of the run's): checked, with their defaults."""
+    known = {p.name: p for p in (*method.run, *method.takes)}
+    for name in params:
+        if name not in known:
+            raise TypeError(f"{method.name} has no parameter {name!r}: it takes {', '.join(known)}")
+    run_values = P.resolve(method.run, params)
+    if run_values["algorithm"] not in method.routes:
+        raise ValueError(f"algorithm = {run_values['algorithm']!r} is not a route of {method.name}: give "
+                         f"{' | '.join(method.routes)}")
+    run_values["threads"] = run_values["threads"] or default_threads()
+    return P.resolve(method.takes, params), run_values
+
+
+def effective(method, values, run_values):
+    """The parameters that the result depends on: those of a kernel, and of several classes, only where there are."""
+    idle = [P.CACHE.name, *(p.name for p in (P.KERNEL, P.MULTICLASS) if values.get(p.name) is None)]
+    scaled = {} if values["scale"] is None else {"scale": values["scale"]}
+    return {**{p.name: values[p.name] for p in method.takes if p.name not in idle and P.is_used(p, values)},
+            **{name: run_values[name] for name in ("tol", "algorithm", "seed")}, **scaled}
+
+
+def kernel_of(values, n_features):
+    """The Kernel that the parameters' `values` name, with the default of gamma put into them; None for none."""
+    if values.get("kernel") is None:
+        return None
+    from marginlinear.kernels import Kernel
+
+    if values["gamma"] is None and P.is_used(P.GAMMA, values) and n_features:
+        values["gamma"] = 1 / n_features
+    return Kernel(values["kernel"], **{p.name: values[p.name] for p in (P.GAMMA, P.DEGREE, P.COEF0)
+                                       if P.is_used(p, values)})
+
+
+def require_features(n_features, values, run_values):
+    """ValueError where there is nothing to learn from."""
+    if n_features == 0 and values.get("kernel") is not None:
+        raise ValueError("X has 0 features: a kernel needs some")
+    if n_features == 0 and run_values["bias"] < 0:
+        raise ValueError("X has 0 features, and there is no bias feature: nothing can be learned")
+
+
+def require_classes(method, classes):
+    """ValueError for fewer than two."""
+    if len(classes) < 2:
+        have = f"{len(classes)} class (label {classes[0]})" if len(classes) else "none"
+        raise ValueError(f"{method.name} needs at least 2 classes, y has {have}")
+
+
+def require_memory(columns, count, what):
+    """Refuse, before it is tried, an array of weights that the machine cannot hold: `count` features or rows."""
+    needed = 8 * count * columns
+    if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
+        there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        if needed > there:
+            doubt = ": is the largest feature number right?" if what == "features" else ""
+            raise MemoryError(f"{count} {what} need {needed / 2**30:.1f} GiB for the weights alone, the machine "
+                              f"has {there / 2**30:.1f}{doubt}")
+
+
+def start_state(start, origin, y):
+    """The state to go on from; ValueError where the model does not fit the problem."""
+    if start is None:
+        return None
+    found = getattr(start, "_state", None)
+    if found is None:
+        raise ValueError("start: the model holds no dual variables: only a model that train returned in this process "
+                         "can be gone on from, not one from a file or a pickle")
+    for name, value in origin.items():
+        if found.origin[name] != value:
+            raise ValueError(f"start: a model with {name} = {found.origin[name]}, this fit has {value}")
+    if memoryview(found.y) != memoryview(y):
+        # A dual's sign belongs to its row's label: under another the bound would be none.
+        raise ValueError("start: a model of other rows or labels")
+    return found.state
