@@ -57,7 +57,7 @@ from marginlinear._core.rows cimport (
     rows_t,
     weights_prefetch,
 )
-from marginlinear._core.simplex cimport dot, hinge_block, hinge_block_by_class, larger, squared_block, top_of
+from marginlinear._core.simplex cimport dot, hinge_block, hinge_block_by_class, larger, squared_block, top_beside
 from marginlinear._core.buffer import Buffer, assign, clear, copied, product, seen, total, zeros
 from marginlinear.threads import run_chunks
 
@@ -782,7 +782,7 @@ cdef inline void add_block(BlockCD self, Py_ssize_t i, const double* s, const do
                            sums_t* sums) noexcept nogil:
     """Add row i's loss and its block's gap, loss_i(s) + loss_i*(dual) - <s, dual>."""
     cdef Py_ssize_t k = self.n_classes, y = self.labels[i]
-    cdef double c = self.c[i], rival = larger(top_of(s, y), top_of(s + y + 1, k - y - 1)), xi, eps, best, loss
+    cdef double c = self.c[i], rival = top_beside(s, k, y), xi, eps, best, loss
     cdef double inner = dot(alpha, s, k)
     xi = larger(0.0, self.low + rival - s[y])
     if self.kind == HINGE:

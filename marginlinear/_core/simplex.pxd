@@ -59,6 +59,28 @@ cdef inline double top_of(const double* values, Py_ssize_t n) noexcept nogil:
     return larger(larger(t0, t1), larger(t2, t3))
 
 
+cdef inline double smaller(double x, double y) noexcept nogil:
+    return x if x < y else y
+
+
+cdef inline double top_beside(const double* values, Py_ssize_t n, Py_ssize_t y) noexcept nogil:
+    """The largest of values_l, l != y, without loops whose length depends on y: the second largest where y has the
+    largest."""
+    cdef Py_ssize_t l = 0
+    cdef double t0 = -INFINITY, t1 = -INFINITY, u0 = -INFINITY, u1 = -INFINITY, top
+    while l + 2 <= n:
+        u0 = larger(smaller(values[l], t0), u0)
+        u1 = larger(smaller(values[l + 1], t1), u1)
+        t0 = larger(values[l], t0)
+        t1 = larger(values[l + 1], t1)
+        l += 2
+    if l < n:
+        u0 = larger(smaller(values[l], t0), u0)
+        t0 = larger(values[l], t0)
+    top = larger(t0, t1)
+    return top if values[y] < top else larger(smaller(t0, t1), larger(u0, u1))
+
+
 cdef inline double level_from(const double* values, Py_ssize_t n, double P, double Q, double nu) noexcept nogil:
     """nu with Q nu = P + sum_l (values_l - nu)_+, from a lower bound of it with a value above.
 
