@@ -216,9 +216,9 @@ cdef class BlockCD:
         self.slice_rows = max(1, <Py_ssize_t>(SLICE * m / (1.0 + <double>rows.nnz * k)))
         # Weights within a core's own cache need no prefetch.
         self.far = 8.0 * rows.d * k > 512 * 1024
-        self._settle_empty_rows()
+        self.settle_empty_rows()
 
-    def _settle_empty_rows(self):
+    def settle_empty_rows(self):
         """A row with x_i = 0 has s_i = 0 for any W: its duals are set once so that its block has no gap."""
         for i in np.flatnonzero(self._sqnorm == 0):
             y = self.y[i]
@@ -245,7 +245,7 @@ cdef class BlockCD:
             self.before = {name: state[name] for name in ("alpha", "beta", "cost")}
             self.alpha[:], self.beta[:], U = self._mixed(alpha, beta, state["cost"], state["before"])
             # Without a part in the weights.
-            self._settle_empty_rows()
+            self.settle_empty_rows()
             self.iterates.resume(U, U, 0.0)
         else:
             self.before = state["before"]
@@ -621,7 +621,7 @@ cdef class BlockCD:
         """Duals and weights of 0, plain sweeps."""
         self._rest[:] = 0
         self.alpha[:], self.beta[:] = 0, 0
-        self._settle_empty_rows()
+        self.settle_empty_rows()
         self.iterates.plain()
         self.iterates.W[:] = 0
         if self.uneven:

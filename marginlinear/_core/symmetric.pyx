@@ -192,3 +192,32 @@ def substitute(matrix, wanted):
             for j in range(i):
                 x[j] -= L[i, j] * x[i]
     return found
+
+
+def substitute_columns(matrix, columns):
+    """columns = (L L')^-1 columns in place, L as `factor` leaves it; columns: (d, k)."""
+    cdef const double[:, ::1] L = matrix
+    cdef double[:, ::1] x = columns
+    cdef Py_ssize_t i, j, d = L.shape[0], k = x.shape[1]
+    with nogil:
+        for i in range(d):
+            for j in range(i):
+                take(&x[i, 0], L[i, j], &x[j, 0], k)
+            divide(&x[i, 0], L[i, i], k)
+        for i in range(d - 1, -1, -1):
+            divide(&x[i, 0], L[i, i], k)
+            for j in range(i):
+                take(&x[j, 0], L[i, j], &x[i, 0], k)
+
+
+cdef inline void take(double* x, double t, const double* y, Py_ssize_t k) noexcept nogil:
+    """x -= t y"""
+    cdef Py_ssize_t l
+    for l in range(k):
+        x[l] -= t * y[l]
+
+
+cdef inline void divide(double* x, double t, Py_ssize_t k) noexcept nogil:
+    cdef Py_ssize_t l
+    for l in range(k):
+        x[l] /= t
