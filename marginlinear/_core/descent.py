@@ -171,13 +171,18 @@ class Descent:
         self.newton_class = newton
         if algorithm == "newton":
             newton.require(engine)
+        # Of one Newton step and, as a whole, of those that a problem may take, in sweeps.
         cost = newton.sweeps_of_a_step(engine) if newton is not None else math.inf
         self.enough = min(ENOUGH * cost, LATEST * budget.max_iter) if cost < math.inf else math.inf
-        # What is ahead, in sweeps.
-        sweeps, steps = EACH * math.sqrt(engine.stiffness()), cost * newton.STEPS if cost < math.inf else math.inf
-        self.ahead = min(sweeps, steps)
-        self.newton_first = algorithm == "newton" or (algorithm == "auto" and steps <= sweeps)
+        self.steps = newton.STEPS * cost if cost < math.inf else math.inf
+        self.newton_first = algorithm == "newton" or (
+            algorithm == "auto" and self.steps < math.inf and self.steps <= self.sweeps)
         self.go_on()
+
+    @property
+    def sweeps(self):
+        """How many accelerated sweeps the problem may take."""
+        return EACH * math.sqrt(self.engine.stiffness())
 
     def reset(self, convex=True):
         """The engine's problem has changed: forget rates and momentum, keep the weights or their averages.

@@ -5,11 +5,11 @@ rho_i = `ratio` c_i an iteration is
 
     W   = (I + X' diag(rho) X)^-1 X' (T + diag(rho) S)
     v_i = H_i - T_i/rho_i,   H = relax X W + (1 - relax) S
-    T_i = -(dual of row i) for min loss_i(s) + rho_i/2 ||s - v_i||^2, the solution of a block with A = 1/rho_i
+    T_i = the duals of min loss_i(s) + rho_i/2 ||s - v_i||^2: the solution of a block at v_i with A = 1/rho_i
     S_i = v_i + T_i/rho_i
 
-The system is one for all classes, and both products with X are one pass, on all threads: an iteration costs less than
-a sweep, and features that go together do not slow it down. The upper slack is taken against the best rival at each W,
+The system is one for all classes, and both products with X are one pass, on all threads: an iteration costs about as
+much as a sweep, and features that go together do not slow it down. The upper slack is taken against the best rival at each W,
 so that J itself falls, not P at one choice of rivals. A small ratio gets far, a large one comes to rest: it grows.
 
 The weights of these duals are far from W, and certify nothing yet: sweeps or Newton steps go on from both.
@@ -43,17 +43,19 @@ from marginlinear._core.symmetric cimport Gram
 from marginlinear._core.symmetric import factor, substitute_columns
 from marginlinear.threads import run_chunks
 
-# Over-relaxation; the ratio at first, at last, and how many it takes.
+# Over-relaxation.
 cdef double RELAX = 1.9
-FIRST, LAST, STAGES = 0.1, 0.3, 8
-# Iterations are EACH sqrt(mean c_i ||x_i||^2), as sweeps are, up to MOST, or to BEFORE where Newton steps follow, or end
-# where S and X W agree so well, relative to J. Fewer than FEWEST do not pay. Each costs this SHARE of a sweep.
-EACH, MOST, BEFORE, CLOSE, FEWEST, SHARE = 4.5, 300, 40, 1e-5, 30, 0.6
+# The ratio at first and at last. Where J has fallen by less than a part SLOW in PERIOD iterations, the ratio grows;
+# at last, by less than a part STILL, it is over.
+FIRST, LAST, GROWTH, PERIOD, SLOW, STILL = 0.1, 0.6, 1.5, 10, 0.02, 0.005
+# At most EACH sqrt(mean c_i ||x_i||^2) iterations, as sweeps are, MOST, and BEFORE where Newton steps follow; fewer
+# than FEWEST do not pay. They change all classes of a row, sweeps few: k classes cost 1/(1 + FEW/k) of a sweep.
+EACH, MOST, BEFORE, FEWEST, FEW = 4.5, 300, 40, 30, 6.0
 # The centre of the sweeps that follow has this part of mean c_i ||x_i||^2.
 FIRMNESS = 0.3
 # Features, beyond which the d x d system takes too long.
 LIMIT = 2000
-# Sums over the rows have so many parts, whatever the number of threads.
+# Sums over the rows have so many parts at most, whatever the number of threads.
 cdef Py_ssize_t PARTS = 16
 # Work of one slice between looks at the signals: about 20 ms.
 cdef double SLICE = 2e7
@@ -73,13 +75,12 @@ cdef struct task_t:
     double* scratch    # GATHER: d numbers, ALTERNATE: 4 k
     double* total      # d k numbers
     double loss        # sum_i loss_i(x_i W), the upper slack against the best rival
-    double split      # sum_i c_i ||S_i - x_i W||^2
     double ratio
     double following
 
 
 cdef class Splitting:
-    """Iterations on the duals of an engine with the squared loss; its weights stay until `publish`.
+    """Iterations on the duals of an engine with the squared loss; its weights stay until the end.
 
     Attributes
     ----------
@@ -140,66 +141,75 @@ cdef class Splitting:
         # A multiplication costs 60 times what it does in a tile.
         square = <double>rows.d * rows.d
         sweep = 1.0 + <double>rows.nnz * <double>engine.n_classes
-        algebra = square * (rows.m + STAGES * rows.d / 3.0) / 60
-        return n * (SHARE + square * engine.n_classes / sweep) + algebra / sweep
+        share = 1 / (1 + FEW / engine.n_classes)
+        return n * (share + square * engine.n_classes / sweep) + square * rows.m / 60 / sweep
 
     def run(self, n, budget):
-        """n iterations, from duals of 0 and margins of 1: the first W is that of least squares. The last W and the
-        duals become those of the engine, around a centre."""
+        """n iterations at most, from duals of 0 and margins of 1: the first W is that of least squares. The last W and
+        the duals become those of the engine, around a centre. False, with all at 0, where numbers are out of range."""
         engine = self.engine
-        ratios = [FIRST * (LAST / FIRST) ** (at * STAGES // n / (STAGES - 1)) for at in range(n)]
         scores = np.zeros((self.rows.m, self.k))
         scores[np.arange(self.rows.m), engine.y] = 1.0
         self.alpha[:], self.beta[:], self.scores = 0, 0, scores
         engine.settle_empty_rows()
-        self.wanted = engine.weights_of(ratios[0] * engine.cost[:, np.newaxis] * scores,
-                                        engine.beta).reshape(-1, self.k)
-        for ratio, following in zip(ratios, ratios[1:] + ratios[n - 1:], strict=True):
+        ratio = following = FIRST
+        self.wanted = engine.weights_of(ratio * engine.cost[:, np.newaxis] * scores, engine.beta).reshape(-1, self.k)
+        best = before = math.inf
+        for at in range(n):
             if budget.exhausted(engine.n_iter):
                 break
-            self._solve(ratio)
-            objective, split = self._respond(ratio, following)
+            if at % PERIOD == PERIOD - 1:
+                if ratio == LAST and best > (1 - STILL) * before:
+                    break
+                if best > (1 - SLOW) * before:
+                    following = min(LAST, GROWTH * ratio)
+                before = best
+            objective = self._respond(ratio, following) if self._solve(ratio) else math.inf
+            if not objective < math.inf:
+                engine.start_over()
+                return False
+            best = min(best, objective)
+            ratio = following
             engine.n_iter += 1
-            if split <= CLOSE * objective:
-                break
         named = self.mu > 0
         engine.resume({**engine.state(False), "upper": named, "named": named, "W": self.W.ravel(),
                        "kappa": FIRMNESS * engine.stiffness()})
+        return True
 
     def _solve(self, double ratio):
-        """W of the right-hand side."""
+        """W of the right-hand side; whether the system is positive definite to working precision."""
         if ratio != self.ratio:
             self.lower = ratio * self.curvature
             self.lower.flat[::len(self.lower) + 1] += 1
             if not factor(self.lower, self.threads):
-                raise FloatingPointError("I + X' diag(rho) X is not positive definite")
+                return False
             self.ratio = ratio
         self.W[:] = self.wanted
         substitute_columns(self.lower, self.W)
+        return True
 
     def _respond(self, double ratio, double following):
-        """(J(W), what keeps S and X W apart); T, S, and the right-hand side of the next system."""
-        parts = run_chunks(lambda lo, hi: self._pass(lo, hi, ratio, following), self.rows.m, self.threads,
-                           -(-self.rows.m // PARTS))
-        self.wanted = sum((part for _, _, part in parts[1:]), parts[0][2])
-        return (0.5 * self.engine.iterates.sqnorm_of(self.W.ravel()) + sum(loss for loss, _, _ in parts),
-                sum(split for _, split, _ in parts))
+        """J(W); sets T, S and the right-hand side of the next system."""
+        # A part's sum of d k numbers is not to cost more than its rows.
+        size = max(self.rows.d, (self.rows.m + PARTS - 1) // PARTS)
+        parts = run_chunks(lambda lo, hi: self._pass(lo, hi, ratio, following), self.rows.m, self.threads, size)
+        self.wanted = sum((part for _, part in parts[1:]), parts[0][1])
+        return 0.5 * self.engine.iterates.sqnorm_of(self.W.ravel()) + sum(loss for loss, _ in parts)
 
     def _pass(self, Py_ssize_t lo, Py_ssize_t hi, double ratio, double following):
         cdef Py_ssize_t start
         cdef task_t task
         total = np.zeros((self.rows.d, self.k))
         cdef double[:, ::1] sums = total
-        cdef double[::1] scratch = np.empty(5 * self.k)
+        cdef double[::1] scratch = np.empty(4 * self.k)
         task.what, task.scratch, task.total, task.loss = ALTERNATE, &scratch[0], &sums[0, 0], 0
-        task.split = 0
         task.ratio, task.following = ratio, following
         for start in range(lo, hi, self.slice_rows):
             task.start, task.stop = start, min(hi, start + self.slice_rows)
             with nogil:
                 perform(self, &task)
             PyErr_CheckSignals()
-        return task.loss, task.split, total
+        return task.loss, total
 
 
 cdef void perform(Splitting self, task_t* task) noexcept nogil:
@@ -236,12 +246,11 @@ cdef void gather(Splitting self, const data_t* X, const task_t* task) noexcept n
 
 cdef void alternate(Splitting self, const data_t* X, task_t* task) noexcept nogil:
     cdef Py_ssize_t i, l, y, r, k = self.k
-    cdef double c, A, rho, margin, slack, upper, F, next_rho, new
+    cdef double c, A, rho, margin, slack, upper, F, next_rho
     cdef double* s = task.scratch
     cdef double* B = s + k
     cdef double* a = B + k
     cdef double* v = a + k
-    cdef double* raw = v + k
     for i in range(task.start, task.stop):
         y, c = self.y[i], self.cost[i]
         row_scores(X, i, &self.w[0, 0], k, s)
@@ -267,9 +276,10 @@ cdef void alternate(Splitting self, const data_t* X, task_t* task) noexcept nogi
             upper = 1 / (2 * c * self.mu)
         else:
             upper, r = -1, -1
+        if self.sq[i] == 0:
+            continue
         F = self.high - (B[y] - B[r]) if r >= 0 else 0
         for l in range(k):
-            raw[l] = s[l]
             s[l] = B[l]
             B[l] += self.low
         B[y] -= self.low
@@ -281,8 +291,6 @@ cdef void alternate(Splitting self, const data_t* X, task_t* task) noexcept nogi
             v[y] -= self.beta[i]
             v[r] += self.beta[i]
         for l in range(k):
-            new = s[l] + A * v[l]
-            task.split += c * (new - raw[l]) * (new - raw[l])
-            self.scores[i, l] = new
+            self.scores[i, l] = s[l] + A * v[l]
             v[l] += next_rho * self.scores[i, l]
         row_update(X, i, v, NULL, k, task.total, k)

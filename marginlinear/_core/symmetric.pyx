@@ -198,16 +198,22 @@ def substitute_columns(matrix, columns):
     """columns = (L L')^-1 columns in place, L as `factor` leaves it; columns: (d, k)."""
     cdef const double[:, ::1] L = matrix
     cdef double[:, ::1] x = columns
-    cdef Py_ssize_t i, j, d = L.shape[0], k = x.shape[1]
-    with nogil:
-        for i in range(d):
-            for j in range(i):
-                take(&x[i, 0], L[i, j], &x[j, 0], k)
-            divide(&x[i, 0], L[i, i], k)
-        for i in range(d - 1, -1, -1):
-            divide(&x[i, 0], L[i, i], k)
-            for j in range(i):
-                take(&x[j, 0], L[i, j], &x[i, 0], k)
+    cdef Py_ssize_t start, i, j, d = L.shape[0], k = x.shape[1]
+    cdef Py_ssize_t step = max(1, <Py_ssize_t>(SLICE / (1 + <double>d * k)))
+    for start in range(0, d, step):
+        with nogil:
+            for i in range(start, min(d, start + step)):
+                for j in range(i):
+                    take(&x[i, 0], L[i, j], &x[j, 0], k)
+                divide(&x[i, 0], L[i, i], k)
+        PyErr_CheckSignals()
+    for start in range(0, d, step):
+        with nogil:
+            for i in range(d - 1 - start, d - 1 - min(d, start + step), -1):
+                divide(&x[i, 0], L[i, i], k)
+                for j in range(i):
+                    take(&x[j, 0], L[i, j], &x[i, 0], k)
+        PyErr_CheckSignals()
 
 
 cdef inline void take(double* x, double t, const double* y, Py_ssize_t k) noexcept nogil:

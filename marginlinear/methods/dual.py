@@ -6,7 +6,7 @@ from marginlinear.problem import MAX_ITER, Info, Solution
 # Sweeps that Gram rows may take to lose the coefficients of rows whose dual is 0, as a multiple of those before.
 LEANING = 1
 # What comes before sweeps is to cost no more than this part of them.
-WORTH = 0.65
+WORTH = 0.8
 
 
 class DualFit:
@@ -186,11 +186,13 @@ class JointFit(DualFit):
 
         engine, descent = self.engine, self.descent
         n = Splitting.iterations(engine, descent.newton_first)
-        if self.run.algorithm != "auto" or Splitting.sweeps(engine, n) > WORTH * descent.ahead:
+        if (self.run.algorithm != "auto" or self.run.start is not None
+                or Splitting.sweeps(engine, n) > WORTH * min(descent.sweeps, descent.steps)):
             return False
-        Splitting(engine).run(n, self.budget)
-        descent.go_on()
-        return True
+        done = Splitting(engine).run(n, self.budget)
+        if done:
+            descent.go_on()
+        return done
 
     def solution(self, n_outer=0, residual=None, **references):
         kept = None if self.engine.factors is None else self.engine.factors.copy()
