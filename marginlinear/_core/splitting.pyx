@@ -1,4 +1,4 @@
-"""Alternating directions for the problems of a BlockCD: rough weights for a start of its sweeps, where features are few.
+"""Alternating directions for the problems of a BlockCD: rough weights that its sweeps start from, for few features.
 
 The scores S become unknowns of their own, with the multipliers T of S = X W (ADMM; Boyd et al. 2011). With
 rho_i = `ratio` c_i an iteration is
@@ -9,10 +9,9 @@ rho_i = `ratio` c_i an iteration is
     S_i = v_i + T_i/rho_i
 
 The system is one for all classes, and both products with X are one pass, on all threads: an iteration costs about as
-much as a sweep, and features that go together do not slow it down. The upper slack is taken against the best rival at each W,
-so that J itself falls, not P at one choice of rivals. A small ratio gets far, a large one comes to rest: it grows.
-
-The weights of these duals are far from W, and certify nothing yet: sweeps or Newton steps go on from both.
+much as a sweep, and features that go together do not slow it down. The upper slack is taken against the best rival at
+each W, so that J itself falls, not P at one choice of rivals. A small ratio gets far, a large one comes to rest: it
+grows. The weights of these duals are far from W, and certify nothing yet: sweeps or Newton steps go on from both.
 """
 
 import math
