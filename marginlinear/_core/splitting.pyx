@@ -141,7 +141,8 @@ cdef class Splitting:
         square = <double>rows.d * rows.d
         sweep = 1.0 + <double>rows.nnz * <double>engine.n_classes
         share = 1 / (1 + FEW / engine.n_classes)
-        return n * (share + square * engine.n_classes / sweep) + square * rows.m / 60 / sweep
+        # A sweep multiplies twice: for scores and for weights.
+        return n * (share + 0.5 * square * engine.n_classes / sweep) + square * rows.m / 60 / sweep
 
     def run(self, n, budget):
         """n iterations at most, from duals of 0 and margins of 1: the first W is that of least squares. The last W and

@@ -6,7 +6,7 @@ from marginlinear.problem import MAX_ITER, Info, Solution
 # Sweeps that Gram rows may take to lose the coefficients of rows whose dual is 0, as a multiple of those before.
 LEANING = 1
 # What comes before sweeps is to cost no more than this part of them.
-WORTH = 0.8
+WORTH = 0.65
 
 
 class DualFit:
