@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from marginlinear._core.symmetric import add_product, factor, substitute
+from marginlinear._core.symmetric import add_product, factor, substitute, substitute_columns
 
 
 def panels(Z):
@@ -32,6 +32,10 @@ def test_solution_is_that_of_numpy(d):
     assert factor(L, 1)
     np.testing.assert_allclose(np.tril(L) @ np.tril(L).T, H, rtol=1e-10, atol=1e-10)
     np.testing.assert_allclose(substitute(L, b), np.linalg.solve(H, b), rtol=1e-8, atol=1e-12)
+    columns = rng.normal(size=(d, 3))
+    wanted = np.linalg.solve(H, columns)
+    substitute_columns(L, columns)
+    np.testing.assert_allclose(columns, wanted, rtol=1e-8, atol=1e-12)
 
 
 def test_any_number_of_threads_gives_the_same_bits():

@@ -210,9 +210,9 @@ cdef class BlockCD:
         self.slice_rows = max(1, <Py_ssize_t>(SLICE * m / (1.0 + <double>rows.nnz * k)))
         # Weights within a core's own cache need no prefetch.
         self.far = 8.0 * rows.d * k > 512 * 1024
-        self._settle_empty_rows()
+        self.settle_empty_rows()
 
-    def _settle_empty_rows(self):
+    def settle_empty_rows(self):
         """A row with x_i = 0 has s_i = 0 for any W: its duals are set once so that its block has no gap."""
         cdef Py_ssize_t i, y, k = self.n_classes
         for i in range(self.rows.m):
@@ -276,13 +276,20 @@ cdef class BlockCD:
             self.before = {name: state[name] for name in ("alpha", "beta", "cost")}
             self.alpha[:], self.beta[:], U = self._mixed(np.asarray(alpha), np.asarray(beta), cost, state["before"])
             # Without a part in the weights.
-            self._settle_empty_rows()
+            self.settle_empty_rows()
             self.iterates.resume(U, U, 0.0)
         else:
             self.before = state["before"]
             assign(self._alpha, alpha)
             assign(self._beta, beta)
             self.iterates.resume(W, self._summed(alpha, beta), state["kappa"])
+
+    def stand_beside(self, const double[::1] W, double kappa):
+        """Go on, around a centre, from these weights beside the duals that `working_arrays` were given. The upper loss
+        has the rivals that were named there."""
+        self.rest[:] = 0
+        self.upper = self.named = self.mu > 0
+        self.iterates.resume(W, self._summed(self._alpha, self._beta), kappa)
 
     def _mixed(self, alpha, beta, cost, before):
         """(alpha, beta, U): the best mix of the duals of another cost, and of those before, with its weights."""
@@ -698,7 +705,7 @@ cdef class BlockCD:
         self.rest[:] = 0
         clear(self._alpha)
         clear(self._beta)
-        self._settle_empty_rows()
+        self.settle_empty_rows()
         self.iterates.plain()
         self.iterates.w[:] = 0
         if self.uneven:

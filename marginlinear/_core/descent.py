@@ -168,15 +168,18 @@ class Descent:
         self.newton_steps = newton
         if algorithm == "newton":
             newton.require(engine)
+        # Of one Newton step and, as a whole, of those that a problem may take, in sweeps.
         cost = newton.sweeps_of_a_step(engine) if newton is not None else math.inf
         self.enough = min(ENOUGH * cost, LATEST * budget.max_iter) if cost < math.inf else math.inf
+        self.steps = newton.STEPS * cost if cost < math.inf else math.inf
         self.newton_first = algorithm == "newton" or (
-            algorithm == "auto" and cost < math.inf and newton.STEPS * cost <= EACH * math.sqrt(engine.stiffness()))
-        if engine.iterates.kappa > 0:
-            if self.newton_first:
-                self.route = "newton"
-            else:
-                self._begin(engine.iterates.kappa)
+            algorithm == "auto" and self.steps < math.inf and self.steps <= self.sweeps)
+        self.go_on()
+
+    @property
+    def sweeps(self):
+        """How many accelerated sweeps the problem may take."""
+        return EACH * math.sqrt(self.engine.stiffness())
 
     def reset(self, convex=True):
         """The engine's problem has changed: forget rates and momentum, keep the weights or their averages.
@@ -195,6 +198,14 @@ class Descent:
         elif iterates.kappa > 0:
             iterates.recentre(iterates.kappa, 0.0, 1.0, True)
             self._begin(iterates.kappa)
+
+    def go_on(self):
+        """From weights beside duals, where there is a centre."""
+        if self.engine.iterates.kappa > 0:
+            if self.newton_first:
+                self.route = "newton"
+            else:
+                self._begin(self.engine.iterates.kappa)
 
     def give_up_centre(self):
         """Plain sweeps from here on: W = U."""

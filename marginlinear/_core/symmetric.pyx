@@ -194,3 +194,36 @@ def substitute(const double[:, ::1] L, const double[::1] wanted):
             for j in range(i):
                 x[j] -= L[i, j] * x[i]
     return found
+
+
+def substitute_columns(const double[:, ::1] L, double[:, ::1] x):
+    """x = (L L')^-1 x in place, L as `factor` leaves it; x: (d, k)."""
+    cdef Py_ssize_t start, i, j, d = L.shape[0], k = x.shape[1]
+    cdef Py_ssize_t step = max(1, <Py_ssize_t>(SLICE / (1 + <double>d * k)))
+    for start in range(0, d, step):
+        with nogil:
+            for i in range(start, min(d, start + step)):
+                for j in range(i):
+                    take(&x[i, 0], L[i, j], &x[j, 0], k)
+                divide(&x[i, 0], L[i, i], k)
+        PyErr_CheckSignals()
+    for start in range(0, d, step):
+        with nogil:
+            for i in range(d - 1 - start, d - 1 - min(d, start + step), -1):
+                divide(&x[i, 0], L[i, i], k)
+                for j in range(i):
+                    take(&x[j, 0], L[i, j], &x[i, 0], k)
+        PyErr_CheckSignals()
+
+
+cdef inline void take(double* x, double t, const double* y, Py_ssize_t k) noexcept nogil:
+    """x -= t y"""
+    cdef Py_ssize_t l
+    for l in range(k):
+        x[l] -= t * y[l]
+
+
+cdef inline void divide(double* x, double t, Py_ssize_t k) noexcept nogil:
+    cdef Py_ssize_t l
+    for l in range(k):
+        x[l] /= t

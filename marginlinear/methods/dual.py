@@ -6,6 +6,8 @@ from marginlinear.problem import MAX_ITER, Info, Solution
 
 # Sweeps that Gram rows may take to lose the coefficients of rows whose dual is 0, as a multiple of those before.
 LEANING = 1
+# What comes before sweeps is to cost no more than this part of them.
+WORTH = 0.65
 
 
 class DualFit:
@@ -178,6 +180,20 @@ class JointFit(DualFit):
 
         engine = BlockCD(problem.rows, problem.y, problem.n_classes, cost, seed=run.seed, threads=run.threads, **loss)
         super().__init__(problem, run, engine, BlockSteps, keep=True)
+
+    def split(self):
+        """Where alternating directions promise to cost less than what is ahead, begin with them. Whether they did."""
+        from marginlinear._core.splitting import Splitting
+
+        engine, descent = self.engine, self.descent
+        n = Splitting.iterations(engine, descent.newton_first)
+        if (self.run.algorithm != "auto" or self.run.start is not None
+                or Splitting.sweeps(engine, n) > WORTH * min(descent.sweeps, descent.steps)):
+            return False
+        done = Splitting(engine).run(n, self.budget)
+        if done:
+            descent.go_on()
+        return done
 
     def solution(self, n_outer=0, residual=None, **references):
         kept = None if self.engine.factors is None else self.engine.factors.copy()
