@@ -102,3 +102,11 @@ def test_a_fit_that_begins_so_is_certified_and_no_worse(mu, monkeypatch):
     assert model.info.converged
     assert other.info.converged
     assert model.info.objective <= 1.03 * other.info.objective
+
+
+def test_it_tells_its_progress():
+    X, y = problem()
+    engine, seen = engine_of(X, y, 0.7), []
+    assert Splitting(engine).run(25, Budget(None, None, seen.append))
+    assert [entry["n_iter"] for entry in seen] == [10, 20]
+    assert all(entry["bound"] == 0 < entry["certificate"] == entry["objective"] for entry in seen)

@@ -179,6 +179,9 @@ cdef class Splitting:
             best = min(best, objective)
             ratio = following
             engine.n_iter += 1
+            if engine.n_iter % PERIOD == 0:
+                # All that is known of the least J is that no loss is below 0.
+                budget.record(engine.n_iter, objective, 0.0, objective)
         engine.stand_beside(self.flat, FIRMNESS * engine.stiffness())
         return True
 
