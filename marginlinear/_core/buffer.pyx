@@ -127,8 +127,7 @@ cdef class Buffer:
         return self._seen_as(0, rows, size // rows)
 
     def cut(self, Py_ssize_t first, stop=None):
-        """The same memory as a Buffer of the columns `first` to `stop`; without `stop`, of the one column `first`, of one
-        dimension."""
+        """The same memory as a Buffer of the columns `first` to `stop`; without `stop` of `first`, of one dimension."""
         cdef Py_ssize_t last = first + 1 if stop is None else stop
         if not 0 <= first < last <= self.shape[1]:
             raise IndexError(f"Buffer: columns {first} to {last} of {self.shape[1]}")
@@ -351,23 +350,31 @@ def signed_rows(const int8_t[:] signs, const int32_t[:] classes):
 
 def mark(uint8_t[::1] marks, const double[:] values, const int64_t[:] which=None):
     """marks[i] = 1 for each number of `values` that is not 0: the i-th, or which[i]-th."""
-    cdef Py_ssize_t i
-    cdef bint whole = which is None
-    with nogil:
-        for i in range(values.shape[0]):
-            if values[i] != 0:
-                marks[i if whole else which[i]] = 1
+    cdef Py_ssize_t i, at, count = marks.shape[0] if which is None else which.shape[0]
+    if values.shape[0] != count:
+        raise ValueError(f"mark: {values.shape[0]} numbers for {count}")
+    for i in range(count):
+        if values[i] != 0:
+            at = i if which is None else which[i]
+            if not 0 <= at < marks.shape[0]:
+                raise IndexError(f"mark: number {at} is not among {marks.shape[0]}")
+            marks[at] = 1
 
 
 def put(double[:] target, const double[:, :] column, const int64_t[:] which=None):
     """target[:] = column[:, 0], or target[which] = it."""
-    cdef Py_ssize_t i
-    cdef bint whole = which is None
-    if column.shape[0] != (target.shape[0] if whole else which.shape[0]):
-        raise ValueError(f"put: {column.shape[0]} numbers for {target.shape[0]}")
-    with nogil:
-        for i in range(column.shape[0]):
-            target[i if whole else which[i]] = column[i, 0]
+    cdef Py_ssize_t i, count = target.shape[0] if which is None else which.shape[0]
+    if column.shape[0] != count:
+        raise ValueError(f"put: {column.shape[0]} numbers for {count}")
+    if which is None:
+        with nogil:
+            for i in range(count):
+                target[i] = column[i, 0]
+        return
+    for i in range(count):
+        if not 0 <= which[i] < target.shape[0]:
+            raise IndexError(f"put: number {which[i]} is not among {target.shape[0]}")
+        target[which[i]] = column[i, 0]
 
 
 def same_memory(x, y):

@@ -55,7 +55,7 @@ class Together:
                          for gap, before in zip(engine.gap, gaps[-1] if gaps else [0.0] * engine.k, strict=True)]
             gaps.append(engine.gap)
             promising = [at for at in engine.active if estimates[at] <= 0.8 * tried[at]
-                         and estimates[at] <= allowance(self.run.tol, engine.met[at])]
+                         and estimates[at] <= self.run.tol * max(1.0, engine.met[at])]
             if engine.n_iter < next_check and len(promising) < ENOUGH * len(engine.active):
                 continue
             next_check = engine.n_iter + max(FIRST_CHECK, engine.n_iter // STRIDE)
