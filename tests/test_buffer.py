@@ -169,7 +169,7 @@ def test_signs_of_rows():
     assert bytes(marks) == bytes([0, 1, 1, 1, 0])
     with pytest.raises(ValueError, match="mark: 3 numbers for 5"):
         mark(marks, np.ones(3))
-    with pytest.raises(IndexError, match="mark: number 3 is not among 2"):
+    with pytest.raises(IndexError, match="mark: number 2 is not among 2"):
         mark(zeros("B", 2), np.ones(3), which)
 
 
