@@ -18,14 +18,19 @@ from marginlinear._core.buffer import (
     count_nonzero,
     distinct,
     dot,
+    mark,
     product,
+    put,
+    same_memory,
     scaled,
     seen,
+    signed_rows,
+    signs_of,
     total,
     zeros,
 )
 
-KINDS = {"d": np.float64, "f": np.float32, "i": np.int32, "q": np.int64, "H": np.uint16, "B": np.uint8}
+KINDS = {"d": np.float64, "f": np.float32, "i": np.int32, "q": np.int64, "H": np.uint16, "B": np.uint8, "b": np.int8}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -120,6 +125,52 @@ def test_sums_and_products(size, step):
     for two in (product, dot):
         with pytest.raises(ValueError, match=f"{size + 1} and {size} numbers"):
             two(np.append(x, 1.0), y)
+
+
+def test_columns_are_the_same_memory():
+    whole = copied(np.arange(12.0).reshape(4, 3))
+    part, one = whole.cut(1, 3), whole.cut(2)
+    np.asarray(part)[0, 0] = 99
+    assert np.asarray(part).tolist() == [[99, 2], [4, 5], [7, 8], [10, 11]] and (part.rows, part.columns) == (4, 2)
+    assert np.asarray(one).tolist() == np.asarray(part.cut(1)).tolist() == [2, 5, 8, 11] and one.columns is None
+    assert np.shares_memory(np.asarray(one), np.asarray(whole)) and whole.cut(0).copy().columns is None
+    assert np.asarray(pickle.loads(pickle.dumps(one))).tolist() == [2, 5, 8, 11]
+    for first, stop in ((-1, None), (3, None), (1, 1), (2, 4)):
+        with pytest.raises(IndexError, match=r"^Buffer: columns -?\d to \d of 3$"):
+            whole.cut(first, stop)
+    with pytest.raises(ValueError, match="Buffer: 4 numbers for 2 rows"):
+        one.table(2)
+    for strided in (one, part, constant(1.0, 4)):
+        with pytest.raises(BufferError, match="side by side"):
+            assign(zeros("d", 4), strided)
+
+
+def test_columns_are_written():
+    table, which = zeros("d", 4, 2), copied(np.array([3, 0]))
+    put(table.cut(1), np.arange(1.0, 5).reshape(4, 1))
+    put(table.cut(0), np.array([[7.0], [8.0]]), which)
+    assert np.asarray(table).tolist() == [[8, 1], [0, 2], [0, 3], [7, 4]]
+    with pytest.raises(ValueError, match="put: 3 numbers for 2"):
+        put(table.cut(0), np.ones((3, 1)), which)
+    with pytest.raises(IndexError, match="put: number 3 is not among 2"):
+        put(zeros("d", 2), np.ones((2, 1)), which)
+    flat = table.copy()
+    assert same_memory(table, table.table(8)) and not same_memory(table, flat)
+
+
+def test_signs_of_rows():
+    signs, classes = copied(np.array([0, 1, -1], dtype=np.int8)), np.array([2, 0, 1, 1, 0], dtype=np.int32)
+    which = signed_rows(signs, classes)
+    assert np.asarray(signs_of(signs, classes)).tolist() == [0, 0, 1, 1, 0]
+    assert np.asarray(which).tolist() == [0, 2, 3]
+    marks = zeros("B", 5)
+    mark(marks, np.array([0, 1.5, np.nan]), which)
+    mark(marks, np.array([0, -1.0, 0, 0, 0]))
+    assert bytes(marks) == bytes([0, 1, 1, 1, 0])
+    with pytest.raises(ValueError, match="mark: 3 numbers for 5"):
+        mark(marks, np.ones(3))
+    with pytest.raises(IndexError, match="mark: number 2 is not among 2"):
+        mark(zeros("B", 2), np.ones(3), which)
 
 
 def test_different_numbers():

@@ -47,6 +47,8 @@ def folder(tmp_path, monkeypatch):
     for name, labels in (("two", ["-1", "+1"]), ("three", ["3", "1", "2.5"]), ("words", ["spam", "\u00e9", "ham"])):
         (tmp_path / name).write_text(text(labels, 9, 60))
         (tmp_path / f"large-{name}").write_text(text(labels, 300, 450))
+    (tmp_path / "wide-three").write_text(text(["3", "1", "2.5"], 70_000, 60))
+    (tmp_path / "ten").write_text(text([*map(str, range(10))], 30, 200))
     (tmp_path / "one").write_text("1 1:1\n1 2:1\n")
     (tmp_path / "none").write_text("1\n2\n")
     (tmp_path / "huge").write_text("1 1:1e200 2:1\n2 2:1\n")
@@ -57,6 +59,10 @@ def folder(tmp_path, monkeypatch):
 LINES = [
     *(f"-s {name} {data}" for name in ("l1svc", "l2svc", "odm", "ldm", "mcodm", "cs") for data in ("two", "large-two")),
     *(f"-s {name} {data}" for name in ("mcodm", "cs") for data in ("three", "large-three")),
+    *(f"-s {name} {data}" for name in ("l1svc", "l2svc", "odm", "ldm") for data in ("three", "large-three", "ten")),
+    "-s l1svc -c 100 -e 1e-6 wide-three", "-s l2svc -c 1000 -e 1e-6 --threads 2 three", "-s odm --algorithm cd three",
+    "-s l2svc -e 1e-9 --max-iter 2 --strict ten", "-s l1svc -w2.5 2 -B 1 --float32 three", "-s ldm --weights w three",
+    "-s lssvm --text-labels words",
     "-s mcodm --text-labels -w\u00e9 3 words", "-s cs --text-labels large-words",
     "-s l2svc -w1 2 -w-1 0.5 -w7 2 two", "-s l1svc -w-1 4 -B 1 large-two", "-s ldm -w1 3 large-two",
     "-s mcodm -w2.5 2 -w3 0.1 three", "-s mcodm -c 100 three", "-s mcodm --weights w -B 2 three",

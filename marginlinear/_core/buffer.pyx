@@ -5,14 +5,17 @@ one as it is, memoryview() cuts it by rows, and numpy.asarray has it without a c
 """
 
 from cpython.buffer cimport (
+    PyBUF_ANY_CONTIGUOUS,
     PyBUF_C_CONTIGUOUS,
     PyBUF_FORMAT,
+    PyBUF_F_CONTIGUOUS,
+    PyBUF_STRIDES,
     PyBUF_WRITABLE,
     PyBuffer_Release,
     PyObject_GetBuffer,
 )
 from libc.math cimport fabs, fmax
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t
+from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint16_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 
@@ -25,7 +28,7 @@ cdef enum:
     CHUNK = 1024    # numbers that a sum adds up by themselves
 
 SIZES = {"d": sizeof(double), "f": sizeof(float), "i": sizeof(int32_t), "q": sizeof(int64_t), "H": sizeof(uint16_t),
-         "B": sizeof(uint8_t)}
+         "B": sizeof(uint8_t), "b": sizeof(int8_t)}
 
 
 cdef class Buffer:
@@ -33,8 +36,8 @@ cdef class Buffer:
 
     Parameters
     ----------
-    kind : {"d", "f", "i", "q", "H", "B"}
-        float64, float32, int32, int64, which row numbers have too, uint16 or uint8.
+    kind : {"d", "f", "i", "q", "H", "B", "b"}
+        float64, float32, int32, int64, which row numbers have too, uint16, uint8 or int8.
     rows : int
     columns : int, optional
         Without, there is one dimension.
@@ -80,6 +83,8 @@ cdef class Buffer:
     def __getbuffer__(self, Py_buffer* buffer, int flags):
         if self.constant and flags & PyBUF_WRITABLE:
             raise BufferError("one value for all rows must not be written to")
+        if not self._contiguous() and asks_contiguous(flags):
+            raise BufferError("the numbers do not stand side by side")
         buffer.obj = self
         buffer.buf = self.start
         buffer.len = self.itemsize * self.shape[0] * self.shape[1]
@@ -102,14 +107,32 @@ cdef class Buffer:
         """The same numbers in a Buffer of its own."""
         return copied(self)
 
+    cdef bint _contiguous(self):
+        cdef Py_ssize_t step = self.itemsize * self.shape[1]
+        return self.shape[0] < 2 or (self.strides[0] == step and self.strides[1] == self.itemsize)
+
+    cdef Buffer _seen_as(self, Py_ssize_t first, Py_ssize_t rows, columns):
+        """The same memory from column `first` on, of this shape."""
+        cdef Buffer found = Buffer(self.kind, 0, columns)
+        free(found.start)
+        found.start, found.view, found.owner = <char*> self.start + first * self.itemsize, True, self
+        found.shape[0] = rows
+        return found
+
     def table(self, Py_ssize_t rows):
         """The same memory as a Buffer of so many rows, of two dimensions."""
         cdef Py_ssize_t size = self.shape[0] * self.shape[1]
-        if self.constant or rows < 1 or size % rows:
+        if not self._contiguous() or rows < 1 or size % rows:
             raise ValueError(f"Buffer: {size} numbers for {rows} rows")
-        cdef Buffer found = Buffer(self.kind, 0, size // rows)
-        free(found.start)
-        found.start, found.view, found.owner, found.shape[0] = self.start, True, self, rows
+        return self._seen_as(0, rows, size // rows)
+
+    def cut(self, Py_ssize_t first, stop=None):
+        """The same memory as a Buffer of the columns `first` to `stop`; without `stop` of `first`, of one dimension."""
+        cdef Py_ssize_t last = first + 1 if stop is None else stop
+        if not 0 <= first < last <= self.shape[1]:
+            raise IndexError(f"Buffer: columns {first} to {last} of {self.shape[1]}")
+        cdef Buffer found = self._seen_as(first, self.shape[0], None if stop is None else last - first)
+        found.strides[0] = self.strides[0]
         return found
 
     @property
@@ -123,6 +146,13 @@ cdef class Buffer:
     @property
     def columns(self):
         return None if self.dimensions == 1 else self.shape[1]
+
+
+cdef bint asks_contiguous(int flags):
+    """Whether who asks for a buffer takes it without gaps only."""
+    if flags & PyBUF_STRIDES != PyBUF_STRIDES:
+        return True
+    return any([flags & kind == kind for kind in (PyBUF_C_CONTIGUOUS, PyBUF_F_CONTIGUOUS, PyBUF_ANY_CONTIGUOUS)])
 
 
 def zeros(kind, rows, columns=None):
@@ -291,6 +321,73 @@ def taken_codes(const int32_t[:] array, const int64_t[:] which):
             raise IndexError(f"taken: number {which[at]} is not among {array.shape[0]}")
         out[at] = array[which[at]]
     return found
+
+
+def signs_of(const int8_t[:] signs, const int32_t[:] classes):
+    """For each row 1 if its class has a positive sign, else 0: int32, as a Buffer."""
+    cdef Py_ssize_t i
+    found = Buffer("i", classes.shape[0])
+    cdef int32_t[::1] out = found
+    for i in range(classes.shape[0]):
+        out[i] = signs[classes[i]] > 0
+    return found
+
+
+def signed_rows(const int8_t[:] signs, const int32_t[:] classes):
+    """The numbers of the rows whose class has a sign that is not 0: int64, as a Buffer."""
+    cdef Py_ssize_t i, count = 0
+    for i in range(classes.shape[0]):
+        count += signs[classes[i]] != 0
+    found = Buffer("q", count)
+    cdef int64_t[::1] out = found
+    count = 0
+    for i in range(classes.shape[0]):
+        if signs[classes[i]] != 0:
+            out[count] = i
+            count += 1
+    return found
+
+
+def mark(uint8_t[::1] marks, const double[:] values, const int64_t[:] which=None):
+    """marks[i] = 1 for each number of `values` that is not 0: the i-th, or which[i]-th."""
+    cdef Py_ssize_t i, at, count = marks.shape[0] if which is None else which.shape[0]
+    if values.shape[0] != count:
+        raise ValueError(f"mark: {values.shape[0]} numbers for {count}")
+    for i in range(count):
+        if values[i] != 0:
+            at = i if which is None else which[i]
+            if not 0 <= at < marks.shape[0]:
+                raise IndexError(f"mark: number {at} is not among {marks.shape[0]}")
+            marks[at] = 1
+
+
+def put(double[:] target, const double[:, :] column, const int64_t[:] which=None):
+    """target[:] = column[:, 0], or target[which] = it."""
+    cdef Py_ssize_t i, count = target.shape[0] if which is None else which.shape[0]
+    if column.shape[0] != count:
+        raise ValueError(f"put: {column.shape[0]} numbers for {count}")
+    if which is None:
+        with nogil:
+            for i in range(count):
+                target[i] = column[i, 0]
+        return
+    for i in range(count):
+        if not 0 <= which[i] < target.shape[0]:
+            raise IndexError(f"put: number {which[i]} is not among {target.shape[0]}")
+        target[which[i]] = column[i, 0]
+
+
+def same_memory(x, y):
+    """Whether two float64 arrays in C order are the same numbers in memory, whatever their shapes."""
+    cdef Py_buffer a, b
+    PyObject_GetBuffer(x, &a, PyBUF_C_CONTIGUOUS)
+    try:
+        PyObject_GetBuffer(y, &b, PyBUF_C_CONTIGUOUS)
+        same = a.buf == b.buf and a.len == b.len
+        PyBuffer_Release(&b)
+    finally:
+        PyBuffer_Release(&a)
+    return same
 
 
 def distinct(const double[:] array):

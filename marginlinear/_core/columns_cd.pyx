@@ -9,11 +9,9 @@ that have ended, or that there are not, cost little beside the others.
 A row rests for as many sweeps as it had visits in a row that moved none of its duals.
 """
 
-import numpy as np
-
 from cpython.exc cimport PyErr_CheckSignals
 from libc.math cimport INFINITY
-from libc.stdint cimport int8_t, int32_t, uint8_t, uint64_t
+from libc.stdint cimport int8_t, int32_t, uint8_t, uint64_t, uintptr_t
 
 from marginlinear._core.active cimport keep_awake, shuffle
 from marginlinear._core.pieces cimport dual_at, gap_of, loss_at, pieces_t, step_to
@@ -34,6 +32,7 @@ from marginlinear._core.rows cimport (
     value,
     weights_prefetch,
 )
+from marginlinear._core.buffer import Buffer, zeros
 from marginlinear.threads import Cancelled, run_chunks
 
 # Work of one slice between looks at the signals: about 20 ms.
@@ -63,7 +62,7 @@ cdef struct task_t:
 
 
 cdef class ColumnsCD:
-    """State and sweeps of the problems.
+    """State and sweeps of the problems. What there is one number of for each problem is a list of k.
 
     Parameters
     ----------
@@ -85,11 +84,11 @@ cdef class ColumnsCD:
 
     Attributes
     ----------
-    active : int array
+    active : list of int
         Numbers of the problems that are swept; to be set by `retire` alone.
-    gap : float64 array of shape (k,)
+    gap : list of float
         Sums over the rows of the last sweep, each row's gap taken as it was met.
-    met : float64 array of shape (k,)
+    met : list of float
         P_l, each row's loss taken as it was met.
     W : float64 array of shape (d, k)
     duals : float64 array of shape (m, k)
@@ -98,58 +97,89 @@ cdef class ColumnsCD:
 
     cdef readonly Rows rows
     cdef readonly Py_ssize_t k, n_iter
-    cdef readonly object active, gap, met, W, duals
-    cdef object cancel, _signs, _order, _rest, _calm, _sqnorm, _cost, _y, _table, _sqnorms_met, _negligible
+    cdef readonly list active, gap, met
+    cdef object cancel
     cdef int threads
     cdef uint64_t rng
     cdef Py_ssize_t slice_rows, count
-    cdef double[::1] w, a, negligible, sqnorm
-    cdef const double[::1] c, sq
+    cdef double[::1] w, a
+    cdef const double[::1] c, sq, table
     cdef const int32_t[::1] y
-    cdef const int8_t[:, ::1] signs
+    cdef int8_t[:, ::1] signs
     cdef uint8_t[::1] rest, calm
     cdef Py_ssize_t[::1] order
     cdef Py_ssize_t which[K]
+    cdef double negligible[K]
+    # ||w_l||^2, as the sweeps' steps change it.
+    cdef double sqnorm[K]
     cdef const pieces_t* phi
     # phi is 0 from here to there.
     cdef double zero_from, zero_to
 
-    def __init__(self, Rows rows, y, codes, cost, table, *, seed=0, int threads=1, cancel=None):
-        cdef const double[::1] flat = table
-        cdef Py_ssize_t m = rows.m, i, j
+    def __init__(self, Rows rows, y, const int8_t[:, :] codes, cost, table, *, seed=0, int threads=1, cancel=None):
+        cdef Py_ssize_t m = rows.m, i, j, l
         self.rows, self.k, self.n_iter, self.cancel = rows, codes.shape[1], 0, cancel
-        self._y, self._cost, self._table, self._sqnorm = y, cost, table, np.asarray(rows.sqnorms())
-        self._signs = np.zeros((len(codes), K), dtype=np.int8)
-        self._signs[:, :self.k] = codes
+        self.y, self.c, self.table, self.sq = y, cost, table, rows.sqnorms()
+        self.signs = zeros("b", codes.shape[0], K)
+        self.signs[:, :self.k] = codes
         self.threads, self.rng = threads, seed
         self.w, self.a = aligned(rows.d * K), aligned(m * K)
-        self.W = np.asarray(self.w).reshape(rows.d, K)[:, :self.k]
-        self.duals = np.asarray(self.a).reshape(m, K)[:, :self.k]
-        self._order = np.empty(m, dtype=np.intp)
-        self._rest, self._calm = np.zeros(m, dtype=np.uint8), np.zeros(m, dtype=np.uint8)
-        self._negligible, self._sqnorms_met = np.full(K, -np.inf), np.zeros(K)
-        self.c, self.sq, self.y, self.signs, self.order = cost, self._sqnorm, y, self._signs, self._order
-        self.rest, self.calm, self.negligible, self.sqnorm = self._rest, self._calm, self._negligible, self._sqnorms_met
+        self.order, self.rest, self.calm = Buffer("q", m), zeros("B", m), zeros("B", m)
+        for l in range(K):
+            self.negligible[l], self.sqnorm[l] = -INFINITY, 0
         self.slice_rows = max(1, <Py_ssize_t>(SLICE * m / (1.0 + <double>rows.nnz)))
-        self.phi = <const pieces_t*> &flat[0]
+        self.phi = <const pieces_t*> &self.table[0]
         self.zero_from, self.zero_to = INFINITY, -INFINITY
         for j in range(3):
             if self.phi.quad[j] == 0 and self.phi.slope[j] == 0 and self.phi.level[j] == 0:
                 self.zero_from = min(self.zero_from, self.phi.knot[j - 1] if j else -INFINITY)
                 self.zero_to = max(self.zero_to, self.phi.knot[j] if j < 2 else INFINITY)
         # A row with x_i = 0 has g_i = 0 for any w: its dual leaves no gap there.
-        for i in np.flatnonzero(self._sqnorm == 0):
-            self.duals[i] = dual_at(self.phi, self.c[i], 0.0)
-        self._activate(np.arange(self.k))
+        for i in range(m):
+            if self.sq[i] == 0:
+                for l in range(self.k):
+                    self.a[i * K + l] = dual_at(self.phi, self.c[i], 0.0)
+        self._activate(list(range(self.k)))
 
-    def _activate(self, numbers):
+    @property
+    def W(self):
+        import numpy as np
+
+        return np.asarray(self.w).reshape(-1, K)[:, :self.k]
+
+    @property
+    def duals(self):
+        import numpy as np
+
+        return np.asarray(self.a).reshape(-1, K)[:, :self.k]
+
+    def duals_of(self, Py_ssize_t l):
+        """Those of one problem: a Buffer."""
+        cdef Py_ssize_t i
+        found = Buffer("d", self.rows.m)
+        cdef double[::1] out = found
+        for i in range(self.rows.m):
+            out[i] = self.a[i * K + l]
+        return found
+
+    def write(self, double[:, :] weights):
+        """weights[:] = W"""
+        cdef Py_ssize_t j, l, start, d = self.rows.d
+        for start in range(0, d, BLOCK):
+            with nogil:
+                for j in range(start, min(d, start + BLOCK)):
+                    for l in range(self.k):
+                        weights[j, l] = self.w[j * K + l]
+            PyErr_CheckSignals()
+
+    def _activate(self, list numbers):
         self.active, self.count = numbers, len(numbers)
         for at, l in enumerate(numbers):
             self.which[at] = l
 
     def retire(self, numbers):
         """Sweep these problems no more: their weights and duals stay as they are."""
-        self._activate(np.setdiff1d(self.active, numbers))
+        self._activate([l for l in self.active if l not in numbers])
 
     cdef _perform(self, task_t* task, Py_ssize_t start, Py_ssize_t stop):
         """The task from start to stop, with looks at the signals between its slices."""
@@ -165,34 +195,40 @@ cdef class ColumnsCD:
     def sweep(self):
         """Visit every row that does not rest once, in a new random order."""
         cdef task_t task
-        cdef Py_ssize_t visited
-        sums = np.zeros((2, K))
-        cdef double[:, ::1] flat = sums
-        task.what, task.W, task.gap, task.loss = VISIT, &self.w[0], &flat[0, 0], &flat[1, 0]
+        cdef Py_ssize_t visited, l
+        cdef double gap[K]
+        cdef double loss[K]
+        for l in range(K):
+            gap[l] = loss[l] = 0
+        task.what, task.W, task.gap, task.loss = VISIT, &self.w[0], gap, loss
         with nogil:
             visited = keep_awake(&self.sq[0], &self.rest[0], self.rows.m, &self.order[0])
             shuffle(&self.order[0], visited, &self.rng)
         self._perform(&task, 0, visited)
-        self.gap = sums[0, :self.k]
-        self.met = (sums[1] + self._sqnorms_met / 2)[:self.k]
+        self.gap = [gap[l] for l in range(self.k)]
+        self.met = [loss[l] + self.sqnorm[l] / 2 for l in range(self.k)]
         self.n_iter += 1
 
     def neglect(self, gaps):
         """Leave duals as they are whose gaps add up, in each problem, to no more than its number of `gaps`."""
-        self._negligible[:self.k] = gaps / max(1, self.rows.m)
+        cdef Py_ssize_t l
+        for l in range(self.k):
+            self.negligible[l] = gaps[l] / max(1, self.rows.m)
 
     def primal(self):
         """P_l at the weights, exactly, by one pass over the rows."""
         parts = run_chunks(self._losses, self.rows.m, self.threads)
-        return sum(parts, np.zeros(self.k)) + self._sqnorms() / 2
+        return [sum(part) + sqnorm / 2 for *part, sqnorm in zip(*parts, self._sqnorms(), strict=True)]
 
     def _losses(self, Py_ssize_t lo, Py_ssize_t hi):
         cdef task_t task
-        sums = np.zeros(K)
-        cdef double[::1] flat = sums
-        task.what, task.W, task.loss = LOSSES, &self.w[0], &flat[0]
+        cdef Py_ssize_t l
+        cdef double loss[K]
+        for l in range(K):
+            loss[l] = 0
+        task.what, task.W, task.loss = LOSSES, &self.w[0], loss
         self._perform(&task, lo, hi)
-        return sums[:self.k]
+        return [loss[l] for l in range(self.k)]
 
     def refresh(self):
         """The weights of all problems, those not swept any more too, summed afresh from the rows and the duals."""
@@ -208,9 +244,10 @@ cdef class ColumnsCD:
         """D_l at the duals, the weights being theirs."""
         cdef double at_rest = loss_at(self.phi, 0.0) - gap_of(self.phi, 1.0, 0.0, 0.0)
         cdef double a
-        sums = np.zeros(K)
-        cdef double[::1] h = sums
+        cdef double h[K]
         cdef Py_ssize_t i, l, start, m = self.rows.m
+        for l in range(K):
+            h[l] = 0
         for start in range(0, m, BLOCK):
             with nogil:
                 for i in range(start, min(m, start + BLOCK)):
@@ -221,26 +258,27 @@ cdef class ColumnsCD:
                         else:
                             h[l] += self.c[i] * loss_at(self.phi, 0.0) - gap_of(self.phi, self.c[i], 0.0, a)
             PyErr_CheckSignals()
-        return sums[:self.k] - self._sqnorms() / 2
+        return [h[l] - sqnorm / 2 for l, sqnorm in enumerate(self._sqnorms())]
 
     def _sqnorms(self):
         """||w_l||^2"""
-        out = np.zeros(K)
-        cdef double[::1] sums = out
+        cdef double sums[K]
         cdef Py_ssize_t j, l, start, d = self.rows.d
+        for l in range(K):
+            sums[l] = 0
         for start in range(0, d, BLOCK):
             with nogil:
                 for j in range(start, min(d, start + BLOCK)):
                     for l in range(K):
                         sums[l] += self.w[j * K + l] * self.w[j * K + l]
             PyErr_CheckSignals()
-        return out[:self.k]
+        return [sums[l] for l in range(self.k)]
 
 
-def aligned(Py_ssize_t n):
+cdef double[::1] aligned(Py_ssize_t n):
     """n zeros that begin with a cache line."""
-    buffer = np.zeros(n + 8)
-    begin = -buffer.ctypes.data // 8 % 8
+    cdef double[::1] buffer = zeros("d", n + 8)
+    cdef Py_ssize_t past = <Py_ssize_t>(<uintptr_t> &buffer[0] // 8 % 8), begin = 8 - past if past else 0
     return buffer[begin:begin + n]
 
 

@@ -53,6 +53,7 @@ from marginlinear._core.buffer import (
     copied,
     count_nonzero,
     dot,
+    largest_change,
     scaled,
     seen,
     total,
@@ -272,17 +273,28 @@ cdef class MarginCD:
         """Go on from the `state()` of an engine on the same rows; where a row's cost changed, without spread, from the
         mix of path.py, with spread from scaled duals. W may be None: that of the duals."""
         clear(self._rest)
-        before, duals, cost = state.get("before"), seen(state["duals"]), seen(state["cost"])
-        if self.spread == 0 and (self.cost != cost).any():
+        before = state.get("before")
+        if self.spread == 0 and largest_change(self._cost, state["cost"]) != 0:
+            duals, cost = seen(state["duals"]), seen(state["cost"])
             self.before = {"duals": duals, "cost": cost}
             self.duals[:], U = self._mixed(duals, cost, before)
             self.iterates.resume(U, U, 0.0)
         else:
             self.before = before
-            self.duals[:] = self._cut(duals * (self.cost / cost))
+            self._rescale(state["duals"], state["cost"])
             U = self._summed(self._duals)
             self.iterates.resume(U if state["W"] is None else state["W"], U, state["kappa"])
         self.settle()
+
+    def _rescale(self, const double[:] duals, const double[:] cost):
+        """Duals of another cost, by its ratio, cut as `_cut` does it."""
+        cdef Py_ssize_t i, at
+        cdef double low, high
+        for i in range(self.rows.m):
+            at = self.which[i]
+            low = -self.shifted[at, 7] if self.shifted[at, 4] == 0 else -INFINITY
+            high = -self.shifted[at, 5] if self.shifted[at, 2] == 0 else INFINITY
+            self.a[i] = min(max(duals[i] * (self.c[i] / cost[i]), self.c[i] * low), self.c[i] * high)
 
     def _mixed(self, duals, cost, before):
         """(duals, U): the best mix of the duals of another cost, and of those before, with its weights."""

@@ -135,7 +135,9 @@ class MSVMAvFit:
     def start(self):
         """The weights of an earlier fit where their mean margin is positive, else g0/||g0||."""
         if self.run.start is not None:
-            w = self.run.start["W"].copy()
+            import numpy as np
+
+            w = np.array(self.run.start["W"])
             if self.g0 @ w > 0:
                 return w
         return self.g0 / norm(self.g0)

@@ -13,6 +13,17 @@ import math
 import threading
 import time
 
+from marginlinear._core.buffer import (
+    copied,
+    mark,
+    put,
+    same_memory,
+    signed_rows,
+    signs_of,
+    taken,
+    taken_codes,
+    zeros,
+)
 from marginlinear._core.descent import Budget
 from marginlinear.methods.together import Together, groups
 from marginlinear.problem import (
@@ -52,20 +63,19 @@ class Columns:
     """One fit: the columns' problems, and what becomes of their solutions."""
 
     def __init__(self, method, problem, params, run, how):
-        import numpy as np
-
-        self.method, self.problem, self.params, self.run = method, problem.arrays(), params, run
+        self.method, self.problem, self.params, self.run = method, problem, params, run
         self.started = time.perf_counter()
-        self.codes = codes_of(how, problem.n_classes, run.seed)
-        self.decoded = None if how == "ovr" else self.codes
-        if run.start is not None and not np.array_equal(run.start["codes"], self.codes):
+        codes = None if how == "ovr" else codes_of(how, problem.n_classes, run.seed)
+        self.codes = one_versus_rest(problem.n_classes) if codes is None else copied(codes)
+        self.decoded = codes
+        if run.start is not None and memoryview(run.start["codes"]) != memoryview(self.codes):
             raise ValueError("start: a model of other binary problems (multiclass, or the seed of ecoc, was another)")
         # An event of another's is never set here: fits that have one run on one thread.
         self.cancel = threading.Event() if run.cancel is None else run.cancel
         # In a Model's own layout: no other copy of all columns is made.
         length = problem.rows.m if problem.rows.is_gram else problem.rows.d
-        self.weights = np.zeros((length, self.codes.shape[1]))
-        self.supports = np.zeros(problem.rows.m, dtype=bool)
+        self.weights = zeros("d", length, self.codes.columns)
+        self.supports = zeros("B", problem.rows.m)
 
     def fit(self):
         infos, states, history = [], [], []
@@ -84,7 +94,7 @@ class Columns:
             algorithm=", ".join(sorted({info.algorithm for info in infos})),
             n_outer=max(info.n_outer for info in infos),
             **{name: value for name, value in history[-1].items() if name not in ("seconds", "columns")},
-            n_support=int(self.supports.sum()),
+            n_support=bytes(self.supports).count(1),
             seconds=self.seconds,
             tol=self.run.tol,
             history=history,
@@ -100,8 +110,8 @@ class Columns:
         threads = self.run.threads if self.problem.rows.shared else 1
         found, told = [], 0
         if self._alike:
-            parts = groups(self.codes.shape[1])
-            for outcomes in in_order(lambda at: self._group(parts[at], threads // len(parts)), len(parts), threads,
+            parts = groups(self.codes.columns)
+            for outcomes in in_order(lambda at: self._group(*parts[at], threads // len(parts)), len(parts), threads,
                                      self.cancel):
                 found += outcomes
                 while told < len(found) and found[told][0] is not None:
@@ -115,23 +125,23 @@ class Columns:
             info, state = found[at] if found else (None, None)
             return self._column(at, state) if info is None else (info, state)
 
-        yield from in_order(lambda at: column(told + at), self.codes.shape[1] - told, threads, self.cancel)
+        yield from in_order(lambda at: column(told + at), self.codes.columns - told, threads, self.cancel)
 
     @property
     def _alike(self):
         """Whether all columns are problems over all rows that differ in the signs of the classes alone."""
         run = self.run
         return (self.method.loss is not None and run.algorithm == "auto" and run.start is None
-                and not self.problem.rows.is_gram and bool(self.codes.all()))
+                and not self.problem.rows.is_gram and 0 not in bytes(self.codes))
 
-    def _group(self, columns, threads):
-        """[(info, state)] of these columns, as Together has them."""
+    def _group(self, first, stop, threads):
+        """[(info, state)] of the columns `first` to `stop`, as Together has them."""
         budget = Budget(self.run.max_iter, self._time_left(), cancel=self.cancel)
-        outcomes = Together(self.problem, self.codes[:, columns], self.method.loss(self.problem, self.params), self.run,
-                            budget, self.weights[:, columns], max(1, threads)).fit()
+        outcomes = Together(self.problem, self.codes.cut(first, stop), self.method.loss(self.problem, self.params),
+                            self.run, budget, self.weights.cut(first, stop), max(1, threads)).fit()
         for info, state in outcomes:
             if info is not None:
-                self.supports[state["duals"] != 0] = True
+                mark(self.supports, state["duals"])
         return outcomes
 
     def _time_left(self):
@@ -139,30 +149,27 @@ class Columns:
 
     def _column(self, at, start):
         """(info, state) of one binary problem, from `start` if not None; its weights go to their place."""
-        import numpy as np
-
-        run, problem = self.run, self.problem
-        sign = self.codes[:, at][problem.y]
-        which = slice(None) if sign.all() else np.flatnonzero(sign)
-        rows = problem.rows if sign.all() else problem.rows.select(which)
-        binary = Problem(rows, (sign[which] > 0).astype(np.int32), 2, problem.instance[which], problem.factor[which])
+        run, (rows, y, _, instance, factor), signs = self.run, self.problem, self.codes.cut(at)
+        which = None if 0 not in bytes(signs) else signed_rows(signs, y)
+        if which is not None:
+            rows, y = rows.select(which), taken_codes(y, which)
+            instance, factor = taken(instance, which), taken(factor, which)
+        binary = Problem(rows, signs_of(signs, y), 2, instance, factor)
         if run.start is not None:
             start = run.start["columns"][at]
-            start = {**start, "W": np.ascontiguousarray(start["W"])}
+            start = {**start, "W": copied(start["W"])}
         try:
             solution = self.method.fit(binary, self.params, run._replace(
                 threads=1, time_limit=self._time_left(), start=start, progress=None, cancel=self.cancel))
         except ValueError as error:
-            positive, negative = (_listed(self.codes[:, at] == sign) for sign in (1, -1))
-            raise ValueError(f"{error} (in binary problem {at + 1} of {self.codes.shape[1]}: class number {positive} "
+            positive, negative = (_listed([code == sign for code in memoryview(signs)]) for sign in (1, -1))
+            raise ValueError(f"{error} (in binary problem {at + 1} of {self.codes.columns}: class number {positive} "
                              f"against {negative}, in the order of the labels)") from error
-        weights, W = np.asarray(solution.weights), np.asarray(solution.state["W"])
-        self.weights[which if problem.rows.is_gram else slice(None), at] = weights[:, 0]
-        state = solution.state
-        if W.size == weights.size and np.may_share_memory(W, weights):
-            state = {**state, "W": self.weights[:, at]}
-        support = np.flatnonzero(state["duals"])
-        self.supports[support if sign.all() else which[support]] = True
+        state, column = solution.state, self.weights.cut(at)
+        put(column, solution.weights, which if self.problem.rows.is_gram else None)
+        if same_memory(state["W"], solution.weights):
+            state = {**state, "W": column}
+        mark(self.supports, state["duals"], which)
         return solution.info, state
 
 
@@ -186,12 +193,18 @@ def column_count(how, k):
     return 2 ** (k - 1) - 1 if k <= EXHAUSTIVE else math.ceil(10 * math.log2(k))
 
 
+def one_versus_rest(k):
+    """int8 Buffer of shape (k, k): +1 on the diagonal."""
+    # k + 1 numbers, over and over: their first moves on by one from word to word.
+    return copied(memoryview((b"\x01" + k * b"\xff") * k)[:k * k].cast("b", (k, k)))
+
+
 def codes_of(how, k, seed):
     """int8 array of shape (k, columns): the sign of each class in each binary problem, 0 where it has no part."""
     import numpy as np
 
     if how == "ovr":
-        return (2 * np.eye(k) - 1).astype(np.int8)
+        return np.asarray(one_versus_rest(k))
     if how == "ovo":
         first, second = np.triu_indices(k, 1)
         codes = np.zeros((k, len(first)), dtype=np.int8)
@@ -228,7 +241,7 @@ def random_codes(k, seed):
             best, far = codes, (columns - nearest) / 2
         if best is not None and (draw + 1) * k * k * columns > DRAWING:
             break
-    return best.astype(np.int8)
+    return best.astype(np.int8, order="C")
 
 
 def random_columns(generator, k, columns):

@@ -6,12 +6,10 @@ promises a long run, or has met a limit, is handed to a descent of its own, from
 
 import math
 
+from marginlinear._core.buffer import count_nonzero
 from marginlinear._core.stop import allowance, status_of
 from marginlinear.problem import CONVERGED, MAX_ITER, Info
-from marginlinear.threads import ranges
 
-# Rows of weights that are copied between looks at the signals.
-PART = 2**19
 # A check that the schedule has not asked for is made where this part of the problems promises to end.
 ENOUGH = 0.25
 # So few problems that are left are quicker one by one.
@@ -19,26 +17,24 @@ FEW = 2
 
 
 def groups(count):
-    """Ranges of columns that are swept together, of even sizes."""
+    """(first, stop) of the columns that are swept together, of even sizes."""
     from marginlinear._core.columns_cd import WIDTH
 
     number = -(-count // WIDTH)
-    return [slice(count * at // number, count * (at + 1) // number) for at in range(number)]
+    return [(count * at // number, count * (at + 1) // number) for at in range(number)]
 
 
 class Together:
     """One group: problems of `codes` (classes x columns of +1 and -1) with the costs and the table of `loss`.
 
-    The weights of those that are solved go to `weights`, a view with as many columns.
+    The weights of those that are solved go to `weights`, a Buffer with as many columns.
     """
 
     def __init__(self, problem, codes, loss, run, budget, weights, threads):
-        import numpy as np
-
         from marginlinear._core.columns_cd import ColumnsCD
         from marginlinear._core.margin_cd import table_of
 
-        self.cost, (knots, parts) = np.asarray(loss[0]), loss[1]
+        self.cost, (knots, parts) = loss
         self.run, self.budget, self.weights = run, budget, weights
         self.engine = ColumnsCD(problem.rows, problem.y, codes, self.cost, table_of(knots, parts), seed=run.seed,
                                 threads=threads, cancel=budget.cancel)
@@ -48,42 +44,37 @@ class Together:
 
     def fit(self):
         """Of each problem (info, state); info is None where it goes on by itself, from this state."""
-        import numpy as np
-
         from marginlinear._core.descent import FIRST_CHECK, NEGLECT, STRIDE
 
         engine, next_check = self.engine, FIRST_CHECK
-        gaps, before, tried = [], np.zeros(engine.k), np.inf
+        gaps, tried = [], [math.inf] * engine.k
         while len(engine.active) > self.few and not self.budget.exhausted(engine.n_iter):
             engine.sweep()
-            gaps.append(engine.gap.tolist())
             # The sum was taken before the updates: the last sweep's rate tells what they left.
-            known = before > 0
-            estimate = engine.gap * np.minimum(1.0, np.where(known, engine.gap, 1.0) / np.where(known, before, 1.0))
-            before = engine.gap
-            promising = (estimate <= self.run.tol * np.maximum(1.0, engine.met)) & (estimate <= 0.8 * tried)
-            if engine.n_iter < next_check and promising[engine.active].sum() < ENOUGH * len(engine.active):
+            estimates = [gap * min(1.0, gap / before) if before > 0 else gap
+                         for gap, before in zip(engine.gap, gaps[-1] if gaps else [0.0] * engine.k, strict=True)]
+            gaps.append(engine.gap)
+            promising = [at for at in engine.active if estimates[at] <= 0.8 * tried[at]
+                         and estimates[at] <= self.run.tol * max(1.0, engine.met[at])]
+            if engine.n_iter < next_check and len(promising) < ENOUGH * len(engine.active):
                 continue
             next_check = engine.n_iter + max(FIRST_CHECK, engine.n_iter // STRIDE)
-            tried = np.where(promising, estimate, tried)
+            for at in promising:
+                tried[at] = estimates[at]
             self._check(gaps[-3:], NEGLECT)
         for at in engine.active:
             self.ends[at] = math.inf, engine.n_iter, [gap[at] for gap in gaps[-3:]]
-        for lo, hi in ranges(len(self.weights), PART):
-            self.weights[lo:hi] = engine.W[lo:hi]
+        engine.write(self.weights)
         engine.refresh()
-        duals = np.ascontiguousarray(engine.duals.T)
-        return [self._outcome(*self.ends[at], bound, duals[at], self.weights[:, at])
-                for at, bound in enumerate(engine.dual().tolist())]
+        return [self._outcome(*self.ends[at], bound, engine.duals_of(at), self.weights.cut(at))
+                for at, bound in enumerate(engine.dual())]
 
     def _check(self, gaps, neglected):
         """Exact values, by a pass over the rows: what is certified ends here, and what promises a long run."""
-        import numpy as np
-
         from marginlinear._core.descent import slow
 
         engine, ended = self.engine, []
-        primal, bound = engine.primal().tolist(), engine.dual().tolist()
+        primal, bound = engine.primal(), engine.dual()
         allowed = [allowance(self.run.tol, value) for value in primal]
         for at in engine.active:
             own = [gap[at] for gap in gaps]
@@ -91,12 +82,10 @@ class Together:
             if certified or not math.isfinite(primal[at]) or (len(own) == 3 and slow(own, allowed[at])):
                 self.ends[at] = primal[at] if certified else math.inf, engine.n_iter, own
                 ended.append(at)
-        engine.neglect(neglected * np.array(allowed))
+        engine.neglect([neglected * value for value in allowed])
         engine.retire(ended)
 
     def _outcome(self, objective, n_iter, gaps, bound, duals, weights):
-        import numpy as np
-
         state = {"duals": duals, "cost": self.cost, "W": weights, "kappa": 0.0, "before": None}
         certificate = objective - bound
         status = status_of(certificate, objective, self.run.tol, MAX_ITER)
@@ -104,5 +93,5 @@ class Together:
             # Plain sweeps go on where these ended; what W differs by from the weights of the duals is rounding.
             return None, {**state, "W": None, "n_iter": n_iter, "gaps": gaps}
         return Info(status=status, algorithm="cd", n_iter=n_iter, n_outer=0, objective=objective, bound=bound,
-                    certificate=certificate, n_support=int(np.count_nonzero(duals)), seconds=self.budget.seconds,
+                    certificate=certificate, n_support=count_nonzero(duals), seconds=self.budget.seconds,
                     tol=self.run.tol), state
