@@ -6,7 +6,7 @@ become one row of their summed weight, and rows stand in an order that only thei
 function of the set of rows, whoever trains it.
 """
 
-from marginlinear._core.buffer import taken, taken_codes
+from marginlinear._core.buffer import taken
 from marginlinear.problem import Problem
 
 # Rows times (features + 2) up to which it is done, on a copy: some milliseconds.
@@ -19,7 +19,7 @@ def canonical(problem):
     if found is None:
         return problem
     which, instance = found
-    return Problem(problem.rows.select(which), taken_codes(problem.y, which), problem.n_classes, instance,
+    return Problem(problem.rows.select(which), taken(problem.y, which), problem.n_classes, instance,
                    taken(problem.factor, which))
 
 

@@ -26,6 +26,7 @@ from marginlinear._core.buffer import (
     seen,
     signed_rows,
     signs_of,
+    taken,
     total,
     zeros,
 )
@@ -78,11 +79,21 @@ def test_copies():
                   np.arange(3, dtype=np.int32), np.arange(3, dtype=np.int64), array("f", [1, 2])):
         found = copied(given)
         assert np.array_equal(found, given) and not np.shares_memory(np.asarray(found), np.asarray(given))
-    with pytest.raises(ValueError, match="C order"):
+    with pytest.raises(ValueError, match="wrong number of dimensions"):
         copied(whole.reshape(3, 4).T)
     again = found.copy()
     clear(found)
     assert np.asarray(again).tolist() == [1, 2]
+
+
+def test_taken():
+    which = np.array([2, 0, 2])
+    for given in (np.arange(3.0), np.arange(6.0)[::2], constant(0.5, 3), np.arange(3, dtype=np.int32), zeros("B", 3)):
+        found = taken(given, which)
+        assert np.array_equal(found, np.asarray(given)[which]) and np.asarray(found).dtype == np.asarray(given).dtype
+    for number in 3, -1:
+        with pytest.raises(IndexError, match=f"taken: number {number} is not among 3"):
+            taken(np.arange(3.0), np.array([number]))
 
 
 def test_assign():

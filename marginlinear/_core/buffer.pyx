@@ -182,23 +182,19 @@ def restored(kind, rows, columns, numbers):
     return found
 
 
+cdef kind_of(view):
+    """A memoryview's format as a Buffer's kind: int64 has two names."""
+    return "q" if view.format == "l" else view.format
+
+
 def copied(array):
-    """A Buffer with the numbers of any array, of one dimension or two, of a Buffer's kinds."""
+    """A Buffer with the numbers of any array in C order, of one dimension or two, or of strided float64 of one."""
     view = memoryview(array)
-    cdef Buffer found = Buffer("q" if view.format == "l" else view.format, *view.shape)
-    if view.c_contiguous:
-        assign(found, array)
-    elif view.format == "d" and view.ndim == 1:
-        copy_strided(array, found)
-    else:
-        raise ValueError("copied: an array in C order is needed")
+    if not view.c_contiguous:
+        return scaled(array, 1.0)
+    found = Buffer(kind_of(view), *view.shape)
+    assign(found, array)
     return found
-
-
-cdef copy_strided(const double[:] array, double[::1] found):
-    cdef Py_ssize_t i
-    for i in range(found.shape[0]):
-        found[i] = array[i]
 
 
 def assign(target, source):
@@ -299,27 +295,21 @@ def count_nonzero(const double[:] array):
     return count
 
 
-def taken(const double[:] array, const int64_t[:] which):
-    """array[which], float64 of one dimension, as a Buffer."""
+def taken(array, const int64_t[:] which):
+    """array[which], of one dimension, as a Buffer of the same kind."""
+    cdef Py_buffer given
     cdef Py_ssize_t at
-    found = Buffer("d", which.shape[0])
-    cdef double[::1] out = found
-    for at in range(which.shape[0]):
-        if not 0 <= which[at] < array.shape[0]:
-            raise IndexError(f"taken: number {which[at]} is not among {array.shape[0]}")
-        out[at] = array[which[at]]
-    return found
-
-
-def taken_codes(const int32_t[:] array, const int64_t[:] which):
-    """array[which], int32 of one dimension, as a Buffer."""
-    cdef Py_ssize_t at
-    found = Buffer("i", which.shape[0])
-    cdef int32_t[::1] out = found
-    for at in range(which.shape[0]):
-        if not 0 <= which[at] < array.shape[0]:
-            raise IndexError(f"taken: number {which[at]} is not among {array.shape[0]}")
-        out[at] = array[which[at]]
+    view = memoryview(array)
+    cdef Buffer found = Buffer(kind_of(view), which.shape[0])
+    PyObject_GetBuffer(array, &given, PyBUF_STRIDES)
+    try:
+        for at in range(which.shape[0]):
+            if not 0 <= which[at] < given.shape[0]:
+                raise IndexError(f"taken: number {which[at]} is not among {given.shape[0]}")
+            memcpy(<char*> found.start + at * found.itemsize, <char*> given.buf + which[at] * given.strides[0],
+                   found.itemsize)
+    finally:
+        PyBuffer_Release(&given)
     return found
 
 

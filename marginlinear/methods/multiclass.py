@@ -21,7 +21,6 @@ from marginlinear._core.buffer import (
     signed_rows,
     signs_of,
     taken,
-    taken_codes,
     zeros,
 )
 from marginlinear._core.descent import Budget
@@ -152,7 +151,7 @@ class Columns:
         run, (rows, y, _, instance, factor), signs = self.run, self.problem, self.codes.cut(at)
         which = None if 0 not in bytes(signs) else signed_rows(signs, y)
         if which is not None:
-            rows, y = rows.select(which), taken_codes(y, which)
+            rows, y = rows.select(which), taken(y, which)
             instance, factor = taken(instance, which), taken(factor, which)
         binary = Problem(rows, signs_of(signs, y), 2, instance, factor)
         if run.start is not None:
