@@ -110,3 +110,15 @@ def test_it_tells_its_progress():
     assert Splitting(engine).run(25, Budget(None, None, seen.append))
     assert [entry["n_iter"] for entry in seen] == [10, 20]
     assert all(entry["bound"] == 0 < entry["certificate"] == entry["objective"] for entry in seen)
+
+
+def test_a_start_at_another_cost_gives_way_to_it(monkeypatch):
+    """One at the same costs is gone on from."""
+    monkeypatch.setattr("marginlinear.methods.dual.WORTH", 100.0)
+    X, y = problem(m=600, d=40, k=6)
+    first, cold = (ml.train(X, y, solver="mcodm", C=C, tol=1e-3) for C in (5, 10))
+    warm = ml.train(X, y, solver="mcodm", C=10, tol=1e-3, start=first)
+    assert warm.weights.tobytes() == cold.weights.tobytes()
+    assert warm.info.n_iter == cold.info.n_iter > 30
+    again = ml.train(X, y, solver="mcodm", C=10, tol=1e-3, start=cold)
+    assert again.info.n_iter < 10

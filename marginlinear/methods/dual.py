@@ -1,6 +1,6 @@
 """What the dual methods share: an engine, one descent, and a solution that is certified at its end."""
 
-from marginlinear._core.buffer import assign
+from marginlinear._core.buffer import assign, largest_change
 from marginlinear._core.stop import allowance, status_of
 from marginlinear.problem import MAX_ITER, Info, Solution
 
@@ -179,6 +179,9 @@ class JointFit(DualFit):
         from marginlinear._core.steps import BlockSteps
 
         engine = BlockCD(problem.rows, problem.y, problem.n_classes, cost, seed=run.seed, threads=run.threads, **loss)
+        # Weights of other costs are no better a start than these steps make, and sweeps from them take longer.
+        self.may_split = run.algorithm == "auto" and (
+            run.start is None or largest_change(cost, run.start["cost"]) != 0)
         super().__init__(problem, run, engine, BlockSteps, keep=True)
 
     def split(self):
@@ -187,12 +190,12 @@ class JointFit(DualFit):
 
         engine, descent = self.engine, self.descent
         n = Splitting.iterations(engine, descent.newton_first)
-        if (self.run.algorithm != "auto" or self.run.start is not None
-                or Splitting.sweeps(engine, n) > WORTH * min(descent.sweeps, descent.steps)):
+        if not self.may_split or Splitting.sweeps(engine, n) > WORTH * min(descent.sweeps, descent.steps):
             return False
         done = Splitting(engine).run(n, self.budget)
         if done:
             descent.go_on()
+        self.fresh = True
         return done
 
     def solution(self, n_outer=0, residual=None, **references):

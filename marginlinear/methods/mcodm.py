@@ -45,7 +45,7 @@ def ccp(solver, cap):
     if solver.problem.n_classes == 2:
         engine.name_rivals(engine.best_rivals()[0])
         return solver.convex()
-    if not engine.named and not solver.split():
+    if not solver.split() and not engine.named:
         descent.until(FIRST_STAGE)
     n_outer, check = 0, None
     while not descent.stopped and n_outer < cap:
