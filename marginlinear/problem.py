@@ -3,6 +3,7 @@
 This module imports no NumPy: the commands read it for `--help`.
 """
 
+import math
 from collections import namedtuple
 from contextlib import contextmanager
 
@@ -96,10 +97,13 @@ class Problem(namedtuple("Problem", "rows y n_classes instance factor")):
         return product(self.instance, self.factor)
 
     def costs(self, C):
-        """C times `weights`: a Buffer of shape (m,)."""
-        from marginlinear._core.buffer import scaled
+        """C times `weights`: a Buffer of shape (m,). ValueError where they overflow."""
+        from marginlinear._core.buffer import scaled, total
 
-        return scaled(self.weights, C)
+        found = scaled(self.weights, C)
+        if not math.isfinite(total(found)):
+            raise ValueError("C times the weights of rows and classes overflows: give smaller ones")
+        return found
 
     @property
     def size(self):

@@ -143,3 +143,9 @@ def test_json_text(value):
 def test_json_has_no_nan():
     with pytest.raises(ValueError, match="JSON"):
         modelwriter.json_text({"a": float("nan")})
+
+
+@pytest.mark.parametrize("solver", ["l1svc", "l2svc", "mcodm", "cs"])
+def test_costs_that_overflow_are_refused(solver):
+    with pytest.raises(ValueError, match="C times the weights of rows and classes overflows"):
+        ml.train(np.eye(2), [1, 2], solver=solver, C=1e10, class_weight={1: 1e308})

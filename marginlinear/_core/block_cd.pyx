@@ -282,14 +282,14 @@ cdef class BlockCD:
             self.before = state["before"]
             assign(self._alpha, alpha)
             assign(self._beta, beta)
-            self.iterates.resume(W, self._summed(alpha, beta), state["kappa"])
+            self.iterates.resume(W, self.summed(alpha, beta), state["kappa"])
 
     def stand_beside(self, const double[::1] W, double kappa):
         """Go on, around a centre, from these weights beside the duals that `working_arrays` were given. The upper loss
         has the rivals that were named there."""
         self.rest[:] = 0
         self.upper = self.named = self.mu > 0
-        self.iterates.resume(W, self._summed(self._alpha, self._beta), kappa)
+        self.iterates.resume(W, self.summed(self._alpha, self._beta), kappa)
 
     def _mixed(self, alpha, beta, cost, before):
         """(alpha, beta, U): the best mix of the duals of another cost, and of those before, with its weights."""
@@ -617,7 +617,7 @@ cdef class BlockCD:
 
     def dual_weights(self, bint averaged):
         """U of the duals, or of their averages, summed afresh from the rows."""
-        return self._summed(*self._duals(averaged))
+        return self.summed(*self._duals(averaged))
 
     def recompute_scores(self):
         """Over Gram rows: the scores of W, summed afresh from its coefficients."""
@@ -629,7 +629,7 @@ cdef class BlockCD:
         """The weights summed afresh from the rows: what many small changes have rounded away comes back."""
         if self.rows.is_gram:
             self.recompute_scores()
-        self.iterates.refresh(self._summed(self._alpha, self._beta))
+        self.iterates.refresh(self.summed(self._alpha, self._beta))
 
     def recomputed_dual(self, bint averaged, weights=None, rival=None, fixed=None):
         """D at the duals, or at their averages, with their `dual_weights`, recomputed unless they are given.
@@ -643,7 +643,7 @@ cdef class BlockCD:
         if fixed is not None:
             assign(self._fixed, fixed)
         if weights is None:
-            weights = self._summed(alpha, beta)
+            weights = self.summed(alpha, beta)
         half = self._dual_half(self.iterates.sqnorm_of, self.iterates.class_sqnorms_of, weights)
         bound = self._dual_terms(alpha, beta) - half
         assign(self._rival, kept[0])
@@ -724,9 +724,9 @@ cdef class BlockCD:
 
     def weights_of(self, alpha, beta):
         """U of these duals, summed afresh: flat float64 array of shape (d k,)."""
-        return seen(self._summed(alpha, beta))
+        return seen(self.summed(alpha, beta))
 
-    def _summed(self, alpha, const double[::1] beta):
+    def summed(self, alpha, const double[::1] beta):
         """`weights_of`, as a Buffer."""
         cdef double[:, ::1] coefficients = copied(alpha)
         cdef Py_ssize_t i

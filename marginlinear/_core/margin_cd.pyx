@@ -213,7 +213,7 @@ cdef class MarginCD:
         if spread > 0:
             # <mean_row, w> is the mean of the margins; over Gram rows a sum over the scores.
             share = scaled(self._cost, 1 / self.size)
-            weights = self._summed(share)
+            weights = self.summed(share)
             self._mean_row = self._signed(share) if rows.is_gram else weights
             self.mean_row_sqnorm = dot(self._mean_row, weights)
         self.settle()
@@ -282,7 +282,7 @@ cdef class MarginCD:
         else:
             self.before = before
             self._rescale(state["duals"], state["cost"])
-            U = self._summed(self._duals)
+            U = self.summed(self._duals)
             self.iterates.resume(U if state["W"] is None else state["W"], U, state["kappa"])
         self.settle()
 
@@ -557,24 +557,24 @@ cdef class MarginCD:
 
     def dual_weights(self, bint averaged):
         """u of the duals, or of their averages, summed afresh from the rows."""
-        return self._summed(self._chosen(averaged))
+        return self.summed(self._chosen(averaged))
 
     def recompute_scores(self):
         """Over Gram rows: the scores of W, summed afresh from its coefficients."""
         W = self.iterates.vector(False)
-        assign(W, self._summed(self._signed(memoryview(W)[self.rows.m:])))
+        assign(W, self.summed(self._signed(memoryview(W)[self.rows.m:])))
 
     def refresh(self):
         """The weights summed afresh from the rows: what many small changes have rounded away comes back."""
         if self.rows.is_gram:
             self.recompute_scores()
-        self.iterates.refresh(self._summed(self._duals))
+        self.iterates.refresh(self.summed(self._duals))
         self.settle()
 
     def recomputed_dual(self, bint averaged, weights=None):
         """D at the duals, or at their averages, with their `dual_weights`, recomputed unless they are given."""
         duals = self._chosen(averaged)
-        weights = self._summed(duals) if weights is None else weights
+        weights = self.summed(duals) if weights is None else weights
         return self._bound(duals, self.iterates.sqnorm_of(weights), lambda row: dot(row, weights))
 
     def _bound(self, duals, double sqnorm, along):
@@ -660,9 +660,9 @@ cdef class MarginCD:
 
     def weights_of(self, duals):
         """u of these duals, summed afresh: flat float64 array of shape (d,)."""
-        return seen(self._summed(duals))
+        return seen(self.summed(duals))
 
-    def _summed(self, const double[::1] dual):
+    def summed(self, const double[::1] dual):
         flat = zeros("d", self.rows.d)
         cdef double[::1] W = flat
         cdef task_t task

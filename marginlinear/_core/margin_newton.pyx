@@ -109,7 +109,7 @@ cdef class MarginNewton(ProximalNewton):
             self.constant[j, j] = 1
         cdef const double[:, ::1] gram
         if self.spread > 0:
-            self.row_sum = engine._summed(self.c)
+            self.row_sum = engine.summed(self.c)
             gram = self._gram(self.c)
             for i in range(d):
                 for j in range(d):
@@ -192,7 +192,7 @@ cdef class MarginNewton(ProximalNewton):
                 move += gamma * (self.own[i] - self.centre[i]) * (self.own[i] - self.centre[i])
                 spread += c * (g - self.v) * (g - self.v)
                 self.dual[i] = self.own[i] - 2 * self.spread * c * (g - self.v)
-        self.U = self.engine._summed(self.dual)
+        self.U = self.engine.summed(self.dual)
         self.e, self.G = gap, 0.5 * self._subtract(W)
         self.primal = self.objective = 0.5 * dot(W, W) + loss + self.spread * spread
         self.bound = self.primal - self.e - self.G

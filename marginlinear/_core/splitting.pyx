@@ -160,7 +160,7 @@ cdef class Splitting:
             self.scores[i, self.y[i]] = 1.0
             force[i, self.y[i]] = ratio * self.cost[i]
         self.alpha[:, :], self.beta[:] = 0, 0
-        self.wanted = engine._summed(forces, self.beta).table(self.rows.d)
+        self.wanted = engine.summed(forces, self.beta).table(self.rows.d)
         engine.settle_empty_rows()
         best = before = math.inf
         for at in range(n):
