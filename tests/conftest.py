@@ -1,6 +1,7 @@
 """Data in every storage that `train` takes."""
 
 import os
+import signal
 
 # Before NumPy: threads of OpenBLAS that wait busily for each other can stop a fit for seconds on a machine at work.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -17,6 +18,21 @@ def elsewhere(tmp_path_factory):
     os.chdir(tmp_path_factory.mktemp("elsewhere"))
     yield
     os.chdir(before)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def signals_are_heard():
+    """As in a terminal: what nohup, cron or a shell's `&` ignores would be ignored by every child process, too.
+
+    Handlers are not inherited by other programs, so these start with the default action. A hang-up goes on sparing the
+    tests themselves.
+    """
+    before = {signal.SIGINT: signal.signal(signal.SIGINT, signal.default_int_handler)}
+    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
+        before[signal.SIGHUP] = signal.signal(signal.SIGHUP, lambda number, frame: None)
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 @pytest.fixture
