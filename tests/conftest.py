@@ -1,7 +1,11 @@
 """Data in every storage that `train` takes."""
 
+import importlib.util
 import os
 import signal
+import subprocess
+import sys
+from pathlib import Path
 
 # Before NumPy: threads of OpenBLAS that wait busily for each other can stop a fit for seconds on a machine at work.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -33,6 +37,19 @@ def signals_are_heard():
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
+
+
+@pytest.fixture(scope="session")
+def kernels(tmp_path_factory):
+    """Handles on the engines' inline kernels: kernels.pyx, compiled as setup.py compiles the engines."""
+    folder = tmp_path_factory.mktemp("kernels")
+    subprocess.run([sys.executable, "setup.py", "--quiet", "build_test_kernels", "--build-lib", folder, "--build-temp",
+                    folder], cwd=Path(__file__).parent.parent, check=True)
+    file, = folder.glob("kernels.*.*")
+    spec = importlib.util.spec_from_file_location("kernels", file)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 @pytest.fixture
