@@ -58,8 +58,6 @@ def load_model(path):
     ------
     DataError
         The file is damaged, or not a model that can be used here.
-    MemoryError
-        The columns of its pairs of classes need more than the machine has.
     """
     return read_file(path).model()
 

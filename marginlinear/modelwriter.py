@@ -85,7 +85,7 @@ def _put_linear(model, put, threads):
     weights = memoryview(model.weights)
     rows, columns = weights.shape
     kind = (liblinear.solver_type(registry.liblinear_number(model.solver), len(model.classes), columns)
-            if model.codes is None else liblinear.CODED)
+            if not model.voted else liblinear.CODED)
     put((f"solver_type {kind}\n{label_lines(model)}{code_line(model)}{scaling_line(model)}"
          f"nr_feature {model.n_features}\nbias {model.bias:.17g}\nw\n").encode("ascii"))
     flipped = model.joint and columns == 2
@@ -137,9 +137,11 @@ def label_lines(model):
 
 def code_line(model):
     """The line of the codes; "" without."""
-    if model.codes is None:
+    if not model.voted:
         return ""
-    codes = (model.codes[::-1] if len(model.codes) == 2 else model.codes).tolist()
+    codes = model.codes.tolist()
+    if len(codes) == 2:
+        codes.reverse()
     return "codes " + " ".join("".join(SIGNS[code] for code in word) for word in codes) + "\n"
 
 
