@@ -165,7 +165,7 @@ def _lowest(f1, most):
 
 
 def _margins(model, report, labels):
-    single = model.codes is None and not model.joint
+    single = not model.voted and not model.joint
     what = MARGINS["sign"].format(*labels[::-1]) if single else MARGINS[report.unit]
     yield f"margin: {what}"
     if report.margin is None:

@@ -198,11 +198,11 @@ class Picture:
             norm = None if raw else margin_norm(model, self.values["threads"])
             if not raw and norm is None:
                 raise Failure(f"{path}: its margins have no norm to be divided by: give --raw")
-            votes.add(model.codes is not None)
+            votes.add(model.voted)
             if len(votes) > 1:
                 raise Failure(f"{path}: the margins of some models are votes, of others scores: draw them apart")
             margins = evaluate(model, rows, labels, self.values["threads"])[2]
-            xlabel = f"margin ({'votes' if model.codes is not None else 'score'})" if raw else NORMALISED
+            xlabel = f"margin ({'votes' if model.voted else 'score'})" if raw else NORMALISED
             found.append(MarginDistributionDisplay(margins / (norm or 1), name=name, xlabel=xlabel))
         return found
 

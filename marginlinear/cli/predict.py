@@ -169,7 +169,7 @@ class Predictor:
         model, added, names = self.model, self.added, self.names
         truth = model.places_in_classes(data.labels)
         correct = 0
-        for low, high, block in row_blocks(data, max(1, BLOCK // max(len(names), model.weights.shape[1]))):
+        for low, high, block in row_blocks(data, max(1, BLOCK // max(len(names), model.columns))):
             scores = model.decision_function(block, threads=self.threads)
             known = truth[low:high]
             codes = model.places_of(scores)
