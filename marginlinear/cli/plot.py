@@ -3,10 +3,12 @@
 import os
 import sys
 from io import BytesIO
+from itertools import zip_longest
 
 from marginlinear import params
 from marginlinear._version import version
 from marginlinear.atomic import check_writable, replacing
+from marginlinear.cli.files import require_apart
 from marginlinear.cli.options import HELP, QUIET, VERSION, ZERO_BASED, CommandLine, UsageError, describe
 from marginlinear.cli.output import DONE, Failure, StatusLine, opening, run, settle_blas
 from marginlinear.params import Param
@@ -125,9 +127,8 @@ class Picture:
             raise UsageError(f"too many files: {' '.join(self.files)}")
         if "-" in self.files[0 if least == 1 else 1:]:
             raise UsageError("only a data_file can be standard input")
-        for path in self.files:
-            if os.path.isfile(path) and os.path.exists(self.output) and os.path.samefile(path, self.output):
-                raise UsageError(f"{self.output}: the picture would take the place of {path}")
+        read = list(zip_longest(wanted[:least], self.files, fillvalue=wanted[least - 1]))
+        require_apart(read, [(OUTPUT.flag, self.output)])
 
     def draw(self):
         with opening("open output file", self.output):

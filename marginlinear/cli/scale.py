@@ -11,6 +11,7 @@ from itertools import islice
 from marginlinear import params
 from marginlinear._version import version
 from marginlinear.atomic import check_writable, replacing
+from marginlinear.cli.files import require_apart
 from marginlinear.cli.options import HELP, QUIET, VERSION, ZERO_BASED, CommandLine, UsageError, describe
 from marginlinear.cli.output import DONE, Failure, StatusLine, opening, run, settle_blas, warn
 from marginlinear.params import Param
@@ -100,13 +101,8 @@ class Work:
             raise UsageError("standard input can be read once only, which -r FILE or --unit can do with: give the "
                              "name of a file")
         self.output = line.value(OUTPUT)
-        written = [path for path in (self.output, self.save) if path not in (None, "-")]
-        for path in written:
-            for other in (self.path, self.restore):
-                if other and os.path.isfile(other) and os.path.exists(path) and os.path.samefile(path, other):
-                    raise UsageError(f"{path}: the output would take the place of {other}")
-        if len(written) == 2 and os.path.realpath(written[0]) == os.path.realpath(written[1]):
-            raise UsageError(f"{self.save}: the data would take the place of the ranges")
+        require_apart([("data_file", self.path), (RESTORE.flag, self.restore)],
+                      [(OUTPUT.flag, self.output or "-"), (SAVE.flag, self.save)])
         self.base = 0 if line.value(ZERO_BASED) else 1
         self.threads = line.value(params.THREADS)
         self.quiet = line.value(QUIET)
