@@ -12,6 +12,9 @@ same, have it, and bound P at any v:
 
     D = -1/2 ||u - h'(v) x||^2 + h(v) - v h'(v) + h'(v)^2/(4 spread sum c),    x = sum_i c_i y_i x_i/sum c
 
+All duals start at 0. Where that is out of a dual's range (pieces.pxd) D is -inf, no bound, until a sweep has visited
+every row.
+
 The sweeps run around a centre (iterates.pyx): row i's step has A = ||x_i||^2/(1 + kappa), and w moves by 1/(1 + kappa)
 times the change of the dual.
 
@@ -26,7 +29,17 @@ from libc.stdint cimport int32_t, uint8_t, uint64_t
 
 from marginlinear._core.active cimport keep_awake, shuffle
 from marginlinear._core.iterates cimport Iterates
-from marginlinear._core.pieces cimport conjugate_at, dual_at, gap_of, jump_at, loss_at, pieces_t, slope_at, step_to
+from marginlinear._core.pieces cimport (
+    conjugate_at,
+    dual_at,
+    dual_term,
+    gap_of,
+    jump_at,
+    loss_at,
+    pieces_t,
+    slope_at,
+    step_to,
+)
 from marginlinear._core.rows cimport (
     CSR32,
     CSR64,
@@ -586,7 +599,7 @@ cdef class MarginCD:
         with nogil:
             for i in range(self.rows.m):
                 phi = &self.phi[self.which[i]]
-                h += self.c[i] * loss_at(phi, 0.0) - gap_of(phi, self.c[i], 0.0, a[i])
+                h += dual_term(phi, self.c[i], a[i])
                 if self.spread > 0:
                     slope += self.c[i] * (self.mean - conjugate_at(phi, -a[i] / self.c[i]))
         if self.spread > 0:
