@@ -159,6 +159,8 @@ cdef class MarginCD:
         Of rows, by all sweeps.
     kinked : bool
         Whether the derivative of a loss jumps.
+    stable : bool
+        Whether v is no variable: where it follows the margins, sweeps that have not caught up with it may diverge.
     curved, flat : bool
         Whether a loss has curvature; whether none has, and there is no spread.
     """
@@ -172,7 +174,7 @@ cdef class MarginCD:
     cdef public Py_ssize_t n_iter
     cdef readonly double negligible
     cdef readonly Py_ssize_t visits
-    cdef readonly bint kinked, curved, flat
+    cdef readonly bint kinked, curved, flat, stable
     cdef bint far
     cdef readonly int threads
     cdef uint64_t rng
@@ -208,7 +210,7 @@ cdef class MarginCD:
         for at in range(self.table.shape[0]):
             self.kinked |= jump_at(&self.phi[at], 0) > 0 or jump_at(&self.phi[at], 1) > 0
             self.curved |= self.table[at, 2] > 0 or self.table[at, 3] > 0 or self.table[at, 4] > 0
-        self.flat = spread == 0 and not self.curved
+        self.flat, self.stable = spread == 0 and not self.curved, spread == 0
         self._sqnorm = rows.sqnorms()
         self._order = Buffer("q", m)
         self.a, self.c, self.sq, self.order = self._duals, self._cost, self._sqnorm, self._order
