@@ -28,7 +28,7 @@ from marginlinear.shortfall import fell_short, keyword, shortfall
 from marginlinear.threads import default_threads, in_order, run_chunks
 
 ONE_AGAINST_ONE = "ovo"  # in place of codes
-SCORES = 1 << 24  # numbers that labels are made of at a time
+SCORES = 1 << 22  # numbers that labels are made of at a time
 
 
 class Model(fitting.Linear):
