@@ -90,7 +90,9 @@ class Model(fitting.Linear):
             if columns != k and not (columns == 1 and k == 2):
                 raise ValueError(f"weights have {columns} columns for {k} classes")
             return None
-        if isinstance(codes, str) and codes == ONE_AGAINST_ONE and columns == oneagainstone.column_count(k):
+        if isinstance(codes, str):
+            if codes != ONE_AGAINST_ONE or columns != oneagainstone.column_count(k):
+                raise ValueError(f"codes = {codes!r} are not those of {columns} columns for {k} classes")
             return codes
         codes = np.ascontiguousarray(codes, dtype=np.int8)
         if codes.shape != (k, columns) or not np.isin(codes, (-1, 0, 1)).all():
