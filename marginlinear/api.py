@@ -28,7 +28,7 @@ from marginlinear.shortfall import fell_short, keyword, shortfall
 from marginlinear.threads import default_threads, in_order, run_chunks
 
 ONE_AGAINST_ONE = "ovo"  # in place of codes
-SCORES = 1 << 24  # numbers that labels are made of at a time
+SCORES = 1 << 22  # numbers that labels are made of at a time
 
 
 class Model(fitting.Linear):
@@ -90,7 +90,9 @@ class Model(fitting.Linear):
             if columns != k and not (columns == 1 and k == 2):
                 raise ValueError(f"weights have {columns} columns for {k} classes")
             return None
-        if isinstance(codes, str) and codes == ONE_AGAINST_ONE and columns == oneagainstone.column_count(k):
+        if isinstance(codes, str):
+            if codes != ONE_AGAINST_ONE or columns != oneagainstone.column_count(k):
+                raise ValueError(f"codes = {codes!r} are not those of {columns} columns for {k} classes")
             return codes
         codes = np.ascontiguousarray(codes, dtype=np.int8)
         if codes.shape != (k, columns) or not np.isin(codes, (-1, 0, 1)).all():

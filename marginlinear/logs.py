@@ -2,6 +2,7 @@
 
 import csv
 import io
+import math
 import re
 import sys
 
@@ -117,5 +118,7 @@ def _cell(text):
 
 def is_number(value):
     """Whether a value is a finite number."""
-    return (isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-            and -sys.float_info.max <= value <= sys.float_info.max)
+    if isinstance(value, (float, np.floating)):
+        return math.isfinite(value)
+    return (isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+            and abs(int(value)) <= sys.float_info.max)
