@@ -478,8 +478,8 @@ def test_labels_of_a_linear_model_need_no_numpy(folder, capsys):
     for data, model in pairs:
         # The way of scores, by NumPy.
         assert predict.main(["--scores", data, model, "scores"]) == 0
-        labels = [row.split()[0] for row in (folder / "scores").read_text().splitlines()]
-        assert (folder / f"{data}.{model}").read_text().split() == labels
+        labels = [row.split()[0] for row in (folder / "scores").read_text("utf-8").splitlines()]
+        assert (folder / f"{data}.{model}").read_text("utf-8").split() == labels
     assert capsys.readouterr() == (done.stdout, done.stderr)
     assert "3 values of features above 4" in done.stderr
 
