@@ -45,8 +45,8 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", ROOT)
     for name, labels in (("two", ["-1", "+1"]), ("three", ["3", "1", "2.5"]), ("words", ["spam", "\u00e9", "ham"])):
-        (tmp_path / name).write_text(text(labels, 9, 60))
-        (tmp_path / f"large-{name}").write_text(text(labels, 300, 450))
+        (tmp_path / name).write_text(text(labels, 9, 60), "utf-8")
+        (tmp_path / f"large-{name}").write_text(text(labels, 300, 450), "utf-8")
     (tmp_path / "wide-three").write_text(text(["3", "1", "2.5"], 70_000, 60))
     (tmp_path / "ten").write_text(text([*map(str, range(10))], 30, 200))
     (tmp_path / "one").write_text("1 1:1\n1 2:1\n")
