@@ -23,7 +23,7 @@ import sys
 sys.modules["numpy"] = None
 from marginlinear.cli.train import main
 
-for line in {!r}:
+for line in {!a}:
     print(main(line.split()), line)
 """
 
@@ -76,7 +76,8 @@ LINES = [
 def test_the_same_models_without_numpy(folder, capsys):
     """And the same messages and exit statuses."""
     script = WITHOUT_NUMPY.format([f"-q {line} a{i}" for i, line in enumerate(LINES)])
-    child = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, encoding="utf-8", check=True)
+    child = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, encoding="utf-8", check=True,
+                           env={**os.environ, "PYTHONIOENCODING": "utf-8"})
     assert [int(line.split()[0]) for line in child.stdout.splitlines()] == [
         train.main(["-q", *line.split(), f"b{i}"]) for i, line in enumerate(LINES)]
     assert capsys.readouterr().err == child.stderr
