@@ -51,7 +51,7 @@ def test_content_decides_what_is_compiled(build, tmp_path):
     core = tmp_path / "marginlinear" / "_core"
     assert build()[:2] == (0, True)
     fresh = shutil.copytree(Path(Cython.__file__).parent, tmp_path / "new" / "Cython")
-    for path in [*core.glob("*.*"), tmp_path / "setup.py", *fresh.rglob("*.pxd")]:
+    for path in [*(core / name for name in SOURCES), tmp_path / "setup.py", *fresh.rglob("*.pxd")]:
         os.utime(path, (2e9, 2e9))
     assert build(PYTHONPATH=str(tmp_path / "new"))[:2] == (0, False)
     for name in ("tiny.pxd", "tiny.h"):
