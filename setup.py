@@ -43,11 +43,11 @@ HEADERS = sorted(header.relative_to(ROOT) for header in ROOT.glob("marginlinear/
 # What a compiler is given to see what is missing, and the words for it.
 NEEDS = {
     "#include <stdlib.h>\n":
-        "there is no working C compiler. Install one and repeat the command: Debian, Ubuntu: apt install "
+        "There is no working C compiler. Install one and repeat the command: Debian, Ubuntu: apt install "
         "build-essential; Fedora: dnf install gcc; macOS: xcode-select --install; Windows: Build Tools for Visual "
         "Studio with 'Desktop development with C++'",
     "#include <Python.h>\n":
-        "the C compiler does not find Python.h. Install it and repeat the command: Debian, Ubuntu: apt install "
+        "The C compiler does not find Python.h. Install it and repeat the command: Debian, Ubuntu: apt install "
         "python3-dev; Fedora: dnf install python3-devel; macOS, Windows: Python from python.org brings it",
 }
 

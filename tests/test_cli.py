@@ -43,7 +43,7 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", ROOT)
     (tmp_path / "d").write_text(rows([1, 2, 3] * 20))
     (tmp_path / "d2").write_text(rows([-1, 1] * 20))
-    (tmp_path / "words").write_text(rows(["ham", "spam", "\u00e9"] * 10))
+    (tmp_path / "words").write_text(rows(["ham", "spam", "\u00e9"] * 10), "utf-8")
     (tmp_path / "fractions").write_text(rows([0.5, 1.5, 3] * 10))
     (tmp_path / "zero").write_text("1 0:1 2:1\n2 1:1\n1 0:2\n")
     (tmp_path / "one").write_text("1 1:1\n1 2:1\n")
@@ -475,8 +475,8 @@ def test_labels_of_a_linear_model_need_no_numpy(folder, capsys):
     for data, model in pairs:
         # The way of scores, by NumPy.
         assert predict.main(["--scores", data, model, "scores"]) == 0
-        labels = [row.split()[0] for row in (folder / "scores").read_text().splitlines()]
-        assert (folder / f"{data}.{model}").read_text().split() == labels
+        labels = [row.split()[0] for row in (folder / "scores").read_text("utf-8").splitlines()]
+        assert (folder / f"{data}.{model}").read_text("utf-8").split() == labels
     assert capsys.readouterr() == (done.stdout, done.stderr)
     assert "3 values of features above 4" in done.stderr
 
