@@ -62,7 +62,7 @@ def library(name):
 
 def environment(sanitizer, preload=()):
     """The environment of a Python that runs with the sanitizer, or with None."""
-    wanted = dict(os.environ)
+    wanted = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
     paths = [str(ROOT)]
     libraries = [str(path) for path in preload]
     if sanitizer:

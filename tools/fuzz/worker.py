@@ -91,12 +91,18 @@ class Job:
     def run(self):
         order, pool, rng = self.order, [], random.Random(self.order["seed"])
         end = time.monotonic() + order["seconds"]
-        given = order["given"]
-        for data in (Path(path).read_bytes() for path in given) if given else seeds_of(
-                self.target, self.name, order["corpus"]):
-            self.one(data)
-            pool.append(data)
-        while not given and self.count < order["inputs"] and time.monotonic() < end and len(self.findings) < MANY:
+        if order["given"]:
+            for path in order["given"]:
+                self.one(Path(path).read_bytes())
+            order["inputs"] = 0
+        else:
+            pool = seeds_of(self.target, self.name, order["corpus"])
+            rng.shuffle(pool)
+        first = iter(pool)
+        while self.count < order["inputs"] and time.monotonic() < end and len(self.findings) < MANY:
+            if (data := next(first, None)) is not None:
+                self.one(data)
+                continue
             # What was new last is most worth a look.
             parent = rng.choice(pool[-16:]) if rng.random() < 0.25 else rng.choice(pool)
             data = self.target.mutate(rng, parent, rng.choice(pool))[:LONGEST]
