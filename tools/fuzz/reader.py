@@ -49,7 +49,7 @@ def seeds():
 def mutate(rng, data, other):
     options = rng.randrange(64) if rng.random() < 0.1 or not data else data[0]
     # Short texts are fast, and reach as much.
-    return bytes([options]) + text.mutate(rng, data[1:], other[1:], WORDS)[:500]
+    return bytes([options]) + text.mutate(rng, data[1:], other[1:], WORDS)[:200]
 
 
 def check(data):
