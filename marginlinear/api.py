@@ -7,16 +7,28 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from marginlinear import calibration, fitting, registry
+from marginlinear import calibration, fitting, oneagainstone, registry
 from marginlinear import params as P
 from marginlinear._core.scores import margins_of, places_of, scores_of
-from marginlinear.arrays import CSR, as_rows, select_columns, select_rows, select_square, shape_of
+from marginlinear.arrays import (
+    CSR,
+    as_rows,
+    row_blocks,
+    row_count,
+    select_columns,
+    select_rows,
+    select_square,
+    shape_of,
+)
 from marginlinear.canonical import merged
 from marginlinear.fitting import require_memory, resolved
 from marginlinear.folds import stratified_folds
 from marginlinear.problem import ConvergenceWarning, Problem, numbered
 from marginlinear.shortfall import fell_short, keyword, shortfall
 from marginlinear.threads import default_threads, in_order, run_chunks
+
+ONE_AGAINST_ONE = "ovo"  # in place of codes
+SCORES = 1 << 24  # numbers that labels are made of at a time
 
 
 class Model(fitting.Linear):
@@ -30,7 +42,8 @@ class Model(fitting.Linear):
         None: with a column a class the largest score wins; with a single one its sign decides, classes[1] being
         positive. Else each column tells the classes that have +1 there from those that have -1, and has no opinion
         on those with 0: a score above 0 is a vote for each of the former, another score for each of the latter, and
-        the class with most votes wins. With one column for each pair of classes this is LIBSVM's voting.
+        the class with most votes wins. With one column for each pair of classes this is LIBSVM's voting; such codes of
+        more than two classes are not kept, and made anew at each access: `voted` tells whether there are codes.
     coef : float64 array of shape (columns, n_features)
         One row a column of scores. A view of `weights`.
     intercept : float64 array of shape (columns,)
@@ -58,7 +71,6 @@ class Model(fitting.Linear):
                  scaling=None, calibration=None):
         self.weights = np.ascontiguousarray(weights, dtype=np.float64)
         self.classes = np.asarray(classes)
-        self.codes = None if codes is None else np.ascontiguousarray(codes, dtype=np.int8)
         self.bias = float(bias)
         self.solver = solver
         self.params = dict(params or {})
@@ -66,14 +78,40 @@ class Model(fitting.Linear):
         self.scaling = scaling
         self.calibration = calibration
         self._state = state
-        columns, k = self.weights.shape[1], len(self.classes)
-        if self.codes is None and columns != k and not (columns == 1 and k == 2):
-            raise ValueError(f"weights have {columns} columns for {k} classes")
-        if self.codes is not None and (self.codes.shape != (k, columns) or not np.isin(self.codes, (-1, 0, 1)).all()):
-            raise ValueError(f"codes must be -1, 0 or 1, in the shape ({k}, {columns})")
+        self._codes = self._checked_codes(codes)
 
     def __getstate__(self):
         return {**self.__dict__, "_state": None}
+
+    def _checked_codes(self, codes):
+        """The codes that are kept: ONE_AGAINST_ONE, which may be given too, in place of such."""
+        columns, k = self.columns, len(self.classes)
+        if codes is None:
+            if columns != k and not (columns == 1 and k == 2):
+                raise ValueError(f"weights have {columns} columns for {k} classes")
+            return None
+        if isinstance(codes, str) and codes == ONE_AGAINST_ONE and columns == oneagainstone.column_count(k):
+            return codes
+        codes = np.ascontiguousarray(codes, dtype=np.int8)
+        if codes.shape != (k, columns) or not np.isin(codes, (-1, 0, 1)).all():
+            raise ValueError(f"codes must be -1, 0 or 1, in the shape ({k}, {columns})")
+        return ONE_AGAINST_ONE if oneagainstone.are_codes(codes) else codes
+
+    @property
+    def codes(self):
+        if not self._one_against_one:
+            return self._codes
+        from marginlinear.methods.multiclass import codes_of
+
+        return codes_of("ovo", len(self.classes), 0)
+
+    @property
+    def voted(self):
+        return self._codes is not None
+
+    @property
+    def _one_against_one(self):
+        return isinstance(self._codes, str)
 
     @property
     def coef(self):
@@ -82,7 +120,7 @@ class Model(fitting.Linear):
     @property
     def intercept(self):
         if self.bias < 0:
-            return np.zeros(self.weights.shape[1])
+            return np.zeros(self.columns)
         return self.bias * self.weights[-1]
 
     def decision_function(self, X, *, threads=None):
@@ -105,13 +143,18 @@ class Model(fitting.Linear):
             scores = self._scores(X, threads)
         else:
             parts = [self._scores(part, threads) for part in self.scaling.parts(X)]
-            scores = np.concatenate(parts) if parts else np.empty((0, self.weights.shape[1]))
+            scores = np.concatenate(parts) if parts else np.empty((0, self.columns))
         return scores[:, 0] if scores.shape[1] == 1 and not self.joint else scores
 
     def predict(self, X, *, threads=None):
         """Labels of the rows of X; equal scores or votes go to the class that stands first, a score of 0 to classes[0].
         """
-        return self.labels_of(self.decision_function(X, threads=threads))
+        # The scores of many pairs of classes take far more than the rows.
+        size = max(1, SCORES // self.columns)
+        if not self.voted or row_count(X) <= size:
+            return self.labels_of(self.decision_function(X, threads=threads))
+        return np.concatenate([self.labels_of(self.decision_function(block, threads=threads))
+                               for _, _, block in row_blocks(X, size)])
 
     def labels_of(self, scores):
         """Labels for scores as `decision_function` returns them."""
@@ -122,7 +165,7 @@ class Model(fitting.Linear):
         ranks = np.ascontiguousarray(self._ranks(scores), dtype=np.float64)
         places = np.empty(len(ranks), dtype=np.int32)
         # By one rule with margin-predict, which has no array of scores.
-        places_of(ranks if ranks.ndim == 2 else ranks[:, np.newaxis], self.codes is None and not self.joint, places)
+        places_of(ranks if ranks.ndim == 2 else ranks[:, np.newaxis], not self.voted and not self.joint, places)
         return places
 
     def predict_proba(self, X, *, threads=None):
@@ -167,20 +210,22 @@ class Model(fitting.Linear):
 
     def margins_of(self, scores, places):
         """Margins for scores as `decision_function` returns them and the places of the labels in `classes`."""
-        if self.codes is None and not self.joint:
+        if not self.voted and not self.joint:
             return np.where(places == 1, scores, -scores)
         return margins_of(self._ranks(scores), places.astype(np.int32))
 
     def _ranks(self, scores):
         """What is compared between the classes: their scores, or the votes for them."""
-        if self.codes is None:
+        if not self.voted:
             return scores
+        if self._one_against_one:
+            return oneagainstone.votes(scores, len(self.classes))
         up = (scores.reshape(len(scores), -1) > 0).astype(np.float64)
         return up @ (self.codes.T > 0).astype(np.float64) + (1 - up) @ (self.codes.T < 0).astype(np.float64)
 
     def _scores(self, X, threads):
         rows = as_rows(X, self.bias, self.n_features)
-        out = np.empty((rows.m, self.weights.shape[1]))
+        out = np.empty((rows.m, self.columns))
         run_chunks(lambda lo, hi: scores_of(rows, self.weights, out, lo, hi), rows.m, threads)
         return out
 
@@ -201,7 +246,11 @@ class KernelModel(Model):
         Support vectors of each class.
     support_indices : int64 array of shape (n_support,) or None
         Their row numbers in the training data; None for a model from a file.
-    dual_coef, weights : float64 array of shape (n_support, columns)
+    dual_coef : float64 array of shape (n_support, columns)
+        May be given as `weights` are kept; where those are not the same, made anew at each access.
+    weights : float64 array of shape (n_support, columns), or (n_support, n_classes - 1) of one against one
+        As in a model file: of one against one a support vector's coefficients for the pairs of its own class, in
+        LIBSVM's places (see `marginlinear.oneagainstone`); the others are zeros.
     intercept : float64 array of shape (columns,)
         bias^2 times the sum of dual_coef where `train` made the model: a constant feature of that value adds bias^2
         to the kernel.
@@ -209,17 +258,31 @@ class KernelModel(Model):
 
     def __init__(self, kernel, support, dual_coef, classes, *, support_counts, intercept, n_features,
                  support_indices=None, **rest):
+        self._intercept = np.asarray(intercept, dtype=np.float64)
         super().__init__(dual_coef, classes, **rest)
         self.support_indices = support_indices
         self.kernel = kernel
         self.support_rows = support
         self.support_counts = np.asarray(support_counts, dtype=np.int64)
-        self._intercept = np.asarray(intercept, dtype=np.float64)
         self._n_features = int(n_features)
         rows = len(support) if isinstance(support, np.ndarray) else shape_of(support)[0]
         if rows != len(self.weights) or self.support_counts.sum() != rows:
             raise ValueError(f"dual_coef has {len(self.weights)} rows, support_counts a sum of "
                              f"{self.support_counts.sum()} for {rows} support vectors")
+        if self._one_against_one and not self._packed:
+            packed = oneagainstone.packed(self.weights, self.support_counts)
+            self.weights = self.weights if packed is None else packed
+        if not self._packed and self.weights.shape[1] != self.columns:
+            raise ValueError(f"dual_coef has {self.weights.shape[1]} columns for {self.columns} intercepts")
+
+    @property
+    def columns(self):
+        return len(self._intercept)
+
+    @property
+    def _packed(self):
+        """Whether the weights are those of one against one without their zeros."""
+        return self._one_against_one and self.weights.shape[1] == len(self.classes) - 1
 
     @property
     def n_features(self):
@@ -236,7 +299,7 @@ class KernelModel(Model):
 
     @property
     def dual_coef(self):
-        return self.weights
+        return oneagainstone.unpacked(self.weights, self.support_counts) if self._packed else self.weights
 
     @property
     def coef(self):
@@ -251,7 +314,8 @@ class KernelModel(Model):
         from marginlinear.kernels import kernel_scores
 
         return kernel_scores(self.kernel, X, self.support_rows, self.weights, offset=0.0,
-                             threads=threads or default_threads()) + self._intercept
+                             threads=threads or default_threads(),
+                             pairs_of=self.support_counts if self._packed else None) + self._intercept
 
 
 def train(X, y, *, solver=None, class_weight=None, sample_weight=None, start=None, progress=None, probability=False,

@@ -19,9 +19,19 @@ class Linear:
     __slots__ = ()
 
     @property
+    def columns(self):
+        """Columns of scores."""
+        return self.weights.shape[1]
+
+    @property
+    def voted(self):
+        """True where columns with codes vote for the classes."""
+        return self.codes is not None
+
+    @property
     def joint(self):
         """True where the largest of several columns of scores wins: one column a class."""
-        return self.codes is None and self.weights.shape[1] == len(self.classes)
+        return not self.voted and self.columns == len(self.classes)
 
     @property
     def n_features(self):

@@ -16,6 +16,7 @@ import os
 
 import numpy as np
 
+from marginlinear import oneagainstone
 from marginlinear._core.rows import FETCH, Rows
 from marginlinear._core.scores import scores_of
 from marginlinear.arrays import CSR, as_rows, row_count, select_rows
@@ -361,7 +362,7 @@ def take_support(kernel, X, which):
     return CSR(*map(np.asarray, rows.arrays), rows.n) if isinstance(rows.arrays, tuple) else rows.arrays
 
 
-def kernel_scores(kernel, X, support, coefficients, *, offset=0.0, threads=None):
+def kernel_scores(kernel, X, support, coefficients, *, offset=0.0, threads=None, pairs_of=None):
     """Scores sum_j (kernel(x, z_j) + offset) coefficients_j of the rows x of X.
 
     Parameters
@@ -377,6 +378,9 @@ def kernel_scores(kernel, X, support, coefficients, *, offset=0.0, threads=None)
     offset : float
     threads : int, optional
         Default: all cores. The result does not depend on it. A callable is called on one thread.
+    pairs_of : int array of shape (classes,), optional
+        Support vectors of each class: coefficients are of one against one, of shape (support vectors, classes - 1), as
+        `oneagainstone.packed` makes them.
 
     Returns
     -------
@@ -384,11 +388,20 @@ def kernel_scores(kernel, X, support, coefficients, *, offset=0.0, threads=None)
     """
     coefficients = np.ascontiguousarray(coefficients, dtype=np.float64)
     m = row_count(X)
-    out = np.zeros((m, coefficients.shape[1]))
+    out = np.zeros((m, coefficients.shape[1] if pairs_of is None else oneagainstone.column_count(len(pairs_of))))
+
+    def add(scores, values, low=0, high=None):
+        """Add to the scores what the support vectors low to high give."""
+        high = len(coefficients) if high is None else high
+        if pairs_of is None:
+            scores += values @ coefficients[low:high]
+        else:
+            oneagainstone.add_scores(scores, values, coefficients, pairs_of, low, high)
+
     if callable(kernel.kind):
         for lo, hi in ranges(m, COLUMNS):
             values = call(kernel.kind, select_rows(X, np.arange(lo, hi)), support)
-            out[lo:hi] = (values + offset) @ coefficients
+            add(out[lo:hi], values + offset)
         return out
     points = Points(X)
     if kernel.kind == "precomputed":
@@ -396,17 +409,17 @@ def kernel_scores(kernel, X, support, coefficients, *, offset=0.0, threads=None)
             raise ValueError(f"X has {points.rows.n} columns: a precomputed kernel needs its values for each row that "
                              f"was trained on, {support.max() + 1} at least")
         for lo, hi in ranges(m, COLUMNS):
-            out[lo:hi] = (points.block(np.arange(lo, hi), points.rows.n)[:, support] + offset) @ coefficients
+            add(out[lo:hi], points.block(np.arange(lo, hi), points.rows.n)[:, support] + offset)
         return out
     known, parts = Points(support), points.parts()
     for first, last in ranges(known.rows.m, known.width):
         block, left = known.block(np.arange(first, last), points.rows.n), known.sqnorms[first:last]
 
-        def work(at, _, block=block, left=left, factors=coefficients[first:last]):
+        def work(at, _, block=block, left=left, first=first, last=last):
             part = parts[at]
             values = kernel.values(part.products(block), left, part.sqnorms)
             values += offset
-            out[COLUMNS * at:COLUMNS * at + part.rows.m] += values.T @ factors
+            add(out[COLUMNS * at:COLUMNS * at + part.rows.m], values.T, first, last)
 
         run_chunks(work, len(parts), threads, size=1)
     return out

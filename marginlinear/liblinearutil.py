@@ -272,7 +272,7 @@ class model:
         """(weights, constant part) of the score for a label."""
         if not 0 <= label_idx < self.nr_class:
             raise IndexError(f"label_idx = {label_idx}: there are {self.nr_class} labels, counted from 0")
-        if self.classifier.codes is not None:
+        if self.classifier.voted:
             raise ValueError("the scores are those of binary problems, not of labels: see classifier.codes, and "
                              "classifier.coef for their weights")
         coef, intercept = self.classifier.coef, self.classifier.intercept

@@ -167,7 +167,6 @@ GOLDEN = [
     ("train", 2, "", "margin-train: the training_set_file is missing" + HINT),
     ("train d m x", 2, "", "margin-train: too many files: d m x" + HINT),
     ("train -", 2, "", "margin-train: with standard input .* model_file must be named" + HINT),
-    ("train d d", 2, "", "margin-train: d: the model would take the place of the training set" + HINT),
     ("train -Z d", 2, "", "margin-train: unknown option: -Z" + HINT),
     ("train --cost 5 d", 2, "", "margin-train: unknown option: --cost" + HINT),
     ("train -cost 5 d", 2, "", r"margin-train: unknown option: -cost \(.*\)" + HINT),
@@ -225,8 +224,6 @@ GOLDEN = [
     ("predict d", 2, "", "margin-predict: the test_file or the model_file is missing" + HINT),
     ("predict d m out x", 2, "", "margin-predict: too many files: d m out x" + HINT),
     ("predict - -", 2, "", "margin-predict: only one .*" + HINT),
-    ("predict d m d", 2, "", "margin-predict: d: the output would take the place of d" + HINT),
-    ("predict d m m", 2, "", "margin-predict: m: the output would take the place of m" + HINT),
     ("predict -b 1 d m out", 1, "", r"margin-predict: m: the model has no calibration, .*: train it with margin-train "
      r"--probability, or svm-train -b 1 \(.* only supported for logistic regression\); --scores .*\n"),
     ("predict -b 2 d m out", 2, "", r"margin-predict: -b 2: probability = 2 is not allowed: .*" + HINT),

@@ -29,10 +29,8 @@ def folder(tmp_path, monkeypatch):
 
 
 def start(*arguments, **options):
-    # A test run in the background may have been told to ignore SIGINT, and its children with it.
     return subprocess.Popen([sys.executable, "-m", "marginlinear.cli.train", *arguments], **options,
-                            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler))
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
 def until(condition):

@@ -343,7 +343,7 @@ def test_logs(tmp_path, monkeypatch):
         (lines[0].replace('"objective": ', '"objective": "x", "y": '), "log:1:1: objective: 'x' is not a number"),
         (json.dumps({**result, "tol": None}), "log:1:1: tol: None is not a number"),
         ("", "log: no check of a run"),
-        (b"\xff\n", "log:1:1: not UTF-8"),
+        (b"\xff\n", "log:1:1: not JSON: it is not UTF-8"),
     ]:
         Path("log").write_bytes(text if isinstance(text, bytes) else text.encode())
         with pytest.raises(DataError, match=message):
@@ -540,7 +540,6 @@ def files(tmp_path_factory):
     (folder / "t.csv").write_text("C,score\n1,0.5\n2,0.75\n")
     (folder / "tbad.csv").write_text("C,score\n1\n")
     (folder / "tnone.csv").write_text("C,points\n1,2\n")
-    (folder / "t.png").write_text("C,score\n1,2\n")
     before = os.getcwd()
     os.chdir(folder)
     for name, *words in (("m", "--log", "run.jsonl", "d"), ("k", "-t", "2", "-s", "cs", "d"),
@@ -595,7 +594,6 @@ GOLDEN = [
     ("margins -o a.png - -", 2, "", "margin-plot: only a data_file can be standard input" + HINT),
     ("convergence -o a.png -", 2, "", "margin-plot: only a data_file can be standard input" + HINT),
     ("search -o a.png t.csv d", 2, "", "margin-plot: too many files: t.csv d" + HINT),
-    ("search -o t.png t.png", 2, "", "margin-plot: t.png: the picture would take the place of t.png" + HINT),
     ("margins -o a.png --labels a d m k", 2, "", "margin-plot: --labels a: 1 names for 2 files" + HINT),
     ("margins -o a.png --bins 3 d m", 2, "", "margin-plot: --bins is not an option of margins, but of histogram, .*"
      + HINT),

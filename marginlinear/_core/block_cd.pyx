@@ -154,6 +154,7 @@ cdef class BlockCD:
     """
 
     lines = False
+    stable = True
 
     cdef readonly Rows rows
     cdef readonly Iterates iterates

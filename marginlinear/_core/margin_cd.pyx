@@ -12,6 +12,9 @@ same, have it, and bound P at any v:
 
     D = -1/2 ||u - h'(v) x||^2 + h(v) - v h'(v) + h'(v)^2/(4 spread sum c),    x = sum_i c_i y_i x_i/sum c
 
+All duals start at 0. Where that is out of a dual's range (pieces.pxd) D is -inf, no bound, until a sweep has visited
+every row.
+
 The sweeps run around a centre (iterates.pyx): row i's step has A = ||x_i||^2/(1 + kappa), and w moves by 1/(1 + kappa)
 times the change of the dual.
 
@@ -26,7 +29,17 @@ from libc.stdint cimport int32_t, uint8_t, uint64_t
 
 from marginlinear._core.active cimport keep_awake, shuffle
 from marginlinear._core.iterates cimport Iterates
-from marginlinear._core.pieces cimport conjugate_at, dual_at, gap_of, jump_at, loss_at, pieces_t, slope_at, step_to
+from marginlinear._core.pieces cimport (
+    conjugate_at,
+    dual_at,
+    dual_term,
+    gap_of,
+    jump_at,
+    loss_at,
+    pieces_t,
+    slope_at,
+    step_to,
+)
 from marginlinear._core.rows cimport (
     CSR32,
     CSR64,
@@ -146,6 +159,8 @@ cdef class MarginCD:
         Of rows, by all sweeps.
     kinked : bool
         Whether the derivative of a loss jumps.
+    stable : bool
+        Whether v is no variable: where it follows the margins, sweeps that have not caught up with it may diverge.
     curved, flat : bool
         Whether a loss has curvature; whether none has, and there is no spread.
     """
@@ -159,7 +174,7 @@ cdef class MarginCD:
     cdef public Py_ssize_t n_iter
     cdef readonly double negligible
     cdef readonly Py_ssize_t visits
-    cdef readonly bint kinked, curved, flat
+    cdef readonly bint kinked, curved, flat, stable
     cdef bint far
     cdef readonly int threads
     cdef uint64_t rng
@@ -195,7 +210,7 @@ cdef class MarginCD:
         for at in range(self.table.shape[0]):
             self.kinked |= jump_at(&self.phi[at], 0) > 0 or jump_at(&self.phi[at], 1) > 0
             self.curved |= self.table[at, 2] > 0 or self.table[at, 3] > 0 or self.table[at, 4] > 0
-        self.flat = spread == 0 and not self.curved
+        self.flat, self.stable = spread == 0 and not self.curved, spread == 0
         self._sqnorm = rows.sqnorms()
         self._order = Buffer("q", m)
         self.a, self.c, self.sq, self.order = self._duals, self._cost, self._sqnorm, self._order
@@ -586,7 +601,7 @@ cdef class MarginCD:
         with nogil:
             for i in range(self.rows.m):
                 phi = &self.phi[self.which[i]]
-                h += self.c[i] * loss_at(phi, 0.0) - gap_of(phi, self.c[i], 0.0, a[i])
+                h += dual_term(phi, self.c[i], a[i])
                 if self.spread > 0:
                     slope += self.c[i] * (self.mean - conjugate_at(phi, -a[i] / self.c[i]))
         if self.spread > 0:

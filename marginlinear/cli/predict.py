@@ -1,6 +1,5 @@
 """margin-predict: labels, scores and margins for the rows of a LIBSVM file."""
 
-import os
 import sys
 from collections import namedtuple
 from operator import eq
@@ -8,6 +7,7 @@ from operator import eq
 from marginlinear import params
 from marginlinear._version import version
 from marginlinear.atomic import check_writable, replacing
+from marginlinear.cli.files import require_apart
 from marginlinear.cli.options import HELP, QUIET, VERSION, ZERO_BASED, CommandLine, UsageError, describe
 from marginlinear.cli.output import DONE, Failure, StatusLine, opening, run, settle_blas
 from marginlinear.params import Param
@@ -169,7 +169,7 @@ class Predictor:
         model, added, names = self.model, self.added, self.names
         truth = model.places_in_classes(data.labels)
         correct = 0
-        for low, high, block in row_blocks(data, max(1, BLOCK // max(len(names), model.weights.shape[1]))):
+        for low, high, block in row_blocks(data, max(1, BLOCK // max(len(names), model.columns))):
             scores = model.decision_function(block, threads=self.threads)
             known = truth[low:high]
             codes = model.places_of(scores)
@@ -199,9 +199,7 @@ def _files(files):
     test, model, output = (*files, None)[:3]
     if test == model == "-":
         raise UsageError("only one of test_file and model_file can be standard input")
-    for path in (test, model):
-        if output and os.path.isfile(path) and os.path.exists(output) and os.path.samefile(path, output):
-            raise UsageError(f"{output}: the output would take the place of {path}")
+    require_apart([("test_file", test), ("model_file", model)], [("output_file", output or "-")])
     if output == "-":
         output = None
     return test, model, output

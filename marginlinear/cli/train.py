@@ -11,6 +11,7 @@ from marginlinear import params, registry
 from marginlinear._version import version
 from marginlinear.atomic import check_writable, replacing
 from marginlinear.cli import options
+from marginlinear.cli.files import require_apart
 from marginlinear.cli.options import CommandLine, UsageError
 from marginlinear.cli.output import DONE, NOT_CONVERGED, Failure, StatusLine, opening, run, settle_blas, tell, warn
 from marginlinear.params import Param
@@ -136,6 +137,9 @@ class Training:
         self.quiet, self.verbose = line.value(options.QUIET), line.value(VERBOSE)
         self.strict = line.value(STRICT)
         self.path, self.model_path = _files(line.files, self.folds and not self.refit)
+        require_apart([("training_set_file", self.path), (WEIGHTS.flag, self.weights)],
+                      [("model_file", self.model_path), (LOG.flag, self.log_path), (TABLE.flag, self.table_path),
+                       (RESUME.flag, self.resume)])
         self.status = StatusLine(self.quiet or self.verbose)
         self.log = None
         # A model on standard output leaves no room there for results.
@@ -435,10 +439,7 @@ def _files(files, no_model):
         return path, None
     if len(files) == 1 and path == "-":
         raise UsageError("with standard input as the training set, a model_file must be named")
-    model_path = files[1] if len(files) == 2 else os.path.basename(path) + ".model"
-    if os.path.isfile(path) and os.path.exists(model_path) and os.path.samefile(path, model_path):
-        raise UsageError(f"{model_path}: the model would take the place of the training set")
-    return path, model_path
+    return path, files[1] if len(files) == 2 else os.path.basename(path) + ".model"
 
 
 def _shown(path):
