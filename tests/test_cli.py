@@ -179,6 +179,9 @@ GOLDEN = [
     ("train -c -q d", 2, "", "margin-train: -c: its argument is missing" + HINT),
     ("train --quiet=1 d", 2, "", "margin-train: --quiet takes no argument" + HINT),
     ("train -s abc d", 2, "", "margin-train: -s abc: solver = 'abc' is not known: .*" + HINT),
+    ("train -s 2 d", 2, "", "margin-train: -s 2: LIBLINEAR's L2R_L2LOSS_SVC has the same objective as -s 1: give 1, or "
+     "l2svc" + HINT),
+    ("train -s 7 d", 2, "", "margin-train: -s 7: LIBLINEAR's L2R_LR_DUAL is not among .*" + HINT),
     ("train -s 5 d", 2, "", "margin-train: -s 5: LIBLINEAR's L1R_L2LOSS_SVC is not .* mcodm, cs, .*" + HINT),
     ("train -s 11 d", 2, "", "margin-train: -s 11: LIBLINEAR's L2R_L2LOSS_SVR is not among .*" + HINT),
     ("train -s 99 d", 2, "", "margin-train: -s 99: solver = '99' is not known: .*" + HINT),
