@@ -39,9 +39,10 @@ from marginlinear.calibration import PAIRWISE, SIGMOID, Calibration
 from marginlinear.fitting import require_memory
 from marginlinear.libsvm import compressed, read_libsvm, rows_text
 from marginlinear.methods.multiclass import codes_of
-from marginlinear.modeltext import NATURAL, NUMBER, WORD_ONLY, Fields, shown
+from marginlinear.modeltext import WORD_ONLY, Fields
 from marginlinear.modelwriter import code_line, label_lines, scaling_line
 from marginlinear.problem import DataError
+from marginlinear.reading import NATURAL, NUMBER, shown
 
 KEYS = ("svm_type", "kernel_type", "degree", "gamma", "coef0", "nr_class", "total_sv", "rho", "label", "classes",
         "codes", "scaling", "probA", "probB", "nr_sv")

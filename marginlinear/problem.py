@@ -14,6 +14,7 @@ STALLED = "stalled"  # no step lowers the objective beyond rounding, and the cer
 CYCLE = "cycle"  # an alternation has come back to where it was, and will not settle
 FINISHED = "finished"  # a stochastic method has made its epochs and promises no more: see its certificate
 FAILED = "failed"  # a bound was contradicted beyond rounding: a defect, please report it
+STATUSES = (CONVERGED, MAX_ITER, TIME_LIMIT, STALLED, CYCLE, FINISHED, FAILED)
 
 
 class DataError(ValueError):

@@ -343,7 +343,7 @@ def test_logs(tmp_path, monkeypatch):
         (lines[0].replace('"objective": ', '"objective": "x", "y": '), "log:1:1: objective: 'x' is not a number"),
         (json.dumps({**result, "tol": None}), "log:1:1: tol: None is not a number"),
         ("", "log: no check of a run"),
-        (b"\xff\n", "log:1:1: not UTF-8"),
+        (b"\xff\n", "log:1:1: not JSON: it is not UTF-8"),
     ]:
         Path("log").write_bytes(text if isinstance(text, bytes) else text.encode())
         with pytest.raises(DataError, match=message):
