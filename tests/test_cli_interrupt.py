@@ -29,14 +29,12 @@ def folder(tmp_path, monkeypatch):
 
 
 def start(*arguments, program="train", ignored=(), **options):
-    def handlers():
-        # A test run in the background may have been told to ignore SIGINT, and its children with it.
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        for number in (signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, signal.SIG_IGN if number in ignored else signal.SIG_DFL)
+    def ignore():
+        for number in ignored:
+            signal.signal(number, signal.SIG_IGN)
 
     return subprocess.Popen([sys.executable, "-m", f"marginlinear.cli.{program}", *arguments], **options,
-                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=handlers)
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=ignore)
 
 
 def until(condition):
