@@ -23,6 +23,24 @@ def ranges(n, size):
     return [(lo, min(n, lo + size)) for lo in range(0, n, size)]
 
 
+def started(work, count):
+    """Yield up to `count` threads that run work(), each as it starts: fewer where the system allows no more.
+
+    A limit on processes (`ulimit -u`), or on the memory of their stacks, makes a run slower, not impossible: who calls
+    this does all of the work with the threads that there are, if need be with none but its own.
+    """
+    # Imported where there is work for several: many runs have none.
+    import threading
+
+    for _ in range(count):
+        thread = threading.Thread(target=work, daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # can't start new thread
+            return
+        yield thread
+
+
 def run_chunks(work, n, threads=None, size=4096):
     """Call work(lo, hi) for all ranges of [0, n), on `threads` threads (default: all cores).
 
@@ -36,7 +54,6 @@ def run_chunks(work, n, threads=None, size=4096):
         for at, (lo, hi) in enumerate(cuts):
             results[at] = work(lo, hi)
         return results
-    # Imported where there is work for several: many runs have none.
     import threading
 
     todo = iter(range(len(cuts)))
@@ -54,10 +71,8 @@ def run_chunks(work, n, threads=None, size=4096):
             except BaseException as failure:
                 failures.append(failure)
 
-    helpers = [threading.Thread(target=worker, daemon=True) for _ in range(count - 1)]
-    for helper in helpers:
-        helper.start()
     try:
+        helpers = list(started(worker, count - 1))
         worker()
         for helper in helpers:
             helper.join()
@@ -70,14 +85,12 @@ def run_chunks(work, n, threads=None, size=4096):
 
 
 def in_order(work, n, threads, cancel):
-    """Yield work(0), ..., work(n - 1), which run on `threads` threads of their own; with one, on the caller's.
+    """Yield work(0), ..., work(n - 1), which run on `threads` threads of their own; with one, or if none can be had, on
+    the caller's.
 
     The caller's thread only waits, in short turns, so that Ctrl-C is seen. The first failure of `work` is raised here.
     Whatever ends the loop early sets the threading.Event `cancel`, which long work has to look at, to raise Cancelled.
     """
-    if min(threads, n) <= 1:
-        yield from map(work, range(n))
-        return
     import queue
     import threading
 
@@ -97,9 +110,10 @@ def in_order(work, n, threads, cancel):
                 # After it, so that what the others are ended by is not taken for the first failure.
                 cancel.set()
 
-    helpers = [threading.Thread(target=worker, daemon=True) for _ in range(min(threads, n))]
-    for helper in helpers:
-        helper.start()
+    helpers = list(started(worker, min(threads, n))) if min(threads, n) > 1 else []
+    if not helpers:
+        yield from map(work, range(n))
+        return
     held = {}
     try:
         for at in range(n):

@@ -9,7 +9,7 @@ from marginlinear._version import version
 from marginlinear.atomic import check_writable, replacing
 from marginlinear.cli.files import require_apart
 from marginlinear.cli.options import HELP, QUIET, VERSION, ZERO_BASED, CommandLine, UsageError, describe
-from marginlinear.cli.output import DONE, Failure, StatusLine, opening, run, settle_blas
+from marginlinear.cli.output import DONE, Failure, StatusLine, opening, run, settle_blas, tell
 from marginlinear.params import Param
 
 PROGRAM = "margin-predict"
@@ -61,7 +61,7 @@ def work(argv):
     if output:
         with opening("open output file", output):
             check_writable(output)
-    from marginlinear.cli.data import read_blocks, read_data, read_model_file, usable, warn_of_extra
+    from marginlinear.cli.data import located, read_blocks, read_data, read_model_file, usable, warn_of_extra
 
     found = read_model_file(model_path)
     plain = found.body.plain and not any(added)
@@ -81,12 +81,12 @@ def work(argv):
         parts = [read_data(test, status, **how)] if whole else read_blocks(test, f"predicting {test}", status, **how)
         predictor = Labels(found, threads, stream.write) if plain else Predictor(model, threads, added, stream.write)
         for data in parts:
-            correct += predictor.write(data)
+            with located(data):
+                correct += predictor.write(data)
             m += len(data.labels)
     warn_of_extra(predictor.extra, predictor.n_features)
     if not quiet:
-        report = f"Accuracy = {100 * correct / m:g}% ({correct}/{m})"
-        print(report, file=sys.stdout if output else sys.stderr)
+        (print if output else tell)(f"Accuracy = {100 * correct / m:g}% ({correct}/{m})")
     return DONE
 
 
