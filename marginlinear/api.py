@@ -320,8 +320,8 @@ class KernelModel(Model):
                              pairs_of=self.support_counts if self._packed else None) + self._intercept
 
 
-def train(X, y, *, solver=None, class_weight=None, sample_weight=None, start=None, progress=None, probability=False,
-          scale=None, **params):
+def train(X, y, *, solver=None, classes=None, class_weight=None, sample_weight=None, start=None, progress=None,
+          probability=False, scale=None, **params):
     """Train a linear or a kernel classifier.
 
     Parameters
@@ -334,10 +334,15 @@ def train(X, y, *, solver=None, class_weight=None, sample_weight=None, start=Non
         Labels: integers, other numbers, or strings; at least two different ones.
     solver : str
         Name of a method, or LIBLINEAR's number for it. Default "mcodm".
+    classes : array of shape (n_classes,), optional
+        The labels that the model is to know; those of y must be among them, and at least two must have rows. Others are
+        never predicted, and change nothing for those that have rows: their score is the mean of the other columns less
+        1, or with `codes` they get no vote. By default the labels of the rows that are not left out.
     class_weight : dict, optional
         Label -> positive factor of C.
     sample_weight : array of shape (m,), optional
-        Factor of C of each row, finite and >= 0; a row of weight 0 is left out.
+        Factor of C of each row, finite and >= 0; a row of weight 0 is left out, and its label too where no other row
+        has it.
     start : Model, optional
         A model that `train` made of the same rows, with the same method and kernel: training goes on from it.
     progress : callable, optional
@@ -364,8 +369,8 @@ def train(X, y, *, solver=None, class_weight=None, sample_weight=None, start=Non
             How a binary method learns more than two classes; see `Model.codes` for how the last two decide.
         kernel : {"linear", "poly", "rbf", "sigmoid", "precomputed"}, 0 to 3 for the first four, or callable
             With gamma (default 1/n), degree and coef0 as in LIBSVM; one that the kernel does not use is an error. A
-            callable gets two blocks of rows, of the type of X, and returns the kernel's values for each pair. `bias`
-            adds its square to the kernel.
+            callable gets two blocks of rows, of the type of X, and returns the kernel's values for each pair, dense or
+            sparse. `bias` adds its square to the kernel.
 
     Returns
     -------
@@ -397,12 +402,13 @@ def train(X, y, *, solver=None, class_weight=None, sample_weight=None, start=Non
     A binary method takes a copy of a sparse X of more than 65,536 features, as large as X at most, for the time of the
     fit: frequent features side by side, those that occur in one row only as one. X itself is never changed.
     """
-    return fit_model(X, y, ConvergenceWarning, solver=solver, class_weight=class_weight, sample_weight=sample_weight,
-                     start=start, progress=progress, probability=probability, scale=scale, **params)
+    return fit_model(X, y, ConvergenceWarning, solver=solver, classes=classes, class_weight=class_weight,
+                     sample_weight=sample_weight, start=start, progress=progress, probability=probability, scale=scale,
+                     **params)
 
 
-def fit_model(X, y, warning=None, *, solver=None, class_weight=None, sample_weight=None, start=None, progress=None,
-              cancel=None, gram=None, spend=False, probability=False, scale=None, **params):
+def fit_model(X, y, warning=None, *, solver=None, classes=None, class_weight=None, sample_weight=None, start=None,
+              progress=None, cancel=None, gram=None, spend=False, probability=False, scale=None, **params):
     """`train`, with a category for the warning that a fit did not converge; None: no warning.
 
     `cancel` as in Run, for fits on one thread. `gram` is a LastGram that several fits on the same X share. spend: X may
@@ -417,21 +423,22 @@ def fit_model(X, y, warning=None, *, solver=None, class_weight=None, sample_weig
     data, y, factors, kept = training_data(X, y, sample_weight, square=given)
     width = shape_of(X)[1]
     fitting.require_features(width, values, run_values)
-    classes, codes = np.unique(y, return_inverse=True)
-    fitting.require_classes(method, classes)
+    found, codes = np.unique(y, return_inverse=True)
+    fitting.require_classes(method, found, "y" if kept is None else "y, its rows of weight 0 left out,")
+    labels = found if classes is None else labels_with(found, classes)
     codes = codes.astype(np.int32)
-    factor = class_factors(class_weight, classes)[codes] if class_weight else np.broadcast_to(1.0, len(codes))
+    factor = class_factors(class_weight, found)[codes] if class_weight else np.broadcast_to(1.0, len(codes))
     sample = Sample(data, codes, factors, factor, kept)
-    fit = Fit(method, values, run_values, classes, width, around["scale"])
+    fit = Fit(labels, method, values, run_values, found, width, around["scale"])
     folded = None
     if around["probability"] and not method.probabilistic:
         folded = sample if given else sample.merged()
-        require_pairs(classes, folded.y)
+        require_pairs(found, folded.y)
     model = fit.model(sample, start, progress, cancel, gram=gram, spend=spend and folded is None)
     if folded is not None:
         model.calibration = fit.calibration(folded, progress, cancel)
     elif around["probability"]:
-        model.calibration = calibration.of_softmax(len(classes))
+        model.calibration = calibration.of_softmax(len(labels))
     if warning is not None:
         warn_unless_converged(method, model.info, values.get("kernel"), warning)
     return model
@@ -461,7 +468,11 @@ class Sample(NamedTuple):
 
 
 class Fit(fitting.Fit):
-    """A fit that makes a Model of a Sample."""
+    """A fit that makes a Model of a Sample; the model knows all `labels`, of which the fit's classes are some."""
+
+    def __init__(self, labels, *fit):
+        super().__init__(*fit)
+        self.labels = labels
 
     def model(self, sample, start=None, progress=None, cancel=None, threads=None, gram=None, spend=False):
         X, bias, kernel = sample.X, self.bias, self.kernel
@@ -482,11 +493,15 @@ class Fit(fitting.Fit):
         problem = Problem(rows, sample.y, len(self.classes), sample.instance, sample.factor)
         fitted = self.fitted(problem, start, progress, cancel, threads, spend)
         if kernel is not None:
-            return kernel_model(kernel, X, fitted, sample.kept, n_features=self.width, scaling=scaling)
+            return kernel_model(kernel, X, fitted, self.labels, sample.kept, n_features=self.width, scaling=scaling)
+        fitted, lowered = among(self.labels, fitted)
         if scaling is not None and scaling.linear:
             weights, bias = scaling.folded(np.asarray(fitted.weights), bias)
             fitted, scaling = fitted._replace(weights=weights, bias=bias), None
-        return Model(**fitted._asdict(), scaling=scaling)
+        model = Model(**fitted._asdict(), scaling=scaling)
+        if np.any(lowered):
+            model.weights, model.bias = np.vstack([model.coef.T, model.intercept - lowered]), 1.0
+        return model
 
     def calibration(self, sample, progress, cancel=None):
         """The Calibration by models of all folds but one and their scores of that one: folds run on threads."""
@@ -521,7 +536,8 @@ class Fit(fitting.Fit):
             if ranks is None:
                 ranks = np.empty((len(sample.y), *found.shape[1:]))
             ranks[outside] = found
-        return calibration.fit(ranks[scored], sample.y[scored], sample.instance[scored], len(self.classes))
+        places = np.searchsorted(self.labels, self.classes)
+        return calibration.fit(ranks[scored], places[sample.y[scored]], sample.instance[scored], len(self.labels))
 
 
 def require_pairs(classes, codes):
@@ -562,11 +578,44 @@ def constant_of(bias):
     return bias * bias if bias >= 0 else 0.0
 
 
-def kernel_model(kernel, X, fitted, kept, **rest):
+def labels_with(found, classes):
+    """`classes`, ascending; ValueError unless the labels `found` are among them."""
+    labels = np.unique(np.array(np.asarray(classes).tolist()))
+    if np.any(other := ~np.isin(found, labels)):
+        raise ValueError(f"classes: label {found[other].tolist()[0]!r} of y is not among them")
+    return labels
+
+
+def among(labels, fitted):
+    """(Fitted of all `labels`, what is to be taken off the intercept of each column).
+
+    A label without rows never wins, and leaves the scores of the others as they are. With codes it has no part in any
+    column. Else its column is the mean of the others, and 1 is to be taken off: so it is below the largest of them.
+    """
+    places = np.searchsorted(labels, fitted.classes)
+    if len(places) == len(labels):
+        return fitted, 0.0
+    if fitted.codes is not None:
+        codes = np.zeros((len(labels), fitted.codes.shape[1]), dtype=np.int8)
+        codes[places] = fitted.codes
+        return fitted._replace(classes=labels, codes=codes), 0.0
+    columns = np.asarray(fitted.weights)
+    if not fitted.joint:
+        columns = np.hstack([-columns, columns]) / 2
+    weights = np.repeat(columns.mean(axis=1, keepdims=True), len(labels), axis=1)
+    weights[:, places] = columns
+    lowered = np.ones(len(labels))
+    lowered[places] = 0
+    return fitted._replace(classes=labels, weights=weights), lowered
+
+
+def kernel_model(kernel, X, fitted, labels, kept, **rest):
     """KernelModel of the rows of X that have a coefficient; `kept` are their numbers in the caller's data."""
     from marginlinear.kernels import take_support
 
-    coefficients, y, k = np.asarray(fitted.weights), fitted.state.y, len(fitted.classes)
+    y = np.searchsorted(labels, fitted.classes)[fitted.state.y]
+    fitted, lowered = among(labels, fitted)
+    coefficients, k = np.asarray(fitted.weights), len(labels)
     if coefficients.shape[1] == k == 2:
         # Two columns say one thing twice. LIBSVM's file has it once: here too they agree to the last bit.
         half = (coefficients[:, 1:] - coefficients[:, :1]) / 2
@@ -580,7 +629,7 @@ def kernel_model(kernel, X, fitted, kept, **rest):
     del found["weights"]
     return KernelModel(kernel, support, dual_coef, support_counts=np.bincount(y[which], minlength=k),
                        support_indices=indices,
-                       intercept=constant_of(fitted.bias) * dual_coef.sum(axis=0) + 0.0, **found, **rest)
+                       intercept=constant_of(fitted.bias) * dual_coef.sum(axis=0) + 0.0 - lowered, **found, **rest)
 
 
 def warn_unless_converged(method, info, kernel, category=ConvergenceWarning):

@@ -198,11 +198,11 @@ def require_features(n_features, values, run_values):
         raise ValueError("X has 0 features, and there is no bias feature: nothing can be learned")
 
 
-def require_classes(method, classes):
-    """ValueError for fewer than two."""
+def require_classes(method, classes, where="y"):
+    """ValueError for fewer than two; `where` they were looked for."""
     if len(classes) < 2:
         have = f"{len(classes)} class (label {classes[0]})" if len(classes) else "none"
-        raise ValueError(f"{method.name} needs at least 2 classes, y has {have}")
+        raise ValueError(f"{method.name} needs at least 2 classes, {where} has {have}")
 
 
 def require_memory(columns, count, what):

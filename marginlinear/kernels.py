@@ -38,7 +38,7 @@ class Kernel:
     ----------
     kind : {"linear", "poly", "rbf", "sigmoid", "precomputed"} or callable
         A callable gets two arrays of rows, X and Z, of the type that was trained on, and returns the kernel's values:
-        an array of shape (len(X), len(Z)).
+        an array or sparse array of shape (len(X), len(Z)).
     gamma : float, optional
         Of poly, rbf and sigmoid. Default: 1/features, set by `resolved`.
     degree : int
@@ -251,7 +251,8 @@ class KernelRows:
 
 def call(function, X, Z):
     """Values of a user's kernel, checked for their shape."""
-    values = np.asarray(function(X, Z))
+    values = function(X, Z)
+    values = np.asarray(values.toarray() if hasattr(values, "toarray") else values)
     shape = row_count(X), row_count(Z)
     if values.shape != shape or values.dtype.kind not in "biuf":
         raise ValueError(f"kernel returned {values.dtype} of shape {values.shape} for {shape[0]} and {shape[1]} rows: "
