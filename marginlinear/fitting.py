@@ -9,6 +9,7 @@ from array import array
 from collections import namedtuple
 
 from marginlinear import params as P
+from marginlinear.labels import require_words
 from marginlinear.problem import Problem, Run
 from marginlinear.threads import default_threads
 
@@ -199,7 +200,8 @@ def require_features(n_features, values, run_values):
 
 
 def require_classes(method, classes, where="y"):
-    """ValueError for fewer than two; `where` they were looked for."""
+    """ValueError for fewer than two, `where` they were looked for, and for words that files could not hold."""
+    require_words(classes)
     if len(classes) < 2:
         have = f"{len(classes)} class (label {classes[0]})" if len(classes) else "none"
         raise ValueError(f"{method.name} needs at least 2 classes, {where} has {have}")

@@ -93,7 +93,7 @@ def get(name):
 
     A name imports its own module alone.
     """
-    if name in MODULES:
+    if isinstance(name, str) and name in MODULES:
         return import_module(f"marginlinear.methods.{MODULES[name]}").METHOD
     known = methods()
     numbers = {str(m.liblinear): m for m in known.values() if m.liblinear is not None}

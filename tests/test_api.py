@@ -104,20 +104,29 @@ def test_margins_refuse(y, words):
 @pytest.mark.parametrize("kind", [np.array, sparse.csr_array, sparse.csc_array, sparse.coo_array])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_features_that_are_missing_or_new(kind, dtype):
-    """Missing features are zeros, those above n_features are left out; the bias stays the bias."""
+    """Of a file's rows missing features are zeros, those above n_features are left out; the bias stays the bias.
+
+    Arrays must have the model's features.
+    """
     model, X = joint(), data().astype(dtype)
     scores = model.decision_function(X)
     narrow = X.copy()
     narrow[:, 1:] = 0
     wide = np.hstack([X, np.ones((30, 5), dtype=dtype)])
-    assert np.allclose(model.decision_function(kind(X[:, :1])), model.decision_function(narrow))
-    assert np.allclose(model.decision_function(kind(wide)), scores)
+    for given, expected in ((X[:, :1], model.decision_function(narrow)), (wide, scores)):
+        assert np.allclose(model.decide(kind(given)), expected)
+        csr = sparse.csr_array(given)
+        assert np.allclose(model.decision_function(CSR(csr.data, csr.indices, csr.indptr, csr.shape[1])), expected)
+        for call in (model.decision_function, model.predict, lambda X: model.margins(X, np.full(30, 2)),
+                     lambda X: ml.margin_report(model, X, np.full(30, 2))):
+            with pytest.raises(ValueError, match=rf"X has {given.shape[1]} features, the model 3: .*load_libsvm"):
+                call(kind(given))
 
 
 def test_rows_of_nothing():
     assert joint().predict(np.zeros((0, 3))).shape == (0,)
     assert joint().decision_function(sparse.csr_array((0, 3))).shape == (0, 4)
-    assert np.allclose(joint().decision_function(np.zeros((5, 0))), joint().intercept)
+    assert np.allclose(joint().decide(np.zeros((5, 0))), joint().intercept)
 
 
 @pytest.mark.parametrize("X, words", [
@@ -353,10 +362,13 @@ def test_features_above_those_of_training_are_part_of_a_distance():
     X, y = two_classes()
     model = ml.train(X, y, kernel="rbf", gamma=1.0)
     wide = np.hstack([X, np.full((60, 2), 50.0)])
-    assert np.allclose(model.decision_function(wide), model.intercept)
+    assert np.allclose(model.decide(wide), model.intercept)
     narrow = X.copy()
     narrow[:, 1:] = 0
-    assert np.allclose(model.decision_function(X[:, :1]), model.decision_function(narrow))
+    assert np.allclose(model.decide(X[:, :1]), model.decision_function(narrow))
+    for given in (wide, X[:, :1]):
+        with pytest.raises(ValueError, match=rf"X has {given.shape[1]} features, the model 3"):
+            model.predict(given)
 
 
 def test_a_kernel_model_has_no_weights_of_features():

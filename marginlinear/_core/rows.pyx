@@ -106,8 +106,11 @@ cdef class Rows:
         rows.n = n
         rows.d = n + (bias >= 0)
         rows.bias = bias
+        if n < 0:
+            raise ValueError(f"X has {n} features")
         if rows.m < 0 or ptr[0] != 0 or ptr[rows.m] > min(len(data), len(indices)):
-            raise ValueError("X: indptr does not fit data and indices")
+            raise ValueError(f"X: indptr does not fit {len(data)} data and {len(indices)} indices: it goes from "
+                             f"{ptr[0] if rows.m >= 0 else None} to {ptr[rows.m] if rows.m >= 0 else None}")
         rows.nnz = ptr[rows.m]
         if single:
             v32 = data
@@ -135,7 +138,7 @@ cdef class Rows:
                 rows.storage = CSR64
                 where = place(rows, &rows.csr64, values, features, &ptr[0])
         if where >= 0:
-            raise RowError(where, csr_reason(data, indices, indptr, n, where))
+            raise csr_error(data, indices, indptr, n, where)
         return rows
 
     @staticmethod
@@ -525,18 +528,23 @@ cdef Py_ssize_t csr_fault(const csr_t* X, Py_ssize_t nnz) noexcept nogil:
     return -1
 
 
-def csr_reason(data, indices, indptr, n, i):
-    """Why row i was refused, in words, {row} for its number."""
+class OrderError(RowError):
+    """Feature numbers of a row repeat or fall; those of the rows after it were not looked at."""
+
+
+def csr_error(data, indices, indptr, n, i):
+    """Why row i was refused."""
     data, indices, indptr = memoryview(data), memoryview(indices), memoryview(indptr)
     lo, hi = indptr[i], indptr[i + 1]
     if not 0 <= lo <= hi <= min(len(data), len(indices)):
-        return f"X: indptr of row {{row}} does not fit: {lo} to {hi}"
+        return RowError(i, f"X: indptr of row {{row}} does not fit: {lo} to {hi}")
     columns, values = indices[lo:hi], data[lo:hi]
     for at, (column, value) in enumerate(zip(columns, values)):
         if not 0 <= column < n:
-            return f"X: row {{row}} has feature {column}, outside 0 to {n - 1}"
+            return RowError(i, f"X: row {{row}} has feature {column}, outside 0 to {n - 1}")
         if not isfinite(value):
-            return f"X: row {{row}}, feature {column} is {value}: values must be finite"
+            return RowError(i, f"X: row {{row}}, feature {column} is {value}: values must be finite")
         if at and column <= columns[at - 1]:
             break
-    return "X: row {row} has repeated or falling feature numbers: call sum_duplicates() or sort_indices()"
+    return OrderError(i, "X: row {row} has repeated or falling feature numbers: call sum_duplicates() or "
+                      "sort_indices()")

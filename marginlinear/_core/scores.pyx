@@ -228,13 +228,18 @@ def add_rows(Rows rows, const double[::1] a, double[::1] out, Py_ssize_t lo, Py_
 
 
 def margins_of(const double[:, ::1] scores, const int32_t[::1] y):
-    """g_i = s_{i, y_i} - max_{l != y_i} s_{il}: float64 array of shape (m,)."""
+    """g_i = s_{i, y_i} - max_{l != y_i} s_{il}: float64 array of shape (m,). ValueError for y of other rows or classes."""
     import numpy as np
 
     cdef Py_ssize_t i, l, m = scores.shape[0], k = scores.shape[1]
     cdef double rival
     result = np.empty(m)
     cdef double[::1] out = result
+    if y.shape[0] != m:
+        raise ValueError(f"margins_of: {y.shape[0]} classes for {m} rows")
+    for i in range(m):
+        if not 0 <= y[i] < k:
+            raise ValueError(f"margins_of: class {y[i]} of row {i} is outside 0 to {k - 1}")
     with nogil:
         for i in range(m):
             rival = -1e308 * 10
