@@ -9,7 +9,7 @@ import numpy as np
 
 from marginlinear import calibration, fitting, registry
 from marginlinear import params as P
-from marginlinear._core.scores import margins_of, places_of, scores_of
+from marginlinear._core.scores import margins_of, places_of, require_numbers, scores_of
 from marginlinear.arrays import CSR, as_rows, select_columns, select_rows, select_square, shape_of
 from marginlinear.canonical import merged
 from marginlinear.fitting import require_memory, resolved
@@ -100,12 +100,15 @@ class Model(fitting.Linear):
         -------
         float64 array of shape (m, columns), or (m,) where there is one column
             A column a class, or with `codes` one for each of the binary problems, positive for the classes of +1.
+
+        Raises ValueError that names the row of a score that is NaN.
         """
         if self.scaling is None:
             scores = self._scores(X, threads)
         else:
             parts = [self._scores(part, threads) for part in self.scaling.parts(X)]
             scores = np.concatenate(parts) if parts else np.empty((0, self.weights.shape[1]))
+        require_numbers(scores)
         return scores[:, 0] if scores.shape[1] == 1 and not self.joint else scores
 
     def predict(self, X, *, threads=None):
