@@ -9,7 +9,7 @@ import numpy as np
 
 from marginlinear import calibration, fitting, oneagainstone, registry
 from marginlinear import params as P
-from marginlinear._core.scores import margins_of, places_of, scores_of
+from marginlinear._core.scores import margins_of, places_of, require_numbers, scores_of
 from marginlinear.arrays import (
     CSR,
     as_rows,
@@ -148,7 +148,8 @@ class Model(fitting.Linear):
         Raises
         ------
         ValueError
-            For an X of another number of features, or what is wrong with it otherwise.
+            For an X of another number of features, or what is wrong with it otherwise; names the row of a score that is
+            NaN.
         """
         self.require_features(X)
         return self.decide(X, threads=threads)
@@ -165,6 +166,7 @@ class Model(fitting.Linear):
         else:
             parts = [self._scores(part, threads) for part in self.scaling.parts(X)]
             scores = np.concatenate(parts) if parts else np.empty((0, self.columns))
+        require_numbers(scores)
         return scores[:, 0] if scores.shape[1] == 1 and not self.joint else scores
 
     def predict(self, X, *, threads=None):
@@ -175,8 +177,11 @@ class Model(fitting.Linear):
         if not self.voted or row_count(X) <= size:
             return self.labels_of(self.decision_function(X, threads=threads))
         self.require_features(X)
-        return np.concatenate([self.labels_of(self.decide(block, threads=threads))
-                               for _, _, block in row_blocks(held(X), size)])
+        found = []
+        for low, high, block in row_blocks(held(X), size):
+            with numbered(range(low, high)):
+                found.append(self.labels_of(self.decide(block, threads=threads)))
+        return np.concatenate(found)
 
     def labels_of(self, scores):
         """Labels for scores as `decision_function` returns them."""

@@ -1,6 +1,7 @@
 """Rows: checked data of a fit or a prediction in one of the storages of rows.pxd."""
 
 from cpython.exc cimport PyErr_CheckSignals
+from cython cimport floating
 from libc.math cimport isfinite
 
 from marginlinear._core.rows cimport (
@@ -389,6 +390,17 @@ cdef class Rows:
             PyErr_CheckSignals()
         return K
 
+    def nonzeros(self):
+        """How many stored values of features are not 0: the same for every storage of the same numbers, as nnz is not."""
+        if self.nnz == 0:
+            return 0
+        single = self.storage in (CSR32, NARROW32, DENSE32)
+        if isinstance(self.arrays, tuple):
+            values = memoryview(self.arrays[0])[:self.nnz]
+        else:
+            values = memoryview(self.arrays).cast("B").cast("f" if single else "d")
+        return count_values[float](values) if single else count_values[double](values)
+
     def sqnorms(self):
         """A Buffer of shape (m,): squared norms of the rows, bias feature included; not to be changed.
 
@@ -419,6 +431,14 @@ cdef class Rows:
                 raise RowError(i, "X: the squares of row {row}'s values overflow when summed: scale the features")
         self._sqnorms = out
         return out
+
+
+cdef Py_ssize_t count_values(const floating[::1] values):
+    cdef Py_ssize_t p, count = 0
+    with nogil:
+        for p in range(values.shape[0]):
+            count += values[p] != 0
+    return count
 
 
 cdef void fill_sqnorms(const rows_t* X, double[::1] out) noexcept nogil:

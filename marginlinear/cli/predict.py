@@ -11,6 +11,7 @@ from marginlinear.cli.files import require_apart
 from marginlinear.cli.options import HELP, QUIET, VERSION, ZERO_BASED, CommandLine, UsageError, describe
 from marginlinear.cli.output import DONE, Failure, StatusLine, opening, run, settle_blas, tell
 from marginlinear.params import Param
+from marginlinear.problem import numbered
 
 PROGRAM = "margin-predict"
 SCORES = Param("scores", bool, False, "after each label its row's scores: one a class in the order of "
@@ -81,7 +82,7 @@ def work(argv):
         parts = [read_data(test, status, **how)] if whole else read_blocks(test, f"predicting {test}", status, **how)
         predictor = Labels(found, threads, stream.write) if plain else Predictor(model, threads, added, stream.write)
         for data in parts:
-            with located(data):
+            with located(data), numbered(range(m, m + len(data.labels))):
                 correct += predictor.write(data)
             m += len(data.labels)
     warn_of_extra(predictor.extra, predictor.n_features)
@@ -170,7 +171,8 @@ class Predictor:
         truth = model.places_in_classes(data.labels)
         correct = 0
         for low, high, block in row_blocks(data, max(1, BLOCK // max(len(names), model.columns))):
-            scores = model.decision_function(block, threads=self.threads)
+            with numbered(range(low, high)):
+                scores = model.decide(block, threads=self.threads)
             known = truth[low:high]
             codes = model.places_of(scores)
             correct += int(np.count_nonzero(codes == known))
