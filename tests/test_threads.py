@@ -1,10 +1,12 @@
 """The pool: order of results, failures, interruption."""
 
+import signal
 import threading
 
+import numpy as np
 import pytest
 
-from marginlinear.threads import default_threads, ranges, run_chunks
+from marginlinear.threads import FEW, aside, default_threads, ranges, run_chunks
 
 
 @pytest.mark.parametrize("n, size", [(0, 4), (1, 4), (4, 4), (5, 4), (100, 7)])
@@ -48,6 +50,30 @@ def test_interruption_in_the_caller_ends_the_helpers():
 
     with pytest.raises(KeyboardInterrupt):
         run_chunks(work, 100_000, 2, size=1)
+
+
+@pytest.mark.parametrize("size", [1, FEW + 1])
+def test_aside_returns_and_raises_what_the_call_does(size):
+    array = np.arange(size)
+    assert aside(lambda values: values, array) is array
+    with pytest.raises(ZeroDivisionError):
+        aside(lambda values: 1 // 0, array)
+
+
+def test_a_signal_does_not_wait_for_what_is_aside():
+    def stop(number, frame):
+        raise KeyboardInterrupt
+
+    begun, ended = threading.Event(), threading.Event()
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, 0.1)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            aside(lambda _: (begun.set(), ended.wait(30)), np.zeros(FEW + 1))
+        assert begun.is_set() and not ended.is_set()
+    finally:
+        signal.signal(signal.SIGALRM, before)
+        ended.set()
 
 
 def test_default_is_what_the_process_may_use():
