@@ -188,7 +188,8 @@ def test_the_time_limit_is_that_of_all_columns(threads):
 def test_a_column_costs_the_same_however_many_there_are():
     def seconds_a_column(k):
         """Of the process's own time, beside the columns' own fits."""
-        solution = Solution(np.zeros((1, 1)), ml.train([[0.0], [1.0]], [0, 1]).info, {"W": np.zeros(1), "duals": np.zeros(2)})
+        info = ml.train([[0.0], [1.0]], [0, 1]).info
+        solution = Solution(np.zeros((1, 1)), info, {"W": np.zeros(1), "duals": np.zeros(2)})
         method = registry.get("l2svc")._replace(fit=lambda *of_column: solution, loss=None)
         rows, ones = as_rows(np.ones((k, 1)), -1.0), np.ones(k)
         data = Problem(rows, np.arange(k, dtype=np.int32), k, ones, ones)

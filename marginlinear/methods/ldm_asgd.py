@@ -27,8 +27,9 @@ def fit(problem, params, run):
 
 
 class ASGDFit:
-    """One fit. `max_iter` caps the epochs as `epochs` does, and says so; `time_limit` is looked at after each epoch, those on
-    the sample included: one of all rows is made in any case."""
+    """One fit. `max_iter` caps the epochs as `epochs` does, and says so; `time_limit` is looked at after each epoch,
+    on the sample too. One epoch over all rows is made in any case.
+    """
 
     def __init__(self, problem, params, run):
         import numpy as np
