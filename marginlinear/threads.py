@@ -5,6 +5,10 @@ import time
 
 # Seconds between looks at the signals while the caller's thread waits, and what ends it gives the workers to stop.
 TURN, GRACE = 0.05, 0.1
+# Items of a range, unless there is a reason for others.
+CHUNK = 4096
+# Numbers, in all arguments of a call that no signal ends, with which it takes milliseconds: a matrix of 200 x 200.
+FEW = 40_000
 
 
 class Cancelled(BaseException):
@@ -41,11 +45,12 @@ def started(work, count):
         yield thread
 
 
-def run_chunks(work, n, threads=None, size=4096):
+def run_chunks(work, n, threads=None, size=CHUNK):
     """Call work(lo, hi) for all ranges of [0, n), on `threads` threads (default: all cores).
 
     Returns the results in the order of the ranges, so that a sum over them is the same for any number of threads.
-    The first exception stops the others and is raised here; so does KeyboardInterrupt.
+    The first exception stops the others and is raised here; so does KeyboardInterrupt, which is seen between two ranges
+    and where `work` looks at the signals: one that reads rows cuts its ranges by `Rows.slice`, or takes it for `size`.
     """
     cuts = ranges(n, size)
     count = min(threads or default_threads(), len(cuts))
@@ -82,6 +87,33 @@ def run_chunks(work, n, threads=None, size=4096):
     if failures:
         raise failures[0]
     return results
+
+
+def aside(call, *arrays):
+    """call(*arrays), for work on whole matrices of NumPy's that no signal ends, as LAPACK's: where these are large, on
+    a thread of its own, while the caller's waits, in short turns, so that Ctrl-C is seen.
+
+    What was interrupted goes on to its end, unheard. The work has to release the GIL: SciPy's LAPACK does not.
+    """
+    if sum(array.size for array in arrays) <= FEW:
+        return call(*arrays)
+    ended = []
+
+    def work():
+        try:
+            ended.append((call(*arrays), None))
+        except BaseException as failure:
+            ended.append((None, failure))
+
+    helpers = list(started(work, 1))
+    if not helpers:
+        return call(*arrays)
+    while helpers[0].is_alive():
+        helpers[0].join(TURN)
+    result, failure = ended[0]
+    if failure is not None:
+        raise failure
+    return result
 
 
 def in_order(work, n, threads, cancel):

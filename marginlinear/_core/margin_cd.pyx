@@ -489,14 +489,17 @@ cdef class MarginCD:
         return sum(part[0] for part in parts), sum(part[1] for part in parts)
 
     def _primal_part(self, Py_ssize_t lo, Py_ssize_t hi, double[::1] W, double[::1] margins):
+        cdef Py_ssize_t start
         cdef sums_t sums
         cdef task_t task
         sums.gap = sums.loss = sums.first = 0
-        task.what, task.start, task.stop, task.sums, task.W = LOSSES, lo, hi, &sums, &W[0]
+        task.what, task.sums, task.W = LOSSES, &sums, &W[0]
         task.margins = NULL if margins is None else &margins[0]
-        with nogil:
-            perform(self, &task)
-        PyErr_CheckSignals()
+        for start in range(lo, hi, self.slice_rows):
+            task.start, task.stop = start, min(hi, start + self.slice_rows)
+            with nogil:
+                perform(self, &task)
+            PyErr_CheckSignals()
         return sums.loss, sums.first
 
     def margins_of(self, weights):

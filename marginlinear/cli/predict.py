@@ -132,7 +132,8 @@ class Labels:
             self.extra += cut_features(data.data, data.indices, data.indptr, self.n_features)
         rows = Rows.from_csr(data.data, data.indices, data.indptr, self.n_features, self.bias)
         places = Buffer("i", rows.m)
-        run_chunks(lambda lo, hi: row_places(rows, self.weights, self.sign, places, lo, hi), rows.m, self.threads)
+        run_chunks(lambda lo, hi: row_places(rows, self.weights, self.sign, places, lo, hi), rows.m, self.threads,
+                   rows.slice(self.weights.shape[1]))
         self._write(lines_of(places, self.lines))
         if isinstance(data.labels, list):
             return sum(map(eq, map(self.classes.__getitem__, memoryview(places)), data.labels))
