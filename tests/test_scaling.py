@@ -1,6 +1,5 @@
 """Scalings: what becomes of values, what a model repeats, and what LIBLINEAR reads of it."""
 
-import json
 import pickle
 import shutil
 import subprocess
@@ -338,12 +337,3 @@ def test_a_scaling_that_the_trailer_lacks(tmp_path):
     path.write_bytes(text[: text.index(b"marginlinear 1")])
     with pytest.raises(ml.DataError, match="ends after its last row"):
         load_model(path)
-
-
-def test_a_trailer_longer_than_others(tmp_path, monkeypatch):
-    X, y = table()
-    path = tmp_path / "m"
-    save_model(ml.train(X, y, kernel="rbf", scale="range"), path)
-    monkeypatch.setattr("marginlinear.modelfile.LONG_LINE", 100)
-    assert load_model(path).scaling.kind == "range"
-    assert json.loads(path.read_bytes().splitlines()[-1])["scaling"]["kind"] == "range"
