@@ -411,6 +411,7 @@ def test_liblinear_predicts_with_ours(tmp_path, k, columns, bias):
 @needs_liblinear
 @pytest.mark.parametrize("k", [2, 4])
 @pytest.mark.parametrize("name", registry.MODULES)
+@pytest.mark.filterwarnings("ignore:msvmav did not converge")
 def test_liblinear_serves_every_method_by_its_own_name_of_it(tmp_path, name, k):
     """The solver_type is the one that LIBLINEAR's train writes for the method's number."""
     method = registry.get(name)
