@@ -1,15 +1,24 @@
 """Build of the Cython engines: the one place for compiler directives.
 
-MARGINLINEAR_BOUNDS=1 in the environment builds with every index checked: typed memoryviews by
-Cython, raw pointers by the macro of _core/check.pxd.
+    python setup.py build_ext --inplace                     in the source tree, what has changed
+    python setup.py build_test_kernels --build-lib FOLDER   tests/*.pyx, which tests import and no wheel holds
+
+MARGINLINEAR_BOUNDS=1 in the environment builds with every index checked, typed memoryviews by Cython, raw pointers by
+the macro of _core/check.pxd, and compiles in less time.
 """
 
+import hashlib
 import os
 import sys
+import tempfile
 from pathlib import Path
 
+import Cython
 from Cython.Build import cythonize
+from Cython.Build.Dependencies import create_dependency_tree
 from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+from setuptools.errors import CompileError, PlatformError
 
 BOUNDS = os.environ.get("MARGINLINEAR_BOUNDS", "") not in ("", "0")
 
@@ -26,29 +35,97 @@ DIRECTIVES = {
 # Sums keep the order of the source (no -ffast-math): the same bits on every run. No product is fused with a sum: the
 # same bits, too, whatever the processor offers.
 COMPILE_ARGS = [] if sys.platform == "win32" else [
-    "-O3", "-g0", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off"]
-CORES = os.cpu_count() or 1
+    "-O1" if BOUNDS else "-O3", "-g0", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off"]
+CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+ROOT = Path(__file__).parent
+HEADERS = sorted(header.relative_to(ROOT) for header in ROOT.glob("marginlinear/_core/*.h"))
+
+# What a compiler is given to see what is missing, and the words for it.
+NEEDS = {
+    "#include <stdlib.h>\n":
+        "There is no working C compiler. Install one and repeat the command: Debian, Ubuntu: apt install "
+        "build-essential; Fedora: dnf install gcc; macOS: xcode-select --install; Windows: Build Tools for Visual "
+        "Studio with 'Desktop development with C++'",
+    "#include <Python.h>\n":
+        "The C compiler does not find Python.h. Install it and repeat the command: Debian, Ubuntu: apt install "
+        "python3-dev; Fedora: dnf install python3-devel; macOS, Windows: Python from python.org brings it",
+}
 
 
-def extensions():
-    root = Path(__file__).parent
-    for path in sorted((root / "marginlinear").rglob("*.pyx")):
-        source = path.relative_to(root)
+def extensions(folder, top=ROOT):
+    """Those of the sources in a folder, named as modules of the folder `top`."""
+    for path in sorted(folder.rglob("*.pyx")):
         yield Extension(
-            ".".join(source.with_suffix("").parts),
-            [source.as_posix()],
+            ".".join(path.relative_to(top).with_suffix("").parts),
+            [path.relative_to(ROOT).as_posix()],
+            include_dirs=sorted({header.parent.as_posix() for header in HEADERS}),
             define_macros=[("ML_BOUNDS", "1")] if BOUNDS else [],
             extra_compile_args=COMPILE_ARGS,
-            depends=sorted(header.relative_to(root).as_posix() for header in path.parent.glob("*.h")),
         )
 
 
-setup(
-    ext_modules=cythonize(
-        list(extensions()),
-        compiler_directives=DIRECTIVES,
-        force=BOUNDS,
-        nthreads=0 if sys.platform in ("win32", "darwin") else CORES,
-    ),
-    options={"build_ext": {"parallel": CORES}},
-)
+def fingerprint(extension):
+    """Of all that decides the code of an extension for one Python: sources by content, Cython, directives, flags.
+
+    Times of files do not tell: pip builds in a fresh environment, whose Cython has new ones each time.
+    """
+    sources = create_dependency_tree().all_dependencies(*extension.sources)
+    told = [Cython.__version__, DIRECTIVES, extension.define_macros, extension.extra_compile_args,
+            [os.environ.get(name) for name in ("CC", "CFLAGS", "CPPFLAGS", "LDFLAGS", "LDSHARED")],
+            [hashlib.sha256(Path(path).read_bytes()).hexdigest() for path in [*sorted(sources), *HEADERS]]]
+    return hashlib.sha256(repr(told).encode()).hexdigest()
+
+
+class Build(build_ext):
+    """Compiles the extensions whose fingerprint is not that of their last build; generated C stays in `build_temp`."""
+
+    def build_extensions(self):
+        every = self.extensions
+        self.fingerprints = {ext.name: fingerprint(ext) for ext in every}
+        self.extensions = [ext for ext in every if not self.is_built(ext)]
+        if self.extensions:
+            self.check_compiler()
+            made = cythonize(self.extensions, compiler_directives=DIRECTIVES, build_dir=self.build_temp, force=True,
+                             nthreads=0 if sys.platform in ("win32", "darwin") else CORES)
+            for ext, generated in zip(self.extensions, made, strict=True):
+                ext.sources = generated.sources
+            self.force = True
+            super().build_extensions()
+        self.extensions = every
+
+    def build_extension(self, ext):
+        super().build_extension(ext)
+        self.stamp(ext).write_text(self.fingerprints[ext.name])
+
+    def is_built(self, ext):
+        stamp = self.stamp(ext)
+        return (Path(self.get_ext_fullpath(ext.name)).exists() and stamp.exists()
+                and stamp.read_text() == self.fingerprints[ext.name])
+
+    def stamp(self, ext):
+        return Path(self.build_temp, f"{ext.name}.built")
+
+    def check_compiler(self):
+        with tempfile.TemporaryDirectory() as folder:
+            probe = Path(folder, "probe.c")
+            for text, missing in NEEDS.items():
+                probe.write_text(text)
+                try:
+                    self.compiler.compile([str(probe)], output_dir=folder)
+                except (CompileError, PlatformError) as error:
+                    raise PlatformError(f"{error}\n{missing}") from error
+
+
+class BuildTestKernels(Build):
+    def finalize_options(self):
+        self.distribution.ext_modules = list(extensions(ROOT / "tests", ROOT / "tests"))
+        super().finalize_options()
+
+
+# Processes that Cython starts may import this file.
+if __name__ == "__main__":
+    setup(
+        ext_modules=list(extensions(ROOT / "marginlinear")),
+        cmdclass={"build_ext": Build, "build_test_kernels": BuildTestKernels},
+        options={command: {"parallel": CORES} for command in ("build_ext", "build_test_kernels")},
+    )

@@ -7,14 +7,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from marginlinear import calibration, fitting, registry
+from marginlinear import calibration, fitting, oneagainstone, registry
 from marginlinear import params as P
-from marginlinear._core.scores import margins_of, places_of, scores_of
+from marginlinear._core.scores import margins_of, places_of, require_numbers, scores_of
 from marginlinear.arrays import (
     CSR,
     as_rows,
     held,
     is_compressed,
+    row_blocks,
+    row_count,
     select_columns,
     select_rows,
     select_square,
@@ -23,12 +25,13 @@ from marginlinear.arrays import (
 from marginlinear.canonical import merged
 from marginlinear.fitting import require_memory, resolved
 from marginlinear.folds import stratified_folds
-from marginlinear.labels import labels_of
+from marginlinear.labels import labels_of, require_words
 from marginlinear.problem import ConvergenceWarning, Problem, numbered
 from marginlinear.shortfall import fell_short, keyword, shortfall
 from marginlinear.threads import default_threads, in_order, run_chunks
 
-
+ONE_AGAINST_ONE = "ovo"  # in place of codes
+SCORES = 1 << 22  # numbers that labels are made of at a time
 BALANCED = "balanced"
 
 
@@ -43,7 +46,8 @@ class Model(fitting.Linear):
         None: with a column a class the largest score wins; with a single one its sign decides, classes[1] being
         positive. Else each column tells the classes that have +1 there from those that have -1, and has no opinion
         on those with 0: a score above 0 is a vote for each of the former, another score for each of the latter, and
-        the class with most votes wins. With one column for each pair of classes this is LIBSVM's voting.
+        the class with most votes wins. With one column for each pair of classes this is LIBSVM's voting; such codes of
+        more than two classes are not kept, and made anew at each access: `voted` tells whether there are codes.
     coef : float64 array of shape (columns, n_features)
         One row a column of scores. A view of `weights`.
     intercept : float64 array of shape (columns,)
@@ -71,7 +75,6 @@ class Model(fitting.Linear):
                  scaling=None, calibration=None):
         self.weights = np.ascontiguousarray(weights, dtype=np.float64)
         self.classes = np.asarray(classes)
-        self.codes = None if codes is None else np.ascontiguousarray(codes, dtype=np.int8)
         self.bias = float(bias)
         self.solver = solver
         self.params = dict(params or {})
@@ -79,14 +82,42 @@ class Model(fitting.Linear):
         self.scaling = scaling
         self.calibration = calibration
         self._state = state
-        columns, k = self.weights.shape[1], len(self.classes)
-        if self.codes is None and columns != k and not (columns == 1 and k == 2):
-            raise ValueError(f"weights have {columns} columns for {k} classes")
-        if self.codes is not None and (self.codes.shape != (k, columns) or not np.isin(self.codes, (-1, 0, 1)).all()):
-            raise ValueError(f"codes must be -1, 0 or 1, in the shape ({k}, {columns})")
+        self._codes = self._checked_codes(codes)
 
     def __getstate__(self):
         return {**self.__dict__, "_state": None}
+
+    def _checked_codes(self, codes):
+        """The codes that are kept: ONE_AGAINST_ONE, which may be given too, in place of such."""
+        columns, k = self.columns, len(self.classes)
+        if codes is None:
+            if columns != k and not (columns == 1 and k == 2):
+                raise ValueError(f"weights have {columns} columns for {k} classes")
+            return None
+        if isinstance(codes, str):
+            if codes != ONE_AGAINST_ONE or columns != oneagainstone.column_count(k):
+                raise ValueError(f"codes = {codes!r} are not those of {columns} columns for {k} classes")
+            return codes
+        codes = np.ascontiguousarray(codes, dtype=np.int8)
+        if codes.shape != (k, columns) or not np.isin(codes, (-1, 0, 1)).all():
+            raise ValueError(f"codes must be -1, 0 or 1, in the shape ({k}, {columns})")
+        return ONE_AGAINST_ONE if oneagainstone.are_codes(codes) else codes
+
+    @property
+    def codes(self):
+        if not self._one_against_one:
+            return self._codes
+        from marginlinear.methods.multiclass import codes_of
+
+        return codes_of("ovo", len(self.classes), 0)
+
+    @property
+    def voted(self):
+        return self._codes is not None
+
+    @property
+    def _one_against_one(self):
+        return isinstance(self._codes, str)
 
     @property
     def coef(self):
@@ -95,7 +126,7 @@ class Model(fitting.Linear):
     @property
     def intercept(self):
         if self.bias < 0:
-            return np.zeros(self.weights.shape[1])
+            return np.zeros(self.columns)
         return self.bias * self.weights[-1]
 
     def decision_function(self, X, *, threads=None):
@@ -117,7 +148,8 @@ class Model(fitting.Linear):
         Raises
         ------
         ValueError
-            For an X of another number of features, or what is wrong with it otherwise.
+            For an X of another number of features, or what is wrong with it otherwise; names the row of a score that is
+            NaN.
         """
         self.require_features(X)
         return self.decide(X, threads=threads)
@@ -133,13 +165,23 @@ class Model(fitting.Linear):
             scores = self._scores(X, threads)
         else:
             parts = [self._scores(part, threads) for part in self.scaling.parts(X)]
-            scores = np.concatenate(parts) if parts else np.empty((0, self.weights.shape[1]))
+            scores = np.concatenate(parts) if parts else np.empty((0, self.columns))
+        require_numbers(scores)
         return scores[:, 0] if scores.shape[1] == 1 and not self.joint else scores
 
     def predict(self, X, *, threads=None):
         """Labels of the rows of X; equal scores or votes go to the class that stands first, a score of 0 to classes[0].
         """
-        return self.labels_of(self.decision_function(X, threads=threads))
+        # The scores of many pairs of classes take far more than the rows.
+        size = max(1, SCORES // self.columns)
+        if not self.voted or row_count(X) <= size:
+            return self.labels_of(self.decision_function(X, threads=threads))
+        self.require_features(X)
+        found = []
+        for low, high, block in row_blocks(held(X), size):
+            with numbered(range(low, high)):
+                found.append(self.labels_of(self.decide(block, threads=threads)))
+        return np.concatenate(found)
 
     def labels_of(self, scores):
         """Labels for scores as `decision_function` returns them."""
@@ -150,7 +192,7 @@ class Model(fitting.Linear):
         ranks = np.ascontiguousarray(self._ranks(scores), dtype=np.float64)
         places = np.empty(len(ranks), dtype=np.int32)
         # By one rule with margin-predict, which has no array of scores.
-        places_of(ranks if ranks.ndim == 2 else ranks[:, np.newaxis], self.codes is None and not self.joint, places)
+        places_of(ranks if ranks.ndim == 2 else ranks[:, np.newaxis], not self.voted and not self.joint, places)
         return places
 
     def predict_proba(self, X, *, threads=None):
@@ -204,14 +246,16 @@ class Model(fitting.Linear):
 
     def margins_of(self, scores, places):
         """Margins for scores as `decision_function` returns them and the places of the labels in `classes`."""
-        if self.codes is None and not self.joint:
+        if not self.voted and not self.joint:
             return np.where(places == 1, scores, -scores)
         return margins_of(self._ranks(scores), places.astype(np.int32))
 
     def _ranks(self, scores):
         """What is compared between the classes: their scores, or the votes for them."""
-        if self.codes is None:
+        if not self.voted:
             return scores
+        if self._one_against_one:
+            return oneagainstone.votes(scores, len(self.classes))
         up = (scores.reshape(len(scores), -1) > 0).astype(np.float64)
         return up @ (self.codes.T > 0).astype(np.float64) + (1 - up) @ (self.codes.T < 0).astype(np.float64)
 
@@ -223,8 +267,8 @@ class Model(fitting.Linear):
 
     def _scores(self, X, threads):
         rows = as_rows(X, self.bias, self.n_features)
-        out = np.empty((rows.m, self.weights.shape[1]))
-        run_chunks(lambda lo, hi: scores_of(rows, self.weights, out, lo, hi), rows.m, threads)
+        out = np.empty((rows.m, self.columns))
+        run_chunks(lambda lo, hi: scores_of(rows, self.weights, out, lo, hi), rows.m, threads, rows.slice(self.columns))
         return out
 
 
@@ -244,7 +288,11 @@ class KernelModel(Model):
         Support vectors of each class.
     support_indices : int64 array of shape (n_support,) or None
         Their row numbers in the training data; None for a model from a file.
-    dual_coef, weights : float64 array of shape (n_support, columns)
+    dual_coef : float64 array of shape (n_support, columns)
+        May be given as `weights` are kept; where those are not the same, made anew at each access.
+    weights : float64 array of shape (n_support, columns), or (n_support, n_classes - 1) of one against one
+        As in a model file: of one against one a support vector's coefficients for the pairs of its own class, in
+        LIBSVM's places (see `marginlinear.oneagainstone`); the others are zeros.
     intercept : float64 array of shape (columns,)
         bias^2 times the sum of dual_coef where `train` made the model: a constant feature of that value adds bias^2
         to the kernel.
@@ -252,17 +300,31 @@ class KernelModel(Model):
 
     def __init__(self, kernel, support, dual_coef, classes, *, support_counts, intercept, n_features,
                  support_indices=None, **rest):
+        self._intercept = np.asarray(intercept, dtype=np.float64)
         super().__init__(dual_coef, classes, **rest)
         self.support_indices = support_indices
         self.kernel = kernel
         self.support_rows = support
         self.support_counts = np.asarray(support_counts, dtype=np.int64)
-        self._intercept = np.asarray(intercept, dtype=np.float64)
         self._n_features = int(n_features)
         rows = len(support) if isinstance(support, np.ndarray) else shape_of(support)[0]
         if rows != len(self.weights) or self.support_counts.sum() != rows:
             raise ValueError(f"dual_coef has {len(self.weights)} rows, support_counts a sum of "
                              f"{self.support_counts.sum()} for {rows} support vectors")
+        if self._one_against_one and not self._packed:
+            packed = oneagainstone.packed(self.weights, self.support_counts)
+            self.weights = self.weights if packed is None else packed
+        if not self._packed and self.weights.shape[1] != self.columns:
+            raise ValueError(f"dual_coef has {self.weights.shape[1]} columns for {self.columns} intercepts")
+
+    @property
+    def columns(self):
+        return len(self._intercept)
+
+    @property
+    def _packed(self):
+        """Whether the weights are those of one against one without their zeros."""
+        return self._one_against_one and self.weights.shape[1] == len(self.classes) - 1
 
     @property
     def n_features(self):
@@ -279,7 +341,7 @@ class KernelModel(Model):
 
     @property
     def dual_coef(self):
-        return self.weights
+        return oneagainstone.unpacked(self.weights, self.support_counts) if self._packed else self.weights
 
     @property
     def coef(self):
@@ -299,11 +361,12 @@ class KernelModel(Model):
         from marginlinear.kernels import kernel_scores
 
         return kernel_scores(self.kernel, X, self.support_rows, self.weights, offset=0.0,
-                             threads=threads or default_threads()) + self._intercept
+                             threads=threads or default_threads(),
+                             pairs_of=self.support_counts if self._packed else None) + self._intercept
 
 
-def train(X, y, *, solver=None, class_weight=None, sample_weight=None, start=None, progress=None, probability=False,
-          scale=None, **params):
+def train(X, y, *, solver=None, classes=None, class_weight=None, sample_weight=None, start=None, progress=None,
+          probability=False, scale=None, **params):
     """Train a linear or a kernel classifier.
 
     Parameters
@@ -318,11 +381,16 @@ def train(X, y, *, solver=None, class_weight=None, sample_weight=None, start=Non
         as neither a model file nor one of predictions could hold them.
     solver : str
         Name of a method, or LIBLINEAR's number for it. Default "mcodm".
+    classes : array of shape (n_classes,), optional
+        The labels that the model is to know; those of y must be among them, and at least two must have rows. Others are
+        never predicted, and change nothing for those that have rows: their score is the mean of the other columns less
+        1, or with `codes` they get no vote. By default the labels of the rows that are not left out.
     class_weight : dict or "balanced", optional
         Label -> positive factor of C. "balanced": sum of all rows' weights/(classes times that of the class's rows),
         as scikit-learn's LinearSVC has it.
     sample_weight : array of shape (m,), optional
-        Factor of C of each row, finite and >= 0; a row of weight 0 is left out.
+        Factor of C of each row, finite and >= 0; a row of weight 0 is left out, and its label too where no other row
+        has it.
     start : Model, optional
         A model that `train` made of the same rows, with the same method and kernel: training goes on from it.
     progress : callable, optional
@@ -349,8 +417,8 @@ def train(X, y, *, solver=None, class_weight=None, sample_weight=None, start=Non
             How a binary method learns more than two classes; see `Model.codes` for how the last two decide.
         kernel : {"linear", "poly", "rbf", "sigmoid", "precomputed"}, 0 to 3 for the first four, or callable
             With gamma (default 1/n), degree and coef0 as in LIBSVM; one that the kernel does not use is an error. A
-            callable gets two blocks of rows, of the type of X, and returns the kernel's values for each pair. `bias`
-            adds its square to the kernel.
+            callable gets two blocks of rows, of the type of X, and returns the kernel's values for each pair, dense or
+            sparse. `bias` adds its square to the kernel.
 
     Returns
     -------
@@ -382,12 +450,13 @@ def train(X, y, *, solver=None, class_weight=None, sample_weight=None, start=Non
     A binary method takes a copy of a sparse X of more than 65,536 features, as large as X at most, for the time of the
     fit: frequent features side by side, those that occur in one row only as one. X itself is never changed.
     """
-    return fit_model(X, y, ConvergenceWarning, solver=solver, class_weight=class_weight, sample_weight=sample_weight,
-                     start=start, progress=progress, probability=probability, scale=scale, **params)
+    return fit_model(X, y, ConvergenceWarning, solver=solver, classes=classes, class_weight=class_weight,
+                     sample_weight=sample_weight, start=start, progress=progress, probability=probability, scale=scale,
+                     **params)
 
 
-def fit_model(X, y, warning=None, *, solver=None, class_weight=None, sample_weight=None, start=None, progress=None,
-              cancel=None, gram=None, spend=False, probability=False, scale=None, **params):
+def fit_model(X, y, warning=None, *, solver=None, classes=None, class_weight=None, sample_weight=None, start=None,
+              progress=None, cancel=None, gram=None, spend=False, probability=False, scale=None, **params):
     """`train`, with a category for the warning that a fit did not converge; None: no warning.
 
     `cancel` as in Run, for fits on one thread. `gram` is a LastGram that several fits on the same X share. spend: X may
@@ -403,22 +472,23 @@ def fit_model(X, y, warning=None, *, solver=None, class_weight=None, sample_weig
     data, y, factors, kept = training_data(X, y, sample_weight, square=given, spend=spend)
     width = shape_of(X)[1]
     fitting.require_features(width, values, run_values)
-    classes, codes = np.unique(y, return_inverse=True)
-    fitting.require_classes(method, classes)
+    found, codes = np.unique(y, return_inverse=True)
+    fitting.require_classes(method, found, "y" if kept is None else "y, its rows of weight 0 left out,")
+    labels = found if classes is None else labels_with(found, classes)
     codes = codes.astype(np.int32)
     factor = (np.broadcast_to(1.0, len(codes)) if class_weight is None
-              else class_factors(class_weight, classes, np.bincount(codes, factors))[codes])
+              else class_factors(class_weight, found, np.bincount(codes, factors))[codes])
     sample = Sample(data, codes, factors, factor, kept)
-    fit = Fit(method, values, run_values, classes, width, around["scale"])
+    fit = Fit(labels, method, values, run_values, found, width, around["scale"])
     folded = None
     if around["probability"] and not method.probabilistic:
         folded = sample if given else sample.merged()
-        require_pairs(classes, folded.y)
+        require_pairs(found, folded.y)
     model = fit.model(sample, start, progress, cancel, gram=gram, spend=spend and folded is None)
     if folded is not None:
         model.calibration = fit.calibration(folded, progress, cancel)
     elif around["probability"]:
-        model.calibration = calibration.of_softmax(len(classes))
+        model.calibration = calibration.of_softmax(len(labels))
     if warning is not None:
         warn_unless_converged(method, model.info, values.get("kernel"), warning)
     return model
@@ -448,7 +518,11 @@ class Sample(NamedTuple):
 
 
 class Fit(fitting.Fit):
-    """A fit that makes a Model of a Sample."""
+    """A fit that makes a Model of a Sample; the model knows all `labels`, of which the fit's classes are some."""
+
+    def __init__(self, labels, *fit):
+        super().__init__(*fit)
+        self.labels = labels
 
     def model(self, sample, start=None, progress=None, cancel=None, threads=None, gram=None, spend=False):
         X, bias, kernel = sample.X, self.bias, self.kernel
@@ -469,11 +543,15 @@ class Fit(fitting.Fit):
         problem = Problem(rows, sample.y, len(self.classes), sample.instance, sample.factor)
         fitted = self.fitted(problem, start, progress, cancel, threads, spend)
         if kernel is not None:
-            return kernel_model(kernel, X, fitted, sample.kept, n_features=self.width, scaling=scaling)
+            return kernel_model(kernel, X, fitted, self.labels, sample.kept, n_features=self.width, scaling=scaling)
+        fitted, lowered = among(self.labels, fitted)
         if scaling is not None and scaling.linear:
             weights, bias = scaling.folded(np.asarray(fitted.weights), bias)
             fitted, scaling = fitted._replace(weights=weights, bias=bias), None
-        return Model(**fitted._asdict(), scaling=scaling)
+        model = Model(**fitted._asdict(), scaling=scaling)
+        if np.any(lowered):
+            model.weights, model.bias = np.vstack([model.coef.T, model.intercept - lowered]), 1.0
+        return model
 
     def calibration(self, sample, progress, cancel=None):
         """The Calibration by models of all folds but one and their scores of that one: folds run on threads."""
@@ -508,7 +586,8 @@ class Fit(fitting.Fit):
             if ranks is None:
                 ranks = np.empty((len(sample.y), *found.shape[1:]))
             ranks[outside] = found
-        return calibration.fit(ranks[scored], sample.y[scored], sample.instance[scored], len(self.classes))
+        places = np.searchsorted(self.labels, self.classes)
+        return calibration.fit(ranks[scored], places[sample.y[scored]], sample.instance[scored], len(self.labels))
 
 
 def require_pairs(classes, codes):
@@ -549,11 +628,45 @@ def constant_of(bias):
     return bias * bias if bias >= 0 else 0.0
 
 
-def kernel_model(kernel, X, fitted, kept, **rest):
+def labels_with(found, classes):
+    """`classes`, ascending; ValueError unless the labels `found` are among them."""
+    labels = np.unique(labels_of(classes, "classes"))
+    require_words(labels.tolist(), "classes")
+    if np.any(other := ~np.isin(found, labels)):
+        raise ValueError(f"classes: label {found[other].tolist()[0]!r} of y is not among them")
+    return labels
+
+
+def among(labels, fitted):
+    """(Fitted of all `labels`, what is to be taken off the intercept of each column).
+
+    A label without rows never wins, and leaves the scores of the others as they are. With codes it has no part in any
+    column. Else its column is the mean of the others, and 1 is to be taken off: so it is below the largest of them.
+    """
+    places = np.searchsorted(labels, fitted.classes)
+    if len(places) == len(labels):
+        return fitted, 0.0
+    if fitted.codes is not None:
+        codes = np.zeros((len(labels), fitted.codes.shape[1]), dtype=np.int8)
+        codes[places] = fitted.codes
+        return fitted._replace(classes=labels, codes=codes), 0.0
+    columns = np.asarray(fitted.weights)
+    if not fitted.joint:
+        columns = np.hstack([-columns, columns]) / 2
+    weights = np.repeat(columns.mean(axis=1, keepdims=True), len(labels), axis=1)
+    weights[:, places] = columns
+    lowered = np.ones(len(labels))
+    lowered[places] = 0
+    return fitted._replace(classes=labels, weights=weights), lowered
+
+
+def kernel_model(kernel, X, fitted, labels, kept, **rest):
     """KernelModel of the rows of X that have a coefficient; `kept` are their numbers in the caller's data."""
     from marginlinear.kernels import take_support
 
-    coefficients, y, k = np.asarray(fitted.weights), fitted.state.y, len(fitted.classes)
+    y = np.searchsorted(labels, fitted.classes)[fitted.state.y]
+    fitted, lowered = among(labels, fitted)
+    coefficients, k = np.asarray(fitted.weights), len(labels)
     if coefficients.shape[1] == k == 2:
         # Two columns say one thing twice. LIBSVM's file has it once: here too they agree to the last bit.
         half = (coefficients[:, 1:] - coefficients[:, :1]) / 2
@@ -567,7 +680,7 @@ def kernel_model(kernel, X, fitted, kept, **rest):
     del found["weights"]
     return KernelModel(kernel, support, dual_coef, support_counts=np.bincount(y[which], minlength=k),
                        support_indices=indices,
-                       intercept=constant_of(fitted.bias) * dual_coef.sum(axis=0) + 0.0, **found, **rest)
+                       intercept=constant_of(fitted.bias) * dual_coef.sum(axis=0) + 0.0 - lowered, **found, **rest)
 
 
 def warn_unless_converged(method, info, kernel, category=ConvergenceWarning):

@@ -26,22 +26,19 @@ Other models have `svm_type marginlinear`, which LIBSVM refuses, a coefficient a
 """
 
 import io
-import math
 import re
-from itertools import combinations
 
 import numpy as np
 
 from marginlinear._core.decimal import ROWS_LONG_LINE, ROWS_SHORT_LINE, format_rows, parse_rows
-from marginlinear.api import KernelModel
-from marginlinear.arrays import CSR, shape_of
+from marginlinear.api import ONE_AGAINST_ONE, KernelModel
+from marginlinear.arrays import CSR
 from marginlinear.calibration import PAIRWISE, SIGMOID, Calibration
-from marginlinear.fitting import require_memory
 from marginlinear.libsvm import compressed, read_libsvm, rows_text
-from marginlinear.methods.multiclass import codes_of
-from marginlinear.modeltext import NATURAL, NUMBER, WORD_ONLY, Fields, shown
+from marginlinear.modeltext import WORD_ONLY, Fields
 from marginlinear.modelwriter import code_line, label_lines, scaling_line
 from marginlinear.problem import DataError
+from marginlinear.reading import NATURAL, NUMBER, shown
 
 KEYS = ("svm_type", "kernel_type", "degree", "gamma", "coef0", "nr_class", "total_sv", "rho", "label", "classes",
         "codes", "scaling", "probA", "probB", "nr_sv")
@@ -59,7 +56,7 @@ BLOCK = 1 << 20  # bytes of support vectors when reading
 
 def beyond(model):
     """What the trailer holds beside what every model has."""
-    return {"bias": model.bias, "columns": model.weights.shape[1], "nr_feature": model.n_features}
+    return {"bias": model.bias, "columns": model.columns, "nr_feature": model.n_features}
 
 
 def blocks(model):
@@ -107,25 +104,11 @@ def sigmoid_lines(calibration):
 def pairwise(model):
     """The coefficients in LIBSVM's places, an array of shape (n_support, k - 1); None if the model has no such form."""
     weights, k = model.weights, len(model.classes)
-    if k == 2 and model.codes is None:
+    if k == 2 and not model.voted:
         opposite = weights.shape[1] == 1 or (np.array_equal(weights[:, 0], -weights[:, 1])
                                              and model.intercept[0] == -model.intercept[1])
         return weights[:, -1:] if opposite else None
-    if k == 2 or model.codes is None or not np.array_equal(model.codes, codes_of("ovo", k, 0)):
-        return None
-    out = np.zeros((model.n_support, k - 1))
-    for column, one, place_one, other, place_other in places(model.support_counts):
-        out[one, place_one] = weights[one, column]
-        out[other, place_other] = weights[other, column]
-    # A coefficient for a pair that its row's class is not in has no place.
-    return out if np.count_nonzero(out) == np.count_nonzero(weights) else None
-
-
-def places(counts):
-    """For each pair: its column, the rows of one class and their place, the rows of the other class and theirs."""
-    ends = np.concatenate(([0], np.cumsum(counts))).tolist()
-    for column, (i, j) in enumerate(combinations(range(len(counts)), 2)):
-        yield column, slice(ends[i], ends[i + 1]), j - 1, slice(ends[j], ends[j + 1]), i
+    return weights if weights.shape[1] != model.columns else None
 
 
 class Body:
@@ -180,21 +163,16 @@ class Body:
         k = len(classes)
         weights, intercept, codes = self.coefficients, 0.0 - np.array(self.rho), self.codes
         if self.kind != OWN and k > 2:
-            # Each coefficient of the file fits; a column a pair may take far more.
-            require_memory(len(intercept), len(weights) + k, "support vectors and classes")
-            weights, codes = np.zeros((len(weights), len(intercept))), codes_of("ovo", k, 0)
-            for column, one, place_one, other, place_other in places(self.counts):
-                weights[one, column] = self.coefficients[one, place_one]
-                weights[other, column] = self.coefficients[other, place_other]
+            codes = ONE_AGAINST_ONE
         elif self.kind != OWN and trailer is not None and trailer["columns"] == 2:
             weights, intercept = np.hstack([-weights, weights]), np.hstack([-intercept, intercept])
-        bias, n_features = -1.0, shape_of(self.support)[1] if isinstance(self.support, CSR) else 0
+        bias, n_features = -1.0, self.least_features
         if trailer is not None:
             bias, n_features = float(trailer["bias"]), self.trained_features(trailer["nr_feature"])
-        if trailer is not None and (trailer["columns"] != weights.shape[1] or not math.isfinite(bias)):
-            raise self.source.damaged(f"the trailer has {trailer['columns']} columns and bias {bias}")
-        if self.codes is None and codes is None and weights.shape[1] != k and (weights.shape[1], k) != (1, 2):
-            raise self.source.damaged(f"rho has {weights.shape[1]} values for {k} classes")
+        if trailer is not None and trailer["columns"] != len(intercept):
+            raise self.source.damaged(f"the trailer has {trailer['columns']} columns, rho has {len(intercept)} values")
+        if codes is None and len(intercept) != k and (len(intercept), k) != (1, 2):
+            raise self.source.damaged(f"rho has {len(intercept)} values for {k} classes")
         if isinstance(self.support, CSR):
             self.support.n_features = n_features
         if trailer is None:
@@ -202,10 +180,14 @@ class Body:
         return KernelModel(self.kernel, self.support, weights, classes, codes=codes, intercept=intercept, bias=bias,
                            support_counts=self.counts[::-1] if k == 2 else self.counts, n_features=n_features, **found)
 
+    @property
+    def least_features(self):
+        return self.support.n_features if isinstance(self.support, CSR) else int(self.support.max(initial=-1)) + 1
+
     def trained_features(self, n_features):
-        least = self.support.n_features if isinstance(self.support, CSR) else int(self.support.max(initial=-1)) + 1
-        if not least <= n_features < 1 << 31:
-            raise self.source.damaged(f"nr_feature is {n_features}, and the support vectors reach {least}")
+        if not self.least_features <= n_features < 1 << 31:
+            raise self.source.damaged(f"nr_feature is {n_features}, and the support vectors reach "
+                                      f"{self.least_features}")
         return n_features
 
 
@@ -241,7 +223,7 @@ def kernel_of(source, fields):
 
 def read_support(source, total, columns, numbered):
     """(coefficients of shape (total, columns), support vectors): CSR, or row numbers if they are `numbered`."""
-    if total * columns * 2 > source.left():
+    if total * max(1, columns * 2) > source.left():
         # A digit and a blank is the least that a coefficient takes: refused before memory is asked for.
         raise source.damaged(f"{total} support vectors of {columns} coefficients do not fit into {source.left()} bytes")
     lines = SupportLines(source, np.empty((total, columns)))

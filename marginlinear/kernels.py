@@ -16,6 +16,7 @@ import os
 
 import numpy as np
 
+from marginlinear import oneagainstone
 from marginlinear._core.rows import FETCH, Rows
 from marginlinear._core.scores import scores_of
 from marginlinear.arrays import CSR, as_rows, held, row_count, select_rows
@@ -37,7 +38,7 @@ class Kernel:
     ----------
     kind : {"linear", "poly", "rbf", "sigmoid", "precomputed"} or callable
         A callable gets two arrays of rows, X and Z, of the type that was trained on, and returns the kernel's values:
-        an array of shape (len(X), len(Z)).
+        an array or sparse array of shape (len(X), len(Z)).
     gamma : float, optional
         Of poly, rbf and sigmoid. Default: 1/features, set by `resolved`.
     degree : int
@@ -250,7 +251,8 @@ class KernelRows:
 
 def call(function, X, Z):
     """Values of a user's kernel, checked for their shape."""
-    values = np.asarray(function(*(side.to_scipy() if isinstance(side, CSR) else side for side in (X, Z))))
+    values = function(*(side.to_scipy() if isinstance(side, CSR) else side for side in (X, Z)))
+    values = np.asarray(values.toarray() if hasattr(values, "toarray") else values)
     shape = row_count(X), row_count(Z)
     if values.shape != shape or values.dtype.kind not in "biuf":
         raise ValueError(f"kernel returned {values.dtype} of shape {values.shape} for {shape[0]} and {shape[1]} rows: "
@@ -361,7 +363,7 @@ def take_support(kernel, X, which):
     return CSR(*map(np.asarray, rows.arrays), rows.n) if isinstance(rows.arrays, tuple) else rows.arrays
 
 
-def kernel_scores(kernel, X, support, coefficients, *, offset=0.0, threads=None):
+def kernel_scores(kernel, X, support, coefficients, *, offset=0.0, threads=None, pairs_of=None):
     """Scores sum_j (kernel(x, z_j) + offset) coefficients_j of the rows x of X.
 
     Parameters
@@ -377,6 +379,9 @@ def kernel_scores(kernel, X, support, coefficients, *, offset=0.0, threads=None)
     offset : float
     threads : int, optional
         Default: all cores. The result does not depend on it. A callable is called on one thread.
+    pairs_of : int array of shape (classes,), optional
+        Support vectors of each class: coefficients are of one against one, of shape (support vectors, classes - 1), as
+        `oneagainstone.packed` makes them.
 
     Returns
     -------
@@ -385,11 +390,20 @@ def kernel_scores(kernel, X, support, coefficients, *, offset=0.0, threads=None)
     coefficients = np.ascontiguousarray(coefficients, dtype=np.float64)
     X = held(X)
     m = row_count(X)
-    out = np.zeros((m, coefficients.shape[1]))
+    out = np.zeros((m, coefficients.shape[1] if pairs_of is None else oneagainstone.column_count(len(pairs_of))))
+
+    def add(scores, values, low=0, high=None):
+        """Add to the scores what the support vectors low to high give."""
+        high = len(coefficients) if high is None else high
+        if pairs_of is None:
+            scores += values @ coefficients[low:high]
+        else:
+            oneagainstone.add_scores(scores, values, coefficients, pairs_of, low, high)
+
     if callable(kernel.kind):
         for lo, hi in ranges(m, COLUMNS):
             values = call(kernel.kind, select_rows(X, np.arange(lo, hi)), support)
-            out[lo:hi] = (values + offset) @ coefficients
+            add(out[lo:hi], values + offset)
         return out
     points = Points(X)
     if kernel.kind == "precomputed":
@@ -397,17 +411,17 @@ def kernel_scores(kernel, X, support, coefficients, *, offset=0.0, threads=None)
             raise ValueError(f"X has {points.rows.n} columns: a precomputed kernel needs its values for each row that "
                              f"was trained on, {support.max() + 1} at least")
         for lo, hi in ranges(m, COLUMNS):
-            out[lo:hi] = (points.block(np.arange(lo, hi), points.rows.n)[:, support] + offset) @ coefficients
+            add(out[lo:hi], points.block(np.arange(lo, hi), points.rows.n)[:, support] + offset)
         return out
     known, parts = Points(support), points.parts()
     for first, last in ranges(known.rows.m, known.width):
         block, left = known.block(np.arange(first, last), points.rows.n), known.sqnorms[first:last]
 
-        def work(at, _, block=block, left=left, factors=coefficients[first:last]):
+        def work(at, _, block=block, left=left, first=first, last=last):
             part = parts[at]
             values = kernel.values(part.products(block), left, part.sqnorms)
             values += offset
-            out[COLUMNS * at:COLUMNS * at + part.rows.m] += values.T @ factors
+            add(out[COLUMNS * at:COLUMNS * at + part.rows.m], values.T, first, last)
 
         run_chunks(work, len(parts), threads, size=1)
     return out

@@ -35,7 +35,7 @@ def require_words(labels, name="y"):
                              "the classes")
 
 
-def labels_of(y):
+def labels_of(y, name="y"):
     """y as an array of bool, integers, floats or str of shape (m,); ValueError says what it holds, and the fix."""
     import numpy as np
 
@@ -47,17 +47,17 @@ def labels_of(y):
         given = found.tolist() if found.dtype.kind in "OT" else None
         found = found if given is None else np.array(given)
     except (TypeError, ValueError, OverflowError) as error:
-        raise ValueError(f"y: {error}") from error
+        raise ValueError(f"{name}: {error}") from error
     kind, size = found.dtype.kind, found.dtype.itemsize
     if found.ndim != 1 or kind not in "biufU" or (kind == "f" and size > 8):
-        raise ValueError(f"y holds {found.dtype}: labels must be all numbers or all strings; {TO_WORDS}")
+        raise ValueError(f"{name} holds {found.dtype}: labels must be all numbers or all strings; {TO_WORDS}")
     if kind == "f" and not np.isfinite(found).all():
-        raise ValueError(f"y: label {found[~np.isfinite(found)][0]} is not finite")
+        raise ValueError(f"{name}: label {found[~np.isfinite(found)][0]} is not finite")
     if given is not None and found.tolist() != given:
         # NumPy finds a type for everything: for words and numbers words, for large integers floats.
-        raise ValueError(f"y: labels must be all numbers or all strings, and within 64 bits; {TO_WORDS}")
+        raise ValueError(f"{name}: labels must be all numbers or all strings, and within 64 bits; {TO_WORDS}")
     if kind == "u" and size == 8:
         if len(found) and found.max() >= INT64:
-            raise ValueError(f"y: label {found.max()} is beyond 64-bit integers; {TO_WORDS}")
+            raise ValueError(f"{name}: label {found.max()} is beyond 64-bit integers; {TO_WORDS}")
         found = found.astype(np.int64)
     return found

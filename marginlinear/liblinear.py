@@ -18,6 +18,24 @@ OTHERS = {
     21: "ONECLASS_SVM",
 }
 SOLVERS = {**CLASSIFIERS, **OTHERS}
+# Solver -> another one with the same objective and so the same model, by another algorithm.
+SAME = {2: 1, 7: 0}
 JOINT = CLASSIFIERS[4]  # k columns of weights even for two classes
 SIGN = CLASSIFIERS[1]  # one column for two classes, positive for the first label
 CODED = "MARGINLINEAR"  # columns with codes: a name that LIBLINEAR does not know, so that it refuses the file
+
+
+def columns_of(name, k):
+    """Columns of weights that LIBLINEAR reads for k classes after the solver_type `name`."""
+    return 1 if k == 2 and name != JOINT else k
+
+
+def solver_type(number, k, columns):
+    """The solver_type of a model file of `columns` columns without codes.
+
+    The name of the solver `number`, whose objective the method has; None for a method of no such number. That, and
+    columns that LIBLINEAR would not read after its name, get the name of what decides: several columns, or one's sign.
+    """
+    by_columns = JOINT if columns == k else SIGN
+    name = CLASSIFIERS.get(number, by_columns)
+    return name if columns_of(name, k) == columns else by_columns

@@ -41,7 +41,7 @@ from marginlinear._core.buffer import Buffer
 from marginlinear.atomic import replacing
 from marginlinear.params import THREADS, Param, check_flag, check_function, check_path, refusal
 from marginlinear.problem import DataError
-from marginlinear.threads import default_threads
+from marginlinear.threads import default_threads, started
 
 ctypedef fused real:
     float
@@ -70,6 +70,7 @@ cdef enum:
     LABEL_TEXT
     LABEL_MISSING
     LABEL_SEVERAL
+    LABEL_OF_TABLE
     LABEL_INFINITE
     LABEL_LARGE
     LABEL_CONTROL
@@ -91,6 +92,9 @@ REASONS = {
     LABEL_TEXT: "label {token} is not a number; to read labels as text, say --text-labels (text_labels=True)",
     LABEL_MISSING: "the row has no label before {token}",
     LABEL_SEVERAL: "several labels {token}: multi-label data are not supported",
+    LABEL_OF_TABLE: "{token}: commas and no index:value, as in a CSV file, which is not read here; convert it, as by "
+                    "Python's table = numpy.loadtxt('old', delimiter=','); "
+                    "marginlinear.dump_libsvm(table[:, 1:], table[:, 0], 'new') where labels come first",
     LABEL_INFINITE: "label {token} is not finite",
     LABEL_LARGE: "label {token} is not below 2^53, where float64 begins to skip whole numbers; to read "
                  "labels as text, say --text-labels (text_labels=True)",
@@ -126,6 +130,7 @@ cdef struct block_t:
     unsigned char* names  # text labels, a newline after each
     Py_ssize_t rows, features, names_size, lines
     int64_t largest  # index as the file counts, base - 1 if there is none
+    Py_ssize_t largest_line, largest_column  # where its feature begins, counted from 0
     # the first error, if any
     int code
     Py_ssize_t at, line_start
@@ -184,7 +189,11 @@ cdef int read_label(block_t* b, text_t* at) noexcept nogil:
     while not (ends_token(p[0]) or p[0] == c',' or p[0] == c':'):
         p += 1
     if p[0] == c',':
-        return LABEL_SEVERAL
+        while p[0] != c'\n' and p[0] != c'#':
+            if p[0] == c':':
+                return LABEL_SEVERAL
+            p += 1
+        return LABEL_OF_TABLE
     if p[0] == c':':
         return LABEL_MISSING
     return LABEL_TEXT
@@ -237,6 +246,15 @@ cdef int read_feature(block_t* b, text_t* at, int64_t* index, real* value) noexc
     index[0] = number
     at[0] = p
     return FINE
+
+
+cdef inline text_t last_token(text_t start, text_t end) noexcept nogil:
+    """Where the last token between `start` and `end` begins."""
+    while end > start and is_blank(end[-1]):
+        end -= 1
+    while end > start and not is_blank(end[-1]):
+        end -= 1
+    return end
 
 
 cdef void parse_lines(block_t* b, real* data) noexcept nogil:
@@ -321,6 +339,8 @@ cdef void parse_lines(block_t* b, real* data) noexcept nogil:
             b.rows += 1
             if last > b.largest:
                 b.largest = last
+                b.largest_line = b.lines
+                b.largest_column = last_token(line, p) - line
         if p[0] == c'#':
             p = <text_t> memchr(p, c'\n', stop - p + 1)
         p += 1
@@ -540,23 +560,25 @@ class LibsvmData:
     indptr : int64 array of shape (rows + 1,)
     labels : int64, float64 or str array of shape (rows,)
     n_features : int
+    largest : (str, int, int)
+        Where the largest index stands: the file, line and column as of a DataError.
 
     From read_views and libsvm_blocks they are memoryviews of these types, text labels a list: `arrays` makes arrays of
     them.
     """
 
-    __slots__ = ("data", "indices", "indptr", "labels", "n_features")
+    __slots__ = ("data", "indices", "indptr", "labels", "n_features", "largest")
 
-    def __init__(self, data, indices, indptr, labels, n_features):
+    def __init__(self, data, indices, indptr, labels, n_features, largest):
         self.data, self.indices, self.indptr = data, indices, indptr
-        self.labels, self.n_features = labels, n_features
+        self.labels, self.n_features, self.largest = labels, n_features, largest
 
     def arrays(self):
         """The same as NumPy's arrays, numbers without a copy."""
         import numpy as np
 
         return LibsvmData(np.asarray(self.data), np.asarray(self.indices), np.asarray(self.indptr),
-                          np.asarray(self.labels), self.n_features)
+                          np.asarray(self.labels), self.n_features, self.largest)
 
 
 def classes_of(labels):
@@ -605,7 +627,7 @@ cdef class Rows:
 
     cdef Column data, indices, indptr, labels
     cdef list names
-    cdef object path, dtype, n_features
+    cdef object path, dtype, n_features, place
     cdef int base
     cdef bint short, single  # indices are uint16 so far, values float
     cdef int64_t largest
@@ -616,7 +638,7 @@ cdef class Rows:
         self.data, self.indices, self.indptr, self.labels = Column(), Column(), Column(), Column()
         self.names = []
         self.path, self.dtype, self.base, self.n_features = path, dtype, base, n_features
-        self.largest = base - 1
+        self.largest, self.place = base - 1, (path, 0, 0)
         self.short, self.single = compact, compact or dtype == "float32"
         self.text, self.total = 0, total or 0
         (<int64_t*> self.indptr.extend(sizeof(int64_t), 1))[0] = 0
@@ -667,7 +689,9 @@ cdef class Rows:
             if labels != NULL:
                 memcpy(labels, b.labels, b.rows * sizeof(double))
         self.features += b.features
-        self.largest = max(self.largest, b.largest)
+        if b.largest > self.largest:
+            self.largest = b.largest
+            self.place = self.path, self.lines + b.largest_line + 1, b.largest_column + 1
         self.lines += b.lines
 
     cdef object append_names(self, Block block):
@@ -714,7 +738,7 @@ cdef class Rows:
             labels = self.labels.view(INT64 if whole else "d")
         n_features = self.largest - self.base + 1 if self.n_features is None else self.n_features
         return LibsvmData(self.data.view("f" if self.single else "d"), self.indices.view("H" if self.short else "i"),
-                          self.indptr.view(INT64), labels, n_features)
+                          self.indptr.view(INT64), labels, n_features, self.place)
 
 
 def quoted(text):
@@ -974,8 +998,8 @@ def parsed(lines, make, threads):
     """Blocks in the order of the file, parsed; the caller must be done with one when it asks for the next.
 
     This thread reads, so that a signal interrupts a slow pipe, and parses while it has to wait; threads - 1
-    others parse. What goes wrong in reading is raised after the blocks read before, so that an earlier
-    error of theirs comes first.
+    others parse, or as many as can be had. What goes wrong in reading is raised after the blocks read before,
+    so that an earlier error of theirs comes first.
     """
     block = make()
     more = lines.fill(block)
@@ -988,13 +1012,11 @@ def parsed(lines, make, threads):
             more = lines.fill(block)
 
     from queue import Empty, SimpleQueue
-    from threading import Thread
 
     jobs, done, waiting, spare, failure = SimpleQueue(), SimpleQueue(), deque(), [block], None
-    workers = [Thread(target=work, args=(jobs, done), daemon=True) for _ in range(threads - 1)]
+    workers = []
     try:
-        for worker in workers:
-            worker.start()
+        workers.extend(started(lambda: work(jobs, done), threads - 1))
         jobs.put(block)
         waiting.append(spare.pop())
         spare += [make() for _ in range(threads + 1)]
@@ -1022,8 +1044,7 @@ def parsed(lines, make, threads):
         for _ in workers:
             jobs.put(None)
         for worker in workers:
-            if worker.ident is not None:
-                worker.join()
+            worker.join()
 
 
 def work(jobs, done):

@@ -1,6 +1,6 @@
 """The body of a linear model's file: LIBLINEAR's text.
 
-    solver_type MCSVM_CS        k columns are compared; L2R_L2LOSS_SVC_DUAL: the sign of one decides
+    solver_type MCSVM_CS        LIBLINEAR's name for the method, or for what decides: see `liblinear.solver_type`
     nr_class 3
     label 1 2 3
     nr_feature 4
@@ -20,7 +20,8 @@ A line `scaling unit`, which LIBLINEAR refuses too, tells that rows are scaled b
 from marginlinear import liblinear
 from marginlinear._core.buffer import Buffer, columns_of
 from marginlinear._core.decimal import ROWS_LONG_LINE, ROWS_SHORT_LINE, parse_rows
-from marginlinear.modeltext import NATURAL, WORD, WORD_ONLY, Fields, shown
+from marginlinear.modeltext import WORD, WORD_ONLY, Fields
+from marginlinear.reading import NATURAL, shown
 
 BLOCK = 1 << 20  # bytes of text that are read at once
 KEYS = ("solver_type", "nr_class", "label", "classes", "codes", "scaling", "nr_feature", "bias")
@@ -62,8 +63,7 @@ class Body:
             raise source.damaged(f"codes do not go with {self.kind}", 1, fields.lines["codes"])
         self.scaling = fields.scaling()
         self.foreign = not listed and self.codes is None and self.scaling is None
-        sign = k == 2 and self.kind != liblinear.JOINT
-        columns = self.codes.shape[1] if self.codes is not None else 1 if sign else k
+        columns = liblinear.columns_of(self.kind, k) if self.codes is None else self.codes.shape[1]
         self.n_features = nr_feature
         self.plain = self.codes is None and self.scaling is None
         self._weights = read_weights(source, nr_feature + (self.bias >= 0), columns)

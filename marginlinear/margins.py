@@ -271,7 +271,7 @@ def margin_report(model, X, y, *, sample_weight=None, feature_names=None, n_top=
     return MarginReport(
         classes=model.classes,
         n_rows=len(y),
-        unit="score" if model.codes is None else "votes",
+        unit="votes" if model.voted else "score",
         margin=statistics,
         norm=norm,
         normalised_margin=statistics.divided_by(norm) if statistics and norm else None,
@@ -293,7 +293,7 @@ def evaluate(model, X, y, threads=None):
     """(places of y in model.classes, -1 for unknown; predicted places; margins, NaN for unknown): a number a row."""
     places = model.places_in_classes(y)
     predicted, margins = np.empty(len(places), dtype=np.intp), np.empty(len(places))
-    for lo, hi, block in row_blocks(X, max(1, BLOCK // max(len(model.classes), model.weights.shape[1]))):
+    for lo, hi, block in row_blocks(X, max(1, BLOCK // max(len(model.classes), model.columns))):
         scores = model.decide(block, threads=threads)
         predicted[lo:hi] = model.places_of(scores)
         margins[lo:hi] = model.margins_of(scores, np.maximum(places[lo:hi], 0))
@@ -305,7 +305,7 @@ def evaluate(model, X, y, threads=None):
 def margin_norm(model, threads=None):
     """What margins are divided by to be normalised, float; None where there is no such number."""
     kernel = getattr(model, "kernel", None)
-    if model.codes is not None or (kernel is not None and kernel.kind == "precomputed"):
+    if model.voted or (kernel is not None and kernel.kind == "precomputed"):
         return None
     left = right = model.coef if kernel is None else model.dual_coef.T
     if kernel is not None:
@@ -326,7 +326,7 @@ def margin_norm(model, threads=None):
 def top_features(model, count, names=None):
     """TopFeatures of each column of a linear model's weights, a list."""
     labels = np.asarray(model.classes)
-    if model.codes is not None:
+    if model.voted:
         sides = [(labels[code > 0].tolist(), labels[code < 0].tolist()) for code in model.codes.T]
     elif model.joint:
         sides = [([label], []) for label in labels.tolist()]

@@ -46,6 +46,15 @@ def _area(positive, scores):
 
 
 METRICS = {"accuracy": accuracy, "balanced": balanced, "f1_macro": f1_macro, "auc": auc}
+# Those that rows of one class have no value of.
+PARTIAL = ("auc",)
+
+
+def is_score(metric, value):
+    """Whether rows can have this value of the metric; None is none."""
+    if value is None:
+        return metric in PARTIAL
+    return type(value) in (int, float) and 0 <= value <= 1
 
 
 def pooled(metric, fold_scores, sizes):

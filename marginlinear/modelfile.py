@@ -27,20 +27,13 @@ import re
 import stat
 import sys
 
+from marginlinear import params as P
 from marginlinear._version import version
-from marginlinear.modeltext import (
-    LONG_LINE,
-    WORD,
-    Source,
-    check_keys,
-    check_labels,
-    header_line,
-    parse_json,
-    shown,
-)
+from marginlinear.modeltext import WORD, Source, check_keys, check_labels, header_line, parse_json
 from marginlinear.modelwriter import KEPT, TRAILER
 from marginlinear.params import check_path
-from marginlinear.problem import CONVERGED, CYCLE, FAILED, FINISHED, MAX_ITER, STALLED, TIME_LIMIT, Info
+from marginlinear.problem import STATUSES, Info
+from marginlinear.reading import shown
 
 SEAL = re.compile(rb', "sha256": "([0-9a-f]{64})"\}\n\Z')
 PLAIN = (str, int, float, type(None))  # and bool, an int
@@ -67,8 +60,6 @@ def load_model(path):
     ------
     DataError
         The file is damaged, or not a model that can be used here.
-    MemoryError
-        The columns of its pairs of classes need more than the machine has.
     """
     return read_file(path).model()
 
@@ -169,8 +160,7 @@ def _read_trailer(source, body, beyond):
             raise source.error(f"marginlinear {version} does not know the trailer's version: use a newer one")
         raise source.damaged(f"{shown(first)} after the last row")
     source.digest.update(first)
-    # Two numbers a feature may be longer than what else is there, and the file's own size bounds them.
-    line = source.stream.readline(LONG_LINE if body.scaling is None else source.left())
+    line = source.stream.readline()
     source.line += 1
     if not line.endswith(b"\n"):
         raise source.cut("in its trailer")
@@ -189,9 +179,25 @@ def _read_trailer(source, body, beyond):
     check_keys(source, "trailer", trailer, {
         **beyond, **optional, "info": (dict, type(None)), "labels": str, "params": dict, "solver": str,
         "version": str, "sha256": str})
-    check_keys(source, "params", trailer["params"], dict.fromkeys(trailer["params"], PLAIN))
+    _check_params(source, trailer["params"])
     trailer["info"] = _info(source, trailer["info"])
     return trailer
+
+
+def _check_params(source, found):
+    """DataError for a value outside its parameter's domain; None is one that was not given."""
+    check_keys(source, "params", found, dict.fromkeys(found, PLAIN))
+    known = {p.name: p for p in (*P.OWN, *P.RUN, *P.AROUND)}
+    for name, value in found.items():
+        if name in known and value is not None:
+            _checked(source, "params", known[name], value)
+
+
+def _checked(source, what, param, value):
+    try:
+        param.check(value)
+    except ValueError:
+        raise source.damaged(f"{what}: {param.name} is {shown(value)}, outside {param.allowed}") from None
 
 
 def _calibration(source, found, n_classes):
@@ -254,8 +260,11 @@ def _info(source, found):
             value = float(value)
         if not isinstance(value, kind) or isinstance(value, bool):
             raise source.damaged(f"info: {name} is {shown(value)}")
+        if kind is int and value < 0:
+            raise source.damaged(f"info: {name} is {value}, below 0")
         values[name] = value
-    if values["status"] not in (CONVERGED, MAX_ITER, TIME_LIMIT, STALLED, CYCLE, FINISHED, FAILED):
+    _checked(source, "info", P.TOL, values["tol"])
+    if values["status"] not in STATUSES:
         raise source.damaged(f"info: status is {shown(values['status'])}")
     return Info(**values, seconds=math.nan)
 

@@ -1,22 +1,21 @@
-"""What the bodies of model files share: their bytes as they are read, lines of key and value, labels, codes."""
+"""What the bodies of model files share: their bytes as they are read, lines of key and value, labels, codes.
 
-import json
+`reading` says what holds for all that is read.
+"""
+
 import math
 import re
 
 from marginlinear.digest import sha256
 from marginlinear.labels import require_words
 from marginlinear.problem import DataError
+from marginlinear.reading import INTEGER, NATURAL, NUMBER, JSONFault, json_of, shown
 
 I64 = 1 << 63
-# Longest lines of a file that is not hostile: a word has at most 80 bytes in LIBLINEAR's own reader.
+# A word has at most 80 bytes in LIBLINEAR's own reader.
 WORD = 80
-LONG_LINE = 1 << 24
 WRITERS = "give a file that margin-train, LIBLINEAR's train or LIBSVM's svm-train wrote"
 WORD_ONLY = re.compile(rb"[!-~]+")
-NATURAL = re.compile(rb"[0-9]{1,20}")
-INTEGER = re.compile(rb"[+-]?[0-9]{1,20}")
-NUMBER = re.compile(rb"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 LISTS = (b"label", b"classes", b"codes", b"rho", b"probA", b"probB", b"nr_sv")  # keys with a value a class or more
 
 
@@ -154,7 +153,8 @@ class Fields:
         if len(words) != classes or not width or any(len(w) != width or w.strip(b"+-0") for w in words):
             raise self.source.damaged(f"codes is not {classes} words of +, - and 0, of one length",
                                       *self.place("codes"))
-        codes = np.array([[{43: 1, 45: -1, 48: 0}[sign] for sign in word] for word in words], dtype=np.int8)
+        signs = np.frombuffer(b"".join(words), dtype=np.uint8).reshape(classes, width)
+        codes = (signs == ord("+")).astype(np.int8) - (signs == ord("-"))
         return codes[::-1] if classes == 2 else codes
 
 
@@ -163,7 +163,7 @@ def header_line(source, body="its weights"):
     source.line += 1
     if len(line) == 4 * WORD and not line.endswith(b"\n"):
         if line.split(b" ", 1)[0] in LISTS:
-            line += source.stream.readline(LONG_LINE)
+            line += source.stream.readline()
         if not line.endswith(b"\n") and source.left():
             raise source.error(f"the line is too long for a model file; {WRITERS}")
     if not line.endswith(b"\n"):
@@ -201,24 +201,8 @@ def check_keys(source, what, found, wanted):
 
 
 def parse_json(source, text, line, column):
-    def once(pairs):
-        found = dict(pairs)
-        if len(found) < len(pairs):
-            raise ValueError("a key stands twice")
-        return found
-
-    def refuse(name):
-        raise ValueError(f"{name} is not JSON")
-
+    """The value of the JSON `text`, which begins in that line and column."""
     try:
-        return json.loads(text.decode("utf-8"), object_pairs_hook=once, parse_constant=refuse)
-    except RecursionError:
-        raise source.damaged("JSON is nested too deeply", column, line) from None
-    except ValueError as error:
-        raise source.damaged(f"JSON cannot be read ({error})", column, line) from None
-
-
-def shown(value):
-    """`value` for a message: printable, and short whatever it is."""
-    text = value.decode("ascii", "backslashreplace") if isinstance(value, bytes) else str(value)
-    return ascii(text if len(text) <= WORD else text[:WORD] + "...")
+        return json_of(text)
+    except JSONFault as fault:
+        raise source.damaged(f"JSON cannot be read ({fault})", column + fault.column - 1, line) from None

@@ -2,7 +2,7 @@
 
 import math
 
-from marginlinear import liblinear
+from marginlinear import liblinear, registry
 from marginlinear._core.buffer import columns_of
 from marginlinear._core.decimal import format_rows
 from marginlinear._version import version
@@ -89,11 +89,12 @@ def _write(model, stream, threads):
 
 def _put_linear(model, put, threads):
     """What stands before the trailer of a linear model, some of it at a time: `linearfile` has its layout."""
-    kind = liblinear.CODED if model.codes is not None else liblinear.JOINT if model.joint else liblinear.SIGN
-    put((f"solver_type {kind}\n{label_lines(model)}{code_line(model)}{scaling_line(model)}"
-         f"nr_feature {model.n_features}\nbias {model.bias:.17g}\nw\n").encode("ascii"))
     weights = memoryview(model.weights)
     rows, columns = weights.shape
+    kind = (liblinear.solver_type(registry.liblinear_number(model.solver), len(model.classes), columns)
+            if not model.voted else liblinear.CODED)
+    put((f"solver_type {kind}\n{label_lines(model)}{code_line(model)}{scaling_line(model)}"
+         f"nr_feature {model.n_features}\nbias {model.bias:.17g}\nw\n").encode("ascii"))
     flipped = model.joint and columns == 2
     blocks = ranges(rows, max(1, BLOCK // (8 * columns)))
     made = []
@@ -144,9 +145,11 @@ def label_lines(model):
 
 def code_line(model):
     """The line of the codes; "" without."""
-    if model.codes is None:
+    if not model.voted:
         return ""
-    codes = (model.codes[::-1] if len(model.codes) == 2 else model.codes).tolist()
+    codes = model.codes.tolist()
+    if len(codes) == 2:
+        codes.reverse()
     return "codes " + " ".join("".join(SIGNS[code] for code in word) for word in codes) + "\n"
 
 

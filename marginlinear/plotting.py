@@ -574,7 +574,7 @@ def estimator_margins(estimator, X, y, normalise=True, threads=None):
         places, _, margins = evaluate(model, X, y, threads)
         _require_known(places, y)
         norm = margin_norm(model, threads) if normalise else None
-        return margins, norm, "score" if model.codes is None else "votes"
+        return margins, norm, "votes" if model.voted else "score"
     classes = _classes(estimator)
     if getattr(estimator, "decision_function_shape", None) == "ovo" and len(classes) > 2:
         raise ValueError(f"{type(estimator).__name__} has scores of pairs of classes: set "

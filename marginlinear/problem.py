@@ -14,6 +14,7 @@ STALLED = "stalled"  # no step lowers the objective beyond rounding, and the cer
 CYCLE = "cycle"  # an alternation has come back to where it was, and will not settle
 FINISHED = "finished"  # a stochastic method has made its epochs and promises no more: see its certificate
 FAILED = "failed"  # a bound was contradicted beyond rounding: a defect, please report it
+STATUSES = (CONVERGED, MAX_ITER, TIME_LIMIT, STALLED, CYCLE, FINISHED, FAILED)
 
 
 class DataError(ValueError):
@@ -57,7 +58,8 @@ class RowError(ValueError):
 
 @contextmanager
 def numbered(which):
-    """Within it rows were selected: an error names them as the caller does, which[i] for row i; None: as they are."""
+    """Within it rows were selected: an error names them as the caller does, which[i] for row i, a range for a block of
+    rows; None: as they are."""
     try:
         yield
     except RowError as error:

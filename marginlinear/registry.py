@@ -52,7 +52,8 @@ class Method(namedtuple("Method", "name summary objective reference params fit j
     joint : bool
         True: one column of weights a class, the largest score wins. False: one column, its sign decides.
     liblinear : int or None
-        LIBLINEAR's number where that solver has the same objective.
+        LIBLINEAR's number where that solver has the same objective: `-s` takes it, and a model file, with one class
+        against the rest for several, has its solver_type.
     kernels : bool
         Whether it works on the rows of a Gram matrix.
     routes : tuple of str
@@ -98,10 +99,20 @@ def get(name):
     numbers = {str(m.liblinear): m for m in known.values() if m.liblinear is not None}
     method = numbers.get(str(name))
     if method is None:
-        theirs = liblinear.SOLVERS.get(int(name) if str(name).isdecimal() else None)
+        number = int(name) if str(name).isdecimal() else None
+        theirs = liblinear.SOLVERS.get(number)
+        same = numbers.get(str(liblinear.SAME.get(number)))
+        if same is not None:
+            raise ValueError(f"LIBLINEAR's {theirs} has the same objective as -s {same.liblinear}: give "
+                             f"{same.liblinear}, or {same.name}")
         if theirs is not None:
             raise ValueError(f"LIBLINEAR's {theirs} is not among the methods of marginlinear: give one of "
                              f"{', '.join(known)}")
         with_numbers = ", ".join(f"{n} ({m.name})" for n, m in sorted(numbers.items()))
         raise ValueError(f"solver = {name!r} is not known: give {', '.join(known)}, or LIBLINEAR's {with_numbers}")
     return method
+
+
+def liblinear_number(name):
+    """LIBLINEAR's number of the method called `name`; None without one, and for a name of another program's solver."""
+    return get(name).liblinear if name in MODULES else None

@@ -29,8 +29,8 @@ class Scaling:
         Of each feature, least <= most; none for unit.
     lower, upper : float
         What `least` and `most` become.
-    first : int
-        The first feature's number in messages.
+    numbers : sequence of int, optional
+        The features' numbers in messages; default: from 0.
 
     Attributes
     ----------
@@ -42,7 +42,7 @@ class Scaling:
         A feature's value becomes shift + factor x.
     """
 
-    def __init__(self, kind, least=None, most=None, lower=0.0, upper=1.0, first=0):
+    def __init__(self, kind, least=None, most=None, lower=0.0, upper=1.0, numbers=None):
         self.kind, self.least, self.most, self.lower, self.upper = kind, least, most, float(lower), float(upper)
         if kind == UNIT:
             self.filled = np.empty(0, dtype=np.intp)
@@ -52,7 +52,8 @@ class Scaling:
             wrong = np.flatnonzero(~np.isfinite(self.factor) | ~np.isfinite(most - least))
         if len(wrong):
             j = wrong[0]
-            raise ValueError(f"feature {j + first} has values from {least[j]} to {most[j]}, too far from each other or "
+            feature = j if numbers is None else numbers[j]
+            raise ValueError(f"feature {feature} has values from {least[j]} to {most[j]}, too far from each other or "
                              "too near to be scaled")
         self.symmetric = (least == -most) & (self.lower == -self.upper)
         self.shift = self.image(np.zeros(len(least)), np.arange(len(least)))
@@ -199,10 +200,10 @@ def learned(kind, X):
     return Scaling(RANGE, least, most)
 
 
-def maxabs(least, most, first=0):
+def maxabs(least, most, numbers=None):
     """The Scaling by the largest absolute values of features with these extremes."""
     largest = np.maximum(np.abs(least), np.abs(most))
-    return Scaling(MAXABS, -largest, largest, -1.0, 1.0, first)
+    return Scaling(MAXABS, -largest, largest, -1.0, 1.0, numbers)
 
 
 def extremes(X):

@@ -1,12 +1,19 @@
-"""What a search has found: its entries, one for each fit, its table, and the log that it can be resumed from."""
+"""What a search has found: its entries, one for each fit, its table, and the log that it can be resumed from.
+
+The log is JSON, a line for the search, then one for each fit:
+
+    {"search": {"solver": "cs", "folds": 5, ...}}
+    {"params": {"C": 0.5}, "fold": 1, "score": 0.96, "status": "converged", "n_iter": 12, "seconds": 0.1}
+"""
 
 import json
 import math
 import os
 from contextlib import contextmanager
 
-from marginlinear.metrics import pooled
-from marginlinear.problem import DataError
+from marginlinear.metrics import is_score, pooled
+from marginlinear.problem import STATUSES, DataError
+from marginlinear.reading import JSONFault, json_of, shown
 from marginlinear.shortfall import fell_short
 
 
@@ -55,8 +62,7 @@ class Journal:
         self.whole = sum(len(line) + 1 for line in lines)
         if not lines:
             raise DataError(self.path, 1, 1, "not the log of a search: it has no whole line")
-        entries = [self._object(number, line) for number, line in enumerate(lines, 1)]
-        found = entries[0].get("search")
+        found = self._object(1, lines[0]).get("search")
         if not isinstance(found, dict):
             raise DataError(self.path, 1, 1, "not the log of a search: give one that --log wrote")
         for name, value in self.header.items():
@@ -69,28 +75,47 @@ class Journal:
             elif found.get(name) != value:
                 raise self._other(name, found.get(name), value)
         places = {_key(point): at for at, point in enumerate(book.points)}
-        for number, entry in enumerate(entries[1:], 2):
-            at = places.get(_key(entry.get("params")))
-            fold = entry.pop("fold", None)
-            if not (isinstance(fold, int) and 1 <= fold <= book.n
-                    and {"score", "status", "n_iter", "seconds"} <= entry.keys()):
-                raise DataError(self.path, number, 1, "not a fit of this search")
+        for number, line in enumerate(lines[1:], 2):
+            entry = self._fit(number, line, book.n)
+            at = places.get(_key(entry.pop("params")))
             if at is not None:
-                del entry["params"]
-                book.enter(at, fold - 1, {"fold": fold, **entry})
+                book.enter(at, entry["fold"] - 1, entry)
+
+    def _fit(self, number, line, folds):
+        """The checked entry of a line."""
+        entry = self._object(number, line)
+        allowed = {
+            "params": ("an object of values", lambda value: isinstance(value, dict) and not any(
+                isinstance(item, (list, dict)) for item in value.values())),
+            "fold": (f"an integer from 1 to {folds}", lambda value: type(value) is int and 1 <= value <= folds),
+            "score": (f"a score by {self.header['metric']}", lambda value: is_score(self.header["metric"], value)),
+            "status": (" | ".join(STATUSES), lambda value: value in STATUSES),
+            "n_iter": ("an integer of 0 or more", lambda value: type(value) is int and value >= 0),
+            "seconds": ("a number of 0 or more", lambda value: type(value) in (int, float) and value >= 0),
+        }
+        if entry.keys() != allowed.keys():
+            raise self._error(number, f"not a fit of a search: {', '.join(allowed)} are needed")
+        for key, (what, is_one) in allowed.items():
+            if not is_one(entry[key]):
+                raise self._error(number, f"{key} is {shown(entry[key])}: {what} is needed",
+                                  line.find(b'"%b"' % key.encode()) + 1)
+        return entry
 
     def _object(self, number, line):
         try:
-            entry = json.loads(line)
-        except ValueError:
-            entry = None
+            entry = json_of(line)
+        except JSONFault as fault:
+            raise self._error(number, f"not a line of a search's log: {fault}", fault.column) from None
         if not isinstance(entry, dict):
-            raise DataError(self.path, number, 1, "not a line of a search's log")
+            raise self._error(number, "not a line of a search's log")
         return entry
 
+    def _error(self, number, reason, column=1):
+        return DataError(self.path, number, column, f"{reason}; start a new log with --log")
+
     def _other(self, name, found, wanted):
-        return DataError(self.path, 1, 1, f"the log of another search: its {name} is {found!r}, here it is {wanted!r}; "
-                         "start a new one with --log")
+        found = repr(found) if isinstance(found, (int, float)) else shown(found)
+        return self._error(1, f"the log of another search: its {name} is {found}, here it is {wanted!r}")
 
     @contextmanager
     def opened(self, fresh):

@@ -174,7 +174,7 @@ class Folds:
         found = model.decision_function(held_out, threads=1)
         at = np.searchsorted(self.classes, model.classes)
         places = at[model.places_of(found)]
-        if model.codes is None and not model.joint:
+        if not model.voted and not model.joint:
             if len(self.classes) == 2:
                 return places, found
             # A class is missing, and the other two were told apart by one column.

@@ -1,6 +1,11 @@
 """Data in every storage that `train` takes."""
 
+import importlib.util
 import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
 
 # Before NumPy: threads of OpenBLAS that wait busily for each other can stop a fit for seconds on a machine at work.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -17,6 +22,34 @@ def elsewhere(tmp_path_factory):
     os.chdir(tmp_path_factory.mktemp("elsewhere"))
     yield
     os.chdir(before)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def signals_are_heard():
+    """As in a terminal: what nohup, cron or a shell's `&` ignores would be ignored by every child process, too.
+
+    Handlers are not inherited by other programs, so these start with the default action. A hang-up goes on sparing the
+    tests themselves.
+    """
+    before = {signal.SIGINT: signal.signal(signal.SIGINT, signal.default_int_handler)}
+    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
+        before[signal.SIGHUP] = signal.signal(signal.SIGHUP, lambda number, frame: None)
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.fixture(scope="session")
+def kernels(tmp_path_factory):
+    """Handles on the engines' inline kernels: kernels.pyx, compiled as setup.py compiles the engines."""
+    folder = tmp_path_factory.mktemp("kernels")
+    subprocess.run([sys.executable, "setup.py", "--quiet", "build_test_kernels", "--build-lib", folder, "--build-temp",
+                    folder], cwd=Path(__file__).parent.parent, check=True)
+    file, = folder.glob("kernels.*.*")
+    spec = importlib.util.spec_from_file_location("kernels", file)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 @pytest.fixture

@@ -2,9 +2,13 @@
 
 import math
 import re
+from fractions import Fraction
+
+import numpy as np
 
 NUMBER = re.compile(rb"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\Z")
 TOKEN = re.compile(rb"[^ \t\r]+")
+LARGEST = np.finfo(np.float32).max
 
 
 class Wrong(Exception):
@@ -21,8 +25,35 @@ def number(token, place):
     return float(token)
 
 
-def read(data, zero_based=False, text_labels=False):
-    """labels, [[(column, value), ...], ...]; Wrong with the place of the first error, (0, 0) for no rows."""
+def single_number(token, place):
+    """The float32 next to the decimal, which is not always the one next to the float64 next to it."""
+    value = number(token, place)
+    if abs(value) >= 2.0**129:
+        raise Wrong(*place)
+    with np.errstate(over="ignore"):
+        near = min(max(np.float32(value), -LARGEST), LARGEST)
+        ends = [np.nextafter(near, np.float32(end)) for end in (-np.inf, np.inf)]
+    # Where float32 ends, the next number counts as if it went on: what is rounded to that is too large.
+    there = [near, *(math.copysign(2.0**128, end) if np.isinf(end) else end for end in ends)]
+    found = float(near)
+    if value in [(float(near) + float(end)) / 2 for end in there[1:]] or abs(value) > LARGEST:
+        exact = Fraction(token.decode())
+        found = float(min(there, key=lambda x: (abs(exact - Fraction(float(x))), is_odd(x))))
+    if abs(found) >= 2.0**128:
+        raise Wrong(*place)
+    return math.copysign(found, value)
+
+
+def is_odd(x):
+    return isinstance(x, np.float32) and bool(x.view(np.uint32) & 1)
+
+
+def read(data, zero_based=False, text_labels=False, single=False):
+    """labels, [[(column, value), ...], ...]; Wrong with the place of the first error, (0, 0) for no rows.
+
+    With `single`, values are those of float32.
+    """
+    value_of = single_number if single else number
     labels, rows = [], []
     for line_number, line in enumerate(data.split(b"\n"), 1):
         offset = 0
@@ -52,7 +83,7 @@ def read(data, zero_based=False, text_labels=False):
             index = int(match.group(1)) - (not zero_based)
             if index < 0 or index > 2**31 - 2 or index <= last or not match.group(2):
                 raise Wrong(line_number, column)
-            row.append((index, number(match.group(2), (line_number, column + match.start(2)))))
+            row.append((index, value_of(match.group(2), (line_number, column + match.start(2)))))
             last = index
         rows.append(row)
     if not rows:

@@ -187,6 +187,34 @@ def test_the_first_method_is_the_default():
     assert ml.train(data(), np.arange(30) % 2).solver == "mcodm"
 
 
+@pytest.mark.parametrize("options", [{}, {"bias": 2.0}, {"bias": 0.0}, {"scale": "range", "bias": 1.0},
+                                     {"scale": "unit"}, {"kernel": "rbf"}, {"kernel": "rbf", "bias": 1.0}], ids=str)
+@pytest.mark.parametrize("known, found", [([7, 2, 3], [2, 3]), ([1, 2, 3, 4], [2, 3, 4])])
+def test_classes_without_rows_never_win(options, known, found, tmp_path):
+    X, y = data(60), np.resize(found, 60)
+    for solver in ("mcodm", "l1svc"):
+        model, without = (ml.train(X, y, solver=solver, **given, **options) for given in ({"classes": known}, {}))
+        assert model.classes.tolist() == sorted(known)
+        ml.save_model(model, tmp_path / "model")
+        for other in (model, ml.load_model(tmp_path / "model")):
+            for rows in (X, 1e6 * X, -X, 0 * X):
+                scores = other.decision_function(rows)
+                assert (other.predict(rows) == without.predict(rows)).all()
+                there = np.isin(other.classes, without.classes)
+                assert (scores[:, ~there].max(axis=1) < scores[:, there].max(axis=1)).all()
+    again = ml.train(X, y, classes=known, start=ml.train(X, y, **options), **options)
+    assert again.info.n_iter == 0 and again.classes.tolist() == sorted(known)
+
+
+@pytest.mark.parametrize("classes, words", [([1, 2], "label 0 of y is not among them"),
+                                            (["0", "1"], "label 0 of y is not among them")])
+def test_classes_are_those_of_y_at_least(classes, words):
+    with pytest.raises(ValueError, match=words):
+        ml.train(np.eye(2), [0, 1], classes=classes)
+    known = np.array(["b", "a", "c"], dtype=object)
+    assert ml.train(np.eye(2), ["a", "b"], classes=known).classes.tolist() == ["a", "b", "c"]
+
+
 def test_features_beyond_the_machine():
     """2000 classes: 32 TiB of weights, refused before they are asked for."""
     columns = np.full(2000, 2**31 - 2)

@@ -28,11 +28,13 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def start(*arguments, **options):
-    # A test run in the background may have been told to ignore SIGINT, and its children with it.
-    return subprocess.Popen([sys.executable, "-m", "marginlinear.cli.train", *arguments], **options,
-                            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler))
+def start(*arguments, program="train", ignored=(), **options):
+    def ignore():
+        for number in ignored:
+            signal.signal(number, signal.SIG_IGN)
+
+    return subprocess.Popen([sys.executable, "-m", f"marginlinear.cli.{program}", *arguments], **options,
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=ignore)
 
 
 def until(condition):
@@ -44,7 +46,7 @@ def until(condition):
 
 
 @pytest.mark.parametrize("number, status, message", [
-    (signal.SIGINT, 130, b"margin-train: interrupted\n"), (signal.SIGTERM, 143, b""),
+    (signal.SIGINT, 130, b"margin-train: interrupted\n"), (signal.SIGTERM, 143, b""), (signal.SIGHUP, 129, b""),
 ])
 def test_while_training(folder, number, status, message):
     with start(*HARD, "--log", "log", "d", "m") as process:
@@ -72,6 +74,30 @@ def test_while_reading(folder):
         process.stdin.close()
     assert (folder / "m").read_text() == "the old model"
     assert sorted(os.listdir()) == ["d", "m"]
+
+
+@pytest.mark.parametrize("numbers, ignored, status", [
+    ([signal.SIGINT], [], 130), ([signal.SIGTERM], [], 143), ([signal.SIGHUP], [], 129),
+    # As a session ends, and as one does under nohup.
+    ([signal.SIGHUP, signal.SIGTERM, signal.SIGHUP], [], None), ([signal.SIGHUP], [signal.SIGHUP], 0),
+    ([signal.SIGTERM], [signal.SIGTERM], 0),
+])
+def test_a_temporary_file_goes_away(folder, numbers, ignored, status):
+    (folder / "d").write_text("1 1:1\n2 2:1\n" * 10)
+    assert subprocess.run([sys.executable, "-m", "marginlinear.cli.train", "-q", "d", "m"]).returncode == 0
+    (folder / "out").write_text("old")
+    with start("-q", "-", "m", "out", program="predict", ignored=ignored, stdin=subprocess.PIPE) as process:
+        process.stdin.write((folder / "d").read_bytes())
+        process.stdin.flush()
+        until(lambda: any(name.endswith(".tmp") for name in os.listdir()))
+        for number in numbers:
+            process.send_signal(number)
+        if status == 0:
+            process.stdin.close()
+        code = process.wait(30)
+        assert code == status or (status is None and code in (129, 143)), process.stderr.read()
+    assert ((folder / "out").read_text() == "old") == (status != 0)
+    assert sorted(os.listdir()) == ["d", "m", "out"]
 
 
 @pytest.mark.parametrize("options, shown", [([], True), (["-q"], False)])

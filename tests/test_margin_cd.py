@@ -5,7 +5,6 @@ import oracles
 import pytest
 from scipy import sparse
 
-from marginlinear._core import testing
 from marginlinear._core.descent import Budget, Descent
 from marginlinear._core.margin_cd import MarginCD, table_of
 from marginlinear._core.rows import Rows
@@ -76,28 +75,28 @@ def random_loss(rng):
 
 
 @pytest.mark.parametrize("seed", range(300))
-def test_pieces(seed):
+def test_pieces(kernels, seed):
     """Loss, duals, coordinate step and gap of a random table against bisection."""
     rng = np.random.default_rng(seed)
     loss, size = random_loss(rng)
     c, A = 10.0 ** rng.uniform(-3, 3), 10.0 ** rng.uniform(-3, 3)
     points = [*rng.normal(size=6) * 3, *loss.knots]
     for g in points:
-        assert testing.piece_loss(loss.table, g) == pytest.approx(loss.value(g), rel=1e-12, abs=1e-12 * size)
+        assert kernels.piece_loss(loss.table, g) == pytest.approx(loss.value(g), rel=1e-12, abs=1e-12 * size)
         low, high = (-c * slope for slope in reversed(loss.slopes(g)))
-        a = testing.piece_dual(loss.table, c, g)
+        a = kernels.piece_dual(loss.table, c, g)
         assert low <= a <= high or a == pytest.approx(min(high, max(low, 0)), abs=1e-12 * c * size)
         assert abs(a) <= min(abs(low), abs(high)) * (1 + 1e-12) + 1e-12 * c * size
 
     for base in points:
         base *= 1 + A * c
         z = loss.where(lambda g, base=base: (g - base) / (A * c))
-        a, curvature = testing.piece_step(loss.table, c, base, A)
+        a, curvature = kernels.piece_step(loss.table, c, base, A)
         scale = c * size + (abs(z) + abs(base)) / A
         assert a == pytest.approx((z - base) / A, abs=1e-9 * scale)
         # -da/dbase, where no knot is near
         h = 1e-7 * (1 + abs(base))
-        around = [testing.piece_step(loss.table, c, base + t, A) for t in (-h, h)]
+        around = [kernels.piece_step(loss.table, c, base + t, A) for t in (-h, h)]
         if around[0][1] == around[1][1] == curvature:
             assert (around[0][0] - around[1][0]) / (2 * h) == pytest.approx(curvature, rel=1e-4, abs=1e-13 * scale / h)
         assert 0 <= curvature <= (1 + 1e-15) / A
@@ -106,7 +105,7 @@ def test_pieces(seed):
         low, high = loss.slopes(z)
         u = rng.choice([low, high, (low + high) / 2])
         for g in points:
-            gap = testing.piece_gap(loss.table, c, g, -c * u)
+            gap = kernels.piece_gap(loss.table, c, g, -c * u)
             wanted = c * (loss.value(g) - loss.value(z) - u * (g - z))
             noise = 1e-12 * c * (size * (1 + g * g + z * z) + abs(u) * (abs(g) + abs(z)))
             assert gap == pytest.approx(wanted, rel=1e-9, abs=noise)
@@ -518,8 +517,8 @@ def test_calm_rows_rest():
     assert engine.primal()[0] == pytest.approx(engine.dual())
 
 
-def test_resting_rows_are_counted_down():
+def test_resting_rows_are_counted_down(kernels):
     rest = np.array([0, 3, 0, 1], dtype=np.uint8)
-    assert testing.keep_awake(np.array([1.0, 2.0, 0.0, 1.0]), rest).tolist() == [0]
+    assert kernels.keep_awake(np.array([1.0, 2.0, 0.0, 1.0]), rest).tolist() == [0]
     assert rest.tolist() == [0, 2, 0, 0]
-    assert testing.keep_awake(np.array([1.0, 2.0, 0.0, 1.0]), rest).tolist() == [0, 3]
+    assert kernels.keep_awake(np.array([1.0, 2.0, 0.0, 1.0]), rest).tolist() == [0, 3]

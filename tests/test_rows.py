@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from marginlinear._core import testing
 from marginlinear._core.rows import FETCH, LEAST, Rows, choose_kernels
 
 M, N = 9, 13
@@ -47,34 +46,34 @@ def close(left, right):
 
 
 @pytest.mark.parametrize("k", [1, 2, 3, 7, 8, 9, 17, 40])
-def test_scores_and_updates(stored, k):
+def test_scores_and_updates(kernels, stored, k):
     rows, X = stored
     rng = np.random.default_rng(k)
     W = rng.standard_normal((rows.d, k))
     assert (rows.m, rows.d) == X.shape
     for i in range(M):
-        assert close(testing.row_scores(rows, i, W), X[i] @ W)
+        assert close(kernels.row_scores(rows, i, W), X[i] @ W)
         for which in (np.arange(k), np.sort(rng.permutation(k)[: (k + 1) // 2])):
             delta, moved = rng.standard_normal(k), W.copy()
-            testing.row_update(rows, i, delta, which.astype(np.int32), moved)
+            kernels.row_update(rows, i, delta, which.astype(np.int32), moved)
             used = np.where(np.isin(np.arange(k), which), delta, 0)
             assert close(moved, W + np.outer(X[i], used))
 
 
-def test_one_column(stored):
+def test_one_column(kernels, stored):
     rows, X = stored
     w = np.random.default_rng(1).standard_normal(rows.d)
     for i in range(M):
         moved = w.copy()
-        testing.row_axpy(rows, i, -0.7, moved)
+        kernels.row_axpy(rows, i, -0.7, moved)
         assert close(moved, w - 0.7 * X[i])
-        assert close(testing.row_dot(rows, i, w), X[i] @ w)
-        assert close(testing.row_sqnorm(rows, i), X[i] @ X[i])
+        assert close(kernels.row_dot(rows, i, w), X[i] @ w)
+        assert close(kernels.row_sqnorm(rows, i), X[i] @ X[i])
     assert close(rows.sqnorms(), (X**2).sum(axis=1))
 
 
 @pytest.mark.parametrize("k", [1, 3, 12])
-def test_gram_is_scores_and_coefficients(k):
+def test_gram_is_scores_and_coefficients(kernels, k):
     """On a Gram matrix the state is S = X W above C, W = X' C: an update moves both as it would have moved W."""
     X = values()
     rows = Rows.from_gram(X @ X.T)
@@ -85,17 +84,17 @@ def test_gram_is_scores_and_coefficients(k):
     assert (rows.m, rows.d) == (M, 2 * M)
     assert close(rows.sqnorms(), (X**2).sum(axis=1))
     for i in range(M):
-        assert close(testing.row_scores(rows, i, state), X[i] @ W)
-        assert close(testing.row_sqnorm(rows, i), X[i] @ X[i])
+        assert close(kernels.row_scores(rows, i, state), X[i] @ W)
+        assert close(kernels.row_sqnorm(rows, i), X[i] @ X[i])
         for which in (np.arange(k), np.arange(0, k, 2)):
             delta, moved = rng.standard_normal(k), state.copy()
-            testing.row_update(rows, i, delta, which.astype(np.int32), moved)
+            kernels.row_update(rows, i, delta, which.astype(np.int32), moved)
             used = np.where(np.isin(np.arange(k), which), delta, 0)
             assert close(moved[:M], X @ (W + np.outer(X[i], used)))
             assert close(moved[:M], X @ X.T @ moved[M:])
         column = state[:, 0].copy()
-        assert close(testing.row_dot(rows, i, column), X[i] @ W[:, 0])
-        testing.row_axpy(rows, i, 0.3, column)
+        assert close(kernels.row_dot(rows, i, column), X[i] @ W[:, 0])
+        kernels.row_axpy(rows, i, 0.3, column)
         assert close(column[:M], X @ (W[:, 0] + 0.3 * X[i]))
         assert close(column[:M], X @ X.T @ column[M:])
 
@@ -114,7 +113,7 @@ class Source:
         return Rows.from_gram(np.ascontiguousarray(self.K[np.ix_(which, which)]))
 
 
-def test_rows_made_when_needed():
+def test_rows_made_when_needed(kernels):
     """A row that is fetched stays until FETCH others or more were used after it."""
     X = np.random.default_rng(0).standard_normal((200, 5))
     source = Source(X @ X.T)
@@ -131,7 +130,7 @@ def test_rows_made_when_needed():
     assert source.made == [list(range(64)), [100, 101]]
     state = np.zeros(400)
     for i in (0, 1, 2, 101):
-        testing.row_axpy(rows, i, 2.0, state)
+        kernels.row_axpy(rows, i, 2.0, state)
     assert close(state[:200], source.K @ state[200:])
     # 34 are free; of the others those that were not used go first.
     rows.fetch(np.arange(110, 174))
@@ -140,8 +139,8 @@ def test_rows_made_when_needed():
     assert not np.isin(gone, [0, 1, 2, 101, 100]).any()
     rows.fetch(gone)
     for i in every[:3]:
-        testing.row_axpy(rows, i, -2.0, state)
-    testing.row_axpy(rows, 101, -2.0, state)
+        kernels.row_axpy(rows, i, -2.0, state)
+    kernels.row_axpy(rows, 101, -2.0, state)
     assert not state[200:].any()
     assert abs(state).max() < 1e-12
 
@@ -160,14 +159,14 @@ def test_a_cache_holds_what_is_fetched_at_once():
     assert len(small.absent(np.arange(5))) == 0
 
 
-def test_select(stored):
+def test_select(kernels, stored):
     rows, _ = stored
     which = np.array([4, 0, 8, 8, 1])
     chosen = rows.select(which)
     assert (chosen.m, chosen.n, chosen.d, chosen.bias) == (5, rows.n, rows.d, rows.bias)
     W = np.random.default_rng(0).standard_normal((rows.d, 3))
     for at, i in enumerate(which):
-        assert np.array_equal(testing.row_scores(chosen, at, W), testing.row_scores(rows, i, W))
+        assert np.array_equal(kernels.row_scores(chosen, at, W), kernels.row_scores(rows, i, W))
     assert rows.select(which[:0]).m == 0
     for wrong in (rows.m, -1 - rows.m):
         with pytest.raises(IndexError):
@@ -193,13 +192,13 @@ def test_select_of_a_gram_matrix():
     assert np.array_equal(rows.select(which).arrays, (X @ X.T)[np.ix_(which, which)])
 
 
-def test_storages_give_the_same_bits():
+def test_storages_give_the_same_bits(kernels):
     """Zeros that are stored or not, and float32 values, change no sum."""
     X = values()
     W = np.random.default_rng(2).standard_normal((N, 11))
     made = [maker(X, -1.0) for maker in MAKERS.values()]
     for i in range(M):
-        first, *others = [testing.row_scores(rows, i, W) for rows in made]
+        first, *others = [kernels.row_scores(rows, i, W) for rows in made]
         assert all((other == first).all() for other in others)
 
 
@@ -258,7 +257,7 @@ def test_products_are_all_inner_products(stored):
 
 
 @pytest.mark.parametrize("k", [1, 2, 3, 4, 5, 6, 7, 15, 16, 17, 31, 32, 33, 70])
-def test_kernels_of_any_width_give_the_same_bits(stored, k):
+def test_kernels_of_any_width_give_the_same_bits(kernels, stored, k):
     rows, _ = stored
     rng = np.random.default_rng(k)
     W, delta, every = rng.standard_normal((rows.d, k)), rng.standard_normal(k), np.arange(k, dtype=np.int32)
@@ -267,9 +266,9 @@ def test_kernels_of_any_width_give_the_same_bits(stored, k):
         for width in (1, 2, 4):
             assert choose_kernels(width) <= max(2, width)
             moved = W.copy()
-            scores = np.array([testing.row_scores(rows, i, W) for i in range(M)])
+            scores = np.array([kernels.row_scores(rows, i, W) for i in range(M)])
             for i in range(M):
-                testing.row_update(rows, i, delta, every, moved)
+                kernels.row_update(rows, i, delta, every, moved)
             found.append((scores, moved))
     finally:
         choose_kernels()

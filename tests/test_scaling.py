@@ -302,10 +302,10 @@ DAMAGE = {
     "long list": ('"least": [', '"least": [0.0, ', "the 6 ranges do not fit"),
     "text in a list": ('"most": [', '"most": ["0", ', "most is not a list of numbers"),
     "true in a list": ('"most": [', '"most": [true, ', "most is not a list of numbers"),
-    "huge integer": ('"most": [', '"most": [1' + "0" * 400 + ", ", "scaling: "),
+    "huge integer": ('"most": [', '"most": [1' + "0" * 400 + ", ", "is beyond 64 bits"),
     "least above most": ('"least": [', '"least": [1e300], "l": [', "'l' is not known|do not fit"),
     "ends": ('"upper": 1.0', '"upper": -1.0', "do not fit"),
-    "end infinite": ('"upper": 1.0', '"upper": 1e999', "do not fit"),
+    "end infinite": ('"upper": 1.0', '"upper": 1e999', "'1e999' is not finite"),
 }
 
 

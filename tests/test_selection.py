@@ -468,8 +468,7 @@ def test_interrupt_and_resume(tmp_path):
     arguments = ["-s", "cs", "--grid", "C=1e-6,1e6", "-e", "1e-13", "--time-limit", "50", "--log", "log", "--refit",
                  "d"]
     process = subprocess.Popen([sys.executable, "-m", "marginlinear.cli.train", *arguments], cwd=tmp_path,
-                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, "PYTHONPATH": ROOT},
-                               preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler))
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, "PYTHONPATH": ROOT})
     with process:
         for _ in range(3000):
             if (tmp_path / "log").exists() and (tmp_path / "log").stat().st_size:

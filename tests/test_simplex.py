@@ -6,8 +6,6 @@ import numpy as np
 import oracles
 import pytest
 
-from marginlinear._core import testing
-
 
 def spread(rng, low=-6, high=6):
     return 10.0 ** rng.uniform(low, high)
@@ -36,7 +34,7 @@ def assert_feasible(a, y, cap=np.inf):
 
 
 @pytest.mark.parametrize("low, high", [(-6, 6), (-1, 1)])
-def test_level(low, high):
+def test_level(kernels, low, high):
     for seed in range(200):
         rng = np.random.default_rng(seed)
         values = rng.standard_normal(int(rng.integers(1, 9))) * spread(rng, low, high)
@@ -44,7 +42,7 @@ def test_level(low, high):
             values[:] = values[0]
         Q = 0.0 if seed % 4 == 0 else spread(rng, low, high)
         P = -spread(rng, low, high) if Q == 0 else rng.standard_normal() * spread(rng, low, high)
-        nu = testing.level(values, P, Q)
+        nu = kernels.level(values, P, Q)
         excess = np.maximum(0, values - nu).sum()
         size = abs(Q * nu) + abs(P) + abs(values).sum() + len(values) * abs(nu)
         assert abs(Q * nu - P - excess) <= 1e-14 * size
@@ -55,8 +53,8 @@ def rounding(B, A):
     return Fraction(float(abs(B).max())) ** 2 / Fraction(float(A)) / 10**40
 
 
-def check_squared(B, y, A, q, upper, r, F):
-    a, b = testing.squared_block(B, y, A, q, upper, r, F)
+def check_squared(kernels, B, y, A, q, upper, r, F):
+    a, b = kernels.squared_block(B, y, A, q, upper, r, F)
     assert_feasible(a, y)
     assert b >= 0 and np.isfinite(b)
     best_a, best_b = oracles.least_squared_block(B, y, A, q, upper, r, F)
@@ -66,14 +64,14 @@ def check_squared(B, y, A, q, upper, r, F):
     return b
 
 
-def test_squared_block_without_upper_loss():
+def test_squared_block_without_upper_loss(kernels):
     for seed in range(150):
         rng, B, y, A = block(seed)
-        check_squared(B, y, A, spread(rng) if seed % 6 else 1e-12, -1.0, -1, 0.0)
+        check_squared(kernels, B, y, A, spread(rng) if seed % 6 else 1e-12, -1.0, -1, 0.0)
 
 
 @pytest.mark.parametrize("named", [True, False], ids=["named rival", "fixed reference"])
-def test_squared_block_with_upper_loss(named):
+def test_squared_block_with_upper_loss(kernels, named):
     active = 0
     for seed in range(200):
         rng, B, y, A = block(seed)
@@ -85,36 +83,36 @@ def test_squared_block_with_upper_loss(named):
             F = B[r] - B[y] + seed % 3 * spread(rng)
         else:
             F = rng.standard_normal() * (spread(rng) if seed % 2 else max(abs(B).max(), 1e-6))
-        active += check_squared(B, y, A, q, upper, r, F) > 0
+        active += check_squared(kernels, B, y, A, q, upper, r, F) > 0
     assert active > 50
 
 
-def test_upper_loss_fades_with_mu():
+def test_upper_loss_fades_with_mu(kernels):
     """mu -> 0: b -> 0, and a -> the answer without an upper loss."""
     for seed in range(20):
         rng, B, y, A = block(seed)
         r = int(rng.choice(np.delete(np.arange(len(B)), y)))
-        without, _ = testing.squared_block(B, y, A, 0.5)
+        without, _ = kernels.squared_block(B, y, A, 0.5)
         F = B[r] - B[y] + 1e-3
-        a, b = testing.squared_block(B, y, A, 0.5, 1e30, r, F)
+        a, b = kernels.squared_block(B, y, A, 0.5, 1e30, r, F)
         assert b <= (abs(F) + 2 * A * abs(without).max()) / 1e30 * (1 + 1e-9)
         assert abs(a - without).max() <= 1e-9 * abs(without).max()
 
 
-def test_rival_and_upper_dual_are_never_both_used():
+def test_rival_and_upper_dual_are_never_both_used(kernels):
     for seed in range(100):
         rng, B, y, A = block(seed)
         r = int(rng.choice(np.delete(np.arange(len(B)), y)))
-        a, b = testing.squared_block(B, y, A, 0.3, 0.4, r, B[r] - B[y] + 0.01)
+        a, b = kernels.squared_block(B, y, A, 0.3, 0.4, r, B[r] - B[y] + 0.01)
         assert b == 0 or a[r] == 0
 
 
-def test_hinge_block():
+def test_hinge_block(kernels):
     capped = 0
     for seed in range(300):
         rng, B, y, A = block(seed)
         cap = 1e12 if seed % 9 == 5 else spread(rng)
-        a = testing.hinge_block(B, y, A, cap)
+        a = kernels.hinge_block(B, y, A, cap)
         assert_feasible(a, y, cap)
         best, size = oracles.hinge_block_value(oracles.least_hinge_block(B, y, A, cap), B, A)
         value, _ = oracles.hinge_block_value(a, B, A)
@@ -123,14 +121,14 @@ def test_hinge_block():
     assert 50 < capped < 250
 
 
-def test_hinge_block_by_class():
+def test_hinge_block_by_class(kernels):
     """Curvatures that differ by up to 1e9, as the floor of BlockCD's class factors lets them."""
     capped = 0
     for seed in range(400):
         rng, B, y, A = block(seed)
         A = A * 10.0 ** rng.uniform(-9 if seed % 2 else -1, 0, len(B))
         cap = 1e12 if seed % 9 == 5 else spread(rng)
-        a = testing.hinge_block_by_class(B, y, A, cap)
+        a = kernels.hinge_block_by_class(B, y, A, cap)
         assert_feasible(a, y, cap)
         best, size = oracles.hinge_block_value(oracles.least_hinge_block_by_class(B, y, A, cap), B, A)
         value, _ = oracles.hinge_block_value(a, B, A)
@@ -139,33 +137,33 @@ def test_hinge_block_by_class():
     assert 50 < capped < 350
 
 
-def test_hinge_block_by_class_with_one_curvature():
+def test_hinge_block_by_class_with_one_curvature(kernels):
     for seed in range(300):
         rng, B, y, A = block(seed)
         cap = spread(rng)
-        a = testing.hinge_block_by_class(B, y, np.full(len(B), A), cap)
-        assert np.allclose(a, testing.hinge_block(B, y, A, cap), rtol=1e-9, atol=1e-9 * cap)
+        a = kernels.hinge_block_by_class(B, y, np.full(len(B), A), cap)
+        assert np.allclose(a, kernels.hinge_block(B, y, A, cap), rtol=1e-9, atol=1e-9 * cap)
 
 
-def test_levels_that_rounding_moves_back_end():
+def test_levels_that_rounding_moves_back_end(kernels):
     """Newton's steps for the level must end where the level falls again in its last digit."""
     for seed in range(3000):
         rng = np.random.default_rng(seed)
         k = int(rng.integers(3, 12))
         B = rng.integers(-2, 3, k) + rng.standard_normal(k) * 1e-15
-        testing.hinge_block_by_class(B, int(rng.integers(k)), 10.0 ** rng.uniform(-9, 0, k), 1.0)
+        kernels.hinge_block_by_class(B, int(rng.integers(k)), 10.0 ** rng.uniform(-9, 0, k), 1.0)
 
 
-def test_generator_is_splitmix64():
+def test_generator_is_splitmix64(kernels):
     """The numbers that the published C code of SplitMix64 prints for the seed 1234567."""
     expected = [6457827717110365317, 3203168211198807973, 9817491932198370423, 4593380528125082431,
                 16408922859458223821]
-    assert testing.rng_stream(1234567, 5).tolist() == expected
+    assert kernels.rng_stream(1234567, 5).tolist() == expected
 
 
-def test_below_is_uniform():
+def test_below_is_uniform(kernels):
     for n in (1, 2, 3, 7, 1000, 2**31 + 1, 2**32 - 1):
-        drawn = testing.rng_below(n, n, 4000)
+        drawn = kernels.rng_below(n, n, 4000)
         assert drawn.max() < n
         # 4000 draws fall into eight parts of [0, n): five standard deviations of a binomial count.
         parts = min(n, 8)
@@ -174,12 +172,12 @@ def test_below_is_uniform():
         assert (abs(counts - share) <= 5 * np.sqrt(share) + 1e-9).all()
 
 
-def test_shuffle_gives_each_permutation_its_turn():
+def test_shuffle_gives_each_permutation_its_turn(kernels):
     seen = {}
     for seed in range(2400):
-        order = tuple(testing.shuffled(np.arange(4), seed).tolist())
+        order = tuple(kernels.shuffled(np.arange(4), seed).tolist())
         assert sorted(order) == [0, 1, 2, 3]
         seen[order] = seen.get(order, 0) + 1
     assert len(seen) == 24
     assert all(50 <= count <= 150 for count in seen.values())
-    assert testing.shuffled(np.arange(100), 5).tolist() == testing.shuffled(np.arange(100), 5).tolist()
+    assert kernels.shuffled(np.arange(100), 5).tolist() == kernels.shuffled(np.arange(100), 5).tolist()

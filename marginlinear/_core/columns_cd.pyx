@@ -14,7 +14,7 @@ from libc.math cimport INFINITY
 from libc.stdint cimport int8_t, int32_t, uint8_t, uint64_t, uintptr_t
 
 from marginlinear._core.active cimport keep_awake, shuffle
-from marginlinear._core.pieces cimport dual_at, gap_of, loss_at, pieces_t, step_to
+from marginlinear._core.pieces cimport dual_at, dual_term, gap_of, loss_at, pieces_t, step_to
 from marginlinear._core.rows cimport (
     CSR32,
     CSR64,
@@ -241,8 +241,8 @@ cdef class ColumnsCD:
         self._perform(&task, 0, self.rows.m)
 
     def dual(self):
-        """D_l at the duals, the weights being theirs."""
-        cdef double at_rest = loss_at(self.phi, 0.0) - gap_of(self.phi, 1.0, 0.0, 0.0)
+        """D_l at the duals, the weights being theirs: -inf where a dual is out of its range."""
+        cdef double at_rest = dual_term(self.phi, 1.0, 0.0)
         cdef double a
         cdef double h[K]
         cdef Py_ssize_t i, l, start, m = self.rows.m
@@ -256,7 +256,7 @@ cdef class ColumnsCD:
                         if a == 0:
                             h[l] += self.c[i] * at_rest
                         else:
-                            h[l] += self.c[i] * loss_at(self.phi, 0.0) - gap_of(self.phi, self.c[i], 0.0, a)
+                            h[l] += dual_term(self.phi, self.c[i], a)
             PyErr_CheckSignals()
         return [h[l] - sqnorm / 2 for l, sqnorm in enumerate(self._sqnorms())]
 

@@ -3,6 +3,7 @@
     iterates                    W and its companions (iterates.pyx)
     n_iter                      sweeps so far
     kinked                      whether the derivative of a loss jumps, as the hinge's
+    stable                      whether sweeps without a centre cannot diverge: each raises D, or duals have bounds
     flat                        whether no loss has curvature: duals sit at the ends of their range, without a gap, and
                                 the others are noise that averages need as it is
     adapt()                     the problem of the sweeps follows the weights, where it is another than that of `primal`
@@ -39,7 +40,7 @@ from collections import namedtuple
 
 from marginlinear._core.buffer import assign, copied
 from marginlinear._core.stop import allowance
-from marginlinear.problem import MAX_ITER, TIME_LIMIT
+from marginlinear.problem import MAX_ITER, STALLED, TIME_LIMIT
 from marginlinear.threads import Cancelled
 
 # The accelerator starts when plain sweeps at their rate would need more than this many to the tolerance.
@@ -67,15 +68,19 @@ SLACK_KAPPA = 3.0
 # A way to set kappa is judged after so many sweeps at least, and a TRIALth of those made. Its pace, what a sweep takes
 # off the logarithm of the gap, is not less than LEAST_PACE.
 MIN_TRIAL, TRIAL, LEAST_PACE = 10, 8, 1e-4
-# Blocks that together are this many times P(0) from their solution: the extrapolation has run away.
-# Then kappa is FIRMER times as large, for as many times as RUNAWAYS.
-RUNAWAY, FIRMER, RUNAWAYS = 1e6, 100.0, 3
+# Blocks that together are this many times what W = 0 may be from the optimum from their solution: sweeps have run away.
+# Then kappa is FIRMER times as large, for as many times as RUNAWAYS; above FIRMEST a centre moves by rounding alone.
+RUNAWAY, FIRMER, RUNAWAYS, FIRMEST = 1e6, 100.0, 3, 1e15
+# The range in which kappa is steered.
+LEAST_KAPPA, MOST_KAPPA = 1e-3, 1e7
 # Newton steps start from the duals of this many sweeps.
 WARM_UP = 10
 # Over many sets, accelerated sweeps to 1e-3 are about EACH sqrt(mean c_i ||x_i||^2), Newton steps are the STEPS of
 # their class. Where sweeps were promised too early, Newton takes over after as many as ENOUGH steps cost, and before
 # this part of the sweeps that are allowed: of few rows a step costs thousands.
 EACH, ENOUGH, LATEST = 7.0, 40, 0.25
+# Turns without a gain that end a loop: in one alone, that before may have done more than was asked.
+IDLE = 2
 
 
 def pace_of(before, gap, sweeps):
@@ -108,7 +113,11 @@ class Check(namedtuple("Check", "primal objective at_average bound from_average"
 
 
 class Budget:
-    """Sweeps and seconds that are left, and the record of the checks, shared by all stages of a fit."""
+    """Sweeps and seconds that are left, and the record of the checks, shared by all stages of a fit.
+
+    A loop whose end depends on the data asks it at every turn: one whose turns are sweeps, or parts of a step that take
+    as long, `exhausted`; one whose turns may leave all as it is, as a fit within a fit may, or a step, `spent`.
+    """
 
     def __init__(self, max_iter, time_limit, progress=None, cancel=None):
         self.started = time.perf_counter()
@@ -116,6 +125,8 @@ class Budget:
         self.time_limit = math.inf if time_limit is None else time_limit
         self.progress, self.cancel = progress, cancel
         self.history = []
+        # Of the turns that `spent` was told of: the best values, and how many in a row brought no better one.
+        self.best, self.idle = (math.inf, -math.inf), 0
 
     @property
     def seconds(self):
@@ -128,6 +139,13 @@ class Budget:
         if n_iter >= self.max_iter:
             return MAX_ITER
         return TIME_LIMIT if self.seconds >= self.time_limit else None
+
+    def spent(self, n_iter, objective, bound):
+        """`exhausted`, after a turn that ended with these values; STALLED, too, where IDLE turns in a row have brought
+        neither a lower objective nor a higher bound: what is left is rounding."""
+        before, self.best = self.best, (min(self.best[0], objective), max(self.best[1], bound))
+        self.idle = self.idle + 1 if self.best == before else 0
+        return self.exhausted(n_iter) or (STALLED if self.idle >= IDLE else None)
 
     def record(self, n_iter, objective, bound=None, certificate=None, residual=None):
         entry = {"n_iter": n_iter, "seconds": self.seconds, "objective": objective, "bound": bound,
@@ -161,11 +179,12 @@ class Descent:
         self.min_sweeps, self.fraction, self.rho, self.steered = 3, 1.0, 0.3, True
         # Those of the other way to set kappa: kappa, nm, ft.
         self.other = SLACK_KAPPA, 3, 1.0
-        self.pending, self.runaways = None, 0
+        self.pending, self.runaways, self.least_kappa = None, 0, LEAST_KAPPA
         self.share, self.trifle = NEGLECT, TRIFLE
         self.forget_bounds()
         self.newton = None
         self.newton_steps = newton
+        self.at_zero = engine.loss_at_zero()
         if algorithm == "newton":
             newton.require(engine)
         # Of one Newton step and, as a whole, of those that a problem may take, in sweeps.
@@ -249,7 +268,7 @@ class Descent:
         """Sweep until the anchor is certified, ceiling - bound <= tol max(1, ceiling), or until
         gap <= renewal (ceiling - bound), at a check; returns the check.
 
-        Where the budget ends before, `stopped` says what ran out.
+        Where the budget ends before, or no way is left, `stopped` says so.
         """
         self.goal, self.renewal = tol, renewal
         if self.best_bound > -math.inf:
@@ -264,7 +283,7 @@ class Descent:
                 check = self._newton_step()
             else:
                 check = self._outer_step() if self.engine.iterates.kappa > 0 else self._plain_sweep()
-            if check is not None and (self.certified(check) or self.spent(check)):
+            if check is not None and (self.stopped or self.certified(check) or self.spent(check)):
                 return check
 
     def certified(self, check):
@@ -413,6 +432,8 @@ class Descent:
     def _plain_sweep(self):
         self.engine.adapt()
         self._sweep()
+        if self._ran_away():
+            return self._start_over()
         self.gaps.append(self.engine.gap)
         # The sum was taken before the updates: the last sweep's rate tells what they left.
         rate = min(1.0, self.gaps[-1] / self.gaps[-2]) if len(self.gaps) > 1 and self.gaps[-2] > 0 else 1.0
@@ -431,6 +452,8 @@ class Descent:
             self.newton = self.newton_steps.begin(self.engine)
         newton = self.newton
         newton.step()
+        if not math.isfinite(newton.primal):
+            return self._start_over()
         return self._note(Check(newton.primal, newton.objective, False, newton.bound, False))
 
     def _slow(self):
@@ -449,7 +472,6 @@ class Descent:
         self.route = "accelerated"
         self.averages = 0
         self.A, self.a = 0.0, 1 / kappa
-        self.too_much = RUNAWAY * self.engine.loss_at_zero()
         self.best_cycle = math.inf
         self.pending, self.switching = None, False
         self._begin_cycle()
@@ -471,7 +493,7 @@ class Descent:
             self._sweep()
             n += 1
             ratio = self.rho
-            if not engine.gap <= self.too_much:
+            if self._ran_away():
                 return self._start_over()
             if n > 1:
                 ratio = min(1.0, engine.gap / before) if before > 0 else 0.0
@@ -495,22 +517,49 @@ class Descent:
         restart = turn > 0 or merit > 5 * self.cycle
         if restart or self.cycle_steps >= 2 * math.sqrt(1 + kappa) + 2:
             restart = self._end_cycle() or restart
-        self.pending = (min(1e7, max(1e-3, kappa * factor)) if self.steered else kappa, restart)
+        steered = min(max(MOST_KAPPA, self.least_kappa), max(self.least_kappa, kappa * factor))
+        self.pending = steered if self.steered else kappa, restart
         return self._check_if_due(merit)
 
+    def _ran_away(self):
+        """Whether the last sweep was one of a divergence. P(0) - P* is at most P(0) - D."""
+        engine = self.engine
+        if not math.isfinite(engine.gap):
+            return True
+        if engine.stable and engine.iterates.kappa == 0:
+            return False
+        return engine.gap > RUNAWAY * (self.at_zero - min(0.0, self.best_bound))
+
     def _start_over(self):
-        """Few sweeps a step can diverge where rows are long and C is large: from 0, with a centre that holds W much
-        more firmly; in the end without the accelerator."""
-        kappa = self.engine.iterates.kappa
-        self.engine.start_over()
+        """From 0, by a way that is surer to stay finite. Few sweeps a step can diverge where rows are long and C is
+        large; so can plain sweeps that are not stable, and anything where sums overflow.
+
+        Newton steps do not feel it, nor does a centre that holds W firmly enough; stable sweeps need none in the end.
+        Where no way is left the fit ends, with the best weights so far.
+        """
+        engine, kappa = self.engine, self.engine.iterates.kappa
+        engine.start_over()
         self.averages, self.pending, self.gaps = 0, None, []
         self.forget_bounds()
         self.runaways += 1
-        if self.runaways > RUNAWAYS:
+        if self.route == "newton":
+            self.newton, self.steps, self.enough, kappa = None, math.inf, math.inf, 0.0
+        elif self.algorithm == "newton" or (self.algorithm == "auto" and self.steps < math.inf and not engine.stable):
+            self.route = "newton"
+            return None
+        firmer = FIRMER * kappa if kappa > 0 else FIRST_KAPPA * FIRMER**self.runaways
+        if self.algorithm == "newton" or firmer > FIRMEST:
+            self.stopped = STALLED
+            return self.check()
+        if self.runaways > RUNAWAYS and engine.stable and kappa > 0:
             self.route = self.algorithm = "cd"
-        else:
-            self.steered = True
-            self._accelerate(min(1e7, FIRMER * kappa))
+            return None
+        self.steered = True
+        if not engine.stable:
+            # Steered down, the centre would let go once more, and nothing is surer than a firm one.
+            self.least_kappa = firmer
+        self._accelerate(firmer)
+        return None
 
     def _end_cycle(self):
         """Judge the cycle. A bad one, True, asks for a restart and for more care within outer steps."""
@@ -541,5 +590,6 @@ class Descent:
         used = kappa, self.min_sweeps, self.fraction
         (kappa, self.min_sweeps, self.fraction), self.other = self.other, used
         self.steered, self.trial = not self.steered, None
+        kappa = max(kappa, self.least_kappa)
         self.engine.iterates.recentre(kappa, 0.0, 1.0, True)
         self._begin(kappa)

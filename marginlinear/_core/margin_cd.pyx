@@ -12,6 +12,9 @@ same, have it, and bound P at any v:
 
     D = -1/2 ||u - h'(v) x||^2 + h(v) - v h'(v) + h'(v)^2/(4 spread sum c),    x = sum_i c_i y_i x_i/sum c
 
+All duals start at 0. Where that is out of a dual's range (pieces.pxd) D is -inf, no bound, until a sweep has visited
+every row.
+
 The sweeps run around a centre (iterates.pyx): row i's step has A = ||x_i||^2/(1 + kappa), and w moves by 1/(1 + kappa)
 times the change of the dual.
 
@@ -26,7 +29,17 @@ from libc.stdint cimport int32_t, uint8_t, uint64_t
 
 from marginlinear._core.active cimport keep_awake, shuffle
 from marginlinear._core.iterates cimport Iterates
-from marginlinear._core.pieces cimport conjugate_at, dual_at, gap_of, jump_at, loss_at, pieces_t, slope_at, step_to
+from marginlinear._core.pieces cimport (
+    conjugate_at,
+    dual_at,
+    dual_term,
+    gap_of,
+    jump_at,
+    loss_at,
+    pieces_t,
+    slope_at,
+    step_to,
+)
 from marginlinear._core.rows cimport (
     CSR32,
     CSR64,
@@ -66,6 +79,8 @@ cdef double SLICE = 2e7
 # Bytes of weights from which on asking for them ahead of a row's turn saves more than it costs.
 cdef double FAR = 8e6
 # Rows between the request for a row's values and its turn.
+# A sum about v that is so many times the one about the mean of the margins has lost its digits.
+cdef double CANCELLED = 1e6
 cdef enum:
     AHEAD = 3
     LONGEST_REST = 16    # sweeps
@@ -146,6 +161,8 @@ cdef class MarginCD:
         Of rows, by all sweeps.
     kinked : bool
         Whether the derivative of a loss jumps.
+    stable : bool
+        Whether v is no variable: where it follows the margins, sweeps that have not caught up with it may diverge.
     curved, flat : bool
         Whether a loss has curvature; whether none has, and there is no spread.
     """
@@ -159,7 +176,7 @@ cdef class MarginCD:
     cdef public Py_ssize_t n_iter
     cdef readonly double negligible
     cdef readonly Py_ssize_t visits
-    cdef readonly bint kinked, curved, flat
+    cdef readonly bint kinked, curved, flat, stable
     cdef bint far
     cdef readonly int threads
     cdef uint64_t rng
@@ -195,7 +212,7 @@ cdef class MarginCD:
         for at in range(self.table.shape[0]):
             self.kinked |= jump_at(&self.phi[at], 0) > 0 or jump_at(&self.phi[at], 1) > 0
             self.curved |= self.table[at, 2] > 0 or self.table[at, 3] > 0 or self.table[at, 4] > 0
-        self.flat = spread == 0 and not self.curved
+        self.flat, self.stable = spread == 0 and not self.curved, spread == 0
         self._sqnorm = rows.sqnorms()
         self._order = Buffer("q", m)
         self.a, self.c, self.sq, self.order = self._duals, self._cost, self._sqnorm, self._order
@@ -456,20 +473,33 @@ cdef class MarginCD:
         return value, value, 0
 
     def _primal(self, weights, margins):
-        parts = run_chunks(lambda lo, hi: self._primal_part(lo, hi, weights, margins), self.rows.m, self.threads)
-        loss, first = (sum(part[at] for part in parts) for at in range(2))
+        cdef double half = self.iterates.sqnorm_of(weights) / 2, mean = self.mean, loss, first, surplus
+        loss, first = self._losses(weights, margins)
         # The sum was taken about v: about the mean of these margins it is least.
-        return self.iterates.sqnorm_of(weights) / 2 + loss - self.spread * first * first / self.size
+        surplus = self.spread * first * first / self.size
+        if surplus > CANCELLED * fabs(half + loss - surplus):
+            self._set_mean(mean + first / self.size)
+            loss, first = self._losses(weights, margins)
+            surplus = self.spread * first * first / self.size
+            self._set_mean(mean)
+        return half + loss - surplus
+
+    def _losses(self, weights, margins):
+        parts = run_chunks(lambda lo, hi: self._primal_part(lo, hi, weights, margins), self.rows.m, self.threads)
+        return sum(part[0] for part in parts), sum(part[1] for part in parts)
 
     def _primal_part(self, Py_ssize_t lo, Py_ssize_t hi, double[::1] W, double[::1] margins):
+        cdef Py_ssize_t start
         cdef sums_t sums
         cdef task_t task
         sums.gap = sums.loss = sums.first = 0
-        task.what, task.start, task.stop, task.sums, task.W = LOSSES, lo, hi, &sums, &W[0]
+        task.what, task.sums, task.W = LOSSES, &sums, &W[0]
         task.margins = NULL if margins is None else &margins[0]
-        with nogil:
-            perform(self, &task)
-        PyErr_CheckSignals()
+        for start in range(lo, hi, self.slice_rows):
+            task.start, task.stop = start, min(hi, start + self.slice_rows)
+            with nogil:
+                perform(self, &task)
+            PyErr_CheckSignals()
         return sums.loss, sums.first
 
     def margins_of(self, weights):
@@ -586,7 +616,7 @@ cdef class MarginCD:
         with nogil:
             for i in range(self.rows.m):
                 phi = &self.phi[self.which[i]]
-                h += self.c[i] * loss_at(phi, 0.0) - gap_of(phi, self.c[i], 0.0, a[i])
+                h += dual_term(phi, self.c[i], a[i])
                 if self.spread > 0:
                     slope += self.c[i] * (self.mean - conjugate_at(phi, -a[i] / self.c[i]))
         if self.spread > 0:

@@ -86,7 +86,7 @@ cdef class MarginNewton(ProximalNewton):
 
     def __init__(self, engine):
         # Sweeps over long rows at a large C can leave weights that are worse than none.
-        poor = engine.primal()[0] > engine.loss_at_zero()
+        poor = not engine.primal()[0] <= engine.loss_at_zero()
         if poor:
             engine.start_over()
         super().__init__(engine)

@@ -8,9 +8,13 @@ of the margin: at the optimum a is in -c d phi(g).
 The coordinate step. Without its own part the row's margin is base; A > 0 being ||x||^2 (or the strength of any other
 proximal term), the step minimises c phi(g) + (g - base)^2/(2A): the margin is the zero of an increasing function that
 is linear on each piece, and a = (g - base)/A. The conjugate is found by the same walk over the pieces, by slopes.
+
+Duals are bounded where an outermost piece is a straight line: beyond its slope phi* is infinite, and D bounds nothing.
+0 is such a dual of a loss that nowhere is flat, until a first step has moved it.
 """
 
-from libc.math cimport fabs, fmax, fmin
+from libc.math cimport INFINITY, fabs, fmax, fmin
+
 
 
 cdef struct pieces_t:
@@ -91,3 +95,11 @@ cdef inline double gap_of(const pieces_t* phi, double c, double g, double a) noe
     """c phi(g) + c phi*(-a/c) + a g >= 0, summed as c [phi(g) - phi(z) - u (g - z)] with u = -a/c in d phi(z)."""
     cdef double u = -a / c, z = conjugate_at(phi, u)
     return c * (loss_at(phi, g) - loss_at(phi, z) - u * (g - z))
+
+
+cdef inline double dual_term(const pieces_t* phi, double c, double a) noexcept nogil:
+    """-c phi*(-a/c), the dual's part of D: -inf where a is out of its range by more than rounding."""
+    cdef double u = -a / c, within = 1e-12 * (fabs(u) + fabs(phi.slope[0]) + fabs(phi.slope[2]))
+    if (phi.quad[0] == 0 and u < phi.slope[0] - within) or (phi.quad[2] == 0 and u > phi.slope[2] + within):
+        return -INFINITY
+    return c * loss_at(phi, 0.0) - gap_of(phi, c, 0.0, a)

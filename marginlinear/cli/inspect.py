@@ -7,6 +7,7 @@ import textwrap
 from marginlinear import params
 from marginlinear._version import version
 from marginlinear.atomic import replacing
+from marginlinear.cli.files import require_apart
 from marginlinear.cli.options import HELP, QUIET, VERSION, ZERO_BASED, CommandLine, UsageError, describe
 from marginlinear.cli.output import DONE, Failure, StatusLine, run, settle_blas
 from marginlinear.params import Param
@@ -56,10 +57,13 @@ def work(argv):
     model_path, data_path = _files(line.files)
     names_path, weights_path = line.value(NAMES), line.value(WEIGHTS)
     top, rows, classes, threads = (line.value(param) for param in (TOP, ROWS, CLASSES, params.THREADS))
+    require_apart([("model_file", model_path), ("data_file", data_path), (NAMES.flag, names_path),
+                   (WEIGHTS.flag, weights_path)], [("report", "-")])
     zero_based, as_json = line.value(ZERO_BASED), line.value(JSON)
     settle_blas()
     from marginlinear.cli.data import (
         count_extra,
+        located,
         read_data,
         read_model,
         read_names,
@@ -81,8 +85,9 @@ def work(argv):
         weights = read_weights(weights_path, len(data.labels)) if weights_path is not None else None
         warn_of_extra(count_extra(data, model), model.n_features)
         status.show(f"{len(data.labels)} rows of scores")
-        report = margin_report(model, data, data.labels, sample_weight=weights, feature_names=names, n_top=top,
-                               n_lowest=rows, threads=threads)
+        with located(data):
+            report = margin_report(model, data, data.labels, sample_weight=weights, feature_names=names, n_top=top,
+                                   n_lowest=rows, threads=threads)
     if report.unknown_labels:
         warn_of_unknown(report.unknown_labels, sum(report.unknown_labels.values()),
                         "they count as predicted wrong, and have no margin")
@@ -165,7 +170,7 @@ def _lowest(f1, most):
 
 
 def _margins(model, report, labels):
-    single = model.codes is None and not model.joint
+    single = not model.voted and not model.joint
     what = MARGINS["sign"].format(*labels[::-1]) if single else MARGINS[report.unit]
     yield f"margin: {what}"
     if report.margin is None:

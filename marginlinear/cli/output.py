@@ -4,13 +4,19 @@ import os
 import signal
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from marginlinear.cli.options import UsageError
 
 DONE, FAILURE, USAGE, NOT_CONVERGED, INTERRUPTED = 0, 1, 2, 3, 130
-# As a shell reports programs that these signals ended.
-BROKEN_PIPE, TERMINATED = 128 + 13, 128 + 15
+# As a shell reports programs that a signal ended: this and the signal's number.
+SIGNALLED = 128
+BROKEN_PIPE = SIGNALLED + 13
+# What ends a run from outside, beside Ctrl-C; Windows has no SIGHUP.
+ENDING = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+# How a closed standard stream is opened: to read from the first or write to the second is an error, and what is told on
+# the third is dropped.
+CLOSED = {"stdin": (os.O_WRONLY, "r"), "stdout": (os.O_RDONLY, "w"), "stderr": (os.O_WRONLY, "w")}
 
 
 class Failure(Exception):
@@ -33,17 +39,28 @@ def run(program, work, argv):
     piece by piece, would take 15 ms more.
     """
     if argv is None:
-        status = _status(program, work, sys.argv[1:])
-        sys.stderr.flush()
-        os._exit(status)
+        _open_closed_streams()
+        os._exit(_status(program, work, sys.argv[1:]))
     return _status(program, work, argv)
+
+
+def _open_closed_streams():
+    """A standard stream that was closed by the caller (`>&-`) is opened on the null device.
+
+    Its number, the lowest that is free, would go to the next file that is opened, such as a model, and whatever writes
+    to the stream would write into that.
+    """
+    for name, (flags, mode) in CLOSED.items():
+        if getattr(sys, name) is None:
+            stream = os.fdopen(os.open(os.devnull, flags), mode, encoding="utf-8", errors="backslashreplace")
+            setattr(sys, name, stream)
 
 
 def _status(program, work, argv):
     """Any exception but the foreseen ones is a defect of ours and keeps its traceback."""
     try:
         try:
-            with _ended_by_sigterm():
+            with _ended_by_signals():
                 return work(argv)
         finally:
             sys.stdout.flush()
@@ -69,16 +86,24 @@ def _status(program, work, argv):
 
 
 @contextmanager
-def _ended_by_sigterm():
-    # As an exception, SIGTERM removes temporary files on its way out.
+def _ended_by_signals():
+    """As an exception, a signal of ENDING removes temporary files on its way out. One that is ignored, as under nohup,
+    stays so."""
     def leave(number, frame):
-        raise SystemExit(TERMINATED)
+        # Sessions end by several at once: a second one would end the tidying up.
+        for other in old:
+            signal.signal(other, signal.SIG_IGN)
+        raise SystemExit(SIGNALLED + number)
 
-    old = signal.signal(signal.SIGTERM, leave)
+    old = {number: signal.getsignal(number) for number in ENDING
+           if signal.getsignal(number) is not signal.SIG_IGN}
     try:
+        for number in old:
+            signal.signal(number, leave)
         yield
     finally:
-        signal.signal(signal.SIGTERM, old)
+        for number, handler in old.items():
+            signal.signal(number, handler)
 
 
 @contextmanager
@@ -92,12 +117,42 @@ def opening(what, path):
         raise Failure(f"can't {what} {path}: {error.strerror or error}") from error
 
 
-def tell(text):
-    print(text, file=sys.stderr, flush=True)
+def tell(text, end="\n"):
+    """Write to standard error. What cannot be written there is dropped: that it is closed, full, or a terminal that is
+    gone must not change what the run makes, nor its exit status."""
+    with suppress(OSError):
+        print(text, end=end, file=sys.stderr, flush=True)
 
 
 def warn(text):
     tell(f"WARNING: {text}")
+
+
+class Results:
+    """Lines of results, on standard output or, `aside`, where that is taken by a file, on standard error.
+
+    A line that cannot be written does not end the block, which has a model to make: that failure, an OSError, is
+    raised when the block has ended well.
+    """
+
+    def __init__(self, aside):
+        self._aside, self._failure = aside, None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, *_):
+        if kind is None and self._failure is not None:
+            raise self._failure
+
+    def say(self, text):
+        if self._aside:
+            tell(text)
+        elif self._failure is None:
+            try:
+                print(text, flush=True)
+            except OSError as failure:
+                self._failure = failure
 
 
 class StatusLine:
@@ -122,9 +177,9 @@ class StatusLine:
         if self._live and now >= self._next:
             self._next = now + self.SECONDS
             self._shown = True
-            print("\r" + text[: self.WIDTH], end="\x1b[K", file=sys.stderr, flush=True)
+            tell("\r" + text[: self.WIDTH], end="\x1b[K")
 
     def wipe(self):
         if self._shown:
             self._shown, self._next = False, 0.0
-            print("\r", end="\x1b[K", file=sys.stderr, flush=True)
+            tell("\r", end="\x1b[K")

@@ -3,10 +3,12 @@
 import os
 import sys
 from io import BytesIO
+from itertools import zip_longest
 
 from marginlinear import params
 from marginlinear._version import version
 from marginlinear.atomic import check_writable, replacing
+from marginlinear.cli.files import require_apart
 from marginlinear.cli.options import HELP, QUIET, VERSION, ZERO_BASED, CommandLine, UsageError, describe
 from marginlinear.cli.output import DONE, Failure, StatusLine, opening, run, settle_blas
 from marginlinear.params import Param
@@ -125,9 +127,8 @@ class Picture:
             raise UsageError(f"too many files: {' '.join(self.files)}")
         if "-" in self.files[0 if least == 1 else 1:]:
             raise UsageError("only a data_file can be standard input")
-        for path in self.files:
-            if os.path.isfile(path) and os.path.exists(self.output) and os.path.samefile(path, self.output):
-                raise UsageError(f"{self.output}: the picture would take the place of {path}")
+        read = list(zip_longest(wanted[:least], self.files, fillvalue=wanted[least - 1]))
+        require_apart(read, [(OUTPUT.flag, self.output)])
 
     def draw(self):
         with opening("open output file", self.output):
@@ -198,11 +199,11 @@ class Picture:
             norm = None if raw else margin_norm(model, self.values["threads"])
             if not raw and norm is None:
                 raise Failure(f"{path}: its margins have no norm to be divided by: give --raw")
-            votes.add(model.codes is not None)
+            votes.add(model.voted)
             if len(votes) > 1:
                 raise Failure(f"{path}: the margins of some models are votes, of others scores: draw them apart")
             margins = evaluate(model, rows, labels, self.values["threads"])[2]
-            xlabel = f"margin ({'votes' if model.codes is not None else 'score'})" if raw else NORMALISED
+            xlabel = f"margin ({'votes' if model.voted else 'score'})" if raw else NORMALISED
             found.append(MarginDistributionDisplay(margins / (norm or 1), name=name, xlabel=xlabel))
         return found
 

@@ -11,10 +11,12 @@ from itertools import islice
 from marginlinear import params
 from marginlinear._version import version
 from marginlinear.atomic import check_writable, replacing
+from marginlinear.cli.files import require_apart
 from marginlinear.cli.options import HELP, QUIET, VERSION, ZERO_BASED, CommandLine, UsageError, describe
 from marginlinear.cli.output import DONE, Failure, StatusLine, opening, run, settle_blas, warn
 from marginlinear.params import Param
 from marginlinear.problem import DataError
+from marginlinear.reading import NATURAL, NUMBER, shown
 
 PROGRAM = "margin-scale"
 LOWER = Param("lower", float, -1.0, "what the least value of each feature becomes", "(-inf, inf)", letter="l")
@@ -40,6 +42,7 @@ where svm-scale rounds to 6 digits. A feature with one value, or not in the rang
 Options:"""
 STATUSES = """
 Exit status: 0 done, 1 bad data or a failure while running, 2 bad usage, 130 interrupted."""
+LAST = 2**31 - 1  # the largest number of a feature
 FIX = "give a file that margin-scale -s or svm-scale -s wrote"
 
 
@@ -98,13 +101,8 @@ class Work:
             raise UsageError("standard input can be read once only, which -r FILE or --unit can do with: give the "
                              "name of a file")
         self.output = line.value(OUTPUT)
-        written = [path for path in (self.output, self.save) if path not in (None, "-")]
-        for path in written:
-            for other in (self.path, self.restore):
-                if other and os.path.isfile(other) and os.path.exists(path) and os.path.samefile(path, other):
-                    raise UsageError(f"{path}: the output would take the place of {other}")
-        if len(written) == 2 and os.path.realpath(written[0]) == os.path.realpath(written[1]):
-            raise UsageError(f"{self.save}: the data would take the place of the ranges")
+        require_apart([("data_file", self.path), (RESTORE.flag, self.restore)],
+                      [(OUTPUT.flag, self.output or "-"), (SAVE.flag, self.save)])
         self.base = 0 if line.value(ZERO_BASED) else 1
         self.threads = line.value(params.THREADS)
         self.quiet = line.value(QUIET)
@@ -119,15 +117,16 @@ class Work:
         if self.ignored:
             warn(f"{' '.join(self.ignored)} are left out: the ranges are those of {self.restore}")
         with self.status:
-            scaling, label_scaling, listed = self._scaling()
+            scaling, label_scaling, features = self._scaling()
             if self.save:
                 with opening("save ranges to file", self.save), replacing(self.save) as stream:
                     stream.writelines(line.encode("ascii") for line in ranges_lines(scaling, label_scaling, self.base))
             with replacing(self.output or "-") as stream:
-                self._write(scaling, label_scaling, listed, stream.write)
+                self._write(scaling, label_scaling, features, stream.write)
 
     def _scaling(self):
-        """(Scaling of the features, that of the labels or None, which features -r lists or None)."""
+        """(Scaling of the features, that of the labels or None, the features that it is of; None: all of the data)."""
+        from marginlinear.cli.data import located
         from marginlinear.scaling import RANGE, Extremes, Scaling, maxabs
         from marginlinear.scaling import UNIT as ROWS
 
@@ -141,19 +140,21 @@ class Work:
                               "can do with: give the name of a file")
         extremes, low, high = Extremes(), math.inf, -math.inf
         for rows in self._blocks("learning ranges", text_labels=not self.labels):
-            extremes.add(_csr(rows))
+            with located(rows):
+                extremes.add(_csr(rows))
             if self.labels:
                 low, high = min(low, float(rows.labels.min())), max(high, float(rows.labels.max()))
         # Features are numbered as in the file.
         try:
             least, most = extremes.found()
-            scaling = (maxabs(least, most, self.base) if self.maxabs else
-                       Scaling(RANGE, least, most, self.lower, self.upper, self.base))
+            numbers = range(self.base, self.base + len(least))
+            scaling = (maxabs(least, most, numbers) if self.maxabs else
+                       Scaling(RANGE, least, most, self.lower, self.upper, numbers))
         except ValueError as error:
             raise Failure(f"{self.path}: {error}") from None
         return scaling, self.labels and _label_scaling(low, high, *self.labels, self.path), None
 
-    def _write(self, scaling, label_scaling, listed, write):
+    def _write(self, scaling, label_scaling, features, write):
         import numpy as np
 
         from marginlinear.libsvm import compressed, rows_text
@@ -166,15 +167,16 @@ class Work:
             else:
                 labels = label_scaling.image(rows.labels.astype(np.float64), np.zeros(len(rows.labels), dtype=int))
             before += np.count_nonzero(rows.data)
-            if listed is not None:
-                strange = rows.indices[rows.data != 0]
-                strange = strange[~listed[np.minimum(strange, len(listed) - 1)]]
-                left_out += len(strange)
-                if len(strange):
-                    first = min(first, strange.min() + self.base)
+            rows = _csr(rows)
+            if features is not None:
+                rows, others = among(features, rows)
+                left_out += len(others)
+                if len(others):
+                    first = min(first, int(others.min()) + self.base)
             low = 0
-            for part in scaling.parts(_csr(rows)):
+            for part in scaling.parts(rows):
                 indptr, indices, values = compressed(part, 0, part.shape[0])
+                indices = indices if features is None else features[indices]
                 after += np.count_nonzero(values)
                 write(rows_text(indptr, indices, values, labels[low : low + part.shape[0]], self.base))
                 low += part.shape[0]
@@ -231,6 +233,19 @@ def _csr(rows):
     return CSR(rows.data, rows.indices, rows.indptr, rows.n_features)
 
 
+def among(features, rows):
+    """(CSR of the values of `features`, ascending, numbered by their places there; the others of values not 0)."""
+    import numpy as np
+
+    from marginlinear.arrays import CSR
+
+    places = np.searchsorted(features, rows.indices)
+    known = np.append(features, -1)[places] == rows.indices
+    ends = np.concatenate(([0], np.cumsum(known)))
+    found = CSR(rows.data[known], places[known].astype(np.int32), ends[rows.indptr], len(features))
+    return found, rows.indices[~known & (rows.data != 0)]
+
+
 def ranges_lines(scaling, label_scaling, base):
     """Yield the lines of svm-scale's file of ranges: features whose values differ, %.17g.
 
@@ -251,13 +266,14 @@ def ranges_lines(scaling, label_scaling, base):
 
 
 def read_ranges(path, base):
-    """(Scaling of the features, that of the labels or None, bool array: which features are listed) of a file of ranges.
+    """(Scaling of the features listed, that of the labels or None, their numbers from 0) of a file of ranges.
 
-    DataError names the line and the column of what is wrong in it.
+    Its features are those of the file, one after the other: the numbers may be large, and are of no matter for the
+    memory. DataError names the line and the column of what is wrong in it.
     """
     import numpy as np
 
-    from marginlinear.scaling import RANGE, Scaling, require_extremes
+    from marginlinear.scaling import RANGE, Scaling
 
     with opening("open range file", path), open(path, "rb") as stream:
         lines = Ranges(stream, path)
@@ -278,12 +294,9 @@ def read_ranges(path, base):
             numbers.append(feature)
             low.append(ends[0])
             high.append(ends[1])
-    n = numbers[-1] + 1 if numbers else 0
-    require_extremes(n)
-    least, most, listed = np.zeros(n), np.zeros(n), np.zeros(n + 1, dtype=bool)
-    least[numbers], most[numbers], listed[numbers] = low, high, True
+    features = np.array(numbers, dtype=np.int64)
     try:
-        return Scaling(RANGE, least, most, lower, upper, base), labels, listed
+        return Scaling(RANGE, np.array(low), np.array(high), lower, upper, features + base), labels, features
     except ValueError as error:
         raise DataError(path, 0, 0, f"{error}: {FIX}") from None
 
@@ -316,11 +329,10 @@ class Ranges:
         found = []
         for at, word in enumerate(words):
             whole = count == 3 and at == 0
-            pattern = rb"[0-9]{1,10}" if whole else rb"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"
-            value = float(word[0]) if re.fullmatch(pattern, word[0]) else math.nan
-            if not math.isfinite(value) or (whole and value > 2**31 - 1):
-                text = ascii(word[0][:40].decode("ascii", "backslashreplace"))
-                raise self.error(f"{text} is not a {'feature number' if whole else 'finite number'}", word.start() + 1)
+            value = float(word[0]) if (NATURAL if whole else NUMBER).fullmatch(word[0]) else math.nan
+            if not math.isfinite(value) or (whole and value > LAST):
+                what = "feature number" if whole else "finite number"
+                raise self.error(f"{shown(word[0])} is not a {what}", word.start() + 1)
             found.append(int(value) if whole else value)
         self.advance()
         return found

@@ -1,5 +1,7 @@
 """What the dual methods share: an engine, one descent, and a solution that is certified at its end."""
 
+import math
+
 from marginlinear._core.buffer import assign, largest_change
 from marginlinear._core.stop import allowance, status_of
 from marginlinear.problem import MAX_ITER, Info, Solution
@@ -60,6 +62,9 @@ class DualFit:
             solution = self.solution_at_anchor()
             if self.descent.stopped or solution.info.converged:
                 return solution
+            self.descent.stopped = self.budget.spent(self.engine.n_iter, solution.info.objective, solution.info.bound)
+            if self.descent.stopped:
+                return self.solution_at_anchor()
             self.descent.refresh(solution.info.objective)
             tol /= 2
 
@@ -105,7 +110,6 @@ class DualFit:
     def solution_at_anchor(self, n_outer=0):
         """The `solution` for the descent's anchor; where it is not the end, the sweeps can go on."""
         if self.descent.anchor is None:
-            # No objective was ever finite: `failed`, in the solution's own words.
             return self.solution(n_outer)
         self.engine.iterates.exchange(self.descent.anchor)
         solution = self.solution(n_outer)
@@ -121,6 +125,12 @@ class DualFit:
         engine, descent = self.engine, self.descent
         averaged = descent.last is not None and descent.last.from_average
         objective, bound = self._values(averaged, references)
+        if not math.isfinite(objective):
+            # Sums have overflowed. Of weights and duals of 0 they do not.
+            engine.start_over()
+            objective, bound = self._values(averaged, references)
+        if not bound < math.inf:
+            bound = -math.inf
         certificate = objective - bound
         self.budget.record(engine.n_iter, objective, bound, certificate)
         info = Info(

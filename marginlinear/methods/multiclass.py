@@ -10,6 +10,7 @@ Columns run on threads, each on one. What they find does not depend on how many 
 """
 
 import math
+import operator
 import threading
 import time
 
@@ -33,7 +34,6 @@ from marginlinear.problem import (
     MAX_ITER,
     STALLED,
     TIME_LIMIT,
-    Info,
     Problem,
     Solution,
 )
@@ -77,27 +77,18 @@ class Columns:
         self.supports = zeros("B", problem.rows.m)
 
     def fit(self):
-        infos, states, history = [], [], []
+        whole, states, history, algorithms = None, [], [], set()
         for info, state in self._outcomes():
-            infos.append(info)
+            whole = info if whole is None else beside(whole, info)
             states.append(state)
-            objective, bound = (_whole(sum, [getattr(info, name) for info in infos]) for name in ("objective", "bound"))
-            history.append({"n_iter": max(info.n_iter for info in infos), "seconds": self.seconds,
-                            "objective": objective, "bound": bound,
-                            "certificate": None if bound is None else objective - bound,
-                            "residual": _whole(max, [info.residual for info in infos]), "columns": len(infos)})
+            algorithms.add(info.algorithm)
+            history.append({"n_iter": whole.n_iter, "seconds": self.seconds, "objective": whole.objective,
+                            "bound": whole.bound, "certificate": whole.certificate, "residual": whole.residual,
+                            "columns": len(states)})
             if self.run.progress is not None:
                 self.run.progress(history[-1])
-        info = Info(
-            status=max((info.status for info in infos), key=STATUSES.index),
-            algorithm=", ".join(sorted({info.algorithm for info in infos})),
-            n_outer=max(info.n_outer for info in infos),
-            **{name: value for name, value in history[-1].items() if name not in ("seconds", "columns")},
-            n_support=bytes(self.supports).count(1),
-            seconds=self.seconds,
-            tol=self.run.tol,
-            history=history,
-        )
+        info = whole._replace(algorithm=", ".join(sorted(algorithms)), n_support=bytes(self.supports).count(1),
+                              seconds=self.seconds, tol=self.run.tol, history=history)
         return Solution(self.weights, info, {"codes": self.codes, "columns": states}, self.decoded)
 
     @property
@@ -172,9 +163,24 @@ class Columns:
         return solution.info, state
 
 
-def _whole(of, values):
-    """`of` all the columns' values; None where one has none."""
-    return None if None in values else of(values)
+def beside(whole, info):
+    """The Info `whole` of the columns before, with this one's: sums are taken on, as columns may be thousands."""
+    objective, bound = (_both(operator.add, getattr(whole, name), getattr(info, name))
+                        for name in ("objective", "bound"))
+    return whole._replace(
+        status=max(whole.status, info.status, key=STATUSES.index),
+        n_iter=max(whole.n_iter, info.n_iter),
+        n_outer=max(whole.n_outer, info.n_outer),
+        objective=objective,
+        bound=bound,
+        certificate=None if bound is None else objective - bound,
+        residual=_both(max, whole.residual, info.residual),
+    )
+
+
+def _both(of, first, second):
+    """`of` the two values; None where one has none."""
+    return None if first is None or second is None else of(first, second)
 
 
 def _listed(chosen, most=5):

@@ -1,0 +1,42 @@
+"""The files that a command line names. No NumPy here."""
+
+import os
+import stat
+from itertools import combinations, product
+
+from marginlinear.cli.options import UsageError
+
+
+def require_apart(read, written):
+    """UsageError where a file that is written is also one that is read, or written under another name.
+
+    Every command calls it with all files of its command line before it opens the first, so that no output takes the
+    place of an input, however the two are linked, and no two outputs share a file. Devices and pipes may be shared.
+
+    Parameters
+    ----------
+    read, written : list of (str, str or None)
+        What the user calls the file, an option or the word of the usage line, and its path: None where it is not
+        given, `-` for the standard stream, which may be redirected from or to a plain file. A file that the command
+        reads and goes on writing, as of `--resume`, is one that is written.
+    """
+    outputs = [(name, path, _identity(path, 1)) for name, path in written]
+    inputs = [(name, path, _identity(path, 0)) for name, path in read]
+    for one, two in (*combinations(outputs, 2), *product(outputs, inputs)):
+        if one[2] is not None and one[2] == two[2]:
+            raise UsageError(f"{one[0]} {one[1]} and {two[0]} {two[1]} are one file: give {one[0]} another name")
+
+
+def _identity(path, standard):
+    """What equals that of another path where the two are one plain file, existing or not; else None.
+
+    `standard` is the descriptor that `-` stands for.
+    """
+    if path is None:
+        return None
+    try:
+        status = os.fstat(standard) if path == "-" else os.stat(path)
+    except OSError:
+        # Not there yet, or behind a link that leads nowhere yet.
+        return None if path == "-" else os.path.realpath(path)
+    return (status.st_dev, status.st_ino) if stat.S_ISREG(status.st_mode) else None

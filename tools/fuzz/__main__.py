@@ -1,0 +1,167 @@
+"""Campaigns against marginlinear; README.md beside this file tells how to run them."""
+
+import argparse
+import ctypes
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from tools.fuzz import build, text, worker
+
+TARGETS = ("reader", "models", "ranges", "logs", "arrays", "commands", "writes", "threads")
+FINDINGS = build.BUILDS / "findings"
+PATIENCE = 20, 180  # seconds of its own time, and by the clock, that one input may take
+# Where fsync costs nothing.
+MEMORY = "/dev/shm" if os.path.isdir("/dev/shm") else None
+NO_RANDOMIZE = 0x0040000
+
+
+def parser():
+    made = argparse.ArgumentParser(prog="python -m tools.fuzz", description=__doc__)
+    made.add_argument("target", choices=(*TARGETS, "all"), help="all: each in turn, for its share of the time")
+    made.add_argument("files", nargs="*", help="inputs to check once each, such as those of findings")
+    made.add_argument("--seconds", type=float, default=60.0, help="how long in all (default %(default)g)")
+    made.add_argument("--inputs", type=int, default=1 << 62, help="how many inputs a target, at most")
+    made.add_argument("--sanitize", choices=tuple(build.FLAGS), help="run a build with ASan and UBSan, or with TSan")
+    made.add_argument("--seed", type=int, default=0, help="same seed, same inputs (default %(default)s)")
+    made.add_argument("--jobs", type=int, default=1, help="processes at once (default %(default)s)")
+    made.add_argument("--corpus", help="folder where inputs that reach something new are kept, and taken from")
+    made.add_argument("--findings", default=FINDINGS, help="folder for inputs that found something (%(default)s)")
+    return made
+
+
+class Runner:
+    """A job, started again where an input ended its process."""
+
+    def __init__(self, args, target, number, seconds, environment, folder):
+        self.end, self.number, self.environment = time.monotonic() + seconds, number, environment
+        self.folder, self.starts, self.lost = Path(folder), 0, {}
+        self.order = {
+            "target": target, "inputs": args.inputs // args.jobs, "done": 0, "given": [os.path.abspath(path) for path in args.files],
+            "sanitize": args.sanitize, "corpus": args.corpus and os.path.abspath(args.corpus),
+            "findings": os.path.abspath(args.findings),
+            "watch": str(build.library("watch")) if args.sanitize == "address" else None}
+        self.seed = args.seed
+        self.result = None
+        self.start()
+
+    def start(self):
+        self.starts += 1
+        self.order |= {"seed": f"{self.order['target']} {self.seed} {self.number} {self.starts}",
+                       "seconds": self.end - time.monotonic()}
+        self.state, self.log = self.folder / f"state-{self.number}", self.folder / f"log-{self.number}"
+        self.state.write_bytes(b"")
+        self.shared = worker.State(self.state)
+        with open(self.log, "wb") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-X", "faulthandler", "-m", "tools.fuzz.worker", self.state, json.dumps(self.order)],
+                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, env=self.environment,
+                cwd=self.folder, preexec_fn=same_addresses)
+        self.seen = 0, 0.0, time.monotonic()
+
+    def poll(self):
+        """Whether there is anything left to do."""
+        if self.result is not None:
+            return False
+        if self.process.poll() is None:
+            self.watch_for_hangs()
+            return True
+        answer = self.process.stdout.read()
+        if self.process.returncode == 0 and answer:
+            self.result = json.loads(answer)
+            return False
+        self.mourn(f"ended with {self.process.returncode}")
+        return self.result is None
+
+    def watch_for_hangs(self):
+        count, own, clock = self.shared.get()[0], own_seconds(self.process.pid), time.monotonic()
+        if count != self.seen[0]:
+            self.seen = count, own, clock
+        elif count and (own - self.seen[1] > PATIENCE[0] or clock - self.seen[2] > PATIENCE[1]):
+            self.process.send_signal(6)  # faulthandler tells where it was
+            self.process.wait()
+            self.process.stdout.close()
+            self.mourn(f"took more than {PATIENCE[0]} s")
+
+    def mourn(self, what):
+        """Keep the input that ended the process, and start anew with other ones."""
+        count, data = self.shared.get()
+        report = self.log.read_text("utf-8", "backslashreplace")
+        if count == 0:
+            raise SystemExit(f"the worker {what} before its first input:\n{report}")
+        told = [line for line in report.splitlines() if line.startswith("SUMMARY: ") or "runtime error: " in line]
+        where = [line.strip() for line in report.splitlines() if line.startswith("  File ") and "marginlinear" in line]
+        kind = f"{what}: {text.shape_of(told[0]) if told else ''} {where[0] if where else ''}"
+        self.lost[kind] = str(worker.save(self.order["findings"], self.order["target"], kind, data, report))
+        self.order |= {"done": count, "given": []}
+        if time.monotonic() < self.end and count < self.order["inputs"] and len(self.lost) < worker.MANY and \
+                self.starts < 10 * worker.MANY and not self.order["given"]:
+            self.start()
+        else:
+            self.result = {"count": count, "kept": 0, "findings": {}}
+
+    def close(self):
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        self.process.stdout.close()
+
+
+def same_addresses():
+    """The same places of code in each run, as coverage is told by them; and TSan knows no others."""
+    ctypes.CDLL(None).personality(NO_RANDOMIZE)
+
+
+def own_seconds(pid):
+    """Processor time of a process and of its children that have ended."""
+    try:
+        words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return sum(map(int, words[11:15])) / 100
+
+
+def campaign(args, target, seconds):
+    """Run one target; its findings, kind -> file."""
+    preload = [build.library("watch")] if args.sanitize == "address" else []
+    if target == "writes":
+        preload.append(build.library("faults"))
+    environment = build.environment(args.sanitize, preload)
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="marginlinear-fuzz-", dir=MEMORY) as folder:
+        environment["TMPDIR"] = folder
+        runners = []
+        try:
+            for number in range(args.jobs):
+                runners.append(Runner(args, target, number, seconds, environment, folder))
+            while sum([runner.poll() for runner in runners]):
+                time.sleep(0.02)
+        finally:
+            for runner in runners:
+                runner.close()
+    took, findings = time.monotonic() - began, {}
+    for runner in runners:
+        findings |= runner.lost | runner.result["findings"]
+    count, kept = (sum(runner.result[key] for runner in runners) for key in ("count", "kept"))
+    for kind, path in findings.items():
+        print(f"{target}: {kind}\n    python -m tools.fuzz {target} {path}")
+    print(f"{target}: {count} inputs in {took:.1f} s ({count / took:.0f}/s), {kept} kept, {len(findings)} findings",
+          flush=True)
+    return findings
+
+
+def main(argv=None):
+    args = parser().parse_args(argv)
+    targets = TARGETS if args.target == "all" else (args.target,)
+    if args.files:
+        args.jobs = 1
+    found = [campaign(args, target, args.seconds / len(targets)) for target in targets]
+    return 1 if any(found) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

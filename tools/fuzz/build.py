@@ -1,0 +1,77 @@
+"""Builds of the engines with a sanitizer, each in a copy of the sources below build/fuzz: the build in place stays."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+BUILDS = ROOT / "build" / "fuzz"
+
+# Behind setup.py's own flags, so these decide. Coverage is counted by watch.c.
+FLAGS = {
+    "address": "-O1 -g1 -fno-omit-frame-pointer -fsanitize=address,undefined,float-cast-overflow "
+               "-fno-sanitize-recover=all -fsanitize-coverage=trace-pc",
+    "thread": "-O1 -g1 -fno-omit-frame-pointer -fsanitize=thread",
+}
+LIBRARIES = {"address": "libasan.so", "thread": "libtsan.so"}
+OPTIONS = {
+    # Leaks at exit are CPython's. NULL for what no machine has, as malloc answers without a sanitizer.
+    "ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1:max_allocation_size_mb=4096:quarantine_size_mb=2:allocator_release_to_os_interval_ms=-1:"
+                    "detect_stack_use_after_return=0:handle_segv=1:abort_on_error=1",
+    "UBSAN_OPTIONS": "print_stacktrace=1:abort_on_error=1",
+    "TSAN_OPTIONS": f"halt_on_error=1:abort_on_error=1:suppressions={HERE / 'tsan.txt'}",
+}
+SOURCES = {".py", ".pyx", ".pxd", ".pxi", ".h", ".typed"}
+
+
+def build(sanitizer):
+    """The folder from which marginlinear is imported as built with the sanitizer; only what has changed is compiled."""
+    folder = BUILDS / sanitizer
+    sources = {path.relative_to(ROOT) for path in (ROOT / "marginlinear").rglob("*") if path.suffix in SOURCES}
+    sources |= {Path(name) for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE")}
+    for old in (folder / "marginlinear").rglob("*"):
+        if old.suffix in SOURCES and old.relative_to(folder) not in sources:
+            old.unlink()
+    for source in sources:
+        (folder / source).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(ROOT / source, folder / source)
+    compiler = folder / "cc"
+    compiler.write_text(f'#!/bin/sh\nexec gcc "$@" {FLAGS[sanitizer]}\n')
+    compiler.chmod(0o755)
+    with open(folder / "log", "wb") as log:
+        done = subprocess.run([sys.executable, "setup.py", "build_ext", "--inplace"], cwd=folder, stdout=log,
+                              stderr=subprocess.STDOUT, env=os.environ | {"CC": str(compiler), "LDSHARED": f"{compiler} -shared"})
+    if done.returncode:
+        raise SystemExit(f"the build failed, see {folder / 'log'}")
+    return folder
+
+
+def library(name):
+    """The shared library of NAME.c beside this file, built where it is older than that."""
+    source, made = HERE / f"{name}.c", BUILDS / f"{name}.so"
+    if not made.exists() or made.stat().st_mtime < source.stat().st_mtime:
+        made.parent.mkdir(parents=True, exist_ok=True)
+        fresh = made.with_suffix(f".{os.getpid()}")
+        subprocess.run(["gcc", "-O2", "-fPIC", "-shared", "-o", fresh, source, "-ldl"], check=True)
+        fresh.replace(made)
+    return made
+
+
+def environment(sanitizer, preload=()):
+    """The environment of a Python that runs with the sanitizer, or with None."""
+    wanted = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
+    paths = [str(ROOT)]
+    libraries = [str(path) for path in preload]
+    if sanitizer:
+        paths.insert(0, str(build(sanitizer)))
+        found = subprocess.run(["gcc", f"-print-file-name={LIBRARIES[sanitizer]}"], capture_output=True, text=True,
+                               check=True)
+        libraries.insert(0, found.stdout.strip())
+        wanted |= OPTIONS
+    wanted["PYTHONPATH"] = os.pathsep.join([*paths, *filter(None, [os.environ.get("PYTHONPATH")])])
+    if libraries:
+        wanted["LD_PRELOAD"] = " ".join(libraries)
+    return wanted
