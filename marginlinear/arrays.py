@@ -175,15 +175,13 @@ def read_only(array):
 
 def rebuilt(X):
     """A SciPy array not in CSR as another one of the same numbers, that SciPy's conversions can trust."""
-    kind, data = type(X), X.data
     try:
         if X.format == "lil":
-            return from_lists([list(row) for row in X.rows], [list(values) for values in data], X)
+            return from_lists([list(row) for row in X.rows], [list(values) for values in X.data], X)
         if X.format == "dok":
             X = X.tocoo()
-            kind, data = type(X), X.data
         # Before sums of repeated entries, which are made in the type of the values.
-        data = real_values(np.asarray(data))
+        kind, data = type(X), real_values(np.asarray(X.data))
         if X.format == "dia":
             return kind((data, copied(X.offsets, "offsets")), shape=X.shape)
         if X.format == "coo":

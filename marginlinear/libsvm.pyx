@@ -1155,7 +1155,8 @@ def rows_of(X):
     if table.shape[0] == 0:
         raise ValueError(f"X has shape {table.shape}; at least one row is needed")
     # The door makes float64 of a sparse array's values, and sees that they are finite.
-    values, dtype = (table.data, getattr(X, "dtype", table.data.dtype)) if isinstance(table, CSR) else (table, table.dtype)
+    values = table.data if isinstance(table, CSR) else table
+    dtype = getattr(X, "dtype", values.dtype) if isinstance(table, CSR) else values.dtype
     if dtype.kind not in "biuf" or dtype.itemsize > 8:
         raise ValueError(f"X has dtype {dtype}; real numbers that float64 holds are needed")
     if dtype.kind == "f" and not np.isfinite(values).all():

@@ -249,7 +249,7 @@ def check_function(name, value):
 
 
 def check_path(name, value):
-    """The path as str or path-like. Not an int, which `open` would take for a descriptor of this process's own."""
+    """The path as a str. Not an int, which `open` would take for a descriptor of this process's own."""
     if not isinstance(value, (str, bytes, os.PathLike)):
         raise refusal(name, value, "a path")
-    return value
+    return os.fsdecode(value)

@@ -145,8 +145,8 @@ def test_kernels(tmp_path, kind, sparse_rows):
         # A feature that training did not have is left out, as a constant one is.
         wide = np.hstack([X, np.full((len(X), 1), 9.0)])
         if kind != "unit":
-            assert np.allclose(again.decision_function(wide), model.decision_function(X), rtol=0, atol=1e-12)
-        assert np.allclose(again.decision_function(X[:, :2]), again.decision_function(X * [1, 1, 0, 0, 0, 0]),
+            assert np.allclose(again.decide(wide), model.decision_function(X), rtol=0, atol=1e-12)
+        assert np.allclose(again.decide(X[:, :2]), again.decision_function(X * [1, 1, 0, 0, 0, 0]),
                            rtol=0, atol=1e-12)
 
 

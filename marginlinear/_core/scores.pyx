@@ -259,7 +259,10 @@ def add_rows(Rows rows, const double[::1] a, double[::1] out, Py_ssize_t lo, Py_
 
 
 def margins_of(const double[:, ::1] scores, const int32_t[::1] y):
-    """g_i = s_{i, y_i} - max_{l != y_i} s_{il}: float64 array of shape (m,). ValueError for y of other rows or classes."""
+    """g_i = s_{i, y_i} - max_{l != y_i} s_{il}: float64 array of shape (m,).
+
+    ValueError for y of another length, or with classes that have no score.
+    """
     import numpy as np
 
     cdef Py_ssize_t i, l, m = scores.shape[0], k = scores.shape[1]
