@@ -93,7 +93,10 @@ def aside(call, *arrays):
             ended.append((None, failure))
 
     helper = threading.Thread(target=work, daemon=True)
-    helper.start()
+    try:
+        helper.start()
+    except RuntimeError:  # can't start new thread
+        return call(*arrays)
     while helper.is_alive():
         helper.join(TURN)
     result, failure = ended[0]
