@@ -282,8 +282,8 @@ def public_calls(folder):
     yield functools.partial(ml.train, X, y, solver="odm"), {"multiclass": "ovr"}
     yield ml.cross_validate, {**fit, **folds, "solver": "mcodm", "metric": "accuracy"}
     yield lambda **given: list(ml.out_of_fold(**given)[1]), {**fit, **folds, "solver": "mcodm"}
-    yield ml.search, {**fit, **folds, "C": None, "metric": "auc", "grid": {"C": [1]}, "refit": False, "log": None, "resume": None,
-                      "progress": None}
+    yield ml.search, {**fit, **folds, "C": None, "metric": "auc", "grid": {"C": [1]}, "refit": False, "log": None,
+                      "resume": None, "progress": None}
     yield ml.margin_report, {"model": model, "X": X, "y": y, "sample_weight": None, "feature_names": None, "n_top": 1,
                              "n_lowest": 1, "threads": None}
     for call in (model.decision_function, model.decide, model.predict, model.predict_proba):
