@@ -2,7 +2,7 @@
 
 import math
 
-from marginlinear import liblinear, registry
+from marginlinear import liblinear
 from marginlinear._core.buffer import columns_of
 from marginlinear._core.decimal import format_rows
 from marginlinear._version import version
@@ -89,6 +89,9 @@ def _write(model, stream, threads):
 
 def _put_linear(model, put, threads):
     """What stands before the trailer of a linear model, some of it at a time: `linearfile` has its layout."""
+    # Here, as who predicts needs no methods.
+    from marginlinear import registry
+
     weights = memoryview(model.weights)
     rows, columns = weights.shape
     kind = (liblinear.solver_type(registry.liblinear_number(model.solver), len(model.classes), columns)

@@ -333,9 +333,10 @@ class MarginClassifier(ClassifierMixin, BaseEstimator):
         coef = self.coef_.toarray() if sparse.issparse(self.coef_) else self.coef_
         coef, intercept = (np.asarray(values, dtype=np.float64) for values in (coef, self.intercept_))
         columns = 1 if len(self.classes_) == 2 else self._trained.weights.shape[1]
-        if coef.shape != (columns, self.n_features_in_) or intercept.shape not in ((), (columns,)):
-            raise ValueError(f"coef_ has shape {coef.shape}, intercept_ {intercept.shape}: "
-                             f"({columns}, {self.n_features_in_}) and ({columns},) are needed")
+        shape = columns, self._trained.n_features
+        if coef.shape != shape or intercept.shape not in ((), (columns,)):
+            raise ValueError(f"coef_ has shape {coef.shape}, intercept_ {intercept.shape}: {shape} and ({columns},) "
+                             "are needed")
         return coef, np.broadcast_to(intercept, columns)
 
     def _given(self, X):

@@ -153,7 +153,7 @@ GOLDEN = [
     ("train --weights wbad d", 1, "", "margin-train: wbad:2:3: '-2' is not a weight: .*\n"),
     ("train --weights wfew d", 1, "", "margin-train: wfew:3:1: 2 weights for 60 rows: .*\n"),
     ("train -C --resume nothere d", 1, "8 points, .*\n", "margin-train: can't use log file nothere: No such .*\n"),
-    ("train -C -q --resume w d", 1, "", "margin-train: w:1:1: not a line of a search's log\n"),
+    ("train -C -q --resume w d", 1, "", "margin-train: w:1:1: not a line of a search's log; start .*\n"),
     ("train -C -q --table no/t.csv d", 1, "", "margin-train: can't write table no/t.csv: no such directory\n"),
     ("train -v 3 -q --log no/folder d", 1, "", "margin-train: can't use log file no/folder: No such .*\n"),
     ("train --log no/folder d", 1, "", "margin-train: can't open log file no/folder: No such file .*\n"),

@@ -338,7 +338,7 @@ def test_logs(tmp_path, monkeypatch):
         ("x\n", "log:1:1: not JSON"),
         ('{"a": 1}\n', "log:1:1: not a line of margin-train --log"),
         (lines[0].replace('"objective": ', '"objective": "x", "y": '), "log:1:1: objective: 'x' is not a number"),
-        (json.dumps({**result, "tol": None}), "log:1:1: tol: None is not a number"),
+        (json.dumps({**result, "tol": None}), "log:1:1: tol: 'None' is not a number"),
         ("", "log: no check of a run"),
         (b"\xff\n", "log:1:1: not JSON: it is not UTF-8"),
     ]:

@@ -1,5 +1,6 @@
 """What the commands share: exit statuses, messages, and the line that shows progress. No NumPy here."""
 
+import math
 import os
 import signal
 import sys
@@ -12,8 +13,11 @@ DONE, FAILURE, USAGE, NOT_CONVERGED, INTERRUPTED = 0, 1, 2, 3, 130
 # As a shell reports programs that a signal ended: this and the signal's number.
 SIGNALLED = 128
 BROKEN_PIPE = SIGNALLED + 13
-# What ends a run from outside, beside Ctrl-C; Windows has no SIGHUP.
-ENDING = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+# What ends a run from outside. Windows has no SIGHUP, and no timer.
+ENDING = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+ALARM = getattr(signal, "SIGALRM", None)
+# Seconds within which several signals are one, and after which one that came during an import is looked at again.
+TOGETHER, IMPORT = 1.0, 0.01
 # How a closed standard stream is opened: to read from the first or write to the second is an error, and what is told on
 # the third is dropped.
 CLOSED = {"stdin": (os.O_WRONLY, "r"), "stdout": (os.O_RDONLY, "w"), "stderr": (os.O_WRONLY, "w")}
@@ -87,23 +91,50 @@ def _status(program, work, argv):
 
 @contextmanager
 def _ended_by_signals():
-    """As an exception, a signal of ENDING removes temporary files on its way out. One that is ignored, as under nohup,
-    stays so."""
-    def leave(number, frame):
-        # Sessions end by several at once: a second one would end the tidying up.
-        for other in old:
-            signal.signal(other, signal.SIG_IGN)
-        raise SystemExit(SIGNALLED + number)
+    """A signal of ENDING ends the block by an exception, which removes temporary files on its way out.
 
-    old = {number: signal.getsignal(number) for number in ENDING
-           if signal.getsignal(number) is not signal.SIG_IGN}
+    One that is ignored, as under nohup, stays so. Sessions end by several at once: a second one would end the tidying
+    up, and is taken for the first. Compiled modules drop what is raised while they are imported: a signal waits for
+    the end of that.
+    """
+    last, waiting = -math.inf, None
+
+    def leave(number, frame):
+        nonlocal last, waiting
+        if time.monotonic() < last + TOGETHER:
+            return
+        if _importing(frame) and ALARM is not None:
+            waiting = number
+            signal.setitimer(signal.ITIMER_REAL, IMPORT)
+            return
+        last = time.monotonic()
+        raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(SIGNALLED + number)
+
+    def leave_late(_, frame):
+        nonlocal waiting
+        number, waiting = waiting, None
+        if number is not None:
+            leave(number, frame)
+
+    handlers = {number: leave for number in ENDING if signal.getsignal(number) is not signal.SIG_IGN}
+    if ALARM is not None:
+        handlers[ALARM] = leave_late
+    old = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
-        for number in old:
-            signal.signal(number, leave)
         yield
+        leave_late(ALARM, None)
     finally:
         for number, handler in old.items():
             signal.signal(number, handler)
+
+
+def _importing(frame):
+    """Is this a frame of an import that the command has begun?"""
+    while frame is not None and frame.f_code is not _status.__code__:
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            return True
+        frame = frame.f_back
+    return False
 
 
 @contextmanager
