@@ -88,8 +88,8 @@ class Fit:
     def fitted(self, problem, start=None, progress=None, cancel=None, threads=None, spend=False):
         """Fitted of a Problem; with a kernel, the weights are the coefficients of the rows.
 
-        Parameters are those of Run; `start` is a Model, `threads` in place of the fit's own. ValueError where the weights
-        or the objective are not finite: there is no such model.
+        Parameters are those of Run; `start` is a Model, `threads` in place of the fit's own. ValueError where weights
+        or their objective are not finite: no such model is made.
         """
         from marginlinear.canonical import canonical
 
@@ -211,14 +211,14 @@ def require_finite(solution, rows, method):
     if not (finite(solution.weights) and math.isfinite(solution.info.objective)):
         longest = math.sqrt(max(memoryview(rows.sqnorms())))
         smaller = "a smaller C, " if P.C in method.params else ""
-        raise ValueError(f"{method.name}: sums overflow: the longest row has the length {longest:.3g}, and weights or their "
-                         "objective are not finite: scale the features to a common range such as [0, 1], or take "
+        raise ValueError(f"{method.name}: sums overflow: the longest row has the length {longest:.3g}, and weights or "
+                         "their objective are not finite: scale the features to a common range such as [0, 1], or take "
                          f"{smaller}smaller weights of rows and classes")
 
 
 def require_memory(columns, count, what):
-    """Refuse, before it is tried, a fit whose arrays the machine cannot hold: HELD of them, with `columns` float64 numbers
-    for each of `count` features or rows."""
+    """Refuse, before it is tried, a fit whose arrays the machine cannot hold: HELD of them, with `columns` float64
+    numbers for each of `count` features or rows."""
     needed = HELD * 8 * count * columns
     if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
         there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

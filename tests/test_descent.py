@@ -63,7 +63,7 @@ def test_first_sweeps_are_checked_when_they_may_be_the_last(solver):
     (1e12, 0.0, True, False), (1e12, 0.0, False, True), (1e12, 1.0, True, True), (1e8, 1.0, False, False),
     (math.inf, 0.0, True, True), (math.nan, 1.0, False, True)])
 def test_sweeps_that_diverge(gap, kappa, stable, ran_away):
-    """P(0) = 1 and D = -999: W = 0 may be 1,000 from the optimum. Stable sweeps come back from anywhere that is finite."""
+    """P(0) = 1, D = -999: W = 0 may be 1,000 from the optimum. Stable sweeps come back from anything finite."""
     engine = SimpleNamespace(iterates=SimpleNamespace(kappa=kappa), gap=gap, stable=stable, loss_at_zero=lambda: 1.0)
     descent = Descent(engine, Budget(None, None), 1e-3, "cd")
     descent.best_bound = -999.0

@@ -848,5 +848,5 @@ def test_more_features_than_the_machine_holds_are_named(method, k, monkeypatch):
         raise MemoryError("no room for an array of 7.0 GiB")
 
     monkeypatch.setattr(registry, "get", lambda _: method._replace(fit=greedy, loss=None))
-    with pytest.raises(MemoryError, match=r"^a fit of 5 features with \d columns of weights: no room for an array of 7"):
+    with pytest.raises(MemoryError, match=r"^a fit of 5 features with \d columns of weights: no room for an array"):
         ml.train(*problem(k), solver=method.name, bias=1.0)

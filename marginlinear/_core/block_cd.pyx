@@ -155,6 +155,7 @@ cdef class BlockCD:
 
     lines = False
     stable = True
+    rounding = 0.0
 
     cdef readonly Rows rows
     cdef readonly Iterates iterates
