@@ -43,11 +43,11 @@ HEADERS = sorted(header.relative_to(ROOT) for header in ROOT.glob("marginlinear/
 # What a compiler is given to see what is missing, and the words for it.
 NEEDS = {
     "#include <stdlib.h>\n":
-        "there is no working C compiler. Install one and repeat the command: Debian, Ubuntu: apt install "
+        "There is no working C compiler. Install one and repeat the command: Debian, Ubuntu: apt install "
         "build-essential; Fedora: dnf install gcc; macOS: xcode-select --install; Windows: Build Tools for Visual "
         "Studio with 'Desktop development with C++'",
     "#include <Python.h>\n":
-        "the C compiler does not find Python.h. Install it and repeat the command: Debian, Ubuntu: apt install "
+        "The C compiler does not find Python.h. Install it and repeat the command: Debian, Ubuntu: apt install "
         "python3-dev; Fedora: dnf install python3-devel; macOS, Windows: Python from python.org brings it",
 }
 
@@ -72,12 +72,19 @@ def fingerprint(extension):
     sources = create_dependency_tree().all_dependencies(*extension.sources)
     told = [Cython.__version__, DIRECTIVES, extension.define_macros, extension.extra_compile_args,
             [os.environ.get(name) for name in ("CC", "CFLAGS", "CPPFLAGS", "LDFLAGS", "LDSHARED")],
-            [hashlib.sha256(Path(path).read_bytes()).hexdigest() for path in [*sorted(sources), *HEADERS]]]
+            sorted(map(digest, [*sources, *HEADERS]))]
     return hashlib.sha256(repr(told).encode()).hexdigest()
 
 
+def digest(path):
+    return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+
+
 class Build(build_ext):
-    """Compiles the extensions whose fingerprint is not that of their last build; generated C stays in `build_temp`."""
+    """Compiles each extension whose fingerprint, or whose file, is not that of its last build.
+
+    The generated C stays in `build_temp`, beside a note of both for each extension.
+    """
 
     def build_extensions(self):
         every = self.extensions
@@ -95,14 +102,16 @@ class Build(build_ext):
 
     def build_extension(self, ext):
         super().build_extension(ext)
-        self.stamp(ext).write_text(self.fingerprints[ext.name])
+        self.note(ext).write_text(self.what_is_built(ext))
 
     def is_built(self, ext):
-        stamp = self.stamp(ext)
-        return (Path(self.get_ext_fullpath(ext.name)).exists() and stamp.exists()
-                and stamp.read_text() == self.fingerprints[ext.name])
+        made, note = Path(self.get_ext_fullpath(ext.name)), self.note(ext)
+        return made.exists() and note.exists() and note.read_text() == self.what_is_built(ext)
 
-    def stamp(self, ext):
+    def what_is_built(self, ext):
+        return f"{self.fingerprints[ext.name]} {digest(self.get_ext_fullpath(ext.name))}"
+
+    def note(self, ext):
         return Path(self.build_temp, f"{ext.name}.built")
 
     def check_compiler(self):

@@ -9,10 +9,12 @@ import numpy as np
 
 from marginlinear import calibration, fitting, oneagainstone, registry
 from marginlinear import params as P
-from marginlinear._core.scores import margins_of, places_of, scores_of
+from marginlinear._core.scores import margins_of, places_of, require_numbers, scores_of
 from marginlinear.arrays import (
     CSR,
     as_rows,
+    held,
+    is_compressed,
     row_blocks,
     row_count,
     select_columns,
@@ -23,12 +25,14 @@ from marginlinear.arrays import (
 from marginlinear.canonical import merged
 from marginlinear.fitting import require_memory, resolved
 from marginlinear.folds import stratified_folds
+from marginlinear.labels import labels_of, require_words
 from marginlinear.problem import ConvergenceWarning, Problem, numbered
 from marginlinear.shortfall import fell_short, keyword, shortfall
 from marginlinear.threads import default_threads, in_order, run_chunks
 
 ONE_AGAINST_ONE = "ovo"  # in place of codes
-SCORES = 1 << 24  # numbers that labels are made of at a time
+SCORES = 1 << 22  # numbers that labels are made of at a time
+BALANCED = "balanced"
 
 
 class Model(fitting.Linear):
@@ -37,7 +41,7 @@ class Model(fitting.Linear):
     Attributes
     ----------
     classes : array of shape (n_classes,)
-        int64, float64 or str, ascending where `train` made the model; predictions are taken from here.
+        bool, integers, floats or str, ascending where `train` made the model; predictions are taken from here.
     codes : int8 array of shape (n_classes, columns) or None
         None: with a column a class the largest score wins; with a single one its sign decides, classes[1] being
         positive. Else each column tells the classes that have +1 there from those that have -1, and has no opinion
@@ -90,7 +94,9 @@ class Model(fitting.Linear):
             if columns != k and not (columns == 1 and k == 2):
                 raise ValueError(f"weights have {columns} columns for {k} classes")
             return None
-        if isinstance(codes, str) and codes == ONE_AGAINST_ONE and columns == oneagainstone.column_count(k):
+        if isinstance(codes, str):
+            if codes != ONE_AGAINST_ONE or columns != oneagainstone.column_count(k):
+                raise ValueError(f"codes = {codes!r} are not those of {columns} columns for {k} classes")
             return codes
         codes = np.ascontiguousarray(codes, dtype=np.int8)
         if codes.shape != (k, columns) or not np.isin(codes, (-1, 0, 1)).all():
@@ -128,9 +134,9 @@ class Model(fitting.Linear):
 
         Parameters
         ----------
-        X : array or sparse array of shape (m, n)
-            Missing features count as zero. A linear model has no weight for features above n_features, and leaves
-            them out.
+        X : array or sparse array of shape (m, n_features)
+            Or what `libsvm.read_libsvm` returns: the last features of a file need not occur in it, so that it may have
+            any number. See `decide`.
         threads : int, optional
             Default: all cores. The result does not depend on it.
 
@@ -138,12 +144,29 @@ class Model(fitting.Linear):
         -------
         float64 array of shape (m, columns), or (m,) where there is one column
             A column a class, or with `codes` one for each of the binary problems, positive for the classes of +1.
+
+        Raises
+        ------
+        ValueError
+            For an X of another number of features, or what is wrong with it otherwise; names the row of a score that is
+            NaN.
         """
+        self.require_features(X)
+        return self.decide(X, threads=threads)
+
+    def decide(self, X, *, threads=None):
+        """`decision_function` for an X of any width: missing features count as zero.
+
+        A linear model has no weight for features above n_features, and leaves them out; to a kernel they are part of a
+        distance.
+        """
+        threads = P.THREADS.check(threads) if threads is not None else None
         if self.scaling is None:
             scores = self._scores(X, threads)
         else:
             parts = [self._scores(part, threads) for part in self.scaling.parts(X)]
             scores = np.concatenate(parts) if parts else np.empty((0, self.columns))
+        require_numbers(scores)
         return scores[:, 0] if scores.shape[1] == 1 and not self.joint else scores
 
     def predict(self, X, *, threads=None):
@@ -153,8 +176,12 @@ class Model(fitting.Linear):
         size = max(1, SCORES // self.columns)
         if not self.voted or row_count(X) <= size:
             return self.labels_of(self.decision_function(X, threads=threads))
-        return np.concatenate([self.labels_of(self.decision_function(block, threads=threads))
-                               for _, _, block in row_blocks(X, size)])
+        self.require_features(X)
+        found = []
+        for low, high, block in row_blocks(held(X), size):
+            with numbered(range(low, high)):
+                found.append(self.labels_of(self.decide(block, threads=threads)))
+        return np.concatenate(found)
 
     def labels_of(self, scores):
         """Labels for scores as `decision_function` returns them."""
@@ -194,18 +221,27 @@ class Model(fitting.Linear):
         With a column a class: the score of the label less the largest other score. With one column: y f(x). With
         `codes`: the votes for the label less those for the best other class.
 
-        Raises ValueError for a label that the model does not know.
+        Raises ValueError for a label that the model does not know, and an X as `decision_function`.
         """
+        y = labels_of(y)
         places = self.places_in_classes(y)
         if np.any(unknown := places < 0):
-            raise ValueError(f"y: label {np.asarray(y)[unknown].tolist()[0]!r} is not among the classes of the model")
+            raise ValueError(f"y: label {y[unknown].tolist()[0]!r} is not among the classes of the model")
         scores = self.decision_function(X, threads=threads)
         if len(places) != len(scores):
             raise ValueError(f"y has {len(places)} labels for {len(scores)} rows")
         return self.margins_of(scores, places)
 
     def places_in_classes(self, y):
-        """Places in `classes` of the labels y, int array of shape (m,), -1 for one that is not there."""
+        """Places in `classes` of the labels y, int array of shape (m,), -1 for one that is not there.
+
+        Raises ValueError for words where the classes are numbers, and for numbers where they are words.
+        """
+        y = labels_of(y)
+        if (y.dtype.kind == "U") != (self.classes.dtype.kind == "U"):
+            words = "words", "numbers"
+            ours, theirs = words if y.dtype.kind == "U" else words[::-1]
+            raise ValueError(f"y holds {ours}, the model's classes are {theirs}")
         return places_in(self.classes, y)
 
     def margins_of(self, scores, places):
@@ -223,10 +259,16 @@ class Model(fitting.Linear):
         up = (scores.reshape(len(scores), -1) > 0).astype(np.float64)
         return up @ (self.codes.T > 0).astype(np.float64) + (1 - up) @ (self.codes.T < 0).astype(np.float64)
 
+    def require_features(self, X):
+        """ValueError unless X has n_features features. The rows of files are let pass: see `decision_function`."""
+        if not is_compressed(X) and (width := shape_of(X)[1]) != self.n_features:
+            raise ValueError(f"X has {width} features, the model {self.n_features}: give the columns that it was "
+                             "trained on; a file's are load_libsvm(path, n_features=model.n_features)")
+
     def _scores(self, X, threads):
         rows = as_rows(X, self.bias, self.n_features)
         out = np.empty((rows.m, self.columns))
-        run_chunks(lambda lo, hi: scores_of(rows, self.weights, out, lo, hi), rows.m, threads)
+        run_chunks(lambda lo, hi: scores_of(rows, self.weights, out, lo, hi), rows.m, threads, rows.slice(self.columns))
         return out
 
 
@@ -310,6 +352,11 @@ class KernelModel(Model):
     def intercept(self):
         return self._intercept
 
+    def require_features(self, X):
+        # LIBSVM's files do not tell: there n_features is the last feature of a support vector, or none.
+        if self.info is not None:
+            super().require_features(X)
+
     def _scores(self, X, threads):
         from marginlinear.kernels import kernel_scores
 
@@ -318,28 +365,36 @@ class KernelModel(Model):
                              pairs_of=self.support_counts if self._packed else None) + self._intercept
 
 
-def train(X, y, *, solver=None, class_weight=None, sample_weight=None, start=None, progress=None, probability=False,
-          scale=None, **params):
+def train(X, y, *, solver=None, classes=None, class_weight=None, sample_weight=None, start=None, progress=None,
+          probability=False, scale=None, **params):
     """Train a linear or a kernel classifier.
 
     Parameters
     ----------
     X : array or sparse array of shape (m, n)
-        float64 and float32 CSR and C-ordered dense arrays are used as they are, read-only memory maps included;
-        other types and layouts are converted. Also what `libsvm.read_libsvm` returns. With kernel="precomputed" the
-        symmetric matrix of the kernel's values, of shape (m, m).
+        The values of float64 and float32 CSR and of C-ordered dense arrays are used as they are, read-only memory maps
+        included; other types and layouts are converted. Indices and indptr of a CSR are copied, 4 and 8 bytes each,
+        unless their memory is read-only, so that nobody can change them during the fit. Also what `libsvm.read_libsvm`
+        returns. With kernel="precomputed" the symmetric matrix of the kernel's values, of shape (m, m).
     y : array of shape (m,)
-        Labels: integers, other numbers, or strings; at least two different ones.
+        Labels: bools, integers, other numbers, or strings of one word; at least two different ones. Others are refused,
+        as neither a model file nor one of predictions could hold them.
     solver : str
         Name of a method, or LIBLINEAR's number for it. Default "mcodm".
-    class_weight : dict, optional
-        Label -> positive factor of C.
+    classes : array of shape (n_classes,), optional
+        The labels that the model is to know; those of y must be among them, and at least two must have rows. Others are
+        never predicted, and change nothing for those that have rows: their score is the mean of the other columns less
+        1, or with `codes` they get no vote. By default the labels of the rows that are not left out.
+    class_weight : dict or "balanced", optional
+        Label -> positive factor of C. "balanced": sum of all rows' weights/(classes times that of the class's rows),
+        as scikit-learn's LinearSVC has it.
     sample_weight : array of shape (m,), optional
-        Factor of C of each row, finite and >= 0; a row of weight 0 is left out.
+        Factor of C of each row, finite and >= 0; a row of weight 0 is left out, and its label too where no other row
+        has it.
     start : Model, optional
         A model that `train` made of the same rows, with the same method and kernel: training goes on from it.
     progress : callable, optional
-        Called with a dict (n_iter, seconds, objective, bound, certificate, residual) at every check; None stands
+        Called with a dict (n_iter, seconds, objective, bound, certificate, residual) at every check; a None there stands
         for what the method does not have. In the fits of `probability` the dict also has the number of the fold and
         how many there are (fold, folds); with several threads they call from theirs, one at a time.
     probability : bool
@@ -362,8 +417,8 @@ def train(X, y, *, solver=None, class_weight=None, sample_weight=None, start=Non
             How a binary method learns more than two classes; see `Model.codes` for how the last two decide.
         kernel : {"linear", "poly", "rbf", "sigmoid", "precomputed"}, 0 to 3 for the first four, or callable
             With gamma (default 1/n), degree and coef0 as in LIBSVM; one that the kernel does not use is an error. A
-            callable gets two blocks of rows, of the type of X, and returns the kernel's values for each pair. `bias`
-            adds its square to the kernel.
+            callable gets two blocks of rows, of the type of X, and returns the kernel's values for each pair, dense or
+            sparse. `bias` adds its square to the kernel.
 
     Returns
     -------
@@ -395,12 +450,13 @@ def train(X, y, *, solver=None, class_weight=None, sample_weight=None, start=Non
     A binary method takes a copy of a sparse X of more than 65,536 features, as large as X at most, for the time of the
     fit: frequent features side by side, those that occur in one row only as one. X itself is never changed.
     """
-    return fit_model(X, y, ConvergenceWarning, solver=solver, class_weight=class_weight, sample_weight=sample_weight,
-                     start=start, progress=progress, probability=probability, scale=scale, **params)
+    return fit_model(X, y, ConvergenceWarning, solver=solver, classes=classes, class_weight=class_weight,
+                     sample_weight=sample_weight, start=start, progress=progress, probability=probability, scale=scale,
+                     **params)
 
 
-def fit_model(X, y, warning=None, *, solver=None, class_weight=None, sample_weight=None, start=None, progress=None,
-              cancel=None, gram=None, spend=False, probability=False, scale=None, **params):
+def fit_model(X, y, warning=None, *, solver=None, classes=None, class_weight=None, sample_weight=None, start=None,
+              progress=None, cancel=None, gram=None, spend=False, probability=False, scale=None, **params):
     """`train`, with a category for the warning that a fit did not converge; None: no warning.
 
     `cancel` as in Run, for fits on one thread. `gram` is a LastGram that several fits on the same X share. spend: X may
@@ -408,28 +464,31 @@ def fit_model(X, y, warning=None, *, solver=None, class_weight=None, sample_weig
     """
     method = registry.get(registry.DEFAULT if solver is None else solver)
     values, run_values = resolved(method, params)
+    P.check_function("progress", progress)
     around = P.resolve(P.AROUND, {"probability": probability, "scale": scale})
     given = values.get("kernel") == "precomputed"
     if given and around["scale"]:
         raise ValueError(f"scale = {scale!r} is for features: a precomputed kernel has none")
-    data, y, factors, kept = training_data(X, y, sample_weight, square=given)
+    data, y, factors, kept = training_data(X, y, sample_weight, square=given, spend=spend)
     width = shape_of(X)[1]
     fitting.require_features(width, values, run_values)
-    classes, codes = np.unique(y, return_inverse=True)
-    fitting.require_classes(method, classes)
+    found, codes = np.unique(y, return_inverse=True)
+    fitting.require_classes(method, found, "y" if kept is None else "y, its rows of weight 0 left out,")
+    labels = found if classes is None else labels_with(found, classes)
     codes = codes.astype(np.int32)
-    factor = class_factors(class_weight, classes)[codes] if class_weight else np.broadcast_to(1.0, len(codes))
+    factor = (np.broadcast_to(1.0, len(codes)) if class_weight is None
+              else class_factors(class_weight, found, np.bincount(codes, factors))[codes])
     sample = Sample(data, codes, factors, factor, kept)
-    fit = Fit(method, values, run_values, classes, width, around["scale"])
+    fit = Fit(labels, method, values, run_values, found, width, around["scale"])
     folded = None
     if around["probability"] and not method.probabilistic:
         folded = sample if given else sample.merged()
-        require_pairs(classes, folded.y)
+        require_pairs(found, folded.y)
     model = fit.model(sample, start, progress, cancel, gram=gram, spend=spend and folded is None)
     if folded is not None:
         model.calibration = fit.calibration(folded, progress, cancel)
     elif around["probability"]:
-        model.calibration = calibration.of_softmax(len(classes))
+        model.calibration = calibration.of_softmax(len(labels))
     if warning is not None:
         warn_unless_converged(method, model.info, values.get("kernel"), warning)
     return model
@@ -459,7 +518,11 @@ class Sample(NamedTuple):
 
 
 class Fit(fitting.Fit):
-    """A fit that makes a Model of a Sample."""
+    """A fit that makes a Model of a Sample; the model knows all `labels`, of which the fit's classes are some."""
+
+    def __init__(self, labels, *fit):
+        super().__init__(*fit)
+        self.labels = labels
 
     def model(self, sample, start=None, progress=None, cancel=None, threads=None, gram=None, spend=False):
         X, bias, kernel = sample.X, self.bias, self.kernel
@@ -471,7 +534,7 @@ class Fit(fitting.Fit):
             X = scaling.apply(X)
         with numbered(sample.kept):
             if kernel is None:
-                rows = as_rows(X, bias)
+                rows = as_rows(X, bias, given=spend)
                 self.check(rows)
             else:
                 require_memory(self.columns, len(sample.y), "rows")
@@ -480,11 +543,15 @@ class Fit(fitting.Fit):
         problem = Problem(rows, sample.y, len(self.classes), sample.instance, sample.factor)
         fitted = self.fitted(problem, start, progress, cancel, threads, spend)
         if kernel is not None:
-            return kernel_model(kernel, X, fitted, sample.kept, n_features=self.width, scaling=scaling)
+            return kernel_model(kernel, X, fitted, self.labels, sample.kept, n_features=self.width, scaling=scaling)
+        fitted, lowered = among(self.labels, fitted)
         if scaling is not None and scaling.linear:
             weights, bias = scaling.folded(np.asarray(fitted.weights), bias)
             fitted, scaling = fitted._replace(weights=weights, bias=bias), None
-        return Model(**fitted._asdict(), scaling=scaling)
+        model = Model(**fitted._asdict(), scaling=scaling)
+        if np.any(lowered):
+            model.weights, model.bias = np.vstack([model.coef.T, model.intercept - lowered]), 1.0
+        return model
 
     def calibration(self, sample, progress, cancel=None):
         """The Calibration by models of all folds but one and their scores of that one: folds run on threads."""
@@ -512,14 +579,15 @@ class Fit(fitting.Fit):
             except ValueError as error:
                 raise ValueError(f"{error} (in fold {fold + 1} of {folds} of the calibration)") from error
             X = select_rows(sample.X, outside)
-            return outside, model._ranks(model.decision_function(select_columns(X, inside) if square else X, threads=1))
+            return outside, model._ranks(model.decide(select_columns(X, inside) if square else X, threads=1))
 
         ranks = None
         for outside, found in in_order(work, folds, threads, cancel):
             if ranks is None:
                 ranks = np.empty((len(sample.y), *found.shape[1:]))
             ranks[outside] = found
-        return calibration.fit(ranks[scored], sample.y[scored], sample.instance[scored], len(self.classes))
+        places = np.searchsorted(self.labels, self.classes)
+        return calibration.fit(ranks[scored], places[sample.y[scored]], sample.instance[scored], len(self.labels))
 
 
 def require_pairs(classes, codes):
@@ -560,11 +628,45 @@ def constant_of(bias):
     return bias * bias if bias >= 0 else 0.0
 
 
-def kernel_model(kernel, X, fitted, kept, **rest):
+def labels_with(found, classes):
+    """`classes`, ascending; ValueError unless the labels `found` are among them."""
+    labels = np.unique(labels_of(classes, "classes"))
+    require_words(labels.tolist(), "classes")
+    if np.any(other := ~np.isin(found, labels)):
+        raise ValueError(f"classes: label {found[other].tolist()[0]!r} of y is not among them")
+    return labels
+
+
+def among(labels, fitted):
+    """(Fitted of all `labels`, what is to be taken off the intercept of each column).
+
+    A label without rows never wins, and leaves the scores of the others as they are. With codes it has no part in any
+    column. Else its column is the mean of the others, and 1 is to be taken off: so it is below the largest of them.
+    """
+    places = np.searchsorted(labels, fitted.classes)
+    if len(places) == len(labels):
+        return fitted, 0.0
+    if fitted.codes is not None:
+        codes = np.zeros((len(labels), fitted.codes.shape[1]), dtype=np.int8)
+        codes[places] = fitted.codes
+        return fitted._replace(classes=labels, codes=codes), 0.0
+    columns = np.asarray(fitted.weights)
+    if not fitted.joint:
+        columns = np.hstack([-columns, columns]) / 2
+    weights = np.repeat(columns.mean(axis=1, keepdims=True), len(labels), axis=1)
+    weights[:, places] = columns
+    lowered = np.ones(len(labels))
+    lowered[places] = 0
+    return fitted._replace(classes=labels, weights=weights), lowered
+
+
+def kernel_model(kernel, X, fitted, labels, kept, **rest):
     """KernelModel of the rows of X that have a coefficient; `kept` are their numbers in the caller's data."""
     from marginlinear.kernels import take_support
 
-    coefficients, y, k = np.asarray(fitted.weights), fitted.state.y, len(fitted.classes)
+    y = np.searchsorted(labels, fitted.classes)[fitted.state.y]
+    fitted, lowered = among(labels, fitted)
+    coefficients, k = np.asarray(fitted.weights), len(labels)
     if coefficients.shape[1] == k == 2:
         # Two columns say one thing twice. LIBSVM's file has it once: here too they agree to the last bit.
         half = (coefficients[:, 1:] - coefficients[:, :1]) / 2
@@ -578,7 +680,7 @@ def kernel_model(kernel, X, fitted, kept, **rest):
     del found["weights"]
     return KernelModel(kernel, support, dual_coef, support_counts=np.bincount(y[which], minlength=k),
                        support_indices=indices,
-                       intercept=constant_of(fitted.bias) * dual_coef.sum(axis=0) + 0.0, **found, **rest)
+                       intercept=constant_of(fitted.bias) * dual_coef.sum(axis=0) + 0.0 - lowered, **found, **rest)
 
 
 def warn_unless_converged(method, info, kernel, category=ConvergenceWarning):
@@ -588,18 +690,31 @@ def warn_unless_converged(method, info, kernel, category=ConvergenceWarning):
                       stacklevel=4)
 
 
-def class_factors(class_weight, classes):
-    """Factor of C of each class, float64 array of shape (k,)."""
+def class_factors(class_weight, classes, sizes):
+    """Factor of C of each class, float64 array of shape (k,); `sizes` are the sums of their rows' weights."""
+    if isinstance(class_weight, str) and class_weight == BALANCED:
+        return sizes.sum() / (len(classes) * sizes)
     factors = np.ones(len(classes))
-    for label, factor in (class_weight or {}).items():
-        number = isinstance(factor, (int, float, np.integer, np.floating))
+    for label, factor in check_class_weight(class_weight).items():
+        number = isinstance(factor, (int, float, np.integer, np.floating)) and not isinstance(factor, bool)
         if not (number and np.isfinite(factor) and factor > 0):
             raise ValueError(f"class_weight[{label!r}] = {factor!r} is not allowed: give a number in (0, inf)")
-        at = np.flatnonzero(classes == label)
-        if len(at) == 0:
+        # Label by label: NumPy would compare a tuple with all of them.
+        at = [place for place, known in enumerate(classes.tolist()) if known == label]
+        if not at:
             warnings.warn(f"class label {label} specified in weight is not found", UserWarning, stacklevel=4)
         factors[at] = factor
     return factors
+
+
+def check_class_weight(class_weight):
+    """The dict, "balanced" or None that was given; TypeError or ValueError for anything else."""
+    if class_weight is None or isinstance(class_weight, dict):
+        return class_weight
+    wrong = ValueError if isinstance(class_weight, str) else TypeError
+    if wrong is ValueError and class_weight == BALANCED:
+        return class_weight
+    raise P.refusal("class_weight", class_weight, 'a dict of labels and factors, or "balanced"', wrong)
 
 
 def places_in(classes, y):
@@ -609,25 +724,16 @@ def places_in(classes, y):
     return np.where(classes[places] == y, places, -1)
 
 
-def training_data(X, y, sample_weight, square=False):
-    """(X, y, instance weights, numbers of the rows kept): checked, without the rows of weight 0; None: all are kept.
+def training_data(X, y, sample_weight, square=False, spend=False):
+    """(X as `held` has it, y, instance weights, numbers of the rows kept): checked, without the rows of weight 0.
 
-    In a `square` X, a Gram matrix, the columns stand for the rows too.
+    Numbers None: all rows are kept. In a `square` X, a Gram matrix, the columns stand for the rows too. spend: X may be
+    overwritten, as nothing else reads it any more.
     """
     # Where numpy.ma, which takes its time to import, is not there yet, nothing is masked.
     if "numpy.ma" in sys.modules and (np.ma.isMaskedArray(X) or np.ma.isMaskedArray(y)):
         raise ValueError("X and y must not be masked arrays: the mask would be lost; fill or drop what is masked")
-    # A list goes through objects: NumPy would make words of all of ["a", 1].
-    y = np.asarray(y, dtype=object) if isinstance(y, (list, tuple)) else np.asarray(y)
-    if y.ndim != 1:
-        raise ValueError(f"y has {y.ndim} dimensions: one label a row is needed")
-    if y.dtype.kind == "O":
-        words = sum(isinstance(label, str) for label in y)
-        y = np.array(y.tolist())
-        if y.dtype.kind not in "biufU" or y.ndim != 1 or words not in (0, len(y)):
-            raise ValueError("y: labels must be all numbers or all strings")
-    if y.dtype.kind == "f" and not np.isfinite(y).all():
-        raise ValueError(f"y: label {y[~np.isfinite(y)][0]} is not finite")
+    X, y = held(X, spend), labels_of(y)
     m, n = shape_of(X)
     if len(y) != m:
         raise ValueError(f"X has {m} rows, y has {len(y)} labels")
@@ -638,8 +744,19 @@ def training_data(X, y, sample_weight, square=False):
                          "the rows' inner products")
     if sample_weight is None:
         return X, y, np.broadcast_to(1.0, m), None
+    factors = row_weights(sample_weight, m)
+    kept = np.flatnonzero(factors > 0)
+    if len(kept) == m:
+        return X, y, factors, None
+    if not len(kept):
+        raise ValueError("sample_weight is zero for all rows")
+    return select_square(X, kept) if square else select_rows(X, kept), y[kept], factors[kept], kept
+
+
+def row_weights(sample_weight, m):
+    """The weights of m rows as a float64 array of their own; ValueError unless they are finite and >= 0."""
     try:
-        factors = np.asarray(sample_weight, dtype=np.float64)
+        factors = np.array(sample_weight, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise ValueError(f"sample_weight: numbers are needed: {error}") from None
     if factors.shape != (m,):
@@ -648,9 +765,4 @@ def training_data(X, y, sample_weight, square=False):
     if wrong.any():
         i = np.flatnonzero(wrong)[0]
         raise ValueError(f"sample_weight[{i}] = {factors[i]} is not allowed: give a number in [0, inf)")
-    kept = np.flatnonzero(factors > 0)
-    if len(kept) == m:
-        return X, y, factors, None
-    if not len(kept):
-        raise ValueError("sample_weight is zero for all rows")
-    return select_square(X, kept) if square else select_rows(X, kept), y[kept], factors[kept], kept
+    return factors

@@ -1,111 +1,242 @@
-"""What X may be: SciPy sparse arrays, dense arrays, and the arrays of a CSR matrix."""
+"""What X may be, and the one door by which it comes in.
+
+Loops without the GIL go where an index leads, and look at none of them. So nothing that was not made here is read
+before it has come through `held` or `as_rows`, which promise for as long as it is used:
+
+    indices and indptr are this package's own: a copy, unless their memory cannot be written to. Stale flags, a callback,
+    another thread or whoever else has the arrays cannot change what was checked. A copy is 4 bytes a stored value;
+    memory maps opened for reading, and what has come through the door before, need none.
+    Lengths, order and range of the copies are checked, and values are finite.
+    SciPy's own loops, which convert from other formats and sort, get checked copies too.
+
+Values are not copied: who changes them meanwhile gets wrong numbers. Hence no address or count may come from a value.
+"""
+
+from itertools import chain
 
 import numpy as np
 
-from marginlinear._core.rows import Rows
+from marginlinear._core.rows import OrderError, Rows
 
 
 class CSR:
-    """The arrays of a CSR matrix where SciPy is not wanted: the commands, and rows picked from them.
+    """The arrays of a CSR matrix: a file's, and those that have come through the door.
 
-    Indices may be uint16 too, which SciPy does not have.
+    Parameters
+    ----------
+    data : float64 or float32 array of shape (stored values,)
+    indices : int32 or, which SciPy does not have, uint16 array of the same shape
+    indptr : int64 array of shape (m + 1,)
+    n_features : int
+    container : class, optional
+        SciPy's class of what was given, for functions of the user's. Default csr_array.
     """
 
-    def __init__(self, data, indices, indptr, n_features):
+    def __init__(self, data, indices, indptr, n_features, container=None):
         self.data, self.indices, self.indptr, self.n_features = data, indices, indptr, n_features
+        self.container = container
 
     @property
     def shape(self):
         return len(self.indptr) - 1, self.n_features
 
     def to_scipy(self):
-        """The same as a scipy.sparse.csr_array."""
+        """The same as SciPy's array, whose indices and indptr are its own."""
         from scipy.sparse import csr_array
 
-        return csr_array((self.data, self.indices, self.indptr), shape=self.shape)
+        container = self.container or csr_array
+        return container((self.data, np.array(self.indices), np.array(self.indptr)), shape=self.shape)
 
 
-def shape_of(X):
-    """(rows, features); ValueError for anything but a table."""
-    if hasattr(X, "indptr") and hasattr(X, "n_features"):
-        return len(X.indptr) - 1, X.n_features
-    shape = np.shape(X)
-    if len(shape) != 2:
-        raise ValueError(f"X has shape {shape}: two dimensions are needed, one row an instance")
-    return shape
+def held(X, given=False):
+    """X as a dense array or a CSR that nobody else can change the structure of.
 
+    Parameters
+    ----------
+    X : SciPy sparse array or matrix of any format, dense array, CSR or LibsvmData
+        The numbers of a dense array are not looked at here.
+    given : bool
+        Whether nobody else has X any more: its arrays are used as they are.
 
-def row_count(X):
-    return shape_of(X)[0]
-
-
-def select_rows(X, which):
-    """X without the other rows."""
-    if hasattr(X, "indptr") and hasattr(X, "n_features"):
-        lengths = np.diff(X.indptr)[which]
-        indptr = np.concatenate(([0], np.cumsum(lengths)))
-        positions = np.repeat(X.indptr[which] - indptr[:-1], lengths) + np.arange(indptr[-1])
-        return CSR(X.data[positions], X.indices[positions], indptr, X.n_features)
-    if hasattr(X, "tocsr"):
-        return X.tocsr()[which]
-    return np.asarray(X)[which]
-
-
-def row_blocks(X, size):
-    """Yield (lo, hi, rows lo to hi of X) for ranges of `size` rows, without a copy where the storage allows it."""
-    m = row_count(X)
-    if hasattr(X, "indptr") and hasattr(X, "n_features"):
-        def part(lo, hi):
-            start, stop = X.indptr[lo], X.indptr[hi]
-            return CSR(X.data[start:stop], X.indices[start:stop], X.indptr[lo : hi + 1] - start, X.n_features)
-    else:
-        whole = X.tocsr() if hasattr(X, "tocsr") else np.asarray(X)
-
-        def part(lo, hi):
-            return whole[lo:hi]
-    for lo in range(0, m, size):
-        yield lo, min(lo + size, m), part(lo, min(lo + size, m))
-
-
-def select_square(X, which):
-    """The rows and columns `which` of a square X."""
-    return select_columns(select_rows(X, which), which)
-
-
-def select_columns(X, which):
-    """X without the other columns."""
-    if hasattr(X, "indptr") and hasattr(X, "n_features"):
-        from scipy.sparse import csr_array
-
-        X = csr_array((X.data, X.indices, X.indptr), shape=shape_of(X))
-    return X[:, which]
-
-
-def as_rows(X, bias, n_features=None):
-    """Rows over X: without a copy where type and layout allow it.
-
-    With n_features, X may be narrower or wider: missing features are zeros, others are left out.
+    Raises
+    ------
+    ValueError
+        Names X, and what is wrong with it.
     """
-    if hasattr(X, "indptr") and hasattr(X, "n_features"):
-        return csr_rows(X.data, X.indices, X.indptr, X.n_features, bias, n_features)
-    if hasattr(X, "tocsr"):
-        if X.ndim != 2:
-            raise ValueError(f"X has shape {X.shape}: two dimensions are needed, one row an instance")
-        csr = X.tocsr()
-        if not csr.has_canonical_format:
-            csr = csr.copy() if csr is X else csr
-            csr.sum_duplicates()
-        return csr_rows(csr.data, csr.indices, csr.indptr, csr.shape[1], bias, n_features)
-    dense = np.asarray(X)
-    if dense.ndim != 2:
-        raise ValueError(f"X has shape {dense.shape}: two dimensions are needed, one row an instance")
-    dense = np.ascontiguousarray(real_values(dense))
+    return sparse_rows(X, -1.0, given)[0] if is_sparse(X) else dense_table(X)
+
+
+def as_rows(X, bias, n_features=None, given=False):
+    """Rows over X, which comes through the door for it; values without a copy where type and layout allow it.
+
+    With n_features, X may be narrower or wider: missing features are zeros, others are left out. `given` as in `held`.
+    """
+    if is_sparse(X):
+        csr, rows = sparse_rows(X, bias, given)
+        if n_features in (None, csr.n_features):
+            return rows
+        return sparse_rows(of_width(csr, n_features), bias, given=True)[1]
+    dense = np.ascontiguousarray(real_values(dense_table(X)))
     if n_features is not None and dense.shape[1] != n_features:
         fitted = np.zeros((dense.shape[0], n_features), dtype=dense.dtype)
         width = min(n_features, dense.shape[1])
         fitted[:, :width] = dense[:, :width]
         dense = fitted
     return Rows.from_dense(dense, bias)
+
+
+def is_sparse(X):
+    return is_compressed(X) or hasattr(X, "tocsr")
+
+
+def is_compressed(X):
+    """Whether X is a CSR, or a file's rows."""
+    return hasattr(X, "indptr") and hasattr(X, "n_features")
+
+
+def dense_table(X):
+    """X as a dense array of two dimensions, whose shape and type stay whatever becomes of the caller's."""
+    dense = array_of(X, "X").view()
+    require_table(dense.shape)
+    return dense
+
+
+def sparse_rows(X, bias, given):
+    """(CSR, Rows) of a sparse X: see `held`."""
+    csr = compressed(X, given)
+    try:
+        return csr, Rows.from_csr(csr.data, csr.indices, csr.indptr, csr.n_features, bias)
+    except OrderError:
+        csr = summed(csr)
+    return csr, Rows.from_csr(csr.data, csr.indices, csr.indptr, csr.n_features, bias)
+
+
+def compressed(X, given):
+    """A CSR of arrays that are not checked against each other yet, but for the number of rows."""
+    m, container = None, getattr(X, "container", None)
+    if not is_compressed(X):
+        from scipy.sparse import csr_array, csr_matrix, issparse, spmatrix
+
+        X = X if issparse(X) else X.tocsr()
+        m, n = require_table(X.shape)
+        container = csr_matrix if isinstance(X, spmatrix) else csr_array
+        if X.format != "csr":
+            X, given = rebuilt(X).tocsr(), True
+    else:
+        n = X.n_features
+    if not isinstance(n, (int, np.integer)) or not 0 <= n <= np.iinfo(np.int32).max:
+        raise ValueError(f"X has {n} features: at most {np.iinfo(np.int32).max} are possible")
+    indptr, indices = integers(X.indptr, "indptr"), integers(X.indices, "indices")
+    if len(indptr) != (max(1, len(indptr)) if m is None else m + 1):
+        raise ValueError(f"X: indptr has {len(indptr)} entries for {m or 0} rows: one more than rows is needed")
+    wide = indices.dtype not in (np.int32, np.uint16)
+    if wide and len(indices) and not (indices.min() >= 0 and indices.max() < n):
+        # Before the conversion, which would fold a wrong index into a right one.
+        raise ValueError(f"X has feature numbers from {indices.min()} to {indices.max()}, outside 0 to {n - 1}")
+    data = array_of(X.data, "X: data").view()
+    if data.ndim != 1:
+        raise ValueError(f"X: data has shape {data.shape}: one dimension is needed")
+    return CSR(np.ascontiguousarray(real_values(data)), own(indices, np.int32 if wide else indices.dtype, given),
+               own(indptr, np.int64, given), int(n), container)
+
+
+def integers(array, name):
+    """One of the arrays that say where values stand."""
+    found = array_of(array, f"X: {name}")
+    if found.ndim != 1 or found.dtype.kind not in "iu":
+        raise ValueError(f"X: {name} has shape {found.shape} and holds {found.dtype}: integers of one dimension are "
+                         "needed")
+    return found
+
+
+def own(array, dtype, given=False):
+    """The same numbers in C order where nobody else can write: a copy, unless `given`, or the memory is read-only."""
+    found = np.ascontiguousarray(array, dtype=dtype)
+    if given or (np.may_share_memory(found, array) and read_only(array)):
+        return found
+    return sealed(found.copy() if np.may_share_memory(found, array) else found)
+
+
+def sealed(array):
+    """An array that nobody else has, as a view that cannot be made writable: it tells the next door so."""
+    return np.asarray(memoryview(array).toreadonly())
+
+
+def read_only(array):
+    """Whether nobody can write to the memory of an array: its owner says so, as there may be other views."""
+    owner = array.base
+    while isinstance(owner, np.ndarray):
+        owner = owner.base
+    try:
+        return memoryview(owner).readonly
+    except TypeError:  # NumPy's own memory, or an owner that does not say
+        return False
+
+
+def rebuilt(X):
+    """A SciPy array not in CSR as another one of the same numbers, that SciPy's conversions can trust."""
+    try:
+        if X.format == "lil":
+            return from_lists([list(row) for row in X.rows], [list(values) for values in X.data], X)
+        if X.format == "dok":
+            X = X.tocoo()
+        # Before sums of repeated entries, which are made in the type of the values.
+        kind, data = type(X), real_values(np.asarray(X.data))
+        if X.format == "dia":
+            return kind((data, copied(X.offsets, "offsets")), shape=X.shape)
+        if X.format == "coo":
+            return kind((data, (copied(X.row, "row"), copied(X.col, "col"))), shape=X.shape)
+        found = kind((data, copied(X.indices, "indices"), copied(X.indptr, "indptr")), shape=X.shape)
+        found.check_format(full_check=True)
+        return found
+    except (TypeError, ValueError, IndexError, OverflowError) as error:
+        words = str(error).removeprefix("X: ")
+        raise ValueError(f"X: the arrays of this {X.format} array do not fit each other: {words}") from error
+
+
+def copied(array, name):
+    return integers(array, name).copy()
+
+
+def from_lists(rows, values, X):
+    """A coo_array of the lists of a LIL array."""
+    from scipy.sparse import coo_array
+
+    lengths = [len(row) for row in rows]
+    if lengths != [len(row) for row in values] or len(lengths) != X.shape[0]:
+        raise ValueError("rows and data have lists of different lengths")
+    columns = np.array(list(chain(*rows)), dtype=None if any(lengths) else np.int64)
+    numbers = real_values(np.array(list(chain(*values)), dtype=X.dtype))
+    return coo_array((numbers, (np.repeat(np.arange(len(rows)), lengths), integers(columns, "rows"))), shape=X.shape)
+
+
+def summed(csr):
+    """A CSR whose indices repeat or fall somewhere, in order: values at one place are added."""
+    from scipy.sparse import csr_array
+
+    if (np.diff(csr.indptr) < 0).any():
+        i = np.flatnonzero(np.diff(csr.indptr) < 0)[0]
+        raise ValueError(f"X: indptr falls after row {i}")
+    found = csr_array((csr.data.copy(), csr.indices.copy(), csr.indptr.copy()), shape=csr.shape)
+    found.sum_duplicates()
+    return like(csr, found.data, found.indices.astype(np.int32), found.indptr, csr.n_features)
+
+
+def of_width(csr, n_features):
+    """A checked CSR with n_features features: further ones are zeros, or left out."""
+    if csr.n_features <= n_features:
+        return CSR(csr.data, csr.indices, csr.indptr, n_features, csr.container)
+    kept = csr.indices < n_features
+    counts = np.concatenate(([0], np.cumsum(kept)))
+    return like(csr, csr.data[kept], csr.indices[kept], counts[csr.indptr], n_features)
+
+
+def array_of(values, name):
+    """`values` as an array of NumPy's; `name` is what they are."""
+    try:
+        return np.asarray(values)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} cannot be made an array: {error}") from error
 
 
 def real_values(values):
@@ -117,20 +248,66 @@ def real_values(values):
     return values.astype(np.float64)
 
 
-def csr_rows(data, indices, indptr, width, bias, n_features):
-    if width > np.iinfo(np.int32).max:
-        raise ValueError(f"X has {width} features: at most {np.iinfo(np.int32).max} are possible")
-    data = np.ascontiguousarray(real_values(data))
-    held = indices.dtype in (np.int32, np.uint16)
-    if not held and len(indices) and not (indices.min() >= 0 and indices.max() < width):
-        # Before the conversion, which would fold a wrong index into a right one.
-        raise ValueError(f"X has feature numbers from {indices.min()} to {indices.max()}, outside 0 to {width - 1}")
-    indices = np.ascontiguousarray(indices) if held else indices.astype(np.int32)
-    indptr = np.ascontiguousarray(indptr).astype(np.int64, copy=False)
-    if n_features is None or width == n_features:
-        return Rows.from_csr(data, indices, indptr, width, bias)
-    if width > n_features and len(indices) and indices.max() >= n_features:
-        kept = indices < n_features
-        counts = np.concatenate(([0], np.cumsum(kept)))
-        data, indices, indptr = data[kept], indices[kept], counts[indptr]
-    return Rows.from_csr(data, indices, indptr, n_features, bias)
+def require_table(shape):
+    """The shape; ValueError for anything but two dimensions."""
+    if len(shape) != 2:
+        raise ValueError(f"X has shape {shape}: two dimensions are needed, one row an instance")
+    return shape
+
+
+def shape_of(X):
+    """(rows, features); ValueError for anything but a table."""
+    if is_compressed(X):
+        return len(X.indptr) - 1, X.n_features
+    return require_table(X.shape if hasattr(X, "tocsr") else array_of(X, "X").shape)
+
+
+def row_count(X):
+    return shape_of(X)[0]
+
+
+# What follows takes what `held` returns, or a file's rows.
+
+
+def select_rows(X, which):
+    """X without the other rows."""
+    if not is_compressed(X):
+        return X[which]
+    lengths = np.diff(X.indptr)[which]
+    indptr = np.concatenate(([0], np.cumsum(lengths)))
+    positions = np.repeat(X.indptr[:-1][which] - indptr[:-1], lengths) + np.arange(indptr[-1])
+    return like(X, X.data[positions], X.indices[positions], indptr, X.n_features)
+
+
+def row_blocks(X, size):
+    """Yield (lo, hi, rows lo to hi of X) for ranges of `size` rows, without a copy."""
+    m = row_count(X)
+    for lo in range(0, m, size):
+        hi = min(lo + size, m)
+        if is_compressed(X):
+            start, stop = X.indptr[lo], X.indptr[hi]
+            yield lo, hi, CSR(X.data[start:stop], X.indices[start:stop], X.indptr[lo : hi + 1] - start, X.n_features,
+                              getattr(X, "container", None))
+        else:
+            yield lo, hi, X[lo:hi]
+
+
+def select_square(X, which):
+    """The rows and columns `which` of a square X."""
+    return select_columns(select_rows(X, which), which)
+
+
+def select_columns(X, which):
+    """X without the other columns."""
+    if not is_compressed(X):
+        return X[:, which]
+    from scipy.sparse import csr_array
+
+    found = csr_array((X.data, X.indices, X.indptr), shape=shape_of(X))[:, which]
+    return like(X, found.data, found.indices, found.indptr, found.shape[1])
+
+
+def like(X, data, indices, indptr, n_features):
+    """A CSR of new arrays, which nobody else has, from those of X."""
+    return CSR(data, sealed(indices), sealed(np.asarray(indptr, dtype=np.int64)), n_features,
+               getattr(X, "container", None))

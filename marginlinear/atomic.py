@@ -13,8 +13,10 @@ def replacing(path):
     """Open a binary file that takes the place of `path` when the block ends well.
 
     Until then the bytes go to a temporary file in the same folder, which any failure removes: whoever reads
-    `path` sees the old file or the whole new one. An existing file keeps its permission bits, a symbolic link
-    goes on pointing where it did. `-` is standard output; it, devices and pipes are written directly.
+    `path` sees the old file or the whole new one. An existing file keeps its permission bits, but those that lend a
+    program its owner's rights (setuid, setgid), as the contents are others; it keeps owner and group as far as this
+    process may give files away, and where it may not, the new file is its own. A symbolic link goes on pointing where
+    it did. `-` is standard output; it, devices and pipes are written directly.
 
     Raises OSError that names `path`, for the temporary file too.
     """
@@ -31,8 +33,8 @@ def replacing(path):
                 with suppress(OSError):  # what was not flushed above failed there
                     stream.detach()
         return
-    mode = _mode(path)
-    if mode is not None and not stat.S_ISREG(mode):
+    old = _status(path)
+    if old is not None and not stat.S_ISREG(old.st_mode):
         # A rename would put a plain file in the place of /dev/null. The link /dev/stdout has no other name.
         with open(path, "wb") as stream:
             yield stream
@@ -43,8 +45,9 @@ def replacing(path):
     try:
         # "xb" obeys the umask, which tempfile.mkstemp does not.
         with open(temporary, "xb") as stream:
-            if mode is not None:
-                os.chmod(temporary, stat.S_IMODE(mode))
+            if old is not None:
+                _give_away(temporary, old)
+                os.chmod(temporary, stat.S_IMODE(old.st_mode) & ~(stat.S_ISUID | stat.S_ISGID))
             yield stream
             stream.flush()
             os.fsync(stream.fileno())
@@ -61,10 +64,10 @@ def check_writable(path):
     """Raise OSError now where `replacing(path)` would for want of the folder or of permission."""
     if path == "-":
         return
-    mode = _mode(path)
-    if mode is not None and stat.S_ISDIR(mode):
+    old = _status(path)
+    if old is not None and stat.S_ISDIR(old.st_mode):
         raise IsADirectoryError(errno.EISDIR, "is a directory", os.fspath(path))
-    if mode is not None and not stat.S_ISREG(mode):
+    if old is not None and not stat.S_ISREG(old.st_mode):
         if not os.access(path, os.W_OK):
             raise PermissionError(errno.EACCES, "permission denied", os.fspath(path))
         return
@@ -76,8 +79,18 @@ def check_writable(path):
         raise PermissionError(errno.EACCES, "permission denied", os.fspath(path))
 
 
-def _mode(path):
+def _give_away(path, old):
+    """Owner and group of `path` become those of the os.stat_result `old`, or the group alone, or neither."""
+    if not hasattr(os, "chown"):  # Windows
+        return
+    for owner in (old.st_uid, -1):
+        with suppress(PermissionError):
+            os.chown(path, owner, old.st_gid)
+            return
+
+
+def _status(path):
     try:
-        return os.stat(path).st_mode
+        return os.stat(path)
     except FileNotFoundError:
         return None

@@ -4,11 +4,13 @@ No NumPy here: to import it takes longer than most fits of the commands. `api` a
 and probabilities.
 """
 
+import math
 import os
 from array import array
 from collections import namedtuple
 
 from marginlinear import params as P
+from marginlinear.labels import require_words
 from marginlinear.problem import Problem, Run
 from marginlinear.threads import default_threads
 
@@ -93,7 +95,8 @@ class Fit:
     def fitted(self, problem, start=None, progress=None, cancel=None, threads=None, spend=False):
         """Fitted of a Problem; with a kernel, the weights are the coefficients of the rows.
 
-        Parameters are those of Run; `start` is a Model, `threads` in place of the fit's own.
+        Parameters are those of Run; `start` is a Model, `threads` in place of the fit's own. ValueError where the weights
+        or the objective are not finite: there is no such model.
         """
         from marginlinear.canonical import canonical
 
@@ -114,6 +117,7 @@ class Fit:
             from marginlinear.methods import multiclass
 
             solution = multiclass.fit(method, problem, method_values, run, how)
+        require_finite(solution, problem.rows, method)
         return Fitted(memoryview(solution.weights), self.classes, self.bias, solution.codes, method.name,
                       effective(method, {**values, "multiclass": how, "scale": self.scale}, run_values),
                       solution.info, Start(origin, problem.y, solution.state))
@@ -198,11 +202,25 @@ def require_features(n_features, values, run_values):
         raise ValueError("X has 0 features, and there is no bias feature: nothing can be learned")
 
 
-def require_classes(method, classes):
-    """ValueError for fewer than two."""
+def require_classes(method, classes, where="y"):
+    """ValueError for fewer than two, `where` they were looked for, and for words that files could not hold."""
+    require_words(classes)
     if len(classes) < 2:
         have = f"{len(classes)} class (label {classes[0]})" if len(classes) else "none"
-        raise ValueError(f"{method.name} needs at least 2 classes, y has {have}")
+        raise ValueError(f"{method.name} needs at least 2 classes, {where} has {have}")
+
+
+def require_finite(solution, rows, method):
+    """Every Solution passes here: a method that meets values too large to be summed ends with the best finite weights
+    it met, or here."""
+    from marginlinear._core.buffer import finite
+
+    if not (finite(solution.weights) and math.isfinite(solution.info.objective)):
+        longest = math.sqrt(max(memoryview(rows.sqnorms())))
+        smaller = "a smaller C, " if P.C in method.params else ""
+        raise ValueError(f"{method.name}: sums overflow: the longest row has the length {longest:.3g}, and weights or their "
+                         "objective are not finite: scale the features to a common range such as [0, 1], or take "
+                         f"{smaller}smaller weights of rows and classes")
 
 
 def require_memory(columns, count, what):

@@ -50,10 +50,12 @@ def check_grid(grid, method):
     """{name: values} with every value checked; `grid` is text, or a dict of a name and its values."""
     if isinstance(grid, str):
         return parse_grid(grid, method)
+    if not isinstance(grid, dict):
+        raise P.refusal("grid", grid, "a dict of names and lists of values, or the text of --grid")
     checked = {}
     for name, values in grid.items():
         param = _axis(name, method)
-        if isinstance(values, str):
+        if isinstance(values, str) or not hasattr(values, "__iter__"):
             raise ValueError(f"grid: {name} = {values!r} is no list of values")
         checked[param.name] = _distinct(name, [param.check(value) for value in values])
     return checked

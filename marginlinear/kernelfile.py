@@ -32,7 +32,7 @@ import numpy as np
 
 from marginlinear._core.decimal import ROWS_LONG_LINE, ROWS_SHORT_LINE, format_rows, parse_rows
 from marginlinear.api import ONE_AGAINST_ONE, KernelModel
-from marginlinear.arrays import CSR, shape_of
+from marginlinear.arrays import CSR
 from marginlinear.calibration import PAIRWISE, SIGMOID, Calibration
 from marginlinear.libsvm import compressed, read_libsvm, rows_text
 from marginlinear.modeltext import WORD_ONLY, Fields
@@ -166,7 +166,7 @@ class Body:
             codes = ONE_AGAINST_ONE
         elif self.kind != OWN and trailer is not None and trailer["columns"] == 2:
             weights, intercept = np.hstack([-weights, weights]), np.hstack([-intercept, intercept])
-        bias, n_features = -1.0, shape_of(self.support)[1] if isinstance(self.support, CSR) else 0
+        bias, n_features = -1.0, self.least_features
         if trailer is not None:
             bias, n_features = float(trailer["bias"]), self.trained_features(trailer["nr_feature"])
         if trailer is not None and trailer["columns"] != len(intercept):
@@ -180,10 +180,14 @@ class Body:
         return KernelModel(self.kernel, self.support, weights, classes, codes=codes, intercept=intercept, bias=bias,
                            support_counts=self.counts[::-1] if k == 2 else self.counts, n_features=n_features, **found)
 
+    @property
+    def least_features(self):
+        return self.support.n_features if isinstance(self.support, CSR) else int(self.support.max(initial=-1)) + 1
+
     def trained_features(self, n_features):
-        least = self.support.n_features if isinstance(self.support, CSR) else int(self.support.max(initial=-1)) + 1
-        if not least <= n_features < 1 << 31:
-            raise self.source.damaged(f"nr_feature is {n_features}, and the support vectors reach {least}")
+        if not self.least_features <= n_features < 1 << 31:
+            raise self.source.damaged(f"nr_feature is {n_features}, and the support vectors reach "
+                                      f"{self.least_features}")
         return n_features
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from marginlinear import oneagainstone
 from marginlinear._core.rows import FETCH, Rows
 from marginlinear._core.scores import scores_of
-from marginlinear.arrays import CSR, as_rows, row_count, select_rows
+from marginlinear.arrays import CSR, as_rows, held, row_count, select_rows
 from marginlinear.problem import RowError
 from marginlinear.threads import ranges, run_chunks
 
@@ -38,7 +38,7 @@ class Kernel:
     ----------
     kind : {"linear", "poly", "rbf", "sigmoid", "precomputed"} or callable
         A callable gets two arrays of rows, X and Z, of the type that was trained on, and returns the kernel's values:
-        an array of shape (len(X), len(Z)).
+        an array or sparse array of shape (len(X), len(Z)).
     gamma : float, optional
         Of poly, rbf and sigmoid. Default: 1/features, set by `resolved`.
     degree : int
@@ -175,17 +175,17 @@ class KernelRows:
     """
 
     def __init__(self, kernel, X, offset, cache, threads):
-        self.kernel, self.X, self.offset, self.cache, self.threads = kernel, X, offset, cache, threads
+        self.kernel, self.X, self.offset, self.cache, self.threads = kernel, held(X), offset, cache, threads
         m, self.sparse = row_count(X), False
         if callable(kernel.kind):
             self.diagonal = np.empty(m)
             for lo, hi in ranges(m, FETCH):
-                part = select_rows(X, np.arange(lo, hi))
+                part = select_rows(self.X, np.arange(lo, hi))
                 values = call(kernel.kind, part, part)
                 require_symmetry(values, values, abs(values).max(), "kernel", lo, lo)
                 self.diagonal[lo:hi] = np.diagonal(values)
         else:
-            self.points = Points(X)
+            self.points = Points(self.X)
             self.sparse = self.points.sparse
             self.parts = self.points.parts()
             self.diagonal = kernel.diagonal(self.points.sqnorms)
@@ -251,7 +251,8 @@ class KernelRows:
 
 def call(function, X, Z):
     """Values of a user's kernel, checked for their shape."""
-    values = np.asarray(function(X, Z))
+    values = function(*(side.to_scipy() if isinstance(side, CSR) else side for side in (X, Z)))
+    values = np.asarray(values.toarray() if hasattr(values, "toarray") else values)
     shape = row_count(X), row_count(Z)
     if values.shape != shape or values.dtype.kind not in "biuf":
         raise ValueError(f"kernel returned {values.dtype} of shape {values.shape} for {shape[0]} and {shape[1]} rows: "
@@ -325,11 +326,11 @@ def gram_rows(kernel, X, n_features, *, offset=0.0, cache=None, threads=None):
 
 def precomputed(X, offset):
     """A Gram matrix that the user gave, checked: float64 array of shape (m, m)."""
-    rows = as_rows(X, -1.0)
+    points = Points(X)
+    rows = points.rows
     if rows.m != rows.n:
         raise ValueError(f"X has shape ({rows.m}, {rows.n}): a precomputed kernel needs a square matrix, its values "
                          "for each pair of rows")
-    points = Points(X)
     if points.sparse or rows.arrays.dtype != np.float64:
         K = np.empty((rows.m, rows.n))
         for lo, hi in ranges(rows.m, COLUMNS):
@@ -387,6 +388,7 @@ def kernel_scores(kernel, X, support, coefficients, *, offset=0.0, threads=None,
     float64 array of shape (m, columns)
     """
     coefficients = np.ascontiguousarray(coefficients, dtype=np.float64)
+    X = held(X)
     m = row_count(X)
     out = np.zeros((m, coefficients.shape[1] if pairs_of is None else oneagainstone.column_count(len(pairs_of))))
 

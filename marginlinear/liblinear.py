@@ -18,6 +18,8 @@ OTHERS = {
     21: "ONECLASS_SVM",
 }
 SOLVERS = {**CLASSIFIERS, **OTHERS}
+# Solver -> another one with the same objective and so the same model, by another algorithm.
+SAME = {2: 1, 7: 0}
 JOINT = CLASSIFIERS[4]  # k columns of weights even for two classes
 SIGN = CLASSIFIERS[1]  # one column for two classes, positive for the first label
 CODED = "MARGINLINEAR"  # columns with codes: a name that LIBLINEAR does not know, so that it refuses the file

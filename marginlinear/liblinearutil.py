@@ -25,22 +25,53 @@ from itertools import chain
 
 import numpy as np
 
-from marginlinear import api, fitting, liblinear, libsvm, modelfile, modelwriter, params, registry
+from marginlinear import api, fitting, libsvm, modelfile, modelwriter, params, registry
 from marginlinear.arrays import shape_of
 from marginlinear.cli.options import QUIET, CommandLine, UsageError
 from marginlinear.cli.predict import PROBABILITY
 from marginlinear.cli.train import FACTOR, FOLDS, SEARCH, SOLVER
+from marginlinear.liblinear import SOLVERS
 
 __all__ = ["csr_find_scale_param", "csr_scale", "evaluations", "feature_node", "gen_feature_nodearray", "load_model",
-           "model", "parameter", "predict", "problem", "save_model", "solver_names", "svm_read_problem", "toPyModel",
-           "train"]
+           "model", "parameter", "predict", "print_null", "problem", "save_model", "solver_names", "svm_read_problem",
+           "toPyModel", "train"]
 
-solver_names = IntEnum("solver_names", {name: number for number, name in liblinear.SOLVERS.items()}, module=__name__)
+solver_names = IntEnum("solver_names", {name: number for number, name in SOLVERS.items()}, module=__name__)
 solver_names.__doc__ = """LIBLINEAR's solvers: name and number. Only those that a method has are taken after `-s`."""
 
 DEFAULT_SOLVER = "1"
 AROUND = {p.name for p in params.AROUND}
 LARGEST_C = 1024.0  # of a search that begins at a given C
+
+
+class _Absent:
+    """A name of LIBLINEAR's that is not here: to read or to set it is an AttributeError that says why."""
+
+    def __init__(self, why):
+        self.why = why
+
+    def __set_name__(self, owner, name):
+        self.name = name
+
+    def __get__(self, owner, kind=None):
+        if owner is None:
+            return self
+        raise AttributeError(f"{self.name}: {self.why}")
+
+    def __set__(self, owner, value):
+        self.__get__(owner)
+
+
+def _derived(get, instead):
+    """A property that follows from another one, which is to be set in its place."""
+    def refuse(owner, value):
+        raise AttributeError(f"this follows from {instead}: set that")
+
+    return property(get, refuse)
+
+
+REGRESSION = "marginlinear neither regresses nor looks for outliers"
+C_MEMORY = "there is no C library that needs it: x has the rows"
 
 
 @dataclass
@@ -90,6 +121,9 @@ class problem:
             raise ValueError(f"x has {shape_of(self.x)[0]} rows, y has {self.l} labels")
         self.bias = params.BIAS.check(bias)
 
+    x_space = _Absent(C_MEMORY)
+    rowptr = _Absent(C_MEMORY)
+
     @property
     def n(self):
         return shape_of(self.x)[1] + (self.bias >= 0)
@@ -110,24 +144,30 @@ class parameter:
 
     Parameters
     ----------
-    options : str or list of str, default=""
+    options : str or list of str, default=None
         -s METHOD (default 1), -c -e -B -wi -v -C -q and whatever else `margin-train --help` lists for the method.
 
     Attributes
     ----------
     solver : str
         The method's name.
+    solver_type : solver_names
+        LIBLINEAR's number of it; may be set. AttributeError for a method that LIBLINEAR does not have.
     values : dict
         Parameters by their names in Python, those that were given.
-    class_weight : dict
-        Label -> factor of C.
-    nr_fold : int
-        0 for no cross-validation.
-    find_C : bool
-        Whether to search for the best C.
-    quiet : bool
     C, eps, bias : float
         Of `values`, or the defaults; may be set. C is None for a method without.
+    class_weight : dict
+        Label -> factor of C. nr_weight, weight_label and weight, lists, follow from it.
+    flag_cross_validation, flag_find_parameters : bool
+        Whether `train` cross-validates, or searches for the best C, in place of training.
+    nr_fold : int
+        Folds of either; 0 where none was given.
+    flag_C_specified, flag_solver_specified : bool
+        Whether C is among `values`, and whether the options have `-s`.
+    quiet : bool
+    p, nu, init_sol, regularize_bias, w_recalc, flag_p_specified, print_func
+        AttributeError, which says why they are not here.
 
     Raises
     ------
@@ -144,24 +184,40 @@ class parameter:
     ('l1svc', 4.0, {1.0: 2.0})
     """
 
-    __slots__ = ("class_weight", "find_C", "nr_fold", "quiet", "solver", "values")
+    __slots__ = ("class_weight", "flag_cross_validation", "flag_find_parameters", "flag_solver_specified", "nr_fold",
+                 "quiet", "solver", "values")
 
-    def __init__(self, options=""):
+    def __init__(self, options=None):
+        self.parse_options("" if options is None else options)
+
+    def __str__(self):
+        names = [*self.__slots__, "C", "eps", "bias"]
+        return "\n".join(f"{name}: {getattr(self, name)}" for name in names)
+
+    def set_to_default_values(self):
+        """As `parameter()` has them."""
+        self.parse_options("")
+
+    def parse_options(self, options):
+        """Take all from these options; what they do not name gets its default. Raises as `parameter`."""
         taken = (*params.RUN, *params.AROUND, *params.OWN)
         line = _command_line(options, (SOLVER, FOLDS, SEARCH, QUIET, *taken), class_weights=True)
         self.solver = registry.get(_value(line, SOLVER) or DEFAULT_SOLVER).name
         self.values = {p.name: _value(line, p) for p in taken if line.given(p)}
-        self.nr_fold = _value(line, FOLDS) or 0
-        self.find_C = line.value(SEARCH)
+        self.flag_solver_specified = line.given(SOLVER)
+        self.flag_cross_validation = line.given(FOLDS)
+        self.flag_find_parameters = line.value(SEARCH)
+        self.nr_fold = _value(line, FOLDS) or (params.FOLDS.default if self.flag_find_parameters else 0)
         self.quiet = line.value(QUIET)
-        if self.find_C and params.C.name not in {p.name for p in registry.get(self.solver).params}:
+        if self.flag_find_parameters and params.C.name not in {p.name for p in registry.get(self.solver).params}:
             raise ValueError(f"options: -C: {self.solver} has no C to search for")
         self.class_weight = dict(_class_weight(*words) for words in line.class_weights)
-        self._check(self.values)
+        self._check(self.solver, self.values)
 
-    def _check(self, values):
+    @staticmethod
+    def _check(solver, values):
         try:
-            fitting.resolved(registry.get(self.solver), {n: value for n, value in values.items() if n not in AROUND})
+            fitting.resolved(registry.get(solver), {n: value for n, value in values.items() if n not in AROUND})
         except TypeError as error:
             raise ValueError(str(error)) from None
 
@@ -171,12 +227,37 @@ class parameter:
 
     def _set(self, name, value):
         values = {**self.values, name: value}
-        self._check(values)
+        self._check(self.solver, values)
         self.values = values
+
+    @property
+    def solver_type(self):
+        names = {method.name: solver_names(method.liblinear) for method in registry.methods().values()
+                 if method.liblinear is not None}
+        if self.solver not in names:
+            raise AttributeError(f"solver_type: LIBLINEAR has no number for {self.solver}: see solver")
+        return names[self.solver]
+
+    @solver_type.setter
+    def solver_type(self, number):
+        solver = registry.get(str(int(number))).name
+        self._check(solver, self.values)
+        self.solver = solver
 
     C = property(lambda self: self._get("C"), lambda self, value: self._set("C", value))
     eps = property(lambda self: self._get("tol"), lambda self, value: self._set("tol", value))
     bias = property(lambda self: self._get("bias"), lambda self, value: self._set("bias", value))
+    nr_weight = _derived(lambda self: len(self.class_weight), "class_weight")
+    weight_label = _derived(lambda self: list(self.class_weight), "class_weight")
+    weight = _derived(lambda self: list(self.class_weight.values()), "class_weight")
+    flag_C_specified = _derived(lambda self: params.C.name in self.values, "C")
+    p = _Absent(REGRESSION)
+    nu = _Absent(REGRESSION)
+    flag_p_specified = _Absent(REGRESSION)
+    init_sol = _Absent("a fit goes on from another one by marginlinear.train(start=)")
+    w_recalc = _Absent("the weights are always those of the duals")
+    regularize_bias = _Absent("the bias feature is one like others; a large bias is regularised less")
+    print_func = _Absent("training prints nothing; marginlinear.train(progress=) is told how it goes")
 
 
 class model:
@@ -186,6 +267,14 @@ class model:
     ----------
     classifier : marginlinear.Model
         The model itself, with certificate and all.
+    nr_feature, nr_class : int
+    label : list
+        As get_labels has them.
+    w : float64 array of shape (nr_feature * columns,), one more row of columns with a bias feature
+        Feature by feature, the weights in the order of the labels; one column for two classes unless trained jointly.
+    bias : float
+    param : parameter
+        What it was trained with, class weights aside. ValueError for a model of LIBLINEAR's whose method is not here.
     """
 
     def __init__(self, classifier):
@@ -202,6 +291,27 @@ class model:
     @property
     def bias(self):
         return self.classifier.bias
+
+    @property
+    def label(self):
+        return self.get_labels()
+
+    @property
+    def w(self):
+        self._require_columns_of_labels()
+        weights = self.classifier.weights
+        return np.ravel(weights[:, self._order()] if weights.shape[1] == self.nr_class else weights)
+
+    @property
+    def param(self):
+        trained, found = self.classifier, parameter()
+        # A file of LIBLINEAR's has its name for the method.
+        found.solver = registry.get(solver_names.__members__.get(trained.solver, trained.solver)).name
+        found.values = {name: value for name, value in trained.params.items() if value is not None}
+        found.values[params.BIAS.name] = self.bias
+        return found
+
+    rho = _Absent("only one-class models have one")
 
     def get_nr_feature(self):
         """Features, the bias feature not counted."""
@@ -272,15 +382,31 @@ class model:
         """(weights, constant part) of the score for a label."""
         if not 0 <= label_idx < self.nr_class:
             raise IndexError(f"label_idx = {label_idx}: there are {self.nr_class} labels, counted from 0")
-        if self.classifier.voted:
-            raise ValueError("the scores are those of binary problems, not of labels: see classifier.codes, and "
-                             "classifier.coef for their weights")
+        self._require_columns_of_labels()
         coef, intercept = self.classifier.coef, self.classifier.intercept
         if self.nr_class == 2 and len(coef) == 1:
             sign = -1.0 if label_idx else 1.0
             return sign * coef[0], sign * float(intercept[0])
         at = range(self.nr_class)[self._order()][label_idx]
         return coef[at], float(intercept[at])
+
+    def _require_columns_of_labels(self):
+        if hasattr(self.classifier, "kernel"):
+            raise ValueError("a kernel model has no weights of features: see classifier.dual_coef")
+        if self.classifier.voted:
+            raise ValueError("the scores are those of binary problems, not of labels: see classifier.codes, and "
+                             "classifier.coef for their weights")
+
+
+def print_null(s):
+    """Print nothing."""
+
+
+def __getattr__(name):
+    """Why the one name of LIBLINEAR's that has no counterpart is not here."""
+    if name == "liblinear":
+        raise ImportError("liblinear, the C library itself, is not here: use train, predict and a model's classifier")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def toPyModel(model_ptr):
@@ -336,8 +462,9 @@ def svm_read_problem(data_source, return_scipy=False):
 
     Parameters
     ----------
-    data_source : str, path or binary file
-        As `marginlinear.load_libsvm` takes it: compressed files, pipes and `-` too.
+    data_source : str, path or file, of bytes or of text
+        As `marginlinear.load_libsvm` takes it: compressed files, pipes and `-` too. A file is read from where it
+        stands.
     return_scipy : bool, default=False
 
     Returns
@@ -352,6 +479,8 @@ def svm_read_problem(data_source, return_scipy=False):
     OSError
         The file cannot be read.
     """
+    if hasattr(data_source, "read") and isinstance(data_source.read(0), str):
+        data_source = _Encoded(data_source)
     X, y = libsvm.load_libsvm(data_source)
     y = y.astype(np.float64)
     if return_scipy:
@@ -362,6 +491,18 @@ def svm_read_problem(data_source, return_scipy=False):
         return y, X
     pairs = zip((X.indices + 1).tolist(), X.data.tolist(), strict=True)
     return y.tolist(), [dict(next(pairs) for _ in range(length)) for length in np.diff(X.indptr).tolist()]
+
+
+class _Encoded:
+    """A text file as one of bytes."""
+
+    def __init__(self, text):
+        self.text, self.name, self.rest = text, getattr(text, "name", None), b""
+
+    def read(self, size):
+        self.rest = self.rest or self.text.read(size).encode()
+        part, self.rest = self.rest[:size], self.rest[size:]
+        return part
 
 
 def train(arg1, arg2=None, arg3=None):
@@ -412,9 +553,9 @@ def train(arg1, arg2=None, arg3=None):
         prob, options = problem(arg1, arg2), arg3
     param = options if isinstance(options, parameter) else parameter("" if options is None else options)
     values = {"bias": prob.bias, **param.values}
-    if param.find_C:
+    if param.flag_find_parameters:
         return _find_C(prob, param, values)
-    if param.nr_fold:
+    if param.flag_cross_validation:
         return _cross_validation(prob, param, values)
     return model(api.train(prob.x, _labels(prob.y), solver=param.solver, class_weight=param.class_weight,
                            **values))
@@ -596,7 +737,7 @@ def _find_C(prob, param, values):
     if start is not None:
         grid = {params.C.name: [start * 2.0**i for i in range(max(1, int(np.log2(LARGEST_C / start)) + 1))]}
     found = search(prob.x, _labels(prob.y), solver=param.solver, grid=grid, refit=False,
-                   folds=param.nr_fold or params.FOLDS.default, class_weight=param.class_weight, **values)
+                   folds=param.nr_fold, class_weight=param.class_weight, **values)
     best = found.best_params[params.C.name]
     print(f"Best C = {best:g}  CV accuracy = {100 * found.best_score:g}%")
     return best, -1.0, found.best_score

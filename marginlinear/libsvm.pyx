@@ -13,7 +13,6 @@ error that is reported, do not depend on the number of threads.
 
 import errno
 import io
-import operator
 import os
 import stat
 import sys
@@ -40,8 +39,9 @@ from marginlinear._core.pages cimport LARGE, advise_huge
 
 from marginlinear._core.buffer import Buffer
 from marginlinear.atomic import replacing
+from marginlinear.params import THREADS, Param, check_flag, check_function, check_path, refusal
 from marginlinear.problem import DataError
-from marginlinear.threads import default_threads
+from marginlinear.threads import default_threads, started
 
 ctypedef fused real:
     float
@@ -58,6 +58,7 @@ ctypedef fused narrow_t:
 # Text and arrays of a block stay in the second-level cache; Python's share of the work is below 1 %.
 BLOCK_SIZE = 1 << 18
 LARGEST_INDEX = 2**31 - 1
+N_FEATURES = Param("n_features", int, None, "number of columns", f"[1, {LARGEST_INDEX}]")
 cdef int64_t LARGEST_SHORT = 2**16 - 1
 FLOATS = "float64", "float32"
 INT64 = "l" if sizeof(long) == sizeof(int64_t) else "q"  # as NumPy calls it
@@ -69,6 +70,7 @@ cdef enum:
     LABEL_TEXT
     LABEL_MISSING
     LABEL_SEVERAL
+    LABEL_OF_TABLE
     LABEL_INFINITE
     LABEL_LARGE
     LABEL_CONTROL
@@ -90,6 +92,9 @@ REASONS = {
     LABEL_TEXT: "label {token} is not a number; to read labels as text, say --text-labels (text_labels=True)",
     LABEL_MISSING: "the row has no label before {token}",
     LABEL_SEVERAL: "several labels {token}: multi-label data are not supported",
+    LABEL_OF_TABLE: "{token}: commas and no index:value, as in a CSV file, which is not read here; convert it, as by "
+                    "Python's table = numpy.loadtxt('old', delimiter=','); "
+                    "marginlinear.dump_libsvm(table[:, 1:], table[:, 0], 'new') where labels come first",
     LABEL_INFINITE: "label {token} is not finite",
     LABEL_LARGE: "label {token} is not below 2^53, where float64 begins to skip whole numbers; to read "
                  "labels as text, say --text-labels (text_labels=True)",
@@ -125,6 +130,7 @@ cdef struct block_t:
     unsigned char* names  # text labels, a newline after each
     Py_ssize_t rows, features, names_size, lines
     int64_t largest  # index as the file counts, base - 1 if there is none
+    Py_ssize_t largest_line, largest_column  # where its feature begins, counted from 0
     # the first error, if any
     int code
     Py_ssize_t at, line_start
@@ -183,7 +189,11 @@ cdef int read_label(block_t* b, text_t* at) noexcept nogil:
     while not (ends_token(p[0]) or p[0] == c',' or p[0] == c':'):
         p += 1
     if p[0] == c',':
-        return LABEL_SEVERAL
+        while p[0] != c'\n' and p[0] != c'#':
+            if p[0] == c':':
+                return LABEL_SEVERAL
+            p += 1
+        return LABEL_OF_TABLE
     if p[0] == c':':
         return LABEL_MISSING
     return LABEL_TEXT
@@ -236,6 +246,15 @@ cdef int read_feature(block_t* b, text_t* at, int64_t* index, real* value) noexc
     index[0] = number
     at[0] = p
     return FINE
+
+
+cdef inline text_t last_token(text_t start, text_t end) noexcept nogil:
+    """Where the last token between `start` and `end` begins."""
+    while end > start and is_blank(end[-1]):
+        end -= 1
+    while end > start and not is_blank(end[-1]):
+        end -= 1
+    return end
 
 
 cdef void parse_lines(block_t* b, real* data) noexcept nogil:
@@ -320,6 +339,8 @@ cdef void parse_lines(block_t* b, real* data) noexcept nogil:
             b.rows += 1
             if last > b.largest:
                 b.largest = last
+                b.largest_line = b.lines
+                b.largest_column = last_token(line, p) - line
         if p[0] == c'#':
             p = <text_t> memchr(p, c'\n', stop - p + 1)
         p += 1
@@ -539,23 +560,25 @@ class LibsvmData:
     indptr : int64 array of shape (rows + 1,)
     labels : int64, float64 or str array of shape (rows,)
     n_features : int
+    largest : (str, int, int)
+        Where the largest index stands: the file, line and column as of a DataError.
 
     From read_views and libsvm_blocks they are memoryviews of these types, text labels a list: `arrays` makes arrays of
     them.
     """
 
-    __slots__ = ("data", "indices", "indptr", "labels", "n_features")
+    __slots__ = ("data", "indices", "indptr", "labels", "n_features", "largest")
 
-    def __init__(self, data, indices, indptr, labels, n_features):
+    def __init__(self, data, indices, indptr, labels, n_features, largest):
         self.data, self.indices, self.indptr = data, indices, indptr
-        self.labels, self.n_features = labels, n_features
+        self.labels, self.n_features, self.largest = labels, n_features, largest
 
     def arrays(self):
         """The same as NumPy's arrays, numbers without a copy."""
         import numpy as np
 
         return LibsvmData(np.asarray(self.data), np.asarray(self.indices), np.asarray(self.indptr),
-                          np.asarray(self.labels), self.n_features)
+                          np.asarray(self.labels), self.n_features, self.largest)
 
 
 def classes_of(labels):
@@ -604,7 +627,7 @@ cdef class Rows:
 
     cdef Column data, indices, indptr, labels
     cdef list names
-    cdef object path, dtype, n_features
+    cdef object path, dtype, n_features, place
     cdef int base
     cdef bint short, single  # indices are uint16 so far, values float
     cdef int64_t largest
@@ -615,7 +638,7 @@ cdef class Rows:
         self.data, self.indices, self.indptr, self.labels = Column(), Column(), Column(), Column()
         self.names = []
         self.path, self.dtype, self.base, self.n_features = path, dtype, base, n_features
-        self.largest = base - 1
+        self.largest, self.place = base - 1, (path, 0, 0)
         self.short, self.single = compact, compact or dtype == "float32"
         self.text, self.total = 0, total or 0
         (<int64_t*> self.indptr.extend(sizeof(int64_t), 1))[0] = 0
@@ -666,7 +689,9 @@ cdef class Rows:
             if labels != NULL:
                 memcpy(labels, b.labels, b.rows * sizeof(double))
         self.features += b.features
-        self.largest = max(self.largest, b.largest)
+        if b.largest > self.largest:
+            self.largest = b.largest
+            self.place = self.path, self.lines + b.largest_line + 1, b.largest_column + 1
         self.lines += b.lines
 
     cdef object append_names(self, Block block):
@@ -713,7 +738,7 @@ cdef class Rows:
             labels = self.labels.view(INT64 if whole else "d")
         n_features = self.largest - self.base + 1 if self.n_features is None else self.n_features
         return LibsvmData(self.data.view("f" if self.single else "d"), self.indices.view("H" if self.short else "i"),
-                          self.indptr.view(INT64), labels, n_features)
+                          self.indptr.view(INT64), labels, n_features, self.place)
 
 
 def quoted(text):
@@ -870,8 +895,8 @@ def read_libsvm(source, *, n_features=None, zero_based=False, dtype="float64", c
         With line and column of the first thing in the file that is wrong.
     OSError
         The file cannot be read.
-    ValueError
-        A parameter is outside its domain.
+    ValueError, TypeError
+        A parameter is outside its domain, or of another type.
     """
     return read_views(source, n_features=n_features, zero_based=zero_based, dtype=dtype, compact=compact,
                       text_labels=text_labels, threads=threads, progress=progress, _block_size=_block_size).arrays()
@@ -880,18 +905,19 @@ def read_libsvm(source, *, n_features=None, zero_based=False, dtype="float64", c
 def read_views(source, *, n_features=None, zero_based=False, dtype="float64", compact=False, text_labels=False,
                threads=None, progress=None, _block_size=BLOCK_SIZE):
     """`read_libsvm`, with memoryviews in place of arrays, and a list of text labels: without NumPy."""
-    if dtype not in FLOATS:
+    if not isinstance(dtype, str) or dtype not in FLOATS:
         import numpy as np
 
-        dtype = str(np.dtype(dtype))
+        try:
+            dtype = str(np.dtype(dtype))
+        except (TypeError, ValueError):
+            raise refusal("dtype", dtype, "float64 or float32") from None
         if dtype not in FLOATS:
-            raise ValueError(f"dtype is {dtype}; float64 or float32 is needed")
-    if n_features is not None and not 1 <= operator.index(n_features) <= LARGEST_INDEX:
-        raise ValueError(f"n_features is {n_features}; None or 1 to {LARGEST_INDEX} is needed")
-    if threads is None:
-        threads = default_threads()
-    elif operator.index(threads) < 1:
-        raise ValueError(f"threads is {threads}; None or at least 1 is needed")
+            raise refusal("dtype", dtype, "float64 or float32", ValueError)
+    n_features = None if n_features is None else N_FEATURES.check(n_features)
+    threads = default_threads() if threads is None else THREADS.check(threads)
+    zero_based, text_labels = check_flag("zero_based", zero_based), check_flag("text_labels", text_labels)
+    check_function("progress", progress)
     rows = None
     with closing(each_block(source, zero_based, n_features, dtype, text_labels, threads, progress,
                             _block_size)) as blocks:
@@ -972,8 +998,8 @@ def parsed(lines, make, threads):
     """Blocks in the order of the file, parsed; the caller must be done with one when it asks for the next.
 
     This thread reads, so that a signal interrupts a slow pipe, and parses while it has to wait; threads - 1
-    others parse. What goes wrong in reading is raised after the blocks read before, so that an earlier
-    error of theirs comes first.
+    others parse, or as many as can be had. What goes wrong in reading is raised after the blocks read before,
+    so that an earlier error of theirs comes first.
     """
     block = make()
     more = lines.fill(block)
@@ -986,13 +1012,11 @@ def parsed(lines, make, threads):
             more = lines.fill(block)
 
     from queue import Empty, SimpleQueue
-    from threading import Thread
 
     jobs, done, waiting, spare, failure = SimpleQueue(), SimpleQueue(), deque(), [block], None
-    workers = [Thread(target=work, args=(jobs, done), daemon=True) for _ in range(threads - 1)]
+    workers = []
     try:
-        for worker in workers:
-            worker.start()
+        workers.extend(started(lambda: work(jobs, done), threads - 1))
         jobs.put(block)
         waiting.append(spare.pop())
         spare += [make() for _ in range(threads + 1)]
@@ -1020,8 +1044,7 @@ def parsed(lines, make, threads):
         for _ in workers:
             jobs.put(None)
         for worker in workers:
-            if worker.ident is not None:
-                worker.join()
+            worker.join()
 
 
 def work(jobs, done):
@@ -1063,8 +1086,8 @@ def load_libsvm(source, *, dtype="float64", n_features=None, zero_based=False, t
         With line and column of the first thing in the file that is wrong.
     OSError
         The file cannot be read.
-    ValueError
-        A parameter is outside its domain.
+    ValueError, TypeError
+        A parameter is outside its domain, or of another type.
     """
     import numpy as np
     from scipy.sparse import csr_array
@@ -1089,7 +1112,7 @@ def dump_libsvm(X, y, target, *, zero_based=False, comment=None):
         Zeros are left out, entries at the same place added, rows sorted; X itself is not changed. float32
         values are written with the digits that tell them from other float32.
     y : array of shape (rows,)
-        Integers, numbers, or text without white space and `#`.
+        Bools, which become 0 and 1, integers, other numbers, or text of one word: see `marginlinear.labels`.
     target : str, path, or binary file object
         `-` is standard output. A path that ends in .gz, .bz2 or .xz is compressed. A file appears under its
         name when it is complete: a failure leaves what was there.
@@ -1100,11 +1123,17 @@ def dump_libsvm(X, y, target, *, zero_based=False, comment=None):
 
     Raises
     ------
-    ValueError
-        A value is not finite, or would not read back as the same number; nothing is written.
+    ValueError, TypeError
+        A value is not finite, or would not read back as the same number; X does not hold together; an argument is of
+        another kind. Nothing is written.
     OSError
         The file cannot be written.
     """
+    if not hasattr(target, "write"):
+        check_path("target", target)
+    if not isinstance(comment, (str, type(None))):
+        raise refusal("comment", comment, "text, or None")
+    zero_based = check_flag("zero_based", zero_based)
     X = rows_of(X)
     labels = labels_of(y, X.shape[0])
     base = 0 if zero_based else 1
@@ -1117,29 +1146,27 @@ def dump_libsvm(X, y, target, *, zero_based=False, comment=None):
 
 
 def rows_of(X):
-    """X as a two-dimensional array, or as csr with sorted rows, of finite float32 or float64 values."""
+    """X as `held` has it, of at least one row of finite numbers that float64 holds."""
     import numpy as np
 
-    if hasattr(X, "tocsr"):
-        X = X.tocsr()
-        if X.ndim == 2 and not X.has_canonical_format:
-            X = X.copy()
-            X.sum_duplicates()
-        values = X.data
-    else:
-        X = values = np.asarray(X)
-    if X.ndim != 2 or X.shape[0] == 0:
-        raise ValueError(f"X has shape {X.shape}; at least one row and two dimensions are needed")
-    if values.dtype.kind not in "biuf" or values.dtype.itemsize > 8:
-        raise ValueError(f"X has dtype {values.dtype}; real numbers that float64 holds are needed")
-    if values.dtype.kind == "f" and not np.isfinite(values).all():
+    from marginlinear.arrays import CSR, held
+
+    table = held(X)
+    if table.shape[0] == 0:
+        raise ValueError(f"X has shape {table.shape}; at least one row is needed")
+    # The door makes float64 of a sparse array's values, and sees that they are finite.
+    values = table.data if isinstance(table, CSR) else table
+    dtype = getattr(X, "dtype", values.dtype) if isinstance(table, CSR) else values.dtype
+    if dtype.kind not in "biuf" or dtype.itemsize > 8:
+        raise ValueError(f"X has dtype {dtype}; real numbers that float64 holds are needed")
+    if dtype.kind == "f" and not np.isfinite(values).all():
         raise ValueError("X holds nan or infinity")
-    if values.dtype.kind in "iu" and values.dtype.itemsize == 8 and values.size:
-        least, most = int(values.min()), int(values.max())
-        if least < -(2**53) or most > 2**53:
-            wrong = least if least < -(2**53) else most
-            raise ValueError(f"X holds {wrong}, beyond the whole numbers of float64, 2^53")
-    return X
+    if dtype.kind in "iu" and dtype.itemsize == 8 and values.size:
+        largest = max(int(values.max()), -int(values.min()))
+        if largest >= 2**53:
+            raise ValueError(f"X holds a number of the size of {largest}, not below 2^53, where float64 begins to skip "
+                             "whole numbers")
+    return table
 
 
 def compressed(X, start, stop):
@@ -1155,9 +1182,6 @@ def compressed(X, start, stop):
         rows, indices = np.nonzero(X[start:stop])
         values = np.asarray(X[start:stop])[rows, indices]
         indptr = np.searchsorted(rows, np.arange(stop - start + 1))
-    last = int(indices.max()) if len(indices) else 0
-    if last >= LARGEST_INDEX:
-        raise ValueError(f"column {last} of X is beyond the largest that can be read, {LARGEST_INDEX - 1}")
     dtype = np.float32 if values.dtype == np.float32 else np.float64
     return indptr.astype(np.int64), indices.astype(np.int64), np.ascontiguousarray(values, dtype)
 
@@ -1166,40 +1190,38 @@ def labels_of(y, rows):
     """A float64 array, or a list of bytes; ValueError if a label would read back differently."""
     import numpy as np
 
-    y = np.asarray(y)
+    from marginlinear.labels import labels_of, require_words
+
+    y = labels_of(y)
     if y.shape != (rows,):
         raise ValueError(f"y has shape {y.shape}, X has {rows} rows")
-    if y.dtype.kind == "O":
-        if not all(isinstance(label, str) for label in y):
-            raise ValueError("y holds objects; numbers, or text throughout, are needed")
-    elif y.dtype.kind in "biuf" and y.dtype.itemsize <= 8:
-        if y.dtype.kind == "f" and not np.isfinite(y).all():
-            raise ValueError("y holds nan or infinity")
-        if int(y.min()) <= -(2**53) or int(y.max()) >= 2**53:
-            raise ValueError("y holds a number not below 2^53, which would not read back; make it text")
-        return y.astype(np.float64)
-    elif y.dtype.kind != "U":
-        raise ValueError(f"y has dtype {y.dtype}; numbers or text are needed")
-    for label in set(y.tolist()):
-        start, colon, _ = label.partition(":")
-        if not label or "#" in label or label[0] == "\ufeff" or any(c.isspace() or c < " " for c in label):
-            raise ValueError(f"label {label!r} is empty, or holds white space, '#', a control character or a "
-                             "byte order mark")
-        if colon and start.isascii() and start.isdigit():
-            raise ValueError(f"label {label!r} would read back as a feature")
-    return [label.encode() for label in y.tolist()]
+    if y.dtype.kind == "U":
+        require_words(set(y.tolist()))
+        return [label.encode() for label in y.tolist()]
+    if int(y.min()) <= -(2**53) or int(y.max()) >= 2**53:
+        raise ValueError("y holds a number not below 2^53, which would not read back; make it text")
+    return y.astype(np.float64)
 
 
 def rows_text(const int64_t[::1] indptr, const int64_t[::1] indices, const real[::1] values, labels,
               int base):
-    """The lines of some rows."""
+    """The lines of some rows; ValueError for arrays that do not fit each other, as whoever has them can change them."""
     cdef Py_ssize_t rows = indptr.shape[0] - 1, i, k, room
+    cdef int64_t beyond = LARGEST_INDEX
     cdef const double[::1] numbers = None
     cdef const unsigned char[::1] names = None
     cdef const int64_t[::1] ends = None
     cdef Py_ssize_t begin = 0
     cdef unsigned char* text
     cdef unsigned char* out
+    if rows < 0 or len(labels) != rows or values.shape[0] != indices.shape[0]:
+        raise ValueError(f"{len(labels)} labels, {rows} rows, {indices.shape[0]} indices, {values.shape[0]} values")
+    for i in range(rows):
+        if not 0 <= indptr[i] <= indptr[i + 1] <= indices.shape[0]:
+            raise ValueError(f"indptr of row {i} does not fit: {indptr[i]} to {indptr[i + 1]}")
+    for k in range(indices.shape[0]):
+        if not 0 <= indices[k] < beyond:
+            raise ValueError(f"column {indices[k]} is outside those that can be read, 0 to {beyond - 1}")
     room = rows * (DOUBLE_WIDTH + 1) + indices.shape[0] * (DOUBLE_WIDTH + 12) + 2 * GUARD
     if isinstance(labels, list):
         import numpy as np

@@ -1,6 +1,6 @@
 """The body of a linear model's file: LIBLINEAR's text.
 
-    solver_type MCSVM_CS        LIBLINEAR's name for the method, or for what decides: see `liblinear.solver_type`
+    solver_type MCSVM_CS        see below
     nr_class 3
     label 1 2 3
     nr_feature 4
@@ -8,6 +8,9 @@
     w
     0.1 -0.2 0.1                one row a feature, a blank after each value, numbers that read back exactly
     ...
+
+The solver_type is LIBLINEAR's name for l2svc (L2R_L2LOSS_SVC_DUAL), l1svc (L2R_L1LOSS_SVC_DUAL) and cs (MCSVM_CS); for
+the others MCSVM_CS where k columns are compared, L2R_L2LOSS_SVC_DUAL where the sign of one decides.
 
 Of two classes LIBLINEAR looks only at the first column, even with MCSVM_CS: so their columns stand in the order of the
 labels, classes[1] first. Columns with codes have a solver_type that LIBLINEAR refuses, and before nr_feature

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import math
 import re
 import sys
 
@@ -12,6 +13,13 @@ from marginlinear.reading import JSONFault, json_of, place_of, shown
 
 # Keys of every line of a log.
 CHECK = {"n_iter", "seconds", "objective", "certificate", "residual"}
+# The files that margin-train makes of runs and searches, and what draws them.
+KINDS = {
+    "run": "the log of a run: `margin-plot convergence` draws it",
+    "search": "the log of a search: `margin-plot search` draws the search's table, which the same margin-train -C with "
+              "--resume LOG --table FILE.csv writes",
+    "table": "the table of a search: `margin-plot search` draws it",
+}
 
 
 def read_log(path):
@@ -23,10 +31,10 @@ def read_log(path):
     runs, current = [], {}
     with open(path, "rb") as stream:
         data = stream.read()
+    _require_kind("run", path, data)
     for number, entry in _json_lines(path, data):
         if not isinstance(entry, dict) or not entry.keys() >= CHECK:
-            raise DataError(path, number, 1, f"not a line of margin-train --log, with {', '.join(sorted(CHECK))} "
-                            "(those of -v and -C have others: --table makes the table of a search)")
+            raise DataError(path, number, 1, f"not a line of margin-train --log, with {', '.join(sorted(CHECK))}")
         wrong = next((key for key in CHECK if not (entry[key] is None or is_number(entry[key]))), None)
         if wrong:
             raise DataError(path, number, 1, f"{wrong}: {shown(entry[wrong])} is not a number")
@@ -59,6 +67,7 @@ def read_table(path):
     """
     with open(path, "rb") as stream:
         data = stream.read().removeprefix(b"\xef\xbb\xbf")
+    _require_kind("table", path, data)
     if data.startswith(b"["):
         rows = _json(path, data)
     elif data.startswith(b"{"):
@@ -71,6 +80,28 @@ def read_table(path):
     if not rows:
         raise DataError(path, 0, 0, "the table has no rows")
     return rows
+
+
+def _require_kind(wanted, path, data):
+    """DataError where a file is not of the wanted one of KINDS, but of another."""
+    kind = _kind(data.partition(b"\n")[0])
+    if kind not in (wanted, None):
+        raise DataError(path, 1, 1, KINDS[kind])
+
+
+def _kind(line):
+    """Which of KINDS the file with this first line is; None where that is not known, as of foreign JSON lines."""
+    if line.startswith(b"["):
+        return "table"
+    if not line.startswith(b"{"):
+        return "table" if b"score" in line.split(b",") else None
+    try:
+        entry = json_of(line)
+    except JSONFault:
+        return None
+    if isinstance(entry.get("search"), dict):
+        return "search"
+    return "run" if entry.keys() >= CHECK else None
 
 
 def _csv_rows(path, data):
@@ -117,5 +148,7 @@ def _cell(text):
 
 def is_number(value):
     """Whether a value is a finite number."""
-    return (isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-            and -sys.float_info.max <= value <= sys.float_info.max)
+    if isinstance(value, (float, np.floating)):
+        return math.isfinite(value)
+    return (isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+            and abs(int(value)) <= sys.float_info.max)

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from marginlinear.api import training_data
+from marginlinear import params as P
+from marginlinear.api import Model, training_data
 from marginlinear.arrays import row_blocks
 
 __all__ = ["Feature", "LowRow", "MarginReport", "MarginStatistics", "TopFeatures", "margin_report"]
@@ -229,14 +230,20 @@ def margin_report(model, X, y, *, sample_weight=None, feature_names=None, n_top=
     Raises
     ------
     ValueError
-        For X, y or weights that `train` would refuse too; labels that are words where the model's are numbers;
-        feature_names of another number than the model's features, or for a kernel model.
+        For X, y or weights that `train` would refuse too; an X of another number of features, unless it is a file's;
+        labels that are words where the model's are numbers; feature_names of another number than the model's features,
+        or for a kernel model.
+    TypeError
+        For a model that is none, or names that are none.
     """
+    if not isinstance(model, Model):
+        raise P.refusal("model", model, "a Model, as train returns it")
     for name, value in (("n_top", n_top), ("n_lowest", n_lowest)):
         if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 0:
             raise ValueError(f"{name} = {value!r} is not allowed: give an integer in [0, inf)")
     linear = getattr(model, "kernel", None) is None
     check_names(model, feature_names)
+    model.require_features(X)
     X, y, weights, kept = training_data(X, y, sample_weight)
     counted = None if sample_weight is None else weights  # None: counts are integers
     places, predicted, margins = evaluate(model, X, y, threads)
@@ -284,16 +291,10 @@ def margin_report(model, X, y, *, sample_weight=None, feature_names=None, n_top=
 
 def evaluate(model, X, y, threads=None):
     """(places of y in model.classes, -1 for unknown; predicted places; margins, NaN for unknown): a number a row."""
-    y = np.asarray(y)
-    y = np.array(y.tolist()) if y.dtype.kind == "O" else y
-    if (y.dtype.kind == "U") != (model.classes.dtype.kind == "U"):
-        words = "words", "numbers"
-        ours, theirs = words if y.dtype.kind == "U" else words[::-1]
-        raise ValueError(f"y holds {ours}, the model's classes are {theirs}")
     places = model.places_in_classes(y)
-    predicted, margins = np.empty(len(y), dtype=np.intp), np.empty(len(y))
+    predicted, margins = np.empty(len(places), dtype=np.intp), np.empty(len(places))
     for lo, hi, block in row_blocks(X, max(1, BLOCK // max(len(model.classes), model.columns))):
-        scores = model.decision_function(block, threads=threads)
+        scores = model.decide(block, threads=threads)
         predicted[lo:hi] = model.places_of(scores)
         margins[lo:hi] = model.margins_of(scores, np.maximum(places[lo:hi], 0))
     margins[places < 0] = np.nan
@@ -361,6 +362,8 @@ def check_names(model, names):
         return
     if getattr(model, "kernel", None) is not None:
         raise ValueError("feature_names: a kernel model has no weights of features to be named")
+    if isinstance(names, (str, bytes)) or not hasattr(names, "__len__") or not all(isinstance(n, str) for n in names):
+        raise P.refusal("feature_names", names, "a list of str, one for each feature")
     if len(names) != model.n_features:
         raise ValueError(f"feature_names has {len(names)} names, the model {model.n_features} features")
 

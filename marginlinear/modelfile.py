@@ -31,11 +31,13 @@ from marginlinear import params as P
 from marginlinear._version import version
 from marginlinear.modeltext import WORD, Source, check_keys, check_labels, header_line, parse_json
 from marginlinear.modelwriter import KEPT, TRAILER
+from marginlinear.params import check_path
 from marginlinear.problem import STATUSES, Info
 from marginlinear.reading import shown
 
 SEAL = re.compile(rb', "sha256": "([0-9a-f]{64})"\}\n\Z')
 PLAIN = (str, int, float, type(None))  # and bool, an int
+CONVERTED = {"bool": bool, "float64": float}  # labels that a file may have as integers
 NOT_FINITE = ("nan", "inf", "-inf")
 
 
@@ -64,11 +66,11 @@ def load_model(path):
 
 def read_file(path):
     """The ModelFile that `load_model` makes its model of."""
-    if path == "-":
+    if isinstance(path, str) and path == "-":
         return _read_whole(sys.stdin.buffer, "<stdin>")
     if hasattr(path, "read"):
         return _read_whole(path, getattr(path, "name", "<file>"))
-    with open(path, "rb") as stream:
+    with open(check_path("path", path), "rb") as stream:
         status = os.fstat(stream.fileno())
         if stat.S_ISREG(status.st_mode):
             return ModelFile(Source(stream, os.fspath(path), status.st_size))
@@ -100,8 +102,8 @@ class ModelFile:
     body : Body
         Of `linearfile` or `kernelfile`.
     classes : list
-        The labels as Python's numbers or text, in the order of a Model's.
-    kind : {"int64", "float64", "str"}
+        The labels as Python's bools, numbers or text, in the order of a Model's.
+    kind : {"bool", "int64", "float64", "str"}
         Their type.
     """
 
@@ -125,8 +127,8 @@ class ModelFile:
             if kind != self.body.scaling:
                 raise source.damaged(f"scaling is {shown(kind)} in the trailer, {shown(self.body.scaling)} above it")
         self.classes = labels[::-1] if len(labels) == 2 else labels
-        if self.kind == "float64":
-            self.classes = [float(label) for label in self.classes]
+        if self.kind in CONVERTED:
+            self.classes = list(map(CONVERTED[self.kind], self.classes))
 
     def weights(self):
         """Those of a plain body, columns in the order of a Model's."""

@@ -7,6 +7,7 @@ import math
 import re
 
 from marginlinear.digest import sha256
+from marginlinear.labels import require_words
 from marginlinear.problem import DataError
 from marginlinear.reading import INTEGER, NATURAL, NUMBER, JSONFault, json_of, shown
 
@@ -173,9 +174,15 @@ def header_line(source, body="its weights"):
 
 def check_labels(source, labels, kind):
     """DataError unless the labels are of the type that the trailer names."""
-    allowed = {"int64": int, "float64": (int, float), "str": str}.get(kind)
+    allowed = {"bool": int, "int64": int, "float64": (int, float), "str": str}.get(kind)
     if allowed is None or not all(isinstance(label, allowed) for label in labels):
         raise source.damaged(f"the trailer calls the labels {shown(kind)}, and they are not")
+    if kind == "bool" and not all(label in (0, 1) for label in labels):
+        raise source.damaged("the trailer calls the labels bools, which are 0 and 1, and they are not")
+    try:
+        require_words(labels, "classes")
+    except ValueError as error:
+        raise source.error(ascii(str(error))[1:-1]) from None
     if kind != "str" and not all(-I64 <= label < I64 if type(label) is int else math.isfinite(label)
                                  for label in labels):
         raise source.damaged("a label is beyond 64 bits")

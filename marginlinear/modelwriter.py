@@ -2,12 +2,14 @@
 
 import math
 
-from marginlinear import liblinear, registry
+from marginlinear import liblinear
 from marginlinear._core.buffer import columns_of
 from marginlinear._core.decimal import format_rows
 from marginlinear._version import version
 from marginlinear.atomic import replacing
 from marginlinear.digest import sha256
+from marginlinear.labels import require_words
+from marginlinear.params import THREADS, check_path, refusal
 from marginlinear.threads import default_threads, ranges, run_chunks
 
 TRAILER = b"marginlinear 1"
@@ -15,7 +17,7 @@ C_INT = 1 << 31
 BLOCK = 1 << 18  # bytes of weights that are made text at once
 AHEAD = 4  # blocks for each thread whose text is held
 DIGITS = 20  # bytes that a number takes, about
-LABELS = {"i": "int64", "u": "int64", "f": "float64", "U": "str"}  # by NumPy's kind
+LABELS = {"b": "bool", "i": "int64", "u": "int64", "f": "float64", "U": "str"}  # by NumPy's kind
 PYTHON = {int: "int64", float: "float64", str: "str"}
 SIGNS = {1: "+", -1: "-", 0: "0"}  # a code as it is written
 # Of Info, what two equal runs share, and its types.
@@ -41,10 +43,15 @@ def save_model(model, path, *, threads=None):
     OSError
         The file cannot be written.
     ValueError
-        A weight is not finite, or the kernel is a Python function.
+        A weight is not finite, a label is no word, or the kernel is a Python function.
+    TypeError
+        Arguments of another kind.
     """
-    with replacing(path) as stream:
-        _write(model, stream, threads or default_threads())
+    if not hasattr(model, "weights") or not hasattr(model, "classes"):
+        raise refusal("model", model, "a Model, as train returns it")
+    threads = default_threads() if threads is None else THREADS.check(threads)
+    with replacing(check_path("path", path)) as stream:
+        _write(model, stream, threads)
 
 
 def label_text(label):
@@ -82,6 +89,9 @@ def _write(model, stream, threads):
 
 def _put_linear(model, put, threads):
     """What stands before the trailer of a linear model, some of it at a time: `linearfile` has its layout."""
+    # Here, as who predicts needs no methods.
+    from marginlinear import registry
+
     weights = memoryview(model.weights)
     rows, columns = weights.shape
     kind = (liblinear.solver_type(registry.liblinear_number(model.solver), len(model.classes), columns)
@@ -116,7 +126,7 @@ def label_kind(model):
         return PYTHON[type(model.classes[0])]
     kind = model.classes.dtype.kind
     if kind not in LABELS:
-        raise TypeError(f"the model is not saved: its labels are {model.classes.dtype}, not numbers or text")
+        raise TypeError(f"the model is not saved: its labels are {model.classes.dtype}, not bools, numbers or text")
     return LABELS[kind]
 
 
@@ -126,6 +136,7 @@ def label_lines(model):
     classes = list(model.classes) if isinstance(model.classes, list) else model.classes.tolist()
     if len(classes) == 2:
         classes.reverse()
+    require_words(classes, "the model is not saved")
     if kind == "float64" and not all(map(math.isfinite, classes)):
         raise ValueError("the model is not saved: it has a label that is not finite")
     if kind != "str" and all(c == int(c) and -C_INT <= c < C_INT for c in classes):

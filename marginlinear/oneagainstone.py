@@ -77,7 +77,11 @@ def add_scores(scores, values, places, counts, low, high):
     for i, rows in _groups(counts):
         part = slice(max(rows.start, low), min(rows.stop, high))
         if part.start < part.stop:
-            scores[:, columns_of(i, k)] += values[:, part.start - low:part.stop - low] @ places[part]
+            found = values[:, part.start - low:part.stop - low] @ places[part]
+            # The pairs that i is the first of stand side by side.
+            first = first_column(i, k)
+            scores[:, columns_of(i, k)[:i]] += found[:, :i]
+            scores[:, first:first + k - 1 - i] += found[:, i:]
 
 
 def _groups(counts):

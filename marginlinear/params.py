@@ -5,6 +5,7 @@ The command line, `train`, the model file and the documentation all read these d
 """
 
 import math
+import os
 from collections import namedtuple
 
 INFINITE = math.inf
@@ -117,7 +118,7 @@ class Param(namedtuple("Param", "name type default help domain choices letter me
         return above and below
 
     def _refusal(self, value, beyond=""):
-        allowed = (self.allowed or "a flag") + beyond
+        allowed = (self.allowed or "True or False") + beyond
         return ValueError(f"{self.name.rstrip('_')} = {value!r} is not allowed: give {allowed}")
 
 
@@ -228,3 +229,28 @@ def _with(name, value):
     if value is None:
         return f"without a {name}"
     return f"with {name} = {value if isinstance(value, str) else 'a function'}"
+
+
+# Arguments in Python that are no parameters of a run: ValueError or TypeError names them, and what is allowed.
+
+
+def refusal(name, value, allowed, error=TypeError):
+    return error(f"{name} = {value!r} is not allowed: give {allowed}")
+
+
+def check_flag(name, value):
+    return Param(name, bool, False, "").check(value)
+
+
+def check_function(name, value):
+    """A function, or None."""
+    if value is not None and not callable(value):
+        raise refusal(name, value, "a function, or None")
+    return value
+
+
+def check_path(name, value):
+    """The path as a str. Not an int, which `open` would take for a descriptor of this process's own."""
+    if not isinstance(value, (str, bytes, os.PathLike)):
+        raise refusal(name, value, "a path")
+    return os.fsdecode(value)

@@ -58,7 +58,8 @@ class RowError(ValueError):
 
 @contextmanager
 def numbered(which):
-    """Within it rows were selected: an error names them as the caller does, which[i] for row i; None: as they are."""
+    """Within it rows were selected: an error names them as the caller does, which[i] for row i, a range for a block of
+    rows; None: as they are."""
     try:
         yield
     except RowError as error:

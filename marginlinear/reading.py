@@ -15,7 +15,7 @@ import math
 import re
 
 MEMORY = 128
-SPARE = 1 << 26
+SPARE = 1 << 24
 # Lists and objects inside each other: our formats have 4.
 NESTED = 20
 NATURAL = re.compile(rb"[0-9]{1,20}")

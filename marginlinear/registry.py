@@ -93,13 +93,18 @@ def get(name):
 
     A name imports its own module alone.
     """
-    if name in MODULES:
+    if isinstance(name, str) and name in MODULES:
         return import_module(f"marginlinear.methods.{MODULES[name]}").METHOD
     known = methods()
     numbers = {str(m.liblinear): m for m in known.values() if m.liblinear is not None}
     method = numbers.get(str(name))
     if method is None:
-        theirs = liblinear.SOLVERS.get(int(name) if str(name).isdecimal() else None)
+        number = int(name) if str(name).isdecimal() else None
+        theirs = liblinear.SOLVERS.get(number)
+        same = numbers.get(str(liblinear.SAME.get(number)))
+        if same is not None:
+            raise ValueError(f"LIBLINEAR's {theirs} has the same objective as -s {same.liblinear}: give "
+                             f"{same.liblinear}, or {same.name}")
         if theirs is not None:
             raise ValueError(f"LIBLINEAR's {theirs} is not among the methods of marginlinear: give one of "
                              f"{', '.join(known)}")

@@ -9,7 +9,7 @@ lower = -upper this is x_j -> upper x_j/most_j, and zeros stay zeros: with all f
 
 import numpy as np
 
-from marginlinear.arrays import CSR, as_rows, real_values, select_rows, shape_of
+from marginlinear.arrays import CSR, as_rows, held, like, real_values, select_rows, shape_of
 
 RANGE, MAXABS, UNIT = "range", "maxabs", "unit"
 KINDS = (RANGE, MAXABS, UNIT)
@@ -105,7 +105,7 @@ class Scaling:
 
     def parts(self, X):
         """The rows of X scaled: some at a time where zeros do not stay zeros."""
-        X = X.tocsr() if hasattr(X, "tocsr") else table(X)
+        X = table(X)
         m = shape_of(X)[0]
         step = max(1, PART // self.width if len(self.filled) else m)
         for low in range(0, m, step):
@@ -158,7 +158,7 @@ class Scaling:
             parts = X.data / np.where(largest > 0, largest, 1)[rows]
             lengths = np.sqrt(np.bincount(rows, np.square(parts, dtype=np.float64), m))
             data = parts / np.where(lengths > 0, lengths, 1)[rows]
-            return CSR(data.astype(X.data.dtype, copy=False), X.indices, X.indptr, n)
+            return CSR(data.astype(X.data.dtype, copy=False), X.indices, X.indptr, n, X.container)
         indices, data, indptr = X.indices, X.data, X.indptr
         if n > len(self.least):
             kept = indices < len(self.least)
@@ -167,7 +167,7 @@ class Scaling:
         n = len(self.least)
         scaled = self.image(data, indices).astype(data.dtype, copy=False)
         if not len(self.filled):
-            return CSR(scaled, indices, indptr, n)
+            return like(X, scaled, indices, indptr, n)
         require_filled(m, self.width, data.dtype.itemsize)
         if self.width == n:
             out = np.empty((m, n), dtype=data.dtype)
@@ -183,7 +183,7 @@ class Scaling:
         indices = np.concatenate((indices[~inside], np.tile(self.filled.astype(indices.dtype), m)))
         order = np.lexsort((indices, rows))
         indptr = np.concatenate(([0], np.cumsum(np.bincount(rows, minlength=m))))
-        return CSR(np.concatenate((scaled[~inside], always.ravel()))[order], indices[order], indptr, n)
+        return like(X, np.concatenate((scaled[~inside], always.ravel()))[order], indices[order], indptr, n)
 
 
 def learned(kind, X):
@@ -247,17 +247,12 @@ class Extremes:
 
 
 def table(X):
-    """X as a dense float32 or float64 array or a CSR of them, its values finite, without a copy where it is one."""
-    if hasattr(X, "tocsr"):
-        csr = X.tocsr()
-        if csr.ndim == 2 and not csr.has_canonical_format:
-            csr = csr.copy() if csr is X else csr
-            csr.sum_duplicates()
-        X = csr
-    as_rows(X, -1.0)
-    if hasattr(X, "indptr"):
-        return CSR(real_values(X.data), X.indices, X.indptr, shape_of(X)[1])
-    return real_values(np.asarray(X))
+    """X as `held` has it, with float32 or float64 values that are finite, without a copy where it is such."""
+    found = held(X)
+    if isinstance(found, CSR):
+        return found
+    as_rows(found, -1.0)
+    return real_values(found)
 
 
 def require_extremes(n):

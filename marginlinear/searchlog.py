@@ -94,7 +94,7 @@ class Journal:
             "seconds": ("a number of 0 or more", lambda value: type(value) in (int, float) and value >= 0),
         }
         if entry.keys() != allowed.keys():
-            raise self._error(number, f"not a fit of a search: {', '.join(allowed)} are needed")
+            raise self._error(number, f"not a fit of this search: {', '.join(allowed)} are needed")
         for key, (what, is_one) in allowed.items():
             if not is_one(entry[key]):
                 raise self._error(number, f"{key} is {shown(entry[key])}: {what} is needed",

@@ -20,8 +20,8 @@ from marginlinear import grid as G
 from marginlinear import params as P
 from marginlinear import registry
 from marginlinear._version import version
-from marginlinear.api import LastGram, fit_model, train, training_data
-from marginlinear.arrays import select_rows, shape_of
+from marginlinear.api import LastGram, check_class_weight, fit_model, row_weights, train, training_data
+from marginlinear.arrays import select_columns, select_rows, shape_of
 from marginlinear.fitting import resolved
 from marginlinear.folds import stratified_folds
 from marginlinear.metrics import METRICS, pooled
@@ -117,22 +117,16 @@ class Folds:
     def __init__(self, X, y, n, seed, sample_weight, class_weight, square):
         n, seed = P.FOLDS.check(n), P.SEED.check(seed)
         X, y, _, _ = training_data(X, y, None, square)
-        if hasattr(X, "tocsr"):
-            # Once: every fit would do it again.
-            X = X.tocsr()
-            if not X.has_canonical_format:
-                X = X.copy()
-                X.sum_duplicates()
         if sample_weight is not None:
-            sample_weight = np.asarray(sample_weight, dtype=np.float64)
-            if sample_weight.shape != y.shape:
-                raise ValueError(f"sample_weight has shape {sample_weight.shape}, X has {len(y)} rows")
+            sample_weight = row_weights(sample_weight, len(y))
         if n > len(y):
             warnings.warn(LOO, UserWarning, stacklevel=4)
             n = len(y)
-        self.X, self.y, self.weights, self.class_weight = X, y, sample_weight, class_weight or {}
+        self.X, self.y, self.weights, self.class_weight = X, y, sample_weight, check_class_weight(class_weight)
+        # By label; "balanced" is counted in each fold.
+        self.factors = self.class_weight if isinstance(class_weight, dict) else {}
         self.classes, self.places = np.unique(y, return_inverse=True)
-        unknown = [label for label in self.class_weight if label not in self.classes]
+        unknown = [label for label in self.factors if label not in self.classes]
         for label in unknown:
             warnings.warn(f"class label {label} specified in weight is not found", UserWarning, stacklevel=4)
         if len(self.classes) < 2:
@@ -168,10 +162,11 @@ class Folds:
             raise ValueError(f"fold {fold + 1} of {self.n} leaves label {there[0]} alone in its training rows: give "
                              "fewer folds, or more rows of the other classes")
         others = {"sample_weight": None if self.weights is None else self.weights[inside],
-                  "class_weight": {label: factor for label, factor in self.class_weight.items() if label in there}}
+                  "class_weight": self.class_weight if not self.factors else
+                  {label: factor for label, factor in self.factors.items() if label in there}}
         rows, held_out = select_rows(self.X, inside), select_rows(self.X, outside)
         if self.square:
-            rows, held_out = rows[:, inside], held_out[:, inside]
+            rows, held_out = select_columns(rows, inside), select_columns(held_out, inside)
         return inside, rows, labels, others, outside, held_out
 
     def judged(self, model, held_out, joint):
@@ -200,7 +195,8 @@ class Folds:
             found.update(f"{array.dtype.str}{array.shape}".encode())
             found.update(np.ascontiguousarray(array).view(np.uint8).data if array.size else b"")
         found.update(repr(shape_of(self.X)).encode())
-        found.update(repr(sorted((str(label), float(f)) for label, f in self.class_weight.items())).encode())
+        words = sorted((str(label), str(f)) for label, f in self.factors.items()) or self.class_weight
+        found.update(repr(words).encode())
         return found.hexdigest()
 
 
@@ -370,6 +366,10 @@ def search(X, y, *, solver=None, grid=None, refit=True, folds=5, metric="accurac
     metric = P.METRIC.check(metric)
     grid = G.check_grid(G.default_grid(method) if grid is None else grid, method)
     points = G.points_of(grid, method, params)
+    refit, progress = P.check_flag("refit", refit), P.check_function("progress", progress)
+    for name, path in (("log", log), ("resume", resume)):
+        if path is not None:
+            P.check_path(name, path)
     if log is not None and resume is not None:
         raise ValueError("log and resume are both given: resume goes on writing its own file")
     probability = params.get(P.PROBABILITY.name, False)

@@ -4,8 +4,10 @@
 
     MCODMClassifier(C=10).fit(X, y).score(X_test, y_test)
 
-They train by `marginlinear.train`: with fit_intercept=False, or bias=1 there, both give the same model bit for bit, and
-so does `margin-train`. `model_` is that model.
+They train by `marginlinear.train`: with the same tol, and fit_intercept=False or bias=1 there, both give the same model
+bit for bit, and so does `margin-train`. Linear decisions are made of `coef_` and `intercept_`, as everywhere in
+scikit-learn: who changes them changes scores, predictions, margins and what is saved. `model_` is the model that they
+are.
 """
 
 import inspect
@@ -16,10 +18,11 @@ import numpy as np
 
 from marginlinear import params as P
 from marginlinear import problem, registry
-from marginlinear.api import KernelModel, fit_model
+from marginlinear.api import KernelModel, Model, fit_model
 
 try:
     import joblib
+    from scipy import sparse
     from sklearn import exceptions
     from sklearn.base import BaseEstimator, ClassifierMixin
     from sklearn.utils import check_random_state
@@ -66,18 +69,20 @@ OWN_WORDS = {
         "bool, default=False",
         "Whether each check of the certificate is printed."),
 }
-# The other parameters of a run that estimators have, as declared.
+# The other parameters of a run that estimators have, as declared. Their tol is smaller than that of `train`, 1e-4 for
+# 1e-3: coefficients are looked at here, and selected by. docs/sklearn.md has the measurement.
 RUN_WORDS = "tol", "algorithm", "max_iter", "time_limit", "probability"
 KERNEL_WORDS = {p.name: p for p in P.KERNELS}
 KERNEL_NOTE = (' None: a linear model with weights of features. "precomputed": X is the matrix of kernel values. A '
-               "callable gets two blocks of rows and returns the kernel's values for each pair. gamma, degree, coef0 "
-               "and cache are left aside by kernels that do not use them.")
+               "callable gets two blocks of rows and returns the kernel's values for each pair, dense or sparse. "
+               "gamma, degree, coef0 and cache are left aside by kernels that do not use them.")
 
 ATTRIBUTES = """\
 classes_ : array of shape (n_classes,)
-    The labels, ascending; those whose rows all have weight 0 are not there.
+    The labels of y, ascending. One whose rows all have weight 0 is never predicted, and changes nothing for the others.
 coef_ : float64 array of shape (1, n_features) or (n_classes, n_features)
-    One row for two classes. With multiclass="ovo" or "ecoc" a row for each binary problem. Not with a kernel.
+    One row for two classes. With multiclass="ovo" or "ecoc" a row for each binary problem. Not with a kernel. May be
+    changed or assigned, as may intercept_: decisions are made of them.
 intercept_ : float64 array of shape (1,) or (n_classes,)
 n_iter_ : int
     Sweeps over the rows, Newton steps included.
@@ -89,7 +94,8 @@ dual_gap_ : float or None
 info_ : marginlinear.Info
     Status, bound, history, seconds and more.
 model_ : marginlinear.Model
-    To be saved by `marginlinear.save_model`.
+    To be saved by `marginlinear.save_model`: of coef_ and intercept_ as they are. Where they are not those that were
+    trained its info is None, as the certificate is not theirs.
 n_features_in_ : int
 feature_names_in_ : array of shape (n_features_in_,)
     Where X has column names that are all strings."""
@@ -112,6 +118,28 @@ class ConvergenceWarning(exceptions.ConvergenceWarning, problem.ConvergenceWarni
 def one_of_two(columns):
     """What speaks for the second of two classes; a row a column of scores, as `coef` has them."""
     return columns[1:] - columns[:1] if len(columns) == 2 else columns
+
+
+def coef_and_intercept(model):
+    """Those of a linear Model as scikit-learn has them: one row for two classes."""
+    found = model.coef, model.intercept
+    return tuple(map(one_of_two, found)) if len(model.classes) == 2 else found
+
+
+def confident_votes(model, scores):
+    """Votes of binary problems, and between equal ones the sums of the scores that gave them: shape (m, n_classes).
+
+        votes_l + s_l / (3 (|s_l| + 1)),    s_l = sum_c codes_lc scores_c
+
+    as scikit-learn's SVC has it: what is added stays within (-1/3, 1/3). Equal votes go to the class that stands first,
+    as in `predict`: where the sums say otherwise, its score is raised to just above the largest.
+    """
+    votes, sums = model._ranks(scores), scores @ model.codes.T.astype(np.float64)
+    found = votes + sums / (3 * (np.abs(sums) + 1))
+    predicted, largest = votes.argmax(axis=1), found.max(axis=1)
+    lower = np.flatnonzero(found[np.arange(len(found)), predicted] < largest)
+    found[lower, predicted[lower]] = np.nextafter(largest[lower], np.inf)
+    return found
 
 
 def gamma_of(gamma, X):
@@ -192,11 +220,11 @@ class MarginClassifier(ClassifierMixin, BaseEstimator):
 
     def __sklearn_is_fitted__(self):
         # The trailing _ of lambda_ would say so before.
-        return hasattr(self, "model_")
+        return "_trained" in vars(self)
 
     def __getstate__(self):
         # What a warm start needs is in memory only.
-        return {name: value for name, value in super().__getstate__().items() if name != "_last"}
+        return {name: value for name, value in super().__getstate__().items() if name != "_ground"}
 
     @property
     def _method(self):
@@ -221,23 +249,31 @@ class MarginClassifier(ClassifierMixin, BaseEstimator):
         """
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], order="C")
         check_classification_targets(y)
-        counted = y
         if sample_weight is not None:
             sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64)
-            counted = y[sample_weight > 0]
-        classes, codes = np.unique(counted, return_inverse=True)
+        classes = np.unique(y)
         method, params = self._method, self._given(X)
-        start = ground = None
-        if self.warm_start:
-            ground = self._ground(X, y, sample_weight, params)
-            last, model = getattr(self, "_last", (None, None))
-            start = model if last == ground else None
-        model = fit_model(X, y, ConvergenceWarning, solver=method.name, sample_weight=sample_weight, start=start,
-                          class_weight=self._class_weights(classes, codes, sample_weight),
+        ground = self._ground_of(X, y, sample_weight, params) if self.warm_start else None
+        start = self._trained if ground is not None and ground == getattr(self, "_ground", None) else None
+        model = fit_model(X, y, ConvergenceWarning, solver=method.name, classes=classes, sample_weight=sample_weight,
+                          start=start, class_weight=self._class_weights(y, sample_weight),
                           progress=self._tell if self.verbose else None, **params)
-        self.classes_, self.model_, self._last = classes, model, (ground, model)
+        self.classes_, self._trained, self._ground = classes, model, ground
         self._describe(model)
         return self
+
+    @property
+    def model_(self):
+        check_is_fitted(self)
+        trained = self._trained
+        if isinstance(trained, KernelModel):
+            return trained
+        found = self._coef_and_intercept()
+        if all(map(np.array_equal, found, coef_and_intercept(trained))):
+            return trained
+        coef, intercept = found
+        return Model(np.vstack([coef.T, intercept]), trained.classes, bias=1.0, codes=trained.codes,
+                     solver=trained.solver, params=trained.params, calibration=trained.calibration)
 
     def decision_function(self, X):
         """Scores of the rows of X.
@@ -251,36 +287,56 @@ class MarginClassifier(ClassifierMixin, BaseEstimator):
         -------
         float64 array of shape (n_samples,) or (n_samples, n_classes)
             For two classes one score, above 0 for classes_[1]; otherwise a column a class, the largest wins. With
-            multiclass="ovo" or "ecoc" these are the votes of the binary problems.
+            multiclass="ovo" or "ecoc" these are the votes of the binary problems, and a number in (-1/3, 1/3) that
+            grows with the sum of the scores for the class.
         """
-        scores = self._scores(X)
+        model, scores = self._scored(X)
         if len(self.classes_) == 2:
             return one_of_two(scores.T)[0] if scores.ndim == 2 else scores
-        return self.model_._ranks(scores)
+        return confident_votes(model, scores) if model.voted else scores
 
     def predict(self, X):
         """Labels of the rows of X, array of shape (n_samples,)."""
-        scores = self._scores(X)
-        return self.classes_[self.model_.places_of(scores)]
+        model, scores = self._scored(X)
+        return self.classes_[model.places_of(scores)]
 
     @available_if(lambda self: self.probability)
     def predict_proba(self, X):
         """Probabilities of the classes, with probability=True: float64 array of shape (n_samples, n_classes).
 
-        Columns in the order of classes_; the largest is that of the class that `predict` gives.
+        Columns in the order of classes_; the largest is that of the class that `predict` gives. NotFittedError where
+        probability was False in `fit`.
         """
-        scores = self._scores(X)
-        return self.model_.proba_of(scores)
+        model, scores = self._scored(X)
+        if model.calibration is None:
+            raise exceptions.NotFittedError("predict_proba needs what probability=True makes in fit: fit again")
+        return model.proba_of(scores)
 
     @available_if(lambda self: self.probability)
     def predict_log_proba(self, X):
         """Logarithms of `predict_proba`."""
         return np.log(self.predict_proba(X))
 
-    def _scores(self, X):
+    def _scored(self, X):
+        """(Model that turns scores into labels and probabilities, scores of the rows of X as it takes them)."""
         check_is_fitted(self)
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], order="C", reset=False)
-        return self.model_.decision_function(X, threads=joblib.effective_n_jobs(self.n_jobs))
+        model, intercept, threads = self._trained, 0.0, joblib.effective_n_jobs(self.n_jobs)
+        if not isinstance(model, KernelModel):
+            coef, intercept = self._coef_and_intercept()
+            model = Model(coef.T, model.classes, codes=model.codes, calibration=model.calibration)
+        return model, model.decision_function(X, threads=threads) + intercept
+
+    def _coef_and_intercept(self):
+        """coef_ and intercept_ as they are, in float64: whoever has changed them has to have kept their shapes."""
+        coef = self.coef_.toarray() if sparse.issparse(self.coef_) else self.coef_
+        coef, intercept = (np.asarray(values, dtype=np.float64) for values in (coef, self.intercept_))
+        columns = 1 if len(self.classes_) == 2 else self._trained.weights.shape[1]
+        shape = columns, self._trained.n_features
+        if coef.shape != shape or intercept.shape not in ((), (columns,)):
+            raise ValueError(f"coef_ has shape {coef.shape}, intercept_ {intercept.shape}: {shape} and ({columns},) "
+                             "are needed")
+        return coef, np.broadcast_to(intercept, columns)
 
     def _given(self, X):
         """Keywords of `train`, but for those that `fit` makes itself."""
@@ -303,19 +359,20 @@ class MarginClassifier(ClassifierMixin, BaseEstimator):
         return {**given, "bias": float(scaling) if self.fit_intercept else -1.0, "seed": seed_of(self.random_state),
                 "threads": joblib.effective_n_jobs(self.n_jobs)}
 
-    def _class_weights(self, classes, codes, sample_weight):
-        """Label -> factor, or None."""
-        if self.class_weight is None or len(classes) == 0:
+    def _class_weights(self, y, sample_weight):
+        """Label -> factor, for those that weigh something, or None."""
+        if self.class_weight is None:
             return None
+        classes, codes = np.unique(y, return_inverse=True)
+        sizes = np.bincount(codes, weights=sample_weight)
+        there = sizes > 0
         if isinstance(self.class_weight, str) and self.class_weight == "balanced":
-            counted = None if sample_weight is None else sample_weight[sample_weight > 0]
-            sizes = np.bincount(codes, weights=counted)
-            factors = sizes.sum() / (len(classes) * sizes)
+            factors = sizes.sum() / (max(1, there.sum()) * np.where(there, sizes, 1))
         else:
-            factors = compute_class_weight(self.class_weight, classes=classes, y=classes[codes])
-        return dict(zip(classes.tolist(), factors.tolist(), strict=True))
+            factors = compute_class_weight(self.class_weight, classes=classes, y=y)
+        return dict(zip(classes[there].tolist(), factors[there].tolist(), strict=True))
 
-    def _ground(self, X, y, sample_weight, params):
+    def _ground_of(self, X, y, sample_weight, params):
         """What must be the same for a warm start."""
         kept = None if sample_weight is None or (sample_weight > 0).all() else sample_weight > 0
         space = {name: params.get(name) for name in ("bias", "kernel", "gamma", "degree", "coef0", "multiclass")}
@@ -331,8 +388,8 @@ class MarginClassifier(ClassifierMixin, BaseEstimator):
         for name in ("coef_", "support_", "n_support_", "support_vectors_", "dual_coef_"):
             vars(self).pop(name, None)
         if not isinstance(model, KernelModel):
-            self.coef_ = one_of_two(model.coef) if two else model.coef
-            self.intercept_ = one_of_two(model.intercept) if two else model.intercept
+            # Copies: a warm start goes on from the model as it was trained.
+            self.coef_, self.intercept_ = map(np.array, coef_and_intercept(model))
             return
         self.n_support_ = model.support_counts
         # LIBSVM's files begin with classes_[1] of two.
@@ -362,7 +419,7 @@ class MCODMClassifier(MarginClassifier):
 
     def __init__(self, *, C=1.0, lambda_=None, mu=0.8, theta=0.2, outer="ccp", max_outer=None, kernel=None,
                  gamma="scale", degree=3, coef0=0.0, cache=None, fit_intercept=True, intercept_scaling=1.0,
-                 class_weight=None, tol=0.001, algorithm="auto", max_iter=20_000, time_limit=None, probability=False,
+                 class_weight=None, tol=0.0001, algorithm="auto", max_iter=20_000, time_limit=None, probability=False,
                  random_state=0, n_jobs=None, warm_start=False, verbose=False):
         keep(self, locals())
 
@@ -378,7 +435,7 @@ class LDMClassifier(MarginClassifier):
     method_name = "ldm"
 
     def __init__(self, *, C=1.0, lambda1=0.25, lambda2=0.25, multiclass="ovr", kernel=None, gamma="scale", degree=3,
-                 coef0=0.0, cache=None, fit_intercept=True, intercept_scaling=1.0, class_weight=None, tol=0.001,
+                 coef0=0.0, cache=None, fit_intercept=True, intercept_scaling=1.0, class_weight=None, tol=0.0001,
                  algorithm="auto", max_iter=20_000, time_limit=None, probability=False, random_state=0, n_jobs=None,
                  warm_start=False, verbose=False):
         keep(self, locals())
@@ -395,7 +452,7 @@ class ODMClassifier(MarginClassifier):
 
     def __init__(self, *, C=1.0, lambda_=None, mu=0.8, theta=0.2, multiclass="ovr", kernel=None, gamma="scale",
                  degree=3, coef0=0.0, cache=None, fit_intercept=True, intercept_scaling=1.0, class_weight=None,
-                 tol=0.001, algorithm="auto", max_iter=20_000, time_limit=None, probability=False, random_state=0,
+                 tol=0.0001, algorithm="auto", max_iter=20_000, time_limit=None, probability=False, random_state=0,
                  n_jobs=None, warm_start=False, verbose=False):
         keep(self, locals())
 
@@ -427,7 +484,7 @@ class M3SVMClassifier(MarginClassifier):
     method_name = "m3svm"
 
     def __init__(self, *, C=None, lambda_=None, norm=4.0, eps=1e-06, delta=0.001, fit_intercept=True,
-                 intercept_scaling=1.0, class_weight=None, tol=0.001, max_iter=20_000, time_limit=None,
+                 intercept_scaling=1.0, class_weight=None, tol=0.0001, max_iter=20_000, time_limit=None,
                  probability=False, random_state=0, n_jobs=None, warm_start=False, verbose=False):
         keep(self, locals())
 
@@ -442,7 +499,7 @@ class ISM3Classifier(MarginClassifier):
     method_name = "ism3"
 
     def __init__(self, *, C=None, lambda_=None, norm=4.0, eps=1e-06, loss="logistic", fit_intercept=True,
-                 intercept_scaling=1.0, class_weight=None, tol=0.001, max_iter=20_000, time_limit=None,
+                 intercept_scaling=1.0, class_weight=None, tol=0.0001, max_iter=20_000, time_limit=None,
                  probability=False, random_state=0, n_jobs=None, warm_start=False, verbose=False):
         keep(self, locals())
 
@@ -458,7 +515,7 @@ class LpMCSVMClassifier(MarginClassifier):
     method_name = "lpmcsvm"
 
     def __init__(self, *, C=1.0, norm=1.5, kernel=None, gamma="scale", degree=3, coef0=0.0, cache=None,
-                 fit_intercept=True, intercept_scaling=1.0, class_weight=None, tol=0.001, algorithm="auto",
+                 fit_intercept=True, intercept_scaling=1.0, class_weight=None, tol=0.0001, algorithm="auto",
                  max_iter=20_000, time_limit=None, probability=False, random_state=0, n_jobs=None, warm_start=False,
                  verbose=False):
         keep(self, locals())
@@ -474,7 +531,7 @@ class CrammerSingerClassifier(MarginClassifier):
     method_name = "cs"
 
     def __init__(self, *, C=1.0, kernel=None, gamma="scale", degree=3, coef0=0.0, cache=None, fit_intercept=True,
-                 intercept_scaling=1.0, class_weight=None, tol=0.001, algorithm="auto", max_iter=20_000,
+                 intercept_scaling=1.0, class_weight=None, tol=0.0001, algorithm="auto", max_iter=20_000,
                  time_limit=None, probability=False, random_state=0, n_jobs=None, warm_start=False, verbose=False):
         keep(self, locals())
 
@@ -492,7 +549,7 @@ class SVMClassifier(MarginClassifier):
                                            "(1 - g)_+ or (1 - g)_+^2.")})
 
     def __init__(self, *, loss="hinge", C=1.0, multiclass="ovr", kernel=None, gamma="scale", degree=3, coef0=0.0,
-                 cache=None, fit_intercept=True, intercept_scaling=1.0, class_weight=None, tol=0.001, algorithm="auto",
+                 cache=None, fit_intercept=True, intercept_scaling=1.0, class_weight=None, tol=0.0001, algorithm="auto",
                  max_iter=20_000, time_limit=None, probability=False, random_state=0, n_jobs=None, warm_start=False,
                  verbose=False):
         keep(self, locals())

@@ -5,6 +5,10 @@ import time
 
 # Seconds between looks at the signals while the caller's thread waits, and what ends it gives the workers to stop.
 TURN, GRACE = 0.05, 0.1
+# Items of a range, unless there is a reason for others.
+CHUNK = 4096
+# Numbers, in all arguments of a call that no signal ends, with which it takes milliseconds: a matrix of 200 x 200.
+FEW = 40_000
 
 
 class Cancelled(BaseException):
@@ -23,11 +27,30 @@ def ranges(n, size):
     return [(lo, min(n, lo + size)) for lo in range(0, n, size)]
 
 
-def run_chunks(work, n, threads=None, size=4096):
+def started(work, count):
+    """Yield up to `count` threads that run work(), each as it starts: fewer where the system allows no more.
+
+    A limit on processes (`ulimit -u`), or on the memory of their stacks, makes a run slower, not impossible: who calls
+    this does all of the work with the threads that there are, if need be with none but its own.
+    """
+    # Imported where there is work for several: many runs have none.
+    import threading
+
+    for _ in range(count):
+        thread = threading.Thread(target=work, daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # can't start new thread
+            return
+        yield thread
+
+
+def run_chunks(work, n, threads=None, size=CHUNK):
     """Call work(lo, hi) for all ranges of [0, n), on `threads` threads (default: all cores).
 
     Returns the results in the order of the ranges, so that a sum over them is the same for any number of threads.
-    The first exception stops the others and is raised here; so does KeyboardInterrupt.
+    The first exception stops the others and is raised here; so does KeyboardInterrupt, which is seen between two ranges
+    and where `work` looks at the signals: one that reads rows cuts its ranges by `Rows.slice`, or takes it for `size`.
     """
     cuts = ranges(n, size)
     count = min(threads or default_threads(), len(cuts))
@@ -36,7 +59,6 @@ def run_chunks(work, n, threads=None, size=4096):
         for at, (lo, hi) in enumerate(cuts):
             results[at] = work(lo, hi)
         return results
-    # Imported where there is work for several: many runs have none.
     import threading
 
     todo = iter(range(len(cuts)))
@@ -54,10 +76,8 @@ def run_chunks(work, n, threads=None, size=4096):
             except BaseException as failure:
                 failures.append(failure)
 
-    helpers = [threading.Thread(target=worker, daemon=True) for _ in range(count - 1)]
-    for helper in helpers:
-        helper.start()
     try:
+        helpers = list(started(worker, count - 1))
         worker()
         for helper in helpers:
             helper.join()
@@ -69,15 +89,40 @@ def run_chunks(work, n, threads=None, size=4096):
     return results
 
 
+def aside(call, *arrays):
+    """call(*arrays), for work on whole matrices of NumPy's that no signal ends, as LAPACK's: where these are large, on
+    a thread of its own, while the caller's waits, in short turns, so that Ctrl-C is seen.
+
+    What was interrupted goes on to its end, unheard. The work has to release the GIL: SciPy's LAPACK does not.
+    """
+    if sum(array.size for array in arrays) <= FEW:
+        return call(*arrays)
+    ended = []
+
+    def work():
+        try:
+            ended.append((call(*arrays), None))
+        except BaseException as failure:
+            ended.append((None, failure))
+
+    helpers = list(started(work, 1))
+    if not helpers:
+        return call(*arrays)
+    while helpers[0].is_alive():
+        helpers[0].join(TURN)
+    result, failure = ended[0]
+    if failure is not None:
+        raise failure
+    return result
+
+
 def in_order(work, n, threads, cancel):
-    """Yield work(0), ..., work(n - 1), which run on `threads` threads of their own; with one, on the caller's.
+    """Yield work(0), ..., work(n - 1), which run on `threads` threads of their own; with one, or if none can be had, on
+    the caller's.
 
     The caller's thread only waits, in short turns, so that Ctrl-C is seen. The first failure of `work` is raised here.
     Whatever ends the loop early sets the threading.Event `cancel`, which long work has to look at, to raise Cancelled.
     """
-    if min(threads, n) <= 1:
-        yield from map(work, range(n))
-        return
     import queue
     import threading
 
@@ -97,9 +142,10 @@ def in_order(work, n, threads, cancel):
                 # After it, so that what the others are ended by is not taken for the first failure.
                 cancel.set()
 
-    helpers = [threading.Thread(target=worker, daemon=True) for _ in range(min(threads, n))]
-    for helper in helpers:
-        helper.start()
+    helpers = list(started(worker, min(threads, n))) if min(threads, n) > 1 else []
+    if not helpers:
+        yield from map(work, range(n))
+        return
     held = {}
     try:
         for at in range(n):

@@ -1,6 +1,7 @@
 """Model and what surrounds `train`; what every method must do is in test_registry.py."""
 
 import copy
+import functools
 import pickle
 import subprocess
 import sys
@@ -104,20 +105,29 @@ def test_margins_refuse(y, words):
 @pytest.mark.parametrize("kind", [np.array, sparse.csr_array, sparse.csc_array, sparse.coo_array])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_features_that_are_missing_or_new(kind, dtype):
-    """Missing features are zeros, those above n_features are left out; the bias stays the bias."""
+    """Of a file's rows missing features are zeros, those above n_features are left out; the bias stays the bias.
+
+    Arrays must have the model's features.
+    """
     model, X = joint(), data().astype(dtype)
     scores = model.decision_function(X)
     narrow = X.copy()
     narrow[:, 1:] = 0
     wide = np.hstack([X, np.ones((30, 5), dtype=dtype)])
-    assert np.allclose(model.decision_function(kind(X[:, :1])), model.decision_function(narrow))
-    assert np.allclose(model.decision_function(kind(wide)), scores)
+    for given, expected in ((X[:, :1], model.decision_function(narrow)), (wide, scores)):
+        assert np.allclose(model.decide(kind(given)), expected)
+        csr = sparse.csr_array(given)
+        assert np.allclose(model.decision_function(CSR(csr.data, csr.indices, csr.indptr, csr.shape[1])), expected)
+        for call in (model.decision_function, model.predict, lambda X: model.margins(X, np.full(30, 2)),
+                     lambda X: ml.margin_report(model, X, np.full(30, 2))):
+            with pytest.raises(ValueError, match=rf"X has {given.shape[1]} features, the model 3: .*load_libsvm"):
+                call(kind(given))
 
 
 def test_rows_of_nothing():
     assert joint().predict(np.zeros((0, 3))).shape == (0,)
     assert joint().decision_function(sparse.csr_array((0, 3))).shape == (0, 4)
-    assert np.allclose(joint().decision_function(np.zeros((5, 0))), joint().intercept)
+    assert np.allclose(joint().decide(np.zeros((5, 0))), joint().intercept)
 
 
 @pytest.mark.parametrize("X, words", [
@@ -177,6 +187,34 @@ def test_the_first_method_is_the_default():
     assert ml.train(data(), np.arange(30) % 2).solver == "mcodm"
 
 
+@pytest.mark.parametrize("options", [{}, {"bias": 2.0}, {"bias": 0.0}, {"scale": "range", "bias": 1.0},
+                                     {"scale": "unit"}, {"kernel": "rbf"}, {"kernel": "rbf", "bias": 1.0}], ids=str)
+@pytest.mark.parametrize("known, found", [([7, 2, 3], [2, 3]), ([1, 2, 3, 4], [2, 3, 4])])
+def test_classes_without_rows_never_win(options, known, found, tmp_path):
+    X, y = data(60), np.resize(found, 60)
+    for solver in ("mcodm", "l1svc"):
+        model, without = (ml.train(X, y, solver=solver, **given, **options) for given in ({"classes": known}, {}))
+        assert model.classes.tolist() == sorted(known)
+        ml.save_model(model, tmp_path / "model")
+        for other in (model, ml.load_model(tmp_path / "model")):
+            for rows in (X, 1e6 * X, -X, 0 * X):
+                scores = other.decision_function(rows)
+                assert (other.predict(rows) == without.predict(rows)).all()
+                there = np.isin(other.classes, without.classes)
+                assert (scores[:, ~there].max(axis=1) < scores[:, there].max(axis=1)).all()
+    again = ml.train(X, y, classes=known, start=ml.train(X, y, **options), **options)
+    assert again.info.n_iter == 0 and again.classes.tolist() == sorted(known)
+
+
+@pytest.mark.parametrize("classes, words", [([1, 2], "label 0 of y is not among them"),
+                                            (["0", "1"], "label 0 of y is not among them")])
+def test_classes_are_those_of_y_at_least(classes, words):
+    with pytest.raises(ValueError, match=words):
+        ml.train(np.eye(2), [0, 1], classes=classes)
+    known = np.array(["b", "a", "c"], dtype=object)
+    assert ml.train(np.eye(2), ["a", "b"], classes=known).classes.tolist() == ["a", "b", "c"]
+
+
 def test_features_beyond_the_machine():
     """2000 classes: 32 TiB of weights, refused before they are asked for."""
     columns = np.full(2000, 2**31 - 2)
@@ -222,6 +260,109 @@ def test_masks_are_not_dropped():
     masked = np.ma.masked_array(np.eye(3), mask=np.eye(3) > 0)
     with pytest.raises(ValueError, match="masked"):
         ml.train(masked, [0, 1, 1])
+
+
+WRONG = [[], 3, "x", None, object(), b"x", {"x": "x"}, np.zeros((2, 2, 2))]
+METHOD_PARAMETERS = ("C", "lambda_", "mu", "theta", "outer", "max_outer", "kernel", "tol", "bias", "algorithm", "seed",
+                     "threads", "max_iter", "time_limit", "gamma", "degree", "cache", "coef0")
+
+
+def public_calls(folder):
+    """(function, its arguments that go together) of all that users call."""
+    X, y, path = data(), np.arange(30) % 3, folder / "m"
+    model = ml.train(X, y, probability=True)
+    ml.save_model(model, path)
+    ml.dump_libsvm(X, y, folder / "d")
+    fit = {"X": X, "y": y, "class_weight": None, "sample_weight": None}
+    method = dict.fromkeys(METHOD_PARAMETERS)
+    folds = {"folds": 2, "seed": 0, "threads": None, "kernel": None, "C": 1.0}
+    rows = {"X": X, "threads": None}
+    yield ml.train, {**fit, **method, "start": None, "progress": None, "probability": False, "scale": None}
+    yield ml.train, {"X": X, "y": y, "solver": "odm"}
+    yield functools.partial(ml.train, X, y, solver="odm"), {"multiclass": "ovr"}
+    yield ml.cross_validate, {**fit, **folds, "solver": "mcodm", "metric": "accuracy"}
+    yield lambda **given: list(ml.out_of_fold(**given)[1]), {**fit, **folds, "solver": "mcodm"}
+    yield ml.search, {**fit, **folds, "C": None, "metric": "auc", "grid": {"C": [1]}, "refit": False, "log": None, "resume": None,
+                      "progress": None}
+    yield ml.margin_report, {"model": model, "X": X, "y": y, "sample_weight": None, "feature_names": None, "n_top": 1,
+                             "n_lowest": 1, "threads": None}
+    for call in (model.decision_function, model.decide, model.predict, model.predict_proba):
+        yield call, rows
+    yield model.margins, {**rows, "y": y}
+    yield ml.save_model, {"model": model, "path": path, "threads": None}
+    yield ml.load_model, {"path": path}
+    yield ml.load_libsvm, {"source": folder / "d", "dtype": "float64", "n_features": None, "zero_based": False,
+                           "text_labels": False, "threads": None}
+    yield ml.dump_libsvm, {"X": X, "y": y, "target": folder / "e", "zero_based": False, "comment": None}
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=lambda wrong: type(wrong).__name__ + str(np.shape(wrong)))
+def test_arguments_of_the_wrong_kind_are_named(wrong, tmp_path, monkeypatch):
+    """Taken, or refused by a ValueError or TypeError that says which argument it is."""
+    monkeypatch.chdir(tmp_path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for call, given in public_calls(tmp_path):
+            call(**given)
+            for name in given:
+                try:
+                    call(**{**given, name: wrong})
+                except (ValueError, TypeError) as error:
+                    # What is wrong with a file "x", which is there once it was written, is told of the file.
+                    assert name.rstrip("_") in str(error) or str(error).startswith("x:"), (call, name, error)
+                except FileNotFoundError as error:
+                    assert error.filename == "x", (call, name)
+
+
+@pytest.mark.parametrize("given, kind, words", [
+    ({"progress": 3}, TypeError, r"progress = 3 is not allowed: give a function"),
+    ({"class_weight": "uniform"}, ValueError, r"class_weight = 'uniform' .* or .balanced"),
+    ({"class_weight": [1, 2]}, TypeError, r"class_weight = \[1, 2\] "),
+    ({"class_weight": {0: "a"}}, ValueError, r"class_weight\[0\] = 'a'"),
+    ({"class_weight": {0: True}}, ValueError, r"class_weight\[0\] = True"),
+])
+def test_train_refuses(given, kind, words):
+    with pytest.raises(kind, match=words):
+        ml.train(data(), np.arange(30) % 2, **given)
+
+
+@pytest.mark.parametrize("grid", [3, [1], object()])
+def test_a_grid_is_text_or_a_dict(grid):
+    with pytest.raises(TypeError, match="grid = .*give a dict"):
+        ml.search(data(), np.arange(30) % 2, grid=grid)
+
+
+def test_files_are_no_numbers(tmp_path):
+    """3 may be a descriptor of the process's own."""
+    for call in (lambda: ml.save_model(joint(), 3), lambda: ml.load_model(0), lambda: ml.dump_libsvm(data(), np.ones(30), 1),
+                 lambda: ml.load_libsvm(0)):
+        with pytest.raises(TypeError, match="path"):
+            call()
+
+
+def test_balanced_class_weights():
+    """Rows of a class count by their weights, as in scikit-learn's LinearSVC: weights are repeated rows."""
+    X, y = data(), np.array([0] * 20 + [1] * 10)
+    weights = 1.0 + np.arange(30) % 3
+    for sample_weight in (None, weights):
+        sizes = np.bincount(y, sample_weight)
+        factors = dict(enumerate((sizes.sum() / (2 * sizes)).tolist()))
+        found, expected = (ml.train(X, y, solver="l1svc", class_weight=given, sample_weight=sample_weight)
+                           for given in ("balanced", factors))
+        assert found.weights.tobytes() == expected.weights.tobytes()
+    repeated = np.repeat(np.arange(30), weights.astype(int))
+    again = ml.train(X[repeated], y[repeated], solver="l1svc", class_weight="balanced")
+    assert again.weights.tobytes() == found.weights.tobytes()
+    # Each fold counts its own training rows.
+    assert ml.cross_validate(X, y, solver="l1svc", folds=3, class_weight="balanced").score > 0.3
+    found = ml.search(X, y, solver="l1svc", grid="C=1", folds=3, class_weight="balanced").model
+    assert found.weights.tobytes() == ml.train(X, y, solver="l1svc", class_weight="balanced").weights.tobytes()
+
+
+def test_a_label_of_class_weight_is_compared_with_labels():
+    with pytest.warns(UserWarning, match=r"class label \(1, 2\) specified"):
+        found = ml.train(data(), np.arange(30) % 2 + 1, class_weight={(1, 2): 9.0})
+    assert found.weights.tobytes() == ml.train(data(), np.arange(30) % 2 + 1).weights.tobytes()
 
 
 # ---- kernels
@@ -325,10 +466,13 @@ def test_features_above_those_of_training_are_part_of_a_distance():
     X, y = two_classes()
     model = ml.train(X, y, kernel="rbf", gamma=1.0)
     wide = np.hstack([X, np.full((60, 2), 50.0)])
-    assert np.allclose(model.decision_function(wide), model.intercept)
+    assert np.allclose(model.decide(wide), model.intercept)
     narrow = X.copy()
     narrow[:, 1:] = 0
-    assert np.allclose(model.decision_function(X[:, :1]), model.decision_function(narrow))
+    assert np.allclose(model.decide(X[:, :1]), model.decision_function(narrow))
+    for given in (wide, X[:, :1]):
+        with pytest.raises(ValueError, match=rf"X has {given.shape[1]} features, the model 3"):
+            model.predict(given)
 
 
 def test_a_kernel_model_has_no_weights_of_features():

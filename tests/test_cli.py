@@ -43,7 +43,7 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", ROOT)
     (tmp_path / "d").write_text(rows([1, 2, 3] * 20))
     (tmp_path / "d2").write_text(rows([-1, 1] * 20))
-    (tmp_path / "words").write_text(rows(["ham", "spam", "\u00e9"] * 10))
+    (tmp_path / "words").write_text(rows(["ham", "spam", "\u00e9"] * 10), "utf-8")
     (tmp_path / "fractions").write_text(rows([0.5, 1.5, 3] * 10))
     (tmp_path / "zero").write_text("1 0:1 2:1\n2 1:1\n1 0:2\n")
     (tmp_path / "one").write_text("1 1:1\n1 2:1\n")
@@ -153,7 +153,7 @@ GOLDEN = [
     ("train --weights wbad d", 1, "", "margin-train: wbad:2:3: '-2' is not a weight: .*\n"),
     ("train --weights wfew d", 1, "", "margin-train: wfew:3:1: 2 weights for 60 rows: .*\n"),
     ("train -C --resume nothere d", 1, "8 points, .*\n", "margin-train: can't use log file nothere: No such .*\n"),
-    ("train -C -q --resume w d", 1, "", "margin-train: w:1:1: not a line of a search's log\n"),
+    ("train -C -q --resume w d", 1, "", "margin-train: w:1:1: not a line of a search's log; start .*\n"),
     ("train -C -q --table no/t.csv d", 1, "", "margin-train: can't write table no/t.csv: no such directory\n"),
     ("train -v 3 -q --log no/folder d", 1, "", "margin-train: can't use log file no/folder: No such .*\n"),
     ("train --log no/folder d", 1, "", "margin-train: can't open log file no/folder: No such file .*\n"),
@@ -179,6 +179,9 @@ GOLDEN = [
     ("train -c -q d", 2, "", "margin-train: -c: its argument is missing" + HINT),
     ("train --quiet=1 d", 2, "", "margin-train: --quiet takes no argument" + HINT),
     ("train -s abc d", 2, "", "margin-train: -s abc: solver = 'abc' is not known: .*" + HINT),
+    ("train -s 2 d", 2, "", "margin-train: -s 2: LIBLINEAR's L2R_L2LOSS_SVC has the same objective as -s 1: give 1, or "
+     "l2svc" + HINT),
+    ("train -s 7 d", 2, "", "margin-train: -s 7: LIBLINEAR's L2R_LR_DUAL is not among .*" + HINT),
     ("train -s 5 d", 2, "", "margin-train: -s 5: LIBLINEAR's L1R_L2LOSS_SVC is not .* mcodm, cs, .*" + HINT),
     ("train -s 11 d", 2, "", "margin-train: -s 11: LIBLINEAR's L2R_L2LOSS_SVR is not among .*" + HINT),
     ("train -s 99 d", 2, "", "margin-train: -s 99: solver = '99' is not known: .*" + HINT),
@@ -475,10 +478,68 @@ def test_labels_of_a_linear_model_need_no_numpy(folder, capsys):
     for data, model in pairs:
         # The way of scores, by NumPy.
         assert predict.main(["--scores", data, model, "scores"]) == 0
-        labels = [row.split()[0] for row in (folder / "scores").read_text().splitlines()]
-        assert (folder / f"{data}.{model}").read_text().split() == labels
+        labels = [row.split()[0] for row in (folder / "scores").read_text("utf-8").splitlines()]
+        assert (folder / f"{data}.{model}").read_text("utf-8").split() == labels
     assert capsys.readouterr() == (done.stdout, done.stderr)
     assert "3 values of features above 4" in done.stderr
+
+
+HUGE = """
+import resource, sys
+import scipy.linalg
+from marginlinear import registry
+from marginlinear.cli import inspect, predict, scale, train
+resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30))
+for name, method in registry.methods().items():
+    for options in ([], ["-C", "-v", "2"], ["--scale", "range"], *([["-t", "2"]] if method.kernels else [])):
+        print(train.main(["-q", "-s", name, *options, "huge", "out"]))
+print(predict.main(["huge", "k2"]), inspect.main(["k2", "huge"]), scale.main(["huge"]), scale.main(["-l", "0", "huge"]))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a limit on the address space")
+def test_a_huge_index_is_shown_in_its_place(folder):
+    (folder / "huge").write_text("1 1:1\n-1 2:1 2147483647:1 # 3:1\n1 1:2\n-1 2:3\n")
+    done = subprocess.run([sys.executable, "-c", HUGE], capture_output=True, text=True)
+    lines = done.stderr.splitlines()
+    assert set(done.stdout.split()) == {"1"} and len(lines) == len(done.stdout.split()) > 3 * len(registry.MODULES)
+    for line in lines:
+        assert re.match(r"margin-\w+: huge:2:8: this index makes 2147483647 features, more than there is memory for: .",
+                        line), line
+
+
+@pytest.mark.parametrize("line, redirections, status, err", [
+    ("train -q d new", "<&- >&- 2>&-", 0, ""),
+    ("train d new", ">&-", 1, "margin-train: standard output: Bad file descriptor\n"),
+    ("train -w9 2 d new", "2>&-", 0, ""),
+    ("train -w9 2 d new", "2>/dev/full", 0, ""),
+    ("train -C --grid C=1,2 -v 2 --refit d new", ">/dev/full", 1, "margin-train: standard output: No space left .*\n"),
+    ("train -C --grid C=1,2 -v 2 --refit d new", ">&- 2>&-", 1, ""),
+    ("train d - >new", "2>&-", 0, ""),
+    ("train - new <d", "2>&-", 0, ""),
+    ("predict - m", "<&-", 1, "margin-predict: can't open input file -: Bad file descriptor\n"),
+    ("predict wide m new", "2>&-", 0, ""),
+    ("predict wide m >new", "<&- 2>&-", 0, ""),
+    ("predict d m", ">&-", 1, "margin-predict: standard output: Bad file descriptor\n"),
+    ("scale -o new d", "<&- >&- 2>&-", 0, ""),
+    ("scale d", ">&-", 1, "margin-scale: standard output: Bad file descriptor\n"),
+    ("inspect m d", ">&-", 1, "margin-inspect: standard output: Bad file descriptor\n"),
+    ("train --nonsense", "2>&-", 2, ""),
+])
+def test_closed_and_full_streams(folder, line, redirections, status, err):
+    """What is made is whole whatever streams are closed; results that cannot be shown are a failure."""
+    def run(redirections):
+        words = f"{sys.executable} -m marginlinear.cli.{line} {redirections}"
+        done = subprocess.run(["sh", "-c", words], capture_output=True, text=True, stdin=subprocess.DEVNULL)
+        made = Path("new")
+        content = made.read_bytes() if made.exists() else None
+        made.unlink(missing_ok=True)
+        return done, content
+
+    done, content = run(redirections)
+    assert done.returncode == status and re.fullmatch(err, done.stderr), done.stderr
+    if "new" in line:
+        assert content == run("")[1]
 
 
 def test_standard_input(folder):

@@ -1,5 +1,6 @@
 """Ctrl-C, SIGTERM, and what a terminal shows."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 import marginlinear
+from marginlinear.cli.output import run
 
 ROOT = str(Path(marginlinear.__file__).parents[1])
 HARD = ["-s", "cs", "-c", "1e6", "-e", "1e-15", "--time-limit", "50"]
@@ -28,9 +30,13 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def start(*arguments, **options):
-    return subprocess.Popen([sys.executable, "-m", "marginlinear.cli.train", *arguments], **options,
-                            stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+def start(*arguments, program="train", ignored=(), **options):
+    def ignore():
+        for number in ignored:
+            signal.signal(number, signal.SIG_IGN)
+
+    return subprocess.Popen([sys.executable, "-m", f"marginlinear.cli.{program}", *arguments], **options,
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=ignore)
 
 
 def until(condition):
@@ -42,7 +48,7 @@ def until(condition):
 
 
 @pytest.mark.parametrize("number, status, message", [
-    (signal.SIGINT, 130, b"margin-train: interrupted\n"), (signal.SIGTERM, 143, b""),
+    (signal.SIGINT, 130, b"margin-train: interrupted\n"), (signal.SIGTERM, 143, b""), (signal.SIGHUP, 129, b""),
 ])
 def test_while_training(folder, number, status, message):
     with start(*HARD, "--log", "log", "d", "m") as process:
@@ -70,6 +76,60 @@ def test_while_reading(folder):
         process.stdin.close()
     assert (folder / "m").read_text() == "the old model"
     assert sorted(os.listdir()) == ["d", "m"]
+
+
+@pytest.mark.parametrize("numbers, ignored, status", [
+    ([signal.SIGINT], [], 130), ([signal.SIGTERM], [], 143), ([signal.SIGHUP], [], 129),
+    # As a session ends, and as one does under nohup.
+    ([signal.SIGHUP, signal.SIGTERM, signal.SIGHUP], [], None), ([signal.SIGHUP], [signal.SIGHUP], 0),
+    ([signal.SIGTERM], [signal.SIGTERM], 0),
+])
+def test_a_temporary_file_goes_away(folder, numbers, ignored, status):
+    (folder / "d").write_text("1 1:1\n2 2:1\n" * 10)
+    assert subprocess.run([sys.executable, "-m", "marginlinear.cli.train", "-q", "d", "m"]).returncode == 0
+    (folder / "out").write_text("old")
+    with start("-q", "-", "m", "out", program="predict", ignored=ignored, stdin=subprocess.PIPE) as process:
+        process.stdin.write((folder / "d").read_bytes())
+        process.stdin.flush()
+        until(lambda: any(name.endswith(".tmp") for name in os.listdir()))
+        for _ in range(10):
+            for number in numbers:
+                process.send_signal(number)
+            if status == 0:
+                process.stdin.close()
+            # One that came just before the process waits for more is seen when there is more, or with the next.
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(3)
+                break
+        # The second signal may come when all is done.
+        assert process.returncode in ([129, 143, -1, -15] if status is None else [status]), process.stderr.read()
+    assert ((folder / "out").read_text() == "old") == (status != 0)
+    assert sorted(os.listdir()) == ["d", "m", "out"]
+
+
+@pytest.mark.parametrize("number, status", [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_a_signal_during_an_import_is_not_lost(folder, monkeypatch, number, status):
+    """As when a module of Cython registers its types: its import drops all exceptions."""
+    code = f"import os\ntry:\n    os.kill(os.getpid(), {int(number)})\nexcept:\n    pass\n"
+    (folder / "dropping.py").write_text(code)
+    monkeypatch.syspath_prepend(folder)
+    monkeypatch.delitem(sys.modules, "dropping", raising=False)
+    ended = []
+
+    def work(argv):
+        import dropping  # noqa: F401
+
+        try:
+            until(lambda: False)
+        finally:
+            ended.append(True)
+
+    try:
+        found = run("program", work, [])
+    except SystemExit as leaving:
+        found = leaving.code
+    assert (found, ended) == (status, [True])
+    assert signal.getsignal(signal.SIGALRM) == signal.SIG_DFL
 
 
 @pytest.mark.parametrize("options, shown", [([], True), (["-q"], False)])

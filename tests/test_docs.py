@@ -15,6 +15,7 @@ import io
 import os
 import pkgutil
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -75,6 +76,12 @@ def test_blocks_run(page, commands, tmp_path, monkeypatch):
             out = stream.getvalue()
         if printed is not None:
             assert doctest.OutputChecker().check_output(printed, out, SAME), f"{where}: printed is\n{out}"
+    if page.parent == ROOT and (ROOT / ".git").exists() and shutil.which("git"):
+        # Its readers are in a clone.
+        made = {path.name for path in tmp_path.iterdir()} - {"data"}
+        ignored = subprocess.run(["git", "-c", "safe.directory=*", "check-ignore", "--no-index", *made], cwd=ROOT,
+                                 capture_output=True, text=True)
+        assert set(ignored.stdout.split()) == made
 
 
 def test_every_method_has_a_page_with_a_block():

@@ -23,7 +23,7 @@ import sys
 sys.modules["numpy"] = None
 from marginlinear.cli.train import main
 
-for line in {!r}:
+for line in {!a}:
     print(main(line.split()), line)
 """
 
@@ -45,8 +45,8 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", ROOT)
     for name, labels in (("two", ["-1", "+1"]), ("three", ["3", "1", "2.5"]), ("words", ["spam", "\u00e9", "ham"])):
-        (tmp_path / name).write_text(text(labels, 9, 60))
-        (tmp_path / f"large-{name}").write_text(text(labels, 300, 450))
+        (tmp_path / name).write_text(text(labels, 9, 60), "utf-8")
+        (tmp_path / f"large-{name}").write_text(text(labels, 300, 450), "utf-8")
     (tmp_path / "wide-three").write_text(text(["3", "1", "2.5"], 70_000, 60))
     (tmp_path / "ten").write_text(text([*map(str, range(10))], 30, 200))
     (tmp_path / "one").write_text("1 1:1\n1 2:1\n")
@@ -76,7 +76,8 @@ LINES = [
 def test_the_same_models_without_numpy(folder, capsys):
     """And the same messages and exit statuses."""
     script = WITHOUT_NUMPY.format([f"-q {line} a{i}" for i, line in enumerate(LINES)])
-    child = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, encoding="utf-8", check=True)
+    child = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, encoding="utf-8", check=True,
+                           env={**os.environ, "PYTHONIOENCODING": "utf-8"})
     assert [int(line.split()[0]) for line in child.stdout.splitlines()] == [
         train.main(["-q", *line.split(), f"b{i}"]) for i, line in enumerate(LINES)]
     assert capsys.readouterr().err == child.stderr

@@ -117,17 +117,19 @@ def test_a_row_has_the_same_bits_in_any_company(name, stored, monkeypatch):
                           kernel_scores(KERNELS[name], X, support, C, threads=3))
 
 
-def test_callables_get_the_users_own_arrays():
+@pytest.mark.parametrize("returned", [lambda K: K.toarray(), lambda K: K, sparse.coo_array, sparse.csc_matrix],
+                         ids=["dense", "csr", "coo", "csc_matrix"])
+def test_callables_get_the_users_own_arrays(returned):
     X = sparse.csr_array(points(150))
     seen = set()
 
     def kernel(A, B):
         seen.add((type(A), type(B)))
-        return (A @ B.T).toarray() + 1.0
+        return returned(A @ B.T)
 
     rows = gram_rows(Kernel(kernel), X, N, offset=1.0)
     assert seen == {(sparse.csr_array, sparse.csr_array)}
-    wanted = gram_rows(Kernel("linear"), X, N, offset=2.0)
+    wanted = gram_rows(Kernel("linear"), X, N, offset=1.0)
     assert np.allclose(rows.arrays, wanted.arrays)
     support, C = take_support(Kernel(kernel), X, np.arange(7)), np.ones((7, 1))
     assert np.allclose(kernel_scores(Kernel(kernel), X, support, C, offset=1.0), rows.arrays[:, :7] @ C)
@@ -138,7 +140,8 @@ def test_callables_get_the_users_own_arrays():
     (lambda A, B: np.full((len(A), len(B)), "a"), "numbers of shape"),
     (lambda A, B: np.full((len(A), len(B)), np.nan), "not finite"),
     (lambda A, B: -(A @ B.T), "below 0: it is not positive semidefinite"),
-], ids=["shape", "type", "nan", "negative"])
+    (lambda A, B: sparse.csr_array((2, 2)), r"of shape \(2, 2\) .* are needed"),
+], ids=["shape", "type", "nan", "negative", "sparse"])
 def test_callables_are_checked(wrong, words):
     with pytest.raises(ValueError, match=words):
         gram_rows(Kernel(wrong), points(20), N)
@@ -147,7 +150,7 @@ def test_callables_are_checked(wrong, words):
 def test_precomputed():
     X = points(30)
     K = X @ X.T
-    assert gram_rows(Kernel("precomputed"), K, 30).arrays is K
+    assert np.shares_memory(gram_rows(Kernel("precomputed"), K, 30).arrays, K)
     for given in (K.astype(np.float32), sparse.csr_array(K), K.tolist()):
         assert np.allclose(gram_rows(Kernel("precomputed"), given, 30, offset=4.0).arrays, K + 4.0, atol=1e-5)
     kernel, C = Kernel("precomputed"), np.random.default_rng(0).standard_normal((3, 2))

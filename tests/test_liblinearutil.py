@@ -1,5 +1,8 @@
 """LIBLINEAR's Python names: the same calls give what LIBLINEAR's give, what it prints or lets pass is raised."""
 
+import bz2
+import ctypes
+import io
 import pickle
 from pathlib import Path
 
@@ -169,13 +172,116 @@ def test_probabilities_of_ours(vehicle, binary):
     np.testing.assert_array_equal(np.sort(values), np.sort(expected))
 
 
-def test_same_names(theirs):
-    # Left out: the C library itself, and how to silence it, which -q and warnings do here.
-    assert set(theirs.__all__) - {"liblinear", "print_null"} == set(ours.__all__)
-    for kind in ("problem", "parameter", "model"):
-        public = {name for name in vars(getattr(theirs, kind)) if not name.startswith("_")}
-        asked = {name for name in public if name.startswith(("get_", "is_", "set_bias", "copy"))}
-        assert asked <= set(vars(getattr(ours, kind)))
+def names_of(thing):
+    """Public names of an object of LIBLINEAR's: methods, fields of the C structure, attributes."""
+    names = {*dir(type(thing)), *vars(thing)} - {*dir(ctypes.Structure), *dir(object)}
+    return {name for name in names if not name.startswith("_")}
+
+
+# LIBLINEAR's names that are refused, by what they belong to: all others are there.
+REFUSED = {"problem": {"x_space", "rowptr"}, "model": {"rho"},
+           "parameter": {"p", "nu", "flag_p_specified", "init_sol", "w_recalc", "regularize_bias", "print_func"}}
+
+
+def test_same_names(theirs, vehicle):
+    """All names of the module and of its objects: there, or refused in words that tell why."""
+    y, x = vehicle
+    assert set(theirs.__all__) - {"liblinear"} == set(ours.__all__)
+    with pytest.raises(ImportError, match="the C library itself, is not here"):
+        exec("from marginlinear.liblinearutil import liblinear")
+    sparse_x = sparse.csr_matrix(ours.problem(y, x).x)
+    known, found = ((module.problem(np.array(y), sparse_x), module.parameter("-q"),
+                     module.train(y, x, "-q")) for module in (theirs, ours))
+    for their, our in zip(known, found, strict=True):
+        refused = REFUSED[type(our).__name__]
+        assert refused <= names_of(their)
+        for name in names_of(their) - refused:
+            getattr(our, name)
+        for name in refused:
+            for use in (getattr, lambda thing, name: setattr(thing, name, None)):
+                with pytest.raises(AttributeError, match=f"^{name}: .* "):
+                    use(our, name)
+
+
+@pytest.mark.parametrize("options", [None, "", "-s 3 -c 4 -e 1e-4 -B 1", "-s 4 -w1 2 -w-1 0.5 -v 3", "-c 2 -q", "-v 3"])
+def test_parameters_read_as_liblinears(theirs, options):
+    found, known = ours.parameter(options), theirs.parameter(options)
+    for name in ("solver_type", "C", "bias", "nr_weight", "flag_cross_validation", "nr_fold", "flag_C_specified",
+                 "flag_solver_specified", "flag_find_parameters"):
+        assert getattr(found, name) == getattr(known, name), name
+    assert found.weight_label == known.weight_label[:known.nr_weight]
+    assert found.weight == known.weight[:known.nr_weight]
+    assert found.solver_type is ours.solver_names(int(known.solver_type))
+    # The tolerance is that of another measure: only what was given is the same.
+    assert found.eps == (known.eps if options and "-e" in options else 1e-3)
+    assert {line.partition(":")[0].strip() for line in str(known).splitlines()} & {"C", "eps"} == {"C", "eps"}
+    assert f"C: {found.C}" in str(found).splitlines()
+    found.set_to_default_values()
+    assert str(found) == str(ours.parameter()) and (found.C, found.solver) == (1, "l2svc")
+    found.parse_options("-s 4 -c 3")
+    assert (found.solver_type, found.C) == (ours.solver_names.MCSVM_CS, 3)
+    found.parse_options("-C -v 4")
+    assert found.flag_find_parameters and found.nr_fold == 4 and ours.parameter("-C").nr_fold == 5
+
+
+def test_parameters_are_set_as_liblinears(vehicle):
+    y, x = vehicle
+    param = ours.parameter("-q")
+    param.solver_type, param.C = ours.solver_names.MCSVM_CS, 4
+    assert param.solver == "cs"
+    trained = ours.train(ours.problem(y, x), param)
+    np.testing.assert_array_equal(trained.w, ours.train(y, x, "-s 4 -c 4").w)
+    assert (trained.param.solver_type, trained.param.C) == (4, 4)
+    param.flag_cross_validation, param.nr_fold = True, 2
+    assert ours.train(ours.problem(y, x), param) == ours.train(y, x, "-s 4 -c 4 -v 2")
+    param = ours.parameter("-s mcodm --mu 0.5")
+    for name, value, error, words in (
+            ("solver_type", 1, ValueError, "l2svc has no parameter 'mu'"),
+            ("solver_type", 0, ValueError, "L2R_LR is not"),
+            ("solver_type", 2, ValueError, "L2R_L2LOSS_SVC"),
+            ("weight", [1.0], AttributeError, "follows from class_weight: set that"),
+            ("flag_C_specified", True, AttributeError, "follows from C: set that"),
+            ("cost", 1, AttributeError, "cost")):
+        with pytest.raises(error, match=words):
+            setattr(param, name, value)
+    assert param.solver == "mcodm"
+    with pytest.raises(AttributeError, match="LIBLINEAR has no number for mcodm: see solver"):
+        param.solver_type  # noqa: B018
+
+
+@pytest.mark.parametrize("options", ["-s 1", "-s 1 -B 2", "-s 4 -B 2"])
+@pytest.mark.parametrize("binary", [False, True])
+def test_fields_of_models_read_as_liblinears(theirs, vehicle, tmp_path, options, binary):
+    y, x = vehicle
+    path = str(tmp_path / "model")
+    ours.save_model(path, trained := ours.train(two_classes(y) if binary else y, x, options))
+    for found, known in ((trained, theirs.load_model(path)), (ours.load_model(path), theirs.load_model(path))):
+        assert found.label == known.label[:known.nr_class]
+        assert (found.nr_class, found.nr_feature, found.bias) == (known.nr_class, known.nr_feature, known.bias)
+        np.testing.assert_allclose(found.w, known.w[:len(found.w)], rtol=1e-12)
+        assert len(found.w) == (known.nr_feature + (known.bias >= 0)) * (known.nr_class if "4" in options or not binary
+                                                                         else 1)
+    theirs.save_model(path, theirs.train(y, x, "-q " + options))
+    assert ours.load_model(path).param.solver_type == int(options[3])
+    with pytest.raises(ValueError, match="a kernel model has no weights"):
+        ours.train(y[:50], x[:50], "-s 1 -t 2").w  # noqa: B018
+
+
+@pytest.mark.parametrize("opener, mode", [(open, "rt"), (open, "rb"), (bz2.open, "rt"), (bz2.open, "rb"),
+                                          (lambda path, mode: io.StringIO(path.read_text("ascii")), "rt")],
+                         ids=["text", "bytes", "bz2 text", "bz2 bytes", "StringIO"])
+def test_files_of_text_and_of_bytes(vehicle, tmp_path, opener, mode):
+    path = tmp_path / "vehicle"
+    path.write_bytes((bz2.compress if opener is bz2.open else bytes)(VEHICLE.read_bytes()))
+    with opener(path, mode) as file:
+        assert ours.svm_read_problem(file) == vehicle
+    with opener(path, mode) as file:
+        # What has been read already is not read again.
+        file.readline()
+        y, x = ours.svm_read_problem(file, return_scipy=True)
+        assert (y == vehicle[0][1:]).all() and x.shape == (845, 18)
+    with pytest.raises(ml.DataError, match=r"^<file object>:2:3: "):
+        ours.svm_read_problem(io.StringIO("1 1:2 # Größe\n1 0:2\n"))
 
 
 def test_same_helpers(theirs, vehicle):
@@ -401,7 +507,7 @@ def bad_calls():
         (lambda: ours.csr_scale(sparse.csr_array(np.eye(2)), {"coef": np.ones(3), "offset": np.zeros(3)}), ValueError,
          "x has 2 features, scale_param 3"),
         (lambda: setattr(ours.parameter(), "C", -1), ValueError, "C = -1 is not allowed"),
-        (lambda: setattr(ours.parameter(), "p", 1), AttributeError, "p"),
+        (lambda: setattr(ours.parameter(), "p", 1), AttributeError, "neither regresses nor"),
     ]
 
 

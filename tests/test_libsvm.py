@@ -18,7 +18,7 @@ import pytest
 from libsvm_reference import Wrong, read
 from scipy import sparse
 
-from marginlinear.libsvm import dump_libsvm, load_libsvm, read_libsvm
+from marginlinear.libsvm import dump_libsvm, libsvm_blocks, load_libsvm, read_libsvm
 from marginlinear.problem import DataError
 
 GOOD = (b"\xef\xbb\xbf# made by hand\n"
@@ -140,6 +140,10 @@ BAD = [
     (b"1e400 1:1\n", 1, 1, ["not below 2^53"]),
     (b"9007199254740991 1:1\n9007199254740993 1:1\n", 2, 1, ["not below 2^53"]),
     (b"1,2 1:1\n", 1, 1, ["'1,2'", "multi-label", "not supported"]),
+    (b"1,2,3 # a:b\n", 1, 1, ["'1,2,3'", "CSV", "numpy.loadtxt", "dump_libsvm"]),
+    (b"1,2,3 1:1\n", 1, 1, ["'1,2,3'", "multi-label"]),
+    (b"sepal,petal\n5.1,3.5\n", 1, 1, ["'sepal,petal'", "CSV"]),
+    (b"1\n5.1, 3.5, ham\n", 2, 1, ["'5.1,'", "CSV"]),
     (b"cat 1:1\n", 1, 1, ["'cat'", "--text-labels", "text_labels=True"]),
     (b"0x1 1:1\n", 1, 1, ["'0x1'", "not a number"]),
     (b"1 qid:1 1:1\n", 1, 3, ["'qid:1'", "not supported"]),
@@ -163,6 +167,26 @@ def test_bad_input(text, line, column, words, tmp_path):
         assert all(word in caught.value.reason for word in words), caught.value.reason
         assert str(caught.value).startswith(f"{path}:{line}:{column}: " if line else f"{path}: ")
     assert_as_reference(text)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("zero_based", [False, True])
+@pytest.mark.parametrize(("text", "line", "column"), [
+    (b"1 1:1\n", 1, 3),
+    (b"# 9:1\n\r\n1 1:1  3:1 \t# 9:1\n1\n2 3:1\n", 3, 8),
+    (b"\xef\xbb\xbf1 7:1 70:1\n1 7:1\n", 1, 10),
+    (b"1 1:1\n" * 100 + b"2 1:1 2147483646:-1e-3#" + b"\n1 2:1" * 100, 101, 7),
+    (b"1 5:1\n1\n2 5:1\n", 1, 3),
+    (b"1\n2\n", 0, 0),
+])
+def test_where_the_largest_index_stands(text, line, column, zero_based, threads, tmp_path):
+    path = tmp_path / "rows"
+    path.write_bytes(text)
+    for source, name in (path, str(path)), (io.BytesIO(text), "<file object>"):
+        read = read_libsvm(source, zero_based=zero_based, threads=threads, _block_size=16)
+        assert read.largest == (name, line, column)
+    blocks = [block.largest for block in libsvm_blocks(path, zero_based=zero_based, threads=threads, _block_size=16)]
+    assert (str(path), line, column) in blocks
 
 
 def test_zero_based():
@@ -276,7 +300,7 @@ def test_float32_is_rounded_once():
     for token in ("1e39", "3.4028236e38"):
         error = outcome(f"1 1:{token}\n".encode(), dtype=np.float32)
         assert (error.column, "too large for float32" in error.reason) == (5, True)
-    with pytest.raises(ValueError, match="dtype is int64"):
+    with pytest.raises(ValueError, match="dtype = .int64. is not allowed"):
         read_libsvm(io.BytesIO(b"1\n"), dtype=int)
 
 
@@ -607,10 +631,10 @@ def test_dump_index_types():
     X = sparse.csr_array((np.ones(1), np.array([2**31 - 2]), np.array([0, 1])), shape=(1, 2**31 - 1))
     assert dumped(X, [1]) == b"1 2147483647:1\n"
     X = sparse.csr_array((np.ones(1), np.array([2**31]), np.array([0, 1])), shape=(1, 2**32))
-    with pytest.raises(ValueError, match="column 2147483648"):
+    with pytest.raises(ValueError, match="X has 4294967296 features: at most 2147483647"):
         dumped(X, [1])
     assert dumped(np.array([[True, False], [False, True]]), [False, True]) == b"0 1:1\n1 2:1\n"
-    assert dumped(np.array([[2**53]]), [1]) == b"1 1:9007199254740992\n"
+    assert dumped(np.array([[2**53 - 1]]), [1]) == b"1 1:9007199254740991\n"
 
 
 def test_float_labels_survive():
@@ -628,12 +652,13 @@ def test_labels_that_would_not_survive(label):
 
 
 @pytest.mark.parametrize(("X", "y", "words"), [
-    (np.array([[np.nan]]), [1], "nan or infinity"), (sparse.csr_array([[np.inf]]), [1], "nan or infinity"),
+    (np.array([[np.nan]]), [1], "nan or infinity"), (sparse.csr_array([[np.inf]]), [1], "row 0, feature 0 is inf"),
     (np.ones((2, 1)), [1], "y has shape"), (np.ones(2), [1, 2], "X has shape"),
-    (np.ones((0, 2)), [], "X has shape"), (np.ones((1, 1)), [np.nan], "y holds nan"),
-    (np.ones((1, 1)), [2**53], "not below"), (np.ones((1, 1)), [b"a"], "dtype"),
-    (np.ones((1, 1)), np.array([None]), "objects"), (np.array([[1j]]), [1], "dtype"),
-    (np.array([[2**53 + 1]]), [1], "beyond"), (np.array([["a"]]), [1], "dtype"),
+    (np.ones((0, 2)), [], "X has shape"), (np.ones((1, 1)), [np.nan], "label nan is not finite"),
+    (np.ones((1, 1)), [2**53], "not below"), (np.ones((1, 1)), [b"a"], "y holds .S1"),
+    (np.ones((1, 1)), np.array([None]), "y holds object"), (np.array([[1j]]), [1], "dtype"),
+    (np.array([[2**53 + 1]]), [1], "not below"), (sparse.lil_array([[2**53 + 1]]), [1], "not below"),
+    (np.array([["a"]]), [1], "dtype"),
 ])
 def test_dump_refuses(X, y, words, tmp_path):
     with pytest.raises(ValueError, match=words):

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from marginlinear import registry
 from marginlinear.api import KernelModel, Model, train
 from marginlinear.arrays import CSR
 from marginlinear.calibration import PAIRWISE, Calibration
@@ -405,6 +406,37 @@ def test_liblinear_predicts_with_ours(tmp_path, k, columns, bias):
     subprocess.run([PREDICT, "d", "m", "out"], cwd=tmp_path, check=True, capture_output=True)
     theirs = [int(label) for label in (tmp_path / "out").read_text().split()]
     assert model.predict(X).tolist() == theirs
+
+
+@needs_liblinear
+@pytest.mark.parametrize("k", [2, 4])
+@pytest.mark.parametrize("name", registry.MODULES)
+@pytest.mark.filterwarnings("ignore:msvmav did not converge")
+def test_liblinear_serves_every_method_by_its_own_name_of_it(tmp_path, name, k):
+    """The solver_type is the one that LIBLINEAR's train writes for the method's number."""
+    method = registry.get(name)
+    X, y = some_data(k, 2)
+    model = train(X, y, solver=name, tol=0.1, bias=1.0)
+    save_model(model, tmp_path / "m")
+    (tmp_path / "d").write_text(text_of(X, y))
+    head = (tmp_path / "m").read_text().splitlines()[0]
+    if method.liblinear is None:
+        assert head == "solver_type " + ("MCSVM_CS" if method.joint or k > 2 else "L2R_L2LOSS_SVC_DUAL")
+    else:
+        subprocess.run([TRAIN, "-q", "-s", str(method.liblinear), "d", "theirs"], cwd=tmp_path, check=True)
+        assert (tmp_path / "theirs").read_text().splitlines()[0] == head
+    subprocess.run([PREDICT, "d", "m", "out"], cwd=tmp_path, check=True, capture_output=True)
+    labels = [int(label) for label in (tmp_path / "out").read_text().split()]
+    assert model.predict(X).tolist() == load_model(tmp_path / "m").predict(X).tolist() == labels
+
+
+@pytest.mark.parametrize("solver", ["l2svc", "l1svc", "cs", "mcodm", "L2R_LR", "unknown"])
+@pytest.mark.parametrize("columns", [1, 2])
+def test_the_solver_type_fits_the_columns(tmp_path, solver, columns):
+    """LIBLINEAR reads two columns for two classes after MCSVM_CS alone, whatever the solver is said to be."""
+    model = small_model(weights=np.array([[-1.0, 1.0], [2.0, -2.0]])[:, -columns:], classes=[3, 7], solver=solver)
+    assert (b"MCSVM_CS" in saved(model, tmp_path / "m")) == (columns == 2)
+    assert load_model(tmp_path / "m").weights.tolist() == model.weights.tolist()
 
 
 @needs_liblinear

@@ -11,9 +11,10 @@ import pytest
 import marginlinear as ml
 from marginlinear import registry
 from marginlinear.arrays import as_rows
+from marginlinear.methods import multiclass
 from marginlinear.methods.multiclass import codes_of, column_count
 from marginlinear.params import resolve
-from marginlinear.problem import Problem, Run
+from marginlinear.problem import Problem, Run, Solution
 from marginlinear.threads import Cancelled, in_order
 
 
@@ -182,6 +183,23 @@ def test_the_time_limit_is_that_of_all_columns(threads):
                          algorithm="cd", threads=threads)
     assert time.perf_counter() - began < 2
     assert model.info.bound <= model.info.objective
+
+
+def test_a_column_costs_the_same_however_many_there_are():
+    def seconds_a_column(k):
+        """Of the process's own time, beside the columns' own fits."""
+        info = ml.train([[0.0], [1.0]], [0, 1]).info
+        solution = Solution(np.zeros((1, 1)), info, {"W": np.zeros(1), "duals": np.zeros(2)})
+        method = registry.get("l2svc")._replace(fit=lambda *of_column: solution, loss=None)
+        rows, ones = as_rows(np.ones((k, 1)), -1.0), np.ones(k)
+        data = Problem(rows, np.arange(k, dtype=np.int32), k, ones, ones)
+        run = Run(1e-3, "auto", None, None, 0, 1)
+        began = time.process_time()
+        found = multiclass.fit(method, data, {}, run, "ovo")
+        assert len(found.info.history) == column_count("ovo", k)
+        return (time.process_time() - began) / column_count("ovo", k)
+
+    assert min(seconds_a_column(60) for _ in range(2)) < 3 * min(seconds_a_column(12) for _ in range(2))
 
 
 def test_start_of_other_columns_is_refused():

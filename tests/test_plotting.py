@@ -325,9 +325,6 @@ def test_logs(tmp_path, monkeypatch):
     assert train.main(["-q", "--probability", "--log", "folds.jsonl", "d", "m"]) == 0
     places = [{}, *({"fold": fold} for fold in range(1, 6))]
     assert [place for _, _, place in read_log("folds.jsonl")] == places
-    assert train.main(["-q", "-v", "2", "--log", "search.jsonl", "d"]) == 0
-    with pytest.raises(DataError, match=r"search.jsonl:1:1: .*--table"):
-        read_log("search.jsonl")
     with pytest.raises(ValueError, match=r"folds.jsonl: 6 runs: read_log gives the history of each"):
         ConvergenceDisplay.from_log("folds.jsonl")
     lines = Path("run.jsonl").read_text().splitlines()
@@ -341,7 +338,7 @@ def test_logs(tmp_path, monkeypatch):
         ("x\n", "log:1:1: not JSON"),
         ('{"a": 1}\n', "log:1:1: not a line of margin-train --log"),
         (lines[0].replace('"objective": ', '"objective": "x", "y": '), "log:1:1: objective: 'x' is not a number"),
-        (json.dumps({**result, "tol": None}), "log:1:1: tol: None is not a number"),
+        (json.dumps({**result, "tol": None}), "log:1:1: tol: 'None' is not a number"),
         ("", "log: no check of a run"),
         (b"\xff\n", "log:1:1: not JSON: it is not UTF-8"),
     ]:
@@ -445,6 +442,27 @@ def test_tables_in_files(tmp_path):
         (tmp_path / "bad").write_bytes(text.encode("utf-8", "surrogateescape"))
         with pytest.raises(DataError, match=message):
             read_table(tmp_path / "bad")
+
+
+def test_a_file_of_another_kind_is_named_with_what_draws_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    X, y = data(3)
+    ml.dump_libsvm(X, y, "d")
+    assert train.main(["-q", "--log", "run", "d", "m"]) == 0
+    search = ["-q", "--grid", "C=1,2", "-v", "2", "d"]
+    assert train.main([*search, "--log", "search", "--table", "t.csv"]) == 0
+    # As the message about a search's log says.
+    assert train.main([*search, "--resume", "search", "--table", "t.json"]) == 0
+    assert train.main(["-q", "-v", "2", "--log", "folds", "d"]) == 0
+    logs, tables = {"run": "convergence"}, {"t.csv": "search", "t.json": "search"}
+    others = dict.fromkeys(("search", "folds"), "--resume LOG --table FILE.csv")
+    for draw, known, strange in (ConvergenceDisplay.from_log, logs, {**tables, **others}), (
+            SearchDisplay.from_file, tables, {**logs, **others}):
+        for path in known:
+            draw(path)
+        for path, words in strange.items():
+            with pytest.raises(DataError, match=f"{path}:1:1: the (log|table) of a .*{words}"):
+                draw(path)
 
 
 def test_bad_search():

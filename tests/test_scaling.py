@@ -1,6 +1,5 @@
 """Scalings: what becomes of values, what a model repeats, and what LIBLINEAR reads of it."""
 
-import json
 import pickle
 import shutil
 import subprocess
@@ -146,8 +145,8 @@ def test_kernels(tmp_path, kind, sparse_rows):
         # A feature that training did not have is left out, as a constant one is.
         wide = np.hstack([X, np.full((len(X), 1), 9.0)])
         if kind != "unit":
-            assert np.allclose(again.decision_function(wide), model.decision_function(X), rtol=0, atol=1e-12)
-        assert np.allclose(again.decision_function(X[:, :2]), again.decision_function(X * [1, 1, 0, 0, 0, 0]),
+            assert np.allclose(again.decide(wide), model.decision_function(X), rtol=0, atol=1e-12)
+        assert np.allclose(again.decide(X[:, :2]), again.decision_function(X * [1, 1, 0, 0, 0, 0]),
                            rtol=0, atol=1e-12)
 
 
@@ -330,20 +329,15 @@ def test_a_scaling_that_the_trailer_lacks(tmp_path):
     for old, new, words in ((b"\nscaling unit", b"", "scaling is 'unit' in the trailer, 'None' above"),
                             (b'"scaling": {"kind": "unit"}, ', b"", "scaling is 'None' in the trailer, 'unit' above"),
                             (b'{"kind": "unit"}', b'{"kind": 1}', "scaling is '1' in the trailer"),
+                            (b'"scale": "unit"', b'"scale": "cube"', "params: scale is 'cube', outside range"),
                             (b"unit", b"cube", "'cube' is not known")):
-        # params has the word too, first in the trailer, where any word may stand.
-        path.write_bytes(sealed(text.replace(old, new)))
+        # params has the word too.
+        changed = text.replace(old, new)
+        if b"scale" not in old:
+            changed = changed.replace(b'"scale": "cube"', b'"scale": "unit"')
+        path.write_bytes(sealed(changed))
         with pytest.raises(ml.DataError, match=words):
             load_model(path)
     path.write_bytes(text[: text.index(b"marginlinear 1")])
     with pytest.raises(ml.DataError, match="ends after its last row"):
         load_model(path)
-
-
-def test_a_trailer_longer_than_others(tmp_path, monkeypatch):
-    X, y = table()
-    path = tmp_path / "m"
-    save_model(ml.train(X, y, kernel="rbf", scale="range"), path)
-    monkeypatch.setattr("marginlinear.modelfile.LONG_LINE", 100)
-    assert load_model(path).scaling.kind == "range"
-    assert json.loads(path.read_bytes().splitlines()[-1])["scaling"]["kind"] == "range"

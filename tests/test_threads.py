@@ -1,10 +1,14 @@
 """The pool: order of results, failures, interruption."""
 
+import io
+import signal
 import threading
 
+import numpy as np
 import pytest
 
-from marginlinear.threads import default_threads, ranges, run_chunks
+from marginlinear.libsvm import read_libsvm
+from marginlinear.threads import FEW, aside, default_threads, in_order, ranges, run_chunks
 
 
 @pytest.mark.parametrize("n, size", [(0, 4), (1, 4), (4, 4), (5, 4), (100, 7)])
@@ -48,6 +52,55 @@ def test_interruption_in_the_caller_ends_the_helpers():
 
     with pytest.raises(KeyboardInterrupt):
         run_chunks(work, 100_000, 2, size=1)
+
+
+@pytest.mark.parametrize("allowed", range(4))
+def test_fewer_threads_than_asked_for_do_all_the_work(monkeypatch, allowed):
+    start, left = threading.Thread.start, []
+
+    def limited(thread):
+        if not left:
+            raise RuntimeError("can't start new thread")
+        left.pop()
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", limited)
+    before = threading.active_count()
+    text = b"".join(b"%d %d:1\n" % (row, row + 1) for row in range(1000))
+    for work, wanted in [
+        (lambda: run_chunks(lambda lo, hi: (lo, hi), 103, 4, size=10), ranges(103, 10)),
+        (lambda: list(in_order(lambda at: -at, 20, 4, threading.Event())), list(range(0, -20, -1))),
+        (lambda: aside(lambda values: len(values), np.zeros(FEW + 1)), FEW + 1),
+        (lambda: read_libsvm(io.BytesIO(text), threads=4, _block_size=64).indices.tolist(), list(range(1000))),
+    ]:
+        left[:] = [None] * allowed
+        assert work() == wanted
+        assert not left or allowed == 3  # three at most are of use beside the caller's
+    assert threading.active_count() == before
+
+
+@pytest.mark.parametrize("size", [1, FEW + 1])
+def test_aside_returns_and_raises_what_the_call_does(size):
+    array = np.arange(size)
+    assert aside(lambda values: values, array) is array
+    with pytest.raises(ZeroDivisionError):
+        aside(lambda values: 1 // 0, array)
+
+
+def test_a_signal_does_not_wait_for_what_is_aside():
+    def stop(number, frame):
+        raise KeyboardInterrupt
+
+    begun, ended = threading.Event(), threading.Event()
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, 0.1)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            aside(lambda _: (begun.set(), ended.wait(30)), np.zeros(FEW + 1))
+        assert begun.is_set() and not ended.is_set()
+    finally:
+        signal.signal(signal.SIGALRM, before)
+        ended.set()
 
 
 def test_default_is_what_the_process_may_use():

@@ -360,9 +360,9 @@ def test_fetch_progress_is_a_bar_on_a_terminal_only():
 
 
 def test_data_is_what_its_readme_says():
-    rows = re.findall(r"^\| `(\S+)` \|.*$", (ROOT / "data" / "README.md").read_text(), re.MULTILINE)
+    rows = re.findall(r"^\| `(\S+)` \|.*$", (ROOT / "data" / "README.md").read_text("utf-8"), re.MULTILINE)
     assert sorted(rows) == sorted(p.name for p in (ROOT / "data").iterdir() if p.name != "README.md")
-    text = (ROOT / "data" / "README.md").read_text()
+    text = (ROOT / "data" / "README.md").read_text("utf-8")
     for name in rows:
         assert make_data.describe(ROOT / "data" / name) in text
         parse((ROOT / "data" / name).read_text())
@@ -399,7 +399,7 @@ def test_shares_add_up():
 def test_readme_lists_every_method():
     from marginlinear import registry
 
-    rows = re.findall(r"^\| `(\S+)`.*\|$", (ROOT / "README.md").read_text(), re.MULTILINE)
+    rows = re.findall(r"^\| `(\S+)`.*\|$", (ROOT / "README.md").read_text("utf-8"), re.MULTILINE)
     assert set(registry.methods()) <= set(rows)
 
 
@@ -1033,7 +1033,7 @@ def test_a_picture_where_nothing_takes_longer_than_the_start_up(keys, tmp_path):
         for key in keys:
             point[key] = record["startup"][point["contestant"]][key]
     scaling.draw(record, tmp_path / "cost.svg")
-    assert "less the start-up" in (tmp_path / "cost.svg").read_text()
+    assert "less the start-up" in (tmp_path / "cost.svg").read_text("utf-8")
 
 
 def test_scaling_measures_with_the_programs(fakes, monkeypatch, tmp_path):

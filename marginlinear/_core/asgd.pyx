@@ -154,7 +154,7 @@ cdef class AveragedSGD:
     def margins(self, weights):
         """g_i of the rows, 0 for those of weight 0: float64 array of shape (m,)."""
         out = np.empty(self.rows.m)
-        run_chunks(lambda lo, hi: self._margins(lo, hi, weights, out), self.rows.m, self.threads)
+        run_chunks(lambda lo, hi: self._margins(lo, hi, weights, out), self.rows.m, self.threads, self.rows.slice())
         return out
 
     def _margins(self, Py_ssize_t lo, Py_ssize_t hi, const double[::1] w, double[::1] out):

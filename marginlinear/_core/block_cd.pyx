@@ -521,16 +521,18 @@ cdef class BlockCD:
         return 0.5 * norm_of(np.sqrt(by_class(*given)), conjugate(self.norm)) ** 2
 
     def _primal_part(self, Py_ssize_t lo, Py_ssize_t hi, double[::1] W):
+        cdef Py_ssize_t start
         cdef sums_t sums
         cdef task_t task
         cdef double[::1] s = Buffer("d", self.n_classes)
         sums.gap = sums.loss = sums.tight = 0
         sums.stale = 0
-        task.what, task.start, task.stop, task.scratch, task.sums = LOSSES, lo, hi, &s[0], &sums
-        task.W = &W[0]
-        with nogil:
-            perform(self, &task)
-        PyErr_CheckSignals()
+        task.what, task.scratch, task.sums, task.W = LOSSES, &s[0], &sums, &W[0]
+        for start in range(lo, hi, self.slice_rows):
+            task.start, task.stop = start, min(hi, start + self.slice_rows)
+            with nogil:
+                perform(self, &task)
+            PyErr_CheckSignals()
         return sums.loss, sums.tight, sums.stale
 
     def adapt(self):
@@ -592,7 +594,8 @@ cdef class BlockCD:
         """
         rival, score = Buffer("i", self.rows.m), Buffer("d", self.rows.m)
         weights = self.iterates.vector(averaged)
-        run_chunks(lambda lo, hi: self._rivals_part(lo, hi, weights, rival, score), self.rows.m, self.threads)
+        run_chunks(lambda lo, hi: self._rivals_part(lo, hi, weights, rival, score), self.rows.m, self.threads,
+                   self.rows.slice(self.n_classes))
         return rival, score
 
     def _rivals_part(self, Py_ssize_t lo, Py_ssize_t hi, double[::1] W, int32_t[::1] to, double[::1] value):

@@ -14,7 +14,7 @@ from cpython.buffer cimport (
     PyBuffer_Release,
     PyObject_GetBuffer,
 )
-from libc.math cimport fabs, fmax
+from libc.math cimport fabs, fmax, isfinite
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint16_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
@@ -293,6 +293,17 @@ def count_nonzero(const double[:] array):
         for i in range(array.shape[0]):
             count += array[i] != 0
     return count
+
+
+def finite(const double[:, :] table):
+    """Whether all numbers of a float64 array of two dimensions are."""
+    cdef Py_ssize_t i, j
+    cdef bint every = True
+    with nogil:
+        for i in range(table.shape[0]):
+            for j in range(table.shape[1]):
+                every = every and isfinite(table[i, j])
+    return every
 
 
 def taken(array, const int64_t[:] which):

@@ -79,6 +79,8 @@ WARM_UP = 10
 # their class. Where sweeps were promised too early, Newton takes over after as many as ENOUGH steps cost, and before
 # this part of the sweeps that are allowed: of few rows a step costs thousands.
 EACH, ENOUGH, LATEST = 7.0, 40, 0.25
+# Turns without a gain that end a loop: in one alone, that before may have done more than was asked.
+IDLE = 2
 
 
 def pace_of(before, gap, sweeps):
@@ -111,7 +113,11 @@ class Check(namedtuple("Check", "primal objective at_average bound from_average"
 
 
 class Budget:
-    """Sweeps and seconds that are left, and the record of the checks, shared by all stages of a fit."""
+    """Sweeps and seconds that are left, and the record of the checks, shared by all stages of a fit.
+
+    A loop whose end depends on the data asks it at every turn: one whose turns are sweeps, or parts of a step that take
+    as long, `exhausted`; one whose turns may leave all as it is, as a fit within a fit may, or a step, `spent`.
+    """
 
     def __init__(self, max_iter, time_limit, progress=None, cancel=None):
         self.started = time.perf_counter()
@@ -119,6 +125,8 @@ class Budget:
         self.time_limit = math.inf if time_limit is None else time_limit
         self.progress, self.cancel = progress, cancel
         self.history = []
+        # Of the turns that `spent` was told of: the best values, and how many in a row brought no better one.
+        self.best, self.idle = (math.inf, -math.inf), 0
 
     @property
     def seconds(self):
@@ -131,6 +139,13 @@ class Budget:
         if n_iter >= self.max_iter:
             return MAX_ITER
         return TIME_LIMIT if self.seconds >= self.time_limit else None
+
+    def spent(self, n_iter, objective, bound):
+        """`exhausted`, after a turn that ended with these values; STALLED, too, where IDLE turns in a row have brought
+        neither a lower objective nor a higher bound: what is left is rounding."""
+        before, self.best = self.best, (min(self.best[0], objective), max(self.best[1], bound))
+        self.idle = self.idle + 1 if self.best == before else 0
+        return self.exhausted(n_iter) or (STALLED if self.idle >= IDLE else None)
 
     def record(self, n_iter, objective, bound=None, certificate=None, residual=None):
         entry = {"n_iter": n_iter, "seconds": self.seconds, "objective": objective, "bound": bound,

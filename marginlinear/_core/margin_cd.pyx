@@ -79,6 +79,8 @@ cdef double SLICE = 2e7
 # Bytes of weights from which on asking for them ahead of a row's turn saves more than it costs.
 cdef double FAR = 8e6
 # Rows between the request for a row's values and its turn.
+# A sum about v that is so many times the one about the mean of the margins has lost its digits.
+cdef double CANCELLED = 1e6
 cdef enum:
     AHEAD = 3
     LONGEST_REST = 16    # sweeps
@@ -471,20 +473,33 @@ cdef class MarginCD:
         return value, value, 0
 
     def _primal(self, weights, margins):
-        parts = run_chunks(lambda lo, hi: self._primal_part(lo, hi, weights, margins), self.rows.m, self.threads)
-        loss, first = (sum(part[at] for part in parts) for at in range(2))
+        cdef double half = self.iterates.sqnorm_of(weights) / 2, mean = self.mean, loss, first, surplus
+        loss, first = self._losses(weights, margins)
         # The sum was taken about v: about the mean of these margins it is least.
-        return self.iterates.sqnorm_of(weights) / 2 + loss - self.spread * first * first / self.size
+        surplus = self.spread * first * first / self.size
+        if surplus > CANCELLED * fabs(half + loss - surplus):
+            self._set_mean(mean + first / self.size)
+            loss, first = self._losses(weights, margins)
+            surplus = self.spread * first * first / self.size
+            self._set_mean(mean)
+        return half + loss - surplus
+
+    def _losses(self, weights, margins):
+        parts = run_chunks(lambda lo, hi: self._primal_part(lo, hi, weights, margins), self.rows.m, self.threads)
+        return sum(part[0] for part in parts), sum(part[1] for part in parts)
 
     def _primal_part(self, Py_ssize_t lo, Py_ssize_t hi, double[::1] W, double[::1] margins):
+        cdef Py_ssize_t start
         cdef sums_t sums
         cdef task_t task
         sums.gap = sums.loss = sums.first = 0
-        task.what, task.start, task.stop, task.sums, task.W = LOSSES, lo, hi, &sums, &W[0]
+        task.what, task.sums, task.W = LOSSES, &sums, &W[0]
         task.margins = NULL if margins is None else &margins[0]
-        with nogil:
-            perform(self, &task)
-        PyErr_CheckSignals()
+        for start in range(lo, hi, self.slice_rows):
+            task.start, task.stop = start, min(hi, start + self.slice_rows)
+            with nogil:
+                perform(self, &task)
+            PyErr_CheckSignals()
         return sums.loss, sums.first
 
     def margins_of(self, weights):

@@ -1,6 +1,7 @@
 """Rows: checked data of a fit or a prediction in one of the storages of rows.pxd."""
 
 from cpython.exc cimport PyErr_CheckSignals
+from cython cimport floating
 from libc.math cimport isfinite
 
 from marginlinear._core.rows cimport (
@@ -32,6 +33,7 @@ from libc.string cimport memcmp, memcpy
 
 from marginlinear._core.buffer import Buffer, zeros
 from marginlinear.problem import RowError
+from marginlinear.threads import CHUNK, ranges
 
 cdef extern from "classes.h":
     const kernels_t* kernels_of(int width) noexcept nogil
@@ -39,6 +41,8 @@ cdef extern from "classes.h":
 
 # Numbers that are looked at at once.
 PART = 2**22
+# Multiplications between looks at the signals: about 20 ms.
+cdef double SLICE = 2e7
 # Rows that are asked for at once, where many of them are asked for in vain.
 LEAST = 8
 EMPTY = -1
@@ -106,8 +110,11 @@ cdef class Rows:
         rows.n = n
         rows.d = n + (bias >= 0)
         rows.bias = bias
+        if n < 0:
+            raise ValueError(f"X has {n} features")
         if rows.m < 0 or ptr[0] != 0 or ptr[rows.m] > min(len(data), len(indices)):
-            raise ValueError("X: indptr does not fit data and indices")
+            raise ValueError(f"X: indptr does not fit {len(data)} data and {len(indices)} indices: it goes from "
+                             f"{ptr[0] if rows.m >= 0 else None} to {ptr[rows.m] if rows.m >= 0 else None}")
         rows.nnz = ptr[rows.m]
         if single:
             v32 = data
@@ -135,7 +142,7 @@ cdef class Rows:
                 rows.storage = CSR64
                 where = place(rows, &rows.csr64, values, features, &ptr[0])
         if where >= 0:
-            raise RowError(where, csr_reason(data, indices, indptr, n, where))
+            raise csr_error(data, indices, indptr, n, where)
         return rows
 
     @staticmethod
@@ -151,7 +158,7 @@ cdef class Rows:
         rows.d = rows.n + (bias >= 0)
         rows.bias = bias
         rows.nnz = rows.m * rows.n
-        if not np.isfinite(data).all():
+        if not finite(data):
             i, j = np.argwhere(~np.isfinite(data))[0]
             raise RowError(i, f"X: row {{row}}, feature {j} is {data[i, j]}: values must be finite")
         if data.dtype == np.float64:
@@ -174,7 +181,7 @@ cdef class Rows:
         cdef const double[:, ::1] K = gram
         if K.shape[0] != K.shape[1]:
             raise ValueError(f"Gram matrix: shape {gram.shape} is not square")
-        if not all(np.isfinite(part).all() for part in np.array_split(gram, 1 + gram.size // PART)):
+        if not finite(gram):
             raise ValueError("Gram matrix: values must be finite")
         cdef Rows rows = Rows.__new__(Rows)
         rows.arrays = gram
@@ -237,6 +244,12 @@ cdef class Rows:
     def shared(self):
         """True where several threads may fit on these rows at once: not where rows are made when needed."""
         return self._source is None
+
+    def slice(self, Py_ssize_t columns=1):
+        """How many rows may be multiplied with so many columns of weights between two looks at the signals: 1 to CHUNK.
+        """
+        cdef double rows = SLICE * self.m / (1.0 + <double>self.nnz * columns)
+        return max(1, min(CHUNK, <Py_ssize_t>rows))
 
     def absent(self, which):
         """Those of the row numbers `which`, an int array, that must be fetched before an update."""
@@ -386,6 +399,17 @@ cdef class Rows:
             PyErr_CheckSignals()
         return K
 
+    def nonzeros(self):
+        """How many stored values of features are not 0: the same for every storage of the same numbers, as nnz is not."""
+        if self.nnz == 0:
+            return 0
+        single = self.storage in (CSR32, NARROW32, DENSE32)
+        if isinstance(self.arrays, tuple):
+            values = memoryview(self.arrays[0])[:self.nnz]
+        else:
+            values = memoryview(self.arrays).cast("B").cast("f" if single else "d")
+        return count_values[float](values) if single else count_values[double](values)
+
     def sqnorms(self):
         """A Buffer of shape (m,): squared norms of the rows, bias feature included; not to be changed.
 
@@ -395,22 +419,25 @@ cdef class Rows:
             return self._sqnorms
         out = Buffer("d", self.m)
         cdef double[::1] norms = out
-        cdef Py_ssize_t i
-        with nogil:
-            if self.storage == CSR64:
-                fill_sqnorms(&self.csr64, norms)
-            elif self.storage == CSR32:
-                fill_sqnorms(&self.csr32, norms)
-            elif self.storage == NARROW64:
-                fill_sqnorms(&self.narrow64, norms)
-            elif self.storage == NARROW32:
-                fill_sqnorms(&self.narrow32, norms)
-            elif self.storage == DENSE64:
-                fill_sqnorms(&self.dense64, norms)
-            elif self.storage == DENSE32:
-                fill_sqnorms(&self.dense32, norms)
-            else:
-                fill_sqnorms(&self.gram, norms)
+        cdef Py_ssize_t i, lo, hi, step = self.slice()
+        for lo in range(0, self.m, step):
+            hi = min(self.m, lo + step)
+            with nogil:
+                if self.storage == CSR64:
+                    fill_sqnorms(&self.csr64, norms, lo, hi)
+                elif self.storage == CSR32:
+                    fill_sqnorms(&self.csr32, norms, lo, hi)
+                elif self.storage == NARROW64:
+                    fill_sqnorms(&self.narrow64, norms, lo, hi)
+                elif self.storage == NARROW32:
+                    fill_sqnorms(&self.narrow32, norms, lo, hi)
+                elif self.storage == DENSE64:
+                    fill_sqnorms(&self.dense64, norms, lo, hi)
+                elif self.storage == DENSE32:
+                    fill_sqnorms(&self.dense32, norms, lo, hi)
+                else:
+                    fill_sqnorms(&self.gram, norms, lo, hi)
+            PyErr_CheckSignals()
         for i in range(self.m):
             if not isfinite(norms[i]):
                 raise RowError(i, "X: the squares of row {row}'s values overflow when summed: scale the features")
@@ -418,10 +445,26 @@ cdef class Rows:
         return out
 
 
-cdef void fill_sqnorms(const rows_t* X, double[::1] out) noexcept nogil:
+cdef Py_ssize_t count_values(const floating[::1] values):
+    cdef Py_ssize_t p, count = 0
+    with nogil:
+        for p in range(values.shape[0]):
+            count += values[p] != 0
+    return count
+
+
+cdef void fill_sqnorms(const rows_t* X, double[::1] out, Py_ssize_t lo, Py_ssize_t hi) noexcept nogil:
     cdef Py_ssize_t i
-    for i in range(X.m):
+    for i in range(lo, hi):
         out[i] = row_sqnorm(X, i)
+
+
+def finite(array):
+    """Whether all values are, in parts."""
+    import numpy as np
+
+    step = max(1, PART * len(array) // (1 + array.size))
+    return all(np.isfinite(array[lo:hi]).all() for lo, hi in ranges(len(array), step))
 
 
 def int64_array(which):
@@ -525,18 +568,23 @@ cdef Py_ssize_t csr_fault(const csr_t* X, Py_ssize_t nnz) noexcept nogil:
     return -1
 
 
-def csr_reason(data, indices, indptr, n, i):
-    """Why row i was refused, in words, {row} for its number."""
+class OrderError(RowError):
+    """Feature numbers of a row repeat or fall; those of the rows after it were not looked at."""
+
+
+def csr_error(data, indices, indptr, n, i):
+    """Why row i was refused."""
     data, indices, indptr = memoryview(data), memoryview(indices), memoryview(indptr)
     lo, hi = indptr[i], indptr[i + 1]
     if not 0 <= lo <= hi <= min(len(data), len(indices)):
-        return f"X: indptr of row {{row}} does not fit: {lo} to {hi}"
+        return RowError(i, f"X: indptr of row {{row}} does not fit: {lo} to {hi}")
     columns, values = indices[lo:hi], data[lo:hi]
     for at, (column, value) in enumerate(zip(columns, values)):
         if not 0 <= column < n:
-            return f"X: row {{row}} has feature {column}, outside 0 to {n - 1}"
+            return RowError(i, f"X: row {{row}} has feature {column}, outside 0 to {n - 1}")
         if not isfinite(value):
-            return f"X: row {{row}}, feature {column} is {value}: values must be finite"
+            return RowError(i, f"X: row {{row}}, feature {column} is {value}: values must be finite")
         if at and column <= columns[at - 1]:
             break
-    return "X: row {row} has repeated or falling feature numbers: call sum_duplicates() or sort_indices()"
+    return OrderError(i, "X: row {row} has repeated or falling feature numbers: call sum_duplicates() or "
+                      "sort_indices()")

@@ -1,6 +1,7 @@
 """Scores, sums and margins of rows under a linear model, by ranges of rows, without the GIL."""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.math cimport isnan
 from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
@@ -18,6 +19,11 @@ from marginlinear._core.rows cimport (
     row_dot,
     row_scores,
 )
+
+from marginlinear.problem import RowError
+
+NOT_A_NUMBER = ("a score of row {row} is NaN: its values times the model's weights, or its kernel's values, are too large "
+                "to be summed; scale the features, in training and here")
 
 ctypedef fused number:
     int64_t
@@ -70,6 +76,17 @@ def scores_of(Rows rows, const double[:, ::1] W, double[:, ::1] out, Py_ssize_t 
                 raise ValueError("scores_of: a Gram matrix holds no features")
 
 
+def require_numbers(const double[:, :] scores):
+    """RowError for a row one of whose scores is NaN: it decides for no class."""
+    cdef Py_ssize_t i, l
+    with nogil:
+        for i in range(scores.shape[0]):
+            for l in range(scores.shape[1]):
+                if isnan(scores[i, l]):
+                    with gil:
+                        raise RowError(i, NOT_A_NUMBER)
+
+
 cdef inline int32_t largest(const double* s, Py_ssize_t k) noexcept nogil:
     """The place of the first largest score, as NumPy's argmax has it: nan is larger than any number."""
     cdef Py_ssize_t l
@@ -100,15 +117,20 @@ def places_of(const double[:, ::1] scores, bint sign, int32_t[::1] out):
 
 cdef void decide(const data_t* X, const double[:, ::1] W, bint sign, double* s, int32_t* out, Py_ssize_t lo,
                  Py_ssize_t hi) noexcept nogil:
-    cdef Py_ssize_t i, k = W.shape[1]
+    cdef Py_ssize_t i, l, k = W.shape[1]
     for i in range(lo, hi):
         if X.d == 0:
             out[i] = 0
-        elif sign:
-            out[i] = row_dot(X, i, &W[0, 0]) > 0
+            continue
+        if sign:
+            s[0] = row_dot(X, i, &W[0, 0])
+            out[i] = s[0] > 0
         else:
             row_scores(X, i, &W[0, 0], k, s)
             out[i] = largest(s, k)
+        for l in range(k):
+            if isnan(s[l]):
+                out[i] = -1
 
 
 def row_places(Rows rows, const double[:, ::1] W, bint sign, int32_t[::1] out, Py_ssize_t lo, Py_ssize_t hi):
@@ -123,8 +145,14 @@ def row_places(Rows rows, const double[:, ::1] W, bint sign, int32_t[::1] out, P
         As in `places_of`, for k = 1.
     out : int32 array of shape (m,)
     lo, hi : int
+
+    Raises
+    ------
+    RowError
+        As `require_numbers`.
     """
     cdef double* s
+    cdef Py_ssize_t i
     if W.shape[0] != rows.d or W.shape[1] == 0 or out.shape[0] != rows.m:
         raise ValueError("row_places: shapes do not fit")
     if not 0 <= lo <= hi <= rows.m:
@@ -149,6 +177,9 @@ def row_places(Rows rows, const double[:, ::1] W, bint sign, int32_t[::1] out, P
             elif rows.storage == DENSE32:
                 decide(&rows.dense32, W, sign, s, &out[0], lo, hi)
         free(s)
+    for i in range(lo, hi):
+        if out[i] < 0:
+            raise RowError(i, NOT_A_NUMBER)
 
 
 cdef Py_ssize_t hits(const int32_t[::1] places, const double[::1] classes, const number[::1] labels) except -1:
@@ -228,13 +259,21 @@ def add_rows(Rows rows, const double[::1] a, double[::1] out, Py_ssize_t lo, Py_
 
 
 def margins_of(const double[:, ::1] scores, const int32_t[::1] y):
-    """g_i = s_{i, y_i} - max_{l != y_i} s_{il}: float64 array of shape (m,)."""
+    """g_i = s_{i, y_i} - max_{l != y_i} s_{il}: float64 array of shape (m,).
+
+    ValueError for y of another length, or with classes that have no score.
+    """
     import numpy as np
 
     cdef Py_ssize_t i, l, m = scores.shape[0], k = scores.shape[1]
     cdef double rival
     result = np.empty(m)
     cdef double[::1] out = result
+    if y.shape[0] != m:
+        raise ValueError(f"margins_of: {y.shape[0]} classes for {m} rows")
+    for i in range(m):
+        if not 0 <= y[i] < k:
+            raise ValueError(f"margins_of: class {y[i]} of row {i} is outside 0 to {k - 1}")
     with nogil:
         for i in range(m):
             rival = -1e308 * 10

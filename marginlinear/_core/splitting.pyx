@@ -133,7 +133,7 @@ cdef class Splitting:
     @staticmethod
     def iterations(engine, newton):
         """How many; `newton`: Newton steps follow."""
-        return min(BEFORE if newton else MOST, math.ceil(EACH * math.sqrt(engine.stiffness())))
+        return math.ceil(min(BEFORE if newton else MOST, EACH * math.sqrt(engine.stiffness())))
 
     @staticmethod
     def sweeps(engine, n):
@@ -143,7 +143,7 @@ cdef class Splitting:
             return math.inf
         # A multiplication costs 60 times what it does in a tile.
         square = <double>rows.d * rows.d
-        sweep = 1.0 + <double>rows.nnz * <double>engine.n_classes
+        sweep = 1.0 + <double>rows.nonzeros() * <double>engine.n_classes
         share = 1 / (1 + FEW / engine.n_classes)
         # A sweep multiplies twice: for scores and for weights.
         return n * (share + 0.5 * square * engine.n_classes / sweep) + square * rows.m / 60 / sweep

@@ -1,4 +1,8 @@
-"""What Newton steps cost, and where they are possible; the modules that make them are imported when a first is made."""
+"""What Newton steps cost, and where they are possible; the modules that make them are imported when a first is made.
+
+Which route is taken is a function of the numbers in the rows: what a sweep costs counts those that are not 0, in whatever
+storage.
+"""
 
 import math
 
@@ -24,7 +28,7 @@ class MarginSteps:
             return math.inf
         # A multiplication costs 150 times what it does in a product of tiles, 60 times what it does in a solution; the
         # calls of a step cost 100,000. Of a loss without curvature about a third of the rows is at a knot.
-        sweep = 1.0 + rows.nnz
+        sweep = 1.0 + rows.nonzeros()
         products = rows.m / (1 if engine.curved else 3) * rows.d * rows.d
         return 3.0 + (products / 150 + rows.d**3 / 60) / sweep + 1e5 / sweep
 
@@ -59,7 +63,7 @@ class BlockSteps:
         if rows.is_gram or unknowns > LIMIT:
             return math.inf
         # A multiplication costs 60 times what it does in a tile; a pair of classes costs 10,000 in calls.
-        sweep = 1.0 + rows.nnz * k
+        sweep = 1.0 + rows.nonzeros() * k
         algebra = (rows.m * rows.d * rows.d + unknowns**3) / 60 / sweep
         return math.inf if algebra > DEAR else 1.5 + algebra + 5000.0 * k * (k - 1) / sweep
 

@@ -1,6 +1,7 @@
 """Reading data files for the commands."""
 
 import math
+from contextlib import contextmanager
 
 from marginlinear.cli.output import Failure, opening, warn
 from marginlinear.problem import DataError
@@ -22,6 +23,21 @@ def read_blocks(path, what, status, **options):
 
     with opening("open input file", path):
         yield from libsvm_blocks(path, progress=progress_of(what, status), **options)
+
+
+@contextmanager
+def located(data):
+    """A MemoryError of the block as a DataError where the largest index of `data` stands, if that asks for the most.
+
+    It does where there are more features than values: arrays with an entry a feature are then larger than the data.
+    """
+    try:
+        yield
+    except MemoryError as error:
+        if data.n_features <= len(data.data):
+            raise
+        reason = f"this index makes {data.n_features} features, more than there is memory for: {error}"
+        raise DataError(*data.largest, reason) from error
 
 
 def progress_of(what, status):

@@ -63,6 +63,7 @@ def work(argv):
     settle_blas()
     from marginlinear.cli.data import (
         count_extra,
+        located,
         read_data,
         read_model,
         read_names,
@@ -84,8 +85,9 @@ def work(argv):
         weights = read_weights(weights_path, len(data.labels)) if weights_path is not None else None
         warn_of_extra(count_extra(data, model), model.n_features)
         status.show(f"{len(data.labels)} rows of scores")
-        report = margin_report(model, data, data.labels, sample_weight=weights, feature_names=names, n_top=top,
-                               n_lowest=rows, threads=threads)
+        with located(data):
+            report = margin_report(model, data, data.labels, sample_weight=weights, feature_names=names, n_top=top,
+                                   n_lowest=rows, threads=threads)
     if report.unknown_labels:
         warn_of_unknown(report.unknown_labels, sum(report.unknown_labels.values()),
                         "they count as predicted wrong, and have no margin")

@@ -1,16 +1,26 @@
 """What the commands share: exit statuses, messages, and the line that shows progress. No NumPy here."""
 
+import math
 import os
 import signal
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from marginlinear.cli.options import UsageError
 
 DONE, FAILURE, USAGE, NOT_CONVERGED, INTERRUPTED = 0, 1, 2, 3, 130
-# As a shell reports programs that these signals ended.
-BROKEN_PIPE, TERMINATED = 128 + 13, 128 + 15
+# As a shell reports programs that a signal ended: this and the signal's number.
+SIGNALLED = 128
+BROKEN_PIPE = SIGNALLED + 13
+# What ends a run from outside. Windows has no SIGHUP, and no timer.
+ENDING = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+ALARM = getattr(signal, "SIGALRM", None)
+# Seconds within which several signals are one, and after which one that came during an import is looked at again.
+TOGETHER, IMPORT = 1.0, 0.01
+# How a closed standard stream is opened: to read from the first or write to the second is an error, and what is told on
+# the third is dropped.
+CLOSED = {"stdin": (os.O_WRONLY, "r"), "stdout": (os.O_RDONLY, "w"), "stderr": (os.O_WRONLY, "w")}
 
 
 class Failure(Exception):
@@ -33,17 +43,28 @@ def run(program, work, argv):
     piece by piece, would take 15 ms more.
     """
     if argv is None:
-        status = _status(program, work, sys.argv[1:])
-        sys.stderr.flush()
-        os._exit(status)
+        _open_closed_streams()
+        os._exit(_status(program, work, sys.argv[1:]))
     return _status(program, work, argv)
+
+
+def _open_closed_streams():
+    """A standard stream that was closed by the caller (`>&-`) is opened on the null device.
+
+    Its number, the lowest that is free, would go to the next file that is opened, such as a model, and whatever writes
+    to the stream would write into that.
+    """
+    for name, (flags, mode) in CLOSED.items():
+        if getattr(sys, name) is None:
+            stream = os.fdopen(os.open(os.devnull, flags), mode, encoding="utf-8", errors="backslashreplace")
+            setattr(sys, name, stream)
 
 
 def _status(program, work, argv):
     """Any exception but the foreseen ones is a defect of ours and keeps its traceback."""
     try:
         try:
-            with _ended_by_sigterm():
+            with _ended_by_signals():
                 return work(argv)
         finally:
             sys.stdout.flush()
@@ -69,16 +90,51 @@ def _status(program, work, argv):
 
 
 @contextmanager
-def _ended_by_sigterm():
-    # As an exception, SIGTERM removes temporary files on its way out.
-    def leave(number, frame):
-        raise SystemExit(TERMINATED)
+def _ended_by_signals():
+    """A signal of ENDING ends the block by an exception, which removes temporary files on its way out.
 
-    old = signal.signal(signal.SIGTERM, leave)
+    One that is ignored, as under nohup, stays so. Sessions end by several at once: a second one would end the tidying
+    up, and is taken for the first. Compiled modules drop what is raised while they are imported: a signal waits for
+    the end of that.
+    """
+    last, waiting = -math.inf, None
+
+    def leave(number, frame):
+        nonlocal last, waiting
+        if time.monotonic() < last + TOGETHER:
+            return
+        if _importing(frame) and ALARM is not None:
+            waiting = number
+            signal.setitimer(signal.ITIMER_REAL, IMPORT)
+            return
+        last = time.monotonic()
+        raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(SIGNALLED + number)
+
+    def leave_late(_, frame):
+        nonlocal waiting
+        number, waiting = waiting, None
+        if number is not None:
+            leave(number, frame)
+
+    handlers = {number: leave for number in ENDING if signal.getsignal(number) is not signal.SIG_IGN}
+    if ALARM is not None:
+        handlers[ALARM] = leave_late
+    old = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
         yield
+        leave_late(ALARM, None)
     finally:
-        signal.signal(signal.SIGTERM, old)
+        for number, handler in old.items():
+            signal.signal(number, handler)
+
+
+def _importing(frame):
+    """Is this a frame of an import that the command has begun?"""
+    while frame is not None and frame.f_code is not _status.__code__:
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            return True
+        frame = frame.f_back
+    return False
 
 
 @contextmanager
@@ -92,12 +148,42 @@ def opening(what, path):
         raise Failure(f"can't {what} {path}: {error.strerror or error}") from error
 
 
-def tell(text):
-    print(text, file=sys.stderr, flush=True)
+def tell(text, end="\n"):
+    """Write to standard error. What cannot be written there is dropped: that it is closed, full, or a terminal that is
+    gone must not change what the run makes, nor its exit status."""
+    with suppress(OSError):
+        print(text, end=end, file=sys.stderr, flush=True)
 
 
 def warn(text):
     tell(f"WARNING: {text}")
+
+
+class Results:
+    """Lines of results, on standard output or, `aside`, where that is taken by a file, on standard error.
+
+    A line that cannot be written does not end the block, which has a model to make: that failure, an OSError, is
+    raised when the block has ended well.
+    """
+
+    def __init__(self, aside):
+        self._aside, self._failure = aside, None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, *_):
+        if kind is None and self._failure is not None:
+            raise self._failure
+
+    def say(self, text):
+        if self._aside:
+            tell(text)
+        elif self._failure is None:
+            try:
+                print(text, flush=True)
+            except OSError as failure:
+                self._failure = failure
 
 
 class StatusLine:
@@ -122,9 +208,9 @@ class StatusLine:
         if self._live and now >= self._next:
             self._next = now + self.SECONDS
             self._shown = True
-            print("\r" + text[: self.WIDTH], end="\x1b[K", file=sys.stderr, flush=True)
+            tell("\r" + text[: self.WIDTH], end="\x1b[K")
 
     def wipe(self):
         if self._shown:
             self._shown, self._next = False, 0.0
-            print("\r", end="\x1b[K", file=sys.stderr, flush=True)
+            tell("\r", end="\x1b[K")

@@ -9,8 +9,9 @@ from marginlinear._version import version
 from marginlinear.atomic import check_writable, replacing
 from marginlinear.cli.files import require_apart
 from marginlinear.cli.options import HELP, QUIET, VERSION, ZERO_BASED, CommandLine, UsageError, describe
-from marginlinear.cli.output import DONE, Failure, StatusLine, opening, run, settle_blas
+from marginlinear.cli.output import DONE, Failure, StatusLine, opening, run, settle_blas, tell
 from marginlinear.params import Param
+from marginlinear.problem import numbered
 
 PROGRAM = "margin-predict"
 SCORES = Param("scores", bool, False, "after each label its row's scores: one a class in the order of "
@@ -61,7 +62,7 @@ def work(argv):
     if output:
         with opening("open output file", output):
             check_writable(output)
-    from marginlinear.cli.data import read_blocks, read_data, read_model_file, usable, warn_of_extra
+    from marginlinear.cli.data import located, read_blocks, read_data, read_model_file, usable, warn_of_extra
 
     found = read_model_file(model_path)
     plain = found.body.plain and not any(added)
@@ -81,12 +82,12 @@ def work(argv):
         parts = [read_data(test, status, **how)] if whole else read_blocks(test, f"predicting {test}", status, **how)
         predictor = Labels(found, threads, stream.write) if plain else Predictor(model, threads, added, stream.write)
         for data in parts:
-            correct += predictor.write(data)
+            with located(data), numbered(range(m, m + len(data.labels))):
+                correct += predictor.write(data)
             m += len(data.labels)
     warn_of_extra(predictor.extra, predictor.n_features)
     if not quiet:
-        report = f"Accuracy = {100 * correct / m:g}% ({correct}/{m})"
-        print(report, file=sys.stdout if output else sys.stderr)
+        (print if output else tell)(f"Accuracy = {100 * correct / m:g}% ({correct}/{m})")
     return DONE
 
 
@@ -131,7 +132,8 @@ class Labels:
             self.extra += cut_features(data.data, data.indices, data.indptr, self.n_features)
         rows = Rows.from_csr(data.data, data.indices, data.indptr, self.n_features, self.bias)
         places = Buffer("i", rows.m)
-        run_chunks(lambda lo, hi: row_places(rows, self.weights, self.sign, places, lo, hi), rows.m, self.threads)
+        run_chunks(lambda lo, hi: row_places(rows, self.weights, self.sign, places, lo, hi), rows.m, self.threads,
+                   rows.slice(self.weights.shape[1]))
         self._write(lines_of(places, self.lines))
         if isinstance(data.labels, list):
             return sum(map(eq, map(self.classes.__getitem__, memoryview(places)), data.labels))
@@ -170,7 +172,8 @@ class Predictor:
         truth = model.places_in_classes(data.labels)
         correct = 0
         for low, high, block in row_blocks(data, max(1, BLOCK // max(len(names), model.columns))):
-            scores = model.decision_function(block, threads=self.threads)
+            with numbered(range(low, high)):
+                scores = model.decide(block, threads=self.threads)
             known = truth[low:high]
             codes = model.places_of(scores)
             correct += int(np.count_nonzero(codes == known))

@@ -126,6 +126,7 @@ class Work:
 
     def _scaling(self):
         """(Scaling of the features, that of the labels or None, the features that it is of; None: all of the data)."""
+        from marginlinear.cli.data import located
         from marginlinear.scaling import RANGE, Extremes, Scaling, maxabs
         from marginlinear.scaling import UNIT as ROWS
 
@@ -139,7 +140,8 @@ class Work:
                               "can do with: give the name of a file")
         extremes, low, high = Extremes(), math.inf, -math.inf
         for rows in self._blocks("learning ranges", text_labels=not self.labels):
-            extremes.add(_csr(rows))
+            with located(rows):
+                extremes.add(_csr(rows))
             if self.labels:
                 low, high = min(low, float(rows.labels.min())), max(high, float(rows.labels.max()))
         # Features are numbered as in the file.

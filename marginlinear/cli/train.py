@@ -11,9 +11,21 @@ from marginlinear import params, registry
 from marginlinear._version import version
 from marginlinear.atomic import check_writable, replacing
 from marginlinear.cli import options
+from marginlinear.cli.data import located, read_data, read_weights
 from marginlinear.cli.files import require_apart
 from marginlinear.cli.options import CommandLine, UsageError
-from marginlinear.cli.output import DONE, NOT_CONVERGED, Failure, StatusLine, opening, run, settle_blas, tell, warn
+from marginlinear.cli.output import (
+    DONE,
+    NOT_CONVERGED,
+    Failure,
+    Results,
+    StatusLine,
+    opening,
+    run,
+    settle_blas,
+    tell,
+    warn,
+)
 from marginlinear.params import Param
 from marginlinear.problem import ConvergenceWarning, DataError
 from marginlinear.shortfall import fell_short, option, remedies, shortfall
@@ -143,7 +155,7 @@ class Training:
         self.status = StatusLine(self.quiet or self.verbose)
         self.log = None
         # A model on standard output leaves no room there for results.
-        self.results = sys.stderr if self.model_path == "-" else sys.stdout
+        self.results = Results(aside=self.model_path == "-")
 
     def run(self):
         settle_blas()
@@ -153,9 +165,10 @@ class Training:
         if self.table_path:
             with opening("write table", self.table_path):
                 check_writable(self.table_path)
-        with self.status, self._opened_log() as self.log:
+        with self.results, self.status, self._opened_log() as self.log:
             data = self._read()
-            return self._select(data) if self.folds else self._train(data)
+            with located(data):
+                return self._select(data) if self.folds else self._train(data)
 
     def _train(self, data):
         from marginlinear.modelwriter import save_model
@@ -170,11 +183,10 @@ class Training:
             criterion, value, allowed = info.criterion
             # LIBSVM's word for the support vectors that the model holds.
             total = f"Total nSV = {model.n_support}\n" if self.kernel else ""
-            print(f"optimization finished, #iter = {info.n_iter}\n"
-                  f"Objective value = {info.objective:.10g}\n"
-                  f"nSV = {info.n_support}\n{total}"
-                  f"{criterion} = {value:.4g} ({info.status}; tolerance {allowed:.4g})",
-                  file=self.results)
+            self.results.say(f"optimization finished, #iter = {info.n_iter}\n"
+                             f"Objective value = {info.objective:.10g}\n"
+                             f"nSV = {info.n_support}\n{total}"
+                             f"{criterion} = {value:.4g} ({info.status}; tolerance {allowed:.4g})")
         return self._judge(info)
 
     def _selection(self, line):
@@ -215,7 +227,7 @@ class Training:
         folds = min(self.folds, len(data.labels))
         total = len(self.points) * folds
         if self.searches and not self.quiet:
-            print(f"{len(self.points)} points, {folds} folds: {total} fits", file=self.results, flush=True)
+            self.results.say(f"{len(self.points)} points, {folds} folds: {total} fits")
         best = {}
 
         def progress(fit):
@@ -255,11 +267,10 @@ class Training:
             self._write_table(found.table)
         if self.searches:
             if not self.quiet:
-                print("\n".join(_text_table(found.table, metric)), file=self.results)
-            print(f"Best {grids.shown(found.best_params)}  CV {metric} = {100 * found.best_score:g}%",
-                  file=self.results, flush=True)
+                self.results.say("\n".join(_text_table(found.table, metric)))
+            self.results.say(f"Best {grids.shown(found.best_params)}  CV {metric} = {100 * found.best_score:g}%")
         else:
-            print(f"Cross Validation {metric[0].upper()}{metric[1:]} = {100 * found.best_score:g}%", file=self.results)
+            self.results.say(f"Cross Validation {metric[0].upper()}{metric[1:]} = {100 * found.best_score:g}%")
         if not self.refit:
             return NOT_CONVERGED if short and self.strict else DONE
         self.params.update(found.best_params)
@@ -315,7 +326,6 @@ class Training:
         return NOT_CONVERGED if self.strict else DONE
 
     def _read(self):
-        from marginlinear.cli.data import read_data, read_weights
         from marginlinear.libsvm import classes_of
 
         began = time.perf_counter()

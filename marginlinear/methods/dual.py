@@ -62,6 +62,9 @@ class DualFit:
             solution = self.solution_at_anchor()
             if self.descent.stopped or solution.info.converged:
                 return solution
+            self.descent.stopped = self.budget.spent(self.engine.n_iter, solution.info.objective, solution.info.bound)
+            if self.descent.stopped:
+                return self.solution_at_anchor()
             self.descent.refresh(solution.info.objective)
             tol /= 2
 

@@ -14,7 +14,8 @@ algorithm=paper is the paper's Algorithm 1. With s_i = lambda2/m, K the Gram mat
     beta = argmin 1/2 (beta + s)'H(beta + s) - 1'beta,                H = Y K R^-1 Y,
 
 a hinge problem in the geometry of K R^-1, so the same engine solves it over that Gram matrix. (The paper inverts K R,
-which is singular wherever K is.) It takes O(m^3) operations and O(m^2) memory; the rows' own engine certifies it.
+which is singular wherever K is.) It takes O(m^3) operations and O(m^2) memory; the rows' own engine certifies it. A
+time limit is looked at before and after, not within, the solution of a system of m equations.
 """
 
 from marginlinear import params as P
@@ -40,15 +41,10 @@ def paper(problem, run, spread, loss):
     import numpy as np
 
     from marginlinear._core.rows import Rows
+    from marginlinear.threads import aside
 
     problem = problem.arrays()
     signs, share = np.where(problem.y == 1, 1.0, -1.0), np.ascontiguousarray(problem.instance)
-    K = problem.rows.products()
-    R = 2 * spread * share[:, np.newaxis] * K
-    R -= np.outer(2 * spread / problem.size * share * signs, (share * signs) @ K)
-    R.flat[:: len(R) + 1] += 1
-    geometry = np.linalg.solve(R.T, K).T
-    geometry = Rows.from_gram((geometry + geometry.T) / 2)
     whole = MarginFit(problem, run._replace(start=None), share, spread=spread, **loss)
     engine, budget, tol, start = whole.engine, whole.budget, run.tol, None
 
@@ -57,7 +53,21 @@ def paper(problem, run, spread, loss):
         solution = whole.solution()
         return solution._replace(info=solution.info._replace(algorithm="paper"))
 
-    solution = None if run.start is None else certified(run.start["duals"])
+    solution, whole.descent.stopped = None, budget.exhausted(0)
+    if whole.descent.stopped or run.start is not None:
+        solution = certified(np.zeros(len(share)) if run.start is None else run.start["duals"])
+        if whole.descent.stopped or solution.info.converged:
+            return solution
+
+    def prepared(K):
+        """R, and the geometry K R^-1."""
+        R = 2 * spread * share[:, np.newaxis] * K
+        R -= np.outer(2 * spread / problem.size * share * signs, (share * signs) @ K)
+        R.flat[:: len(R) + 1] += 1
+        geometry = np.linalg.solve(R.T, K).T
+        return R, Rows.from_gram((geometry + geometry.T) / 2)
+
+    R, geometry = aside(prepared, problem.rows.products())
     while solution is None or not (solution.info.converged or whole.descent.stopped):
         left = None if run.time_limit is None else max(1e-9, run.time_limit - budget.seconds)
         # Its certificate is that of the whole but for rounding: asked for more where that is short of the tolerance.
@@ -65,9 +75,10 @@ def paper(problem, run, spread, loss):
                           run._replace(algorithm="cd", tol=tol, start=start, max_iter=run.max_iter - engine.n_iter,
                                        time_limit=left), share, **loss).convex()
         engine.n_iter += inner.info.n_iter
-        whole.descent.stopped = None if inner.info.converged else inner.info.status
+        whole.descent.stopped = (budget.spent(engine.n_iter, inner.info.objective, inner.info.bound)
+                                 if inner.info.converged else inner.info.status)
         tol, start = tol / 4, inner.state
-        solution = certified(signs * np.linalg.solve(R, signs * np.asarray(inner.state["duals"])))
+        solution = certified(signs * aside(np.linalg.solve, R, signs * np.asarray(inner.state["duals"])))
     return solution
 
 

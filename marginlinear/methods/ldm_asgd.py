@@ -27,7 +27,9 @@ def fit(problem, params, run):
 
 
 class ASGDFit:
-    """One fit. `max_iter` caps the epochs as `epochs` does, and says so; `time_limit` is looked at after each epoch."""
+    """One fit. `max_iter` caps the epochs as `epochs` does, and says so; `time_limit` is looked at after each epoch,
+    on the sample too. One epoch over all rows is made in any case.
+    """
 
     def __init__(self, problem, params, run):
         import numpy as np
@@ -119,6 +121,8 @@ class ASGDFit:
         def outcome(eta0):
             trial.start(self.run.seed)
             for _ in range(epochs):
+                if self.budget.exhausted(0):
+                    break
                 trial.epoch(eta0, trial.draws if epochs > 1 else trial.draws // 2)
             weights = trial.weights()
             return trial.objective(weights, trial.margins(weights))

@@ -449,7 +449,10 @@ class Iterative:
         r /= length
         left, direction = r @ r, r.copy()
         further, scores = np.zeros_like(self.delta), np.zeros_like(self.scores)
-        while length * math.sqrt(left) > self.beta * accuracy and not self.budget.exhausted(0):
+        # Without rounding d steps are the exact solution.
+        for _ in range(2 * len(r)):
+            if length * math.sqrt(left) <= self.beta * accuracy or self.budget.exhausted(0):
+                break
             along = self.passes.scores(direction)
             image = self.beta * direction + self.passes.sum(weight * along)
             size = left / (direction @ image)
@@ -465,14 +468,17 @@ class Iterative:
 
 
 def factor_of(matrix, beta):
-    """Cholesky factor of beta 1 + matrix, as scipy.linalg.cho_factor gives it."""
-    from scipy.linalg import LinAlgError, cho_factor
+    """Cholesky factor of beta 1 + matrix, as scipy.linalg.cho_solve takes it."""
+    import numpy as np
+
+    from marginlinear.threads import aside
 
     matrix = matrix.copy()
     matrix.flat[::len(matrix) + 1] += beta
     try:
-        return cho_factor(matrix, overwrite_a=True, check_finite=False)
-    except LinAlgError:
+        # SciPy's own would hold the GIL, and with it the signals.
+        return aside(np.linalg.cholesky, matrix).T, False
+    except np.linalg.LinAlgError:
         raise ValueError(f"beta = {beta!r} is lost in rounding beside the squares of the rows: take a larger beta, or "
                          "scale the features") from None
 
@@ -517,6 +523,7 @@ class Coordinates:
 
         from marginlinear._core.rows import Rows
         from marginlinear.kernels import memory
+        from marginlinear.threads import aside
 
         m = gram.m
         needed = 3 * 8 * m * m
@@ -524,9 +531,9 @@ class Coordinates:
             raise MemoryError(f"msvmav factorises the kernel matrix: {m} rows need {needed / 2**30:.1f} GiB, the "
                               f"machine has {memory() / 2**30:.1f}: train on fewer rows")
         K = gram.products()
-        factor, self.order, rank = pivoted_cholesky(K.copy(), budget)
-        self.phi = np.ascontiguousarray(factor[:, :rank])
-        self._require_definite(K, self.phi)
+        factor, self.order, rank = pivoted_cholesky(aside(np.copy, K), budget)
+        self.phi = aside(np.ascontiguousarray, factor[:, :rank])
+        aside(self._require_definite, K, self.phi)
         self.rows = Rows.from_dense(self.phi)
 
     def _require_definite(self, K, phi):

@@ -163,7 +163,7 @@ class NewtonFit:
             self.corners.move(self.W, 0.0, start.get("duals"))
         while True:
             self._certify()
-            ended = ended or self.budget.exhausted(self.n_iter)
+            ended = ended or self.budget.spent(self.n_iter, self.rounded, self.bound)
             certified = self.objective - self.bound <= allowance(tol, self.objective)
             if (certified or ended) and self._wide and self.width > 0:
                 # The sharper objective is smaller, and what was certified stays so.
@@ -175,7 +175,6 @@ class NewtonFit:
                 break
             gain = self._newton_direction()
             if gain is None:
-                ended = self.budget.exhausted(self.n_iter)
                 continue
             moved = gain > 0 and self._search()
             self.n_iter += moved
@@ -245,7 +244,10 @@ class NewtonFit:
             self.corners.bend()
         curvature, weights = self.loss.curvature(self.corners.H if self.hinge else None)
         curvatures = self.regulariser.align(curvature)
-        precondition, size = self._preconditioner(curvatures, weights)
+        found = self._preconditioner(curvatures, weights)
+        if found is None:
+            return None
+        precondition, size = found
         step, r, p, q = self.step, self.residual, self.direction, self.scratch
         d, threads = len(step), self.run.threads
         multiply(self.gradient, -self.regulariser.basis, r, threads)
@@ -299,9 +301,12 @@ class NewtonFit:
     def _preconditioner(self, curvatures, weights):
         """(I + A x diag(curvatures))^-1, A the rows' mean square by these weights.
 
-        Returns a function of (r, lo, hi) that gives features lo to hi of its product with r, and how many at a time.
+        Returns a function of (r, lo, hi) that gives features lo to hi of its product with r, and how many at a time;
+        None where the budget ends.
         """
         import numpy as np
+
+        from marginlinear.threads import aside
 
         rows, total = self.problem.rows, weights.sum()
         own = self.regulariser.curvature_of_bias()
@@ -310,12 +315,16 @@ class NewtonFit:
         root = np.ones(rows.d)
         if own is not None and rows.bias > 0:
             root[-1] = 1 / math.sqrt(own.mean())
-        whole = root[:, None] * mean_square(rows, weights) * root if rows.d <= min(WHOLE, rows.m) else None
-        if whole is not None and np.isfinite(whole).all():
-            values, vectors = np.linalg.eigh(whole)
-            scale = 1 / (1 + np.maximum(values, 0)[:, None] * curvatures)
-            vectors *= root[:, None]
-            return lambda r, lo, hi: vectors @ (vectors.T @ r * scale), rows.d
+        if rows.d <= min(WHOLE, rows.m):
+            whole = mean_square(rows, weights, self.budget)
+            if whole is None:
+                return None
+            whole = root[:, None] * whole * root
+            if np.isfinite(whole).all():
+                values, vectors = aside(np.linalg.eigh, whole)
+                scale = 1 / (1 + np.maximum(values, 0)[:, None] * curvatures)
+                vectors *= root[:, None]
+                return lambda r, lo, hi: vectors @ (vectors.T @ r * scale), rows.d
         squares = column_squares(rows, weights)
 
         def apply(r, lo, hi):
@@ -327,7 +336,7 @@ class NewtonFit:
         return apply, max(1, CACHED // len(curvatures))
 
     def _search(self):
-        """A step along the Newton direction that lowers the rounded objective; False where there is none."""
+        """A step along the Newton direction that lowers the rounded objective; False where none is found in time."""
         import numpy as np
 
         W, gradient, trial, slopes = self.W, self.gradient, self.residual, self.direction
@@ -350,6 +359,8 @@ class NewtonFit:
                 low = t
             else:
                 high = t
+            if self.budget.exhausted(self.n_iter):
+                break
             t = low + (high - low) * (WITHIN if math.isfinite(found) else WITHIN**2)
         self._evaluate(W, gradient)
         return False
@@ -377,7 +388,8 @@ class NewtonFit:
             return self.problem.rows.m
         rows, y = self.problem.rows, self.problem.y
         scores = np.empty((rows.m, self.W.shape[1]))
-        run_chunks(lambda lo, hi: scores_of(rows, self.W, scores, lo, hi), rows.m, self.run.threads)
+        run_chunks(lambda lo, hi: scores_of(rows, self.W, scores, lo, hi), rows.m, self.run.threads,
+                   rows.slice(self.W.shape[1]))
         return int(np.count_nonzero(margins_of(scores, y) < 1 + 5 * self.loss.width))
 
 
@@ -693,8 +705,8 @@ def column_squares(rows, cost):
     return np.append(squares, rows.bias**2 * cost.sum()) if rows.bias >= 0 else squares
 
 
-def mean_square(rows, weights):
-    """sum_i weights_i x_i x_i', float64 array of shape (d, d)."""
+def mean_square(rows, weights, budget):
+    """sum_i weights_i x_i x_i', float64 array of shape (d, d); None where the budget ends."""
     import numpy as np
     from scipy.sparse import csr_array
 
@@ -705,6 +717,8 @@ def mean_square(rows, weights):
     else:
         X = rows.arrays
     for part in blocks(rows.m, rows.d):
+        if budget.exhausted(0):
+            return None
         some = X[part].toarray() if isinstance(rows.arrays, tuple) else X[part].astype(np.float64, copy=False)
         if rows.bias >= 0:
             some = np.column_stack([some, np.full(len(some), rows.bias)])

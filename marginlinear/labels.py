@@ -1,0 +1,63 @@
+"""What a label may be: what a model file carries, and a file of predictions, one label a line, gives back.
+
+    bool            0 and 1 in files; the model knows that they are bools
+    int64           and all integers within it
+    float64         finite; and all floats that it holds
+    str             one word: what the reader of data takes for one label, in any line, and nothing takes for two
+
+Other labels are refused before a fit. No NumPy here but where arrays are: the commands check words with it.
+"""
+
+INT64 = 1 << 63
+TO_WORDS = "make words of them, as y.astype('U') does, or number the classes"
+
+
+def word_fault(label):
+    """Why a str is no label, in words; "" for one that is."""
+    start, colon, _ = label.partition(":")
+    if not label:
+        return "is empty"
+    if "#" in label or label[0] == "\ufeff" or any(c.isspace() or c < " " for c in label):
+        return "holds white space, '#', a control character or a byte order mark"
+    if colon and start.isascii() and start.isdigit():
+        return "would read back as a feature"
+    if not label.isprintable() and any("\ud800" <= c <= "\udfff" for c in label):
+        return "is not UTF-8 text"
+    return ""
+
+
+def require_words(labels, name="y"):
+    """ValueError where a label is a str that is no word; others are left to their types."""
+    for label in labels:
+        fault = word_fault(label) if isinstance(label, str) else ""
+        if fault:
+            raise ValueError(f"{name}: label {label!r} {fault}: a label is one word, as of a file; replace it, or number "
+                             "the classes")
+
+
+def labels_of(y, name="y"):
+    """y as an array of bool, integers, floats or str of shape (m,); ValueError says what it holds, and the fix."""
+    import numpy as np
+
+    try:
+        # A list goes through objects: NumPy would make words of all of ["a", 1].
+        found = np.asarray(y, dtype=object) if isinstance(y, (list, tuple)) else np.asarray(y)
+        if found.ndim != 1:
+            raise ValueError(f"it has {found.ndim} dimensions: one label a row is needed")
+        given = found.tolist() if found.dtype.kind in "OT" else None
+        found = found if given is None else np.array(given)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ValueError(f"{name}: {error}") from error
+    kind, size = found.dtype.kind, found.dtype.itemsize
+    if found.ndim != 1 or kind not in "biufU" or (kind == "f" and size > 8):
+        raise ValueError(f"{name} holds {found.dtype}: labels must be all numbers or all strings; {TO_WORDS}")
+    if kind == "f" and not np.isfinite(found).all():
+        raise ValueError(f"{name}: label {found[~np.isfinite(found)][0]} is not finite")
+    if given is not None and found.tolist() != given:
+        # NumPy finds a type for everything: for words and numbers words, for large integers floats.
+        raise ValueError(f"{name}: labels must be all numbers or all strings, and within 64 bits; {TO_WORDS}")
+    if kind == "u" and size == 8:
+        if len(found) and found.max() >= INT64:
+            raise ValueError(f"{name}: label {found.max()} is beyond 64-bit integers; {TO_WORDS}")
+        found = found.astype(np.int64)
+    return found

@@ -1,0 +1,66 @@
+"""Files that appear whole or not at all: what of the old file the new one keeps."""
+
+import os
+import stat
+
+import pytest
+
+from marginlinear.atomic import replacing
+
+needs_owners = pytest.mark.skipif(not hasattr(os, "chown"), reason="no owners of files")
+
+
+@pytest.fixture
+def path(tmp_path):
+    path = tmp_path / "file"
+    path.write_text("old")
+    return path
+
+
+def replace(path):
+    with replacing(path) as stream:
+        stream.write(b"new")
+    assert path.read_text() == "new" and os.listdir(path.parent) == [path.name]
+    return path.stat()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="permission bits")
+@pytest.mark.parametrize("mode", [0o600, 0o664, 0o755, 0o4755, 0o2755, 0o6711, 0o1644])
+def test_permissions_stay_but_those_of_another(path, mode):
+    path.chmod(mode)
+    assert stat.S_IMODE(replace(path).st_mode) == mode & ~0o6000
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root gives files away")
+def test_owner_and_group_stay(path):
+    os.chown(path, 12345, 23456)
+    path.chmod(0o4640)
+    status = replace(path)
+    assert (status.st_uid, status.st_gid, stat.S_IMODE(status.st_mode)) == (12345, 23456, 0o640)
+
+
+@needs_owners
+@pytest.mark.parametrize("allowed", [(), ("group",), ("group", "owner")])
+def test_owner_and_group_where_allowed(path, monkeypatch, allowed):
+    given = []
+
+    def chown(target, owner, group):
+        if "group" not in allowed or (owner != -1 and "owner" not in allowed):
+            raise PermissionError(1, "Operation not permitted")
+        given.append((owner, group))
+
+    monkeypatch.setattr(os, "chown", chown)
+    old = path.stat()
+    replace(path)
+    assert given == ([(old.st_uid if "owner" in allowed else -1, old.st_gid)] if allowed else [])
+
+
+@needs_owners
+def test_a_failing_disk_is_no_matter_of_permission(path, monkeypatch):
+    def chown(*_):
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(os, "chown", chown)
+    with pytest.raises(OSError, match="Input/output error"), replacing(path):
+        pass
+    assert path.read_text() == "old" and os.listdir(path.parent) == [path.name]
