@@ -4,6 +4,7 @@ import argparse
 import ctypes
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -35,14 +36,15 @@ def parser():
 
 
 class Runner:
-    """A job, started again where an input ended its process."""
+    """A job, started again where an input ended its process; given files are tried by one process."""
 
     def __init__(self, args, target, number, seconds, environment, folder):
         self.end, self.number, self.environment = time.monotonic() + seconds, number, environment
         self.folder, self.starts, self.lost = Path(folder), 0, {}
         self.order = {
-            "target": target, "inputs": args.inputs // args.jobs, "done": 0, "given": [os.path.abspath(path) for path in args.files],
-            "sanitize": args.sanitize, "corpus": args.corpus and os.path.abspath(args.corpus),
+            "target": target, "inputs": 0 if args.files else args.inputs // args.jobs, "done": 0,
+            "sanitize": args.sanitize, "given": [os.path.abspath(path) for path in args.files],
+            "corpus": args.corpus and os.path.abspath(args.corpus),
             "findings": os.path.abspath(args.findings),
             "watch": str(build.library("watch")) if args.sanitize == "address" else None}
         self.seed = args.seed
@@ -82,13 +84,13 @@ class Runner:
         if count != self.seen[0]:
             self.seen = count, own, clock
         elif count and (own - self.seen[1] > PATIENCE[0] or clock - self.seen[2] > PATIENCE[1]):
-            self.process.send_signal(6)  # faulthandler tells where it was
+            self.process.send_signal(signal.SIGABRT)  # faulthandler tells where it was
             self.process.wait()
-            self.process.stdout.close()
             self.mourn(f"took more than {PATIENCE[0]} s")
 
     def mourn(self, what):
         """Keep the input that ended the process, and start anew with other ones."""
+        self.close()
         count, data = self.shared.get()
         report = self.log.read_text("utf-8", "backslashreplace")
         if count == 0:
@@ -97,9 +99,9 @@ class Runner:
         where = [line.strip() for line in report.splitlines() if line.startswith("  File ") and "marginlinear" in line]
         kind = f"{what}: {text.shape_of(told[0]) if told else ''} {where[0] if where else ''}"
         self.lost[kind] = str(worker.save(self.order["findings"], self.order["target"], kind, data, report))
-        self.order |= {"done": count, "given": []}
-        if time.monotonic() < self.end and count < self.order["inputs"] and len(self.lost) < worker.MANY and \
-                self.starts < 10 * worker.MANY and not self.order["given"]:
+        self.order["done"] = count
+        if (time.monotonic() < self.end and count < self.order["inputs"] and len(self.lost) < worker.MANY
+                and self.starts < 10 * worker.MANY):
             self.start()
         else:
             self.result = {"count": count, "kept": 0, "findings": {}}

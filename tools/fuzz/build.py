@@ -1,4 +1,7 @@
-"""Builds of the engines with a sanitizer, each in a copy of the sources below build/fuzz: the build in place stays."""
+"""Builds of the engines with a sanitizer, each in a copy of the sources, so that the build in place stays.
+
+They stand below build/fuzz, or where MARGINLINEAR_FUZZ says. `python -m tools.fuzz.build address` makes one by itself.
+"""
 
 import os
 import shutil
@@ -8,7 +11,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-BUILDS = ROOT / "build" / "fuzz"
+BUILDS = Path(os.environ.get("MARGINLINEAR_FUZZ", ROOT / "build" / "fuzz")).resolve()
 
 # Behind setup.py's own flags, so these decide. Coverage is counted by watch.c.
 FLAGS = {
@@ -19,8 +22,8 @@ FLAGS = {
 LIBRARIES = {"address": "libasan.so", "thread": "libtsan.so"}
 OPTIONS = {
     # Leaks at exit are CPython's. NULL for what no machine has, as malloc answers without a sanitizer.
-    "ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1:max_allocation_size_mb=4096:quarantine_size_mb=2:allocator_release_to_os_interval_ms=-1:"
-                    "detect_stack_use_after_return=0:handle_segv=1:abort_on_error=1",
+    "ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1:max_allocation_size_mb=4096:quarantine_size_mb=2:"
+                    "allocator_release_to_os_interval_ms=-1:abort_on_error=1",
     "UBSAN_OPTIONS": "print_stacktrace=1:abort_on_error=1",
     "TSAN_OPTIONS": f"halt_on_error=1:abort_on_error=1:suppressions={HERE / 'tsan.txt'}",
 }
@@ -43,7 +46,8 @@ def build(sanitizer):
     compiler.chmod(0o755)
     with open(folder / "log", "wb") as log:
         done = subprocess.run([sys.executable, "setup.py", "build_ext", "--inplace"], cwd=folder, stdout=log,
-                              stderr=subprocess.STDOUT, env=os.environ | {"CC": str(compiler), "LDSHARED": f"{compiler} -shared"})
+                              stderr=subprocess.STDOUT,
+                              env=os.environ | {"CC": str(compiler), "LDSHARED": f"{compiler} -shared"})
     if done.returncode:
         raise SystemExit(f"the build failed, see {folder / 'log'}")
     return folder
@@ -75,3 +79,7 @@ def environment(sanitizer, preload=()):
     if libraries:
         wanted["LD_PRELOAD"] = " ".join(libraries)
     return wanted
+
+
+if __name__ == "__main__":
+    print(build(sys.argv[1]))

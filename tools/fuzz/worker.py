@@ -94,7 +94,6 @@ class Job:
         if order["given"]:
             for path in order["given"]:
                 self.one(Path(path).read_bytes())
-            order["inputs"] = 0
         else:
             pool = seeds_of(self.target, self.name, order["corpus"])
             rng.shuffle(pool)
