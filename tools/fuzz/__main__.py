@@ -18,7 +18,7 @@ FINDINGS = build.BUILDS / "findings"
 PATIENCE = 20, 180  # seconds of its own time, and by the clock, that one input may take
 # Where fsync costs nothing.
 MEMORY = "/dev/shm" if os.path.isdir("/dev/shm") else None
-NO_RANDOMIZE = 0x0040000
+NO_RANDOMIZE, DIE_WITH_PARENT = 0x0040000, 1
 
 
 def parser():
@@ -46,7 +46,7 @@ class Runner:
             "sanitize": args.sanitize, "given": [os.path.abspath(path) for path in args.files],
             "corpus": args.corpus and os.path.abspath(args.corpus),
             "findings": os.path.abspath(args.findings),
-            "watch": str(build.library("watch")) if args.sanitize == "address" else None}
+            "watch": args.sanitize == "address"}
         self.seed = args.seed
         self.result = None
         self.start()
@@ -90,7 +90,7 @@ class Runner:
 
     def mourn(self, what):
         """Keep the input that ended the process, and start anew with other ones."""
-        self.close()
+        self.process.stdout.close()
         count, data = self.shared.get()
         report = self.log.read_text("utf-8", "backslashreplace")
         if count == 0:
@@ -111,11 +111,16 @@ class Runner:
             self.process.kill()
             self.process.wait()
         self.process.stdout.close()
+        if self.result is None:
+            # Its findings are in their files.
+            self.result = {"count": self.shared.get()[0], "kept": 0, "findings": {}}
 
 
 def same_addresses():
-    """The same places of code in each run, as coverage is told by them; and TSan knows no others."""
-    ctypes.CDLL(None).personality(NO_RANDOMIZE)
+    """The same places of code in each run, as coverage is told by them and TSan knows no others; no job outlives us."""
+    library = ctypes.CDLL(None)
+    library.personality(NO_RANDOMIZE)
+    library.prctl(DIE_WITH_PARENT, signal.SIGKILL)
 
 
 def own_seconds(pid):
@@ -128,13 +133,11 @@ def own_seconds(pid):
 
 
 def campaign(args, target, seconds):
-    """Run one target; its findings, kind -> file."""
-    preload = [build.library("watch")] if args.sanitize == "address" else []
-    if target == "writes":
-        preload.append(build.library("faults"))
-    environment = build.environment(args.sanitize, preload)
-    began = time.monotonic()
+    """Run one target; (its findings, kind -> file, whether it was interrupted)."""
+    names = [name for name, wanted in (("watch", args.sanitize == "address"), ("faults", target == "writes")) if wanted]
+    interrupted, began = False, time.monotonic()
     with tempfile.TemporaryDirectory(prefix="marginlinear-fuzz-", dir=MEMORY) as folder:
+        environment = build.environment(args.sanitize, [build.library(name, folder) for name in names])
         environment["TMPDIR"] = folder
         runners = []
         try:
@@ -142,6 +145,8 @@ def campaign(args, target, seconds):
                 runners.append(Runner(args, target, number, seconds, environment, folder))
             while sum([runner.poll() for runner in runners]):
                 time.sleep(0.02)
+        except KeyboardInterrupt:
+            interrupted = True
         finally:
             for runner in runners:
                 runner.close()
@@ -151,18 +156,25 @@ def campaign(args, target, seconds):
     count, kept = (sum(runner.result[key] for runner in runners) for key in ("count", "kept"))
     for kind, path in findings.items():
         print(f"{target}: {kind}\n    python -m tools.fuzz {target} {path}")
-    print(f"{target}: {count} inputs in {took:.1f} s ({count / took:.0f}/s), {kept} kept, {len(findings)} findings",
-          flush=True)
-    return findings
+    print(f"{target}: {count} inputs in {took:.1f} s ({count / took:.0f}/s), {kept} kept, {len(findings)} findings"
+          + (", interrupted" if interrupted else ""), flush=True)
+    return findings, interrupted
 
 
 def main(argv=None):
     args = parser().parse_args(argv)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     targets = TARGETS if args.target == "all" else (args.target,)
     if args.files:
         args.jobs = 1
-    found = [campaign(args, target, args.seconds / len(targets)) for target in targets]
-    return 1 if any(found) else 0
+    status = 0
+    for target in targets:
+        findings, interrupted = campaign(args, target, args.seconds / len(targets))
+        status = 1 if findings else status
+        if interrupted:
+            return 130
+    return status
 
 
 if __name__ == "__main__":

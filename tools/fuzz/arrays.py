@@ -22,7 +22,7 @@ from marginlinear.registry import methods
 from tools.fuzz import text
 
 REFUSED = ValueError, TypeError, MemoryError
-SIZES = {"int8": 1, "int32": 4, "uint16": 2, "uint32": 4, "int64": 8, "uint64": 8}
+INTEGERS = "int8", "int32", "uint16", "uint32", "int64", "uint64"
 NUMBERS = [0, 1, -1, 2, 3, 5, 7, 127, 255, 32768, 65535, 2**31 - 1, 2**31, -2**31, 2**32, 2**63 - 1, -2**63, 10**6]
 VALUES = [0.0, -0.0, 1.0, -1.0, 0.5, 1e-300, 1e300, 1e308, -1e308, 5e-324, float("nan"), float("inf"), 3e38, 1e15]
 LABELS = [0, 1, 2, -1, 2**53, 2**63, -2**63, 2**64 - 1, 0.5, float("nan"), float("inf"), "a", "b", "", "a b", "x\n1",
@@ -62,7 +62,7 @@ def mutate(rng, data, other):
             name, choices = rng.choice((("indptr", NUMBERS), ("indices", NUMBERS), ("data", VALUES), ("y", LABELS)))
             change(rng, recipe[name], choices)
         elif way == 5:
-            recipe[rng.choice(("indptr_type", "indices_type"))] = rng.choice(list(SIZES))
+            recipe[rng.choice(("indptr_type", "indices_type"))] = rng.choice(INTEGERS)
         elif way == 6:
             name, choices = rng.choice((
                 ("call", CALLS), ("kind", KINDS), ("canonical", [True, False]), ("y_type", LABEL_TYPES),
