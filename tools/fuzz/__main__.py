@@ -40,7 +40,7 @@ class Runner:
 
     def __init__(self, args, target, number, seconds, environment, folder):
         self.end, self.number, self.environment = time.monotonic() + seconds, number, environment
-        self.folder, self.starts, self.lost = Path(folder), 0, {}
+        self.folder, self.starts, self.findings, self.kept = Path(folder), 0, {}, 0
         self.order = {
             "target": target, "inputs": 0 if args.files else args.inputs // args.jobs, "done": 0,
             "sanitize": args.sanitize, "given": [os.path.abspath(path) for path in args.files],
@@ -48,7 +48,7 @@ class Runner:
             "findings": os.path.abspath(args.findings),
             "watch": args.sanitize == "address"}
         self.seed = args.seed
-        self.result = None
+        self.count = None  # of all inputs, once there is nothing left to do
         self.start()
 
     def start(self):
@@ -67,17 +67,14 @@ class Runner:
 
     def poll(self):
         """Whether there is anything left to do."""
-        if self.result is not None:
-            return False
-        if self.process.poll() is None:
+        if self.count is None and self.process.poll() is not None:
+            if self.close():
+                self.count = self.shared.get()[0]
+            else:
+                self.mourn(f"ended with {self.process.returncode}")
+        elif self.count is None:
             self.watch_for_hangs()
-            return True
-        answer = self.process.stdout.read()
-        if self.process.returncode == 0 and answer:
-            self.result = json.loads(answer)
-            return False
-        self.mourn(f"ended with {self.process.returncode}")
-        return self.result is None
+        return self.count is None
 
     def watch_for_hangs(self):
         count, own, clock = self.shared.get()[0], own_seconds(self.process.pid), time.monotonic()
@@ -85,12 +82,11 @@ class Runner:
             self.seen = count, own, clock
         elif count and (own - self.seen[1] > PATIENCE[0] or clock - self.seen[2] > PATIENCE[1]):
             self.process.send_signal(signal.SIGABRT)  # faulthandler tells where it was
-            self.process.wait()
+            self.close()
             self.mourn(f"took more than {PATIENCE[0]} s")
 
     def mourn(self, what):
         """Keep the input that ended the process, and start anew with other ones."""
-        self.process.stdout.close()
         count, data = self.shared.get()
         report = self.log.read_text("utf-8", "backslashreplace")
         if count == 0:
@@ -98,22 +94,24 @@ class Runner:
         told = [line for line in report.splitlines() if line.startswith("SUMMARY: ") or "runtime error: " in line]
         where = [line.strip() for line in report.splitlines() if line.startswith("  File ") and "marginlinear" in line]
         kind = f"{what}: {text.shape_of(told[0]) if told else ''} {where[0] if where else ''}"
-        self.lost[kind] = str(worker.save(self.order["findings"], self.order["target"], kind, data, report))
+        self.findings[kind] = str(worker.save(self.order["findings"], self.order["target"], kind, data, report))
         self.order["done"] = count
-        if (time.monotonic() < self.end and count < self.order["inputs"] and len(self.lost) < worker.MANY
+        if (time.monotonic() < self.end and count < self.order["inputs"] and len(self.findings) < worker.MANY
                 and self.starts < 10 * worker.MANY):
             self.start()
         else:
-            self.result = {"count": count, "kept": 0, "findings": {}}
+            self.count = count
 
     def close(self):
+        """End the process, and take what it has told; whether it came to its end."""
         if self.process.poll() is None:
             self.process.kill()
-            self.process.wait()
-        self.process.stdout.close()
-        if self.result is None:
-            # Its findings are in their files.
-            self.result = {"count": self.shared.get()[0], "kept": 0, "findings": {}}
+        with self.process as process:
+            told = [json.loads(line) for line in process.stdout]
+        for line in told:
+            self.findings |= line.get("findings", {})
+            self.kept += line.get("kept", 0)
+        return any("kept" in line for line in told)
 
 
 def same_addresses():
@@ -149,11 +147,13 @@ def campaign(args, target, seconds):
             interrupted = True
         finally:
             for runner in runners:
-                runner.close()
+                if runner.count is None:
+                    runner.close()
+                    runner.count = runner.shared.get()[0]
     took, findings = time.monotonic() - began, {}
     for runner in runners:
-        findings |= runner.lost | runner.result["findings"]
-    count, kept = (sum(runner.result[key] for runner in runners) for key in ("count", "kept"))
+        findings |= runner.findings
+    count, kept = sum(runner.count for runner in runners), sum(runner.kept for runner in runners)
     for kind, path in findings.items():
         print(f"{target}: {kind}\n    python -m tools.fuzz {target} {path}")
     print(f"{target}: {count} inputs in {took:.1f} s ({count / took:.0f}/s), {kept} kept, {len(findings)} findings"

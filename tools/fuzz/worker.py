@@ -81,11 +81,11 @@ def seeds_of(target, name, corpus):
 
 
 class Job:
-    def __init__(self, state, order):
-        self.name, self.order, self.state = order["target"], order, State(state)
+    def __init__(self, state, order, answer):
+        self.name, self.order, self.state, self.answer = order["target"], order, State(state), answer
         self.target = importlib.import_module(f"tools.fuzz.{self.name}")
         self.watch = Watch(order["watch"])
-        self.count, self.kept, self.findings, self.outcomes = order["done"], 0, {}, set()
+        self.count, self.kept, self.findings, self.outcomes = order["done"], 0, set(), set()
         self.peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
     def run(self):
@@ -108,7 +108,7 @@ class Job:
             if self.one(data):
                 pool.append(data)
                 self.keep(data)
-        return {"count": self.count, "kept": self.kept, "findings": self.findings}
+        self.tell(kept=self.kept)
 
     def one(self, data):
         """Check an input; whether it is new in any way."""
@@ -122,13 +122,19 @@ class Job:
             self.watch.novel()
             kind = kind_of(error)
             if kind not in self.findings:
-                self.findings[kind] = str(save(self.order["findings"], self.name, kind, data, traceback.format_exc()))
+                self.findings.add(kind)
+                path = save(self.order["findings"], self.name, kind, data, traceback.format_exc())
+                self.tell(findings={kind: str(path)})
             return False
         novel = self.watch.novel() > 0
         if outcome not in self.outcomes:
             self.outcomes.add(outcome)
             novel = True
         return novel
+
+    def tell(self, **what):
+        """At once: this process may not come to its end."""
+        os.write(self.answer, json.dumps(what).encode() + b"\n")
 
     def look_at_memory(self, data):
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -156,8 +162,7 @@ def main(state, order):
         resource.setrlimit(resource.RLIMIT_AS, (ADDRESSES, ADDRESSES))
     answer = os.dup(1)
     os.dup2(2, 1)  # what a target prints by mistake is not the answer
-    found = Job(state, order).run()
-    os.write(answer, json.dumps(found).encode())
+    Job(state, order, answer).run()
     sys.stderr.flush()
     os._exit(0)
 
