@@ -76,10 +76,11 @@ class Param(namedtuple("Param", "name type default help domain choices letter me
             raise self._refusal(value)
         try:
             number = self.type(value)
-            whole = self.type is float or number == value
+            # No integer may be too large for a float either: they are multiplied by floats.
+            whole = not math.isnan(number) and (self.type is float or number == value)
         except (TypeError, ValueError, OverflowError):
             raise self._refusal(value) from None
-        if not whole or math.isnan(number) or not self._inside(number):
+        if not whole or not self._inside(number):
             raise self._refusal(value)
         return number
 

@@ -51,6 +51,14 @@ def test_ends_of_the_domain(param):
 
 
 @pytest.mark.parametrize("param", NUMBERS, ids=lambda p: p.name)
+@pytest.mark.parametrize("value", [10**400, -(10**400)], ids=["10**400", "-10**400"])
+def test_too_large_for_a_float(param, value):
+    for refused in (lambda: param.check(value), lambda: param.parse(str(value))):
+        with pytest.raises(ValueError, match=f"^{param.name.rstrip('_')} = .*not allowed"):
+            refused()
+
+
+@pytest.mark.parametrize("param", NUMBERS, ids=lambda p: p.name)
 @pytest.mark.parametrize("value", [math.nan, "1", b"1", True, False, [1, 2], (), {}, 1j, object()], ids=repr)
 def test_not_a_number(param, value):
     with pytest.raises(ValueError, match=f"^{param.name.rstrip('_')} = "):

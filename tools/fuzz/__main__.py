@@ -4,6 +4,7 @@ import argparse
 import ctypes
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -17,7 +18,7 @@ FINDINGS = build.BUILDS / "findings"
 PATIENCE = 20, 180  # seconds of its own time, and by the clock, that one input may take
 # Where fsync costs nothing.
 MEMORY = "/dev/shm" if os.path.isdir("/dev/shm") else None
-NO_RANDOMIZE = 0x0040000
+NO_RANDOMIZE, DIE_WITH_PARENT = 0x0040000, 1
 
 
 def parser():
@@ -35,18 +36,19 @@ def parser():
 
 
 class Runner:
-    """A job, started again where an input ended its process."""
+    """A job, started again where an input ended its process; given files are tried by one process."""
 
     def __init__(self, args, target, number, seconds, environment, folder):
         self.end, self.number, self.environment = time.monotonic() + seconds, number, environment
-        self.folder, self.starts, self.lost = Path(folder), 0, {}
+        self.folder, self.starts, self.findings, self.kept = Path(folder), 0, {}, 0
         self.order = {
-            "target": target, "inputs": args.inputs // args.jobs, "done": 0, "given": [os.path.abspath(path) for path in args.files],
-            "sanitize": args.sanitize, "corpus": args.corpus and os.path.abspath(args.corpus),
+            "target": target, "inputs": 0 if args.files else args.inputs // args.jobs, "done": 0,
+            "sanitize": args.sanitize, "given": [os.path.abspath(path) for path in args.files],
+            "corpus": args.corpus and os.path.abspath(args.corpus),
             "findings": os.path.abspath(args.findings),
-            "watch": str(build.library("watch")) if args.sanitize == "address" else None}
+            "watch": args.sanitize == "address"}
         self.seed = args.seed
-        self.result = None
+        self.count = None  # of all inputs, once there is nothing left to do
         self.start()
 
     def start(self):
@@ -65,26 +67,22 @@ class Runner:
 
     def poll(self):
         """Whether there is anything left to do."""
-        if self.result is not None:
-            return False
-        if self.process.poll() is None:
+        if self.count is None and self.process.poll() is not None:
+            if self.close():
+                self.count = self.shared.get()[0]
+            else:
+                self.mourn(f"ended with {self.process.returncode}")
+        elif self.count is None:
             self.watch_for_hangs()
-            return True
-        answer = self.process.stdout.read()
-        if self.process.returncode == 0 and answer:
-            self.result = json.loads(answer)
-            return False
-        self.mourn(f"ended with {self.process.returncode}")
-        return self.result is None
+        return self.count is None
 
     def watch_for_hangs(self):
         count, own, clock = self.shared.get()[0], own_seconds(self.process.pid), time.monotonic()
         if count != self.seen[0]:
             self.seen = count, own, clock
         elif count and (own - self.seen[1] > PATIENCE[0] or clock - self.seen[2] > PATIENCE[1]):
-            self.process.send_signal(6)  # faulthandler tells where it was
-            self.process.wait()
-            self.process.stdout.close()
+            self.process.send_signal(signal.SIGABRT)  # faulthandler tells where it was
+            self.close()
             self.mourn(f"took more than {PATIENCE[0]} s")
 
     def mourn(self, what):
@@ -96,24 +94,31 @@ class Runner:
         told = [line for line in report.splitlines() if line.startswith("SUMMARY: ") or "runtime error: " in line]
         where = [line.strip() for line in report.splitlines() if line.startswith("  File ") and "marginlinear" in line]
         kind = f"{what}: {text.shape_of(told[0]) if told else ''} {where[0] if where else ''}"
-        self.lost[kind] = str(worker.save(self.order["findings"], self.order["target"], kind, data, report))
-        self.order |= {"done": count, "given": []}
-        if time.monotonic() < self.end and count < self.order["inputs"] and len(self.lost) < worker.MANY and \
-                self.starts < 10 * worker.MANY and not self.order["given"]:
+        self.findings[kind] = str(worker.save(self.order["findings"], self.order["target"], kind, data, report))
+        self.order["done"] = count
+        if (time.monotonic() < self.end and count < self.order["inputs"] and len(self.findings) < worker.MANY
+                and self.starts < 10 * worker.MANY):
             self.start()
         else:
-            self.result = {"count": count, "kept": 0, "findings": {}}
+            self.count = count
 
     def close(self):
+        """End the process, and take what it has told; whether it came to its end."""
         if self.process.poll() is None:
             self.process.kill()
-            self.process.wait()
-        self.process.stdout.close()
+        with self.process as process:
+            told = [json.loads(line) for line in process.stdout]
+        for line in told:
+            self.findings |= line.get("findings", {})
+            self.kept += line.get("kept", 0)
+        return any("kept" in line for line in told)
 
 
 def same_addresses():
-    """The same places of code in each run, as coverage is told by them; and TSan knows no others."""
-    ctypes.CDLL(None).personality(NO_RANDOMIZE)
+    """The same places of code in each run, as coverage is told by them and TSan knows no others; no job outlives us."""
+    library = ctypes.CDLL(None)
+    library.personality(NO_RANDOMIZE)
+    library.prctl(DIE_WITH_PARENT, signal.SIGKILL)
 
 
 def own_seconds(pid):
@@ -126,13 +131,11 @@ def own_seconds(pid):
 
 
 def campaign(args, target, seconds):
-    """Run one target; its findings, kind -> file."""
-    preload = [build.library("watch")] if args.sanitize == "address" else []
-    if target == "writes":
-        preload.append(build.library("faults"))
-    environment = build.environment(args.sanitize, preload)
-    began = time.monotonic()
+    """Run one target; (its findings, kind -> file, whether it was interrupted)."""
+    names = [name for name, wanted in (("watch", args.sanitize == "address"), ("faults", target == "writes")) if wanted]
+    interrupted, began = False, time.monotonic()
     with tempfile.TemporaryDirectory(prefix="marginlinear-fuzz-", dir=MEMORY) as folder:
+        environment = build.environment(args.sanitize, [build.library(name, folder) for name in names])
         environment["TMPDIR"] = folder
         runners = []
         try:
@@ -140,27 +143,38 @@ def campaign(args, target, seconds):
                 runners.append(Runner(args, target, number, seconds, environment, folder))
             while sum([runner.poll() for runner in runners]):
                 time.sleep(0.02)
+        except KeyboardInterrupt:
+            interrupted = True
         finally:
             for runner in runners:
-                runner.close()
+                if runner.count is None:
+                    runner.close()
+                    runner.count = runner.shared.get()[0]
     took, findings = time.monotonic() - began, {}
     for runner in runners:
-        findings |= runner.lost | runner.result["findings"]
-    count, kept = (sum(runner.result[key] for runner in runners) for key in ("count", "kept"))
+        findings |= runner.findings
+    count, kept = sum(runner.count for runner in runners), sum(runner.kept for runner in runners)
     for kind, path in findings.items():
         print(f"{target}: {kind}\n    python -m tools.fuzz {target} {path}")
-    print(f"{target}: {count} inputs in {took:.1f} s ({count / took:.0f}/s), {kept} kept, {len(findings)} findings",
-          flush=True)
-    return findings
+    print(f"{target}: {count} inputs in {took:.1f} s ({count / took:.0f}/s), {kept} kept, {len(findings)} findings"
+          + (", interrupted" if interrupted else ""), flush=True)
+    return findings, interrupted
 
 
 def main(argv=None):
     args = parser().parse_args(argv)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     targets = TARGETS if args.target == "all" else (args.target,)
     if args.files:
         args.jobs = 1
-    found = [campaign(args, target, args.seconds / len(targets)) for target in targets]
-    return 1 if any(found) else 0
+    status = 0
+    for target in targets:
+        findings, interrupted = campaign(args, target, args.seconds / len(targets))
+        status = 1 if findings else status
+        if interrupted:
+            return 130
+    return status
 
 
 if __name__ == "__main__":

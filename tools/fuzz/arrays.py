@@ -10,6 +10,7 @@ import json
 import os
 import tempfile
 import warnings
+from itertools import pairwise
 from types import SimpleNamespace
 
 import numpy as np
@@ -21,11 +22,11 @@ from marginlinear.registry import methods
 from tools.fuzz import text
 
 REFUSED = ValueError, TypeError, MemoryError
-SIZES = {"int8": 1, "int32": 4, "uint16": 2, "uint32": 4, "int64": 8, "uint64": 8}
+INTEGERS = "int8", "int32", "uint16", "uint32", "int64", "uint64"
 NUMBERS = [0, 1, -1, 2, 3, 5, 7, 127, 255, 32768, 65535, 2**31 - 1, 2**31, -2**31, 2**32, 2**63 - 1, -2**63, 10**6]
 VALUES = [0.0, -0.0, 1.0, -1.0, 0.5, 1e-300, 1e300, 1e308, -1e308, 5e-324, float("nan"), float("inf"), 3e38, 1e15]
-LABELS = [0, 1, 2, -1, 2**53, 2**63, -2**63, 2**64 - 1, 0.5, float("nan"), float("inf"), "a", "b", "", "a b", "x\n1", "\0",
-          "é", "#", "1:1", "\ud800"]
+LABELS = [0, 1, 2, -1, 2**53, 2**63, -2**63, 2**64 - 1, 0.5, float("nan"), float("inf"), "a", "b", "", "a b", "x\n1",
+          "\0", "é", "#", "1:1", "\ud800"]
 LABEL_TYPES = [None, "int64", "int8", "uint64", "float32", "float64", "bool", "S2", "U3", "object", "complex128",
                "datetime64[s]", "float16"]
 START = {"call": "train", "kind": "csr_array", "solver": "l2svc", "params": {}, "columns": 4, "canonical": False,
@@ -38,8 +39,8 @@ PARAMS = {"C": [1.0, 0.0, 1e300, 1e-300, float("nan"), "1", None, 64], "bias": [
           "algorithm": ["auto", "cd", "newton", "accelerated", "paper"], "kernel": ["linear", "rbf", "poly", "sigmoid",
                                                                                    "precomputed"],
           "gamma": [0.5, 1e300, 0], "multiclass": ["ovr", "ovo", "ecoc"], "scale": ["range", "maxabs", "unit"],
-          "probability": [True], "seed": [0, 2**64 - 1, 2**64], "sample_weight": [[1, 2, 1, 1], [0, 0, 0, 0], [1, -1, 1, 1],
-                                                                                 [1], [1e300] * 4],
+          "probability": [True], "seed": [0, 2**64 - 1, 2**64],
+          "sample_weight": [[1, 2, 1, 1], [0, 0, 0, 0], [1, -1, 1, 1], [1], [1e300] * 4],
           "class_weight": [{"1": 2.0}, "balanced", 3, {"a": 1}], "mu": [0.5, 1, 2], "lambda2": [0.5, 0, 10.0]}
 
 
@@ -61,7 +62,7 @@ def mutate(rng, data, other):
             name, choices = rng.choice((("indptr", NUMBERS), ("indices", NUMBERS), ("data", VALUES), ("y", LABELS)))
             change(rng, recipe[name], choices)
         elif way == 5:
-            recipe[rng.choice(("indptr_type", "indices_type"))] = rng.choice(list(SIZES))
+            recipe[rng.choice(("indptr_type", "indices_type"))] = rng.choice(INTEGERS)
         elif way == 6:
             name, choices = rng.choice((
                 ("call", CALLS), ("kind", KINDS), ("canonical", [True, False]), ("y_type", LABEL_TYPES),
@@ -117,7 +118,7 @@ def made(recipe):
             kind], y, True
     rows = len(indptr) - 1
     sound = (rows >= 0 and len(indices) == len(values) and indptr[0] == 0 and int(indptr[-1]) <= len(indices)
-             and all(int(a) <= int(b) for a, b in zip(indptr, indptr[1:], strict=False))
+             and all(int(a) <= int(b) for a, b in pairwise(indptr))
              and all(0 <= int(j) < columns for j in indices[: int(indptr[-1])]))
     if kind == "CSR":
         return CSR(values, indices, indptr, columns), y, sound

@@ -1,14 +1,18 @@
-"""Builds of the engines with a sanitizer, each in a copy of the sources below build/fuzz: the build in place stays."""
+"""Builds of the engines with a sanitizer, each in a copy of the sources, so that the build in place stays.
+
+They stand below build/fuzz, or where MARGINLINEAR_FUZZ says. `python -m tools.fuzz.build address` makes one by itself.
+"""
 
 import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from shlex import quote
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-BUILDS = ROOT / "build" / "fuzz"
+BUILDS = Path(os.environ.get("MARGINLINEAR_FUZZ", ROOT / "build" / "fuzz")).resolve()
 
 # Behind setup.py's own flags, so these decide. Coverage is counted by watch.c.
 FLAGS = {
@@ -19,10 +23,10 @@ FLAGS = {
 LIBRARIES = {"address": "libasan.so", "thread": "libtsan.so"}
 OPTIONS = {
     # Leaks at exit are CPython's. NULL for what no machine has, as malloc answers without a sanitizer.
-    "ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1:max_allocation_size_mb=4096:quarantine_size_mb=2:allocator_release_to_os_interval_ms=-1:"
-                    "detect_stack_use_after_return=0:handle_segv=1:abort_on_error=1",
+    "ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1:max_allocation_size_mb=4096:quarantine_size_mb=2:"
+                    "allocator_release_to_os_interval_ms=-1:abort_on_error=1",
     "UBSAN_OPTIONS": "print_stacktrace=1:abort_on_error=1",
-    "TSAN_OPTIONS": f"halt_on_error=1:abort_on_error=1:suppressions={HERE / 'tsan.txt'}",
+    "TSAN_OPTIONS": f"halt_on_error=1:abort_on_error=1:suppressions='{HERE / 'tsan.txt'}'",
 }
 SOURCES = {".py", ".pyx", ".pxd", ".pxi", ".h", ".typed"}
 
@@ -41,27 +45,24 @@ def build(sanitizer):
     compiler = folder / "cc"
     compiler.write_text(f'#!/bin/sh\nexec gcc "$@" {FLAGS[sanitizer]}\n')
     compiler.chmod(0o755)
+    cc = quote(str(compiler))
     with open(folder / "log", "wb") as log:
         done = subprocess.run([sys.executable, "setup.py", "build_ext", "--inplace"], cwd=folder, stdout=log,
-                              stderr=subprocess.STDOUT, env=os.environ | {"CC": str(compiler), "LDSHARED": f"{compiler} -shared"})
+                              stderr=subprocess.STDOUT, env=os.environ | {"CC": cc, "LDSHARED": f"{cc} -shared"})
     if done.returncode:
         raise SystemExit(f"the build failed, see {folder / 'log'}")
     return folder
 
 
-def library(name):
-    """The shared library of NAME.c beside this file, built where it is older than that."""
-    source, made = HERE / f"{name}.c", BUILDS / f"{name}.so"
-    if not made.exists() or made.stat().st_mtime < source.stat().st_mtime:
-        made.parent.mkdir(parents=True, exist_ok=True)
-        fresh = made.with_suffix(f".{os.getpid()}")
-        subprocess.run(["gcc", "-O2", "-fPIC", "-shared", "-o", fresh, source, "-ldl"], check=True)
-        fresh.replace(made)
+def library(name, folder):
+    """The shared library of NAME.c beside this file, made in the folder. LD_PRELOAD takes no path with blanks."""
+    made = Path(folder) / f"{name}.so"
+    subprocess.run(["gcc", "-O2", "-fPIC", "-shared", "-o", made, HERE / f"{name}.c", "-ldl"], check=True)
     return made
 
 
 def environment(sanitizer, preload=()):
-    """The environment of a Python that runs with the sanitizer, or with None."""
+    """The environment of a Python that runs with the sanitizer, or with None, and with shared libraries of ours."""
     wanted = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
     paths = [str(ROOT)]
     libraries = [str(path) for path in preload]
@@ -75,3 +76,7 @@ def environment(sanitizer, preload=()):
     if libraries:
         wanted["LD_PRELOAD"] = " ".join(libraries)
     return wanted
+
+
+if __name__ == "__main__":
+    print(build(sys.argv[1]))

@@ -1,5 +1,5 @@
-"""Command lines, each in a folder of files, most of them good: exit status 0 to 3, on 1 and 2 a message and no traceback,
-no temporary file left, and no file both read and written.
+"""Command lines, each in a folder of files, most of them good: exit status 0 to 3, on 1 and 2 a message and no
+traceback, no temporary file left, and no file both read and written.
 
 An input is a JSON list: the command, then its words.
 """
@@ -20,27 +20,30 @@ from tools.fuzz import text
 
 PROGRAMS = {"train": train, "predict": predict, "scale": scale, "inspect": inspect, "plot": plot}
 DATA = "1 1:0.5 2:1\n2 1:-1 3:2\n1 2:3\n2 3:1\n1 1:1\n2 1:-2 2:-1\n"
-FILES = {"d": DATA, "d3": DATA + "3 1:4\n3 2:-4\n", "words": "a 1:1\nb 2:1\na 1:2\nb 2:2\n", "bad": "1 1:x\n", "empty": "",
-         "weights": "1\n2\n1\n1\n0\n1\n", "names": "one\ntwo\nthree\n", "ranges": "x\n-1 1\n1 -2 1\n2 -1 3\n",
-         "binary": "\x1f\x8b\x00\x01", "t.csv": "C,score\n1,0.5\n2,0.75\n", "one": "1 1:1\n",
+FILES = {"d": DATA, "d3": DATA + "3 1:4\n3 2:-4\n", "words": "a 1:1\nb 2:1\na 1:2\nb 2:2\n", "bad": "1 1:x\n",
+         "empty": "", "weights": "1\n2\n1\n1\n0\n1\n", "names": "one\ntwo\nthree\n",
+         "ranges": "x\n-1 1\n1 -2 1\n2 -1 3\n", "binary": "\x1f\x8b\x00\x01",
+         "t.csv": "C,score\n1,0.5\n2,0.75\n", "one": "1 1:1\n",
          "log": '{"n_iter": 1, "seconds": 0.5, "objective": 2, "certificate": 0.5, "residual": null}\n'}
 # Made by the commands themselves when a campaign starts.
 MADE = (["train", "-q", "d", "m"], ["train", "-q", "d3", "m3"], ["train", "-q", "-s", "l1svc", "-t", "rbf", "d", "k"],
         ["train", "-q", "-s", "l2svc", "--probability", "d3", "p"], ["train", "-q", "--text-labels", "words", "w"],
         ["train", "-q", "-s", "odm", "-v", "2", "--log", "s", "d"], ["train", "-q", "--log", "h", "d", "m"])
-PATHS = [*FILES, *{words[-1] for words in MADE}, "s", "h", "folder", "missing", "missing/x", "link", "hard", "-", "", "--",
-         "out", "out.svg", "out.csv", "out.png"]
+PATHS = [*FILES, *{words[-1] for words in MADE}, "s", "h", "folder", "missing", "missing/x", "link", "hard", "-", "",
+         "--", "out", "out.svg", "out.csv", "out.png"]
 VALUES = [number.decode() for number in text.NUMBERS] + [
-    "abc", "1x", " 1", "１", "1,2", "auto", "newton", "paper", "rbf", "linear", "C=1,2", "C=log2:0:1:1", "C=", "ovo", "ecoc",
-    "accuracy", "auc", "f1_macro", "range", "unit", "maxabs", "a,b", "time", "sweeps", "0 1", "é", "\udcff", *methods()]
+    "abc", "1x", " 1", "\uff11", "1,2", "auto", "newton", "paper", "rbf", "linear", "C=1,2", "C=log2:0:1:1", "C=",
+    "ovo", "ecoc", "accuracy", "auc", "f1_macro", "range", "unit", "maxabs", "a,b", "time", "sweeps", "0 1", "é",
+    "\udcff", *methods()]
 KINDS = ["margins", "histogram", "convergence", "search", "reliability"]
 NO_PATHS = {"--title", "--labels", "--param", "--score"}
 STARTS = (
     ["train", "d", "out"], ["train", "-C", "--grid", "C=1,2", "-v", "2", "--table", "out.csv", "--log", "out", "d"],
     ["train", "-s", "odm", "-t", "rbf", "-w1", "2", "--weights", "weights", "--strict", "d", "out"],
     ["train", "-v", "2", "--resume", "s", "-s", "odm", "d"], ["train", "--time-limit", "1e-6", "d3", "-"],
-    ["predict", "d", "m", "out"], ["predict", "--scores", "--margins", "-b", "1", "d3", "p"], ["predict", "d", "k", "-"],
-    ["scale", "-l", "0", "-s", "out", "d"], ["scale", "-r", "ranges", "-o", "out", "d"], ["scale", "-y", "0", "1", "d3"],
+    ["predict", "d", "m", "out"], ["predict", "--scores", "--margins", "-b", "1", "d3", "p"],
+    ["predict", "d", "k", "-"], ["scale", "-l", "0", "-s", "out", "d"], ["scale", "-r", "ranges", "-o", "out", "d"],
+    ["scale", "-y", "0", "1", "d3"],
     ["inspect", "m", "d"], ["inspect", "--json", "--names", "names", "--weights", "weights", "m", "d"],
     ["plot", "convergence", "-o", "out.svg", "h"], ["plot", "search", "-o", "out.png", "t.csv"],
     ["plot", "margins", "-o", "out.svg", "d", "m"])

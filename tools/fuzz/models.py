@@ -10,17 +10,19 @@ from hashlib import sha256
 import numpy as np
 
 from marginlinear import load_model, save_model
+from marginlinear.arrays import CSR
 from marginlinear.problem import DataError
 from tools.fuzz import text
 
 SEAL = re.compile(rb', "sha256": "([0-9a-f]{64})"\}\n\Z')
 WORDS = [b"solver_type", b"MCSVM_CS", b"L2R_LR", b"L2R_L2LOSS_SVC_DUAL", b"L2R_L2LOSS_SVR", b"nr_class", b"label",
-         b"classes", b"codes", b"++0", b"scaling", b"unit", b"range", b"nr_feature", b"bias", b"w", b"svm_type", b"c_svc",
-         b"nu_svc", b"kernel_type", b"rbf", b"polynomial", b"sigmoid", b"linear", b"precomputed", b"gamma", b"degree",
-         b"coef0", b"total_sv", b"rho", b"probA", b"probB", b"nr_sv", b"SV", b"marginlinear 1", b"marginlinear 2",
-         b"null", b"true", b"NaN", b"Infinity", b"1e400", b"{}", b"[]", b'"str"', b'"float64"', b"calibration",
-         b"pairwise", b"joint", b"1:1", b"0:1"]
-ROWS = np.array([[0.5, -1.0, 2.0], [0.0, 0.0, 0.0], [1e10, -3.0, 1e-10]])
+         b"classes", b"codes", b"++0", b"scaling", b"unit", b"range", b"nr_feature", b"bias", b"w", b"svm_type",
+         b"c_svc", b"nu_svc", b"kernel_type", b"rbf", b"polynomial", b"sigmoid", b"linear", b"precomputed", b"gamma",
+         b"degree", b"coef0", b"total_sv", b"rho", b"probA", b"probB", b"nr_sv", b"SV", b"marginlinear 1",
+         b"marginlinear 2", b"null", b"true", b"NaN", b"Infinity", b"1e400", b"{}", b"[]", b'"str"', b'"float64"',
+         b"calibration", b"pairwise", b"joint", b"1:1", b"0:1"]
+# As of a file: whatever features the model has.
+ROWS = CSR(np.array([0.5, -1.0, 2.0, 1e10, -3.0]), np.array([0, 1, 2, 0, 2], dtype=np.int32), np.array([0, 3, 3, 5]), 3)
 
 
 def seeds():

@@ -47,12 +47,12 @@ class State:
 
 
 class Watch:
-    """New edges of the compiled code, where watch.c is loaded with a build that reports them."""
+    """New edges of the compiled code, where watch.c is loaded: with a build that reports them."""
 
-    def __init__(self, path):
-        library = ctypes.PyDLL(path) if path else None
-        self.begin = library.watch_begin if library else int
-        self.novel = library.watch_novel if library else int
+    def __init__(self, loaded):
+        library = ctypes.PyDLL(None)
+        self.begin = library.watch_begin if loaded else int
+        self.novel = library.watch_novel if loaded else int
 
 
 def kind_of(error):
@@ -81,11 +81,11 @@ def seeds_of(target, name, corpus):
 
 
 class Job:
-    def __init__(self, state, order):
-        self.name, self.order, self.state = order["target"], order, State(state)
+    def __init__(self, state, order, answer):
+        self.name, self.order, self.state, self.answer = order["target"], order, State(state), answer
         self.target = importlib.import_module(f"tools.fuzz.{self.name}")
         self.watch = Watch(order["watch"])
-        self.count, self.kept, self.findings, self.outcomes = order["done"], 0, {}, set()
+        self.count, self.kept, self.findings, self.outcomes = order["done"], 0, set(), set()
         self.peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
     def run(self):
@@ -94,7 +94,6 @@ class Job:
         if order["given"]:
             for path in order["given"]:
                 self.one(Path(path).read_bytes())
-            order["inputs"] = 0
         else:
             pool = seeds_of(self.target, self.name, order["corpus"])
             rng.shuffle(pool)
@@ -109,7 +108,7 @@ class Job:
             if self.one(data):
                 pool.append(data)
                 self.keep(data)
-        return {"count": self.count, "kept": self.kept, "findings": self.findings}
+        self.tell(kept=self.kept)
 
     def one(self, data):
         """Check an input; whether it is new in any way."""
@@ -123,13 +122,19 @@ class Job:
             self.watch.novel()
             kind = kind_of(error)
             if kind not in self.findings:
-                self.findings[kind] = str(save(self.order["findings"], self.name, kind, data, traceback.format_exc()))
+                self.findings.add(kind)
+                path = save(self.order["findings"], self.name, kind, data, traceback.format_exc())
+                self.tell(findings={kind: str(path)})
             return False
         novel = self.watch.novel() > 0
         if outcome not in self.outcomes:
             self.outcomes.add(outcome)
             novel = True
         return novel
+
+    def tell(self, **what):
+        """At once: this process may not come to its end."""
+        os.write(self.answer, json.dumps(what).encode() + b"\n")
 
     def look_at_memory(self, data):
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -157,8 +162,7 @@ def main(state, order):
         resource.setrlimit(resource.RLIMIT_AS, (ADDRESSES, ADDRESSES))
     answer = os.dup(1)
     os.dup2(2, 1)  # what a target prints by mistake is not the answer
-    found = Job(state, order).run()
-    os.write(answer, json.dumps(found).encode())
+    Job(state, order, answer).run()
     sys.stderr.flush()
     os._exit(0)
 
