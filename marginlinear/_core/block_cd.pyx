@@ -509,16 +509,12 @@ cdef class BlockCD:
         """1/2 ||W||_p^2"""
         if not self.uneven:
             return 0.5 * self.iterates.sqnorm_of(weights)
-        import numpy as np
-
         return 0.5 * norm_of(self.factors * roots(self.iterates.class_sqnorms_of(weights)), self.norm) ** 2
 
     def _dual_half(self, whole, by_class, *given):
         """1/2 ||U||_{p*}^2, these functions of `iterates` being ||U||^2 and ||U_l||^2."""
         if not self.uneven:
             return 0.5 * whole(*given)
-        import numpy as np
-
         return 0.5 * norm_of(roots(by_class(*given)), conjugate(self.norm)) ** 2
 
     def _primal_part(self, Py_ssize_t lo, Py_ssize_t hi, double[::1] W):
@@ -567,8 +563,6 @@ cdef class BlockCD:
         """
         if self.norm > 1:
             return
-        import numpy as np
-
         norms = roots(self.iterates.class_sqnorms_of(self.dual_weights(averaged)))
         before, given = self.primal()[0], self.factors.copy()
         for part in NEAR:
