@@ -30,6 +30,7 @@ DIRECTIVES = {
     "cdivision": True,
     "embedsignature": True,
     "freethreading_compatible": True,
+    "show_performance_hints": not BOUNDS,
 }
 
 # Sums keep the order of the source (no -ffast-math): the same bits on every run. No product is fused with a sum: the

@@ -394,8 +394,8 @@ def train(X, y, *, solver=None, classes=None, class_weight=None, sample_weight=N
     start : Model, optional
         A model that `train` made of the same rows, with the same method and kernel: training goes on from it.
     progress : callable, optional
-        Called with a dict (n_iter, seconds, objective, bound, certificate, residual) at every check; a None there stands
-        for what the method does not have. In the fits of `probability` the dict also has the number of the fold and
+        Called with a dict (n_iter, seconds, objective, bound, certificate, residual) at every check; what the method
+        does not have is None there. In the fits of `probability` the dict also has the number of the fold and
         how many there are (fold, folds); with several threads they call from theirs, one at a time.
     probability : bool
         Whether to fit a calibration (`predict_proba`) on the scores of stratified 5-fold cross-validation: 5 more
@@ -430,7 +430,7 @@ def train(X, y, *, solver=None, classes=None, class_weight=None, sample_weight=N
     ValueError
         Names the parameter, its value and its domain, or what is wrong with X, y or the weights.
     TypeError
-        For a parameter that the method does not have.
+        For a parameter that the method does not have, and for a progress, or class_weight, of another type.
     MemoryError
         For weights, or a cache of kernel rows, that are larger than the machine, and zeros that would take a quarter
         of it in "range": before they are asked for.

@@ -3,9 +3,9 @@
 Loops without the GIL go where an index leads, and look at none of them. So nothing that was not made here is read
 before it has come through `held` or `as_rows`, which promise for as long as it is used:
 
-    indices and indptr are this package's own: a copy, unless their memory cannot be written to. Stale flags, a callback,
-    another thread or whoever else has the arrays cannot change what was checked. A copy is 4 bytes a stored value;
-    memory maps opened for reading, and what has come through the door before, need none.
+    indices and indptr are this package's own: a copy, unless their memory cannot be written to. Stale flags, a
+    callback, another thread or whoever else has the arrays cannot change what was checked. A copy is 4 bytes a stored
+    value; memory maps opened for reading, and what has come through the door before, need none.
     Lengths, order and range of the copies are checked, and values are finite.
     SciPy's own loops, which convert from other formats and sort, get checked copies too.
 
@@ -64,6 +64,11 @@ def held(X, given=False):
         Names X, and what is wrong with it.
     """
     return sparse_rows(X, -1.0, given)[0] if is_sparse(X) else dense_table(X)
+
+
+def checked(X):
+    """X for who goes on with it as it is, and trusts it as SciPy does: of a sparse X an array that is in order."""
+    return held(X).to_scipy() if is_sparse(X) else X
 
 
 def as_rows(X, bias, n_features=None, given=False):

@@ -8,11 +8,15 @@ import math
 import os
 from array import array
 from collections import namedtuple
+from contextlib import contextmanager
 
 from marginlinear import params as P
 from marginlinear.labels import require_words
 from marginlinear.problem import Problem, Run
 from marginlinear.threads import default_threads
+
+# Arrays of weights that any fit holds at once: where it is, the best weights so far, and those of its duals.
+HELD = 3
 
 
 class Linear:
@@ -85,18 +89,18 @@ class Fit:
             self.columns = multiclass.column_count(self.how, k)
 
     def check(self, rows):
-        """Refuse rows that the machine cannot hold the weights of, or whose squares overflow.
+        """Refuse rows that the machine cannot hold the weights for, or whose squares overflow.
 
         Before rows are selected and merged: a RowError is to name them as they are.
         """
-        require_memory(self.columns, rows.d, "features")
+        require_memory(self.columns, rows.n, "features")
         rows.sqnorms()
 
     def fitted(self, problem, start=None, progress=None, cancel=None, threads=None, spend=False):
         """Fitted of a Problem; with a kernel, the weights are the coefficients of the rows.
 
-        Parameters are those of Run; `start` is a Model, `threads` in place of the fit's own. ValueError where the weights
-        or the objective are not finite: there is no such model.
+        Parameters are those of Run; `start` is a Model, `threads` in place of the fit's own. ValueError where weights
+        or their objective are not finite: no such model is made.
         """
         from marginlinear.canonical import canonical
 
@@ -111,12 +115,13 @@ class Fit:
         run = Run(start=start_state(start, origin, problem.y), progress=progress, cancel=cancel,
                   spend=spend and how is None, **run_values)
         method_values = {p.name: values[p.name] for p in method.params}
-        if how is None:
-            solution = method.fit(problem, method_values, run)
-        else:
-            from marginlinear.methods import multiclass
+        with named(self.columns, problem.rows.m if kernel else problem.rows.n, "rows" if kernel else "features"):
+            if how is None:
+                solution = method.fit(problem, method_values, run)
+            else:
+                from marginlinear.methods import multiclass
 
-            solution = multiclass.fit(method, problem, method_values, run, how)
+                solution = multiclass.fit(method, problem, method_values, run, how)
         require_finite(solution, problem.rows, method)
         return Fitted(memoryview(solution.weights), self.classes, self.bias, solution.codes, method.name,
                       effective(method, {**values, "multiclass": how, "scale": self.scale}, run_values),
@@ -218,20 +223,30 @@ def require_finite(solution, rows, method):
     if not (finite(solution.weights) and math.isfinite(solution.info.objective)):
         longest = math.sqrt(max(memoryview(rows.sqnorms())))
         smaller = "a smaller C, " if P.C in method.params else ""
-        raise ValueError(f"{method.name}: sums overflow: the longest row has the length {longest:.3g}, and weights or their "
-                         "objective are not finite: scale the features to a common range such as [0, 1], or take "
+        raise ValueError(f"{method.name}: sums overflow: the longest row has the length {longest:.3g}, and weights or "
+                         "their objective are not finite: scale the features to a common range such as [0, 1], or take "
                          f"{smaller}smaller weights of rows and classes")
 
 
 def require_memory(columns, count, what):
-    """Refuse, before it is tried, an array of weights that the machine cannot hold: `count` features or rows."""
-    needed = 8 * count * columns
+    """Refuse, before it is tried, a fit whose arrays the machine cannot hold: HELD of them, with `columns` float64
+    numbers for each of `count` features or rows."""
+    needed = HELD * 8 * count * columns
     if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
         there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         if needed > there:
             doubt = ": is the largest feature number right?" if what == "features" else ""
-            raise MemoryError(f"{count} {what} need {needed / 2**30:.1f} GiB for the weights alone, the machine "
+            raise MemoryError(f"{count} {what} need {needed / 2**30:.1f} GiB for {HELD} arrays of weights, the machine "
                               f"has {there / 2**30:.1f}{doubt}")
+
+
+@contextmanager
+def named(columns, count, what):
+    """A MemoryError within it says for how many weights there was no room."""
+    try:
+        yield
+    except MemoryError as error:
+        raise MemoryError(f"a fit of {count} {what} with {columns} columns of weights: {error}") from error
 
 
 def start_state(start, origin, y):

@@ -26,7 +26,7 @@ from itertools import chain
 import numpy as np
 
 from marginlinear import api, fitting, libsvm, modelfile, modelwriter, params, registry
-from marginlinear.arrays import shape_of
+from marginlinear.arrays import checked, shape_of
 from marginlinear.cli.options import QUIET, CommandLine, UsageError
 from marginlinear.cli.predict import PROBABILITY
 from marginlinear.cli.train import FACTOR, FOLDS, SEARCH, SOLVER
@@ -599,7 +599,7 @@ def predict(y, x, m, options=""):
     y, x = _labels(y), _table(x)
     if len(y) not in (0, shape_of(x)[0]):
         raise ValueError(f"x has {shape_of(x)[0]} rows, y has {len(y)} labels")
-    scores = classifier.decision_function(x)
+    scores = classifier.decide(x)
     labels = classifier.labels_of(scores).astype(np.float64)
     values = m.probabilities_of(scores) if with_probabilities else m.values_of(scores)
     metrics = (float("nan"),) * 3
@@ -678,7 +678,7 @@ def csr_find_scale_param(x, lower=-1, upper=1):
     ValueError
         lower is not below upper, or x has no rows.
     """
-    _require_sparse(x)
+    x = _sparse(x)
     if not lower < upper:
         raise ValueError(f"lower = {lower} is not below upper = {upper}")
     if not x.shape[0]:
@@ -708,7 +708,7 @@ def csr_scale(x, scale_param):
     """
     from scipy.sparse import csr_matrix, diags
 
-    _require_sparse(x)
+    x = _sparse(x)
     coef, offset = scale_param["coef"], scale_param["offset"]
     if not len(coef) == len(offset) == x.shape[1]:
         raise ValueError(f"x has {x.shape[1]} features, scale_param {len(coef)}: read both with the same n_features")
@@ -835,7 +835,8 @@ def _is_numbers(row):
     return isinstance(row, (list, tuple, np.ndarray)) and not (len(row) and isinstance(row[0], feature_node))
 
 
-def _require_sparse(x):
+def _sparse(x):
     if not hasattr(x, "tocsr"):
         raise TypeError(f"x is a {type(x).__name__}: a sparse array is needed, such as svm_read_problem(path, "
                         "return_scipy=True) returns")
+    return checked(x)

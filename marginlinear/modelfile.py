@@ -11,8 +11,9 @@ A calibration, and a scaling of rows before they are scored, are two more keys o
     "scaling": {"kind": "range", "least": [0, ...], "lower": 0, "most": [1, ...], "upper": 1}, or {"kind": "unit"}
 
 Both programs stop reading before the trailer, so they serve such a file unchanged. With two classes the file has
-classes[1] first: a score above 0 is its first label, one of 0 the second. Labels that they would mistake (text,
-fractions, integers beyond a C int) stand as a JSON list after `classes` in place of `label`, and they refuse the file.
+classes[1] first: a score above 0 is its first label, one of 0 the second. Bools are 0 and 1. Labels that they would
+mistake (text, fractions, integers beyond a C int) stand as a JSON list after `classes` in place of `label`, and they
+refuse the file.
 The digest is that of all bytes before its own first digit: `head -c -67 FILE | sha256sum`. Nothing that differs
 between two equal runs is written: equal models are equal files.
 

@@ -111,7 +111,7 @@ class Journal:
         return entry
 
     def _error(self, number, reason, column=1):
-        return DataError(self.path, number, column, f"{reason}; start a new log with --log")
+        return DataError(self.path, number, column, f"{reason}; start a new one with --log")
 
     def _other(self, name, found, wanted):
         found = repr(found) if isinstance(found, (int, float)) else shown(found)

@@ -19,6 +19,7 @@ import numpy as np
 from marginlinear import params as P
 from marginlinear import problem, registry
 from marginlinear.api import KernelModel, Model, fit_model
+from marginlinear.arrays import checked
 
 try:
     import joblib
@@ -236,8 +237,8 @@ class MarginClassifier(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : array or sparse array of shape (n_samples, n_features)
-            float64 or float32; CSR and C-ordered dense arrays are not copied. With kernel="precomputed" the kernel's
-            values, of shape (n_samples, n_samples).
+            float64 or float32; the values of CSR and C-ordered dense arrays are not copied. With kernel="precomputed"
+            the kernel's values, of shape (n_samples, n_samples).
         y : array of shape (n_samples,)
             Labels.
         sample_weight : array of shape (n_samples,), default=None
@@ -247,7 +248,7 @@ class MarginClassifier(ClassifierMixin, BaseEstimator):
         -------
         self
         """
-        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], order="C")
+        X, y = validate_data(self, checked(X), y, accept_sparse="csr", dtype=[np.float64, np.float32], order="C")
         check_classification_targets(y)
         if sample_weight is not None:
             sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64)
@@ -320,7 +321,7 @@ class MarginClassifier(ClassifierMixin, BaseEstimator):
     def _scored(self, X):
         """(Model that turns scores into labels and probabilities, scores of the rows of X as it takes them)."""
         check_is_fitted(self)
-        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], order="C", reset=False)
+        X = validate_data(self, checked(X), accept_sparse="csr", dtype=[np.float64, np.float32], order="C", reset=False)
         model, intercept, threads = self._trained, 0.0, joblib.effective_n_jobs(self.n_jobs)
         if not isinstance(model, KernelModel):
             coef, intercept = self._coef_and_intercept()

@@ -282,8 +282,8 @@ def public_calls(folder):
     yield functools.partial(ml.train, X, y, solver="odm"), {"multiclass": "ovr"}
     yield ml.cross_validate, {**fit, **folds, "solver": "mcodm", "metric": "accuracy"}
     yield lambda **given: list(ml.out_of_fold(**given)[1]), {**fit, **folds, "solver": "mcodm"}
-    yield ml.search, {**fit, **folds, "C": None, "metric": "auc", "grid": {"C": [1]}, "refit": False, "log": None, "resume": None,
-                      "progress": None}
+    yield ml.search, {**fit, **folds, "C": None, "metric": "auc", "grid": {"C": [1]}, "refit": False, "log": None,
+                      "resume": None, "progress": None}
     yield ml.margin_report, {"model": model, "X": X, "y": y, "sample_weight": None, "feature_names": None, "n_top": 1,
                              "n_lowest": 1, "threads": None}
     for call in (model.decision_function, model.decide, model.predict, model.predict_proba):
@@ -328,14 +328,14 @@ def test_train_refuses(given, kind, words):
 
 @pytest.mark.parametrize("grid", [3, [1], object()])
 def test_a_grid_is_text_or_a_dict(grid):
-    with pytest.raises(TypeError, match="grid = .*give a dict"):
+    with pytest.raises(TypeError, match=r"grid = .*give a dict"):
         ml.search(data(), np.arange(30) % 2, grid=grid)
 
 
 def test_files_are_no_numbers(tmp_path):
     """3 may be a descriptor of the process's own."""
-    for call in (lambda: ml.save_model(joint(), 3), lambda: ml.load_model(0), lambda: ml.dump_libsvm(data(), np.ones(30), 1),
-                 lambda: ml.load_libsvm(0)):
+    for call in (lambda: ml.save_model(joint(), 3), lambda: ml.load_model(0), lambda: ml.load_libsvm(0),
+                 lambda: ml.dump_libsvm(data(), np.ones(30), 1)):
         with pytest.raises(TypeError, match="path"):
             call()
 

@@ -1,4 +1,4 @@
-"""The door by which X comes in: whatever is wrong with foreign arrays is told, and nothing that others change is read."""
+"""The door by which X comes in: what is wrong with foreign arrays is told, and nothing that others change is read."""
 
 import io
 import warnings
@@ -58,7 +58,8 @@ COMPRESSED = {
     "indptr floats": (put("indptr", lambda p: p.astype(float)), "indptr .*float64"),
     "index negative": (change("indices", 5, -1), "feature -1|indices must be >= 0|indices"),
     "index beyond": (change("indices", 5, M), f"feature {M}|indices must be < {M}"),
-    "index far beyond": (put("indices", lambda j: j.astype(np.int64) + 2**32), "feature numbers from|indices must be <"),
+    "index far beyond": (put("indices", lambda j: j.astype(np.int64) + 2**32),
+                         "feature numbers from|indices must be <"),
     "indices short": (put("indices", lambda j: j[:-3]), "indptr|indices and data"),
     "indices of two dimensions": (put("indices", lambda j: j[:, None]), "indices has shape"),
     "indices objects": (put("indices", lambda j: j.astype(object)), "indices .*object"),
@@ -196,7 +197,7 @@ def test_structure_is_copied_unless_its_memory_is_read_only(tmp_path):
     for name in ("indices", "indptr"):
         assert not np.shares_memory(getattr(once, name), getattr(X, name))
         assert np.shares_memory(getattr(again, name), getattr(once, name))
-        with pytest.raises(ValueError, match="read-only|WRITEABLE"):
+        with pytest.raises(ValueError, match=r"read-only|WRITEABLE"):
             getattr(once, name).flags.writeable = True
     assert np.shares_memory(once.data, X.data) and np.shares_memory(as_rows(X, -1.0).arrays[0], X.data)
     # An older view may still be written to.
@@ -252,5 +253,5 @@ def test_support_vectors_may_be_changed():
         model = ml.train(sparse.csr_array(table()), Y, solver="l1svc", kernel="rbf")
         getattr(model.support_rows, name)[3] = value
         for use in (lambda m: m.predict(table()), lambda m: ml.save_model(m, "model")):
-            with pytest.raises(ValueError, match="indptr|column -1|feature -1"):
+            with pytest.raises(ValueError, match=r"indptr|column -1|feature -1"):
                 use(model)

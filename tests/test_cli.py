@@ -113,6 +113,8 @@ GOLDEN = [
     ("train --kernel linear -s 3 d2 out", 0, KERNEL_RESULT, ""),
     ("train -t 3 -g 0.01 -r 1 -s cs -q d out", 0, "", ""),
     ("train -q -t 2 d2 -", 0, "svm_type c_svc\nkernel_type rbf\n(.|\n)*\"}\n", ""),
+    ("train -s mamc --multiclass ovo --time-limit 1e-9 --strict -q d", 3, "",
+     r"WARNING: not converged \(time_limit\): certificate inf of objective 0, .*\n"),
     ("train -t 2 -v 3 d", 0, r"Cross Validation Accuracy = \S+%\n", ""),
     ("train -t 2 -s odm --multiclass ecoc -v 3 d", 0, r"Cross Validation Accuracy = \S+%\n", ""),
     ("train -s ldm d out", 0, RESULT, ""),
@@ -709,3 +711,13 @@ def test_we_serve_liblinears_models(folder, data, solver):
     assert predict.main(["-q", "test", "out", "ours"]) == 0
     subprocess.run(["liblinear-predict", "test", "out", "theirs"], check=True, capture_output=True)
     assert (folder / "ours").read_bytes() == (folder / "theirs").read_bytes()
+
+
+def test_a_score_that_is_no_number_names_its_row(tmp_path, capsys):
+    """inf - inf is no label: by whatever is written of the rows."""
+    marginlinear.save_model(marginlinear.Model([[1e200], [-1e200]], [1, 2]), tmp_path / "m")
+    (tmp_path / "d").write_text("1 1:1\n2 1:1e200\n2 1:1e200 2:1e200\n")
+    for options in ([], ["--scores"], ["--margins"]):
+        assert predict.main([*options, str(tmp_path / "d"), str(tmp_path / "m"), str(tmp_path / "out")]) == 1
+        assert "a score of row 2 is NaN" in capsys.readouterr().err
+        assert not (tmp_path / "out").exists()

@@ -12,7 +12,7 @@ from marginlinear._core.descent import EARLY, TRIFLE, Budget, Check, Descent
 
 def stalled(gap, *, convex, renewal):
     """A Descent after a dozen checks that all found this gap below a ceiling of 1,000, tolerance 1e-3."""
-    engine = SimpleNamespace(iterates=SimpleNamespace(kappa=0.0), n_iter=0, kinked=False)
+    engine = SimpleNamespace(iterates=SimpleNamespace(kappa=0.0), n_iter=0, kinked=False, loss_at_zero=lambda: 1e3)
     descent = Descent(engine, Budget(None, None), 1e-3, "accelerated")
     descent.convex, descent.renewal, descent.ceiling, descent.switching = convex, renewal, 1000.0, False
     descent.last = Check(999.0, 999.0, True, 999.0 - gap, True)
@@ -38,7 +38,7 @@ def test_what_a_sweep_leaves_out(flat, left_out, gap, expected):
     """Nothing before the first check, when duals may be out of their range: mamc would never leave 0."""
     told = []
     engine = SimpleNamespace(iterates=SimpleNamespace(kappa=0.0), n_iter=0, gap=gap, flat=flat, neglect=told.append,
-                             sweep=lambda: None)
+                             sweep=lambda: None, loss_at_zero=lambda: 1.0)
     descent = Descent(engine, Budget(None, None), 1e-3, "cd")
     descent.left_out = left_out
     descent._sweep()
@@ -57,3 +57,14 @@ def test_first_sweeps_are_checked_when_they_may_be_the_last(solver):
     assert info.converged and info.n_iter < EARLY
     assert all(entry["certificate"] <= 2e-3 * entry["objective"] for entry in checks)
     assert last["certificate"] == info.certificate <= checks[-1]["certificate"] * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(("gap", "kappa", "stable", "ran_away"), [
+    (1e12, 0.0, True, False), (1e12, 0.0, False, True), (1e12, 1.0, True, True), (1e8, 1.0, False, False),
+    (math.inf, 0.0, True, True), (math.nan, 1.0, False, True)])
+def test_sweeps_that_diverge(gap, kappa, stable, ran_away):
+    """P(0) = 1, D = -999: W = 0 may be 1,000 from the optimum. Stable sweeps come back from anything finite."""
+    engine = SimpleNamespace(iterates=SimpleNamespace(kappa=kappa), gap=gap, stable=stable, loss_at_zero=lambda: 1.0)
+    descent = Descent(engine, Budget(None, None), 1e-3, "cd")
+    descent.best_bound = -999.0
+    assert descent._ran_away() is ran_away

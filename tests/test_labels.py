@@ -57,8 +57,8 @@ BAD = [
     ([[1], [2]], "2 dimensions"), ([1, [2]], "y: "), ([0.0, np.inf], "label inf is not finite"),
     (["a", "b\0"], "y: labels"),
     *((["fine", label], "label .*(holds|is empty|read back|UTF-8)")
-      for label in ("a\nb", "a\rb", "a b", "\ta", "", "#a", "a#b", "a\0b", "\x1b", "a\u00a0b", "a\u2028b", "\ufeffa", "12:3",
-                    "\ud800")),
+      for label in ("a\nb", "a\rb", "a b", "\ta", "", "#a", "a#b", "a\0b", "\x1b", "a\u00a0b", "a\u2028b", "\ufeffa",
+                    "12:3", "\ud800")),
 ]
 
 
@@ -98,7 +98,7 @@ def test_labels_of_model_files(old, new, words, tmp_path):
 
 def test_a_model_with_words_that_are_none_is_not_saved(tmp_path):
     model = ml.Model(np.ones((2, 2)), ["a", "b\nc"])
-    with pytest.raises(ValueError, match="not saved: label 'b.nc' holds white space"):
+    with pytest.raises(ValueError, match=r"not saved: label 'b.nc' holds white space"):
         ml.save_model(model, tmp_path / "m")
     assert list(tmp_path.iterdir()) == []
 

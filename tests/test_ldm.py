@@ -1,8 +1,13 @@
 """ldm against a generic QP, the bound of math.md 3, its special cases, and its published algorithm."""
 
+import io
+import itertools
+import warnings
+
 import numpy as np
 import oracles
 import pytest
+from scipy import sparse
 
 import marginlinear as ml
 
@@ -114,3 +119,47 @@ def test_paper_s_route_says_what_it_cannot_do():
     for route in ("paper", "auto"):
         warm = ml.train(X, y, solver="ldm", algorithm=route, tol=1e-5, start=cold)
         assert warm.info.converged and warm.info.n_iter == 0
+
+
+HOSTILE = """
+0 2:-62.99275206291038 3:-0.009006490332251847 4:49911.68295913096 5:0.1599850315106716
+1 5:0.1599850315106716
+1 1:0.0024714901713134914 2:75.1662126193293 4:-67377.59331725078 5:0.1599850315106716
+0
+0 1:-0.0011145656766830686 2:123.49361746616248 3:-0.027844962280154192 4:-2202.1053237353985 5:0.1599850315106716
+1 1:-0.0003858498121365661 2:175.01138123771713 5:0.1599850315106716
+"""
+
+
+@pytest.mark.parametrize("canonical", [True, False])
+def test_raw_scales_converge_in_every_storage_by_one_route(canonical, request):
+    """Where the variance rules, sweeps that wait for the mean diverge: by 10^180 in 1,000 of them."""
+    if not canonical:
+        request.getfixturevalue("rows_as_given")
+    X, y = ml.load_libsvm(io.BytesIO(HOSTILE.strip().encode()))
+    dense = X.toarray()
+    zeros = sparse.csr_array((dense.ravel(), np.tile(np.arange(5), 6), np.arange(0, 31, 5)), shape=(6, 5))
+    ends = {"solver": "ldm", "C": 0.00012377, "lambda1": 0.0599355, "lambda2": 0.379667, "tol": 0.000194}
+    found = [ml.train(rows, y, **ends).info for rows in (X, dense, zeros, sparse.csc_array(X))]
+    assert {(info.status, info.algorithm, info.n_iter) for info in found} == {("converged", "newton", found[0].n_iter)}
+    for algorithm in ("cd", "accelerated", "newton"):
+        info = ml.train(X, y, algorithm=algorithm, **ends).info
+        assert info.converged
+        assert abs(info.objective - found[0].objective) <= info.tol
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_hostile_scales_end_finite(seed):
+    """Features of 1e-8 to 1e8, rows of as many lengths, terms of any weight: converged, or short and honest."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((8, 4)) * 10 ** rng.uniform(-8, 8, 4) * 10 ** rng.uniform(-3, 3, (8, 1))
+    y = np.arange(8) % 2
+    ends = {"solver": "ldm", "C": 10 ** rng.uniform(-6, 6), "max_iter": 300, **dict(
+        zip(("lambda1", "lambda2"), 10 ** rng.uniform(-8, 5, 2), strict=True))}
+    for rows, algorithm in itertools.product((X, sparse.csr_array(X)), ("auto", "cd", "accelerated")):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ml.ConvergenceWarning)
+            model = ml.train(rows, y, algorithm=algorithm, **ends)
+        assert np.isfinite(model.weights).all()
+        assert model.info.status in ("converged", "max_iter", "stalled")
+        assert model.info.objective <= 10 * 8 * ends["C"]

@@ -300,7 +300,7 @@ def test_float32_is_rounded_once():
     for token in ("1e39", "3.4028236e38"):
         error = outcome(f"1 1:{token}\n".encode(), dtype=np.float32)
         assert (error.column, "too large for float32" in error.reason) == (5, True)
-    with pytest.raises(ValueError, match="dtype = .int64. is not allowed"):
+    with pytest.raises(ValueError, match=r"dtype = .int64. is not allowed"):
         read_libsvm(io.BytesIO(b"1\n"), dtype=int)
 
 

@@ -6,6 +6,7 @@ import functools
 import inspect
 import math
 import pickle
+import re
 import signal
 import threading
 import time
@@ -825,15 +826,93 @@ def test_several_classes_over_a_kernel(method, how):
     assert (model.predict(X) == y).mean() > 0.6
 
 
+@pytest.mark.parametrize("k", [2, 3])
+def test_the_bound_holds_after_any_number_of_sweeps(method, k):
+    """Also before the first one, where a dual of 0 may be out of its range: there is no bound then, and no optimum."""
+    X, y = problem(k, m=24, d=4)
+    given = {"lambda1": 0.0, "lambda2": 500.0} if has_means(method) else {}
+    known = {**given, **cost(method, 3.0)}
+    same = "ldm" if finishes(method) else method.name
+    for kernel in (None, "rbf") if method.kernels else (None,):
+        for how in (None,) if k == 2 or method.joint else HOW:
+            ends = {**known, **({"kernel": kernel} if kernel else {}), **({"multiclass": how} if how else {})}
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ml.ConvergenceWarning)
+                least = ml.train(X, y, solver=same, tol=1e-8, **ends).info
+                found = [ml.train(X, y, solver=method.name, algorithm=route, **cap, **ends).info
+                         for route in method.routes if not (kernel and route == "newton")
+                         for cap in ({"time_limit": 1e-9}, {"max_iter": 1}, {"max_iter": 2})]
+            for info in found:
+                assert info.status != "failed"
+                if alternates(method):
+                    continue
+                near = 1e-7 * max(1, abs(least.objective))
+                assert info.certificate == info.objective - info.bound
+                assert info.bound <= least.objective + near
+                assert not info.converged or info.objective <= least.objective + near + info.tol * max(
+                    1, abs(info.objective)) or not convex(method, k)
+
+
+LARGE = [1e-300, 1e75, 1e150, 1e200, 1e300]
+
+
+def assert_finite_or_refused(X, y, **ends):
+    """A Model has finite weights; no score is NaN. What cannot be had is refused by what is too large."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ml.ConvergenceWarning)
+        try:
+            model = ml.train(X, y, **ends)
+            scores = model.decision_function(X)
+        except ValueError as error:
+            assert re.search("overflow|not finite|too large|mean of y_i x_i", str(error)), error
+            return
+    assert np.isfinite(model.weights).all()
+    assert not np.isnan(scores).any()
+    info = model.info
+    assert np.isfinite(info.objective)
+    assert info.status != "failed"
+    assert info.bound is None or info.bound <= info.objective + 1e-9 * max(1, abs(info.objective))
+
+
+@pytest.mark.parametrize("scale", LARGE)
+@pytest.mark.parametrize("bias", [-1.0, 1.0])
+def test_values_too_large_to_be_summed(method, scale, bias):
+    """One row a class, and a few."""
+    rng = np.random.default_rng(0)
+    for m in (2, 12):
+        X, y = scale * rng.standard_normal((m, 3)), np.arange(m) % 2
+        for data in (X, sparse.csr_array(X)):
+            assert_finite_or_refused(data, y, solver=method.name, bias=bias, max_iter=30)
+        for kernel in ("linear", "rbf", "poly") if method.kernels else ():
+            assert_finite_or_refused(X, y, solver=method.name, kernel=kernel, bias=bias, max_iter=30)
+
+
+@by_route
+@pytest.mark.parametrize("scale", [1.0, 1e75])
+def test_costs_too_large_to_be_summed(method, algorithm, scale):
+    rng = np.random.default_rng(0)
+    X, y = scale * rng.standard_normal((12, 3)), np.arange(12) % 3
+    assert_finite_or_refused(X, y, solver=method.name, algorithm=algorithm, max_iter=100, **cost(method, 1e300))
+
+
 @each_method(lambda m: any(p.name == "C" for p in m.params))
-def test_numbers_that_overflow_are_said_so(method):
-    """Squares beyond float64 crashed the interpreter; a C that makes gaps infinite raised "math domain error"."""
+def test_squares_that_overflow_are_said_so(method):
     X, y = problem(2)
     with pytest.raises(ValueError, match=r"^X: the squares of row \d+'s values overflow when summed: scale"):
         ml.train(X * 1e160, y, solver=method.name)
-    for algorithm in method.routes:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            info = ml.train(X, y, solver=method.name, C=1e300, algorithm=algorithm, max_iter=100).info
-        assert info.status in ("failed", "stalled", "max_iter", "finished", "converged")
-        assert not info.converged or 0 <= info.certificate <= info.tol * max(1, abs(info.objective))
+
+
+@pytest.mark.parametrize("k", [2, 3])
+def test_more_features_than_the_machine_holds_are_named(method, k, monkeypatch):
+    """By what all methods need, before it is tried, and by what one asks for in vain."""
+    columns = np.full(2 * k, 2**31 - 2)
+    wide = sparse.csr_array((np.ones(2 * k), columns, np.arange(2 * k + 1)), shape=(2 * k, 2**31 - 1))
+    with pytest.raises(MemoryError, match=r"^2147483647 features need \d+\.\d GiB for 3 arrays .* machine has"):
+        ml.train(wide, np.arange(2 * k) % k, solver=method.name)
+
+    def greedy(*_):
+        raise MemoryError("no room for an array of 7.0 GiB")
+
+    monkeypatch.setattr(registry, "get", lambda _: method._replace(fit=greedy, loss=None))
+    with pytest.raises(MemoryError, match=r"^a fit of 5 features with \d columns of weights: no room for an array"):
+        ml.train(*problem(k), solver=method.name, bias=1.0)

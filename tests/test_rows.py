@@ -273,3 +273,16 @@ def test_kernels_of_any_width_give_the_same_bits(kernels, stored, k):
     finally:
         choose_kernels()
     assert all(np.array_equal(a, b) for other in found[1:] for a, b in zip(found[0], other, strict=True))
+
+
+def test_what_is_not_zero_is_counted_alike(stored):
+    rows, X = stored
+    assert rows.nonzeros() == np.count_nonzero(X[:, :N])
+    assert Rows.from_dense(np.zeros((3, 0)), 1.0).nonzeros() == 0
+
+
+def test_zeros_that_are_stored_do_not_count():
+    X = values()
+    indptr = np.arange(0, M * N + 1, N)
+    full = Rows.from_csr(X.ravel(), np.tile(np.arange(N, dtype=np.int32), M), indptr, N)
+    assert full.nonzeros() == np.count_nonzero(X) < full.nnz

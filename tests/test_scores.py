@@ -5,7 +5,8 @@ import pytest
 
 from marginlinear._core.buffer import Buffer, columns_of
 from marginlinear._core.rows import Rows, cut_features
-from marginlinear._core.scores import count_hits, lines_of, places_of, row_places, scores_of
+from marginlinear._core.scores import count_hits, lines_of, places_of, require_numbers, row_places, scores_of
+from marginlinear.problem import RowError
 
 
 def csr(X, bias=-1.0, index=np.int32):
@@ -104,3 +105,19 @@ def test_features_are_cut_in_place(n):
     for found, expected in zip((data, indices, indptr), kept.arrays, strict=True):
         assert found[: len(expected)].tolist() == expected.tolist()
     assert indptr[-1] == kept.nnz
+
+
+def test_a_score_that_is_no_number_is_an_error():
+    X = np.array([[1.0, 0.0], [1e200, 0.0], [1e200, 1e200], [1e200, 1e200]])
+    for W in (np.array([[1e200], [-1e200]]), np.array([[0.0, 1e200, 1.0], [0.0, -1e200, 1.0]])):
+        out = np.empty(4, np.int32)
+        scores = np.empty((4, W.shape[1]))
+        scores_of(csr(X), W, scores, 0, 4)
+        for first, row in ((0, 2), (3, 3)):
+            with pytest.raises(RowError, match=f"a score of row {row} is NaN") as error:
+                row_places(csr(X), W, W.shape[1] == 1, out, first, 4)
+            assert error.value.row == row
+        with pytest.raises(RowError, match="a score of row 2 is NaN"):
+            require_numbers(scores)
+        require_numbers(scores[:2])
+        row_places(csr(X), W, W.shape[1] == 1, out, 0, 2)

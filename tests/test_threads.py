@@ -87,6 +87,14 @@ def test_aside_returns_and_raises_what_the_call_does(size):
         aside(lambda values: 1 // 0, array)
 
 
+def test_aside_needs_no_thread(monkeypatch):
+    def start(self):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    assert aside(len, np.zeros(FEW + 1)) == FEW + 1
+
+
 def test_a_signal_does_not_wait_for_what_is_aside():
     def stop(number, frame):
         raise KeyboardInterrupt

@@ -155,6 +155,7 @@ cdef class BlockCD:
 
     lines = False
     stable = True
+    rounding = 0.0
 
     cdef readonly Rows rows
     cdef readonly Iterates iterates
@@ -546,13 +547,15 @@ cdef class BlockCD:
             return
         import numpy as np
 
-        norms = self.factors * np.sqrt(self.iterates.class_sqnorms())
-        if norms.max() > 0:
-            self.scale_classes(best_factors(norms, self.norm))
-        squares = self.iterates.class_sqnorms()
-        duals = self.iterates.dual_class_sqnorms()
-        self.excess = 0.5 * (norm_of(self.factors * np.sqrt(squares), self.norm) ** 2 - self.factors @ squares
-                             + norm_of(np.sqrt(duals), conjugate(self.norm)) ** 2 - self.factors @ duals)
+        # Norms that overflow are met by the descent.
+        with np.errstate(over="ignore", invalid="ignore"):
+            norms = self.factors * np.sqrt(self.iterates.class_sqnorms())
+            if norms.max() > 0:
+                self.scale_classes(best_factors(norms, self.norm))
+            squares = self.iterates.class_sqnorms()
+            duals = self.iterates.dual_class_sqnorms()
+            self.excess = 0.5 * (norm_of(self.factors * np.sqrt(squares), self.norm) ** 2 - self.factors @ squares
+                                 + norm_of(np.sqrt(duals), conjugate(self.norm)) ** 2 - self.factors @ duals)
 
     def scale_classes(self, factors):
         """Work at this b, with p < 2. The duals stay, and so does U."""

@@ -16,6 +16,7 @@
     adopt()                     duals and weights become their averages
     neglect(gap)                rows are left as they are where that adds up to no more than this gap
     keep_duals(averaged)        the duals, or their averages, are those of the best bound so far
+    rounding                    what rounding may take from D beside a part of its value
     lines                       whether it has margins_of(weights) and
     approach(weights, margins, averaged, enough)
                                 weights move to the least P on a line towards W, or W_avg; returns P, after `primal`

@@ -79,8 +79,8 @@ cdef double SLICE = 2e7
 # Bytes of weights from which on asking for them ahead of a row's turn saves more than it costs.
 cdef double FAR = 8e6
 # Rows between the request for a row's values and its turn.
-# A sum about v that is so many times the one about the mean of the margins has lost its digits.
-cdef double CANCELLED = 1e6
+# P is summed about the mean of the margins, from the margins, where v^2 is so many times as large, and has a ROUNDING.
+cdef double CANCELLED = 1e6, ROUNDING = 1e-14
 cdef enum:
     AHEAD = 3
     LONGEST_REST = 16    # sweeps
@@ -473,20 +473,26 @@ cdef class MarginCD:
         return value, value, 0
 
     def _primal(self, weights, margins):
-        cdef double half = self.iterates.sqnorm_of(weights) / 2, mean = self.mean, loss, first, surplus
+        cdef double half = self.iterates.sqnorm_of(weights) / 2, loss, first, value, mean
         loss, first = self._losses(weights, margins)
         # The sum was taken about v: about the mean of these margins it is least.
-        surplus = self.spread * first * first / self.size
-        if surplus > CANCELLED * fabs(half + loss - surplus):
-            self._set_mean(mean + first / self.size)
-            loss, first = self._losses(weights, margins)
-            surplus = self.spread * first * first / self.size
-            self._set_mean(mean)
-        return half + loss - surplus
+        value = half + loss - self.spread * first * first / self.size
+        mean = max(fabs(self.mean), fabs(self.mean + first / self.size))
+        if self.spread * self.size * mean * mean <= CANCELLED * fabs(value):
+            return value
+        if margins is None:
+            margins = Buffer("d", self.rows.m)
+            self._losses(weights, margins)
+        return self._objective(weights, margins)
 
     def _losses(self, weights, margins):
         parts = run_chunks(lambda lo, hi: self._primal_part(lo, hi, weights, margins), self.rows.m, self.threads)
         return sum(part[0] for part in parts), sum(part[1] for part in parts)
+
+    @property
+    def rounding(self):
+        """What rounding may take from D beside a part of its value: spread (g - v)^2 is summed as g^2, g v and v^2."""
+        return ROUNDING * self.spread * self.size * self.mean * self.mean
 
     def _primal_part(self, Py_ssize_t lo, Py_ssize_t hi, double[::1] W, double[::1] margins):
         cdef Py_ssize_t start

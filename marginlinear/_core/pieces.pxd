@@ -16,7 +16,6 @@ Duals are bounded where an outermost piece is a straight line: beyond its slope 
 from libc.math cimport INFINITY, fabs, fmax, fmin
 
 
-
 cdef struct pieces_t:
     double knot[2]
     double quad[3]

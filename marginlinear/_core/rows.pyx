@@ -400,7 +400,7 @@ cdef class Rows:
         return K
 
     def nonzeros(self):
-        """How many stored values of features are not 0: the same for every storage of the same numbers, as nnz is not."""
+        """How many stored values are not 0: the same for every storage of the same numbers, as nnz is not."""
         if self.nnz == 0:
             return 0
         single = self.storage in (CSR32, NARROW32, DENSE32)

@@ -22,8 +22,8 @@ from marginlinear._core.rows cimport (
 
 from marginlinear.problem import RowError
 
-NOT_A_NUMBER = ("a score of row {row} is NaN: its values times the model's weights, or its kernel's values, are too large "
-                "to be summed; scale the features, in training and here")
+NOT_A_NUMBER = ("a score of row {row} is NaN: its values times the model's weights, or its kernel's values, are too "
+                "large to be summed; scale the features, in training and here")
 
 ctypedef fused number:
     int64_t

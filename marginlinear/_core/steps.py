@@ -1,7 +1,7 @@
 """What Newton steps cost, and where they are possible; the modules that make them are imported when a first is made.
 
-Which route is taken is a function of the numbers in the rows: what a sweep costs counts those that are not 0, in whatever
-storage.
+Which route is taken is a function of the numbers in the rows, in whatever storage: what a sweep costs counts those that
+are not 0.
 """
 
 import math

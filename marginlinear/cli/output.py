@@ -101,29 +101,28 @@ def _ended_by_signals():
 
     def leave(number, frame):
         nonlocal last, waiting
+        waiting = None
         if time.monotonic() < last + TOGETHER:
             return
         if _importing(frame) and ALARM is not None:
             waiting = number
+            signal.signal(ALARM, lambda _, later: leave(number, later))
             signal.setitimer(signal.ITIMER_REAL, IMPORT)
             return
         last = time.monotonic()
         raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(SIGNALLED + number)
 
-    def leave_late(_, frame):
-        nonlocal waiting
-        number, waiting = waiting, None
-        if number is not None:
-            leave(number, frame)
-
-    handlers = {number: leave for number in ENDING if signal.getsignal(number) is not signal.SIG_IGN}
+    taken = [number for number in ENDING if signal.getsignal(number) is not signal.SIG_IGN]
+    old = {number: signal.signal(number, leave) for number in taken}
     if ALARM is not None:
-        handlers[ALARM] = leave_late
-    old = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+        old[ALARM] = signal.getsignal(ALARM)
     try:
         yield
-        leave_late(ALARM, None)
+        if waiting is not None:
+            leave(waiting, None)
     finally:
+        if waiting is not None:
+            signal.setitimer(signal.ITIMER_REAL, 0)
         for number, handler in old.items():
             signal.signal(number, handler)
 

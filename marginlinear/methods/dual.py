@@ -134,7 +134,7 @@ class DualFit:
         certificate = objective - bound
         self.budget.record(engine.n_iter, objective, bound, certificate)
         info = Info(
-            status=status_of(certificate, objective, self.run.tol, descent.stopped or MAX_ITER),
+            status=status_of(certificate, objective, self.run.tol, descent.stopped or MAX_ITER, engine.rounding),
             algorithm=descent.route,
             n_iter=engine.n_iter,
             n_outer=n_outer,

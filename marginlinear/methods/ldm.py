@@ -25,6 +25,8 @@ from marginlinear.registry import Method
 
 
 def fit(problem, params, run):
+    # The tables and the engine each have a part of a row's cost: their product is to be finite.
+    problem.costs(params["C"])
     slope = params["lambda2"] / problem.size
     factors, group = distinct(problem.factor)
     costs = [params["C"] * factor for factor in factors]

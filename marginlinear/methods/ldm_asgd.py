@@ -40,6 +40,7 @@ class ASGDFit:
         self.problem, self.params, self.run = problem.arrays(), params, run
         problem = self.problem
         self.budget = Budget(run.max_iter, run.time_limit, run.progress, run.cancel)
+        self.problem.costs(params["C"] * problem.size)
         self.terms = {"hinge": params["C"] * problem.size * problem.factor, "pull": params["lambda2"],
                       "spread": 2 * params["lambda1"], "threads": run.threads}
         self.weight = np.ascontiguousarray(problem.instance)
@@ -47,6 +48,13 @@ class ASGDFit:
         self.bound = -math.inf
 
     def solution(self):
+        import numpy as np
+
+        # Values that overflow are refused where the solution is looked at.
+        with np.errstate(over="ignore", invalid="ignore"):
+            return self._solution()
+
+    def _solution(self):
         import numpy as np
 
         from marginlinear._core.stop import allowance, status_of

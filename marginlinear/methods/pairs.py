@@ -139,7 +139,8 @@ class NewtonFit:
                                width=max(width, start.get("width", 1.0)), threads=run.threads)
         self.W, self.gradient, self.step, self.residual, self.direction, self.scratch = (
             np.zeros((problem.rows.d, problem.n_classes)) for _ in range(6))
-        self.W[:] = start.get("W", 0.0)
+        if "W" in start:
+            self.W[:] = start["W"]
         k = problem.n_classes
         regulariser.threads = run.threads
         regulariser.tau = start.get("tau", regulariser.first_tau(cost.sum() * (k - 1), k))
@@ -181,7 +182,7 @@ class NewtonFit:
             settled = not moved or gain <= SETTLED * self.rounding
             if settled and not self._sharpen() and not moved:
                 ended = STALLED
-        self.W -= self.W.mean(axis=1, keepdims=True)
+        weights = self._centred()
         certificate = self.objective - self.bound
         info = Info(
             status=status_of(certificate, self.objective, tol, ended),
@@ -198,7 +199,20 @@ class NewtonFit:
         )
         state = {"W": self.W, "width": self.loss.width, "tau": self.regulariser.tau,
                  "duals": self.corners.sigma if self.hinge else None}
-        return Solution(self.W.copy(), info, state)
+        return Solution(weights, info, state)
+
+    def _centred(self):
+        """A copy of W and b, whose columns add up to 0 from here on."""
+        import numpy as np
+
+        W, copy = self.W, np.empty_like(self.W)
+
+        def some(lo, hi):
+            W[lo:hi] -= W[lo:hi].mean(axis=1, keepdims=True)
+            copy[lo:hi] = W[lo:hi]
+
+        by_rows(some, W, self.run.threads)
+        return copy
 
     @property
     def _wide(self):
@@ -343,9 +357,13 @@ class NewtonFit:
         value, slope = self.rounded, dot(gradient, self.step)
         noise = ROUNDING * max(1.0, abs(value))
         t, low, high = 1.0, 0.0, math.inf
+
+        def move(lo, hi):
+            np.multiply(self.step[lo:hi], t, out=trial[lo:hi])
+            trial[lo:hi] += W[lo:hi]
+
         for trials in range(TRIALS):
-            np.multiply(self.step, t, out=trial)
-            trial += W
+            by_rows(move, W, self.run.threads)
             found = self._evaluate(trial, slopes)
             here = dot(slopes, self.step) if math.isfinite(found) else math.inf
             lower = found <= value + ARMIJO * t * slope or (found <= value + noise and abs(here) <= FLAT * abs(slope))
@@ -405,33 +423,53 @@ class Corners:
     def __init__(self, loss, y, cost):
         import numpy as np
 
-        self.loss, self.cost, self.own = loss, cost[:, np.newaxis], (np.arange(len(y)), y)
+        self.loss, self.cost, self.y = loss, cost[:, np.newaxis], y
         self.x = self.sigma = self.H = None
+
+    def _own(self, lo, hi):
+        """Where rows lo to hi have the entries of their own classes."""
+        import numpy as np
+
+        return np.arange(hi - lo), self.y[lo:hi]
 
     def move(self, W, t, sigma=None):
         """The weights are W now, after the part t of a step; the first time with `sigma` of an earlier fit."""
         import numpy as np
 
-        scores = self.loss.scores(W.reshape(-1))
-        x = 1 - scores[self.own][:, np.newaxis] + scores
-        if self.sigma is None:
-            self.sigma = x / np.hypot(x, self.loss.width) if sigma is None else sigma.copy()
-        else:
-            root = np.hypot(self.x, self.loss.width)
-            bent = self.x / root
-            turn = (1 - self.sigma * bent) * (x - self.x) / root
-            self.sigma += t * (bent - self.sigma) + turn
-            np.clip(self.sigma, -1, 1, out=self.sigma)
-        self.sigma[self.own] = -1.0
-        self.x = x
+        scores, before, width = self.loss.scores(W.reshape(-1)), self.x, self.loss.width
+        if before is None:
+            self.sigma = np.empty_like(scores)
+
+        def some(lo, hi):
+            own, x, mine = self._own(lo, hi), scores[lo:hi], self.sigma[lo:hi]
+            x[:] = 1 - x[own][:, np.newaxis] + x
+            if before is None:
+                mine[:] = x / np.hypot(x, width) if sigma is None else sigma[lo:hi]
+            else:
+                root = np.hypot(before[lo:hi], width)
+                bent = before[lo:hi] / root
+                turn = (1 - mine * bent) * (x - before[lo:hi]) / root
+                mine += t * (bent - mine) + turn
+                np.clip(mine, -1, 1, out=mine)
+            mine[own] = -1.0
+
+        by_rows(some, scores)
+        self.x = scores
 
     def bend(self):
         """H for the weights and the width as they are."""
         import numpy as np
 
-        root = np.hypot(self.x, self.loss.width)
-        self.H = self.cost * np.maximum(0, 1 - self.sigma * self.x / root) / (2 * root)
-        self.H[self.own] = 0.0
+        if self.H is None:
+            self.H = np.empty_like(self.x)
+
+        def some(lo, hi):
+            x, H = self.x[lo:hi], self.H[lo:hi]
+            root = np.hypot(x, self.loss.width)
+            H[:] = self.cost[lo:hi] * np.maximum(0, 1 - self.sigma[lo:hi] * x / root) / (2 * root)
+            H[self._own(lo, hi)] = 0.0
+
+        by_rows(some, self.x)
 
     def duals(self, balanced):
         """rho, float64 array of shape (m, k).
@@ -442,9 +480,14 @@ class Corners:
         """
         import numpy as np
 
-        rho = (1 + self.sigma) / 2
+        rho = np.empty_like(self.sigma)
+
+        def some(lo, hi):
+            rho[lo:hi] = (1 + self.sigma[lo:hi]) / 2
+
+        by_rows(some, rho)
         if balanced:
-            y, k = self.own[1], rho.shape[1]
+            y, k = self.y, rho.shape[1]
             N = np.zeros((k, k))
             for j in range(k):
                 of_class = y == j
@@ -461,16 +504,30 @@ class Corners:
 
     def gradient(self, rho, out):
         """The gradient of the losses that rho makes."""
-        R = self.cost * rho
-        R[self.own] = -R.sum(axis=1)
+        import numpy as np
+
+        R = np.empty_like(rho)
+
+        def some(lo, hi):
+            part = R[lo:hi]
+            np.multiply(self.cost[lo:hi], rho[lo:hi], out=part)
+            part[self._own(lo, hi)] = -part.sum(axis=1)
+
+        by_rows(some, R)
         self.loss.combine(R, out.reshape(-1))
 
     def gained(self, rho, width):
         """-loss*(rho) = sum_i c_i sum_{l != y} (rho_il + width sqrt(rho_il (1 - rho_il)))."""
         import numpy as np
 
-        gained = rho + width * np.sqrt(rho * (1 - rho)) if width else rho
-        return float(gained.sum(axis=1) @ self.cost[:, 0])
+        gained = np.empty(len(rho))
+
+        def some(lo, hi):
+            part = rho[lo:hi]
+            gained[lo:hi] = (part + width * np.sqrt(part * (1 - part)) if width else part).sum(axis=1)
+
+        by_rows(some, rho)
+        return float(gained @ self.cost[:, 0])
 
 
 class Quadratic:
@@ -489,10 +546,14 @@ class Quadratic:
         return self._value(W[self.features]) + self._of_bias(W), 0.0
 
     def add_gradient(self, W, out):
-        features = self.features
-        out[features] += 2 * self.square * W[features]
-        if self.shared:
-            out[features] -= 2 * self.shared * W[features].sum(axis=1, keepdims=True)
+        A, B = W[self.features], out[self.features]
+
+        def some(lo, hi):
+            B[lo:hi] += 2 * self.square * A[lo:hi]
+            if self.shared:
+                B[lo:hi] -= 2 * self.shared * A[lo:hi].sum(axis=1, keepdims=True)
+
+        by_rows(some, A, self.threads)
         self._add_bias(W, out)
 
     def add_product(self, W, V, out):
@@ -520,11 +581,13 @@ class Quadratic:
         import numpy as np
         from scipy.linalg import helmert
 
+        from marginlinear.threads import aside
+
         values, vectors = self.eigen
         k = len(values)
         free = helmert(k)
         root = free @ vectors / np.sqrt(values) @ vectors.T @ free.T
-        curvatures, turn = np.linalg.eigh(root @ (free @ curvature @ free.T) @ root)
+        curvatures, turn = aside(np.linalg.eigh, root @ (free @ curvature @ free.T) @ root)
         self.basis = np.zeros((k, k))
         self.basis[:, :-1] = free.T @ root @ turn
         return np.append(np.maximum(curvatures, 0), 0.0)
@@ -541,11 +604,15 @@ class Quadratic:
         """(A, q, B) with R*(theta U) <= A theta^q + B theta^2, U = -(gradient of the losses) and U_b included."""
         import numpy as np
 
-        features = self.features
-        # V = W - gradient M^-1
-        np.multiply(gradient[features], -0.5 / self.square, out=scratch[features])
-        scratch[features] += W[features]
-        return 0.0, 2.0, self.square * sqnorm(scratch[features]) + self._conjugate_of_bias(W, gradient)
+        A, B, V = (vectors[self.features] for vectors in (W, gradient, scratch))
+
+        def some(lo, hi):
+            # V = W - gradient M^-1
+            np.multiply(B[lo:hi], -0.5 / self.square, out=V[lo:hi])
+            V[lo:hi] += A[lo:hi]
+
+        by_rows(some, A, self.threads)
+        return 0.0, 2.0, self.square * sqnorm(V) + self._conjugate_of_bias(W, gradient)
 
     def _value(self, W):
         return self.square * sqnorm(W) - (self.shared * sqnorm(W.sum(axis=1)) if self.shared else 0.0)
@@ -606,7 +673,9 @@ class Pairwise(Quadratic):
     def factorise(self, k):
         import numpy as np
 
-        values, vectors = np.linalg.eigh(self.lam * self.p * laplacian(self.S))
+        from marginlinear.threads import aside
+
+        values, vectors = aside(np.linalg.eigh, self.lam * self.p * laplacian(self.S))
         self.eigen = np.maximum(values, 0) + 2 * self.square, vectors
 
     def conjugate(self, W, gradient, scratch):
@@ -614,8 +683,12 @@ class Pairwise(Quadratic):
 
         p, lam, features = self.p, self.lam, self.features
         values, vectors = self.eigen
-        V = scratch[features]
-        V[:] = W[features]
+        A, V = W[features], scratch[features]
+
+        def copy(lo, hi):
+            V[lo:hi] = A[lo:hi]
+
+        by_rows(copy, V, self.threads)
         add_product(gradient[features], -(vectors / values) @ vectors.T, V, self.threads)
         with np.errstate(over="ignore", invalid="ignore"):
             flow = p * self.S * np.sqrt(distances(V))  # ||F_jl||/lambda
@@ -676,6 +749,13 @@ def multiply(A, B, out, threads=1):
         out[lo:hi] = A[lo:hi] @ B
 
     run_chunks(some, len(out), threads, block_size(len(B)))
+
+
+def by_rows(work, A, threads=1):
+    """work(lo, hi) for all rows of A, a few at a time: signals wait for no pass over all, and caches are used."""
+    from marginlinear.threads import run_chunks
+
+    run_chunks(work, len(A), threads, max(1, CACHED // A.shape[1]))
 
 
 def dot(a, b):
