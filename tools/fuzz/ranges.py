@@ -6,6 +6,7 @@ import tempfile
 
 import numpy as np
 
+from marginlinear.cli.output import Failure
 from marginlinear.cli.scale import ranges_lines, read_ranges
 from marginlinear.problem import DataError
 from tools.fuzz import text
@@ -30,6 +31,8 @@ def check(data):
         scaling, labels, features = read(path, data[1:], base)
     except DataError as error:
         return text.shape_of(error.reason)
+    except Failure as error:  # which the command tells, as it does the others
+        return text.shape_of(str(error))
     kept = np.flatnonzero(scaling.least < scaling.most)
     assert (scaling.image(scaling.least, np.arange(len(features)))[kept] == scaling.lower).all()
     # What is written counts the features by their places.
