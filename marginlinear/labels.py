@@ -31,7 +31,7 @@ def require_words(labels, name="y"):
     for label in labels:
         fault = word_fault(label) if isinstance(label, str) else ""
         if fault:
-            raise ValueError(f"{name}: label {label!r} {fault}: a label is one word, as of a file; replace it, or "
+            raise ValueError(f"{name}: label {str(label)!r} {fault}: a label is one word, as of a file; replace it, or "
                              "number the classes")
 
 
