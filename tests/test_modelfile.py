@@ -21,8 +21,8 @@ from marginlinear.arrays import CSR
 from marginlinear.calibration import PAIRWISE, Calibration
 from marginlinear.cli import predict
 from marginlinear.kernels import Kernel
-from marginlinear.methods.multiclass import codes_of
 from marginlinear.libsvm import read_libsvm
+from marginlinear.methods.multiclass import codes_of
 from marginlinear.modelfile import load_model
 from marginlinear.modelwriter import save_model
 from marginlinear.problem import DataError, Info
