@@ -90,6 +90,7 @@ class Runner:
         count, data = self.shared.get()
         report = self.log.read_text("utf-8", "backslashreplace")
         if count == 0:
+            self.count = 0
             raise SystemExit(f"the worker {what} before its first input:\n{report}")
         told = [line for line in report.splitlines() if line.startswith("SUMMARY: ") or "runtime error: " in line]
         where = [line.strip() for line in report.splitlines() if line.startswith("  File ") and "marginlinear" in line]
