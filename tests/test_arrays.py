@@ -94,7 +94,7 @@ def damaged(name):
     kind, damage, words = DAMAGES[name]
     X = sparse.csr_array(table())
     if kind == "file":
-        X = LibsvmData(X.data, X.indices, X.indptr.astype(np.int64), Y, M)
+        X = LibsvmData(X.data, X.indices, X.indptr.astype(np.int64), Y, M, ("file", 1, 1))
         X.__class__ = type("Flagged", (LibsvmData,), {"__slots__": (), "has_canonical_format": True})
     else:
         X = X.asformat(kind) if kind != "bsr" else X.tobsr((2, 2))

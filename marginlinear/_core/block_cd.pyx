@@ -509,17 +509,13 @@ cdef class BlockCD:
         """1/2 ||W||_p^2"""
         if not self.uneven:
             return 0.5 * self.iterates.sqnorm_of(weights)
-        import numpy as np
-
-        return 0.5 * norm_of(self.factors * np.sqrt(self.iterates.class_sqnorms_of(weights)), self.norm) ** 2
+        return 0.5 * norm_of(self.factors * roots(self.iterates.class_sqnorms_of(weights)), self.norm) ** 2
 
     def _dual_half(self, whole, by_class, *given):
         """1/2 ||U||_{p*}^2, these functions of `iterates` being ||U||^2 and ||U_l||^2."""
         if not self.uneven:
             return 0.5 * whole(*given)
-        import numpy as np
-
-        return 0.5 * norm_of(np.sqrt(by_class(*given)), conjugate(self.norm)) ** 2
+        return 0.5 * norm_of(roots(by_class(*given)), conjugate(self.norm)) ** 2
 
     def _primal_part(self, Py_ssize_t lo, Py_ssize_t hi, double[::1] W):
         cdef Py_ssize_t start
@@ -549,13 +545,13 @@ cdef class BlockCD:
 
         # Norms that overflow are met by the descent.
         with np.errstate(over="ignore", invalid="ignore"):
-            norms = self.factors * np.sqrt(self.iterates.class_sqnorms())
+            norms = self.factors * roots(self.iterates.class_sqnorms())
             if norms.max() > 0:
                 self.scale_classes(best_factors(norms, self.norm))
             squares = self.iterates.class_sqnorms()
             duals = self.iterates.dual_class_sqnorms()
-            self.excess = 0.5 * (norm_of(self.factors * np.sqrt(squares), self.norm) ** 2 - self.factors @ squares
-                                 + norm_of(np.sqrt(duals), conjugate(self.norm)) ** 2 - self.factors @ duals)
+            self.excess = 0.5 * (norm_of(self.factors * roots(squares), self.norm) ** 2 - self.factors @ squares
+                                 + norm_of(roots(duals), conjugate(self.norm)) ** 2 - self.factors @ duals)
 
     def scale_classes(self, factors):
         """Work at this b, with p < 2. The duals stay, and so does U."""
@@ -569,9 +565,7 @@ cdef class BlockCD:
         """
         if self.norm > 1:
             return
-        import numpy as np
-
-        norms = np.sqrt(self.iterates.class_sqnorms_of(self.dual_weights(averaged)))
+        norms = roots(self.iterates.class_sqnorms_of(self.dual_weights(averaged)))
         before, given = self.primal()[0], self.factors.copy()
         for part in NEAR:
             self.factors[norms < part * norms.max()] = 0
@@ -762,6 +756,13 @@ def centred(const double[::1] weights, Py_ssize_t k):
             for l in range(k):
                 out[j * k + l] = weights[j * k + l] - mean[j]
     return found
+
+
+def roots(squares):
+    """Norms of classes, whose squares rounding may take below 0 over a Gram matrix."""
+    import numpy as np
+
+    return np.sqrt(np.maximum(squares, 0.0))
 
 
 def conjugate(p):

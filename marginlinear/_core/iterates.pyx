@@ -64,8 +64,7 @@ cdef class_square_sums(double p, const double[::1] x, double q, const double[::1
                 for l in range(k):
                     sums[l] += (p * x[j + l] + q * y[j + l]) * (p * x[other + j + l] + q * y[other + j + l])
         PyErr_CheckSignals()
-    # Over a Gram matrix they are products, which rounding may take below 0.
-    return np.maximum(out, 0.0)
+    return out
 
 
 cdef double combined_dot(const double[::1] x, double p, const double[::1] y, double q, const double[::1] z) except? -1:

@@ -13,12 +13,9 @@ def allowance(tol, objective):
     return tol * max(1.0, abs(objective))
 
 
-def status_of(certificate, objective, tol, stopped, rounding=0.0):
-    """How a run ended, from the certificate recomputed at its end; `stopped` says what ran out before that, `rounding`
-    what the certificate may have lost beside a part of the objective."""
-    if math.isnan(certificate) or not math.isfinite(objective):
-        return FAILED
-    if certificate < -allowance(ROUNDING, objective) - rounding:
+def status_of(certificate, objective, tol, stopped):
+    """How a run ended, from the certificate recomputed at its end; `stopped` says what ran out before that."""
+    if not math.isfinite(objective) or not certificate >= -allowance(ROUNDING, objective):
         return FAILED
     if certificate <= allowance(tol, objective):
         return CONVERGED

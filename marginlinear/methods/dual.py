@@ -3,7 +3,7 @@
 import math
 
 from marginlinear._core.buffer import assign, largest_change
-from marginlinear._core.stop import allowance, status_of
+from marginlinear._core.stop import ROUNDING, allowance, status_of
 from marginlinear.problem import MAX_ITER, Info, Solution
 
 # Sweeps that Gram rows may take to lose the coefficients of rows whose dual is 0, as a multiple of those before.
@@ -131,10 +131,12 @@ class DualFit:
             objective, bound = self._values(averaged, references)
         if not bound < math.inf:
             bound = -math.inf
+        if engine.rounding > allowance(ROUNDING, objective):
+            bound -= engine.rounding
         certificate = objective - bound
         self.budget.record(engine.n_iter, objective, bound, certificate)
         info = Info(
-            status=status_of(certificate, objective, self.run.tol, descent.stopped or MAX_ITER, engine.rounding),
+            status=status_of(certificate, objective, self.run.tol, descent.stopped or MAX_ITER),
             algorithm=descent.route,
             n_iter=engine.n_iter,
             n_outer=n_outer,
