@@ -67,15 +67,15 @@ def test_fewer_threads_than_asked_for_do_all_the_work(monkeypatch, allowed):
     monkeypatch.setattr(threading.Thread, "start", limited)
     before = threading.active_count()
     text = b"".join(b"%d %d:1\n" % (row, row + 1) for row in range(1000))
-    for work, wanted in [
-        (lambda: run_chunks(lambda lo, hi: (lo, hi), 103, 4, size=10), ranges(103, 10)),
-        (lambda: list(in_order(lambda at: -at, 20, 4, threading.Event())), list(range(0, -20, -1))),
-        (lambda: aside(lambda values: len(values), np.zeros(FEW + 1)), FEW + 1),
-        (lambda: read_libsvm(io.BytesIO(text), threads=4, _block_size=64).indices.tolist(), list(range(1000))),
+    for of_use, work, wanted in [
+        (3, lambda: run_chunks(lambda lo, hi: (lo, hi), 103, 4, size=10), ranges(103, 10)),
+        (4, lambda: list(in_order(lambda at: -at, 20, 4, threading.Event())), list(range(0, -20, -1))),
+        (1, lambda: aside(lambda values: len(values), np.zeros(FEW + 1)), FEW + 1),
+        (3, lambda: read_libsvm(io.BytesIO(text), threads=4, _block_size=64).indices.tolist(), list(range(1000))),
     ]:
         left[:] = [None] * allowed
         assert work() == wanted
-        assert not left or allowed == 3  # three at most are of use beside the caller's
+        assert len(left) == max(0, allowed - of_use)
     assert threading.active_count() == before
 
 
