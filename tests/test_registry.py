@@ -678,7 +678,7 @@ def test_bad_input(method):
     with_nan = X.copy()
     with_nan[3, 1] = np.nan
     cases = [
-        ((X, np.zeros(12)), {}, "needs at least 2 classes, y has 1"),
+        ((X, np.zeros(12)), {}, "needs at least 2 classes, y.* has 1"),
         ((with_nan, y), {}, "row 3, feature 1 is nan"),
         ((sparse.csr_array(with_nan), y), {}, "row 3, feature 1 is nan"),
         ((X, y[1:]), {}, "12 rows, y has 11"),
@@ -700,7 +700,7 @@ def test_bad_input(method):
         ((X, y), {"sample_weight": np.full(12, np.nan)}, r"sample_weight\[0\] = nan"),
         ((X, y), {"sample_weight": np.full(12, np.inf)}, r"sample_weight\[0\] = inf"),
         ((X, y), {"sample_weight": np.zeros(12)}, "zero for all rows"),
-        ((X, y), {"sample_weight": (y == 0).astype(float)}, "needs at least 2 classes, y has 1"),
+        ((X, y), {"sample_weight": (y == 0).astype(float)}, "needs at least 2 classes, y.* has 1"),
         ((X, y), {"class_weight": {0: 0.0}}, r"class_weight\[0\] = 0.0 is not allowed"),
         ((X, y), {"class_weight": {0: -1}}, r"class_weight\[0\]"),
         ((X, y), {"class_weight": {0: np.inf}}, r"class_weight\[0\]"),
