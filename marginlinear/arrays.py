@@ -110,10 +110,14 @@ def sparse_rows(X, bias, given):
     """(CSR, Rows) of a sparse X: see `held`."""
     csr = compressed(X, given)
     try:
-        return csr, Rows.from_csr(csr.data, csr.indices, csr.indptr, csr.n_features, bias)
+        rows = Rows.from_csr(csr.data, csr.indices, csr.indptr, csr.n_features, bias)
     except OrderError:
         csr = summed(csr)
-    return csr, Rows.from_csr(csr.data, csr.indices, csr.indptr, csr.n_features, bias)
+        rows = Rows.from_csr(csr.data, csr.indices, csr.indptr, csr.n_features, bias)
+    # Behind the last row SciPy may have entries that are no part of the matrix.
+    stop = csr.indptr[-1]
+    csr.data, csr.indices = csr.data[:stop], csr.indices[:stop]
+    return csr, rows
 
 
 def compressed(X, given):

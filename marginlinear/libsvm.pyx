@@ -429,31 +429,39 @@ def read_some(readinto, room):
 
 
 cdef class Lines:
-    """Cuts a stream into blocks of whole lines; the rest of a block begins the next one."""
+    """Cuts a stream into blocks of whole lines; the rest of a block begins the next one.
+
+    Each is cut at `block_size` bytes, or where its only line ends, whatever room other lines have made in it before: so
+    the cuts, and what has been parsed when the stream fails, are the same for any number of blocks in use.
+    """
 
     cdef object readinto, rest
+    cdef Py_ssize_t block_size
     cdef bint begun
     cdef readonly Py_ssize_t done  # bytes read
 
-    def __init__(self, readinto, head):
+    def __init__(self, readinto, head, Py_ssize_t block_size):
         self.readinto = readinto
+        self.block_size = block_size
         self.rest = head
         self.done = len(head)
 
     def fill(self, Block block):
         """Fill `block`; False at the end of the stream. A line longer than the block makes it grow."""
-        cdef Py_ssize_t size = 0, searched = 0, cut
+        cdef Py_ssize_t size = 0, searched = 0, cut, wanted = self.block_size
         cdef unsigned char* text
         cdef bint ended = False
         block.parsed = False
-        while block.capacity <= len(self.rest):
-            block.grow(2 * block.capacity)
+        while wanted <= len(self.rest):
+            wanted *= 2
+        if block.capacity < wanted:
+            block.grow(wanted)
         size = len(self.rest)
         memcpy(block.text, <const unsigned char*> self.rest, size)
         while True:
-            while size < block.capacity and not ended:
+            while size < wanted and not ended:
                 PyErr_CheckSignals()  # compiled code is not interrupted by itself
-                with PyMemoryView_FromMemory(<char*> block.text + size, block.capacity - size,
+                with PyMemoryView_FromMemory(<char*> block.text + size, wanted - size,
                                              PyBUF_WRITE) as room:
                     n = read_some(self.readinto, room)
                 ended = n == 0
@@ -466,7 +474,9 @@ cdef class Lines:
             if ended or cut > searched:
                 break
             searched = size
-            block.grow(2 * block.capacity)
+            wanted *= 2
+            if block.capacity < wanted:
+                block.grow(wanted)
         if ended:
             cut = size
         self.rest = PyBytes_FromStringAndSize(<char*> text + cut, size - cut)
@@ -969,7 +979,7 @@ def each_block(source, zero_based, n_features, dtype, text_labels, threads, prog
     with opened(source) as (path, readinto, size):
         head = beginning(readinto)
         readinto, rest = decompressed(path, head, readinto)
-        lines = Lines(readinto, rest)
+        lines = Lines(readinto, rest, block_size)
         total = size if rest is head else None
         with closing(parsed(lines, make, threads)) as blocks:
             for block in blocks:

@@ -190,6 +190,20 @@ def test_repeated_entries_are_summed_as_numbers(dtype):
     assert held(X).to_scipy().toarray().tolist() == [[2 * float(X.data[0]), 0], [0, 1]]
 
 
+@pytest.mark.parametrize("params", [{"scale": "range"}, {"scale": "maxabs"}, {"scale": "unit"}, {"kernel": "rbf"},
+                                    {"probability": True}, {}], ids=str)
+def test_what_stands_behind_the_last_row_is_no_part_of_it(params):
+    X = sparse.csr_array(table())
+    spare = sparse.csr_array(X)
+    spare.indices, spare.data = np.append(X.indices, [0, 3]), np.append(X.data, [1e6, -1e6, 2.0])
+    one, two = (ml.train(rows, Y, solver="l2svc", **params) for rows in (X, spare))
+    assert np.array_equal(one.decision_function(X), two.decision_function(spare))
+    written = [io.BytesIO(), io.BytesIO()]
+    for rows, target in zip((X, spare), written, strict=True):
+        ml.dump_libsvm(rows, Y, target)
+    assert written[0].getvalue() == written[1].getvalue()
+
+
 def test_structure_is_copied_unless_its_memory_is_read_only(tmp_path):
     X = sparse.csr_array(table())
     once = held(X)

@@ -99,9 +99,9 @@ def test_seeds_and_corpus_pass(name, tmp_path, monkeypatch):
 
 def test_faults_while_files_are_written(tmp_path, capfd):
     """Some faults; the gate tries them all."""
-    args = driver.parser().parse_args(["writes", "--inputs", "30", "--findings", str(tmp_path)])
+    args = driver.parser().parse_args(["writes", "--inputs", "12", "--findings", str(tmp_path)])
     assert driver.campaign(args, "writes", 60) == ({}, False)
-    assert "writes: 30 inputs in " in capfd.readouterr().out
+    assert "writes: 12 inputs in " in capfd.readouterr().out
 
 
 def test_the_command_line(capsys):

@@ -67,6 +67,29 @@ def assert_as_reference(data, **options):
     assert got.n_features == max([index + 1 for row in rows for index, _ in row], default=0)
 
 
+class FailsAtTheEnd(io.BytesIO):
+    def readinto(self, room):
+        n = super().readinto(room)
+        if n < len(room):
+            raise OSError("the disk is broken")
+        return n
+
+
+def test_cuts_do_not_depend_on_threads_behind_a_long_line():
+    """The rows of each part, and which comes first: an error in a line, or that of the stream."""
+    text = b"1 " + b" " * 3000 + b"1:1\n" + b"2 2:1\n" * 300
+    bad = text + b"1 1:x\n" + b"1 1:1\n" * 50
+    parts, errors = set(), set()
+    for threads in (1, 2, 3, 4):
+        how = {"threads": threads, "_block_size": 64}
+        parts.add(tuple(len(part.labels) for part in libsvm_blocks(io.BytesIO(text), **how)))
+        with pytest.raises((DataError, OSError)) as error:
+            read_libsvm(FailsAtTheEnd(bad), **how)
+        errors.add(str(error.value))
+    assert len(parts) == 1 and len(*parts) > 2
+    assert len(errors) == 1 and ":302:5: " in errors.pop()
+
+
 def test_everything_accepted():
     got = read_libsvm(io.BytesIO(GOOD))
     assert got.labels.tolist() == [1, -1, 2, 0.1, 1, -3]

@@ -90,6 +90,7 @@ class Runner:
         count, data = self.shared.get()
         report = self.log.read_text("utf-8", "backslashreplace")
         if count == 0:
+            self.count = 0
             raise SystemExit(f"the worker {what} before its first input:\n{report}")
         told = [line for line in report.splitlines() if line.startswith("SUMMARY: ") or "runtime error: " in line]
         where = [line.strip() for line in report.splitlines() if line.startswith("  File ") and "marginlinear" in line]
@@ -133,11 +134,11 @@ def own_seconds(pid):
 def campaign(args, target, seconds):
     """Run one target; (its findings, kind -> file, whether it was interrupted)."""
     names = [name for name, wanted in (("watch", args.sanitize == "address"), ("faults", target == "writes")) if wanted]
-    interrupted, began = False, time.monotonic()
+    interrupted = False
     with tempfile.TemporaryDirectory(prefix="marginlinear-fuzz-", dir=MEMORY) as folder:
         environment = build.environment(args.sanitize, [build.library(name, folder) for name in names])
         environment["TMPDIR"] = folder
-        runners = []
+        runners, began = [], time.monotonic()
         try:
             for number in range(args.jobs):
                 runners.append(Runner(args, target, number, seconds, environment, folder))
