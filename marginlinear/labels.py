@@ -42,14 +42,14 @@ def labels_of(y, name="y"):
     try:
         # A list goes through objects: NumPy would make words of all of ["a", 1].
         found = np.asarray(y, dtype=object) if isinstance(y, (list, tuple)) else np.asarray(y)
-        if found.ndim != 1:
-            raise ValueError(f"it has {found.ndim} dimensions: one label a row is needed")
-        given = found.tolist() if found.dtype.kind in "OT" else None
+        given = found.tolist() if found.ndim == 1 and found.dtype.kind in "OT" else None
         found = found if given is None else np.array(given)
     except (TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"{name}: {error}") from error
+    if found.ndim != 1:
+        raise ValueError(f"{name} has {found.ndim} dimensions: one label a row is needed")
     kind, size = found.dtype.kind, found.dtype.itemsize
-    if found.ndim != 1 or kind not in "biufU" or (kind == "f" and size > 8):
+    if kind not in "biufU" or (kind == "f" and size > 8):
         raise ValueError(f"{name} holds {found.dtype}: labels must be all numbers or all strings; {TO_WORDS}")
     if kind == "f" and not np.isfinite(found).all():
         raise ValueError(f"{name}: label {found[~np.isfinite(found)][0]} is not finite")

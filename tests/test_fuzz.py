@@ -68,7 +68,7 @@ def fake(tmp_path, monkeypatch):
     ("wrong", "AssertionError"), ("crash", "ended with -11"), ("exit", "ended with 0"), ("hang", "took more than"),
     ("memory", "MemoryError")])
 def test_what_goes_wrong_is_found_and_kept(fake, capsys, monkeypatch, mode, told):
-    monkeypatch.setattr(driver, "PATIENCE", (0.3, 30))
+    monkeypatch.setattr(driver, "PATIENCE", (0.3 if mode == "hang" else 30, 30))
     findings, inputs = fake(mode)
     kind, = (kind for kind in findings if told in kind)
     path = findings[kind]

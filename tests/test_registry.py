@@ -678,11 +678,11 @@ def test_bad_input(method):
     with_nan = X.copy()
     with_nan[3, 1] = np.nan
     cases = [
-        ((X, np.zeros(12)), {}, "needs at least 2 classes, y has 1"),
+        ((X, np.zeros(12)), {}, "needs at least 2 classes, y.* has 1"),
         ((with_nan, y), {}, "row 3, feature 1 is nan"),
         ((sparse.csr_array(with_nan), y), {}, "row 3, feature 1 is nan"),
         ((X, y[1:]), {}, "12 rows, y has 11"),
-        ((X, y[:, None]), {}, "y: it has 2 dimensions"),
+        ((X, y[:, None]), {}, "y has 2 dimensions"),
         ((X[0], y), {}, "two dimensions"),
         ((X[:0], y[:0]), {}, "no rows"),
         ((X[:, :0], y), {"bias": -1}, "0 features"),
