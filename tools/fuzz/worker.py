@@ -10,6 +10,7 @@ import json
 import mmap
 import os
 import random
+import re
 import resource
 import struct
 import sys
@@ -25,6 +26,7 @@ LONGEST = 1 << 16  # bytes of an input
 MANY = 20  # kinds of findings after which a campaign ends
 # Address space of a process without a sanitizer, and by how much one input may raise the peak of its memory.
 ADDRESSES, GROWTH, GROWTH_PER_BYTE = 4 << 30, 256 << 20, 1 << 12
+PEAK = re.compile(rb"VmHWM:\s+(\d+) kB")
 
 
 class State:
@@ -86,7 +88,9 @@ class Job:
         self.target = importlib.import_module(f"tools.fuzz.{self.name}")
         self.watch = Watch(order["watch"])
         self.count, self.kept, self.findings, self.outcomes = order["done"], 0, set(), set()
-        self.peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        # Not of getrusage, which begins with that of the process that started this one.
+        self.status = os.open("/proc/self/status", os.O_RDONLY)
+        self.peak = self.peak_now()
 
     def run(self):
         order, pool, rng = self.order, [], random.Random(self.order["seed"])
@@ -137,11 +141,14 @@ class Job:
         os.write(self.answer, json.dumps(what).encode() + b"\n")
 
     def look_at_memory(self, data):
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        if peak > self.peak:
-            growth, self.peak = (peak - self.peak) << 10, peak
-            if growth > GROWTH + GROWTH_PER_BYTE * len(data):
-                raise MemoryError(f"{growth >> 20} MiB for an input of {len(data)} bytes")
+        before, self.peak = self.peak, self.peak_now()
+        growth = self.peak - before
+        if growth > GROWTH + GROWTH_PER_BYTE * len(data):
+            raise MemoryError(f"{growth >> 20} MiB for an input of {len(data)} bytes")
+
+    def peak_now(self):
+        """The most memory that this process has had so far, in bytes."""
+        return int(PEAK.search(os.pread(self.status, 4096, 0))[1]) << 10
 
     def keep(self, data):
         self.kept += 1
