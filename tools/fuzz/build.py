@@ -20,7 +20,8 @@ FLAGS = {
                "-fno-sanitize-recover=all -fsanitize-coverage=trace-pc",
     "thread": "-O1 -g1 -fno-omit-frame-pointer -fsanitize=thread",
 }
-LIBRARIES = {"address": "libasan.so", "thread": "libtsan.so"}
+# A sanitizer looks for C++'s exceptions when it starts: matplotlib's come later.
+LIBRARIES = {"address": ("libasan.so", "libstdc++.so.6"), "thread": ("libtsan.so", "libstdc++.so.6")}
 OPTIONS = {
     # Leaks at exit are CPython's. NULL for what no machine has, as malloc answers without a sanitizer.
     "ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1:max_allocation_size_mb=4096:quarantine_size_mb=2:"
@@ -68,9 +69,8 @@ def environment(sanitizer, preload=()):
     libraries = [str(path) for path in preload]
     if sanitizer:
         paths.insert(0, str(build(sanitizer)))
-        found = subprocess.run(["gcc", f"-print-file-name={LIBRARIES[sanitizer]}"], capture_output=True, text=True,
-                               check=True)
-        libraries.insert(0, found.stdout.strip())
+        libraries[:0] = [subprocess.run(["gcc", f"-print-file-name={name}"], capture_output=True, text=True,
+                                        check=True).stdout.strip() for name in LIBRARIES[sanitizer]]
         wanted |= OPTIONS
     wanted["PYTHONPATH"] = os.pathsep.join([*paths, *filter(None, [os.environ.get("PYTHONPATH")])])
     if libraries:
