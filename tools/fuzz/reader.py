@@ -24,7 +24,7 @@ sys.path.append(str(Path(__file__).resolve().parents[2] / "tests"))
 import libsvm_reference as reference
 
 ZERO_BASED, TEXT_LABELS, SINGLE, COMPACT = (1 << bit for bit in range(4))
-SIZES = 5, 64, 512, 4096  # of blocks: the upper bits of the options
+SIZES = 16, 64, 512, 4096  # of blocks: the upper bits of the options
 COMPARED, IN_PARTS, THREADED, WRITTEN = 4, 16, 64, 32  # one in so many
 PACKED = b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd"
 WORDS = [b"1:1", b"3:-1.25e-3", b"12345:7", b"2147483647:1", b"2147483648:1", b"99999999:12345678.12345678", b"0:1",
