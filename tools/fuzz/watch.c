@@ -8,8 +8,10 @@ enum { SIZE = 1 << 16 };
 static uint8_t counts[SIZE], seen[SIZE];
 static uint32_t touched[SIZE];
 static uint32_t n_touched;
-static __thread int watching;
-static __thread uint32_t previous;
+/* The library is preloaded, so that its variables of a thread need no look-up, which ASan would watch. */
+#define OF_THREAD static __thread __attribute__((tls_model("initial-exec")))
+OF_THREAD int watching;
+OF_THREAD uint32_t previous;
 
 void __sanitizer_cov_trace_pc(void)
 {
