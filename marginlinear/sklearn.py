@@ -361,16 +361,12 @@ class MarginClassifier(ClassifierMixin, BaseEstimator):
                 "threads": joblib.effective_n_jobs(self.n_jobs)}
 
     def _class_weights(self, y, sample_weight):
-        """Label -> factor, for those that weigh something, or None."""
-        if self.class_weight is None:
-            return None
+        """class_weight as `train` takes it: a dict has the labels that weigh something."""
+        if self.class_weight is None or isinstance(self.class_weight, str):
+            return self.class_weight
         classes, codes = np.unique(y, return_inverse=True)
-        sizes = np.bincount(codes, weights=sample_weight)
-        there = sizes > 0
-        if isinstance(self.class_weight, str) and self.class_weight == "balanced":
-            factors = sizes.sum() / (max(1, there.sum()) * np.where(there, sizes, 1))
-        else:
-            factors = compute_class_weight(self.class_weight, classes=classes, y=y)
+        factors = compute_class_weight(self.class_weight, classes=classes, y=y)
+        there = np.bincount(codes, weights=sample_weight) > 0
         return dict(zip(classes[there].tolist(), factors[there].tolist(), strict=True))
 
     def _ground_of(self, X, y, sample_weight, params):
