@@ -250,9 +250,9 @@ cdef int read_feature(block_t* b, text_t* at, int64_t* index, real* value) noexc
 
 cdef inline text_t last_token(text_t start, text_t end) noexcept nogil:
     """Where the last token between `start` and `end` begins."""
-    while end > start and is_blank(end[-1]):
+    while end > start and is_blank((end - 1)[0]):
         end -= 1
-    while end > start and not is_blank(end[-1]):
+    while end > start and not is_blank((end - 1)[0]):
         end -= 1
     return end
 
