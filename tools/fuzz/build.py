@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from shlex import quote
 
@@ -65,7 +66,8 @@ def library(name, folder):
 def environment(sanitizer, preload=()):
     """The environment of a Python that runs with the sanitizer, or with None, and with shared libraries of ours."""
     wanted = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
-    paths = [str(ROOT)]
+    # The library is the one of this process: in place, or installed.
+    paths = [str(Path(find_spec("marginlinear").origin).parents[1]), str(ROOT)]
     libraries = [str(path) for path in preload]
     if sanitizer:
         paths.insert(0, str(build(sanitizer)))
