@@ -5,6 +5,7 @@ import copy
 import functools
 import inspect
 import math
+import os
 import pickle
 import re
 import signal
@@ -21,6 +22,7 @@ import marginlinear as ml
 from marginlinear import params as P
 from marginlinear import registry
 from marginlinear.arrays import CSR
+from marginlinear.threads import default_threads
 
 METHODS = registry.methods()
 HOW = P.MULTICLASS.choices
@@ -430,9 +432,10 @@ def test_ctrl_c_is_seen_while_predicting():
 
 @contextlib.contextmanager
 def looks():
-    """Nothing within it takes more than 0.15 s of the process's own time between two looks at the signals.
+    """Nothing within it takes more than 0.2 s of each core's time between two looks at the signals.
 
-    A timer asks for a look every few ms; the machine's other work is not counted.
+    A timer asks for a look every few ms; the machine's other work is not counted. With every index checked all takes
+    several times as long.
     """
     last, longest = time.process_time(), 0.0
 
@@ -449,7 +452,8 @@ def looks():
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.signal(signal.SIGPROF, before)
-    assert longest < 0.15
+    checked = os.environ.get("MARGINLINEAR_BOUNDS", "0") not in ("", "0")
+    assert longest < 0.2 * default_threads() * (4 if checked else 1)
 
 
 @by_route
