@@ -232,7 +232,7 @@ def wreck(X, names):
 
 @pytest.mark.parametrize("names", [("indices", "indptr"), ("data",)], ids=["structure", "values"])
 @pytest.mark.parametrize("solver", ["l1svc", "cs", "ldm", "mcodm"])
-@pytest.mark.parametrize("kernel", [None, "rbf", product], ids=str)
+@pytest.mark.parametrize("kernel", [None, "rbf", product], ids=["linear", "rbf", "callable"])
 def test_a_function_of_the_users_may_change_the_arrays(kernel, solver, names, rows_as_given):
     """Another structure changes nothing. Other values are told, or give another model."""
     X, calls = sparse.csr_array(table()), []
