@@ -527,6 +527,8 @@ def test_a_huge_index_is_shown_in_its_place(folder):
     ("scale d", ">&-", 1, "margin-scale: standard output: Bad file descriptor\n"),
     ("inspect m d", ">&-", 1, "margin-inspect: standard output: Bad file descriptor\n"),
     ("train --nonsense", "2>&-", 2, ""),
+    ("train --log /dev/full d new", "", 1, "margin-train: can't write log file /dev/full: No space left .*\n"),
+    ("train -v 2 --log /dev/full d", "", 1, "margin-train: can't use log file /dev/full: No space left .*\n"),
 ])
 def test_closed_and_full_streams(folder, line, redirections, status, err):
     """What is made is whole whatever streams are closed; results that cannot be shown are a failure."""

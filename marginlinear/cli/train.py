@@ -4,7 +4,7 @@ import math
 import os
 import sys
 import time
-from contextlib import nullcontext, suppress
+from contextlib import contextmanager, suppress
 
 from marginlinear import grid as grids
 from marginlinear import params, registry
@@ -354,11 +354,19 @@ class Training:
                 warn(f"class label {text} specified in weight is not found")
         return found
 
+    @contextmanager
     def _opened_log(self):
         if not self.log_path or self.folds:
-            return nullcontext()
+            yield None
+            return
         with opening("open log file", self.log_path):
-            return open(self.log_path, "w", encoding="ascii")
+            log = open(self.log_path, "w", encoding="ascii")  # noqa: SIM115  closed below
+        try:
+            yield log
+        finally:
+            # What could not be written is tried once more here.
+            with opening("write log file", self.log_path):
+                log.close()
 
     def _write_log(self, values):
         if self.log:
@@ -367,8 +375,9 @@ class Training:
             finite = {key: None if isinstance(value, float) and not math.isfinite(value) else value
                       for key, value in values.items()}
             # Line by line, so that a long run can be watched, and what an interrupted one did is there.
-            self.log.write(json.dumps(finite) + "\n")
-            self.log.flush()
+            with opening("write log file", self.log_path):
+                self.log.write(json.dumps(finite) + "\n")
+                self.log.flush()
 
 
 def _method(line):
