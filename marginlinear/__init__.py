@@ -12,7 +12,7 @@ _HOME = {
     "Model": "marginlinear.api",
     "KernelModel": "marginlinear.api",
     "load_model": "marginlinear.modelfile",
-    "save_model": "marginlinear.modelwriter",
+    "save_model": "marginlinear.modelfile.writer",
     "MarginReport": "marginlinear.margins",
     "margin_report": "marginlinear.margins",
     "ConvergenceWarning": "marginlinear.problem",

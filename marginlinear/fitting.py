@@ -5,13 +5,13 @@ and probabilities.
 """
 
 import math
-import os
 from array import array
 from collections import namedtuple
 from contextlib import contextmanager
 
 from marginlinear import params as P
-from marginlinear.labels import require_words
+from marginlinear.data.labels import require_words
+from marginlinear.memory import memory
 from marginlinear.problem import Problem, Run
 from marginlinear.threads import default_threads
 
@@ -84,7 +84,7 @@ class Fit:
         self.how = None if method.joint or k == 2 else values["multiclass"]
         self.columns = k if method.joint else 1
         if self.how is not None:
-            from marginlinear.methods import multiclass
+            from marginlinear.algorithms import multiclass
 
             self.columns = multiclass.column_count(self.how, k)
 
@@ -102,7 +102,7 @@ class Fit:
         Parameters are those of Run; `start` is a Model, `threads` in place of the fit's own. ValueError where weights
         or their objective are not finite: no such model is made.
         """
-        from marginlinear.canonical import canonical
+        from marginlinear.data.canonical import canonical
 
         method, values, how, kernel = self.method, self.values, self.how, self.kernel
         run_values = {**self.run_values, "threads": threads or self.run_values["threads"]}
@@ -119,7 +119,7 @@ class Fit:
             if how is None:
                 solution = method.fit(problem, method_values, run)
             else:
-                from marginlinear.methods import multiclass
+                from marginlinear.algorithms import multiclass
 
                 solution = multiclass.fit(method, problem, method_values, run, how)
         require_finite(solution, problem.rows, method)
@@ -191,7 +191,7 @@ def kernel_of(values, n_features):
     """The Kernel that the parameters' `values` name, with the default of gamma put into them; None for none."""
     if values.get("kernel") is None:
         return None
-    from marginlinear.kernels import Kernel
+    from marginlinear.data.kernels import Kernel
 
     if values["gamma"] is None and P.is_used(P.GAMMA, values) and n_features:
         values["gamma"] = 1 / n_features
@@ -232,12 +232,10 @@ def require_memory(columns, count, what):
     """Refuse, before it is tried, a fit whose arrays the machine cannot hold: HELD of them, with `columns` float64
     numbers for each of `count` features or rows."""
     needed = HELD * 8 * count * columns
-    if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
-        there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        if needed > there:
-            doubt = ": is the largest feature number right?" if what == "features" else ""
-            raise MemoryError(f"{count} {what} need {needed / 2**30:.1f} GiB for {HELD} arrays of weights, the machine "
-                              f"has {there / 2**30:.1f}{doubt}")
+    if needed > memory():
+        doubt = ": is the largest feature number right?" if what == "features" else ""
+        raise MemoryError(f"{count} {what} need {needed / 2**30:.1f} GiB for {HELD} arrays of weights, the machine "
+                          f"has {memory() / 2**30:.1f}{doubt}")
 
 
 @contextmanager

@@ -25,12 +25,13 @@ from itertools import chain
 
 import numpy as np
 
-from marginlinear import api, fitting, libsvm, modelfile, modelwriter, params, registry
-from marginlinear.arrays import checked, shape_of
-from marginlinear.cli.options import QUIET, CommandLine, UsageError
+from marginlinear import api, fitting, libsvm, modelfile, params, registry
 from marginlinear.cli.predict import PROBABILITY
 from marginlinear.cli.train import FACTOR, FOLDS, SEARCH, SOLVER
+from marginlinear.data.arrays import checked, shape_of
 from marginlinear.liblinear import SOLVERS
+from marginlinear.modelfile import writer
+from marginlinear.options import QUIET, CommandLine, UsageError
 
 __all__ = ["csr_find_scale_param", "csr_scale", "evaluations", "feature_node", "gen_feature_nodearray", "load_model",
            "model", "parameter", "predict", "print_null", "problem", "save_model", "solver_names", "svm_read_problem",
@@ -612,7 +613,7 @@ def predict(y, x, m, options=""):
 
 def save_model(model_file_name, model):
     """Write `model` to a file that LIBLINEAR reads too. Raises OSError or ValueError as `marginlinear.save_model`."""
-    modelwriter.save_model(_classifier(model), model_file_name)
+    writer.save_model(_classifier(model), model_file_name)
 
 
 def load_model(model_file_name):

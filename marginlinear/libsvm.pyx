@@ -40,7 +40,7 @@ from marginlinear._core.pages cimport LARGE, advise_huge
 from marginlinear._core.buffer import Buffer
 from marginlinear.atomic import replacing
 from marginlinear.params import THREADS, Param, check_flag, check_function, check_path, refusal
-from marginlinear.problem import DataError
+from marginlinear.errors import DataError
 from marginlinear.threads import default_threads, started
 
 ctypedef fused real:
@@ -1122,7 +1122,7 @@ def dump_libsvm(X, y, target, *, zero_based=False, comment=None):
         Zeros are left out, entries at the same place added, rows sorted; X itself is not changed. float32
         values are written with the digits that tell them from other float32.
     y : array of shape (rows,)
-        Bools, which become 0 and 1, integers, other numbers, or text of one word: see `marginlinear.labels`.
+        Bools, which become 0 and 1, integers, other numbers, or text of one word: see `marginlinear.data.labels`.
     target : str, path, or binary file object
         `-` is standard output. A path that ends in .gz, .bz2 or .xz is compressed. A file appears under its
         name when it is complete: a failure leaves what was there.
@@ -1159,7 +1159,7 @@ def rows_of(X):
     """X as `held` has it, of at least one row of finite numbers that float64 holds."""
     import numpy as np
 
-    from marginlinear.arrays import CSR, held
+    from marginlinear.data.arrays import CSR, held
 
     table = held(X)
     if table.shape[0] == 0:
@@ -1200,7 +1200,7 @@ def labels_of(y, rows):
     """A float64 array, or a list of bytes; ValueError if a label would read back differently."""
     import numpy as np
 
-    from marginlinear.labels import labels_of, require_words
+    from marginlinear.data.labels import labels_of, require_words
 
     y = labels_of(y)
     if y.shape != (rows,):

@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from marginlinear import params as P
-from marginlinear.api import Model, training_data
-from marginlinear.arrays import row_blocks
+from marginlinear.data.arrays import row_blocks
+from marginlinear.data.checks import training_data
+from marginlinear.model import Model
 
 __all__ = ["Feature", "LowRow", "MarginReport", "MarginStatistics", "TopFeatures", "margin_report"]
 
@@ -309,7 +310,7 @@ def margin_norm(model, threads=None):
         return None
     left = right = model.coef if kernel is None else model.dual_coef.T
     if kernel is not None:
-        from marginlinear.kernels import kernel_scores
+        from marginlinear.data.kernels import kernel_scores
 
         # <w_j, w_l> = a_j' K a_l.
         right = kernel_scores(kernel, model.support_rows, model.support_rows, model.dual_coef, threads=threads).T

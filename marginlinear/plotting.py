@@ -15,9 +15,10 @@ from contextlib import contextmanager
 import numpy as np
 
 from marginlinear._core.scores import margins_of
-from marginlinear.api import Model, places_in
-from marginlinear.logs import is_number, read_log, read_table
+from marginlinear.data.checks import places_in
 from marginlinear.margins import MarginStatistics, evaluate, margin_norm
+from marginlinear.model import Model
+from marginlinear.selection.tables import is_number, read_log, read_table
 
 __all__ = ["ConvergenceDisplay", "MarginDistributionDisplay", "ReliabilityDisplay", "SearchDisplay", "read_log",
            "read_table", "style"]

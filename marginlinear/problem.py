@@ -1,75 +1,9 @@
-"""What goes into a solver (Problem), what comes out beside the weights (Info), and how either can be wrong.
-
-This module imports no NumPy: the commands read it for `--help`.
-"""
+"""What goes into a solver (Problem, Run), and what comes out (Solution, Info)."""
 
 import math
 from collections import namedtuple
-from contextlib import contextmanager
 
-CONVERGED = "converged"  # certificate <= tol * max(1, |objective|)
-MAX_ITER = "max_iter"  # the cap on sweeps (or on outer iterations) came first, or more would be rounding alone
-TIME_LIMIT = "time_limit"  # the time limit came first
-STALLED = "stalled"  # no step lowers the objective beyond rounding, and the certificate is still above the tolerance
-CYCLE = "cycle"  # an alternation has come back to where it was, and will not settle
-FINISHED = "finished"  # a stochastic method has made its epochs and promises no more: see its certificate
-FAILED = "failed"  # a bound was contradicted beyond rounding: a defect, please report it
-STATUSES = (CONVERGED, MAX_ITER, TIME_LIMIT, STALLED, CYCLE, FINISHED, FAILED)
-
-
-class DataError(ValueError):
-    """A file holds something that must not be read: `path:line:column: what is wrong, and the fix`.
-
-    Attributes
-    ----------
-    path : str
-        The file's name as given, `<stdin>` for standard input.
-    line, column : int
-        Counted from 1, column in bytes; 0 where the error belongs to the whole file (and then not printed).
-    reason : str
-    """
-
-    def __init__(self, path, line, column, reason):
-        place = f"{path}:{line}:{column}" if line else str(path)
-        super().__init__(f"{place}: {reason}")
-        self.path, self.line, self.column, self.reason = str(path), line, column, reason
-
-    def __reduce__(self):
-        return type(self), (self.path, self.line, self.column, self.reason)
-
-
-class RowError(ValueError):
-    """What is wrong with a row of X, counted from 0.
-
-    Attributes
-    ----------
-    row : int
-    text : str
-        The message, with {row} in place of the number.
-    """
-
-    def __init__(self, row, text):
-        super().__init__(text.format(row=row))
-        self.row, self.text = int(row), text
-
-    def __reduce__(self):
-        return type(self), (self.row, self.text)
-
-
-@contextmanager
-def numbered(which):
-    """Within it rows were selected: an error names them as the caller does, which[i] for row i, a range for a block of
-    rows; None: as they are."""
-    try:
-        yield
-    except RowError as error:
-        if which is None:
-            raise
-        raise RowError(which[error.row], error.text) from None
-
-
-class ConvergenceWarning(UserWarning):
-    """A solver stopped before its certificate reached the tolerance; the message says what to do."""
+from marginlinear.status import CONVERGED
 
 
 class Problem(namedtuple("Problem", "rows y n_classes instance factor")):

@@ -18,8 +18,9 @@ import numpy as np
 
 from marginlinear import params as P
 from marginlinear import problem, registry
-from marginlinear.api import KernelModel, Model, fit_model
-from marginlinear.arrays import checked
+from marginlinear.api import fit_model
+from marginlinear.data.arrays import checked
+from marginlinear.model import KernelModel, Model
 
 try:
     import joblib

@@ -55,7 +55,7 @@ def kernels(tmp_path_factory):
 @pytest.fixture
 def rows_as_given(monkeypatch):
     """Small problems are trained on as large ones are: with the rows that were given, in their order."""
-    monkeypatch.setattr("marginlinear.canonical.SMALL", 0)
+    monkeypatch.setattr("marginlinear.data.canonical.SMALL", 0)
 
 
 def with_int64(X):

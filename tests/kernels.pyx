@@ -4,8 +4,8 @@ import numpy as np
 
 from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t
 
-from marginlinear._core cimport active, pieces, rng, rows, simplex
-from marginlinear._core.pieces cimport pieces_t
+from marginlinear._core cimport shrinking, piecewise, rng, rows, block_problem
+from marginlinear._core.piecewise cimport pieces_t
 from marginlinear._core.rows cimport CSR32, CSR64, DENSE32, DENSE64, NARROW32, NARROW64, Rows, rows_t
 
 cdef enum Kernel:
@@ -103,33 +103,33 @@ def row_sqnorm(Rows X, Py_ssize_t i):
 def level(values, double P, double Q):
     """nu with Q nu = P + sum_l (values_l - nu)_+."""
     cdef double[::1] ended = np.append(values, np.nan)
-    return simplex.level(&ended[0], ended.shape[0] - 1, P, Q)
+    return block_problem.level(&ended[0], ended.shape[0] - 1, P, Q)
 
 
 def squared_block(const double[::1] B, Py_ssize_t y, double A, double q, double upper=-1, Py_ssize_t r=-1,
                   double F=0):
-    """(a, b) of simplex.squared_block."""
+    """(a, b) of block_problem.squared_block."""
     cdef double[::1] scratch = np.empty(B.shape[0])
     out = np.full(B.shape[0], np.nan)
     cdef double[::1] a = out
-    b = simplex.squared_block(&B[0], B.shape[0], y, A, q, upper, r, F, &a[0], &scratch[0])
+    b = block_problem.squared_block(&B[0], B.shape[0], y, A, q, upper, r, F, &a[0], &scratch[0])
     return out, b
 
 
 def hinge_block(const double[::1] B, Py_ssize_t y, double A, double cap):
-    """a of simplex.hinge_block."""
+    """a of block_problem.hinge_block."""
     cdef double[::1] scratch = np.empty(B.shape[0])
     out = np.full(B.shape[0], np.nan)
     cdef double[::1] a = out
-    simplex.hinge_block(&B[0], B.shape[0], y, A, cap, &a[0], &scratch[0])
+    block_problem.hinge_block(&B[0], B.shape[0], y, A, cap, &a[0], &scratch[0])
     return out
 
 
 def hinge_block_by_class(const double[::1] B, Py_ssize_t y, const double[::1] A, double cap):
-    """a of simplex.hinge_block_by_class."""
+    """a of block_problem.hinge_block_by_class."""
     out = np.full(B.shape[0], np.nan)
     cdef double[::1] a = out
-    simplex.hinge_block_by_class(&B[0], B.shape[0], y, &A[0], cap, &a[0])
+    block_problem.hinge_block_by_class(&B[0], B.shape[0], y, &A[0], cap, &a[0])
     return out
 
 

@@ -12,8 +12,9 @@ import pytest
 from scipy import sparse
 
 import marginlinear as ml
-from marginlinear.api import KernelModel, Model, require_memory
-from marginlinear.arrays import CSR
+from marginlinear.api import require_memory
+from marginlinear.data.arrays import CSR
+from marginlinear.model import KernelModel, Model
 
 
 def test_import_brings_nothing_that_is_not_used():

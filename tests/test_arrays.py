@@ -9,10 +9,10 @@ from scipy import sparse
 
 import marginlinear as ml
 from marginlinear import liblinearutil
-from marginlinear.arrays import CSR, as_rows, held
-from marginlinear.kernels import Kernel, gram_rows, kernel_scores
+from marginlinear.data.arrays import CSR, as_rows, held
+from marginlinear.data.kernels import Kernel, gram_rows, kernel_scores
+from marginlinear.data.scaling import learned
 from marginlinear.libsvm import LibsvmData
-from marginlinear.scaling import learned
 
 M = 40
 

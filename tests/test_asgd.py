@@ -7,7 +7,7 @@ from scipy import sparse
 import marginlinear as ml
 from marginlinear import registry
 from marginlinear._core.asgd import AveragedSGD
-from marginlinear.arrays import as_rows
+from marginlinear.data.arrays import as_rows
 from marginlinear.problem import Problem, Run
 
 

@@ -5,8 +5,8 @@ import oracles
 import pytest
 
 from marginlinear._core.block_cd import BlockCD
-from marginlinear._core.descent import Budget, Descent
 from marginlinear._core.rows import Rows
+from marginlinear.algorithms.descent import Budget, Descent
 
 THETA, MU = 0.2, 0.8
 KINDS = ["hinge", "squared", "named", "fixed"]

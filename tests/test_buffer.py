@@ -8,7 +8,7 @@ from array import array
 import numpy as np
 import pytest
 
-from marginlinear._core import compact
+from marginlinear._core import renumber
 from marginlinear._core.buffer import (
     Buffer,
     assign,
@@ -196,14 +196,14 @@ def test_different_numbers():
 WITHOUT = """
 import hashlib, random
 from array import array
-from marginlinear._core import compact
+from marginlinear._core import renumber
 from marginlinear._core.buffer import constant
 from marginlinear._core.rows import Rows
-from marginlinear.canonical import canonical
+from marginlinear.data.canonical import canonical
 from marginlinear.methods import l1svc, l2svc, ldm, odm
 from marginlinear.problem import Problem, Run
 
-compact.FEW = 20
+renumber.FEW = 20
 
 def fitted(method, n, algorithm, C):
     rng, m = random.Random(n), 200
@@ -244,7 +244,7 @@ sys.meta_path.insert(0, Hidden())
 def test_fits_without_numpy(monkeypatch):
     """Small ones in canonical form; the bits are the same."""
     here = {}
-    monkeypatch.setattr(compact, "FEW", compact.FEW)
+    monkeypatch.setattr(renumber, "FEW", renumber.FEW)
     exec(WITHOUT, here)
     code = f"{HIDDEN}\n{WITHOUT}\nassert 'numpy' not in sys.modules\nprint(found)"
     there = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)

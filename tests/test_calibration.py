@@ -12,11 +12,11 @@ from scipy import optimize, sparse
 import marginlinear as ml
 from marginlinear import calibration, registry
 from marginlinear.api import Fit
-from marginlinear.arrays import as_rows
 from marginlinear.calibration import LOGISTIC, PAIRWISE, SIGMOID, TEMPERATURE, Calibration
-from marginlinear.canonical import merged
-from marginlinear.folds import stratified_folds
-from marginlinear.methods.multiclass import codes_of
+from marginlinear.data.arrays import as_rows
+from marginlinear.data.canonical import merged
+from marginlinear.data.codes import codes_of
+from marginlinear.data.folds import stratified_folds
 
 RNG = np.random.default_rng(0)
 LABELS = {2: [-1, 1], 3: [1, 2, 7], 5: [1, 2, 3, 4, 5]}

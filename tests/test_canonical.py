@@ -8,9 +8,10 @@ import pytest
 from scipy import sparse
 
 import marginlinear as ml
-from marginlinear.arrays import as_rows
-from marginlinear.canonical import SMALL, canonical, merged
-from marginlinear.problem import Problem, RowError
+from marginlinear.data.arrays import as_rows
+from marginlinear.data.canonical import SMALL, canonical, merged
+from marginlinear.errors import RowError
+from marginlinear.problem import Problem
 
 
 def made(X, y, instance=None, bias=1.0):

@@ -406,7 +406,7 @@ def test_log_of_folds(folder):
 
 
 def test_folds_are_stratified_and_seeded():
-    from marginlinear.folds import stratified_folds
+    from marginlinear.data.folds import stratified_folds
 
     labels = np.repeat([5, 7, 9], [50, 23, 4])
     folds = stratified_folds(labels, 5, 0)

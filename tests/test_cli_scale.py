@@ -14,10 +14,11 @@ import pytest
 from scipy import sparse
 
 import marginlinear as ml
-from marginlinear.arrays import CSR
-from marginlinear.cli import options, predict, scale, train
+from marginlinear import options
+from marginlinear.cli import predict, scale, train
+from marginlinear.data.arrays import CSR
+from marginlinear.data.scaling import Extremes
 from marginlinear.libsvm import libsvm_blocks, read_libsvm
-from marginlinear.scaling import Extremes
 
 DATA_FOLDER = Path(__file__).resolve().parents[1] / "data"
 ROOT = str(Path(ml.__file__).parents[1])
@@ -184,7 +185,7 @@ def test_many_blocks_and_compressed_files(folder, monkeypatch):
     (folder / "train.xz").write_bytes(lzma.compress((folder / "train").read_bytes()))
     small = functools.partial(libsvm_blocks, _block_size=600)
     monkeypatch.setattr("marginlinear.libsvm.libsvm_blocks", small)
-    monkeypatch.setattr("marginlinear.scaling.PART", 50)
+    monkeypatch.setattr("marginlinear.data.scaling.PART", 50)
     for threads in ("1", "3"):
         assert scale.main(["-s", "ranges2", "-o", "out2", "--threads", threads, "train.xz"]) == 0
         for name in ("ranges", "out"):
@@ -304,7 +305,7 @@ def test_every_cut_of_a_file_of_ranges(folder, capsys):
 
 
 def test_a_huge_index_asks_for_no_memory(folder, monkeypatch, capsys):
-    monkeypatch.setattr("marginlinear.kernels.memory", lambda: 1e9)
+    monkeypatch.setattr("marginlinear.memory.memory", lambda: 1e9)
     (folder / "wide").write_text("1 1:1\n2 2147483647:1\n")
     assert scale.main(["wide"]) == 1
     assert "2147483647 features need 96.0 GiB" in capsys.readouterr().err

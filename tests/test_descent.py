@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import marginlinear
-from marginlinear._core.descent import EARLY, TRIFLE, Budget, Check, Descent
+from marginlinear.algorithms.descent import EARLY, TRIFLE, Budget, Check, Descent
 
 
 def stalled(gap, *, convex, renewal):

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import marginlinear as ml
-from marginlinear import modelwriter
 from marginlinear._core.buffer import spread
 from marginlinear.cli import train
 from marginlinear.libsvm import classes_of, read_views
+from marginlinear.modelfile import writer
 
 ROOT = str(Path(ml.__file__).parents[1])
 WITHOUT_NUMPY = """
@@ -138,12 +138,12 @@ def test_models_are_written_alike_by_any_number_of_threads(shape, tmp_path):
 @pytest.mark.parametrize("value", [None, 1, -2.5e-300, True, "a b", 'a"b', "\u00e9\n", [1, "x"],
                                    {"a": {"b": None, "c\\": 1e22}, "d": []}])
 def test_json_text(value):
-    assert modelwriter.json_text(value) == json.dumps(value)
+    assert writer.json_text(value) == json.dumps(value)
 
 
 def test_json_has_no_nan():
     with pytest.raises(ValueError, match="JSON"):
-        modelwriter.json_text({"a": float("nan")})
+        writer.json_text({"a": float("nan")})
 
 
 @pytest.mark.parametrize("solver", ["l1svc", "l2svc", "mcodm", "cs"])

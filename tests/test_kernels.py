@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from marginlinear import kernels, registry
+from marginlinear import registry
 from marginlinear._core.rows import FETCH, Rows
-from marginlinear._core.stop import allowance
-from marginlinear.arrays import CSR
-from marginlinear.kernels import Kernel, gram_rows, kernel_scores, take_support
+from marginlinear.data import kernels
+from marginlinear.data.arrays import CSR
+from marginlinear.data.kernels import Kernel, gram_rows, kernel_scores, take_support
 from marginlinear.problem import Problem, Run
+from marginlinear.status import allowance
 
 KERNELS = {
     "linear": Kernel("linear"),

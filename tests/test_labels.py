@@ -7,7 +7,7 @@ import pytest
 
 import marginlinear as ml
 from marginlinear.cli import predict, train
-from marginlinear.labels import word_fault
+from marginlinear.data.labels import word_fault
 
 X = np.random.default_rng(0).standard_normal((30, 4))
 # Two classes that the rows tell apart, then three.
@@ -85,7 +85,7 @@ def test_words_that_only_the_reader_takes_are_refused_by_the_command(label, tmp_
     (b'["b", "a"]', b'["b", "a\\n1"]', "holds white space"), (b'"str"', b'"bool"', "calls the labels 'bool'"),
 ])
 def test_labels_of_model_files(old, new, words, tmp_path):
-    from marginlinear.digest import sha256
+    from marginlinear.modelfile.digest import sha256
 
     ml.save_model(ml.train(X, np.array(["b", "a"])[CODES[2]], solver="cs"), tmp_path / "m")
     text = (tmp_path / "m").read_bytes().replace(old, new)[:-67]

@@ -18,8 +18,8 @@ import pytest
 from libsvm_reference import Wrong, read
 from scipy import sparse
 
+from marginlinear.errors import DataError
 from marginlinear.libsvm import dump_libsvm, libsvm_blocks, load_libsvm, read_libsvm
-from marginlinear.problem import DataError
 
 GOOD = (b"\xef\xbb\xbf# made by hand\n"
         b"+1 1:0.5 3:-1.25e-3 12345:7\r\n"

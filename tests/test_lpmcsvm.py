@@ -11,8 +11,8 @@ import pytest
 
 import marginlinear as ml
 from marginlinear._core.block_cd import BlockCD, norm_of
-from marginlinear._core.descent import Budget, Descent
 from marginlinear._core.rows import Rows
+from marginlinear.algorithms.descent import Budget, Descent
 
 SEEDS = range(20)
 NORMS = [1.0, 1.1, 1.5, 2.0]

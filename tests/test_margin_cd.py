@@ -5,9 +5,9 @@ import oracles
 import pytest
 from scipy import sparse
 
-from marginlinear._core.descent import Budget, Descent
 from marginlinear._core.margin_cd import MarginCD, table_of
 from marginlinear._core.rows import Rows
+from marginlinear.algorithms.descent import Budget, Descent
 
 SEEDS = range(12)
 HINGE = (1,), ((0, -1, 1), (0, 0, 0))

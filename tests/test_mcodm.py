@@ -10,8 +10,8 @@ import pytest
 
 import marginlinear as ml
 from marginlinear._core.block_cd import BlockCD
-from marginlinear._core.descent import Budget, Descent
 from marginlinear._core.rows import Rows
+from marginlinear.algorithms.descent import Budget, Descent
 
 MU, THETA = 0.8, 0.2
 SEEDS = range(36)

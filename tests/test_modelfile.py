@@ -16,16 +16,18 @@ import pytest
 from scipy import sparse
 
 from marginlinear import registry
-from marginlinear.api import KernelModel, Model, train
-from marginlinear.arrays import CSR
+from marginlinear.api import train
 from marginlinear.calibration import PAIRWISE, Calibration
 from marginlinear.cli import predict
-from marginlinear.kernels import Kernel
+from marginlinear.data.arrays import CSR
+from marginlinear.data.codes import codes_of
+from marginlinear.data.kernels import Kernel
+from marginlinear.errors import DataError
 from marginlinear.libsvm import read_libsvm
-from marginlinear.methods.multiclass import codes_of
+from marginlinear.model import KernelModel, Model
 from marginlinear.modelfile import load_model
-from marginlinear.modelwriter import save_model
-from marginlinear.problem import DataError, Info
+from marginlinear.modelfile.writer import save_model
+from marginlinear.problem import Info
 
 TRAIN, PREDICT = shutil.which("liblinear-train"), shutil.which("liblinear-predict")
 needs_liblinear = pytest.mark.skipif(not (TRAIN and PREDICT), reason="needs liblinear-tools")

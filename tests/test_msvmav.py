@@ -9,7 +9,7 @@ from oracles import features_of, msvmav_rounds, msvmav_score, random_binary, rbf
 from scipy import sparse
 
 import marginlinear as ml
-from marginlinear._core.descent import Budget
+from marginlinear.algorithms.descent import Budget
 from marginlinear.api import as_rows
 from marginlinear.methods import msvmav
 from marginlinear.problem import Problem, Run
@@ -254,10 +254,10 @@ def test_an_indefinite_kernel_is_refused():
 
 
 def test_a_kernel_matrix_that_cannot_be_had(monkeypatch):
-    import marginlinear.kernels
+    import marginlinear.data.kernels
 
     X, y = clouds()
-    monkeypatch.setattr(marginlinear.kernels, "memory", lambda: 50_000.0)
+    monkeypatch.setattr(marginlinear.memory, "memory", lambda: 50_000.0)
     with pytest.raises(MemoryError, match="msvmav factorises the kernel matrix: 60 rows"):
         ml.train(X, y, solver="msvmav", kernel="rbf")
 

@@ -10,9 +10,9 @@ import pytest
 
 import marginlinear as ml
 from marginlinear import registry
-from marginlinear.arrays import as_rows
-from marginlinear.methods import multiclass
-from marginlinear.methods.multiclass import codes_of, column_count
+from marginlinear.algorithms import multiclass
+from marginlinear.data.arrays import as_rows
+from marginlinear.data.codes import codes_of, column_count
 from marginlinear.params import resolve
 from marginlinear.problem import Problem, Run, Solution
 from marginlinear.threads import Cancelled, in_order

@@ -15,14 +15,14 @@ matplotlib = pytest.importorskip("matplotlib", reason="pip install 'marginlinear
 import marginlinear as ml  # noqa: E402
 from marginlinear import plotting  # noqa: E402
 from marginlinear.cli import plot, train  # noqa: E402
-from marginlinear.logs import read_log, read_table  # noqa: E402
+from marginlinear.errors import DataError  # noqa: E402
 from marginlinear.plotting import (  # noqa: E402
     ConvergenceDisplay,
     MarginDistributionDisplay,
     ReliabilityDisplay,
     SearchDisplay,
 )
-from marginlinear.problem import DataError  # noqa: E402
+from marginlinear.selection.tables import read_log, read_table  # noqa: E402
 
 ROOT = str(Path(ml.__file__).parents[1])
 

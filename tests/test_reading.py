@@ -1,4 +1,4 @@
-"""The rule of `marginlinear.reading`, for every reader of a file: whatever stands in it, either it is read, within the
+"""The rule of `data.reading`, for every reader of a file: whatever stands in it, either it is read, within the
 memory that its size allows, or a DataError says where and what is wrong."""
 
 import hashlib
@@ -14,13 +14,13 @@ import pytest
 from marginlinear.api import train
 from marginlinear.cli.data import read_names, read_weights
 from marginlinear.cli.scale import read_ranges
-from marginlinear.logs import is_number, read_log, read_table
-from marginlinear.metrics import METRICS, is_score
+from marginlinear.data.reading import MEMORY, NESTED, NUMBER, SPARE, JSONFault, json_of
+from marginlinear.errors import DataError
 from marginlinear.modelfile import load_model
-from marginlinear.modelwriter import save_model
-from marginlinear.problem import DataError
-from marginlinear.reading import MEMORY, NESTED, NUMBER, SPARE, JSONFault, json_of
-from marginlinear.searchlog import Book, Journal
+from marginlinear.modelfile.writer import save_model
+from marginlinear.selection.journal import Book, Journal
+from marginlinear.selection.metrics import METRICS, is_score
+from marginlinear.selection.tables import is_number, read_log, read_table
 
 SIZE = 1 << 15
 

@@ -11,12 +11,12 @@ from scipy import sparse
 from test_modelfile import sealed, unsealed
 
 import marginlinear as ml
-from marginlinear import scaling
-from marginlinear.api import KernelModel
-from marginlinear.arrays import CSR
+from marginlinear.data import scaling
+from marginlinear.data.arrays import CSR
+from marginlinear.data.scaling import Scaling, learned
+from marginlinear.model import KernelModel
 from marginlinear.modelfile import load_model
-from marginlinear.modelwriter import save_model
-from marginlinear.scaling import Scaling, learned
+from marginlinear.modelfile.writer import save_model
 
 KINDS = scaling.KINDS
 
@@ -253,7 +253,7 @@ def test_refusals(monkeypatch):
         broken[:, 1], broken[3, 1] = low, high
         with pytest.raises(ValueError, match=r"feature 1 has values from .* too near"):
             ml.train(broken, y, scale="range")
-    monkeypatch.setattr("marginlinear.kernels.memory", lambda: 8 * 60 * 2 * 3)
+    monkeypatch.setattr("marginlinear.memory.memory", lambda: 8 * 60 * 2 * 3)
     with pytest.raises(MemoryError, match=r"range fills 2 values in each of 60 sparse rows.* maxabs keeps zeros"):
         ml.train(sparse.csr_array(X), y, scale="range")
     ml.train(X, y, scale="range")

@@ -6,7 +6,7 @@ import pytest
 from marginlinear._core.buffer import Buffer, columns_of
 from marginlinear._core.rows import Rows, cut_features
 from marginlinear._core.scores import count_hits, lines_of, places_of, require_numbers, row_places, scores_of
-from marginlinear.problem import RowError
+from marginlinear.errors import RowError
 
 
 def csr(X, bias=-1.0, index=np.int32):

@@ -17,9 +17,11 @@ import pytest
 from scipy import sparse
 
 import marginlinear as ml
-from marginlinear import grid, kernels, metrics, registry, selection
+from marginlinear import registry, selection
 from marginlinear.cli import train as command
 from marginlinear.cli.output import StatusLine
+from marginlinear.data import kernels
+from marginlinear.selection import grid, metrics
 
 ROOT = str(Path(ml.__file__).parents[1])
 METHODS = list(registry.methods())

@@ -24,7 +24,7 @@ from cpython.exc cimport PyErr_CheckSignals
 from libc.math cimport pow
 from libc.stdint cimport int32_t, uint64_t
 
-from marginlinear._core.active cimport shuffle
+from marginlinear._core.shrinking cimport shuffle
 from marginlinear._core.rng cimport rng_next
 from marginlinear._core.rows cimport (
     CSR32,

@@ -36,7 +36,7 @@ from cpython.exc cimport PyErr_CheckSignals
 from libc.math cimport INFINITY, pow
 from libc.stdint cimport int32_t, uint8_t, uint64_t
 
-from marginlinear._core.active cimport keep_awake, shuffle
+from marginlinear._core.shrinking cimport keep_awake, shuffle
 from marginlinear._core.iterates cimport Iterates
 from marginlinear._core.rows cimport (
     CSR32,
@@ -57,7 +57,7 @@ from marginlinear._core.rows cimport (
     rows_t,
     weights_prefetch,
 )
-from marginlinear._core.simplex cimport dot, hinge_block, hinge_block_by_class, larger, squared_block, top_beside
+from marginlinear._core.block_problem cimport dot, hinge_block, hinge_block_by_class, larger, squared_block, top_beside
 from marginlinear._core.buffer import Buffer, assign, clear, copied, product, seen, total, zeros
 from marginlinear.threads import run_chunks
 
@@ -257,7 +257,7 @@ cdef class BlockCD:
         return seen(self.factor) if self.uneven else None
 
     def resume(self, state):
-        """Go on from the `state()` of an engine on the same rows, where a row's cost changed from the mix of path.py.
+        """Go on from the `state()` of an engine on the same rows, where a row's cost changed from the mix of warm_start.py.
         """
         import numpy as np
 
@@ -297,7 +297,7 @@ cdef class BlockCD:
         """(alpha, beta, U): the best mix of the duals of another cost, and of those before, with its weights."""
         import numpy as np
 
-        from marginlinear._core.path import best_mix, best_step, extrapolated
+        from marginlinear.algorithms.warm_start import best_mix, best_step, extrapolated
 
         every, y = np.arange(self.rows.m), np.asarray(self.y)
         none, flat = np.zeros_like(self.alpha), np.zeros_like(self.beta)

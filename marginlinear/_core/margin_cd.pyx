@@ -2,7 +2,7 @@
 
     P(w) = 1/2 ||w||^2 + sum_i c_i phi_i(g_i) + spread min_v sum_i c_i (g_i - v)^2,   g_i = y_i <w, x_i>, y_i = +1, -1
 
-phi_i is one of a few tables (pieces.pxd). With spread > 0 the best v is the mean of the margins, and v is a variable
+phi_i is one of a few tables (piecewise.pxd). With spread > 0 the best v is the mean of the margins, and v is a variable
 of the problem: at a given v, spread (g - v)^2 goes into the tables, and v follows after every sweep.
 
     D(a) = -1/2 ||u||^2 + sum_i h_i(v),    u = sum_i a_i y_i x_i,    h_i(v) = min_z c_i phi_{i,v}(z) + a_i z
@@ -12,7 +12,7 @@ same, have it, and bound P at any v:
 
     D = -1/2 ||u - h'(v) x||^2 + h(v) - v h'(v) + h'(v)^2/(4 spread sum c),    x = sum_i c_i y_i x_i/sum c
 
-All duals start at 0. Where that is out of a dual's range (pieces.pxd) D is -inf, no bound, until a sweep has visited
+All duals start at 0. Where that is out of a dual's range (piecewise.pxd) D is -inf, no bound, until a sweep has visited
 every row.
 
 The sweeps run around a centre (iterates.pyx): row i's step has A = ||x_i||^2/(1 + kappa), and w moves by 1/(1 + kappa)
@@ -27,9 +27,9 @@ from cpython.exc cimport PyErr_CheckSignals
 from libc.math cimport INFINITY, fabs
 from libc.stdint cimport int32_t, uint8_t, uint64_t
 
-from marginlinear._core.active cimport keep_awake, shuffle
+from marginlinear._core.shrinking cimport keep_awake, shuffle
 from marginlinear._core.iterates cimport Iterates
-from marginlinear._core.pieces cimport (
+from marginlinear._core.piecewise cimport (
     conjugate_at,
     dual_at,
     dual_term,
@@ -288,7 +288,7 @@ cdef class MarginCD:
 
     def resume(self, state):
         """Go on from the `state()` of an engine on the same rows; where a row's cost changed, without spread, from the
-        mix of path.py, with spread from scaled duals. W may be None: that of the duals."""
+        mix of warm_start.py, with spread from scaled duals. W may be None: that of the duals."""
         clear(self._rest)
         before = state.get("before")
         if self.spread == 0 and largest_change(self._cost, state["cost"]) != 0:
@@ -317,7 +317,7 @@ cdef class MarginCD:
         """(duals, U): the best mix of the duals of another cost, and of those before, with its weights."""
         import numpy as np
 
-        from marginlinear._core.path import best_mix, best_step, extrapolated
+        from marginlinear.algorithms.warm_start import best_mix, best_step, extrapolated
 
         force = duals / cost
         knot, curvature = self._pieces(force)

@@ -24,7 +24,7 @@ from cpython.exc cimport PyErr_CheckSignals
 from libc.math cimport INFINITY, fabs, fmax, sqrt
 from libc.stdint cimport int32_t
 
-from marginlinear._core.pieces cimport gap_of, jump_at, loss_at, pieces_t, step_to
+from marginlinear._core.piecewise cimport gap_of, jump_at, loss_at, pieces_t, step_to
 from marginlinear._core.proximal cimport ProximalNewton, dot
 from marginlinear._core.rows cimport (
     CSR32,
@@ -37,7 +37,7 @@ from marginlinear._core.rows cimport (
     row_axpy,
     row_dot,
 )
-from marginlinear._core.symmetric cimport Gram
+from marginlinear._core.cholesky cimport Gram
 
 from marginlinear._core.buffer import Buffer, zeros
 from marginlinear._core.proximal import MOST, solve

@@ -144,7 +144,7 @@ cdef class Rows:
     cdef dense32_t dense32
     cdef gram_t gram
     cdef object _sqnorms, _source, _pointers, _diagonal, _met, _used, _held, _store, _last
-    cdef object compact    # compact.pyx: made once, for all fits on these rows
+    cdef object compact    # renumber.pyx: made once, for all fits on these rows
     cdef int64_t now
     cdef Py_ssize_t ahead
 
@@ -153,7 +153,7 @@ cpdef enum:
     FETCH = 64  # rows of a Gram matrix that are made at once
 
 
-cdef extern from "kernels.h":
+cdef extern from "simd_table.h":
     ctypedef void (*scores_f)(const void* data, const void* features, Py_ssize_t n, const double* W, Py_ssize_t k,
                               double* s) noexcept nogil
     ctypedef void (*update_f)(const void* data, const void* features, Py_ssize_t n, const double* delta, double* W,

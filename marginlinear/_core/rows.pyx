@@ -32,10 +32,10 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t
 from libc.string cimport memcmp, memcpy
 
 from marginlinear._core.buffer import Buffer, zeros
-from marginlinear.problem import RowError
+from marginlinear.errors import RowError
 from marginlinear.threads import CHUNK, ranges
 
-cdef extern from "classes.h":
+cdef extern from "simd.h":
     const kernels_t* kernels_of(int width) noexcept nogil
 
 

@@ -20,7 +20,7 @@ from marginlinear._core.rows cimport (
     row_scores,
 )
 
-from marginlinear.problem import RowError
+from marginlinear.errors import RowError
 
 NOT_A_NUMBER = ("a score of row {row} is NaN: its values times the model's weights, or its kernel's values, are too "
                 "large to be summed; scale the features, in training and here")

@@ -1,4 +1,4 @@
-/* The inner kernel of symmetric.pyx: an 8 x 8 tile of A'B, A and B panels of n rows of 8 numbers.
+/* The inner kernel of cholesky.pyx: an 8 x 8 tile of A'B, A and B panels of n rows of 8 numbers.
 
 On x86-64 it is compiled for baseline, AVX2 and AVX-512, and the processor chooses. Each compilation adds the n products
 of an element in their order, so that the bits depend on the processor at most, never on threads. */

@@ -4,7 +4,7 @@ import math
 from contextlib import contextmanager
 
 from marginlinear.cli.output import Failure, opening, warn
-from marginlinear.problem import DataError
+from marginlinear.errors import DataError
 
 LISTED = 20  # labels that a line names at most
 
@@ -92,7 +92,7 @@ def warn_of_unknown(labels, count, what):
 
 def few(labels):
     """The labels as in a LIBSVM file; of many, the first."""
-    from marginlinear.modelwriter import label_text
+    from marginlinear.modelfile.writer import label_text
 
     words = [label_text(label) for label in labels]
     return ", ".join(words[:LISTED]) + (f" and {len(words) - LISTED} others" if len(words) > LISTED else "")

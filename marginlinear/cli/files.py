@@ -4,7 +4,7 @@ import os
 import stat
 from itertools import combinations, product
 
-from marginlinear.cli.options import UsageError
+from marginlinear.options import UsageError
 
 
 def require_apart(read, written):

@@ -7,7 +7,7 @@ import sys
 import time
 from contextlib import contextmanager, suppress
 
-from marginlinear.cli.options import UsageError
+from marginlinear.options import UsageError
 
 DONE, FAILURE, USAGE, NOT_CONVERGED, INTERRUPTED = 0, 1, 2, 3, 130
 # As a shell reports programs that a signal ended: this and the signal's number.

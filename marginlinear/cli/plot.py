@@ -9,8 +9,8 @@ from marginlinear import params
 from marginlinear._version import version
 from marginlinear.atomic import check_writable, replacing
 from marginlinear.cli.files import require_apart
-from marginlinear.cli.options import HELP, QUIET, VERSION, ZERO_BASED, CommandLine, UsageError, describe
 from marginlinear.cli.output import DONE, Failure, StatusLine, opening, run, settle_blas
+from marginlinear.options import HELP, QUIET, VERSION, ZERO_BASED, CommandLine, UsageError, describe
 from marginlinear.params import Param
 
 PROGRAM = "margin-plot"
@@ -211,8 +211,8 @@ class Picture:
         """Yield (path, name for the legend, model, rows, labels that it knows) of each model."""
         import numpy as np
 
-        from marginlinear.arrays import select_rows
         from marginlinear.cli.data import count_extra, read_data, read_model, warn_of_extra, warn_of_unknown
+        from marginlinear.data.arrays import select_rows
 
         path, *model_paths = self.files
         models = [read_model(model_path) for model_path in model_paths]
@@ -235,8 +235,8 @@ class Picture:
             yield model_path, name, model, rows, labels
 
     def _convergence(self):
-        from marginlinear.logs import read_log
         from marginlinear.plotting import ConvergenceDisplay
+        from marginlinear.selection.tables import read_log
 
         figure, axes = self._figure(6.4, 5.2, 2)
         x = {"time": "seconds", "sweeps": "n_iter"}[self.values["x"]]
@@ -249,8 +249,8 @@ class Picture:
         return figure
 
     def _search(self):
-        from marginlinear.logs import read_table
         from marginlinear.plotting import SearchDisplay
+        from marginlinear.selection.tables import read_table
 
         figure, (ax,) = self._figure(6.4, 3.8)
         (path,) = self.files

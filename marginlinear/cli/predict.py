@@ -8,10 +8,10 @@ from marginlinear import params
 from marginlinear._version import version
 from marginlinear.atomic import check_writable, replacing
 from marginlinear.cli.files import require_apart
-from marginlinear.cli.options import HELP, QUIET, VERSION, ZERO_BASED, CommandLine, UsageError, describe
 from marginlinear.cli.output import DONE, Failure, StatusLine, opening, run, settle_blas, tell
+from marginlinear.errors import renumber_rows
+from marginlinear.options import HELP, QUIET, VERSION, ZERO_BASED, CommandLine, UsageError, describe
 from marginlinear.params import Param
-from marginlinear.problem import numbered
 
 PROGRAM = "margin-predict"
 SCORES = Param("scores", bool, False, "after each label its row's scores: one a class in the order of "
@@ -82,7 +82,7 @@ def work(argv):
         parts = [read_data(test, status, **how)] if whole else read_blocks(test, f"predicting {test}", status, **how)
         predictor = Labels(found, threads, stream.write) if plain else Predictor(model, threads, added, stream.write)
         for data in parts:
-            with located(data), numbered(range(m, m + len(data.labels))):
+            with located(data), renumber_rows(range(m, m + len(data.labels))):
                 correct += predictor.write(data)
             m += len(data.labels)
     warn_of_extra(predictor.extra, predictor.n_features)
@@ -97,7 +97,7 @@ Added = namedtuple("Added", "probabilities scores margins")
 
 def names_of(classes):
     """The labels as they are written."""
-    from marginlinear.modelwriter import label_text
+    from marginlinear.modelfile.writer import label_text
 
     return [label_text(label).encode("utf-8", "surrogateescape") for label in classes]
 
@@ -163,8 +163,8 @@ class Predictor:
         import numpy as np
 
         from marginlinear._core.decimal import format_rows
-        from marginlinear.arrays import row_blocks
         from marginlinear.cli.data import count_extra
+        from marginlinear.data.arrays import row_blocks
 
         data = data.arrays()
         self.extra += count_extra(data, self.model)
@@ -172,7 +172,7 @@ class Predictor:
         truth = model.places_in_classes(data.labels)
         correct = 0
         for low, high, block in row_blocks(data, max(1, BLOCK // max(len(names), model.columns))):
-            with numbered(range(low, high)):
+            with renumber_rows(range(low, high)):
                 scores = model.decide(block, threads=self.threads)
             known = truth[low:high]
             codes = model.places_of(scores)

@@ -12,11 +12,11 @@ from marginlinear import params
 from marginlinear._version import version
 from marginlinear.atomic import check_writable, replacing
 from marginlinear.cli.files import require_apart
-from marginlinear.cli.options import HELP, QUIET, VERSION, ZERO_BASED, CommandLine, UsageError, describe
 from marginlinear.cli.output import DONE, Failure, StatusLine, opening, run, settle_blas, warn
+from marginlinear.data.reading import NATURAL, NUMBER, shown
+from marginlinear.errors import DataError
+from marginlinear.options import HELP, QUIET, VERSION, ZERO_BASED, CommandLine, UsageError, describe
 from marginlinear.params import Param
-from marginlinear.problem import DataError
-from marginlinear.reading import NATURAL, NUMBER, shown
 
 PROGRAM = "margin-scale"
 LOWER = Param("lower", float, -1.0, "what the least value of each feature becomes", "(-inf, inf)", letter="l")
@@ -127,8 +127,8 @@ class Work:
     def _scaling(self):
         """(Scaling of the features, that of the labels or None, the features that it is of; None: all of the data)."""
         from marginlinear.cli.data import located
-        from marginlinear.scaling import RANGE, Extremes, Scaling, maxabs
-        from marginlinear.scaling import UNIT as ROWS
+        from marginlinear.data.scaling import RANGE, Extremes, Scaling, maxabs
+        from marginlinear.data.scaling import UNIT as ROWS
 
         if self.unit:
             return Scaling(ROWS), None, None
@@ -217,7 +217,7 @@ def _label_scaling(least, most, lower, upper, path):
     """The Scaling of labels, as that of one feature."""
     import numpy as np
 
-    from marginlinear.scaling import RANGE, Scaling
+    from marginlinear.data.scaling import RANGE, Scaling
 
     if least == most:
         raise Failure(f"{path}: all labels are {least:g}, there is no range of them to be scaled")
@@ -228,7 +228,7 @@ def _label_scaling(least, most, lower, upper, path):
 
 
 def _csr(rows):
-    from marginlinear.arrays import CSR
+    from marginlinear.data.arrays import CSR
 
     return CSR(rows.data, rows.indices, rows.indptr, rows.n_features)
 
@@ -237,7 +237,7 @@ def among(features, rows):
     """(CSR of the values of `features`, ascending, numbered by their places there; the others of values not 0)."""
     import numpy as np
 
-    from marginlinear.arrays import CSR
+    from marginlinear.data.arrays import CSR
 
     places = np.searchsorted(features, rows.indices)
     known = np.append(features, -1)[places] == rows.indices
@@ -273,7 +273,7 @@ def read_ranges(path, base):
     """
     import numpy as np
 
-    from marginlinear.scaling import RANGE, Scaling
+    from marginlinear.data.scaling import RANGE, Scaling
 
     with opening("open range file", path), open(path, "rb") as stream:
         lines = Ranges(stream, path)

@@ -6,14 +6,11 @@ import sys
 import time
 from contextlib import contextmanager, suppress
 
-from marginlinear import grid as grids
-from marginlinear import params, registry
+from marginlinear import options, params, registry
 from marginlinear._version import version
 from marginlinear.atomic import check_writable, replacing
-from marginlinear.cli import options
 from marginlinear.cli.data import located, read_data, read_weights
 from marginlinear.cli.files import require_apart
-from marginlinear.cli.options import CommandLine, UsageError
 from marginlinear.cli.output import (
     DONE,
     NOT_CONVERGED,
@@ -26,9 +23,11 @@ from marginlinear.cli.output import (
     tell,
     warn,
 )
+from marginlinear.errors import ConvergenceWarning, DataError
+from marginlinear.options import CommandLine, UsageError
 from marginlinear.params import Param
-from marginlinear.problem import ConvergenceWarning, DataError
-from marginlinear.shortfall import fell_short, option, remedies, shortfall
+from marginlinear.selection import grid as grids
+from marginlinear.status import fell_short, option, remedies, shortfall
 
 PROGRAM = "margin-train"
 SOLVER = Param("solver", str, None, "the method", letter="s", metavar="NAME")
@@ -171,7 +170,7 @@ class Training:
                 return self._select(data) if self.folds else self._train(data)
 
     def _train(self, data):
-        from marginlinear.modelwriter import save_model
+        from marginlinear.modelfile.writer import save_model
 
         model = self._fit(data)
         self._write_log({name: value for name, value in model.info.to_dict().items() if name != "history"})

@@ -4,7 +4,7 @@
 """
 
 from marginlinear import params as P
-from marginlinear.methods.dual import JointFit
+from marginlinear.algorithms.dual import JointFit
 from marginlinear.registry import Method
 
 

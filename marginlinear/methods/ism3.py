@@ -7,14 +7,14 @@
     softmax     loss(t) = log(1 + sum_{l != y} exp(-t_l))
 """
 
-from marginlinear.methods import pairs
+from marginlinear.algorithms import pairwise
 from marginlinear.methods.m3svm import METHOD as M3SVM
 from marginlinear.params import LOSS
 from marginlinear.registry import Method
 
 
 def fit(problem, params, run):
-    return pairs.fit_pairs(problem, params, run, params["loss"])
+    return pairwise.fit_pairs(problem, params, run, params["loss"])
 
 
 METHOD = Method(
@@ -23,7 +23,7 @@ METHOD = Method(
     objective="sum_i loss(t_i) + lambda sum_{j<l} ||w_j - w_l||^p + eps (||W||_F^2 + ||b||^2), "
               "t_il = (w_{y_i} - w_l).x_i + b_{y_i} - b_l, lambda = 1/(2 C k)",
     reference=f"{M3SVM.reference}, appendix",
-    params=(*pairs.PARAMS, LOSS),
+    params=(*pairwise.PARAMS, LOSS),
     fit=fit,
     joint=True,
     kernels=False,

@@ -4,7 +4,7 @@
 """
 
 from marginlinear import params as P
-from marginlinear.methods.dual import fit_of
+from marginlinear.algorithms.dual import fit_of
 from marginlinear.registry import Method
 
 HINGE = (1,), ((0, -1, 1), (0, 0, 0))

@@ -12,8 +12,9 @@ import math
 
 from marginlinear import params as P
 from marginlinear.methods import ldm
-from marginlinear.problem import FINISHED, Info, Solution
+from marginlinear.problem import Info, Solution
 from marginlinear.registry import Method
+from marginlinear.status import FINISHED
 
 LEAST_SAMPLE, SAMPLED, TRIAL = 10_000, 8, 5
 # A convergence test is made after this many epochs, then after each doubling, and at the end.
@@ -35,7 +36,7 @@ class ASGDFit:
         import numpy as np
 
         from marginlinear._core.asgd import AveragedSGD
-        from marginlinear._core.descent import Budget
+        from marginlinear.algorithms.descent import Budget
 
         self.problem, self.params, self.run = problem.arrays(), params, run
         problem = self.problem
@@ -57,7 +58,7 @@ class ASGDFit:
     def _solution(self):
         import numpy as np
 
-        from marginlinear._core.stop import allowance, status_of
+        from marginlinear.status import allowance, status_of
 
         run, engine, epochs = self.run, self.engine, self.params["epochs"]
         done, next_check, ended = 0, FIRST_CHECK, None

@@ -12,7 +12,7 @@ P(W) - D(alpha) is one of (P) at any time. `n_outer` counts the updates of b.
 """
 
 from marginlinear import params as P
-from marginlinear.methods.dual import JointFit
+from marginlinear.algorithms.dual import JointFit
 from marginlinear.registry import Method
 
 

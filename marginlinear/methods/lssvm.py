@@ -6,7 +6,7 @@ Since y_i^2 = 1 this is ridge regression on the labels.
 """
 
 from marginlinear import params as P
-from marginlinear.methods.dual import fit_of
+from marginlinear.algorithms.dual import fit_of
 from marginlinear.registry import Method
 
 SQUARE = (), ((2, -2, 1),)

@@ -7,13 +7,13 @@
 weights of rows and classes; C itself is another name of lambda = 1/(2 C k).
 """
 
-from marginlinear.methods import pairs
+from marginlinear.algorithms import pairwise
 from marginlinear.params import BIAS, DELTA
 from marginlinear.registry import Method
 
 
 def fit(problem, params, run):
-    return pairs.fit_pairs(problem, params, run, "hinge", params["delta"])
+    return pairwise.fit_pairs(problem, params, run, "hinge", params["delta"])
 
 
 METHOD = Method(
@@ -23,7 +23,7 @@ METHOD = Method(
               "t_il = (w_{y_i} - w_l).x_i + b_{y_i} - b_l, g(x) = (x + sqrt(x^2 + delta^2))/2, lambda = 1/(2 C k)",
     reference="F. Nie, Z. Hao and R. Wang, Multi-class Support Vector Machine with Maximizing Minimum Margin, "
               "AAAI 2024",
-    params=(*pairs.PARAMS, DELTA),
+    params=(*pairwise.PARAMS, DELTA),
     fit=fit,
     joint=True,
     kernels=False,

@@ -6,7 +6,7 @@ Its optimum is sum_i C_i y_i x_i: the direction in which the mean of the margins
 """
 
 from marginlinear import params as P
-from marginlinear.methods.dual import fit_of
+from marginlinear.algorithms.dual import fit_of
 from marginlinear.registry import Method
 
 LINEAR = (), ((0, -1, 0),)

@@ -16,9 +16,9 @@ import math
 
 from marginlinear import params as P
 from marginlinear._core.buffer import constant, largest_change
-from marginlinear.methods.dual import JointFit
-from marginlinear.problem import MAX_ITER
+from marginlinear.algorithms.dual import JointFit
 from marginlinear.registry import Method
+from marginlinear.status import MAX_ITER
 
 # The upper loss is switched on once the lower one alone is solved this well: rivals mean something by then.
 FIRST_STAGE = 0.1

@@ -27,8 +27,9 @@ would multiply what lies in the null space of K by 1/||u|| > 1 every round.
 import math
 
 from marginlinear import params as P
-from marginlinear.problem import CONVERGED, CYCLE, Info, Solution
+from marginlinear.problem import Info, Solution
 from marginlinear.registry import Method
+from marginlinear.status import CONVERGED, CYCLE
 
 # Defaults of alpha/sqrt(s) and beta/s. Of five pairs from {10, 100} x {0.01, 0.03, 0.1} the best in test accuracy after
 # 100 rounds on imdb, magic and phishing, within 0.7 points of the best on a9a; a larger beta is slow, worse on text.
@@ -65,7 +66,7 @@ class MSVMAvFit:
     def __init__(self, problem, params, run, form=None):
         import numpy as np
 
-        from marginlinear._core.descent import Budget
+        from marginlinear.algorithms.descent import Budget
 
         self.run, problem = run, problem.arrays()
         self.budget = Budget(run.max_iter, run.time_limit, run.progress, run.cancel)
@@ -522,7 +523,7 @@ class Coordinates:
         import numpy as np
 
         from marginlinear._core.rows import Rows
-        from marginlinear.kernels import memory
+        from marginlinear.memory import memory
         from marginlinear.threads import aside
 
         m = gram.m

@@ -5,7 +5,7 @@
 """
 
 from marginlinear import params as P
-from marginlinear.methods.dual import fit_of
+from marginlinear.algorithms.dual import fit_of
 from marginlinear.registry import Method
 
 

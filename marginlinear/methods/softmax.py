@@ -6,13 +6,13 @@ With ||W||^2 = (1/k) sum_{j<l} ||w_j - w_l||^2 where the columns add up to 0, as
 with p = 2 and lambda = 1/(2 k). For two classes w_2 - w_1 is the logistic regression of LIBLINEAR's -s 0 at 2 C.
 """
 
-from marginlinear.methods import pairs
+from marginlinear.algorithms import pairwise
 from marginlinear.params import C
 from marginlinear.registry import Method
 
 
 def fit(problem, params, run):
-    return pairs.fit_ridge(problem, params, run, "softmax")
+    return pairwise.fit_ridge(problem, params, run, "softmax")
 
 
 METHOD = Method(

@@ -7,13 +7,13 @@ columns add up to 0, as they do at the optimum. It is minimised with a rounded h
 those of the hinge itself.
 """
 
-from marginlinear.methods import pairs
+from marginlinear.algorithms import pairwise
 from marginlinear.params import C
 from marginlinear.registry import Method
 
 
 def fit(problem, params, run):
-    return pairs.fit_ridge(problem, params, run, "hinge")
+    return pairwise.fit_ridge(problem, params, run, "hinge")
 
 
 METHOD = Method(

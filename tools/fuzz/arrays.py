@@ -16,7 +16,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from marginlinear import load_model, save_model, train
-from marginlinear.arrays import CSR
+from marginlinear.data.arrays import CSR
 from marginlinear.libsvm import dump_libsvm, load_libsvm
 from marginlinear.registry import methods
 from tools.fuzz import text

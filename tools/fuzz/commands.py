@@ -13,8 +13,8 @@ import warnings
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
-from marginlinear import params
-from marginlinear.cli import inspect, options, plot, predict, scale, train
+from marginlinear import options, params
+from marginlinear.cli import inspect, plot, predict, scale, train
 from marginlinear.registry import methods
 from tools.fuzz import text
 

@@ -11,9 +11,8 @@ from zlib import crc32
 
 import numpy as np
 
-from marginlinear import logs
-from marginlinear.problem import DataError
-from marginlinear.selection import search
+from marginlinear.errors import DataError
+from marginlinear.selection import search, tables
 from tools.fuzz import text
 
 WORDS = [b"n_iter", b"seconds", b"objective", b"certificate", b"residual", b"status", b"tol", b"fold", b"score",
@@ -48,7 +47,7 @@ def check(data):
                 scores = [row["score"], *row["fold_scores"]]
                 assert all(np.isnan(score) or 0 <= score <= 1 for score in scores), f"scores {scores}"
             return "resumed", len(found.table)
-        outcome = len(logs.read_log(path)) if kind == b"l" else min(len(logs.read_table(path)[0]), 8)
+        outcome = len(tables.read_log(path)) if kind == b"l" else min(len(tables.read_table(path)[0]), 8)
     except DataError as error:
         return text.shape_of(error.reason)
     if crc32(data) % DRAWN == 0 and find_spec("matplotlib"):

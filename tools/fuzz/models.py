@@ -10,8 +10,8 @@ from hashlib import sha256
 import numpy as np
 
 from marginlinear import load_model, save_model
-from marginlinear.arrays import CSR
-from marginlinear.problem import DataError
+from marginlinear.data.arrays import CSR
+from marginlinear.errors import DataError
 from tools.fuzz import text
 
 SEAL = re.compile(rb', "sha256": "([0-9a-f]{64})"\}\n\Z')

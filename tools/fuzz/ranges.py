@@ -8,7 +8,7 @@ import numpy as np
 
 from marginlinear.cli.output import Failure
 from marginlinear.cli.scale import ranges_lines, read_ranges
-from marginlinear.problem import DataError
+from marginlinear.errors import DataError
 from tools.fuzz import text
 
 WORDS = [b"x", b"y", b"1 0 1", b"-1 1", b"0 1", b"1 -1e308 1e308", b"3 5e-324 1e-323", b"2 1 1"]

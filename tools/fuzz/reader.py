@@ -16,7 +16,7 @@ from zlib import crc32
 import numpy as np
 
 from marginlinear import libsvm
-from marginlinear.problem import DataError
+from marginlinear.errors import DataError
 from tools.fuzz import text
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "tests"))

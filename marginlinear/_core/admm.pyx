@@ -1,0 +1,314 @@
+"""Alternating directions for the problems of a BlockCD: rough weights that its sweeps start from, for few features.
+
+The scores S become unknowns of their own, with the multipliers T of S = X W (ADMM; Boyd et al. 2011). With
+rho_i = `ratio` c_i an iteration is
+
+    W   = (I + X' diag(rho) X)^-1 X' (T + diag(rho) S)
+    v_i = H_i - T_i/rho_i,   H = relax X W + (1 - relax) S
+    T_i = the duals of min loss_i(s) + rho_i/2 ||s - v_i||^2: the solution of a block at v_i with A = 1/rho_i
+    S_i = v_i + T_i/rho_i
+
+The system is one for all classes, and both products with X are one pass, on all threads: an iteration costs about as
+much as a sweep, and features that go together do not slow it down. The upper slack is taken against the best rival at
+each W, so that J itself falls, not P at one choice of rivals. A small ratio gets far, a large one comes to rest: it
+grows. The weights of these duals are far from W, and certify nothing yet: sweeps or Newton steps go on from both.
+"""
+
+import math
+
+from cpython.exc cimport PyErr_CheckSignals
+from libc.math cimport sqrt
+from libc.stdint cimport int32_t
+
+from marginlinear._core.rows cimport (
+    CSR32,
+    CSR64,
+    DENSE32,
+    DENSE64,
+    GRAM,
+    NARROW32,
+    NARROW64,
+    Rows,
+    data_t,
+    row_axpy,
+    row_scores,
+    row_update,
+)
+from marginlinear._core.block_problem cimport larger, squared_block
+from marginlinear._core.cholesky cimport Gram
+
+from marginlinear._core.buffer import Buffer, seen, zeros
+from marginlinear._core.cholesky import factor, substitute_columns
+from marginlinear.threads import run_chunks
+
+# Over-relaxation.
+cdef double RELAX = 1.9
+# The ratio at first and at last. Where J has fallen by less than a part SLOW in PERIOD iterations, the ratio grows;
+# at last, by less than a part STILL, it is over.
+FIRST, LAST, GROWTH, PERIOD, SLOW, STILL = 0.1, 0.6, 1.5, 10, 0.02, 0.005
+# At most EACH sqrt(mean c_i ||x_i||^2) iterations, as sweeps are, MOST, and BEFORE where Newton steps follow; fewer
+# than FEWEST do not pay. They change all classes of a row, sweeps few: k classes cost 1/(1 + FEW/k) of a sweep.
+EACH, MOST, BEFORE, FEWEST, FEW = 4.5, 300, 40, 30, 6.0
+# The centre of the sweeps that follow has this part of mean c_i ||x_i||^2.
+FIRMNESS = 0.3
+# Features, beyond which the d x d system takes too long.
+LIMIT = 2000
+# Sums over the rows have so many parts at most, whatever the number of threads.
+cdef Py_ssize_t PARTS = 16
+# Work of one slice between looks at the signals: about 20 ms.
+cdef double SLICE = 2e7
+# Numbers of rows that are packed at once.
+cdef Py_ssize_t BUFFER = 1 << 18
+
+
+cdef enum Work:
+    GATHER     # rows start to stop times the roots of their costs, packed by `gram`
+    ALTERNATE  # scores, blocks, and the right-hand side of the next system
+
+
+cdef struct task_t:
+    Work what
+    Py_ssize_t start
+    Py_ssize_t stop
+    double* scratch    # GATHER: d numbers, ALTERNATE: 4 k
+    double* total      # d k numbers
+    double loss        # sum_i loss_i(x_i W), the upper slack against the best rival
+    double ratio
+    double following
+
+
+cdef class Splitting:
+    """Iterations on the duals of an engine with the squared loss; its weights stay until the end.
+
+    Attributes
+    ----------
+    W : float64 array of shape (d, k)
+    """
+
+    cdef object engine, _W
+    cdef Rows rows
+    cdef Py_ssize_t k, slice_rows
+    cdef int threads
+    cdef double low, high, mu, ratio
+    cdef double[:, ::1] alpha, scores, w, curvature, lower, wanted
+    cdef double[::1] beta, flat
+    cdef const double[::1] cost, sq
+    cdef const int32_t[::1] y
+    cdef int32_t[::1] rival
+    cdef Gram gram
+
+    def __init__(self, engine):
+        cdef Rows rows = engine.rows
+        self.engine, self.rows, self.k, self.threads = engine, rows, engine.n_classes, engine.threads
+        self.low, self.high, self.mu = engine.low, engine.high, engine.mu
+        self.alpha, self.beta, self.y, self.cost, self.rival, _, _ = engine.working_arrays()
+        self.sq = rows.sqnorms()
+        self.slice_rows = max(1, <Py_ssize_t>(SLICE * rows.m / (1.0 + <double>rows.nnz * self.k)))
+        flat = zeros("d", rows.d * self.k)
+        self._W = flat.table(rows.d)
+        self.flat, self.w = flat, self._W
+        self.lower = Buffer("d", rows.d, rows.d)
+        self.ratio = 0
+        self.curvature = self._sum_curvature()
+
+    @property
+    def W(self):
+        return seen(self._W)
+
+    cdef double[:, ::1] _sum_curvature(self):
+        """X' diag(c) X"""
+        cdef Py_ssize_t start
+        cdef task_t task
+        cdef double[::1] scratch = Buffer("d", self.rows.d)
+        self.gram = Gram(self.rows.d, max(1, min(self.rows.m, BUFFER // self.rows.d)), self.threads)
+        self.gram.clear()
+        task.what, task.scratch = GATHER, &scratch[0]
+        for start in range(0, self.rows.m, self.gram.room):
+            task.start, task.stop = start, min(self.rows.m, start + self.gram.room)
+            with nogil:
+                perform(self, &task)
+            self.gram.add(task.stop - task.start)
+        return self.gram.result()
+
+    @staticmethod
+    def iterations(engine, newton):
+        """How many; `newton`: Newton steps follow."""
+        return math.ceil(min(BEFORE if newton else MOST, EACH * math.sqrt(engine.stiffness())))
+
+    @staticmethod
+    def sweeps(engine, n):
+        """What n iterations cost, in sweeps, roughly; infinite where they are not possible or too few."""
+        cdef Rows rows = engine.rows
+        if rows.storage == GRAM or rows.d > LIMIT or not engine.squared or n < FEWEST:
+            return math.inf
+        # A multiplication costs 60 times what it does in a tile.
+        square = <double>rows.d * rows.d
+        sweep = 1.0 + <double>rows.nonzeros() * <double>engine.n_classes
+        share = 1 / (1 + FEW / engine.n_classes)
+        # A sweep multiplies twice: for scores and for weights.
+        return n * (share + 0.5 * square * engine.n_classes / sweep) + square * rows.m / 60 / sweep
+
+    def run(self, n, budget):
+        """n iterations at most, from duals of 0 and margins of 1: the first W is that of least squares. The last W and
+        the duals become those of the engine, around a centre. False, with all at 0, where numbers are out of range."""
+        cdef Py_ssize_t i
+        engine = self.engine
+        ratio = following = FIRST
+        self.scores, forces = zeros("d", self.rows.m, self.k), zeros("d", self.rows.m, self.k)
+        cdef double[:, ::1] force = forces
+        for i in range(self.rows.m):
+            self.scores[i, self.y[i]] = 1.0
+            force[i, self.y[i]] = ratio * self.cost[i]
+        self.alpha[:, :], self.beta[:] = 0, 0
+        self.wanted = engine.summed(forces, self.beta).table(self.rows.d)
+        engine.settle_empty_rows()
+        best = before = math.inf
+        for at in range(n):
+            if budget.exhausted(engine.n_iter):
+                break
+            if at % PERIOD == PERIOD - 1:
+                if ratio == LAST and best > (1 - STILL) * before:
+                    break
+                if best > (1 - SLOW) * before:
+                    following = min(LAST, GROWTH * ratio)
+                before = best
+            objective = self._respond(ratio, following) if self._solve(ratio) else math.inf
+            if not objective < math.inf:
+                engine.start_over()
+                return False
+            best = min(best, objective)
+            ratio = following
+            engine.n_iter += 1
+            if engine.n_iter % PERIOD == 0:
+                # All that is known of the least J is that no loss is below 0.
+                budget.record(engine.n_iter, objective, 0.0, objective)
+        engine.stand_beside(self.flat, FIRMNESS * engine.stiffness())
+        return True
+
+    def _solve(self, double ratio):
+        """W of the right-hand side; whether the system is positive definite to working precision."""
+        cdef Py_ssize_t i, j
+        if ratio != self.ratio:
+            with nogil:
+                for i in range(self.rows.d):
+                    for j in range(self.rows.d):
+                        self.lower[i, j] = ratio * self.curvature[i, j]
+                    self.lower[i, i] += 1
+            if not factor(self.lower, self.threads):
+                return False
+            self.ratio = ratio
+        self.w[:, :] = self.wanted
+        substitute_columns(self.lower, self.w)
+        return True
+
+    def _respond(self, double ratio, double following):
+        """J(W); sets T, S and the right-hand side of the next system."""
+        # A part's sum of d k numbers is not to cost more than its rows.
+        size = max(self.rows.d, (self.rows.m + PARTS - 1) // PARTS)
+        parts = run_chunks(lambda lo, hi: self._pass(lo, hi, ratio, following), self.rows.m, self.threads, size)
+        cdef double[:, ::1] part
+        cdef Py_ssize_t j, l
+        self.wanted[:, :] = 0
+        for _, part in parts:
+            for j in range(self.rows.d):
+                for l in range(self.k):
+                    self.wanted[j, l] += part[j, l]
+        return 0.5 * self.engine.iterates.sqnorm_of(self.flat) + sum(loss for loss, _ in parts)
+
+    def _pass(self, Py_ssize_t lo, Py_ssize_t hi, double ratio, double following):
+        cdef Py_ssize_t start
+        cdef task_t task
+        total = zeros("d", self.rows.d, self.k)
+        cdef double[:, ::1] sums = total
+        cdef double[::1] scratch = Buffer("d", 4 * self.k)
+        task.what, task.scratch, task.total, task.loss = ALTERNATE, &scratch[0], &sums[0, 0], 0
+        task.ratio, task.following = ratio, following
+        for start in range(lo, hi, self.slice_rows):
+            task.start, task.stop = start, min(hi, start + self.slice_rows)
+            with nogil:
+                perform(self, &task)
+            PyErr_CheckSignals()
+        return task.loss, total
+
+
+cdef void perform(Splitting self, task_t* task) noexcept nogil:
+    """The one place where the storage of the rows is looked at."""
+    if self.rows.storage == CSR64:
+        perform_on(self, &self.rows.csr64, task)
+    elif self.rows.storage == CSR32:
+        perform_on(self, &self.rows.csr32, task)
+    elif self.rows.storage == NARROW64:
+        perform_on(self, &self.rows.narrow64, task)
+    elif self.rows.storage == NARROW32:
+        perform_on(self, &self.rows.narrow32, task)
+    elif self.rows.storage == DENSE64:
+        perform_on(self, &self.rows.dense64, task)
+    elif self.rows.storage == DENSE32:
+        perform_on(self, &self.rows.dense32, task)
+
+
+cdef inline void perform_on(Splitting self, const data_t* X, task_t* task) noexcept nogil:
+    if task.what == GATHER:
+        gather(self, X, task)
+    else:
+        alternate(self, X, task)
+
+
+cdef void gather(Splitting self, const data_t* X, const task_t* task) noexcept nogil:
+    cdef Py_ssize_t i, j
+    for i in range(task.start, task.stop):
+        for j in range(X.d):
+            task.scratch[j] = 0
+        row_axpy(X, i, sqrt(self.cost[i]), task.scratch)
+        self.gram.pack(i - task.start, task.scratch)
+
+
+cdef void alternate(Splitting self, const data_t* X, task_t* task) noexcept nogil:
+    cdef Py_ssize_t i, l, y, r, k = self.k
+    cdef double c, A, rho, margin, slack, upper, F, next_rho
+    cdef double* s = task.scratch
+    cdef double* B = s + k
+    cdef double* a = B + k
+    cdef double* v = a + k
+    for i in range(task.start, task.stop):
+        y, c = self.y[i], self.cost[i]
+        row_scores(X, i, &self.w[0, 0], k, s)
+        rho = task.ratio * c
+        A = 1 / rho
+        next_rho = task.following * c
+        # T_i/rho with the rival of before.
+        for l in range(k):
+            B[l] = RELAX * s[l] + (1 - RELAX) * self.scores[i, l] - A * self.alpha[i, l]
+        B[y] += A * self.beta[i]
+        B[self.rival[i]] -= A * self.beta[i]
+        r = 0 if y else 1
+        for l in range(k):
+            if l != y and s[l] > s[r]:
+                r = l
+        margin = s[y] - s[r]
+        slack = larger(0.0, self.low - margin)
+        task.loss += c * slack * slack
+        if self.mu > 0:
+            slack = larger(0.0, margin - self.high)
+            task.loss += c * self.mu * slack * slack
+            self.rival[i] = <int32_t>r
+            upper = 1 / (2 * c * self.mu)
+        else:
+            upper, r = -1, -1
+        if self.sq[i] == 0:
+            continue
+        F = self.high - (B[y] - B[r]) if r >= 0 else 0
+        for l in range(k):
+            s[l] = B[l]
+            B[l] += self.low
+        B[y] -= self.low
+        self.beta[i] = squared_block(B, k, y, A, 1 / (2 * c), upper, r, F, a, v)
+        for l in range(k):
+            self.alpha[i, l] = v[l] = a[l]
+        if r >= 0:
+            v[y] -= self.beta[i]
+            v[r] += self.beta[i]
+        for l in range(k):
+            self.scores[i, l] = s[l] + A * v[l]
+            v[l] += next_rho * self.scores[i, l]
+        row_update(X, i, v, NULL, k, task.total, k)

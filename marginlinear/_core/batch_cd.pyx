@@ -1,0 +1,419 @@
+"""Dual coordinate descent for up to 8 binary problems over the same rows: a row is visited once for all of them.
+
+    P_l(w) = 1/2 ||w||^2 + sum_i c_i phi(g_il),   g_il = sign_il <w_l, x_i>,   l = 0, ..., 7
+
+Each problem is that of MarginCD without spread. They share the rows, the costs c and the table phi. A feature's weights
+in all problems are one cache line, W[8 j + l]: what a visit costs are the lines that it waits for, so that problems
+that have ended, or that there are not, cost little beside the others.
+
+A row rests for as many sweeps as it had visits in a row that moved none of its duals.
+"""
+
+from cpython.exc cimport PyErr_CheckSignals
+from libc.math cimport INFINITY
+from libc.stdint cimport int8_t, int32_t, uint8_t, uint64_t, uintptr_t
+
+from marginlinear._core.shrinking cimport keep_awake, shuffle
+from marginlinear._core.piecewise cimport dual_at, dual_term, gap_of, loss_at, pieces_t, step_to
+from marginlinear._core.rows cimport (
+    CSR32,
+    CSR64,
+    DENSE32,
+    DENSE64,
+    NARROW32,
+    NARROW64,
+    Rows,
+    feature,
+    prefetch,
+    row_begin,
+    row_end,
+    row_prefetch,
+    rows_t,
+    value,
+    weights_prefetch,
+)
+from marginlinear._core.buffer import Buffer, zeros
+from marginlinear.threads import Cancelled, run_chunks
+
+# Work of one slice between looks at the signals: about 20 ms.
+cdef double SLICE = 4e6
+cdef enum:
+    K = 8                # columns of the weights
+    AHEAD = 3            # rows between the request for a row's values and its turn
+    LONGEST_REST = 16    # sweeps
+    BLOCK = 524288       # rows of weights between looks at the signals
+
+WIDTH = K
+
+
+cdef enum Work:
+    VISIT    # coordinate steps at the rows order[start:stop]
+    LOSSES   # sums at rows start to stop, nothing changed
+    ADD      # W += sum_i sign_i dual_i x_i
+
+
+cdef struct task_t:
+    Work what
+    Py_ssize_t start
+    Py_ssize_t stop
+    double* gap          # K of each
+    double* loss
+    double* W
+
+
+cdef class ColumnsCD:
+    """State and sweeps of the problems. What there is one number of for each problem is a list of k.
+
+    Parameters
+    ----------
+    rows : Rows
+        Of features, not of a Gram matrix.
+    y : int32 array of shape (m,)
+        Class of each row.
+    codes : int8 array of shape (classes, k)
+        +1 or -1: the sign of each class in each of k <= WIDTH problems.
+    cost : float64 array of shape (m,)
+        c_i > 0.
+    table : float64 array
+        phi, as `margin_cd.table_of` returns it.
+    seed : int
+    threads : int
+        For passes that only read; sweeps use one.
+    cancel : threading.Event, optional
+        Once set, a pass ends within about 20 ms, with Cancelled.
+
+    Attributes
+    ----------
+    active : list of int
+        Numbers of the problems that are swept; to be set by `retire` alone.
+    gap : list of float
+        Sums over the rows of the last sweep, each row's gap taken as it was met.
+    met : list of float
+        P_l, each row's loss taken as it was met.
+    W : float64 array of shape (d, k)
+    duals : float64 array of shape (m, k)
+        In the direction of the margins.
+    """
+
+    cdef readonly Rows rows
+    cdef readonly Py_ssize_t k, n_iter
+    cdef readonly list active, gap, met
+    cdef object cancel
+    cdef int threads
+    cdef uint64_t rng
+    cdef Py_ssize_t slice_rows, count
+    cdef double[::1] w, a
+    cdef const double[::1] c, sq, table
+    cdef const int32_t[::1] y
+    cdef int8_t[:, ::1] signs
+    cdef uint8_t[::1] rest, calm
+    cdef Py_ssize_t[::1] order
+    cdef Py_ssize_t which[K]
+    cdef double negligible[K]
+    # ||w_l||^2, as the sweeps' steps change it.
+    cdef double sqnorm[K]
+    cdef const pieces_t* phi
+    # phi is 0 from here to there.
+    cdef double zero_from, zero_to
+
+    def __init__(self, Rows rows, y, const int8_t[:, :] codes, cost, table, *, seed=0, int threads=1, cancel=None):
+        cdef Py_ssize_t m = rows.m, i, j, l
+        self.rows, self.k, self.n_iter, self.cancel = rows, codes.shape[1], 0, cancel
+        self.y, self.c, self.table, self.sq = y, cost, table, rows.sqnorms()
+        self.signs = zeros("b", codes.shape[0], K)
+        self.signs[:, :self.k] = codes
+        self.threads, self.rng = threads, seed
+        self.w, self.a = aligned(rows.d * K), aligned(m * K)
+        self.order, self.rest, self.calm = Buffer("q", m), zeros("B", m), zeros("B", m)
+        for l in range(K):
+            self.negligible[l], self.sqnorm[l] = -INFINITY, 0
+        self.slice_rows = max(1, <Py_ssize_t>(SLICE * m / (1.0 + <double>rows.nnz)))
+        self.phi = <const pieces_t*> &self.table[0]
+        self.zero_from, self.zero_to = INFINITY, -INFINITY
+        for j in range(3):
+            if self.phi.quad[j] == 0 and self.phi.slope[j] == 0 and self.phi.level[j] == 0:
+                self.zero_from = min(self.zero_from, self.phi.knot[j - 1] if j else -INFINITY)
+                self.zero_to = max(self.zero_to, self.phi.knot[j] if j < 2 else INFINITY)
+        # A row with x_i = 0 has g_i = 0 for any w: its dual leaves no gap there.
+        for i in range(m):
+            if self.sq[i] == 0:
+                for l in range(self.k):
+                    self.a[i * K + l] = dual_at(self.phi, self.c[i], 0.0)
+        self._activate(list(range(self.k)))
+
+    @property
+    def W(self):
+        import numpy as np
+
+        return np.asarray(self.w).reshape(-1, K)[:, :self.k]
+
+    @property
+    def duals(self):
+        import numpy as np
+
+        return np.asarray(self.a).reshape(-1, K)[:, :self.k]
+
+    def duals_of(self, Py_ssize_t l):
+        """Those of one problem: a Buffer."""
+        cdef Py_ssize_t i
+        found = Buffer("d", self.rows.m)
+        cdef double[::1] out = found
+        for i in range(self.rows.m):
+            out[i] = self.a[i * K + l]
+        return found
+
+    def write(self, double[:, :] weights):
+        """weights[:] = W"""
+        cdef Py_ssize_t j, l, start, d = self.rows.d
+        for start in range(0, d, BLOCK):
+            with nogil:
+                for j in range(start, min(d, start + BLOCK)):
+                    for l in range(self.k):
+                        weights[j, l] = self.w[j * K + l]
+            PyErr_CheckSignals()
+
+    def _activate(self, list numbers):
+        self.active, self.count = numbers, len(numbers)
+        for at, l in enumerate(numbers):
+            self.which[at] = l
+
+    def retire(self, numbers):
+        """Sweep these problems no more: their weights and duals stay as they are."""
+        self._activate([l for l in self.active if l not in numbers])
+
+    cdef _perform(self, task_t* task, Py_ssize_t start, Py_ssize_t stop):
+        """The task from start to stop, with looks at the signals between its slices."""
+        cdef Py_ssize_t at
+        for at in range(start, stop, self.slice_rows):
+            task.start, task.stop = at, min(stop, at + self.slice_rows)
+            with nogil:
+                perform(self, task)
+            PyErr_CheckSignals()
+            if self.cancel is not None and self.cancel.is_set():
+                raise Cancelled
+
+    def sweep(self):
+        """Visit every row that does not rest once, in a new random order."""
+        cdef task_t task
+        cdef Py_ssize_t visited, l
+        cdef double gap[K]
+        cdef double loss[K]
+        for l in range(K):
+            gap[l] = loss[l] = 0
+        task.what, task.W, task.gap, task.loss = VISIT, &self.w[0], gap, loss
+        with nogil:
+            visited = keep_awake(&self.sq[0], &self.rest[0], self.rows.m, &self.order[0])
+            shuffle(&self.order[0], visited, &self.rng)
+        self._perform(&task, 0, visited)
+        self.gap = [gap[l] for l in range(self.k)]
+        self.met = [loss[l] + self.sqnorm[l] / 2 for l in range(self.k)]
+        self.n_iter += 1
+
+    def neglect(self, gaps):
+        """Leave duals as they are whose gaps add up, in each problem, to no more than its number of `gaps`."""
+        cdef Py_ssize_t l
+        for l in range(self.k):
+            self.negligible[l] = gaps[l] / max(1, self.rows.m)
+
+    def primal(self):
+        """P_l at the weights, exactly, by one pass over the rows."""
+        parts = run_chunks(self._losses, self.rows.m, self.threads)
+        return [sum(part) + sqnorm / 2 for *part, sqnorm in zip(*parts, self._sqnorms(), strict=True)]
+
+    def _losses(self, Py_ssize_t lo, Py_ssize_t hi):
+        cdef task_t task
+        cdef Py_ssize_t l
+        cdef double loss[K]
+        for l in range(K):
+            loss[l] = 0
+        task.what, task.W, task.loss = LOSSES, &self.w[0], loss
+        self._perform(&task, lo, hi)
+        return [loss[l] for l in range(self.k)]
+
+    def refresh(self):
+        """The weights of all problems, those not swept any more too, summed afresh from the rows and the duals."""
+        cdef task_t task
+        cdef Py_ssize_t start
+        for start in range(0, self.w.shape[0], K * BLOCK):
+            self.w[start:min(self.w.shape[0], start + K * BLOCK)] = 0
+            PyErr_CheckSignals()
+        task.what, task.W = ADD, &self.w[0]
+        self._perform(&task, 0, self.rows.m)
+
+    def dual(self):
+        """D_l at the duals, the weights being theirs: -inf where a dual is out of its range."""
+        cdef double at_rest = dual_term(self.phi, 1.0, 0.0)
+        cdef double a
+        cdef double h[K]
+        cdef Py_ssize_t i, l, start, m = self.rows.m
+        for l in range(K):
+            h[l] = 0
+        for start in range(0, m, BLOCK):
+            with nogil:
+                for i in range(start, min(m, start + BLOCK)):
+                    for l in range(self.k):
+                        a = self.a[i * K + l]
+                        if a == 0:
+                            h[l] += self.c[i] * at_rest
+                        else:
+                            h[l] += dual_term(self.phi, self.c[i], a)
+            PyErr_CheckSignals()
+        return [h[l] - sqnorm / 2 for l, sqnorm in enumerate(self._sqnorms())]
+
+    def _sqnorms(self):
+        """||w_l||^2"""
+        cdef double sums[K]
+        cdef Py_ssize_t j, l, start, d = self.rows.d
+        for l in range(K):
+            sums[l] = 0
+        for start in range(0, d, BLOCK):
+            with nogil:
+                for j in range(start, min(d, start + BLOCK)):
+                    for l in range(K):
+                        sums[l] += self.w[j * K + l] * self.w[j * K + l]
+            PyErr_CheckSignals()
+        return [sums[l] for l in range(self.k)]
+
+
+cdef double[::1] aligned(Py_ssize_t n):
+    """n zeros that begin with a cache line."""
+    cdef double[::1] buffer = zeros("d", n + 8)
+    cdef Py_ssize_t past = <Py_ssize_t>(<uintptr_t> &buffer[0] // 8 % 8), begin = 8 - past if past else 0
+    return buffer[begin:begin + n]
+
+
+cdef inline void scores_of(const rows_t* X, Py_ssize_t i, const double* W, double* s) noexcept nogil:
+    """s_l = <w_l, x_i>, in the order of the features"""
+    cdef Py_ssize_t p
+    cdef double v, s0 = 0, s1 = 0, s2 = 0, s3 = 0, s4 = 0, s5 = 0, s6 = 0, s7 = 0
+    cdef const double* w
+    for p in range(row_begin(X, i), row_end(X, i)):
+        v = value(X, i, p)
+        w = W + feature(X, i, p) * K
+        s0 += v * w[0]
+        s1 += v * w[1]
+        s2 += v * w[2]
+        s3 += v * w[3]
+        s4 += v * w[4]
+        s5 += v * w[5]
+        s6 += v * w[6]
+        s7 += v * w[7]
+    s[0], s[1], s[2], s[3], s[4], s[5], s[6], s[7] = s0, s1, s2, s3, s4, s5, s6, s7
+    if X.bias >= 0:
+        add_line(s, X.bias, W + X.n * K)
+
+
+cdef inline void update(const rows_t* X, Py_ssize_t i, const double* delta, double* W) noexcept nogil:
+    """w_l += delta_l x_i"""
+    cdef Py_ssize_t p
+    for p in range(row_begin(X, i), row_end(X, i)):
+        add_line(W + feature(X, i, p) * K, value(X, i, p), delta)
+    if X.bias >= 0:
+        add_line(W + X.n * K, X.bias, delta)
+
+
+cdef inline void add_line(double* w, double v, const double* d) noexcept nogil:
+    """w_l += v d_l; all are read before the first is written, so that the compiler may use vectors."""
+    cdef double w0 = w[0] + v * d[0], w1 = w[1] + v * d[1], w2 = w[2] + v * d[2], w3 = w[3] + v * d[3]
+    cdef double w4 = w[4] + v * d[4], w5 = w[5] + v * d[5], w6 = w[6] + v * d[6], w7 = w[7] + v * d[7]
+    w[0], w[1], w[2], w[3], w[4], w[5], w[6], w[7] = w0, w1, w2, w3, w4, w5, w6, w7
+
+
+cdef void perform(ColumnsCD self, task_t* task) noexcept nogil:
+    """The one place where the storage of the rows is looked at."""
+    if self.rows.storage == CSR64:
+        perform_on(self, &self.rows.csr64, task)
+    elif self.rows.storage == CSR32:
+        perform_on(self, &self.rows.csr32, task)
+    elif self.rows.storage == NARROW64:
+        perform_on(self, &self.rows.narrow64, task)
+    elif self.rows.storage == NARROW32:
+        perform_on(self, &self.rows.narrow32, task)
+    elif self.rows.storage == DENSE64:
+        perform_on(self, &self.rows.dense64, task)
+    elif self.rows.storage == DENSE32:
+        perform_on(self, &self.rows.dense32, task)
+
+
+cdef inline void perform_on(ColumnsCD self, const rows_t* X, task_t* task) noexcept nogil:
+    if task.what == VISIT:
+        visit(self, X, task)
+    elif task.what == LOSSES:
+        losses(self, X, task)
+    else:
+        accumulate(self, X, task)
+
+
+cdef void visit(ColumnsCD self, const rows_t* X, task_t* task) noexcept nogil:
+    """Coordinate steps: scores, exact minima along the duals, update of the weights."""
+    cdef Py_ssize_t at, i, l, n
+    cdef double g, old, new, own, A, c, curvature
+    cdef double s[K]
+    cdef double delta[K]
+    cdef double* a
+    cdef const int8_t* sign
+    cdef bint moved
+    for at in range(task.start, task.stop):
+        i = self.order[at]
+        if at + AHEAD < task.stop:
+            row_prefetch(X, self.order[at + AHEAD])
+            prefetch(&self.a[self.order[at + AHEAD] * K])
+        if at + 1 < task.stop:
+            weights_prefetch(X, self.order[at + 1], task.W, K)
+        scores_of(X, i, task.W, s)
+        sign, a = &self.signs[self.y[i], 0], &self.a[i * K]
+        A, c, moved = self.sq[i], self.c[i], False
+        for l in range(K):
+            delta[l] = 0
+        for n in range(self.count):
+            l = self.which[n]
+            g, old = s[l] * sign[l], a[l]
+            if old == 0 and g >= self.zero_from and g <= self.zero_to:
+                continue
+            own = gap_of(self.phi, c, g, old)
+            task.gap[l] += own
+            task.loss[l] += c * loss_at(self.phi, g)
+            if own <= self.negligible[l]:
+                continue
+            new = step_to(self.phi, c, g - A * old, A, &curvature)
+            if new != old:
+                delta[l] = (new - old) * sign[l]
+                self.sqnorm[l] += delta[l] * (2 * s[l] + delta[l] * A)
+                a[l] = new
+                moved = True
+        if moved:
+            self.calm[i] = 0
+            update(X, i, delta, task.W)
+        else:
+            self.rest[i] = self.calm[i]
+            self.calm[i] += self.calm[i] < LONGEST_REST
+
+
+cdef void losses(ColumnsCD self, const rows_t* X, task_t* task) noexcept nogil:
+    cdef Py_ssize_t i, l, n
+    cdef double s[K]
+    cdef const int8_t* sign
+    for i in range(task.start, task.stop):
+        if i + 1 < task.stop:
+            weights_prefetch(X, i + 1, task.W, K)
+        scores_of(X, i, task.W, s)
+        sign = &self.signs[self.y[i], 0]
+        for n in range(self.count):
+            l = self.which[n]
+            task.loss[l] += self.c[i] * loss_at(self.phi, s[l] * sign[l])
+
+
+cdef void accumulate(ColumnsCD self, const rows_t* X, task_t* task) noexcept nogil:
+    cdef Py_ssize_t i, l
+    cdef double delta[K]
+    cdef const int8_t* sign
+    cdef bint any_of
+    for i in range(task.start, task.stop):
+        if i + 1 < task.stop:
+            weights_prefetch(X, i + 1, task.W, K)
+        sign, any_of = &self.signs[self.y[i], 0], False
+        for l in range(K):
+            delta[l] = self.a[i * K + l] * sign[l]
+            any_of = any_of or delta[l] != 0
+        if any_of:
+            update(X, i, delta, task.W)

@@ -1,0 +1,91 @@
+/* The kernels of simd.h at one width, for CSR and dense rows. Defined by who includes this:
+
+     WIDTH             of a vector, in doubles
+     VEC               its type
+     TARGET            attribute of functions that use it
+     PART, PUT_PART    load and store the first n numbers at p, 1 <= n <= WIDTH */
+
+static INLINE TARGET VEC AT(load)(const double *p) { VEC v; memcpy(&v, p, sizeof v); return v; }
+
+static INLINE TARGET void AT(store)(double *p, VEC v) { memcpy(p, &v, sizeof v); }
+
+/* s_l = <w_l, x> for `count` classes, (vectors - 1) WIDTH < count <= vectors WIDTH. */
+static INLINE TARGET void AT(scores_of)(const void *data, int single, const void *index, int bytes, ptrdiff_t n,
+                                        const double *W, ptrdiff_t k, int vectors, ptrdiff_t count, double *s)
+{
+    VEC sum[MOST];
+    const int last = vectors - 1;
+    const ptrdiff_t rest = count - last * WIDTH;
+    UNROLL
+    for (int g = 0; g < vectors; g++) sum[g] = (VEC){0};
+    for (ptrdiff_t p = 0; p < n; p++) {
+        const double v = single ? ((const float *)data)[p] : ((const double *)data)[p];
+        const double *w = W + FEATURE_AT(index, bytes, p) * k;
+        UNROLL
+        for (int g = 0; g < last; g++) sum[g] += v * AT(load)(w + g * WIDTH);
+        sum[last] += v * PART(w + last * WIDTH, rest);
+    }
+    UNROLL
+    for (int g = 0; g < last; g++) AT(store)(s + g * WIDTH, sum[g]);
+    PUT_PART(s + last * WIDTH, rest, sum[last]);
+}
+
+/* w_l += delta_l x for as many. */
+static INLINE TARGET void AT(update_of)(const void *data, int single, const void *index, int bytes, ptrdiff_t n,
+                                        const double *delta, double *W, ptrdiff_t k, int vectors, ptrdiff_t count)
+{
+    VEC d[MOST];
+    const int last = vectors - 1;
+    const ptrdiff_t rest = count - last * WIDTH;
+    UNROLL
+    for (int g = 0; g < last; g++) d[g] = AT(load)(delta + g * WIDTH);
+    d[last] = PART(delta + last * WIDTH, rest);
+    for (ptrdiff_t p = 0; p < n; p++) {
+        const double v = single ? ((const float *)data)[p] : ((const double *)data)[p];
+        double *w = W + FEATURE_AT(index, bytes, p) * k;
+        UNROLL
+        for (int g = 0; g < last; g++) AT(store)(w + g * WIDTH, AT(load)(w + g * WIDTH) + v * d[g]);
+        PUT_PART(w + last * WIDTH, rest, PART(w + last * WIDTH, rest) + v * d[last]);
+    }
+}
+
+#define SCORES(vectors) AT(scores_of)(data, single, features, bytes, n, W + l, k, vectors, count, s + l)
+#define UPDATE(vectors) AT(update_of)(data, single, features, bytes, n, delta + l, W + l, k, vectors, count)
+
+#define KERNELS(name, single_, bytes_) \
+    static TARGET void AT(name##_scores)(const void *data, const void *features, ptrdiff_t n, const double *W, \
+                                         ptrdiff_t k, double *s) \
+    { \
+        const int single = single_, bytes = bytes_; \
+        BY_VECTORS(SCORES) \
+    } \
+    static TARGET void AT(name##_update)(const void *data, const void *features, ptrdiff_t n, const double *delta, \
+                                         double *W, ptrdiff_t k) \
+    { \
+        const int single = single_, bytes = bytes_; \
+        BY_VECTORS(UPDATE) \
+    }
+
+KERNELS(csr64, 0, 4)
+KERNELS(csr32, 1, 4)
+KERNELS(narrow64, 0, 2)
+KERNELS(narrow32, 1, 2)
+KERNELS(dense64, 0, 0)
+KERNELS(dense32, 1, 0)
+
+static const kernels_t AT(kernels) = {
+    WIDTH,
+    {AT(csr64_scores), AT(csr32_scores), AT(narrow64_scores), AT(narrow32_scores), AT(dense64_scores),
+     AT(dense32_scores)},
+    {AT(csr64_update), AT(csr32_update), AT(narrow64_update), AT(narrow32_update), AT(dense64_update),
+     AT(dense32_update)},
+};
+
+#undef KERNELS
+#undef SCORES
+#undef UPDATE
+#undef WIDTH
+#undef VEC
+#undef TARGET
+#undef PART
+#undef PUT_PART

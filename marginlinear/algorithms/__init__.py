@@ -1,0 +1,1 @@
+"""Engines driven to a certificate: what `--algorithm` names, and what stands above one engine."""

@@ -1,0 +1,176 @@
+"""More than two classes by binary problems: one column of weights for each.
+
+    ovr     class j against all others, k columns; the largest score wins
+    ovo     class i against class j, their rows only, k (k - 1)/2 columns
+    ecoc    error-correcting output codes (Dietterich and Bakiri 1995): each class has a word of +1 and -1, a column is
+            the problem to tell the classes with +1 from those with -1. Up to 7 classes all 2^(k-1) - 1 columns, above
+            ceil(10 log2 k) random ones (dense codes of Allwein, Schapire and Singer 2000)
+
+Columns run on threads, each on one. What they find does not depend on how many run at once.
+"""
+
+import operator
+import threading
+import time
+
+from marginlinear._core.buffer import (
+    copied,
+    mark,
+    put,
+    same_memory,
+    signed_rows,
+    signs_of,
+    taken,
+    zeros,
+)
+from marginlinear.algorithms.batched import Together, groups
+from marginlinear.algorithms.descent import Budget
+from marginlinear.data.codes import codes_of, one_versus_rest
+from marginlinear.problem import Problem, Solution
+from marginlinear.status import CONVERGED, CYCLE, FAILED, FINISHED, MAX_ITER, STALLED, TIME_LIMIT
+from marginlinear.threads import in_order
+
+# From the best outcome of a column to the worst.
+STATUSES = CONVERGED, FINISHED, STALLED, CYCLE, MAX_ITER, TIME_LIMIT, FAILED
+
+
+def fit(method, problem, params, run, how):
+    """Solution of the binary `method` for a problem of k > 2 classes; `how` is ovr, ovo or ecoc.
+
+    Its info is that of all columns: the worst status and residual, the most sweeps, and sums of objectives and bounds;
+    the latter and the certificate are None where the method has none. The history
+    has an entry for each column, of the `columns` up to it, in their order; `run.progress` gets these entries, in the
+    thread that calls. `run.time_limit` is for all columns together, `run.max_iter` for each.
+    """
+    return Columns(method, problem, params, run, how).fit()
+
+
+class Columns:
+    """One fit: the columns' problems, and what becomes of their solutions."""
+
+    def __init__(self, method, problem, params, run, how):
+        self.method, self.problem, self.params, self.run = method, problem, params, run
+        self.started = time.perf_counter()
+        codes = None if how == "ovr" else codes_of(how, problem.n_classes, run.seed)
+        self.codes = one_versus_rest(problem.n_classes) if codes is None else copied(codes)
+        self.decoded = codes
+        if run.start is not None and memoryview(run.start["codes"]) != memoryview(self.codes):
+            raise ValueError("start: a model of other binary problems (multiclass, or the seed of ecoc, was another)")
+        # An event of another's is never set here: fits that have one run on one thread.
+        self.cancel = threading.Event() if run.cancel is None else run.cancel
+        # In a Model's own layout: no other copy of all columns is made.
+        length = problem.rows.m if problem.rows.is_gram else problem.rows.d
+        self.weights = zeros("d", length, self.codes.columns)
+        self.supports = zeros("B", problem.rows.m)
+
+    def fit(self):
+        whole, states, history, algorithms = None, [], [], set()
+        for info, state in self._outcomes():
+            whole = info if whole is None else beside(whole, info)
+            states.append(state)
+            algorithms.add(info.algorithm)
+            history.append({"n_iter": whole.n_iter, "seconds": self.seconds, "objective": whole.objective,
+                            "bound": whole.bound, "certificate": whole.certificate, "residual": whole.residual,
+                            "columns": len(states)})
+            if self.run.progress is not None:
+                self.run.progress(history[-1])
+        info = whole._replace(algorithm=", ".join(sorted(algorithms)), n_support=bytes(self.supports).count(1),
+                              seconds=self.seconds, tol=self.run.tol, history=history)
+        return Solution(self.weights, info, {"codes": self.codes, "columns": states}, self.decoded)
+
+    @property
+    def seconds(self):
+        return time.perf_counter() - self.started
+
+    def _outcomes(self):
+        """(info, state) of the columns, in their order, as they are known."""
+        threads = self.run.threads if self.problem.rows.shared else 1
+        found, told = [], 0
+        if self._alike:
+            parts = groups(self.codes.columns)
+            for outcomes in in_order(lambda at: self._group(*parts[at], threads // len(parts)), len(parts), threads,
+                                     self.cancel):
+                found += outcomes
+                while told < len(found) and found[told][0] is not None:
+                    yield found[told]
+                    told += 1
+            if self.run.cancel is None:
+                # What ended the groups' workers is not to end those of the columns.
+                self.cancel = threading.Event()
+
+        def column(at):
+            info, state = found[at] if found else (None, None)
+            return self._column(at, state) if info is None else (info, state)
+
+        yield from in_order(lambda at: column(told + at), self.codes.columns - told, threads, self.cancel)
+
+    @property
+    def _alike(self):
+        """Whether all columns are problems over all rows that differ in the signs of the classes alone."""
+        run = self.run
+        return (self.method.loss is not None and run.algorithm == "auto" and run.start is None
+                and not self.problem.rows.is_gram and 0 not in bytes(self.codes))
+
+    def _group(self, first, stop, threads):
+        """[(info, state)] of the columns `first` to `stop`, as Together has them."""
+        budget = Budget(self.run.max_iter, self._time_left(), cancel=self.cancel)
+        outcomes = Together(self.problem, self.codes.cut(first, stop), self.method.loss(self.problem, self.params),
+                            self.run, budget, self.weights.cut(first, stop), max(1, threads)).fit()
+        for info, state in outcomes:
+            if info is not None:
+                mark(self.supports, state["duals"])
+        return outcomes
+
+    def _time_left(self):
+        return None if self.run.time_limit is None else max(0.0, self.run.time_limit - self.seconds)
+
+    def _column(self, at, start):
+        """(info, state) of one binary problem, from `start` if not None; its weights go to their place."""
+        run, (rows, y, _, instance, factor), signs = self.run, self.problem, self.codes.cut(at)
+        which = None if 0 not in bytes(signs) else signed_rows(signs, y)
+        if which is not None:
+            rows, y = rows.select(which), taken(y, which)
+            instance, factor = taken(instance, which), taken(factor, which)
+        binary = Problem(rows, signs_of(signs, y), 2, instance, factor)
+        if run.start is not None:
+            start = run.start["columns"][at]
+            start = {**start, "W": copied(start["W"])}
+        try:
+            solution = self.method.fit(binary, self.params, run._replace(
+                threads=1, time_limit=self._time_left(), start=start, progress=None, cancel=self.cancel))
+        except ValueError as error:
+            positive, negative = (_listed([code == sign for code in memoryview(signs)]) for sign in (1, -1))
+            raise ValueError(f"{error} (in binary problem {at + 1} of {self.codes.columns}: class number {positive} "
+                             f"against {negative}, in the order of the labels)") from error
+        state, column = solution.state, self.weights.cut(at)
+        put(column, solution.weights, which if self.problem.rows.is_gram else None)
+        if same_memory(state["W"], solution.weights):
+            state = {**state, "W": column}
+        mark(self.supports, state["duals"], which)
+        return solution.info, state
+
+
+def beside(whole, info):
+    """The Info `whole` of the columns before, with this one's: sums are taken on, as columns may be thousands."""
+    objective, bound = (_both(operator.add, getattr(whole, name), getattr(info, name))
+                        for name in ("objective", "bound"))
+    return whole._replace(
+        status=max(whole.status, info.status, key=STATUSES.index),
+        n_iter=max(whole.n_iter, info.n_iter),
+        n_outer=max(whole.n_outer, info.n_outer),
+        objective=objective,
+        bound=bound,
+        certificate=None if bound is None else objective - bound,
+        residual=_both(max, whole.residual, info.residual),
+    )
+
+
+def _both(of, first, second):
+    """`of` the two values; None where one has none."""
+    return None if first is None or second is None else of(first, second)
+
+
+def _listed(chosen, most=5):
+    """Numbers, from 1, of the chosen classes."""
+    numbers = [str(at + 1) for at, there in enumerate(chosen) if there]
+    return ", ".join(numbers[:most] + ["..."] * (len(numbers) > most))

@@ -1,0 +1,85 @@
+"""What Newton steps cost, and where they are possible; the modules that make them are imported when a first is made.
+
+Which route is taken is a function of the numbers in the rows, in whatever storage: what a sweep costs counts those that
+are not 0.
+"""
+
+import math
+
+# Unknowns of the linear system: beyond, one solution takes seconds and hundreds of megabytes.
+LIMIT = 3000
+# A joint step whose algebra is dearer than this many sweeps comes with so many features that the steps may be many too.
+DEAR = 25
+
+ON_A_KERNEL = "algorithm = 'newton' works on features, not on a kernel: take 'auto'"
+
+
+class MarginSteps:
+    """Those on the engine MarginCD."""
+
+    # Steps from the sweeps' duals to 1e-3: about 4 for smooth losses, 10 to 20 for the hinge.
+    STEPS = 8
+
+    @staticmethod
+    def sweeps_of_a_step(engine):
+        """What a step costs, in sweeps, roughly; infinite where steps are not possible."""
+        rows = engine.rows
+        if rows.is_gram or rows.d > LIMIT:
+            return math.inf
+        # A multiplication costs 150 times what it does in a product of tiles, 60 times what it does in a solution; the
+        # calls of a step cost 100,000. Of a loss without curvature about a third of the rows is at a knot.
+        sweep = 1.0 + rows.nonzeros()
+        products = rows.m / (1 if engine.curved else 3) * rows.d * rows.d
+        return 3.0 + (products / 150 + rows.d**3 / 60) / sweep + 1e5 / sweep
+
+    @staticmethod
+    def require(engine):
+        """ValueError where steps are not possible."""
+        rows = engine.rows
+        if rows.is_gram:
+            raise ValueError(ON_A_KERNEL)
+        if rows.d > LIMIT:
+            raise ValueError(f"algorithm = 'newton' solves for one weight a feature, at most {LIMIT}: here "
+                             f"{rows.d}; take 'auto'")
+
+    @staticmethod
+    def begin(engine):
+        from marginlinear._core.margin_newton import MarginNewton
+
+        return MarginNewton(engine)
+
+
+class BlockSteps:
+    """Those on the engine BlockCD."""
+
+    # Steps from the sweeps' duals to 1e-3.
+    STEPS = 15
+
+    @staticmethod
+    def sweeps_of_a_step(engine):
+        """What a step costs, in sweeps, roughly; infinite where steps are not possible."""
+        rows, k = engine.rows, engine.n_classes
+        unknowns = (k - 1) * rows.d
+        if rows.is_gram or unknowns > LIMIT:
+            return math.inf
+        # A multiplication costs 60 times what it does in a tile; a pair of classes costs 10,000 in calls.
+        sweep = 1.0 + rows.nonzeros() * k
+        algebra = (rows.m * rows.d * rows.d + unknowns**3) / 60 / sweep
+        return math.inf if algebra > DEAR else 1.5 + algebra + 5000.0 * k * (k - 1) / sweep
+
+    @staticmethod
+    def require(engine):
+        """ValueError where steps are not possible."""
+        rows, k = engine.rows, engine.n_classes
+        unknowns = (k - 1) * rows.d
+        if rows.is_gram:
+            raise ValueError(ON_A_KERNEL)
+        if unknowns > LIMIT:
+            raise ValueError(f"algorithm = 'newton' solves for (classes - 1) x features weights, at most {LIMIT}: here "
+                             f"{k - 1} x {rows.d} = {unknowns}; take 'auto'")
+
+    @staticmethod
+    def begin(engine):
+        from marginlinear._core.block_newton import Newton
+
+        return Newton(engine)

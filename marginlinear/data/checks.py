@@ -1,0 +1,99 @@
+"""What Python hands over, checked: X, y, weights of rows and classes."""
+
+import sys
+import warnings
+
+import numpy as np
+
+from marginlinear import params as P
+from marginlinear.data.arrays import held, select_rows, select_square, shape_of
+from marginlinear.data.labels import labels_of, require_words
+
+BALANCED = "balanced"
+
+
+def class_factors(class_weight, classes, sizes):
+    """Factor of C of each class, float64 array of shape (k,); `sizes` are the sums of their rows' weights."""
+    if isinstance(class_weight, str) and class_weight == BALANCED:
+        return sizes.sum() / (len(classes) * sizes)
+    factors = np.ones(len(classes))
+    for label, factor in check_class_weight(class_weight).items():
+        number = isinstance(factor, (int, float, np.integer, np.floating)) and not isinstance(factor, bool)
+        if not (number and np.isfinite(factor) and factor > 0):
+            raise ValueError(f"class_weight[{label!r}] = {factor!r} is not allowed: give a number in (0, inf)")
+        # Label by label: NumPy would compare a tuple with all of them.
+        at = [place for place, known in enumerate(classes.tolist()) if known == label]
+        if not at:
+            warnings.warn(f"class label {label} specified in weight is not found", UserWarning, stacklevel=4)
+        factors[at] = factor
+    return factors
+
+
+def check_class_weight(class_weight):
+    """The dict, "balanced" or None that was given; TypeError or ValueError for anything else."""
+    if class_weight is None or isinstance(class_weight, dict):
+        return class_weight
+    wrong = ValueError if isinstance(class_weight, str) else TypeError
+    if wrong is ValueError and class_weight == BALANCED:
+        return class_weight
+    raise P.refusal("class_weight", class_weight, 'a dict of labels and factors, or "balanced"', wrong)
+
+
+def places_in(classes, y):
+    """Places in `classes`, in any order, of the labels y, int array of shape (m,), -1 for one that is not there."""
+    places = np.searchsorted(classes, y, sorter=(order := np.argsort(classes)))
+    places = order[np.minimum(places, len(order) - 1)]
+    return np.where(classes[places] == y, places, -1)
+
+
+def training_data(X, y, sample_weight, square=False, spend=False):
+    """(X as `held` has it, y, instance weights, numbers of the rows kept): checked, without the rows of weight 0.
+
+    Numbers None: all rows are kept. In a `square` X, a Gram matrix, the columns stand for the rows too. spend: X may be
+    overwritten, as nothing else reads it any more.
+    """
+    # Where numpy.ma, which takes its time to import, is not there yet, nothing is masked.
+    if "numpy.ma" in sys.modules and (np.ma.isMaskedArray(X) or np.ma.isMaskedArray(y)):
+        raise ValueError("X and y must not be masked arrays: the mask would be lost; fill or drop what is masked")
+    X, y = held(X, spend), labels_of(y)
+    m, n = shape_of(X)
+    if len(y) != m:
+        raise ValueError(f"X has {m} rows, y has {len(y)} labels")
+    if m == 0:
+        raise ValueError("X has no rows")
+    if square and n != m:
+        raise ValueError(f"X has {m} rows and {n} columns: a precomputed kernel is the square matrix of "
+                         "the rows' inner products")
+    if sample_weight is None:
+        return X, y, np.broadcast_to(1.0, m), None
+    factors = row_weights(sample_weight, m)
+    kept = np.flatnonzero(factors > 0)
+    if len(kept) == m:
+        return X, y, factors, None
+    if not len(kept):
+        raise ValueError("sample_weight is zero for all rows")
+    return select_square(X, kept) if square else select_rows(X, kept), y[kept], factors[kept], kept
+
+
+def row_weights(sample_weight, m):
+    """The weights of m rows as a float64 array of their own; ValueError unless they are finite and >= 0."""
+    try:
+        factors = np.array(sample_weight, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"sample_weight: numbers are needed: {error}") from None
+    if factors.shape != (m,):
+        raise ValueError(f"sample_weight has shape {factors.shape}, X has {m} rows")
+    wrong = ~(np.isfinite(factors) & (factors >= 0))
+    if wrong.any():
+        i = np.flatnonzero(wrong)[0]
+        raise ValueError(f"sample_weight[{i}] = {factors[i]} is not allowed: give a number in [0, inf)")
+    return factors
+
+
+def labels_with(found, classes):
+    """`classes`, ascending; ValueError unless the labels `found` are among them."""
+    labels = np.unique(labels_of(classes, "classes"))
+    require_words(labels.tolist(), "classes")
+    if np.any(other := ~np.isin(found, labels)):
+        raise ValueError(f"classes: label {found[other].tolist()[0]!r} of y is not among them")
+    return labels

@@ -1,0 +1,442 @@
+"""Kernels, and the rows of their Gram matrices.
+
+    linear    <x, z>
+    poly      (gamma <x, z> + coef0)^degree
+    rbf       exp(-gamma ||x - z||^2)
+    sigmoid   tanh(gamma <x, z> + coef0)             LIBSVM's definitions
+
+A bias feature of value B is a constant feature in feature space: it adds B^2 to every kernel.
+
+Kernel rows are made FETCH at a time, by products of arrays of one fixed shape: a row then has the same bits whatever
+rows are made with it, in a full matrix and in a cache. The diagonal is computed on its own and put into the rows.
+"""
+
+import math
+
+import numpy as np
+
+from marginlinear._core.rows import FETCH, Rows
+from marginlinear._core.scores import scores_of
+from marginlinear.data import one_against_one
+from marginlinear.data.arrays import CSR, as_rows, held, row_count, select_rows, shape_of
+from marginlinear.errors import RowError
+from marginlinear.memory import memory
+from marginlinear.threads import ranges, run_chunks
+
+KINDS = ("linear", "poly", "rbf", "sigmoid", "precomputed")
+# Columns of one product, and bytes of one block of rows made dense.
+COLUMNS = 1024
+SCATTERED = 2**28
+# A matrix that differs from its transpose by more than this part of its largest value is not symmetric.
+SYMMETRY = 1e-8
+
+
+class Kernel:
+    """A kernel function and its parameters.
+
+    Parameters
+    ----------
+    kind : {"linear", "poly", "rbf", "sigmoid", "precomputed"} or callable
+        A callable gets two arrays of rows, X and Z, of the type that was trained on, and returns the kernel's values:
+        an array or sparse array of shape (len(X), len(Z)).
+    gamma : float, optional
+        Of poly, rbf and sigmoid. Default: 1/features, set by `resolved`.
+    degree : int
+        Of poly.
+    coef0 : float
+        Of poly and sigmoid.
+    """
+
+    def __init__(self, kind, *, gamma=None, degree=3, coef0=0.0):
+        if not callable(kind) and kind not in KINDS:
+            raise ValueError(f"kernel = {kind!r} is not allowed: give {' | '.join(KINDS)}, or a callable")
+        self.kind, self.gamma, self.degree, self.coef0 = kind, gamma, degree, coef0
+
+    def __repr__(self):
+        return f"Kernel({self.kind!r}, gamma={self.gamma!r}, degree={self.degree!r}, coef0={self.coef0!r})"
+
+    @property
+    def given(self):
+        """True where values come from the user: a callable or a matrix."""
+        return callable(self.kind) or self.kind == "precomputed"
+
+    def resolved(self, n_features):
+        """The same with gamma set."""
+        gamma = 1.0 / max(1, n_features) if self.gamma is None else self.gamma
+        return Kernel(self.kind, gamma=gamma, degree=self.degree, coef0=self.coef0)
+
+    def values(self, products, left, right):
+        """Kernel values, in place of inner products.
+
+        Parameters
+        ----------
+        products : float64 array of shape (a, b)
+        left, right : float64 arrays of shapes (a,) and (b,)
+            Squared norms of both sides' rows.
+        """
+        if self.kind == "linear":
+            return products
+        if self.kind == "rbf":
+            products *= -2.0
+            products += left[:, np.newaxis]
+            products += right
+            # Rounding can leave a distance below 0.
+            np.maximum(products, 0.0, out=products)
+            products *= -self.gamma
+            return np.exp(products, out=products)
+        products *= self.gamma
+        products += self.coef0
+        return np.tanh(products, out=products) if self.kind == "sigmoid" else power(products, self.degree)
+
+    def diagonal(self, sqnorms):
+        """Kernel values of rows with themselves, from their squared norms."""
+        if self.kind == "rbf":
+            return np.ones_like(sqnorms)
+        return self.values(sqnorms[:, np.newaxis].copy(), sqnorms, sqnorms)[:, 0]
+
+
+def power(base, exponent):
+    """base^exponent in place, by repeated squaring: the same bits for a value wherever it stands."""
+    result = np.ones_like(base)
+    # A value beyond all numbers is refused where the row is complete.
+    with np.errstate(over="ignore", invalid="ignore"):
+        while exponent:
+            if exponent & 1:
+                result *= base
+            exponent >>= 1
+            if exponent:
+                base *= base
+    base[...] = result
+    return base
+
+
+class Points:
+    """Rows of a user's arrays, as factors of inner products.
+
+    Attributes
+    ----------
+    rows : Rows
+        Without a bias feature.
+    sqnorms : float64 array of shape (m,)
+    """
+
+    def __init__(self, X):
+        self.rows = as_rows(X, -1.0)
+        self.sqnorms = np.asarray(self.rows.sqnorms())
+        self.sparse = isinstance(self.rows.arrays, tuple)
+        # Blocks of this many rows are made dense. Two columns or more are summed in one order, one alone is not.
+        self.width = max(2, min(FETCH, SCATTERED // (8 * max(1, self.rows.n)))) if self.sparse else FETCH
+
+    def part(self, lo, hi):
+        """Rows lo to hi, without a copy."""
+        if not self.sparse:
+            return Points(self.rows.arrays[lo:hi])
+        data, indices, indptr = self.rows.arrays
+        start, stop = indptr[lo], indptr[hi]
+        return Points(CSR(data[start:stop], indices[start:stop], indptr[lo:hi + 1] - start, self.rows.n))
+
+    def parts(self):
+        return [self.part(lo, hi) for lo, hi in ranges(self.rows.m, COLUMNS)]
+
+    def block(self, which, n):
+        """Rows `which` over the first n features: float64 array of shape (len(which), n)."""
+        if not self.sparse:
+            out = np.zeros((len(which), n))
+            width = min(n, self.rows.n)
+            out[:, :width] = self.rows.arrays[which, :width]
+            return out
+        out = np.zeros((n, len(which))).T
+        data, indices, indptr = map(np.asarray, self.rows.select(which).arrays)
+        row = np.repeat(np.arange(len(which)), np.diff(indptr))
+        kept = indices < n
+        out[row[kept], indices[kept]] = data[kept]
+        return out
+
+    def products(self, block):
+        """Inner products of the rows of a block with these rows, at most COLUMNS: shape (len(block), m)."""
+        m = self.rows.m
+        if self.sparse:
+            columns = np.empty((m, len(block)))
+            scores_of(self.rows, np.ascontiguousarray(block.T), columns, 0, m)
+            return np.ascontiguousarray(columns.T)
+        right = self.rows.arrays.astype(np.float64, copy=False)
+        if m < COLUMNS:
+            # The last columns of an odd shape would be summed in another order than the others.
+            right = np.vstack([right, np.zeros((COLUMNS - m, self.rows.n))])
+        return np.ascontiguousarray(np.matmul(block, right.T)[:, :m])
+
+
+class KernelRows:
+    """The rows of a Gram matrix, made when they are asked for; a source of Rows.from_source.
+
+    Attributes
+    ----------
+    diagonal : float64 array of shape (m,)
+    """
+
+    def __init__(self, kernel, X, offset, cache, threads):
+        self.kernel, self.X, self.offset, self.cache, self.threads = kernel, held(X), offset, cache, threads
+        m, self.sparse = row_count(X), False
+        if callable(kernel.kind):
+            self.diagonal = np.empty(m)
+            for lo, hi in ranges(m, FETCH):
+                part = select_rows(self.X, np.arange(lo, hi))
+                values = call(kernel.kind, part, part)
+                require_symmetry(values, values, abs(values).max(), "kernel", lo, lo)
+                self.diagonal[lo:hi] = np.diagonal(values)
+        else:
+            self.points = Points(self.X)
+            self.sparse = self.points.sparse
+            self.parts = self.points.parts()
+            self.diagonal = kernel.diagonal(self.points.sqnorms)
+        self.diagonal += offset
+        if not np.isfinite(self.diagonal).all():
+            raise RowError(np.flatnonzero(~np.isfinite(self.diagonal))[0], "kernel of row {row} with itself is not "
+                           "finite: scale the features, or take a smaller gamma or degree")
+        negative = np.flatnonzero(self.diagonal < 0)
+        if len(negative):
+            i = negative[0]
+            raise RowError(i, f"kernel of row {{row}} with itself is {self.diagonal[i]:.6g}, below 0: it is not "
+                           "positive semidefinite on these rows, and nothing can be certified; try a larger coef0 or "
+                           "another kernel")
+
+    def rows(self, which):
+        """float64 array of shape (len(which), m)."""
+        out = np.empty((len(which), len(self.diagonal)))
+        self.fill(which, out)
+        return out
+
+    def fill(self, which, out):
+        """out = the rows `which`."""
+        width = FETCH if callable(self.kernel.kind) else self.points.width
+        for lo, hi in ranges(len(which), width):
+            # BLAS and users' functions get one shape always: what is missing is filled up with rows that are there.
+            shape = max(2, hi - lo) if self.sparse else width
+            self._fill(np.resize(which[lo:hi], shape), out[lo:hi])
+        out += self.offset
+        if not np.isfinite(out).all():
+            i, j = np.argwhere(~np.isfinite(out))[0]
+            raise ValueError(f"kernel of rows {which[i]} and {j} is not finite: scale the features, or take a smaller "
+                             "gamma or degree")
+        out[np.arange(len(which)), which] = self.diagonal[which]
+
+    def _fill(self, which, out):
+        kernel, count = self.kernel, len(out)
+        if callable(kernel.kind):
+            left = select_rows(self.X, which)
+            for lo, hi in ranges(len(self.diagonal), COLUMNS):
+                out[:, lo:hi] = call(kernel.kind, left, select_rows(self.X, np.arange(lo, hi)))[:count]
+            return
+        block, left = self.points.block(which, self.points.rows.n), self.points.sqnorms[which[:count]]
+
+        def work(at, _):
+            part = self.parts[at]
+            products = part.products(block)[:count]
+            out[:, COLUMNS * at:COLUMNS * at + part.rows.m] = kernel.values(products, left, part.sqnorms)
+
+        run_chunks(work, len(self.parts), self.threads, size=1)
+
+    def matrix(self):
+        """All rows."""
+        m = len(self.diagonal)
+        out = np.empty((m, m))
+        for lo, hi in ranges(m, FETCH):
+            self.fill(np.arange(lo, hi), out[lo:hi])
+        return out
+
+    def select(self, which):
+        """Rows of these rows, over the same cache."""
+        return rows_of(KernelRows(self.kernel, select_rows(self.X, which), self.offset, self.cache, self.threads))
+
+
+def call(function, X, Z):
+    """Values of a user's kernel, checked for their shape."""
+    values = function(*(side.to_scipy() if isinstance(side, CSR) else side for side in (X, Z)))
+    values = np.asarray(values.toarray() if hasattr(values, "toarray") else values)
+    shape = row_count(X), row_count(Z)
+    if values.shape != shape or values.dtype.kind not in "biuf":
+        raise ValueError(f"kernel returned {values.dtype} of shape {values.shape} for {shape[0]} and {shape[1]} rows: "
+                         f"numbers of shape {shape} are needed")
+    return values.astype(np.float64, copy=False)
+
+
+def require_symmetry(values, turned, largest, name, row, column):
+    """ValueError where kernel values, from `row` and `column` on, differ from those the other way round."""
+    unequal = abs(values - turned.T) > SYMMETRY * largest
+    if unequal.any():
+        i, j = np.argwhere(unequal)[0]
+        raise ValueError(f"{name} is not symmetric: the kernel of rows {row + i} and {column + j} is {values[i, j]}, "
+                         f"the other way round {turned[j, i]}")
+
+
+def rows_of(source):
+    """Rows over a KernelRows: the whole matrix where the cache holds it."""
+    m = len(source.diagonal)
+    there = memory()
+    held = there / 4 if source.cache is None else source.cache * 2**20
+    if math.isinf(held):
+        held = 2**30
+    capacity = m if 8 * m * m <= held else min(m, max(FETCH, int(held / (8 * max(1, m)))))
+    needed = 8 * m * capacity
+    if needed > there:
+        raise MemoryError(f"{capacity} kernel rows of {m} values need {needed / 2**30:.1f} GiB, the machine has "
+                          f"{there / 2**30:.1f}: give a smaller cache (-m)")
+    if capacity >= m:
+        return Rows.from_gram(source.matrix())
+    return Rows.from_source(source, capacity)
+
+
+def gram_rows(kernel, X, n_features, *, offset=0.0, cache=None, threads=None):
+    """Rows in the feature space of a kernel.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        One without gamma gets 1/n_features.
+    X : array, sparse array or CSR of shape (m, n)
+        As `train` takes it; for "precomputed" the matrix of the kernel's values, of shape (m, m).
+    n_features : int
+    offset : float
+        Added to every value: the square of the bias feature.
+    cache : float, optional
+        MB for kernel rows; default: a quarter of the machine's memory. Where it holds the whole matrix, that is made at
+        once. Otherwise rows are made when they are needed, and those used last are kept, at least FETCH: such Rows are
+        not for two threads at once (`Rows.shared`). The rows have the same bits in both cases.
+    threads : int, optional
+        Default: all cores. The values do not depend on it.
+
+    Raises
+    ------
+    ValueError
+        For a matrix that is not symmetric, values that are not finite, or a kernel that is negative on its diagonal.
+    MemoryError
+        Where the cache is larger than the machine.
+    """
+    if kernel.kind == "precomputed":
+        return Rows.from_gram(precomputed(X, offset))
+    return rows_of(KernelRows(kernel.resolved(n_features), X, offset, cache, threads))
+
+
+class GramCache:
+    """Rows in a kernel's feature space, kept for the next fit on the same X; of another kernel they are made anew."""
+
+    def __init__(self):
+        self._kept = self._rows = None
+
+    def rows(self, kernel, X, bias, cache, threads):
+        """Rows of X: a constant feature, the bias, adds its square to all inner products."""
+        wanted = kernel.kind, kernel.gamma, kernel.degree, kernel.coef0, constant_of(bias), cache
+        if wanted != self._kept:
+            # The old ones go before there are others: both may not fit into memory.
+            self._kept = self._rows = None
+            self._rows = gram_rows(kernel, X, shape_of(X)[1], offset=constant_of(bias), cache=cache, threads=threads)
+            self._kept = wanted
+        return self._rows
+
+
+def constant_of(bias):
+    """What the bias feature adds to the kernel."""
+    return bias * bias if bias >= 0 else 0.0
+
+
+def precomputed(X, offset):
+    """A Gram matrix that the user gave, checked: float64 array of shape (m, m)."""
+    points = Points(X)
+    rows = points.rows
+    if rows.m != rows.n:
+        raise ValueError(f"X has shape ({rows.m}, {rows.n}): a precomputed kernel needs a square matrix, its values "
+                         "for each pair of rows")
+    if points.sparse or rows.arrays.dtype != np.float64:
+        K = np.empty((rows.m, rows.n))
+        for lo, hi in ranges(rows.m, COLUMNS):
+            K[lo:hi] = points.block(np.arange(lo, hi), rows.n)
+    else:
+        K = rows.arrays
+    largest = max((abs(K[lo:hi]).max() for lo, hi in ranges(rows.m, COLUMNS)), default=0.0)
+    for lo, hi in ranges(rows.m, COLUMNS):
+        require_symmetry(K[lo:hi], K[:, lo:hi], largest, "X", lo, 0)
+    if (np.diagonal(K) + offset < 0).any():
+        i = np.flatnonzero(np.diagonal(K) + offset < 0)[0]
+        raise RowError(i, f"kernel of row {{row}} with itself is {K[i, i]}, below 0: the matrix is not positive "
+                       "semidefinite")
+    return K + offset if offset else K
+
+
+def take_support(kernel, X, which):
+    """The rows `which` of X, for kernel_scores and to be saved.
+
+    Returns
+    -------
+    The rows: a CSR for sparse X, else a dense array; for a callable of X's own type; for "precomputed" the row numbers.
+    """
+    which = np.asarray(which, dtype=np.intp)
+    if kernel.kind == "precomputed":
+        return which
+    if callable(kernel.kind):
+        return select_rows(X, which)
+    rows = as_rows(X, -1.0).select(which)
+    return CSR(*map(np.asarray, rows.arrays), rows.n) if isinstance(rows.arrays, tuple) else rows.arrays
+
+
+def kernel_scores(kernel, X, support, coefficients, *, offset=0.0, threads=None, pairs_of=None):
+    """Scores sum_j (kernel(x, z_j) + offset) coefficients_j of the rows x of X.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        With its gamma set.
+    X : array, sparse array or CSR of shape (m, n)
+        For "precomputed" the kernel's values of its rows and of all rows that were trained on. Features that one of X
+        and the support vectors does not have are zeros there.
+    support : as `take_support` returns it
+        Support vectors z_j.
+    coefficients : float64 array of shape (support vectors, columns)
+    offset : float
+    threads : int, optional
+        Default: all cores. The result does not depend on it. A callable is called on one thread.
+    pairs_of : int array of shape (classes,), optional
+        Support vectors of each class: coefficients are of one against one, of shape (support vectors, classes - 1), as
+        `one_against_one.packed` makes them.
+
+    Returns
+    -------
+    float64 array of shape (m, columns)
+    """
+    coefficients = np.ascontiguousarray(coefficients, dtype=np.float64)
+    X = held(X)
+    m = row_count(X)
+    out = np.zeros((m, coefficients.shape[1] if pairs_of is None else one_against_one.column_count(len(pairs_of))))
+
+    def add(scores, values, low=0, high=None):
+        """Add to the scores what the support vectors low to high give."""
+        high = len(coefficients) if high is None else high
+        if pairs_of is None:
+            scores += values @ coefficients[low:high]
+        else:
+            one_against_one.add_scores(scores, values, coefficients, pairs_of, low, high)
+
+    if callable(kernel.kind):
+        for lo, hi in ranges(m, COLUMNS):
+            values = call(kernel.kind, select_rows(X, np.arange(lo, hi)), support)
+            add(out[lo:hi], values + offset)
+        return out
+    points = Points(X)
+    if kernel.kind == "precomputed":
+        if len(support) and support.max() >= points.rows.n:
+            raise ValueError(f"X has {points.rows.n} columns: a precomputed kernel needs its values for each row that "
+                             f"was trained on, {support.max() + 1} at least")
+        for lo, hi in ranges(m, COLUMNS):
+            add(out[lo:hi], points.block(np.arange(lo, hi), points.rows.n)[:, support] + offset)
+        return out
+    known, parts = Points(support), points.parts()
+    for first, last in ranges(known.rows.m, known.width):
+        block, left = known.block(np.arange(first, last), points.rows.n), known.sqnorms[first:last]
+
+        def work(at, _, block=block, left=left, first=first, last=last):
+            part = parts[at]
+            values = kernel.values(part.products(block), left, part.sqnorms)
+            values += offset
+            add(out[COLUMNS * at:COLUMNS * at + part.rows.m], values.T, first, last)
+
+        run_chunks(work, len(parts), threads, size=1)
+    return out

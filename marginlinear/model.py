@@ -1,0 +1,393 @@
+"""Models: what a fit has found, and what it says of rows."""
+
+import numpy as np
+
+from marginlinear import calibration, fitting
+from marginlinear import params as P
+from marginlinear._core.scores import margins_of, places_of, require_numbers, scores_of
+from marginlinear.data import one_against_one
+from marginlinear.data.arrays import CSR, as_rows, held, is_compressed, row_blocks, row_count, shape_of
+from marginlinear.data.checks import places_in
+from marginlinear.data.kernels import constant_of
+from marginlinear.data.labels import labels_of
+from marginlinear.errors import renumber_rows
+from marginlinear.threads import default_threads, run_chunks
+
+ONE_AGAINST_ONE = "ovo"  # in place of codes
+SCORES = 1 << 22  # numbers that labels are made of at a time
+
+
+class Model(fitting.Linear):
+    """A linear classifier: columns of weights, what they say about the classes, and how they were found.
+
+    Attributes
+    ----------
+    classes : array of shape (n_classes,)
+        bool, integers, floats or str, ascending where `train` made the model; predictions are taken from here.
+    codes : int8 array of shape (n_classes, columns) or None
+        None: with a column a class the largest score wins; with a single one its sign decides, classes[1] being
+        positive. Else each column tells the classes that have +1 there from those that have -1, and has no opinion
+        on those with 0: a score above 0 is a vote for each of the former, another score for each of the latter, and
+        the class with most votes wins. With one column for each pair of classes this is LIBSVM's voting; such codes of
+        more than two classes are not kept, and made anew at each access: `voted` tells whether there are codes.
+    coef : float64 array of shape (columns, n_features)
+        One row a column of scores. A view of `weights`.
+    intercept : float64 array of shape (columns,)
+        Weight of the bias feature times its value; zeros without one.
+    weights : float64 array of shape (n_features + 1 or n_features, columns)
+        As in a model file: one row a feature, the bias feature last.
+    bias : float
+        Value of the bias feature, negative for none.
+    n_features : int
+        Features of the training data.
+    solver : str
+        Name of the method.
+    params : dict
+        The method's parameters, with those of the run that change the result.
+    info : Info or None
+        None for a model that another program trained. With scaling its values are those of the scaled rows.
+    scaling : marginlinear.data.scaling.Scaling or None
+        What is done to rows before they are scored. None for a linear model with params["scale"] = "range" or
+        "maxabs": there it is part of the weights and of the bias.
+    calibration : marginlinear.calibration.Calibration or None
+        How scores become probabilities.
+    """
+
+    def __init__(self, weights, classes, *, bias=-1.0, codes=None, solver="", params=None, info=None, state=None,
+                 scaling=None, calibration=None):
+        self.weights = np.ascontiguousarray(weights, dtype=np.float64)
+        self.classes = np.asarray(classes)
+        self.bias = float(bias)
+        self.solver = solver
+        self.params = dict(params or {})
+        self.info = info
+        self.scaling = scaling
+        self.calibration = calibration
+        self._state = state
+        self._codes = self._checked_codes(codes)
+
+    def __getstate__(self):
+        return {**self.__dict__, "_state": None}
+
+    def _checked_codes(self, codes):
+        """The codes that are kept: ONE_AGAINST_ONE, which may be given too, in place of such."""
+        columns, k = self.columns, len(self.classes)
+        if codes is None:
+            if columns != k and not (columns == 1 and k == 2):
+                raise ValueError(f"weights have {columns} columns for {k} classes")
+            return None
+        if isinstance(codes, str):
+            if codes != ONE_AGAINST_ONE or columns != one_against_one.column_count(k):
+                raise ValueError(f"codes = {codes!r} are not those of {columns} columns for {k} classes")
+            return codes
+        codes = np.ascontiguousarray(codes, dtype=np.int8)
+        if codes.shape != (k, columns) or not np.isin(codes, (-1, 0, 1)).all():
+            raise ValueError(f"codes must be -1, 0 or 1, in the shape ({k}, {columns})")
+        return ONE_AGAINST_ONE if one_against_one.are_codes(codes) else codes
+
+    @property
+    def codes(self):
+        if not self._one_against_one:
+            return self._codes
+        from marginlinear.algorithms.multiclass import codes_of
+
+        return codes_of("ovo", len(self.classes), 0)
+
+    @property
+    def voted(self):
+        return self._codes is not None
+
+    @property
+    def _one_against_one(self):
+        return isinstance(self._codes, str)
+
+    @property
+    def coef(self):
+        return self.weights[: self.n_features].T
+
+    @property
+    def intercept(self):
+        if self.bias < 0:
+            return np.zeros(self.columns)
+        return self.bias * self.weights[-1]
+
+    def decision_function(self, X, *, threads=None):
+        """Scores of the rows of X.
+
+        Parameters
+        ----------
+        X : array or sparse array of shape (m, n_features)
+            Or what `libsvm.read_libsvm` returns: the last features of a file need not occur in it, so that it may have
+            any number. See `decide`.
+        threads : int, optional
+            Default: all cores. The result does not depend on it.
+
+        Returns
+        -------
+        float64 array of shape (m, columns), or (m,) where there is one column
+            A column a class, or with `codes` one for each of the binary problems, positive for the classes of +1.
+
+        Raises
+        ------
+        ValueError
+            For an X of another number of features, or what is wrong with it otherwise; names the row of a score that is
+            NaN.
+        """
+        self.require_features(X)
+        return self.decide(X, threads=threads)
+
+    def decide(self, X, *, threads=None):
+        """`decision_function` for an X of any width: missing features count as zero.
+
+        A linear model has no weight for features above n_features, and leaves them out; to a kernel they are part of a
+        distance.
+        """
+        threads = P.THREADS.check(threads) if threads is not None else None
+        if self.scaling is None:
+            scores = self._scores(X, threads)
+        else:
+            parts = [self._scores(part, threads) for part in self.scaling.parts(X)]
+            scores = np.concatenate(parts) if parts else np.empty((0, self.columns))
+        require_numbers(scores)
+        return scores[:, 0] if scores.shape[1] == 1 and not self.joint else scores
+
+    def predict(self, X, *, threads=None):
+        """Labels of the rows of X; equal scores or votes go to the class that stands first, a score of 0 to classes[0].
+        """
+        # The scores of many pairs of classes take far more than the rows.
+        size = max(1, SCORES // self.columns)
+        if not self.voted or row_count(X) <= size:
+            return self.labels_of(self.decision_function(X, threads=threads))
+        self.require_features(X)
+        found = []
+        for low, high, block in row_blocks(held(X), size):
+            with renumber_rows(range(low, high)):
+                found.append(self.labels_of(self.decide(block, threads=threads)))
+        return np.concatenate(found)
+
+    def labels_of(self, scores):
+        """Labels for scores as `decision_function` returns them."""
+        return self.classes[self.places_of(scores)]
+
+    def places_of(self, scores):
+        """Places in `classes`, int array of shape (m,), for scores as `decision_function` returns them."""
+        ranks = np.ascontiguousarray(self._ranks(scores), dtype=np.float64)
+        places = np.empty(len(ranks), dtype=np.int32)
+        # By one rule with margin-predict, which has no array of scores.
+        places_of(ranks if ranks.ndim == 2 else ranks[:, np.newaxis], not self.voted and not self.joint, places)
+        return places
+
+    def predict_proba(self, X, *, threads=None):
+        """Probabilities of the classes for the rows of X, float64 array of shape (m, n_classes).
+
+        Columns in the order of `classes`; the largest of a row is that of the class that `predict` gives.
+
+        Raises ValueError for a model without calibration: train(..., probability=True) makes one.
+        """
+        self._require_calibration()
+        return self.proba_of(self.decision_function(X, threads=threads))
+
+    def proba_of(self, scores):
+        """Probabilities for scores as `decision_function` returns them."""
+        self._require_calibration()
+        pairs = self.calibration.kind == calibration.PAIRWISE
+        return self.calibration.probabilities(scores if pairs else self._ranks(scores), self.places_of(scores))
+
+    def _require_calibration(self):
+        if self.calibration is None:
+            raise ValueError("the model has no calibration, which probabilities need: train it with probability=True")
+
+    def margins(self, X, y, *, threads=None):
+        """Margins of the rows of X, float64 array of shape (m,).
+
+        With a column a class: the score of the label less the largest other score. With one column: y f(x). With
+        `codes`: the votes for the label less those for the best other class.
+
+        Raises ValueError for a label that the model does not know, and an X as `decision_function`.
+        """
+        y = labels_of(y)
+        places = self.places_in_classes(y)
+        if np.any(unknown := places < 0):
+            raise ValueError(f"y: label {y[unknown].tolist()[0]!r} is not among the classes of the model")
+        scores = self.decision_function(X, threads=threads)
+        if len(places) != len(scores):
+            raise ValueError(f"y has {len(places)} labels for {len(scores)} rows")
+        return self.margins_of(scores, places)
+
+    def places_in_classes(self, y):
+        """Places in `classes` of the labels y, int array of shape (m,), -1 for one that is not there.
+
+        Raises ValueError for words where the classes are numbers, and for numbers where they are words.
+        """
+        y = labels_of(y)
+        if (y.dtype.kind == "U") != (self.classes.dtype.kind == "U"):
+            words = "words", "numbers"
+            ours, theirs = words if y.dtype.kind == "U" else words[::-1]
+            raise ValueError(f"y holds {ours}, the model's classes are {theirs}")
+        return places_in(self.classes, y)
+
+    def margins_of(self, scores, places):
+        """Margins for scores as `decision_function` returns them and the places of the labels in `classes`."""
+        if not self.voted and not self.joint:
+            return np.where(places == 1, scores, -scores)
+        return margins_of(self._ranks(scores), places.astype(np.int32))
+
+    def _ranks(self, scores):
+        """What is compared between the classes: their scores, or the votes for them."""
+        if not self.voted:
+            return scores
+        if self._one_against_one:
+            return one_against_one.votes(scores, len(self.classes))
+        up = (scores.reshape(len(scores), -1) > 0).astype(np.float64)
+        return up @ (self.codes.T > 0).astype(np.float64) + (1 - up) @ (self.codes.T < 0).astype(np.float64)
+
+    def require_features(self, X):
+        """ValueError unless X has n_features features. The rows of files are let pass: see `decision_function`."""
+        if not is_compressed(X) and (width := shape_of(X)[1]) != self.n_features:
+            raise ValueError(f"X has {width} features, the model {self.n_features}: give the columns that it was "
+                             "trained on; a file's are load_libsvm(path, n_features=model.n_features)")
+
+    def _scores(self, X, threads):
+        rows = as_rows(X, self.bias, self.n_features)
+        out = np.empty((rows.m, self.columns))
+        run_chunks(lambda lo, hi: scores_of(rows, self.weights, out, lo, hi), rows.m, threads, rows.slice(self.columns))
+        return out
+
+
+class KernelModel(Model):
+    """A classifier f(x) = sum_i dual_coef_i K(s_i, x) + intercept over support vectors s_i, a column a score.
+
+    Beside the attributes of `Model`:
+
+    Attributes
+    ----------
+    kernel : marginlinear.data.kernels.Kernel
+    support : csr_array or array of shape (n_support, n_features), or int64 array of shape (n_support,)
+        The support vectors; for a precomputed kernel their row numbers in the training data. They are grouped by
+        class, in the order of `classes`, but with two classes classes[1] first, as in LIBSVM's files. `support_rows`
+        are the same, a CSR where they are sparse.
+    support_counts : int64 array of shape (n_classes,)
+        Support vectors of each class.
+    support_indices : int64 array of shape (n_support,) or None
+        Their row numbers in the training data; None for a model from a file.
+    dual_coef : float64 array of shape (n_support, columns)
+        May be given as `weights` are kept; where those are not the same, made anew at each access.
+    weights : float64 array of shape (n_support, columns), or (n_support, n_classes - 1) of one against one
+        As in a model file: of one against one a support vector's coefficients for the pairs of its own class, in
+        LIBSVM's places (see `marginlinear.data.one_against_one`); the others are zeros.
+    intercept : float64 array of shape (columns,)
+        bias^2 times the sum of dual_coef where `train` made the model: a constant feature of that value adds bias^2
+        to the kernel.
+    """
+
+    def __init__(self, kernel, support, dual_coef, classes, *, support_counts, intercept, n_features,
+                 support_indices=None, **rest):
+        self._intercept = np.asarray(intercept, dtype=np.float64)
+        super().__init__(dual_coef, classes, **rest)
+        self.support_indices = support_indices
+        self.kernel = kernel
+        self.support_rows = support
+        self.support_counts = np.asarray(support_counts, dtype=np.int64)
+        self._n_features = int(n_features)
+        rows = len(support) if isinstance(support, np.ndarray) else shape_of(support)[0]
+        if rows != len(self.weights) or self.support_counts.sum() != rows:
+            raise ValueError(f"dual_coef has {len(self.weights)} rows, support_counts a sum of "
+                             f"{self.support_counts.sum()} for {rows} support vectors")
+        if self._one_against_one and not self._packed:
+            packed = one_against_one.packed(self.weights, self.support_counts)
+            self.weights = self.weights if packed is None else packed
+        if not self._packed and self.weights.shape[1] != self.columns:
+            raise ValueError(f"dual_coef has {self.weights.shape[1]} columns for {self.columns} intercepts")
+
+    @property
+    def columns(self):
+        return len(self._intercept)
+
+    @property
+    def _packed(self):
+        """Whether the weights are those of one against one without their zeros."""
+        return self._one_against_one and self.weights.shape[1] == len(self.classes) - 1
+
+    @property
+    def n_features(self):
+        return self._n_features
+
+    @property
+    def support(self):
+        return self.support_rows.to_scipy() if isinstance(self.support_rows, CSR) else self.support_rows
+
+    @property
+    def n_support(self):
+        """Number of support vectors."""
+        return len(self.weights)
+
+    @property
+    def dual_coef(self):
+        return one_against_one.unpacked(self.weights, self.support_counts) if self._packed else self.weights
+
+    @property
+    def coef(self):
+        raise AttributeError("a kernel model has no weights of features: its dual_coef are those of its support "
+                             "vectors")
+
+    @property
+    def intercept(self):
+        return self._intercept
+
+    def require_features(self, X):
+        # LIBSVM's files do not tell: there n_features is the last feature of a support vector, or none.
+        if self.info is not None:
+            super().require_features(X)
+
+    def _scores(self, X, threads):
+        from marginlinear.data.kernels import kernel_scores
+
+        return kernel_scores(self.kernel, X, self.support_rows, self.weights, offset=0.0,
+                             threads=threads or default_threads(),
+                             pairs_of=self.support_counts if self._packed else None) + self._intercept
+
+
+def among(labels, fitted):
+    """(Fitted of all `labels`, what is to be taken off the intercept of each column).
+
+    A label without rows never wins, and leaves the scores of the others as they are. With codes it has no part in any
+    column. Else its column is the mean of the others, and 1 is to be taken off: so it is below the largest of them.
+    """
+    places = np.searchsorted(labels, fitted.classes)
+    if len(places) == len(labels):
+        return fitted, 0.0
+    if fitted.codes is not None:
+        codes = np.zeros((len(labels), fitted.codes.shape[1]), dtype=np.int8)
+        codes[places] = fitted.codes
+        return fitted._replace(classes=labels, codes=codes), 0.0
+    columns = np.asarray(fitted.weights)
+    if not fitted.joint:
+        columns = np.hstack([-columns, columns]) / 2
+    weights = np.repeat(columns.mean(axis=1, keepdims=True), len(labels), axis=1)
+    weights[:, places] = columns
+    lowered = np.ones(len(labels))
+    lowered[places] = 0
+    return fitted._replace(classes=labels, weights=weights), lowered
+
+
+def kernel_model(kernel, X, fitted, labels, kept, **rest):
+    """KernelModel of the rows of X that have a coefficient; `kept` are their numbers in the caller's data."""
+    from marginlinear.data.kernels import take_support
+
+    y = np.searchsorted(labels, fitted.classes)[fitted.state.y]
+    fitted, lowered = among(labels, fitted)
+    coefficients, k = np.asarray(fitted.weights), len(labels)
+    if coefficients.shape[1] == k == 2:
+        # Two columns say one thing twice. LIBSVM's file has it once: here too they agree to the last bit.
+        half = (coefficients[:, 1:] - coefficients[:, :1]) / 2
+        coefficients = np.hstack([-half, half])
+    which = np.flatnonzero(coefficients.any(axis=1))
+    which = which[np.argsort(-y[which] if k == 2 else y[which], kind="stable")]
+    dual_coef = coefficients[which]
+    indices = which if kept is None else kept[which]
+    support = indices if kernel.kind == "precomputed" else take_support(kernel, X, which)
+    found = fitted._asdict()
+    del found["weights"]
+    return KernelModel(kernel, support, dual_coef, support_counts=np.bincount(y[which], minlength=k),
+                       support_indices=indices,
+                       intercept=constant_of(fitted.bias) * dual_coef.sum(axis=0) + 0.0 - lowered, **found, **rest)

@@ -1,0 +1,141 @@
+"""The body of a linear model's file: LIBLINEAR's text.
+
+    solver_type MCSVM_CS        see below
+    nr_class 3
+    label 1 2 3
+    nr_feature 4
+    bias -1                     not negative: one more row of weights
+    w
+    0.1 -0.2 0.1                one row a feature, a blank after each value, numbers that read back exactly
+    ...
+
+The solver_type is LIBLINEAR's name for l2svc (L2R_L2LOSS_SVC_DUAL), l1svc (L2R_L1LOSS_SVC_DUAL) and cs (MCSVM_CS); for
+the others MCSVM_CS where k columns are compared, L2R_L2LOSS_SVC_DUAL where the sign of one decides.
+
+Of two classes LIBLINEAR looks only at the first column, even with MCSVM_CS: so their columns stand in the order of the
+labels, classes[1] first. Columns with codes have a solver_type that LIBLINEAR refuses, and before nr_feature
+
+    codes ++0 -0+ 0--           a word a class: what the class is in each column, + positive, - negative, 0 neither
+
+A line `scaling unit`, which LIBLINEAR refuses too, tells that rows are scaled before they are scored.
+"""
+
+from marginlinear import liblinear
+from marginlinear._core.buffer import Buffer, columns_of
+from marginlinear._core.decimal import ROWS_LONG_LINE, ROWS_SHORT_LINE, parse_rows
+from marginlinear.data.reading import NATURAL, shown
+from marginlinear.modelfile.text import WORD, WORD_ONLY, Fields
+
+BLOCK = 1 << 20  # bytes of text that are read at once
+KEYS = ("solver_type", "nr_class", "label", "classes", "codes", "scaling", "nr_feature", "bias")
+BEYOND = {}  # keys of the trailer beside what every model has
+
+
+class Body:
+    """What stands above the trailer.
+
+    Attributes
+    ----------
+    kind : str
+        LIBLINEAR's name of the solver.
+    labels : list
+        In the file's order.
+    foreign : bool
+        Whether LIBLINEAR could have written it.
+    scaling : str or None
+        The kind of scaling of rows before they are scored.
+    n_features : int
+    bias : float
+    codes : int8 array of shape (classes, columns) or None
+        In the order of a Model's classes.
+    plain : bool
+        Whether nothing but the weights tells the label of a row.
+    """
+
+    def __init__(self, source, first):
+        fields = Fields(source, first, KEYS, "w", "its weights")
+        self.kind = solver_type(source, fields)
+        self.labels, listed = fields.labels()
+        nr_feature = fields.value("nr_feature", NATURAL, int, "the number of features")
+        self.bias = fields.number("bias")
+        self.codes = None
+        k = len(self.labels)
+        if self.kind == liblinear.CODED:
+            self.codes = fields.codes(k)
+        elif "codes" in fields:
+            raise source.damaged(f"codes do not go with {self.kind}", 1, fields.lines["codes"])
+        self.scaling = fields.scaling()
+        self.foreign = not listed and self.codes is None and self.scaling is None
+        columns = liblinear.columns_of(self.kind, k) if self.codes is None else self.codes.shape[1]
+        self.n_features = nr_feature
+        self.plain = self.codes is None and self.scaling is None
+        self._weights = read_weights(source, nr_feature + (self.bias >= 0), columns)
+
+    def weights(self, trailer):
+        """The weights, columns in the order of a Model's: a float64 buffer of shape (n_features [+ 1], columns)."""
+        if len(self.labels) == 2 and self._weights.shape[1] == 2 and self.codes is None:
+            # LIBLINEAR's own model decides by its first column, and so does it here.
+            first = trailer is None
+            return columns_of(self._weights, 0, 1, 1) if first else columns_of(self._weights, 1, -1, 2)
+        return self._weights
+
+    def model(self, classes, trailer, **found):
+        import numpy as np
+
+        from marginlinear.calibration import of_logistic
+        from marginlinear.model import Model
+
+        if trailer is None and self.kind in liblinear.LOGISTIC:
+            found["calibration"] = of_logistic(len(classes))
+        return Model(np.asarray(self.weights(trailer)), classes, bias=self.bias, codes=self.codes, **found)
+
+
+def solver_type(source, fields):
+    name = fields.value("solver_type", WORD_ONLY, bytes.decode, "a solver's name")
+    if name in liblinear.OTHERS.values():
+        raise source.error(f"{name} does not classify: use LIBLINEAR's predict", *fields.place("solver_type"))
+    if name != liblinear.CODED and name not in liblinear.CLASSIFIERS.values():
+        known = ", ".join(liblinear.CLASSIFIERS.values())
+        raise source.error(f"unknown solver type. {name[:WORD]} is none of {known}", *fields.place("solver_type"))
+    return name
+
+
+def read_weights(source, rows, columns):
+    """The table of weights, a block of whole lines at a time."""
+    if rows * columns * 2 > source.left():
+        # A digit and a blank is the least that a weight takes: refused before memory is asked for.
+        raise source.damaged(f"{rows} rows of {columns} weights do not fit into {source.left()} bytes")
+    weights = memoryview(Buffer("d", rows, columns))
+    stream, done = source.stream, 0
+    while done < rows:
+        start = stream.tell()
+        block = stream.read(BLOCK)
+        if not block.endswith(b"\n"):
+            block += stream.readline(columns * (WORD + 1) + 2)
+        count = min(rows - done, block.count(b"\n"))
+        if not count and source.left():
+            source.line += 1
+            raise source.damaged(f"the line is too long for {columns} weights")
+        if not count:
+            raise source.cut(f"in weight row {done + 1} of {rows}")
+        part = weights[done : done + count]
+        position, code = parse_rows(block, 0, part)
+        if code:
+            raise bad_weights(source, block, position, code, columns)
+        source.digest.update(memoryview(block)[:position])
+        source.line += count
+        done += count
+        stream.seek(start + position)
+    return weights
+
+
+def bad_weights(source, block, position, code, columns):
+    """The error for the place where parse_rows stopped."""
+    source.line += block.count(b"\n", 0, position) + 1
+    column = position - block.rfind(b"\n", 0, position)
+    if code == ROWS_SHORT_LINE:
+        return source.damaged(f"fewer than {columns} weights in the row", column)
+    if code == ROWS_LONG_LINE:
+        return source.damaged(f"more than {columns} weights in the row", column)
+    word = block[position : position + 2 * WORD].split(maxsplit=1)[0]
+    return source.damaged(f"{shown(word)} is not a finite number", column)

@@ -1,0 +1,208 @@
+"""What the bodies of model files share: their bytes as they are read, lines of key and value, labels, codes.
+
+`reading` says what holds for all that is read.
+"""
+
+import math
+import re
+
+from marginlinear.data.labels import require_words
+from marginlinear.data.reading import INTEGER, NATURAL, NUMBER, JSONFault, json_of, shown
+from marginlinear.errors import DataError
+from marginlinear.modelfile.digest import sha256
+
+I64 = 1 << 63
+# A word has at most 80 bytes in LIBLINEAR's own reader.
+WORD = 80
+WRITERS = "give a file that margin-train, LIBLINEAR's train or LIBSVM's svm-train wrote"
+WORD_ONLY = re.compile(rb"[!-~]+")
+LISTS = (b"label", b"classes", b"codes", b"rho", b"probA", b"probB", b"nr_sv")  # keys with a value a class or more
+
+
+class Source:
+    """The bytes of a model file, with what bounds, messages and the digest need.
+
+    Attributes
+    ----------
+    stream : binary file that can seek
+    size : int
+        Bytes in all; what is allocated is checked against it.
+    line : int
+        Number of the last line taken.
+    digest : hash of all bytes taken
+    """
+
+    def __init__(self, stream, name, size):
+        self.stream = stream
+        self.name = name
+        self.size = size
+        self.line = 0
+        self.digest = sha256(size)
+
+    def left(self):
+        return self.size - self.stream.tell()
+
+    def error(self, reason, column=1, line=None):
+        return DataError(self.name, line or self.line, column, reason)
+
+    def damaged(self, reason, column=1, line=None):
+        return self.error(f"{reason}: copy the file again or train again", column, line)
+
+    def cut(self, where):
+        return DataError(self.name, 0, 0, f"the file ends {where}: copy it again or train again")
+
+
+class Fields:
+    """The lines `key text` that stand before `body`, in any order: up to the one that says only `last`.
+
+    Attributes
+    ----------
+    texts, lines : dict
+        Text and line number of each key.
+    """
+
+    def __init__(self, source, first, known, last, body):
+        """Read on from `first`, a line already taken; of the keys `known` those in LISTS may have a long line."""
+        self.body = body
+        self.source, self.texts, self.lines = source, {}, {}
+        line = first
+        while True:
+            key, _, text = line.rstrip(b"\r\n").partition(b" ")
+            key = key.decode("ascii", "backslashreplace")
+            if key == last and not text.strip():
+                return
+            if key not in known:
+                raise source.error(f"unknown text in model file: [{key[:WORD]}]; {WRITERS}")
+            if key in self.texts:
+                raise source.damaged(f"{key} stands in line {self.lines[key]} already")
+            self.texts[key], self.lines[key] = text, source.line
+            line = header_line(source, body)
+
+    def __contains__(self, key):
+        return key in self.texts
+
+    def require(self, *keys):
+        for key in keys:
+            if key not in self.texts:
+                raise self.source.damaged(f"{key} is missing before {self.body}")
+
+    def place(self, key):
+        """Column and line of the value of `key`."""
+        return len(key) + 2, self.lines[key]
+
+    def value(self, key, pattern, convert, allowed):
+        self.require(key)
+        text = self.texts[key].strip()
+        if not pattern.fullmatch(text):
+            raise self.source.error(f"{key} is {shown(text)}: give {allowed}", *self.place(key))
+        return convert(text)
+
+    def number(self, key):
+        number = self.value(key, NUMBER, float, "a finite number")
+        if not math.isfinite(number):
+            raise self.source.error(f"{key} is {number}: give a finite number", *self.place(key))
+        return number
+
+    def several(self, key, pattern, convert, allowed, count=None):
+        """The values of a list; `count` is how many there must be."""
+        self.require(key)
+        words = self.texts[key].split()
+        for at, word in enumerate(words):
+            value = convert(word) if pattern.fullmatch(word) else math.nan
+            if not (math.isfinite(value) if convert is float else -I64 <= value < I64):
+                column = len(key) + 2 + sum(len(other) + 1 for other in words[:at])
+                raise self.source.error(f"{key} is {shown(word)}: give {allowed}", column, self.lines[key])
+        if count not in (None, len(words)):
+            raise self.source.damaged(f"{key} has {len(words)} values in place of {count}", *self.place(key))
+        return [convert(word) for word in words]
+
+    def labels(self):
+        """(labels in the file's order, whether they stand as a JSON list after `classes`)."""
+        listed = "classes" in self
+        self.require("nr_class", *(() if listed else ("label",)))
+        if listed and "label" in self:
+            raise self.source.damaged("label and classes exclude each other", line=self.lines["label"])
+        key = "classes" if listed else "label"
+        nr_class = self.value("nr_class", NATURAL, int, "the number of classes")
+        if listed:
+            labels = parse_json(self.source, self.texts[key], self.lines[key], len(key) + 2)
+            if not isinstance(labels, list) or not all(type(label) in (int, float, str) for label in labels):
+                raise self.source.damaged("classes is not a list of numbers or of text", *self.place(key))
+        else:
+            labels = self.several(key, INTEGER, int, "an integer")
+        if nr_class != len(labels) or not labels:
+            reason = f"nr_class is {nr_class}, and {key} has {len(labels)}"
+            raise self.source.damaged(reason, *self.place("nr_class"))
+        if len(set(labels)) < len(labels):
+            seen = set()
+            twice = next(label for label in labels if label in seen or seen.add(label))
+            raise self.source.damaged(f"label {shown(twice)} stands twice", 1, self.lines[key])
+        return labels, listed
+
+    def scaling(self):
+        """The word after `scaling`; None without."""
+        return self.value("scaling", WORD_ONLY, bytes.decode, "a kind of scaling") if "scaling" in self else None
+
+    def codes(self, classes):
+        """The int8 array of shape (classes, columns) that stands after `codes`."""
+        import numpy as np
+
+        self.require("codes")
+        words = self.texts["codes"].split()
+        width = len(words[0]) if words else 0
+        if len(words) != classes or not width or any(len(w) != width or w.strip(b"+-0") for w in words):
+            raise self.source.damaged(f"codes is not {classes} words of +, - and 0, of one length",
+                                      *self.place("codes"))
+        signs = np.frombuffer(b"".join(words), dtype=np.uint8).reshape(classes, width)
+        codes = (signs == ord("+")).astype(np.int8) - (signs == ord("-"))
+        return codes[::-1] if classes == 2 else codes
+
+
+def header_line(source, body="its weights"):
+    line = source.stream.readline(4 * WORD)
+    source.line += 1
+    if len(line) == 4 * WORD and not line.endswith(b"\n"):
+        if line.split(b" ", 1)[0] in LISTS:
+            line += source.stream.readline()
+        if not line.endswith(b"\n") and source.left():
+            raise source.error(f"the line is too long for a model file; {WRITERS}")
+    if not line.endswith(b"\n"):
+        raise source.cut(f"before {body}")
+    source.digest.update(line)
+    return line
+
+
+def check_labels(source, labels, kind):
+    """DataError unless the labels are of the type that the trailer names."""
+    allowed = {"bool": int, "int64": int, "float64": (int, float), "str": str}.get(kind)
+    if allowed is None or not all(isinstance(label, allowed) for label in labels):
+        raise source.damaged(f"the trailer calls the labels {shown(kind)}, and they are not")
+    if kind == "bool" and not all(label in (0, 1) for label in labels):
+        raise source.damaged("the trailer calls the labels bools, which are 0 and 1, and they are not")
+    try:
+        require_words(labels, "classes")
+    except ValueError as error:
+        raise source.error(ascii(str(error))[1:-1]) from None
+    if kind != "str" and not all(-I64 <= label < I64 if type(label) is int else math.isfinite(label)
+                                 for label in labels):
+        raise source.damaged("a label is beyond 64 bits")
+
+
+def check_keys(source, what, found, wanted):
+    if not isinstance(found, dict):
+        raise source.damaged(f"the {what} is not a JSON object")
+    for key in (*found, *wanted):
+        if key not in wanted:
+            raise source.error(f"{what}: {shown(key)} is not known: use a newer marginlinear")
+        if key not in found:
+            raise source.damaged(f"{what}: {key} is missing")
+        if not isinstance(found[key], wanted[key]):
+            raise source.damaged(f"{what}: {shown(key)} is {shown(found[key])}")
+
+
+def parse_json(source, text, line, column):
+    """The value of the JSON `text`, which begins in that line and column."""
+    try:
+        return json_of(text)
+    except JSONFault as fault:
+        raise source.damaged(f"JSON cannot be read ({fault})", column + fault.column - 1, line) from None

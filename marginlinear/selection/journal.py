@@ -1,0 +1,135 @@
+"""What a search has found: its entries, one for each fit, its table, and the log that it can be resumed from.
+
+The log is JSON, a line for the search, then one for each fit:
+
+    {"search": {"solver": "cs", "folds": 5, ...}}
+    {"params": {"C": 0.5}, "fold": 1, "score": 0.96, "status": "converged", "n_iter": 12, "seconds": 0.1}
+"""
+
+import json
+import math
+import os
+from contextlib import contextmanager
+
+from marginlinear.data.reading import JSONFault, json_of, shown
+from marginlinear.errors import DataError
+from marginlinear.selection.metrics import is_score, pooled
+from marginlinear.status import STATUSES, fell_short
+
+
+class Book:
+    """Entries of (point, fold)."""
+
+    def __init__(self, points, n):
+        self.points, self.n, self.entries = points, n, {}
+
+    def enter(self, at, fold, entry):
+        self.entries[at, fold] = entry
+
+    def forget(self, points, fold):
+        for at in points:
+            self.entries.pop((at, fold), None)
+
+    def table(self, metric, sizes):
+        rows = []
+        for at, point in enumerate(self.points):
+            entries = [self.entries[at, fold] for fold in range(self.n)]
+            values = [math.nan if entry["score"] is None else entry["score"] for entry in entries]
+            rows.append({**point, "score": pooled(metric, values, sizes), "fold_scores": values,
+                         "n_iter": sum(entry["n_iter"] for entry in entries),
+                         "seconds": sum(entry["seconds"] for entry in entries),
+                         "unconverged": sum(fell_short(entry["status"]) for entry in entries)})
+        return rows
+
+
+def _key(point):
+    return json.dumps(point, sort_keys=True, default=str)
+
+
+class Journal:
+    """The log of a search: a line for what it is, then one for each fit."""
+
+    def __init__(self, path, header):
+        self.path, self.header, self.stream = os.fspath(path), header, None
+        self.whole = 0
+
+    def read_into(self, book):
+        """Enter the fits that the file has; DataError where it is another search's. A last line cut short by the
+        end of its writer is dropped."""
+        with open(self.path, "rb") as stream:
+            lines = stream.read().split(b"\n")
+        lines.pop()
+        self.whole = sum(len(line) + 1 for line in lines)
+        if not lines:
+            raise DataError(self.path, 1, 1, "not the log of a search: it has no whole line")
+        found = self._object(1, lines[0]).get("search")
+        if not isinstance(found, dict):
+            raise DataError(self.path, 1, 1, "not the log of a search: give one that --log wrote")
+        for name, value in self.header.items():
+            if name == "fixed":
+                given = found.get(name)
+                given = given if isinstance(given, dict) else {}
+                for key in sorted({*value, *given}):
+                    if given.get(key) != value.get(key):
+                        raise self._other(key.rstrip("_"), given.get(key), value.get(key))
+            elif found.get(name) != value:
+                raise self._other(name, found.get(name), value)
+        places = {_key(point): at for at, point in enumerate(book.points)}
+        for number, line in enumerate(lines[1:], 2):
+            entry = self._fit(number, line, book.n)
+            at = places.get(_key(entry.pop("params")))
+            if at is not None:
+                book.enter(at, entry["fold"] - 1, entry)
+
+    def _fit(self, number, line, folds):
+        """The checked entry of a line."""
+        entry = self._object(number, line)
+        allowed = {
+            "params": ("an object of values", lambda value: isinstance(value, dict) and not any(
+                isinstance(item, (list, dict)) for item in value.values())),
+            "fold": (f"an integer from 1 to {folds}", lambda value: type(value) is int and 1 <= value <= folds),
+            "score": (f"a score by {self.header['metric']}", lambda value: is_score(self.header["metric"], value)),
+            "status": (" | ".join(STATUSES), lambda value: value in STATUSES),
+            "n_iter": ("an integer of 0 or more", lambda value: type(value) is int and value >= 0),
+            "seconds": ("a number of 0 or more", lambda value: type(value) in (int, float) and value >= 0),
+        }
+        if entry.keys() != allowed.keys():
+            raise self._error(number, f"not a fit of this search: {', '.join(allowed)} are needed")
+        for key, (what, is_one) in allowed.items():
+            if not is_one(entry[key]):
+                raise self._error(number, f"{key} is {shown(entry[key])}: {what} is needed",
+                                  line.find(b'"%b"' % key.encode()) + 1)
+        return entry
+
+    def _object(self, number, line):
+        try:
+            entry = json_of(line)
+        except JSONFault as fault:
+            raise self._error(number, f"not a line of a search's log: {fault}", fault.column) from None
+        if not isinstance(entry, dict):
+            raise self._error(number, "not a line of a search's log")
+        return entry
+
+    def _error(self, number, reason, column=1):
+        return DataError(self.path, number, column, f"{reason}; start a new one with --log")
+
+    def _other(self, name, found, wanted):
+        found = repr(found) if isinstance(found, (int, float)) else shown(found)
+        return self._error(1, f"the log of another search: its {name} is {found}, here it is {wanted!r}")
+
+    @contextmanager
+    def opened(self, fresh):
+        with open(self.path, "w" if fresh else "r+", encoding="ascii") as self.stream:
+            if fresh:
+                self.write({"search": self.header})
+            else:
+                self.stream.truncate(self.whole)
+                self.stream.seek(self.whole)
+            yield
+
+    def write(self, entry):
+        plain = {name: None if isinstance(value, float) and not math.isfinite(value) else value
+                 for name, value in entry.items()}
+        # Line by line: what an interrupted search did is there.
+        self.stream.write(json.dumps(plain, default=str) + "\n")
+        self.stream.flush()

@@ -1,0 +1,124 @@
+"""Alternating directions: rough weights that sweeps or Newton steps go on from."""
+
+import numpy as np
+import pytest
+
+import marginlinear as ml
+from marginlinear._core.admm import FIRST, Splitting
+from marginlinear._core.block_cd import BlockCD
+from marginlinear._core.rows import Rows
+from marginlinear.algorithms.descent import Budget
+
+
+def problem(m=300, d=12, k=4, seed=0):
+    """Overlapping classes, features that go together, and one empty row."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(k, size=m)
+    X = 2 + rng.normal(size=(m, d)) + rng.normal(size=(k, d))[y]
+    X[3] = 0
+    return X, y
+
+
+def engine_of(X, y, mu, threads=1):
+    cost = np.random.default_rng(1).uniform(0.5, 2, len(y))
+    return BlockCD(Rows.from_dense(X), y.astype(np.int32), int(y.max()) + 1, cost, squared=True, low=0.8, high=1.2,
+                   mu=mu, threads=threads)
+
+
+def run(engine, n, **budget):
+    return Splitting(engine).run(n, Budget(budget.get("max_iter"), None))
+
+
+def test_first_weights_are_those_of_least_squares():
+    X, y = problem()
+    engine = engine_of(X, y, 0.7)
+    assert run(engine, 1)
+    rho = FIRST * engine.cost[:, np.newaxis]
+    wanted = np.linalg.solve(np.eye(X.shape[1]) + X.T @ (rho * X), X.T @ (rho * np.eye(4)[y]))
+    np.testing.assert_allclose(engine.iterates.W, wanted.ravel(), rtol=1e-9, atol=1e-12)
+
+
+def test_it_goes_to_the_minimum_where_that_is_one():
+    X, y = problem()
+    engine, other = engine_of(X, y, 0.0), engine_of(X, y, 0.0)
+    assert run(engine, 200)
+    for _ in range(3000):
+        other.sweep()
+    assert other.primal()[0] - other.dual() <= 1e-3 * other.primal()[0]
+    assert engine.primal()[0] <= 1.01 * other.primal()[0]
+
+
+def test_it_leaves_a_start_that_is_feasible_and_consistent():
+    X, y = problem()
+    engine = engine_of(X, y, 0.7)
+    assert run(engine, 60)
+    others = np.arange(4) != y[:, np.newaxis]
+    assert engine.alpha[others].max() <= 0
+    assert engine.beta.min() >= 0
+    np.testing.assert_allclose(engine.alpha.sum(axis=1), 0, atol=1e-9 * engine.alpha.max())
+    assert engine.named
+    assert engine.dual() == pytest.approx(engine.recomputed_dual(False), rel=1e-9)
+    assert engine.dual() <= engine.primal()[0]
+
+
+def test_any_number_of_threads_gives_the_same_bits():
+    X, y = problem(m=700)
+    found = []
+    for threads in 1, 2, 5:
+        engine = engine_of(X, y, 0.7, threads)
+        assert run(engine, 30)
+        found.append(engine.iterates.W.tobytes() + engine.alpha.tobytes())
+    assert found[0] == found[1] == found[2]
+
+
+def test_a_budget_ends_it():
+    X, y = problem()
+    engine = engine_of(X, y, 0.7)
+    assert run(engine, 60, max_iter=7)
+    assert engine.n_iter == 7
+
+
+def test_a_system_that_is_singular_to_rounding_leaves_the_engine_at_zero():
+    X, y = problem()
+    X[:, 1] = X[:, 0]
+    engine = engine_of(1e12 * X, y, 0.7)
+    assert not run(engine, 60)
+    assert not engine.iterates.W.any()
+    assert not engine.named
+    assert np.isfinite(engine.alpha).all()
+
+
+@pytest.mark.parametrize("mu", [0.0, 0.8])
+def test_a_fit_that_begins_so_is_certified_and_no_worse(mu, monkeypatch):
+    X, y = problem(m=600, d=40, k=6)
+    runs = []
+    inner = Splitting.run
+    monkeypatch.setattr("marginlinear.algorithms.dual.WORTH", 100.0)
+    monkeypatch.setattr("marginlinear._core.admm.Splitting",
+                        type("Counted", (Splitting,), {"run": lambda *given: runs.append(1) or inner(*given)}))
+    model = ml.train(X, y, solver="mcodm", C=10, mu=mu, tol=1e-3)
+    other = ml.train(X, y, solver="mcodm", C=10, mu=mu, tol=1e-3, algorithm="accelerated")
+    assert len(runs) == (mu > 0)
+    assert model.info.converged
+    assert other.info.converged
+    assert model.info.objective <= 1.03 * other.info.objective
+
+
+def test_it_tells_its_progress():
+    X, y = problem()
+    engine, seen = engine_of(X, y, 0.7), []
+    assert Splitting(engine).run(25, Budget(None, None, seen.append))
+    assert [entry["n_iter"] for entry in seen] == [10, 20]
+    assert all(entry["bound"] == 0 < entry["certificate"] == entry["objective"] for entry in seen)
+
+
+def test_a_start_at_another_cost_gives_way_to_it(monkeypatch):
+    """One at the same costs is gone on from."""
+    monkeypatch.setattr("marginlinear.algorithms.dual.WORTH", 100.0)
+    X, y = problem(m=600, d=40, k=6)
+    first, cold = (ml.train(X, y, solver="mcodm", C=C, tol=1e-3) for C in (5, 10))
+    warm = ml.train(X, y, solver="mcodm", C=10, tol=1e-3, start=first)
+    assert warm.weights.tobytes() == cold.weights.tobytes()
+    assert warm.info.n_iter == cold.info.n_iter > 30
+    again = ml.train(X, y, solver="mcodm", C=10, tol=1e-3, start=cold)
+    assert again.info.n_iter < 10

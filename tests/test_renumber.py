@@ -1,0 +1,163 @@
+"""Compact rows: the same problem with fewer features, and the way of weights there and back."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import marginlinear
+from marginlinear._core import renumber as module
+from marginlinear._core.renumber import compact
+from marginlinear._core.rows import Rows
+from marginlinear.api import fit_model
+from marginlinear.data.arrays import CSR
+
+SEEDS = range(6)
+
+
+@pytest.fixture(autouse=True)
+def few(monkeypatch):
+    """Small rows are made compact as large ones are."""
+    monkeypatch.setattr(module, "FEW", 0)
+
+
+def words(seed, m=40, n=120, dtype=np.float64):
+    """(X, y) as of text: most features occur once or never; empty rows, explicit zeros."""
+    rng = np.random.default_rng(seed)
+    chance = 2.0 / (1 + np.arange(n))
+    X = np.where(rng.random((m, n)) < chance, rng.normal(size=(m, n)), 0)[:, rng.permutation(n)]
+    X[rng.integers(m)] = 0
+    X = sparse.csr_array(X.astype(dtype))
+    X.data[rng.random(X.nnz) < 0.05] = 0
+    return X, rng.integers(0, 2, m)
+
+
+def rows_of(X, bias=-1.0):
+    return Rows.from_csr(X.data, X.indices, X.indptr.astype(np.int64), X.shape[1], bias)
+
+
+def dense_of(rows):
+    data, indices, indptr = map(np.asarray, rows.arrays)
+    return sparse.csr_array((data, indices, indptr), shape=(rows.m, rows.n)).toarray()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_inner_products_stay(seed, dtype):
+    X, _ = words(seed, dtype=dtype)
+    given = rows_of(X)
+    made = compact(given).rows
+    occurring = (np.bincount(X.indices, minlength=X.shape[1]) > 0).sum()
+    assert made.n <= occurring and (made.nnz <= X.nnz)
+    small, large = dense_of(made).astype(np.float64), X.toarray().astype(np.float64)
+    np.testing.assert_allclose(small @ small.T, large @ large.T, rtol=1e-13, atol=1e-13)
+    assert made.sqnorms() is given.sqnorms()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("near", [0, 5, 10**6])
+def test_features_by_frequency(seed, near, monkeypatch):
+    monkeypatch.setattr(module, "NEAR", near)
+    X, _ = words(seed)
+    made = compact(rows_of(X)).rows
+    counts = np.bincount(X.indices, minlength=X.shape[1])
+    order = np.argsort(-counts, kind="stable")[:(counts > 1).sum()]
+    places = {j: at for at, j in enumerate(order.tolist())}
+    _, indices, indptr = map(np.asarray, made.arrays)
+    for i in range(X.shape[0]):
+        expected = [places[j] for j in X.indices[X.indptr[i]:X.indptr[i + 1]].tolist() if j in places]
+        expected.sort(key=lambda place: place >= near)
+        found = indices[indptr[i]:indptr[i + 1]].tolist()
+        assert found[:len(expected)] == expected and all(j >= len(order) for j in found[len(expected):])
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("bias", [-1.0, 0.5])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_weights_there_and_back(seed, bias, dtype):
+    X, _ = words(seed, dtype=dtype)
+    found = compact(rows_of(X, bias))
+    made = found.rows
+    here = np.random.default_rng(seed).normal(size=made.d)
+    there = np.asarray(found.outward(here))
+    assert there.shape == (X.shape[1] + (bias >= 0),)
+    absent = np.bincount(X.indices, minlength=X.shape[1]) == 0
+    assert not there[:X.shape[1]][absent].any()
+    np.testing.assert_allclose(X @ there[:X.shape[1]], dense_of(made) @ here[:made.n], rtol=1e-5, atol=1e-12)
+    # A private feature whose values are all explicit zeros has no weight to come back.
+    known = np.append((dense_of(made) != 0).any(axis=0), np.ones(made.d - made.n, dtype=bool))
+    np.testing.assert_allclose(found.inward(there)[known], here[known], rtol=1e-13)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_threads_and_place_change_nothing(threads, monkeypatch):
+    X, _ = words(1, m=300, n=900)
+    wanted = [np.array(array) for array in compact(rows_of(X)).rows.arrays]
+    kept = X.copy()
+    found = compact(rows_of(X), threads)
+    assert np.array_equal(X.data, kept.data) and np.array_equal(X.indices, kept.indices)
+    own = rows_of(X.copy())
+    in_place = compact(own, threads, True)
+    assert np.shares_memory(in_place.rows.arrays[0], own.arrays[0])
+    for arrays in (found.rows.arrays, in_place.rows.arrays):
+        assert all(np.array_equal(a, b) for a, b in zip(arrays, wanted, strict=True))
+    w = np.arange(float(found.rows.d))
+    assert np.array_equal(found.outward(w), in_place.outward(w))
+
+
+def test_arrays_that_cannot_be_written_to_are_copied():
+    X, _ = words(2)
+    X.data.flags.writeable = False
+    rows = rows_of(X)
+    assert not np.shares_memory(compact(rows, 1, True).rows.arrays[0], X.data)
+
+
+def test_made_once_and_only_of_many_sparse_features(monkeypatch):
+    X, _ = words(3)
+    rows = rows_of(X)
+    assert compact(rows) is compact(rows)
+    assert compact(Rows.from_dense(X.toarray())) is None
+    assert compact(Rows.from_gram((X @ X.T).toarray())) is None
+    monkeypatch.setattr(module, "FEW", X.shape[1])
+    assert compact(rows_of(X)) is None
+
+
+@pytest.mark.parametrize("solver", ["l1svc", "l2svc", "ldm", "odm"])
+@pytest.mark.parametrize("bias", [-1.0, 1.0])
+def test_fits_reach_the_same_optimum(solver, bias, monkeypatch, rows_as_given):
+    X, y = words(4, m=60, n=300)
+    found = marginlinear.train(X, y, solver=solver, tol=1e-9, bias=bias)
+    monkeypatch.setattr(module, "FEW", X.shape[1])
+    plain = marginlinear.train(X, y, solver=solver, tol=1e-9, bias=bias)
+    assert found.info.converged and found.weights.shape == plain.weights.shape
+    assert found.info.objective == pytest.approx(plain.info.objective, rel=2e-9)
+    np.testing.assert_allclose(found.decision_function(X), plain.decision_function(X), atol=1e-3)
+
+
+def test_goes_on_from_its_own_model(rows_as_given):
+    X, y = words(5, m=60, n=300)
+    first = marginlinear.train(X, y, solver="l1svc", tol=1e-6)
+    again = marginlinear.train(X, y, solver="l1svc", tol=1e-6, start=first)
+    assert again.info.n_iter == 0 and again.info.objective == pytest.approx(first.info.objective, rel=1e-12)
+    tighter = marginlinear.train(X, y, solver="l1svc", tol=1e-8, C=2, start=first)
+    assert tighter.info.converged
+
+
+def test_several_columns_share_the_rows(rows_as_given):
+    X, _ = words(0, m=60, n=300)
+    y = np.arange(60) % 4
+    kept = X.copy()
+    threads = [marginlinear.train(X, y, solver="l1svc", algorithm="accelerated", tol=1e-6, threads=count)
+               for count in (1, 3)]
+    assert all(model.info.converged for model in threads)
+    assert np.array_equal(threads[0].weights, threads[1].weights)
+    assert np.array_equal(X.data, kept.data) and np.array_equal(X.indices, kept.indices)
+
+
+def test_rows_are_spent_only_where_that_is_allowed(rows_as_given):
+    X, y = words(1, m=60, n=300)
+    given = CSR(X.data.copy(), X.indices.copy(), X.indptr.astype(np.int64), X.shape[1])
+    kept = marginlinear.train(given, y, solver="l1svc")
+    assert np.array_equal(given.indices, X.indices) and np.array_equal(given.data, X.data)
+    spent = fit_model(given, y, solver="l1svc", spend=True)
+    assert not np.array_equal(given.indices, X.indices)
+    assert np.array_equal(kept.weights, spent.weights)

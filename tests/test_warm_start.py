@@ -1,0 +1,62 @@
+"""Starts along a path, against the formulas of warm_start.py's docstring in NumPy."""
+
+import numpy as np
+import pytest
+from scipy import optimize
+
+from marginlinear.algorithms.warm_start import best_mix, best_step, extrapolated
+
+
+def sqnorm(x):
+    return float(x @ x)
+
+
+def problem(seed, parts):
+    """(parts, images, l, h, held duals, their image, D of duals)"""
+    rng = np.random.default_rng(seed)
+    rows, duals = rng.standard_normal((12, 7)), rng.random((parts, 12))
+    l, h, held = rng.random(12), rng.random(12) * (rng.random(12) < 0.7), rng.random(12) * (rng.random(12) < 0.3)
+    duals[:, held > 0] = 0
+
+    def D(a):
+        return l @ a - sqnorm(a @ rows) / 2 - (h * a * a).sum() / 2
+
+    return duals, duals @ rows, l, h, held, held @ rows, D
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("parts", [1, 3])
+@pytest.mark.parametrize("with_held", [False, True])
+def test_the_mix_has_the_best_bound(seed, parts, with_held):
+    duals, images, l, h, held, held_image, D = problem(seed, parts)
+    if not with_held:
+        held = np.zeros_like(held)
+    t = best_mix(list(images), sqnorm, duals @ l, (duals * h) @ duals.T, held_image if with_held else None)
+    slow = optimize.minimize(lambda t: -D(held + t @ duals), np.zeros(parts), method="BFGS", options={"gtol": 1e-10})
+    assert D(held + t @ duals) == pytest.approx(-slow.fun, rel=1e-9)
+    assert t == pytest.approx(slow.x, rel=1e-5, abs=1e-6)
+
+
+def test_parts_that_say_the_same_are_no_harm():
+    duals, images, l, h, _, held_image, _ = problem(0, 1)
+    one = best_mix(list(images), sqnorm, duals @ l, (duals * h) @ duals.T, held_image)
+    twice = np.vstack([duals, 2 * duals])
+    two = best_mix(list(np.vstack([images, 2 * images])), sqnorm, twice @ l, (twice * h) @ twice.T, held_image)
+    assert two @ twice == pytest.approx(one @ duals, rel=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_step_has_the_best_bound_between_two(seed):
+    duals, images, l, h, _, _, D = problem(seed, 2)
+    duals, images = duals * [[1], [0.2]], images * [[1], [0.2]]
+    step = best_step(*images, sqnorm, duals @ l, (duals * h) @ duals.T)
+    values = [D(duals[0] + s * (duals[1] - duals[0])) for s in np.linspace(0, 1, 1001)]
+    assert 0 <= step <= 1
+    assert D(duals[0] + step * (duals[1] - duals[0])) >= max(values) - 1e-12
+
+
+def test_duals_that_grow_as_a_power_of_the_cost_are_foreseen():
+    """a = c^0.5 and a = c are met exactly; what does not go on, or went another way, stays."""
+    cost, before, new = np.full(5, 4.0), np.full(5, 1.0), np.full(5, 16.0)
+    found = extrapolated(np.array([2.0, 4.0, 3.0, -1.0, 8.0]), cost, (np.array([1.0, 1.0, 0.0, 1.0, 1.0]), before), new)
+    assert found == pytest.approx([4.0, 16.0, 3.0, -1.0, 32.0])
