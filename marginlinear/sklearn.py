@@ -16,8 +16,8 @@ from types import MappingProxyType
 
 import numpy as np
 
+from marginlinear import errors, registry
 from marginlinear import params as P
-from marginlinear import problem, registry
 from marginlinear.api import fit_model
 from marginlinear.data.arrays import checked
 from marginlinear.model import KernelModel, Model
@@ -113,7 +113,7 @@ dual_coef_ : float64 array of shape (1, n_support) or (n_classes, n_support)
     With a kernel: coefficients of the support vectors."""
 
 
-class ConvergenceWarning(exceptions.ConvergenceWarning, problem.ConvergenceWarning):
+class ConvergenceWarning(exceptions.ConvergenceWarning, errors.ConvergenceWarning):
     """A fit stopped before its certificate reached the tolerance: scikit-learn's warning and marginlinear's at once."""
 
 

@@ -11,7 +11,7 @@ from scipy import optimize, sparse
 
 import marginlinear as ml
 from marginlinear import calibration, registry
-from marginlinear.api import Fit
+from marginlinear.api import ModelFit
 from marginlinear.calibration import LOGISTIC, PAIRWISE, SIGMOID, TEMPERATURE, Calibration
 from marginlinear.data.arrays import as_rows
 from marginlinear.data.canonical import merged
@@ -417,13 +417,13 @@ def test_domains(k, wrong, words):
 def test_ctrl_c_in_a_fold(monkeypatch):
     """The model itself is done at once; the folds would take 20 s each."""
     X, y = sample(3)
-    fitted = Fit.model
+    fitted = ModelFit.model
 
     def model(fit, *arguments, **rest):
         fit.run_values["time_limit"] = 20.0 if "threads" in rest else 0.0
         return fitted(fit, *arguments, **rest)
 
-    monkeypatch.setattr(Fit, "model", model)
+    monkeypatch.setattr(ModelFit, "model", model)
     X = X * 10.0 ** RNG.integers(-3, 3, X.shape[1])
     sent = []
 

@@ -32,7 +32,8 @@ extragradient method (Monteiro and Svaiter 2013) for a strongly convex P. The ce
 a small kappa makes G small and e large, a large kappa the reverse: kappa is steered to keep the two in balance, or
 stays small where that is seen to be faster, as it is with kinked losses.
 
-Where the weights are few, Newton steps (block_newton.pyx, margin_newton.pyx) may take over: they hardly feel the features' scale or C.
+Where the weights are few, Newton steps (block_newton.pyx, margin_newton.pyx) may take over: they hardly feel the
+features' scale or C.
 """
 
 import math
