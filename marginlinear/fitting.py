@@ -148,8 +148,8 @@ def fit_file(data, classes, codes, method, params, class_weight=None, weights=No
     progress : callable or None
         As in Run.
     """
-    from marginlinear._core.buffer import constant, spread
     from marginlinear._core.rows import Rows
+    from marginlinear._core.vector import constant, spread
 
     values, run_values = resolved(method, params)
     require_features(data.n_features, values, run_values)
@@ -218,7 +218,7 @@ def require_classes(method, classes, where="y"):
 def require_finite(solution, rows, method):
     """Every Solution passes here: a method that meets values too large to be summed ends with the best finite weights
     it met, or here."""
-    from marginlinear._core.buffer import finite
+    from marginlinear._core.vector import finite
 
     if not (finite(solution.weights) and math.isfinite(solution.info.objective)):
         longest = math.sqrt(max(memoryview(rows.sqnorms())))

@@ -37,7 +37,7 @@ from marginlinear._core.decimal cimport (
 )
 from marginlinear._core.pages cimport LARGE, advise_huge
 
-from marginlinear._core.buffer import Buffer
+from marginlinear._core.vector import Buffer
 from marginlinear.atomic import replacing
 from marginlinear.params import THREADS, Param, check_flag, check_function, check_path, refusal
 from marginlinear.errors import DataError

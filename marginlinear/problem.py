@@ -28,13 +28,13 @@ class Problem(namedtuple("Problem", "rows y n_classes instance factor")):
     @property
     def weights(self):
         """What C is multiplied by for each row: a Buffer of shape (m,)."""
-        from marginlinear._core.buffer import product
+        from marginlinear._core.vector import product
 
         return product(self.instance, self.factor)
 
     def costs(self, C):
         """C times `weights`: a Buffer of shape (m,). ValueError where they overflow."""
-        from marginlinear._core.buffer import scaled, total
+        from marginlinear._core.vector import scaled, total
 
         found = scaled(self.weights, C)
         if not math.isfinite(total(found)):
@@ -44,7 +44,7 @@ class Problem(namedtuple("Problem", "rows y n_classes instance factor")):
     @property
     def size(self):
         """Sum of the instance weights: what a mean over the rows is divided by."""
-        from marginlinear._core.buffer import total
+        from marginlinear._core.vector import total
 
         return total(self.instance)
 

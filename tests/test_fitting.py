@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import marginlinear as ml
-from marginlinear._core.buffer import spread
+from marginlinear._core.vector import spread
 from marginlinear.cli import train
 from marginlinear.libsvm import classes_of, read_views
 from marginlinear.modelfile import writer

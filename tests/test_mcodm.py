@@ -318,7 +318,7 @@ def test_history_of_ccp_ends_with_the_certificate():
 WITHOUT = """
 import hashlib, random
 from array import array
-from marginlinear._core.buffer import constant
+from marginlinear._core.vector import constant
 from marginlinear._core.rows import Rows
 from marginlinear.methods import crammer_singer, mcodm
 from marginlinear.problem import Problem, Run

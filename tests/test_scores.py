@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from marginlinear._core.buffer import Buffer, columns_of
 from marginlinear._core.rows import Rows, cut_features
 from marginlinear._core.scores import count_hits, lines_of, places_of, require_numbers, row_places, scores_of
+from marginlinear._core.vector import Buffer, columns_of
 from marginlinear.errors import RowError
 
 

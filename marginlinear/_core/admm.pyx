@@ -37,7 +37,7 @@ from marginlinear._core.rows cimport (
 from marginlinear._core.block_problem cimport larger, squared_block
 from marginlinear._core.cholesky cimport Gram
 
-from marginlinear._core.buffer import Buffer, seen, zeros
+from marginlinear._core.vector import Buffer, seen, zeros
 from marginlinear._core.cholesky import factor, substitute_columns
 from marginlinear.threads import run_chunks
 

@@ -32,7 +32,7 @@ from marginlinear._core.rows cimport (
     value,
     weights_prefetch,
 )
-from marginlinear._core.buffer import Buffer, zeros
+from marginlinear._core.vector import Buffer, zeros
 from marginlinear.threads import Cancelled, run_chunks
 
 # Work of one slice between looks at the signals: about 20 ms.

@@ -58,7 +58,7 @@ from marginlinear._core.rows cimport (
     weights_prefetch,
 )
 from marginlinear._core.block_problem cimport dot, hinge_block, hinge_block_by_class, larger, squared_block, top_beside
-from marginlinear._core.buffer import Buffer, assign, clear, copied, product, seen, total, zeros
+from marginlinear._core.vector import Buffer, assign, clear, copied, product, seen, total, zeros
 from marginlinear.threads import run_chunks
 
 cdef enum Loss:

@@ -41,7 +41,7 @@ from marginlinear._core.rows cimport (
 from marginlinear._core.block_problem cimport level
 from marginlinear._core.cholesky cimport Gram
 
-from marginlinear._core.buffer import Buffer, copied, zeros
+from marginlinear._core.vector import Buffer, copied, zeros
 from marginlinear._core.proximal import solve
 
 # Work of one slice between looks at the signals: about 20 ms.

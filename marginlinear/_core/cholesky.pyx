@@ -9,7 +9,7 @@ are computed, each by one thread, in an order that does not depend on their numb
 from cpython.exc cimport PyErr_CheckSignals
 from libc.math cimport sqrt
 
-from marginlinear._core.buffer import Buffer, copied, zeros
+from marginlinear._core.vector import Buffer, copied, zeros
 from marginlinear.threads import run_chunks
 
 cdef extern from "tile.h" nogil:

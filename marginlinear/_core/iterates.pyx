@@ -23,7 +23,7 @@ blocks signals are looked at, since there may be 10^9 weights.
 
 from cpython.exc cimport PyErr_CheckSignals
 
-from marginlinear._core.buffer import assign, largest_change, zeros
+from marginlinear._core.vector import assign, largest_change, zeros
 
 cdef enum:
     BLOCK = 4194304    # numbers, about 10 ms

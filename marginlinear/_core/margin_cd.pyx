@@ -59,7 +59,7 @@ from marginlinear._core.rows cimport (
     rows_t,
     weights_prefetch,
 )
-from marginlinear._core.buffer import (
+from marginlinear._core.vector import (
     Buffer,
     assign,
     clear,

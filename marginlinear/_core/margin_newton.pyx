@@ -39,7 +39,7 @@ from marginlinear._core.rows cimport (
 )
 from marginlinear._core.cholesky cimport Gram
 
-from marginlinear._core.buffer import Buffer, zeros
+from marginlinear._core.vector import Buffer, zeros
 from marginlinear._core.proximal import MOST, solve
 
 # Work of one slice between looks at the signals: about 20 ms.

@@ -14,7 +14,7 @@ F is minimised roughly, to a G below e, by Newton steps; then q moves to p, g fa
 
 from libc.math cimport NAN, fabs, fmax, fmin, sqrt
 
-from marginlinear._core.buffer import Buffer, assign, copied
+from marginlinear._core.vector import Buffer, assign, copied
 from marginlinear._core.cholesky import factor, substitute
 
 # g: at first, its fall after each solve and its floor; its rise after a step cut below SHORT, up to MOST.

@@ -18,7 +18,7 @@ from libc.stdint cimport int32_t, int64_t, uint16_t
 from marginlinear._core.check cimport check
 from marginlinear._core.rows cimport CSR32, CSR64, Rows, csr32_t, csr64_t, prefetch
 
-from marginlinear._core.buffer import Buffer, zeros
+from marginlinear._core.vector import Buffer, zeros
 from marginlinear.threads import run_chunks
 
 # Of so few features all weights stay near a core, whatever their order.

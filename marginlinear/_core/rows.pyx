@@ -31,7 +31,7 @@ from marginlinear._core.rows cimport (
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t
 from libc.string cimport memcmp, memcpy
 
-from marginlinear._core.buffer import Buffer, zeros
+from marginlinear._core.vector import Buffer, zeros
 from marginlinear.errors import RowError
 from marginlinear.threads import CHUNK, ranges
 

@@ -6,7 +6,7 @@ promises a long run, or has met a limit, is handed to a descent of its own, from
 
 import math
 
-from marginlinear._core.buffer import count_nonzero
+from marginlinear._core.vector import count_nonzero
 from marginlinear.problem import Info
 from marginlinear.status import CONVERGED, MAX_ITER, allowance, status_of
 

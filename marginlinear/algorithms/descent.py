@@ -40,7 +40,7 @@ import math
 import time
 from collections import namedtuple
 
-from marginlinear._core.buffer import assign, copied
+from marginlinear._core.vector import assign, copied
 from marginlinear.status import MAX_ITER, STALLED, TIME_LIMIT, allowance
 from marginlinear.threads import Cancelled
 

@@ -2,7 +2,7 @@
 
 import math
 
-from marginlinear._core.buffer import assign, largest_change
+from marginlinear._core.vector import assign, largest_change
 from marginlinear.problem import Info, Solution
 from marginlinear.status import MAX_ITER, ROUNDING, allowance, status_of
 

@@ -13,7 +13,7 @@ import operator
 import threading
 import time
 
-from marginlinear._core.buffer import (
+from marginlinear._core.vector import (
     copied,
     mark,
     put,

@@ -123,9 +123,9 @@ class Labels:
 
     def write(self, data):
         """Returns the number of rows whose label is predicted."""
-        from marginlinear._core.buffer import Buffer
         from marginlinear._core.rows import Rows, cut_features
         from marginlinear._core.scores import count_hits, lines_of, row_places
+        from marginlinear._core.vector import Buffer
         from marginlinear.threads import run_chunks
 
         if data.n_features > self.n_features:

@@ -6,7 +6,7 @@ become one row of their summed weight, and rows stand in an order that only thei
 function of the set of rows, whoever trains it.
 """
 
-from marginlinear._core.buffer import taken
+from marginlinear._core.vector import taken
 from marginlinear.problem import Problem
 
 # Rows times (features + 2) up to which it is done, on a copy: some milliseconds.

@@ -19,7 +19,7 @@ time limit is looked at before and after, not within, the solution of a system o
 """
 
 from marginlinear import params as P
-from marginlinear._core.buffer import copied, distinct
+from marginlinear._core.vector import copied, distinct
 from marginlinear.algorithms.dual import MarginFit
 from marginlinear.registry import Method
 

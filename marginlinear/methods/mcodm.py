@@ -15,7 +15,7 @@ paper  Algorithm 1: in eps the best rival's score is fixed at its value M_i of n
 import math
 
 from marginlinear import params as P
-from marginlinear._core.buffer import constant, largest_change
+from marginlinear._core.vector import constant, largest_change
 from marginlinear.algorithms.dual import JointFit
 from marginlinear.registry import Method
 from marginlinear.status import MAX_ITER

@@ -21,8 +21,8 @@ A line `scaling unit`, which LIBLINEAR refuses too, tells that rows are scaled b
 """
 
 from marginlinear import liblinear
-from marginlinear._core.buffer import Buffer, columns_of
 from marginlinear._core.decimal import ROWS_LONG_LINE, ROWS_SHORT_LINE, parse_rows
+from marginlinear._core.vector import Buffer, columns_of
 from marginlinear.data.reading import NATURAL, shown
 from marginlinear.modelfile.text import WORD, WORD_ONLY, Fields
 

@@ -3,8 +3,8 @@
 import math
 
 from marginlinear import liblinear
-from marginlinear._core.buffer import columns_of
 from marginlinear._core.decimal import format_rows
+from marginlinear._core.vector import columns_of
 from marginlinear._version import version
 from marginlinear.atomic import replacing
 from marginlinear.data.labels import require_words

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from marginlinear._core import renumber
-from marginlinear._core.buffer import (
+from marginlinear._core.vector import (
     Buffer,
     assign,
     clear,
@@ -197,7 +197,7 @@ WITHOUT = """
 import hashlib, random
 from array import array
 from marginlinear._core import renumber
-from marginlinear._core.buffer import constant
+from marginlinear._core.vector import constant
 from marginlinear._core.rows import Rows
 from marginlinear.data.canonical import canonical
 from marginlinear.methods import l1svc, l2svc, ldm, odm
