@@ -4,7 +4,7 @@ import numpy as np
 
 from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t
 
-from marginlinear._core cimport shrinking, piecewise, rng, rows, block_problem
+from marginlinear._core cimport block_problem, piecewise, rng, rows, shrinking
 from marginlinear._core.piecewise cimport pieces_t
 from marginlinear._core.rows cimport CSR32, CSR64, DENSE32, DENSE64, NARROW32, NARROW64, Rows, rows_t
 
@@ -147,34 +147,34 @@ def shuffled(order, uint64_t seed):
     """A shuffled copy of `order`."""
     out = np.array(order, dtype=np.intp)
     cdef Py_ssize_t[::1] view = out
-    active.shuffle(&view[0], view.shape[0], &seed)
+    shrinking.shuffle(&view[0], view.shape[0], &seed)
     return out
 
 
 def piece_loss(const double[::1] table, double g):
     """phi(g) of a row of `tables` of margin_cd."""
-    return pieces.loss_at(<const pieces_t*> &table[0], g)
+    return piecewise.loss_at(<const pieces_t*> &table[0], g)
 
 
 def piece_dual(const double[::1] table, double c, double g):
-    """a of pieces.dual_at."""
-    return pieces.dual_at(<const pieces_t*> &table[0], c, g)
+    """a of piecewise.dual_at."""
+    return piecewise.dual_at(<const pieces_t*> &table[0], c, g)
 
 
 def piece_step(const double[::1] table, double c, double base, double A):
-    """(a, curvature) of pieces.step_to."""
+    """(a, curvature) of piecewise.step_to."""
     cdef double curvature = float("nan")
-    a = pieces.step_to(<const pieces_t*> &table[0], c, base, A, &curvature)
+    a = piecewise.step_to(<const pieces_t*> &table[0], c, base, A, &curvature)
     return a, curvature
 
 
 def piece_gap(const double[::1] table, double c, double g, double a):
     """c phi(g) + c phi*(-a/c) + a g"""
-    return pieces.gap_of(<const pieces_t*> &table[0], c, g, a)
+    return piecewise.gap_of(<const pieces_t*> &table[0], c, g, a)
 
 
 def keep_awake(const double[::1] values, uint8_t[::1] rest):
     """The positions of the values > 0 without rest; `rest` is counted down in place."""
     out = np.empty(values.shape[0], dtype=np.intp)
     cdef Py_ssize_t[::1] order = out
-    return out[:active.keep_awake(&values[0], &rest[0], values.shape[0], &order[0])]
+    return out[:shrinking.keep_awake(&values[0], &rest[0], values.shape[0], &order[0])]
