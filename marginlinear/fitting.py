@@ -84,9 +84,9 @@ class Fit:
         self.how = None if method.joint or k == 2 else values["multiclass"]
         self.columns = k if method.joint else 1
         if self.how is not None:
-            from marginlinear.algorithms import multiclass
+            from marginlinear.data.codes import column_count
 
-            self.columns = multiclass.column_count(self.how, k)
+            self.columns = column_count(self.how, k)
 
     def check(self, rows):
         """Refuse rows that the machine cannot hold the weights for, or whose squares overflow.
