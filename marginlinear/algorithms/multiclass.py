@@ -13,6 +13,8 @@ import operator
 import threading
 import time
 
+import numpy as np
+
 from marginlinear._core.vector import (
     copied,
     mark,
@@ -52,15 +54,15 @@ class Columns:
         self.method, self.problem, self.params, self.run = method, problem, params, run
         self.started = time.perf_counter()
         codes = None if how == "ovr" else codes_of(how, problem.n_classes, run.seed)
-        self.codes = one_versus_rest(problem.n_classes) if codes is None else copied(codes)
+        self.codes = one_versus_rest(problem.n_classes) if codes is None else codes
         self.decoded = codes
-        if run.start is not None and memoryview(run.start["codes"]) != memoryview(self.codes):
+        if run.start is not None and not np.array_equal(run.start["codes"], self.codes):
             raise ValueError("start: a model of other binary problems (multiclass, or the seed of ecoc, was another)")
         # An event of another's is never set here: fits that have one run on one thread.
         self.cancel = threading.Event() if run.cancel is None else run.cancel
         # In a Model's own layout: no other copy of all columns is made.
         length = problem.rows.m if problem.rows.is_gram else problem.rows.d
-        self.weights = zeros("d", length, self.codes.columns)
+        self.weights = zeros("d", length, self.codes.shape[1])
         self.supports = zeros("B", problem.rows.m)
 
     def fit(self):
@@ -87,7 +89,7 @@ class Columns:
         threads = self.run.threads if self.problem.rows.shared else 1
         found, told = [], 0
         if self._alike:
-            parts = groups(self.codes.columns)
+            parts = groups(self.codes.shape[1])
             for outcomes in in_order(lambda at: self._group(*parts[at], threads // len(parts)), len(parts), threads,
                                      self.cancel):
                 found += outcomes
@@ -102,19 +104,19 @@ class Columns:
             info, state = found[at] if found else (None, None)
             return self._column(at, state) if info is None else (info, state)
 
-        yield from in_order(lambda at: column(told + at), self.codes.columns - told, threads, self.cancel)
+        yield from in_order(lambda at: column(told + at), self.codes.shape[1] - told, threads, self.cancel)
 
     @property
     def _alike(self):
         """Whether all columns are problems over all rows that differ in the signs of the classes alone."""
         run = self.run
         return (self.method.loss is not None and run.algorithm == "auto" and run.start is None
-                and not self.problem.rows.is_gram and 0 not in bytes(self.codes))
+                and not self.problem.rows.is_gram and self.codes.all())
 
     def _group(self, first, stop, threads):
         """[(info, state)] of the columns `first` to `stop`, as Together has them."""
         budget = Budget(self.run.max_iter, self._time_left(), cancel=self.cancel)
-        outcomes = Together(self.problem, self.codes.cut(first, stop), self.method.loss(self.problem, self.params),
+        outcomes = Together(self.problem, self.codes[:, first:stop], self.method.loss(self.problem, self.params),
                             self.run, budget, self.weights.cut(first, stop), max(1, threads)).fit()
         for info, state in outcomes:
             if info is not None:
@@ -126,8 +128,8 @@ class Columns:
 
     def _column(self, at, start):
         """(info, state) of one binary problem, from `start` if not None; its weights go to their place."""
-        run, (rows, y, _, instance, factor), signs = self.run, self.problem, self.codes.cut(at)
-        which = None if 0 not in bytes(signs) else signed_rows(signs, y)
+        run, (rows, y, _, instance, factor), signs = self.run, self.problem, self.codes[:, at]
+        which = None if signs.all() else signed_rows(signs, y)
         if which is not None:
             rows, y = rows.select(which), taken(y, which)
             instance, factor = taken(instance, which), taken(factor, which)
@@ -139,8 +141,8 @@ class Columns:
             solution = self.method.fit(binary, self.params, run._replace(
                 threads=1, time_limit=self._time_left(), start=start, progress=None, cancel=self.cancel))
         except ValueError as error:
-            positive, negative = (_listed([code == sign for code in memoryview(signs)]) for sign in (1, -1))
-            raise ValueError(f"{error} (in binary problem {at + 1} of {self.codes.columns}: class number {positive} "
+            positive, negative = (_listed([code == sign for code in signs]) for sign in (1, -1))
+            raise ValueError(f"{error} (in binary problem {at + 1} of {self.codes.shape[1]}: class number {positive} "
                              f"against {negative}, in the order of the labels)") from error
         state, column = solution.state, self.weights.cut(at)
         put(column, solution.weights, which if self.problem.rows.is_gram else None)
