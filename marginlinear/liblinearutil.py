@@ -30,7 +30,6 @@ from marginlinear.cli.predict import PROBABILITY
 from marginlinear.cli.train import FACTOR, FOLDS, SEARCH, SOLVER
 from marginlinear.data.arrays import checked, shape_of
 from marginlinear.liblinear import SOLVERS
-from marginlinear.modelfile import writer
 from marginlinear.options import QUIET, CommandLine, UsageError
 
 __all__ = ["csr_find_scale_param", "csr_scale", "evaluations", "feature_node", "gen_feature_nodearray", "load_model",
@@ -613,7 +612,7 @@ def predict(y, x, m, options=""):
 
 def save_model(model_file_name, model):
     """Write `model` to a file that LIBLINEAR reads too. Raises OSError or ValueError as `marginlinear.save_model`."""
-    writer.save_model(_classifier(model), model_file_name)
+    modelfile.save_model(_classifier(model), model_file_name)
 
 
 def load_model(model_file_name):

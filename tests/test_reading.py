@@ -16,8 +16,7 @@ from marginlinear.cli.data import read_names, read_weights
 from marginlinear.cli.scale import read_ranges
 from marginlinear.data.reading import MEMORY, NESTED, NUMBER, SPARE, JSONFault, json_of
 from marginlinear.errors import DataError
-from marginlinear.modelfile import load_model
-from marginlinear.modelfile.writer import save_model
+from marginlinear.modelfile import load_model, save_model
 from marginlinear.selection.journal import Book, Journal
 from marginlinear.selection.metrics import METRICS, is_score
 from marginlinear.selection.tables import is_number, read_log, read_table

@@ -102,7 +102,7 @@ class Predictor:
     """
 
     def __init__(self, model, threads, added, write):
-        from marginlinear.modelfile.writer import label_text
+        from marginlinear.modelfile.text import label_text
 
         self.model, self.threads, self.added, self._write = model, threads, added, write
         self.extra, self.n_features = 0, model.n_features

@@ -170,7 +170,7 @@ class Training:
                 return self._select(data) if self.folds else self._train(data)
 
     def _train(self, data):
-        from marginlinear.modelfile.writer import save_model
+        from marginlinear.modelfile import save_model
 
         model = self._fit(data)
         self._write_log({name: value for name, value in model.info.to_dict().items() if name != "history"})
