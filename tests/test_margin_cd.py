@@ -7,7 +7,8 @@ from scipy import sparse
 
 from marginlinear._core.margin_cd import MarginCD, table_of
 from marginlinear._core.rows import Rows
-from marginlinear.algorithms.descent import Budget, Descent
+from marginlinear.algorithms.certificate import Budget
+from marginlinear.algorithms.descent import Descent
 
 SEEDS = range(12)
 HINGE = (1,), ((0, -1, 1), (0, 0, 0))

@@ -7,8 +7,10 @@ promises a long run, or has met a limit, is handed to a descent of its own, from
 import math
 
 from marginlinear._core.vector import count_nonzero
+from marginlinear.algorithms.certificate import OF_ALLOWED, scheduled_after
+from marginlinear.algorithms.descent import slow
 from marginlinear.problem import Info
-from marginlinear.status import CONVERGED, MAX_ITER, allowance, status_of
+from marginlinear.status import CONVERGED, allowance, status_of
 
 # A check that the schedule has not asked for is made where this part of the problems promises to end.
 ENOUGH = 0.25
@@ -24,7 +26,7 @@ def groups(count):
     return [(count * at // number, count * (at + 1) // number) for at in range(number)]
 
 
-class Together:
+class Batch:
     """One group: problems of `codes` (classes x columns of +1 and -1) with the costs and the table of `loss`.
 
     The weights of those that are solved go to `weights`, a Buffer with as many columns.
@@ -44,9 +46,7 @@ class Together:
 
     def fit(self):
         """Of each problem (info, state); info is None where it goes on by itself, from this state."""
-        from marginlinear.algorithms.descent import FIRST_CHECK, NEGLECT, STRIDE
-
-        engine, next_check = self.engine, FIRST_CHECK
+        engine, next_check = self.engine, scheduled_after(0)
         gaps, tried = [], [math.inf] * engine.k
         while len(engine.active) > self.few and not self.budget.exhausted(engine.n_iter):
             engine.sweep()
@@ -58,10 +58,10 @@ class Together:
                          and estimates[at] <= self.run.tol * max(1.0, engine.met[at])]
             if engine.n_iter < next_check and len(promising) < ENOUGH * len(engine.active):
                 continue
-            next_check = engine.n_iter + max(FIRST_CHECK, engine.n_iter // STRIDE)
+            next_check = scheduled_after(engine.n_iter)
             for at in promising:
                 tried[at] = estimates[at]
-            self._check(gaps[-3:], NEGLECT)
+            self._check(gaps[-3:], OF_ALLOWED)
         for at in engine.active:
             self.ends[at] = math.inf, engine.n_iter, [gap[at] for gap in gaps[-3:]]
         engine.write(self.weights)
@@ -69,10 +69,8 @@ class Together:
         return [self._outcome(*self.ends[at], bound, engine.duals_of(at), self.weights.cut(at))
                 for at, bound in enumerate(engine.dual())]
 
-    def _check(self, gaps, neglected):
+    def _check(self, gaps, skipped):
         """Exact values, by a pass over the rows: what is certified ends here, and what promises a long run."""
-        from marginlinear.algorithms.descent import slow
-
         engine, ended = self.engine, []
         primal, bound = engine.primal(), engine.dual()
         allowed = [allowance(self.run.tol, value) for value in primal]
@@ -82,16 +80,15 @@ class Together:
             if certified or not math.isfinite(primal[at]) or (len(own) == 3 and slow(own, allowed[at])):
                 self.ends[at] = primal[at] if certified else math.inf, engine.n_iter, own
                 ended.append(at)
-        engine.neglect([neglected * value for value in allowed])
+        engine.neglect([skipped * value for value in allowed])
         engine.retire(ended)
 
     def _outcome(self, objective, n_iter, gaps, bound, duals, weights):
         state = {"duals": duals, "cost": self.cost, "W": weights, "kappa": 0.0, "before": None}
         certificate = objective - bound
-        status = status_of(certificate, objective, self.run.tol, MAX_ITER)
-        if status != CONVERGED:
+        if status_of(certificate, objective, self.run.tol) != (CONVERGED, None):
             # Plain sweeps go on where these ended; what W differs by from the weights of the duals is rounding.
             return None, {**state, "W": None, "n_iter": n_iter, "gaps": gaps}
-        return Info(status=status, algorithm="cd", n_iter=n_iter, n_outer=0, objective=objective, bound=bound,
+        return Info(status=CONVERGED, algorithm="cd", n_iter=n_iter, n_outer=0, objective=objective, bound=bound,
                     certificate=certificate, n_support=count_nonzero(duals), seconds=self.budget.seconds,
                     tol=self.run.tol), state

@@ -25,15 +25,12 @@ from marginlinear._core.vector import (
     taken,
     zeros,
 )
-from marginlinear.algorithms.batched import Together, groups
-from marginlinear.algorithms.descent import Budget
+from marginlinear.algorithms.batched import Batch, groups
+from marginlinear.algorithms.certificate import Budget
 from marginlinear.data.codes import codes_of, one_versus_rest
 from marginlinear.problem import Problem, Solution
-from marginlinear.status import CONVERGED, CYCLE, FAILED, FINISHED, MAX_ITER, STALLED, TIME_LIMIT
+from marginlinear.status import STATUSES
 from marginlinear.threads import in_order
-
-# From the best outcome of a column to the worst.
-STATUSES = CONVERGED, FINISHED, STALLED, CYCLE, MAX_ITER, TIME_LIMIT, FAILED
 
 
 def fit(method, problem, params, run, how):
@@ -114,10 +111,10 @@ class Columns:
                 and not self.problem.rows.is_gram and self.codes.all())
 
     def _group(self, first, stop, threads):
-        """[(info, state)] of the columns `first` to `stop`, as Together has them."""
+        """[(info, state)] of the columns `first` to `stop`, as Batch has them."""
         budget = Budget(self.run.max_iter, self._time_left(), cancel=self.cancel)
-        outcomes = Together(self.problem, self.codes[:, first:stop], self.method.loss(self.problem, self.params),
-                            self.run, budget, self.weights.cut(first, stop), max(1, threads)).fit()
+        outcomes = Batch(self.problem, self.codes[:, first:stop], self.method.loss(self.problem, self.params),
+                         self.run, budget, self.weights.cut(first, stop), max(1, threads)).fit()
         for info, state in outcomes:
             if info is not None:
                 mark(self.supports, state["duals"])
@@ -156,8 +153,10 @@ def beside(whole, info):
     """The Info `whole` of the columns before, with this one's: sums are taken on, as columns may be thousands."""
     objective, bound = (_both(operator.add, getattr(whole, name), getattr(info, name))
                         for name in ("objective", "bound"))
+    worst = max(whole, info, key=lambda one: STATUSES.index(one.status))
     return whole._replace(
-        status=max(whole.status, info.status, key=STATUSES.index),
+        status=worst.status,
+        reason=worst.reason,
         n_iter=max(whole.n_iter, info.n_iter),
         n_outer=max(whole.n_outer, info.n_outer),
         objective=objective,

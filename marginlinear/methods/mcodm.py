@@ -18,7 +18,7 @@ from marginlinear import params as P
 from marginlinear._core.vector import constant, largest_change
 from marginlinear.algorithms.dual import JointFit
 from marginlinear.registry import Method
-from marginlinear.status import MAX_ITER
+from marginlinear.status import OUTER_ITERATIONS, STALLED
 
 # The upper loss is switched on once the lower one alone is solved this well: rivals mean something by then.
 FIRST_STAGE = 0.1
@@ -40,36 +40,37 @@ def fit(problem, params, run):
 
 
 def ccp(solver, cap):
-    """Descend on J. Each P_r is made at the anchor W0, r being the best rivals there: J(W0) - D_r certifies W0."""
+    """Descend on J. Each P_r is made at the incumbent W0, r being the best rivals there: J(W0) - D_r certifies W0."""
     engine, descent, tol = solver.engine, solver.descent, solver.run.tol
     if solver.problem.n_classes == 2:
         engine.name_rivals(engine.best_rivals()[0])
         return solver.convex()
-    if not solver.split() and not engine.named:
+    if not solver.start_with_admm() and not engine.named:
         descent.until(FIRST_STAGE)
     n_outer, check = 0, None
     while not descent.stopped and n_outer < cap:
         if check is None:
             engine.name_rivals(engine.best_rivals()[0])
-            descent.drop_anchor(engine.primal()[1])
+            descent.incumbent.set(engine.primal()[1])
         else:
             rivals = engine.best_rivals(check.at_average)[0]
             # Before the duals of the rows that change their rival move the weights.
-            descent.drop_anchor(check.objective, check.at_average)
+            descent.incumbent.set(check.objective, check.at_average)
             descent.adopt()
             engine.name_rivals(rivals)
-        descent.reset(convex=False)
+        descent.reset(follow_best=False)
         n_outer += 1
         check = solver.until(tol, RENEWAL)
-        if descent.certified(check):
-            solution = solver.solution_at_anchor(n_outer)
+        if descent.certified():
+            solution = solver.solution_of_incumbent(n_outer)
             if solution.info.converged:
                 return solution
     if n_outer == 0:
         engine.name_rivals(engine.best_rivals()[0])
         return solver.solution()
-    descent.stopped = descent.stopped or MAX_ITER
-    return solver.solution_at_anchor(n_outer)
+    # What the checks certify and the recomputed sums do not differs by rounding.
+    descent.stopped = descent.stopped or (STALLED if descent.certified() else OUTER_ITERATIONS)
+    return solver.solution_of_incumbent(n_outer)
 
 
 def paper(solver, cap):
@@ -77,7 +78,7 @@ def paper(solver, cap):
     engine, descent, tol = solver.engine, solver.descent, solver.run.tol
     fixed = engine.best_rivals()[1]
     n_outer, residual = 0, math.inf
-    if not solver.fresh:
+    if solver.unchecked_start:
         engine.fix_references(fixed)
         solution = solver.solution(0, fixed=fixed)
         if solution.info.converged:
@@ -93,6 +94,7 @@ def paper(solver, cap):
             solution = solver.solution(n_outer, residual, fixed=fixed)
             if solution.info.converged:
                 return solution
+    descent.stopped = descent.stopped or OUTER_ITERATIONS
     return solver.solution(n_outer, residual, fixed=fixed)
 
 

@@ -35,7 +35,7 @@ from marginlinear.modelfile.text import WORD, Source, check_keys, check_labels, 
 from marginlinear.modelfile.writer import KEPT, TRAILER
 from marginlinear.params import check_path
 from marginlinear.problem import Info
-from marginlinear.status import STATUSES
+from marginlinear.status import CAPS, STATUSES
 
 SEAL = re.compile(rb', "sha256": "([0-9a-f]{64})"\}\n\Z')
 PLAIN = (str, int, float, type(None))  # and bool, an int
@@ -254,6 +254,7 @@ def _scaling(source, found, n_features):
 def _info(source, found):
     if found is None:
         return None
+    found.setdefault("reason", None)
     check_keys(source, "info", found, dict.fromkeys(KEPT, PLAIN))
     values = {}
     for name, kind in KEPT.items():
@@ -268,6 +269,8 @@ def _info(source, found):
     _checked(source, "info", P.TOL, values["tol"])
     if values["status"] not in STATUSES:
         raise source.damaged(f"info: status is {shown(values['status'])}")
+    if values["reason"] not in (None, *CAPS):
+        raise source.damaged(f"info: reason is {shown(values['reason'])}")
     return Info(**values, seconds=math.nan)
 
 

@@ -23,7 +23,7 @@ SIGNS = {1: "+", -1: "-", 0: "0"}  # a code as it is written
 # Of Info, what two equal runs share, and its types.
 KEPT = {"status": str, "algorithm": str, "n_iter": int, "n_outer": int, "objective": float,
         "bound": (float, type(None)), "certificate": (float, type(None)), "n_support": int, "tol": float,
-        "residual": (float, type(None))}
+        "residual": (float, type(None)), "reason": (str, type(None))}
 
 
 def save_model(model, path, *, threads=None):
