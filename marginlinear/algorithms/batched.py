@@ -1,11 +1,13 @@
-"""Plain sweeps of binary problems over the same rows, together: what they certify is done, the rest goes on by itself.
+"""Plain sweeps of a batch of binary problems over the same rows. What they do not certify goes on by itself.
 
-Problems of text end after a few sweeps, and a sweep of many together costs a fraction of theirs one by one. What
-promises a long run, or has met a limit, is handed to a descent of its own, from the duals it has.
+Problems of text end after a few sweeps, and a sweep of a batch costs a fraction of those one by one. What promises a
+long run, or has met a limit, is handed to a descent of its own, from the duals it has.
 """
 
 import math
 
+from marginlinear._core.batch_cd import WIDTH, ColumnsCD
+from marginlinear._core.margin_cd import table_of
 from marginlinear._core.vector import count_nonzero
 from marginlinear.algorithms.certificate import OF_ALLOWED, scheduled_after
 from marginlinear.algorithms.descent import slow
@@ -19,23 +21,18 @@ FEW = 2
 
 
 def groups(count):
-    """(first, stop) of the columns that are swept together, of even sizes."""
-    from marginlinear._core.batch_cd import WIDTH
-
+    """(first, stop) of each batch of columns, of even sizes."""
     number = -(-count // WIDTH)
-    return [(count * at // number, count * (at + 1) // number) for at in range(number)]
+    return [(count * batch // number, count * (batch + 1) // number) for batch in range(number)]
 
 
 class Batch:
-    """One group: problems of `codes` (classes x columns of +1 and -1) with the costs and the table of `loss`.
+    """One batch: problems of `codes` (classes x columns of +1 and -1) with the costs and the table of `loss`.
 
     The weights of those that are solved go to `weights`, a Buffer with as many columns.
     """
 
     def __init__(self, problem, codes, loss, run, budget, weights, threads):
-        from marginlinear._core.batch_cd import ColumnsCD
-        from marginlinear._core.margin_cd import table_of
-
         self.cost, (knots, parts) = loss
         self.run, self.budget, self.weights = run, budget, weights
         self.engine = ColumnsCD(problem.rows, problem.y, codes, self.cost, table_of(knots, parts), seed=run.seed,
@@ -54,33 +51,33 @@ class Batch:
             estimates = [gap * min(1.0, gap / before) if before > 0 else gap
                          for gap, before in zip(engine.gap, gaps[-1] if gaps else [0.0] * engine.k, strict=True)]
             gaps.append(engine.gap)
-            promising = [at for at in engine.active if estimates[at] <= 0.8 * tried[at]
-                         and estimates[at] <= self.run.tol * max(1.0, engine.met[at])]
+            promising = [j for j in engine.active if estimates[j] <= 0.8 * tried[j]
+                         and estimates[j] <= self.run.tol * max(1.0, engine.met[j])]
             if engine.n_iter < next_check and len(promising) < ENOUGH * len(engine.active):
                 continue
             next_check = scheduled_after(engine.n_iter)
-            for at in promising:
-                tried[at] = estimates[at]
-            self._check(gaps[-3:], OF_ALLOWED)
-        for at in engine.active:
-            self.ends[at] = math.inf, engine.n_iter, [gap[at] for gap in gaps[-3:]]
+            for j in promising:
+                tried[j] = estimates[j]
+            self._check(gaps[-3:])
+        for j in engine.active:
+            self.ends[j] = math.inf, engine.n_iter, [gap[j] for gap in gaps[-3:]]
         engine.write(self.weights)
         engine.refresh()
-        return [self._outcome(*self.ends[at], bound, engine.duals_of(at), self.weights.cut(at))
-                for at, bound in enumerate(engine.dual())]
+        return [self._outcome(*self.ends[j], bound, engine.duals_of(j), self.weights.cut(j))
+                for j, bound in enumerate(engine.dual())]
 
-    def _check(self, gaps, skipped):
+    def _check(self, gaps):
         """Exact values, by a pass over the rows: what is certified ends here, and what promises a long run."""
         engine, ended = self.engine, []
         primal, bound = engine.primal(), engine.dual()
         allowed = [allowance(self.run.tol, value) for value in primal]
-        for at in engine.active:
-            own = [gap[at] for gap in gaps]
-            certified = primal[at] - bound[at] <= allowed[at]
-            if certified or not math.isfinite(primal[at]) or (len(own) == 3 and slow(own, allowed[at])):
-                self.ends[at] = primal[at] if certified else math.inf, engine.n_iter, own
-                ended.append(at)
-        engine.neglect([skipped * value for value in allowed])
+        for j in engine.active:
+            own = [gap[j] for gap in gaps]
+            certified = primal[j] - bound[j] <= allowed[j]
+            if certified or not math.isfinite(primal[j]) or (len(own) == 3 and slow(own, allowed[j])):
+                self.ends[j] = primal[j] if certified else math.inf, engine.n_iter, own
+                ended.append(j)
+        engine.neglect([OF_ALLOWED * value for value in allowed])
         engine.retire(ended)
 
     def _outcome(self, objective, n_iter, gaps, bound, duals, weights):

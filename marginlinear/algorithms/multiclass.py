@@ -65,7 +65,7 @@ class Columns:
     def fit(self):
         whole, states, history, algorithms = None, [], [], set()
         for info, state in self._outcomes():
-            whole = info if whole is None else beside(whole, info)
+            whole = info if whole is None else combined(whole, info)
             states.append(state)
             algorithms.add(info.algorithm)
             history.append({"n_iter": whole.n_iter, "seconds": self.seconds, "objective": whole.objective,
@@ -149,7 +149,7 @@ class Columns:
         return solution.info, state
 
 
-def beside(whole, info):
+def combined(whole, info):
     """The Info `whole` of the columns before, with this one's: sums are taken on, as columns may be thousands."""
     objective, bound = (_both(operator.add, getattr(whole, name), getattr(info, name))
                         for name in ("objective", "bound"))
