@@ -2,7 +2,6 @@
 
 import math
 
-from marginlinear._core.vector import assign, largest_change
 from marginlinear.problem import Info, Solution
 from marginlinear.status import ROUNDING, STALLED, allowance, status_of
 
@@ -130,7 +129,9 @@ class DualFit:
         Over Gram rows the weights of the duals are taken where they are as good: these have no coefficient where the
         dual is 0.
         """
-        engine, iterates = self.engine, self.engine.iterates
+        import numpy as np
+
+        engine = self.engine
         if not engine.rows.is_gram:
             return engine.primal()[1], engine.recomputed_dual(averaged, **references)
         if references:
@@ -138,21 +139,24 @@ class DualFit:
             return engine.primal()[1], engine.recomputed_dual(averaged, **references)
         weights = engine.dual_weights(averaged)
         bound = engine.recomputed_dual(averaged, weights)
-        given = iterates.vector(False).copy()
-        assign(iterates.vector(False), weights)
+        W = np.asarray(engine.iterates.vector(False))
+        before = W.copy()
+        W[:] = weights
         _, objective, stale = engine.primal()
         # Where a row's named rival is not its best one, the bound does not speak of these weights.
         if stale == 0 and objective - bound <= allowance(self.run.tol, objective):
             return objective, bound
-        assign(iterates.vector(False), given)
+        W[:] = before
         engine.recompute_scores()
         return engine.primal()[1], bound
 
     def _weights(self, state):
         """A state as a Solution has it: a row a feature, or the coefficients of the rows."""
+        import numpy as np
+
         rows = self.engine.rows
-        weights = state.table(rows.d)
-        return memoryview(weights)[rows.m:] if rows.is_gram else weights
+        weights = np.asarray(state).reshape(rows.d, len(state) // max(1, rows.d))
+        return weights[rows.m:] if rows.is_gram else weights
 
 
 def sparsify_kernel_expansion(fit, tol):
@@ -197,12 +201,13 @@ class JointFit(DualFit):
 
     def start_with_admm(self):
         """Where alternating directions promise to cost less than what is ahead, begin with them. Whether they did."""
+        import numpy as np
+
         from marginlinear._core.admm import Splitting
 
         run, engine, descent = self.run, self.engine, self.descent
         # Weights of other costs are no better a start than these steps make, and sweeps from them take longer.
-        if run.algorithm != "auto" or (
-                run.start is not None and largest_change(engine.cost, run.start["cost"]) == 0):
+        if run.algorithm != "auto" or (run.start is not None and np.array_equal(engine.cost, run.start["cost"])):
             return False
         n = Splitting.iterations(engine, descent.newton_first)
         if Splitting.sweeps(engine, n) > WORTH * min(descent.sweeps, descent.steps):
@@ -263,8 +268,10 @@ class MarginFit(DualFit):
         solution = super().solution(n_outer, residual, **references)
         if self.outward is None:
             return solution
-        weights = self.outward(solution.state["W"])
-        return solution._replace(weights=weights.table(len(weights)), state={**solution.state, "W": weights})
+        import numpy as np
+
+        weights = np.asarray(self.outward(solution.state["W"]))
+        return solution._replace(weights=weights[:, np.newaxis], state={**solution.state, "W": weights})
 
 
 def renumbered(problem, run):

@@ -15,7 +15,6 @@ paper  Algorithm 1: in eps the best rival's score is fixed at its value M_i of n
 import math
 
 from marginlinear import params as P
-from marginlinear._core.vector import constant, largest_change
 from marginlinear.algorithms.dual import JointFit
 from marginlinear.registry import Method
 from marginlinear.status import OUTER_ITERATIONS, STALLED
@@ -75,8 +74,10 @@ def ccp(solver, cap):
 
 def paper(solver, cap):
     """Algorithm 1: solve the problem with fixed M, take M anew, until M stays and the certificate says so too."""
+    import numpy as np
+
     engine, descent, tol = solver.engine, solver.descent, solver.run.tol
-    fixed = engine.best_rivals()[1]
+    fixed = np.asarray(engine.best_rivals()[1])
     n_outer, residual = 0, math.inf
     if solver.unchecked_start:
         engine.fix_references(fixed)
@@ -88,8 +89,9 @@ def paper(solver, cap):
         descent.reset()
         solver.until(0.1 * tol)
         n_outer += 1
-        previous, fixed = fixed, engine.best_rivals()[1]
-        residual = largest_change(fixed, previous) / (1 + largest_change(fixed, constant(0.0, len(fixed))))
+        previous, fixed = fixed, np.asarray(engine.best_rivals()[1])
+        with np.errstate(over="ignore", invalid="ignore"):
+            residual = float(abs(fixed - previous).max() / (1 + abs(fixed).max()))
         if residual <= tol and not descent.stopped:
             solution = solver.solution(n_outer, residual, fixed=fixed)
             if solution.info.converged:
