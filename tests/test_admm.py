@@ -7,7 +7,7 @@ import marginlinear as ml
 from marginlinear._core.admm import FIRST, Splitting
 from marginlinear._core.block_cd import BlockCD
 from marginlinear._core.rows import Rows
-from marginlinear.algorithms.descent import Budget
+from marginlinear.algorithms.certificate import Budget
 
 
 def problem(m=300, d=12, k=4, seed=0):

@@ -6,7 +6,8 @@ import pytest
 
 from marginlinear._core.block_cd import BlockCD
 from marginlinear._core.rows import Rows
-from marginlinear.algorithms.descent import Budget, Descent
+from marginlinear.algorithms.certificate import Budget
+from marginlinear.algorithms.descent import Descent
 
 THETA, MU = 0.2, 0.8
 KINDS = ["hinge", "squared", "named", "fixed"]

@@ -12,7 +12,8 @@ import pytest
 import marginlinear as ml
 from marginlinear._core.block_cd import BlockCD, norm_of
 from marginlinear._core.rows import Rows
-from marginlinear.algorithms.descent import Budget, Descent
+from marginlinear.algorithms.certificate import Budget
+from marginlinear.algorithms.descent import Descent
 
 SEEDS = range(20)
 NORMS = [1.0, 1.1, 1.5, 2.0]
@@ -273,13 +274,14 @@ def test_start_from_another_norm(p):
     assert back.info.converged
 
 
-def test_descent_keeps_the_weights_of_its_anchor():
-    """An anchor is weights, not W at factors that have changed since."""
+def test_the_incumbent_keeps_its_weights():
+    """These are weights, not W at factors that have changed since."""
     X, y, k, C = data(4)
     engine = engine_of(X, y, k, C, 1.2)
-    descent = Descent(engine, Budget(400, 20.0), 1e-4, "accelerated", keep=True)
+    descent = Descent(engine, Budget(400, 20.0), 1e-4, "accelerated")
     descent.until(1e-4)
-    W = np.asarray(descent.anchor).reshape(-1, k)
-    assert descent.ceiling == pytest.approx(oracles.lp_objective(W, X, y, engine.cost, 1.2), rel=1e-10)
-    engine.iterates.exchange(descent.anchor)
-    assert engine.primal()[0] == pytest.approx(descent.ceiling, rel=1e-10)
+    incumbent = descent.incumbent
+    W = incumbent.weights.reshape(-1, k)
+    assert incumbent.objective == pytest.approx(oracles.lp_objective(W, X, y, engine.cost, 1.2), rel=1e-10)
+    engine.iterates.exchange(incumbent.weights)
+    assert engine.primal()[0] == pytest.approx(incumbent.objective, rel=1e-10)

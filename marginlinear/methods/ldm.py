@@ -78,7 +78,7 @@ def paper(problem, run, spread, loss):
                                        time_limit=left), share, **loss).convex()
         engine.n_iter += inner.info.n_iter
         whole.descent.stopped = (budget.spent(engine.n_iter, inner.info.objective, inner.info.bound)
-                                 if inner.info.converged else inner.info.status)
+                                 if inner.info.converged else inner.info.reason or inner.info.status)
         tol, start = tol / 4, inner.state
         solution = certified(signs * aside(np.linalg.solve, R, signs * np.asarray(inner.state["duals"])))
     return solution

@@ -13,7 +13,7 @@ from marginlinear.data.reading import shown
 from marginlinear.data.scaling import KINDS, UNIT, Scaling
 from marginlinear.modelfile.text import WORD, check_keys, label_kind, parse_json, plain
 from marginlinear.problem import Info
-from marginlinear.status import STATUSES
+from marginlinear.status import CAPS, STATUSES
 
 FIRST = b"marginlinear 1"
 SEAL = re.compile(rb', "sha256": "([0-9a-f]{64})"\}\n\Z')
@@ -22,7 +22,7 @@ PLAIN = (str, *NUMBER, type(None))  # and bool, an int
 # Of Info, what two equal runs share, and its types.
 KEPT = {"status": str, "algorithm": str, "n_iter": int, "n_outer": int, "objective": float,
         "bound": (float, type(None)), "certificate": (float, type(None)), "n_support": int, "tol": float,
-        "residual": (float, type(None))}
+        "residual": (float, type(None)), "reason": (str, type(None))}
 NOT_FINITE = ("nan", "inf", "-inf")  # JSON has none of them: they are written as words
 
 
@@ -111,6 +111,8 @@ def _check(source, what, param, value):
 def _info(source, entries):
     if entries is None:
         return None
+    # Older files have none.
+    entries.setdefault("reason", None)
     check_keys(source, "info", entries, dict.fromkeys(KEPT, PLAIN))
     values = {}
     for name, kind in KEPT.items():
@@ -125,6 +127,8 @@ def _info(source, entries):
     _check(source, "info", P.TOL, values["tol"])
     if values["status"] not in STATUSES:
         raise source.damaged(f"info: status is {shown(values['status'])}")
+    if values["reason"] not in (None, *CAPS):
+        raise source.damaged(f"info: reason is {shown(values['reason'])}")
     return Info(**values, seconds=math.nan)
 
 
