@@ -20,20 +20,7 @@ from cpython.exc cimport PyErr_CheckSignals
 from libc.math cimport sqrt
 from libc.stdint cimport int32_t
 
-from marginlinear._core.rows cimport (
-    CSR32,
-    CSR64,
-    DENSE32,
-    DENSE64,
-    GRAM,
-    NARROW32,
-    NARROW64,
-    Rows,
-    data_t,
-    row_axpy,
-    row_scores,
-    row_update,
-)
+from marginlinear._core.rows cimport GRAM, Rows, data_t, row_axpy, row_scores, row_update
 from marginlinear._core.block_problem cimport larger, squared_block
 from marginlinear._core.cholesky cimport Gram
 
@@ -126,7 +113,7 @@ cdef class Splitting:
         for start in range(0, self.rows.m, self.gram.room):
             task.start, task.stop = start, min(self.rows.m, start + self.gram.room)
             with nogil:
-                perform(self, &task)
+                perform(self, self.rows, &task)
             self.gram.add(task.stop - task.start)
         return self.gram.result()
 
@@ -226,25 +213,15 @@ cdef class Splitting:
         for start in range(lo, hi, self.slice_rows):
             task.start, task.stop = start, min(hi, start + self.slice_rows)
             with nogil:
-                perform(self, &task)
+                perform(self, self.rows, &task)
             PyErr_CheckSignals()
         return task.loss, total
 
 
-cdef void perform(Splitting self, task_t* task) noexcept nogil:
-    """The one place where the storage of the rows is looked at."""
-    if self.rows.storage == CSR64:
-        perform_on(self, &self.rows.csr64, task)
-    elif self.rows.storage == CSR32:
-        perform_on(self, &self.rows.csr32, task)
-    elif self.rows.storage == NARROW64:
-        perform_on(self, &self.rows.narrow64, task)
-    elif self.rows.storage == NARROW32:
-        perform_on(self, &self.rows.narrow32, task)
-    elif self.rows.storage == DENSE64:
-        perform_on(self, &self.rows.dense64, task)
-    elif self.rows.storage == DENSE32:
-        perform_on(self, &self.rows.dense32, task)
+ctypedef fused engine_t:
+    Splitting
+
+include "on_features.pxi"
 
 
 cdef inline void perform_on(Splitting self, const data_t* X, task_t* task) noexcept nogil:

@@ -16,19 +16,13 @@ from libc.stdint cimport int8_t, int32_t, uint8_t, uint64_t, uintptr_t
 from marginlinear._core.shrinking cimport keep_awake, shuffle
 from marginlinear._core.piecewise cimport dual_at, dual_term, gap_of, loss_at, pieces_t, step_to
 from marginlinear._core.rows cimport (
-    CSR32,
-    CSR64,
-    DENSE32,
-    DENSE64,
-    NARROW32,
-    NARROW64,
     Rows,
     feature,
     prefetch,
     row_begin,
     row_end,
     row_prefetch,
-    rows_t,
+    data_t,
     value,
     weights_prefetch,
 )
@@ -187,7 +181,7 @@ cdef class ColumnsCD:
         for at in range(start, stop, self.slice_rows):
             task.start, task.stop = at, min(stop, at + self.slice_rows)
             with nogil:
-                perform(self, task)
+                perform(self, self.rows, task)
             PyErr_CheckSignals()
             if self.cancel is not None and self.cancel.is_set():
                 raise Cancelled
@@ -282,7 +276,7 @@ cdef double[::1] aligned(Py_ssize_t n):
     return buffer[begin:begin + n]
 
 
-cdef inline void scores_of(const rows_t* X, Py_ssize_t i, const double* W, double* s) noexcept nogil:
+cdef inline void scores_of(const data_t* X, Py_ssize_t i, const double* W, double* s) noexcept nogil:
     """s_l = <w_l, x_i>, in the order of the features"""
     cdef Py_ssize_t p
     cdef double v, s0 = 0, s1 = 0, s2 = 0, s3 = 0, s4 = 0, s5 = 0, s6 = 0, s7 = 0
@@ -303,7 +297,7 @@ cdef inline void scores_of(const rows_t* X, Py_ssize_t i, const double* W, doubl
         add_line(s, X.bias, W + X.n * K)
 
 
-cdef inline void update(const rows_t* X, Py_ssize_t i, const double* delta, double* W) noexcept nogil:
+cdef inline void update(const data_t* X, Py_ssize_t i, const double* delta, double* W) noexcept nogil:
     """w_l += delta_l x_i"""
     cdef Py_ssize_t p
     for p in range(row_begin(X, i), row_end(X, i)):
@@ -319,23 +313,13 @@ cdef inline void add_line(double* w, double v, const double* d) noexcept nogil:
     w[0], w[1], w[2], w[3], w[4], w[5], w[6], w[7] = w0, w1, w2, w3, w4, w5, w6, w7
 
 
-cdef void perform(ColumnsCD self, task_t* task) noexcept nogil:
-    """The one place where the storage of the rows is looked at."""
-    if self.rows.storage == CSR64:
-        perform_on(self, &self.rows.csr64, task)
-    elif self.rows.storage == CSR32:
-        perform_on(self, &self.rows.csr32, task)
-    elif self.rows.storage == NARROW64:
-        perform_on(self, &self.rows.narrow64, task)
-    elif self.rows.storage == NARROW32:
-        perform_on(self, &self.rows.narrow32, task)
-    elif self.rows.storage == DENSE64:
-        perform_on(self, &self.rows.dense64, task)
-    elif self.rows.storage == DENSE32:
-        perform_on(self, &self.rows.dense32, task)
+ctypedef fused engine_t:
+    ColumnsCD
+
+include "on_features.pxi"
 
 
-cdef inline void perform_on(ColumnsCD self, const rows_t* X, task_t* task) noexcept nogil:
+cdef inline void perform_on(ColumnsCD self, const data_t* X, task_t* task) noexcept nogil:
     if task.what == VISIT:
         visit(self, X, task)
     elif task.what == LOSSES:
@@ -344,7 +328,7 @@ cdef inline void perform_on(ColumnsCD self, const rows_t* X, task_t* task) noexc
         accumulate(self, X, task)
 
 
-cdef void visit(ColumnsCD self, const rows_t* X, task_t* task) noexcept nogil:
+cdef void visit(ColumnsCD self, const data_t* X, task_t* task) noexcept nogil:
     """Coordinate steps: scores, exact minima along the duals, update of the weights."""
     cdef Py_ssize_t at, i, l, n
     cdef double g, old, new, own, A, c, curvature
@@ -389,7 +373,7 @@ cdef void visit(ColumnsCD self, const rows_t* X, task_t* task) noexcept nogil:
             self.calm[i] += self.calm[i] < LONGEST_REST
 
 
-cdef void losses(ColumnsCD self, const rows_t* X, task_t* task) noexcept nogil:
+cdef void losses(ColumnsCD self, const data_t* X, task_t* task) noexcept nogil:
     cdef Py_ssize_t i, l, n
     cdef double s[K]
     cdef const int8_t* sign
@@ -403,7 +387,7 @@ cdef void losses(ColumnsCD self, const rows_t* X, task_t* task) noexcept nogil:
             task.loss[l] += self.c[i] * loss_at(self.phi, s[l] * sign[l])
 
 
-cdef void accumulate(ColumnsCD self, const rows_t* X, task_t* task) noexcept nogil:
+cdef void accumulate(ColumnsCD self, const data_t* X, task_t* task) noexcept nogil:
     cdef Py_ssize_t i, l
     cdef double delta[K]
     cdef const int8_t* sign

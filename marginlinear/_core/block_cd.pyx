@@ -39,13 +39,7 @@ from libc.stdint cimport int32_t, uint8_t, uint64_t
 from marginlinear._core.shrinking cimport keep_awake, shuffle
 from marginlinear._core.iterates cimport Iterates
 from marginlinear._core.rows cimport (
-    CSR32,
-    CSR64,
-    DENSE32,
-    DENSE64,
     FETCH,
-    NARROW32,
-    NARROW64,
     Rows,
     place_prefetch,
     prefetch,
@@ -440,7 +434,7 @@ cdef class BlockCD:
         """The task, with rows fetched where it has stopped for them, and a look at the signals."""
         while True:
             with nogil:
-                perform(self, task)
+                perform(self, self.rows, task)
             PyErr_CheckSignals()
             if task.start == task.stop:
                 return
@@ -460,7 +454,7 @@ cdef class BlockCD:
         cdef task_t task = stopped[0]
         task.what, task.stop, task.found, task.count = SEEK, self.visited, &found[0], 0
         with nogil:
-            perform(self, &task)
+            perform(self, self.rows, &task)
         return np.asarray(found)[:task.count]
 
     def neglect(self, double gap):
@@ -528,7 +522,7 @@ cdef class BlockCD:
         for start in range(lo, hi, self.slice_rows):
             task.start, task.stop = start, min(hi, start + self.slice_rows)
             with nogil:
-                perform(self, &task)
+                perform(self, self.rows, &task)
             PyErr_CheckSignals()
         return sums.loss, sums.tight, sums.stale
 
@@ -601,7 +595,7 @@ cdef class BlockCD:
         task.what, task.start, task.stop, task.scratch = RIVALS, lo, hi, &s[0]
         task.W, task.to, task.value = &W[0], &to[0], &value[0]
         with nogil:
-            perform(self, &task)
+            perform(self, self.rows, &task)
         PyErr_CheckSignals()
 
     def dual(self):
@@ -823,22 +817,10 @@ cdef inline void add_block(BlockCD self, Py_ssize_t i, const double* s, const do
     sums.gap += inner
 
 
-cdef void perform(BlockCD self, task_t* task) noexcept nogil:
-    """The one place where the storage of the rows is looked at."""
-    if self.rows.storage == CSR64:
-        perform_on(self, &self.rows.csr64, task)
-    elif self.rows.storage == CSR32:
-        perform_on(self, &self.rows.csr32, task)
-    elif self.rows.storage == NARROW64:
-        perform_on(self, &self.rows.narrow64, task)
-    elif self.rows.storage == NARROW32:
-        perform_on(self, &self.rows.narrow32, task)
-    elif self.rows.storage == DENSE64:
-        perform_on(self, &self.rows.dense64, task)
-    elif self.rows.storage == DENSE32:
-        perform_on(self, &self.rows.dense32, task)
-    else:
-        perform_on(self, &self.rows.gram, task)
+ctypedef fused engine_t:
+    BlockCD
+
+include "on_rows.pxi"
 
 
 cdef inline void perform_on(BlockCD self, const rows_t* X, task_t* task) noexcept nogil:

@@ -26,18 +26,7 @@ from libc.math cimport INFINITY, fmax, sqrt
 from libc.stdint cimport int32_t
 
 from marginlinear._core.proximal cimport ProximalNewton, dot
-from marginlinear._core.rows cimport (
-    CSR32,
-    CSR64,
-    DENSE32,
-    DENSE64,
-    NARROW32,
-    NARROW64,
-    data_t,
-    row_axpy,
-    row_scores,
-    row_update,
-)
+from marginlinear._core.rows cimport data_t, row_axpy, row_scores, row_update
 from marginlinear._core.block_problem cimport level
 from marginlinear._core.cholesky cimport Gram
 
@@ -180,7 +169,7 @@ cdef class Newton(ProximalNewton):
         for start in range(0, self.rows.m, self.slice_rows):
             task.start, task.stop = start, min(self.rows.m, start + self.slice_rows)
             with nogil:
-                perform(self, &task)
+                perform(self, self.rows, &task)
             PyErr_CheckSignals()
         self.e, self.G = sums.gap, 0.5 * self._subtract(W)
         self.primal, self.objective, self.stale = half + sums.loss, half + sums.tight, sums.stale
@@ -241,7 +230,7 @@ cdef class Newton(ProximalNewton):
                 stop = min(begins[pair + 1], start + gram.room)
                 task.start, task.stop = start, stop
                 with nogil:
-                    perform(self, &task)
+                    perform(self, self.rows, &task)
                 gram.add(stop - start)
             total = gram.result()
             with nogil:
@@ -279,23 +268,13 @@ cdef void add_block(double[:, ::1] H, const double[:, ::1] total, Py_ssize_t a, 
             H[a * d + i, b * d + j] += sign * total[i, j]
 
 
-cdef void perform(Newton self, const task_t* task) noexcept nogil:
-    """The one place where the storage of the rows is looked at."""
-    if self.rows.storage == CSR64:
-        perform_on(self, &self.rows.csr64, task)
-    elif self.rows.storage == CSR32:
-        perform_on(self, &self.rows.csr32, task)
-    elif self.rows.storage == NARROW64:
-        perform_on(self, &self.rows.narrow64, task)
-    elif self.rows.storage == NARROW32:
-        perform_on(self, &self.rows.narrow32, task)
-    elif self.rows.storage == DENSE64:
-        perform_on(self, &self.rows.dense64, task)
-    elif self.rows.storage == DENSE32:
-        perform_on(self, &self.rows.dense32, task)
+ctypedef fused engine_t:
+    Newton
+
+include "on_features.pxi"
 
 
-cdef inline void perform_on(Newton self, const data_t* X, const task_t* task) noexcept nogil:
+cdef inline void perform_on(Newton self, const data_t* X, task_t* task) noexcept nogil:
     if task.what == RESPOND:
         respond(self, X, task)
     else:

@@ -41,13 +41,7 @@ from marginlinear._core.piecewise cimport (
     step_to,
 )
 from marginlinear._core.rows cimport (
-    CSR32,
-    CSR64,
-    DENSE32,
-    DENSE64,
     FETCH,
-    NARROW32,
-    NARROW64,
     Rows,
     place_prefetch,
     prefetch,
@@ -441,7 +435,7 @@ cdef class MarginCD:
         """The task, with rows fetched where it has stopped for them, and a look at the signals."""
         while True:
             with nogil:
-                perform(self, task)
+                perform(self, self.rows, task)
             PyErr_CheckSignals()
             if task.start == task.stop:
                 return
@@ -461,7 +455,7 @@ cdef class MarginCD:
         cdef task_t task = stopped[0]
         task.what, task.stop, task.found, task.count = SEEK, self.visited, &found[0], 0
         with nogil:
-            perform(self, &task)
+            perform(self, self.rows, &task)
         return np.asarray(found)[:task.count]
 
     def primal(self, bint averaged=False):
@@ -504,7 +498,7 @@ cdef class MarginCD:
         for start in range(lo, hi, self.slice_rows):
             task.start, task.stop = start, min(hi, start + self.slice_rows)
             with nogil:
-                perform(self, &task)
+                perform(self, self.rows, &task)
             PyErr_CheckSignals()
         return sums.loss, sums.first
 
@@ -724,22 +718,10 @@ cdef double covariance(const double[::1] c, const double[::1] x, const double[::
     return s
 
 
-cdef void perform(MarginCD self, task_t* task) noexcept nogil:
-    """The one place where the storage of the rows is looked at."""
-    if self.rows.storage == CSR64:
-        perform_on(self, &self.rows.csr64, task)
-    elif self.rows.storage == CSR32:
-        perform_on(self, &self.rows.csr32, task)
-    elif self.rows.storage == NARROW64:
-        perform_on(self, &self.rows.narrow64, task)
-    elif self.rows.storage == NARROW32:
-        perform_on(self, &self.rows.narrow32, task)
-    elif self.rows.storage == DENSE64:
-        perform_on(self, &self.rows.dense64, task)
-    elif self.rows.storage == DENSE32:
-        perform_on(self, &self.rows.dense32, task)
-    else:
-        perform_on(self, &self.rows.gram, task)
+ctypedef fused engine_t:
+    MarginCD
+
+include "on_rows.pxi"
 
 
 cdef inline void perform_on(MarginCD self, const rows_t* X, task_t* task) noexcept nogil:

@@ -26,17 +26,7 @@ from libc.stdint cimport int32_t
 
 from marginlinear._core.piecewise cimport gap_of, jump_at, loss_at, pieces_t, step_to
 from marginlinear._core.proximal cimport ProximalNewton, dot
-from marginlinear._core.rows cimport (
-    CSR32,
-    CSR64,
-    DENSE32,
-    DENSE64,
-    NARROW32,
-    NARROW64,
-    data_t,
-    row_axpy,
-    row_dot,
-)
+from marginlinear._core.rows cimport data_t, row_axpy, row_dot
 from marginlinear._core.cholesky cimport Gram
 
 from marginlinear._core.vector import Buffer, zeros
@@ -152,7 +142,7 @@ cdef class MarginNewton(ProximalNewton):
             stop = min(count, start + gram.room)
             task.start, task.stop = start, stop
             with nogil:
-                perform(self, &task)
+                perform(self, self.rows, &task)
             gram.add(stop - start)
         return gram.result()
 
@@ -206,7 +196,7 @@ cdef class MarginNewton(ProximalNewton):
         for start in range(0, self.rows.m, self.slice_rows):
             task.start, task.stop = start, min(self.rows.m, start + self.slice_rows)
             with nogil:
-                perform(self, &task)
+                perform(self, self.rows, &task)
             PyErr_CheckSignals()
 
     def _search(self, const double[::1] direction, double fall):
@@ -275,23 +265,13 @@ def softness_of(const double[:, ::1] tables):
     return found
 
 
-cdef void perform(MarginNewton self, const task_t* task) noexcept nogil:
-    """The one place where the storage of the rows is looked at."""
-    if self.rows.storage == CSR64:
-        perform_on(self, &self.rows.csr64, task)
-    elif self.rows.storage == CSR32:
-        perform_on(self, &self.rows.csr32, task)
-    elif self.rows.storage == NARROW64:
-        perform_on(self, &self.rows.narrow64, task)
-    elif self.rows.storage == NARROW32:
-        perform_on(self, &self.rows.narrow32, task)
-    elif self.rows.storage == DENSE64:
-        perform_on(self, &self.rows.dense64, task)
-    elif self.rows.storage == DENSE32:
-        perform_on(self, &self.rows.dense32, task)
+ctypedef fused engine_t:
+    MarginNewton
+
+include "on_features.pxi"
 
 
-cdef inline void perform_on(MarginNewton self, const data_t* X, const task_t* task) noexcept nogil:
+cdef inline void perform_on(MarginNewton self, const data_t* X, task_t* task) noexcept nogil:
     if task.what == MARGINS:
         measure(self, X, task)
     else:
