@@ -118,7 +118,9 @@ ctypedef fused rows_t:
     gram_t
 
 cdef enum:
-    LINE = 64  # bytes of a line of the cache
+    LINE = 64           # bytes of a line of the cache
+    SLICE = 20000000    # multiplications between looks at the signals: about 20 ms
+    AHEAD = 3           # rows between the request for a row's values and its turn
 
 cdef enum Storage:
     CSR64

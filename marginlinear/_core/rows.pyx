@@ -41,8 +41,6 @@ cdef extern from "simd.h":
 
 # Numbers that are looked at at once.
 PART = 2**22
-# Multiplications between looks at the signals: about 20 ms.
-cdef double SLICE = 2e7
 # Rows that are asked for at once, where many of them are asked for in vain.
 LEAST = 8
 EMPTY = -1

@@ -31,12 +31,12 @@ class Together:
     """
 
     def __init__(self, problem, codes, loss, run, budget, weights, threads):
-        from marginlinear._core.batch_cd import ColumnsCD
+        from marginlinear._core.batch_cd import BatchMarginCD
         from marginlinear._core.margin_cd import table_of
 
         self.cost, (knots, parts) = loss
         self.run, self.budget, self.weights = run, budget, weights
-        self.engine = ColumnsCD(problem.rows, problem.y, codes, self.cost, table_of(knots, parts), seed=run.seed,
+        self.engine = BatchMarginCD(problem.rows, problem.y, codes, self.cost, table_of(knots, parts), seed=run.seed,
                                 threads=threads, cancel=budget.cancel)
         self.few = min(FEW, self.engine.k - 1)
         # Of problems that have ended: objective, infinite where it is not certified, sweeps, and last gaps.

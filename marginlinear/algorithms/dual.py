@@ -30,11 +30,12 @@ class DualFit:
     def __init__(self, problem, run, engine, newton, keep=False):
         # The engines, and NumPy with them, are imported when a fit starts: --help lists the methods without them.
         from marginlinear.algorithms.descent import Budget, Descent
+        from marginlinear.algorithms.warm_start import resume
 
         self.problem, self.run, self.engine = problem, run, engine
         self.budget = Budget(run.max_iter, run.time_limit, run.progress, run.cancel)
         if run.start is not None:
-            engine.resume(run.start)
+            resume(engine, run.start)
             engine.n_iter = run.start.get("n_iter", 0)
         self.descent = Descent(engine, self.budget, run.tol, run.algorithm, newton, keep)
         if run.start is not None:
@@ -75,6 +76,7 @@ class DualFit:
         plain sweeps do not get there soon, the anchor stays what it was.
         """
         from marginlinear.algorithms.descent import Descent
+        from marginlinear.algorithms.warm_start import resume
 
         engine, loose = self.engine, self.descent
         if self.lean is not None or loose.stopped or not engine.rows.is_gram:
@@ -98,7 +100,7 @@ class DualFit:
             lean.route = route
             self.descent = lean
         else:
-            engine.resume(before)
+            resume(engine, before)
             loose.reset()
         self._keep_duals()
 
@@ -178,8 +180,10 @@ class DualFit:
 
     def _weights(self, state):
         """A state as a Solution has it: a row a feature, or the coefficients of the rows."""
+        import numpy as np
+
         rows = self.engine.rows
-        weights = state.table(rows.d)
+        weights = np.asarray(state).reshape(rows.d, -1)
         return memoryview(weights)[rows.m:] if rows.is_gram else weights
 
 
@@ -198,13 +202,13 @@ class JointFit(DualFit):
 
     def split(self):
         """Where alternating directions promise to cost less than what is ahead, begin with them. Whether they did."""
-        from marginlinear._core.admm import Splitting
+        from marginlinear._core.admm import ADMM
 
         engine, descent = self.engine, self.descent
-        n = Splitting.iterations(engine, descent.newton_first)
-        if not self.may_split or Splitting.sweeps(engine, n) > WORTH * min(descent.sweeps, descent.steps):
+        n = ADMM.iterations(engine, descent.newton_first)
+        if not self.may_split or ADMM.sweeps(engine, n) > WORTH * min(descent.sweeps, descent.steps):
             return False
-        done = Splitting(engine).run(n, self.budget)
+        done = ADMM(engine).run(n, self.budget)
         if done:
             descent.go_on()
         self.fresh = True
