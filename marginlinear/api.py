@@ -121,8 +121,8 @@ def fit_model(X, y, warning=None, *, solver=None, classes=None, class_weight=Non
               progress=None, cancel=None, gram=None, overwrite_rows=False, probability=False, scale=None, **params):
     """`train`, with a category for the warning that a fit did not converge; None: no warning.
 
-    `cancel` as in Run, for fits on one thread. `gram` is a GramCache that several fits on the same X share. overwrite_rows: X
-    may be overwritten, as nothing else reads it any more.
+    `cancel` as in Run, for fits on one thread. `gram` is a GramCache that several fits on the same X share.
+    overwrite_rows: X may be overwritten, as nothing else reads it any more.
     """
     method = registry.get(registry.DEFAULT if solver is None else solver)
     values, run_values = resolved(method, params)

@@ -1,4 +1,4 @@
-"""From checked rows to what a linear model is made of: `api` adds the caller's arrays, kernels, scaling, probabilities."""
+"""From checked rows to what a linear model is made of; `api` adds the caller's arrays, kernels and scaling."""
 
 import math
 from collections import namedtuple
@@ -11,7 +11,7 @@ from marginlinear._core.rows import finite
 from marginlinear.data.canonical import canonical
 from marginlinear.data.labels import require_words
 from marginlinear.memory import memory
-from marginlinear.problem import Problem, Run
+from marginlinear.problem import Run
 from marginlinear.threads import default_threads
 
 # Arrays of weights that any fit holds at once: where it is, the best weights so far, and those of its duals.

@@ -49,8 +49,8 @@ def places_in(classes, y):
 def training_data(X, y, sample_weight, square=False, overwrite_rows=False):
     """(X as `held` has it, y, instance weights, numbers of the rows kept): checked, without the rows of weight 0.
 
-    Numbers None: all rows are kept. In a `square` X, a Gram matrix, the columns stand for the rows too. overwrite_rows: X may be
-    overwritten, as nothing else reads it any more.
+    Numbers None: all rows are kept. In a `square` X, a Gram matrix, the columns stand for the rows too. overwrite_rows:
+    X may be overwritten, as nothing else reads it any more.
     """
     # Where numpy.ma, which takes its time to import, is not there yet, nothing is masked.
     if "numpy.ma" in sys.modules and (np.ma.isMaskedArray(X) or np.ma.isMaskedArray(y)):
