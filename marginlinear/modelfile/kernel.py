@@ -127,8 +127,8 @@ class KernelBody:
         fields = Fields(source, first, KEYS, "SV", "its support vectors")
         self.source = source
         self.trailer_keys = {"bias": (int, float), "columns": int, "nr_feature": int}
-        self.kind = svm_type(source, fields)
-        self.kernel = kernel_of(source, fields)
+        self.kind = read_svm_type(source, fields)
+        self.kernel = read_kernel(source, fields)
         self.labels, listed = fields.labels()
         self.scaling = fields.scaling()
         self.foreign = self.kind in FOREIGN and not listed and self.scaling is None
@@ -182,7 +182,7 @@ class KernelBody:
                            support_counts=self.counts[::-1] if k == 2 else self.counts, n_features=n_features, **rest)
 
 
-def svm_type(source, fields):
+def read_svm_type(source, fields):
     name = fields.value("svm_type", WORD_ONLY, bytes.decode, "a kind of model")
     if name in REGRESSION:
         raise source.error(f"{name} does not classify: use svm-predict", *fields.place("svm_type"))
@@ -192,7 +192,7 @@ def svm_type(source, fields):
     return name
 
 
-def kernel_of(source, fields):
+def read_kernel(source, fields):
     name = fields.value("kernel_type", WORD_ONLY, bytes.decode, "a kernel's name")
     kinds = {theirs: ours for ours, theirs in KERNELS.items()}
     if name not in kinds:
