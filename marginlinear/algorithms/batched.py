@@ -6,9 +6,10 @@ long run, or has met a limit, is handed to a descent of its own, from the duals 
 
 import math
 
+import numpy as np
+
 from marginlinear._core.batch_cd import WIDTH, ColumnsCD
 from marginlinear._core.margin_cd import table_of
-from marginlinear._core.vector import count_nonzero
 from marginlinear.algorithms.certificate import OF_ALLOWED, scheduled_after
 from marginlinear.algorithms.descent import slow
 from marginlinear.problem import Info
@@ -29,7 +30,7 @@ def groups(count):
 class Batch:
     """One batch: problems of `codes` (classes x columns of +1 and -1) with the costs and the table of `loss`.
 
-    The weights of those that are solved go to `weights`, a Buffer with as many columns.
+    The weights of those that are solved go to `weights`, an array with as many columns.
     """
 
     def __init__(self, problem, codes, loss, run, budget, weights, threads):
@@ -63,7 +64,7 @@ class Batch:
             self.ends[j] = math.inf, engine.n_iter, [gap[j] for gap in gaps[-3:]]
         engine.write(self.weights)
         engine.refresh()
-        return [self._outcome(*self.ends[j], bound, engine.duals_of(j), self.weights.cut(j))
+        return [self._outcome(*self.ends[j], bound, engine.duals_of(j), self.weights[:, j])
                 for j, bound in enumerate(engine.dual())]
 
     def _check(self, gaps):
@@ -87,5 +88,5 @@ class Batch:
             # Plain sweeps go on where these ended; what W differs by from the weights of the duals is rounding.
             return None, {**state, "W": None, "n_iter": n_iter, "gaps": gaps}
         return Info(status=CONVERGED, algorithm="cd", n_iter=n_iter, n_outer=0, objective=objective, bound=bound,
-                    certificate=certificate, n_support=count_nonzero(duals), seconds=self.budget.seconds,
+                    certificate=certificate, n_support=int(np.count_nonzero(duals)), seconds=self.budget.seconds,
                     tol=self.run.tol), state

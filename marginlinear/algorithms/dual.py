@@ -41,20 +41,15 @@ class DualFit:
         self.unchecked_start = bool(start) and "gaps" not in start
 
     def until(self, tol, renewal=0.0):
-        """Descent.until, but a start is checked before its first sweep."""
-        return self._check_start_once() or self.descent.until(tol, renewal)
-
-    def _check_start_once(self):
-        """The check of a start that is certified as it is, else None."""
-        if not self.unchecked_start:
-            return None
-        self.unchecked_start = False
-        check = self.descent.check()
-        if self.descent.certified():
-            return check
-        if self.run.algorithm == "cd":
-            self.descent.give_up_centre()
-        return None
+        """Descent.until, but a start is checked, once, before its first sweep."""
+        if self.unchecked_start:
+            self.unchecked_start = False
+            check = self.descent.check()
+            if self.descent.certified():
+                return check
+            if self.run.algorithm == "cd":
+                self.descent.give_up_centre()
+        return self.descent.until(tol, renewal)
 
     def convex(self):
         """Minimise the problem of the engine as it stands."""
@@ -129,8 +124,6 @@ class DualFit:
         Over Gram rows the weights of the duals are taken where they are as good: these have no coefficient where the
         dual is 0.
         """
-        import numpy as np
-
         engine = self.engine
         if not engine.rows.is_gram:
             return engine.primal()[1], engine.recomputed_dual(averaged, **references)
@@ -139,7 +132,7 @@ class DualFit:
             return engine.primal()[1], engine.recomputed_dual(averaged, **references)
         weights = engine.dual_weights(averaged)
         bound = engine.recomputed_dual(averaged, weights)
-        W = np.asarray(engine.iterates.vector(False))
+        W = engine.iterates.W
         before = W.copy()
         W[:] = weights
         _, objective, stale = engine.primal()
@@ -155,7 +148,7 @@ class DualFit:
         import numpy as np
 
         rows = self.engine.rows
-        weights = np.asarray(state).reshape(rows.d, len(state) // max(1, rows.d))
+        weights = np.asarray(state).reshape(rows.d, -1)
         return weights[rows.m:] if rows.is_gram else weights
 
 
@@ -251,7 +244,7 @@ class MarginFit(DualFit):
         from marginlinear._core.margin_cd import MarginCD, table_of
         from marginlinear.algorithms.newton import MarginNewtonCost
 
-        problem, run, self.outward = renumbered(problem, run)
+        problem, run, self.to_outer = renumbered(problem, run)
         engine = MarginCD(problem.rows, problem.y, cost, [table_of(*table) for table in tables], seed=run.seed,
                           threads=run.threads, **others)
         super().__init__(problem, run, engine, MarginNewtonCost)
@@ -266,25 +259,23 @@ class MarginFit(DualFit):
 
     def solution(self, n_outer=0, residual=None, **references):
         solution = super().solution(n_outer, residual, **references)
-        if self.outward is None:
+        if self.to_outer is None:
             return solution
-        import numpy as np
-
-        weights = np.asarray(self.outward(solution.state["W"]))
-        return solution._replace(weights=weights[:, np.newaxis], state={**solution.state, "W": weights})
+        weights = self.to_outer(solution.state["W"])
+        return solution._replace(weights=weights.reshape(-1, 1), state={**solution.state, "W": weights})
 
 
 def renumbered(problem, run):
-    """(problem, run, outward) with the frequent features side by side, and what takes weights of these features to the
+    """(problem, run, to_outer) with the frequent features side by side, and what takes weights of these features to the
     given ones; as they are, and None, where that is not worth it."""
-    from marginlinear._core.renumber import compact
+    from marginlinear._core.renumber import renumber
 
-    inner = compact(problem.rows, run.threads, run.spend)
+    inner = renumber(problem.rows, run.threads, run.overwrite_rows)
     if inner is None:
         return problem, run, None
     if run.start is not None and run.start["W"] is not None:
-        run = run._replace(start={**run.start, "W": inner.inward(run.start["W"])})
-    return problem._replace(rows=inner.rows), run, inner.outward
+        run = run._replace(start={**run.start, "W": inner.to_inner(run.start["W"])})
+    return problem._replace(rows=inner.rows), run, inner.to_outer
 
 
 def fit_of(loss):
