@@ -57,7 +57,7 @@ class DualFit:
         while True:
             self.until(tol)
             if dense and not self.descent.stopped and (
-                    engine.count_support(self.descent.incumbent.last.from_average) < engine.rows.m):
+                    engine.count_support(self.descent.incumbent.from_average) < engine.rows.m):
                 self.descent, dense = sparsify_kernel_expansion(self, tol), False
             solution = self.solution_of_incumbent()
             if self.descent.stopped or solution.info.converged:
@@ -85,8 +85,7 @@ class DualFit:
         `references` are those of the upper slack at these weights (rival=, fixed=), for which the bound is asked.
         """
         engine, descent = self.engine, self.descent
-        last = descent.incumbent.last
-        averaged = last is not None and last.from_average
+        averaged = descent.incumbent.from_average
         objective, bound = self._values(averaged, references)
         if not math.isfinite(objective):
             # Sums have overflowed. Of weights and duals of 0 they do not.
@@ -101,20 +100,9 @@ class DualFit:
         # Where nothing ran out, checks have certified what the recomputed sums do not: what is left is rounding.
         status, reason = status_of(certificate, objective, self.run.tol, descent.stopped or STALLED)
         info = Info(
-            status=status,
-            algorithm=descent.route,
-            n_iter=engine.n_iter,
-            n_outer=n_outer,
-            objective=objective,
-            bound=bound,
-            certificate=certificate,
-            n_support=engine.count_support(averaged),
-            seconds=self.budget.seconds,
-            tol=self.run.tol,
-            history=self.budget.history,
-            residual=residual,
-            reason=reason,
-        )
+            status=status, reason=reason, algorithm=descent.route, n_iter=engine.n_iter, n_outer=n_outer,
+            objective=objective, bound=bound, certificate=certificate, n_support=engine.count_support(averaged),
+            seconds=self.budget.seconds, tol=self.run.tol, history=self.budget.history, residual=residual)
         weights = self._weights(engine.weights_at(engine.iterates.vector(False)))
         return Solution(weights, info, {**engine.state(averaged), **references})
 
@@ -161,7 +149,7 @@ def sparsify_kernel_expansion(fit, tol):
     from marginlinear.algorithms.descent import Descent
 
     engine, dense = fit.engine, fit.descent
-    averaged = dense.incumbent.last.from_average
+    averaged = dense.incumbent.from_average
     before = {name: getattr(value, "copy", lambda value=value: value)()
               for name, value in engine.state(averaged).items()}
     if averaged:
@@ -213,8 +201,7 @@ class JointFit(DualFit):
 
     def solution(self, n_outer=0, residual=None, **references):
         kept = None if self.engine.factors is None else self.engine.factors.copy()
-        last = self.descent.incumbent.last
-        self.engine.drop_classes(last is not None and last.from_average)
+        self.engine.drop_classes(self.descent.incumbent.from_average)
         solution = super().solution(n_outer, residual, **references)
         if kept is not None and not solution.info.converged and not self.descent.stopped:
             # The sweeps may go on.
@@ -251,8 +238,8 @@ class MarginFit(DualFit):
 
     def _values(self, averaged, references):
         incumbent = self.descent.incumbent
-        unmet = incumbent.weights is None or incumbent.margins is not None or self.descent.route == "newton"
-        if unmet or self.engine.rows.is_gram:
+        unchecked = incumbent.weights is None or incumbent.margins is not None or self.descent.route == "newton"
+        if unchecked or self.engine.rows.is_gram:
             return super()._values(averaged, references)
         # A check has summed the incumbent's objective over the rows, at these very weights.
         return incumbent.objective, self.engine.recomputed_dual(averaged)
