@@ -429,7 +429,7 @@ def test_help_lists_every_parameter(capsys):
 
 
 def test_one_letter_and_one_flag_has_one_meaning():
-    declared = {*params.RUN, *params.AROUND, *train.GENERAL, train.SOLVER}
+    declared = {*params.RUN, *params.AROUND, *train.GENERAL, params.SOLVER}
     for method in registry.methods().values():
         declared |= set(method.takes)
     names = {}
