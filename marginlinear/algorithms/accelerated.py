@@ -156,7 +156,7 @@ class Accelerator:
 
     def _switch(self, kappa):
         """From steered kappa to slack or back, from the averages where they are better."""
-        if self.incumbent.last.from_average:
+        if self.incumbent.from_average:
             self.engine.adopt()
         used = kappa, self.min_sweeps, self.fraction
         (kappa, self.min_sweeps, self.fraction), self.other = self.other, used

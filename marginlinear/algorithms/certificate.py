@@ -164,6 +164,11 @@ class Incumbent:
         self.best_primal = min(self.best_primal, self.objective)
 
     @property
+    def from_average(self):
+        """Whether the last check's bound was that of the averaged duals."""
+        return self.last is not None and self.last.from_average
+
+    @property
     def certificate(self):
         return self.objective - self.bound
 

@@ -256,7 +256,7 @@ class Descent:
 
     def adopt(self):
         """Go on from the averages where they have the better bound. To be called at a check."""
-        if self.incumbent.last.from_average:
+        if self.incumbent.from_average:
             self.engine.adopt()
             self._begin(self.engine.iterates.kappa)
 

@@ -42,20 +42,15 @@ class DualFit:
         self.unchecked_start = bool(start) and "gaps" not in start
 
     def until(self, tol, renewal=0.0):
-        """Descent.until, but a start is checked before its first sweep."""
-        return self._check_start_once() or self.descent.until(tol, renewal)
-
-    def _check_start_once(self):
-        """The check of a start that is certified as it is, else None."""
-        if not self.unchecked_start:
-            return None
-        self.unchecked_start = False
-        check = self.descent.check()
-        if self.descent.certified():
-            return check
-        if self.run.algorithm == "cd":
-            self.descent.give_up_centre()
-        return None
+        """Descent.until, but a start is checked, once, before its first sweep."""
+        if self.unchecked_start:
+            self.unchecked_start = False
+            check = self.descent.check()
+            if self.descent.certified():
+                return check
+            if self.run.algorithm == "cd":
+                self.descent.give_up_centre()
+        return self.descent.until(tol, renewal)
 
     def convex(self):
         """Minimise the problem of the engine as it stands."""
@@ -63,7 +58,7 @@ class DualFit:
         while True:
             self.until(tol)
             if dense and not self.descent.stopped and (
-                    engine.count_support(self.descent.incumbent.last.from_average) < engine.rows.m):
+                    engine.count_support(self.descent.incumbent.from_average) < engine.rows.m):
                 self.descent, dense = sparsify_kernel_expansion(self, tol), False
             solution = self.solution_of_incumbent()
             if self.descent.stopped or solution.info.converged:
@@ -91,8 +86,7 @@ class DualFit:
         `references` are those of the upper slack at these weights (rival=, fixed=), for which the bound is asked.
         """
         engine, descent = self.engine, self.descent
-        last = descent.incumbent.last
-        averaged = last is not None and last.from_average
+        averaged = descent.incumbent.from_average
         objective, bound = self._values(averaged, references)
         if not math.isfinite(objective):
             # Sums have overflowed. Of weights and duals of 0 they do not.
@@ -107,20 +101,9 @@ class DualFit:
         # Where nothing ran out, checks have certified what the recomputed sums do not: what is left is rounding.
         status, reason = status_of(certificate, objective, self.run.tol, descent.stopped or STALLED)
         info = Info(
-            status=status,
-            algorithm=descent.route,
-            n_iter=engine.n_iter,
-            n_outer=n_outer,
-            objective=objective,
-            bound=bound,
-            certificate=certificate,
-            n_support=engine.count_support(averaged),
-            seconds=self.budget.seconds,
-            tol=self.run.tol,
-            history=self.budget.history,
-            residual=residual,
-            reason=reason,
-        )
+            status=status, reason=reason, algorithm=descent.route, n_iter=engine.n_iter, n_outer=n_outer,
+            objective=objective, bound=bound, certificate=certificate, n_support=engine.count_support(averaged),
+            seconds=self.budget.seconds, tol=self.run.tol, history=self.budget.history, residual=residual)
         weights = self._weights(engine.weights_at(engine.iterates.vector(False)))
         return Solution(weights, info, {**engine.state(averaged), **references})
 
@@ -130,8 +113,6 @@ class DualFit:
         Over Gram rows the weights of the duals are taken where they are as good: these have no coefficient where the
         dual is 0.
         """
-        import numpy as np
-
         engine = self.engine
         if not engine.rows.is_gram:
             return engine.primal()[1], engine.recomputed_dual(averaged, **references)
@@ -140,7 +121,7 @@ class DualFit:
             return engine.primal()[1], engine.recomputed_dual(averaged, **references)
         weights = engine.dual_weights(averaged)
         bound = engine.recomputed_dual(averaged, weights)
-        W = np.asarray(engine.iterates.vector(False))
+        W = engine.iterates.W
         before = W.copy()
         W[:] = weights
         _, objective, stale = engine.primal()
@@ -156,7 +137,7 @@ class DualFit:
         import numpy as np
 
         rows = self.engine.rows
-        weights = np.asarray(state).reshape(rows.d, len(state) // max(1, rows.d))
+        weights = np.asarray(state).reshape(rows.d, -1)
         return weights[rows.m:] if rows.is_gram else weights
 
 
@@ -170,7 +151,7 @@ def sparsify_kernel_expansion(fit, tol):
     from marginlinear.algorithms.warm_start import resume
 
     engine, dense = fit.engine, fit.descent
-    averaged = dense.incumbent.last.from_average
+    averaged = dense.incumbent.from_average
     before = {name: getattr(value, "copy", lambda value=value: value)()
               for name, value in engine.state(averaged).items()}
     if averaged:
@@ -222,8 +203,7 @@ class JointFit(DualFit):
 
     def solution(self, n_outer=0, residual=None, **references):
         kept = None if self.engine.factors is None else self.engine.factors.copy()
-        last = self.descent.incumbent.last
-        self.engine.drop_classes(last is not None and last.from_average)
+        self.engine.drop_classes(self.descent.incumbent.from_average)
         solution = super().solution(n_outer, residual, **references)
         if kept is not None and not solution.info.converged and not self.descent.stopped:
             # The sweeps may go on.
@@ -260,8 +240,8 @@ class MarginFit(DualFit):
 
     def _values(self, averaged, references):
         incumbent = self.descent.incumbent
-        unmet = incumbent.weights is None or incumbent.margins is not None or self.descent.route == "newton"
-        if unmet or self.engine.rows.is_gram:
+        unchecked = incumbent.weights is None or incumbent.margins is not None or self.descent.route == "newton"
+        if unchecked or self.engine.rows.is_gram:
             return super()._values(averaged, references)
         # A check has summed the incumbent's objective over the rows, at these very weights.
         return incumbent.objective, self.engine.recomputed_dual(averaged)
