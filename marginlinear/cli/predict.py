@@ -135,8 +135,8 @@ class Labels:
         run_chunks(lambda lo, hi: row_places(rows, self.weights, self.sign, places, lo, hi), rows.m, self.threads,
                    rows.slice(self.weights.shape[1]))
         self._write(lines_of(places, self.lines))
-        if isinstance(data.labels, list):
-            return sum(map(eq, map(self.classes.__getitem__, memoryview(places)), data.labels))
+        if data.labels.dtype.kind == "U":
+            return sum(map(eq, map(self.classes.__getitem__, memoryview(places)), data.labels.tolist()))
         return count_hits(places, self.classes, data.labels)
 
 
@@ -166,7 +166,6 @@ class Predictor:
         from marginlinear.cli.data import count_extra
         from marginlinear.data.arrays import row_blocks
 
-        data = data.arrays()
         self.extra += count_extra(data, self.model)
         model, added, names = self.model, self.added, self.names
         truth = model.places_in_classes(data.labels)

@@ -222,7 +222,7 @@ class Training:
 
         from marginlinear.selection import search
 
-        arrays, metric = data.arrays(), METRICS[self.metric]
+        metric = METRICS[self.metric]
         folds = min(self.folds, len(data.labels))
         total = len(self.points) * folds
         if self.searches and not self.quiet:
@@ -245,7 +245,7 @@ class Training:
             warnings.simplefilter("always")
             try:
                 with opening("use log file", self.resume or self.log_path):
-                    found = search(arrays, arrays.labels, solver=self.method.name, grid=self.grid, refit=False,
+                    found = search(data, data.labels, solver=self.method.name, grid=self.grid, refit=False,
                                    folds=self.folds, metric=self.metric, seed=self.params.get("seed", 0),
                                    threads=self.params.get("threads"), sample_weight=self.sample_weight,
                                    class_weight=self.class_weight, log=self.log_path, resume=self.resume,
@@ -300,7 +300,6 @@ class Training:
             if self.kernel or around & given.keys() or (weights and not all(weights)):
                 from marginlinear.api import fit_model
 
-                data = data.arrays()
                 return fit_model(data, data.labels, solver=self.method.name, class_weight=self.class_weight,
                                  sample_weight=weights, progress=self._progress, spend=True, **given)
             return fit_file(data, self.classes, self.codes, self.method, given, self.class_weight, weights,
@@ -325,12 +324,12 @@ class Training:
         return NOT_CONVERGED if self.strict else DONE
 
     def _read(self):
-        from marginlinear.libsvm import classes_of
+        import numpy as np
 
         began = time.perf_counter()
         # Scaled values have the type of those that they are made of.
         data = read_data(self.path, self.status, zero_based=self.zero_based, dtype=self.dtype,
-                         compact=not self.params.get("scale"), text_labels=self.text_labels,
+                         narrow=not self.params.get("scale"), text_labels=self.text_labels,
                          threads=self.params.get("threads"))
         seconds = time.perf_counter() - began
         self.status.wipe()
@@ -338,7 +337,8 @@ class Training:
         if self.verbose:
             tell(f"{_shown(self.path)}: {m} rows, {data.n_features} features, {len(data.data)} values, "
                  f"read in {seconds:.2f} s")
-        self.classes, self.codes = classes_of(data.labels)
+        classes, codes = np.unique(data.labels, return_inverse=True)
+        self.classes, self.codes = classes.tolist(), codes.astype(np.int32)
         self.class_weight = self._known_classes()
         self.sample_weight = read_weights(self.weights, m) if self.weights else None
         return data
