@@ -118,11 +118,11 @@ def train(X, y, *, solver=None, classes=None, class_weight=None, sample_weight=N
 
 
 def fit_model(X, y, warning=None, *, solver=None, classes=None, class_weight=None, sample_weight=None, start=None,
-              progress=None, cancel=None, gram=None, spend=False, probability=False, scale=None, **params):
+              progress=None, cancel=None, gram=None, overwrite_rows=False, probability=False, scale=None, **params):
     """`train`, with a category for the warning that a fit did not converge; None: no warning.
 
-    `cancel` as in Run, for fits on one thread. `gram` is a GramCache that several fits on the same X share. spend: X
-    may be overwritten, as nothing else reads it any more.
+    `cancel` as in Run, for fits on one thread. `gram` is a GramCache that several fits on the same X share.
+    overwrite_rows: X may be overwritten, as nothing else reads it any more.
     """
     method = registry.get(registry.DEFAULT if solver is None else solver)
     values, run_values = resolved(method, params)
@@ -131,7 +131,7 @@ def fit_model(X, y, warning=None, *, solver=None, classes=None, class_weight=Non
     given = values.get("kernel") == "precomputed"
     if given and around["scale"]:
         raise ValueError(f"scale = {scale!r} is for features: a precomputed kernel has none")
-    data, y, factors, kept = training_data(X, y, sample_weight, square=given, spend=spend)
+    data, y, factors, kept = training_data(X, y, sample_weight, square=given, overwrite_rows=overwrite_rows)
     width = shape_of(X)[1]
     fitting.require_features(width, values, run_values)
     found, codes = np.unique(y, return_inverse=True)
@@ -146,7 +146,7 @@ def fit_model(X, y, warning=None, *, solver=None, classes=None, class_weight=Non
     if around["probability"] and not method.probabilistic:
         folded = sample if given else sample.merged()
         require_pairs(found, folded.y)
-    model = fit.model(sample, start, progress, cancel, gram=gram, spend=spend and folded is None)
+    model = fit.model(sample, start, progress, cancel, gram=gram, overwrite_rows=overwrite_rows and folded is None)
     if folded is not None:
         model.calibration = fit.calibration(folded, progress, cancel)
     elif around["probability"]:
@@ -186,7 +186,7 @@ class ModelFit(fitting.Fit):
         super().__init__(*fit)
         self.labels = labels
 
-    def model(self, sample, start=None, progress=None, cancel=None, threads=None, gram=None, spend=False):
+    def model(self, sample, start=None, progress=None, cancel=None, threads=None, gram=None, overwrite_rows=False):
         X, bias, kernel = sample.X, self.bias, self.kernel
         scaling = None
         if self.scale is not None:
@@ -196,14 +196,14 @@ class ModelFit(fitting.Fit):
             X = scaling.apply(X)
         with renumber_rows(sample.kept):
             if kernel is None:
-                rows = as_rows(X, bias, given=spend)
+                rows = as_rows(X, bias, given=overwrite_rows)
                 self.check(rows)
             else:
                 require_memory(self.columns, len(sample.y), "rows")
                 rows = (gram or GramCache()).rows(kernel, X, bias, self.values["cache"],
                                                  threads or self.run_values["threads"])
         problem = Problem(rows, sample.y, len(self.classes), sample.instance, sample.factor)
-        fitted = self.fitted(problem, start, progress, cancel, threads, spend)
+        fitted = self.fitted(problem, start, progress, cancel, threads, overwrite_rows)
         if kernel is not None:
             return kernel_model(kernel, X, fitted, self.labels, sample.kept, n_features=self.width, scaling=scaling)
         fitted, lowered = among(self.labels, fitted)

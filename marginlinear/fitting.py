@@ -1,18 +1,17 @@
-"""From checked rows to what a linear model is made of.
-
-No NumPy here: to import it takes longer than most fits of the commands. `api` adds Python's arrays, kernels, scaling
-and probabilities.
-"""
+"""From checked rows to what a linear model is made of; `api` adds the caller's arrays, kernels and scaling."""
 
 import math
-from array import array
 from collections import namedtuple
 from contextlib import contextmanager
 
+import numpy as np
+
 from marginlinear import params as P
+from marginlinear._core.rows import finite
+from marginlinear.data.canonical import canonical
 from marginlinear.data.labels import require_words
 from marginlinear.memory import memory
-from marginlinear.problem import Problem, Run
+from marginlinear.problem import Run
 from marginlinear.threads import default_threads
 
 # Arrays of weights that any fit holds at once: where it is, the best weights so far, and those of its duals.
@@ -49,9 +48,9 @@ class Fitted(namedtuple("Fitted", "weights classes bias codes solver params info
 
     Attributes
     ----------
-    weights : float64 memoryview of shape (d, columns)
+    weights : float64 array of shape (d, columns)
         As in a Solution.
-    classes : list or array
+    classes : array
         The labels, ascending.
     bias, codes, solver, params, info
         As of a Model.
@@ -96,14 +95,12 @@ class Fit:
         require_memory(self.columns, rows.n, "features")
         rows.sqnorms()
 
-    def fitted(self, problem, start=None, progress=None, cancel=None, threads=None, spend=False):
+    def fitted(self, problem, start=None, progress=None, cancel=None, threads=None, overwrite_rows=False):
         """Fitted of a Problem; with a kernel, the weights are the coefficients of the rows.
 
         Parameters are those of Run; `start` is a Model, `threads` in place of the fit's own. ValueError where weights
         or their objective are not finite: no such model is made.
         """
-        from marginlinear.data.canonical import canonical
-
         method, values, how, kernel = self.method, self.values, self.how, self.kernel
         run_values = {**self.run_values, "threads": threads or self.run_values["threads"]}
         problem = canonical(problem)
@@ -113,7 +110,7 @@ class Fit:
                   "multiclass": how, "scale": self.scale}
         # Several binary problems share the rows.
         run = Run(start=start_state(start, origin, problem.y), progress=progress, cancel=cancel,
-                  spend=spend and how is None, **run_values)
+                  overwrite_rows=overwrite_rows and how is None, **run_values)
         method_values = {p.name: values[p.name] for p in method.params}
         with named(self.columns, problem.rows.m if kernel else problem.rows.n, "rows" if kernel else "features"):
             if how is None:
@@ -123,46 +120,9 @@ class Fit:
 
                 solution = multiclass.fit(method, problem, method_values, run, how)
         require_finite(solution, problem.rows, method)
-        return Fitted(memoryview(solution.weights), self.classes, self.bias, solution.codes, method.name,
+        return Fitted(solution.weights, self.classes, self.bias, solution.codes, method.name,
                       effective(method, {**values, "multiclass": how, "scale": self.scale}, run_values),
                       solution.info, Start(origin, problem.y, solution.state))
-
-
-def fit_file(data, classes, codes, method, params, class_weight=None, weights=None, progress=None):
-    """Fitted of a file's data, which may be overwritten.
-
-    Parameters
-    ----------
-    data : LibsvmData
-        As memoryviews.
-    classes, codes
-        As `classes_of` its labels has them.
-    method : Method
-        Without a kernel.
-    params : dict
-        Parameters by name: the method's and the run's.
-    class_weight : dict or None
-        Positive factors of C of some classes.
-    weights : list of float or None
-        Positive weights of the rows.
-    progress : callable or None
-        As in Run.
-    """
-    from marginlinear._core.rows import Rows
-    from marginlinear._core.vector import constant, spread
-
-    values, run_values = resolved(method, params)
-    require_features(data.n_features, values, run_values)
-    require_classes(method, classes)
-    ones = constant(1.0, len(codes))
-    instance = ones if weights is None else array("d", weights)
-    factor = ones
-    if class_weight:
-        factor = spread(array("d", [class_weight.get(label, 1.0) for label in classes]), codes)
-    fit = Fit(method, values, run_values, classes, data.n_features)
-    rows = Rows.from_csr(data.data, data.indices, data.indptr, data.n_features, fit.bias)
-    fit.check(rows)
-    return fit.fitted(Problem(rows, codes, len(classes), instance, factor), progress=progress, spend=True)
 
 
 def resolved(method, params):
@@ -218,10 +178,8 @@ def require_classes(method, classes, where="y"):
 def require_finite(solution, rows, method):
     """Every Solution passes here: a method that meets values too large to be summed ends with the best finite weights
     it met, or here."""
-    from marginlinear._core.vector import finite
-
     if not (finite(solution.weights) and math.isfinite(solution.info.objective)):
-        longest = math.sqrt(max(memoryview(rows.sqnorms())))
+        longest = math.sqrt(rows.sqnorms().max())
         smaller = "a smaller C, " if P.C in method.params else ""
         raise ValueError(f"{method.name}: sums overflow: the longest row has the length {longest:.3g}, and weights or "
                          "their objective are not finite: scale the features to a common range such as [0, 1], or take "
@@ -258,7 +216,7 @@ def start_state(start, origin, y):
     for name, value in origin.items():
         if found.origin[name] != value:
             raise ValueError(f"start: a model with {name} = {found.origin[name]}, this fit has {value}")
-    if memoryview(found.y) != memoryview(y):
+    if not np.array_equal(found.y, y):
         # A dual's sign belongs to its row's label: under another the bound would be none.
         raise ValueError("start: a model of other rows or labels")
     return found.state

@@ -4,17 +4,19 @@ import numpy as np
 
 from marginlinear import calibration, fitting
 from marginlinear import params as P
-from marginlinear._core.scores import margins_of, places_of, require_numbers, scores_of
+from marginlinear._core.scores import margins_of, scores_of
 from marginlinear.data import one_against_one
 from marginlinear.data.arrays import CSR, as_rows, held, is_compressed, row_blocks, row_count, shape_of
 from marginlinear.data.checks import places_in
 from marginlinear.data.kernels import constant_of
 from marginlinear.data.labels import labels_of
-from marginlinear.errors import renumber_rows
+from marginlinear.errors import RowError, renumber_rows
 from marginlinear.threads import default_threads, run_chunks
 
 ONE_AGAINST_ONE = "ovo"  # in place of codes
 SCORES = 1 << 22  # numbers that labels are made of at a time
+NOT_A_NUMBER = ("a score of row {row} is NaN: its values times the model's weights, or its kernel's values, are too "
+                "large to be summed; scale the features, in training and here")
 
 
 class Model(fitting.Linear):
@@ -171,11 +173,8 @@ class Model(fitting.Linear):
 
     def places_of(self, scores):
         """Places in `classes`, int array of shape (m,), for scores as `decision_function` returns them."""
-        ranks = np.ascontiguousarray(self._ranks(scores), dtype=np.float64)
-        places = np.empty(len(ranks), dtype=np.int32)
-        # By one rule with margin-predict, which has no array of scores.
-        places_of(ranks if ranks.ndim == 2 else ranks[:, np.newaxis], not self.voted and not self.joint, places)
-        return places
+        ranks = self._ranks(scores)
+        return ranks.argmax(axis=1) if self.voted or self.joint else (ranks > 0).astype(np.intp)
 
     def predict_proba(self, X, *, threads=None):
         """Probabilities of the classes for the rows of X, float64 array of shape (m, n_classes).
@@ -345,6 +344,12 @@ class KernelModel(Model):
         return kernel_scores(self.kernel, X, self.support_rows, self.weights, offset=0.0,
                              threads=threads or default_threads(),
                              pairs_of=self.support_counts if self._packed else None) + self._intercept
+
+
+def require_numbers(scores):
+    """RowError for a row one of whose scores is NaN: it decides for no class."""
+    if np.isnan(scores).any():
+        raise RowError(int(np.isnan(scores).any(axis=1).argmax()), NOT_A_NUMBER)
 
 
 def among(labels, fitted):

@@ -1,6 +1,5 @@
 """What goes into a solver (Problem, Run), and what comes out (Solution, Info)."""
 
-import math
 from collections import namedtuple
 
 from marginlinear.status import CONVERGED
@@ -14,7 +13,7 @@ class Problem(namedtuple("Problem", "rows y n_classes instance factor")):
     rows : marginlinear._core.rows.Rows
         m rows of d features, the bias feature included.
     y : int32 array of shape (m,)
-        Classes as 0..k-1. An array is anything with the buffer protocol; `arrays` makes them NumPy's.
+        Classes as 0..k-1.
     n_classes : int
         k; a class may have no row. A binary method gets problems with k = 2 only, and class 1 is positive.
     instance : float64 array of shape (m,)
@@ -27,19 +26,18 @@ class Problem(namedtuple("Problem", "rows y n_classes instance factor")):
 
     @property
     def weights(self):
-        """What C is multiplied by for each row: a Buffer of shape (m,)."""
-        from marginlinear._core.vector import product
-
-        return product(self.instance, self.factor)
+        """What C is multiplied by for each row: float64 array of shape (m,)."""
+        return self.instance * self.factor
 
     def costs(self, C):
-        """C times `weights`: a Buffer of shape (m,). ValueError where they overflow."""
-        from marginlinear._core.vector import scaled, total
+        """C times `weights`: float64 array of shape (m,). ValueError where they, or their sum, overflow."""
+        import numpy as np
 
-        found = scaled(self.weights, C)
-        if not math.isfinite(total(found)):
-            raise ValueError("C times the weights of rows and classes overflows: give smaller ones")
-        return found
+        with np.errstate(over="ignore"):
+            costs = C * self.weights
+            if not np.isfinite(costs.sum()):
+                raise ValueError("C times the weights of rows and classes overflows: give smaller ones")
+        return costs
 
     @property
     def size(self):
@@ -47,12 +45,6 @@ class Problem(namedtuple("Problem", "rows y n_classes instance factor")):
         from marginlinear._core.vector import total
 
         return total(self.instance)
-
-    def arrays(self):
-        """The same Problem with arrays of NumPy's, for methods that compute with them."""
-        import numpy as np
-
-        return self._replace(**{name: np.asarray(getattr(self, name)) for name in ("y", "instance", "factor")})
 
 
 class Info(namedtuple("Info", "status algorithm n_iter n_outer objective bound certificate n_support seconds tol "
@@ -102,7 +94,7 @@ class Info(namedtuple("Info", "status algorithm n_iter n_outer objective bound c
         return self._asdict()
 
 
-class Run(namedtuple("Run", "tol algorithm max_iter time_limit seed threads start progress cancel spend",
+class Run(namedtuple("Run", "tol algorithm max_iter time_limit seed threads start progress cancel overwrite_rows",
                      defaults=(None, None, None, False))):
     """What a fit is told beside its method's parameters: the values of `params.RUN`, a start, an observer.
 
@@ -116,7 +108,7 @@ class Run(namedtuple("Run", "tol algorithm max_iter time_limit seed threads star
         Called as progress(dict) with the keys of a history entry, a few times a second at most.
     cancel : threading.Event or None
         Once set, by another thread, the fit ends with threads.Cancelled at its next look.
-    spend : bool
+    overwrite_rows : bool
         Whether the arrays of the rows may be written to: nothing else reads them any more.
     """
 
@@ -129,8 +121,8 @@ class Solution(namedtuple("Solution", "weights info state codes", defaults=(None
     Attributes
     ----------
     weights : float64 array of shape (d, columns), in C order
-        NumPy's, or another with the buffer protocol. One row a feature (the bias feature last); over Gram rows one row
-        an instance, its coefficients. A joint method has a column for each class, a binary one a single column.
+        One row a feature (the bias feature last); over Gram rows one row an instance, its coefficients. A joint method
+        has a column for each class, a binary one a single column.
     info : Info
     state : object or None
         Dual variables for a warm start; kept in memory only, never written to a file.

@@ -22,7 +22,7 @@ def made(X, y, instance=None, bias=1.0):
 
 def test_equal_rows_of_one_class_are_one():
     X = np.array([[1.0, 0.0], [2.0, 5.0], [1.0, -0.0], [1.0, 0.0], [2.0, 5.0]])
-    found = canonical(made(X, [0, 1, 0, 1, 1], [1, 2, 3, 4, 0.5])).arrays()
+    found = canonical(made(X, [0, 1, 0, 1, 1], [1, 2, 3, 4, 0.5]))
     rows = {(*row, label, weight, factor) for row, label, weight, factor in zip(
         found.rows.arrays.tolist(), found.y.tolist(), found.instance.tolist(), found.factor.tolist(), strict=True)}
     assert rows == {(1, 0, 0, 4, 1), (1, 0, 1, 4, 3), (2, 5, 1, 2.5, 3)}
@@ -33,9 +33,9 @@ def test_equal_rows_of_one_class_are_one():
 def test_one_order_for_all_storages(make):
     rng = np.random.default_rng(0)
     X, y = rng.integers(-2, 3, (50, 3)).astype(float), rng.integers(0, 2, 50)
-    plain, other = canonical(made(X, y)).arrays(), canonical(made(make(X), y)).arrays()
+    plain, other = canonical(made(X, y)), canonical(made(make(X), y))
     order = rng.permutation(50)
-    shuffled = canonical(made(X[order], y[order])).arrays()
+    shuffled = canonical(made(X[order], y[order]))
     for found in (other, shuffled):
         assert (found.y == plain.y).all() and found.instance.tobytes() == plain.instance.tobytes()
         assert np.array_equal(found.rows.sqnorms(), plain.rows.sqnorms())

@@ -465,25 +465,20 @@ def test_files_need_no_scipy(folder):
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
 
 
-def test_labels_of_a_linear_model_need_no_numpy(folder, capsys):
+def test_labels_stay_whatever_is_added(folder, capsys):
     liblinear = "solver_type MCSVM_CS\nnr_class 2\nlabel 1 2\nnr_feature 2\nbias -1\nw\n0.5 -0.5 \n-1 1 \n"
     (folder / "theirs").write_text(liblinear)
     assert train.main(["-q", "-B", "1", "--scale", "range", "d", "scaled"]) == 0
-    pairs = [("d", "m"), ("d", "m2"), ("d2", "m2"), ("d2", "m"), ("words", "mt"), ("wide", "m"), ("d", "theirs"),
-             ("d", "scaled")]
-    code = ("import sys\nfrom marginlinear.cli import predict\n"
-            f"for data, model in {pairs}:\n    assert predict.main([data, model, f'{{data}}.{{model}}']) == 0\n"
-            "assert not {'numpy', 'marginlinear.api', 'marginlinear.registry'} & set(sys.modules)")
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    capsys.readouterr()
-    for data, model in pairs:
-        # The way of scores, by NumPy.
-        assert predict.main(["--scores", data, model, "scores"]) == 0
-        labels = [row.split()[0] for row in (folder / "scores").read_text("utf-8").splitlines()]
-        assert (folder / f"{data}.{model}").read_text("utf-8").split() == labels
-    assert capsys.readouterr() == (done.stdout, done.stderr)
-    assert "3 values of features above 4" in done.stderr
+    for data, model in [("d", "m"), ("d", "m2"), ("d2", "m2"), ("d2", "m"), ("words", "mt"), ("wide", "m"),
+                        ("d", "theirs"), ("d", "scaled")]:
+        labels = []
+        for options, out in ([], "plain"), (["--scores"], "scores"), (["--margins"], "margins"):
+            assert predict.main([*options, data, model, out]) == 0
+            labels.append([row.split()[0] for row in (folder / out).read_text("utf-8").splitlines()])
+        assert labels[0] == labels[1] == labels[2]
+        found = capsys.readouterr()
+        assert found.out.splitlines() == found.out.splitlines()[:1] * 3
+        assert ("3 values of features above 4" in found.err) == (data == "wide")
 
 
 HUGE = """

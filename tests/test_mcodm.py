@@ -1,7 +1,5 @@
 """mcODM against generic QPs, against ODM, and against its own identities (math.md 1.1 to 1.5)."""
 
-import subprocess
-import sys
 import warnings
 
 import numpy as np
@@ -313,45 +311,3 @@ def test_history_of_ccp_ends_with_the_certificate():
     last = model.info.history[-1]
     assert (last["objective"], last["bound"], last["certificate"]) == (
         model.info.objective, model.info.bound, model.info.certificate)
-
-
-WITHOUT = """
-import hashlib, random
-from array import array
-from marginlinear._core.vector import constant
-from marginlinear._core.rows import Rows
-from marginlinear.methods import crammer_singer, mcodm
-from marginlinear.problem import Problem, Run
-
-def fitted(method, k, algorithm, **params):
-    rng, m = random.Random(k), 100
-    data, indices, indptr, y = array("d"), array("i"), array("q", [0]), array("i")
-    for i in range(m):
-        y.append(rng.randrange(k))
-        for j in range(8):
-            if rng.random() < 0.6 and i % 20:
-                data.append(rng.gauss(0, 1) + (j % k == y[i]))
-                indices.append(j)
-        indptr.append(len(data))
-    rows = Rows.from_csr(memoryview(data), memoryview(indices), memoryview(indptr), 8)
-    values = {param.name: param.default for param in method.params} | params
-    problem = Problem(rows, y, k, constant(1.0, m), constant(1.0, m))
-    solution = method.fit(problem, values, Run(1e-3, algorithm, 5000, None, 0, 2))
-    weights = memoryview(solution.weights)
-    assert weights.shape == (8, k) and solution.info.converged
-    return hashlib.sha256(weights.tobytes()).hexdigest(), solution.info._replace(seconds=0, history=())
-
-found = [fitted(method, k, algorithm, C=C, **params)
-         for method, params in ((mcodm.METHOD, {}), (mcodm.METHOD, {"mu": 0}), (crammer_singer.METHOD, {}))
-         for k in (2, 4) for C, algorithm in ((0.01, "cd"), (10.0, "accelerated"), (10.0, "newton"))]
-found += [fitted(mcodm.METHOD, k, "cd", C=0.01, outer="paper") for k in (2, 4)]
-"""
-
-
-def test_fits_without_numpy():
-    """Sweeps, Newton steps and the Solution need none, and have the same bits without."""
-    here = {}
-    exec(WITHOUT, here)
-    code = f"import sys\nsys.modules['numpy'] = None\n{WITHOUT}\nprint(found)"
-    there = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
-    assert (there.stdout.strip(), there.stderr) == (str(here["found"]), "")

@@ -1,4 +1,4 @@
-"""Compact rows: the same problem with fewer features, and the way of weights there and back."""
+"""Renumbered rows: the same problem with fewer features, and the way of weights there and back."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ from scipy import sparse
 
 import marginlinear
 from marginlinear._core import renumber as module
-from marginlinear._core.renumber import compact
+from marginlinear._core.renumber import renumber
 from marginlinear._core.rows import Rows
 from marginlinear.api import fit_model
 from marginlinear.data.arrays import CSR
@@ -16,7 +16,7 @@ SEEDS = range(6)
 
 @pytest.fixture(autouse=True)
 def few(monkeypatch):
-    """Small rows are made compact as large ones are."""
+    """Small rows are renumbered as large ones are."""
     monkeypatch.setattr(module, "FEW", 0)
 
 
@@ -45,7 +45,7 @@ def dense_of(rows):
 def test_inner_products_stay(seed, dtype):
     X, _ = words(seed, dtype=dtype)
     given = rows_of(X)
-    made = compact(given).rows
+    made = renumber(given).rows
     occurring = (np.bincount(X.indices, minlength=X.shape[1]) > 0).sum()
     assert made.n <= occurring and (made.nnz <= X.nnz)
     small, large = dense_of(made).astype(np.float64), X.toarray().astype(np.float64)
@@ -58,7 +58,7 @@ def test_inner_products_stay(seed, dtype):
 def test_features_by_frequency(seed, near, monkeypatch):
     monkeypatch.setattr(module, "NEAR", near)
     X, _ = words(seed)
-    made = compact(rows_of(X)).rows
+    made = renumber(rows_of(X)).rows
     counts = np.bincount(X.indices, minlength=X.shape[1])
     order = np.argsort(-counts, kind="stable")[:(counts > 1).sum()]
     places = {j: at for at, j in enumerate(order.tolist())}
@@ -75,50 +75,50 @@ def test_features_by_frequency(seed, near, monkeypatch):
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_weights_there_and_back(seed, bias, dtype):
     X, _ = words(seed, dtype=dtype)
-    found = compact(rows_of(X, bias))
+    found = renumber(rows_of(X, bias))
     made = found.rows
     here = np.random.default_rng(seed).normal(size=made.d)
-    there = np.asarray(found.outward(here))
+    there = np.asarray(found.to_outer(here))
     assert there.shape == (X.shape[1] + (bias >= 0),)
     absent = np.bincount(X.indices, minlength=X.shape[1]) == 0
     assert not there[:X.shape[1]][absent].any()
     np.testing.assert_allclose(X @ there[:X.shape[1]], dense_of(made) @ here[:made.n], rtol=1e-5, atol=1e-12)
     # A private feature whose values are all explicit zeros has no weight to come back.
     known = np.append((dense_of(made) != 0).any(axis=0), np.ones(made.d - made.n, dtype=bool))
-    np.testing.assert_allclose(found.inward(there)[known], here[known], rtol=1e-13)
+    np.testing.assert_allclose(found.to_inner(there)[known], here[known], rtol=1e-13)
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_threads_and_place_change_nothing(threads, monkeypatch):
     X, _ = words(1, m=300, n=900)
-    wanted = [np.array(array) for array in compact(rows_of(X)).rows.arrays]
+    wanted = [np.array(array) for array in renumber(rows_of(X)).rows.arrays]
     kept = X.copy()
-    found = compact(rows_of(X), threads)
+    found = renumber(rows_of(X), threads)
     assert np.array_equal(X.data, kept.data) and np.array_equal(X.indices, kept.indices)
     own = rows_of(X.copy())
-    in_place = compact(own, threads, True)
+    in_place = renumber(own, threads, True)
     assert np.shares_memory(in_place.rows.arrays[0], own.arrays[0])
     for arrays in (found.rows.arrays, in_place.rows.arrays):
         assert all(np.array_equal(a, b) for a, b in zip(arrays, wanted, strict=True))
     w = np.arange(float(found.rows.d))
-    assert np.array_equal(found.outward(w), in_place.outward(w))
+    assert np.array_equal(found.to_outer(w), in_place.to_outer(w))
 
 
 def test_arrays_that_cannot_be_written_to_are_copied():
     X, _ = words(2)
     X.data.flags.writeable = False
     rows = rows_of(X)
-    assert not np.shares_memory(compact(rows, 1, True).rows.arrays[0], X.data)
+    assert not np.shares_memory(renumber(rows, 1, True).rows.arrays[0], X.data)
 
 
 def test_made_once_and_only_of_many_sparse_features(monkeypatch):
     X, _ = words(3)
     rows = rows_of(X)
-    assert compact(rows) is compact(rows)
-    assert compact(Rows.from_dense(X.toarray())) is None
-    assert compact(Rows.from_gram((X @ X.T).toarray())) is None
+    assert renumber(rows) is renumber(rows)
+    assert renumber(Rows.from_dense(X.toarray())) is None
+    assert renumber(Rows.from_gram((X @ X.T).toarray())) is None
     monkeypatch.setattr(module, "FEW", X.shape[1])
-    assert compact(rows_of(X)) is None
+    assert renumber(rows_of(X)) is None
 
 
 @pytest.mark.parametrize("solver", ["l1svc", "l2svc", "ldm", "odm"])
@@ -158,6 +158,6 @@ def test_rows_are_spent_only_where_that_is_allowed(rows_as_given):
     given = CSR(X.data.copy(), X.indices.copy(), X.indptr.astype(np.int64), X.shape[1])
     kept = marginlinear.train(given, y, solver="l1svc")
     assert np.array_equal(given.indices, X.indices) and np.array_equal(given.data, X.data)
-    spent = fit_model(given, y, solver="l1svc", spend=True)
+    spent = fit_model(given, y, solver="l1svc", overwrite_rows=True)
     assert not np.array_equal(given.indices, X.indices)
     assert np.array_equal(kept.weights, spent.weights)

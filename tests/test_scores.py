@@ -1,12 +1,12 @@
-"""Scores and places of rows, and the arrays without NumPy that they go to."""
+"""Scores, sums and margins of rows against NumPy, for every storage."""
 
 import numpy as np
 import pytest
 
-from marginlinear._core.rows import Rows, cut_features
-from marginlinear._core.scores import count_hits, lines_of, places_of, require_numbers, row_places, scores_of
-from marginlinear._core.vector import Buffer, columns_of
+from marginlinear._core.rows import Rows
+from marginlinear._core.scores import add_rows, margins_of, scores_of
 from marginlinear.errors import RowError
+from marginlinear.model import require_numbers
 
 
 def csr(X, bias=-1.0, index=np.int32):
@@ -14,110 +14,68 @@ def csr(X, bias=-1.0, index=np.int32):
     return Rows.from_csr(X[X != 0], np.nonzero(X)[1].astype(index), indptr, X.shape[1], bias)
 
 
-@pytest.mark.parametrize("shape", [(3,), (0,), (2, 3), (0, 3), (3, 0)])
-@pytest.mark.parametrize("kind, dtype", [("d", np.float64), ("i", np.int32)])
-def test_a_buffer_is_an_array(shape, kind, dtype):
-    buffer = Buffer(kind, *shape)
-    array = np.asarray(buffer)
-    assert (array.shape, array.dtype, array.flags.c_contiguous) == (shape, dtype, True)
-    array[:] = np.arange(array.size).reshape(shape)
-    assert memoryview(buffer).tolist() == array.tolist()
-    assert np.asarray(memoryview(buffer)[1:]).tolist() == array[1:].tolist()
-
-
-def test_a_buffer_too_large_is_a_memory_error():
-    with pytest.raises(MemoryError, match="GiB"):
-        Buffer("d", 1 << 58, 1)
-    for rows, columns in ((1 << 60, 1 << 60), (-1, 2)):
-        with pytest.raises(ValueError, match="shape"):
-            Buffer("d", rows, columns)
-
-
-def test_columns():
-    table = np.arange(6.0).reshape(3, 2)
-    assert np.asarray(columns_of(table, 1, -1, 2)).tolist() == table[:, ::-1].tolist()
-    assert np.asarray(columns_of(table, 0, 1, 1)).tolist() == table[:, :1].tolist()
-    assert np.asarray(columns_of(table[:0], 0, 1, 1)).shape == (0, 1)
-    with pytest.raises(ValueError, match="columns"):
-        columns_of(table, 0, 2, 2)
-
-
-def test_places_are_those_of_the_first_largest_score():
-    nan, inf = np.nan, np.inf
-    scores = np.array([[1, 2, 2], [3, 3, 1], [nan, 1, nan], [1, nan, inf], [-inf, -inf, -inf], [-0.0, 0.0, -1]])
-    out = np.empty(len(scores), np.int32)
-    places_of(scores, False, out)
-    assert out.tolist() == np.argmax(scores, axis=1).tolist()
-    places_of(np.array([[0.0], [-0.0], [1e-300], [-1.0], [nan], [inf]]), True, out)
-    assert out.tolist() == [0, 0, 1, 0, 0, 1]
-    for wrong in (scores[:2], np.empty((6, 0))):
-        with pytest.raises(ValueError, match="places_of"):
-            places_of(wrong, False, out)
-
-
 @pytest.mark.parametrize("bias", [-1.0, 2.0])
-@pytest.mark.parametrize("k", [1, 2, 5])
-def test_places_of_rows_are_those_of_their_scores(k, bias):
+@pytest.mark.parametrize("k", [0, 1, 2, 5])
+def test_a_range_of_rows(k, bias):
     rng = np.random.default_rng(k)
     X = rng.integers(-2, 3, (40, 6)).astype(np.float64)
-    W = rng.integers(-1, 2, (6 + (bias >= 0), k)).astype(np.float64)
+    whole = np.hstack([X, np.full((40, 1), bias)]) if bias >= 0 else X
+    W, a = rng.integers(-9, 9, (whole.shape[1], k)).astype(np.float64), rng.integers(-1, 2, 40).astype(np.float64)
     single = X.astype(np.float32)
     for rows in (csr(X, bias), csr(single, bias), csr(X, bias, np.uint16), csr(single, bias, np.uint16),
                  Rows.from_dense(X, bias), Rows.from_dense(single, bias)):
-        scores, places, out = np.empty((40, k)), np.empty(40, np.int32), np.full(40, -1, np.int32)
-        scores_of(rows, W, scores, 0, 40)
-        places_of(scores, k == 1, places)
-        row_places(rows, W, k == 1, out, 3, 30)
-        assert out[3:30].tolist() == places[3:30].tolist() and set(out[:3]) | set(out[30:]) == {-1}
-    for shape, end in (((len(W) + 1, k), 40), ((len(W), 0), 40), ((len(W), k), 41)):
-        with pytest.raises(ValueError, match="row_places"):
-            row_places(rows, np.zeros(shape), k == 1, out, 0, end)
+        scores, summed = np.full((40, k), 0.5), np.ones(rows.d)
+        scores_of(rows, W, scores, 3, 30)
+        assert (scores[3:30] == whole[3:30] @ W).all() and (scores[:3] == 0.5).all() and (scores[30:] == 0.5).all()
+        add_rows(rows, a, summed, 3, 30)
+        assert (summed == 1 + a[3:30] @ whole[3:30]).all()
 
 
-def test_places_without_features():
-    out = np.full(2, -1, np.int32)
-    row_places(csr(np.empty((2, 0))), np.empty((0, 3)), False, out, 0, 2)
-    assert out.tolist() == [0, 0]
+def test_without_features_or_rows():
+    rows, scores = csr(np.empty((2, 0))), np.ones((2, 3))
+    scores_of(rows, np.empty((0, 3)), scores, 0, 1)
+    add_rows(rows, np.ones(2), np.empty(0), 0, 2)
+    assert scores.tolist() == [[0] * 3, [1] * 3]
+    scores_of(csr(np.empty((0, 2))), np.ones((2, 3)), np.empty((0, 3)), 0, 0)
 
 
-def test_a_gram_matrix_has_no_places():
-    with pytest.raises(ValueError, match="Gram"):
-        row_places(Rows.from_gram(np.eye(2)), np.zeros((4, 2)), False, np.empty(2, np.int32), 0, 2)
+def test_what_does_not_fit_is_refused():
+    X = np.eye(4)
+    rows, W, out = csr(X), np.ones((4, 2)), np.empty((4, 2))
+    for arguments in ((W[:3], out), (W, out[:3]), (W[:, :1].copy(), out)):
+        with pytest.raises(ValueError, match="scores_of: shapes"):
+            scores_of(rows, *arguments, 0, 4)
+    with pytest.raises(ValueError, match="add_rows: shapes"):
+        add_rows(rows, np.ones(3), np.ones(4), 0, 3)
+    for lo, hi in ((-1, 2), (3, 2), (0, 5)):
+        with pytest.raises(ValueError, match="scores_of: rows out of range"):
+            scores_of(rows, W, out, lo, hi)
+        with pytest.raises(ValueError, match="add_rows: rows out of range"):
+            add_rows(rows, np.ones(4), np.ones(4), lo, hi)
+    gram = Rows.from_gram(X)
+    with pytest.raises(ValueError, match="scores_of: a Gram matrix"):
+        scores_of(gram, np.ones((8, 2)), out, 0, 4)
+    with pytest.raises(ValueError, match="add_rows: a Gram matrix"):
+        add_rows(gram, np.ones(4), np.ones(8), 0, 4)
 
 
-def test_hits_and_lines():
-    places, classes = np.array([0, 2, 1, 2], np.int32), np.array([-1.0, 1.5, 3.0])
-    assert count_hits(places, classes, np.array([-1.0, 3.0, 1.5, 1.5])) == 3
-    assert count_hits(places, classes, np.array([-1, 7, 1, 3])) == 2
-    assert lines_of(places, [b"-1\n", b"1.5\n", b"3\n"]) == b"-1\n3\n1.5\n3\n"
-    assert lines_of(places[:0], []) == b""
-    with pytest.raises(ValueError, match="count_hits"):
-        count_hits(places, classes, np.array([1.0]))
-
-
-@pytest.mark.parametrize("n", [0, 2, 4, 9])
-def test_features_are_cut_in_place(n):
-    X = np.array([[1.0, 0, 2, 3, 0], [0, 0, 0, 0, 0], [0, 0, 0, 4, 5], [6, 7, 0, 0, 8]])
-    rows = csr(X)
-    data, indices, indptr = rows.arrays
-    assert cut_features(data, indices, indptr, n) == np.count_nonzero(X[:, n:])
-    kept = csr(X[:, :n])
-    for found, expected in zip((data, indices, indptr), kept.arrays, strict=True):
-        assert found[: len(expected)].tolist() == expected.tolist()
-    assert indptr[-1] == kept.nnz
+def test_margins():
+    scores = np.array([[1.0, 2, 2], [3, -1, 0], [0, 0, 5]])
+    assert margins_of(scores, np.array([0, 0, 2], np.int32)).tolist() == [-1, 3, 5]
+    assert margins_of(scores[:, :1].copy(), np.zeros(3, np.int32)).tolist() == [np.inf] * 3
+    with pytest.raises(ValueError, match="2 classes for 3 rows"):
+        margins_of(scores, np.zeros(2, np.int32))
+    for wrong in (-1, 3):
+        with pytest.raises(ValueError, match=f"class {wrong} of row 1 is outside 0 to 2"):
+            margins_of(scores, np.array([0, wrong, 0], np.int32))
 
 
 def test_a_score_that_is_no_number_is_an_error():
     X = np.array([[1.0, 0.0], [1e200, 0.0], [1e200, 1e200], [1e200, 1e200]])
     for W in (np.array([[1e200], [-1e200]]), np.array([[0.0, 1e200, 1.0], [0.0, -1e200, 1.0]])):
-        out = np.empty(4, np.int32)
         scores = np.empty((4, W.shape[1]))
         scores_of(csr(X), W, scores, 0, 4)
-        for first, row in ((0, 2), (3, 3)):
-            with pytest.raises(RowError, match=f"a score of row {row} is NaN") as error:
-                row_places(csr(X), W, W.shape[1] == 1, out, first, 4)
-            assert error.value.row == row
-        with pytest.raises(RowError, match="a score of row 2 is NaN"):
+        with pytest.raises(RowError, match="a score of row 2 is NaN") as error:
             require_numbers(scores)
+        assert error.value.row == 2
         require_numbers(scores[:2])
-        row_places(csr(X), W, W.shape[1] == 1, out, 0, 2)

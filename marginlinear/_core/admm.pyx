@@ -35,7 +35,7 @@ from marginlinear._core.rows cimport (
     row_update,
 )
 from marginlinear._core.block_problem cimport larger, squared_block
-from marginlinear._core.cholesky cimport Gram
+from marginlinear._core.cholesky cimport NormalMatrix
 
 from marginlinear._core.vector import Buffer, seen, zeros
 from marginlinear._core.cholesky import factor, substitute_columns
@@ -57,8 +57,6 @@ LIMIT = 2000
 cdef Py_ssize_t PARTS = 16
 # Work of one slice between looks at the signals: about 20 ms.
 cdef double SLICE = 2e7
-# Numbers of rows that are packed at once.
-cdef Py_ssize_t BUFFER = 1 << 18
 
 
 cdef enum Work:
@@ -95,7 +93,7 @@ cdef class Splitting:
     cdef const double[::1] cost, sq
     cdef const int32_t[::1] y
     cdef int32_t[::1] rival
-    cdef Gram gram
+    cdef NormalMatrix gram
 
     def __init__(self, engine):
         cdef Rows rows = engine.rows
@@ -120,7 +118,7 @@ cdef class Splitting:
         cdef Py_ssize_t start
         cdef task_t task
         cdef double[::1] scratch = Buffer("d", self.rows.d)
-        self.gram = Gram(self.rows.d, max(1, min(self.rows.m, BUFFER // self.rows.d)), self.threads)
+        self.gram = NormalMatrix(self.rows.d, self.rows.m, self.threads)
         self.gram.clear()
         task.what, task.scratch = GATHER, &scratch[0]
         for start in range(0, self.rows.m, self.gram.room):

@@ -26,28 +26,24 @@ from libc.stdint cimport int32_t, uint64_t
 
 from marginlinear._core.shrinking cimport shuffle
 from marginlinear._core.rng cimport rng_next
-from marginlinear._core.rows cimport (
-    CSR32,
-    CSR64,
-    DENSE32,
-    DENSE64,
-    NARROW32,
-    NARROW64,
-    Rows,
-    row_axpy,
-    row_dot,
-    row_prefetch,
-    rows_t,
-)
+from marginlinear._core.rows cimport AHEAD, SLICE, Rows, data_t, row_axpy, row_dot, row_prefetch
 from marginlinear.threads import run_chunks
 
-# Work of one slice between looks at the signals: about 20 ms.
-cdef double SLICE = 1e7
 # Scales beyond this go into the vectors.
 cdef double LARGE = 1e5
-# Draws between the request for a row's values and its turn.
-cdef enum:
-    AHEAD = 3
+
+cdef enum Task:
+    STEPS
+    MARGINS
+    COMBINE
+
+cdef struct task_t:
+    Task what
+    Py_ssize_t start, stop
+    double eta0             # of STEPS; those after step t0 enter the average
+    Py_ssize_t t0
+    const double* a         # the weights of MARGINS, the coefficients of COMBINE
+    double* out
 
 
 cdef class AveragedSGD:
@@ -102,7 +98,7 @@ cdef class AveragedSGD:
         self.u, self.v = self._u, self._v
         self.met, self.active = (np.zeros(rows.m, dtype=np.int32) for _ in range(2))
         self.seen, self.below = self.met, self.active
-        self.slice_rows = max(1, <Py_ssize_t>(SLICE * rows.m / (1.0 + <double>rows.nnz)))
+        self.slice_rows = max(1, <Py_ssize_t>(SLICE // 2 * rows.m / (1.0 + <double>rows.nnz)))
         self.start(seed)
 
     def start(self, uint64_t rng):
@@ -132,15 +128,16 @@ cdef class AveragedSGD:
 
     def epoch(self, double eta0, Py_ssize_t t0):
         """As many steps as there are rows of positive weight; those after step t0 enter the average."""
-        cdef Py_ssize_t start, stop
-        cdef double step = eta0
+        cdef Py_ssize_t start
+        cdef task_t task
         fill_order(self.share, self.order, &self.rng)
         if self.spread > 0:
             fill_order(self.share, self.other, &self.rng)
+        task.what, task.eta0, task.t0 = STEPS, eta0, t0
         for start in range(0, self.draws, self.slice_rows):
-            stop = min(self.draws, start + self.slice_rows)
+            task.start, task.stop = start, min(self.draws, start + self.slice_rows)
             with nogil:
-                descend(self, start, stop, step, t0)
+                perform(self, self.rows, &task)
             PyErr_CheckSignals()
 
     def weights(self):
@@ -158,8 +155,10 @@ cdef class AveragedSGD:
         return out
 
     def _margins(self, Py_ssize_t lo, Py_ssize_t hi, const double[::1] w, double[::1] out):
+        cdef task_t task
+        task.what, task.start, task.stop, task.a, task.out = MARGINS, lo, hi, &w[0], &out[0]
         with nogil:
-            measure(self, lo, hi, &w[0], &out[0])
+            perform(self, self.rows, &task)
         PyErr_CheckSignals()
 
     def combination(self, coefficients):
@@ -167,11 +166,13 @@ cdef class AveragedSGD:
         out = np.zeros(self.rows.d)
         cdef double[::1] w = out
         cdef const double[::1] a = coefficients
-        cdef Py_ssize_t start, stop
+        cdef Py_ssize_t start
+        cdef task_t task
+        task.what, task.a, task.out = COMBINE, &a[0], &w[0]
         for start in range(0, self.rows.m, self.slice_rows):
-            stop = min(self.rows.m, start + self.slice_rows)
+            task.start, task.stop = start, min(self.rows.m, start + self.slice_rows)
             with nogil:
-                combine(self, start, stop, &a[0], &w[0])
+                perform(self, self.rows, &task)
             PyErr_CheckSignals()
         return out
 
@@ -226,29 +227,32 @@ cdef void fill_order(const double[::1] weight, Py_ssize_t[::1] out, uint64_t* rn
         shuffle(&out[0], n, rng)
 
 
-cdef void descend(AveragedSGD self, Py_ssize_t start, Py_ssize_t stop, double eta0, Py_ssize_t t0) noexcept nogil:
-    """The one place where the storage of the rows is looked at, but for `measure`."""
-    if self.rows.storage == CSR64:
-        steps(self, &self.rows.csr64, start, stop, eta0, t0)
-    elif self.rows.storage == CSR32:
-        steps(self, &self.rows.csr32, start, stop, eta0, t0)
-    elif self.rows.storage == NARROW64:
-        steps(self, &self.rows.narrow64, start, stop, eta0, t0)
-    elif self.rows.storage == NARROW32:
-        steps(self, &self.rows.narrow32, start, stop, eta0, t0)
-    elif self.rows.storage == DENSE64:
-        steps(self, &self.rows.dense64, start, stop, eta0, t0)
-    elif self.rows.storage == DENSE32:
-        steps(self, &self.rows.dense32, start, stop, eta0, t0)
+ctypedef fused engine_t:
+    AveragedSGD
+
+include "on_features.pxi"
 
 
-cdef void steps(AveragedSGD self, const rows_t* X, Py_ssize_t start, Py_ssize_t stop, double eta0,
-                Py_ssize_t t0) noexcept nogil:
-    cdef Py_ssize_t at, i, j
+cdef void perform_on(engine_t self, const data_t* X, task_t* task) noexcept nogil:
+    cdef Py_ssize_t i
+    if task.what == STEPS:
+        steps(self, X, task)
+        return
+    for i in range(task.start, task.stop):
+        if task.what == MARGINS:
+            task.out[i] = 0
+            if self.share[i] > 0:
+                task.out[i] = row_dot(X, i, task.a) if self.positive[i] else -row_dot(X, i, task.a)
+        elif task.a[i] != 0:
+            row_axpy(X, i, task.a[i] if self.positive[i] else -task.a[i], task.out)
+
+
+cdef inline void steps(AveragedSGD self, const data_t* X, const task_t* task) noexcept nogil:
+    cdef Py_ssize_t at, i, j, stop = task.stop
     cdef double eta, g, factor, delta, sign
     cdef double* u = &self.u[0]
     cdef double* v = &self.v[0]
-    for at in range(start, stop):
+    for at in range(task.start, stop):
         i = self.order[at]
         if at + AHEAD < stop:
             row_prefetch(X, self.order[at + AHEAD])
@@ -262,7 +266,7 @@ cdef void steps(AveragedSGD self, const rows_t* X, Py_ssize_t start, Py_ssize_t 
         if self.spread > 0:
             j = self.other[at]
             factor += 2 * self.spread * (g - (1.0 if self.positive[j] else -1.0) * row_dot(X, j, u) / self.p)
-        eta = eta0 / pow(1 + eta0 * self.visits, 0.75)
+        eta = task.eta0 / pow(1 + task.eta0 * self.visits, 0.75)
         self.visits += 1
         self.p /= 1 - eta
         delta = -eta * self.p * factor
@@ -270,7 +274,7 @@ cdef void steps(AveragedSGD self, const rows_t* X, Py_ssize_t start, Py_ssize_t 
             row_axpy(X, i, delta * sign, u)
             if self.averaged > 0:
                 row_axpy(X, i, -self.q * delta * sign, v)
-        if self.visits > t0:
+        if self.visits > task.t0:
             self.averaged += 1
             self.seen[i] += 1
             self.below[i] += g < 1
@@ -295,50 +299,3 @@ cdef inline void scale(double[::1] x, double factor) noexcept nogil:
     cdef Py_ssize_t j
     for j in range(x.shape[0]):
         x[j] *= factor
-
-
-cdef void measure(AveragedSGD self, Py_ssize_t lo, Py_ssize_t hi, const double* w, double* out) noexcept nogil:
-    if self.rows.storage == CSR64:
-        margins_on(self, &self.rows.csr64, lo, hi, w, out)
-    elif self.rows.storage == CSR32:
-        margins_on(self, &self.rows.csr32, lo, hi, w, out)
-    elif self.rows.storage == NARROW64:
-        margins_on(self, &self.rows.narrow64, lo, hi, w, out)
-    elif self.rows.storage == NARROW32:
-        margins_on(self, &self.rows.narrow32, lo, hi, w, out)
-    elif self.rows.storage == DENSE64:
-        margins_on(self, &self.rows.dense64, lo, hi, w, out)
-    elif self.rows.storage == DENSE32:
-        margins_on(self, &self.rows.dense32, lo, hi, w, out)
-
-
-cdef inline void margins_on(AveragedSGD self, const rows_t* X, Py_ssize_t lo, Py_ssize_t hi, const double* w,
-                            double* out) noexcept nogil:
-    cdef Py_ssize_t i
-    for i in range(lo, hi):
-        out[i] = 0
-        if self.share[i] > 0:
-            out[i] = row_dot(X, i, w) if self.positive[i] else -row_dot(X, i, w)
-
-
-cdef void combine(AveragedSGD self, Py_ssize_t lo, Py_ssize_t hi, const double* a, double* w) noexcept nogil:
-    if self.rows.storage == CSR64:
-        combine_on(self, &self.rows.csr64, lo, hi, a, w)
-    elif self.rows.storage == CSR32:
-        combine_on(self, &self.rows.csr32, lo, hi, a, w)
-    elif self.rows.storage == NARROW64:
-        combine_on(self, &self.rows.narrow64, lo, hi, a, w)
-    elif self.rows.storage == NARROW32:
-        combine_on(self, &self.rows.narrow32, lo, hi, a, w)
-    elif self.rows.storage == DENSE64:
-        combine_on(self, &self.rows.dense64, lo, hi, a, w)
-    elif self.rows.storage == DENSE32:
-        combine_on(self, &self.rows.dense32, lo, hi, a, w)
-
-
-cdef inline void combine_on(AveragedSGD self, const rows_t* X, Py_ssize_t lo, Py_ssize_t hi, const double* a,
-                            double* w) noexcept nogil:
-    cdef Py_ssize_t i
-    for i in range(lo, hi):
-        if a[i] != 0:
-            row_axpy(X, i, a[i] if self.positive[i] else -a[i], w)

@@ -39,15 +39,13 @@ from marginlinear._core.rows cimport (
     row_update,
 )
 from marginlinear._core.block_problem cimport level
-from marginlinear._core.cholesky cimport Gram
+from marginlinear._core.cholesky cimport NormalMatrix
 
 from marginlinear._core.vector import Buffer, copied, zeros
 from marginlinear._core.proximal import solve
 
 # Work of one slice between looks at the signals: about 20 ms.
 cdef double SLICE = 2e7
-# Numbers of rows that are packed at once.
-cdef Py_ssize_t BUFFER = 1 << 18
 
 
 cdef enum Work:
@@ -88,7 +86,7 @@ cdef class Newton(ProximalNewton):
     cdef readonly Py_ssize_t stale
     cdef readonly double loss
     cdef Py_ssize_t k, slice_rows
-    cdef Gram gram
+    cdef NormalMatrix gram
     cdef bint squared, upper, named
     cdef double low, high, mu
     cdef object duals
@@ -112,7 +110,7 @@ cdef class Newton(ProximalNewton):
         if self.uneven:
             self._take_roots()
             self.engine.iterates.scale(self.W, 0.5)
-        self.gram = Gram(self.rows.d, max(1, min(self.rows.m, BUFFER // self.rows.d)), engine.threads)
+        self.gram = NormalMatrix(self.rows.d, self.rows.m, engine.threads)
         self.q = copied(self.duals)
         self.centre = self.q
         self.restart()
@@ -228,7 +226,7 @@ cdef class Newton(ProximalNewton):
         cdef double[::1] root = Buffer("d", begins[k * k + 1] + 1)
         with nogil:
             weigh(self, &begins[1], &who[0], &root[0])
-        cdef Gram gram = self.gram
+        cdef NormalMatrix gram = self.gram
         cdef task_t task
         cdef double[:, ::1] H = zeros("d", free * d, free * d), total
         task.what, task.who, task.root, task.scratch = GATHER, &who[0], &root[0], &self.scratch[0]
@@ -421,7 +419,7 @@ cdef void weigh(Newton self, Py_ssize_t* at, int32_t* who, double* root) noexcep
             put(y, self.rival[i] if self.named else y, k, i, 2 * c * self.mu, at, who, root)
 
 
-cdef void gather(const data_t* X, const task_t* task, Gram gram) noexcept nogil:
+cdef void gather(const data_t* X, const task_t* task, NormalMatrix gram) noexcept nogil:
     cdef Py_ssize_t at, j
     for at in range(task.start, task.stop):
         for j in range(X.d):

@@ -1,4 +1,4 @@
-cdef class Gram:
+cdef class NormalMatrix:
     cdef Py_ssize_t d, room
     cdef int threads
     cdef double[:, :, ::1] z

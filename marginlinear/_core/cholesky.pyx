@@ -6,10 +6,12 @@ Matrices are cut into panels of 8 columns, stored row by row; all work is that o
 are computed, each by one thread, in an order that does not depend on their number.
 """
 
+import numpy as np
+
 from cpython.exc cimport PyErr_CheckSignals
 from libc.math cimport sqrt
 
-from marginlinear._core.vector import Buffer, copied, zeros
+from marginlinear._core.rows cimport SLICE
 from marginlinear.threads import run_chunks
 
 cdef extern from "tile.h" nogil:
@@ -22,9 +24,10 @@ cdef enum:
     DEPTH = 128
     # Columns of the factor that are found together.
     WIDTH = 64
-# Multiplications that are worth another thread, and those between looks at the signals.
+    # Numbers of a part of the rows of Z.
+    ROOM = 262144
+# Multiplications that are worth another thread.
 cdef double SHARE = 2e6
-cdef double SLICE = 2e7
 
 
 cdef Py_ssize_t panels_of(Py_ssize_t n) noexcept nogil:
@@ -33,25 +36,24 @@ cdef Py_ssize_t panels_of(Py_ssize_t n) noexcept nogil:
 
 def panels(Py_ssize_t columns, Py_ssize_t rows):
     """Zeros: float64 array of shape (panels, rows, PANEL)."""
-    cdef Py_ssize_t count = panels_of(columns)
-    return memoryview(zeros("d", count * rows * PANEL)).cast("B").cast("d", (count, rows, PANEL))
+    return np.zeros((panels_of(columns), rows, PANEL))
 
 
-cdef class Gram:
+cdef class NormalMatrix:
     """The sum of Z'Z over parts of the rows of Z.
 
     Parameters
     ----------
     d : int
         Columns of Z.
-    room : int
-        Rows of the largest part.
+    rows : int
+        Of Z; a part has `room` rows at most.
     threads : int
     """
 
-    def __init__(self, Py_ssize_t d, Py_ssize_t room, int threads):
-        self.d, self.room, self.threads = d, room, threads
-        self.z, self.total = panels(d, room), Buffer("d", d, d)
+    def __init__(self, Py_ssize_t d, Py_ssize_t rows, int threads):
+        self.d, self.room, self.threads = d, max(1, min(rows, ROOM // d)), threads
+        self.z, self.total = panels(d, self.room), np.empty((d, d))
 
     cdef clear(self):
         """Begin another sum."""
@@ -178,10 +180,10 @@ cdef divide_below(double[:, ::1] H, Py_ssize_t first, Py_ssize_t width, double[:
 
 
 def substitute(const double[:, ::1] L, const double[::1] wanted):
-    """(L L')^-1 wanted, L as `factor` leaves it: a Buffer."""
+    """(L L')^-1 wanted, L as `factor` leaves it."""
     cdef Py_ssize_t i, j, d = L.shape[0]
     cdef double s
-    found = copied(wanted)
+    found = np.array(wanted)
     cdef double[::1] x = found
     with nogil:
         for i in range(d):

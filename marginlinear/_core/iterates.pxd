@@ -1,6 +1,5 @@
 cdef class Iterates:
-    cdef readonly object factors
-    cdef object _W, _averaged, _V, _z, _U_avg
+    cdef readonly object W, averaged, factors
     cdef double[::1] w, v, z, mean_u, mean_w
     cdef readonly double kappa
     cdef readonly bint paired

@@ -21,9 +21,11 @@ Sums run over blocks of fixed size in a fixed order: BLAS would sum in an order 
 blocks signals are looked at, since there may be 10^9 weights.
 """
 
+import numpy as np
+
 from cpython.exc cimport PyErr_CheckSignals
 
-from marginlinear._core.vector import assign, largest_change, zeros
+from marginlinear._core.vector import largest_change
 
 cdef enum:
     BLOCK = 4194304    # numbers, about 10 ms
@@ -50,8 +52,6 @@ cdef double combined_square_sum(double p, const double[::1] x, double q, const d
 
 cdef class_square_sums(double p, const double[::1] x, double q, const double[::1] y, bint paired, Py_ssize_t k):
     """||p x_l + q y_l||^2 of each of k columns: float64 array of shape (k,)"""
-    import numpy as np
-
     cdef Py_ssize_t j, l, row, start, stop, n = x.shape[0] // 2 if paired else x.shape[0], other = n if paired else 0
     cdef Py_ssize_t step = max(1, BLOCK // k)
     out = np.zeros(k)
@@ -100,37 +100,26 @@ cdef class Iterates:
     ----------
     W : array of shape (size,)
     averaged : array of shape (size,) or None
-        W_avg. Both are arrays of NumPy's for who looks at them; `vector` has them without it.
+        W_avg.
     kappa : float
     """
 
     def __init__(self, Py_ssize_t size, bint paired=False, factors=None):
         self.paired = paired
         self.factors = factors
-        self._W = zeros("d", size)
-        self.w = self._W
+        self.W = np.zeros(size)
+        self.w = self.W
         self.kappa = 0.0
 
-    @property
-    def W(self):
-        import numpy as np
-
-        return np.asarray(self._W)
-
-    @property
-    def averaged(self):
-        import numpy as np
-
-        return None if self._averaged is None else np.asarray(self._averaged)
-
     def vector(self, bint averaged):
-        """The Buffer of W, or of W_avg."""
-        return self._averaged if averaged else self._W
+        """W_avg, or W."""
+        return self.averaged if averaged else self.W
 
     cdef _allocate(self):
-        if self._V is None:
-            self._V, self._z, self._U_avg, self._averaged = (zeros("d", self.w.shape[0]) for _ in range(4))
-            self.v, self.z, self.mean_u, self.mean_w = self._V, self._z, self._U_avg, self._averaged
+        if self.averaged is None:
+            self.averaged = np.zeros(self.w.shape[0])
+            self.mean_w = self.averaged
+            self.v, self.z, self.mean_u = (np.zeros(self.w.shape[0]) for _ in range(3))
 
     def start(self, double kappa):
         """From plain sweeps (W = U): V = z = W and strength kappa."""
@@ -149,7 +138,7 @@ cdef class Iterates:
             self._allocate()
             self._place(1 / kappa, W, -1 / kappa, U)
         else:
-            assign(self._W, U)
+            self.w[:] = U
         self.kappa = kappa
 
     def refresh(self, const double[::1] U):
@@ -157,7 +146,7 @@ cdef class Iterates:
         if self.kappa > 0:
             self._place(1 / self.kappa, self.w, -1 / self.kappa, U)
         else:
-            assign(self._W, U)
+            self.w[:] = U
 
     cdef _place(self, double p, const double[::1] W, double q, const double[::1] U):
         """V = W + p W + q U,  z = W"""
@@ -173,7 +162,7 @@ cdef class Iterates:
 
     def exchange(self, double[::1] other not None):
         """Swap the weights of W with an array of weights."""
-        self.scale(self._W, 1.0)
+        self.scale(self.W, 1.0)
         self.scale(other, -1.0)
         cdef Py_ssize_t j, start, stop, n = self.w.shape[0]
         for start in range(0, n, BLOCK):

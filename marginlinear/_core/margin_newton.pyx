@@ -37,15 +37,13 @@ from marginlinear._core.rows cimport (
     row_axpy,
     row_dot,
 )
-from marginlinear._core.cholesky cimport Gram
+from marginlinear._core.cholesky cimport NormalMatrix
 
 from marginlinear._core.vector import Buffer, zeros
 from marginlinear._core.proximal import MOST, solve
 
 # Work of one slice between looks at the signals: about 20 ms.
 cdef double SLICE = 2e7
-# Numbers of rows that are packed at once.
-cdef Py_ssize_t BUFFER = 1 << 18
 # A search ends where the slope is down to this part of that at its start, or after so many evaluations.
 cdef double FLAT = 0.1
 cdef int TRIALS = 60
@@ -74,7 +72,7 @@ cdef class MarginNewton(ProximalNewton):
     """Steps on binary losses."""
 
     cdef Py_ssize_t slice_rows
-    cdef Gram gram
+    cdef NormalMatrix gram
     cdef double spread, size, v
     cdef object b
     cdef const double[:, ::1] tables
@@ -103,7 +101,7 @@ cdef class MarginNewton(ProximalNewton):
         self.who, self.scratch = Buffer("i", m), Buffer("d", d)
         self.soft = softness_of(self.tables)
         self.slice_rows = max(1, <Py_ssize_t>(SLICE * m / (1.0 + <double>self.rows.nnz)))
-        self.gram = Gram(self.rows.d, max(1, min(m, BUFFER // self.rows.d)), engine.threads)
+        self.gram = NormalMatrix(self.rows.d, m, engine.threads)
         self.constant = zeros("d", d, d)
         for j in range(d):
             self.constant[j, j] = 1
@@ -140,7 +138,7 @@ cdef class MarginNewton(ProximalNewton):
     cdef double[:, ::1] _gram(self, const double[::1] weights):
         """sum_i weights_i x_i x_i', of shape (d, d), until the next is asked for."""
         cdef Py_ssize_t i, start, stop, count = 0
-        cdef Gram gram = self.gram
+        cdef NormalMatrix gram = self.gram
         cdef task_t task
         for i in range(self.rows.m):
             if weights[i] > 0:
@@ -306,7 +304,7 @@ cdef void measure(MarginNewton self, const data_t* X, const task_t* task) noexce
         task.out[i] = s if self.positive[i] else -s
 
 
-cdef void gather(const data_t* X, const task_t* task, Gram gram) noexcept nogil:
+cdef void gather(const data_t* X, const task_t* task, NormalMatrix gram) noexcept nogil:
     cdef Py_ssize_t at, j
     for at in range(task.start, task.stop):
         for j in range(X.d):

@@ -12,9 +12,10 @@ F(W) = 1/2 ||W||^2 + sum_i smooth_i has the gradient W - U, U the weights of the
 F is minimised roughly, to a G below e, by Newton steps; then q moves to p, g falls, and so on.
 """
 
-from libc.math cimport NAN, fabs, fmax, fmin, sqrt
+import numpy as np
 
-from marginlinear._core.vector import Buffer, assign, copied
+from libc.math cimport fabs, fmax, fmin
+
 from marginlinear._core.cholesky import factor, substitute
 
 # g: at first, its fall after each solve and its floor; its rise after a step cut below SHORT, up to MOST.
@@ -37,33 +38,21 @@ cdef double dot(const double[::1] x, const double[::1] y) noexcept nogil:
     return s
 
 
-def solve(double[:, ::1] H, const double[::1] wanted, int threads):
-    """H^-1 wanted for a positive definite H, which is overwritten; its diagonal may range widely. A Buffer."""
-    cdef Py_ssize_t i, j, d = H.shape[0]
-    cdef double ridge = RIDGE
-    cdef double[::1] scale = Buffer("d", d), right = Buffer("d", d), found
-    with nogil:
-        for i in range(d):
-            scale[i] = 1 / sqrt(H[i, i])
-            right[i] = scale[i] * wanted[i]
-        for i in range(d):
-            for j in range(d):
-                H[i, j] = H[i, j] * scale[j] * scale[i]
+def solve(H, wanted, int threads):
+    """H^-1 wanted for a positive definite H, which is overwritten; its diagonal may range widely."""
+    ridge, H = RIDGE, np.asarray(H)
+    with np.errstate(all="ignore"):
+        scale = 1 / np.sqrt(H.diagonal())
+        right = scale * wanted
+        H *= scale
+        H *= scale[:, np.newaxis]
     while True:
-        for i in range(d):
-            H[i, i] = 1 + ridge
+        np.fill_diagonal(H, 1 + ridge)
         if factor(H, threads):
-            solution = substitute(H, right)
-            found = solution
-            for i in range(d):
-                found[i] *= scale[i]
-            return solution
+            return scale * substitute(H, right)
         if ridge >= MUCH:
             # Not finite.
-            solution = Buffer("d", d)
-            found = solution
-            found[:] = NAN
-            return solution
+            return np.full(len(H), np.nan)
         ridge *= 10
 
 
@@ -83,8 +72,8 @@ cdef class ProximalNewton:
 
     def __init__(self, engine):
         self.engine, self.rows = engine, engine.rows
-        self.W = copied(engine.iterates.vector(False))
-        self.U, self.gradient, self.start = (Buffer("d", self.W.shape[0]) for _ in range(3))
+        self.W = engine.iterates.W.copy()
+        self.U, self.gradient, self.start = (np.empty(self.W.shape[0]) for _ in range(3))
         self.g = FIRST
 
     def restart(self):
@@ -94,8 +83,6 @@ cdef class ProximalNewton:
 
     def smooth(self, const double[::1] W):
         """(F(W), its gradient) about the present centre; the duals of the engine become those of W."""
-        import numpy as np
-
         return self._respond(W), np.asarray(W) - self.U
 
     def step(self):
@@ -132,7 +119,7 @@ cdef class ProximalNewton:
             t /= 2
 
     def _recentre(self):
-        assign(self.q, self._duals())
+        np.asarray(self.q)[:] = np.asarray(self._duals())
         self.value = self._again()
 
     def _again(self):

@@ -11,14 +11,14 @@ The second is a rotation of the features: w = sum_i a_i x_i has w_j = w'_i x_ij/
 ||w|| changes. In each row frequent features stand first: what has to be waited for is asked for together.
 """
 
+import numpy as np
+
 from cpython.exc cimport PyErr_CheckSignals
 from libc.math cimport sqrt
 from libc.stdint cimport int32_t, int64_t, uint16_t
 
 from marginlinear._core.check cimport check
 from marginlinear._core.rows cimport CSR32, CSR64, Rows, csr32_t, csr64_t, prefetch
-
-from marginlinear._core.vector import Buffer, zeros
 from marginlinear.threads import run_chunks
 
 # Of so few features all weights stay near a core, whatever their order.
@@ -39,8 +39,8 @@ ctypedef fused values_t:
     float
 
 
-cdef class Compact:
-    """The rows made of `given`, and the way of weights between the two. Made by `compact`.
+cdef class RenumberedRows:
+    """The rows made of `given`, and the way of weights between the two. Made by `renumber`.
 
     Attributes
     ----------
@@ -49,8 +49,8 @@ cdef class Compact:
     """
 
     cdef readonly Rows rows
-    # Buffers: the caller's numbers of the shared features; those of the others, row by row, and x_ij/r_i; where each
-    # row begins that has such.
+    # Arrays: the caller's numbers of the shared features; those of the others, row by row, and x_ij/r_i; where each row
+    # begins that has such.
     cdef object shared, own, parts, begin
     cdef Py_ssize_t n
 
@@ -59,9 +59,9 @@ cdef class Compact:
         cdef Py_ssize_t lo, n = given.n, m = given.m, step = max(1, <Py_ssize_t>(<double>BLOCK * m / (1.0 + given.nnz)))
         cdef const int32_t[::1] indices = given.arrays[1]
         cdef const int64_t[::1] indptr = given.arrays[2]
-        cdef uint16_t[::1] counts = zeros("H", n)
+        cdef uint16_t[::1] counts = np.zeros(n, dtype=np.uint16)
         # How many features have each count; then the place of the first of them. Larger counts come first.
-        cdef int64_t[::1] at = zeros("q", OFTEN + 1)
+        cdef int64_t[::1] at = np.zeros(OFTEN + 1, dtype=np.int64)
         # Rounded to float32, r_i would no longer be the length of what it stands for.
         cdef int least = 2 if given.storage == CSR64 else 1
         for lo in range(0, m, step):
@@ -77,8 +77,8 @@ cdef class Compact:
             after -= at[lo]
             at[lo] = after
         cdef Py_ssize_t shared = at[least - 1]
-        self.n, self.shared = n, Buffer("i", shared)
-        cdef int32_t[::1] places = Buffer("i", n), names = self.shared
+        self.n, self.shared = n, np.empty(shared, dtype=np.int32)
+        cdef int32_t[::1] places = np.empty(n, dtype=np.int32), names = self.shared
         for lo in range(0, n, BLOCK):
             with nogil:
                 place_features(&counts[0], lo, min(n, lo + BLOCK), least, &at[0], &places[0],
@@ -92,7 +92,7 @@ cdef class Compact:
         cdef const int32_t[::1] indices = given.arrays[1]
         cdef const int64_t[::1] indptr = given.arrays[2]
         cdef Py_ssize_t i, m = given.m, longest = 0, owners = 0
-        cdef int64_t[::1] lengths = Buffer("q", m)
+        cdef int64_t[::1] lengths = np.empty(m, dtype=np.int64)
 
         def measure(Py_ssize_t lo, Py_ssize_t hi):
             with nogil:
@@ -100,9 +100,9 @@ cdef class Compact:
             PyErr_CheckSignals()
 
         run_chunks(measure, m, threads, step)
-        indptrs = Buffer("q", m + 1)
+        indptrs = np.empty(m + 1, dtype=np.int64)
         # The shared values, and those of the copy, before each row.
-        cdef int64_t[::1] before = Buffer("q", m + 1), begin = indptrs
+        cdef int64_t[::1] before = np.empty(m + 1, dtype=np.int64), begin = indptrs
         before[0] = begin[0] = 0
         for i in range(m):
             single = lengths[i] < indptr[i + 1] - indptr[i]
@@ -112,15 +112,15 @@ cdef class Compact:
             owners += single
         cdef Py_ssize_t total = begin[m], singles = given.nnz - before[m]
         values, features, _ = given.arrays
-        kind = "d" if given.storage == CSR64 else "f"
-        data = memoryview(values)[:total] if in_place else Buffer(kind, total)
-        features = memoryview(features)[:total] if in_place else Buffer("i", total)
+        data = values[:total] if in_place else np.empty(total, dtype=values.dtype)
+        features = features[:total] if in_place else np.empty(total, dtype=np.int32)
         rows.arrays = data, features, indptrs
         rows.m, rows.n, rows.nnz, rows.bias = m, shared + owners, total, given.bias
         rows.d = rows.n + (given.bias >= 0)
         rows.storage = given.storage
         rows._sqnorms = given.sqnorms()
-        self.own, self.parts, self.begin = Buffer("i", singles), Buffer("d", singles), Buffer("q", owners)
+        self.own, self.parts = np.empty(singles, dtype=np.int32), np.empty(singles)
+        self.begin = np.empty(owners, dtype=np.int64)
         cdef int32_t[::1] numbers = features, own = self.own
         cdef double[::1] parts = self.parts
         cdef int64_t[::1] own_begin = self.begin
@@ -143,8 +143,8 @@ cdef class Compact:
 
         def fill(Py_ssize_t lo, Py_ssize_t hi):
             # One more than a row has: what is not far is written there too.
-            cdef double[::1] far = Buffer("d", longest + 1)
-            cdef int32_t[::1] far_numbers = Buffer("i", longest + 1)
+            cdef double[::1] far = np.empty(longest + 1)
+            cdef int32_t[::1] far_numbers = np.empty(longest + 1, dtype=np.int32)
             with nogil:
                 if given.storage == CSR64:
                     fill_rows(&given.csr64, lo, hi, &places[0], shared, near, &before[0], &begin[0], &v64[0],
@@ -157,27 +157,23 @@ cdef class Compact:
         # In place no row is longer than it was: one after the other, what is written was read before.
         run_chunks(fill, m, 1 if in_place else threads, step)
 
-    def inward(self, weights):
-        """The caller's weights as those of `rows`: flat float64 arrays of shape (d,)."""
-        import numpy as np
-
-        weights, shared, begin = np.asarray(weights), np.asarray(self.shared), np.asarray(self.begin)
-        split = len(shared)
-        out = np.empty(self.rows.d)
-        out[:split] = weights[shared]
-        if len(begin):
-            out[split:self.rows.n] = np.add.reduceat(weights[np.asarray(self.own)] * np.asarray(self.parts), begin)
+    def to_inner(self, weights):
+        """The caller's weights as those of `rows`: float64 arrays of shape (d,)."""
+        split, out = len(self.shared), np.empty(self.rows.d)
+        out[:split] = weights[self.shared]
+        if len(self.begin):
+            out[split:self.rows.n] = np.add.reduceat(weights[self.own] * self.parts, self.begin)
         out[self.rows.n:] = weights[self.n:]
         return out
 
-    def outward(self, const double[::1] weights):
-        """The reverse; a Buffer."""
+    def to_outer(self, const double[::1] weights):
+        """The reverse."""
         cdef const int32_t[::1] shared = self.shared
         cdef const int32_t[::1] own = self.own
         cdef const double[::1] parts = self.parts
         cdef const int64_t[::1] begin = self.begin
         cdef Py_ssize_t split = shared.shape[0], owners = begin.shape[0], j, row, p, stop
-        found = zeros("d", self.n + self.rows.d - self.rows.n)
+        found = np.zeros(self.n + self.rows.d - self.rows.n)
         cdef double[::1] out = found
         with nogil:
             for j in range(split):
@@ -192,17 +188,17 @@ cdef class Compact:
         return found
 
 
-def compact(Rows rows, int threads=1, bint in_place=False):
-    """The Compact of these rows, made once; None where the weights are few.
+def renumber(Rows rows, int threads=1, bint in_place=False):
+    """The RenumberedRows of these rows, made once; None where the weights are few.
 
     in_place: their arrays, where they can be written to, are used for it, and `rows` are not to be read any more.
     """
     if rows.storage not in (CSR64, CSR32) or rows.n <= FEW or rows.nnz == 0:
         return None
-    if rows.compact is None:
-        read_only = any(memoryview(array).readonly for array in rows.arrays[:2])
-        rows.compact = Compact(rows, threads, in_place and not read_only)
-    return rows.compact
+    if rows.renumbered is None:
+        writeable = all(array.flags.writeable for array in rows.arrays[:2])
+        rows.renumbered = RenumberedRows(rows, threads, in_place and writeable)
+    return rows.renumbered
 
 
 cdef void count_features(const int32_t* indices, Py_ssize_t start, Py_ssize_t stop, uint16_t* counts,

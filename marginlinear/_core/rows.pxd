@@ -118,7 +118,9 @@ ctypedef fused rows_t:
     gram_t
 
 cdef enum:
-    LINE = 64  # bytes of a line of the cache
+    LINE = 64           # bytes of a line of the cache
+    SLICE = 20000000    # multiplications between looks at the signals: about 20 ms
+    AHEAD = 3           # rows between the request for a row's values and its turn
 
 cdef enum Storage:
     CSR64
@@ -144,7 +146,7 @@ cdef class Rows:
     cdef dense32_t dense32
     cdef gram_t gram
     cdef object _sqnorms, _source, _pointers, _diagonal, _met, _used, _held, _store, _last
-    cdef object compact    # renumber.pyx: made once, for all fits on these rows
+    cdef object renumbered    # renumber.pyx: made once, for all fits on these rows
     cdef int64_t now
     cdef Py_ssize_t ahead
 

@@ -1,8 +1,11 @@
 """Rows: checked data of a fit or a prediction in one of the storages of rows.pxd."""
 
+import numpy as np
+
 from cpython.exc cimport PyErr_CheckSignals
-from cython cimport floating
 from libc.math cimport isfinite
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t
+from libc.string cimport memcpy
 
 from marginlinear._core.rows cimport (
     CSR32,
@@ -13,25 +16,18 @@ from marginlinear._core.rows cimport (
     GRAM,
     NARROW32,
     NARROW64,
+    SLICE,
     Rows,
     csr32_t,
     csr64_t,
     csr_t,
-    data_t,
-    feature,
     kernels_t,
     narrow64_t,
     row_axpy,
-    row_begin,
     row_dot,
-    row_end,
     row_sqnorm,
     rows_t,
 )
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t
-from libc.string cimport memcmp, memcpy
-
-from marginlinear._core.vector import Buffer, zeros
 from marginlinear.errors import RowError
 from marginlinear.threads import CHUNK, ranges
 
@@ -41,11 +37,29 @@ cdef extern from "simd.h":
 
 # Numbers that are looked at at once.
 PART = 2**22
-# Multiplications between looks at the signals: about 20 ms.
-cdef double SLICE = 2e7
 # Rows that are asked for at once, where many of them are asked for in vain.
 LEAST = 8
 EMPTY = -1
+
+cdef enum Task:
+    SQNORMS
+    PRODUCTS
+    COPY
+
+cdef struct task_t:
+    Task what
+    Py_ssize_t start, stop
+    double* out
+    double* one                # PRODUCTS: room for row `start`
+    const Py_ssize_t* chosen   # COPY: the numbers of the rows, and where each begins in `values` and `features`
+    const int64_t* begin
+    uint8_t* values
+    uint8_t* features
+
+ctypedef fused engine_t:
+    Rows
+
+include "on_rows.pxi"
 
 
 def choose_kernels(int width=4):
@@ -105,7 +119,7 @@ cdef class Rows:
         cdef Py_ssize_t where
         cdef bint single = memoryview(data).itemsize == sizeof(float)
         cdef bint short = memoryview(indices).itemsize == sizeof(uint16_t)
-        rows.arrays = (data, indices, indptr)
+        rows.arrays = tuple(map(np.asarray, (data, indices, indptr)))
         rows.m = ptr.shape[0] - 1
         rows.n = n
         rows.d = n + (bias >= 0)
@@ -148,8 +162,6 @@ cdef class Rows:
     @staticmethod
     def from_dense(data, double bias=-1.0):
         """Rows of a C-ordered float64 or float32 array of shape (m, n), without a copy."""
-        import numpy as np
-
         cdef Rows rows = Rows.__new__(Rows)
         cdef const double[:, ::1] v64
         cdef const float[:, ::1] v32
@@ -176,8 +188,6 @@ cdef class Rows:
     @staticmethod
     def from_gram(gram):
         """Rows in feature space, given by their inner products: a symmetric float64 array of shape (m, m)."""
-        import numpy as np
-
         cdef const double[:, ::1] K = gram
         if K.shape[0] != K.shape[1]:
             raise ValueError(f"Gram matrix: shape {gram.shape} is not square")
@@ -202,8 +212,6 @@ cdef class Rows:
         capacity : int
             At least FETCH.
         """
-        import numpy as np
-
         cdef Rows rows = Rows.__new__(Rows)
         if capacity < FETCH:
             raise ValueError(f"capacity = {capacity} is not allowed: give at least {FETCH}")
@@ -220,8 +228,6 @@ cdef class Rows:
 
     def _gram(self, Py_ssize_t m, diagonal):
         """Sizes and diagonal of a Gram matrix, every row absent."""
-        import numpy as np
-
         cdef size_t[::1] pointers
         cdef const double[::1] values
         self.m = self.n = m
@@ -265,8 +271,6 @@ cdef class Rows:
         In place of rows that were not used for the most turns; of those that were used at their last one, rows that
         wait for their turn in this pass stay longest.
         """
-        import numpy as np
-
         # Where less than half of what was fetched was used, not as much is asked for ahead.
         used = (self._used[self._last] == self.now).sum()
         self.ahead = min(FETCH, 2 * self.ahead) if 2 * used >= len(self._last) else max(LEAST, self.ahead // 2)
@@ -289,91 +293,38 @@ cdef class Rows:
 
     def select(self, which):
         """Rows of these row numbers, in their order: copies of their values."""
-        if isinstance(self.arrays, tuple):
-            return self._selected(which if isinstance(which, (Buffer, memoryview)) else int64_array(which))
-        import numpy as np
-
-        which = np.asarray(which, dtype=np.intp)
+        cdef const Py_ssize_t[::1] chosen
+        cdef const int64_t[::1] begin
+        cdef uint8_t[::1] to_values, to_features
+        cdef task_t task
+        which = np.ascontiguousarray(which, dtype=np.intp)
         if self._source is not None:
             return self._source.select(which)
         if self.storage == GRAM:
             return Rows.from_gram(np.ascontiguousarray(self.arrays[which[:, np.newaxis], which]))
-        return Rows.from_dense(self.arrays[which], self.bias)
-
-    def _selected(self, const int64_t[:] which):
-        cdef const int64_t[::1] indptr = self.arrays[2]
-        cdef Py_ssize_t at, n = which.shape[0]
-        starts = Buffer("q", n + 1)
-        cdef int64_t[::1] begin = starts
-        begin[0] = 0
-        for at in range(n):
-            if not 0 <= which[at] < self.m:
-                raise IndexError(f"row {which[at]} is outside 0 to {self.m - 1}")
-            begin[at + 1] = begin[at] + indptr[which[at] + 1] - indptr[which[at]]
-        cdef bint single = self.storage in (CSR32, NARROW32), narrow = self.storage in (NARROW64, NARROW32)
-        values = memoryview(Buffer("f" if single else "d", begin[n]))
-        features = memoryview(Buffer("H" if narrow else "i", begin[n]))
-        if begin[n]:
-            if self.storage == CSR64:
-                copy_rows(&self.csr64, which, begin, values, features)
-            elif self.storage == CSR32:
-                copy_rows(&self.csr32, which, begin, values, features)
-            elif self.storage == NARROW64:
-                copy_rows(&self.narrow64, which, begin, values, features)
-            else:
-                copy_rows(&self.narrow32, which, begin, values, features)
-        return Rows.from_csr(values, features, memoryview(starts), self.n, self.bias)
-
-    def merged(self, const int32_t[:] y, const double[:] instance):
-        """(numbers of the rows that differ in features or class, in the order of their bytes, their summed weights).
-
-        int64 and float64 arrays. In memory for rows x (features + 2) numbers; not of a Gram matrix.
-        """
-        cdef Py_ssize_t at, i, m = self.m, width = self.n + 2, count = 0
-        if self.storage == GRAM:
-            raise ValueError("rows of a Gram matrix have no features to be compared by")
-        if y.shape[0] != m or instance.shape[0] != m:
-            raise ValueError(f"{m} rows, {y.shape[0]} classes and {instance.shape[0]} weights")
-        # A row a row: features, class and weight.
-        cdef double[:, ::1] table = zeros("d", m, width)
-        order, which, summed = Buffer("q", m), Buffer("q", m), Buffer("d", m)
-        cdef int64_t[::1] sorted_rows = order, first = which
-        cdef double[::1] weights = summed
-        if m == 0:
-            return which, summed
-        with nogil:
-            if self.storage == CSR64:
-                fill_table(&self.csr64, table)
-            elif self.storage == CSR32:
-                fill_table(&self.csr32, table)
-            elif self.storage == NARROW64:
-                fill_table(&self.narrow64, table)
-            elif self.storage == NARROW32:
-                fill_table(&self.narrow32, table)
-            elif self.storage == DENSE64:
-                fill_table(&self.dense64, table)
-            else:
-                fill_table(&self.dense32, table)
-            for i in range(m):
-                table[i, width - 2], table[i, width - 1] = y[i], instance[i] + 0.0
-                sorted_rows[i] = i
-            sort_rows(table, &sorted_rows[0], &first[0])
-            for at in range(m):
-                i = sorted_rows[at]
-                if count and memcmp(&table[first[count - 1], 0], &table[i, 0], (width - 1) * sizeof(double)) == 0:
-                    weights[count - 1] += instance[i]
-                else:
-                    first[count], weights[count] = i, instance[i]
-                    count += 1
-        return memoryview(which)[:count], memoryview(summed)[:count]
+        if self.storage in (DENSE64, DENSE32):
+            return Rows.from_dense(self.arrays[which], self.bias)
+        if len(which) and not 0 <= which.min() <= which.max() < self.m:
+            raise IndexError(f"rows {which.min()} to {which.max()} are not all among {self.m}")
+        data, indices, indptr = self.arrays
+        starts = np.zeros(len(which) + 1, dtype=np.int64)
+        np.cumsum(np.diff(indptr)[which], out=starts[1:])
+        values, features = np.empty(starts[len(which)], data.dtype), np.empty(starts[len(which)], indices.dtype)
+        if len(values):
+            chosen, begin, to_values, to_features = which, starts, values.view(np.uint8), features.view(np.uint8)
+            task.what, task.start, task.stop = COPY, 0, len(which)
+            task.chosen, task.begin, task.values, task.features = (
+                &chosen[0], &begin[0], &to_values[0], &to_features[0])
+            with nogil:
+                perform(self, self, &task)
+        return Rows.from_csr(values, features, starts, self.n, self.bias)
 
     def products(self):
         """Inner products of all rows, the bias feature included: float64 array of shape (m, m), not to be changed."""
-        import numpy as np
-
         cdef Py_ssize_t i
         cdef double[:, ::1] out
         cdef double[::1] one
+        cdef task_t task
         if self.storage == GRAM and self._source is None:
             return self.arrays
         K = np.empty((self.m, self.m))
@@ -381,146 +332,69 @@ cdef class Rows:
             for i in range(0, self.m, FETCH):
                 K[i:i + FETCH] = self._source.rows(np.arange(i, min(self.m, i + FETCH)))
             return K
-        out, one = K, np.empty(self.d)
+        out, one = K, np.empty(max(1, self.d))
+        task.what, task.one = PRODUCTS, &one[0]
         for i in range(self.m):
+            task.start, task.out = i, &out[0, 0]
+            one[:] = 0
             with nogil:
-                if self.storage == CSR64:
-                    fill_products(&self.csr64, i, one, out)
-                elif self.storage == CSR32:
-                    fill_products(&self.csr32, i, one, out)
-                elif self.storage == NARROW64:
-                    fill_products(&self.narrow64, i, one, out)
-                elif self.storage == NARROW32:
-                    fill_products(&self.narrow32, i, one, out)
-                elif self.storage == DENSE64:
-                    fill_products(&self.dense64, i, one, out)
-                else:
-                    fill_products(&self.dense32, i, one, out)
+                perform(self, self, &task)
             PyErr_CheckSignals()
         return K
 
     def nonzeros(self):
         """How many stored values are not 0: the same for every storage of the same numbers, as nnz is not."""
-        if self.nnz == 0:
-            return 0
-        single = self.storage in (CSR32, NARROW32, DENSE32)
-        if isinstance(self.arrays, tuple):
-            values = memoryview(self.arrays[0])[:self.nnz]
-        else:
-            values = memoryview(self.arrays).cast("B").cast("f" if single else "d")
-        return count_values[float](values) if single else count_values[double](values)
+        values = self.arrays[0][:self.nnz] if isinstance(self.arrays, tuple) else self.arrays
+        # Twice as fast as a count of numbers.
+        return int(np.count_nonzero(values != 0))
 
     def sqnorms(self):
-        """A Buffer of shape (m,): squared norms of the rows, bias feature included; not to be changed.
+        """Squared norms of the rows, bias feature included: float64 array of shape (m,), not to be changed.
 
-        Raises ValueError where one is not finite.
+        Raises RowError where one is not finite.
         """
+        cdef double[::1] norms
+        cdef Py_ssize_t lo, step = self.slice()
+        cdef task_t task
         if self._sqnorms is not None:
             return self._sqnorms
-        out = Buffer("d", self.m)
-        cdef double[::1] norms = out
-        cdef Py_ssize_t i, lo, hi, step = self.slice()
+        out = np.empty(self.m)
+        norms = out
         for lo in range(0, self.m, step):
-            hi = min(self.m, lo + step)
+            task.what, task.start, task.stop, task.out = SQNORMS, lo, min(self.m, lo + step), &norms[0]
             with nogil:
-                if self.storage == CSR64:
-                    fill_sqnorms(&self.csr64, norms, lo, hi)
-                elif self.storage == CSR32:
-                    fill_sqnorms(&self.csr32, norms, lo, hi)
-                elif self.storage == NARROW64:
-                    fill_sqnorms(&self.narrow64, norms, lo, hi)
-                elif self.storage == NARROW32:
-                    fill_sqnorms(&self.narrow32, norms, lo, hi)
-                elif self.storage == DENSE64:
-                    fill_sqnorms(&self.dense64, norms, lo, hi)
-                elif self.storage == DENSE32:
-                    fill_sqnorms(&self.dense32, norms, lo, hi)
-                else:
-                    fill_sqnorms(&self.gram, norms, lo, hi)
+                perform(self, self, &task)
             PyErr_CheckSignals()
-        for i in range(self.m):
-            if not isfinite(norms[i]):
-                raise RowError(i, "X: the squares of row {row}'s values overflow when summed: scale the features")
+        if not np.isfinite(out).all():
+            raise RowError(int(np.argmin(np.isfinite(out))),
+                           "X: the squares of row {row}'s values overflow when summed: scale the features")
         self._sqnorms = out
         return out
 
 
-cdef Py_ssize_t count_values(const floating[::1] values):
-    cdef Py_ssize_t p, count = 0
-    with nogil:
-        for p in range(values.shape[0]):
-            count += values[p] != 0
-    return count
-
-
-cdef void fill_sqnorms(const rows_t* X, double[::1] out, Py_ssize_t lo, Py_ssize_t hi) noexcept nogil:
-    cdef Py_ssize_t i
-    for i in range(lo, hi):
-        out[i] = row_sqnorm(X, i)
+cdef void perform_on(engine_t self, const rows_t* X, task_t* task) noexcept nogil:
+    cdef Py_ssize_t i, at, first, count
+    if task.what == SQNORMS:
+        for i in range(task.start, task.stop):
+            task.out[i] = row_sqnorm(X, i)
+    elif task.what == PRODUCTS:
+        # Row and column `start` of K, from the diagonal on.
+        i = task.start
+        row_axpy(X, i, 1.0, task.one)
+        for at in range(i, X.m):
+            task.out[at * X.m + i] = task.out[i * X.m + at] = row_dot(X, at, task.one)
+    elif rows_t in csr_t:
+        for at in range(task.start, task.stop):
+            first, count = X.indptr[task.chosen[at]], task.begin[at + 1] - task.begin[at]
+            memcpy(task.values + task.begin[at] * sizeof(X.data[0]), X.data + first, count * sizeof(X.data[0]))
+            memcpy(task.features + task.begin[at] * sizeof(X.indices[0]), X.indices + first,
+                   count * sizeof(X.indices[0]))
 
 
 def finite(array):
     """Whether all values are, in parts."""
-    import numpy as np
-
     step = max(1, PART * len(array) // (1 + array.size))
     return all(np.isfinite(array[lo:hi]).all() for lo, hi in ranges(len(array), step))
-
-
-def int64_array(which):
-    import numpy as np
-
-    return np.asarray(which, dtype=np.int64)
-
-
-cdef copy_rows(const csr_t* X, const int64_t[:] which, const int64_t[::1] begin, values, features):
-    """Row which[at] at begin[at] of both arrays."""
-    cdef Py_ssize_t at, start, count
-    cdef uint8_t[::1] data = values.cast("B"), indices = features.cast("B")
-    with nogil:
-        for at in range(which.shape[0]):
-            start, count = X.indptr[which[at]], begin[at + 1] - begin[at]
-            if count:
-                memcpy(&data[begin[at] * sizeof(X.data[0])], X.data + start, count * sizeof(X.data[0]))
-                memcpy(&indices[begin[at] * sizeof(X.indices[0])], X.indices + start, count * sizeof(X.indices[0]))
-
-
-cdef void fill_table(const data_t* X, double[:, ::1] table) noexcept nogil:
-    """The values of row i in table[i]; -0 becomes 0."""
-    cdef Py_ssize_t i, p
-    for i in range(X.m):
-        for p in range(row_begin(X, i), row_end(X, i)):
-            table[i, feature(X, i, p)] = X.data[p] + 0.0
-
-
-cdef void sort_rows(const double[:, ::1] table, int64_t* order, int64_t* scratch) noexcept nogil:
-    """order[:] by the bytes of the rows: runs of 1, 2, 4, ... are merged; of equal rows the first stays first."""
-    cdef Py_ssize_t m = table.shape[0], size = table.shape[1] * sizeof(double), run = 1, start, middle, stop, a, b, at
-    while run < m:
-        start = 0
-        while start < m:
-            middle, stop = min(m, start + run), min(m, start + 2 * run)
-            a, b = start, middle
-            for at in range(start, stop):
-                if b == stop or (a < middle and memcmp(&table[order[a], 0], &table[order[b], 0], size) <= 0):
-                    scratch[at] = order[a]
-                    a += 1
-                else:
-                    scratch[at] = order[b]
-                    b += 1
-            start = stop
-        memcpy(order, scratch, m * sizeof(int64_t))
-        run *= 2
-
-
-cdef void fill_products(const data_t* X, Py_ssize_t i, double[::1] one, double[:, ::1] out) noexcept nogil:
-    """Row i and column i of the inner products, from the diagonal on; `one` holds row i."""
-    cdef Py_ssize_t j
-    one[:] = 0
-    row_axpy(X, i, 1.0, &one[0])
-    for j in range(i, X.m):
-        out[j, i] = row_dot(X, j, &one[0])
-        out[i, j] = out[j, i]
 
 
 cdef Py_ssize_t place(Rows rows, csr_t* X, const void* data, const void* indices,
@@ -536,21 +410,6 @@ cdef Py_ssize_t place(Rows rows, csr_t* X, const void* data, const void* indices
     else:
         X.indices = <const uint16_t*> indices
     return csr_fault(X, rows.nnz)
-
-
-def cut_features(double[::1] data, int32_t[::1] indices, int64_t[::1] indptr, int64_t n):
-    """Leave out, in place, the features of CSR rows from number n on; how many values these were."""
-    cdef Py_ssize_t i, p, kept = 0
-    cdef int64_t start = 0, stop
-    with nogil:
-        for i in range(indptr.shape[0] - 1):
-            stop = indptr[i + 1]
-            for p in range(start, stop):
-                if indices[p] < n:
-                    data[kept], indices[kept] = data[p], indices[p]
-                    kept += 1
-            start, indptr[i + 1] = stop, kept
-    return start - kept
 
 
 cdef Py_ssize_t csr_fault(const csr_t* X, Py_ssize_t nnz) noexcept nogil:

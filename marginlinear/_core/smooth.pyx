@@ -33,17 +33,7 @@ from libc.math cimport fabs, log1p, sqrt
 from libc.stdint cimport int32_t
 
 from marginlinear._core.check cimport check
-from marginlinear._core.rows cimport (
-    CSR32,
-    CSR64,
-    GRAM,
-    NARROW64,
-    Rows,
-    csr_t,
-    fixed_t,
-    row_scores,
-    scores_t,
-)
+from marginlinear._core.rows cimport GRAM, SLICE, Rows, data_t, fixed_t, row_scores, scores_t
 from marginlinear.threads import ranges, run_chunks
 
 # Residuals of a block: what stays in a second-level cache. A sparse block has more where it would have fewer than so
@@ -58,8 +48,6 @@ cdef Py_ssize_t KEPT = 1 << 24
 cdef Py_ssize_t DENSE = 64
 cdef Py_ssize_t VALUES = 1 << 22
 cdef Py_ssize_t WEIGHTS = 1 << 18
-# Multiplications of a chunk for one thread, about 2 ms: then it looks at the signals.
-cdef double SLICE = 4e6
 # Terms of losses that are worked at once: what stays in a second-level cache.
 cdef Py_ssize_t TERMS = 1 << 16
 # A product of so many factors 1 + e <= 2 is finite.
@@ -70,6 +58,12 @@ cdef enum Loss:
     HINGE
     LOGISTIC
     SOFTMAX
+
+cdef struct task_t:
+    Py_ssize_t first, start, stop, k    # rows first + start to first + stop
+    const double* W
+    double* out
+    double* one                         # room for the scores of a row, where they are added to `out`; else NULL
 
 LOSSES = {"hinge": HINGE, "logistic": LOGISTIC, "softmax": SOFTMAX}
 
@@ -320,24 +314,21 @@ cdef class SmoothLoss:
 
     def _gather(self, Rows rows, lo, W, out, add):
         """out = X W for the rows from lo, or += where `add`."""
-        size = <Py_ssize_t>(SLICE / self.n_classes * rows.m / (1.0 + <double>rows.nnz))
+        # For one thread, about 2 ms.
+        size = <Py_ssize_t>(SLICE / 5.0 / self.n_classes * rows.m / (1.0 + <double>rows.nnz))
         run_chunks(lambda a, b: self._gather_some(rows, W, out, lo, a, b, add), len(out), self.threads, max(1, size))
 
     def _gather_some(self, Rows rows, const double[:, ::1] W, double[:, ::1] out, Py_ssize_t lo, Py_ssize_t a,
                      Py_ssize_t b, bint add):
         cdef double[::1] one = np.empty(self.n_classes)
+        cdef task_t task
         if W.shape[0] == 0:
             out[a:b] = 0
             return
+        task.first, task.start, task.stop, task.k = lo, a, b, self.n_classes
+        task.W, task.out, task.one = &W[0, 0], &out[0, 0], &one[0] if add else NULL
         with nogil:
-            if rows.storage == CSR64:
-                gather(&rows.csr64, lo, a, b, &W[0, 0], &out[0, 0], self.n_classes, &one[0] if add else NULL)
-            elif rows.storage == CSR32:
-                gather(&rows.csr32, lo, a, b, &W[0, 0], &out[0, 0], self.n_classes, &one[0] if add else NULL)
-            elif rows.storage == NARROW64:
-                gather(&rows.narrow64, lo, a, b, &W[0, 0], &out[0, 0], self.n_classes, &one[0] if add else NULL)
-            else:
-                gather(&rows.narrow32, lo, a, b, &W[0, 0], &out[0, 0], self.n_classes, &one[0] if add else NULL)
+            perform(self, rows, &task)
         PyErr_CheckSignals()
 
     def _respond(self, double[:, ::1] s, Py_ssize_t lo, Py_ssize_t a, Py_ssize_t b, double width):
@@ -389,17 +380,22 @@ cdef class SmoothLoss:
                 balance(&z[at - a, 0], self.n_classes, y, 1.0)
 
 
-cdef void gather(const csr_t* X, Py_ssize_t lo, Py_ssize_t a, Py_ssize_t b, const double* W, double* out,
-                 Py_ssize_t k, double* one) noexcept nogil:
-    """out = the scores of rows lo + a to lo + b; += where there is room for one row's."""
-    cdef Py_ssize_t at, l
-    for at in range(a, b):
-        if one == NULL:
-            row_scores(X, lo + at, W, k, out + at * k)
+ctypedef fused engine_t:
+    SmoothLoss
+
+include "on_features.pxi"
+
+
+cdef void perform_on(engine_t self, const data_t* X, task_t* task) noexcept nogil:
+    """out = the scores of the rows, or += them."""
+    cdef Py_ssize_t at, l, k = task.k
+    for at in range(task.start, task.stop):
+        if task.one == NULL:
+            row_scores(X, task.first + at, task.W, k, task.out + at * k)
         else:
-            row_scores(X, lo + at, W, k, one)
+            row_scores(X, task.first + at, task.W, k, task.one)
             for l in range(k):
-                out[at * k + l] += one[l]
+                task.out[at * k + l] += task.one[l]
 
 
 cdef inline double total(const double* x, Py_ssize_t k) noexcept nogil:

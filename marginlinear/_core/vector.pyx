@@ -1,8 +1,4 @@
-"""Arrays where NumPy is not wanted: memory with a type and a shape, behind the buffer protocol.
-
-To import NumPy takes longer than most fits of the commands. Engines hold their state in Buffers: typed memoryviews take
-one as it is, memoryview() cuts it by rows, and numpy.asarray has it without a copy.
-"""
+"""Sums over vectors in one order: the same bits whatever BLAS is installed, and however many threads it takes."""
 
 from cpython.buffer cimport (
     PyBUF_ANY_CONTIGUOUS,
@@ -14,7 +10,7 @@ from cpython.buffer cimport (
     PyBuffer_Release,
     PyObject_GetBuffer,
 )
-from libc.math cimport fabs, fmax, isfinite
+from libc.math cimport fabs, fmax
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint16_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
@@ -26,6 +22,49 @@ cdef extern from "Python.h":
 
 cdef enum:
     CHUNK = 1024    # numbers that a sum adds up by themselves
+
+
+def total(const double[:] array):
+    """The sum of a float64 array of one dimension, by parts: rounding grows with the number of parts alone."""
+    cdef Py_ssize_t i, part, n = array.shape[0]
+    cdef double whole = 0, s
+    with nogil:
+        for part in range((n + CHUNK - 1) // CHUNK):
+            s = 0
+            for i in range(part * CHUNK, min(n, (part + 1) * CHUNK)):
+                s += array[i]
+            whole += s
+    return whole
+
+
+def dot(const double[:] x, const double[:] y):
+    """The sum of x_j y_j over the numbers of x, of which y may have more; by parts, as `total`."""
+    cdef Py_ssize_t i, part, n = x.shape[0]
+    cdef double whole = 0, s
+    if y.shape[0] < n:
+        raise ValueError(f"dot: {n} and {y.shape[0]} numbers")
+    with nogil:
+        for part in range((n + CHUNK - 1) // CHUNK):
+            s = 0
+            for i in range(part * CHUNK, min(n, (part + 1) * CHUNK)):
+                s += x[i] * y[i]
+            whole += s
+    return whole
+
+
+def largest_change(const double[:] x, const double[:] y):
+    """max_i |x_i - y_i| of float64 arrays of one dimension; NaN where one is."""
+    cdef Py_ssize_t i
+    cdef double change, found = 0
+    with nogil:
+        for i in range(x.shape[0]):
+            change = fabs(x[i] - y[i])
+            if change != change:
+                found = change
+                break
+            found = fmax(found, change)
+    return found
+
 
 SIZES = {"d": sizeof(double), "f": sizeof(float), "i": sizeof(int32_t), "q": sizeof(int64_t), "H": sizeof(uint16_t),
          "B": sizeof(uint8_t), "b": sizeof(int8_t)}
@@ -126,15 +165,6 @@ cdef class Buffer:
             raise ValueError(f"Buffer: {size} numbers for {rows} rows")
         return self._seen_as(0, rows, size // rows)
 
-    def cut(self, Py_ssize_t first, stop=None):
-        """The same memory as a Buffer of the columns `first` to `stop`; without `stop` of `first`, of one dimension."""
-        cdef Py_ssize_t last = first + 1 if stop is None else stop
-        if not 0 <= first < last <= self.shape[1]:
-            raise IndexError(f"Buffer: columns {first} to {last} of {self.shape[1]}")
-        cdef Buffer found = self._seen_as(first, self.shape[0], None if stop is None else last - first)
-        found.strides[0] = self.strides[0]
-        return found
-
     @property
     def kind(self):
         return self.format.decode()
@@ -158,14 +188,6 @@ cdef bint asks_contiguous(int flags):
 def zeros(kind, rows, columns=None):
     """A Buffer of zeros."""
     return Buffer(kind, rows, columns, zero=True)
-
-
-def constant(double value, Py_ssize_t rows):
-    """float64 of shape (rows,), read-only: one value, which all rows share."""
-    cdef Buffer found = Buffer("d", 1)
-    (<double*> found.start)[0] = value
-    found.shape[0], found.strides[0], found.constant = rows, 0, True
-    return found
 
 
 def seen(array):
@@ -247,45 +269,6 @@ def product(const double[:] x, const double[:] y):
     return found
 
 
-def spread(const double[:] values, const int32_t[:] classes):
-    """values[classes_i] for each row i, as a Buffer: one value a class, places from 0."""
-    cdef Py_ssize_t i, n = classes.shape[0]
-    found = Buffer("d", n)
-    cdef double[::1] out = found
-    with nogil:
-        for i in range(n):
-            out[i] = values[classes[i]]
-    return found
-
-
-def total(const double[:] array):
-    """The sum of a float64 array of one dimension, by parts: rounding grows with the number of parts alone."""
-    cdef Py_ssize_t i, part, n = array.shape[0]
-    cdef double whole = 0, s
-    with nogil:
-        for part in range((n + CHUNK - 1) // CHUNK):
-            s = 0
-            for i in range(part * CHUNK, min(n, (part + 1) * CHUNK)):
-                s += array[i]
-            whole += s
-    return whole
-
-
-def dot(const double[:] x, const double[:] y):
-    """The sum of x_j y_j over the numbers of x, of which y may have more; by parts, as `total`."""
-    cdef Py_ssize_t i, part, n = x.shape[0]
-    cdef double whole = 0, s
-    if y.shape[0] < n:
-        raise ValueError(f"dot: {n} and {y.shape[0]} numbers")
-    with nogil:
-        for part in range((n + CHUNK - 1) // CHUNK):
-            s = 0
-            for i in range(part * CHUNK, min(n, (part + 1) * CHUNK)):
-                s += x[i] * y[i]
-            whole += s
-    return whole
-
-
 def count_nonzero(const double[:] array):
     """How many numbers of a float64 array of one dimension are not 0."""
     cdef Py_ssize_t i, count = 0
@@ -293,119 +276,6 @@ def count_nonzero(const double[:] array):
         for i in range(array.shape[0]):
             count += array[i] != 0
     return count
-
-
-def finite(const double[:, :] table):
-    """Whether all numbers of a float64 array of two dimensions are."""
-    cdef Py_ssize_t i, j
-    cdef bint every = True
-    with nogil:
-        for i in range(table.shape[0]):
-            for j in range(table.shape[1]):
-                every = every and isfinite(table[i, j])
-    return every
-
-
-def taken(array, const int64_t[:] which):
-    """array[which], of one dimension, as a Buffer of the same kind."""
-    cdef Py_buffer given
-    cdef Py_ssize_t at
-    view = memoryview(array)
-    cdef Buffer found = Buffer(kind_of(view), which.shape[0])
-    PyObject_GetBuffer(array, &given, PyBUF_STRIDES)
-    try:
-        for at in range(which.shape[0]):
-            if not 0 <= which[at] < given.shape[0]:
-                raise IndexError(f"taken: number {which[at]} is not among {given.shape[0]}")
-            memcpy(<char*> found.start + at * found.itemsize, <char*> given.buf + which[at] * given.strides[0],
-                   found.itemsize)
-    finally:
-        PyBuffer_Release(&given)
-    return found
-
-
-def signs_of(const int8_t[:] signs, const int32_t[:] classes):
-    """For each row 1 if its class has a positive sign, else 0: int32, as a Buffer."""
-    cdef Py_ssize_t i
-    found = Buffer("i", classes.shape[0])
-    cdef int32_t[::1] out = found
-    for i in range(classes.shape[0]):
-        out[i] = signs[classes[i]] > 0
-    return found
-
-
-def signed_rows(const int8_t[:] signs, const int32_t[:] classes):
-    """The numbers of the rows whose class has a sign that is not 0: int64, as a Buffer."""
-    cdef Py_ssize_t i, count = 0
-    for i in range(classes.shape[0]):
-        count += signs[classes[i]] != 0
-    found = Buffer("q", count)
-    cdef int64_t[::1] out = found
-    count = 0
-    for i in range(classes.shape[0]):
-        if signs[classes[i]] != 0:
-            out[count] = i
-            count += 1
-    return found
-
-
-def mark(uint8_t[::1] marks, const double[:] values, const int64_t[:] which=None):
-    """marks[i] = 1 for each number of `values` that is not 0: the i-th, or which[i]-th."""
-    cdef Py_ssize_t i, at, count = marks.shape[0] if which is None else which.shape[0]
-    if values.shape[0] != count:
-        raise ValueError(f"mark: {values.shape[0]} numbers for {count}")
-    for i in range(count):
-        if values[i] != 0:
-            at = i if which is None else which[i]
-            if not 0 <= at < marks.shape[0]:
-                raise IndexError(f"mark: number {at} is not among {marks.shape[0]}")
-            marks[at] = 1
-
-
-def put(double[:] target, const double[:, :] column, const int64_t[:] which=None):
-    """target[:] = column[:, 0], or target[which] = it."""
-    cdef Py_ssize_t i, count = target.shape[0] if which is None else which.shape[0]
-    if column.shape[0] != count:
-        raise ValueError(f"put: {column.shape[0]} numbers for {count}")
-    if which is None:
-        with nogil:
-            for i in range(count):
-                target[i] = column[i, 0]
-        return
-    for i in range(count):
-        if not 0 <= which[i] < target.shape[0]:
-            raise IndexError(f"put: number {which[i]} is not among {target.shape[0]}")
-        target[which[i]] = column[i, 0]
-
-
-def same_memory(x, y):
-    """Whether two float64 arrays in C order are the same numbers in memory, whatever their shapes."""
-    cdef Py_buffer a, b
-    PyObject_GetBuffer(x, &a, PyBUF_C_CONTIGUOUS)
-    try:
-        PyObject_GetBuffer(y, &b, PyBUF_C_CONTIGUOUS)
-        same = a.buf == b.buf and a.len == b.len
-        PyBuffer_Release(&b)
-    finally:
-        PyBuffer_Release(&a)
-    return same
-
-
-def distinct(const double[:] array):
-    """(the different numbers in rising order, a list; an int32 Buffer of their places in it) of a float64 array."""
-    cdef Py_ssize_t i, n = array.shape[0]
-    cdef int32_t[::1] at
-    found, places = Buffer("i", n), {}
-    at = found
-    for i in range(n):
-        at[i] = at[i - 1] if i and array[i] == array[i - 1] else places.setdefault(array[i], len(places))
-    values = sorted(places)
-    cdef int32_t[::1] rank = Buffer("i", len(values))
-    for i, value in enumerate(values):
-        rank[<Py_ssize_t> places[value]] = i
-    for i in range(n):
-        at[i] = rank[at[i]]
-    return values, found
 
 
 def columns_of(const double[:, ::1] table, Py_ssize_t first, Py_ssize_t step, Py_ssize_t count):
@@ -420,18 +290,4 @@ def columns_of(const double[:, ::1] table, Py_ssize_t first, Py_ssize_t step, Py
         for i in range(table.shape[0]):
             for j in range(count):
                 out[i, j] = table[i, first + j * step]
-    return found
-
-
-def largest_change(const double[:] x, const double[:] y):
-    """max_i |x_i - y_i| of float64 arrays of one dimension; NaN where one is."""
-    cdef Py_ssize_t i
-    cdef double change, found = 0
-    with nogil:
-        for i in range(x.shape[0]):
-            change = fabs(x[i] - y[i])
-            if change != change:
-                found = change
-                break
-            found = fmax(found, change)
     return found

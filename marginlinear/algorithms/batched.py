@@ -6,7 +6,8 @@ promises a long run, or has met a limit, is handed to a descent of its own, from
 
 import math
 
-from marginlinear._core.vector import count_nonzero
+import numpy as np
+
 from marginlinear.problem import Info
 from marginlinear.status import CONVERGED, MAX_ITER, allowance, status_of
 
@@ -27,7 +28,7 @@ def groups(count):
 class Together:
     """One group: problems of `codes` (classes x columns of +1 and -1) with the costs and the table of `loss`.
 
-    The weights of those that are solved go to `weights`, a Buffer with as many columns.
+    The weights of those that are solved go to `weights`, an array with as many columns.
     """
 
     def __init__(self, problem, codes, loss, run, budget, weights, threads):
@@ -66,7 +67,7 @@ class Together:
             self.ends[at] = math.inf, engine.n_iter, [gap[at] for gap in gaps[-3:]]
         engine.write(self.weights)
         engine.refresh()
-        return [self._outcome(*self.ends[at], bound, engine.duals_of(at), self.weights.cut(at))
+        return [self._outcome(*self.ends[at], bound, engine.duals_of(at), self.weights[:, at])
                 for at, bound in enumerate(engine.dual())]
 
     def _check(self, gaps, neglected):
@@ -93,5 +94,5 @@ class Together:
             # Plain sweeps go on where these ended; what W differs by from the weights of the duals is rounding.
             return None, {**state, "W": None, "n_iter": n_iter, "gaps": gaps}
         return Info(status=status, algorithm="cd", n_iter=n_iter, n_outer=0, objective=objective, bound=bound,
-                    certificate=certificate, n_support=count_nonzero(duals), seconds=self.budget.seconds,
+                    certificate=certificate, n_support=int(np.count_nonzero(duals)), seconds=self.budget.seconds,
                     tol=self.run.tol), state

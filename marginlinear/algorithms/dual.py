@@ -178,9 +178,11 @@ class DualFit:
 
     def _weights(self, state):
         """A state as a Solution has it: a row a feature, or the coefficients of the rows."""
+        import numpy as np
+
         rows = self.engine.rows
-        weights = state.table(rows.d)
-        return memoryview(weights)[rows.m:] if rows.is_gram else weights
+        weights = np.asarray(state).reshape(rows.d, -1)
+        return weights[rows.m:] if rows.is_gram else weights
 
 
 class JointFit(DualFit):
@@ -240,13 +242,13 @@ class MarginFit(DualFit):
 
     def __init__(self, problem, run, cost, tables, **others):
         from marginlinear._core.margin_cd import MarginCD, table_of
-        from marginlinear._core.renumber import compact
+        from marginlinear._core.renumber import renumber
         from marginlinear.algorithms.newton import MarginSteps
 
-        self.compact = compact(problem.rows, run.threads, run.spend)
-        rows = problem.rows if self.compact is None else self.compact.rows
-        if self.compact is not None and run.start is not None and run.start["W"] is not None:
-            run = run._replace(start={**run.start, "W": self.compact.inward(run.start["W"])})
+        self.renumbered = renumber(problem.rows, run.threads, run.overwrite_rows)
+        rows = problem.rows if self.renumbered is None else self.renumbered.rows
+        if self.renumbered is not None and run.start is not None and run.start["W"] is not None:
+            run = run._replace(start={**run.start, "W": self.renumbered.to_inner(run.start["W"])})
         engine = MarginCD(rows, problem.y, cost, [table_of(*table) for table in tables], seed=run.seed,
                           threads=run.threads, **others)
         super().__init__(problem, run, engine, MarginSteps, keep=True)
@@ -261,10 +263,10 @@ class MarginFit(DualFit):
 
     def solution(self, n_outer=0, residual=None, **references):
         solution = super().solution(n_outer, residual, **references)
-        if self.compact is None:
+        if self.renumbered is None:
             return solution
-        weights = self.compact.outward(solution.state["W"])
-        return solution._replace(weights=weights.table(len(weights)), state={**solution.state, "W": weights})
+        weights = self.renumbered.to_outer(solution.state["W"])
+        return solution._replace(weights=weights.reshape(-1, 1), state={**solution.state, "W": weights})
 
 
 def fit_of(loss):

@@ -15,16 +15,6 @@ import time
 
 import numpy as np
 
-from marginlinear._core.vector import (
-    copied,
-    mark,
-    put,
-    same_memory,
-    signed_rows,
-    signs_of,
-    taken,
-    zeros,
-)
 from marginlinear.algorithms.batched import Together, groups
 from marginlinear.algorithms.descent import Budget
 from marginlinear.data.codes import codes_of, one_versus_rest
@@ -62,8 +52,8 @@ class Columns:
         self.cancel = threading.Event() if run.cancel is None else run.cancel
         # In a Model's own layout: no other copy of all columns is made.
         length = problem.rows.m if problem.rows.is_gram else problem.rows.d
-        self.weights = zeros("d", length, self.codes.shape[1])
-        self.supports = zeros("B", problem.rows.m)
+        self.weights = np.zeros((length, self.codes.shape[1]))
+        self.supports = np.zeros(problem.rows.m, dtype=bool)
 
     def fit(self):
         whole, states, history, algorithms = None, [], [], set()
@@ -76,7 +66,7 @@ class Columns:
                             "columns": len(states)})
             if self.run.progress is not None:
                 self.run.progress(history[-1])
-        info = whole._replace(algorithm=", ".join(sorted(algorithms)), n_support=bytes(self.supports).count(1),
+        info = whole._replace(algorithm=", ".join(sorted(algorithms)), n_support=int(np.count_nonzero(self.supports)),
                               seconds=self.seconds, tol=self.run.tol, history=history)
         return Solution(self.weights, info, {"codes": self.codes, "columns": states}, self.decoded)
 
@@ -117,10 +107,10 @@ class Columns:
         """[(info, state)] of the columns `first` to `stop`, as Together has them."""
         budget = Budget(self.run.max_iter, self._time_left(), cancel=self.cancel)
         outcomes = Together(self.problem, self.codes[:, first:stop], self.method.loss(self.problem, self.params),
-                            self.run, budget, self.weights.cut(first, stop), max(1, threads)).fit()
+                            self.run, budget, self.weights[:, first:stop], max(1, threads)).fit()
         for info, state in outcomes:
             if info is not None:
-                mark(self.supports, state["duals"])
+                self.supports[np.flatnonzero(state["duals"])] = True
         return outcomes
 
     def _time_left(self):
@@ -129,14 +119,13 @@ class Columns:
     def _column(self, at, start):
         """(info, state) of one binary problem, from `start` if not None; its weights go to their place."""
         run, (rows, y, _, instance, factor), signs = self.run, self.problem, self.codes[:, at]
-        which = None if signs.all() else signed_rows(signs, y)
+        which = None if signs.all() else np.flatnonzero(signs[y])
         if which is not None:
-            rows, y = rows.select(which), taken(y, which)
-            instance, factor = taken(instance, which), taken(factor, which)
-        binary = Problem(rows, signs_of(signs, y), 2, instance, factor)
+            rows, y, instance, factor = rows.select(which), y[which], instance[which], factor[which]
+        binary = Problem(rows, (signs[y] > 0).astype(np.int32), 2, instance, factor)
         if run.start is not None:
             start = run.start["columns"][at]
-            start = {**start, "W": copied(start["W"])}
+            start = {**start, "W": np.array(start["W"])}
         try:
             solution = self.method.fit(binary, self.params, run._replace(
                 threads=1, time_limit=self._time_left(), start=start, progress=None, cancel=self.cancel))
@@ -144,11 +133,13 @@ class Columns:
             positive, negative = (_listed([code == sign for code in signs]) for sign in (1, -1))
             raise ValueError(f"{error} (in binary problem {at + 1} of {self.codes.shape[1]}: class number {positive} "
                              f"against {negative}, in the order of the labels)") from error
-        state, column = solution.state, self.weights.cut(at)
-        put(column, solution.weights, which if self.problem.rows.is_gram else None)
-        if same_memory(state["W"], solution.weights):
+        state, column = solution.state, self.weights[:, at]
+        column[slice(None) if which is None or not self.problem.rows.is_gram else which] = solution.weights[:, 0]
+        if len(state["W"]) == len(solution.weights) and np.shares_memory(state["W"], solution.weights):
             state = {**state, "W": column}
-        mark(self.supports, state["duals"], which)
+        support = np.flatnonzero(state["duals"])
+        # Other columns' threads write here too: True alone.
+        self.supports[support if which is None else which[support]] = True
         return solution.info, state
 
 

@@ -131,7 +131,7 @@ class NewtonFit:
         from marginlinear._core.smooth import SmoothLoss
         from marginlinear.algorithms.descent import Budget
 
-        problem, cost = problem.arrays(), np.asarray(cost)
+        cost = np.asarray(cost)
         self.problem, self.run, self.cost, self.regulariser = problem, run, cost, regulariser
         self.budget = Budget(run.max_iter, run.time_limit, run.progress, run.cancel)
         self.hinge, self.width = loss == "hinge", width

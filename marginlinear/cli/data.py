@@ -48,24 +48,12 @@ def progress_of(what, status):
     return progress
 
 
-def read_model_file(path):
-    """The ModelFile at `path`."""
-    from marginlinear.modelfile import read_file
-
-    with opening("open model file", path):
-        return read_file(path)
-
-
 def read_model(path):
     """The model of a file; Failure for one that the rows of a data file cannot be given to."""
     from marginlinear.modelfile import load_model
 
     with opening("open model file", path):
-        return usable(load_model(path), path)
-
-
-def usable(model, path):
-    """The model, of the file `path`, unless the rows of a data file cannot be given to it: Failure."""
+        model = load_model(path)
     kernel = getattr(model, "kernel", None)
     if kernel is not None and kernel.kind == "precomputed":
         raise Failure(f"{path}: the kernel is precomputed, a data file has no features for it: use the model in Python")

@@ -2,7 +2,6 @@
 
 import sys
 from collections import namedtuple
-from operator import eq
 
 from marginlinear import params
 from marginlinear._version import version
@@ -62,17 +61,15 @@ def work(argv):
     if output:
         with opening("open output file", output):
             check_writable(output)
-    from marginlinear.cli.data import located, read_blocks, read_data, read_model_file, usable, warn_of_extra
+    from marginlinear.cli.data import located, read_blocks, read_data, read_model, warn_of_extra
 
-    found = read_model_file(model_path)
-    plain = found.body.plain and not any(added)
-    model = None if plain else usable(found.model(), model_path)
+    model = read_model(model_path)
     if added.probabilities and model.calibration is None:
         raise Failure(f"{model_path}: the model has no calibration, which probabilities need: train it with "
                       "margin-train --probability, or svm-train -b 1 (for models of LIBLINEAR probability output is "
                       "only supported for logistic regression); --scores gives the scores")
     how = {"zero_based": line.value(ZERO_BASED), "threads": threads,
-           "text_labels": found.kind == "str"}
+           "text_labels": model.classes.dtype.kind == "U"}
     m = correct = 0
     # On a terminal the lines themselves are the progress.
     silent = quiet or (not output and sys.stdout.isatty())
@@ -80,7 +77,7 @@ def work(argv):
         # A kernel's support vectors meet all rows at once: what is done to them is done once.
         whole = getattr(model, "kernel", None) is not None
         parts = [read_data(test, status, **how)] if whole else read_blocks(test, f"predicting {test}", status, **how)
-        predictor = Labels(found, threads, stream.write) if plain else Predictor(model, threads, added, stream.write)
+        predictor = Predictor(model, threads, added, stream.write)
         for data in parts:
             with located(data), renumber_rows(range(m, m + len(data.labels))):
                 correct += predictor.write(data)
@@ -95,15 +92,8 @@ def work(argv):
 Added = namedtuple("Added", "probabilities scores margins")
 
 
-def names_of(classes):
-    """The labels as they are written."""
-    from marginlinear.modelfile.writer import label_text
-
-    return [label_text(label).encode("utf-8", "surrogateescape") for label in classes]
-
-
-class Labels:
-    """Writes the label of each row, without NumPy: to import it takes longer than all else does with most files.
+class Predictor:
+    """Writes a line for each row.
 
     Attributes
     ----------
@@ -111,48 +101,12 @@ class Labels:
         Values left out, of features that the model, with its n_features, does not know.
     """
 
-    def __init__(self, found, threads, write):
-        from array import array
-
-        self.weights, self.bias, self.n_features = found.weights(), found.body.bias, found.body.n_features
-        self.threads, self._write = threads, write
-        self.classes = found.classes if found.kind == "str" else array("d", found.classes)
-        self.lines = [name + b"\n" for name in names_of(found.classes)]
-        self.sign = self.weights.shape[1] < len(found.classes)
-        self.extra = 0
-
-    def write(self, data):
-        """Returns the number of rows whose label is predicted."""
-        from marginlinear._core.rows import Rows, cut_features
-        from marginlinear._core.scores import count_hits, lines_of, row_places
-        from marginlinear._core.vector import Buffer
-        from marginlinear.threads import run_chunks
-
-        if data.n_features > self.n_features:
-            self.extra += cut_features(data.data, data.indices, data.indptr, self.n_features)
-        rows = Rows.from_csr(data.data, data.indices, data.indptr, self.n_features, self.bias)
-        places = Buffer("i", rows.m)
-        run_chunks(lambda lo, hi: row_places(rows, self.weights, self.sign, places, lo, hi), rows.m, self.threads,
-                   rows.slice(self.weights.shape[1]))
-        self._write(lines_of(places, self.lines))
-        if data.labels.dtype.kind == "U":
-            return sum(map(eq, map(self.classes.__getitem__, memoryview(places)), data.labels.tolist()))
-        return count_hits(places, self.classes, data.labels)
-
-
-class Predictor:
-    """Writes a line for each row.
-
-    Attributes
-    ----------
-    extra, n_features
-        As of Labels.
-    """
-
     def __init__(self, model, threads, added, write):
+        from marginlinear.modelfile.writer import label_text
+
         self.model, self.threads, self.added, self._write = model, threads, added, write
         self.extra, self.n_features = 0, model.n_features
-        self.names = names_of(model.classes.tolist())
+        self.names = [label_text(label).encode("utf-8", "surrogateescape") for label in model.classes.tolist()]
         # As in the model file: of two classes classes[1] comes first.
         self.order = slice(None, None, -1 if len(self.names) == 2 else 1)
         if added.probabilities:

@@ -288,22 +288,15 @@ class Training:
             stream.write(text.encode())
 
     def _fit(self, data):
-        """A model of the data, which it may overwrite: NumPy is imported for what needs its arrays, which takes time.
-        """
-        from marginlinear.fitting import fit_file
+        """A model of the data, which it may overwrite."""
+        from marginlinear.api import fit_model
 
         if self.kernel:
             self.status.show(f"{len(data.labels)} rows of the Gram matrix")
-        weights, around = self.sample_weight, {p.name for p in params.AROUND}
-        given = {name: value for name, value in self.params.items() if name not in around or value}
         try:
-            if self.kernel or around & given.keys() or (weights and not all(weights)):
-                from marginlinear.api import fit_model
-
-                return fit_model(data, data.labels, solver=self.method.name, class_weight=self.class_weight,
-                                 sample_weight=weights, progress=self._progress, spend=True, **given)
-            return fit_file(data, self.classes, self.codes, self.method, given, self.class_weight, weights,
-                            self._progress)
+            return fit_model(data, data.labels, solver=self.method.name, class_weight=self.class_weight,
+                             sample_weight=self.sample_weight, progress=self._progress, overwrite_rows=True,
+                             **self.params)
         except ValueError as error:
             raise Failure(f"{_shown(self.path)}: {error}") from error
 
@@ -337,17 +330,15 @@ class Training:
         if self.verbose:
             tell(f"{_shown(self.path)}: {m} rows, {data.n_features} features, {len(data.data)} values, "
                  f"read in {seconds:.2f} s")
-        classes, codes = np.unique(data.labels, return_inverse=True)
-        self.classes, self.codes = classes.tolist(), codes.astype(np.int32)
-        self.class_weight = self._known_classes()
+        self.class_weight = self._known_classes(np.unique(data.labels).tolist()) if self.class_weights else {}
         self.sample_weight = read_weights(self.weights, m) if self.weights else None
         return data
 
-    def _known_classes(self):
+    def _known_classes(self, classes):
         """Label -> factor, for the labels that the data has."""
         found = {}
         for label, text, factor in self.class_weights:
-            if label in self.classes:
+            if label in classes:
                 found[label] = factor
             else:
                 warn(f"class label {text} specified in weight is not found")

@@ -6,7 +6,8 @@ become one row of their summed weight, and rows stand in an order that only thei
 function of the set of rows, whoever trains it.
 """
 
-from marginlinear._core.vector import taken
+import numpy as np
+
 from marginlinear.problem import Problem
 
 # Rows times (features + 2) up to which it is done, on a copy: some milliseconds.
@@ -19,8 +20,7 @@ def canonical(problem):
     if found is None:
         return problem
     which, instance = found
-    return Problem(problem.rows.select(which), taken(problem.y, which), problem.n_classes, instance,
-                   taken(problem.factor, which))
+    return Problem(problem.rows.select(which), problem.y[which], problem.n_classes, instance, problem.factor[which])
 
 
 def merged(rows, y, instance):
@@ -28,4 +28,20 @@ def merged(rows, y, instance):
 
     Rows of other storage and precision, but of the same values, come to stand in the same order.
     """
-    return rows.merged(y, instance) if rows.m * (rows.n + 2) <= SMALL else None
+    if rows.m * (rows.n + 2) > SMALL or rows.m == 0:
+        return None
+    # A row a row: features, class and weight; -0 is 0.
+    table = np.zeros((rows.m, rows.n + 2))
+    if isinstance(rows.arrays, tuple):
+        data, indices, indptr = rows.arrays
+        table[np.repeat(np.arange(rows.m), np.diff(indptr)), indices[:rows.nnz]] = data[:rows.nnz]
+    else:
+        table[:, :-2] = rows.arrays
+    table[:, -2], table[:, -1] = y, instance
+    table += 0.0
+    # By their bytes; of equal rows the first stays first.
+    order = np.argsort(table.view(f"V{table.strides[0]}")[:, 0], kind="stable")
+    same = (table[order[1:], :-1] == table[order[:-1], :-1]).all(axis=1)
+    # One after the other, as sums in another order would have other bits.
+    place = np.append(0, np.cumsum(~same))
+    return order[np.append(True, ~same)], np.bincount(place, instance[order])

@@ -46,16 +46,16 @@ def places_in(classes, y):
     return np.where(classes[places] == y, places, -1)
 
 
-def training_data(X, y, sample_weight, square=False, spend=False):
+def training_data(X, y, sample_weight, square=False, overwrite_rows=False):
     """(X as `held` has it, y, instance weights, numbers of the rows kept): checked, without the rows of weight 0.
 
-    Numbers None: all rows are kept. In a `square` X, a Gram matrix, the columns stand for the rows too. spend: X may be
-    overwritten, as nothing else reads it any more.
+    Numbers None: all rows are kept. In a `square` X, a Gram matrix, the columns stand for the rows too. overwrite_rows:
+    X may be overwritten, as nothing else reads it any more.
     """
     # Where numpy.ma, which takes its time to import, is not there yet, nothing is masked.
     if "numpy.ma" in sys.modules and (np.ma.isMaskedArray(X) or np.ma.isMaskedArray(y)):
         raise ValueError("X and y must not be masked arrays: the mask would be lost; fill or drop what is masked")
-    X, y = held(X, spend), labels_of(y)
+    X, y = held(X, overwrite_rows), labels_of(y)
     m, n = shape_of(X)
     if len(y) != m:
         raise ValueError(f"X has {m} rows, y has {len(y)} labels")

@@ -19,23 +19,24 @@ time limit is looked at before and after, not within, the solution of a system o
 """
 
 from marginlinear import params as P
-from marginlinear._core.vector import copied, distinct
 from marginlinear.algorithms.dual import MarginFit
 from marginlinear.registry import Method
 
 
 def fit(problem, params, run):
+    import numpy as np
+
     # The tables and the engine each have a part of a row's cost: their product is to be finite.
     problem.costs(params["C"])
     slope = params["lambda2"] / problem.size
-    factors, group = distinct(problem.factor)
-    costs = [params["C"] * factor for factor in factors]
+    factors, group = np.unique(problem.factor, return_inverse=True)
+    costs = [params["C"] * factor for factor in factors.tolist()]
     tables = [((1,), ((0, -C - slope, C), (0, -slope, 0))) for C in costs]
-    loss = {"tables": tables, "group": group}
+    loss = {"tables": tables, "group": group.astype(np.int32)}
     spread = 2 * params["lambda1"] / problem.size
     if run.algorithm == "paper":
         return paper(problem, run, spread, loss)
-    return MarginFit(problem, run, copied(problem.instance), spread=spread, **loss).convex()
+    return MarginFit(problem, run, np.array(problem.instance), spread=spread, **loss).convex()
 
 
 def paper(problem, run, spread, loss):
@@ -45,7 +46,6 @@ def paper(problem, run, spread, loss):
     from marginlinear._core.rows import Rows
     from marginlinear.threads import aside
 
-    problem = problem.arrays()
     signs, share = np.where(problem.y == 1, 1.0, -1.0), np.ascontiguousarray(problem.instance)
     whole = MarginFit(problem, run._replace(start=None), share, spread=spread, **loss)
     engine, budget, tol, start = whole.engine, whole.budget, run.tol, None

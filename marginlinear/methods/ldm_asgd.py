@@ -38,7 +38,7 @@ class ASGDFit:
         from marginlinear._core.asgd import AveragedSGD
         from marginlinear.algorithms.descent import Budget
 
-        self.problem, self.params, self.run = problem.arrays(), params, run
+        self.problem, self.params, self.run = problem, params, run
         problem = self.problem
         self.budget = Budget(run.max_iter, run.time_limit, run.progress, run.cancel)
         self.problem.costs(params["C"] * problem.size)

@@ -15,7 +15,7 @@ paper  Algorithm 1: in eps the best rival's score is fixed at its value M_i of n
 import math
 
 from marginlinear import params as P
-from marginlinear._core.vector import constant, largest_change
+from marginlinear._core.vector import largest_change
 from marginlinear.algorithms.dual import JointFit
 from marginlinear.registry import Method
 from marginlinear.status import MAX_ITER
@@ -74,6 +74,8 @@ def ccp(solver, cap):
 
 def paper(solver, cap):
     """Algorithm 1: solve the problem with fixed M, take M anew, until M stays and the certificate says so too."""
+    import numpy as np
+
     engine, descent, tol = solver.engine, solver.descent, solver.run.tol
     fixed = engine.best_rivals()[1]
     n_outer, residual = 0, math.inf
@@ -88,7 +90,7 @@ def paper(solver, cap):
         solver.until(0.1 * tol)
         n_outer += 1
         previous, fixed = fixed, engine.best_rivals()[1]
-        residual = largest_change(fixed, previous) / (1 + largest_change(fixed, constant(0.0, len(fixed))))
+        residual = largest_change(fixed, previous) / (1 + np.abs(fixed).max())
         if residual <= tol and not descent.stopped:
             solution = solver.solution(n_outer, residual, fixed=fixed)
             if solution.info.converged:

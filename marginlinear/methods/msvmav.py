@@ -68,7 +68,7 @@ class MSVMAvFit:
 
         from marginlinear.algorithms.descent import Budget
 
-        self.run, problem = run, problem.arrays()
+        self.run = run
         self.budget = Budget(run.max_iter, run.time_limit, run.progress, run.cancel)
         self.features = Coordinates(problem.rows, self.budget) if problem.rows.is_gram else None
         rows = problem.rows if self.features is None else self.features.rows
