@@ -372,13 +372,18 @@ cdef class BlockCD(DualEngine):
 
     def coefficients(self, duals):
         """alpha_il - [l = y_i] beta_i + [l = r_i] beta_i"""
-        alpha, beta = self.split(duals)
-        alpha, every = alpha.copy(), np.arange(self.rows.m)
+        alpha, betas = self.split(duals)
+        out = alpha.copy()
+        cdef double[:, ::1] coefficient = out
+        cdef const double[::1] beta = betas
+        cdef Py_ssize_t i
         if self.phi.upper:
-            alpha[every, self.y] -= beta
-            if self.named:
-                alpha[every, self.rival] += beta
-        return alpha.ravel()
+            with nogil:
+                for i in range(self.rows.m):
+                    coefficient[i, self.y[i]] -= beta[i]
+                    if self.named:
+                        coefficient[i, self.rival[i]] += beta[i]
+        return out.ravel()
 
 
 def centred(weights, Py_ssize_t k):
@@ -422,11 +427,13 @@ cdef inline void scale_scores(BlockCD self, double* s) noexcept nogil:
 cdef inline void add_row(BlockCD self, Py_ssize_t i, const double* s, sums_t* sums) noexcept nogil:
     """Add row i's loss and its block's gap."""
     cdef Py_ssize_t k = self.n_classes, y = self.y[i]
-    cdef double rival = max_other(s, k, y), reference = s[self.rival[i]] if self.named else self.fixed[i]
-    add_loss(&self.phi, self.cost[i], s[y], rival, reference, &sums.loss, &sums.tight)
-    sums.gap += fenchel_gap(&self.phi, self.cost[i], s[y], rival, reference, self.alpha[i, y], self.beta[i],
-                            dot(&self.alpha[i, 0], s, k))
-    sums.stale += self.named and reference < rival
+    cdef double c = self.cost[i], inner = dot(&self.alpha[i, 0], s, k), rival = max_other(s, k, y), reference = 0, gap
+    if self.phi.upper:
+        reference = s[self.rival[i]] if self.named else self.fixed[i]
+        sums.stale += self.named and reference < rival
+    gap = fenchel_gap(&self.phi, c, s[y], rival, reference, self.alpha[i, y], self.beta[i], inner)
+    add_loss(&self.phi, c, s[y], rival, reference, &sums.loss, &sums.tight)
+    sums.gap += gap
 
 
 ctypedef fused engine_t:

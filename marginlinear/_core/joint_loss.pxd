@@ -54,12 +54,11 @@ cdef inline double upper_dual(const joint_t* phi, double c, double own, double r
 cdef inline void add_loss(const joint_t* phi, double c, double own, double rival, double reference, double* loss,
                           double* tight) noexcept nogil:
     """loss += the loss;  tight += the loss with the best rival's score as reference"""
-    cdef double whole = lower_loss(phi, c, own, rival)
-    tight[0] += whole
+    cdef double lower = lower_loss(phi, c, own, rival), best = 0, upper = 0
     if phi.upper:
-        tight[0] += upper_loss(phi, c, own, rival)
-        whole += upper_loss(phi, c, own, reference)
-    loss[0] += whole
+        best, upper = upper_loss(phi, c, own, rival), upper_loss(phi, c, own, reference)
+    tight[0] = tight[0] + lower + best
+    loss[0] += lower + upper
 
 
 cdef inline double fenchel_gap(const joint_t* phi, double c, double own, double rival, double reference, double alpha,

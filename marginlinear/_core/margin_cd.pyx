@@ -56,7 +56,6 @@ cdef double FAR = 8e6
 cdef double CANCELLED = 1e6, ROUNDING = 1e-14
 cdef enum:
     MAX_SKIP = 16    # sweeps
-    PIECES = 11      # numbers of a loss: sizeof(pieces_t) in doubles
     TRIALS = 30      # of a search along a line
 
 
@@ -129,9 +128,14 @@ cdef class MarginCD(DualEngine):
         perform(self, self.rows, task)
         return 0
 
-    def coefficients(self, duals):
+    def coefficients(self, const double[::1] duals):
         """y_i a_i"""
-        return np.where(self.positive, duals, np.negative(duals))
+        cdef Py_ssize_t i
+        cdef double[::1] out = np.empty(self.rows.m)
+        with nogil:
+            for i in range(self.rows.m):
+                out[i] = duals[i] if self.positive[i] else -duals[i]
+        return out
 
     def set_empty_duals(self):
         """And v is the mean of the margins."""
