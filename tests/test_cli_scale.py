@@ -190,7 +190,7 @@ def test_many_blocks_and_compressed_files(folder, monkeypatch):
             assert (folder / f"{name}1").read_bytes() == (folder / f"{name}2").read_bytes()
     (folder / "train").write_text((folder / "train").read_text() + "1 1:x\n")
     with pytest.raises(ml.DataError, match=r"train:401:5: value 'x'"):
-        list(small("train"))
+        list(libsvm_blocks("train", _block_size=600))
 
 
 def test_extremes_of_parts_are_those_of_all():
