@@ -12,7 +12,7 @@ _HOME = {
     "Model": "marginlinear.model",
     "KernelModel": "marginlinear.model",
     "load_model": "marginlinear.modelfile",
-    "save_model": "marginlinear.modelfile.writer",
+    "save_model": "marginlinear.modelfile",
     "MarginReport": "marginlinear.margins",
     "margin_report": "marginlinear.margins",
     "ConvergenceWarning": "marginlinear.errors",

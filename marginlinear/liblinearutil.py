@@ -26,11 +26,8 @@ from itertools import chain
 import numpy as np
 
 from marginlinear import api, fitting, libsvm, modelfile, params, registry
-from marginlinear.cli.predict import PROBABILITY
-from marginlinear.cli.train import FACTOR, FOLDS, SEARCH, SOLVER
 from marginlinear.data.arrays import checked, shape_of
 from marginlinear.liblinear import SOLVERS
-from marginlinear.modelfile import writer
 from marginlinear.options import QUIET, CommandLine, UsageError
 
 __all__ = ["csr_find_scale_param", "csr_scale", "evaluations", "feature_node", "gen_feature_nodearray", "load_model",
@@ -202,13 +199,15 @@ class parameter:
     def parse_options(self, options):
         """Take all from these options; what they do not name gets its default. Raises as `parameter`."""
         taken = (*params.RUN, *params.AROUND, *params.OWN)
-        line = _command_line(options, (SOLVER, FOLDS, SEARCH, QUIET, *taken), class_weights=True)
-        self.solver = registry.get(_value(line, SOLVER) or DEFAULT_SOLVER).name
+        line = _command_line(options, (params.SOLVER, params.CROSS_VALIDATION, params.SEARCH, QUIET, *taken),
+                             class_weights=True)
+        self.solver = registry.get(_value(line, params.SOLVER) or DEFAULT_SOLVER).name
         self.values = {p.name: _value(line, p) for p in taken if line.given(p)}
-        self.flag_solver_specified = line.given(SOLVER)
-        self.flag_cross_validation = line.given(FOLDS)
-        self.flag_find_parameters = line.value(SEARCH)
-        self.nr_fold = _value(line, FOLDS) or (params.FOLDS.default if self.flag_find_parameters else 0)
+        self.flag_solver_specified = line.given(params.SOLVER)
+        self.flag_cross_validation = line.given(params.CROSS_VALIDATION)
+        self.flag_find_parameters = line.value(params.SEARCH)
+        self.nr_fold = (_value(line, params.CROSS_VALIDATION)
+                        or (params.FOLDS.default if self.flag_find_parameters else 0))
         self.quiet = line.value(QUIET)
         if self.flag_find_parameters and params.C.name not in {p.name for p in registry.get(self.solver).params}:
             raise ValueError(f"options: -C: {self.solver} has no C to search for")
@@ -592,8 +591,8 @@ def predict(y, x, m, options=""):
     classifier = _classifier(m)
     if classifier.classes.dtype.kind == "U":
         raise TypeError("m has words for labels, which LIBLINEAR does not know: use m.classifier.predict")
-    line = _command_line(options, (PROBABILITY, QUIET))
-    with_probabilities = _value(line, PROBABILITY) != 0
+    line = _command_line(options, (params.PREDICTED_PROBABILITY, QUIET))
+    with_probabilities = _value(line, params.PREDICTED_PROBABILITY) != 0
     if with_probabilities and not m.is_probability_model():
         raise TypeError("probability output is only supported for logistic regression, and for models that are trained "
                         "with --probability")
@@ -613,7 +612,7 @@ def predict(y, x, m, options=""):
 
 def save_model(model_file_name, model):
     """Write `model` to a file that LIBLINEAR reads too. Raises OSError or ValueError as `marginlinear.save_model`."""
-    writer.save_model(_classifier(model), model_file_name)
+    modelfile.save_model(_classifier(model), model_file_name)
 
 
 def load_model(model_file_name):
@@ -773,9 +772,9 @@ def _value(line, param):
 def _class_weight(label, text):
     """(label, factor) of the words of `-wLABEL FACTOR`."""
     try:
-        return float(label), FACTOR.parse(text)
+        return float(label), params.FACTOR.parse(text)
     except ValueError:
-        raise ValueError(f"options: -w{label} {text}: give a number as label and a {FACTOR.allowed}") from None
+        raise ValueError(f"options: -w{label} {text}: give a number as label and a {params.FACTOR.allowed}") from None
 
 
 def _labels(y):

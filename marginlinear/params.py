@@ -202,6 +202,20 @@ PROBABILITY = Param("probability", bool, False, "fit probabilities too, on the s
 # What `train` does to the rows before a fit, and with the scores after it.
 AROUND = (SCALE, PROBABILITY)
 
+# Options of the commands that `liblinearutil` takes too.
+SOLVER = Param("solver", str, None, "the method", letter="s", metavar="NAME")
+CROSS_VALIDATION = Param("cross_validation", int, None, "accuracy, or what --metric says, by stratified n-fold "
+                         "cross-validation; no model is written", FOLDS.domain, letter="v", metavar="n")
+SEARCH = Param("search", bool, False, "search for the best C, or with --grid for other parameters, by cross-"
+               f"validation with {FOLDS.default} folds or those of -v; a method without C has a grid of its own",
+               letter="C")
+FACTOR = Param("factor", float, 1.0, "what C is multiplied by", "(0, inf)")
+PREDICTED_PROBABILITY = Param("probability", int, 0, "1: after each label the probabilities of the classes, in the "
+                              "order of a first line `labels ...`; for models of margin-train --probability, of "
+                              "LIBLINEAR's logistic regression and of svm-train -b 1. The label stays that of the "
+                              "scores or votes, and is made the most probable where a sigmoid's offset, or LIBSVM's "
+                              "coupling, would say another", "[0, 1]", letter="b")
+
 
 def resolve(declared, given):
     """Checked values of `declared` parameters: from the dict `given`, else, and for None, their defaults."""

@@ -48,7 +48,7 @@ class Problem(namedtuple("Problem", "rows y n_classes instance factor")):
 
 
 class Info(namedtuple("Info", "status algorithm n_iter n_outer objective bound certificate n_support seconds tol "
-                      "history residual", defaults=((), None))):
+                      "history residual reason", defaults=((), None, None))):
     """How a run ended.
 
     Attributes
@@ -74,6 +74,8 @@ class Info(namedtuple("Info", "status algorithm n_iter n_outer objective bound c
         entry a problem, of the sums over the problems solved so far, and `columns`, how many these are.
     residual : float or None
         Change of the last outer iteration, for methods that stop on one.
+    reason : {"sweeps", "outer iterations"} or None
+        Which cap came first, where the status is max_iter: that on n_iter, or that on n_outer.
     """
 
     __slots__ = ()

@@ -9,13 +9,20 @@ import math
 from marginlinear import params as P
 
 CONVERGED = "converged"  # certificate <= tol * max(1, |objective|)
-MAX_ITER = "max_iter"  # the cap on sweeps (or on outer iterations) came first, or more would be rounding alone
-TIME_LIMIT = "time_limit"  # the time limit came first
-STALLED = "stalled"  # no step lowers the objective beyond rounding, and the certificate is still above the tolerance
-CYCLE = "cycle"  # an alternation has come back to where it was, and will not settle
 FINISHED = "finished"  # a stochastic method has made its epochs and promises no more: see its certificate
+STALLED = "stalled"  # what is left is rounding, and the certificate is still above the tolerance
+CYCLE = "cycle"  # an alternation has come back to where it was, and will not settle
+MAX_ITER = "max_iter"  # a cap came first: the reason says which
+TIME_LIMIT = "time_limit"  # the time limit came first
 FAILED = "failed"  # a bound was contradicted beyond rounding: a defect, please report it
-STATUSES = (CONVERGED, MAX_ITER, TIME_LIMIT, STALLED, CYCLE, FINISHED, FAILED)
+# From the best to the worst.
+STATUSES = (CONVERGED, FINISHED, STALLED, CYCLE, MAX_ITER, TIME_LIMIT, FAILED)
+
+# Reasons of max_iter, and the parameters that cap them.
+SWEEPS = "sweeps"  # whatever n_iter counts: Newton steps, epochs and rounds, too
+OUTER_ITERATIONS = "outer iterations"
+CAPS = {SWEEPS: P.MAX_ITER, OUTER_ITERATIONS: P.MAX_OUTER}
+LIMITS = (P.TIME_LIMIT, *CAPS.values())
 
 # A certificate is a difference of sums over all rows: this much of their size may be rounding.
 ROUNDING = 1e-9
@@ -27,14 +34,19 @@ def allowance(tol, objective):
     return tol * max(1.0, abs(objective))
 
 
-def status_of(certificate, objective, tol, stopped):
-    """How a run ended, from the certificate recomputed at its end; `stopped` says what ran out before that."""
+def status_of(certificate, objective, tol, stopped=None):
+    """(status, reason) of a run, from the certificate recomputed at its end. `stopped` is what ended it otherwise: a
+    status, or a reason of max_iter."""
     if not math.isfinite(objective) or not certificate >= -allowance(ROUNDING, objective):
-        return FAILED
+        return FAILED, None
     if certificate <= allowance(tol, objective):
-        return CONVERGED
-    return stopped
+        return CONVERGED, None
+    return ended_by(stopped)
 
+
+def ended_by(stopped):
+    """(status, reason) of a run that this has ended."""
+    return (MAX_ITER, stopped) if stopped in CAPS else (stopped, None)
 
 
 def fell_short(status):
@@ -64,24 +76,22 @@ def shortfall(info, method, called, kernel=None):
     elif info.status == STALLED:
         advice = (f"no step lowers the objective beyond rounding, and more of them would not: {SCALE}, or take a "
                   f"larger {called(P.TOL)}")
-    elif info.certificate is None:
-        advice = f"take a larger {called(P.TOL)}, or more {_caps(method, called)}"
     else:
-        advice = remedies(method, called)
+        met = P.TIME_LIMIT if info.status == TIME_LIMIT else CAPS.get(info.reason)
+        first = "" if info.reason is None else f"the cap on {info.reason} came first: "
+        advice = first + remedies(method, called, met, info.certificate is not None)
     criterion, value, _ = info.criterion
     return (f"({info.status}): {criterion} {value:.3g} of objective {info.objective:.6g}, tolerance {info.tol:g}, "
             f"after {info.n_iter} sweeps; {advice}")
 
 
-def remedies(method, called):
-    """What makes fits converge that were cut off."""
+def remedies(method, called, met=None, certified=True):
+    """What makes fits converge that were cut off by the limit `met`, or by any; `certified`: they have a certificate,
+    which scales and costs make hard to reach."""
+    limits = (P.TIME_LIMIT, P.MAX_ITER, *method.takes) if met is None else (met,)
+    more = " or ".join(called(p) for p in limits if p in LIMITS)
     smaller = "a smaller C, " if P.C in method.params else ""
-    return f"{SCALE}, or take {smaller}a larger {called(P.TOL)}, or more {_caps(method, called)}"
-
-
-def _caps(method, called):
-    return " or ".join(called(p) for p in (P.TIME_LIMIT, P.MAX_ITER, *method.takes)
-                       if p.name.startswith(("time_", "max_")))
+    return (f"{SCALE}, or take {smaller}" if certified else "take ") + f"a larger {called(P.TOL)}, or more {more}"
 
 
 def keyword(param):

@@ -43,11 +43,18 @@ def put(name, of):
     return damage
 
 
+def fall_far(X):
+    """Damage: indices fall in the first row, and indptr by so much that a difference overflows."""
+    change("indices", slice(0, 2), X.indices[1::-1].copy())(X)
+    put("indptr", lambda p: np.where(np.arange(len(p)) < 4, p, 2**63).astype(np.uint64))(X)
+
+
 # What is done to X, and in which words the error says so.
 COMPRESSED = {
     "indptr huge": (change("indptr", 3, 10**6), "indptr|index pointer"),
     "indptr falls": (change("indptr", 3, 0), "indptr|index pointer"),
     "indptr negative": (change("indptr", 3, -5), "indptr"),
+    "indptr falls far": (fall_far, "indptr|index pointer"),
     "indptr begins late": (change("indptr", 0, 1), "indptr|index pointer"),
     "indptr ends late": (change("indptr", -1, 10**6), "indptr|Last value of index pointer"),
     "indptr one more": (put("indptr", lambda p: np.append(p, p[-1])), "indptr|index pointer"),

@@ -1,6 +1,5 @@
 """margin-train and Python give one model; what writes it."""
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +7,6 @@ import pytest
 
 import marginlinear as ml
 from marginlinear.cli import train
-from marginlinear.modelfile import writer
 
 
 def text(labels, features, rows, seed=0):
@@ -56,17 +54,6 @@ def test_models_are_written_alike_by_any_number_of_threads(shape, tmp_path):
     model.weights[shape[0] - 1] = np.nan
     with pytest.raises(ValueError, match="the model is not saved: it holds a weight that is not finite"):
         ml.save_model(model, tmp_path / "1", threads=2)
-
-
-@pytest.mark.parametrize("value", [None, 1, -2.5e-300, True, "a b", 'a"b', "\u00e9\n", [1, "x"],
-                                   {"a": {"b": None, "c\\": 1e22}, "d": []}])
-def test_json_text(value):
-    assert writer.json_text(value) == json.dumps(value)
-
-
-def test_json_has_no_nan():
-    with pytest.raises(ValueError, match="JSON"):
-        writer.json_text({"a": float("nan")})
 
 
 @pytest.mark.parametrize("solver", ["l1svc", "l2svc", "mcodm", "cs"])

@@ -1,6 +1,7 @@
 """Labels of every type: what is trained on can be saved, loaded, predicted and read back, or is refused before."""
 
 import datetime
+from hashlib import sha256
 
 import numpy as np
 import pytest
@@ -85,13 +86,9 @@ def test_words_that_only_the_reader_takes_are_refused_by_the_command(label, tmp_
     (b'["b", "a"]', b'["b", "a\\n1"]', "holds white space"), (b'"str"', b'"bool"', "calls the labels 'bool'"),
 ])
 def test_labels_of_model_files(old, new, words, tmp_path):
-    from marginlinear.modelfile.digest import sha256
-
     ml.save_model(ml.train(X, np.array(["b", "a"])[CODES[2]], solver="cs"), tmp_path / "m")
     text = (tmp_path / "m").read_bytes().replace(old, new)[:-67]
-    digest = sha256(len(text))
-    digest.update(text)
-    (tmp_path / "m").write_bytes(text + digest.hexdigest().encode() + b'"}\n')
+    (tmp_path / "m").write_bytes(text + sha256(text).hexdigest().encode() + b'"}\n')
     with pytest.raises(ml.DataError, match=words):
         ml.load_model(tmp_path / "m")
 

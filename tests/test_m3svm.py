@@ -262,9 +262,3 @@ def test_no_cap_is_blamed_where_no_step_lowers_the_objective():
     with pytest.warns(ml.ConvergenceWarning, match=r"\(stalled\): .*no step lowers"):
         info = ml.train(X, y, solver="ism3", eps=1e-300).info
     assert info.status == "stalled" and info.certificate > info.tol * info.objective
-
-
-def test_an_outer_cap_is_no_stall():
-    X, y, _ = data(0)
-    with pytest.warns(ml.ConvergenceWarning, match=r"\(max_iter\): .*more time_limit or max_iter or max_outer"):
-        ml.train(X, y, solver="mcodm", C=10.0, max_outer=1, tol=1e-9)

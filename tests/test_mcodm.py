@@ -9,7 +9,8 @@ import pytest
 import marginlinear as ml
 from marginlinear._core.block_cd import BlockCD
 from marginlinear._core.rows import Rows
-from marginlinear.algorithms.descent import Budget, Descent
+from marginlinear.algorithms.certificate import Budget
+from marginlinear.algorithms.descent import Descent
 
 MU, THETA = 0.8, 0.2
 SEEDS = range(36)
@@ -26,9 +27,9 @@ def solve_inner(X, y, k, cost, mu, theta, tol, rival=None, fixed=None, algorithm
     if fixed is not None:
         engine.fix_references(fixed)
     descent = Descent(engine, Budget(200_000, 20.0), tol, algorithm)
-    check = descent.until(tol)
+    descent.until(tol)
     assert descent.stopped is None
-    return np.asarray(descent.anchor).reshape(-1, k), descent.ceiling, check.bound
+    return descent.incumbent.weights.reshape(-1, k), descent.incumbent.objective, descent.incumbent.bound
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -166,7 +167,7 @@ def test_two_classes_fixed_point_of_the_paper(seed):
 
 def dual(state, X, y, cost, rival=None, fixed=0.0):
     """D_r or D_M of math.md 1.4 and 1.1 at the duals of a state."""
-    every, alpha, beta = np.arange(len(y)), np.asarray(state["alpha"]), np.asarray(state["beta"])
+    every, (alpha, beta) = np.arange(len(y)), oracles.split(state["duals"], len(y))
     coefficients = alpha.copy()
     coefficients[every, y] -= beta
     if rival is not None:

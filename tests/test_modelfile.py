@@ -25,8 +25,7 @@ from marginlinear.data.kernels import Kernel
 from marginlinear.errors import DataError
 from marginlinear.libsvm import read_libsvm
 from marginlinear.model import KernelModel, Model
-from marginlinear.modelfile import load_model
-from marginlinear.modelfile.writer import save_model
+from marginlinear.modelfile import load_model, save_model
 from marginlinear.problem import Info
 
 TRAIN, PREDICT = shutil.which("liblinear-train"), shutil.which("liblinear-predict")

@@ -9,7 +9,7 @@ from oracles import features_of, msvmav_rounds, msvmav_score, random_binary, rbf
 from scipy import sparse
 
 import marginlinear as ml
-from marginlinear.algorithms.descent import Budget
+from marginlinear.algorithms.certificate import Budget
 from marginlinear.api import as_rows
 from marginlinear.methods import msvmav
 from marginlinear.problem import Problem, Run

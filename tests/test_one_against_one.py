@@ -6,7 +6,7 @@ import pickle
 import numpy as np
 import pytest
 
-from marginlinear import api
+from marginlinear import model as model_module
 from marginlinear.api import train
 from marginlinear.data import one_against_one
 from marginlinear.data.codes import codes_of
@@ -71,7 +71,7 @@ def test_models(kernel, monkeypatch):
                        for value in vars(other).values())
         assert (other.decision_function(X) == scores).all() and (other.predict(X) == labels).all()
     # Labels are made of some rows at a time.
-    monkeypatch.setattr(api, "SCORES", 6 * 7)
+    monkeypatch.setattr(model_module, "SCORES", 6 * 7)
     assert (model.predict(X) == labels).all()
     monkeypatch.setattr(one_against_one, "are_codes", lambda codes: False)
     if kernel is None:

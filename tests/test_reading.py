@@ -16,9 +16,8 @@ from marginlinear.cli.data import read_names, read_weights
 from marginlinear.cli.scale import read_ranges
 from marginlinear.data.reading import MEMORY, NESTED, NUMBER, SPARE, JSONFault, json_of
 from marginlinear.errors import DataError
-from marginlinear.modelfile import load_model
-from marginlinear.modelfile.writer import save_model
-from marginlinear.selection.journal import Book, Journal
+from marginlinear.modelfile import load_model, save_model
+from marginlinear.selection.journal import Entries, Journal
 from marginlinear.selection.metrics import METRICS, is_score
 from marginlinear.selection.tables import is_number, read_log, read_table
 
@@ -35,10 +34,10 @@ def model(path):
 
 
 def journal(path):
-    book = Book([{"C": 1.0}], 2)
-    Journal(path, {"metric": "accuracy"}).read_into(book)
-    if len(book.entries) == 2:
-        assert 0 <= book.table("accuracy", [3, 3])[0]["score"] <= 1
+    entries = Entries([{"C": 1.0}], 2)
+    Journal(path, {"metric": "accuracy"}).read_into(entries)
+    if len(entries) == 2:
+        assert 0 <= entries.table("accuracy", [3, 3])[0]["score"] <= 1
 
 
 READERS = {"model": model, "ranges": lambda path: read_ranges(path, 1), "journal": journal, "log": read_log,

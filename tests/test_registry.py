@@ -348,7 +348,7 @@ def test_max_iter_says_so(method, algorithm):
              r"tolerance 1e-06, after 1 sweeps; .*max_iter")
     with pytest.warns(ml.ConvergenceWarning, match=words):
         model = ml.train(X, y, solver=method.name, algorithm=algorithm, max_iter=1, tol=1e-6)
-    assert model.info.status == "max_iter"
+    assert (model.info.status, model.info.reason) == ("max_iter", "sweeps")
     assert not model.info.converged
     assert model.info.n_iter == 1
     name, value, limit = model.info.criterion

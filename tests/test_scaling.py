@@ -15,8 +15,7 @@ from marginlinear.data import scaling
 from marginlinear.data.arrays import CSR
 from marginlinear.data.scaling import Scaling, learned
 from marginlinear.model import KernelModel
-from marginlinear.modelfile import load_model
-from marginlinear.modelfile.writer import save_model
+from marginlinear.modelfile import load_model, save_model
 
 KINDS = scaling.KINDS
 

@@ -17,10 +17,11 @@ import pytest
 from scipy import sparse
 
 import marginlinear as ml
-from marginlinear import registry, selection
+from marginlinear import registry
 from marginlinear.cli import train as command
 from marginlinear.cli.output import StatusLine
 from marginlinear.data import kernels
+from marginlinear.data.folds import stratified_folds
 from marginlinear.selection import grid, metrics
 
 ROOT = str(Path(ml.__file__).parents[1])
@@ -39,7 +40,7 @@ X2, y2 = clusters(2)
 
 def plain_loop(X, y, n, seed=0, **given):
     """(fold of each row, model of each fold)"""
-    folds = selection.stratified_folds(y, n, seed)
+    folds = stratified_folds(y, n, seed)
     return folds, [ml.train(X[folds != fold], y[folds != fold], seed=seed, **given) for fold in range(n)]
 
 
@@ -68,7 +69,7 @@ def test_cross_validation_is_a_loop_over_train(given, data):
 def test_weights_are_those_of_the_rows():
     weights = np.arange(len(y3)) % 4 * 1.0
     found = ml.cross_validate(X3, y3, solver="cs", folds=3, sample_weight=weights, class_weight={5: 3.0})
-    folds = selection.stratified_folds(y3, 3, 0)
+    folds = stratified_folds(y3, 3, 0)
     for fold in range(3):
         inside = folds != fold
         model = ml.train(X3[inside], y3[inside], solver="cs", sample_weight=weights[inside], class_weight={5: 3.0})
@@ -245,7 +246,7 @@ def test_bad_grids_of_python():
 
 def test_search_is_a_loop_over_train_along_c():
     found = ml.search(X3, y3, solver="mcodm", grid={"C": [4, 0.25, 1], "mu": [0.2, 0.8]}, folds=3, seed=1)
-    folds = selection.stratified_folds(y3, 3, 1)
+    folds = stratified_folds(y3, 3, 1)
     for mu in (0.2, 0.8):
         right = dict.fromkeys((0.25, 1.0, 4.0), 0)
         for fold in range(3):
@@ -496,7 +497,7 @@ def test_a_kernel_is_evaluated_once_along_c(cache, monkeypatch):
     found = ml.search(X3, y3, solver="cs", kernel="rbf", grid={"gamma": gammas, "C": costs}, cache=cache, folds=3,
                       refit=False)
     assert sorted(made) == sorted(3 * gammas)
-    folds = selection.stratified_folds(y3, 3, 0)
+    folds = stratified_folds(y3, 3, 0)
     for gamma in gammas:
         sweeps = dict.fromkeys(costs, 0)
         for fold in range(3):

@@ -2,12 +2,11 @@
 
 import math
 
-from marginlinear._core.vector import assign, largest_change
 from marginlinear.problem import Info, Solution
-from marginlinear.status import MAX_ITER, ROUNDING, allowance, status_of
+from marginlinear.status import ROUNDING, STALLED, allowance, status_of
 
 # Sweeps that Gram rows may take to lose the coefficients of rows whose dual is 0, as a multiple of those before.
-LEANING = 1
+SPARSIFYING = 1
 # What comes before sweeps is to cost no more than this part of them.
 WORTH = 0.65
 
@@ -21,33 +20,33 @@ class DualFit:
     run : Run
         With a start of sweeps together with others (batched.py), their number `n_iter` and last `gaps` are its own.
     engine : BlockCD or MarginCD
-    newton : class
-        MarginSteps or BlockSteps, whichever fits the engine.
-    keep : bool
-        As Descent takes it.
+    newton_cost : class
+        MarginNewtonCost or BlockNewtonCost, whichever fits the engine.
     """
 
-    def __init__(self, problem, run, engine, newton, keep=False):
+    def __init__(self, problem, run, engine, newton_cost):
         # The engines, and NumPy with them, are imported when a fit starts: --help lists the methods without them.
-        from marginlinear.algorithms.descent import Budget, Descent
+        from marginlinear.algorithms.certificate import Budget
+        from marginlinear.algorithms.descent import Descent
+        from marginlinear.algorithms.warm_start import resume
 
         self.problem, self.run, self.engine = problem, run, engine
         self.budget = Budget(run.max_iter, run.time_limit, run.progress, run.cancel)
-        if run.start is not None:
-            engine.resume(run.start)
-            engine.n_iter = run.start.get("n_iter", 0)
-        self.descent = Descent(engine, self.budget, run.tol, run.algorithm, newton, keep)
-        if run.start is not None:
-            self.descent.gaps = list(run.start.get("gaps", ()))
+        start = {} if run.start is None else run.start
+        if start:
+            resume(engine, start)
+            engine.n_iter = start.get("n_iter", 0)
+        self.descent = Descent(engine, self.budget, run.tol, run.algorithm, newton_cost)
+        self.descent.gaps = list(start.get("gaps", ()))
         # What other sweeps began goes on with sweeps, as if they were its own.
-        self.fresh, self.lean = run.start is None or "gaps" in run.start, None
+        self.unchecked_start = bool(start) and "gaps" not in start
 
     def until(self, tol, renewal=0.0):
-        """Descent.until, but a resumed fit is checked before its first sweep."""
-        if not self.fresh:
-            self.fresh = True
+        """Descent.until, but a start is checked, once, before its first sweep."""
+        if self.unchecked_start:
+            self.unchecked_start = False
             check = self.descent.check()
-            if self.descent.certified(check):
+            if self.descent.certified():
                 return check
             if self.run.algorithm == "cd":
                 self.descent.give_up_centre()
@@ -55,66 +54,30 @@ class DualFit:
 
     def convex(self):
         """Minimise the problem of the engine as it stands."""
-        tol = self.run.tol
+        engine, tol, dense = self.engine, self.run.tol, self.engine.rows.is_gram
         while True:
             self.until(tol)
-            self._lean(tol)
-            solution = self.solution_at_anchor()
+            if dense and not self.descent.stopped and (
+                    engine.count_support(self.descent.incumbent.from_average) < engine.rows.m):
+                self.descent, dense = sparsify_kernel_expansion(self, tol), False
+            solution = self.solution_of_incumbent()
             if self.descent.stopped or solution.info.converged:
                 return solution
-            self.descent.stopped = self.budget.spent(self.engine.n_iter, solution.info.objective, solution.info.bound)
+            self.descent.stopped = self.budget.spent(engine.n_iter, solution.info.objective, solution.info.bound)
             if self.descent.stopped:
-                return self.solution_at_anchor()
+                return self.solution_of_incumbent()
             self.descent.refresh(solution.info.objective)
             tol /= 2
 
-    def _lean(self, tol):
-        """Over Gram rows: plain sweeps from W = U on, until the duals certify their own weights.
-
-        Around a centre W has a coefficient on every row that ever had a dual, U on those that have one now. Where
-        plain sweeps do not get there soon, the anchor stays what it was.
-        """
-        from marginlinear.algorithms.descent import Descent
-
-        engine, loose = self.engine, self.descent
-        if self.lean is not None or loose.stopped or not engine.rows.is_gram:
-            return
-        if engine.count_support(loose.last.from_average) == engine.rows.m:
-            return
-        before = {name: getattr(value, "copy", lambda value=value: value)()
-                  for name, value in engine.state(loose.last.from_average).items()}
-        if loose.last.from_average:
-            engine.adopt()
-        route, most = loose.route, self.budget.max_iter
-        engine.iterates.plain()
-        self.budget.max_iter = min(most, (1 + LEANING) * engine.n_iter)
-        lean = Descent(engine, self.budget, self.run.tol, "cd", None, loose.keep)
-        check = lean.check()
-        while not lean.stopped and check.gap > allowance(tol, check.primal):
-            check = lean.until(tol)
-        self.budget.max_iter = most
-        self.lean = lean.stopped is None
-        if self.lean:
-            lean.route = route
-            self.descent = lean
-        else:
-            engine.resume(before)
-            loose.reset()
-        self._keep_duals()
-
-    def _keep_duals(self):
-        """From here on the solution is that of the duals of the sweeps."""
-        if self.descent.keep:
-            self.engine.keep_duals(False)
-
-    def solution_at_anchor(self, n_outer=0):
-        """The `solution` for the descent's anchor; where it is not the end, the sweeps can go on."""
-        if self.descent.anchor is None:
+    def solution_of_incumbent(self, n_outer=0):
+        """The `solution` for the incumbent; where it is not the end, the sweeps can go on."""
+        weights = self.descent.incumbent.weights
+        if weights is None:
             return self.solution(n_outer)
-        self.engine.iterates.exchange(self.descent.anchor)
+        self.engine.iterates.exchange(weights)
         solution = self.solution(n_outer)
         if not solution.info.converged and not self.descent.stopped:
-            self.engine.iterates.exchange(self.descent.anchor)
+            self.engine.iterates.exchange(weights)
         return solution
 
     def solution(self, n_outer=0, residual=None, **references):
@@ -123,7 +86,7 @@ class DualFit:
         `references` are those of the upper slack at these weights (rival=, fixed=), for which the bound is asked.
         """
         engine, descent = self.engine, self.descent
-        averaged = descent.last is not None and descent.last.from_average
+        averaged = descent.incumbent.from_average
         objective, bound = self._values(averaged, references)
         if not math.isfinite(objective):
             # Sums have overflowed. Of weights and duals of 0 they do not.
@@ -135,20 +98,12 @@ class DualFit:
             bound -= engine.rounding
         certificate = objective - bound
         self.budget.record(engine.n_iter, objective, bound, certificate)
+        # Where nothing ran out, checks have certified what the recomputed sums do not: what is left is rounding.
+        status, reason = status_of(certificate, objective, self.run.tol, descent.stopped or STALLED)
         info = Info(
-            status=status_of(certificate, objective, self.run.tol, descent.stopped or MAX_ITER),
-            algorithm=descent.route,
-            n_iter=engine.n_iter,
-            n_outer=n_outer,
-            objective=objective,
-            bound=bound,
-            certificate=certificate,
-            n_support=engine.count_support(averaged),
-            seconds=self.budget.seconds,
-            tol=self.run.tol,
-            history=self.budget.history,
-            residual=residual,
-        )
+            status=status, reason=reason, algorithm=descent.route, n_iter=engine.n_iter, n_outer=n_outer,
+            objective=objective, bound=bound, certificate=certificate, n_support=engine.count_support(averaged),
+            seconds=self.budget.seconds, tol=self.run.tol, history=self.budget.history, residual=residual)
         weights = self._weights(engine.weights_at(engine.iterates.vector(False)))
         return Solution(weights, info, {**engine.state(averaged), **references})
 
@@ -158,7 +113,7 @@ class DualFit:
         Over Gram rows the weights of the duals are taken where they are as good: these have no coefficient where the
         dual is 0.
         """
-        engine, iterates = self.engine, self.engine.iterates
+        engine = self.engine
         if not engine.rows.is_gram:
             return engine.primal()[1], engine.recomputed_dual(averaged, **references)
         if references:
@@ -166,13 +121,14 @@ class DualFit:
             return engine.primal()[1], engine.recomputed_dual(averaged, **references)
         weights = engine.dual_weights(averaged)
         bound = engine.recomputed_dual(averaged, weights)
-        given = iterates.vector(False).copy()
-        assign(iterates.vector(False), weights)
+        W = engine.iterates.W
+        before = W.copy()
+        W[:] = weights
         _, objective, stale = engine.primal()
         # Where a row's named rival is not its best one, the bound does not speak of these weights.
         if stale == 0 and objective - bound <= allowance(self.run.tol, objective):
             return objective, bound
-        assign(iterates.vector(False), given)
+        W[:] = before
         engine.recompute_scores()
         return engine.primal()[1], bound
 
@@ -185,36 +141,69 @@ class DualFit:
         return weights[rows.m:] if rows.is_gram else weights
 
 
+def sparsify_kernel_expansion(fit, tol):
+    """Over Gram rows: plain sweeps from W = U on, until the duals certify their own weights. The descent to go on with.
+
+    Around a centre W has a coefficient on every row that ever had a dual, U on those that have one now. Where plain
+    sweeps do not get there soon, the incumbent stays what it was.
+    """
+    from marginlinear.algorithms.descent import Descent
+    from marginlinear.algorithms.warm_start import resume
+
+    engine, dense = fit.engine, fit.descent
+    averaged = dense.incumbent.from_average
+    before = {name: getattr(value, "copy", lambda value=value: value)()
+              for name, value in engine.state(averaged).items()}
+    if averaged:
+        engine.adopt()
+    engine.iterates.plain()
+    descent = Descent(engine, fit.budget.capped((1 + SPARSIFYING) * engine.n_iter), fit.run.tol, "cd")
+    check = descent.check()
+    while not descent.stopped and check.gap > allowance(tol, check.primal):
+        check = descent.until(tol)
+    if descent.stopped:
+        resume(engine, before)
+        dense.reset()
+        descent = dense
+    else:
+        descent.budget, descent.route = fit.budget, dense.route
+    # From here on the solution is that of the duals of the sweeps.
+    engine.keep_duals(False)
+    return descent
+
+
 class JointFit(DualFit):
     """A joint multi-class fit by block coordinate descent: `cost` is c_i of block_cd, `loss` its loss."""
 
     def __init__(self, problem, run, cost, **loss):
         from marginlinear._core.block_cd import BlockCD
-        from marginlinear.algorithms.newton import BlockSteps
+        from marginlinear.algorithms.newton import BlockNewtonCost
 
         engine = BlockCD(problem.rows, problem.y, problem.n_classes, cost, seed=run.seed, threads=run.threads, **loss)
-        # Weights of other costs are no better a start than these steps make, and sweeps from them take longer.
-        self.may_split = run.algorithm == "auto" and (
-            run.start is None or largest_change(cost, run.start["cost"]) != 0)
-        super().__init__(problem, run, engine, BlockSteps, keep=True)
+        super().__init__(problem, run, engine, BlockNewtonCost)
 
-    def split(self):
+    def start_with_admm(self):
         """Where alternating directions promise to cost less than what is ahead, begin with them. Whether they did."""
+        import numpy as np
+
         from marginlinear._core.admm import Splitting
 
-        engine, descent = self.engine, self.descent
-        n = Splitting.iterations(engine, descent.newton_first)
-        if not self.may_split or Splitting.sweeps(engine, n) > WORTH * min(descent.sweeps, descent.steps):
+        run, engine, descent = self.run, self.engine, self.descent
+        # Weights of other costs are no better a start than these steps make, and sweeps from them take longer.
+        if run.algorithm != "auto" or (run.start is not None and np.array_equal(engine.cost, run.start["cost"])):
             return False
-        done = Splitting(engine).run(n, self.budget)
+        n = Splitting.iterations(engine, descent.newton_first)
+        if Splitting.sweeps(engine, n) > WORTH * min(descent.sweeps, descent.steps):
+            return False
+        done = ADMM(engine).run(n, self.budget)
         if done:
             descent.go_on()
-        self.fresh = True
+        self.unchecked_start = False
         return done
 
     def solution(self, n_outer=0, residual=None, **references):
         kept = None if self.engine.factors is None else self.engine.factors.copy()
-        self.engine.drop_classes(self.descent.last is not None and self.descent.last.from_average)
+        self.engine.drop_classes(self.descent.incumbent.from_average)
         solution = super().solution(n_outer, residual, **references)
         if kept is not None and not solution.info.converged and not self.descent.stopped:
             # The sweeps may go on.
@@ -242,31 +231,40 @@ class MarginFit(DualFit):
 
     def __init__(self, problem, run, cost, tables, **others):
         from marginlinear._core.margin_cd import MarginCD, table_of
-        from marginlinear._core.renumber import renumber
-        from marginlinear.algorithms.newton import MarginSteps
+        from marginlinear.algorithms.newton import MarginNewtonCost
 
-        self.renumbered = renumber(problem.rows, run.threads, run.overwrite_rows)
-        rows = problem.rows if self.renumbered is None else self.renumbered.rows
-        if self.renumbered is not None and run.start is not None and run.start["W"] is not None:
-            run = run._replace(start={**run.start, "W": self.renumbered.to_inner(run.start["W"])})
-        engine = MarginCD(rows, problem.y, cost, [table_of(*table) for table in tables], seed=run.seed,
+        problem, run, self.to_outer = renumbered(problem, run)
+        engine = MarginCD(problem.rows, problem.y, cost, [table_of(*table) for table in tables], seed=run.seed,
                           threads=run.threads, **others)
-        super().__init__(problem, run, engine, MarginSteps, keep=True)
+        super().__init__(problem, run, engine, MarginNewtonCost)
 
     def _values(self, averaged, references):
-        descent = self.descent
-        moved = descent.margins is not None or descent.route == "newton"
-        if descent.anchor is None or moved or self.engine.rows.is_gram:
+        incumbent = self.descent.incumbent
+        unchecked = incumbent.weights is None or incumbent.margins is not None or self.descent.route == "newton"
+        if unchecked or self.engine.rows.is_gram:
             return super()._values(averaged, references)
-        # A check has summed the anchor's objective over the rows, at these very weights.
-        return descent.ceiling, self.engine.recomputed_dual(averaged)
+        # A check has summed the incumbent's objective over the rows, at these very weights.
+        return incumbent.objective, self.engine.recomputed_dual(averaged)
 
     def solution(self, n_outer=0, residual=None, **references):
         solution = super().solution(n_outer, residual, **references)
-        if self.renumbered is None:
+        if self.to_outer is None:
             return solution
-        weights = self.renumbered.to_outer(solution.state["W"])
+        weights = self.to_outer(solution.state["W"])
         return solution._replace(weights=weights.reshape(-1, 1), state={**solution.state, "W": weights})
+
+
+def renumbered(problem, run):
+    """(problem, run, to_outer) with the frequent features side by side, and what takes weights of these features to the
+    given ones; as they are, and None, where that is not worth it."""
+    from marginlinear._core.renumber import renumber
+
+    inner = renumber(problem.rows, run.threads, run.overwrite_rows)
+    if inner is None:
+        return problem, run, None
+    if run.start is not None and run.start["W"] is not None:
+        run = run._replace(start={**run.start, "W": inner.to_inner(run.start["W"])})
+    return problem._replace(rows=inner.rows), run, inner.to_outer
 
 
 def fit_of(loss):

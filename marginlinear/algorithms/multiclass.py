@@ -15,15 +15,12 @@ import time
 
 import numpy as np
 
-from marginlinear.algorithms.batched import Together, groups
-from marginlinear.algorithms.descent import Budget
+from marginlinear.algorithms.batched import Batch, groups
+from marginlinear.algorithms.certificate import Budget
 from marginlinear.data.codes import codes_of, one_versus_rest
 from marginlinear.problem import Problem, Solution
-from marginlinear.status import CONVERGED, CYCLE, FAILED, FINISHED, MAX_ITER, STALLED, TIME_LIMIT
+from marginlinear.status import STATUSES
 from marginlinear.threads import in_order
-
-# From the best outcome of a column to the worst.
-STATUSES = CONVERGED, FINISHED, STALLED, CYCLE, MAX_ITER, TIME_LIMIT, FAILED
 
 
 def fit(method, problem, params, run, how):
@@ -58,7 +55,7 @@ class Columns:
     def fit(self):
         whole, states, history, algorithms = None, [], [], set()
         for info, state in self._outcomes():
-            whole = info if whole is None else beside(whole, info)
+            whole = info if whole is None else combined(whole, info)
             states.append(state)
             algorithms.add(info.algorithm)
             history.append({"n_iter": whole.n_iter, "seconds": self.seconds, "objective": whole.objective,
@@ -104,10 +101,10 @@ class Columns:
                 and not self.problem.rows.is_gram and self.codes.all())
 
     def _group(self, first, stop, threads):
-        """[(info, state)] of the columns `first` to `stop`, as Together has them."""
+        """[(info, state)] of the columns `first` to `stop`, as Batch has them."""
         budget = Budget(self.run.max_iter, self._time_left(), cancel=self.cancel)
-        outcomes = Together(self.problem, self.codes[:, first:stop], self.method.loss(self.problem, self.params),
-                            self.run, budget, self.weights[:, first:stop], max(1, threads)).fit()
+        outcomes = Batch(self.problem, self.codes[:, first:stop], self.method.loss(self.problem, self.params),
+                         self.run, budget, self.weights[:, first:stop], max(1, threads)).fit()
         for info, state in outcomes:
             if info is not None:
                 self.supports[np.flatnonzero(state["duals"])] = True
@@ -143,12 +140,14 @@ class Columns:
         return solution.info, state
 
 
-def beside(whole, info):
+def combined(whole, info):
     """The Info `whole` of the columns before, with this one's: sums are taken on, as columns may be thousands."""
     objective, bound = (_both(operator.add, getattr(whole, name), getattr(info, name))
                         for name in ("objective", "bound"))
+    worst = max(whole, info, key=lambda one: STATUSES.index(one.status))
     return whole._replace(
-        status=max(whole.status, info.status, key=STATUSES.index),
+        status=worst.status,
+        reason=worst.reason,
         n_iter=max(whole.n_iter, info.n_iter),
         n_outer=max(whole.n_outer, info.n_outer),
         objective=objective,

@@ -14,8 +14,8 @@ DEAR = 25
 ON_A_KERNEL = "algorithm = 'newton' works on features, not on a kernel: take 'auto'"
 
 
-class MarginSteps:
-    """Those on the engine MarginCD."""
+class MarginNewtonCost:
+    """Of steps on the engine MarginCD."""
 
     # Steps from the sweeps' duals to 1e-3: about 4 for smooth losses, 10 to 20 for the hinge.
     STEPS = 8
@@ -49,8 +49,8 @@ class MarginSteps:
         return MarginNewton(engine)
 
 
-class BlockSteps:
-    """Those on the engine BlockCD."""
+class BlockNewtonCost:
+    """Of steps on the engine BlockCD."""
 
     # Steps from the sweeps' duals to 1e-3.
     STEPS = 15
@@ -80,6 +80,6 @@ class BlockSteps:
 
     @staticmethod
     def begin(engine):
-        from marginlinear._core.block_newton import Newton
+        from marginlinear._core.block_newton import BlockNewton
 
-        return Newton(engine)
+        return BlockNewton(engine)

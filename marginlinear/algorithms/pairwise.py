@@ -129,7 +129,7 @@ class NewtonFit:
         import numpy as np
 
         from marginlinear._core.smooth import SmoothLoss
-        from marginlinear.algorithms.descent import Budget
+        from marginlinear.algorithms.certificate import Budget
 
         cost = np.asarray(cost)
         self.problem, self.run, self.cost, self.regulariser = problem, run, cost, regulariser
@@ -185,8 +185,9 @@ class NewtonFit:
                 ended = STALLED
         weights = self._centred()
         certificate = self.objective - self.bound
+        status, reason = status_of(certificate, self.objective, tol, ended)
         info = Info(
-            status=status_of(certificate, self.objective, tol, ended),
+            status=status,
             algorithm="newton",
             n_iter=self.n_iter,
             n_outer=0,
@@ -197,6 +198,7 @@ class NewtonFit:
             seconds=self.budget.seconds,
             tol=tol,
             history=self.budget.history,
+            reason=reason,
         )
         state = {"W": self.W, "width": self.loss.width, "tau": self.regulariser.tau,
                  "duals": self.corners.sigma if self.hinge else None}

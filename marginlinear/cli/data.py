@@ -81,7 +81,7 @@ def warn_of_unknown(labels, count, what):
 
 def few(labels):
     """The labels as in a LIBSVM file; of many, the first."""
-    from marginlinear.modelfile.writer import label_text
+    from marginlinear.modelfile.text import label_text
 
     words = [label_text(label) for label in labels]
     return ", ".join(words[:LISTED]) + (f" and {len(words) - LISTED} others" if len(words) > LISTED else "")

@@ -117,7 +117,7 @@ def _counted_as_in_files(report, base):
 def _text(described, model, report, most):
     """The report's lines, on at most so many classes."""
     from marginlinear.cli.data import number
-    from marginlinear.modelfile.writer import label_text
+    from marginlinear.modelfile.text import label_text
 
     labels = [label_text(label) for label in model.classes.tolist()]
     kind = f"kernel {described['kernel']}, {model.n_support} support vectors" if described["kernel"] else "linear"
@@ -194,7 +194,7 @@ def _margins(model, report, labels):
 
 def _confusion(report, labels):
     from marginlinear.cli.data import number
-    from marginlinear.modelfile.writer import label_text
+    from marginlinear.modelfile.text import label_text
 
     # A count takes two blanks and a digit at least.
     if 3 * len(labels) <= MATRIX:

@@ -19,12 +19,7 @@ SCORES = Param("scores", bool, False, "after each label its row's scores: one a 
 MARGINS = Param("margins", bool, False, "at the end of each line the margin: the score of the test file's "
                 "label less the largest other, y f(x) with one column, votes in place of scores with ovo and ecoc; "
                 "nan if the model lacks the label")
-PROBABILITY = Param("probability", int, 0, "1: after each label the probabilities of the classes, in the order of a "
-                    "first line `labels ...`; for models of margin-train --probability, of LIBLINEAR's logistic "
-                    "regression and of svm-train -b 1. The label stays that of the scores or votes, and is made the "
-                    "most probable where a sigmoid's offset, or LIBSVM's coupling, would say another", "[0, 1]",
-                    letter="b")
-OPTIONS = (SCORES, MARGINS, ZERO_BASED, params.THREADS, PROBABILITY, QUIET, HELP, VERSION)
+OPTIONS = (SCORES, MARGINS, ZERO_BASED, params.THREADS, params.PREDICTED_PROBABILITY, QUIET, HELP, VERSION)
 BLOCK = 1 << 21  # scores held at a time
 
 USAGE = """\
@@ -53,7 +48,7 @@ def work(argv):
     if line.given(VERSION):
         print(f"{PROGRAM} {version}")
         return DONE
-    added = Added(line.value(PROBABILITY), line.value(SCORES), line.value(MARGINS))
+    added = Added(line.value(params.PREDICTED_PROBABILITY), line.value(SCORES), line.value(MARGINS))
     test, model_path, output = _files(line.files)
     threads = line.value(params.THREADS)
     quiet = line.value(QUIET)
@@ -102,7 +97,7 @@ class Predictor:
     """
 
     def __init__(self, model, threads, added, write):
-        from marginlinear.modelfile.writer import label_text
+        from marginlinear.modelfile.text import label_text
 
         self.model, self.threads, self.added, self._write = model, threads, added, write
         self.extra, self.n_features = 0, model.n_features

@@ -30,13 +30,7 @@ from marginlinear.selection import grid as grids
 from marginlinear.status import fell_short, option, remedies, shortfall
 
 PROGRAM = "margin-train"
-SOLVER = Param("solver", str, None, "the method", letter="s", metavar="NAME")
 WEIGHTS = Param("weights", str, None, "factors of C, one a line for each row of the data", metavar="FILE")
-FOLDS = Param("cross_validation", int, None, "accuracy, or what --metric says, by stratified n-fold cross-validation; "
-              "no model is written", "[2, inf)", letter="v", metavar="n")
-SEARCH = Param("search", bool, False, "search for the best C, or with --grid for other parameters, by cross-"
-               f"validation with {params.FOLDS.default} folds or those of -v; a method without C has a grid of its own",
-               letter="C")
 GRID = Param("grid", str, None, "values to search: 'C=log2:-5:2:15,mu=0.2:0.2:0.8' or 'C=1,4,16,outer=ccp,paper'; a "
              "range is start:step:stop, of the exponent after log2: and log10:", metavar="NAME=VALUES,...")
 REFIT = Param("refit", bool, False, "after the search train with the best parameters, and write the model")
@@ -52,10 +46,9 @@ LOG = Param("log", str, None, "write one JSON object for each check, and one for
             "search one for each fit", metavar="FILE")
 STRICT = Param("strict", bool, False, "exit with status 3 when training did not converge")
 
-SELECTION = (FOLDS, SEARCH, GRID, params.METRIC, REFIT, TABLE, RESUME)
+SELECTION = (params.CROSS_VALIDATION, params.SEARCH, GRID, params.METRIC, REFIT, TABLE, RESUME)
 GENERAL = (WEIGHTS, *SELECTION, options.ZERO_BASED, TEXT_LABELS, FLOAT32, options.QUIET, VERBOSE, LOG, STRICT,
            options.HELP, options.VERSION)
-FACTOR = Param("factor", float, 1.0, "what C is multiplied by", "(0, inf)")
 
 # Metrics as the results call them; characters of the bar that shows a search's progress.
 METRICS = {"accuracy": "accuracy", "balanced": "balanced accuracy", "f1_macro": "macro F1", "auc": "AUC"}
@@ -83,7 +76,7 @@ def main(argv=None):
 
 
 def work(argv):
-    line = CommandLine(argv, (SOLVER, *params.RUN, *params.AROUND, *GENERAL, *params.OWN), class_weights=True)
+    line = CommandLine(argv, (params.SOLVER, *params.RUN, *params.AROUND, *GENERAL, *params.OWN), class_weights=True)
     if line.given(options.HELP):
         print(help_text(registry.methods()), end="")
         return DONE
@@ -170,7 +163,7 @@ class Training:
                 return self._select(data) if self.folds else self._train(data)
 
     def _train(self, data):
-        from marginlinear.modelfile.writer import save_model
+        from marginlinear.modelfile import save_model
 
         model = self._fit(data)
         self._write_log({name: value for name, value in model.info.to_dict().items() if name != "history"})
@@ -190,7 +183,7 @@ class Training:
 
     def _selection(self, line):
         """-v, -C, and what goes with them. Without --grid cross-validation is a search over one point."""
-        self.searches = line.given(SEARCH) or line.given(GRID)
+        self.searches = line.given(params.SEARCH) or line.given(GRID)
         self.refit, self.metric = line.value(REFIT), line.value(params.METRIC)
         self.table_path, self.resume = line.value(TABLE), line.value(RESUME)
         if not (self.searches or self.folds):
@@ -371,18 +364,18 @@ class Training:
 
 
 def _method(line):
-    if not line.given(SOLVER):
+    if not line.given(params.SOLVER):
         return registry.get(registry.DEFAULT)
-    name = line.value(SOLVER)
+    name = line.value(params.SOLVER)
     try:
         return registry.get(name)
     except ValueError as error:
-        raise UsageError(f"{line.flag(SOLVER)} {name}: {error}") from None
+        raise UsageError(f"{line.flag(params.SOLVER)} {name}: {error}") from None
 
 
 def _folds(line):
     try:
-        return line.value(FOLDS)
+        return line.value(params.CROSS_VALIDATION)
     except UsageError as error:
         raise UsageError(f"n-fold cross validation: n must >= 2 ({error})") from None
 
@@ -426,9 +419,9 @@ def _finite(value):
 
 def _factor(label, text):
     try:
-        return FACTOR.parse(text)
+        return params.FACTOR.parse(text)
     except ValueError:
-        raise UsageError(f"-w{label} {text}: give a {FACTOR.allowed}") from None
+        raise UsageError(f"-w{label} {text}: give a {params.FACTOR.allowed}") from None
 
 
 def _number(text):

@@ -195,7 +195,9 @@ def rebuilt(X):
             return kind((data, copied(X.offsets, "offsets")), shape=X.shape)
         if X.format == "coo":
             return kind((data, (copied(X.row, "row"), copied(X.col, "col"))), shape=X.shape)
-        found = kind((data, copied(X.indices, "indices"), copied(X.indptr, "indptr")), shape=X.shape)
+        indptr = copied(X.indptr, "indptr").astype(np.int64)
+        require_rising(indptr, "row" if X.format == "bsr" else "column")
+        found = kind((data, copied(X.indices, "indices"), indptr), shape=X.shape)
         found.check_format(full_check=True)
         return found
     except (TypeError, ValueError, IndexError, OverflowError) as error:
@@ -223,12 +225,17 @@ def summed(csr):
     """A CSR whose indices repeat or fall somewhere, in order: values at one place are added."""
     from scipy.sparse import csr_array
 
-    if (np.diff(csr.indptr) < 0).any():
-        i = np.flatnonzero(np.diff(csr.indptr) < 0)[0]
-        raise ValueError(f"X: indptr falls after row {i}")
+    require_rising(csr.indptr, "row")
     found = csr_array((csr.data.copy(), csr.indices.copy(), csr.indptr.copy()), shape=csr.shape)
     found.sum_duplicates()
     return like(csr, found.data, found.indices.astype(np.int32), found.indptr, csr.n_features)
+
+
+def require_rising(indptr, line):
+    """ValueError where an int64 indptr falls: by its own numbers, since differences, as SciPy takes them, overflow."""
+    falls = indptr[1:] < indptr[:-1]
+    if falls.any():
+        raise ValueError(f"X: indptr falls after {line} {np.flatnonzero(falls)[0]}")
 
 
 def of_width(csr, n_features):

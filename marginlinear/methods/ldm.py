@@ -44,6 +44,7 @@ def paper(problem, run, spread, loss):
     import numpy as np
 
     from marginlinear._core.rows import Rows
+    from marginlinear.algorithms.warm_start import resume
     from marginlinear.threads import aside
 
     signs, share = np.where(problem.y == 1, 1.0, -1.0), np.ascontiguousarray(problem.instance)
@@ -51,7 +52,7 @@ def paper(problem, run, spread, loss):
     engine, budget, tol, start = whole.engine, whole.budget, run.tol, None
 
     def certified(duals):
-        engine.resume({"duals": duals, "cost": share, "W": engine.weights_of(duals), "kappa": 0.0})
+        resume(engine, {"duals": duals, "cost": share, "W": engine.weights_of(duals), "kappa": 0.0})
         solution = whole.solution()
         return solution._replace(info=solution.info._replace(algorithm="paper"))
 
@@ -78,7 +79,7 @@ def paper(problem, run, spread, loss):
                                        time_limit=left), share, **loss).convex()
         engine.n_iter += inner.info.n_iter
         whole.descent.stopped = (budget.spent(engine.n_iter, inner.info.objective, inner.info.bound)
-                                 if inner.info.converged else inner.info.status)
+                                 if inner.info.converged else inner.info.reason or inner.info.status)
         tol, start = tol / 4, inner.state
         solution = certified(signs * aside(np.linalg.solve, R, signs * np.asarray(inner.state["duals"])))
     return solution

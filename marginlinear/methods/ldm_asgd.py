@@ -36,7 +36,7 @@ class ASGDFit:
         import numpy as np
 
         from marginlinear._core.asgd import AveragedSGD
-        from marginlinear.algorithms.descent import Budget
+        from marginlinear.algorithms.certificate import Budget
 
         self.problem, self.params, self.run = problem, params, run
         problem = self.problem
@@ -84,8 +84,9 @@ class ASGDFit:
                     break
         state = {**engine.state(), "duals": self.duals, "eta0": eta0}
         certificate = objective - self.bound
+        status, reason = status_of(certificate, objective, run.tol, ended)
         info = Info(
-            status=status_of(certificate, objective, run.tol, ended),
+            status=status,
             algorithm="asgd",
             n_iter=done,
             n_outer=0,
@@ -96,6 +97,7 @@ class ASGDFit:
             seconds=self.budget.seconds,
             tol=run.tol,
             history=self.budget.history,
+            reason=reason,
         )
         return Solution(state["W"].reshape(-1, 1), info, state)
 

@@ -15,10 +15,9 @@ paper  Algorithm 1: in eps the best rival's score is fixed at its value M_i of n
 import math
 
 from marginlinear import params as P
-from marginlinear._core.vector import largest_change
 from marginlinear.algorithms.dual import JointFit
 from marginlinear.registry import Method
-from marginlinear.status import MAX_ITER
+from marginlinear.status import OUTER_ITERATIONS, STALLED
 
 # The upper loss is switched on once the lower one alone is solved this well: rivals mean something by then.
 FIRST_STAGE = 0.1
@@ -40,36 +39,37 @@ def fit(problem, params, run):
 
 
 def ccp(solver, cap):
-    """Descend on J. Each P_r is made at the anchor W0, r being the best rivals there: J(W0) - D_r certifies W0."""
+    """Descend on J. Each P_r is made at the incumbent W0, r being the best rivals there: J(W0) - D_r certifies W0."""
     engine, descent, tol = solver.engine, solver.descent, solver.run.tol
     if solver.problem.n_classes == 2:
         engine.name_rivals(engine.best_rivals()[0])
         return solver.convex()
-    if not solver.split() and not engine.named:
+    if not solver.start_with_admm() and not engine.named:
         descent.until(FIRST_STAGE)
     n_outer, check = 0, None
     while not descent.stopped and n_outer < cap:
         if check is None:
             engine.name_rivals(engine.best_rivals()[0])
-            descent.drop_anchor(engine.primal()[1])
+            descent.incumbent.set(engine.primal()[1])
         else:
             rivals = engine.best_rivals(check.at_average)[0]
             # Before the duals of the rows that change their rival move the weights.
-            descent.drop_anchor(check.objective, check.at_average)
+            descent.incumbent.set(check.objective, check.at_average)
             descent.adopt()
             engine.name_rivals(rivals)
-        descent.reset(convex=False)
+        descent.reset(follow_best=False)
         n_outer += 1
         check = solver.until(tol, RENEWAL)
-        if descent.certified(check):
-            solution = solver.solution_at_anchor(n_outer)
+        if descent.certified():
+            solution = solver.solution_of_incumbent(n_outer)
             if solution.info.converged:
                 return solution
     if n_outer == 0:
         engine.name_rivals(engine.best_rivals()[0])
         return solver.solution()
-    descent.stopped = descent.stopped or MAX_ITER
-    return solver.solution_at_anchor(n_outer)
+    # What the checks certify and the recomputed sums do not differs by rounding.
+    descent.stopped = descent.stopped or (STALLED if descent.certified() else OUTER_ITERATIONS)
+    return solver.solution_of_incumbent(n_outer)
 
 
 def paper(solver, cap):
@@ -77,9 +77,9 @@ def paper(solver, cap):
     import numpy as np
 
     engine, descent, tol = solver.engine, solver.descent, solver.run.tol
-    fixed = engine.best_rivals()[1]
+    fixed = np.asarray(engine.best_rivals()[1])
     n_outer, residual = 0, math.inf
-    if not solver.fresh:
+    if solver.unchecked_start:
         engine.fix_references(fixed)
         solution = solver.solution(0, fixed=fixed)
         if solution.info.converged:
@@ -89,12 +89,14 @@ def paper(solver, cap):
         descent.reset()
         solver.until(0.1 * tol)
         n_outer += 1
-        previous, fixed = fixed, engine.best_rivals()[1]
-        residual = largest_change(fixed, previous) / (1 + np.abs(fixed).max())
+        previous, fixed = fixed, np.asarray(engine.best_rivals()[1])
+        with np.errstate(over="ignore", invalid="ignore"):
+            residual = float(abs(fixed - previous).max() / (1 + abs(fixed).max()))
         if residual <= tol and not descent.stopped:
             solution = solver.solution(n_outer, residual, fixed=fixed)
             if solution.info.converged:
                 return solution
+    descent.stopped = descent.stopped or OUTER_ITERATIONS
     return solver.solution(n_outer, residual, fixed=fixed)
 
 

@@ -29,7 +29,7 @@ import math
 from marginlinear import params as P
 from marginlinear.problem import Info, Solution
 from marginlinear.registry import Method
-from marginlinear.status import CONVERGED, CYCLE
+from marginlinear.status import CONVERGED, CYCLE, ended_by
 
 # Defaults of alpha/sqrt(s) and beta/s. Of five pairs from {10, 100} x {0.01, 0.03, 0.1} the best in test accuracy after
 # 100 rounds on imdb, magic and phishing, within 0.7 points of the best on a9a; a larger beta is slow, worse on text.
@@ -66,7 +66,7 @@ class MSVMAvFit:
     def __init__(self, problem, params, run, form=None):
         import numpy as np
 
-        from marginlinear.algorithms.descent import Budget
+        from marginlinear.algorithms.certificate import Budget
 
         self.run = run
         self.budget = Budget(run.max_iter, run.time_limit, run.progress, run.cancel)
@@ -117,8 +117,9 @@ class MSVMAvFit:
         duals[self.order] = np.maximum(0, np.where(self.below(), self.rho - self.margins, 0))
         duals *= self.weights
         weights = self.w if self.features is None else self.features.coefficients(self.w)
+        status, reason = ended_by(CONVERGED if settled else ended)
         info = Info(
-            status=CONVERGED if settled else ended,
+            status=status,
             algorithm=self.form.name,
             n_iter=n_iter,
             n_outer=0,
@@ -130,6 +131,7 @@ class MSVMAvFit:
             tol=run.tol,
             history=self.budget.history,
             residual=residual,
+            reason=reason,
         )
         return Solution(weights.reshape(-1, 1), info, {"W": self.w, "duals": duals})
 

@@ -1,4 +1,4 @@
-"""The body of a kernel model's file: LIBSVM's text.
+"""A kernel model's file up to the trailer: LIBSVM's text.
 
     svm_type c_svc
     kernel_type rbf
@@ -33,16 +33,16 @@ import numpy as np
 from marginlinear._core.decimal import ROWS_LONG_LINE, ROWS_SHORT_LINE, format_rows, parse_rows
 from marginlinear.calibration import PAIRWISE, SIGMOID, Calibration
 from marginlinear.data.arrays import CSR
+from marginlinear.data.kernels import Kernel
 from marginlinear.data.reading import NATURAL, NUMBER, shown
 from marginlinear.errors import DataError
 from marginlinear.libsvm import compressed, read_libsvm, rows_text
 from marginlinear.model import ONE_AGAINST_ONE, KernelModel
-from marginlinear.modelfile.text import WORD_ONLY, Fields
-from marginlinear.modelfile.writer import code_line, label_lines, scaling_line
+from marginlinear.modelfile.text import WORD_ONLY, Fields, code_line, label_lines, scaling_line
+from marginlinear.threads import ranges
 
 KEYS = ("svm_type", "kernel_type", "degree", "gamma", "coef0", "nr_class", "total_sv", "rho", "label", "classes",
         "codes", "scaling", "probA", "probB", "nr_sv")
-BEYOND = {"bias": (int, float), "columns": int, "nr_feature": int}  # keys of the trailer
 SIGMOIDS = "probA", "probB"
 PAIRS, OWN = "c_svc", "marginlinear"
 FOREIGN = (PAIRS, "nu_svc")
@@ -50,17 +50,12 @@ REGRESSION = ("one_class", "epsilon_svr", "nu_svr")
 # LIBSVM's names of the kernels, and what each has beside its name.
 KERNELS = {"linear": "linear", "poly": "polynomial", "rbf": "rbf", "sigmoid": "sigmoid", "precomputed": "precomputed"}
 PARAMETERS = {"poly": ("degree", "gamma", "coef0"), "rbf": ("gamma",), "sigmoid": ("gamma", "coef0")}
-ROWS_AT_ONCE = 256
-BLOCK = 1 << 20  # bytes of support vectors when reading
+READ_AT_ONCE = 1 << 20  # bytes of support vectors
+WRITTEN_AT_ONCE = 256  # support vectors
 
 
-def beyond(model):
-    """What the trailer holds beside what every model has."""
-    return {"bias": model.bias, "columns": model.columns, "nr_feature": model.n_features}
-
-
-def blocks(model):
-    """The text of the model, in blocks."""
+def write(model, put, threads):
+    """Give `put` the text, some of it at a time; returns what the trailer of a kernel model has of its own."""
     kernel = model.kernel
     if callable(kernel.kind):
         raise ValueError("the model is not saved: its kernel is a Python function, which a file cannot hold")
@@ -80,17 +75,17 @@ def blocks(model):
     header += [nr_class, f"total_sv {model.n_support}", f"rho {rho}", labels]
     header += [*(sigmoid_lines(model.calibration) if kind == PAIRS else ()), f"nr_sv {counts}"]
     codes = code_line(model) if kind == OWN else ""
-    yield ("\n".join(header) + "\n" + codes + scaling_line(model) + "SV\n").encode("ascii")
-    for low in range(0, model.n_support, ROWS_AT_ONCE):
-        high = min(low + ROWS_AT_ONCE, model.n_support)
+    put(("\n".join(header) + "\n" + codes + scaling_line(model) + "SV\n").encode("ascii"))
+    for low, high in ranges(model.n_support, WRITTEN_AT_ONCE):
         words = [line.rstrip() for line in format_rows(np.ascontiguousarray(coefficients[low:high])).splitlines()]
         if kernel.kind == "precomputed":
-            yield b"".join(b"%b 0:%d\n" % (word, row + 1)
-                           for word, row in zip(words, model.support_rows[low:high].tolist(), strict=True))
+            put(b"".join(b"%b 0:%d\n" % (word, row + 1)
+                         for word, row in zip(words, model.support_rows[low:high].tolist(), strict=True)))
         else:
             # A float32 value is a float64 too, with its own digits: it must come back as the same number.
             indptr, indices, values = compressed(model.support_rows, low, high)
-            yield rows_text(indptr, indices, values.astype(np.float64), words, 1)
+            put(rows_text(indptr, indices, values.astype(np.float64), words, 1))
+    return {"bias": model.bias, "columns": model.columns, "nr_feature": model.n_features}
 
 
 def sigmoid_lines(calibration):
@@ -111,28 +106,29 @@ def pairwise(model):
     return weights if weights.shape[1] != model.columns else None
 
 
-class Body:
-    """What stands above the trailer.
+class KernelBody:
+    """What stands above the trailer, read.
 
     Attributes
     ----------
     kind : str
         The svm_type.
     labels : list
-        In the file's order.
+        In the order of a Model's classes.
     foreign : bool
         Whether LIBSVM could have written it.
     scaling : str or None
         The kind of scaling of rows before they are scored.
+    trailer_keys : dict
+        What the trailer has beside what every model's has, and its types.
     """
-
-    plain = False  # see linear
 
     def __init__(self, source, first):
         fields = Fields(source, first, KEYS, "SV", "its support vectors")
         self.source = source
-        self.kind = svm_type(source, fields)
-        self.kernel = kernel_of(source, fields)
+        self.trailer_keys = {"bias": (int, float), "columns": int, "nr_feature": int}
+        self.kind = read_svm_type(source, fields)
+        self.kernel = read_kernel(source, fields)
         self.labels, listed = fields.labels()
         self.scaling = fields.scaling()
         self.foreign = self.kind in FOREIGN and not listed and self.scaling is None
@@ -159,39 +155,34 @@ class Body:
         columns = len(self.rho) if self.kind == OWN else k - 1
         self.coefficients, self.support = read_support(source, total, columns, self.kernel.kind == "precomputed")
 
-    def model(self, classes, trailer, **found):
+    def model(self, classes, trailer, **rest):
+        """The KernelModel; `rest` are arguments of it."""
         k = len(classes)
         weights, intercept, codes = self.coefficients, 0.0 - np.array(self.rho), self.codes
         if self.kind != OWN and k > 2:
             codes = ONE_AGAINST_ONE
         elif self.kind != OWN and trailer is not None and trailer["columns"] == 2:
             weights, intercept = np.hstack([-weights, weights]), np.hstack([-intercept, intercept])
-        bias, n_features = -1.0, self.least_features
-        if trailer is not None:
-            bias, n_features = float(trailer["bias"]), self.trained_features(trailer["nr_feature"])
-        if trailer is not None and trailer["columns"] != len(intercept):
-            raise self.source.damaged(f"the trailer has {trailer['columns']} columns, rho has {len(intercept)} values")
+        support = self.support
+        least = support.n_features if isinstance(support, CSR) else int(support.max(initial=-1)) + 1
+        if trailer is None:
+            bias, n_features, rest["calibration"] = -1.0, least, self.calibration
+        else:
+            bias, n_features = float(trailer["bias"]), trailer["nr_feature"]
+            if not least <= n_features < 1 << 31:
+                raise self.source.damaged(f"nr_feature is {n_features}, and the support vectors reach {least}")
+            if trailer["columns"] != len(intercept):
+                raise self.source.damaged(f"the trailer has {trailer['columns']} columns, rho has {len(intercept)} "
+                                          "values")
         if codes is None and len(intercept) != k and (len(intercept), k) != (1, 2):
             raise self.source.damaged(f"rho has {len(intercept)} values for {k} classes")
-        if isinstance(self.support, CSR):
-            self.support.n_features = n_features
-        if trailer is None:
-            found["calibration"] = self.calibration
-        return KernelModel(self.kernel, self.support, weights, classes, codes=codes, intercept=intercept, bias=bias,
-                           support_counts=self.counts[::-1] if k == 2 else self.counts, n_features=n_features, **found)
-
-    @property
-    def least_features(self):
-        return self.support.n_features if isinstance(self.support, CSR) else int(self.support.max(initial=-1)) + 1
-
-    def trained_features(self, n_features):
-        if not self.least_features <= n_features < 1 << 31:
-            raise self.source.damaged(f"nr_feature is {n_features}, and the support vectors reach "
-                                      f"{self.least_features}")
-        return n_features
+        if isinstance(support, CSR):
+            support.n_features = n_features
+        return KernelModel(self.kernel, support, weights, classes, codes=codes, intercept=intercept, bias=bias,
+                           support_counts=self.counts[::-1] if k == 2 else self.counts, n_features=n_features, **rest)
 
 
-def svm_type(source, fields):
+def read_svm_type(source, fields):
     name = fields.value("svm_type", WORD_ONLY, bytes.decode, "a kind of model")
     if name in REGRESSION:
         raise source.error(f"{name} does not classify: use svm-predict", *fields.place("svm_type"))
@@ -201,7 +192,7 @@ def svm_type(source, fields):
     return name
 
 
-def kernel_of(source, fields):
+def read_kernel(source, fields):
     name = fields.value("kernel_type", WORD_ONLY, bytes.decode, "a kernel's name")
     kinds = {theirs: ours for ours, theirs in KERNELS.items()}
     if name not in kinds:
@@ -216,8 +207,6 @@ def kernel_of(source, fields):
     if values.get("gamma", 0.0) < 0 or values.get("degree", 0) >= 1 << 31:
         key = "gamma" if values["gamma"] < 0 else "degree"
         raise source.error(f"{key} is {values[key]}: out of range", *fields.place(key))
-    from marginlinear.data.kernels import Kernel
-
     return Kernel(kind, **values)
 
 
@@ -276,7 +265,7 @@ class SupportLines(io.RawIOBase):
         source, total, columns = self.source, *self.coefficients.shape
         stream = source.stream
         start = stream.tell()
-        block = stream.read(BLOCK)
+        block = stream.read(READ_AT_ONCE)
         if not block.endswith(b"\n"):
             block += stream.readline()
         lines = block.split(b"\n")[:-1][: total - self.done]
@@ -299,13 +288,13 @@ class SupportLines(io.RawIOBase):
 
     def bad_coefficient(self, lines, numbers, position, code):
         """The error for the place where parse_rows stopped."""
-        at = numbers.count(b"\n", 0, position)
-        line = self.source.line + at + 1
+        row = numbers.count(b"\n", 0, position)
+        line = self.source.line + row + 1
         columns = self.coefficients.shape[1]
         if code in (ROWS_SHORT_LINE, ROWS_LONG_LINE):
             return self.source.damaged(f"fewer than {columns} coefficients", 1, line)
         before = numbers[numbers.rfind(b"\n", 0, position) + 1 : position]
-        word = list(re.finditer(rb"\S+", lines[at]))[len(before.split())]
+        word = list(re.finditer(rb"\S+", lines[row]))[len(before.split())]
         return self.source.damaged(f"{shown(word[0])} is not a finite number", word.start() + 1, line)
 
     def place(self, error):

@@ -1,4 +1,4 @@
-"""The body of a linear model's file: LIBLINEAR's text.
+"""A linear model's file up to the trailer: LIBLINEAR's text.
 
     solver_type MCSVM_CS        see below
     nr_class 3
@@ -20,41 +20,73 @@ labels, classes[1] first. Columns with codes have a solver_type that LIBLINEAR r
 A line `scaling unit`, which LIBLINEAR refuses too, tells that rows are scaled before they are scored.
 """
 
-from marginlinear import liblinear
-from marginlinear._core.decimal import ROWS_LONG_LINE, ROWS_SHORT_LINE, parse_rows
-from marginlinear._core.vector import Buffer, columns_of
+import numpy as np
+
+from marginlinear import liblinear, registry
+from marginlinear._core.decimal import ROWS_LONG_LINE, ROWS_SHORT_LINE, format_rows, parse_rows
+from marginlinear.calibration import of_logistic
 from marginlinear.data.reading import NATURAL, shown
-from marginlinear.modelfile.text import WORD, WORD_ONLY, Fields
+from marginlinear.model import Model
+from marginlinear.modelfile.text import WORD, WORD_ONLY, Fields, code_line, label_lines, scaling_line
+from marginlinear.threads import ranges, run_chunks
 
-BLOCK = 1 << 20  # bytes of text that are read at once
 KEYS = ("solver_type", "nr_class", "label", "classes", "codes", "scaling", "nr_feature", "bias")
-BEYOND = {}  # keys of the trailer beside what every model has
+READ_AT_ONCE = 1 << 20  # bytes of text
+WRITTEN_AT_ONCE = 1 << 18  # bytes of weights
+AHEAD = 4  # blocks for each thread whose text is held
 
 
-class Body:
-    """What stands above the trailer.
+def write(model, put, threads):
+    """Give `put` the text, some of it at a time; returns what the trailer of a linear model has of its own: nothing."""
+    rows, columns = model.weights.shape
+    kind = (liblinear.CODED if model.voted else
+            liblinear.solver_type(registry.liblinear_number(model.solver), len(model.classes), columns))
+    put((f"solver_type {kind}\n{label_lines(model)}{code_line(model)}{scaling_line(model)}"
+         f"nr_feature {model.n_features}\nbias {model.bias:.17g}\nw\n").encode("ascii"))
+    flipped = model.joint and columns == 2
+    blocks = ranges(rows, max(1, WRITTEN_AT_ONCE // (8 * columns)))
+    made = []
+    for first, last in ranges(len(blocks), AHEAD * threads):
+        def work(number, _, first=first, made=made):
+            # While one thread puts what was made before, the others make what comes next.
+            if number == 0:
+                for text in made:
+                    put(text)
+                return b""
+            low, high = blocks[first + number - 1]
+            part = model.weights[low:high]
+            try:
+                return format_rows(np.ascontiguousarray(part[:, ::-1]) if flipped else part)
+            except ValueError:
+                raise ValueError("the model is not saved: it holds a weight that is not finite") from None
+
+        made = run_chunks(work, 1 + last - first, threads, 1)
+    for text in made:
+        put(text)
+    return {}
+
+
+class LinearBody:
+    """What stands above the trailer, read.
 
     Attributes
     ----------
     kind : str
         LIBLINEAR's name of the solver.
     labels : list
-        In the file's order.
+        In the order of a Model's classes.
     foreign : bool
         Whether LIBLINEAR could have written it.
     scaling : str or None
         The kind of scaling of rows before they are scored.
-    n_features : int
-    bias : float
-    codes : int8 array of shape (classes, columns) or None
-        In the order of a Model's classes.
-    plain : bool
-        Whether nothing but the weights tells the label of a row.
+    trailer_keys : dict
+        What the trailer has beside what every model's has, and its types.
     """
 
     def __init__(self, source, first):
         fields = Fields(source, first, KEYS, "w", "its weights")
-        self.kind = solver_type(source, fields)
+        self.kind = read_solver_type(source, fields)
+        self.trailer_keys = {}
         self.labels, listed = fields.labels()
         nr_feature = fields.value("nr_feature", NATURAL, int, "the number of features")
         self.bias = fields.number("bias")
@@ -67,30 +99,20 @@ class Body:
         self.scaling = fields.scaling()
         self.foreign = not listed and self.codes is None and self.scaling is None
         columns = liblinear.columns_of(self.kind, k) if self.codes is None else self.codes.shape[1]
-        self.n_features = nr_feature
-        self.plain = self.codes is None and self.scaling is None
-        self._weights = read_weights(source, nr_feature + (self.bias >= 0), columns)
+        self.weights = read_weights(source, nr_feature + (self.bias >= 0), columns)
 
-    def weights(self, trailer):
-        """The weights, columns in the order of a Model's: a float64 buffer of shape (n_features [+ 1], columns)."""
-        if len(self.labels) == 2 and self._weights.shape[1] == 2 and self.codes is None:
+    def model(self, classes, trailer, **rest):
+        """The Model; `rest` are arguments of it."""
+        weights = self.weights
+        if len(classes) == weights.shape[1] == 2 and self.codes is None:
             # LIBLINEAR's own model decides by its first column, and so does it here.
-            first = trailer is None
-            return columns_of(self._weights, 0, 1, 1) if first else columns_of(self._weights, 1, -1, 2)
-        return self._weights
-
-    def model(self, classes, trailer, **found):
-        import numpy as np
-
-        from marginlinear.calibration import of_logistic
-        from marginlinear.model import Model
-
+            weights = weights[:, :1] if trailer is None else weights[:, ::-1]
         if trailer is None and self.kind in liblinear.LOGISTIC:
-            found["calibration"] = of_logistic(len(classes))
-        return Model(np.asarray(self.weights(trailer)), classes, bias=self.bias, codes=self.codes, **found)
+            rest["calibration"] = of_logistic(len(classes))
+        return Model(weights, classes, bias=self.bias, codes=self.codes, **rest)
 
 
-def solver_type(source, fields):
+def read_solver_type(source, fields):
     name = fields.value("solver_type", WORD_ONLY, bytes.decode, "a solver's name")
     if name in liblinear.OTHERS.values():
         raise source.error(f"{name} does not classify: use LIBLINEAR's predict", *fields.place("solver_type"))
@@ -105,11 +127,11 @@ def read_weights(source, rows, columns):
     if rows * columns * 2 > source.left():
         # A digit and a blank is the least that a weight takes: refused before memory is asked for.
         raise source.damaged(f"{rows} rows of {columns} weights do not fit into {source.left()} bytes")
-    weights = memoryview(Buffer("d", rows, columns))
+    weights = np.empty((rows, columns))
     stream, done = source.stream, 0
     while done < rows:
         start = stream.tell()
-        block = stream.read(BLOCK)
+        block = stream.read(READ_AT_ONCE)
         if not block.endswith(b"\n"):
             block += stream.readline(columns * (WORD + 1) + 2)
         count = min(rows - done, block.count(b"\n"))

@@ -1,22 +1,28 @@
-"""What the bodies of model files share: their bytes as they are read, lines of key and value, labels, codes.
+"""What the texts of model files share, read and written: lines of key and value, labels, codes, JSON.
 
-`reading` says what holds for all that is read.
+`data.reading` says what holds for all that is read.
 """
 
+import json
 import math
 import re
+from hashlib import sha256
+
+import numpy as np
 
 from marginlinear.data.labels import require_words
 from marginlinear.data.reading import INTEGER, NATURAL, NUMBER, JSONFault, json_of, shown
 from marginlinear.errors import DataError
-from marginlinear.modelfile.digest import sha256
 
 I64 = 1 << 63
+C_INT = 1 << 31
 # A word has at most 80 bytes in LIBLINEAR's own reader.
 WORD = 80
 WRITERS = "give a file that margin-train, LIBLINEAR's train or LIBSVM's svm-train wrote"
 WORD_ONLY = re.compile(rb"[!-~]+")
 LISTS = (b"label", b"classes", b"codes", b"rho", b"probA", b"probB", b"nr_sv")  # keys with a value a class or more
+LABELS = {"b": "bool", "i": "int64", "u": "int64", "f": "float64", "U": "str"}  # by NumPy's kind
+SIGNS = "0+-"  # a code of 0, 1, -1
 
 
 class Source:
@@ -37,7 +43,7 @@ class Source:
         self.name = name
         self.size = size
         self.line = 0
-        self.digest = sha256(size)
+        self.digest = sha256()
 
     def left(self):
         return self.size - self.stream.tell()
@@ -107,17 +113,17 @@ class Fields:
         """The values of a list; `count` is how many there must be."""
         self.require(key)
         words = self.texts[key].split()
-        for at, word in enumerate(words):
+        for i, word in enumerate(words):
             value = convert(word) if pattern.fullmatch(word) else math.nan
             if not (math.isfinite(value) if convert is float else -I64 <= value < I64):
-                column = len(key) + 2 + sum(len(other) + 1 for other in words[:at])
+                column = len(key) + 2 + sum(len(other) + 1 for other in words[:i])
                 raise self.source.error(f"{key} is {shown(word)}: give {allowed}", column, self.lines[key])
         if count not in (None, len(words)):
             raise self.source.damaged(f"{key} has {len(words)} values in place of {count}", *self.place(key))
         return [convert(word) for word in words]
 
     def labels(self):
-        """(labels in the file's order, whether they stand as a JSON list after `classes`)."""
+        """(labels in the order of a Model's classes, whether they stand as a JSON list after `classes`)."""
         listed = "classes" in self
         self.require("nr_class", *(() if listed else ("label",)))
         if listed and "label" in self:
@@ -137,7 +143,7 @@ class Fields:
             seen = set()
             twice = next(label for label in labels if label in seen or seen.add(label))
             raise self.source.damaged(f"label {shown(twice)} stands twice", 1, self.lines[key])
-        return labels, listed
+        return labels[::-1] if nr_class == 2 else labels, listed
 
     def scaling(self):
         """The word after `scaling`; None without."""
@@ -145,12 +151,10 @@ class Fields:
 
     def codes(self, classes):
         """The int8 array of shape (classes, columns) that stands after `codes`."""
-        import numpy as np
-
         self.require("codes")
         words = self.texts["codes"].split()
         width = len(words[0]) if words else 0
-        if len(words) != classes or not width or any(len(w) != width or w.strip(b"+-0") for w in words):
+        if len(words) != classes or not width or any(len(w) != width or w.strip(SIGNS.encode()) for w in words):
             raise self.source.damaged(f"codes is not {classes} words of +, - and 0, of one length",
                                       *self.place("codes"))
         signs = np.frombuffer(b"".join(words), dtype=np.uint8).reshape(classes, width)
@@ -188,16 +192,17 @@ def check_labels(source, labels, kind):
         raise source.damaged("a label is beyond 64 bits")
 
 
-def check_keys(source, what, found, wanted):
-    if not isinstance(found, dict):
+def check_keys(source, what, entries, types):
+    """DataError unless `entries` are a dict with the keys and types of `types`."""
+    if not isinstance(entries, dict):
         raise source.damaged(f"the {what} is not a JSON object")
-    for key in (*found, *wanted):
-        if key not in wanted:
+    for key in (*entries, *types):
+        if key not in types:
             raise source.error(f"{what}: {shown(key)} is not known: use a newer marginlinear")
-        if key not in found:
+        if key not in entries:
             raise source.damaged(f"{what}: {key} is missing")
-        if not isinstance(found[key], wanted[key]):
-            raise source.damaged(f"{what}: {shown(key)} is {shown(found[key])}")
+        if not isinstance(entries[key], types[key]):
+            raise source.damaged(f"{what}: {shown(key)} is {shown(entries[key])}")
 
 
 def parse_json(source, text, line, column):
@@ -206,3 +211,56 @@ def parse_json(source, text, line, column):
         return json_of(text)
     except JSONFault as fault:
         raise source.damaged(f"JSON cannot be read ({fault})", column + fault.column - 1, line) from None
+
+
+def label_kind(model):
+    """What the trailer calls the labels."""
+    kind = model.classes.dtype.kind
+    if kind not in LABELS:
+        raise TypeError(f"the model is not saved: its labels are {model.classes.dtype}, not bools, numbers or text")
+    return LABELS[kind]
+
+
+def label_text(label):
+    """A label as in a LIBSVM file: an integer without a point, another number in its shortest form."""
+    if isinstance(label, str):
+        return label
+    label = plain(label)
+    text = repr(label) if isinstance(label, float) else str(int(label))
+    return text.removesuffix(".0")
+
+
+def label_lines(model):
+    """The lines of the number of classes and of the labels; of two classes classes[1] comes first."""
+    kind = label_kind(model)
+    classes = model.classes.tolist()
+    if len(classes) == 2:
+        classes.reverse()
+    require_words(classes, "the model is not saved")
+    if kind == "float64" and not all(map(math.isfinite, classes)):
+        raise ValueError("the model is not saved: it has a label that is not finite")
+    if kind != "str" and all(c == int(c) and -C_INT <= c < C_INT for c in classes):
+        labels = "label " + " ".join(str(int(c)) for c in classes)
+    else:
+        labels = "classes " + json.dumps(classes)
+    return f"nr_class {len(classes)}\n{labels}\n"
+
+
+def code_line(model):
+    """The line of the codes, of two classes that of classes[1] first; "" without."""
+    if not model.voted:
+        return ""
+    codes = model.codes.tolist()
+    if len(codes) == 2:
+        codes.reverse()
+    return "codes " + " ".join("".join(SIGNS[code] for code in word) for word in codes) + "\n"
+
+
+def scaling_line(model):
+    """The line of the scaling, which other programs do not know: they refuse the file; "" without."""
+    return "" if model.scaling is None else f"scaling {model.scaling.kind}\n"
+
+
+def plain(value):
+    """A number of NumPy's as one of Python's."""
+    return value.item() if hasattr(value, "item") else value

@@ -17,23 +17,17 @@ from marginlinear.selection.metrics import is_score, pooled
 from marginlinear.status import STATUSES, fell_short
 
 
-class Book:
-    """Entries of (point, fold)."""
+class Entries(dict):
+    """The entry of each fit, by (number of its point, fold)."""
 
     def __init__(self, points, n):
-        self.points, self.n, self.entries = points, n, {}
-
-    def enter(self, at, fold, entry):
-        self.entries[at, fold] = entry
-
-    def forget(self, points, fold):
-        for at in points:
-            self.entries.pop((at, fold), None)
+        super().__init__()
+        self.points, self.n = points, n
 
     def table(self, metric, sizes):
         rows = []
-        for at, point in enumerate(self.points):
-            entries = [self.entries[at, fold] for fold in range(self.n)]
+        for p, point in enumerate(self.points):
+            entries = [self[p, fold] for fold in range(self.n)]
             values = [math.nan if entry["score"] is None else entry["score"] for entry in entries]
             rows.append({**point, "score": pooled(metric, values, sizes), "fold_scores": values,
                          "n_iter": sum(entry["n_iter"] for entry in entries),
@@ -53,7 +47,7 @@ class Journal:
         self.path, self.header, self.stream = os.fspath(path), header, None
         self.whole = 0
 
-    def read_into(self, book):
+    def read_into(self, entries):
         """Enter the fits that the file has; DataError where it is another search's. A last line cut short by the
         end of its writer is dropped."""
         with open(self.path, "rb") as stream:
@@ -62,24 +56,24 @@ class Journal:
         self.whole = sum(len(line) + 1 for line in lines)
         if not lines:
             raise DataError(self.path, 1, 1, "not the log of a search: it has no whole line")
-        found = self._object(1, lines[0]).get("search")
-        if not isinstance(found, dict):
+        header = self._object(1, lines[0]).get("search")
+        if not isinstance(header, dict):
             raise DataError(self.path, 1, 1, "not the log of a search: give one that --log wrote")
         for name, value in self.header.items():
             if name == "fixed":
-                given = found.get(name)
-                given = given if isinstance(given, dict) else {}
-                for key in sorted({*value, *given}):
-                    if given.get(key) != value.get(key):
-                        raise self._other(key.rstrip("_"), given.get(key), value.get(key))
-            elif found.get(name) != value:
-                raise self._other(name, found.get(name), value)
-        places = {_key(point): at for at, point in enumerate(book.points)}
+                fixed = header.get(name)
+                fixed = fixed if isinstance(fixed, dict) else {}
+                for key in sorted({*value, *fixed}):
+                    if fixed.get(key) != value.get(key):
+                        raise self._other(key.rstrip("_"), fixed.get(key), value.get(key))
+            elif header.get(name) != value:
+                raise self._other(name, header.get(name), value)
+        numbers = {_key(point): p for p, point in enumerate(entries.points)}
         for number, line in enumerate(lines[1:], 2):
-            entry = self._fit(number, line, book.n)
-            at = places.get(_key(entry.pop("params")))
-            if at is not None:
-                book.enter(at, entry["fold"] - 1, entry)
+            entry = self._fit(number, line, entries.n)
+            p = numbers.get(_key(entry.pop("params")))
+            if p is not None:
+                entries[p, entry["fold"] - 1] = entry
 
     def _fit(self, number, line, folds):
         """The checked entry of a line."""
@@ -113,9 +107,9 @@ class Journal:
     def _error(self, number, reason, column=1):
         return DataError(self.path, number, column, f"{reason}; start a new one with --log")
 
-    def _other(self, name, found, wanted):
-        found = repr(found) if isinstance(found, (int, float)) else shown(found)
-        return self._error(1, f"the log of another search: its {name} is {found}, here it is {wanted!r}")
+    def _other(self, name, value, wanted):
+        value = repr(value) if isinstance(value, (int, float)) else shown(value)
+        return self._error(1, f"the log of another search: its {name} is {value}, here it is {wanted!r}")
 
     @contextmanager
     def opened(self, fresh):

@@ -1,0 +1,444 @@
+"""Cross-validation, and the search for parameters by it.
+
+Rows go to stratified folds. A fold's training rows are picked once and serve all fits of the fold. Along one axis of
+the grid, C where it has one, a fit goes on from the last one's model: such chains run on threads, each fit on one. What
+they find does not depend on the number of threads.
+"""
+
+import hashlib
+import math
+import threading
+import time
+import warnings
+from collections import Counter
+from contextlib import nullcontext
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from marginlinear import params as P
+from marginlinear import registry
+from marginlinear._version import version
+from marginlinear.api import fit_model, train
+from marginlinear.data.arrays import select_columns, select_rows, shape_of
+from marginlinear.data.checks import check_class_weight, row_weights, training_data
+from marginlinear.data.folds import stratified_folds
+from marginlinear.data.kernels import GramCache
+from marginlinear.errors import ConvergenceWarning, renumber_rows
+from marginlinear.fitting import resolved
+from marginlinear.selection import grid as G
+from marginlinear.selection.journal import Entries, Journal
+from marginlinear.selection.metrics import METRICS, pooled
+from marginlinear.status import fell_short, keyword, remedies
+from marginlinear.threads import default_threads, in_order
+
+LOO = "# folds > # data. Will use # folds = # data instead (i.e., leave-one-out cross validation)"
+
+
+class CrossValidation(NamedTuple):
+    """What `cross_validate` found.
+
+    Attributes
+    ----------
+    score : float
+        Accuracy of all rows together; of the other metrics the mean over the folds that have a value.
+    fold_scores : float64 array of shape (folds,)
+        NaN where a fold has no value: auc of rows of one class.
+    predictions : array of shape (m,)
+        The label that the fold's model, which has not seen the row, gives it.
+    scores : float64 array of shape (m,) or (m, n_classes)
+        Its scores, as `out_of_fold` has them.
+    fold_of : int array of shape (m,)
+        The fold, 0 to folds - 1, of each row.
+    infos : list of Info
+        One a fold.
+    seconds : float
+    """
+
+    score: float
+    fold_scores: Any
+    predictions: Any
+    scores: Any
+    fold_of: Any
+    infos: list
+    seconds: float
+
+
+class Search(NamedTuple):
+    """What `search` found.
+
+    Attributes
+    ----------
+    best_params : dict
+        The point of the grid with the best score; of equal ones the first, whose numbers are smallest.
+    best_score : float
+    table : list of dict
+        One entry a point: its parameters, `score`, `fold_scores` (list), `n_iter` (sweeps of all its folds), `seconds`
+        (of all its fits), `unconverged` (how many of its fits).
+    model : Model or None
+        Trained on all rows with the best parameters; None without refit.
+    """
+
+    best_params: dict
+    best_score: float
+    table: list
+    model: Any
+
+
+class Fold(NamedTuple):
+    """One fold of `out_of_fold`.
+
+    Attributes
+    ----------
+    rows : int array
+        The rows that were held out, ascending.
+    places : int array
+        Their predictions, as places in the sorted classes of all rows.
+    scores : float64 array
+    info : Info
+    """
+
+    rows: Any
+    places: Any
+    scores: Any
+    info: Any
+
+
+class Folds:
+    """The data, and the training rows of the folds that are at work.
+
+    Attributes
+    ----------
+    classes : array of shape (k,);  places : int array of shape (m,)
+        The classes of all rows, and each row's place among them.
+    fold_of : int array of shape (m,)
+    """
+
+    def __init__(self, X, y, n, seed, sample_weight, class_weight, square):
+        n, seed = P.FOLDS.check(n), P.SEED.check(seed)
+        X, y, _, _ = training_data(X, y, None, square)
+        if sample_weight is not None:
+            sample_weight = row_weights(sample_weight, len(y))
+        if n > len(y):
+            warnings.warn(LOO, UserWarning, stacklevel=4)
+            n = len(y)
+        self.X, self.y, self.weights, self.class_weight = X, y, sample_weight, check_class_weight(class_weight)
+        # By label; "balanced" is counted in each fold.
+        self.factors = self.class_weight if isinstance(class_weight, dict) else {}
+        self.classes, self.places = np.unique(y, return_inverse=True)
+        unknown = [label for label in self.factors if label not in self.classes]
+        for label in unknown:
+            warnings.warn(f"class label {label} specified in weight is not found", UserWarning, stacklevel=4)
+        if len(self.classes) < 2:
+            raise ValueError(f"cross-validation needs at least 2 classes, y has {len(self.classes)} "
+                             f"(label {self.classes[0]})")
+        self.n, self.square = n, square
+        self.fold_of = stratified_folds(y, n, seed)
+        self.sizes = np.bincount(self.fold_of, minlength=n)
+        self._lock, self._held, self._users = threading.Lock(), {}, Counter()
+
+    def expect(self, fold, users):
+        """So many chains will `take` the fold, and `leave` it."""
+        self._users[fold] = users
+
+    def take(self, fold):
+        """(training rows' numbers, they, their labels, keywords of `train`, held-out rows' numbers, they) of a fold."""
+        with self._lock:
+            if fold not in self._held:
+                self._held[fold] = self._picked(fold)
+            return self._held[fold]
+
+    def leave(self, fold):
+        with self._lock:
+            self._users[fold] -= 1
+            if self._users[fold] == 0:
+                del self._held[fold]
+
+    def _picked(self, fold):
+        inside, outside = np.flatnonzero(self.fold_of != fold), np.flatnonzero(self.fold_of == fold)
+        labels = self.y[inside]
+        there = self.classes[np.unique(self.places[inside])]
+        if len(there) < 2:
+            raise ValueError(f"fold {fold + 1} of {self.n} leaves label {there[0]} alone in its training rows: give "
+                             "fewer folds, or more rows of the other classes")
+        others = {"sample_weight": None if self.weights is None else self.weights[inside],
+                  "class_weight": self.class_weight if not self.factors else
+                  {label: factor for label, factor in self.factors.items() if label in there}}
+        rows, held_out = select_rows(self.X, inside), select_rows(self.X, outside)
+        if self.square:
+            rows, held_out = select_columns(rows, inside), select_columns(held_out, inside)
+        return inside, rows, labels, others, outside, held_out
+
+    def judged(self, model, held_out, joint):
+        """(places, scores) of the held-out rows among the classes of all rows."""
+        scores = model.decision_function(held_out, threads=1)
+        columns = np.searchsorted(self.classes, model.classes)
+        places = columns[model.places_of(scores)]
+        if not model.voted and not model.joint:
+            if len(self.classes) == 2:
+                return places, scores
+            # A class is missing, and the other two were told apart by one column.
+            ranks = np.column_stack([-scores, scores])
+        else:
+            ranks = model._ranks(scores)
+        of_all = np.full((len(scores), len(self.classes)), -math.inf)
+        of_all[:, columns] = ranks
+        return places, of_all
+
+    def digest(self):
+        """SHA-256 of rows, labels and weights."""
+        digest = hashlib.sha256()
+        arrays = [self.X.indptr, self.X.indices, self.X.data] if hasattr(self.X, "indptr") else [np.asarray(self.X)]
+        if self.weights is not None:
+            arrays.append(self.weights)
+        for array in (*arrays, self.y):
+            digest.update(f"{array.dtype.str}{array.shape}".encode())
+            digest.update(np.ascontiguousarray(array).view(np.uint8).data if array.size else b"")
+        digest.update(repr(shape_of(self.X)).encode())
+        words = sorted((str(label), str(f)) for label, f in self.factors.items()) or self.class_weight
+        digest.update(repr(words).encode())
+        return digest.hexdigest()
+
+
+class Fits:
+    """Fits of points of a grid on folds, on threads.
+
+    A chain is one fold with points that differ on one axis, in ascending order; each fit starts from the one before.
+    """
+
+    def __init__(self, method, folds, params, points, axis, report=None):
+        self.method, self.folds, self.points, self.report = method, folds, points, report
+        self.params = {name: value for name, value in params.items() if name != P.THREADS.name}
+        self.threads = resolved(method, _inner(params))[1]["threads"] or default_threads()
+        chains = {}
+        for p, point in enumerate(points):
+            chains.setdefault(tuple((n, v) for n, v in point.items() if n != axis), []).append(p)
+        self.chains = [sorted(chain, key=lambda p: points[p].get(axis, 0)) for chain in chains.values()]
+        self._cancel, self._report_lock = threading.Event(), threading.Lock()
+
+    def missing(self, done):
+        """Pairs (fold, chain), those of fold 0 first, of the chains that have a point whose (point, fold) is not among
+        `done`: whole ones, since what a fit finds depends, within its tolerance, on where it starts."""
+        return [(fold, chain) for fold in range(self.folds.n) for chain in self.chains
+                if any((p, fold) not in done for p in chain)]
+
+    def run(self, todo):
+        """Yield lists of (point, fold, Fold), one for each of the (fold, chain) `todo`, in their order.
+
+        `report(point, fold, Fold)` is called as soon as a fit has ended, by one thread at a time.
+        """
+        for fold, users in Counter(fold for fold, _ in todo).items():
+            self.folds.expect(fold, users)
+        several = min(self.threads, len(todo)) > 1
+
+        def work(job):
+            fold, chain = todo[job]
+            inside, rows, labels, others, outside, held_out = self.folds.take(fold)
+            done, model, gram = [], None, GramCache()
+            for p in chain:
+                if self._cancel.is_set():
+                    break
+                try:
+                    with renumber_rows(inside):
+                        model = fit_model(rows, labels, solver=self.method.name, **others, start=model,
+                                          cancel=self._cancel if several else None, gram=gram,
+                                          threads=1 if several else self.threads, **{**self.params, **self.points[p]})
+                except ValueError as error:
+                    place = f"{G.shown(self.points[p])}, " if self.points[p] else ""
+                    raise ValueError(f"{error} ({place}fold {fold + 1} of {self.folds.n})") from error
+                places, scores = self.folds.judged(model, held_out, self.method.joint)
+                done.append((p, fold, Fold(outside, places, scores, model.info)))
+                if self.report is not None:
+                    with self._report_lock:
+                        self.report(*done[-1])
+            self.folds.leave(fold)
+            return done
+
+        yield from in_order(work, len(todo), self.threads, self._cancel)
+
+
+def out_of_fold(X, y, *, solver=None, folds=5, seed=0, threads=None, sample_weight=None, class_weight=None, **params):
+    """Scores of rows by models that have not seen them.
+
+    Parameters
+    ----------
+    As of `cross_validate`.
+
+    Returns
+    -------
+    (classes, iterator of Fold)
+        The sorted classes of y, array of shape (k,), and the folds in their order, as they are done. A Fold's `scores`
+        have shape (rows,) where one column's sign decides, positive for classes[1]; else (rows, k), a column a class:
+        the scores of a joint method and of ovr, the votes of ovo and ecoc. A class that the fold's training rows lack
+        has -inf there.
+    """
+    method, data, params = _prepared(X, y, solver, folds, seed, threads, sample_weight, class_weight, params)
+    fits = Fits(method, data, params, [{}], None)
+    return data.classes, (fold for chain in fits.run(fits.missing(())) for _, _, fold in chain)
+
+
+def cross_validate(X, y, *, solver=None, folds=5, metric="accuracy", seed=0, threads=None, sample_weight=None,
+                   class_weight=None, **params):
+    """Stratified cross-validation.
+
+    Parameters
+    ----------
+    X, y, solver, sample_weight, class_weight, **params
+        As `train` takes them. Weights act on training; a metric counts every row once.
+    folds : int
+        At least 2; more than rows mean one row a fold, with a warning.
+    metric : {"accuracy", "balanced", "f1_macro", "auc"}
+        Part of the rows predicted right; mean recall of the classes; mean F1 of the classes; area under the ROC curve,
+        for more than two classes the mean of each against the rest.
+    seed : int
+        Of the folds and of the fits.
+    threads : int, optional
+        Fits at once. Default: all cores. The result does not depend on it.
+
+    Returns
+    -------
+    CrossValidation
+
+    Raises
+    ------
+    ValueError, TypeError
+        As `train`; for folds and metric; where a fold's training rows have one class only.
+
+    Warns
+    -----
+    ConvergenceWarning
+        Once, when fits did not converge.
+    """
+    began = time.perf_counter()
+    metric = P.METRIC.check(metric)
+    method, data, params = _prepared(X, y, solver, folds, seed, threads, sample_weight, class_weight, params)
+    fits = Fits(method, data, params, [{}], None)
+    done = [fold for chain in fits.run(fits.missing(())) for _, _, fold in chain]
+    places, scores = np.empty(len(data.y), dtype=np.intp), np.empty((len(data.y), *done[0].scores.shape[1:]))
+    for fold in done:
+        places[fold.rows], scores[fold.rows] = fold.places, fold.scores
+    values = np.array([METRICS[metric](data.places[f.rows], f.places, f.scores) for f in done])
+    _warn(method, [fold.info.status for fold in done])
+    return CrossValidation(pooled(metric, values, data.sizes), values, data.classes[places], scores, data.fold_of,
+                           [fold.info for fold in done], time.perf_counter() - began)
+
+
+def search(X, y, *, solver=None, grid=None, refit=True, folds=5, metric="accuracy", seed=0, threads=None,
+           sample_weight=None, class_weight=None, log=None, resume=None, progress=None, **params):
+    """Search a grid of parameters for the best score of cross-validation.
+
+    Parameters
+    ----------
+    X, y, solver, folds, metric, seed, threads, sample_weight, class_weight, **params
+        As `cross_validate` takes them; params are those that stay fixed.
+    grid : dict or str, optional
+        Names of parameters and lists of values, or the text of `margin-train --grid`, as in
+        "C=log2:-5:2:9,mu=0.2:0.2:0.8". Default: what the method's parameters declare, C=log2:-5:2:9 where it has C.
+    refit : bool
+        Train on all rows with the best parameters.
+    log : path, optional
+        A file that gets one line of JSON for the search, and one for each fit as it ends.
+    resume : path, optional
+        A log that an earlier search of the same data, method, fixed parameters, folds and metric wrote. What is new is
+        added to it. A fold's fits along C (or the axis that takes its place) that are all there are not made again;
+        where one is missing they all are, each from the last: the table, but for the seconds, is that of a search that
+        was not interrupted.
+    progress : callable, optional
+        Called after each fit with a dict: done, total, params, fold, score, status, n_iter, seconds.
+
+    Returns
+    -------
+    Search
+
+    Raises
+    ------
+    ValueError, TypeError
+        As `cross_validate`; for a grid with unknown names or values, and a log of another search.
+    OSError
+        For a log that cannot be read or written.
+
+    Warns
+    -----
+    ConvergenceWarning
+        Once, when fits did not converge.
+    """
+    method = registry.get(registry.DEFAULT if solver is None else solver)
+    metric = P.METRIC.check(metric)
+    grid = G.check_grid(G.default_grid(method) if grid is None else grid, method)
+    points = G.points_of(grid, method, params)
+    refit, progress = P.check_flag("refit", refit), P.check_function("progress", progress)
+    for name, path in (("log", log), ("resume", resume)):
+        if path is not None:
+            P.check_path(name, path)
+    if log is not None and resume is not None:
+        raise ValueError("log and resume are both given: resume goes on writing its own file")
+    probability = params.get(P.PROBABILITY.name, False)
+    method, data, params = _prepared(X, y, solver, folds, seed, threads, sample_weight, class_weight, params)
+    axis = G.chain_axis(grid, method)
+    entries = Entries(points, data.n)
+    journal = None
+    if log is not None or resume is not None:
+        journal = Journal(log if resume is None else resume, _header(method, data, params, grid, metric))
+        if resume is not None:
+            journal.read_into(entries)
+
+    def report(p, fold, held_out):
+        score = METRICS[metric](data.places[held_out.rows], held_out.places, held_out.scores)
+        entry = entries[p, fold] = {"fold": fold + 1, "score": score, "status": held_out.info.status,
+                                    "n_iter": held_out.info.n_iter, "seconds": held_out.info.seconds}
+        if journal is not None:
+            journal.write({"params": points[p], **entry})
+        if progress is not None:
+            progress({"done": len(entries), "total": len(points) * data.n, "params": points[p], **entry})
+
+    fits = Fits(method, data, params, points, axis, report)
+    todo = fits.missing(entries)
+    for fold, chain in todo:
+        for p in chain:
+            entries.pop((p, fold), None)
+    with nullcontext() if journal is None else journal.opened(fresh=resume is None):
+        for _ in fits.run(todo):
+            pass
+    table = entries.table(metric, data.sizes)
+    _warn(method, [entry["status"] for entry in entries.values()])
+    best = max(range(len(points)), key=lambda p: (table[p]["score"], -p))
+    model = None
+    if refit:
+        model = train(X, y, solver=method.name, sample_weight=sample_weight, class_weight=class_weight,
+                      **{**params, **points[best], P.PROBABILITY.name: probability})
+    return Search(points[best], table[best]["score"], table, model)
+
+
+def _prepared(X, y, solver, folds, seed, threads, sample_weight, class_weight, params):
+    """(method, Folds, parameters of every fit)"""
+    method = registry.get(registry.DEFAULT if solver is None else solver)
+    # Out of fold only scores are asked for.
+    params = {**params, P.SEED.name: seed, P.THREADS.name: threads, P.PROBABILITY.name: False}
+    values = resolved(method, _inner(params))[0]
+    square = values.get("kernel") == "precomputed"
+    data = Folds(X, y, folds, seed, sample_weight, class_weight, square)
+    return method, data, params
+
+
+def _inner(params):
+    """Those of the method and of its run."""
+    around = {p.name for p in P.AROUND}
+    return {name: value for name, value in params.items() if name not in around}
+
+
+def _warn(method, statuses):
+    short = [status for status in statuses if fell_short(status)]
+    if short:
+        counts = ", ".join(f"{n} {status}" for status, n in Counter(short).items())
+        warnings.warn(f"{method.name}: {len(short)} of {len(statuses)} fits did not converge ({counts}): "
+                      f"{remedies(method, keyword)}", ConvergenceWarning, stacklevel=3)
+
+
+def _header(method, data, params, grid, metric):
+    """What must be the same for a log's entries to be of use."""
+    values, run = resolved(method, _inner(params))
+    fixed = {name: value if isinstance(value, (int, float, str, type(None))) else str(value)
+             for name, value in {**values, **run, P.SCALE.name: params.get(P.SCALE.name)}.items()
+             if name not in (*grid, P.THREADS.name, P.CACHE.name)}
+    return {"marginlinear": version, "solver": method.name, "metric": metric, "folds": data.n, "data": data.digest(),
+            "grid": sorted(grid), "fixed": fixed}
