@@ -36,9 +36,11 @@ DIRECTIVES = {
 # Sums keep the order of the source (no -ffast-math): the same bits on every run. No product is fused with a sum: the
 # same bits, too, whatever the processor offers.
 COMPILE_ARGS = [] if sys.platform == "win32" else [
-    "-O1" if BOUNDS else "-O3", "-g0", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off"]
+    "-O1" if BOUNDS else "-O2", "-g0", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off"]
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 ROOT = Path(__file__).parent
+# What Cython adds for typed memoryviews: compiled once, not with each engine.
+SHARED = "marginlinear._core._shared"
 HEADERS = sorted(header.relative_to(ROOT) for header in ROOT.glob("marginlinear/_core/*.h"))
 
 # What a compiler is given to see what is missing, and the words for it.
@@ -70,7 +72,8 @@ def fingerprint(extension):
 
     Times of files do not tell: pip builds in a fresh environment, whose Cython has new ones each time.
     """
-    sources = create_dependency_tree().all_dependencies(*extension.sources)
+    tree = create_dependency_tree()
+    sources = [path for source in extension.sources for path in tree.all_dependencies(source)]
     told = [Cython.__version__, DIRECTIVES, extension.define_macros, extension.extra_compile_args,
             [os.environ.get(name) for name in ("CC", "CFLAGS", "CPPFLAGS", "LDFLAGS", "LDSHARED")],
             sorted(map(digest, [*sources, *HEADERS]))]
@@ -87,6 +90,8 @@ class Build(build_ext):
     The generated C stays in `build_temp`, beside a note of both for each extension.
     """
 
+    shared = SHARED
+
     def build_extensions(self):
         every = self.extensions
         self.fingerprints = {ext.name: fingerprint(ext) for ext in every}
@@ -94,9 +99,12 @@ class Build(build_ext):
         if self.extensions:
             self.check_compiler()
             made = cythonize(self.extensions, compiler_directives=DIRECTIVES, build_dir=self.build_temp, force=True,
-                             nthreads=0 if sys.platform in ("win32", "darwin") else CORES)
+                             nthreads=0 if sys.platform in ("win32", "darwin") else CORES,
+                             shared_utility_qualified_name=self.shared)
             for ext, generated in zip(self.extensions, made, strict=True):
                 ext.sources = generated.sources
+            # The longest first, so that all cores end together.
+            self.extensions.sort(key=lambda ext: Path(*ext.sources).stat().st_size, reverse=True)
             self.force = True
             super().build_extensions()
         self.extensions = every
@@ -127,6 +135,8 @@ class Build(build_ext):
 
 
 class BuildTestKernels(Build):
+    shared = None  # that of the package may be another Cython's
+
     def finalize_options(self):
         self.distribution.ext_modules = list(extensions(ROOT / "tests", ROOT / "tests"))
         super().finalize_options()
@@ -135,7 +145,7 @@ class BuildTestKernels(Build):
 # Processes that Cython starts may import this file.
 if __name__ == "__main__":
     setup(
-        ext_modules=list(extensions(ROOT / "marginlinear")),
+        ext_modules=[Extension(SHARED, [], extra_compile_args=COMPILE_ARGS), *extensions(ROOT / "marginlinear")],
         cmdclass={"build_ext": Build, "build_test_kernels": BuildTestKernels},
         options={command: {"parallel": CORES} for command in ("build_ext", "build_test_kernels")},
     )
