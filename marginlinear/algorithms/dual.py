@@ -186,14 +186,14 @@ class JointFit(DualFit):
         """Where alternating directions promise to cost less than what is ahead, begin with them. Whether they did."""
         import numpy as np
 
-        from marginlinear._core.admm import Splitting
+        from marginlinear._core.admm import ADMM
 
         run, engine, descent = self.run, self.engine, self.descent
         # Weights of other costs are no better a start than these steps make, and sweeps from them take longer.
         if run.algorithm != "auto" or (run.start is not None and np.array_equal(engine.cost, run.start["cost"])):
             return False
-        n = Splitting.iterations(engine, descent.newton_first)
-        if Splitting.sweeps(engine, n) > WORTH * min(descent.sweeps, descent.steps):
+        n = ADMM.iterations(engine, descent.newton_first)
+        if ADMM.sweeps(engine, n) > WORTH * min(descent.sweeps, descent.steps):
             return False
         done = ADMM(engine).run(n, self.budget)
         if done:
