@@ -14,6 +14,7 @@ import pytest
 
 import marginlinear
 from marginlinear import params, registry
+from marginlinear.cli import data as cli_data
 from marginlinear.cli import predict, train
 from marginlinear.libsvm import read_libsvm
 from marginlinear.modelfile import load_model
@@ -357,17 +358,13 @@ def test_scores_are_those_of_the_library(folder, capsys):
 @pytest.mark.parametrize("name, added", [("m", ["--scores", "--margins"]), ("o", ["--scores", "--margins"]),
                                          ("k", ["--scores", "--margins"]), ("m", []), ("m2", [])])
 def test_prediction_of_a_file_of_several_blocks(folder, monkeypatch, capsys, name, added):
-    from marginlinear import libsvm
-
     # A label that is no integer, and features beyond the model's, in some blocks only.
     text = (folder / "d").read_text() + "2.5 1:1 7:1\n" + (folder / "d").read_text() + "1 2:1 9:1 10:2\n"
     (folder / "long").write_text(text)
-    blocks = libsvm.libsvm_blocks
     for threads in ("1", "2"):
         printed = set()
         for size in (50, 1 << 20):
-            monkeypatch.setattr(libsvm, "libsvm_blocks", lambda *given, size=size, **options:
-                                blocks(*given, **options, _block_size=size))
+            monkeypatch.setattr(cli_data, "BLOCK", size)
             assert predict.main([*added, "--threads", threads, "long", name, f"out{size}"]) == 0
             printed.add(capsys.readouterr())
         assert len(printed) == 1
@@ -376,10 +373,7 @@ def test_prediction_of_a_file_of_several_blocks(folder, monkeypatch, capsys, nam
 
 
 def test_an_error_behind_the_first_block_leaves_the_old_output(folder, monkeypatch):
-    from marginlinear import libsvm
-
-    blocks = libsvm.libsvm_blocks
-    monkeypatch.setattr(libsvm, "libsvm_blocks", lambda *given, **options: blocks(*given, **options, _block_size=50))
+    monkeypatch.setattr(cli_data, "BLOCK", 50)
     (folder / "long").write_text((folder / "d").read_text() + "1 1:x\n")
     (folder / "out").write_text("old")
     before = set(os.listdir())

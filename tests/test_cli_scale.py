@@ -1,6 +1,5 @@
 """margin-scale: a table of command lines, svm-scale on the same files, files of ranges and what is wrong with them."""
 
-import functools
 import lzma
 import os
 import re
@@ -183,8 +182,7 @@ def test_many_blocks_and_compressed_files(folder, monkeypatch):
     ml.dump_libsvm(X, np.arange(400) % 5, "train")
     assert scale.main(["-s", "ranges1", "-o", "out1", "train"]) == 0
     (folder / "train.xz").write_bytes(lzma.compress((folder / "train").read_bytes()))
-    small = functools.partial(libsvm_blocks, _block_size=600)
-    monkeypatch.setattr("marginlinear.libsvm.libsvm_blocks", small)
+    monkeypatch.setattr("marginlinear.cli.data.BLOCK", 600)
     monkeypatch.setattr("marginlinear.data.scaling.PART", 50)
     for threads in ("1", "3"):
         assert scale.main(["-s", "ranges2", "-o", "out2", "--threads", threads, "train.xz"]) == 0
@@ -192,7 +190,7 @@ def test_many_blocks_and_compressed_files(folder, monkeypatch):
             assert (folder / f"{name}1").read_bytes() == (folder / f"{name}2").read_bytes()
     (folder / "train").write_text((folder / "train").read_text() + "1 1:x\n")
     with pytest.raises(ml.DataError, match=r"train:401:5: value 'x'"):
-        list(small("train"))
+        list(libsvm_blocks("train", _block_size=600))
 
 
 def test_extremes_of_parts_are_those_of_all():

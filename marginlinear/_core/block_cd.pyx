@@ -67,7 +67,7 @@ from marginlinear._core.rows cimport (
     weights_prefetch,
 )
 from marginlinear._core.shrinking cimport note_visit
-from marginlinear._core.vector import product, total
+from marginlinear._core.vector import total
 from marginlinear.threads import run_chunks
 
 # The least b_l, as a part of the largest.
@@ -368,7 +368,7 @@ cdef class BlockCD(DualEngine):
             self._level_factors()
 
     def stiffness(self):
-        return total(product(self.cost, self.sqnorms)) / self.rows.m
+        return total(np.multiply(self.cost, self.sqnorms)) / self.rows.m
 
     def coefficients(self, duals):
         """alpha_il - [l = y_i] beta_i + [l = r_i] beta_i"""

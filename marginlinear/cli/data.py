@@ -7,6 +7,7 @@ from marginlinear.cli.output import Failure, opening, warn
 from marginlinear.errors import DataError
 
 LISTED = 20  # labels that a line names at most
+BLOCK = 1 << 20  # bytes of a file that are worked on at once: what NumPy's calls cost is little beside them
 
 
 def read_data(path, status, **options):
@@ -22,7 +23,7 @@ def read_blocks(path, what, status, **options):
     from marginlinear.libsvm import libsvm_blocks
 
     with opening("open input file", path):
-        yield from libsvm_blocks(path, progress=progress_of(what, status), **options)
+        yield from libsvm_blocks(path, progress=progress_of(what, status), _block_size=BLOCK, **options)
 
 
 @contextmanager

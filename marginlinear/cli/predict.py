@@ -113,13 +113,15 @@ class Predictor:
 
         from marginlinear._core.decimal import format_rows
         from marginlinear.cli.data import count_extra
-        from marginlinear.data.arrays import row_blocks
+        from marginlinear.data.arrays import CSR, row_blocks, sealed
 
-        self.extra += count_extra(data, self.model)
         model, added, names = self.model, self.added, self.names
+        # Nobody else has these arrays: they need not be copied. The model's last features need not occur in them.
+        X = CSR(data.data, sealed(data.indices), sealed(data.indptr), max(data.n_features, self.n_features))
+        self.extra += count_extra(X, model)
         truth = model.places_in_classes(data.labels)
         correct = 0
-        for low, high, block in row_blocks(data, max(1, BLOCK // max(len(names), model.columns))):
+        for low, high, block in row_blocks(X, max(1, BLOCK // max(len(names), model.columns))):
             with renumber_rows(range(low, high)):
                 scores = model.decide(block, threads=self.threads)
             known = truth[low:high]
