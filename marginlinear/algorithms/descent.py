@@ -109,7 +109,12 @@ class Descent:
             self.stopped = self.budget.exhausted(self.engine.n_iter)
             if self.stopped:
                 return self.check()
-            check = self._step()
+            if self.algorithm == "auto" and self.route == "accelerated" and self.engine.n_iter > self.enough:
+                self.route = "newton"
+            if self.route == "newton":
+                check = self._newton_step()
+            else:
+                check = self._outer_step() if self.engine.iterates.kappa > 0 else self._plain_sweep()
             if check is not None and (self.stopped or self.certified() or self.outdated(check)):
                 return check
 
@@ -123,14 +128,6 @@ class Descent:
         left = max(self.renewal * (check.primal - check.objective),
                    min(self.renewal * (objective - check.bound), allowance(self.goal, objective)))
         return self.renewal > 0 and check.objective < objective and check.gap <= left
-
-    def _step(self):
-        """A sweep, or some around one centre, or a Newton step. Returns the check, if one was made."""
-        if self.algorithm == "auto" and self.route == "accelerated" and self.engine.n_iter > self.enough:
-            self.route = "newton"
-        if self.route == "newton":
-            return self._newton_step()
-        return self._outer_step() if self.engine.iterates.kappa > 0 else self._plain_sweep()
 
     def _plain_sweep(self):
         self.engine.adapt()
@@ -150,8 +147,9 @@ class Descent:
 
     def _slow(self):
         """Whether plain sweeps promise a long run to the tolerance."""
-        level = self.incumbent.level
-        return len(self.gaps) >= 4 and math.isfinite(level) and slow(self.gaps, allowance(self.tol, level))
+        if len(self.gaps) < 4 or not math.isfinite(self.incumbent.level):
+            return False
+        return slow(self.gaps, allowance(self.tol, self.incumbent.level))
 
     def _outer_step(self):
         merit = self.accelerator.outer_step(self._sweep, self.budget)
