@@ -100,36 +100,36 @@ def row_sqnorm(Rows X, Py_ssize_t i):
     return call.value
 
 
-def level(values, double P, double Q):
+def threshold(values, double P, double Q):
     """nu with Q nu = P + sum_l (values_l - nu)_+."""
     cdef double[::1] ended = np.append(values, np.nan)
-    return block_problem.level(&ended[0], ended.shape[0] - 1, P, Q)
+    return block_problem.threshold(&ended[0], ended.shape[0] - 1, P, Q)
 
 
-def squared_block(const double[::1] B, Py_ssize_t y, double A, double q, double upper=-1, Py_ssize_t r=-1,
-                  double F=0):
-    """(a, b) of block_problem.squared_block."""
+def solve_squared_block(const double[::1] B, Py_ssize_t y, double A, double q, double upper=-1, Py_ssize_t r=-1,
+                        double F=0):
+    """(a, b) of block_problem.solve_squared_block."""
     cdef double[::1] scratch = np.empty(B.shape[0])
     out = np.full(B.shape[0], np.nan)
     cdef double[::1] a = out
-    b = block_problem.squared_block(&B[0], B.shape[0], y, A, q, upper, r, F, &a[0], &scratch[0])
+    b = block_problem.solve_squared_block(&B[0], B.shape[0], y, A, q, upper, r, F, &a[0], &scratch[0])
     return out, b
 
 
-def hinge_block(const double[::1] B, Py_ssize_t y, double A, double cap):
-    """a of block_problem.hinge_block."""
+def solve_hinge_block(const double[::1] B, Py_ssize_t y, double A, double cap):
+    """a of block_problem.solve_hinge_block."""
     cdef double[::1] scratch = np.empty(B.shape[0])
     out = np.full(B.shape[0], np.nan)
     cdef double[::1] a = out
-    block_problem.hinge_block(&B[0], B.shape[0], y, A, cap, &a[0], &scratch[0])
+    block_problem.solve_hinge_block(&B[0], B.shape[0], y, A, cap, &a[0], &scratch[0])
     return out
 
 
-def hinge_block_by_class(const double[::1] B, Py_ssize_t y, const double[::1] A, double cap):
-    """a of block_problem.hinge_block_by_class."""
+def solve_hinge_block_by_class(const double[::1] B, Py_ssize_t y, const double[::1] A, double cap):
+    """a of block_problem.solve_hinge_block_by_class."""
     out = np.full(B.shape[0], np.nan)
     cdef double[::1] a = out
-    block_problem.hinge_block_by_class(&B[0], B.shape[0], y, &A[0], cap, &a[0])
+    block_problem.solve_hinge_block_by_class(&B[0], B.shape[0], y, &A[0], cap, &a[0])
     return out
 
 
@@ -162,19 +162,19 @@ def piece_dual(const double[::1] table, double c, double g):
 
 
 def piece_step(const double[::1] table, double c, double base, double A):
-    """(a, curvature) of piecewise.step_to."""
+    """(a, curvature) of piecewise.coordinate_step."""
     cdef double curvature = float("nan")
-    a = piecewise.step_to(<const pieces_t*> &table[0], c, base, A, &curvature)
+    a = piecewise.coordinate_step(<const pieces_t*> &table[0], c, base, A, &curvature)
     return a, curvature
 
 
 def piece_gap(const double[::1] table, double c, double g, double a):
     """c phi(g) + c phi*(-a/c) + a g"""
-    return piecewise.gap_of(<const pieces_t*> &table[0], c, g, a)
+    return piecewise.fenchel_gap(<const pieces_t*> &table[0], c, g, a)
 
 
-def keep_awake(const double[::1] values, uint8_t[::1] rest):
-    """The positions of the values > 0 without rest; `rest` is counted down in place."""
-    out = np.empty(values.shape[0], dtype=np.intp)
+def active_rows(const double[::1] sqnorms, uint8_t[::1] skip):
+    """The positions of the sqnorms > 0 that are not skipped; `skip` is counted down in place."""
+    out = np.empty(sqnorms.shape[0], dtype=np.intp)
     cdef Py_ssize_t[::1] order = out
-    return out[:shrinking.keep_awake(&values[0], &rest[0], values.shape[0], &order[0])]
+    return out[:shrinking.active_rows(&sqnorms[0], &skip[0], sqnorms.shape[0], &order[0])]

@@ -338,7 +338,7 @@ def zero_sum(pieces):
 
 
 def least_squared_block(B, y, A, q, upper, r, F):
-    """(a, b) of block_problem.squared_block, with 60 digits: b by bisection on the derivative, a by zero_sum."""
+    """(a, b) of block_problem.solve_squared_block, with 60 digits: b by bisection on the derivative, a by zero_sum."""
     B, A, q, upper, F = [Decimal(float(v)) for v in B], *(Decimal(float(v)) for v in (A, q, upper, F))
 
     def given(b):
@@ -363,7 +363,7 @@ def least_squared_block(B, y, A, q, upper, r, F):
 
 
 def squared_block_value(a, b, B, y, A, q, upper, r, F):
-    """(value, sum of the sizes of its terms) of block_problem.squared_block's objective, exactly."""
+    """(value, sum of the sizes of its terms) of block_problem.solve_squared_block's objective, exactly."""
     a, b, B = [Fraction(v) for v in a], Fraction(b), [Fraction(float(v)) for v in B]
     A, q, upper, F = (Fraction(float(v)) for v in (A, q, upper, F))
     terms = [A / 2 * v * v for c, v in enumerate(a) if c != y] + [v * w for v, w in zip(a, B, strict=True)]
@@ -375,13 +375,13 @@ def squared_block_value(a, b, B, y, A, q, upper, r, F):
 
 
 def least_hinge_block(B, y, A, cap):
-    """a of block_problem.hinge_block, with 60 digits."""
+    """a of block_problem.solve_hinge_block, with 60 digits."""
     A, cap = Decimal(float(A)), Decimal(float(cap))
     return zero_sum([(cap if c == y else Decimal(0), Decimal(float(v)), A) for c, v in enumerate(B)])
 
 
 def least_hinge_block_by_class(B, y, A, cap):
-    """a of block_problem.hinge_block_by_class, with 60 digits."""
+    """a of block_problem.solve_hinge_block_by_class, with 60 digits."""
     cap = Decimal(float(cap))
     return zero_sum([(cap if c == y else Decimal(0), Decimal(float(v)), Decimal(float(w)))
                      for c, (v, w) in enumerate(zip(B, A, strict=True))])
@@ -530,3 +530,9 @@ def msvmav_score(w, X, sign, weight):
     g = sign * (X @ w)
     rho = weight @ g / weight.sum()
     return weight @ np.maximum(0, 1 - g / rho) ** 2 / weight.sum()
+
+
+def split(duals, m):
+    """(alpha, beta) of the flat duals of m blocks."""
+    duals = np.asarray(duals)
+    return duals[:-m].reshape(m, -1), duals[-m:]

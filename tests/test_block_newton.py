@@ -10,7 +10,7 @@ from scipy import sparse
 
 import marginlinear as ml
 from marginlinear._core.block_cd import BlockCD
-from marginlinear._core.block_newton import Newton
+from marginlinear._core.block_newton import BlockNewton
 from marginlinear._core.rows import Rows
 
 METHODS = [("mcodm", {}), ("mcodm", {"mu": 0.0}), ("mcodm", {"outer": "paper"}), ("cs", {}), ("lpmcsvm", {"norm": 1.2})]
@@ -61,7 +61,7 @@ def engine_of(loss, X, y, k, seed=0):
 def test_derivatives_by_central_differences(loss, k):
     X, y = problem(m=40, d=4, k=k)
     engine = engine_of(loss, X, y, k)
-    newton = Newton(engine)
+    newton = BlockNewton(engine)
     rng = np.random.default_rng(1)
     for spread in (0.1, 1.0):
         W = engine.iterates.W + spread * rng.normal(size=4 * k)
@@ -82,7 +82,7 @@ def test_derivatives_by_central_differences(loss, k):
 def test_values_of_a_step_are_those_of_the_engine(loss):
     X, y = problem()
     engine = engine_of(loss, X, y, 4)
-    newton = Newton(engine)
+    newton = BlockNewton(engine)
     for _ in range(6):
         newton.step()
         primal, tight, stale = engine.primal()

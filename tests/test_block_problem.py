@@ -34,7 +34,7 @@ def assert_feasible(a, y, cap=np.inf):
 
 
 @pytest.mark.parametrize("low, high", [(-6, 6), (-1, 1)])
-def test_level(kernels, low, high):
+def test_threshold(kernels, low, high):
     for seed in range(200):
         rng = np.random.default_rng(seed)
         values = rng.standard_normal(int(rng.integers(1, 9))) * spread(rng, low, high)
@@ -42,7 +42,7 @@ def test_level(kernels, low, high):
             values[:] = values[0]
         Q = 0.0 if seed % 4 == 0 else spread(rng, low, high)
         P = -spread(rng, low, high) if Q == 0 else rng.standard_normal() * spread(rng, low, high)
-        nu = kernels.level(values, P, Q)
+        nu = kernels.threshold(values, P, Q)
         excess = np.maximum(0, values - nu).sum()
         size = abs(Q * nu) + abs(P) + abs(values).sum() + len(values) * abs(nu)
         assert abs(Q * nu - P - excess) <= 1e-14 * size
@@ -54,7 +54,7 @@ def rounding(B, A):
 
 
 def check_squared(kernels, B, y, A, q, upper, r, F):
-    a, b = kernels.squared_block(B, y, A, q, upper, r, F)
+    a, b = kernels.solve_squared_block(B, y, A, q, upper, r, F)
     assert_feasible(a, y)
     assert b >= 0 and np.isfinite(b)
     best_a, best_b = oracles.least_squared_block(B, y, A, q, upper, r, F)
@@ -92,9 +92,9 @@ def test_upper_loss_fades_with_mu(kernels):
     for seed in range(20):
         rng, B, y, A = block(seed)
         r = int(rng.choice(np.delete(np.arange(len(B)), y)))
-        without, _ = kernels.squared_block(B, y, A, 0.5)
+        without, _ = kernels.solve_squared_block(B, y, A, 0.5)
         F = B[r] - B[y] + 1e-3
-        a, b = kernels.squared_block(B, y, A, 0.5, 1e30, r, F)
+        a, b = kernels.solve_squared_block(B, y, A, 0.5, 1e30, r, F)
         assert b <= (abs(F) + 2 * A * abs(without).max()) / 1e30 * (1 + 1e-9)
         assert abs(a - without).max() <= 1e-9 * abs(without).max()
 
@@ -103,7 +103,7 @@ def test_rival_and_upper_dual_are_never_both_used(kernels):
     for seed in range(100):
         rng, B, y, A = block(seed)
         r = int(rng.choice(np.delete(np.arange(len(B)), y)))
-        a, b = kernels.squared_block(B, y, A, 0.3, 0.4, r, B[r] - B[y] + 0.01)
+        a, b = kernels.solve_squared_block(B, y, A, 0.3, 0.4, r, B[r] - B[y] + 0.01)
         assert b == 0 or a[r] == 0
 
 
@@ -112,7 +112,7 @@ def test_hinge_block(kernels):
     for seed in range(300):
         rng, B, y, A = block(seed)
         cap = 1e12 if seed % 9 == 5 else spread(rng)
-        a = kernels.hinge_block(B, y, A, cap)
+        a = kernels.solve_hinge_block(B, y, A, cap)
         assert_feasible(a, y, cap)
         best, size = oracles.hinge_block_value(oracles.least_hinge_block(B, y, A, cap), B, A)
         value, _ = oracles.hinge_block_value(a, B, A)
@@ -128,7 +128,7 @@ def test_hinge_block_by_class(kernels):
         rng, B, y, A = block(seed)
         A = A * 10.0 ** rng.uniform(-9 if seed % 2 else -1, 0, len(B))
         cap = 1e12 if seed % 9 == 5 else spread(rng)
-        a = kernels.hinge_block_by_class(B, y, A, cap)
+        a = kernels.solve_hinge_block_by_class(B, y, A, cap)
         assert_feasible(a, y, cap)
         best, size = oracles.hinge_block_value(oracles.least_hinge_block_by_class(B, y, A, cap), B, A)
         value, _ = oracles.hinge_block_value(a, B, A)
@@ -141,17 +141,17 @@ def test_hinge_block_by_class_with_one_curvature(kernels):
     for seed in range(300):
         rng, B, y, A = block(seed)
         cap = spread(rng)
-        a = kernels.hinge_block_by_class(B, y, np.full(len(B), A), cap)
-        assert np.allclose(a, kernels.hinge_block(B, y, A, cap), rtol=1e-9, atol=1e-9 * cap)
+        a = kernels.solve_hinge_block_by_class(B, y, np.full(len(B), A), cap)
+        assert np.allclose(a, kernels.solve_hinge_block(B, y, A, cap), rtol=1e-9, atol=1e-9 * cap)
 
 
-def test_levels_that_rounding_moves_back_end(kernels):
-    """Newton's steps for the level must end where the level falls again in its last digit."""
+def test_thresholds_that_rounding_moves_back_end(kernels):
+    """Newton's steps for the threshold must end where it falls again in its last digit."""
     for seed in range(3000):
         rng = np.random.default_rng(seed)
         k = int(rng.integers(3, 12))
         B = rng.integers(-2, 3, k) + rng.standard_normal(k) * 1e-15
-        kernels.hinge_block_by_class(B, int(rng.integers(k)), 10.0 ** rng.uniform(-9, 0, k), 1.0)
+        kernels.solve_hinge_block_by_class(B, int(rng.integers(k)), 10.0 ** rng.uniform(-9, 0, k), 1.0)
 
 
 def test_generator_is_splitmix64(kernels):

@@ -36,7 +36,7 @@ def fit(X, y, p, **params):
 def assert_certified(model, W, X, y, C, p):
     """Objective, bound and certificate are those of the final weights and duals, in plain NumPy."""
     info = model.info
-    alpha = np.asarray(model._state.state["alpha"])
+    alpha = oracles.split(model._state.state["duals"], len(y))[0]
     own = alpha[np.arange(len(y)), y]
     others = alpha.copy()
     others[np.arange(len(y)), y] = 0
@@ -165,13 +165,14 @@ def test_every_dual_value_is_below_the_optimum(seed, p):
         engine.scale_classes(rng.uniform(0.1, 1, k))
         engine.sweep()
         assert engine.dual() <= best * (1 + 1e-7) and engine.primal()[0] >= best * (1 - 1e-6)
-        W, alpha = np.asarray(engine.weights_at(engine.iterates.W)).reshape(-1, k), engine.alpha
-        assert engine.primal()[0] == pytest.approx(oracles.lp_objective(W, X, y, engine.cost, p), rel=1e-10)
+        W, alpha = np.asarray(engine.weights_at(engine.iterates.W)).reshape(-1, k), np.asarray(engine.alpha)
+        assert engine.primal()[0] == pytest.approx(oracles.lp_objective(W, X, y, np.asarray(engine.cost), p), rel=1e-10)
         assert engine.dual() == pytest.approx(oracles.lp_dual(alpha, X, y, p), rel=1e-9, abs=1e-9)
         if step >= 10:
             engine.average(0.3 if step > 10 else 1.0, 1.0, 1.0)
             assert engine.averaged_dual() <= best * (1 + 1e-7)
-            assert engine.averaged_dual() == pytest.approx(oracles.lp_dual(engine.mean_alpha, X, y, p), abs=1e-9)
+            alpha = engine.split(engine.mean_duals)[0]
+            assert engine.averaged_dual() == pytest.approx(oracles.lp_dual(alpha, X, y, p), abs=1e-9)
 
 
 @pytest.mark.parametrize("p", [1.0, 1.5])
@@ -185,7 +186,7 @@ def test_excess_closes_the_sum_of_the_gaps(p):
     b, W = engine.factors, engine.iterates.W.reshape(-1, k)
     weighted = ((b * W) ** 2 / b).sum()
     loss = engine.primal()[0] - engine.half_norm()
-    gap = weighted + loss - engine.alpha[np.arange(len(y)), y].sum()
+    gap = weighted + loss - np.asarray(engine.alpha)[np.arange(len(y)), y].sum()
     assert engine.primal()[0] - engine.dual() == pytest.approx(gap + engine.excess, rel=1e-10)
 
 
@@ -241,7 +242,7 @@ def test_p_one_has_exactly_zero_classes():
     # Classes 2 and 3 are nearly told apart by what the others' weights say.
     X = np.array([[3.0, 0, 0], [0, 3.0, 0], [0, 0, 0.3], [0, 0, -0.3]])[y] + 0.3 * rng.standard_normal((120, 3))
     model, W = fit(X, y, 1, C=0.02, tol=1e-6)
-    alpha = np.asarray(model._state.state["alpha"])
+    alpha = oracles.split(model._state.state["duals"], len(y))[0]
     norms = np.sqrt(((X.T @ alpha) ** 2).sum(axis=0))
     small = norms < 0.9 * norms.max()
     assert small.any() and not small.all()
@@ -282,6 +283,6 @@ def test_the_incumbent_keeps_its_weights():
     descent.until(1e-4)
     incumbent = descent.incumbent
     W = incumbent.weights.reshape(-1, k)
-    assert incumbent.objective == pytest.approx(oracles.lp_objective(W, X, y, engine.cost, 1.2), rel=1e-10)
+    assert incumbent.objective == pytest.approx(oracles.lp_objective(W, X, y, np.asarray(engine.cost), 1.2), rel=1e-10)
     engine.iterates.exchange(incumbent.weights)
     assert engine.primal()[0] == pytest.approx(incumbent.objective, rel=1e-10)

@@ -167,7 +167,7 @@ def test_two_classes_fixed_point_of_the_paper(seed):
 
 def dual(state, X, y, cost, rival=None, fixed=0.0):
     """D_r or D_M of math.md 1.4 and 1.1 at the duals of a state."""
-    every, alpha, beta = np.arange(len(y)), np.asarray(state["alpha"]), np.asarray(state["beta"])
+    every, (alpha, beta) = np.arange(len(y)), oracles.split(state["duals"], len(y))
     coefficients = alpha.copy()
     coefficients[every, y] -= beta
     if rival is not None:

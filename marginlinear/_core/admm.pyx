@@ -1,6 +1,7 @@
-"""Alternating directions for the problems of a BlockCD: rough weights that its sweeps start from, for few features.
+"""ADMM for the problems of a BlockCD: rough weights that its sweeps start from, for few features.
 
-The scores S become unknowns of their own, with the multipliers T of S = X W (ADMM; Boyd et al. 2011). With
+The scores S become unknowns of their own, with the multipliers T of S = X W (alternating direction method of
+multipliers, Boyd et al. 2011). With
 rho_i = `ratio` c_i an iteration is
 
     W   = (I + X' diag(rho) X)^-1 X' (T + diag(rho) S)
@@ -16,28 +17,17 @@ grows. The weights of these duals are far from W, and certify nothing yet: sweep
 
 import math
 
+import numpy as np
+
 from cpython.exc cimport PyErr_CheckSignals
 from libc.math cimport sqrt
 from libc.stdint cimport int32_t
 
-from marginlinear._core.rows cimport (
-    CSR32,
-    CSR64,
-    DENSE32,
-    DENSE64,
-    GRAM,
-    NARROW32,
-    NARROW64,
-    Rows,
-    data_t,
-    row_axpy,
-    row_scores,
-    row_update,
-)
-from marginlinear._core.block_problem cimport larger, squared_block
+from marginlinear._core.block_cd cimport BlockCD
 from marginlinear._core.cholesky cimport NormalMatrix
+from marginlinear._core.joint_loss cimport add_loss, joint_t, solve_block
+from marginlinear._core.rows cimport GRAM, SLICE, Rows, data_t, row_axpy, row_scores, row_update
 
-from marginlinear._core.vector import Buffer, seen, zeros
 from marginlinear._core.cholesky import factor, substitute_columns
 from marginlinear.threads import run_chunks
 
@@ -55,8 +45,6 @@ FIRMNESS = 0.3
 LIMIT = 2000
 # Sums over the rows have so many parts at most, whatever the number of threads.
 cdef Py_ssize_t PARTS = 16
-# Work of one slice between looks at the signals: about 20 ms.
-cdef double SLICE = 2e7
 
 
 cdef enum Work:
@@ -75,7 +63,7 @@ cdef struct task_t:
     double following
 
 
-cdef class Splitting:
+cdef class ADMM:
     """Iterations on the duals of an engine with the squared loss; its weights stay until the end.
 
     Attributes
@@ -83,48 +71,46 @@ cdef class Splitting:
     W : float64 array of shape (d, k)
     """
 
-    cdef object engine, _W
+    cdef BlockCD engine
     cdef Rows rows
     cdef Py_ssize_t k, slice_rows
     cdef int threads
-    cdef double low, high, mu, ratio
-    cdef double[:, ::1] alpha, scores, w, curvature, lower, wanted
-    cdef double[::1] beta, flat
-    cdef const double[::1] cost, sq
+    cdef double ratio
+    cdef joint_t phi
+    cdef readonly double[:, ::1] W
+    cdef double[:, ::1] alpha, scores, curvature, lower, wanted
+    cdef double[::1] beta
+    cdef const double[::1] cost, sqnorms
     cdef const int32_t[::1] y
     cdef int32_t[::1] rival
     cdef NormalMatrix gram
 
-    def __init__(self, engine):
+    def __init__(self, BlockCD engine):
         cdef Rows rows = engine.rows
         self.engine, self.rows, self.k, self.threads = engine, rows, engine.n_classes, engine.threads
-        self.low, self.high, self.mu = engine.low, engine.high, engine.mu
-        self.alpha, self.beta, self.y, self.cost, self.rival, _, _ = engine.working_arrays()
-        self.sq = rows.sqnorms()
+        self.phi = engine.phi
+        # Against the best rival at each W.
+        self.phi.upper = self.phi.mu > 0
+        self.alpha, self.beta, self.y, self.cost = engine.alpha, engine.beta, engine.y, engine.cost
+        self.rival, self.sqnorms = engine.rival, engine.sqnorms
         self.slice_rows = max(1, <Py_ssize_t>(SLICE * rows.m / (1.0 + <double>rows.nnz * self.k)))
-        flat = zeros("d", rows.d * self.k)
-        self._W = flat.table(rows.d)
-        self.flat, self.w = flat, self._W
-        self.lower = Buffer("d", rows.d, rows.d)
+        self.W = np.zeros((rows.d, self.k))
+        self.lower = np.empty((rows.d, rows.d))
         self.ratio = 0
         self.curvature = self._sum_curvature()
-
-    @property
-    def W(self):
-        return seen(self._W)
 
     cdef double[:, ::1] _sum_curvature(self):
         """X' diag(c) X"""
         cdef Py_ssize_t start
         cdef task_t task
-        cdef double[::1] scratch = Buffer("d", self.rows.d)
+        cdef double[::1] scratch = np.empty(self.rows.d)
         self.gram = NormalMatrix(self.rows.d, self.rows.m, self.threads)
         self.gram.clear()
         task.what, task.scratch = GATHER, &scratch[0]
         for start in range(0, self.rows.m, self.gram.room):
             task.start, task.stop = start, min(self.rows.m, start + self.gram.room)
             with nogil:
-                perform(self, &task)
+                perform(self, self.rows, &task)
             self.gram.add(task.stop - task.start)
         return self.gram.result()
 
@@ -134,10 +120,10 @@ cdef class Splitting:
         return math.ceil(min(BEFORE if newton else MOST, EACH * math.sqrt(engine.stiffness())))
 
     @staticmethod
-    def sweeps(engine, n):
+    def sweeps(BlockCD engine, n):
         """What n iterations cost, in sweeps, roughly; infinite where they are not possible or too few."""
         cdef Rows rows = engine.rows
-        if rows.storage == GRAM or rows.d > LIMIT or not engine.squared or n < FEWEST:
+        if rows.storage == GRAM or rows.d > LIMIT or not engine.phi.squared or n < FEWEST:
             return math.inf
         # A multiplication costs 60 times what it does in a tile.
         square = <double>rows.d * rows.d
@@ -149,17 +135,17 @@ cdef class Splitting:
     def run(self, n, budget):
         """n iterations at most, from duals of 0 and margins of 1: the first W is that of least squares. The last W and
         the duals become those of the engine, around a centre. False, with all at 0, where numbers are out of range."""
-        cdef Py_ssize_t i
-        engine = self.engine
+        cdef BlockCD engine = self.engine
         ratio = following = FIRST
-        self.scores, forces = zeros("d", self.rows.m, self.k), zeros("d", self.rows.m, self.k)
-        cdef double[:, ::1] force = forces
-        for i in range(self.rows.m):
-            self.scores[i, self.y[i]] = 1.0
-            force[i, self.y[i]] = ratio * self.cost[i]
-        self.alpha[:, :], self.beta[:] = 0, 0
-        self.wanted = engine.summed(forces, self.beta).table(self.rows.d)
-        engine.settle_empty_rows()
+        own = np.arange(self.rows.m), np.asarray(self.y)
+        scores = np.zeros((self.rows.m, self.k))
+        scores[own] = ratio * np.asarray(self.cost)
+        wanted = np.zeros((self.rows.d, self.k))
+        engine._add(scores.ravel(), wanted.ravel())
+        scores[own] = 1.0
+        self.scores, self.wanted = scores, wanted
+        engine.duals[:] = 0
+        engine.set_empty_duals()
         best = before = math.inf
         for at in range(n):
             if budget.exhausted(engine.n_iter):
@@ -180,7 +166,7 @@ cdef class Splitting:
             if engine.n_iter % PERIOD == 0:
                 # All that is known of the least J is that no loss is below 0.
                 budget.record(engine.n_iter, objective, 0.0, objective)
-        engine.stand_beside(self.flat, FIRMNESS * engine.stiffness())
+        engine.stand_beside(np.asarray(self.W).ravel(), FIRMNESS * engine.stiffness())
         return True
 
     def _solve(self, double ratio):
@@ -195,8 +181,8 @@ cdef class Splitting:
             if not factor(self.lower, self.threads):
                 return False
             self.ratio = ratio
-        self.w[:, :] = self.wanted
-        substitute_columns(self.lower, self.w)
+        self.W[:, :] = self.wanted
+        substitute_columns(self.lower, self.W)
         return True
 
     def _respond(self, double ratio, double following):
@@ -204,55 +190,42 @@ cdef class Splitting:
         # A part's sum of d k numbers is not to cost more than its rows.
         size = max(self.rows.d, (self.rows.m + PARTS - 1) // PARTS)
         parts = run_chunks(lambda lo, hi: self._pass(lo, hi, ratio, following), self.rows.m, self.threads, size)
-        cdef double[:, ::1] part
-        cdef Py_ssize_t j, l
-        self.wanted[:, :] = 0
+        wanted = np.asarray(self.wanted)
+        wanted[:] = 0
         for _, part in parts:
-            for j in range(self.rows.d):
-                for l in range(self.k):
-                    self.wanted[j, l] += part[j, l]
-        return 0.5 * self.engine.iterates.sqnorm_of(self.flat) + sum(loss for loss, _ in parts)
+            wanted += part
+        return 0.5 * self.engine.iterates.sqnorm_of(np.asarray(self.W).ravel()) + sum(loss for loss, _ in parts)
 
     def _pass(self, Py_ssize_t lo, Py_ssize_t hi, double ratio, double following):
         cdef Py_ssize_t start
         cdef task_t task
-        total = zeros("d", self.rows.d, self.k)
+        total = np.zeros((self.rows.d, self.k))
         cdef double[:, ::1] sums = total
-        cdef double[::1] scratch = Buffer("d", 4 * self.k)
+        cdef double[::1] scratch = np.empty(4 * self.k)
         task.what, task.scratch, task.total, task.loss = ALTERNATE, &scratch[0], &sums[0, 0], 0
         task.ratio, task.following = ratio, following
         for start in range(lo, hi, self.slice_rows):
             task.start, task.stop = start, min(hi, start + self.slice_rows)
             with nogil:
-                perform(self, &task)
+                perform(self, self.rows, &task)
             PyErr_CheckSignals()
         return task.loss, total
 
 
-cdef void perform(Splitting self, task_t* task) noexcept nogil:
-    """The one place where the storage of the rows is looked at."""
-    if self.rows.storage == CSR64:
-        perform_on(self, &self.rows.csr64, task)
-    elif self.rows.storage == CSR32:
-        perform_on(self, &self.rows.csr32, task)
-    elif self.rows.storage == NARROW64:
-        perform_on(self, &self.rows.narrow64, task)
-    elif self.rows.storage == NARROW32:
-        perform_on(self, &self.rows.narrow32, task)
-    elif self.rows.storage == DENSE64:
-        perform_on(self, &self.rows.dense64, task)
-    elif self.rows.storage == DENSE32:
-        perform_on(self, &self.rows.dense32, task)
+ctypedef fused engine_t:
+    ADMM
+
+include "on_features.pxi"
 
 
-cdef inline void perform_on(Splitting self, const data_t* X, task_t* task) noexcept nogil:
+cdef inline void perform_on(ADMM self, const data_t* X, task_t* task) noexcept nogil:
     if task.what == GATHER:
         gather(self, X, task)
     else:
         alternate(self, X, task)
 
 
-cdef void gather(Splitting self, const data_t* X, const task_t* task) noexcept nogil:
+cdef void gather(ADMM self, const data_t* X, const task_t* task) noexcept nogil:
     cdef Py_ssize_t i, j
     for i in range(task.start, task.stop):
         for j in range(X.d):
@@ -261,16 +234,16 @@ cdef void gather(Splitting self, const data_t* X, const task_t* task) noexcept n
         self.gram.pack(i - task.start, task.scratch)
 
 
-cdef void alternate(Splitting self, const data_t* X, task_t* task) noexcept nogil:
+cdef void alternate(ADMM self, const data_t* X, task_t* task) noexcept nogil:
     cdef Py_ssize_t i, l, y, r, k = self.k
-    cdef double c, A, rho, margin, slack, upper, F, next_rho
+    cdef double c, A, rho, F, next_rho, at_reference = 0
     cdef double* s = task.scratch
     cdef double* B = s + k
     cdef double* a = B + k
     cdef double* v = a + k
     for i in range(task.start, task.stop):
         y, c = self.y[i], self.cost[i]
-        row_scores(X, i, &self.w[0, 0], k, s)
+        row_scores(X, i, &self.W[0, 0], k, s)
         rho = task.ratio * c
         A = 1 / rho
         next_rho = task.following * c
@@ -283,24 +256,19 @@ cdef void alternate(Splitting self, const data_t* X, task_t* task) noexcept nogi
         for l in range(k):
             if l != y and s[l] > s[r]:
                 r = l
-        margin = s[y] - s[r]
-        slack = larger(0.0, self.low - margin)
-        task.loss += c * slack * slack
-        if self.mu > 0:
-            slack = larger(0.0, margin - self.high)
-            task.loss += c * self.mu * slack * slack
+        add_loss(&self.phi, c, s[y], s[r], s[r], &at_reference, &task.loss)
+        if self.phi.upper:
             self.rival[i] = <int32_t>r
-            upper = 1 / (2 * c * self.mu)
         else:
-            upper, r = -1, -1
-        if self.sq[i] == 0:
+            r = -1
+        if self.sqnorms[i] == 0:
             continue
-        F = self.high - (B[y] - B[r]) if r >= 0 else 0
+        F = self.phi.high - (B[y] - B[r]) if r >= 0 else 0
         for l in range(k):
             s[l] = B[l]
-            B[l] += self.low
-        B[y] -= self.low
-        self.beta[i] = squared_block(B, k, y, A, 1 / (2 * c), upper, r, F, a, v)
+            B[l] += self.phi.low
+        B[y] -= self.phi.low
+        self.beta[i] = solve_block(&self.phi, B, k, y, A, c, r, F, a, v)
         for l in range(k):
             self.alpha[i, l] = v[l] = a[l]
         if r >= 0:

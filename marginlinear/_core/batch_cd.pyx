@@ -6,50 +6,44 @@ Each problem is that of MarginCD without spread. They share the rows, the costs 
 in all problems are one cache line, W[8 j + l]: what a visit costs are the lines that it waits for, so that problems
 that have ended, or that there are not, cost little beside the others.
 
-A row rests for as many sweeps as it had visits in a row that moved none of its duals.
+A row is skipped for as many sweeps as it had visits in a row that moved none of its duals (dual_engine.pyx).
 """
+
+import numpy as np
 
 from cpython.exc cimport PyErr_CheckSignals
 from libc.math cimport INFINITY
 from libc.stdint cimport int8_t, int32_t, uint8_t, uint64_t, uintptr_t
 
-from marginlinear._core.shrinking cimport keep_awake, shuffle
-from marginlinear._core.piecewise cimport dual_at, dual_term, gap_of, loss_at, pieces_t, step_to
+from marginlinear._core.shrinking cimport active_rows, note_visit, shuffle
+from marginlinear._core.piecewise cimport coordinate_step, dual_at, dual_term, fenchel_gap, loss_at, pieces_t
 from marginlinear._core.rows cimport (
-    CSR32,
-    CSR64,
-    DENSE32,
-    DENSE64,
-    NARROW32,
-    NARROW64,
+    AHEAD,
+    SLICE,
     Rows,
+    data_t,
     feature,
     prefetch,
     row_begin,
     row_end,
     row_prefetch,
-    rows_t,
     value,
     weights_prefetch,
 )
-from marginlinear._core.vector import Buffer, zeros
 from marginlinear.threads import Cancelled, run_chunks
 
-# Work of one slice between looks at the signals: about 20 ms.
-cdef double SLICE = 4e6
 cdef enum:
     K = 8                # columns of the weights
-    AHEAD = 3            # rows between the request for a row's values and its turn
-    LONGEST_REST = 16    # sweeps
+    MAX_SKIP = 16        # sweeps
     BLOCK = 524288       # rows of weights between looks at the signals
 
 WIDTH = K
 
 
 cdef enum Work:
-    VISIT    # coordinate steps at the rows order[start:stop]
-    LOSSES   # sums at rows start to stop, nothing changed
-    ADD      # W += sum_i sign_i dual_i x_i
+    UPDATE_ROWS    # coordinate steps at the rows order[start:stop]
+    SUM_LOSSES     # at the rows start to stop
+    ADD_ROWS       # W += sum_i sign_i dual_i x_i
 
 
 cdef struct task_t:
@@ -61,7 +55,7 @@ cdef struct task_t:
     double* W
 
 
-cdef class ColumnsCD:
+cdef class BatchMarginCD:
     """State and sweeps of the problems. What there is one number of for each problem is a list of k.
 
     Parameters
@@ -103,10 +97,10 @@ cdef class ColumnsCD:
     cdef uint64_t rng
     cdef Py_ssize_t slice_rows, count
     cdef double[::1] w, a
-    cdef const double[::1] c, sq, table
+    cdef const double[::1] c, sqnorms, table
     cdef const int32_t[::1] y
     cdef int8_t[:, ::1] signs
-    cdef uint8_t[::1] rest, calm
+    cdef uint8_t[::1] skip, idle
     cdef Py_ssize_t[::1] order
     cdef Py_ssize_t which[K]
     cdef double negligible[K]
@@ -119,15 +113,16 @@ cdef class ColumnsCD:
     def __init__(self, Rows rows, y, const int8_t[:, :] codes, cost, table, *, seed=0, int threads=1, cancel=None):
         cdef Py_ssize_t m = rows.m, i, j, l
         self.rows, self.k, self.n_iter, self.cancel = rows, codes.shape[1], 0, cancel
-        self.y, self.c, self.table, self.sq = y, cost, table, rows.sqnorms()
-        self.signs = zeros("b", codes.shape[0], K)
+        self.y, self.c, self.table, self.sqnorms = y, cost, table, rows.sqnorms()
+        self.signs = np.zeros((codes.shape[0], K), dtype=np.int8)
         self.signs[:, :self.k] = codes
         self.threads, self.rng = threads, seed
         self.w, self.a = aligned(rows.d * K), aligned(m * K)
-        self.order, self.rest, self.calm = Buffer("q", m), zeros("B", m), zeros("B", m)
+        self.order = np.empty(m, dtype=np.intp)
+        self.skip, self.idle = np.zeros(m, dtype=np.uint8), np.zeros(m, dtype=np.uint8)
         for l in range(K):
             self.negligible[l], self.sqnorm[l] = -INFINITY, 0
-        self.slice_rows = max(1, <Py_ssize_t>(SLICE * m / (1.0 + <double>rows.nnz)))
+        self.slice_rows = max(1, <Py_ssize_t>(SLICE * m / (5 * (1.0 + <double>rows.nnz))))
         self.phi = <const pieces_t*> &self.table[0]
         self.zero_from, self.zero_to = INFINITY, -INFINITY
         for j in range(3):
@@ -136,31 +131,22 @@ cdef class ColumnsCD:
                 self.zero_to = max(self.zero_to, self.phi.knot[j] if j < 2 else INFINITY)
         # A row with x_i = 0 has g_i = 0 for any w: its dual leaves no gap there.
         for i in range(m):
-            if self.sq[i] == 0:
+            if self.sqnorms[i] == 0:
                 for l in range(self.k):
                     self.a[i * K + l] = dual_at(self.phi, self.c[i], 0.0)
         self._activate(list(range(self.k)))
 
     @property
     def W(self):
-        import numpy as np
-
         return np.asarray(self.w).reshape(-1, K)[:, :self.k]
 
     @property
     def duals(self):
-        import numpy as np
-
         return np.asarray(self.a).reshape(-1, K)[:, :self.k]
 
     def duals_of(self, Py_ssize_t l):
-        """Those of one problem: a Buffer."""
-        cdef Py_ssize_t i
-        found = Buffer("d", self.rows.m)
-        cdef double[::1] out = found
-        for i in range(self.rows.m):
-            out[i] = self.a[i * K + l]
-        return found
+        """Those of one problem, side by side."""
+        return self.duals[:, l].copy()
 
     def write(self, double[:, :] weights):
         """weights[:] = W"""
@@ -187,22 +173,22 @@ cdef class ColumnsCD:
         for at in range(start, stop, self.slice_rows):
             task.start, task.stop = at, min(stop, at + self.slice_rows)
             with nogil:
-                perform(self, task)
+                perform(self, self.rows, task)
             PyErr_CheckSignals()
             if self.cancel is not None and self.cancel.is_set():
                 raise Cancelled
 
     def sweep(self):
-        """Visit every row that does not rest once, in a new random order."""
+        """Visit every row that is not skipped once, in a new random order."""
         cdef task_t task
         cdef Py_ssize_t visited, l
         cdef double gap[K]
         cdef double loss[K]
         for l in range(K):
             gap[l] = loss[l] = 0
-        task.what, task.W, task.gap, task.loss = VISIT, &self.w[0], gap, loss
+        task.what, task.W, task.gap, task.loss = UPDATE_ROWS, &self.w[0], gap, loss
         with nogil:
-            visited = keep_awake(&self.sq[0], &self.rest[0], self.rows.m, &self.order[0])
+            visited = active_rows(&self.sqnorms[0], &self.skip[0], self.rows.m, &self.order[0])
             shuffle(&self.order[0], visited, &self.rng)
         self._perform(&task, 0, visited)
         self.gap = [gap[l] for l in range(self.k)]
@@ -226,7 +212,7 @@ cdef class ColumnsCD:
         cdef double loss[K]
         for l in range(K):
             loss[l] = 0
-        task.what, task.W, task.loss = LOSSES, &self.w[0], loss
+        task.what, task.W, task.loss = SUM_LOSSES, &self.w[0], loss
         self._perform(&task, lo, hi)
         return [loss[l] for l in range(self.k)]
 
@@ -237,7 +223,7 @@ cdef class ColumnsCD:
         for start in range(0, self.w.shape[0], K * BLOCK):
             self.w[start:min(self.w.shape[0], start + K * BLOCK)] = 0
             PyErr_CheckSignals()
-        task.what, task.W = ADD, &self.w[0]
+        task.what, task.W = ADD_ROWS, &self.w[0]
         self._perform(&task, 0, self.rows.m)
 
     def dual(self):
@@ -277,12 +263,12 @@ cdef class ColumnsCD:
 
 cdef double[::1] aligned(Py_ssize_t n):
     """n zeros that begin with a cache line."""
-    cdef double[::1] buffer = zeros("d", n + 8)
+    cdef double[::1] buffer = np.zeros(n + 8)
     cdef Py_ssize_t past = <Py_ssize_t>(<uintptr_t> &buffer[0] // 8 % 8), begin = 8 - past if past else 0
     return buffer[begin:begin + n]
 
 
-cdef inline void scores_of(const rows_t* X, Py_ssize_t i, const double* W, double* s) noexcept nogil:
+cdef inline void scores_of(const data_t* X, Py_ssize_t i, const double* W, double* s) noexcept nogil:
     """s_l = <w_l, x_i>, in the order of the features"""
     cdef Py_ssize_t p
     cdef double v, s0 = 0, s1 = 0, s2 = 0, s3 = 0, s4 = 0, s5 = 0, s6 = 0, s7 = 0
@@ -303,7 +289,7 @@ cdef inline void scores_of(const rows_t* X, Py_ssize_t i, const double* W, doubl
         add_line(s, X.bias, W + X.n * K)
 
 
-cdef inline void update(const rows_t* X, Py_ssize_t i, const double* delta, double* W) noexcept nogil:
+cdef inline void update(const data_t* X, Py_ssize_t i, const double* delta, double* W) noexcept nogil:
     """w_l += delta_l x_i"""
     cdef Py_ssize_t p
     for p in range(row_begin(X, i), row_end(X, i)):
@@ -319,32 +305,22 @@ cdef inline void add_line(double* w, double v, const double* d) noexcept nogil:
     w[0], w[1], w[2], w[3], w[4], w[5], w[6], w[7] = w0, w1, w2, w3, w4, w5, w6, w7
 
 
-cdef void perform(ColumnsCD self, task_t* task) noexcept nogil:
-    """The one place where the storage of the rows is looked at."""
-    if self.rows.storage == CSR64:
-        perform_on(self, &self.rows.csr64, task)
-    elif self.rows.storage == CSR32:
-        perform_on(self, &self.rows.csr32, task)
-    elif self.rows.storage == NARROW64:
-        perform_on(self, &self.rows.narrow64, task)
-    elif self.rows.storage == NARROW32:
-        perform_on(self, &self.rows.narrow32, task)
-    elif self.rows.storage == DENSE64:
-        perform_on(self, &self.rows.dense64, task)
-    elif self.rows.storage == DENSE32:
-        perform_on(self, &self.rows.dense32, task)
+ctypedef fused engine_t:
+    BatchMarginCD
+
+include "on_features.pxi"
 
 
-cdef inline void perform_on(ColumnsCD self, const rows_t* X, task_t* task) noexcept nogil:
-    if task.what == VISIT:
-        visit(self, X, task)
-    elif task.what == LOSSES:
-        losses(self, X, task)
+cdef inline void perform_on(BatchMarginCD self, const data_t* X, task_t* task) noexcept nogil:
+    if task.what == UPDATE_ROWS:
+        update_rows(self, X, task)
+    elif task.what == SUM_LOSSES:
+        sum_losses(self, X, task)
     else:
-        accumulate(self, X, task)
+        add_rows(self, X, task)
 
 
-cdef void visit(ColumnsCD self, const rows_t* X, task_t* task) noexcept nogil:
+cdef void update_rows(BatchMarginCD self, const data_t* X, task_t* task) noexcept nogil:
     """Coordinate steps: scores, exact minima along the duals, update of the weights."""
     cdef Py_ssize_t at, i, l, n
     cdef double g, old, new, own, A, c, curvature
@@ -362,7 +338,7 @@ cdef void visit(ColumnsCD self, const rows_t* X, task_t* task) noexcept nogil:
             weights_prefetch(X, self.order[at + 1], task.W, K)
         scores_of(X, i, task.W, s)
         sign, a = &self.signs[self.y[i], 0], &self.a[i * K]
-        A, c, moved = self.sq[i], self.c[i], False
+        A, c, moved = self.sqnorms[i], self.c[i], False
         for l in range(K):
             delta[l] = 0
         for n in range(self.count):
@@ -370,26 +346,23 @@ cdef void visit(ColumnsCD self, const rows_t* X, task_t* task) noexcept nogil:
             g, old = s[l] * sign[l], a[l]
             if old == 0 and g >= self.zero_from and g <= self.zero_to:
                 continue
-            own = gap_of(self.phi, c, g, old)
+            own = fenchel_gap(self.phi, c, g, old)
             task.gap[l] += own
             task.loss[l] += c * loss_at(self.phi, g)
             if own <= self.negligible[l]:
                 continue
-            new = step_to(self.phi, c, g - A * old, A, &curvature)
+            new = coordinate_step(self.phi, c, g - A * old, A, &curvature)
             if new != old:
                 delta[l] = (new - old) * sign[l]
                 self.sqnorm[l] += delta[l] * (2 * s[l] + delta[l] * A)
                 a[l] = new
                 moved = True
+        note_visit(&self.skip[i], &self.idle[i], moved, MAX_SKIP)
         if moved:
-            self.calm[i] = 0
             update(X, i, delta, task.W)
-        else:
-            self.rest[i] = self.calm[i]
-            self.calm[i] += self.calm[i] < LONGEST_REST
 
 
-cdef void losses(ColumnsCD self, const rows_t* X, task_t* task) noexcept nogil:
+cdef void sum_losses(BatchMarginCD self, const data_t* X, task_t* task) noexcept nogil:
     cdef Py_ssize_t i, l, n
     cdef double s[K]
     cdef const int8_t* sign
@@ -403,7 +376,7 @@ cdef void losses(ColumnsCD self, const rows_t* X, task_t* task) noexcept nogil:
             task.loss[l] += self.c[i] * loss_at(self.phi, s[l] * sign[l])
 
 
-cdef void accumulate(ColumnsCD self, const rows_t* X, task_t* task) noexcept nogil:
+cdef void add_rows(BatchMarginCD self, const data_t* X, task_t* task) noexcept nogil:
     cdef Py_ssize_t i, l
     cdef double delta[K]
     cdef const int8_t* sign

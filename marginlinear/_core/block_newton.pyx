@@ -6,7 +6,7 @@ The losses have kinks where rivals tie, and optima sit there. With p_l = -alpha_
     hinge    h = 0,              p >= 0, sum p <= c
     squared  h = (sum p)^2/(4c), p >= 0
 
-    p_l = (u_l + gamma q_l - nu)_+/gamma,  nu by `level`,   beta = 2 c mu eps
+    p_l = (u_l + gamma q_l - nu)_+/gamma,  nu by `smooth_threshold`,   beta = 2 c mu eps
 
 The curvature of F is I + sum_i B_i kron x_i x_i', B_i a Laplacian over the classes, n of them with p > 0, weights
 on pairs
@@ -21,31 +21,31 @@ factors, where class l sees the rows r_l x_i. Its blocks of the curvature are mu
 The curvature is summed pair by pair as Z'Z, the rows of Z being x_i times the root of its weight.
 """
 
+import numpy as np
+
 from cpython.exc cimport PyErr_CheckSignals
 from libc.math cimport INFINITY, fmax, sqrt
 from libc.stdint cimport int32_t
 
-from marginlinear._core.proximal cimport ProximalNewton, dot
-from marginlinear._core.rows cimport (
-    CSR32,
-    CSR64,
-    DENSE32,
-    DENSE64,
-    NARROW32,
-    NARROW64,
-    data_t,
-    row_axpy,
-    row_scores,
-    row_update,
-)
-from marginlinear._core.block_problem cimport level
+from marginlinear._core.block_cd cimport BlockCD
 from marginlinear._core.cholesky cimport NormalMatrix
+from marginlinear._core.joint_loss cimport (
+    add_loss,
+    dual_sum,
+    joint_t,
+    lower_loss,
+    pair_weights,
+    smooth_cost,
+    smooth_threshold,
+    upper_curvature,
+    upper_dual,
+    upper_loss,
+)
+from marginlinear._core.proximal cimport ProximalNewton, dot
+from marginlinear._core.rows cimport SLICE, data_t, row_axpy, row_scores, row_update
 
-from marginlinear._core.vector import Buffer, copied, zeros
 from marginlinear._core.proximal import solve
 
-# Work of one slice between looks at the signals: about 20 ms.
-cdef double SLICE = 2e7
 
 
 cdef enum Work:
@@ -74,7 +74,7 @@ cdef struct task_t:
     const double* root
 
 
-cdef class Newton(ProximalNewton):
+cdef class BlockNewton(ProximalNewton):
     """Steps with the engine's rivals and references as they are.
 
     Attributes
@@ -87,9 +87,8 @@ cdef class Newton(ProximalNewton):
     cdef readonly double loss
     cdef Py_ssize_t k, slice_rows
     cdef NormalMatrix gram
-    cdef bint squared, upper, named
-    cdef double low, high, mu
-    cdef object duals
+    cdef joint_t phi
+    cdef bint named
     cdef double[:, ::1] alpha, centre
     cdef double[::1] r, beta, scratch
     cdef int32_t[::1] which
@@ -97,27 +96,26 @@ cdef class Newton(ProximalNewton):
     cdef const double[::1] cost, fixed, factors
     cdef const int32_t[::1] y, rival
 
-    def __init__(self, engine):
+    def __init__(self, BlockCD engine):
         super().__init__(engine)
-        self.k = engine.n_classes
-        self.squared, self.low, self.high, self.mu = engine.squared, engine.low, engine.high, engine.mu
-        self.duals, self.beta, self.y, self.cost, self.rival, self.fixed, self.factors = engine.working_arrays()
-        self.alpha = self.duals
+        self.k, self.alpha, self.beta, self.y = engine.n_classes, engine.alpha, engine.beta, engine.y
+        self.cost, self.rival, self.fixed, self.factors = engine.cost, engine.rival, engine.fixed, engine.factor
         self.slice_rows = max(1, <Py_ssize_t>(SLICE * self.rows.m / (1.0 + <double>self.rows.nnz * self.k)))
         self.uneven = engine.norm < 2
-        self.r = Buffer("d", self.k)
-        self.scratch, self.which = Buffer("d", max(4 * self.k, self.rows.d)), Buffer("i", self.k)
+        self.r = np.empty(self.k)
+        self.scratch, self.which = np.empty(max(4 * self.k, self.rows.d)), np.empty(self.k, dtype=np.int32)
         if self.uneven:
             self._take_roots()
             self.engine.iterates.scale(self.W, 0.5)
         self.gram = NormalMatrix(self.rows.d, self.rows.m, engine.threads)
-        self.q = copied(self.duals)
+        self.q = np.array(self.alpha)
         self.centre = self.q
         self.restart()
 
     def restart(self):
         """The engine's problem has changed: W stays, the duals follow."""
-        self.upper, self.named = self.engine.upper, self.engine.named
+        cdef BlockCD engine = self.engine
+        self.phi, self.named = engine.phi, engine.named
         if self._invariant():
             # A common shift of all w_l costs norm and changes no loss.
             centre_classes(self.W, self.k)
@@ -125,15 +123,13 @@ cdef class Newton(ProximalNewton):
 
     def curvature(self):
         """A generalised Hessian of F at the last W: float64 array of shape (d k, d k), ordered as W is."""
-        import numpy as np
-
         d, k = self.rows.d, self.k
         H = np.asarray(self._curvature(k)).reshape(k, d, k, d)
         return H.transpose(1, 0, 3, 2).reshape(d * k, d * k) + np.eye(d * k)
 
     def _invariant(self):
         """Whether the losses know differences of scores only."""
-        return not self.uneven and (self.named or not self.upper)
+        return not self.uneven and (self.named or not self.phi.upper)
 
     def step(self):
         """A step at the factors of now; their change leaves the weights as they are."""
@@ -149,7 +145,7 @@ cdef class Newton(ProximalNewton):
         if not self.uneven:
             ProximalNewton._publish(self)
             return
-        W, U = copied(self.W), copied(self.U)
+        W, U = np.array(self.W), np.array(self.U)
         self.engine.iterates.scale(W, -0.5)
         self.engine.iterates.scale(U, -0.5)
         self.engine.iterates.resume(W, U, 1.0)
@@ -157,7 +153,7 @@ cdef class Newton(ProximalNewton):
         self.bound = self.engine.dual()
 
     def _duals(self):
-        return self.duals
+        return np.asarray(self.alpha)
 
     cdef _take_roots(self):
         cdef Py_ssize_t l
@@ -178,7 +174,7 @@ cdef class Newton(ProximalNewton):
         for start in range(0, self.rows.m, self.slice_rows):
             task.start, task.stop = start, min(self.rows.m, start + self.slice_rows)
             with nogil:
-                perform(self, &task)
+                perform(self, self.rows, &task)
             PyErr_CheckSignals()
         self.e, self.G = sums.gap, 0.5 * self._subtract(W)
         self.primal, self.objective, self.stale = half + sums.loss, half + sums.tight, sums.stale
@@ -195,7 +191,7 @@ cdef class Newton(ProximalNewton):
         cdef Py_ssize_t a, b, j, d = self.rows.d, k = self.k, free = k - 1 if self._invariant() else k
         cdef double shared = 1.0 / k if free < k else 0.0
         cdef double[:, ::1] H = self._curvature(free)
-        cdef double[::1] wanted = Buffer("d", free * d), direction
+        cdef double[::1] wanted = np.empty(free * d), direction
         cdef const double[::1] found
         for a in range(free):
             for b in range(free):
@@ -204,7 +200,7 @@ cdef class Newton(ProximalNewton):
             for j in range(d):
                 wanted[a * d + j] = gradient[j * k + a]
         found = solve(H, wanted, self.engine.threads)
-        out = zeros("d", d * k)
+        out = np.zeros(d * k)
         direction = out
         for a in range(free):
             for j in range(d):
@@ -217,18 +213,18 @@ cdef class Newton(ProximalNewton):
         """sum_i B_i kron x_i x_i' of the first `free` classes, feature j of class a at a d + j."""
         cdef Py_ssize_t pair, a, b, i, j, start, stop, d = self.rows.d, k = self.k
         # begins[pair + 1] is where the next row of the pair goes, at last where those of the next pair begin.
-        cdef Py_ssize_t[::1] begins = zeros("q", k * k + 2)
+        cdef Py_ssize_t[::1] begins = np.zeros(k * k + 2, dtype=np.intp)
         with nogil:
             weigh(self, &begins[2], NULL, NULL)
         for pair in range(k * k):
             begins[pair + 2] += begins[pair + 1]
-        cdef int32_t[::1] who = Buffer("i", begins[k * k + 1] + 1)
-        cdef double[::1] root = Buffer("d", begins[k * k + 1] + 1)
+        cdef int32_t[::1] who = np.empty(begins[k * k + 1] + 1, dtype=np.int32)
+        cdef double[::1] root = np.empty(begins[k * k + 1] + 1)
         with nogil:
             weigh(self, &begins[1], &who[0], &root[0])
         cdef NormalMatrix gram = self.gram
         cdef task_t task
-        cdef double[:, ::1] H = zeros("d", free * d, free * d), total
+        cdef double[:, ::1] H = np.zeros((free * d, free * d)), total
         task.what, task.who, task.root, task.scratch = GATHER, &who[0], &root[0], &self.scratch[0]
         for pair in range(k * k):
             if begins[pair] == begins[pair + 1]:
@@ -239,7 +235,7 @@ cdef class Newton(ProximalNewton):
                 stop = min(begins[pair + 1], start + gram.room)
                 task.start, task.stop = start, stop
                 with nogil:
-                    perform(self, &task)
+                    perform(self, self.rows, &task)
                 gram.add(stop - start)
             total = gram.result()
             with nogil:
@@ -277,33 +273,23 @@ cdef void add_block(double[:, ::1] H, const double[:, ::1] total, Py_ssize_t a, 
             H[a * d + i, b * d + j] += sign * total[i, j]
 
 
-cdef void perform(Newton self, const task_t* task) noexcept nogil:
-    """The one place where the storage of the rows is looked at."""
-    if self.rows.storage == CSR64:
-        perform_on(self, &self.rows.csr64, task)
-    elif self.rows.storage == CSR32:
-        perform_on(self, &self.rows.csr32, task)
-    elif self.rows.storage == NARROW64:
-        perform_on(self, &self.rows.narrow64, task)
-    elif self.rows.storage == NARROW32:
-        perform_on(self, &self.rows.narrow32, task)
-    elif self.rows.storage == DENSE64:
-        perform_on(self, &self.rows.dense64, task)
-    elif self.rows.storage == DENSE32:
-        perform_on(self, &self.rows.dense32, task)
+ctypedef fused engine_t:
+    BlockNewton
+
+include "on_features.pxi"
 
 
-cdef inline void perform_on(Newton self, const data_t* X, const task_t* task) noexcept nogil:
+cdef inline void perform_on(BlockNewton self, const data_t* X, task_t* task) noexcept nogil:
     if task.what == RESPOND:
         respond(self, X, task)
     else:
         gather(X, task, self.gram)
 
 
-cdef void respond(Newton self, const data_t* X, const task_t* task) noexcept nogil:
+cdef void respond(BlockNewton self, const data_t* X, const task_t* task) noexcept nogil:
     """Row by row: scores, p and beta, sums, and the row's part of U."""
     cdef Py_ssize_t i, l, n, count, y, r, k = self.k
-    cdef double gamma, c, nu, total, inner, move, rival, xi, eps, best, reference, loss
+    cdef double gamma, c, nu, total, inner, move, rival, reference
     cdef double* s = task.scratch
     cdef double* B = s + k
     cdef double* heap = B + k
@@ -321,14 +307,11 @@ cdef void respond(Newton self, const data_t* X, const task_t* task) noexcept nog
         for l in range(k):
             if l != y:
                 rival = fmax(rival, s[l])
-                B[l] = self.low + s[l] - s[y] - gamma * self.centre[i, l]
+                B[l] = self.phi.low + s[l] - s[y] - gamma * self.centre[i, l]
                 if B[l] > 0:
                     heap[n] = B[l]
                     n += 1
-        nu = 0
-        if n:
-            # gamma sum p = sum (B - nu)_+ is g nu (squared), and with the hinge at most gamma c.
-            nu = level(heap, n, 0, self.g) if self.squared else fmax(0.0, level(heap, n, -gamma * c, 0))
+        nu = smooth_threshold(&self.phi, heap, n, gamma, self.g, c)
         total = inner = move = 0
         count = 0
         for l in range(k):
@@ -337,41 +320,30 @@ cdef void respond(Newton self, const data_t* X, const task_t* task) noexcept nog
                 if B[l] > nu:
                     dual[l] = -(B[l] - nu) / gamma
                     total -= dual[l]
-                    inner -= dual[l] * (self.low + s[l] - s[y])
+                    inner -= dual[l] * (self.phi.low + s[l] - s[y])
                     task.which[count] = <int32_t>l
                     count += 1
                 move += (dual[l] - self.centre[i, l]) * (dual[l] - self.centre[i, l])
                 self.alpha[i, l] = dual[l]
-        if not self.squared and nu > 0:
-            total = c
+        total = dual_sum(&self.phi, c, nu, total)
         self.alpha[i, y] = dual[y] = total
-        xi = fmax(0.0, self.low + rival - s[y])
-        if self.squared:
-            loss = c * xi * xi
-            inner -= total * total / (4 * c)
-        else:
-            loss = c * xi
+        inner -= smooth_cost(&self.phi, c, total)
         sums.smooth += inner - 0.5 * gamma * move
-        sums.gap += loss - inner
-        sums.tight += loss
-        if self.upper:
-            r = self.rival[i]
-            reference = s[r] if self.named else self.fixed[i]
-            eps = fmax(0.0, s[y] - reference - self.high)
-            best = fmax(0.0, s[y] - rival - self.high)
-            self.beta[i] = 2 * c * self.mu * eps
-            loss += c * self.mu * eps * eps
-            sums.smooth += c * self.mu * eps * eps
-            sums.tight += c * self.mu * best * best
+        sums.gap += lower_loss(&self.phi, c, s[y], rival) - inner
+        r = self.rival[i]
+        reference = s[r] if self.named else self.fixed[i]
+        add_loss(&self.phi, c, s[y], rival, reference, &sums.loss, &sums.tight)
+        if self.phi.upper:
+            self.beta[i] = upper_dual(&self.phi, c, s[y], reference)
+            sums.smooth += upper_loss(&self.phi, c, s[y], reference)
             if self.named:
                 sums.stale += reference < rival
-                if eps > 0:
+                if self.beta[i] > 0:
                     if dual[r] == 0:
                         task.which[count] = <int32_t>r
                         count += 1
                     dual[r] += self.beta[i]
             dual[y] -= self.beta[i]
-        sums.loss += loss
         if self.uneven:
             for l in range(k):
                 dual[l] *= self.r[l]
@@ -390,22 +362,16 @@ cdef inline void put(Py_ssize_t a, Py_ssize_t b, Py_ssize_t k, Py_ssize_t i, dou
     at[pair] += 1
 
 
-cdef void weigh(Newton self, Py_ssize_t* at, int32_t* who, double* root) noexcept nogil:
+cdef void weigh(BlockNewton self, Py_ssize_t* at, int32_t* who, double* root) noexcept nogil:
     """All weights of all B_i by pairs of classes."""
     cdef Py_ssize_t i, l, o, n, y, k = self.k
-    cdef double c, gamma, between, own
+    cdef double c, between = 0, own = 0
     for i in range(self.rows.m):
         y, c = self.y[i], self.cost[i]
-        gamma = self.g / (2 * c)
         n = 0
         for l in range(k):
             n += l != y and self.alpha[i, l] < 0
-        if self.squared:
-            between, own = 1 / (gamma * (n + self.g)), 2 * c / (n + self.g)
-        elif n and self.alpha[i, y] >= c:
-            between, own = 1 / (gamma * n), 0
-        else:
-            between, own = 0, 1 / gamma
+        pair_weights(&self.phi, c, n, self.g, self.alpha[i, y], &between, &own)
         if n:
             for l in range(k):
                 if l != y and self.alpha[i, l] < 0:
@@ -415,8 +381,8 @@ cdef void weigh(Newton self, Py_ssize_t* at, int32_t* who, double* root) noexcep
                         for o in range(l):
                             if o != y and self.alpha[i, o] < 0:
                                 put(o, l, k, i, between, at, who, root)
-        if self.upper and self.beta[i] > 0:
-            put(y, self.rival[i] if self.named else y, k, i, 2 * c * self.mu, at, who, root)
+        if self.phi.upper and self.beta[i] > 0:
+            put(y, self.rival[i] if self.named else y, k, i, upper_curvature(&self.phi, c), at, who, root)
 
 
 cdef void gather(const data_t* X, const task_t* task, NormalMatrix gram) noexcept nogil:

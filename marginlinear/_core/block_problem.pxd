@@ -1,7 +1,7 @@
 """The sub-problems of one row in multi-class dual block coordinate descent (math.md 1.2, 1.4, 6).
 
-Each asks for a level nu at which a sum over the classes above it meets a linear function of nu. Newton's method finds
-it in a few passes over the classes that have no branches; most branches of a sort would be guessed wrong.
+Each asks for a threshold nu at which a sum over the classes above it meets a linear function of nu. Newton's method
+finds it in a few passes over the classes that have no branches; most branches of a sort would be guessed wrong.
 """
 
 from libc.math cimport INFINITY, fmax, fmin
@@ -63,7 +63,7 @@ cdef inline double smaller(double x, double y) noexcept nogil:
     return x if x < y else y
 
 
-cdef inline double top_beside(const double* values, Py_ssize_t n, Py_ssize_t y) noexcept nogil:
+cdef inline double max_other(const double* values, Py_ssize_t n, Py_ssize_t y) noexcept nogil:
     """The largest of values_l, l != y, without loops whose length depends on y: the second largest where y has the
     largest."""
     cdef Py_ssize_t l = 0
@@ -81,7 +81,7 @@ cdef inline double top_beside(const double* values, Py_ssize_t n, Py_ssize_t y) 
     return top if values[y] < top else larger(smaller(t0, t1), larger(u0, u1))
 
 
-cdef inline double level_from(const double* values, Py_ssize_t n, double P, double Q, double nu) noexcept nogil:
+cdef inline double threshold_from(const double* values, Py_ssize_t n, double P, double Q, double nu) noexcept nogil:
     """nu with Q nu = P + sum_l (values_l - nu)_+, from a lower bound of it with a value above.
 
     The difference of both sides is concave in nu, so that Newton's steps raise nu until no value leaves the sum.
@@ -112,13 +112,13 @@ cdef inline double level_from(const double* values, Py_ssize_t n, double P, doub
         nu = (P + ((s0 + s1) + (s2 + s3))) / (Q + n0)
 
 
-cdef inline double level(const double* values, Py_ssize_t n, double P, double Q) noexcept nogil:
+cdef inline double threshold(const double* values, Py_ssize_t n, double P, double Q) noexcept nogil:
     """nu with Q nu = P + sum_l (values_l - nu)_+; with Q = 0, P is negative and n positive."""
     cdef double top = top_of(values, n)
     if Q * top <= P:
         return P / Q
     # As if the largest value were the only one.
-    return level_from(values, n, P, Q, (P + top) / (Q + 1))
+    return threshold_from(values, n, P, Q, (P + top) / (Q + 1))
 
 
 cdef inline void differences(const double* B, Py_ssize_t k, Py_ssize_t y, double* v) noexcept nogil:
@@ -132,8 +132,8 @@ cdef inline void differences(const double* B, Py_ssize_t k, Py_ssize_t y, double
     v[y] = -INFINITY
 
 
-cdef inline void share(double* a, const double* v, Py_ssize_t k, Py_ssize_t y, double nu, double A,
-                       double total) noexcept nogil:
+cdef inline void fill_block(double* a, const double* v, Py_ssize_t k, Py_ssize_t y, double nu, double A,
+                            double total) noexcept nogil:
     """a_l = min(0, nu - v_l)/A for l != y, scaled to the sum -total; a_y = total.
 
     total < 0: whatever the sum is. Else the scale is taken from the sum, which stays exact where A is tiny.
@@ -159,22 +159,22 @@ cdef inline void share(double* a, const double* v, Py_ssize_t k, Py_ssize_t y, d
         a[y] = total
 
 
-cdef inline double squared_block(const double* B, Py_ssize_t k, Py_ssize_t y, double A, double q, double upper,
-                                 Py_ssize_t r, double F, double* a, double* v) noexcept nogil:
+cdef inline double solve_squared_block(const double* B, Py_ssize_t k, Py_ssize_t y, double A, double q, double upper,
+                                       Py_ssize_t r, double F, double* a, double* v) noexcept nogil:
     """Squared losses below and above a band of margins (math.md 1.2, 1.4). Returns b, writes a; v: k numbers.
 
     min over a, b: A/2 sum_{l != y} a_l^2 + sum_l B_l a_l + D/2 a_y^2 - A (a_y - a_r) b + E/2 b^2 + F b
     s.t.           sum_l a_l = 0,  a_l <= 0 for l != y,  b >= 0
     with           D = A + q,  q = 1/(2c);  E = A + upper, upper = 1/(2 c mu), and r absent (r < 0: fixed reference),
                    or E = 2A + upper and F >= B_r - B_y (a band of some width);  upper < 0: no upper loss, b = 0
-    answer:        a_l = min(0, (B_y + nu - B_l)/A),  nu by `level`;  a_r b = 0 by the condition on F
+    answer:        a_l = min(0, (B_y + nu - B_l)/A),  nu by `threshold`;  a_r b = 0 by the condition on F
     """
     cdef double D = A + q, E, den, nu, b
     differences(B, k, y, v)
-    nu = level(v, k, 0, A / D)
+    nu = threshold(v, k, 0, A / D)
     # A a_y - A a_r <= F: b = 0.
     if upper < 0 or A * (nu / D) + (larger(v[r] - nu, 0.0) if r >= 0 else 0.0) <= F:
-        share(a, v, k, y, nu, A, nu / D)
+        fill_block(a, v, k, y, nu, A, nu / D)
         return 0
     # D E - A^2 without the cancellation, which would cost all digits where c A is large.
     if r >= 0:
@@ -184,15 +184,15 @@ cdef inline double squared_block(const double* B, Py_ssize_t k, Py_ssize_t y, do
     else:
         E = A + upper
         den = A * (upper + q) + q * upper
-    nu = level(v, k, A * A * F / den, A * E / den)
+    nu = threshold(v, k, A * A * F / den, A * E / den)
     # a_y by the smaller of two divisors' rounding.
-    share(a, v, k, y, nu, A, larger((E * nu - A * F) / den, 0.0) if A * E <= den else -1)
+    fill_block(a, v, k, y, nu, A, larger((E * nu - A * F) / den, 0.0) if A * E <= den else -1)
     b = (A * a[y] - F) / E
     return b if b > 0 else 0
 
 
-cdef inline void hinge_block(const double* B, Py_ssize_t k, Py_ssize_t y, double A, double cap, double* a,
-                             double* v) noexcept nogil:
+cdef inline void solve_hinge_block(const double* B, Py_ssize_t k, Py_ssize_t y, double A, double cap, double* a,
+                                   double* v) noexcept nogil:
     """Crammer-Singer's hinge with cost `cap` (math.md 6, Eq. 13). v: k numbers.
 
     min over a: A/2 sum_l a_l^2 + sum_l B_l a_l   s.t.  sum_l a_l = 0,  a_l <= cap [l = y]
@@ -200,15 +200,15 @@ cdef inline void hinge_block(const double* B, Py_ssize_t k, Py_ssize_t y, double
     """
     cdef double nu, least = A * cap
     differences(B, k, y, v)
-    nu = level(v, k, 0, 1)
+    nu = threshold(v, k, 0, 1)
     if nu >= least:
-        share(a, v, k, y, level_from(v, k, -least, 0, nu), A, cap)
+        fill_block(a, v, k, y, threshold_from(v, k, -least, 0, nu), A, cap)
     else:
-        share(a, v, k, y, nu, A, nu / A)
+        fill_block(a, v, k, y, nu, A, nu / A)
 
 
-cdef inline double level_by_class(const double* B, Py_ssize_t k, Py_ssize_t y, const double* A, double P,
-                                  double Q) noexcept nogil:
+cdef inline double threshold_by_class(const double* B, Py_ssize_t k, Py_ssize_t y, const double* A, double P,
+                                      double Q) noexcept nogil:
     """nu with Q nu = P + sum_{l != y} (B_l - B_y - nu)_+/A_l, nu >= 0 where P = 0.
 
     Newton's method: the difference of both sides is concave in nu, so that nu rises from the first step on, until no
@@ -236,8 +236,8 @@ cdef inline double level_by_class(const double* B, Py_ssize_t k, Py_ssize_t y, c
         nu = fmin(top, sum_qv / sum_q)
 
 
-cdef inline void hinge_block_by_class(const double* B, Py_ssize_t k, Py_ssize_t y, const double* A, double cap,
-                                      double* a) noexcept nogil:
+cdef inline void solve_hinge_block_by_class(const double* B, Py_ssize_t k, Py_ssize_t y, const double* A, double cap,
+                                            double* a) noexcept nogil:
     """The hinge with a curvature for each class (math.md 6, Eq. 13).
 
     min over a: 1/2 sum_l A_l a_l^2 + sum_l B_l a_l   s.t.  sum_l a_l = 0,  a_l <= cap [l = y]
@@ -249,9 +249,9 @@ cdef inline void hinge_block_by_class(const double* B, Py_ssize_t k, Py_ssize_t 
         if l != y:
             whole += fmax(0.0, B[l] - B[y] - least) / A[l]
     if whole >= cap:
-        nu = level_by_class(B, k, y, A, -cap, 0)
+        nu = threshold_by_class(B, k, y, A, -cap, 0)
     else:
-        nu = level_by_class(B, k, y, A, 0, 1 / A[y])
+        nu = threshold_by_class(B, k, y, A, 0, 1 / A[y])
         total = fmin(cap, nu / A[y])
     whole = 0
     for l in range(k):

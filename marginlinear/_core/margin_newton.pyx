@@ -20,30 +20,20 @@ The curvature of F is
     H = I + sum_i (h_i + 2 spread c_i) x_i x_i' - 2 spread/size z z',   z = sum_i c_i y_i x_i,   size = sum_i c_i.
 """
 
+import numpy as np
+
 from cpython.exc cimport PyErr_CheckSignals
 from libc.math cimport INFINITY, fabs, fmax, sqrt
 from libc.stdint cimport int32_t
 
-from marginlinear._core.piecewise cimport gap_of, jump_at, loss_at, pieces_t, step_to
-from marginlinear._core.proximal cimport ProximalNewton, dot
-from marginlinear._core.rows cimport (
-    CSR32,
-    CSR64,
-    DENSE32,
-    DENSE64,
-    NARROW32,
-    NARROW64,
-    data_t,
-    row_axpy,
-    row_dot,
-)
 from marginlinear._core.cholesky cimport NormalMatrix
+from marginlinear._core.margin_cd cimport MarginCD
+from marginlinear._core.piecewise cimport coordinate_step, fenchel_gap, jump_at, loss_at, pieces_t
+from marginlinear._core.proximal cimport ProximalNewton, dot
+from marginlinear._core.rows cimport SLICE, data_t, row_axpy, row_dot
 
-from marginlinear._core.vector import Buffer, zeros
 from marginlinear._core.proximal import MOST, solve
 
-# Work of one slice between looks at the signals: about 20 ms.
-cdef double SLICE = 2e7
 # A search ends where the slope is down to this part of that at its start, or after so many evaluations.
 cdef double FLAT = 0.1
 cdef int TRIALS = 60
@@ -74,15 +64,14 @@ cdef class MarginNewton(ProximalNewton):
     cdef Py_ssize_t slice_rows
     cdef NormalMatrix gram
     cdef double spread, size, v
-    cdef object b
     cdef const double[:, ::1] tables
     cdef const double[::1] c, soft, row_sum
-    cdef const int32_t[::1] positive, which
+    cdef const int32_t[::1] positive, group
     cdef double[::1] dual, own, margin, turn, centre, weight, root, scratch
     cdef int32_t[::1] who
     cdef double[:, ::1] constant
 
-    def __init__(self, engine):
+    def __init__(self, MarginCD engine):
         # Sweeps over long rows at a large C can leave weights that are worse than none.
         poor = not engine.primal()[0] <= engine.loss_at_zero()
         if poor:
@@ -94,20 +83,18 @@ cdef class MarginNewton(ProximalNewton):
         cdef Py_ssize_t i, j, m = self.rows.m, d = self.rows.d
         cdef double mean, double_spread = 2 * engine.spread
         self.spread, self.size = engine.spread, engine.size
-        self.dual, self.positive, self.c, self.which, self.tables = engine.working_arrays()
-        self.b, self.q = Buffer("d", m), Buffer("d", m)
-        self.own, self.centre = self.b, self.q
-        self.margin, self.turn, self.weight, self.root = (Buffer("d", m) for _ in range(4))
-        self.who, self.scratch = Buffer("i", m), Buffer("d", d)
+        self.dual, self.positive, self.group, self.tables = engine.duals, engine.positive, engine.group, engine.tables
+        self.c, self.q = engine.cost, np.empty(m)
+        self.centre, self.own = self.q, np.empty(m)
+        self.margin, self.turn, self.weight, self.root = np.empty(m), np.empty(m), np.empty(m), np.empty(m)
+        self.who, self.scratch = np.empty(m, dtype=np.int32), np.empty(d)
         self.soft = softness_of(self.tables)
         self.slice_rows = max(1, <Py_ssize_t>(SLICE * m / (1.0 + <double>self.rows.nnz)))
         self.gram = NormalMatrix(self.rows.d, m, engine.threads)
-        self.constant = zeros("d", d, d)
-        for j in range(d):
-            self.constant[j, j] = 1
+        self.constant = np.eye(d)
         cdef const double[:, ::1] gram
         if self.spread > 0:
-            self.row_sum = engine.summed(self.c)
+            self.row_sum = engine.weights_of(self.c)
             gram = self._gram(self.c)
             for i in range(d):
                 for j in range(d):
@@ -122,8 +109,6 @@ cdef class MarginNewton(ProximalNewton):
 
     def curvature(self):
         """A generalised Hessian of F at the last W: float64 array of shape (d, d)."""
-        import numpy as np
-
         return np.array(self._curvature())
 
     cdef double[:, ::1] _curvature(self):
@@ -150,7 +135,7 @@ cdef class MarginNewton(ProximalNewton):
             stop = min(count, start + gram.room)
             task.start, task.stop = start, stop
             with nogil:
-                perform(self, &task)
+                perform(self, self.rows, &task)
             gram.add(stop - start)
         return gram.result()
 
@@ -158,14 +143,14 @@ cdef class MarginNewton(ProximalNewton):
         return solve(self._curvature(), gradient, self.engine.threads)
 
     def _duals(self):
-        return self.b
+        return np.asarray(self.own)
 
     cdef double _mean(self, const double[::1] W):
         return dot(self.row_sum, W) / self.size if self.spread > 0 else 0.0
 
     def _publish(self):
         ProximalNewton._publish(self)
-        self.engine.settle()
+        self.engine.set_empty_duals()
 
     def _respond(self, const double[::1] W):
         self._measure(W, self.margin)
@@ -182,15 +167,15 @@ cdef class MarginNewton(ProximalNewton):
         self.v = self._mean(W)
         with nogil:
             for i in range(self.rows.m):
-                phi, c, g = <const pieces_t*> &self.tables[self.which[i], 0], self.c[i], self.margin[i]
-                gamma = self.g * self.soft[self.which[i]] / (2 * c)
-                self.own[i] = step_to(phi, c, g - gamma * self.centre[i], gamma, &self.weight[i])
+                phi, c, g = <const pieces_t*> &self.tables[self.group[i], 0], self.c[i], self.margin[i]
+                gamma = self.g * self.soft[self.group[i]] / (2 * c)
+                self.own[i] = coordinate_step(phi, c, g - gamma * self.centre[i], gamma, &self.weight[i])
                 loss += c * loss_at(phi, g)
-                gap += gap_of(phi, c, g, self.own[i])
+                gap += fenchel_gap(phi, c, g, self.own[i])
                 move += gamma * (self.own[i] - self.centre[i]) * (self.own[i] - self.centre[i])
                 spread += c * (g - self.v) * (g - self.v)
                 self.dual[i] = self.own[i] - 2 * self.spread * c * (g - self.v)
-        self.U = self.engine.summed(self.dual)
+        self.U = self.engine.weights_of(self.dual)
         self.e, self.G = gap, 0.5 * self._subtract(W)
         self.primal = self.objective = 0.5 * dot(W, W) + loss + self.spread * spread
         self.bound = self.primal - self.e - self.G
@@ -204,7 +189,7 @@ cdef class MarginNewton(ProximalNewton):
         for start in range(0, self.rows.m, self.slice_rows):
             task.start, task.stop = start, min(self.rows.m, start + self.slice_rows)
             with nogil:
-                perform(self, &task)
+                perform(self, self.rows, &task)
             PyErr_CheckSignals()
 
     def _search(self, const double[::1] direction, double fall):
@@ -250,46 +235,35 @@ cdef class MarginNewton(ProximalNewton):
         cdef double g, c, gamma, b, h, off, turn
         slope[0] = curvature[0] = 0
         for i in range(self.rows.m):
-            phi, c, turn = <const pieces_t*> &self.tables[self.which[i], 0], self.c[i], self.turn[i]
+            phi, c, turn = <const pieces_t*> &self.tables[self.group[i], 0], self.c[i], self.turn[i]
             g = self.margin[i] - t * turn
-            gamma = self.g * self.soft[self.which[i]] / (2 * c)
-            b = step_to(phi, c, g - gamma * self.centre[i], gamma, &h)
+            gamma = self.g * self.soft[self.group[i]] / (2 * c)
+            b = coordinate_step(phi, c, g - gamma * self.centre[i], gamma, &h)
             off = turn - mean
             slope[0] += b * turn - 2 * self.spread * c * (g - self.v + t * mean) * off
             curvature[0] += h * turn * turn + 2 * self.spread * c * off * off
 
 
 def softness_of(const double[:, ::1] tables):
-    """1/(the largest jump of phi') of each table, 0 where there is none: a Buffer."""
+    """1/(the largest jump of phi') of each table, 0 where there is none."""
     cdef const pieces_t* phi
     cdef double jump
     cdef Py_ssize_t at
-    found = Buffer("d", tables.shape[0])
-    cdef double[::1] out = found
+    cdef double[::1] out = np.empty(tables.shape[0])
     for at in range(tables.shape[0]):
         phi = <const pieces_t*> &tables[at, 0]
         jump = max(jump_at(phi, 0), jump_at(phi, 1))
         out[at] = 1 / jump if jump > 0 else 0.0
-    return found
+    return out
 
 
-cdef void perform(MarginNewton self, const task_t* task) noexcept nogil:
-    """The one place where the storage of the rows is looked at."""
-    if self.rows.storage == CSR64:
-        perform_on(self, &self.rows.csr64, task)
-    elif self.rows.storage == CSR32:
-        perform_on(self, &self.rows.csr32, task)
-    elif self.rows.storage == NARROW64:
-        perform_on(self, &self.rows.narrow64, task)
-    elif self.rows.storage == NARROW32:
-        perform_on(self, &self.rows.narrow32, task)
-    elif self.rows.storage == DENSE64:
-        perform_on(self, &self.rows.dense64, task)
-    elif self.rows.storage == DENSE32:
-        perform_on(self, &self.rows.dense32, task)
+ctypedef fused engine_t:
+    MarginNewton
+
+include "on_features.pxi"
 
 
-cdef inline void perform_on(MarginNewton self, const data_t* X, const task_t* task) noexcept nogil:
+cdef inline void perform_on(MarginNewton self, const data_t* X, task_t* task) noexcept nogil:
     if task.what == MARGINS:
         measure(self, X, task)
     else:

@@ -58,7 +58,8 @@ cdef inline double dual_at(const pieces_t* phi, double c, double g) noexcept nog
     return -c * fmin(high, fmax(low, 0.0))
 
 
-cdef inline double step_to(const pieces_t* phi, double c, double base, double A, double* curvature) noexcept nogil:
+cdef inline double coordinate_step(const pieces_t* phi, double c, double base, double A,
+                                   double* curvature) noexcept nogil:
     """The dual a after a coordinate step; `curvature` becomes -da/dbase: c quad/(1 + A c quad) within a piece, 1/A at
     a knot that holds the margin."""
     cdef int j
@@ -90,7 +91,7 @@ cdef inline double conjugate_at(const pieces_t* phi, double u) noexcept nogil:
     return (u - phi.slope[j]) / phi.quad[j] if phi.quad[j] > 0 else phi.knot[j // 2]
 
 
-cdef inline double gap_of(const pieces_t* phi, double c, double g, double a) noexcept nogil:
+cdef inline double fenchel_gap(const pieces_t* phi, double c, double g, double a) noexcept nogil:
     """c phi(g) + c phi*(-a/c) + a g >= 0, summed as c [phi(g) - phi(z) - u (g - z)] with u = -a/c in d phi(z)."""
     cdef double u = -a / c, z = conjugate_at(phi, u)
     return c * (loss_at(phi, g) - loss_at(phi, z) - u * (g - z))
@@ -101,4 +102,4 @@ cdef inline double dual_term(const pieces_t* phi, double c, double a) noexcept n
     cdef double u = -a / c, within = 1e-12 * (fabs(u) + fabs(phi.slope[0]) + fabs(phi.slope[2]))
     if (phi.quad[0] == 0 and u < phi.slope[0] - within) or (phi.quad[2] == 0 and u > phi.slope[2] + within):
         return -INFINITY
-    return c * loss_at(phi, 0.0) - gap_of(phi, c, 0.0, a)
+    return c * loss_at(phi, 0.0) - fenchel_gap(phi, c, 0.0, a)

@@ -13,14 +13,24 @@ cdef inline void shuffle(Py_ssize_t* order, Py_ssize_t n, uint64_t* rng) noexcep
         order[i], order[j] = order[j], order[i]
 
 
-cdef inline Py_ssize_t keep_awake(const double* values, uint8_t* rest, Py_ssize_t n, Py_ssize_t* order) noexcept nogil:
-    """order = the i in [0, n) with values[i] > 0 and no rest left; the others have one sweep less of it. Returns how
+cdef inline Py_ssize_t active_rows(const double* sqnorms, uint8_t* skip, Py_ssize_t n,
+                                   Py_ssize_t* order) noexcept nogil:
+    """order = the i in [0, n) with sqnorms[i] > 0 that are not skipped; the others are for one sweep less. Returns how
     many."""
     cdef Py_ssize_t i, count = 0
     for i in range(n):
-        if rest[i]:
-            rest[i] -= 1
-        elif values[i] > 0:
+        if skip[i]:
+            skip[i] -= 1
+        elif sqnorms[i] > 0:
             order[count] = i
             count += 1
     return count
+
+
+cdef inline void note_visit(uint8_t* skip, uint8_t* idle, bint moved, uint8_t most) noexcept nogil:
+    """A visit that moved no dual after `idle` such visits: the row is skipped for as many sweeps, `most` at most."""
+    if moved:
+        idle[0] = 0
+    else:
+        skip[0] = idle[0]
+        idle[0] += idle[0] < most

@@ -8,7 +8,7 @@ import math
 
 import numpy as np
 
-from marginlinear._core.batch_cd import WIDTH, ColumnsCD
+from marginlinear._core.batch_cd import WIDTH, BatchMarginCD
 from marginlinear._core.margin_cd import table_of
 from marginlinear.algorithms.certificate import OF_ALLOWED, scheduled_after
 from marginlinear.algorithms.descent import slow
@@ -36,7 +36,7 @@ class Batch:
     def __init__(self, problem, codes, loss, run, budget, weights, threads):
         self.cost, (knots, parts) = loss
         self.run, self.budget, self.weights = run, budget, weights
-        self.engine = ColumnsCD(problem.rows, problem.y, codes, self.cost, table_of(knots, parts), seed=run.seed,
+        self.engine = BatchMarginCD(problem.rows, problem.y, codes, self.cost, table_of(knots, parts), seed=run.seed,
                                 threads=threads, cancel=budget.cancel)
         self.few = min(FEW, self.engine.k - 1)
         # Of problems that have ended: objective, infinite where it is not certified, sweeps, and last gaps.

@@ -28,12 +28,13 @@ class DualFit:
         # The engines, and NumPy with them, are imported when a fit starts: --help lists the methods without them.
         from marginlinear.algorithms.certificate import Budget
         from marginlinear.algorithms.descent import Descent
+        from marginlinear.algorithms.warm_start import resume
 
         self.problem, self.run, self.engine = problem, run, engine
         self.budget = Budget(run.max_iter, run.time_limit, run.progress, run.cancel)
         start = {} if run.start is None else run.start
         if start:
-            engine.resume(start)
+            resume(engine, start)
             engine.n_iter = start.get("n_iter", 0)
         self.descent = Descent(engine, self.budget, run.tol, run.algorithm, newton_cost)
         self.descent.gaps = list(start.get("gaps", ()))
@@ -147,6 +148,7 @@ def sparsify_kernel_expansion(fit, tol):
     sweeps do not get there soon, the incumbent stays what it was.
     """
     from marginlinear.algorithms.descent import Descent
+    from marginlinear.algorithms.warm_start import resume
 
     engine, dense = fit.engine, fit.descent
     averaged = dense.incumbent.from_average
@@ -160,7 +162,7 @@ def sparsify_kernel_expansion(fit, tol):
     while not descent.stopped and check.gap > allowance(tol, check.primal):
         check = descent.until(tol)
     if descent.stopped:
-        engine.resume(before)
+        resume(engine, before)
         dense.reset()
         descent = dense
     else:
@@ -193,7 +195,7 @@ class JointFit(DualFit):
         n = Splitting.iterations(engine, descent.newton_first)
         if Splitting.sweeps(engine, n) > WORTH * min(descent.sweeps, descent.steps):
             return False
-        done = Splitting(engine).run(n, self.budget)
+        done = ADMM(engine).run(n, self.budget)
         if done:
             descent.go_on()
         self.unchecked_start = False

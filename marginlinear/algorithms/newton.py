@@ -80,6 +80,6 @@ class BlockNewtonCost:
 
     @staticmethod
     def begin(engine):
-        from marginlinear._core.block_newton import Newton
+        from marginlinear._core.block_newton import BlockNewton
 
-        return Newton(engine)
+        return BlockNewton(engine)

@@ -18,8 +18,180 @@ best scale, is taken.
 
 import numpy as np
 
+from marginlinear._core.vector import largest_change
+
 # Directions that are the sums of others, but for rounding, are left out.
 DEPENDENT = 1e-10
+# A dual that has this part of its bound is there but for rounding.
+AT_BOUND = 1 - 1e-12
+
+
+def resume(engine, state):
+    """Go on from the `state()` of an engine on the same rows; where a row's cost changed, from the best mix of duals.
+
+    With a spread of margins, whose duals are those of all rows together, from scaled duals.
+    """
+    duals, cost = np.asarray(state["duals"]), np.asarray(state["cost"])
+    changed = largest_change(engine.cost, cost) != 0
+    if engine.n_classes > 1:
+        mix = BlockMix
+    else:
+        mix, changed = MarginMix, changed and engine.spread == 0
+    if changed:
+        engine.take_references(state)
+        engine.restart_from(*best_start(mix(engine, duals, cost, state.get("before"))),
+                            {"duals": duals, "cost": cost})
+    else:
+        engine.resume({**state, "duals": mix.scaled(engine, duals, cost)})
+
+
+def best_start(mix):
+    """(duals, U): the best mix of the duals of another cost, and of those before, with its weights."""
+    engine, duals, parts, held = mix.engine, mix.duals, mix.parts, mix.held
+    sqnorm_of = engine.iterates.sqnorm_of
+
+    def inside(duals, U):
+        """Cut off, with the weights that go with it: a pass over the rows that are cut."""
+        cut = mix.cut(duals)
+        return cut, U + engine.weights_of(cut - duals)
+
+    images = [engine.weights_of(part) for part in parts]
+    fixed = engine.weights_of(held) if held.any() else None
+    U = images[0] if len(parts) and np.array_equal(parts[0], duals) else engine.weights_of(duals)
+    scale = best_mix([U], sqnorm_of, *mix.values(duals[np.newaxis]))
+    old, here = inside(scale * duals, scale * U)
+    shares = best_mix(images, sqnorm_of, *mix.values(parts), fixed) if len(parts) else np.zeros(0)
+    mixed = sum((t * image for t, image in zip(shares, images, strict=True)),
+                np.zeros_like(U) if fixed is None else fixed)
+    new, there = inside(mix.combined(shares), mixed)
+    step = best_step(here, there, sqnorm_of, *mix.values(np.array([old, new])))
+    return mix.cut(old + step * (new - old)), here + step * (there - here)
+
+
+class MarginMix:
+    """Duals a_i of one margin a row: those at the ends of their range are `held`, `parts` are of the others."""
+
+    def __init__(self, engine, duals, cost, before):
+        self.engine, self.duals, self.cost = engine, duals, np.asarray(engine.cost)
+        force = duals / cost
+        self._find_pieces(force)
+        low, high = self.range_of(engine)
+        self.held = np.where((force <= low) | (force >= high), force * self.cost, 0.0)
+        parts = [duals]
+        if before is not None:
+            pair = np.asarray(before["duals"]), np.asarray(before["cost"])
+            parts += [extrapolated(duals, cost, pair, self.cost), pair[0]]
+        parts = [np.where(self.held == 0, part, 0.0) for part in parts]
+        self.parts = np.array([part for part in parts if part.any()]).reshape(-1, len(duals))
+
+    @staticmethod
+    def range_of(engine):
+        """The least and the largest -phi' of each row."""
+        tables, group = np.asarray(engine.tables), np.asarray(engine.group)
+        quad, slope = tables[:, 2:5] + 2 * engine.spread, tables[:, 5:8]
+        low = np.where(quad[:, 2] == 0, -slope[:, 2], -np.inf)
+        high = np.where(quad[:, 0] == 0, -slope[:, 0], np.inf)
+        return low[group], high[group]
+
+    @staticmethod
+    def scaled(engine, duals, cost):
+        """Duals of another cost, by its ratio, within their range."""
+        low, high = MarginMix.range_of(engine)
+        ours = np.asarray(engine.cost)
+        return np.clip(duals * (ours / cost), ours * low, ours * high)
+
+    def cut(self, duals):
+        """Duals within the range of -c phi', which the loss of other parameters may not share."""
+        low, high = self.range_of(self.engine)
+        return np.clip(duals, self.cost * low, self.cost * high)
+
+    def combined(self, shares):
+        return self.held + shares @ self.parts
+
+    def values(self, parts):
+        """(<l, a>, sum_i h_i a_ij a_il) of the duals `parts`."""
+        return parts @ self.knot, (parts * (self.curvature / self.cost)) @ parts.T
+
+    def _find_pieces(self, force):
+        """(l, h) of D's terms l a - h a^2/(2 c) for rows where -phi' is `force`: at a knot h = 0."""
+        self.knot, self.curvature = np.zeros(len(force)), np.zeros(len(force))
+        for number, table in enumerate(np.asarray(self.engine.tables)):
+            knots, quad, slope = table[:2], table[2:5], table[5:8]
+            # phi' where each piece ends and the next begins.
+            edges = [part[j] * knots[i] + slope[j] for i in range(2) for part, j in ((quad, i), (quad, i + 1))]
+            rows = np.flatnonzero(np.asarray(self.engine.group) == number)
+            place = np.searchsorted(edges, -force[rows], side="left")
+            place[-force[rows] == edges[0]] = 1 if quad[0] == 0 else 0
+            piece = place // 2
+            inside = (place % 2 == 0) & (quad[piece] > 0)
+            self.knot[rows] = np.where(inside, -slope[piece] / np.where(inside, quad[piece], 1.0),
+                                       knots[np.minimum(piece, 1)])
+            self.curvature[rows] = np.where(inside, 1 / np.where(inside, quad[piece], 1.0), 0.0)
+
+
+class BlockMix:
+    """Duals (alpha, beta) of one block a row: alpha_i with alpha_iy at its bound are `held`; alpha, beta are parts."""
+
+    def __init__(self, engine, duals, cost, before):
+        self.engine, self.y, self.every = engine, np.asarray(engine.y), np.arange(engine.rows.m)
+        self.cost, (alpha, beta) = np.asarray(engine.cost), engine.split(duals)
+        self.low, self.bound, self.scale, self.high, self.beta_scale = engine.dual_pieces(engine.cost)
+        none, flat = np.zeros_like(alpha), np.zeros_like(beta)
+        upper = (self.beta_scale > 0).all()
+        if not upper:
+            beta = flat
+        parts = [(alpha, flat), (none, beta)]
+        if before is not None:
+            (first, first_beta), first_cost = engine.split(before["duals"]), np.asarray(before["cost"])
+            further = extrapolated(alpha, cost[:, np.newaxis], (first, first_cost[:, np.newaxis]),
+                                   self.cost[:, np.newaxis])
+            parts += [(further, flat), (first, flat)]
+            if upper:
+                parts += [(none, extrapolated(beta, cost, (first_beta, first_cost), self.cost)), (none, first_beta)]
+        at_bound = (alpha[self.every, self.y] >= AT_BOUND * engine.dual_pieces(cost)[1])[:, np.newaxis]
+        self.duals = joined(alpha, beta)
+        self.held = joined(np.where(at_bound, alpha * (self.cost / cost)[:, np.newaxis], 0.0), flat)
+        parts = [(np.where(at_bound, 0.0, a), b) for a, b in parts]
+        self.parts = np.array([joined(self._balanced(a), b) for a, b in parts if a.any() or b.any()])
+
+    @staticmethod
+    def scaled(engine, duals, cost):
+        """Duals of the same cost."""
+        return duals
+
+    def cut(self, duals):
+        """Duals within their range."""
+        alpha, beta = self.engine.split(duals)
+        alpha = self._balanced(np.minimum(alpha, 0))
+        top = alpha[self.every, self.y]
+        with np.errstate(invalid="ignore"):
+            alpha *= np.where(top > self.bound, self.bound / np.maximum(top, self.bound), 1.0)[:, np.newaxis]
+        return joined(alpha, np.maximum(beta, 0))
+
+    def combined(self, shares):
+        return sum((t * part for t, part in zip(shares, self.parts, strict=True)), self.held)
+
+    def values(self, parts):
+        """(<l, a>, sum_i h_i a_ij a_il) of the duals `parts`."""
+        split = [self.engine.split(part) for part in parts]
+        left, right = np.array([alpha[self.every, self.y] for alpha, _ in split]), np.array([beta for _, beta in split])
+        linear, curved = self.low * left.sum(axis=1), (left / self.scale) @ left.T
+        if (self.beta_scale > 0).all():
+            linear -= right @ self.high
+            curved += (right / self.beta_scale) @ right.T
+        return linear, curved
+
+    def _balanced(self, alpha):
+        """alpha with alpha_iy = -sum of the others."""
+        alpha = alpha.copy()
+        alpha[self.every, self.y] = 0
+        alpha[self.every, self.y] = -alpha.sum(axis=1)
+        return alpha
+
+
+def joined(alpha, beta):
+    """As an engine has them, flat."""
+    return np.concatenate((alpha.ravel(), beta))
 
 
 def extrapolated(duals, cost, before, new):

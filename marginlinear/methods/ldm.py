@@ -44,6 +44,7 @@ def paper(problem, run, spread, loss):
     import numpy as np
 
     from marginlinear._core.rows import Rows
+    from marginlinear.algorithms.warm_start import resume
     from marginlinear.threads import aside
 
     signs, share = np.where(problem.y == 1, 1.0, -1.0), np.ascontiguousarray(problem.instance)
@@ -51,7 +52,7 @@ def paper(problem, run, spread, loss):
     engine, budget, tol, start = whole.engine, whole.budget, run.tol, None
 
     def certified(duals):
-        engine.resume({"duals": duals, "cost": share, "W": engine.weights_of(duals), "kappa": 0.0})
+        resume(engine, {"duals": duals, "cost": share, "W": engine.weights_of(duals), "kappa": 0.0})
         solution = whole.solution()
         return solution._replace(info=solution.info._replace(algorithm="paper"))
 

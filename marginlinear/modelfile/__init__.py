@@ -119,16 +119,16 @@ def _model_of(source):
     if trailer is None:
         if not body.foreign:
             raise source.cut("after its last row")
-        labels, about = "int64", {"solver": body.kind}
-        check_labels(source, body.labels, labels)
+        dtype, about = "int64", {"solver": body.kind}
+        check_labels(source, body.labels, dtype)
     else:
-        labels, about = trailer["labels"], {key: trailer[key] for key in ("solver", "params", "info")}
-        check_labels(source, body.labels, labels)
+        dtype, about = trailer["labels"], {key: trailer[key] for key in ("solver", "params", "info")}
+        check_labels(source, body.labels, dtype)
         about["calibration"] = calibration_of(source, trailer.get("calibration"), len(body.labels))
         kind = trailer.get("scaling", {}).get("kind")
         if kind != body.scaling:
             raise source.damaged(f"scaling is {shown(kind)} in the trailer, {shown(body.scaling)} above it")
-    model = body.model(np.array(body.labels, dtype=labels), trailer, **about)
+    model = body.model(np.array(body.labels, dtype=dtype), trailer, **about)
     if body.scaling is not None:
         model.scaling = scaling_of(source, trailer["scaling"], model.n_features)
     return model

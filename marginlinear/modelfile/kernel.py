@@ -127,8 +127,8 @@ class KernelBody:
         fields = Fields(source, first, KEYS, "SV", "its support vectors")
         self.source = source
         self.trailer_keys = {"bias": (int, float), "columns": int, "nr_feature": int}
-        self.kind = svm_type(source, fields)
-        self.kernel = kernel_of(source, fields)
+        self.kind = read_svm_type(source, fields)
+        self.kernel = read_kernel(source, fields)
         self.labels, listed = fields.labels()
         self.scaling = fields.scaling()
         self.foreign = self.kind in FOREIGN and not listed and self.scaling is None
@@ -163,32 +163,26 @@ class KernelBody:
             codes = ONE_AGAINST_ONE
         elif self.kind != OWN and trailer is not None and trailer["columns"] == 2:
             weights, intercept = np.hstack([-weights, weights]), np.hstack([-intercept, intercept])
-        bias, n_features = -1.0, self.least_features
-        if trailer is not None:
-            bias, n_features = float(trailer["bias"]), self.trained_features(trailer["nr_feature"])
-        if trailer is not None and trailer["columns"] != len(intercept):
-            raise self.source.damaged(f"the trailer has {trailer['columns']} columns, rho has {len(intercept)} values")
+        support = self.support
+        least = support.n_features if isinstance(support, CSR) else int(support.max(initial=-1)) + 1
+        if trailer is None:
+            bias, n_features, rest["calibration"] = -1.0, least, self.calibration
+        else:
+            bias, n_features = float(trailer["bias"]), trailer["nr_feature"]
+            if not least <= n_features < 1 << 31:
+                raise self.source.damaged(f"nr_feature is {n_features}, and the support vectors reach {least}")
+            if trailer["columns"] != len(intercept):
+                raise self.source.damaged(f"the trailer has {trailer['columns']} columns, rho has {len(intercept)} "
+                                          "values")
         if codes is None and len(intercept) != k and (len(intercept), k) != (1, 2):
             raise self.source.damaged(f"rho has {len(intercept)} values for {k} classes")
-        if isinstance(self.support, CSR):
-            self.support.n_features = n_features
-        if trailer is None:
-            rest["calibration"] = self.calibration
-        return KernelModel(self.kernel, self.support, weights, classes, codes=codes, intercept=intercept, bias=bias,
+        if isinstance(support, CSR):
+            support.n_features = n_features
+        return KernelModel(self.kernel, support, weights, classes, codes=codes, intercept=intercept, bias=bias,
                            support_counts=self.counts[::-1] if k == 2 else self.counts, n_features=n_features, **rest)
 
-    @property
-    def least_features(self):
-        return self.support.n_features if isinstance(self.support, CSR) else int(self.support.max(initial=-1)) + 1
 
-    def trained_features(self, n_features):
-        if not self.least_features <= n_features < 1 << 31:
-            raise self.source.damaged(f"nr_feature is {n_features}, and the support vectors reach "
-                                      f"{self.least_features}")
-        return n_features
-
-
-def svm_type(source, fields):
+def read_svm_type(source, fields):
     name = fields.value("svm_type", WORD_ONLY, bytes.decode, "a kind of model")
     if name in REGRESSION:
         raise source.error(f"{name} does not classify: use svm-predict", *fields.place("svm_type"))
@@ -198,7 +192,7 @@ def svm_type(source, fields):
     return name
 
 
-def kernel_of(source, fields):
+def read_kernel(source, fields):
     name = fields.value("kernel_type", WORD_ONLY, bytes.decode, "a kernel's name")
     kinds = {theirs: ours for ours, theirs in KERNELS.items()}
     if name not in kinds:
@@ -294,13 +288,13 @@ class SupportLines(io.RawIOBase):
 
     def bad_coefficient(self, lines, numbers, position, code):
         """The error for the place where parse_rows stopped."""
-        at = numbers.count(b"\n", 0, position)
-        line = self.source.line + at + 1
+        row = numbers.count(b"\n", 0, position)
+        line = self.source.line + row + 1
         columns = self.coefficients.shape[1]
         if code in (ROWS_SHORT_LINE, ROWS_LONG_LINE):
             return self.source.damaged(f"fewer than {columns} coefficients", 1, line)
         before = numbers[numbers.rfind(b"\n", 0, position) + 1 : position]
-        word = list(re.finditer(rb"\S+", lines[at]))[len(before.split())]
+        word = list(re.finditer(rb"\S+", lines[row]))[len(before.split())]
         return self.source.damaged(f"{shown(word[0])} is not a finite number", word.start() + 1, line)
 
     def place(self, error):

@@ -85,7 +85,7 @@ class LinearBody:
 
     def __init__(self, source, first):
         fields = Fields(source, first, KEYS, "w", "its weights")
-        self.kind = solver_type(source, fields)
+        self.kind = read_solver_type(source, fields)
         self.trailer_keys = {}
         self.labels, listed = fields.labels()
         nr_feature = fields.value("nr_feature", NATURAL, int, "the number of features")
@@ -112,7 +112,7 @@ class LinearBody:
         return Model(weights, classes, bias=self.bias, codes=self.codes, **rest)
 
 
-def solver_type(source, fields):
+def read_solver_type(source, fields):
     name = fields.value("solver_type", WORD_ONLY, bytes.decode, "a solver's name")
     if name in liblinear.OTHERS.values():
         raise source.error(f"{name} does not classify: use LIBLINEAR's predict", *fields.place("solver_type"))

@@ -113,10 +113,10 @@ class Fields:
         """The values of a list; `count` is how many there must be."""
         self.require(key)
         words = self.texts[key].split()
-        for at, word in enumerate(words):
+        for i, word in enumerate(words):
             value = convert(word) if pattern.fullmatch(word) else math.nan
             if not (math.isfinite(value) if convert is float else -I64 <= value < I64):
-                column = len(key) + 2 + sum(len(other) + 1 for other in words[:at])
+                column = len(key) + 2 + sum(len(other) + 1 for other in words[:i])
                 raise self.source.error(f"{key} is {shown(word)}: give {allowed}", column, self.lines[key])
         if count not in (None, len(words)):
             raise self.source.damaged(f"{key} has {len(words)} values in place of {count}", *self.place(key))
@@ -192,16 +192,25 @@ def check_labels(source, labels, kind):
         raise source.damaged("a label is beyond 64 bits")
 
 
-def check_keys(source, what, found, wanted):
-    if not isinstance(found, dict):
+def check_keys(source, what, entries, types):
+    """DataError unless `entries` are a dict with the keys and types of `types`."""
+    if not isinstance(entries, dict):
         raise source.damaged(f"the {what} is not a JSON object")
-    for key in (*found, *wanted):
-        if key not in wanted:
+    for key in (*entries, *types):
+        if key not in types:
             raise source.error(f"{what}: {shown(key)} is not known: use a newer marginlinear")
-        if key not in found:
+        if key not in entries:
             raise source.damaged(f"{what}: {key} is missing")
-        if not isinstance(found[key], wanted[key]):
-            raise source.damaged(f"{what}: {shown(key)} is {shown(found[key])}")
+        if not isinstance(entries[key], types[key]):
+            raise source.damaged(f"{what}: {shown(key)} is {shown(entries[key])}")
+
+
+def parse_json(source, text, line, column):
+    """The value of the JSON `text`, which begins in that line and column."""
+    try:
+        return json_of(text)
+    except JSONFault as fault:
+        raise source.damaged(f"JSON cannot be read ({fault})", column + fault.column - 1, line) from None
 
 
 def label_kind(model):
@@ -255,11 +264,3 @@ def scaling_line(model):
 def plain(value):
     """A number of NumPy's as one of Python's."""
     return value.item() if hasattr(value, "item") else value
-
-
-def parse_json(source, text, line, column):
-    """The value of the JSON `text`, which begins in that line and column."""
-    try:
-        return json_of(text)
-    except JSONFault as fault:
-        raise source.damaged(f"JSON cannot be read ({fault})", column + fault.column - 1, line) from None

@@ -107,9 +107,9 @@ class Journal:
     def _error(self, number, reason, column=1):
         return DataError(self.path, number, column, f"{reason}; start a new one with --log")
 
-    def _other(self, name, found, wanted):
-        found = repr(found) if isinstance(found, (int, float)) else shown(found)
-        return self._error(1, f"the log of another search: its {name} is {found}, here it is {wanted!r}")
+    def _other(self, name, value, wanted):
+        value = repr(value) if isinstance(value, (int, float)) else shown(value)
+        return self._error(1, f"the log of another search: its {name} is {value}, here it is {wanted!r}")
 
     @contextmanager
     def opened(self, fresh):
