@@ -15,7 +15,7 @@ import pytest
 import marginlinear
 from marginlinear import params, registry
 from marginlinear.cli import predict, train
-from marginlinear.libsvm import read_libsvm, read_views
+from marginlinear.libsvm import read_libsvm
 from marginlinear.modelfile import load_model
 
 ROOT = str(Path(marginlinear.__file__).parents[1])
@@ -312,17 +312,17 @@ def test_single_precision_comes_back_as_it_was(folder):
 @pytest.mark.parametrize("options", ["-s l2svc", "-s mcodm -B 1", "-s l2svc --probability", "-s mcodm -t 2", "-v 3",
                                      "--weights w -s cs", "--scale unit", "--scale range -v 2", "--algorithm newton"])
 @pytest.mark.parametrize("file", ["d", "counts"])
-def test_compact_data_give_the_same_model(file, options, folder, monkeypatch, capsys):
+def test_narrow_data_give_the_same_model(file, options, folder, monkeypatch, capsys):
     """Byte for byte, beside a reader that holds int32 and float64."""
     rng = np.random.default_rng(5)
     lines = (" ".join([str(i % 3), *(f"{j}:{rng.poisson(2 * (j % 3 == i % 3))}" for j in range(1, 6))])
              for i in range(60))
     (folder / "counts").write_text("\n".join(lines))
-    assert read_libsvm(file, compact=True).data.dtype == (np.float32 if file == "counts" else np.float64)
+    assert read_libsvm(file, narrow=True).data.dtype == (np.float32 if file == "counts" else np.float64)
     command = ["-q", *options.split(), file, *(() if "-v" in options else ("out",))]
     outcomes = []
-    for reader in (read_views, lambda path, compact, **how: read_views(path, **how)):
-        monkeypatch.setattr("marginlinear.libsvm.read_views", reader)
+    for reader in (read_libsvm, lambda path, narrow, **how: read_libsvm(path, **how)):
+        monkeypatch.setattr("marginlinear.libsvm.read_libsvm", reader)
         assert train.main(command) == 0
         outcomes.append((capsys.readouterr().out, None if "-v" in options else (folder / "out").read_bytes()))
     assert outcomes[0] == outcomes[1]

@@ -541,7 +541,7 @@ MEMORY = """
 
     read_libsvm(sys.argv[2])
     before = peak()
-    r = read_libsvm(sys.argv[1], threads=2, compact=sys.argv[3] == "compact")
+    r = read_libsvm(sys.argv[1], threads=2, narrow=sys.argv[3] == "narrow")
     print((peak() - before) / sum(a.nbytes for a in (r.data, r.indices, r.indptr, r.labels)))
 """
 
@@ -553,30 +553,30 @@ MEMORY = """
     ("1 65536:2", "0.1", np.uint16, np.float64), ("1 70000:2", "16777217", np.int32, np.float64),
     ("1", "1e-50", np.uint16, np.float64), ("1", "1e39", np.uint16, np.float64), ("1", "-0", np.uint16, np.float32),
 ])
-def test_compact(last, value, indices, values, block_size, threads):
+def test_narrow(last, value, indices, values, block_size, threads):
     """Arrays become wide at the first feature, or value, that asks for it, and hold the same numbers."""
     lines = [f"{i % 3} 1:{i} {i + 2}:-0.5 60000:3" for i in range(90)]
     for at in (0, 1, 50, 89):
         text = "\n".join([*lines[:at], last, f"2 5:{value}", *lines[at:]]).encode()
         wide = read_libsvm(io.BytesIO(text))
-        compact = read_libsvm(io.BytesIO(text), compact=True, threads=threads, _block_size=block_size)
-        assert (compact.indices.dtype, compact.data.dtype) == (indices, values)
-        assert (compact.indices == wide.indices).all()
-        assert compact.data.astype(np.float64).tobytes() == wide.data.tobytes()
-        assert (compact.indptr == wide.indptr).all() and (compact.labels == wide.labels).all()
-        zero_based = read_libsvm(io.BytesIO(text), compact=True, zero_based=True)
+        narrow = read_libsvm(io.BytesIO(text), narrow=True, threads=threads, _block_size=block_size)
+        assert (narrow.indices.dtype, narrow.data.dtype) == (indices, values)
+        assert (narrow.indices == wide.indices).all()
+        assert narrow.data.astype(np.float64).tobytes() == wide.data.tobytes()
+        assert (narrow.indptr == wide.indptr).all() and (narrow.labels == wide.labels).all()
+        zero_based = read_libsvm(io.BytesIO(text), narrow=True, zero_based=True)
         assert zero_based.indices.dtype == (np.uint16 if last == "1" else np.int32)
 
 
-def test_compact_without_features():
+def test_narrow_without_features():
     for text in (b"1\n2\n", b"1\n2 65537:0.1\n"):
-        wide, compact = read_libsvm(io.BytesIO(text)), read_libsvm(io.BytesIO(text), compact=True, _block_size=2)
-        assert compact.n_features == wide.n_features
-        assert (compact.data.tolist(), compact.indices.tolist()) == (wide.data.tolist(), wide.indices.tolist())
+        wide, narrow = read_libsvm(io.BytesIO(text)), read_libsvm(io.BytesIO(text), narrow=True, _block_size=2)
+        assert narrow.n_features == wide.n_features
+        assert (narrow.data.tolist(), narrow.indices.tolist()) == (wide.data.tolist(), wide.indices.tolist())
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc")
-@pytest.mark.parametrize("width", ["wide", "compact"])
+@pytest.mark.parametrize("width", ["wide", "narrow"])
 def test_memory(width, tmp_path):
     part = random_text(np.random.default_rng(6), 2000, width=10**6 if width == "wide" else 2**16, per_row=200)
     big, small = tmp_path / "big", tmp_path / "small"

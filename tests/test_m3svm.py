@@ -11,7 +11,8 @@ import pytest
 import marginlinear as ml
 from marginlinear._core.rows import Rows
 from marginlinear._core.smooth import SmoothLoss
-from marginlinear.algorithms import pairwise
+from marginlinear.algorithms.pairwise import newton, passes
+from marginlinear.algorithms.pairwise import regulariser as regularisers
 
 LOSSES = {"m3svm": "hinge", "ism3-logistic": "logistic", "ism3-softmax": "softmax"}
 NORMS = (1.5, 2.0, 4.0, 8.0)
@@ -61,8 +62,8 @@ def test_optimum(name, seed):
 
 def regulariser(p, k, lam=0.3, eps=1e-3, bias=2.0, tau=0.0):
     if p == 2:
-        return pairwise.Quadratic(lam * k + eps, lam, eps, bias)
-    found = pairwise.Pairwise(p, lam, eps, bias)
+        return regularisers.Quadratic(lam * k + eps, lam, eps, bias)
+    found = regularisers.Pairwise(p, lam, eps, bias)
     found.tau = tau
     return found
 
@@ -89,7 +90,7 @@ def test_derivatives_of_the_regulariser(p):
     assert (gradient(W) * V).sum() == pytest.approx(slope, rel=1e-7)
     terms.evaluate(W)
     terms.factorise(4)
-    curvature = pairwise.laplacian(pairwise.gram(V, V) ** 2)
+    curvature = regularisers.laplacian(passes.gram(V, V) ** 2)
     curvatures = terms.align(curvature)
     assert np.allclose(terms.basis.T @ curvature @ terms.basis, np.diag(curvatures), atol=1e-9 * curvatures.max())
     U = V @ terms.basis.T
@@ -126,7 +127,7 @@ def test_bounds_hold_everywhere(p, loss):
                 value = lost + terms.evaluate(W)[0]
                 terms.add_gradient(W, gradient)
                 terms.factorise(k)
-                bound = pairwise.maximum(gained, *terms.conjugate(W, gradient, scratch))
+                bound = newton.maximum(gained, *terms.conjugate(W, gradient, scratch))
                 assert value >= best - 1e-9
                 assert bound <= best + 1e-9 * max(1, best), (scale, tau)
 
@@ -147,7 +148,7 @@ def test_pairs_of_distances():
     rng = np.random.default_rng(2)
     W = rng.standard_normal((7, 5))
     spread = ((W - W.mean(axis=1, keepdims=True)) ** 2).sum()
-    assert pairwise.distances(W).sum() / 2 == pytest.approx(5 * spread)
+    assert regularisers.distances(W).sum() / 2 == pytest.approx(5 * spread)
     terms = regulariser(4.0, 5, bias=None)
     shift = rng.standard_normal((7, 1))
     more = terms.eps_of(W + shift) - terms.eps_of(W) if hasattr(terms, "eps_of") else terms.square * (
@@ -161,7 +162,7 @@ def test_nearly_equal_classes_are_exact():
     offsets = rng.standard_normal((50, 4)) * 1e-7
     W = base + offsets
     exact = ((W[:, :, None] - W[:, None, :]) ** 2).sum(axis=0)
-    assert np.allclose(pairwise.distances(W), exact, rtol=1e-12, atol=0)
+    assert np.allclose(regularisers.distances(W), exact, rtol=1e-12, atol=0)
 
 
 @pytest.mark.parametrize("solver, loss", [("m3svm", None), ("ww", None)])

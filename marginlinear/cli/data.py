@@ -10,11 +10,11 @@ LISTED = 20  # labels that a line names at most
 
 
 def read_data(path, status, **options):
-    """What `read_views` returns for `path`, with progress on the status line."""
-    from marginlinear.libsvm import read_views
+    """What `read_libsvm` returns for `path`, with progress on the status line."""
+    from marginlinear.libsvm import read_libsvm
 
     with opening("open input file", path):
-        return read_views(path, progress=progress_of(f"reading {path}", status), **options)
+        return read_libsvm(path, progress=progress_of(f"reading {path}", status), **options)
 
 
 def read_blocks(path, what, status, **options):

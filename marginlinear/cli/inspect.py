@@ -81,7 +81,7 @@ def work(argv):
         names = read_names(names_path, model.n_features)
     with StatusLine(line.value(QUIET)) as status:
         data = read_data(data_path, status, zero_based=zero_based, threads=threads,
-                         text_labels=model.classes.dtype.kind == "U").arrays()
+                         text_labels=model.classes.dtype.kind == "U")
         weights = read_weights(weights_path, len(data.labels)) if weights_path is not None else None
         warn_of_extra(count_extra(data, model), model.n_features)
         status.show(f"{len(data.labels)} rows of scores")

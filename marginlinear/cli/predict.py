@@ -115,7 +115,6 @@ class Predictor:
         from marginlinear.cli.data import count_extra
         from marginlinear.data.arrays import row_blocks
 
-        data = data.arrays()
         self.extra += count_extra(data, self.model)
         model, added, names = self.model, self.added, self.names
         truth = model.places_in_classes(data.labels)

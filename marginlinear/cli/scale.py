@@ -157,7 +157,7 @@ class Work:
     def _write(self, scaling, label_scaling, features, write):
         import numpy as np
 
-        from marginlinear.libsvm import compressed, rows_text
+        from marginlinear.libsvm.writer import compressed, rows_text
 
         before = after = left_out = 0
         first = math.inf
@@ -191,9 +191,8 @@ class Work:
     def _blocks(self, what, text_labels):
         from marginlinear.cli.data import read_blocks
 
-        blocks = read_blocks(self.path, what, self.status, zero_based=self.base == 0, text_labels=text_labels,
-                             threads=self.threads)
-        return (block.arrays() for block in blocks)
+        return read_blocks(self.path, what, self.status, zero_based=self.base == 0, text_labels=text_labels,
+                           threads=self.threads)
 
 
 def _label_range(line):

@@ -315,8 +315,8 @@ class Training:
         began = time.perf_counter()
         # Scaled values have the type of those that they are made of.
         data = read_data(self.path, self.status, zero_based=self.zero_based, dtype=self.dtype,
-                         compact=not self.params.get("scale"), text_labels=self.text_labels,
-                         threads=self.params.get("threads")).arrays()
+                         narrow=not self.params.get("scale"), text_labels=self.text_labels,
+                         threads=self.params.get("threads"))
         seconds = time.perf_counter() - began
         self.status.wipe()
         m = len(data.labels)

@@ -36,7 +36,8 @@ from marginlinear.data.arrays import CSR
 from marginlinear.data.kernels import Kernel
 from marginlinear.data.reading import NATURAL, NUMBER, shown
 from marginlinear.errors import DataError
-from marginlinear.libsvm import compressed, read_libsvm, rows_text
+from marginlinear.libsvm import read_libsvm
+from marginlinear.libsvm.writer import compressed, rows_text
 from marginlinear.model import ONE_AGAINST_ONE, KernelModel
 from marginlinear.modelfile.text import WORD_ONLY, Fields, code_line, label_lines, scaling_line
 from marginlinear.threads import ranges

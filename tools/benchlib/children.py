@@ -103,7 +103,7 @@ def child_pass(who, path):
     W -= W.mean(axis=1, keepdims=True)
     if who == "ours":
         from marginlinear._core.smooth import SmoothLoss
-        from marginlinear.algorithms.pairwise import Pairwise
+        from marginlinear.algorithms.pairwise.regulariser import Pairwise
         from marginlinear.data.arrays import as_rows
 
         loss = SmoothLoss(as_rows(X, 1.0), y.astype(np.int32), k, np.ones(len(y)), loss="hinge", width=1e-3, threads=1)

@@ -23,7 +23,7 @@ sys.path.append(str(Path(__file__).resolve().parents[2] / "tests"))
 
 import libsvm_reference as reference
 
-ZERO_BASED, TEXT_LABELS, SINGLE, COMPACT = (1 << bit for bit in range(4))
+ZERO_BASED, TEXT_LABELS, SINGLE, NARROW = (1 << bit for bit in range(4))
 SIZES = 16, 64, 512, 4096  # of blocks: the upper bits of the options
 COMPARED, IN_PARTS, THREADED, WRITTEN = 4, 16, 64, 32  # one in so many
 PACKED = b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd"
@@ -59,7 +59,7 @@ def check(data):
     in_parts = chance % IN_PARTS == 0
     read = read_parts if in_parts else read_whole
     if not in_parts:
-        how |= {"dtype": "float32" if options & SINGLE else "float64", "compact": bool(options & COMPACT)}
+        how |= {"dtype": "float32" if options & SINGLE else "float64", "narrow": bool(options & NARROW)}
     found = read(content, how, 1)
     outcome = found[2] if isinstance(found, tuple) else min(sum(len(part.labels) for part in found), 4)
     if chance % THREADED == 0:
@@ -79,7 +79,7 @@ def check(data):
 def read_whole(content, how, threads):
     """What the library reads, a list of LibsvmData; (line, column, what was wrong) of an error."""
     try:
-        return [libsvm.read_views(io.BytesIO(content), threads=threads, **how)]
+        return [libsvm.read_libsvm(io.BytesIO(content), threads=threads, **how)]
     except DataError as error:
         return error.line, error.column, text.shape_of(error.reason)
 
@@ -99,7 +99,7 @@ def lists(found):
     labels, ends, indices, values = [], [0], [], []
     for part in found:
         ends += [len(values) + end for end in part.indptr.tolist()[1:]]
-        labels += part.labels if isinstance(part.labels, list) else part.labels.tolist()
+        labels += part.labels.tolist()
         indices += part.indices.tolist()
         values += part.data.tolist()
     return labels, ends, indices, values
@@ -129,7 +129,7 @@ def written_and_read(content, how):
     X.has_canonical_format = True
     target = io.BytesIO()
     libsvm.dump_libsvm(X, found.labels, target, zero_based=how["zero_based"])
-    # float32 is written with the digits that tell it from other float32, compact values too.
+    # float32 is written with the digits that tell it from other float32, narrow values too.
     again = libsvm.read_libsvm(io.BytesIO(target.getvalue()), threads=1, **{**how, "dtype": found.data.dtype})
     kept = found.data != 0
     ends = np.concatenate(([0], np.cumsum(kept)))

@@ -1,0 +1,360 @@
+"""Newton's method with conjugate gradients for a smooth loss and a regulariser of the classes' distances.
+
+A Newton step solves H s = -gradient by conjugate gradients, in coordinates of the classes' directions in which M is
+the identity and C = sum_i B_i diagonal, B_i row i's curvature in its scores. Preconditioner: (I + A x C)^-1 with
+A = sum_i tr(B_i) x_i x_i' / sum_i tr(B_i), of which many features have the diagonal alone. SciPy's Newton methods take
+no preconditioner, its L-BFGS needs up to 20 vectors of d k numbers; here there are 6 and what a pass over rows needs.
+"""
+
+import math
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from marginlinear._core.scores import margins_of, scores_of
+from marginlinear._core.smooth import SmoothLoss
+from marginlinear.algorithms.certificate import Budget
+from marginlinear.algorithms.pairwise.loss import HingeDuals
+from marginlinear.algorithms.pairwise.passes import CACHED, add, blocks, by_rows, dot, multiply
+from marginlinear.problem import Info, Solution
+from marginlinear.status import STALLED, allowance, status_of
+from marginlinear.threads import aside, run_chunks
+
+# Most features whose correlations the preconditioner knows, if there are as many rows.
+WHOLE = 1000
+# A stage is settled when a step promises no more than this part of what the rounding costs: the rounding then falls by
+# the factor SHARPER, down to LEAST.
+SETTLED, SHARPER, LEAST = 0.1, 4.0, 1e-12
+# A Newton step is good enough when its residual is this part of the gradient's, in the preconditioner's norm: rough
+# at first, in proportion to certificate/P, then fine. Rough steps of a hinge miss the bias, whose own curvature is eps,
+# and stages seem settled that are not.
+ROUGH, ROUGH_HINGE, FINE = 0.3, 0.03, 1e-2
+# A step is taken for so much of the decrease that its slope promises; or, where values are but rounding, once the slope
+# is flatter by a factor. Of TRIALS lengths, the first PATIENCE are to be flat as well; the next one is this far WITHIN
+# the bracket.
+ARMIJO, FLAT, ROUNDING, TRIALS = 1e-4, 0.5, 1e-13, 30
+PATIENCE, WITHIN = 5, 0.3
+
+
+class NewtonFit:
+    """One fit from W = 0, or from a start, to a certificate.
+
+    Parameters
+    ----------
+    problem : Problem
+    run : Run
+        `max_iter` caps the Newton steps.
+    cost : float64 array of shape (m,)
+    regulariser : Quadratic or Pairwise
+    loss : {"hinge", "logistic", "softmax"}
+    width : float
+        Of the hinge's rounded corner in the objective; 0: not rounded. Other losses: any number.
+    """
+
+    def __init__(self, problem, run, cost, regulariser, loss, width=0.0):
+        self.problem, self.run, self.cost, self.regulariser = problem, run, cost, regulariser
+        self.budget = Budget(run.max_iter, run.time_limit, run.progress, run.cancel)
+        self.hinge, self.width = loss == "hinge", width
+        start = run.start or {}
+        self.loss = SmoothLoss(problem.rows, problem.y, problem.n_classes, cost, loss=loss,
+                               width=max(width, start.get("width", 1.0)), threads=run.threads)
+        self.W, self.gradient, self.step, self.residual, self.direction, self.scratch = (
+            np.zeros((problem.rows.d, problem.n_classes)) for _ in range(6))
+        if "W" in start:
+            self.W[:] = start["W"]
+        k = problem.n_classes
+        regulariser.threads = run.threads
+        regulariser.tau = start.get("tau", regulariser.first_tau(cost.sum() * (k - 1), k))
+        self.duals = HingeDuals(self.loss, problem.y, cost) if self.hinge else None
+        self.n_iter = self.products = 0
+
+    def solution(self):
+        # Values that overflow are refused where they are compared.
+        with np.errstate(over="ignore", invalid="ignore"):
+            return self._solution()
+
+    def _solution(self):
+        tol, ended = self.run.tol, None
+        self._evaluate(self.W, self.gradient)
+        start = self.run.start or {}
+        if self.hinge:
+            self.duals.move(self.W, 0.0, start.get("duals"))
+        while True:
+            self._certify()
+            ended = ended or self.budget.spent(self.n_iter, self.rounded, self.bound)
+            certified = self.objective - self.bound <= allowance(tol, self.objective)
+            if (certified or ended) and self._wide and self.width > 0:
+                # The sharper objective is smaller, and what was certified stays so.
+                self.loss.width = self.width
+                self._evaluate(self.W, self.gradient)
+                continue
+            self.budget.record(self.n_iter, self.objective, self.bound, self.objective - self.bound)
+            if certified or ended:
+                break
+            gain = self._newton_direction()
+            if gain is None:
+                continue
+            moved = gain > 0 and self._search()
+            self.n_iter += moved
+            settled = not moved or gain <= SETTLED * self.rounding
+            if settled and not self._sharpen() and not moved:
+                ended = STALLED
+        weights = self._centred()
+        certificate = self.objective - self.bound
+        status, reason = status_of(certificate, self.objective, tol, ended)
+        info = Info(
+            status=status,
+            algorithm="newton",
+            n_iter=self.n_iter,
+            n_outer=0,
+            objective=self.objective,
+            bound=self.bound,
+            certificate=certificate,
+            n_support=self._support(),
+            seconds=self.budget.seconds,
+            tol=tol,
+            history=self.budget.history,
+            reason=reason,
+        )
+        state = {"W": self.W, "width": self.loss.width, "tau": self.regulariser.tau,
+                 "duals": self.duals.sigma if self.hinge else None}
+        return Solution(weights, info, state)
+
+    def _centred(self):
+        """A copy of W and b, whose columns add up to 0 from here on."""
+        W, copy = self.W, np.empty_like(self.W)
+
+        def some(lo, hi):
+            W[lo:hi] -= W[lo:hi].mean(axis=1, keepdims=True)
+            copy[lo:hi] = W[lo:hi]
+
+        by_rows(some, W, self.run.threads)
+        return copy
+
+    @property
+    def _wide(self):
+        """Whether the hinge's corner is rounder than the objective's."""
+        return self.hinge and self.loss.width > self.width
+
+    def _evaluate(self, W, out):
+        """Value of the rounded objective at W; its gradient into `out`."""
+        loss, regulariser = self.loss, self.regulariser
+        self.lost = loss.value_and_gradient(W.reshape(-1), out.reshape(-1))
+        self.along = dot(W, out)
+        self.norm, excess = regulariser.evaluate(W)
+        self.rounded = self.lost + self.norm + excess
+        self.rounding = excess + (self.lost - loss.hinge if self._wide else 0.0)
+        regulariser.add_gradient(W, out)
+        return self.rounded
+
+    def _certify(self):
+        """Objective and lower bound at the weights of the last evaluation."""
+        # -loss*(rho), by Fenchel's equality, or from the dual of the hinge without rounding.
+        gained = self.loss.mass if self._wide else self.lost - self.along
+        self.objective = self.norm + (self.loss.hinge if self.hinge and self.width == 0 else self.lost)
+        self.regulariser.factorise(self.W.shape[1])
+        self.bound = maximum(gained, *self.regulariser.conjugate(self.W, self.gradient, self.scratch))
+        if not self.hinge:
+            return
+        for balanced in (False, True) if self.regulariser.bias else (False,):
+            if self.objective - self.bound > allowance(self.run.tol, self.objective):
+                rho = self.duals.rho(balanced)
+                self.duals.gradient(rho, self.step)
+                self.regulariser.add_gradient(self.W, self.step)
+                gained = self.duals.gained(rho, 0.0 if self._wide else self.width)
+                self.bound = max(self.bound,
+                                 maximum(gained, *self.regulariser.conjugate(self.W, self.step, self.scratch)))
+
+    def _newton_direction(self):
+        """Conjugate gradients for H step = -gradient; returns what the step promises, None where the budget ends."""
+        if self.hinge:
+            self.duals.bend()
+        curvature, weights = self.loss.curvature(self.duals.H if self.hinge else None)
+        curvatures = self.regulariser.align(curvature)
+        found = self._preconditioner(curvatures, weights)
+        if found is None:
+            return None
+        precondition, size = found
+        step, r, p, q = self.step, self.residual, self.direction, self.scratch
+        d, threads = len(step), self.run.threads
+        multiply(self.gradient, -self.regulariser.basis, r, threads)
+        for vector in (step, p, q):
+            vector[:] = 0
+        alpha = turn = 0.0
+
+        def go(lo, hi):
+            add(step[lo:hi], alpha, p[lo:hi])
+            add(r[lo:hi], -alpha, q[lo:hi])
+            q[lo:hi] = precondition(r, lo, hi)
+            return dot(r[lo:hi], q[lo:hi])
+
+        def head(lo, hi):
+            p[lo:hi] *= turn
+            p[lo:hi] += q[lo:hi]
+
+        first = rho = sum(run_chunks(go, d, threads, size))
+        gain = 0.0
+        rough = ROUGH_HINGE if self.hinge else ROUGH
+        forcing = max(FINE, rough * min(1.0, (self.objective - self.bound) / max(1.0, abs(self.objective))))
+        # Without rounding d k gradients are the exact solution.
+        for _ in range(2 * step.size):
+            if not rho > forcing**2 * first:
+                break
+            if self.budget.exhausted(self.n_iter):
+                return None
+            run_chunks(head, d, threads, size)
+            self._product(p, q)
+            bend = sum(run_chunks(lambda lo, hi: dot(p[lo:hi], q[lo:hi]), d, threads, size))
+            if not bend > 0:
+                break
+            alpha = rho / bend
+            gain += alpha * rho / 2
+            before = rho
+            rho = sum(run_chunks(go, d, threads, size))
+            turn = rho / before
+        multiply(step, self.regulariser.basis.T, step, threads)
+        return gain
+
+    def _product(self, V, out):
+        """The Hessian times V, both in the coordinates of the basis."""
+        self.products += 1
+        basis = self.regulariser.basis
+        if self.hinge:
+            self.loss.weighted_product(self.duals.H, V.reshape(-1), out.reshape(-1), basis)
+        else:
+            self.loss.product(V.reshape(-1), out.reshape(-1), basis)
+        self.regulariser.add_product(self.W, V, out)
+
+    def _preconditioner(self, curvatures, weights):
+        """(I + A x diag(curvatures))^-1, A the rows' mean square by these weights.
+
+        Returns a function of (r, lo, hi) that gives features lo to hi of its product with r, and how many at a time;
+        None where the budget ends.
+        """
+        rows, total = self.problem.rows, weights.sum()
+        own = self.regulariser.curvature_of_bias()
+        if total > 0:
+            weights = weights / total
+        root = np.ones(rows.d)
+        if own is not None and rows.bias > 0:
+            root[-1] = 1 / math.sqrt(own.mean())
+        if rows.d <= min(WHOLE, rows.m):
+            whole = mean_square(rows, weights, self.budget)
+            if whole is None:
+                return None
+            whole = root[:, None] * whole * root
+            if np.isfinite(whole).all():
+                values, vectors = aside(np.linalg.eigh, whole)
+                scale = 1 / (1 + np.maximum(values, 0)[:, None] * curvatures)
+                vectors *= root[:, None]
+                return lambda r, lo, hi: vectors @ (vectors.T @ r * scale), rows.d
+        squares = column_squares(rows, weights)
+
+        def apply(r, lo, hi):
+            out = r[lo:hi] / (1 + squares[lo:hi, None] * curvatures)
+            if own is not None and hi == rows.d:
+                out[-1] = r[-1] / (own + squares[-1] * curvatures)
+            return out
+
+        return apply, max(1, CACHED // len(curvatures))
+
+    def _search(self):
+        """A step along the Newton direction that lowers the rounded objective; False where none is found in time."""
+        W, gradient, trial, slopes = self.W, self.gradient, self.residual, self.direction
+        value, slope = self.rounded, dot(gradient, self.step)
+        noise = ROUNDING * max(1.0, abs(value))
+        t, low, high = 1.0, 0.0, math.inf
+
+        def move(lo, hi):
+            np.multiply(self.step[lo:hi], t, out=trial[lo:hi])
+            trial[lo:hi] += W[lo:hi]
+
+        for trials in range(TRIALS):
+            by_rows(move, W, self.run.threads)
+            found = self._evaluate(trial, slopes)
+            here = dot(slopes, self.step) if math.isfinite(found) else math.inf
+            lower = found <= value + ARMIJO * t * slope or (found <= value + noise and abs(here) <= FLAT * abs(slope))
+            if lower and (here >= FLAT * slope or high == math.inf or trials >= PATIENCE):
+                self.W, self.residual = trial, W
+                self.gradient, self.direction = slopes, gradient
+                if self.hinge:
+                    self.duals.move(trial, t)
+                return True
+            if lower and here < 0:
+                low = t
+            else:
+                high = t
+            if self.budget.exhausted(self.n_iter):
+                break
+            t = low + (high - low) * (WITHIN if math.isfinite(found) else WITHIN**2)
+        self._evaluate(W, gradient)
+        return False
+
+    def _sharpen(self):
+        """Less rounding, where there is some to lose."""
+        loss, regulariser = self.loss, self.regulariser
+        wide = self._wide and loss.width > LEAST
+        if not wide and regulariser.tau <= LEAST:
+            return False
+        if wide:
+            loss.width = max(self.width, loss.width / SHARPER)
+        regulariser.tau /= SHARPER
+        self._evaluate(self.W, self.gradient)
+        return True
+
+    def _support(self):
+        """Rows with a dual variable that is more than rounding: for the hinge one above 0.01."""
+        if not self.hinge:
+            return self.problem.rows.m
+        rows, y = self.problem.rows, self.problem.y
+        scores = np.empty((rows.m, self.W.shape[1]))
+        run_chunks(lambda lo, hi: scores_of(rows, self.W, scores, lo, hi), rows.m, self.run.threads,
+                   rows.slice(self.W.shape[1]))
+        return int(np.count_nonzero(margins_of(scores, y) < 1 + 5 * self.loss.width))
+
+
+def maximum(a, A, q, B):
+    """max over theta in [0, 1] of a theta - A theta^q - B theta^2; for q = inf A theta <= 1 in place of the middle."""
+    if not (math.isfinite(A) and math.isfinite(B)):
+        return 0.0
+    low, high = 0.0, 1.0
+    if q == math.inf:
+        high, A, q = (1 / A if A > 1 else 1.0), 0.0, 2.0
+    if a - q * A * high ** (q - 1) - 2 * B * high < 0:
+        for _ in range(60):
+            theta = (low + high) / 2
+            if a - q * A * theta ** (q - 1) - 2 * B * theta > 0:
+                low = theta
+            else:
+                high = theta
+    return a * high - A * high**q - B * high * high
+
+
+def column_squares(rows, cost):
+    """sum_i c_i x_ij^2, float64 array of shape (d,)."""
+    if isinstance(rows.arrays, tuple):
+        data, indices, indptr = map(np.asarray, rows.arrays)
+        weights = np.repeat(cost, np.diff(indptr))
+        weights *= np.square(data[: rows.nnz], dtype=np.float64)
+        squares = np.bincount(indices[: rows.nnz], weights=weights, minlength=rows.n)
+    else:
+        squares = np.einsum("i,ij,ij->j", cost, rows.arrays, rows.arrays)
+    return np.append(squares, rows.bias**2 * cost.sum()) if rows.bias >= 0 else squares
+
+
+def mean_square(rows, weights, budget):
+    """sum_i weights_i x_i x_i', float64 array of shape (d, d); None where the budget ends."""
+    A = np.zeros((rows.d, rows.d))
+    if isinstance(rows.arrays, tuple):
+        data, indices, indptr = map(np.asarray, rows.arrays)
+        X = csr_array((data[: rows.nnz], indices[: rows.nnz], indptr), shape=(rows.m, rows.n))
+    else:
+        X = rows.arrays
+    for part in blocks(rows.m, rows.d):
+        if budget.exhausted(0):
+            return None
+        some = X[part].toarray() if isinstance(rows.arrays, tuple) else X[part].astype(np.float64, copy=False)
+        if rows.bias >= 0:
+            some = np.column_stack([some, np.full(len(some), rows.bias)])
+        A += (some * weights[part, None]).T @ some
+    return A

@@ -1,0 +1,68 @@
+"""Passes over weights of shape (d, k) and tables of shape (m, k), on threads: signals wait for no pass over all."""
+
+import numpy as np
+from scipy.linalg.blas import daxpy
+
+from marginlinear.threads import run_chunks
+
+# Multiplications of one BLAS call: signals wait for its end.
+AT_ONCE = 2e8
+# Numbers of a vector that are worked at once: they stay in a second-level cache.
+CACHED = 1 << 15
+# Columns of one chunk of a product W'V.
+COLUMNS = 64
+
+
+def block_size(k):
+    return max(64, int(AT_ONCE / (k * k)))
+
+
+def blocks(n, k):
+    return [slice(lo, min(n, lo + block_size(k))) for lo in range(0, n, block_size(k))]
+
+
+def by_rows(work, A, threads=1):
+    """work(lo, hi) for all rows of A, a few at a time: signals wait for no pass over all, and caches are used."""
+    run_chunks(work, len(A), threads, max(1, CACHED // A.shape[1]))
+
+
+def sqnorm(a):
+    flat = a.reshape(-1)
+    return float(np.dot(flat, flat))
+
+
+def dot(a, b):
+    return float(np.dot(a.reshape(-1), b.reshape(-1)))
+
+
+def add(out, factor, a):
+    """out += factor a"""
+    daxpy(a.reshape(-1), out.reshape(-1), a=factor)
+
+
+def gram(W, V, threads=1):
+    """W'V; for V = W by half the work, on one thread."""
+    total = np.zeros((W.shape[1], V.shape[1]))
+
+    def some(lo, hi):
+        for part in blocks(*W.shape):
+            total[:, lo:hi] += W[part].T @ V[part, lo:hi]
+
+    run_chunks(some, V.shape[1], threads, max(1, V.shape[1]) if V is W else COLUMNS)
+    return total
+
+
+def add_product(A, B, out, threads=1):
+    """out += A @ B"""
+    def some(lo, hi):
+        out[lo:hi] += A[lo:hi] @ B
+
+    run_chunks(some, len(out), threads, block_size(len(B)))
+
+
+def multiply(A, B, out, threads=1):
+    """out = A @ B, which may be A."""
+    def some(lo, hi):
+        out[lo:hi] = A[lo:hi] @ B
+
+    run_chunks(some, len(out), threads, block_size(len(B)))

@@ -1,0 +1,191 @@
+"""The regularisers R(W) + eps ||b||^2: values, gradients, curvatures and conjugates."""
+
+import math
+
+import numpy as np
+from scipy.linalg import helmert
+
+from marginlinear.algorithms.pairwise.passes import add_product, blocks, by_rows, gram, sqnorm
+from marginlinear.threads import aside
+
+# D2_jl = G_jj + G_ll - 2 G_jl has lost its digits below this part of G_jj + G_ll.
+CANCELLED = 1e-8
+
+
+class Quadratic:
+    """R(W) = square ||W||^2 - shared ||sum_l w_l||^2, and eps ||b||^2 where `bias` is the value of b's feature."""
+
+    tau = 0.0
+    threads = 1
+
+    def __init__(self, square, shared=0.0, eps=0.0, bias=None):
+        self.square, self.shared, self.bias = square, shared, bias
+        self.leak = eps
+        self.features = slice(None, None if bias is None else -1)
+
+    def evaluate(self, W):
+        """R(W) + eps ||b||^2, and what the rounding has added to it: 0."""
+        return self._value(W[self.features]) + self._of_bias(W), 0.0
+
+    def add_gradient(self, W, out):
+        A, B = W[self.features], out[self.features]
+
+        def some(lo, hi):
+            B[lo:hi] += 2 * self.square * A[lo:hi]
+            if self.shared:
+                B[lo:hi] -= 2 * self.shared * A[lo:hi].sum(axis=1, keepdims=True)
+
+        by_rows(some, A, self.threads)
+        self._add_bias(W, out)
+
+    def add_product(self, W, V, out):
+        """out += Hessian at W times V, both in the coordinates of the basis."""
+        features = self.features
+        out[features] += V[features]
+        if self.bias is not None:
+            out[-1] += self._own_of_bias() * (V[-1] @ self.basis.T @ self.basis)
+
+    def first_tau(self, lost, k):
+        """A rounding to begin with, where W = 0 loses `lost`."""
+        return 0.0
+
+    def factorise(self, k):
+        """Eigenvalues of M, and its eigenvectors where they are not the axes, at the weights last evaluated."""
+        self.eigen = np.full(k, 2 * self.square), np.eye(k)
+
+    def align(self, curvature):
+        """A basis T of the classes' directions with T'MT = I and T' curvature T diagonal; returns its diagonal.
+
+        The constant direction has no part in it: the last column is 0.
+        """
+        values, vectors = self.eigen
+        k = len(values)
+        free = helmert(k)
+        root = free @ vectors / np.sqrt(values) @ vectors.T @ free.T
+        curvatures, turn = aside(np.linalg.eigh, root @ (free @ curvature @ free.T) @ root)
+        self.basis = np.zeros((k, k))
+        self.basis[:, :-1] = free.T @ root @ turn
+        return np.append(np.maximum(curvatures, 0), 0.0)
+
+    def curvature_of_bias(self):
+        """Of eps ||b||^2 in each direction of the basis, None without a bias."""
+        if self.bias is None:
+            return None
+        return self._own_of_bias() * np.append((self.basis[:, :-1] ** 2).sum(axis=0), 1.0)
+
+    def conjugate(self, W, gradient, scratch):
+        """(A, q, B) with R*(theta U) <= A theta^q + B theta^2, U = -(gradient of the losses) and U_b included."""
+        A, B, V = (vectors[self.features] for vectors in (W, gradient, scratch))
+
+        def some(lo, hi):
+            # V = W - gradient M^-1
+            np.multiply(B[lo:hi], -0.5 / self.square, out=V[lo:hi])
+            V[lo:hi] += A[lo:hi]
+
+        by_rows(some, A, self.threads)
+        return 0.0, 2.0, self.square * sqnorm(V) + self._conjugate_of_bias(W, gradient)
+
+    def _value(self, W):
+        return self.square * sqnorm(W) - (self.shared * sqnorm(W.sum(axis=1)) if self.shared else 0.0)
+
+    def _of_bias(self, W):
+        return 0.0 if self.bias is None else self.leak * self.bias**2 * sqnorm(W[-1])
+
+    def _add_bias(self, W, out):
+        if self.bias is not None:
+            out[-1] += 2 * self.leak * self.bias**2 * W[-1]
+
+    def _own_of_bias(self):
+        return 2 * self.leak * self.bias**2
+
+    def _conjugate_of_bias(self, W, gradient):
+        # eps ||b - g_b/(2 eps)||^2 with b and its gradient in units of the score.
+        if not self.bias:
+            return 0.0
+        return self.leak * sqnorm(self.bias * W[-1] - gradient[-1] / (2 * self.leak * self.bias))
+
+
+class Pairwise(Quadratic):
+    """R(W) = lambda sum_{j<l} (||w_j - w_l||^2 + tau^2)^{p/2} + eps (||W||^2 + ||b||^2)."""
+
+    def __init__(self, p, lam, eps, bias):
+        super().__init__(eps, 0.0, eps, bias)
+        self.p, self.lam = p, lam
+
+    def first_tau(self, lost, k):
+        # A tenth of it.
+        return 0.0 if self.p >= 2 else (0.2 * lost / (self.lam * k * (k - 1))) ** (1 / self.p)
+
+    def evaluate(self, W):
+        features, p = W[self.features], self.p
+        pairs = distances(features)
+        rounded = pairs + self.tau**2
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            true = self.lam / 2 * (pairs ** (p / 2)).sum()
+            excess = 0.0 if p >= 2 else self.lam / 2 * off_diagonal(rounded ** (p / 2)).sum() - true
+            self.S, self.T = (off_diagonal(rounded ** power) for power in (p / 2 - 1, p / 2 - 2))
+        return true + self._value(features) + self._of_bias(W), excess
+
+    def add_gradient(self, W, out):
+        super().add_gradient(W, out)
+        features = self.features
+        add_product(W[features], self.lam * self.p * laplacian(self.S), out[features], self.threads)
+
+    def add_product(self, W, V, out):
+        super().add_product(W, V, out)
+        features, p, basis = self.features, self.p, self.basis
+        A = gram(W[features], V[features], self.threads) @ basis.T
+        own = A.diagonal()
+        along = self.T * (own[:, None] + own - A - A.T)  # <w_j - w_l, v_j - v_l> ||w_j - w_l||^{p-4}
+        add_product(W[features], self.lam * p * (p - 2) * laplacian(along) @ basis, out[features], self.threads)
+
+    def factorise(self, k):
+        values, vectors = aside(np.linalg.eigh, self.lam * self.p * laplacian(self.S))
+        self.eigen = np.maximum(values, 0) + 2 * self.square, vectors
+
+    def conjugate(self, W, gradient, scratch):
+        p, lam, features = self.p, self.lam, self.features
+        values, vectors = self.eigen
+        A, V = W[features], scratch[features]
+
+        def copy(lo, hi):
+            V[lo:hi] = A[lo:hi]
+
+        by_rows(copy, V, self.threads)
+        add_product(gradient[features], -(vectors / values) @ vectors.T, V, self.threads)
+        with np.errstate(over="ignore", invalid="ignore"):
+            flow = p * self.S * np.sqrt(distances(V))  # ||F_jl||/lambda
+            B = self.leak * sqnorm(V) + self._conjugate_of_bias(W, gradient)
+            if p == 1:
+                return flow.max(), math.inf, B
+            q = p / (p - 1)
+            A = lam * (p - 1) / 2 * ((flow / p) ** q).sum()
+        return A, q, B
+
+
+def off_diagonal(S):
+    """S with zeros on the diagonal and where it was not finite."""
+    S[~np.isfinite(S)] = 0.0
+    np.fill_diagonal(S, 0.0)
+    return S
+
+
+def laplacian(S):
+    return np.diag(S.sum(axis=1)) - S
+
+
+def distances(W):
+    """||w_j - w_l||^2 of the columns, exact where they are nearly equal."""
+    G = gram(W, W)
+    own = G.diagonal()
+    sizes = own[:, None] + own
+    D2 = sizes - G - G.T
+    np.fill_diagonal(D2, 0.0)
+    near = np.triu(CANCELLED * sizes > D2, 1)
+    for j in np.flatnonzero(near.any(axis=1)):
+        others = np.flatnonzero(near[j])
+        exact = np.zeros(len(others))
+        for part in blocks(len(W), len(others)):
+            exact += ((W[part, others] - W[part, j : j + 1]) ** 2).sum(axis=0)
+        D2[j, others] = D2[others, j] = exact
+    return D2

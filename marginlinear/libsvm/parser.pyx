@@ -1,0 +1,377 @@
+"""Blocks of whole lines in LIBSVM format, parsed without the GIL."""
+
+import numpy as np
+
+from libc.stdint cimport int32_t, int64_t, uint64_t
+from libc.string cimport memchr, memcpy, memset
+
+from marginlinear._core.check cimport check
+from marginlinear._core.decimal cimport (
+    GUARD, NOT_A_NUMBER, NOT_FINITE, PARSED, ROUNDS_ONCE, TOO_LARGE, eight_digits, is_blank, is_digit, load_digits,
+    other_bytes, parse_double, parse_float, text_t, zeros_below,
+)
+
+ctypedef fused real:
+    float
+    double
+
+
+cdef enum:
+    FINE
+    END_OF_ROW
+    LABEL_TEXT
+    LABEL_MISSING
+    LABEL_SEVERAL
+    LABEL_OF_TABLE
+    LABEL_INFINITE
+    LABEL_LARGE
+    LABEL_CONTROL
+    QUERY
+    FEATURE_BAD
+    INDEX_MISSING
+    INDEX_NEGATIVE
+    INDEX_ZERO
+    INDEX_LARGE
+    INDEX_ABOVE
+    INDEX_FALLING
+    VALUE_MISSING
+    VALUE_BAD
+    VALUE_INFINITE
+    VALUE_LARGE
+
+# {token} is the offending text, {last} the index before it.
+REASONS = {
+    LABEL_TEXT: "label {token} is not a number; to read labels as text, say --text-labels (text_labels=True)",
+    LABEL_MISSING: "the row has no label before {token}",
+    LABEL_SEVERAL: "several labels {token}: multi-label data are not supported",
+    LABEL_OF_TABLE: "{token}: commas and no index:value, as in a CSV file, which is not read here; convert it, as by "
+                    "Python's table = numpy.loadtxt('old', delimiter=','); "
+                    "marginlinear.dump_libsvm(table[:, 1:], table[:, 0], 'new') where labels come first",
+    LABEL_INFINITE: "label {token} is not finite",
+    LABEL_LARGE: "label {token} is not below 2^53, where float64 begins to skip whole numbers; to read "
+                 "labels as text, say --text-labels (text_labels=True)",
+    LABEL_CONTROL: "label {token} holds a control character",
+    QUERY: "{token}: ranking data with qid are not supported; remove the field",
+    FEATURE_BAD: "{token} is not of the form index:value",
+    INDEX_MISSING: "{token} has no index; no blank may stand before the colon",
+    INDEX_NEGATIVE: "{token} has a negative index; indices count from {base}",
+    INDEX_ZERO: "index 0 in {token}, but indices count from 1; if those of this file count from 0, say "
+                "--zero-based (zero_based=True)",
+    INDEX_LARGE: "{token} has an index above {limit}, the largest possible",
+    INDEX_ABOVE: "{token} has an index above {limit}, the last of the {n_features} features expected",
+    INDEX_FALLING: "{token} comes after index {last}; indices must rise along a row",
+    VALUE_MISSING: "{token} has no value; no blank may stand after the colon",
+    VALUE_BAD: "value {token} is not a number",
+    VALUE_INFINITE: "value {token} is not finite",
+    VALUE_LARGE: "value {token} is too large for {dtype}",
+}
+
+
+cdef class Block:
+    """Some whole lines, and the rows they hold once parsed.
+
+    Attributes
+    ----------
+    text : bytearray
+        The lines are `size` bytes of it from `start` on, behind which there is room for a newline and GUARD bytes.
+    dtype : {"float64", "float32"}
+        Of the values.
+    base : int
+        The first index of the file: 0 or 1.
+    limit : int
+        The last index that is allowed.
+    data, indices, row_ends, labels : arrays
+        What was parsed: `features` values and their indices, counted from 0; `rows` ends of rows, and labels. There is
+        room for all that `text` may hold.
+    names : uint8 array
+        Labels as text, a newline after each: `names_size` bytes.
+    lines : int
+        Those parsed, without that of an error.
+    code : int
+        The first error; 0 if there is none.
+    largest, largest_line, largest_column : int
+        The largest index as the file counts, base - 1 if there is none; where its feature begins, counted from 0.
+    """
+
+    cdef public Py_ssize_t start, size
+    cdef public bint parsed
+    cdef readonly bytearray text
+    cdef readonly object dtype, data, indices, row_ends, labels, names
+    cdef readonly bint text_labels
+    cdef readonly int32_t base
+    cdef readonly int64_t limit, largest
+    cdef readonly Py_ssize_t rows, features, names_size, lines, largest_line, largest_column
+    cdef readonly int code
+    # Where the error is, the beginning of its line, and the index before it.
+    cdef Py_ssize_t place, line_start
+    cdef int64_t last
+
+    def __init__(self, Py_ssize_t capacity, dtype, bint text_labels, int base, int64_t limit):
+        self.dtype, self.text_labels, self.base, self.limit = dtype, text_labels, base, limit
+        self.text = bytearray()
+        self.grow(capacity)
+
+    def grow(self, Py_ssize_t capacity):
+        """Room for `capacity` bytes of lines and whatever they may hold; the text so far is kept.
+
+        The least feature is ` 1:1`, the least row `1` and a newline. What is never written costs no memory.
+        """
+        features, rows = capacity // 4 + 1, capacity // 2 + 1
+        if len(self.text) >= capacity + 1 + GUARD:
+            return
+        text = bytearray(capacity + 1 + GUARD)
+        text[:len(self.text)] = self.text
+        self.text = text
+        self.data, self.indices = np.empty(features, self.dtype), np.empty(features, np.int32)
+        self.row_ends, self.labels = np.empty(rows, np.int64), np.empty(rows)
+        self.names = np.empty(capacity + 1 if self.text_labels else 1, np.uint8)
+
+    def parse(self):
+        if self.dtype == "float32":
+            parse_into[float](self, self.data)
+        else:
+            parse_into[double](self, self.data)
+        self.parsed = True
+
+    def fault(self, n_features):
+        """(column, counted from 1; reason) of the error, whose `code` is not 0."""
+        token = first_word(self.text[self.place:self.size])
+        reason = REASONS[self.code].format(token=token, last=self.last, base=self.base, limit=self.limit,
+                                           n_features=n_features, dtype=self.dtype)
+        return self.place - self.line_start + 1, reason
+
+
+def first_word(text):
+    """The first word of bytes as a message shows it."""
+    words = text[:1000].replace(b"#", b" ").split(maxsplit=1)
+    word = (words[0] if words else b"").decode(errors="backslashreplace")
+    word = "".join([c if c.isprintable() else c.encode("unicode_escape").decode() for c in word])
+    return f"'{word}'" if len(word) <= 40 else f"'{word[:39]}...'"
+
+
+cdef parse_into(Block b, real[::1] data):
+    cdef unsigned char[::1] text = b.text
+    cdef unsigned char[::1] names = b.names
+    cdef int32_t[::1] indices = b.indices
+    cdef int64_t[::1] row_ends = b.row_ends
+    cdef double[::1] labels = b.labels
+    text[b.size] = c'\n'
+    with nogil:
+        memset(&text[b.size] + 1, 0, GUARD)
+        parse_lines(b, &text[0], &data[0], &indices[0], &row_ends[0], &labels[0], &names[0])
+
+
+cdef inline bint ends_token(unsigned char c) noexcept nogil:
+    return is_blank(c) or c == c'\n' or c == c'#'
+
+
+cdef inline int parse_real(text_t p, text_t* end, real* value) noexcept nogil:
+    if real is float:
+        return parse_float(p, end, value)
+    else:
+        return parse_double(p, end, value)
+
+
+cdef inline bint rounds_twice(double x) noexcept nogil:
+    """Does x lie halfway between two float32, so that the decimal it came from may lie on either side?"""
+    cdef uint64_t bits
+    memcpy(&bits, &x, sizeof(bits))
+    return bits & 0x1FFFFFFF == 0x10000000
+
+
+cdef int read_label(Block b, text_t* at, double* label, unsigned char* names) noexcept nogil:
+    """The label at at[0], which is moved behind it: a number, or text behind the names so far."""
+    cdef text_t start = at[0]
+    cdef text_t end = start
+    cdef text_t p = start
+    cdef int code
+    if b.text_labels:
+        while not ends_token(end[0]):
+            if end[0] < 32:
+                return LABEL_CONTROL
+            end += 1
+        while is_digit(p[0]):
+            p += 1
+        if p > start and p[0] == c':':
+            return LABEL_MISSING
+        memcpy(names + b.names_size, start, end - start)
+        b.names_size += end - start + 1
+        names[b.names_size - 1] = c'\n'
+        at[0] = end
+        return FINE
+    code = parse_double(start, &end, label)
+    if code == PARSED and ends_token(end[0]):
+        if not -9007199254740992.0 < label[0] < 9007199254740992.0:
+            return LABEL_LARGE  # 2^53 may be 2^53 + 1, rounded
+        at[0] = end
+        return FINE
+    if code == NOT_FINITE:
+        return LABEL_INFINITE
+    if code == TOO_LARGE:
+        return LABEL_LARGE
+    while not (ends_token(p[0]) or p[0] == c',' or p[0] == c':'):
+        p += 1
+    if p[0] == c',':
+        while p[0] != c'\n' and p[0] != c'#':
+            if p[0] == c':':
+                return LABEL_SEVERAL
+            p += 1
+        return LABEL_OF_TABLE
+    if p[0] == c':':
+        return LABEL_MISSING
+    return LABEL_TEXT
+
+
+cdef int read_feature(Block b, text_t* at, int64_t* index, real* value) noexcept nogil:
+    """The next feature of any shape, or the end of the row. index[0] is the one before.
+
+    at[0] is moved behind the feature, to the end of the row, or to what is wrong.
+    """
+    cdef text_t p = at[0]
+    cdef text_t start
+    cdef int64_t number = 0
+    cdef int code
+    while is_blank(p[0]):
+        p += 1
+    at[0] = p
+    if p[0] == c'\n' or p[0] == c'#':
+        return END_OF_ROW
+    start = p
+    while is_digit(p[0]):
+        if number <= 2147483647:
+            number = number * 10 + (p[0] - 48)
+        p += 1
+    if p[0] != c':' or p == start:
+        if p[0] == c':':
+            return INDEX_MISSING
+        if p[0] == c'-' and is_digit(p[1]):
+            return INDEX_NEGATIVE
+        if p[0] == c'q' and p[1] == c'i' and p[2] == c'd' and p[3] == c':':
+            return QUERY
+        return FEATURE_BAD
+    if number < b.base:
+        return INDEX_ZERO
+    if number > b.limit:
+        return INDEX_LARGE if b.limit == 2147483646 + b.base else INDEX_ABOVE
+    if number <= index[0]:
+        return INDEX_FALLING
+    p += 1
+    if ends_token(p[0]):
+        return VALUE_MISSING
+    at[0] = p
+    code = parse_real(p, &p, value)
+    if code == NOT_FINITE:
+        return VALUE_INFINITE
+    if code == TOO_LARGE:
+        return VALUE_LARGE
+    if code == NOT_A_NUMBER or not ends_token(p[0]):
+        return VALUE_BAD
+    index[0] = number
+    at[0] = p
+    return FINE
+
+
+cdef inline text_t last_token(text_t start, text_t end) noexcept nogil:
+    """Where the last token between `start` and `end` begins."""
+    while end > start and is_blank((end - 1)[0]):
+        end -= 1
+    while end > start and not is_blank((end - 1)[0]):
+        end -= 1
+    return end
+
+
+cdef void parse_lines(Block b, text_t text, real* data, int32_t* indices, int64_t* row_ends, double* labels,
+                      unsigned char* names) noexcept nogil:
+    """Rows of the block's lines, up to the first error."""
+    cdef text_t p = text + b.start
+    cdef text_t stop = text + b.size
+    cdef text_t line = text
+    cdef text_t q
+    cdef Py_ssize_t k = 0
+    cdef int64_t last, index
+    cdef uint64_t x, others, whole
+    cdef double number
+    cdef bint negative
+    cdef int code = FINE
+    b.rows = b.names_size = b.lines = 0
+    b.largest = b.base - 1
+    while p < stop:
+        while is_blank(p[0]):
+            p += 1
+        if p[0] != c'\n' and p[0] != c'#':
+            last = b.base - 1
+            code = read_label(b, &p, labels + b.rows, names)
+            while code == FINE:
+                # The usual shapes in few steps: a space, up to 7 digits, a colon, [-] up to 7 digits [. up to
+                # 8 digits]. With v the digits and 8 places of fraction, v < 2^53, so v / 10^8 rounds once.
+                # Whatever does not fit is left to read_feature, errors too.
+                while ROUNDS_ONCE and p[0] == c' ':
+                    x = load_digits(p + 1)
+                    others = other_bytes(x)
+                    if others == 0 or others & 0x80:
+                        break
+                    q = p + 1 + (zeros_below(others) >> 3)
+                    if q[0] != c':':
+                        break
+                    index = eight_digits(x << (64 - (zeros_below(others) & 56)))
+                    if index <= last or index > b.limit:
+                        break
+                    q += 1
+                    negative = q[0] == c'-'
+                    if negative:
+                        q += 1
+                    if is_digit(q[0]) and not is_digit(q[1]):
+                        whole = q[0] - 48
+                        q += 1
+                    else:
+                        x = load_digits(q)
+                        others = other_bytes(x)
+                        if others == 0 or others & 0x80:
+                            break
+                        whole = eight_digits(x << (64 - (zeros_below(others) & 56)))
+                        q += zeros_below(others) >> 3
+                    if q[0] == c'.':
+                        x = load_digits(q + 1)
+                        others = other_bytes(x)
+                        number = <double> <int64_t> (
+                            whole * 100000000 + eight_digits(x & (((others & (0 - others)) >> 7) - 1))
+                        ) / 1e8
+                        q += 1 + (zeros_below(others) >> 3 if others else 8)
+                    else:
+                        number = <double> <int64_t> whole
+                    if q[0] != c' ' and q[0] != c'\n':
+                        break
+                    if real is float:
+                        if rounds_twice(number):
+                            break
+                    check(k, b.size // 4 + 1)
+                    data[k] = <real> (-number if negative else number)
+                    indices[k] = <int32_t> (index - b.base)
+                    k += 1
+                    last = index
+                    p = q
+                check(k, b.size // 4 + 1)
+                code = read_feature(b, &p, &last, data + k)
+                if code == FINE:
+                    indices[k] = <int32_t> (last - b.base)
+                    k += 1
+            if code != END_OF_ROW:
+                break
+            check(b.rows, b.size // 2 + 1)
+            row_ends[b.rows] = k
+            b.rows += 1
+            if last > b.largest:
+                b.largest = last
+                b.largest_line = b.lines
+                b.largest_column = last_token(line, p) - line
+        if p[0] == c'#':
+            p = <text_t> memchr(p, c'\n', stop - p + 1)
+        p += 1
+        line = p
+        b.lines += 1
+        code = FINE
+    b.features = k
+    b.code = code
+    b.place = p - text
+    b.line_start = line - text
+    b.last = last if code else 0

@@ -1,0 +1,537 @@
+"""From a source to arrays: streams, decompression, blocks parsed on threads, and the table that they make."""
+
+import errno
+import io
+import os
+import stat
+import sys
+import time
+from collections import deque
+from contextlib import closing, contextmanager
+
+import numpy as np
+
+from marginlinear.data.reading import MEMORY, SPARE
+from marginlinear.errors import DataError
+from marginlinear.libsvm.parser import Block, first_word
+from marginlinear.params import THREADS, Param, check_flag, check_function, refusal
+from marginlinear.threads import default_threads, started
+
+# Text and arrays of a block stay in the second-level cache; Python's share of the work is below 1 %.
+BLOCK_SIZE = 1 << 18
+LARGEST_INDEX = 2**31 - 1
+N_FEATURES = Param("n_features", int, None, "number of columns", f"[1, {LARGEST_INDEX}]")
+FLOATS = "float64", "float32"
+# What is read of a source of unknown size is thought to be this part of it: room for the rest is not all used.
+KNOWN = 0.8
+
+
+class LibsvmData:
+    """Rows of a file in compressed sparse row form.
+
+    Attributes
+    ----------
+    data : float64 or float32 array of shape (nonzeros,)
+    indices : int32 or, where they are narrow, uint16 array of shape (nonzeros,)
+        Columns, from 0, rising along a row.
+    indptr : int64 array of shape (rows + 1,)
+    labels : int64, float64 or str array of shape (rows,)
+    n_features : int
+    largest : (str, int, int)
+        Where the largest index stands: the file, line and column as of a DataError.
+    """
+
+    __slots__ = ("data", "indices", "indptr", "labels", "largest", "n_features")
+
+    def __init__(self, data, indices, indptr, labels, n_features, largest):
+        self.data, self.indices, self.indptr = data, indices, indptr
+        self.labels, self.n_features, self.largest = labels, n_features, largest
+
+
+def read_libsvm(source, *, n_features=None, zero_based=False, dtype="float64", narrow=False, text_labels=False,
+                threads=None, progress=None, _block_size=BLOCK_SIZE):
+    """Read a file in LIBSVM format, in one pass.
+
+    Parameters
+    ----------
+    source : str, path, or binary file object
+        `-` is standard input. Pipes will do; gzip, bzip2, xz and zstd data are known by their first bytes.
+    n_features : int, default=None
+        Number of columns; an index above it is an error. None takes the largest index of the file.
+    zero_based : bool, default=False
+        Indices of the file count from 0, not from 1. It is never guessed.
+    dtype : {"float64", "float32"}, default="float64"
+        Values are rounded once, from the decimal to this type.
+    narrow : bool, default=False
+        Hold indices as uint16 where there are at most 2^16 features, and float64 values as float32 where these are
+        the same numbers: all of them, as in a table of counts. Nothing is lost.
+    text_labels : bool, default=False
+        Keep labels as the text in the file.
+    threads : int, default=None
+        Threads at work, the calling one included; a small file takes one. None: one for each core this
+        process may use. The result is the same for any number.
+    progress : callable, default=None
+        Called as progress(bytes_done, bytes_total) at most ten times a second and at the end, in the calling
+        thread. bytes_total is None where it is not known; of compressed files, what came out is counted.
+
+    Returns
+    -------
+    LibsvmData
+        Zeros that the file states are kept. Labels are int64 if each is a whole number, else float64, and str
+        if `text_labels`.
+
+    Raises
+    ------
+    DataError
+        With line and column of the first thing in the file that is wrong.
+    OSError
+        The file cannot be read.
+    ValueError, TypeError
+        A parameter is outside its domain, or of another type.
+    """
+    try:
+        dtype = str(np.dtype(dtype))
+    except (TypeError, ValueError):
+        raise refusal("dtype", dtype, "float64 or float32") from None
+    if dtype not in FLOATS:
+        raise refusal("dtype", dtype, "float64 or float32", ValueError)
+    n_features = None if n_features is None else N_FEATURES.check(n_features)
+    threads = default_threads() if threads is None else THREADS.check(threads)
+    zero_based, text_labels = check_flag("zero_based", zero_based), check_flag("text_labels", text_labels)
+    check_function("progress", progress)
+    table = None
+    with closing(parsed_blocks(source, zero_based, n_features, dtype, text_labels, threads, progress,
+                               _block_size)) as blocks:
+        for path, total, block in blocks:
+            if table is None:
+                table = Table(path, block, n_features, total, narrow)
+            table.append(block)
+    return table.finish()
+
+
+def libsvm_blocks(source, *, zero_based=False, text_labels=False, threads=None, progress=None,
+                  _block_size=BLOCK_SIZE):
+    """Yield the rows of a file in LIBSVM format some at a time, in memory that does not grow with the file.
+
+    Parameters are those of `read_libsvm`. Each LibsvmData has the rows of some lines, and as n_features its own largest
+    index. DataError comes after the blocks before it; a file without rows is one too.
+    """
+    lines, some = 0, False
+    threads = default_threads() if threads is None else threads
+    with closing(parsed_blocks(source, zero_based, None, "float64", text_labels, threads, progress,
+                               _block_size)) as blocks:
+        for path, _, block in blocks:
+            table = Table(path, block, lines=lines)
+            table.append(block)
+            lines = table.lines
+            if table.rows:
+                yield table.finish()
+                some = True
+    if not some:
+        table.finish()
+
+
+def load_libsvm(source, *, dtype="float64", n_features=None, zero_based=False, text_labels=False,
+                threads=None):
+    """Read a file in LIBSVM format into a sparse matrix and its labels.
+
+    Parameters
+    ----------
+    source : str, path, or binary file object
+        `-` is standard input. Pipes will do; gzip, bzip2, xz and zstd data are known by their first bytes.
+    dtype : {float64, float32}, default=float64
+        Values are rounded once, from the decimal to this type.
+    n_features : int, default=None
+        Number of columns; an index above it is an error. None takes the largest index of the file.
+    zero_based : bool, default=False
+        Indices of the file count from 0, not from 1. It is never guessed.
+    text_labels : bool, default=False
+        Keep labels as the text in the file.
+    threads : int, default=None
+        Threads at work; None: one for each core this process may use. The result is the same for any
+        number, and several calls may run at once.
+
+    Returns
+    -------
+    X : scipy.sparse.csr_array of shape (rows, n_features)
+        Indices are int32 unless there are 2^31 nonzeros or more. Zeros that the file states are kept.
+    y : int64, float64 or str array of shape (rows,)
+        int64 if each label is a whole number, else float64; str if `text_labels`.
+
+    Raises
+    ------
+    DataError
+        With line and column of the first thing in the file that is wrong.
+    OSError
+        The file cannot be read.
+    ValueError, TypeError
+        A parameter is outside its domain, or of another type.
+    """
+    from scipy.sparse import csr_array
+
+    read = read_libsvm(source, n_features=n_features, zero_based=zero_based, dtype=dtype,
+                       text_labels=text_labels, threads=threads)
+    indptr = read.indptr if len(read.data) > LARGEST_INDEX else read.indptr.astype(np.int32)
+    X = csr_array((read.data, read.indices, indptr), shape=(len(read.labels), read.n_features))
+    X.has_canonical_format = True  # the parser has seen that indices rise
+    return X, read.labels
+
+
+class Column:
+    """An array that grows: memory that it does not use is not touched."""
+
+    def __init__(self, dtype):
+        self.room, self.size = np.empty(0, dtype), 0
+
+    def append(self, values, share):
+        """Values at the end, which make it about `share` of all there will be: a good guess saves moves."""
+        size = self.size + len(values)
+        if size > len(self.room):
+            room = max(int(1.05 * size / share), 1 << 13)
+            if self.size:
+                self.room.resize(room, refcheck=False)
+            else:
+                self.room = np.empty(room, self.room.dtype)
+        self.room[self.size:size] = values
+        self.size = size
+
+    def widen(self, dtype):
+        """The same numbers in a wider type."""
+        narrow = self.room
+        self.room = np.empty(len(narrow), dtype)
+        self.room[:self.size] = narrow[:self.size]
+
+    def array(self):
+        self.room.resize(self.size, refcheck=False)
+        return self.room
+
+
+class Table:
+    """The rows of a file, block by block. `total` is the number of bytes that will come; None if that is not known."""
+
+    def __init__(self, path, block, n_features=None, total=None, narrow=False, lines=0):
+        self.path, self.n_features, self.total, self.lines = path, n_features, total, lines
+        self.base, self.largest, self.place = block.base, block.base - 1, (path, 0, 0)
+        self.data = Column(np.float32 if narrow else block.dtype)
+        self.indices = Column(np.uint16 if narrow else np.int32)
+        self.indptr, self.labels = Column(np.int64), Column(np.float64)
+        self.indptr.append([0], 1)
+        self.names = [] if block.text_labels else None
+        self.text = 0  # bytes so far
+
+    @property
+    def rows(self):
+        return self.indptr.size - 1
+
+    def append(self, block):
+        """Add the rows of a parsed block; DataError if it has an error."""
+        if self.names is not None:
+            self._append_names(block)
+        if block.code:
+            column, reason = block.fault(self.n_features)
+            raise DataError(self.path, self.lines + block.lines + 1, column, reason)
+        if block.rows:
+            self.text += block.size
+            share = min(1.0, self.text / self.total) if self.total else KNOWN
+            self._append_features(block, share)
+            if self.names is None:
+                self.labels.append(block.labels[:block.rows], share)
+        if block.largest > self.largest:
+            self.largest = block.largest
+            self.place = self.path, self.lines + block.largest_line + 1, block.largest_column + 1
+        self.lines += block.lines
+
+    def _append_features(self, block, share):
+        indices, values = block.indices[:block.features], block.data[:block.features]
+        if self.indices.room.dtype == np.uint16 and block.largest - block.base >= 1 << 16:
+            self.indices.widen(np.int32)
+        if self.data.room.dtype != values.dtype:
+            with np.errstate(over="ignore"):
+                singles = values.astype(np.float32)
+            if (singles == values).all():
+                values = singles
+            else:
+                self.data.widen(np.float64)
+        self.indptr.append(block.row_ends[:block.rows] + self.data.size, share)
+        self.indices.append(indices, share)
+        self.data.append(values, share)
+
+    def _append_names(self, block):
+        names = block.names[:block.names_size].tobytes()
+        try:
+            self.names += names.decode().split("\n")[:-1]
+        except UnicodeDecodeError as wrong:
+            row = names.count(b"\n", 0, wrong.start)
+            for number, line in enumerate(block.text[block.start:block.size].split(b"\n"), 1):
+                token = line.lstrip(b" \t\r")
+                row -= token[:1] not in (b"", b"#")
+                if row < 0:
+                    column = len(line) - len(token) + 1 + (block.start if number == 1 else 0)
+                    reason = f"label {first_word(token)} is not UTF-8 text"
+                    raise DataError(self.path, self.lines + number, column, reason) from None
+
+    def finish(self):
+        """LibsvmData of all rows; labels become int64 if each is a whole number."""
+        if self.rows == 0:
+            only = "only comments or blank lines" if self.lines else "it is empty"
+            raise DataError(self.path, 0, 0, f"the file has no rows: {only}")
+        if self.names is None:
+            labels = self.labels.array()
+            labels = labels.astype(np.int64) if (labels == np.trunc(labels)).all() else labels
+        else:
+            longest = max(map(len, self.names))
+            # An array of text gives every label the room of the longest.
+            if 4 * longest * self.rows > MEMORY * self.text + SPARE:
+                raise DataError(self.path, 0, 0, f"a label of {longest} characters is too long beside {self.rows} rows")
+            labels = np.array(self.names)
+        n_features = self.largest - self.base + 1 if self.n_features is None else self.n_features
+        return LibsvmData(self.data.array(), self.indices.array(), self.indptr.array(), labels, n_features, self.place)
+
+
+def parsed_blocks(source, zero_based, n_features, dtype, text_labels, threads, progress, block_size):
+    """Yield (name of the source, bytes in all or None, Block) in the order of the file.
+
+    The caller must be done with one block when it asks for the next.
+    """
+    base = 0 if zero_based else 1
+    limit = base - 1 + (LARGEST_INDEX if n_features is None else n_features)
+    next_call = 0.0
+
+    def make():
+        return Block(block_size, dtype, text_labels, base, limit)
+
+    with opened(source) as (path, readinto, size):
+        head = first_bytes(readinto)
+        readinto, rest = decompressed(path, head, readinto)
+        lines = Lines(readinto, rest, block_size)
+        total = size if rest is head else None
+        with closing(parse_on_threads(lines, make, threads)) as blocks:
+            for block in blocks:
+                yield path, total, block
+                if progress is not None and time.monotonic() >= next_call:
+                    progress(lines.done, total)
+                    next_call = time.monotonic() + 0.1
+        if progress is not None:
+            progress(lines.done, total)
+
+
+def parse_on_threads(lines, make, threads):
+    """Blocks in the order of the file, parsed; the caller must be done with one when it asks for the next.
+
+    This thread reads, so that a signal interrupts a slow pipe, and parses while it has to wait; threads - 1
+    others parse, or as many as can be had. What goes wrong in reading is raised after the blocks read before,
+    so that an earlier error of theirs comes first.
+    """
+    block = make()
+    more = lines.fill(block)
+    if threads == 1 or not more:
+        while True:
+            block.parse()
+            yield block
+            if not more:
+                return
+            more = lines.fill(block)
+
+    from queue import Empty, SimpleQueue
+
+    jobs, done, waiting, spare, failure = SimpleQueue(), SimpleQueue(), deque(), [block], None
+    workers = []
+
+    def work():
+        while (block := jobs.get()) is not None:
+            block.parse()
+            done.put(None)
+
+    try:
+        workers.extend(started(work, threads - 1))
+        jobs.put(block)
+        waiting.append(spare.pop())
+        spare += [make() for _ in range(threads + 1)]
+        while waiting:
+            while waiting and waiting[0].parsed:
+                yield waiting[0]
+                spare.append(waiting.popleft())
+            if more and spare:
+                block = spare.pop()
+                try:
+                    more = lines.fill(block)
+                except Exception as wrong:
+                    failure, more = wrong, False
+                    continue
+                waiting.append(block)
+                jobs.put(block)
+            elif waiting and not waiting[0].parsed:
+                try:
+                    jobs.get_nowait().parse()
+                except Empty:
+                    done.get()
+        if failure is not None:
+            raise failure
+    finally:
+        for _ in workers:
+            jobs.put(None)
+        for worker in workers:
+            worker.join()
+
+
+class Lines:
+    """Cuts a stream into blocks of whole lines; the rest of a block begins the next one.
+
+    Each is cut at `block_size` bytes, or where its only line ends, whatever room other lines have made in it before: so
+    the cuts, and what has been parsed when the stream fails, are the same for any number of blocks in use.
+    """
+
+    def __init__(self, readinto, head, block_size):
+        self.readinto, self.rest, self.block_size = readinto, head, block_size
+        self.done = len(head)  # bytes read
+        self.begun = False
+
+    def fill(self, block):
+        """Fill `block`; False at the end of the stream. A line longer than the block makes it grow."""
+        block.parsed = ended = False
+        size, searched, wanted = len(self.rest), 0, self.block_size
+        while wanted <= size:
+            wanted *= 2
+        block.grow(wanted)
+        block.text[:size] = self.rest
+        while True:
+            while size < wanted and not ended:
+                with memoryview(block.text)[size:wanted] as room:
+                    n = read_some(self.readinto, room)
+                ended = n == 0
+                size += n
+                self.done += n
+            cut = size if ended else block.text.rfind(b"\n", searched, size) + 1
+            if ended or cut:
+                break
+            searched = size
+            wanted *= 2
+            block.grow(wanted)
+        self.rest = block.text[cut:size]
+        block.start = 0 if self.begun or not block.text.startswith(b"\xef\xbb\xbf", 0, cut) else 3
+        self.begun = True
+        block.size = cut
+        return not ended
+
+
+def read_some(readinto, room):
+    """Bytes read into `room`; 0 at the end of the stream."""
+    n = readinto(room)
+    if n is None:
+        raise BlockingIOError(errno.EAGAIN, "the source is in non-blocking mode and has no data yet")
+    return n
+
+
+def first_bytes(readinto):
+    """The first 10 bytes, which tell how a stream is compressed; fewer if it is shorter."""
+    head, size = bytearray(10), 0
+    while size < len(head):
+        with memoryview(head)[size:] as room:
+            n = read_some(readinto, room)
+        if n == 0:
+            break
+        size += n
+    return bytes(head[:size])
+
+
+@contextmanager
+def opened(source):
+    """(name, readinto, size) of a source; size is None unless it is a plain file given by its path."""
+    if isinstance(source, (str, bytes, os.PathLike)):
+        path = os.fsdecode(source)
+        if path == "-":
+            if sys.stdin is None:
+                raise OSError(errno.EBADF, "there is no standard input")
+            yield "<stdin>", sys.stdin.buffer.readinto, None
+            return
+        with open(path, "rb", buffering=0) as file:
+            status = os.fstat(file.fileno())
+            yield path, file.readinto, status.st_size if stat.S_ISREG(status.st_mode) else None
+    elif isinstance(source, io.TextIOBase):
+        raise TypeError("source is a text file: open it in binary mode")
+    elif hasattr(source, "read"):
+        name = getattr(source, "name", None)
+        readinto = source.readinto if hasattr(source, "readinto") else readinto_of(source.read)
+        yield name if isinstance(name, str) else "<file object>", readinto, None
+    else:
+        raise TypeError(f"source is a {type(source).__name__}; a path, '-' or a binary file object is needed")
+
+
+def readinto_of(read):
+    """readinto of a file object that has only read."""
+    def readinto(room):
+        text = read(len(room))
+        if text is None:
+            return None
+        if not isinstance(text, (bytes, bytearray, memoryview)):
+            kind = type(text).__name__
+            raise TypeError(f"source.read() gave {kind}, not bytes: open the file in binary mode")
+        room[:len(text)] = text
+        return len(text)
+
+    return readinto
+
+
+def decompressed(path, head, readinto):
+    """readinto and first bytes of the stream that begins with `head`, decompressed if these say so."""
+    if head[:3] == b"\x1f\x8b\x08":
+        import gzip
+        import zlib
+
+        opener, errors = gzip.open, (EOFError, OSError, zlib.error)
+    elif head[:3] == b"BZh" and head[4:] in (b"1AY&SY", b"\x17rE8P\x90"):
+        import bz2
+
+        opener, errors = bz2.open, (EOFError, OSError)
+    elif head[:6] == b"\xfd7zXZ\x00":
+        import lzma
+
+        opener, errors = lzma.open, (EOFError, lzma.LZMAError)
+    elif head[:4] == b"\x28\xb5\x2f\xfd":
+        opener, errors = zstd(path)
+    else:
+        return readinto, head
+    stream = opener(io.BufferedReader(Replayed(head, readinto), BLOCK_SIZE), "rb")
+
+    def decompress(room):
+        try:
+            return stream.readinto(room)
+        except errors as wrong:
+            # A failing disk stays an OSError.
+            if isinstance(wrong, OSError) and wrong.errno is not None:
+                raise
+            raise DataError(path, 0, 0, f"the compressed data are damaged or cut short: {wrong}") from wrong
+
+    return decompress, b""
+
+
+def zstd(path):
+    """The function that opens zstd data, and the errors of its streams."""
+    try:
+        from compression import zstd
+    except ImportError:
+        try:
+            import zstandard
+        except ImportError:
+            raise DataError(path, 0, 0, "zstd data need Python 3.14 or the package zstandard "
+                                        "(pip install zstandard)") from None
+        return zstandard.open, (EOFError, zstandard.ZstdError)
+    return zstd.open, (EOFError, zstd.ZstdError)
+
+
+class Replayed(io.RawIOBase):
+    """The bytes that were read to look at them, then the rest of the stream."""
+
+    def __init__(self, head, readinto):
+        self.head, self.rest = head, readinto
+
+    def readable(self):
+        return True
+
+    def readinto(self, room):
+        if not self.head:
+            return self.rest(room)
+        n = min(len(self.head), len(room))
+        room[:n] = self.head[:n]
+        self.head = self.head[n:]
+        return n
