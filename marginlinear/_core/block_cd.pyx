@@ -386,13 +386,6 @@ cdef class BlockCD(DualEngine):
         return out.ravel()
 
 
-def centred(weights, Py_ssize_t k):
-    """(flat weights of k classes without their mean over these, that mean)"""
-    table = np.asarray(weights).reshape(-1, k)
-    mean = table.sum(axis=1) / k
-    return (table - mean[:, np.newaxis]).ravel(), mean
-
-
 def roots(squares):
     """Norms of classes, whose squares rounding may take below 0 over a Gram matrix."""
     return np.sqrt(np.maximum(squares, 0.0))

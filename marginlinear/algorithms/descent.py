@@ -1,27 +1,4 @@
-"""Dual coordinate descent to a certificate, plain or accelerated (math.md 9), over any engine with this face:
-
-    iterates                    W and its companions (iterates.pyx)
-    n_iter                      sweeps so far
-    kinked                      whether the derivative of a loss jumps, as the hinge's
-    stable                      whether sweeps without a centre cannot diverge: each raises D, or duals have bounds
-    flat                        whether no loss has curvature: duals sit at the ends of their range, without a gap, and
-                                the others are noise that averages need as it is
-    adapt()                     the problem of the sweeps follows the weights, where it is another than that of `primal`
-    excess                      what the certificate then has beyond e + G
-    sweep()                     one visit of every row; sets sums over the rows as they were met: `gap` of the blocks,
-                                `loss`, and `slack`, the part of it that better references would save
-    primal(averaged)            (P, objective, stale) at W, or at W_avg: of the problem of the sweeps and of the method
-    dual(), averaged_dual()     values of D
-    average(weight, A, a)       duals and weights into their averages; returns Iterates.average
-    adopt()                     duals and weights become their averages
-    neglect(gap)                rows are skipped where that adds up to no more than this gap
-    keep_duals(averaged)        the duals, or their averages, are those of the best bound so far
-    rounding                    what rounding may take from D beside a part of its value
-    lines                       whether it has margins_of(weights) and
-    approach(weights, margins, averaged, enough)
-                                weights move to the least P on a line towards W, or W_avg; returns P, after `primal`
-    refresh()                   weights summed afresh from duals and rows
-    start_over(), loss_at_zero()  duals and weights of 0, and P there
+"""Dual coordinate descent to a certificate, plain or accelerated (math.md 9), on any `_core.dual_engine.DualEngine`.
 
 Plain sweeps come first. Where their rate promises a long run, the sweeps go on around a moving centre (accelerated.py).
 Where the weights are few, Newton steps (block_newton.pyx, margin_newton.pyx) may take over: they hardly feel the
@@ -109,7 +86,12 @@ class Descent:
             self.stopped = self.budget.exhausted(self.engine.n_iter)
             if self.stopped:
                 return self.check()
-            check = self._step()
+            if self.algorithm == "auto" and self.route == "accelerated" and self.engine.n_iter > self.enough:
+                self.route = "newton"
+            if self.route == "newton":
+                check = self._newton_step()
+            else:
+                check = self._outer_step() if self.engine.iterates.kappa > 0 else self._plain_sweep()
             if check is not None and (self.stopped or self.certified() or self.outdated(check)):
                 return check
 
@@ -123,14 +105,6 @@ class Descent:
         left = max(self.renewal * (check.primal - check.objective),
                    min(self.renewal * (objective - check.bound), allowance(self.goal, objective)))
         return self.renewal > 0 and check.objective < objective and check.gap <= left
-
-    def _step(self):
-        """A sweep, or some around one centre, or a Newton step. Returns the check, if one was made."""
-        if self.algorithm == "auto" and self.route == "accelerated" and self.engine.n_iter > self.enough:
-            self.route = "newton"
-        if self.route == "newton":
-            return self._newton_step()
-        return self._outer_step() if self.engine.iterates.kappa > 0 else self._plain_sweep()
 
     def _plain_sweep(self):
         self.engine.adapt()
@@ -150,8 +124,9 @@ class Descent:
 
     def _slow(self):
         """Whether plain sweeps promise a long run to the tolerance."""
-        level = self.incumbent.level
-        return len(self.gaps) >= 4 and math.isfinite(level) and slow(self.gaps, allowance(self.tol, level))
+        if len(self.gaps) < 4 or not math.isfinite(self.incumbent.level):
+            return False
+        return slow(self.gaps, allowance(self.tol, self.incumbent.level))
 
     def _outer_step(self):
         merit = self.accelerator.outer_step(self._sweep, self.budget)

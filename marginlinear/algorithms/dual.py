@@ -104,7 +104,7 @@ class DualFit:
             status=status, reason=reason, algorithm=descent.route, n_iter=engine.n_iter, n_outer=n_outer,
             objective=objective, bound=bound, certificate=certificate, n_support=engine.count_support(averaged),
             seconds=self.budget.seconds, tol=self.run.tol, history=self.budget.history, residual=residual)
-        weights = self._weights(engine.weights_at(engine.iterates.vector(False)))
+        weights = self._weights(engine.weights_at(engine.iterates.W))
         return Solution(weights, info, {**engine.state(averaged), **references})
 
     def _values(self, averaged, references):
@@ -134,10 +134,8 @@ class DualFit:
 
     def _weights(self, state):
         """A state as a Solution has it: a row a feature, or the coefficients of the rows."""
-        import numpy as np
-
         rows = self.engine.rows
-        weights = np.asarray(state).reshape(rows.d, -1)
+        weights = state.reshape(rows.d, -1)
         return weights[rows.m:] if rows.is_gram else weights
 
 
@@ -148,7 +146,6 @@ def sparsify_kernel_expansion(fit, tol):
     sweeps do not get there soon, the incumbent stays what it was.
     """
     from marginlinear.algorithms.descent import Descent
-    from marginlinear.algorithms.warm_start import resume
 
     engine, dense = fit.engine, fit.descent
     averaged = dense.incumbent.from_average
@@ -162,7 +159,7 @@ def sparsify_kernel_expansion(fit, tol):
     while not descent.stopped and check.gap > allowance(tol, check.primal):
         check = descent.until(tol)
     if descent.stopped:
-        resume(engine, before)
+        engine.resume(before)
         dense.reset()
         descent = dense
     else:
@@ -211,14 +208,13 @@ class JointFit(DualFit):
         if self.problem.n_classes == 2:
             # LIBLINEAR decides between two classes by the sign of one score: what both columns share, which changes
             # no margin, is taken out. It is rounding, except at a fixed point of mcodm's outer=paper.
-            from marginlinear._core.block_cd import centred
-
             iterates = self.engine.iterates
-            weights, shared = centred(self.engine.weights_at(iterates.vector(False)), 2)
+            columns = self.engine.weights_at(iterates.W).reshape(-1, 2)
+            shared = columns.sum(axis=1) / 2
             objective = solution.info.objective
             if iterates.factors is None:
                 objective -= iterates.sqnorm_of(shared)
-            return solution._replace(weights=self._weights(weights),
+            return solution._replace(weights=self._weights(columns - shared[:, None]),
                                      info=solution.info._replace(objective=objective))
         return solution
 

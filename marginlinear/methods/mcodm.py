@@ -77,7 +77,7 @@ def paper(solver, cap):
     import numpy as np
 
     engine, descent, tol = solver.engine, solver.descent, solver.run.tol
-    fixed = np.asarray(engine.best_rivals()[1])
+    fixed = engine.best_rivals()[1]
     n_outer, residual = 0, math.inf
     if solver.unchecked_start:
         engine.fix_references(fixed)
@@ -89,7 +89,7 @@ def paper(solver, cap):
         descent.reset()
         solver.until(0.1 * tol)
         n_outer += 1
-        previous, fixed = fixed, np.asarray(engine.best_rivals()[1])
+        previous, fixed = fixed, engine.best_rivals()[1]
         with np.errstate(over="ignore", invalid="ignore"):
             residual = float(abs(fixed - previous).max() / (1 + abs(fixed).max()))
         if residual <= tol and not descent.stopped:
