@@ -28,6 +28,7 @@ import numpy as np
 from marginlinear import api, fitting, libsvm, modelfile, params, registry
 from marginlinear.data.arrays import checked, shape_of
 from marginlinear.liblinear import SOLVERS
+from marginlinear.libsvm.reader import LARGEST_INDEX
 from marginlinear.options import QUIET, CommandLine, UsageError
 
 __all__ = ["csr_find_scale_param", "csr_scale", "evaluations", "feature_node", "gen_feature_nodearray", "load_model",
@@ -806,11 +807,11 @@ def _sparse_rows(x):
     ends = np.cumsum([0, *map(len, rows)])
     numbers = np.fromiter(chain.from_iterable(rows), np.float64, ends[-1])
     values = np.fromiter(chain.from_iterable(row.values() for row in rows), np.float64, ends[-1])
-    wrong = np.flatnonzero(~((numbers >= 1) & (numbers == np.trunc(numbers)) & (numbers <= libsvm.LARGEST_INDEX)))
+    wrong = np.flatnonzero(~((numbers >= 1) & (numbers == np.trunc(numbers)) & (numbers <= LARGEST_INDEX)))
     if len(wrong):
         row = np.searchsorted(ends, wrong[0], side="right") - 1
         raise ValueError(f"x[{row}]: feature number {numbers[wrong[0]]:g}: an integer from 1 to "
-                         f"{libsvm.LARGEST_INDEX} is needed")
+                         f"{LARGEST_INDEX} is needed")
     width = int(numbers.max(initial=0))
     found = csr_array((values, numbers.astype(np.int64) - 1, ends), shape=(len(rows), width))
     found.sort_indices()

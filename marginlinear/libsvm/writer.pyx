@@ -17,13 +17,13 @@ from marginlinear._core.decimal cimport DOUBLE_WIDTH, GUARD, write_double, write
 from marginlinear.atomic import replacing
 from marginlinear.data.arrays import CSR, held
 from marginlinear.data.labels import labels_of, require_words
+from marginlinear.libsvm.reader import LARGEST_INDEX
 from marginlinear.params import check_flag, check_path, refusal
 
 ctypedef fused real:
     float
     double
 
-LARGEST_INDEX = 2**31 - 1
 ROWS_AT_ONCE = 4096
 
 
