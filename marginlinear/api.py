@@ -175,7 +175,7 @@ class Sample(NamedTuple):
         found = merged(as_rows(self.X, -1.0), self.y, self.instance)
         if found is None:
             return self
-        which, instance = map(np.asarray, found)
+        which, instance = found
         return self.select(which, square=False)._replace(instance=instance)
 
 

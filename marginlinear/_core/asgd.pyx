@@ -80,7 +80,6 @@ cdef class AveragedSGD:
     cdef int threads
     cdef Py_ssize_t slice_rows
     cdef double p, q, r
-    cdef object _u, _v, _order, _other
     cdef double[::1] u, v
     cdef int32_t[::1] seen, below
     cdef const double[::1] h, share
@@ -92,10 +91,8 @@ cdef class AveragedSGD:
         self.pull, self.spread, self.threads, self.rng = pull, spread, threads, seed
         self.positive, self.h, self.share = y, hinge, weight
         self.draws = np.count_nonzero(weight)
-        self._order, self._other = (np.empty(self.draws, dtype=np.intp) for _ in range(2))
-        self.order, self.other = self._order, self._other
-        self._u, self._v = np.zeros(rows.d), np.zeros(rows.d)
-        self.u, self.v = self._u, self._v
+        self.order, self.other = (np.empty(self.draws, dtype=np.intp) for _ in range(2))
+        self.u, self.v = np.zeros(rows.d), np.zeros(rows.d)
         self.met, self.active = (np.zeros(rows.m, dtype=np.int32) for _ in range(2))
         self.seen, self.below = self.met, self.active
         self.slice_rows = max(1, <Py_ssize_t>(SLICE // 2 * rows.m / (1.0 + <double>rows.nnz)))
@@ -103,7 +100,7 @@ cdef class AveragedSGD:
 
     def start(self, uint64_t rng):
         """From w = 0 and with this state of the generator."""
-        self._u[:], self._v[:], self.met[:], self.active[:] = 0, 0, 0, 0
+        self.u[:], self.v[:], self.met[:], self.active[:] = 0, 0, 0, 0
         self.visits = self.averaged = 0
         self.p = self.q = self.r = 1
         self.rng = rng
@@ -116,7 +113,7 @@ cdef class AveragedSGD:
     def resume(self, state):
         """Go on from w = w_avg."""
         self.start(state["rng"])
-        self._u[:], self.met[:], self.active[:] = state["W"], state["met"], state["active"]
+        np.asarray(self.u)[:], self.met[:], self.active[:] = state["W"], state["met"], state["active"]
         self.visits, self.averaged = state["visits"], state["averaged"]
 
     def draw(self, Py_ssize_t count):
@@ -143,10 +140,8 @@ cdef class AveragedSGD:
     def weights(self):
         """w_avg, or w where nothing has been averaged: float64 array of shape (d,)."""
         if self.averaged == 0:
-            return self._u / self.p
-        mean = self._u * (self.q / self.r)
-        mean += self._v / self.r
-        return mean
+            return np.asarray(self.u) / self.p
+        return np.asarray(self.u) * (self.q / self.r) + np.asarray(self.v) / self.r
 
     def margins(self, weights):
         """g_i of the rows, 0 for those of weight 0: float64 array of shape (m,)."""

@@ -47,7 +47,6 @@ from marginlinear._core.rows cimport SLICE, data_t, row_axpy, row_scores, row_up
 from marginlinear._core.proximal import solve
 
 
-
 cdef enum Work:
     RESPOND    # the duals of `self` at W, their weights U, and sums over the rows
     GATHER     # the rows who[start:stop] times their roots, packed by `gram`
