@@ -29,6 +29,7 @@ DIRECTIVES = {
     "wraparound": False,
     "cdivision": True,
     "embedsignature": True,
+    "emit_code_comments": False,
     "freethreading_compatible": True,
     "show_performance_hints": not BOUNDS,
 }
@@ -37,6 +38,8 @@ DIRECTIVES = {
 # same bits, too, whatever the processor offers.
 COMPILE_ARGS = [] if sys.platform == "win32" else [
     "-O1" if BOUNDS else "-O2", "-g0", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off"]
+# Loops over dense rows, classes and tiles: 5 to 40 % faster so. Sweeps over sparse rows are slower by as much.
+VECTORISED = () if BOUNDS or sys.platform == "win32" else ("cholesky", "margin_cd", "rows", "smooth")
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 ROOT = Path(__file__).parent
 # What Cython adds for typed memoryviews: compiled once, not with each engine.
@@ -63,7 +66,7 @@ def extensions(folder, top=ROOT):
             [path.relative_to(ROOT).as_posix()],
             include_dirs=sorted({header.parent.as_posix() for header in HEADERS}),
             define_macros=[("ML_BOUNDS", "1")] if BOUNDS else [],
-            extra_compile_args=COMPILE_ARGS,
+            extra_compile_args=[*COMPILE_ARGS, "-O3"] if path.stem in VECTORISED else COMPILE_ARGS,
         )
 
 

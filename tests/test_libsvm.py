@@ -575,6 +575,14 @@ def test_narrow_without_features():
         assert (narrow.data.tolist(), narrow.indices.tolist()) == (wide.data.tolist(), wide.indices.tolist())
 
 
+def test_one_long_label_does_not_fill_the_memory():
+    """Each label of an array of text takes the room of the longest: 16 GB here."""
+    words = [b"x" * 100_000, *[b"y"] * 40_000]
+    assert "a label of 100000 characters is too long beside 40001 rows" in str(outcome(b"\n".join(words),
+                                                                                       text_labels=True))
+    assert len(read_libsvm(io.BytesIO(b"\n".join(words[:10])), text_labels=True).labels[0]) == 100_000
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc")
 @pytest.mark.parametrize("width", ["wide", "narrow"])
 def test_memory(width, tmp_path):

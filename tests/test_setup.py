@@ -60,6 +60,7 @@ def test_content_decides_what_is_compiled(build, tmp_path):
         assert build()[:2] == (0, True), name
     for variables in ({"MARGINLINEAR_BOUNDS": "1"}, {"CFLAGS": "-g"}):
         assert build(**variables)[:2] == (0, True), variables
+    assert [*tmp_path.glob("build/lib*/marginlinear/_core/_shared*")]
     made, = tmp_path.glob("build/lib*/marginlinear/_core/tiny*")
     made.write_text("made by another build")
     assert build(CFLAGS="-g")[:2] == (0, True)
