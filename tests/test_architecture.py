@@ -24,8 +24,8 @@ MANY_ATTRIBUTES = {"marginlinear.cli.train.Training": 27}
 MOST_ATTRIBUTES = 24
 # Names that the glossary has replaced.
 RETIRED = ("BlockSteps", "Book", "Buffer", "ColumnsCD", "Compact", "LastGram", "MarginSteps", "Splitting", "Together",
-           "approach", "calm", "drop_anchor", "gap_of", "give_up_centre", "inward", "keep_awake", "kinked", "neglect",
-           "numbered", "outward", "settle", "step_of", "step_to", "stiffness", "summed", "visit")
+           "approach", "drop_anchor", "gap_of", "inward", "keep_awake", "kinked", "neglect",
+           "numbered", "outward", "settle", "step_of", "step_to", "stiffness")
 
 
 def modules():

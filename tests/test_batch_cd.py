@@ -60,7 +60,7 @@ def test_the_first_sweep_is_exact_coordinate_steps():
         single.sweep()
         assert np.asarray(single.duals) == pytest.approx(together.duals[:, at], abs=1e-12)
         assert single.gap == pytest.approx(together.gap[at])
-        assert single.loss + single.iterates.sqnorm() / 2 == pytest.approx(together.met[at])
+        assert single.loss + single.iterates.sqnorm() / 2 == pytest.approx(together.objective_seen[at])
 
 
 def test_retired_problems_stay():

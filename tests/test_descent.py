@@ -14,7 +14,7 @@ from marginlinear.status import SWEEPS, TIME_LIMIT
 
 def stalled(gap, *, follows_best, renewal):
     """A Descent after a dozen checks that all found this gap below an objective of 1,000, tolerance 1e-3."""
-    engine = SimpleNamespace(iterates=SimpleNamespace(kappa=0.0), n_iter=0, kinked=False, loss_at_zero=lambda: 1e3)
+    engine = SimpleNamespace(iterates=SimpleNamespace(kappa=0.0), n_iter=0, nonsmooth=False, loss_at_zero=lambda: 1e3)
     descent = Descent(engine, Budget(None, None), 1e-3, "accelerated")
     descent.renewal, incumbent = renewal, descent.incumbent
     incumbent.follows_best, incumbent.objective, descent.accelerator.switching = follows_best, 1000.0, False
@@ -46,7 +46,7 @@ def test_what_a_sweep_skips(flat, value, gap, expected):
     """Nothing before the first check, when duals may be out of their range: mamc would never leave 0."""
     skip = SkipTolerance()
     skip.value = value
-    assert skip.of_sweep(SimpleNamespace(flat=flat, gap=gap)) == expected
+    assert skip.of_sweep(SimpleNamespace(piecewise_linear=flat, gap=gap)) == expected
 
 
 def test_the_incumbent_is_certified_by_the_best_bound_of_any_check():
@@ -96,8 +96,8 @@ def test_first_sweeps_are_checked_when_they_may_be_the_last(solver):
     (math.inf, 0.0, True, True), (math.nan, 1.0, False, True)])
 def test_sweeps_that_diverge(gap, kappa, stable, ran_away):
     """P(0) = 1, D = -999: W = 0 may be 1,000 from the optimum. Stable sweeps come back from anything finite."""
-    engine = SimpleNamespace(iterates=SimpleNamespace(kappa=kappa), gap=gap, stable=stable, flat=True, n_iter=0,
-                             loss_at_zero=lambda: 1.0, neglect=lambda gap: None, sweep=lambda: None)
+    engine = SimpleNamespace(iterates=SimpleNamespace(kappa=kappa), gap=gap, stable=stable, piecewise_linear=True, n_iter=0,
+                             loss_at_zero=lambda: 1.0, set_skip_tolerance=lambda gap: None, sweep=lambda: None)
     descent = Descent(engine, Budget(None, None), 1e-3, "cd")
     descent.incumbent.bound = -999.0
     assert descent._sweep() is not ran_away

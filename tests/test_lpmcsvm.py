@@ -176,8 +176,8 @@ def test_every_dual_value_is_below_the_optimum(seed, p):
 
 
 @pytest.mark.parametrize("p", [1.0, 1.5])
-def test_excess_closes_the_sum_of_the_gaps(p):
-    """P - D = gap at b + excess, at W = U: the sum of the blocks' gaps is that of the weighted problem."""
+def test_norm_gap_closes_the_sum_of_the_gaps(p):
+    """P - D = gap at b + norm_gap, at W = U: the sum of the blocks' gaps is that of the weighted problem."""
     X, y, k, C = data(4)
     engine = engine_of(X, y, k, C, p)
     for _ in range(4):
@@ -187,7 +187,7 @@ def test_excess_closes_the_sum_of_the_gaps(p):
     weighted = ((b * W) ** 2 / b).sum()
     loss = engine.primal()[0] - engine.half_norm()
     gap = weighted + loss - np.asarray(engine.alpha)[np.arange(len(y)), y].sum()
-    assert engine.primal()[0] - engine.dual() == pytest.approx(gap + engine.excess, rel=1e-10)
+    assert engine.primal()[0] - engine.dual() == pytest.approx(gap + engine.norm_gap, rel=1e-10)
 
 
 @pytest.mark.parametrize("p", [1.0, 1.1, 1.5])

@@ -221,7 +221,7 @@ def test_plain_sweeps(case):
 
 
 @pytest.mark.parametrize("averaged", [False, True])
-def test_approach(case, averaged):
+def test_line_search(case, averaged):
     """Weights end at the least P on the line towards W or W_avg, then on the line through 0; their margins follow."""
     engine, enough = case.engine, 1e-6
     engine.iterates.start(3.0)
@@ -234,7 +234,7 @@ def test_approach(case, averaged):
     start = other + np.random.default_rng(1).normal(size=len(other)) * np.abs(other).max()
     weights, margins = start.copy(), np.asarray(engine.margins_of(start))
     assert close(margins, case.Z @ start, abs(margins).max())
-    value = engine.approach(weights, margins, averaged, enough)
+    value = engine.line_search(weights, margins, averaged, enough)
     assert close(margins, case.Z @ weights, abs(margins).max())
     assert value == pytest.approx(case.primal(weights), rel=1e-11)
     places = np.concatenate((np.linspace(-2, 3, 6), 1 + np.geomspace(1e-6, 0.1, 4), 1 - np.geomspace(1e-6, 0.1, 4)))

@@ -117,7 +117,7 @@ cdef class ADMM:
     @staticmethod
     def iterations(engine, newton):
         """How many; `newton`: Newton steps follow."""
-        return math.ceil(min(BEFORE if newton else MOST, EACH * math.sqrt(engine.stiffness())))
+        return math.ceil(min(BEFORE if newton else MOST, EACH * math.sqrt(engine.condition())))
 
     @staticmethod
     def sweeps(BlockCD engine, n):
@@ -166,7 +166,7 @@ cdef class ADMM:
             if engine.n_iter % PERIOD == 0:
                 # All that is known of the least J is that no loss is below 0.
                 budget.record(engine.n_iter, objective, 0.0, objective)
-        engine.stand_beside(np.asarray(self.W).ravel(), FIRMNESS * engine.stiffness())
+        engine.stand_beside(np.asarray(self.W).ravel(), FIRMNESS * engine.condition())
         return True
 
     def _solve(self, double ratio):

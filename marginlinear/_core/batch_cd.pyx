@@ -82,7 +82,7 @@ cdef class BatchMarginCD:
         Numbers of the problems that are swept; to be set by `retire` alone.
     gap : list of float
         Sums over the rows of the last sweep, each row's gap taken as it was met.
-    met : list of float
+    objective_seen : list of float
         P_l, each row's loss taken as it was met.
     W : float64 array of shape (d, k)
     duals : float64 array of shape (m, k)
@@ -91,7 +91,7 @@ cdef class BatchMarginCD:
 
     cdef readonly Rows rows
     cdef readonly Py_ssize_t k, n_iter
-    cdef readonly list active, gap, met
+    cdef readonly list active, gap, objective_seen
     cdef object cancel
     cdef int threads
     cdef uint64_t rng
@@ -103,7 +103,7 @@ cdef class BatchMarginCD:
     cdef uint8_t[::1] skip, idle
     cdef Py_ssize_t[::1] order
     cdef Py_ssize_t which[K]
-    cdef double negligible[K]
+    cdef double skip_tolerance[K]
     # ||w_l||^2, as the sweeps' steps change it.
     cdef double sqnorm[K]
     cdef const pieces_t* phi
@@ -121,7 +121,7 @@ cdef class BatchMarginCD:
         self.order = np.empty(m, dtype=np.intp)
         self.skip, self.idle = np.zeros(m, dtype=np.uint8), np.zeros(m, dtype=np.uint8)
         for l in range(K):
-            self.negligible[l], self.sqnorm[l] = -INFINITY, 0
+            self.skip_tolerance[l], self.sqnorm[l] = -INFINITY, 0
         self.slice_rows = max(1, <Py_ssize_t>(SLICE * m / (5 * (1.0 + <double>rows.nnz))))
         self.phi = <const pieces_t*> &self.table[0]
         self.zero_from, self.zero_to = INFINITY, -INFINITY
@@ -192,14 +192,14 @@ cdef class BatchMarginCD:
             shuffle(&self.order[0], visited, &self.rng)
         self._perform(&task, 0, visited)
         self.gap = [gap[l] for l in range(self.k)]
-        self.met = [loss[l] + self.sqnorm[l] / 2 for l in range(self.k)]
+        self.objective_seen = [loss[l] + self.sqnorm[l] / 2 for l in range(self.k)]
         self.n_iter += 1
 
-    def neglect(self, gaps):
+    def set_skip_tolerance(self, gaps):
         """Leave duals as they are whose gaps add up, in each problem, to no more than its number of `gaps`."""
         cdef Py_ssize_t l
         for l in range(self.k):
-            self.negligible[l] = gaps[l] / max(1, self.rows.m)
+            self.skip_tolerance[l] = gaps[l] / max(1, self.rows.m)
 
     def primal(self):
         """P_l at the weights, exactly, by one pass over the rows."""
@@ -349,7 +349,7 @@ cdef void update_rows(BatchMarginCD self, const data_t* X, task_t* task) noexcep
             own = fenchel_gap(self.phi, c, g, old)
             task.gap[l] += own
             task.loss[l] += c * loss_at(self.phi, g)
-            if own <= self.negligible[l]:
+            if own <= self.skip_tolerance[l]:
                 continue
             new = coordinate_step(self.phi, c, g - A * old, A, &curvature)
             if new != old:

@@ -67,7 +67,7 @@ from marginlinear._core.rows cimport (
     weights_prefetch,
 )
 from marginlinear._core.shrinking cimport note_visit
-from marginlinear._core.vector import total
+from marginlinear._core.vector import dot, total
 from marginlinear.threads import run_chunks
 
 # The least b_l, as a part of the largest.
@@ -123,7 +123,7 @@ cdef class BlockCD(DualEngine):
         self._level_factors()
         DualEngine.__init__(self, rows, cost, k, m * (k + 1), factors if self.uneven else None, seed, threads)
         self.phi = joint_t(squared=squared, upper=False, low=low, high=high, mu=mu)
-        self.kinked = self.flat = not squared
+        self.nonsmooth = self.piecewise_linear = not squared
         self.y, self.rival, self.fixed = y, np.zeros(m, dtype=np.int32), np.zeros(m)
         self.alpha, self.beta = self.split(self.duals)
         self.changed = np.empty(k, dtype=np.int32)
@@ -251,7 +251,7 @@ cdef class BlockCD(DualEngine):
         return 0.5 * norm_of(roots(by_class(*given)), conjugate(self.norm)) ** 2
 
     def adapt(self):
-        """With p < 2: b_l = ||w_l||^{2-p} ||W||_p^{p-2} at the present W, and `excess` there.
+        """With p < 2: b_l = ||w_l||^{2-p} ||W||_p^{p-2} at the present W, and `norm_gap` there.
 
         Around a new centre any row may have a gap: none is skipped.
         """
@@ -266,7 +266,7 @@ cdef class BlockCD(DualEngine):
                 self.scale_classes(best_factors(norms, self.norm))
             squares = self.iterates.class_sqnorms()
             duals = self.iterates.dual_class_sqnorms()
-            self.excess = 0.5 * (norm_of(self.factors * roots(squares), self.norm) ** 2 - self.factors @ squares
+            self.norm_gap = 0.5 * (norm_of(self.factors * roots(squares), self.norm) ** 2 - self.factors @ squares
                                  + norm_of(roots(duals), conjugate(self.norm)) ** 2 - self.factors @ duals)
 
     def scale_classes(self, factors):
@@ -367,8 +367,8 @@ cdef class BlockCD(DualEngine):
         if self.uneven:
             self._level_factors()
 
-    def stiffness(self):
-        return total(np.multiply(self.cost, self.sqnorms)) / self.rows.m
+    def condition(self):
+        return dot(self.cost, self.sqnorms) / self.rows.m
 
     def coefficients(self, duals):
         """alpha_il - [l = y_i] beta_i + [l = r_i] beta_i"""
@@ -473,7 +473,7 @@ cdef inline Py_ssize_t block_step(BlockCD self, const rows_t* X, Py_ssize_t i, d
     own.gap = own.loss = own.tight = 0
     own.stale = 0
     add_row(self, i, s, own)
-    if own.gap <= self.negligible and not self.naming:
+    if own.gap <= self.skip_tolerance and not self.naming:
         return 0
     if self.uneven:
         for l in range(k):

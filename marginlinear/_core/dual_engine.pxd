@@ -40,8 +40,8 @@ cdef class DualEngine:
     cdef readonly Py_ssize_t n_classes, visits
     cdef public Py_ssize_t n_iter
     cdef readonly int threads
-    cdef readonly double gap, loss, slack, excess, negligible
-    cdef readonly bint kinked, flat
+    cdef readonly double gap, loss, reference_gap, norm_gap, skip_tolerance
+    cdef readonly bint nonsmooth, piecewise_linear
     cdef readonly object before
     cdef readonly const double[::1] cost
     cdef readonly double[::1] duals, mean_duals, kept_duals

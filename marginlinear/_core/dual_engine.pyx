@@ -38,25 +38,25 @@ cdef class DualEngine:
         Flat; the latter, their averages, is None before the first.
     n_iter, visits : int
         Sweeps so far, and rows that they visited.
-    gap, loss, slack : float
+    gap, loss, reference_gap : float
         Sums over the rows as the last sweep met them: gaps, losses, what better references would save of the losses.
-    kinked : bool
+    nonsmooth : bool
         Whether the derivative of a loss jumps, as the hinge's.
-    flat : bool
+    piecewise_linear : bool
         Whether no loss has curvature: duals sit at the ends of their range, without a gap, and the others are noise
         that averages need as it is.
     stable : bool
         Whether sweeps without a centre cannot diverge: each raises D, or duals have bounds.
-    excess : float
+    norm_gap : float
         What P - D at W = U has beyond the sum of the gaps.
     rounding : float
         What rounding may take from D beside a part of its value.
-    negligible : float
+    skip_tolerance : float
         A row whose gap is not above it is left as it is.
     before : dict or None
         Duals and costs of the fit before, for the next along a path of costs.
     lines : bool
-        Whether it has margins_of(weights) and approach(weights, margins, averaged, enough), which moves weights to the
+        Whether it has margins_of(weights) and line_search(weights, margins, averaged, enough), which moves weights to the
         least P on a line towards W, or W_avg, and returns P.
     """
 
@@ -73,7 +73,7 @@ cdef class DualEngine:
         self.skip, self.idle = np.zeros(m, dtype=np.uint8), np.zeros(m, dtype=np.uint8)
         self.scratch = np.empty(5 * n_classes)
         self.slice_rows = max(1, <Py_ssize_t>(SLICE * m / (1.0 + <double>rows.nnz * n_classes)))
-        self.negligible = -INFINITY
+        self.skip_tolerance = -INFINITY
 
     cdef int perform(self, task_t* task) except -1 nogil:
         """The task, until it is done or a row is absent."""
@@ -105,7 +105,7 @@ cdef class DualEngine:
         """P(0)."""
         raise NotImplementedError
 
-    def stiffness(self):
+    def condition(self):
         """Mean of c_i ||x_i||^2, times the loss's own weight: how far a row's loss outweighs the norm of W."""
         raise NotImplementedError
 
@@ -189,9 +189,9 @@ cdef class DualEngine:
             return self.kept_duals
         return self.mean_duals if averaged else self.duals
 
-    def neglect(self, double gap):
+    def set_skip_tolerance(self, double gap):
         """Leave rows as they are whose gaps add up to no more than `gap`, each an equal share of it."""
-        self.negligible = gap / max(1, self.rows.m)
+        self.skip_tolerance = gap / max(1, self.rows.m)
 
     def sweep(self):
         """Visit every row once in a new random order, but those that are skipped."""
@@ -201,7 +201,7 @@ cdef class DualEngine:
             shuffle(&self.order[0], self.visited, &self.rng)
         self.visits += self.visited
         self._update_rows(&sums)
-        self.gap, self.loss, self.slack = sums.gap, sums.loss, sums.loss - sums.tight
+        self.gap, self.loss, self.reference_gap = sums.gap, sums.loss, sums.loss - sums.tight
         self.n_iter += 1
 
     cdef _update_rows(self, sums_t* sums):

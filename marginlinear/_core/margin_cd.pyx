@@ -109,9 +109,9 @@ cdef class MarginCD(DualEngine):
         self.tables, self.shifted = np.array(tables), np.array(tables)
         self.phi = <const pieces_t*> &self.shifted[0, 0]
         for at in range(self.tables.shape[0]):
-            self.kinked |= jump_at(&self.phi[at], 0) > 0 or jump_at(&self.phi[at], 1) > 0
+            self.nonsmooth |= jump_at(&self.phi[at], 0) > 0 or jump_at(&self.phi[at], 1) > 0
             self.curved |= self.tables[at, 2] > 0 or self.tables[at, 3] > 0 or self.tables[at, 4] > 0
-        self.flat, self.stable = spread == 0 and not self.curved, spread == 0
+        self.piecewise_linear, self.stable = spread == 0 and not self.curved, spread == 0
         self.empty = np.flatnonzero(np.asarray(self.sqnorms) == 0).tolist()
         self.size = total(self.cost)
         self.margins = [None, None]
@@ -159,11 +159,11 @@ cdef class MarginCD(DualEngine):
         DualEngine.resume(self, state)
         self.set_empty_duals()
 
-    def neglect(self, double gap):
+    def set_skip_tolerance(self, double gap):
         """Where the mean moves with the margins, by steps of 1/(1 + K) of what is left to go, K twice spread times the
         sum of c ||x||^2, what rows leave undone adds up over these steps, and its gap is the square of that."""
         pull = 1 + 2 * self.spread * self.size * self.mean_row_sqnorm
-        self.negligible = gap / (max(1, self.rows.m) * pull * pull)
+        self.skip_tolerance = gap / (max(1, self.rows.m) * pull * pull)
 
     def sweep(self):
         DualEngine.sweep(self)
@@ -171,7 +171,7 @@ cdef class MarginCD(DualEngine):
             self.set_empty_duals()
 
     def primal(self, bint averaged=False):
-        """Around a centre, for `approach`, the margins are kept."""
+        """Around a centre, for `line_search`, the margins are kept."""
         if self.iterates.kappa > 0 and self.margins[averaged] is None:
             self.margins[averaged] = np.empty(self.rows.m)
         value = self._primal(self.iterates.vector(averaged), self.margins[averaged])
@@ -201,7 +201,7 @@ cdef class MarginCD(DualEngine):
         self._primal(weights, margins)
         return margins
 
-    def approach(self, weights, margins, bint averaged, double enough):
+    def line_search(self, weights, margins, bint averaged, double enough):
         """Move weights to where P is least on the line through them and W, or W_avg, as the last `primal` saw it around
         a centre, and then on that through 0; returns P, each time to within `enough`. Their margins follow."""
         iterates = self.iterates
@@ -310,7 +310,7 @@ cdef class MarginCD(DualEngine):
             value += self.cost[i] * loss_at(<const pieces_t*> &self.tables[self.group[i], 0], 0.0)
         return value
 
-    def stiffness(self):
+    def condition(self):
         cdef Py_ssize_t i, at
         cdef const pieces_t* phi
         cdef double whole = 0
@@ -365,7 +365,7 @@ cdef inline double margin_step(MarginCD self, const rows_t* X, Py_ssize_t i, dou
     if not self.positive[i]:
         g[0] = -g[0]
     gap[0] = fenchel_gap(phi, self.cost[i], g[0], self.duals[i])
-    if gap[0] <= self.negligible:
+    if gap[0] <= self.skip_tolerance:
         return self.duals[i]
     return coordinate_step(phi, self.cost[i], g[0] - A * self.duals[i], A, &curvature)
 

@@ -6,7 +6,7 @@ certificate splits exactly,
     P(W) - D(duals) = e + G,    e = sum of the blocks' gaps,    G = 1/2 ||W - U||^2 = kappa^2/2 ||W - V||^2,
 
 a small kappa makes G small and e large, a large kappa the reverse: kappa is steered to keep the two in balance, or
-stays small where that is seen to be faster, as it is with kinked losses.
+stays small where that is seen to be faster, as it is with nonsmooth losses.
 """
 
 import math
@@ -189,7 +189,7 @@ class Accelerator:
             pace = pace_of(before, left, n_iter - since)
             other = self.pace[not self.steered]
             self.pace = {self.steered: pace, not self.steered: 2 * other}
-            willing = self.engine.kinked or not self.steered or self.stalls >= PATIENT_STALLS
+            willing = self.engine.nonsmooth or not self.steered or self.stalls >= PATIENT_STALLS
             # A way that began with a gap far above the best one may be about to end, and have brought nothing so far.
             slow = min(sweeps_left(left, wanted, pace),
                        sweeps_left(own, wanted, pace_of(own_before, own, n_iter - since))) > n_iter

@@ -53,7 +53,7 @@ class Batch:
                          for gap, before in zip(engine.gap, gaps[-1] if gaps else [0.0] * engine.k, strict=True)]
             gaps.append(engine.gap)
             promising = [j for j in engine.active if estimates[j] <= 0.8 * tried[j]
-                         and estimates[j] <= self.run.tol * max(1.0, engine.met[j])]
+                         and estimates[j] <= self.run.tol * max(1.0, engine.objective_seen[j])]
             if engine.n_iter < next_check and len(promising) < ENOUGH * len(engine.active):
                 continue
             next_check = scheduled_after(engine.n_iter)
@@ -78,7 +78,7 @@ class Batch:
             if certified or not math.isfinite(primal[j]) or (len(own) == 3 and slow(own, allowed[j])):
                 self.ends[j] = primal[j] if certified else math.inf, engine.n_iter, own
                 ended.append(j)
-        engine.neglect([OF_ALLOWED * value for value in allowed])
+        engine.set_skip_tolerance([OF_ALLOWED * value for value in allowed])
         engine.retire(ended)
 
     def _outcome(self, objective, n_iter, gaps, bound, duals, weights):

@@ -160,7 +160,7 @@ class Incumbent:
         if self.margins is None:
             self.margins = self.engine.margins_of(self.weights)
         enough = CLOSE * allowance(tol, self.objective)
-        self.objective = self.engine.approach(self.weights, self.margins, averaged, enough)
+        self.objective = self.engine.line_search(self.weights, self.margins, averaged, enough)
         self.best_primal = min(self.best_primal, self.objective)
 
     @property
@@ -209,7 +209,7 @@ class SkipTolerance:
 
     def of_sweep(self, engine):
         """That of the next sweep. At first every row is visited in full: duals may still be out of their range."""
-        if not engine.flat and self.value > -math.inf and engine.gap < math.inf:
+        if not engine.piecewise_linear and self.value > -math.inf and engine.gap < math.inf:
             return max(self.value, self.of_gap * engine.gap)
         return self.value
 

@@ -71,7 +71,7 @@ class Descent:
     @property
     def sweeps(self):
         """How many accelerated sweeps the problem may take."""
-        return EACH * math.sqrt(self.engine.stiffness())
+        return EACH * math.sqrt(self.engine.condition())
 
     def until(self, tol, renewal=0.0):
         """Sweep until the incumbent is certified to `tol`, or until gap <= renewal (objective - bound), at a check;
@@ -146,7 +146,7 @@ class Descent:
         """One sweep; False where it diverges: the blocks are further from their solution than W = 0 may be from the
         optimum, P(0) - P* <= P(0) - D, many times over."""
         engine = self.engine
-        engine.neglect(self.skip.of_sweep(engine))
+        engine.set_skip_tolerance(self.skip.of_sweep(engine))
         engine.sweep()
         if not math.isfinite(engine.gap):
             return False
@@ -158,7 +158,7 @@ class Descent:
         """A check costs a pass: made when the schedule says so, or when the estimated gap is small enough to end.
         The bound alone costs none: early on, the schedule asks for no more."""
         engine, incumbent = self.engine, self.incumbent
-        estimate += engine.excess
+        estimate += engine.norm_gap
         scheduled = engine.n_iter >= self.next_check
         if scheduled and self.route == "cd" and engine.n_iter < EARLY:
             incumbent.raise_bound(engine.dual())
@@ -168,7 +168,7 @@ class Descent:
         primal = max(engine.loss + 0.5 * engine.iterates.sqnorm(), incumbent.bound)
         left = min(incumbent.objective, primal) - (primal - estimate)
         promising = (left <= allowance(self.goal, primal)
-                     or estimate <= self.renewal * engine.slack) and estimate <= 0.8 * self.checked_estimate
+                     or estimate <= self.renewal * engine.reference_gap) and estimate <= 0.8 * self.checked_estimate
         if not (promising or scheduled):
             return None
         self.checked_estimate = min(self.checked_estimate, estimate)
