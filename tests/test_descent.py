@@ -96,8 +96,8 @@ def test_first_sweeps_are_checked_when_they_may_be_the_last(solver):
     (math.inf, 0.0, True, True), (math.nan, 1.0, False, True)])
 def test_sweeps_that_diverge(gap, kappa, stable, ran_away):
     """P(0) = 1, D = -999: W = 0 may be 1,000 from the optimum. Stable sweeps come back from anything finite."""
-    engine = SimpleNamespace(iterates=SimpleNamespace(kappa=kappa), gap=gap, stable=stable, piecewise_linear=True, n_iter=0,
-                             loss_at_zero=lambda: 1.0, set_skip_tolerance=lambda gap: None, sweep=lambda: None)
+    engine = SimpleNamespace(iterates=SimpleNamespace(kappa=kappa), gap=gap, stable=stable, n_iter=0,
+                             piecewise_linear=True, loss_at_zero=lambda: 1.0, set_skip_tolerance=lambda gap: None, sweep=lambda: None)
     descent = Descent(engine, Budget(None, None), 1e-3, "cd")
     descent.incumbent.bound = -999.0
     assert descent._sweep() is not ran_away

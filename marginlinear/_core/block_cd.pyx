@@ -67,7 +67,8 @@ from marginlinear._core.rows cimport (
     weights_prefetch,
 )
 from marginlinear._core.shrinking cimport note_visit
-from marginlinear._core.vector import dot, total
+
+from marginlinear._core import vector
 from marginlinear.threads import run_chunks
 
 # The least b_l, as a part of the largest.
@@ -267,7 +268,7 @@ cdef class BlockCD(DualEngine):
             squares = self.iterates.class_sqnorms()
             duals = self.iterates.dual_class_sqnorms()
             self.norm_gap = 0.5 * (norm_of(self.factors * roots(squares), self.norm) ** 2 - self.factors @ squares
-                                 + norm_of(roots(duals), conjugate(self.norm)) ** 2 - self.factors @ duals)
+                                   + norm_of(roots(duals), conjugate(self.norm)) ** 2 - self.factors @ duals)
 
     def scale_classes(self, factors):
         """Work at this b, with p < 2. The duals stay, and so does U."""
@@ -357,10 +358,10 @@ cdef class BlockCD(DualEngine):
             for i in range(m):
                 terms[i] = dual_term(&self.phi, self.cost[i], duals[i * k + self.y[i]], duals[m * k + i],
                                      0.0 if self.named else self.fixed[i])
-        return total(terms)
+        return vector.total(terms)
 
     def loss_at_zero(self):
-        return total(self.cost) * (self.phi.low * self.phi.low if self.phi.squared else 1.0)
+        return vector.total(self.cost) * (self.phi.low * self.phi.low if self.phi.squared else 1.0)
 
     def start_over(self):
         DualEngine.start_over(self)
@@ -368,7 +369,7 @@ cdef class BlockCD(DualEngine):
             self._level_factors()
 
     def condition(self):
-        return dot(self.cost, self.sqnorms) / self.rows.m
+        return vector.dot(self.cost, self.sqnorms) / self.rows.m
 
     def coefficients(self, duals):
         """alpha_il - [l = y_i] beta_i + [l = r_i] beta_i"""

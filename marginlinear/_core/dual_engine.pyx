@@ -56,8 +56,8 @@ cdef class DualEngine:
     before : dict or None
         Duals and costs of the fit before, for the next along a path of costs.
     lines : bool
-        Whether it has margins_of(weights) and line_search(weights, margins, averaged, enough), which moves weights to the
-        least P on a line towards W, or W_avg, and returns P.
+        Whether it has margins_of(weights) and line_search(weights, margins, averaged, enough), which moves weights to
+        the least P on a line towards W, or W_avg, and returns P.
     """
 
     lines = False
