@@ -97,7 +97,8 @@ def test_first_sweeps_are_checked_when_they_may_be_the_last(solver):
 def test_sweeps_that_diverge(gap, kappa, stable, ran_away):
     """P(0) = 1, D = -999: W = 0 may be 1,000 from the optimum. Stable sweeps come back from anything finite."""
     engine = SimpleNamespace(iterates=SimpleNamespace(kappa=kappa), gap=gap, stable=stable, n_iter=0,
-                             piecewise_linear=True, loss_at_zero=lambda: 1.0, set_skip_tolerance=lambda gap: None, sweep=lambda: None)
+                             piecewise_linear=True, loss_at_zero=lambda: 1.0,
+                             set_skip_tolerance=lambda gap: None, sweep=lambda: None)
     descent = Descent(engine, Budget(None, None), 1e-3, "cd")
     descent.incumbent.bound = -999.0
     assert descent._sweep() is not ran_away
