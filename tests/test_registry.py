@@ -349,6 +349,8 @@ def test_max_iter_says_so(method, algorithm):
     with pytest.warns(ml.ConvergenceWarning, match=words):
         model = ml.train(X, y, solver=method.name, algorithm=algorithm, max_iter=1, tol=1e-6)
     assert (model.info.status, model.info.reason) == ("max_iter", "sweeps")
+    entries = [model.info.to_dict(), *model.info.history]
+    assert not [value for entry in entries for value in entry.values() if isinstance(value, np.generic)]
     assert not model.info.converged
     assert model.info.n_iter == 1
     name, value, limit = model.info.criterion

@@ -141,7 +141,7 @@ class NewtonFit:
         loss, regulariser = self.loss, self.regulariser
         self.lost = loss.value_and_gradient(W.reshape(-1), out.reshape(-1))
         self.along = dot(W, out)
-        self.norm, excess = regulariser.evaluate(W)
+        self.norm, excess = map(float, regulariser.evaluate(W))
         self.rounded = self.lost + self.norm + excess
         self.rounding = excess + (self.lost - loss.hinge if self._wide else 0.0)
         regulariser.add_gradient(W, out)
@@ -327,7 +327,7 @@ def maximum(a, A, q, B):
                 low = theta
             else:
                 high = theta
-    return a * high - A * high**q - B * high * high
+    return float(a * high - A * high**q - B * high * high)
 
 
 def column_squares(rows, cost):
