@@ -98,6 +98,10 @@ class Build(build_ext):
     shared = SHARED
 
     def build_extensions(self):
+        if self.editable_mode:
+            # Where `build_ext --inplace` finds it, in place of a temporary folder.
+            where = f"{self.plat_name}-{sys.implementation.cache_tag}"
+            self.build_temp, self.build_lib = f"build/temp.{where}", f"build/lib.{where}"
         every = self.extensions
         self.fingerprints = {ext.name: fingerprint(ext) for ext in every}
         self.extensions = [ext for ext in every if not self.is_built(ext)]
