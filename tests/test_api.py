@@ -490,7 +490,7 @@ def product(X, Z):
     return X @ Z.T
 
 
-@pytest.mark.parametrize("kernel", ["rbf", "precomputed", product], ids=str)
+@pytest.mark.parametrize("kernel", ["rbf", "precomputed", product], ids=["rbf", "precomputed", "callable"])
 def test_kernel_models_can_be_copied_and_gone_on_from(kernel):
     X, y = two_classes()
     X = X @ X.T if kernel == "precomputed" else X
