@@ -177,4 +177,4 @@ def active_rows(const double[::1] sqnorms, uint8_t[::1] skip):
     """The positions of the sqnorms > 0 that are not skipped; `skip` is counted down in place."""
     out = np.empty(sqnorms.shape[0], dtype=np.intp)
     cdef Py_ssize_t[::1] order = out
-    return out[:shrinking.active_rows(&sqnorms[0], &skip[0], sqnorms.shape[0], &order[0])]
+    return out[:shrinking.active_rows(&sqnorms[0], &skip[0], 0, sqnorms.shape[0], &order[0])]

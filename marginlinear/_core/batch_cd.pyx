@@ -15,7 +15,7 @@ from cpython.exc cimport PyErr_CheckSignals
 from libc.math cimport INFINITY
 from libc.stdint cimport int8_t, int32_t, uint8_t, uint64_t, uintptr_t
 
-from marginlinear._core.shrinking cimport active_rows, note_visit, shuffle
+from marginlinear._core.shrinking cimport active_rows, drawn_chunks, note_visit, shuffle
 from marginlinear._core.piecewise cimport coordinate_step, dual_at, dual_term, fenchel_gap, loss_at, pieces_t
 from marginlinear._core.rows cimport (
     AHEAD,
@@ -181,16 +181,20 @@ cdef class BatchMarginCD:
     def sweep(self):
         """Visit every row that is not skipped once, in a new random order."""
         cdef task_t task
-        cdef Py_ssize_t visited, l
+        cdef Py_ssize_t visited, lo, hi, l
         cdef double gap[K]
         cdef double loss[K]
         for l in range(K):
             gap[l] = loss[l] = 0
         task.what, task.W, task.gap, task.loss = UPDATE_ROWS, &self.w[0], gap, loss
-        with nogil:
-            visited = active_rows(&self.sqnorms[0], &self.skip[0], self.rows.m, &self.order[0])
-            shuffle(&self.order[0], visited, &self.rng)
-        self._perform(&task, 0, visited)
+        for window in self.rows.windows(drawn_chunks(self.rows, &self.skip[0], &self.rng)):
+            visited = 0
+            for lo, hi in window:
+                with nogil:
+                    visited += active_rows(&self.sqnorms[0], &self.skip[0], lo, hi, &self.order[visited])
+            with nogil:
+                shuffle(&self.order[0], visited, &self.rng)
+            self._perform(&task, 0, visited)
         self.gap = [gap[l] for l in range(self.k)]
         self.objective_seen = [loss[l] + self.sqnorm[l] / 2 for l in range(self.k)]
         self.n_iter += 1
@@ -203,6 +207,7 @@ cdef class BatchMarginCD:
 
     def primal(self):
         """P_l at the weights, exactly, by one pass over the rows."""
+        self.rows.require()
         parts = run_chunks(self._losses, self.rows.m, self.threads)
         return [sum(part) + sqnorm / 2 for *part, sqnorm in zip(*parts, self._sqnorms(), strict=True)]
 
@@ -223,6 +228,7 @@ cdef class BatchMarginCD:
         for start in range(0, self.w.shape[0], K * BLOCK):
             self.w[start:min(self.w.shape[0], start + K * BLOCK)] = 0
             PyErr_CheckSignals()
+        self.rows.require()
         task.what, task.W = ADD_ROWS, &self.w[0]
         self._perform(&task, 0, self.rows.m)
 

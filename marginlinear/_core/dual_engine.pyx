@@ -19,7 +19,7 @@ from libc.math cimport INFINITY
 from libc.string cimport memset
 
 from marginlinear._core.rows cimport FETCH, SLICE
-from marginlinear._core.shrinking cimport active_rows, shuffle
+from marginlinear._core.shrinking cimport active_rows, drawn_chunks, shuffle
 from marginlinear.threads import run_chunks
 
 
@@ -68,7 +68,7 @@ cdef class DualEngine:
         cdef Py_ssize_t m = rows.m
         self.rows, self.cost, self.n_classes, self.rng, self.threads = rows, cost, n_classes, seed, threads
         self.iterates = Iterates(rows.d * n_classes, rows.is_gram, factors)
-        self.duals, self.mean_duals, self.kept_duals = np.zeros(n_duals), None, None
+        self.duals, self.mean_duals, self.kept_duals = rows.zeros(n_duals), None, None
         self.sqnorms, self.order = rows.sqnorms(), np.empty(m, dtype=np.intp)
         self.skip, self.idle = np.zeros(m, dtype=np.uint8), np.zeros(m, dtype=np.uint8)
         self.scratch = np.empty(5 * n_classes)
@@ -162,7 +162,7 @@ cdef class DualEngine:
         """Add the duals to their average with this weight; returns what Iterates.average does."""
         cdef Py_ssize_t j
         if self.mean_duals is None:
-            self.mean_duals = np.zeros(self.duals.shape[0])
+            self.mean_duals = self.rows.zeros(self.duals.shape[0])
         if weight == 1:
             self.mean_duals[:] = self.duals
         else:
@@ -181,7 +181,7 @@ cdef class DualEngine:
     def keep_duals(self, bint averaged):
         """From here on `state`, `recomputed_dual` and `count_support` speak of these duals as they are now."""
         if self.kept_duals is None:
-            self.kept_duals = np.empty(self.duals.shape[0])
+            self.kept_duals = self.rows.zeros(self.duals.shape[0])
         self.kept_duals[:] = self.mean_duals if averaged else self.duals
 
     def _duals(self, bint averaged):
@@ -195,12 +195,18 @@ cdef class DualEngine:
 
     def sweep(self):
         """Visit every row once in a new random order, but those that are skipped."""
+        cdef Py_ssize_t lo, hi
         cdef sums_t sums
-        with nogil:
-            self.visited = active_rows(&self.sqnorms[0], &self.skip[0], self.rows.m, &self.order[0])
-            shuffle(&self.order[0], self.visited, &self.rng)
-        self.visits += self.visited
-        self._update_rows(&sums)
+        memset(&sums, 0, sizeof(sums_t))
+        for window in self.rows.windows(drawn_chunks(self.rows, &self.skip[0], &self.rng)):
+            self.visited = 0
+            for lo, hi in window:
+                with nogil:
+                    self.visited += active_rows(&self.sqnorms[0], &self.skip[0], lo, hi, &self.order[self.visited])
+            with nogil:
+                shuffle(&self.order[0], self.visited, &self.rng)
+            self.visits += self.visited
+            self._update_rows(&sums)
         self.gap, self.loss, self.reference_gap = sums.gap, sums.loss, sums.loss - sums.tight
         self.n_iter += 1
 
@@ -208,7 +214,6 @@ cdef class DualEngine:
         """Coordinate steps at the rows order[:visited]."""
         cdef Py_ssize_t start
         cdef task_t task
-        memset(sums, 0, sizeof(sums_t))
         task.what, task.scratch, task.sums = UPDATE_ROWS, &self.scratch[0], sums
         self.rows.begin_pass()
         for start in range(0, self.visited, self.slice_rows):
@@ -240,6 +245,7 @@ cdef class DualEngine:
 
     def loss_sums(self, weights, margins=None):
         """(loss, tight, moment, stale) of sums_t at these weights; the rows' margins are written, where wanted."""
+        self.rows.require()
         parts = run_chunks(lambda lo, hi: self._sum_losses(lo, hi, weights, margins), self.rows.m, self.threads)
         return [sum(part) for part in zip(*parts, strict=True)]
 
@@ -262,6 +268,7 @@ cdef class DualEngine:
         """W += sum_i coefficients_i x_i"""
         cdef task_t task
         cdef Py_ssize_t start, m = self.rows.m
+        self.rows.require()
         self.rows.begin_pass()
         task.what, task.coefficients, task.W = ADD_ROWS, &coefficients[0], &W[0]
         for start in range(0, m, self.slice_rows):

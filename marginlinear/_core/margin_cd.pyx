@@ -173,7 +173,7 @@ cdef class MarginCD(DualEngine):
     def primal(self, bint averaged=False):
         """Around a centre, for `line_search`, the margins are kept."""
         if self.iterates.kappa > 0 and self.margins[averaged] is None:
-            self.margins[averaged] = np.empty(self.rows.m)
+            self.margins[averaged] = self.rows.zeros(self.rows.m)
         value = self._primal(self.iterates.vector(averaged), self.margins[averaged])
         return value, value, 0
 
@@ -186,7 +186,7 @@ cdef class MarginCD(DualEngine):
         if self.spread * self.size * mean * mean <= CANCELLED * fabs(value):
             return value
         if margins is None:
-            margins = np.empty(self.rows.m)
+            margins = self.rows.zeros(self.rows.m)
             self.loss_sums(weights, margins)
         return self._objective(weights, margins)
 
@@ -197,7 +197,7 @@ cdef class MarginCD(DualEngine):
 
     def margins_of(self, weights):
         """y_i <weights, x_i>: array of shape (m,)"""
-        margins = np.empty(self.rows.m)
+        margins = self.rows.zeros(self.rows.m)
         self._primal(weights, margins)
         return margins
 

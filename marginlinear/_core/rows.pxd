@@ -136,7 +136,7 @@ cdef class Rows:
     cdef readonly Py_ssize_t m, n, d
     cdef readonly double bias
     cdef readonly Py_ssize_t nnz
-    cdef readonly object arrays
+    cdef readonly object arrays, pager
     cdef Storage storage
     cdef csr64_t csr64
     cdef csr32_t csr32

@@ -109,6 +109,46 @@ cdef class Rows:
             or a value that is not finite.
         """
         cdef Rows rows = Rows.__new__(Rows)
+        cdef Py_ssize_t where
+        rows._csr(data, indices, indptr, n, bias)
+        with nogil:
+            if rows.storage == NARROW32:
+                where = csr_fault(&rows.narrow32, rows.nnz)
+            elif rows.storage == NARROW64:
+                where = csr_fault(&rows.narrow64, rows.nnz)
+            elif rows.storage == CSR32:
+                where = csr_fault(&rows.csr32, rows.nnz)
+            else:
+                where = csr_fault(&rows.csr64, rows.nnz)
+        if where >= 0:
+            raise csr_error(data, indices, indptr, n, where)
+        return rows
+
+    @staticmethod
+    def from_pages(data, indices, indptr, Py_ssize_t n, double bias, sqnorms, pager):
+        """CSR rows on disk, mapped: who wrote them has seen that they are in order.
+
+        Parameters
+        ----------
+        data, indices, indptr, n, bias
+            As of `from_csr`.
+        sqnorms : float64 array of shape (m,)
+            Of the stored values, summed in the order of the features.
+        pager : object
+            pager.chunks: int array, the first row of each chunk, and m. pager.windows(numbers): yields lists of ranges
+            of rows, which are at hand until the next is asked for; together they are those of the chunks of these
+            numbers. pager.require(): from here on all rows are read in their order. pager.select(which, bias): Rows of
+            these rows. pager.nonzeros: stored values that are not 0. pager.zeros(n, dtype): an array for rows.
+        """
+        cdef Rows rows = Rows.__new__(Rows)
+        rows._csr(data, indices, indptr, n, bias)
+        rows.pager = pager
+        # In the order of row_sqnorm, which adds the bias feature last.
+        rows._sqnorms = sqnorms + bias * bias if bias >= 0 else sqnorms
+        return rows
+
+    def _csr(self, data, indices, indptr, Py_ssize_t n, double bias):
+        """Sizes and addresses of these arrays."""
         cdef const int64_t[::1] ptr = indptr
         cdef const double[::1] v64
         cdef const float[::1] v32
@@ -116,48 +156,43 @@ cdef class Rows:
         cdef const uint16_t[::1] narrow
         cdef const void* values = NULL
         cdef const void* features = NULL
-        cdef Py_ssize_t where
         cdef bint single = memoryview(data).itemsize == sizeof(float)
         cdef bint short = memoryview(indices).itemsize == sizeof(uint16_t)
-        rows.arrays = tuple(map(np.asarray, (data, indices, indptr)))
-        rows.m = ptr.shape[0] - 1
-        rows.n = n
-        rows.d = n + (bias >= 0)
-        rows.bias = bias
+        self.arrays = tuple(map(np.asarray, (data, indices, indptr)))
+        self.m = ptr.shape[0] - 1
+        self.n = n
+        self.d = n + (bias >= 0)
+        self.bias = bias
         if n < 0:
             raise ValueError(f"X has {n} features")
-        if rows.m < 0 or ptr[0] != 0 or ptr[rows.m] > min(len(data), len(indices)):
+        if self.m < 0 or ptr[0] != 0 or ptr[self.m] > min(len(data), len(indices)):
             raise ValueError(f"X: indptr does not fit {len(data)} data and {len(indices)} indices: it goes from "
-                             f"{ptr[0] if rows.m >= 0 else None} to {ptr[rows.m] if rows.m >= 0 else None}")
-        rows.nnz = ptr[rows.m]
+                             f"{ptr[0] if self.m >= 0 else None} to {ptr[self.m] if self.m >= 0 else None}")
+        self.nnz = ptr[self.m]
         if single:
             v32 = data
-            values = &v32[0] if rows.nnz else NULL
+            values = &v32[0] if self.nnz else NULL
         else:
             v64 = data
-            values = &v64[0] if rows.nnz else NULL
+            values = &v64[0] if self.nnz else NULL
         if short:
             narrow = indices
-            features = &narrow[0] if rows.nnz else NULL
+            features = &narrow[0] if self.nnz else NULL
         else:
             wide = indices
-            features = &wide[0] if rows.nnz else NULL
-        with nogil:
-            if short and single:
-                rows.storage = NARROW32
-                where = place(rows, &rows.narrow32, values, features, &ptr[0])
-            elif short:
-                rows.storage = NARROW64
-                where = place(rows, &rows.narrow64, values, features, &ptr[0])
-            elif single:
-                rows.storage = CSR32
-                where = place(rows, &rows.csr32, values, features, &ptr[0])
-            else:
-                rows.storage = CSR64
-                where = place(rows, &rows.csr64, values, features, &ptr[0])
-        if where >= 0:
-            raise csr_error(data, indices, indptr, n, where)
-        return rows
+            features = &wide[0] if self.nnz else NULL
+        if short and single:
+            self.storage = NARROW32
+            place(self, &self.narrow32, values, features, &ptr[0])
+        elif short:
+            self.storage = NARROW64
+            place(self, &self.narrow64, values, features, &ptr[0])
+        elif single:
+            self.storage = CSR32
+            place(self, &self.csr32, values, features, &ptr[0])
+        else:
+            self.storage = CSR64
+            place(self, &self.csr64, values, features, &ptr[0])
 
     @staticmethod
     def from_dense(data, double bias=-1.0):
@@ -261,6 +296,28 @@ cdef class Rows:
         """Those of the row numbers `which`, an int array, that must be fetched before an update."""
         return which[self._pointers[which] == 0] if self._source is not None else which[:0]
 
+    @property
+    def chunks(self):
+        """Rows that are read together: the first of each, and m."""
+        return (0, self.m) if self.pager is None else self.pager.chunks
+
+    def windows(self, numbers):
+        """Yield lists of ranges of rows, that are at hand together, of the `chunks` of these numbers, in their order.
+        """
+        if self.pager is None:
+            yield [(0, self.m)]
+        else:
+            yield from self.pager.windows(numbers)
+
+    def require(self):
+        """To be called before rows are read in their order: those on disk are compared with what was written."""
+        if self.pager is not None:
+            self.pager.require()
+
+    def zeros(self, Py_ssize_t n, dtype=np.float64):
+        """An array of what rows have: where these are on disk, so is it."""
+        return np.zeros(n, dtype) if self.pager is None else self.pager.zeros(n, dtype)
+
     def begin_pass(self):
         """From here on every row has one more turn, in whatever order."""
         self.now += 1
@@ -300,6 +357,8 @@ cdef class Rows:
         which = np.ascontiguousarray(which, dtype=np.intp)
         if self._source is not None:
             return self._source.select(which)
+        if self.pager is not None:
+            return self.pager.select(which, self.bias)
         if self.storage == GRAM:
             return Rows.from_gram(np.ascontiguousarray(self.arrays[which[:, np.newaxis], which]))
         if self.storage in (DENSE64, DENSE32):
@@ -344,6 +403,8 @@ cdef class Rows:
 
     def nonzeros(self):
         """How many stored values are not 0: the same for every storage of the same numbers, as nnz is not."""
+        if self.pager is not None:
+            return self.pager.nonzeros
         values = self.arrays[0][:self.nnz] if isinstance(self.arrays, tuple) else self.arrays
         # Twice as fast as a count of numbers.
         return int(np.count_nonzero(values != 0))
@@ -397,9 +458,8 @@ def finite(array):
     return all(np.isfinite(array[lo:hi]).all() for lo, hi in ranges(len(array), step))
 
 
-cdef Py_ssize_t place(Rows rows, csr_t* X, const void* data, const void* indices,
-                      const int64_t* indptr) noexcept nogil:
-    """Let X be the rows of these arrays; returns the first that must not be read, or -1."""
+cdef void place(Rows rows, csr_t* X, const void* data, const void* indices, const int64_t* indptr) noexcept nogil:
+    """Let X be the rows of these arrays."""
     X.m, X.n, X.d, X.bias, X.indptr = rows.m, rows.n, rows.d, rows.bias, indptr
     if csr_t is csr64_t or csr_t is narrow64_t:
         X.data = <const double*> data
@@ -409,7 +469,6 @@ cdef Py_ssize_t place(Rows rows, csr_t* X, const void* data, const void* indices
         X.indices = <const int32_t*> indices
     else:
         X.indices = <const uint16_t*> indices
-    return csr_fault(X, rows.nnz)
 
 
 cdef Py_ssize_t csr_fault(const csr_t* X, Py_ssize_t nnz) noexcept nogil:

@@ -1,0 +1,198 @@
+"""A store's rows as engines see them: mapped files, of which a fit holds so many bytes at once as it is given.
+
+Sweeps visit rows in random order. Of rows on disk they visit windows: chunks from all over the store, drawn afresh in
+each sweep, whose rows are visited in random order while the next window is read ahead. Sweeps need no more passes so
+than in memory, whatever the order of the rows in the store and the number of windows (fixed blocks do: Yu, Hsieh,
+Chang and Lin, KDD 2010, read them in turn).
+
+All arrays here are pages of files, the store's and scratch ones for what a fit has for each row. Pages can be let go of
+at any time, and a thread does so whenever the process holds more than it may: the results do not depend on it.
+"""
+
+import mmap
+import os
+import sys
+import tempfile
+import threading
+import weakref
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+from marginlinear._core.rows import Rows
+from marginlinear.threads import run_chunks
+
+# A window's part of the memory; another is for arrays of rows, the rest for weights and the process itself.
+WINDOW = 1 / 4
+# Arrays of rows below so many bytes stay in memory.
+LITTLE = 1 << 20
+# Seconds between looks at what the process holds, and the part of the memory at which pages are let go of.
+LOOK, FULL = 0.02, 0.85
+# Bytes that are read ahead at once.
+READ = 1 << 20
+
+
+def resident():
+    """Bytes of memory that this process holds, pages of files among them; None where the system does not say."""
+    if not sys.platform.startswith("linux"):
+        return None
+    with open("/proc/self/statm", "rb") as stream:
+        return int(stream.read().split()[1]) * mmap.PAGESIZE
+
+
+class Pager:
+    """What `Rows.from_pages` asks of the rows of a store. A context: scratch files and threads last as long as it.
+
+    Parameters
+    ----------
+    store : Store
+    memory : int
+        Bytes that the process may hold.
+    scratch : str or path, optional
+        Folder for files that have no name. Default: the store's own, or that for temporary files.
+
+    Attributes
+    ----------
+    chunks : int64 array
+        The first row of each chunk, and m: a single one where all rows fit a window.
+    passes : float
+        How many times all bytes of the store have been read so far.
+    """
+
+    def __init__(self, store, memory, scratch=None):
+        self.store, self.memory = store, memory
+        self.window = int(WINDOW * memory)
+        self.sizes = np.diff(store.indptr[store.chunks]) * (store.data.itemsize + store.indices.itemsize)
+        self.whole = int(self.sizes.sum())
+        self.chunks = np.array([0, store.m]) if self.whole <= self.window else store.chunks
+        self.scratch = scratch or (store.path if os.access(store.path, os.W_OK) else None)
+        self.passes, self.required = 0.0, False
+        self.maps = [weakref.ref(array._mmap) for array in (store.data, store.indices, store.indptr, store.sqnorms)]
+        self.ended = threading.Event()
+
+    def __enter__(self):
+        if hasattr(mmap, "MADV_DONTNEED"):
+            threading.Thread(target=self._watch, daemon=True).start()
+        return self
+
+    def __exit__(self, *failure):
+        self.ended.set()
+        self.let_go()
+
+    def _watch(self):
+        while not self.ended.wait(LOOK):
+            if (resident() or 0) > FULL * self.memory:
+                self.let_go()
+
+    def let_go(self):
+        """Of all pages: files have them, and what is asked for again is read from there."""
+        if not hasattr(mmap, "MADV_DONTNEED"):
+            return
+        for reference in list(self.maps):
+            pages = reference()
+            if pages is None:
+                self.maps.remove(reference)
+            else:
+                pages.madvise(mmap.MADV_DONTNEED)
+
+    def rows(self, bias):
+        """All rows of the store, with a bias feature unless `bias` is negative."""
+        store = self.store
+        return Rows.from_pages(store.data, store.indices, store.indptr, store.n_features, bias, store.sqnorms, self)
+
+    @property
+    def nonzeros(self):
+        return self.store.nonzeros
+
+    def zeros(self, n, dtype=np.float64):
+        """An array of n zeros, on disk unless it is small.
+
+        Raises OSError where the disk has no room for it.
+        """
+        size = n * np.dtype(dtype).itemsize
+        if size < LITTLE:
+            return np.zeros(n, dtype)
+        with tempfile.TemporaryFile(dir=self.scratch) as stream:
+            # Room is asked for here: a page that finds none later would end the process.
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(stream.fileno(), 0, size)
+            else:
+                stream.truncate(size)
+            pages = mmap.mmap(stream.fileno(), size)
+        self.maps.append(weakref.ref(pages))
+        return np.frombuffer(pages, dtype)
+
+    def select(self, which, bias):
+        """Rows of these row numbers, in memory."""
+        return self.store.select(which, bias)
+
+    def require(self):
+        """All rows are about to be read in their order: those that nobody has verified are, on threads."""
+        self.passes += 1
+        if not self.required:
+            run_chunks(lambda lo, hi: [self.store.verify(chunk) for chunk in range(lo, hi)], len(self.sizes), size=1)
+            self.required = True
+
+    def windows(self, numbers):
+        """Yield ranges of rows of the chunks `numbers`, a window at a time; the next one is read ahead meanwhile."""
+        if len(self.chunks) == 2:
+            self.require()
+            yield [(0, self.store.m)]
+            return
+        ended = threading.Event()
+        pool = ThreadPoolExecutor(1)
+        try:
+            found = self._cut(numbers)
+            ahead = pool.submit(self._read, found[0], ended) if found else None
+            for at, window in enumerate(found):
+                ahead.result()
+                if at + 1 < len(found):
+                    ahead = pool.submit(self._read, found[at + 1], ended)
+                self.passes += self.sizes[window].sum() / max(1, self.whole)
+                yield merged([(int(self.chunks[chunk]), int(self.chunks[chunk + 1])) for chunk in window])
+                self._let_go_of_rows()
+        finally:
+            ended.set()
+            pool.shutdown()
+
+    def _cut(self, numbers):
+        """Lists of chunks that fit a window each, sorted, so that the disk goes forwards."""
+        found, held = [], 0
+        for chunk in numbers:
+            if not found or held + self.sizes[chunk] > self.window:
+                found.append([])
+                held = 0
+            found[-1].append(chunk)
+            held += self.sizes[chunk]
+        return [sorted(window) for window in found]
+
+    def _read(self, window, ended):
+        """Bring chunks to the system's memory; those that nobody has verified yet are verified."""
+        room = bytearray(READ)
+        for array in (self.store.indices, self.store.data):
+            with open(array.filename, "rb", buffering=0) as stream:
+                for chunk in window:
+                    if ended.is_set():
+                        return
+                    if not self.store.verified[chunk]:
+                        self.store.verify(chunk)
+                        continue
+                    first, last = self.store.indptr[self.chunks[chunk:chunk + 2]] * array.itemsize + array.offset
+                    stream.seek(first)
+                    while first < last:
+                        first += stream.readinto(memoryview(room)[:min(READ, last - first)])
+
+    def _let_go_of_rows(self):
+        if hasattr(mmap, "MADV_DONTNEED"):
+            for array in (self.store.data, self.store.indices):
+                array._mmap.madvise(mmap.MADV_DONTNEED)
+
+
+def merged(ranges):
+    """Rising ranges, those that touch as one."""
+    found = []
+    for lo, hi in ranges:
+        if found and found[-1][1] == lo:
+            lo = found.pop()[0]
+        found.append((lo, hi))
+    return found
