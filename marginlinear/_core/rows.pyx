@@ -388,13 +388,18 @@ cdef class Rows:
         return Rows.from_csr(values, features, starts, self.n, self.bias)
 
     def products(self):
-        """Inner products of all rows, the bias feature included: float64 array of shape (m, m), not to be changed."""
+        """Inner products of all rows, the bias feature included: float64 array of shape (m, m), not to be changed.
+
+        Raises ValueError for rows on disk.
+        """
         cdef Py_ssize_t i
         cdef double[:, ::1] out
         cdef double[::1] one
         cdef task_t task
         if self.storage == GRAM and self._source is None:
             return self.arrays
+        if self.pager is not None:
+            raise ValueError(f"the inner products of {self.m} rows on disk are not made: take algorithm = 'auto'")
         K = np.empty((self.m, self.m))
         if self.storage == GRAM:
             for i in range(0, self.m, FETCH):

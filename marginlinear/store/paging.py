@@ -14,13 +14,17 @@ import os
 import sys
 import tempfile
 import threading
+import time
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
+from marginlinear import memory as memories
 from marginlinear._core.rows import Rows
-from marginlinear.threads import run_chunks
+from marginlinear.data.arrays import CSR
+from marginlinear.store.opened import Store
+from marginlinear.threads import ranges, run_chunks
 
 # A window's part of the memory; another is for arrays of rows, the rest for weights and the process itself.
 WINDOW = 1 / 4
@@ -28,8 +32,17 @@ WINDOW = 1 / 4
 LITTLE = 1 << 20
 # Seconds between looks at what the process holds, and the part of the memory at which pages are let go of.
 LOOK, FULL = 0.02, 0.85
-# Bytes that are read ahead at once.
-READ = 1 << 20
+# Bytes that are read ahead, and that are copied, at once.
+READ, PART = 1 << 20, 1 << 24
+
+
+def paged(X, memory=None):
+    """The Pager of a Store, within `memory`, a size or None; X where it is none."""
+    if isinstance(X, Store):
+        return Pager(X, memories.memory() // 2 if memory is None else memories.bytes_of(memory, "memory"))
+    if memory is not None:
+        raise ValueError(f"memory = {memory!r} is for a Store: other rows are in memory")
+    return X
 
 
 def resident():
@@ -40,8 +53,17 @@ def resident():
         return int(stream.read().split()[1]) * mmap.PAGESIZE
 
 
+def watch(reference):
+    """For as long as there is the Pager: let go of its pages when the process holds too many."""
+    while (pager := reference()) is not None:
+        if resident() > FULL * pager.memory:
+            pager.let_go()
+        del pager
+        time.sleep(LOOK)
+
+
 class Pager:
-    """What `Rows.from_pages` asks of the rows of a store. A context: scratch files and threads last as long as it.
+    """What `Rows.from_pages` asks of the rows of a store.
 
     Parameters
     ----------
@@ -53,6 +75,8 @@ class Pager:
 
     Attributes
     ----------
+    data, indices, indptr, n_features, y
+        The store's.
     chunks : int64 array
         The first row of each chunk, and m: a single one where all rows fit a window.
     passes : float
@@ -68,21 +92,10 @@ class Pager:
         self.scratch = scratch or (store.path if os.access(store.path, os.W_OK) else None)
         self.passes, self.required = 0.0, False
         self.maps = [weakref.ref(array._mmap) for array in (store.data, store.indices, store.indptr, store.sqnorms)]
-        self.ended = threading.Event()
-
-    def __enter__(self):
-        if hasattr(mmap, "MADV_DONTNEED"):
-            threading.Thread(target=self._watch, daemon=True).start()
-        return self
-
-    def __exit__(self, *failure):
-        self.ended.set()
-        self.let_go()
-
-    def _watch(self):
-        while not self.ended.wait(LOOK):
-            if (resident() or 0) > FULL * self.memory:
-                self.let_go()
+        self.data, self.indices, self.indptr = store.data, store.indices, store.indptr
+        self.n_features, self.y = store.n_features, store.y
+        if hasattr(mmap, "MADV_DONTNEED") and resident() is not None:
+            threading.Thread(target=watch, args=(weakref.ref(self),), daemon=True).start()
 
     def let_go(self):
         """Of all pages: files have them, and what is asked for again is read from there."""
@@ -122,9 +135,22 @@ class Pager:
         self.maps.append(weakref.ref(pages))
         return np.frombuffer(pages, dtype)
 
-    def select(self, which, bias):
-        """Rows of these row numbers, in memory."""
-        return self.store.select(which, bias)
+    def fits(self, which):
+        """Whether rows of these numbers have a place in memory."""
+        return float(np.diff(self.indptr)[which].sum()) * (self.whole / max(1, self.indptr[-1])) <= self.window
+
+    def selected(self, which):
+        """A Pager of these row numbers, in a store of its own that ends with it."""
+        folder = tempfile.TemporaryDirectory(dir=self.scratch, prefix="rows-")
+        rows, step = self.rows(-1.0), max(1, int(PART * self.store.m / max(1, self.whole)))
+        parts = (CSR(*rows.select(which[lo:hi]).arrays, self.n_features) for lo, hi in ranges(len(which), step))
+        store = Store.write(((part, np.zeros(part.shape[0])) for part in parts),
+                            os.path.join(folder.name, "selected.store"))
+        store.folder = folder
+        found = Pager(store, self.memory, self.scratch)
+        self.maps += found.maps
+        found.maps = self.maps
+        return found
 
     def require(self):
         """All rows are about to be read in their order: those that nobody has verified are, on threads."""
