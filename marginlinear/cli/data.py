@@ -19,6 +19,12 @@ def read_data(path, status, **options):
         return read_libsvm(path, progress=progress_of(f"reading {path}", status), **options)
 
 
+def is_store(path):
+    from marginlinear.store.layout import META
+
+    return os.path.isfile(os.path.join(path, META))
+
+
 def read_store(path, folder, status, **options):
     """The Store `path`, or that of the file `path` in `folder`, which is made unless it is there."""
     from marginlinear.store import Store

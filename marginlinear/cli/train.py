@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from marginlinear import options, params, registry
 from marginlinear._version import version
 from marginlinear.atomic import check_writable, replacing
-from marginlinear.cli.data import located, read_data, read_store, read_weights
+from marginlinear.cli.data import is_store, located, read_data, read_store, read_weights
 from marginlinear.cli.files import require_apart
 from marginlinear.cli.output import (
     DONE,
@@ -139,8 +139,9 @@ class Training:
         self.weights = line.value(WEIGHTS)
         self.log_path = line.value(LOG)
         self.store = line.value(STORE)
-        self.zero_based = line.value(options.ZERO_BASED)
-        self.dtype = "float32" if line.value(FLOAT32) else "float64"
+        self.reading = {"zero_based": line.value(options.ZERO_BASED), "text_labels": self.text_labels,
+                        "dtype": "float32" if line.value(FLOAT32) else "float64",
+                        "threads": self.params.get("threads")}
         self.quiet, self.verbose = line.value(options.QUIET), line.value(VERBOSE)
         self.strict = line.value(STRICT)
         self.path, self.model_path = _files(line.files, self.folds and not self.refit)
@@ -316,13 +317,11 @@ class Training:
         import numpy as np
 
         began = time.perf_counter()
-        given = {"zero_based": self.zero_based, "dtype": self.dtype, "text_labels": self.text_labels,
-                 "threads": self.params.get("threads")}
-        if self.store or os.path.isdir(self.path):
-            data = read_store(self.path, self.store, self.status, **given)
+        if self.store or is_store(self.path):
+            data = read_store(self.path, self.store, self.status, **self.reading)
         else:
             # Scaled values have the type of those that they are made of.
-            data = read_data(self.path, self.status, narrow=not self.params.get("scale"), **given)
+            data = read_data(self.path, self.status, narrow=not self.params.get("scale"), **self.reading)
         seconds = time.perf_counter() - began
         self.status.wipe()
         m = len(data.labels)

@@ -31,7 +31,7 @@ WINDOW = 1 / 4
 # Arrays of rows below so many bytes stay in memory.
 LITTLE = 1 << 20
 # Seconds between looks at what the process holds, and the part of the memory at which pages are let go of.
-LOOK, FULL = 0.02, 0.85
+LOOK, FULL = 0.004, 0.85
 # Bytes that are read ahead, and that are copied, at once.
 READ, PART = 1 << 20, 1 << 24
 
