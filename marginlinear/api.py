@@ -165,7 +165,7 @@ def fit_model(X, y=None, warning=None, *, solver=None, classes=None, class_weigh
     elif around["probability"]:
         model.calibration = calibration.of_softmax(len(labels))
     if is_paged(X):
-        model.info = model.info._replace(passes=X.passes, bytes_read=int(X.passes * X.whole))
+        model.info = model.info._replace(passes=X.passes, bytes_read=X.pages.bytes_read)
     if warning is not None:
         warn_unless_converged(method, model.info, values.get("kernel"), warning)
     return model
@@ -208,7 +208,7 @@ class ModelFit(fitting.Fit):
             from marginlinear.data.scaling import learned
 
             scaling = learned(self.scale, X)
-            X = scaling.apply(X)
+            X = X.changed(scaling.apply) if is_paged(X) else scaling.apply(X)
         with renumber_rows(sample.kept):
             if kernel is None:
                 rows = as_rows(X, bias, given=overwrite_rows)

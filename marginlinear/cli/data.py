@@ -12,9 +12,13 @@ BLOCK = 1 << 20  # bytes of a file that are worked on at once: what NumPy's call
 
 
 def read_data(path, status, **options):
-    """What `read_libsvm` returns for `path`, with progress on the status line."""
+    """What `read_libsvm` returns for `path`, with progress on the status line; the same of a store."""
     from marginlinear.libsvm import read_libsvm
 
+    if is_store(path):
+        from marginlinear.store import Store
+
+        return Store(path).in_memory()
     with opening("open input file", path):
         return read_libsvm(path, progress=progress_of(f"reading {path}", status), **options)
 
@@ -44,9 +48,14 @@ def read_store(path, folder, status, **options):
 
 
 def read_blocks(path, what, status, **options):
-    """What `libsvm_blocks` yields for `path`, with progress on the status line: `what` is done."""
+    """What `libsvm_blocks` yields for `path`, with progress on the status line: `what` is done. The same of a store."""
     from marginlinear.libsvm import libsvm_blocks
 
+    if is_store(path):
+        from marginlinear.store import Store
+
+        yield from Store(path).parts()
+        return
     with opening("open input file", path):
         yield from libsvm_blocks(path, progress=progress_of(what, status), _block_size=BLOCK, **options)
 

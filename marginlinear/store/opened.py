@@ -1,10 +1,13 @@
 """A store that is there: what it holds, mapped, and whether it is what was written."""
 
 import os
+from itertools import pairwise
 
 import numpy as np
 
+from marginlinear.data.arrays import CSR
 from marginlinear.errors import DataError
+from marginlinear.libsvm import LibsvmData
 from marginlinear.store import layout
 from marginlinear.threads import ranges
 
@@ -132,7 +135,7 @@ class Store:
                 raise DataError(path, 0, 0, f"chunk {chunk}, rows {self.chunks[chunk]} to {self.chunks[chunk + 1] - 1}"
                                 f": its CRC-32 is another one, the file was changed: {layout.AGAIN}")
         # Of numbers with the right CRC too: they become addresses.
-        columns = self.indices[first:last]
+        columns = self._part("indices", first, last)
         if last > first and not 0 <= columns.min() <= columns.max() < self.n_features:
             raise DataError(self.path, 0, 0, f"chunk {chunk} has columns outside 0 to {self.n_features - 1}: "
                             f"{layout.AGAIN}")
@@ -150,14 +153,33 @@ class Store:
             raise DataError(self.path, 0, 0, f"the store was made of another {path} ({names}): remove the store, or "
                             "name another folder")
 
-    def X_blocks(self, rows=1 << 16):
-        """Yield (csr_array, labels) of `rows` rows at a time, in their order."""
-        from scipy.sparse import csr_array
+    def parts(self):
+        """Yield all rows as LibsvmData, a verified chunk at a time, in arrays of their own."""
+        for chunk, (lo, hi) in enumerate(pairwise(self.chunks.tolist())):
+            self.verify(chunk)
+            indptr = self._part("indptr", lo, hi + 1)
+            first, last = indptr[0], indptr[-1]
+            yield LibsvmData(self._part("values", first, last), self._part("indices", first, last), indptr - first,
+                             self._part("labels", lo, hi), self.n_features, (self.path, 0, 0))
 
-        for lo, hi in ranges(self.m, rows):
-            first, last = self.indptr[lo], self.indptr[hi]
-            yield csr_array((np.array(self.data[first:last]), self.indices[first:last].astype(np.int32),
-                             self.indptr[lo:hi + 1] - first), shape=(hi - lo, self.n_features)), np.array(self.y[lo:hi])
+    def in_memory(self):
+        """LibsvmData of all rows, verified."""
+        for chunk in range(len(self.verified)):
+            self.verify(chunk)
+        return LibsvmData(*(self._part(name, 0, size) for name, size in (
+            ("values", self.nnz), ("indices", self.nnz), ("indptr", self.m + 1), ("labels", self.m))), self.n_features,
+            (self.path, 0, 0))
+
+    def X_blocks(self):
+        """Yield (csr_array, labels) of some rows at a time, in their order."""
+        for part in self.parts():
+            yield CSR(part.data, part.indices.astype(np.int32), part.indptr, part.n_features).to_scipy(), part.labels
+
+    def _part(self, name, start, stop):
+        """Numbers of a file, read into an array: of a map the process would hold them from then on."""
+        dtype = np.dtype(self.meta["types"][name])
+        return np.fromfile(layout.place(self.path, name), dtype, stop - start,
+                           offset=layout.HEADER + dtype.itemsize * int(start))
 
     def _require_order(self):
         """DataError where rows do not follow each other."""

@@ -22,7 +22,7 @@ import numpy as np
 
 from marginlinear import memory as memories
 from marginlinear._core.rows import Rows
-from marginlinear.data.arrays import CSR
+from marginlinear.data.arrays import CSR, shape_of
 from marginlinear.store.opened import Store
 from marginlinear.threads import ranges, run_chunks
 
@@ -53,12 +53,46 @@ def resident():
         return int(stream.read().split()[1]) * mmap.PAGESIZE
 
 
+class Pages:
+    """Maps of files, a process's own: of how many pages it holds at once.
+
+    Parameters
+    ----------
+    memory : int
+        Bytes that the process may hold.
+
+    Attributes
+    ----------
+    bytes_read : int
+        Of the stores.
+    """
+
+    def __init__(self, memory):
+        self.memory, self.bytes_read = memory, 0
+        self._maps, self._lock = [], threading.Lock()
+        if hasattr(mmap, "MADV_DONTNEED") and resident() is not None:
+            threading.Thread(target=watch, args=(weakref.ref(self),), daemon=True).start()
+
+    def add(self, pages):
+        """Take a map into account, for as long as somebody has it."""
+        with self._lock:
+            self._maps = [there for there in self._maps if there() is not None] + [weakref.ref(pages)]
+
+    def let_go(self):
+        """Of all pages: files have them, and what is asked for again is read from there."""
+        with self._lock:
+            maps = [there() for there in self._maps]
+        for pages in maps:
+            if pages is not None and hasattr(mmap, "MADV_DONTNEED"):
+                pages.madvise(mmap.MADV_DONTNEED)
+
+
 def watch(reference):
-    """For as long as there is the Pager: let go of its pages when the process holds too many."""
-    while (pager := reference()) is not None:
-        if resident() > FULL * pager.memory:
-            pager.let_go()
-        del pager
+    """For as long as there are the Pages: let go of them when the process holds too many."""
+    while (pages := reference()) is not None:
+        if resident() > FULL * pages.memory:
+            pages.let_go()
+        del pages
         time.sleep(LOOK)
 
 
@@ -72,6 +106,8 @@ class Pager:
         Bytes that the process may hold.
     scratch : str or path, optional
         Folder for files that have no name. Default: the store's own, or that for temporary files.
+    pages : Pages, optional
+        Of another Pager within the same memory.
 
     Attributes
     ----------
@@ -79,34 +115,27 @@ class Pager:
         The store's.
     chunks : int64 array
         The first row of each chunk, and m: a single one where all rows fit a window.
-    passes : float
-        How many times all bytes of the store have been read so far.
     """
 
-    def __init__(self, store, memory, scratch=None):
+    def __init__(self, store, memory, scratch=None, pages=None):
         self.store, self.memory = store, memory
         self.window = int(WINDOW * memory)
         self.sizes = np.diff(store.indptr[store.chunks]) * (store.data.itemsize + store.indices.itemsize)
         self.whole = int(self.sizes.sum())
         self.chunks = np.array([0, store.m]) if self.whole <= self.window else store.chunks
         self.scratch = scratch or (store.path if os.access(store.path, os.W_OK) else None)
-        self.passes, self.required = 0.0, False
-        self.maps = [weakref.ref(array._mmap) for array in (store.data, store.indices, store.indptr, store.sqnorms)]
+        self.required = False
+        self.pages = Pages(memory) if pages is None else pages
+        for array in (store.data, store.indices, store.indptr, store.y, store.sqnorms):
+            if isinstance(array, np.memmap):
+                self.pages.add(array._mmap)
         self.data, self.indices, self.indptr = store.data, store.indices, store.indptr
         self.n_features, self.y = store.n_features, store.y
-        if hasattr(mmap, "MADV_DONTNEED") and resident() is not None:
-            threading.Thread(target=watch, args=(weakref.ref(self),), daemon=True).start()
 
-    def let_go(self):
-        """Of all pages: files have them, and what is asked for again is read from there."""
-        if not hasattr(mmap, "MADV_DONTNEED"):
-            return
-        for reference in list(self.maps):
-            pages = reference()
-            if pages is None:
-                self.maps.remove(reference)
-            else:
-                pages.madvise(mmap.MADV_DONTNEED)
+    @property
+    def passes(self):
+        """How many times all bytes of the store have been read."""
+        return self.pages.bytes_read / max(1, self.whole)
 
     def rows(self, bias):
         """All rows of the store, with a bias feature unless `bias` is negative."""
@@ -132,7 +161,7 @@ class Pager:
             else:
                 stream.truncate(size)
             pages = mmap.mmap(stream.fileno(), size)
-        self.maps.append(weakref.ref(pages))
+        self.pages.add(pages)
         return np.frombuffer(pages, dtype)
 
     def fits(self, which):
@@ -141,20 +170,27 @@ class Pager:
 
     def selected(self, which):
         """A Pager of these row numbers, in a store of its own that ends with it."""
+        step = max(1, int(min(PART, self.window) * self.store.m / max(1, self.whole)))
+        rows = Rows.from_pages(self.data, self.indices, self.indptr, self.n_features, -1.0, self.store.sqnorms, None)
+        return self._stored(CSR(*rows.select(which[lo:hi]).arrays, self.n_features)
+                            for lo, hi in ranges(len(which), step))
+
+    def changed(self, change):
+        """A Pager of what change(X) makes of the rows, some at a time, in a store of its own that ends with it."""
+        return self._stored(change(CSR(part.data, part.indices, part.indptr, part.n_features))
+                            for part in self.store.parts())
+
+    def _stored(self, parts):
         folder = tempfile.TemporaryDirectory(dir=self.scratch, prefix="rows-")
-        rows, step = self.rows(-1.0), max(1, int(PART * self.store.m / max(1, self.whole)))
-        parts = (CSR(*rows.select(which[lo:hi]).arrays, self.n_features) for lo, hi in ranges(len(which), step))
-        store = Store.write(((part, np.zeros(part.shape[0])) for part in parts),
-                            os.path.join(folder.name, "selected.store"))
+        unlabelled = ((part, np.zeros(shape_of(part)[0])) for part in parts)
+        store = Store.write(unlabelled, os.path.join(folder.name, "rows.store"), n_features=self.n_features)
         store.folder = folder
-        found = Pager(store, self.memory, self.scratch)
-        self.maps += found.maps
-        found.maps = self.maps
-        return found
+        self.pages.bytes_read += self.whole
+        return Pager(store, self.memory, self.scratch, self.pages)
 
     def require(self):
         """All rows are about to be read in their order: those that nobody has verified are, on threads."""
-        self.passes += 1
+        self.pages.bytes_read += self.whole
         if not self.required:
             run_chunks(lambda lo, hi: [self.store.verify(chunk) for chunk in range(lo, hi)], len(self.sizes), size=1)
             self.required = True
@@ -174,7 +210,7 @@ class Pager:
                 ahead.result()
                 if at + 1 < len(found):
                     ahead = pool.submit(self._read, found[at + 1], ended)
-                self.passes += self.sizes[window].sum() / max(1, self.whole)
+                self.pages.bytes_read += int(self.sizes[window].sum())
                 yield merged([(int(self.chunks[chunk]), int(self.chunks[chunk + 1])) for chunk in window])
                 self._let_go_of_rows()
         finally:

@@ -8,7 +8,7 @@ from contextlib import closing, contextmanager, suppress
 import numpy as np
 
 from marginlinear._core.rows import Rows
-from marginlinear.data.arrays import CSR, checked, held, is_compressed
+from marginlinear.data.arrays import held, is_compressed
 from marginlinear.data.labels import labels_of, require_words
 from marginlinear.errors import RowError
 from marginlinear.libsvm import libsvm_blocks
@@ -52,8 +52,7 @@ def checked_parts(source):
             if not is_compressed(X):
                 from scipy.sparse import csr_array
 
-                X = checked(csr_array(X))
-                X = CSR(X.data, X.indices, X.indptr.astype(np.int64), X.shape[1])
+                X = held(csr_array(X))
             if X.shape[0] != len(y):
                 raise ValueError(f"X has {X.shape[0]} rows, y has {len(y)} labels")
         except (TypeError, ValueError) as error:
