@@ -40,7 +40,7 @@ def test_every_engine_answers_all_that_is_asked(which):
     engine.adapt()
     values = [getattr(engine, name)(*given) for name, given in ABSTRACT.items() if name != "coefficients"]
     assert all(value is None or np.isfinite(value).all() for value in values)
-    assert engine.coefficients(engine.duals).shape == (4 * engine.n_classes,)
+    assert engine.coefficients(engine.duals, 1, 4).shape == (3 * engine.n_classes,)
     for name in ("nonsmooth", "piecewise_linear", "stable", "lines"):
         assert getattr(engine, name) in (0, 1)
     for name in ("gap", "loss", "reference_gap", "norm_gap", "rounding", "skip_tolerance"):

@@ -20,7 +20,7 @@ from libc.string cimport memset
 
 from marginlinear._core.rows cimport FETCH, SLICE
 from marginlinear._core.shrinking cimport active_rows, drawn_chunks, shuffle
-from marginlinear.threads import run_chunks
+from marginlinear.threads import ranges, run_chunks
 
 
 cdef class DualEngine:
@@ -113,8 +113,8 @@ cdef class DualEngine:
         """Rows with a dual that is not 0."""
         raise NotImplementedError
 
-    def coefficients(self, duals):
-        """What a row is multiplied by in U, for each class: flat float64 array of m n_classes numbers."""
+    def coefficients(self, duals, lo, hi):
+        """What the rows lo to hi are multiplied by in U, for each class: flat float64 array of (hi - lo) n_classes."""
         raise NotImplementedError
 
     def adapt(self):
@@ -164,7 +164,7 @@ cdef class DualEngine:
         if self.mean_duals is None:
             self.mean_duals = self.rows.zeros(self.duals.shape[0])
         if weight == 1:
-            self.mean_duals[:] = self.duals
+            self._copy_duals(self.mean_duals, self.duals)
         else:
             with nogil:
                 for j in range(self.duals.shape[0]):
@@ -174,7 +174,7 @@ cdef class DualEngine:
     def adopt(self):
         """Go on from the averaged duals and weights."""
         self.skip[:] = 0
-        self.duals[:] = self.mean_duals
+        self._copy_duals(self.duals, self.mean_duals)
         self.iterates.adopt()
         self.set_empty_duals()
 
@@ -182,7 +182,12 @@ cdef class DualEngine:
         """From here on `state`, `recomputed_dual` and `count_support` speak of these duals as they are now."""
         if self.kept_duals is None:
             self.kept_duals = self.rows.zeros(self.duals.shape[0])
-        self.kept_duals[:] = self.mean_duals if averaged else self.duals
+        self._copy_duals(self.kept_duals, self.mean_duals if averaged else self.duals)
+
+    def _copy_duals(self, double[::1] to, const double[::1] of):
+        """Without the GIL: they may be gigabytes."""
+        with nogil:
+            to[:] = of
 
     def _duals(self, bint averaged):
         if self.kept_duals is not None:
@@ -264,21 +269,22 @@ cdef class DualEngine:
             PyErr_CheckSignals()
         return sums.loss, sums.tight, sums.moment, sums.stale
 
-    cdef _add(self, const double[::1] coefficients, double[::1] W):
-        """W += sum_i coefficients_i x_i"""
+    cdef _add(self, const double[::1] coefficients, double[::1] W, Py_ssize_t first=0):
+        """W += sum_i coefficients_i x_i, over the rows from `first` that there are coefficients of."""
         cdef task_t task
-        cdef Py_ssize_t start, m = self.rows.m
-        self.rows.require()
+        cdef Py_ssize_t start, stop = first + coefficients.shape[0] // self.n_classes
         self.rows.begin_pass()
-        task.what, task.coefficients, task.W = ADD_ROWS, &coefficients[0], &W[0]
-        for start in range(0, m, self.slice_rows):
-            task.start, task.stop = start, min(m, start + self.slice_rows)
+        task.what, task.coefficients, task.W = ADD_ROWS, &coefficients[0] - first * self.n_classes, &W[0]
+        for start in range(first, stop, self.slice_rows):
+            task.start, task.stop = start, min(stop, start + self.slice_rows)
             self._run(&task)
 
     def weights_of(self, duals):
         """U of these duals, summed afresh from the rows."""
         W = np.zeros(self.rows.d * self.n_classes)
-        self._add(self.coefficients(duals), W)
+        self.rows.require()
+        for lo, hi in ranges(self.rows.m, self.rows.at_once(self.n_classes)):
+            self._add(self.coefficients(duals, lo, hi), W, lo)
         return W
 
     def dual_weights(self, bint averaged):
