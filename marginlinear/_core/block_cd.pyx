@@ -353,7 +353,7 @@ cdef class BlockCD(DualEngine):
         alpha, beta = self.split(self._duals(averaged))
         y, count = np.asarray(self.y), 0
         for lo, hi in ranges(self.rows.m, CHUNK):
-            count += np.count_nonzero((alpha[np.arange(lo, hi), y[lo:hi]] != 0) | (beta[lo:hi] != 0))
+            count += int(np.count_nonzero((alpha[np.arange(lo, hi), y[lo:hi]] != 0) | (beta[lo:hi] != 0)))
         return count
 
     def _dual_terms(self, const double[::1] duals):
