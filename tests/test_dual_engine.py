@@ -12,7 +12,8 @@ X = np.array([[1.0, 2.0], [0.0, 0.0], [-1.0, 0.5], [0.3, -2.0]])
 Y = np.array([0, 1, 1, 0], dtype=np.int32)
 # What only a loss can say, and how it is asked.
 ABSTRACT = {"set_empty_duals": (), "primal": (), "dual": (), "averaged_dual": (), "recomputed_dual": (False,),
-            "loss_at_zero": (), "condition": (), "count_support": (False,), "coefficients": (np.zeros(4),), "sweep": ()}
+            "loss_at_zero": (), "condition": (), "count_support": (False,), "coefficients": (np.zeros(4), 0, 4),
+            "sweep": ()}
 
 
 def engines():

@@ -390,6 +390,8 @@ def test_what_needs_all_rows_is_refused(glass):
             ml.train(store, memory=50_000, **params)
     with pytest.raises(ValueError, match="memory = '4X' is not allowed"):
         ml.train(store, memory="4X")
+    with pytest.raises(MemoryError, match=r"need 1,296 bytes .* more than half of memory = 1,000: give at least 2,592"):
+        ml.train(store, solver="cs", memory=1000)
     X, y = ml.load_libsvm(DATA / "glass")
     with pytest.raises(ValueError, match="memory = '1G' is for a Store"):
         ml.train(X, y, memory="1G")
