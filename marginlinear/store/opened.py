@@ -99,7 +99,8 @@ class Store:
         Raises
         ------
         DataError, ValueError
-            For what is wrong in the source: file, line and column, or the number of the pair and the row.
+            For what is wrong in the source: file, line and column, or the number of the pair and the row. For a file
+            that changes while it is read.
         OSError
             The source cannot be read, the folder not be written, or the disk is full.
         """
@@ -142,7 +143,8 @@ class Store:
         self.verified[chunk] = True
 
     def require_source(self, path, zero_based=False, dtype="float64", text_labels=False):
-        """DataError unless the store was made of the file `path` as it is now, and as it would be read now."""
+        """DataError unless the store was made of the file `path` as it is now, read as these parameters of `write` say.
+        """
         was, now = self.meta["source"], layout.source_of(path, zero_based, dtype, text_labels)
         if was is None:
             raise DataError(self.path, 0, 0, f"the store was not made of a file, so not of {path}: name another folder")

@@ -14,7 +14,7 @@ from marginlinear.data.arrays import held, is_compressed
 from marginlinear.data.labels import labels_of, require_words
 from marginlinear.errors import DataError, RowError
 from marginlinear.libsvm import libsvm_blocks
-from marginlinear.libsvm.reader import N_FEATURES
+from marginlinear.libsvm.reader import N_FEATURES, checked
 from marginlinear.store import layout
 from marginlinear.threads import run_chunks
 
@@ -31,6 +31,7 @@ LOCK = "lock"
 def write(source, path, n_features, zero_based, dtype, text_labels, overwrite, threads, progress):
     """`Store.write`; returns the path."""
     layout.require_little_endian()
+    dtype, threads = checked(dtype, threads, zero_based, text_labels, progress)
     n_features = None if n_features is None else N_FEATURES.check(n_features)
     named = isinstance(source, (str, os.PathLike)) or hasattr(source, "read")
     if named:
@@ -38,6 +39,8 @@ def write(source, path, n_features, zero_based, dtype, text_labels, overwrite, t
                               progress=progress, _block_size=BLOCK)
         parts = ((part, part.labels) for part in parts)
     else:
+        if zero_based or text_labels or dtype != "float64":
+            raise ValueError("zero_based, text_labels and dtype say how a file is read: leave them out for pairs")
         parts = checked_parts(source)
     file = isinstance(source, (str, os.PathLike)) and os.fspath(source) != "-" and os.path.isfile(source)
     made_of = layout.source_of(source, zero_based, dtype, text_labels) if file else None
