@@ -5,7 +5,7 @@
     indptr.npy     int64, m + 1: where each row begins
     labels.npy     int64, float64 or text, m
     sqnorms.npy    float64, m: squared norms of the rows, summed in the order of the features
-    chunks.npy     int64: the first row of each chunk of at most CHUNK values, or one row, and m
+    chunks.npy     int64: the first row of each chunk of at most CHUNK values and rows, or one row, and m
     crc.npy        uint32: CRC-32 of each chunk's values and indices
     meta.json      the sizes, types, classes, source, CRC-32 of each small file, and a digest of all that
 """

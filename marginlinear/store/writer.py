@@ -184,6 +184,8 @@ class Writer:
             self.columns[name] = Column(folder, name, dtype)
         self.columns["indptr"].append([0])
         self.width, self.nonzeros, self.counts = 0, 0, {}
+        # The first rows of chunks, and the places of their first values.
+        self.chunks, self.begins = [0], [0]
 
     def close(self):
         for column in self.columns.values():
@@ -201,11 +203,26 @@ class Writer:
         self.width = max(self.width, X.n_features)
         if self.columns["indices"].dtype == np.uint16 and len(indices) and indices.max() >= NARROW:
             self.columns["indices"].widen(np.int32)
-        self.columns["indptr"].append(X.indptr[1:] + self.columns["values"].size)
+        ends = X.indptr[1:] + self.columns["values"].size
+        self._cut(ends)
+        self.columns["indptr"].append(ends)
         self.columns["values"].append(data if self.columns["values"].dtype == data.dtype else self._narrowed(data))
         self.columns["indices"].append(indices)
         self.columns["sqnorms"].append(sqnorms)
         self.nonzeros += int(np.count_nonzero(data))
+
+    def _cut(self, ends):
+        """Chunks begin in front of rows that do not fit the last one; `ends` are the places behind rows' values."""
+        done = self.columns["sqnorms"].size
+        while True:
+            fit = min(int(np.searchsorted(ends, self.begins[-1] + layout.CHUNK, side="right")),
+                      self.chunks[-1] + layout.CHUNK - done)
+            if fit >= len(ends):
+                return
+            # A row that fits none is one.
+            fit = max(fit, self.chunks[-1] + 1 - done)
+            self.chunks.append(done + fit)
+            self.begins.append(int(ends[fit - 1]) if fit else self.columns["values"].size)
 
     def _narrowed(self, data):
         """The values in single precision, where that is exact; else the column becomes a wider one."""
@@ -243,19 +260,17 @@ class Writer:
             raise ValueError(f"n_features = {n_features}, and the source has column {self.width - 1}")
         for column in columns.values():
             column.finish()
-        indptr = np.load(layout.place(self.folder, "indptr"), mmap_mode="r")
-        chunks = [0]
-        while chunks[-1] < m:
-            past = int(np.searchsorted(indptr, indptr[chunks[-1]] + layout.CHUNK, side="right"))
-            chunks.append(max(chunks[-1] + 1, past - 1))
-        for name, array in (("chunks", np.array(chunks)), ("crc", self._sums(indptr[chunks], threads))):
+        if self.chunks[-1] < m:
+            self.chunks.append(m)
+            self.begins.append(nnz)
+        for name, array in (("chunks", np.array(self.chunks)), ("crc", self._sums(np.array(self.begins), threads))):
             columns[name] = Column(self.folder, name, array.dtype)
             columns[name].append(array.ravel())
             columns[name].finish(array.shape)
         classes = sorted(self.counts)
         layout.write_meta(self.folder, {
             "format": layout.FORMAT, "m": m, "n_features": max(1, self.width) if n_features is None else n_features,
-            "nnz": nnz, "nonzeros": self.nonzeros, "chunks": len(chunks) - 1, "classes": classes,
+            "nnz": nnz, "nonzeros": self.nonzeros, "chunks": len(self.chunks) - 1, "classes": classes,
             "class_counts": [self.counts[label] for label in classes], "source": source,
             "types": {name: column.dtype.str for name, column in columns.items()},
             "crc": {name: layout.crc_of(layout.place(self.folder, name)) for name in layout.SMALL}})
