@@ -434,6 +434,23 @@ def test_what_train_does_around_a_fit(tmp_path, small, vehicle):
     assert [*tmp_path.glob("s/rows-*")] == []
 
 
+@pytest.mark.parametrize("params", [{"solver": "cs"}, {"solver": "l2svc", "multiclass": "ovo"}, {"scale": "range"},
+                                    {"solver": "cs", "kernel": "rbf"}, {"probability": True}])
+def test_prediction_goes_over_verified_chunks(tmp_path, small, vehicle, params):
+    X, y = vehicle
+    model = ml.train(X, y, **{"solver": "l2svc", **params})
+    store = ml.Store.write([(X, y)], tmp_path / "s")
+    np.testing.assert_array_equal(model.predict(store), model.predict(X))
+    assert store.verified.all()
+    np.testing.assert_allclose(model.decision_function(store), model.decision_function(X), rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(model.margins(store, store.y), model.margins(X, y), rtol=1e-12, atol=1e-12)
+    if "probability" in params:
+        np.testing.assert_allclose(model.predict_proba(store), model.predict_proba(X), rtol=1e-12)
+    flip(tmp_path / "s" / "values.npy", 5000)
+    with pytest.raises(DataError, match=r"values\.npy.*chunk"):
+        model.predict(ml.Store(tmp_path / "s"))
+
+
 def test_what_needs_all_rows_is_refused(glass):
     store = ml.Store(glass)
     for params, words in (({"solver": "msvmav"}, "msvmav"), ({"solver": "ldm-asgd"}, "ldm-asgd"),
