@@ -446,6 +446,8 @@ def test_prediction_goes_over_verified_chunks(tmp_path, small, vehicle, params):
     np.testing.assert_allclose(model.margins(store, store.y), model.margins(X, y), rtol=1e-12, atol=1e-12)
     if "probability" in params:
         np.testing.assert_allclose(model.predict_proba(store), model.predict_proba(X), rtol=1e-12)
+    store = ml.Store(tmp_path / "s")
+    assert ml.margin_report(model, store, store.y).accuracy == np.mean(model.predict(X) == y) and store.verified.all()
     flip(tmp_path / "s" / "values.npy", 5000)
     with pytest.raises(DataError, match=r"values\.npy.*chunk"):
         model.predict(ml.Store(tmp_path / "s"))

@@ -121,8 +121,8 @@ def dense_table(X):
 
 
 def sparse_rows(X, bias, given):
-    """(CSR, Rows) of a sparse X: see `held`."""
-    csr = compressed(X, given)
+    """(CSR, Rows) of a sparse X: see `held`. Of a Store, who does not go over its parts gets all rows, verified."""
+    csr = compressed(X.in_memory(), True) if is_stored(X) else compressed(X, given)
     try:
         rows = Rows.from_csr(csr.data, csr.indices, csr.indptr, csr.n_features, bias)
     except OrderError:
