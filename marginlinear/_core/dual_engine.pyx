@@ -5,7 +5,8 @@
 
     P(W) - D(duals) = e + G,   e = sum of the rows' gaps loss_i(s_i) + loss_i*(duals_i) - <s_i, duals_i>
 
-A row's step has A = ||x_i||^2/(1 + kappa), and W moves by 1/(1 + kappa) times the change of the coefficients.
+A row's step has A = theta ||x_i||^2, and W moves by theta times the change of the coefficients: theta = 1/(1 + kappa)
+where rows are visited one after another, more where others are visited at the same time (`visit`).
 
 A row that a visit leaves where it is has no gap, and most of those stay there. It is skipped for as many sweeps as it
 had such visits in a row before (shrinking without a check at the end): no row is left out for good, and values of P and
@@ -71,7 +72,7 @@ cdef class DualEngine:
         self.duals, self.mean_duals, self.kept_duals = rows.zeros(n_duals), None, None
         self.sqnorms, self.order = rows.sqnorms(), np.empty(m, dtype=np.intp)
         self.skip, self.idle = np.zeros(m, dtype=np.uint8), np.zeros(m, dtype=np.uint8)
-        self.scratch = np.empty(5 * n_classes)
+        self.scratch, self.changed = np.empty(5 * n_classes), np.empty(n_classes, dtype=np.int32)
         self.slice_rows = max(1, <Py_ssize_t>(SLICE * m / (1.0 + <double>rows.nnz * n_classes)))
         self.skip_tolerance = -INFINITY
 
@@ -195,30 +196,69 @@ cdef class DualEngine:
 
     def sweep(self):
         """Visit every row once in a new random order, but those that are skipped."""
-        cdef Py_ssize_t lo, hi
         cdef sums_t sums
         memset(&sums, 0, sizeof(sums_t))
-        for window in self.rows.windows(drawn_chunks(self.rows, &self.skip[0], &self.rng)):
-            self.visited = 0
-            for lo, hi in window:
-                with nogil:
-                    self.visited += active_rows(&self.sqnorms[0], &self.skip[0], lo, hi, &self.order[self.visited])
-            with nogil:
-                shuffle(&self.order[0], self.visited, &self.rng)
-            self.visits += self.visited
+        for window in self.windows():
+            self.visited = self.draw(window)
             self._update_rows(&sums)
-        self.gap, self.loss, self.reference_gap = sums.gap, sums.loss, sums.loss - sums.tight
+        self.end_sweep(sums.gap, sums.loss, sums.tight)
+
+    def windows(self):
+        """Yield the ranges of rows that are at hand together; all rows, in the order of a new sweep."""
+        yield from self.rows.windows(drawn_chunks(self.rows, &self.skip[0], &self.rng))
+
+    def draw(self, ranges, Py_ssize_t start=0):
+        """Those rows of these ranges that a sweep visits take the places from `start` on in its order, at random.
+        Returns the place after the last."""
+        cdef Py_ssize_t lo, hi, stop = start
+        for lo, hi in ranges:
+            with nogil:
+                stop += active_rows(&self.sqnorms[0], &self.skip[0], lo, hi, &self.order[stop])
+        with nogil:
+            shuffle(&self.order[start], stop - start, &self.rng)
+        self.visits += stop - start
+        return stop
+
+    def end_sweep(self, double gap, double loss, double tight):
+        """These are the sums over all rows that were visited."""
+        self.gap, self.loss, self.reference_gap = gap, loss, loss - tight
         self.n_iter += 1
 
-    cdef _update_rows(self, sums_t* sums):
-        """Coordinate steps at the rows order[:visited]."""
-        cdef Py_ssize_t start
+    def visit(self, Py_ssize_t start, Py_ssize_t stop, double[::1] W, double theta, double[::1] before):
+        """Coordinate steps at the rows of the places start to stop of the order, on W, with theta.
+
+        Others may be visited at the same time, by other threads, each on its own W. Their duals become those of the
+        steps, and `before`, of as many numbers as `duals`, holds them as they were, for `settle`. Returns (gap, loss,
+        tight, gain, curvature) of sums_t.
+        """
+        cdef sums_t sums
         cdef task_t task
-        task.what, task.scratch, task.sums = UPDATE_ROWS, &self.scratch[0], sums
+        cdef double[::1] scratch = np.empty(5 * self.n_classes)
+        cdef int32_t[::1] changed = np.empty(self.n_classes, dtype=np.int32)
+        memset(&sums, 0, sizeof(sums_t))
+        task.scratch, task.changed, task.sums = &scratch[0], &changed[0], &sums
+        task.W, task.theta, task.before = &W[0], theta, &before[0]
+        self._visit(start, stop, &task)
+        return sums.gap, sums.loss, sums.tight, sums.gain, sums.curvature
+
+    def settle(self, Py_ssize_t start, Py_ssize_t stop, const double[::1] before, double t):
+        """The duals of these visits: before + t (duals - before)."""
+        raise NotImplementedError
+
+    cdef _update_rows(self, sums_t* sums):
+        """Coordinate steps at the rows order[:visited], one after another."""
+        cdef task_t task
+        task.scratch, task.changed, task.sums = &self.scratch[0], &self.changed[0], sums
+        task.W, task.theta, task.before = &self.iterates.w[0], 1 / (1 + self.iterates.kappa), NULL
         self.rows.begin_pass()
-        for start in range(0, self.visited, self.slice_rows):
-            task.start, task.stop = start, min(self.visited, start + self.slice_rows)
-            self._run(&task)
+        self._visit(0, self.visited, &task)
+
+    cdef _visit(self, Py_ssize_t start, Py_ssize_t stop, task_t* task):
+        cdef Py_ssize_t at
+        task.what = UPDATE_ROWS
+        for at in range(start, stop, self.slice_rows):
+            task.start, task.stop = at, min(stop, at + self.slice_rows)
+            self._run(task)
 
     cdef _run(self, task_t* task):
         """The task, with rows fetched where it has stopped for them, and a look at the signals."""
@@ -270,7 +310,7 @@ cdef class DualEngine:
         cdef Py_ssize_t start, m = self.rows.m
         self.rows.require()
         self.rows.begin_pass()
-        task.what, task.coefficients, task.W = ADD_ROWS, &coefficients[0], &W[0]
+        task.what, task.coefficients, task.W, task.changed = ADD_ROWS, &coefficients[0], &W[0], &self.changed[0]
         for start in range(0, m, self.slice_rows):
             task.start, task.stop = start, min(m, start + self.slice_rows)
             self._run(&task)
