@@ -98,11 +98,12 @@ class Fit:
     def fitted(self, problem, start=None, progress=None, cancel=None, threads=None, overwrite_rows=False):
         """Fitted of a Problem; with a kernel, the weights are the coefficients of the rows.
 
-        Parameters are those of Run; `start` is a Model, `threads` in place of the fit's own. ValueError where weights
+        Parameters are those of Run; `start` is a Model, `threads` in place of the fit's own, without rounds. ValueError where weights
         or their objective are not finite: no such model is made.
         """
         method, values, how, kernel = self.method, self.values, self.how, self.kernel
-        run_values = {**self.run_values, "threads": threads or self.run_values["threads"]}
+        run_values = {**self.run_values, "threads": threads or self.run_values["threads"],
+                      "rounds": threads is None and self.run_values["rounds"]}
         problem = canonical(problem)
         origin = {"method": method.name, "rows": problem.rows.m, "features": self.width,
                   "bias feature": self.bias >= 0, "classes": problem.n_classes,
@@ -135,6 +136,8 @@ def resolved(method, params):
     if run_values["algorithm"] not in method.routes:
         raise ValueError(f"algorithm = {run_values['algorithm']!r} is not a route of {method.name}: give "
                          f"{' | '.join(method.routes)}")
+    # A number that was asked for may be of use within a sweep; the default leaves fits as they are on one thread.
+    run_values["rounds"] = (run_values["threads"] or 1) > 1
     run_values["threads"] = run_values["threads"] or default_threads()
     return P.resolve(method.takes, params), run_values
 

@@ -89,6 +89,68 @@ def run_chunks(work, n, threads=None, size=CHUNK):
     return results
 
 
+class Team:
+    """Threads that wait for work, for one caller who has little of it, often: waking them takes less than a start.
+
+    They end with the last reference to the team.
+    """
+
+    def __init__(self, threads):
+        import threading
+        import weakref
+
+        self._shared = shared = {"lock": threading.Lock(), "todo": (), "failures": []}
+        self._done = threading.Semaphore(0)
+        self._wake = []
+
+        def serve(wake, done):
+            while wake.acquire() and shared["todo"] is not None:
+                take_part(shared)
+                done.release()
+
+        for _ in range(threads - 1):
+            wake = threading.Semaphore(0)
+            if not list(started(lambda wake=wake, done=self._done: serve(wake, done), 1)):
+                break
+            self._wake.append(wake)
+        weakref.finalize(self, dismiss, shared, self._wake)
+
+    def run(self, work, n):
+        """[work(0), ..., work(n - 1)]: each on one of the threads, or the caller's. The first failure is raised here,
+        once no thread is at work any more."""
+        shared = self._shared
+        shared["results"] = results = [None] * n
+        shared["work"], shared["todo"], shared["failures"] = work, iter(range(n)), []
+        helpers = self._wake[:n - 1]
+        for wake in helpers:
+            wake.release()
+        take_part(shared)
+        for _ in helpers:
+            self._done.acquire()
+        if shared["failures"]:
+            raise shared["failures"][0]
+        return results
+
+
+def take_part(shared):
+    """Work of a team's until none is left."""
+    while not shared["failures"]:
+        with shared["lock"]:
+            at = next(shared["todo"], None)
+        if at is None:
+            return
+        try:
+            shared["results"][at] = shared["work"](at)
+        except BaseException as failure:
+            shared["failures"].append(failure)
+
+
+def dismiss(shared, wake):
+    shared["todo"] = None
+    for one in wake:
+        one.release()
+
+
 def aside(call, *arrays):
     """call(*arrays), for work on whole matrices of NumPy's that no signal ends, as LAPACK's: where these are large, on
     a thread of its own, while the caller's waits, in short turns, so that Ctrl-C is seen.

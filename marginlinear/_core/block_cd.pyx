@@ -150,7 +150,7 @@ cdef class BlockCD(DualEngine):
                 self.alpha[i, y] = dual_at_zero(&self.phi, self.cost[i])
                 self.alpha[i, (y + 1) % k] = -self.alpha[i, y]
 
-    def settle(self, Py_ssize_t start, Py_ssize_t stop, const double[::1] before, double t):
+    def shorten(self, Py_ssize_t start, Py_ssize_t stop, const double[::1] before, double t):
         cdef Py_ssize_t at, i, l, first, k = self.n_classes
         with nogil:
             for at in range(start, stop):
@@ -465,6 +465,14 @@ cdef inline void perform_on(BlockCD self, const rows_t* X, task_t* task) noexcep
         add_rows(self, X, task)
 
 
+cdef inline double strength(BlockCD self, Py_ssize_t i, const task_t* task) noexcept nogil:
+    """A of row i's step."""
+    cdef double A = self.sqnorms[i] * task.theta
+    if task.before != NULL:
+        A += task.extra * task.along[i] * task.along[i]
+    return A
+
+
 cdef inline Py_ssize_t block_step(BlockCD self, const rows_t* X, Py_ssize_t i, const task_t* task, double* s,
                                   double* a, double* b, sums_t* own) noexcept nogil:
     """Row i's scores s[:k], the exact solution (a, b) of its block, and the change of the weights in s[k:2k].
@@ -480,12 +488,15 @@ cdef inline Py_ssize_t block_step(BlockCD self, const rows_t* X, Py_ssize_t i, c
     """
     cdef Py_ssize_t l, count = 0, k = self.n_classes, y = self.y[i], before = self.rival[i] if self.named else -1
     cdef Py_ssize_t r = self.next_rival[i] if self.naming else before
-    cdef double theta = task.theta, A = self.sqnorms[i] * theta, c = self.cost[i], F = 0
+    cdef double theta = task.theta, A = strength(self, i, task), c = self.cost[i], F = 0
     cdef double* B = s + k
     cdef double* v = B + k
     cdef double* curvature = s + 4 * k
     cdef const double* old = &self.alpha[i, 0]
     row_scores(X, i, task.W, k, s)
+    if task.before != NULL:
+        for l in range(k):
+            s[l] += task.extra * task.along[i] * task.pull[l]
     scale_scores(self, s)
     own.gap = own.loss = own.tight = 0
     own.stale = 0
@@ -542,18 +553,20 @@ cdef inline void own_prefetch(BlockCD self, Py_ssize_t i) noexcept nogil:
     prefetch(&self.rival[i])
 
 
-cdef inline void add_gain(BlockCD self, Py_ssize_t i, const double* s, double gap, const double* a, double b,
-                          task_t* task) noexcept nogil:
+cdef inline void note_step(BlockCD self, Py_ssize_t i, const double* s, double gap, const double* a, double b,
+                           task_t* task) noexcept nogil:
     """The step from row i's duals to (a, b), at the scores s, where they had this gap. s[k:2k] is theta times the
     change of the coefficients."""
     cdef Py_ssize_t l, k = self.n_classes, y = self.y[i]
-    cdef double reference = 0, square = 0
+    cdef double reference = 0, square = 0, change
     if self.phi.upper:
         reference = s[self.rival[i]] if self.named else self.fixed[i]
     for l in range(k):
-        square += s[k + l] * s[k + l] * (self.factor[l] if self.uneven else 1.0)
+        change = s[k + l] / task.theta
+        square += change * change * (self.factor[l] if self.uneven else 1.0)
+        task.pull[l] += change * task.along[i]
     task.sums.gain += (gap - block_gap(self, i, s, max_other(s, k, y), reference, a, b)
-                       - self.sqnorms[i] / (2 * task.theta) * square)
+                       - strength(self, i, task) / 2 * square)
     task.sums.curvature += curvature_along(&self.phi, self.cost[i], a[y] - self.alpha[i, y], b - self.beta[i])
 
 
@@ -589,7 +602,7 @@ cdef void update_rows(BlockCD self, const rows_t* X, task_t* task) noexcept nogi
                 task.before[at * (k + 1) + l] = self.alpha[i, l]
             task.before[at * (k + 1) + k] = self.beta[i]
             if count:
-                add_gain(self, i, s, own.gap, a, b, task)
+                note_step(self, i, s, own.gap, a, b, task)
         if count == 0 and not self.naming:
             continue
         for l in range(k):

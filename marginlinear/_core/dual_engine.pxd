@@ -32,7 +32,10 @@ cdef struct task_t:
     const double* coefficients
     double* W
     double theta                   # UPDATE_ROWS, ROWS_TO_FETCH: W moves by theta times the change of the coefficients
-    double* before                 # UPDATE_ROWS: room for the duals, row by row of the order; NULL: gain is not summed
+    const double* along            # UPDATE_ROWS: <x_i, b> of a unit vector b along which theta is larger by `extra`
+    double extra
+    double* pull                   # sums of the changes of the coefficients times `along`, one a class
+    double* before                 # UPDATE_ROWS: room for the duals, row by row of the order; NULL: the sequential sweep
     double* values                 # SUM_LOSSES: margins, NULL where they are not wanted
     int32_t* rivals
     Py_ssize_t* found

@@ -6,7 +6,10 @@
     P(W) - D(duals) = e + G,   e = sum of the rows' gaps loss_i(s_i) + loss_i*(duals_i) - <s_i, duals_i>
 
 A row's step has A = theta ||x_i||^2, and W moves by theta times the change of the coefficients: theta = 1/(1 + kappa)
-where rows are visited one after another, more where others are visited at the same time (`visit`).
+where rows are visited one after another, more where others are visited at the same time (`visit`), and more again, or
+less, along one direction b:
+
+    A = theta ||x_i||^2 + extra <x_i, b>^2,   s_il = <w_l, x_i> + extra <x_i, b> pull_l,   pull_l = <b, change of U_l>
 
 A row that a visit leaves where it is has no gap, and most of those stay there. It is skipped for as many sweeps as it
 had such visits in a row before (shrinking without a check at the end): no row is left out for good, and values of P and
@@ -224,12 +227,28 @@ cdef class DualEngine:
         self.gap, self.loss, self.reference_gap = gap, loss, loss - tight
         self.n_iter += 1
 
-    def visit(self, Py_ssize_t start, Py_ssize_t stop, double[::1] W, double theta, double[::1] before):
-        """Coordinate steps at the rows of the places start to stop of the order, on W, with theta.
+    def visit(self, Py_ssize_t start, Py_ssize_t stop, double[::1] W, double theta, const double[::1] along,
+              double extra, double[::1] pull, double[::1] before):
+        """Coordinate steps at the rows of the places start to stop of the order.
 
-        Others may be visited at the same time, by other threads, each on its own W. Their duals become those of the
-        steps, and `before`, of as many numbers as `duals`, holds them as they were, for `settle`. Returns (gap, loss,
-        tight, gain, curvature) of sums_t.
+        Other threads may visit others at the same time. The duals become those of the steps, and `before` holds them as
+        they were, for `shorten`.
+
+        Parameters
+        ----------
+        W : float64 array
+            A copy, which moves by theta times the change of the coefficients.
+        theta, extra : float
+        along : float64 array of shape (m,)
+            <x_i, b>.
+        pull : float64 array of shape (n_classes,)
+            0 at the start.
+        before : float64 array of as many numbers as `duals`
+
+        Returns
+        -------
+        gap, loss, tight, gain, curvature : float
+            Of sums_t.
         """
         cdef sums_t sums
         cdef task_t task
@@ -238,11 +257,12 @@ cdef class DualEngine:
         memset(&sums, 0, sizeof(sums_t))
         task.scratch, task.changed, task.sums = &scratch[0], &changed[0], &sums
         task.W, task.theta, task.before = &W[0], theta, &before[0]
+        task.along, task.extra, task.pull = &along[0], extra, &pull[0]
         self._visit(start, stop, &task)
         return sums.gap, sums.loss, sums.tight, sums.gain, sums.curvature
 
-    def settle(self, Py_ssize_t start, Py_ssize_t stop, const double[::1] before, double t):
-        """The duals of these visits: before + t (duals - before)."""
+    def shorten(self, Py_ssize_t start, Py_ssize_t stop, const double[::1] before, double t):
+        """The duals of these visits go but a part t of their way: before + t (duals - before)."""
         raise NotImplementedError
 
     cdef _update_rows(self, sums_t* sums):

@@ -171,7 +171,7 @@ cdef class MarginCD(DualEngine):
         if self.spread > 0:
             self.set_empty_duals()
 
-    def settle(self, Py_ssize_t start, Py_ssize_t stop, const double[::1] before, double t):
+    def shorten(self, Py_ssize_t start, Py_ssize_t stop, const double[::1] before, double t):
         cdef Py_ssize_t at, i
         with nogil:
             for at in range(start, stop):
@@ -361,15 +361,25 @@ cdef inline void perform_on(MarginCD self, const rows_t* X, task_t* task) noexce
         add_rows(self, X, task)
 
 
+cdef inline double strength(MarginCD self, Py_ssize_t i, const task_t* task) noexcept nogil:
+    """A of row i's step."""
+    cdef double A = self.sqnorms[i] * task.theta
+    if task.before != NULL:
+        A += task.extra * task.along[i] * task.along[i]
+    return A
+
+
 cdef inline double margin_step(MarginCD self, const rows_t* X, Py_ssize_t i, const task_t* task, double* g,
                                double* gap) noexcept nogil:
     """Row i's dual after its exact minimum, its margin g and its gap before.
 
     Where the gap is negligible, the old dual.
     """
-    cdef double A = self.sqnorms[i] * task.theta, curvature
+    cdef double A = strength(self, i, task), curvature
     cdef const pieces_t* phi = &self.phi[self.group[i]]
     g[0] = row_dot(X, i, task.W)
+    if task.before != NULL:
+        g[0] += task.extra * task.along[i] * task.pull[0]
     if not self.positive[i]:
         g[0] = -g[0]
     gap[0] = fenchel_gap(phi, self.cost[i], g[0], self.duals[i])
@@ -387,12 +397,13 @@ cdef inline void own_prefetch(MarginCD self, Py_ssize_t i) noexcept nogil:
     prefetch(&self.group[i])
 
 
-cdef inline void add_gain(MarginCD self, Py_ssize_t i, double g, double gap, double a, task_t* task) noexcept nogil:
+cdef inline void note_step(MarginCD self, Py_ssize_t i, double g, double gap, double a, task_t* task) noexcept nogil:
     """The step from row i's dual to a, at the margin g, where it had this gap."""
     cdef const pieces_t* phi = &self.phi[self.group[i]]
     cdef double c = self.cost[i], change = a - self.duals[i]
-    task.sums.gain += gap - fenchel_gap(phi, c, g, a) - self.sqnorms[i] * task.theta / 2 * change * change
+    task.sums.gain += gap - fenchel_gap(phi, c, g, a) - strength(self, i, task) / 2 * change * change
     task.sums.curvature += least_curvature(phi, c) * change * change
+    task.pull[0] += (change if self.positive[i] else -change) * task.along[i]
 
 
 cdef void update_rows(MarginCD self, const rows_t* X, task_t* task) noexcept nogil:
@@ -420,7 +431,7 @@ cdef void update_rows(MarginCD self, const rows_t* X, task_t* task) noexcept nog
         if task.before != NULL:
             task.before[at] = self.duals[i]
             if a != self.duals[i]:
-                add_gain(self, i, g, own, a, task)
+                note_step(self, i, g, own, a, task)
         if a != self.duals[i]:
             move = (a - self.duals[i]) * task.theta
             row_axpy(X, i, move if self.positive[i] else -move, w)

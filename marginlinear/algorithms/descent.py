@@ -19,6 +19,8 @@ EARLY = 20
 # Blocks that together are this many times what W = 0 may be from the optimum from their solution: sweeps have run away.
 # Then kappa is FIRMER times as large, for as many times as RUNAWAYS; above FIRMEST a centre moves by rounding alone.
 RUNAWAY, FIRMER, RUNAWAYS, FIRMEST = 1e6, 100.0, 3, 1e15
+# Sweeps of an outer step, at least.
+LEAST_SWEEPS = 3
 # Newton steps start from the duals of this many sweeps.
 WARM_UP = 10
 # Over many sets, accelerated sweeps to 1e-3 are about EACH sqrt(mean c_i ||x_i||^2), Newton steps are the STEPS of
@@ -48,11 +50,13 @@ class Descent:
         What ended it before a certificate, as `status.status_of` takes it.
     """
 
-    def __init__(self, engine, budget, tol, algorithm, newton=None):
-        """`newton`: MarginNewtonCost, BlockNewtonCost or None."""
+    def __init__(self, engine, budget, tol, algorithm, newton=None, sweeper=None):
+        """`newton`: MarginNewtonCost, BlockNewtonCost or None. `sweeper`: what makes the sweeps, the engine unless
+        given: its `sweep()` does all that the engine's would, and `least_sweeps` is that of an outer step."""
         self.engine, self.budget, self.tol, self.algorithm = engine, budget, tol, algorithm
+        self.sweeper = engine if sweeper is None else sweeper
         self.incumbent, self.skip = Incumbent(engine), SkipTolerance()
-        self.accelerator = Accelerator(engine, self.incumbent)
+        self.accelerator = Accelerator(engine, self.incumbent, LEAST_SWEEPS if sweeper is None else sweeper.least_sweeps)
         self.stopped, self.route, self.runaways = None, "cd", 0
         self.goal, self.renewal = tol, 0.0
         self.next_check, self.checked_estimate, self.gaps = FIRST_CHECK, math.inf, []
@@ -147,7 +151,7 @@ class Descent:
         optimum, P(0) - P* <= P(0) - D, many times over."""
         engine = self.engine
         engine.set_skip_tolerance(self.skip.of_sweep(engine))
-        engine.sweep()
+        self.sweeper.sweep()
         if not math.isfinite(engine.gap):
             return False
         if engine.stable and engine.iterates.kappa == 0:

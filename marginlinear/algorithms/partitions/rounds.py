@@ -1,0 +1,114 @@
+"""Rounds in place of sweeps: groups of rows are visited at the same time, each on its own copy of W.
+
+Group g sees W and its own steps, not those of the others, and takes each of its own sigma times:
+
+    v_g = W + theta dU_g,    theta = sigma/(1 + kappa),    a row's step has A = theta ||x_i||^2
+
+where dU_g is the change of U by the group's steps, and kappa the strength of the centre (iterates.pyx). What all want
+together, T = sum_g dU_g and duals a' in place of a, is taken the part t of the way: a + t (a' - a), W + t T/(1 + kappa).
+
+The part. h being the concave -sum_i loss_i*, the dual of the problem at hand is, but for a constant,
+D(t) = h(a + t (a' - a)) - (1 + kappa)/2 ||W + t T/(1 + kappa)||^2. With q = sum_i (the least curvature of loss_i*) times
+(a_i' - a_i)^2, h at t is at least (1 - t) h(a) + t h(a') + t (1 - t) q/2, with equality where loss_i* is one parabola
+or one line; and each group's steps have raised h - <v, .> by `gain` in all:
+
+    h(a') - h(a) = gain + <W, T> + theta/2 sum_g ||dU_g||^2
+    D(t) - D(0) >= t (gain + theta/2 sum_g ||dU_g||^2 + q/2) - t^2/2 (q + ||T||^2/(1 + kappa))
+
+of which every sum is of numbers >= 0 that the visits have at hand: t is the most that the bound grows, at most 1, and
+D never falls, whatever sigma is. Where ||T||^2 <= sigma sum_g ||dU_g||^2 the whole way, t = 1, raises D by `gain` at
+least, as much as the groups' steps one after another would: then it is taken. One group with sigma = 1 makes a sweep.
+
+Sigma is how far the groups pull alike, ||T||^2/sum_g ||dU_g||^2 of the rounds before: 1 where they do not meet, their
+number where they are the same. There is one direction b that all rows share, as text shares its frequent words (the
+mean of the rows, or the first singular vector): along it groups of a few rows pull alike already, and elsewhere hardly.
+Hence b has a sigma of its own, `firm`, and the metric of v_g is sigma (I - b b') + firm b b'. In what is above,
+theta ||dU_g||^2 then has (firm - sigma)/(1 + kappa) <b, dU_g>^2 beside it.
+
+Several rounds a sweep, of a part of the rows each, leave less for the groups to do before they hear of one another.
+"""
+
+import math
+
+from marginlinear.algorithms.partitions.groups import Groups
+
+# Groups, of which each is one thread's at a time: with fewer threads some wait, and the result is the same.
+GROUPS = 8
+# Rounds of a sweep: no more, and no more than keep copies of W dearer than the rows from being read.
+MOST_ROUNDS = 16
+# Threads below which rounds take longer than the sweeps that they replace.
+FEWEST_THREADS = 4
+# Multiplications of a sweep below which threads cost more than they bring, and those of a round.
+LEAST, LEAST_ROUND = 400_000, 1_000_000
+# Of the values that are not 0, to a number of W in every group: below, sums of copies of W are what a round costs.
+WORTH = 4
+
+
+def rounds_on(engine, threads):
+    """Rounds for a fit of this engine, or None where plain sweeps cost less: from FEWEST_THREADS on a function of the
+    numbers in the rows alone."""
+    rows = engine.rows
+    if rows.is_gram or threads < FEWEST_THREADS:
+        return None
+    values = rows.nonzeros()
+    ratio, work = values / (1.0 + GROUPS * rows.d), values * engine.n_classes
+    if work < LEAST or ratio < WORTH:
+        return None
+    rounds = max(1, min(MOST_ROUNDS, int(ratio), work // LEAST_ROUND))
+    return Rounds(engine, Groups(engine, GROUPS, rounds, threads))
+
+
+class Rounds:
+    """Sweeps of a DualEngine, as `Descent` asks for them, in rounds.
+
+    Parameters
+    ----------
+    engine : DualEngine
+    groups : groups.Groups
+
+    Attributes
+    ----------
+    sigma, firm : float
+        Of the next round.
+    least_sweeps : int
+        Of an outer step: a round of all rows leaves more noise than a sweep, for which a new centre is as good.
+    """
+
+    def __init__(self, engine, groups):
+        self.engine, self.groups = engine, groups
+        self.sigma, self.firm = 1.0, float(groups.count)
+        self.least_sweeps = 1 if groups.rounds == 1 else 2
+
+    def sweep(self):
+        """Visit every row once, but those that are skipped."""
+        engine = self.engine
+        if engine.dual() == -math.inf:
+            # Part of the way from duals that are out of their range is out of it too.
+            engine.sweep()
+            return
+        gap = loss = tight = 0.0
+        for places in self.groups.deal():
+            found = self._round(places)
+            gap, loss, tight = gap + found.gap, loss + found.loss, tight + found.tight
+        engine.end_sweep(gap, loss, tight)
+
+    def _round(self, places):
+        beside = 1 + self.engine.iterates.kappa
+        theta, extra = self.sigma / beside, (self.firm - self.sigma) / beside
+        found = self.groups.propose(places, theta, extra)
+        t = self._part(found, theta, extra, beside)
+        self.groups.accept(places, t, t / self.sigma)
+        self.sigma = self._followed(self.sigma, found.whole - found.whole_along, found.each - found.each_along)
+        self.firm = self._followed(self.firm, found.whole_along, found.each_along)
+        return found
+
+    def _part(self, found, theta, extra, beside):
+        """t"""
+        own = theta * found.each + extra * found.each_along
+        if found.whole <= beside * own:
+            return 1.0
+        return min(1.0, (found.gain + (own + found.curvature) / 2) / (found.curvature + found.whole / beside))
+
+    def _followed(self, sigma, whole, each):
+        """The geometric mean of what was taken and what was seen."""
+        return math.sqrt(sigma * min(max(whole / each, 1.0), self.groups.count)) if each > 0 else sigma
