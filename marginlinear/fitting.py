@@ -98,8 +98,8 @@ class Fit:
     def fitted(self, problem, start=None, progress=None, cancel=None, threads=None, overwrite_rows=False):
         """Fitted of a Problem; with a kernel, the weights are the coefficients of the rows.
 
-        Parameters are those of Run; `start` is a Model, `threads` in place of the fit's own, without rounds. ValueError where weights
-        or their objective are not finite: no such model is made.
+        Parameters are those of Run; `start` is a Model, `threads` in place of the fit's own, without rounds. ValueError
+        where weights or their objective are not finite: no such model is made.
         """
         method, values, how, kernel = self.method, self.values, self.how, self.kernel
         run_values = {**self.run_values, "threads": threads or self.run_values["threads"],

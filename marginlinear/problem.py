@@ -96,8 +96,8 @@ class Info(namedtuple("Info", "status algorithm n_iter n_outer objective bound c
         return self._asdict()
 
 
-class Run(namedtuple("Run", "tol algorithm max_iter time_limit seed threads start progress cancel overwrite_rows rounds",
-                     defaults=(None, None, None, False, False))):
+class Run(namedtuple("Run", "tol algorithm max_iter time_limit seed threads start progress cancel overwrite_rows "
+                     "rounds", defaults=(None, None, None, False, False))):
     """What a fit is told beside its method's parameters: the values of `params.RUN`, a start, an observer.
 
     Attributes

@@ -35,7 +35,7 @@ cdef struct task_t:
     const double* along            # UPDATE_ROWS: <x_i, b> of a unit vector b along which theta is larger by `extra`
     double extra
     double* pull                   # sums of the changes of the coefficients times `along`, one a class
-    double* before                 # UPDATE_ROWS: room for the duals, row by row of the order; NULL: the sequential sweep
+    double* before                 # UPDATE_ROWS: room for the duals in the order; NULL: the sequential sweep
     double* values                 # SUM_LOSSES: margins, NULL where they are not wanted
     int32_t* rivals
     Py_ssize_t* found

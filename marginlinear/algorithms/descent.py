@@ -56,7 +56,8 @@ class Descent:
         self.engine, self.budget, self.tol, self.algorithm = engine, budget, tol, algorithm
         self.sweeper = engine if sweeper is None else sweeper
         self.incumbent, self.skip = Incumbent(engine), SkipTolerance()
-        self.accelerator = Accelerator(engine, self.incumbent, LEAST_SWEEPS if sweeper is None else sweeper.least_sweeps)
+        least = LEAST_SWEEPS if sweeper is None else sweeper.least_sweeps
+        self.accelerator = Accelerator(engine, self.incumbent, least)
         self.stopped, self.route, self.runaways = None, "cd", 0
         self.goal, self.renewal = tol, 0.0
         self.next_check, self.checked_estimate, self.gaps = FIRST_CHECK, math.inf, []

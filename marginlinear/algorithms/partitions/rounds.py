@@ -4,19 +4,21 @@ Group g sees W and its own steps, not those of the others, and takes each of its
 
     v_g = W + theta dU_g,    theta = sigma/(1 + kappa),    a row's step has A = theta ||x_i||^2
 
-where dU_g is the change of U by the group's steps, and kappa the strength of the centre (iterates.pyx). What all want
-together, T = sum_g dU_g and duals a' in place of a, is taken the part t of the way: a + t (a' - a), W + t T/(1 + kappa).
+where dU_g is the change of U by the group's steps, and kappa the strength of the centre (iterates.pyx). Together they
+want T = sum_g dU_g, and duals a' in place of a. A part t of that is done: a + t (a' - a), W + t T/(1 + kappa).
 
 The part. h being the concave -sum_i loss_i*, the dual of the problem at hand is, but for a constant,
-D(t) = h(a + t (a' - a)) - (1 + kappa)/2 ||W + t T/(1 + kappa)||^2. With q = sum_i (the least curvature of loss_i*) times
-(a_i' - a_i)^2, h at t is at least (1 - t) h(a) + t h(a') + t (1 - t) q/2, with equality where loss_i* is one parabola
-or one line; and each group's steps have raised h - <v, .> by `gain` in all:
+
+    D(t) = h(a + t (a' - a)) - (1 + kappa)/2 ||W + t T/(1 + kappa)||^2
+
+With q = sum_i (the least curvature of loss_i*) times (a_i' - a_i)^2, h is at least (1 - t) h(a) + t h(a') + t (1 - t) q/2
+there, and is that where each loss_i* is one parabola or one line. The groups' steps have raised h - <v, .> by `gain`:
 
     h(a') - h(a) = gain + <W, T> + theta/2 sum_g ||dU_g||^2
     D(t) - D(0) >= t (gain + theta/2 sum_g ||dU_g||^2 + q/2) - t^2/2 (q + ||T||^2/(1 + kappa))
 
-of which every sum is of numbers >= 0 that the visits have at hand: t is the most that the bound grows, at most 1, and
-D never falls, whatever sigma is. Where ||T||^2 <= sigma sum_g ||dU_g||^2 the whole way, t = 1, raises D by `gain` at
+Every sum is of numbers >= 0 that the visits have at hand. t, at most 1, makes the bound the largest, and D never falls,
+whatever sigma is. Where ||T||^2 <= sigma sum_g ||dU_g||^2 the whole way, t = 1, raises D by `gain` at
 least, as much as the groups' steps one after another would: then it is taken. One group with sigma = 1 makes a sweep.
 
 Sigma is how far the groups pull alike, ||T||^2/sum_g ||dU_g||^2 of the rounds before: 1 where they do not meet, their
