@@ -52,7 +52,7 @@ class Descent:
 
     def __init__(self, engine, budget, tol, algorithm, newton=None, sweeper=None):
         """`newton`: MarginNewtonCost, BlockNewtonCost or None. `sweeper`: what makes the sweeps, the engine unless
-        given: its `sweep()` does all that the engine's would, and `least_sweeps` is that of an outer step."""
+        given: it has `sweep()` and `start_over()` in place of the engine's, and `least_sweeps` of an outer step."""
         self.engine, self.budget, self.tol, self.algorithm = engine, budget, tol, algorithm
         self.sweeper = engine if sweeper is None else sweeper
         self.incumbent, self.skip = Incumbent(engine), SkipTolerance()
@@ -283,7 +283,7 @@ class Descent:
         Where no way is left the fit ends, with the best weights so far.
         """
         engine, kappa = self.engine, self.engine.iterates.kappa
-        engine.start_over()
+        self.sweeper.start_over()
         self.gaps = []
         self.accelerator.stop()
         self._forget_bounds()

@@ -48,7 +48,7 @@ class Groups:
         On features.
     count, rounds, threads : int
     own : list of pairs of ints, optional
-        Rows of each group, which then stay where they are, in one round a sweep: `count` of them.
+        The rows of each group, (first, after the last), which it keeps: together all rows, in their order.
 
     Attributes
     ----------
@@ -58,6 +58,10 @@ class Groups:
 
     def __init__(self, engine, count, rounds, threads, own=None):
         self.engine, self.count, self.rounds, self.own = engine, count, rounds, own
+        if own is not None:
+            bounds = [0, *(end for pair in own for end in pair), engine.rows.m]
+            if len(own) != count or bounds != sorted(bounds) or bounds[::2] != bounds[1::2]:
+                raise ValueError(f"own = {own}: give the ranges of {count} groups, which are rows 0 to {engine.rows.m}")
         self.team = Team(min(threads, count))
         W = engine.iterates.W
         self.copies, self.moves = np.zeros((count, len(W))), np.zeros(len(W))

@@ -11,23 +11,24 @@ The part. h being the concave -sum_i loss_i*, the dual of the problem at hand is
 
     D(t) = h(a + t (a' - a)) - (1 + kappa)/2 ||W + t T/(1 + kappa)||^2
 
-With q = sum_i (the least curvature of loss_i*) times (a_i' - a_i)^2, h is at least (1 - t) h(a) + t h(a') + t (1 - t) q/2
-there, and is that where each loss_i* is one parabola or one line. The groups' steps have raised h - <v, .> by `gain`:
+With q = sum_i (the least curvature of loss_i*) times (a_i' - a_i)^2, h is at least (1 - t) h(a) + t h(a')
++ t (1 - t) q/2 there, and is that where each loss_i* is one parabola or one line. Step by step the groups have raised
+h - <v, .> by `gain`:
 
     h(a') - h(a) = gain + <W, T> + theta/2 sum_g ||dU_g||^2
     D(t) - D(0) >= t (gain + theta/2 sum_g ||dU_g||^2 + q/2) - t^2/2 (q + ||T||^2/(1 + kappa))
 
 Every sum is of numbers >= 0 that the visits have at hand. t, at most 1, makes the bound the largest, and D never falls,
-whatever sigma is. Where ||T||^2 <= sigma sum_g ||dU_g||^2 the whole way, t = 1, raises D by `gain` at
-least, as much as the groups' steps one after another would: then it is taken. One group with sigma = 1 makes a sweep.
+whatever sigma is. Where ||T||^2 <= sigma sum_g ||dU_g||^2 the whole way, t = 1, raises D by `gain` at least, and is
+taken: so much the steps would bring if the groups did not meet.
 
 Sigma is how far the groups pull alike, ||T||^2/sum_g ||dU_g||^2 of the rounds before: 1 where they do not meet, their
-number where they are the same. There is one direction b that all rows share, as text shares its frequent words (the
-mean of the rows, or the first singular vector): along it groups of a few rows pull alike already, and elsewhere hardly.
-Hence b has a sigma of its own, `firm`, and the metric of v_g is sigma (I - b b') + firm b b'. In what is above,
-theta ||dU_g||^2 then has (firm - sigma)/(1 + kappa) <b, dU_g>^2 beside it.
+number where they want the same. There is one direction b that all rows share, as text shares its frequent words: along
+it even groups of a few rows pull alike, and elsewhere these hardly do. Hence b has a sigma of its own, `firm`: the
+metric of v_g is sigma (I - b b') + firm b b', and (firm - sigma)/(1 + kappa) <b, dU_g>^2 stands beside
+theta ||dU_g||^2 in what is above.
 
-Several rounds a sweep, of a part of the rows each, leave less for the groups to do before they hear of one another.
+Several rounds a sweep, of a part of the rows each, leave less to do before the groups hear of one another.
 """
 
 import math
@@ -36,13 +37,13 @@ from marginlinear.algorithms.partitions.groups import Groups
 
 # Groups, of which each is one thread's at a time: with fewer threads some wait, and the result is the same.
 GROUPS = 8
-# Rounds of a sweep: no more, and no more than keep copies of W dearer than the rows from being read.
+# Rounds of a sweep: no more, and no more than the copies of W fit into the values of the rows.
 MOST_ROUNDS = 16
 # Threads below which rounds take longer than the sweeps that they replace.
 FEWEST_THREADS = 4
 # Multiplications of a sweep below which threads cost more than they bring, and those of a round.
 LEAST, LEAST_ROUND = 400_000, 1_000_000
-# Of the values that are not 0, to a number of W in every group: below, sums of copies of W are what a round costs.
+# Values that are not 0, for a number in the copies of W: with less, a round is copies and their sums.
 WORTH = 4
 
 
@@ -80,12 +81,19 @@ class Rounds:
         self.engine, self.groups = engine, groups
         self.sigma, self.firm = 1.0, float(groups.count)
         self.least_sweeps = 1 if groups.rounds == 1 else 2
+        self._bounded = False
+
+    def start_over(self):
+        """Duals and weights of 0."""
+        self.engine.start_over()
+        self._bounded = False
 
     def sweep(self):
         """Visit every row once, but those that are skipped."""
         engine = self.engine
-        if engine.dual() == -math.inf:
-            # Part of the way from duals that are out of their range is out of it too.
+        # From duals that are out of their range a part of the way is out of it, too.
+        self._bounded = self._bounded or engine.dual() > -math.inf
+        if not self._bounded or self.groups.count == 1:
             engine.sweep()
             return
         gap = loss = tight = 0.0
