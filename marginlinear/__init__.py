@@ -18,14 +18,15 @@ _HOME = {
     "ConvergenceWarning": "marginlinear.errors",
     "DataError": "marginlinear.errors",
     "Info": "marginlinear.problem",
+    "Store": "marginlinear.store",
     "cross_validate": "marginlinear.selection",
     "out_of_fold": "marginlinear.selection",
     "search": "marginlinear.selection",
 }
 
-__all__ = ["ConvergenceWarning", "DataError", "Info", "KernelModel", "MarginReport", "Model", "__version__",
-           "cross_validate", "dump_libsvm", "load_libsvm", "load_model", "margin_report", "out_of_fold", "save_model",
-           "search", "train"]
+__all__ = ["ConvergenceWarning", "DataError", "Info", "KernelModel", "MarginReport", "Model", "Store",
+           "__version__", "cross_validate", "dump_libsvm", "load_libsvm", "load_model", "margin_report", "out_of_fold",
+           "save_model", "search", "train"]
 
 
 def __getattr__(name):

@@ -10,6 +10,7 @@ from marginlinear import calibration, fitting, registry
 from marginlinear import params as P
 from marginlinear.data.arrays import (
     as_rows,
+    is_paged,
     select_columns,
     select_rows,
     select_square,
@@ -19,16 +20,18 @@ from marginlinear.data.canonical import merged
 from marginlinear.data.checks import class_factors, labels_with, training_data
 from marginlinear.data.folds import stratified_folds
 from marginlinear.data.kernels import GramCache
+from marginlinear.data.labels import classes_of
 from marginlinear.errors import ConvergenceWarning, renumber_rows
 from marginlinear.fitting import require_memory, resolved
 from marginlinear.model import Model, among, kernel_model
 from marginlinear.problem import Problem
 from marginlinear.status import fell_short, keyword, shortfall
+from marginlinear.store.paging import paged
 from marginlinear.threads import in_order
 
 
-def train(X, y, *, solver=None, classes=None, class_weight=None, sample_weight=None, start=None, progress=None,
-          probability=False, scale=None, **params):
+def train(X, y=None, *, solver=None, classes=None, class_weight=None, sample_weight=None, start=None, progress=None,
+          probability=False, scale=None, memory=None, **params):
     """Train a linear or a kernel classifier.
 
     Parameters
@@ -37,8 +40,9 @@ def train(X, y, *, solver=None, classes=None, class_weight=None, sample_weight=N
         The values of float64 and float32 CSR and of C-ordered dense arrays are used as they are, read-only memory maps
         included; other types and layouts are converted. Indices and indptr of a CSR are copied, 4 and 8 bytes each,
         unless their memory is read-only, so that nobody can change them during the fit. Also what `libsvm.read_libsvm`
-        returns. With kernel="precomputed" the symmetric matrix of the kernel's values, of shape (m, m).
-    y : array of shape (m,)
+        returns. With kernel="precomputed" the symmetric matrix of the kernel's values, of shape (m, m). Or a `Store`,
+        whose rows stay on disk.
+    y : array of shape (m,), optional with a Store
         Labels: bools, integers, other numbers, or strings of one word; at least two different ones. Others are refused,
         as neither a model file nor one of predictions could hold them.
     solver : str
@@ -71,6 +75,9 @@ def train(X, y, *, solver=None, classes=None, class_weight=None, sample_weight=N
         its bias; what `bias` says is then the value of the bias feature beside the scaled ones. Sparse rows stay
         sparse, but for the features whose least value in "range" is not 0; where those are half of all, or more, rows
         become dense.
+    memory : int or str, optional
+        With a Store, bytes that the process may hold, as 2**32 or "4G". Default: half of the machine's memory. The
+        sweeps' order depends on it, but where all rows fit a quarter of it: then it is that of rows in memory.
     **params
         The method's parameters and those of every run, as `margin-train --help` lists them: C, tol, bias, seed,
         threads, max_iter, time_limit, algorithm, ... Two of them take more than there:
@@ -114,11 +121,12 @@ def train(X, y, *, solver=None, classes=None, class_weight=None, sample_weight=N
     """
     return fit_model(X, y, ConvergenceWarning, solver=solver, classes=classes, class_weight=class_weight,
                      sample_weight=sample_weight, start=start, progress=progress, probability=probability, scale=scale,
-                     **params)
+                     memory=memory, **params)
 
 
-def fit_model(X, y, warning=None, *, solver=None, classes=None, class_weight=None, sample_weight=None, start=None,
-              progress=None, cancel=None, gram=None, overwrite_rows=False, probability=False, scale=None, **params):
+def fit_model(X, y=None, warning=None, *, solver=None, classes=None, class_weight=None, sample_weight=None, start=None,
+              progress=None, cancel=None, gram=None, overwrite_rows=False, probability=False, scale=None, memory=None,
+              **params):
     """`train`, with a category for the warning that a fit did not converge; None: no warning.
 
     `cancel` as in Run, for fits on one thread. `gram` is a GramCache that several fits on the same X share.
@@ -127,6 +135,12 @@ def fit_model(X, y, warning=None, *, solver=None, classes=None, class_weight=Non
     method = registry.get(registry.DEFAULT if solver is None else solver)
     values, run_values = resolved(method, params)
     P.check_function("progress", progress)
+    X = paged(X, memory)
+    if is_paged(X):
+        fitting.require_stores(method, values.get("kernel"))
+        y = X.y if y is None else y
+    elif y is None:
+        raise TypeError("y is missing: the labels, which a Store alone has with it")
     around = P.resolve(P.AROUND, {"probability": probability, "scale": scale})
     given = values.get("kernel") == "precomputed"
     if given and around["scale"]:
@@ -134,10 +148,9 @@ def fit_model(X, y, warning=None, *, solver=None, classes=None, class_weight=Non
     data, y, factors, kept = training_data(X, y, sample_weight, square=given, overwrite_rows=overwrite_rows)
     width = shape_of(X)[1]
     fitting.require_features(width, values, run_values)
-    found, codes = np.unique(y, return_inverse=True)
+    found, codes = classes_of(y)
     fitting.require_classes(method, found, "y" if kept is None else "y, its rows of weight 0 left out,")
     labels = found if classes is None else labels_with(found, classes)
-    codes = codes.astype(np.int32)
     factor = (np.broadcast_to(1.0, len(codes)) if class_weight is None
               else class_factors(class_weight, found, np.bincount(codes, factors))[codes])
     sample = Sample(data, codes, factors, factor, kept)
@@ -151,6 +164,8 @@ def fit_model(X, y, warning=None, *, solver=None, classes=None, class_weight=Non
         model.calibration = fit.calibration(folded, progress, cancel)
     elif around["probability"]:
         model.calibration = calibration.of_softmax(len(labels))
+    if is_paged(X):
+        model.info = model.info._replace(passes=X.passes, bytes_read=X.pages.bytes_read)
     if warning is not None:
         warn_unless_converged(method, model.info, values.get("kernel"), warning)
     return model
@@ -193,7 +208,7 @@ class ModelFit(fitting.Fit):
             from marginlinear.data.scaling import learned
 
             scaling = learned(self.scale, X)
-            X = scaling.apply(X)
+            X = X.changed(scaling.apply) if is_paged(X) else scaling.apply(X)
         with renumber_rows(sample.kept):
             if kernel is None:
                 rows = as_rows(X, bias, given=overwrite_rows)

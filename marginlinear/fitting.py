@@ -162,6 +162,14 @@ def kernel_of(values, n_features):
                                        if P.is_used(p, values)})
 
 
+def require_stores(method, kernel):
+    """ValueError for what works on all rows at once: these would have to be in memory."""
+    if not method.stores:
+        raise ValueError(f"solver = {method.name!r} needs all rows in memory: it does not go over a Store")
+    if kernel is not None:
+        raise ValueError(f"kernel = {kernel!r} needs all rows in memory: it does not go over a Store")
+
+
 def require_features(n_features, values, run_values):
     """ValueError where there is nothing to learn from."""
     if n_features == 0 and values.get("kernel") is not None:

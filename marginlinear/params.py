@@ -199,8 +199,11 @@ SCALE = Param("scale", str, None, "scale the features, in the model too, so that
 PROBABILITY = Param("probability", bool, False, "fit probabilities too, on the scores of 5-fold cross-validation: 5 "
                     "more fits, each with its own --max-iter and --time-limit; the weights stay the same")
 
+MEMORY = Param("memory", str, None, "of training on a store: bytes that it may hold, as in 500M or 4G (default: half "
+               "of the machine's memory)", metavar="SIZE")
+
 # What `train` does to the rows before a fit, and with the scores after it.
-AROUND = (SCALE, PROBABILITY)
+AROUND = (SCALE, PROBABILITY, MEMORY)
 
 # Options of the commands that `liblinearutil` takes too.
 SOLVER = Param("solver", str, None, "the method", letter="s", metavar="NAME")

@@ -48,7 +48,7 @@ class Problem(namedtuple("Problem", "rows y n_classes instance factor")):
 
 
 class Info(namedtuple("Info", "status algorithm n_iter n_outer objective bound certificate n_support seconds tol "
-                      "history residual reason", defaults=((), None, None))):
+                      "history residual reason passes bytes_read", defaults=((), None, None, None, None))):
     """How a run ended.
 
     Attributes
@@ -76,6 +76,10 @@ class Info(namedtuple("Info", "status algorithm n_iter n_outer objective bound c
         Change of the last outer iteration, for methods that stop on one.
     reason : {"sweeps", "outer iterations"} or None
         Which cap came first, where the status is max_iter: that on n_iter, or that on n_outer.
+    passes : float or None
+        Of rows on disk, how many times all of them were read: in sweeps, checks, and to verify them.
+    bytes_read : int or None
+        The same in bytes.
     """
 
     __slots__ = ()

@@ -30,9 +30,9 @@ DEFAULT = next(iter(MODULES))
 
 
 class Method(namedtuple("Method", "name summary objective reference params fit joint liblinear kernels routes defaults "
-                        "probabilistic loss path",
+                        "probabilistic loss path stores",
                         defaults=(None, True, ("auto", "cd", "accelerated", "newton"), MappingProxyType({}), False,
-                                  None, True))):
+                                  None, True, True))):
     """A training method: what it minimises, what it takes, and the function that does it.
 
     Attributes
@@ -68,6 +68,8 @@ class Method(namedtuple("Method", "name summary objective reference params fit j
     path : bool
         Whether a fit may go on from the model of a near value of a parameter: its answer does not depend on the start,
         or on which of several optima is near.
+    stores : bool
+        Whether its rows may be on disk: it only goes over them.
     """
 
     __slots__ = ()

@@ -4,6 +4,7 @@
     tools/make_synthetic.py --shape rcv1 -o rcv1like               # 700,000 x 47,236, 50 million nonzeros
     tools/make_synthetic.py --shape rcv1 --classes 50 -o rcv50
     tools/make_synthetic.py --shape kdd2010 --rows 1000000 -o kdd  # 20 million features, 30 ones a row
+    tools/make_synthetic.py --shape rcv1 --rows 14000000 --store -o rcv1.store   # a billion nonzeros, 10 GB
     tools/make_synthetic.py --rows 500 --features 300 --nonzeros 20 --zipf 0.8 --classes 4 > small
 
 Rows.    Row lengths are log-normal around the mean that was asked for. Words are drawn with frequencies
@@ -223,8 +224,8 @@ class Generator:
         flat = np.bincount(row + owner, weights=strength * value, minlength=len(starts) * self.classes)
         return flat.reshape(len(starts), self.classes)
 
-    def block(self, number):
-        """The text of one block and its number of nonzeros."""
+    def drawn(self, number):
+        """One block: indices, values, the values' integers, where rows start, their labels' numbers."""
         first = number * self.block_rows
         count = min(self.block_rows, self.rows - first)
         rng = self.random(2, number)
@@ -236,15 +237,34 @@ class Generator:
         label = scores.argmax(axis=1)
         turn = np.arange(first, min(first + count, self.classes))
         label[: len(turn)] = turn
+        return index, value, quantum, starts, label
+
+    def block(self, number):
+        """The text of one block and its number of nonzeros."""
+        index, _, quantum, starts, label = self.drawn(number)
         token = self.text.tokens(index, quantum)
         token[starts] = 0
         token[starts, 0] = self.newline
         token[starts, 1] = self.labels[label]
         text = token.tobytes().translate(None, b"\0")
-        return text[1:] + b"\n", entries - count
+        return text[1:] + b"\n", len(index) - len(starts)
+
+    def chunk(self, number):
+        """The rows of one block as a csr_array, and their labels: what its text says."""
+        from scipy.sparse import csr_array
+
+        index, value, quantum, starts, label = self.drawn(number)
+        features = index > 0
+        values = value[features] if quantum is None else quantum[features] / 10.0**self.digits
+        indptr = np.append(starts, len(index)) - np.arange(len(starts) + 1)
+        X = csr_array((values, (index[features] - 1).astype(np.int32), indptr), shape=(len(starts), self.features))
+        return X, 2 * label - 1 if self.classes == 2 else label + 1
+
+    def __len__(self):
+        return -(-self.rows // self.block_rows)
 
     def __iter__(self):
-        return map(self.block, range(-(-self.rows // self.block_rows)))
+        return map(self.block, range(len(self)))
 
 
 @contextlib.contextmanager
@@ -283,6 +303,14 @@ def write(generator, file, progress):
     return nonzeros, size
 
 
+def write_store(generator, path):
+    """Writes all blocks to a store; returns the numbers of nonzeros and bytes."""
+    from marginlinear import Store
+
+    store = Store.write(map(generator.chunk, range(len(generator))), path)
+    return store.nnz, sum(os.path.getsize(os.path.join(path, name)) for name in os.listdir(path))
+
+
 def in_range(kind, low, high):
     def convert(text):
         try:
@@ -312,6 +340,7 @@ def parser():
                    help="deviation of the logarithm of the row lengths (default 0.5)")
     p.add_argument("--digits", type=in_range(int, 1, 8), default=6, help="digits after the point (default 6)")
     p.add_argument("--seed", type=in_range(int, 0, 2**63 - 1), default=1)
+    p.add_argument("--store", action="store_true", help="write a store of marginlinear, not text")
     p.add_argument("-q", "--quiet", action="store_true", help="no summary on standard error")
     return p
 
@@ -324,6 +353,8 @@ def main(argv=None):
             setattr(args, name, value)
     if args.nonzeros > args.features:
         p.error(f"--nonzeros {args.nonzeros:g} is more than --features {args.features}")
+    if args.store and args.output == "-":
+        p.error("--store needs the name of its folder: give -o")
     start = time.perf_counter()
     try:
         generator = Generator(args.rows, args.features, args.nonzeros, args.zipf, args.classes, args.values,
@@ -331,8 +362,11 @@ def main(argv=None):
     except ValueError as error:
         p.error(str(error))
     try:
-        with output(args.output) as file:
-            nonzeros, size = write(generator, file, sys.stderr if sys.stderr.isatty() else None)
+        if args.store:
+            nonzeros, size = write_store(generator, args.output)
+        else:
+            with output(args.output) as file:
+                nonzeros, size = write(generator, file, sys.stderr if sys.stderr.isatty() else None)
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
@@ -340,7 +374,7 @@ def main(argv=None):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:
-        print(f"make_synthetic: error: {args.output}: {error.strerror}", file=sys.stderr)
+        print(f"make_synthetic: error: {args.output}: {error.strerror or error}", file=sys.stderr)
         return 1
     if not args.quiet:
         seconds = time.perf_counter() - start

@@ -107,6 +107,7 @@ cdef class ADMM:
         self.gram = NormalMatrix(self.rows.d, self.rows.m, self.threads)
         self.gram.clear()
         task.what, task.scratch = GATHER, &scratch[0]
+        self.rows.require()
         for start in range(0, self.rows.m, self.gram.room):
             task.start, task.stop = start, min(self.rows.m, start + self.gram.room)
             with nogil:
@@ -138,7 +139,7 @@ cdef class ADMM:
         cdef BlockCD engine = self.engine
         ratio = following = FIRST
         own = np.arange(self.rows.m), np.asarray(self.y)
-        scores = np.zeros((self.rows.m, self.k))
+        scores = self.rows.zeros(self.rows.m * self.k).reshape(-1, self.k)
         scores[own] = ratio * np.asarray(self.cost)
         wanted = np.zeros((self.rows.d, self.k))
         engine._add(scores.ravel(), wanted.ravel())
@@ -189,6 +190,7 @@ cdef class ADMM:
         """J(W); sets T, S and the right-hand side of the next system."""
         # A part's sum of d k numbers is not to cost more than its rows.
         size = max(self.rows.d, (self.rows.m + PARTS - 1) // PARTS)
+        self.rows.require()
         parts = run_chunks(lambda lo, hi: self._pass(lo, hi, ratio, following), self.rows.m, self.threads, size)
         wanted = np.asarray(self.wanted)
         wanted[:] = 0

@@ -117,7 +117,7 @@ cdef class BatchMarginCD:
         self.signs = np.zeros((codes.shape[0], K), dtype=np.int8)
         self.signs[:, :self.k] = codes
         self.threads, self.rng = threads, seed
-        self.w, self.a = aligned(rows.d * K), aligned(m * K)
+        self.w, self.a = aligned(np.zeros, rows.d * K), aligned(rows.zeros, m * K)
         self.order = np.empty(m, dtype=np.intp)
         self.skip, self.idle = np.zeros(m, dtype=np.uint8), np.zeros(m, dtype=np.uint8)
         for l in range(K):
@@ -267,9 +267,9 @@ cdef class BatchMarginCD:
         return [sums[l] for l in range(self.k)]
 
 
-cdef double[::1] aligned(Py_ssize_t n):
+cdef double[::1] aligned(zeros, Py_ssize_t n):
     """n zeros that begin with a cache line."""
-    cdef double[::1] buffer = np.zeros(n + 8)
+    cdef double[::1] buffer = zeros(n + 8)
     cdef Py_ssize_t past = <Py_ssize_t>(<uintptr_t> &buffer[0] // 8 % 8), begin = 8 - past if past else 0
     return buffer[begin:begin + n]
 

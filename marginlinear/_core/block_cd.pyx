@@ -31,6 +31,7 @@ import numpy as np
 from cpython.exc cimport PyErr_CheckSignals
 from libc.math cimport pow
 from libc.stdint cimport int32_t
+from libc.string cimport memset
 
 from marginlinear._core.block_problem cimport dot, max_other, solve_hinge_block_by_class
 from marginlinear._core.dual_engine cimport (
@@ -126,7 +127,7 @@ cdef class BlockCD(DualEngine):
         DualEngine.__init__(self, rows, cost, k, m * (k + 1), factors if self.uneven else None, seed, threads)
         self.phi = joint_t(squared=squared, upper=False, low=low, high=high, mu=mu)
         self.nonsmooth = self.piecewise_linear = not squared
-        self.y, self.rival, self.fixed = y, np.zeros(m, dtype=np.int32), np.zeros(m)
+        self.y, self.rival, self.fixed = y, rows.zeros(m, np.int32), rows.zeros(m)
         self.alpha, self.beta = self.split(self.duals)
         # Weights within a core's own cache need no prefetch.
         self.far = 8.0 * rows.d * k > 512 * 1024
@@ -220,6 +221,7 @@ cdef class BlockCD(DualEngine):
             if self.beta[i] > 0 and not (self.named and self.rival[i] == self.next_rival[i]):
                 self.order[self.visited] = i
                 self.visited += 1
+        memset(&sums, 0, sizeof(sums_t))
         try:
             self._update_rows(&sums)
         finally:
@@ -315,7 +317,8 @@ cdef class BlockCD(DualEngine):
 
         A class named before stays where it is as good as any.
         """
-        rival, score = np.empty(self.rows.m, dtype=np.int32), np.empty(self.rows.m)
+        rival, score = self.rows.zeros(self.rows.m, np.int32), self.rows.zeros(self.rows.m)
+        self.rows.require()
         weights = self.iterates.vector(averaged)
         run_chunks(lambda lo, hi: self._find_rivals(lo, hi, weights, rival, score), self.rows.m, self.threads,
                    self.rows.slice(self.n_classes))
@@ -362,7 +365,7 @@ cdef class BlockCD(DualEngine):
     def _dual_terms(self, const double[::1] duals):
         """The part of D that does not depend on the rows."""
         cdef Py_ssize_t i, m = self.rows.m, k = self.n_classes
-        cdef double[::1] terms = np.empty(m)
+        cdef double[::1] terms = self.rows.zeros(m)
         with nogil:
             for i in range(m):
                 terms[i] = dual_term(&self.phi, self.cost[i], duals[i * k + self.y[i]], duals[m * k + i],

@@ -170,6 +170,7 @@ cdef class BlockNewton(ProximalNewton):
         sums.stale = 0
         task.what, task.W, task.U, task.sums = RESPOND, &W[0], &self.U[0], &sums
         task.scratch, task.which = &self.scratch[0], &self.which[0]
+        self.rows.require()
         for start in range(0, self.rows.m, self.slice_rows):
             task.start, task.stop = start, min(self.rows.m, start + self.slice_rows)
             with nogil:
@@ -217,14 +218,15 @@ cdef class BlockNewton(ProximalNewton):
             weigh(self, &begins[2], NULL, NULL)
         for pair in range(k * k):
             begins[pair + 2] += begins[pair + 1]
-        cdef int32_t[::1] who = np.empty(begins[k * k + 1] + 1, dtype=np.int32)
-        cdef double[::1] root = np.empty(begins[k * k + 1] + 1)
+        cdef int32_t[::1] who = self.rows.zeros(begins[k * k + 1] + 1, np.int32)
+        cdef double[::1] root = self.rows.zeros(begins[k * k + 1] + 1)
         with nogil:
             weigh(self, &begins[1], &who[0], &root[0])
         cdef NormalMatrix gram = self.gram
         cdef task_t task
         cdef double[:, ::1] H = np.zeros((free * d, free * d)), total
         task.what, task.who, task.root, task.scratch = GATHER, &who[0], &root[0], &self.scratch[0]
+        self.rows.require()
         for pair in range(k * k):
             if begins[pair] == begins[pair + 1]:
                 continue

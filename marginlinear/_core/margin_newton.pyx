@@ -84,10 +84,10 @@ cdef class MarginNewton(ProximalNewton):
         cdef double mean, double_spread = 2 * engine.spread
         self.spread, self.size = engine.spread, engine.size
         self.dual, self.positive, self.group, self.tables = engine.duals, engine.positive, engine.group, engine.tables
-        self.c, self.q = engine.cost, np.empty(m)
-        self.centre, self.own = self.q, np.empty(m)
-        self.margin, self.turn, self.weight, self.root = np.empty(m), np.empty(m), np.empty(m), np.empty(m)
-        self.who, self.scratch = np.empty(m, dtype=np.int32), np.empty(d)
+        self.c, self.q = engine.cost, self.rows.zeros(m)
+        self.centre, self.own = self.q, self.rows.zeros(m)
+        self.margin, self.turn, self.weight, self.root = (self.rows.zeros(m) for _ in range(4))
+        self.who, self.scratch = self.rows.zeros(m, np.int32), np.empty(d)
         self.soft = softness_of(self.tables)
         self.slice_rows = max(1, <Py_ssize_t>(SLICE * m / (1.0 + <double>self.rows.nnz)))
         self.gram = NormalMatrix(self.rows.d, m, engine.threads)
@@ -130,6 +130,7 @@ cdef class MarginNewton(ProximalNewton):
                 self.who[count], self.root[count] = <int32_t>i, sqrt(weights[i])
                 count += 1
         task.what, task.out, task.who, task.root = GATHER, &self.scratch[0], &self.who[0], &self.root[0]
+        self.rows.require()
         gram.clear()
         for start in range(0, count, gram.room):
             stop = min(count, start + gram.room)
@@ -186,6 +187,7 @@ cdef class MarginNewton(ProximalNewton):
         cdef Py_ssize_t start
         cdef task_t task
         task.what, task.w, task.out = MARGINS, &W[0], &out[0]
+        self.rows.require()
         for start in range(0, self.rows.m, self.slice_rows):
             task.start, task.stop = start, min(self.rows.m, start + self.slice_rows)
             with nogil:

@@ -189,11 +189,11 @@ cdef class RenumberedRows:
 
 
 def renumber(Rows rows, int threads=1, bint in_place=False):
-    """The RenumberedRows of these rows, made once; None where the weights are few.
+    """The RenumberedRows of these rows, made once; None where the weights are few, or the rows are on disk.
 
     in_place: their arrays, where they can be written to, are used for it, and `rows` are not to be read any more.
     """
-    if rows.storage not in (CSR64, CSR32) or rows.n <= FEW or rows.nnz == 0:
+    if rows.storage not in (CSR64, CSR32) or rows.n <= FEW or rows.nnz == 0 or rows.pager is not None:
         return None
     if rows.renumbered is None:
         writeable = all(array.flags.writeable for array in rows.arrays[:2])

@@ -137,8 +137,9 @@ cdef class Rows:
         pager : object
             pager.chunks: int array, the first row of each chunk, and m. pager.windows(numbers): yields lists of ranges
             of rows, which are at hand until the next is asked for; together they are those of the chunks of these
-            numbers. pager.require(): from here on all rows are read in their order. pager.select(which, bias): Rows of
-            these rows. pager.nonzeros: stored values that are not 0. pager.zeros(n, dtype): an array for rows.
+            numbers. pager.require(): from here on all rows are read in their order. pager.fits(which): whether these
+            rows have a place in memory; pager.selected(which): else a pager of theirs. pager.nonzeros: stored values
+            that are not 0. pager.zeros(n, dtype): an array for rows.
         """
         cdef Rows rows = Rows.__new__(Rows)
         rows._csr(data, indices, indptr, n, bias)
@@ -318,6 +319,14 @@ cdef class Rows:
         """An array of what rows have: where these are on disk, so is it."""
         return np.zeros(n, dtype) if self.pager is None else self.pager.zeros(n, dtype)
 
+    def kept(self, array):
+        """The same numbers where `zeros` would put them."""
+        if self.pager is None:
+            return array
+        found = self.pager.zeros(array.size, array.dtype)
+        found[:] = array
+        return found
+
     def begin_pass(self):
         """From here on every row has one more turn, in whatever order."""
         self.now += 1
@@ -357,8 +366,8 @@ cdef class Rows:
         which = np.ascontiguousarray(which, dtype=np.intp)
         if self._source is not None:
             return self._source.select(which)
-        if self.pager is not None:
-            return self.pager.select(which, self.bias)
+        if self.pager is not None and not self.pager.fits(which):
+            return self.pager.selected(which).rows(self.bias)
         if self.storage == GRAM:
             return Rows.from_gram(np.ascontiguousarray(self.arrays[which[:, np.newaxis], which]))
         if self.storage in (DENSE64, DENSE32):
@@ -379,13 +388,18 @@ cdef class Rows:
         return Rows.from_csr(values, features, starts, self.n, self.bias)
 
     def products(self):
-        """Inner products of all rows, the bias feature included: float64 array of shape (m, m), not to be changed."""
+        """Inner products of all rows, the bias feature included: float64 array of shape (m, m), not to be changed.
+
+        Raises ValueError for rows on disk.
+        """
         cdef Py_ssize_t i
         cdef double[:, ::1] out
         cdef double[::1] one
         cdef task_t task
         if self.storage == GRAM and self._source is None:
             return self.arrays
+        if self.pager is not None:
+            raise ValueError(f"the inner products of {self.m} rows on disk are not made: take algorithm = 'auto'")
         K = np.empty((self.m, self.m))
         if self.storage == GRAM:
             for i in range(0, self.m, FETCH):

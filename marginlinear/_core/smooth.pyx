@@ -156,7 +156,7 @@ cdef class SmoothLoss:
     def value(self, W):
         """F(W); W is a float64 array of shape (d k,), feature j of class l at j k + l."""
         W = self._checked(W)
-        for lo, hi, _ in self.blocks:
+        for lo, hi, _ in self._blocks():
             self._forward(W, lo, self._work[:hi - lo], self.delta)
         return float(self._losses.sum())
 
@@ -165,7 +165,7 @@ cdef class SmoothLoss:
         W, out = self._checked(W), self._checked(out)
         self.last = self.delta
         self._at = None if self.keeps else W.copy()
-        for lo, hi, columns in self.blocks:
+        for lo, hi, columns in self._blocks():
             residuals = self._kept(lo, hi)
             self._forward(W, lo, residuals, self.delta)
             self._backward(residuals, lo, columns, out)
@@ -180,7 +180,7 @@ cdef class SmoothLoss:
         V, out = self._checked(V), self._checked(out)
         if self.last == 0:
             raise RuntimeError("product: call value_and_gradient first")
-        for lo, hi, columns in self.blocks:
+        for lo, hi, columns in self._blocks():
             residuals, turns = self._kept(lo, hi), self._work[:hi - lo]
             if not self.keeps:
                 self._forward(self._at, lo, residuals, self.last)
@@ -193,7 +193,7 @@ cdef class SmoothLoss:
         Of the loss where W was last, or with H as in `weighted_product`.
         """
         k, N, traces = self.n_classes, 0, np.empty(self.rows.m)
-        for lo, hi, _ in self.blocks:
+        for lo, hi, _ in self._blocks():
             c, own = self.cost[lo:hi, np.newaxis], (np.arange(hi - lo), self.y[lo:hi])
             of_class = csr_array((np.ones(hi - lo), own[::-1]), shape=(k, hi - lo))
             if H is not None:
@@ -219,20 +219,20 @@ cdef class SmoothLoss:
     def scores(self, W):
         """X W: float64 array of shape (m, k)."""
         W, out = self._checked(W), np.empty((self.rows.m, self.n_classes))
-        for lo, hi, _ in self.blocks:
+        for lo, hi, _ in self._blocks():
             self._scores(W, lo, out[lo:hi])
         return out
 
     def combine(self, R, out):
         """X' R is written to `out`, of shape (d k,); R is a float64 array of shape (m, k)."""
         out = self._checked(out)
-        for lo, hi, columns in self.blocks:
+        for lo, hi, columns in self._blocks():
             self._backward(R[lo:hi], lo, columns, out)
 
     def weighted_product(self, H, V, out, basis=None):
         """`product` with H[i, l] in place of row i's h_l; H, of shape (m, k), has 0 for the row's class."""
         V, out = self._checked(V), self._checked(out)
-        for lo, hi, columns in self.blocks:
+        for lo, hi, columns in self._blocks():
             turns = self._work[:hi - lo]
             self._move(lambda z, a, b, lo=lo: self._weigh(H, z, lo, a, b), V, lo, turns, basis)
             self._backward(turns, lo, columns, out)
@@ -263,8 +263,13 @@ cdef class SmoothLoss:
         block = csr_array((data[part], indices[part], indptr[lo:hi + 1] - indptr[lo]), shape=(hi - lo, self.rows.n))
         block = block.tocsc()
         PyErr_CheckSignals()
-        return Rows.from_csr(block.data, block.indices.astype(np.int32, copy=False),
-                             block.indptr.astype(np.int64, copy=False), hi - lo)
+        arrays = block.data, block.indices.astype(np.int32, copy=False), block.indptr.astype(np.int64, copy=False)
+        return Rows.from_csr(*map(self.rows.kept, arrays), hi - lo)
+
+    def _blocks(self):
+        """(lo, hi, columns) of all blocks of rows, for a pass."""
+        self.rows.require()
+        return self.blocks
 
     def _checked(self, array):
         if array.shape != (self.rows.d * self.n_classes,):

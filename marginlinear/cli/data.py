@@ -1,6 +1,7 @@
 """Reading data files for the commands."""
 
 import math
+import os
 from contextlib import contextmanager
 
 from marginlinear.cli.output import Failure, opening, warn
@@ -11,17 +12,50 @@ BLOCK = 1 << 20  # bytes of a file that are worked on at once: what NumPy's call
 
 
 def read_data(path, status, **options):
-    """What `read_libsvm` returns for `path`, with progress on the status line."""
+    """What `read_libsvm` returns for `path`, with progress on the status line; the same of a store."""
     from marginlinear.libsvm import read_libsvm
 
+    if is_store(path):
+        from marginlinear.store import Store
+
+        return Store(path).in_memory()
     with opening("open input file", path):
         return read_libsvm(path, progress=progress_of(f"reading {path}", status), **options)
 
 
+def is_store(path):
+    from marginlinear.store.layout import META
+
+    return os.path.isfile(os.path.join(path, META))
+
+
+def read_store(path, folder, status, **options):
+    """The Store `path`, or that of the file `path` in `folder`, which is made unless it is there."""
+    from marginlinear.store import Store
+
+    with opening("open input file", path):
+        if folder is None:
+            return Store(path)
+        if path == "-":
+            raise Failure("standard input: a store has the name of its file: give one, or --store no folder")
+        place = os.path.join(folder, os.path.basename(path) + ".store")
+        if os.path.exists(place):
+            found = Store(place)
+            found.require_source(path)
+            return found
+        os.makedirs(folder, exist_ok=True)
+        return Store.write(path, place, progress=progress_of(f"writing {place}", status), **options)
+
+
 def read_blocks(path, what, status, **options):
-    """What `libsvm_blocks` yields for `path`, with progress on the status line: `what` is done."""
+    """What `libsvm_blocks` yields for `path`, with progress on the status line: `what` is done. The same of a store."""
     from marginlinear.libsvm import libsvm_blocks
 
+    if is_store(path):
+        from marginlinear.store import Store
+
+        yield from Store(path).parts()
+        return
     with opening("open input file", path):
         yield from libsvm_blocks(path, progress=progress_of(what, status), _block_size=BLOCK, **options)
 
@@ -35,7 +69,7 @@ def located(data):
     try:
         yield
     except MemoryError as error:
-        if data.n_features <= len(data.data):
+        if data.n_features <= len(data.data) or not hasattr(data, "largest"):
             raise
         reason = f"this index makes {data.n_features} features, more than there is memory for: {error}"
         raise DataError(*data.largest, reason) from error

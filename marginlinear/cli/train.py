@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from marginlinear import options, params, registry
 from marginlinear._version import version
 from marginlinear.atomic import check_writable, replacing
-from marginlinear.cli.data import located, read_data, read_weights
+from marginlinear.cli.data import is_store, located, read_data, read_store, read_weights
 from marginlinear.cli.files import require_apart
 from marginlinear.cli.output import (
     DONE,
@@ -44,10 +44,12 @@ FLOAT32 = Param("float32", bool, False, "hold the values of the data in single p
 VERBOSE = Param("verbose", bool, False, "tell the data's size and every check of the certificate, on stderr")
 LOG = Param("log", str, None, "write one JSON object for each check, and one for the result; of cross-validation and "
             "search one for each fit", metavar="FILE")
+STORE = Param("store", str, None, "make a store of the data in this folder, or use the one that is there, and go over "
+              "its rows on disk: for data larger than memory, with --memory", metavar="DIR")
 STRICT = Param("strict", bool, False, "exit with status 3 when training did not converge")
 
 SELECTION = (params.CROSS_VALIDATION, params.SEARCH, GRID, params.METRIC, REFIT, TABLE, RESUME)
-GENERAL = (WEIGHTS, *SELECTION, options.ZERO_BASED, TEXT_LABELS, FLOAT32, options.QUIET, VERBOSE, LOG, STRICT,
+GENERAL = (WEIGHTS, *SELECTION, STORE, options.ZERO_BASED, TEXT_LABELS, FLOAT32, options.QUIET, VERBOSE, LOG, STRICT,
            options.HELP, options.VERSION)
 
 # Metrics as the results call them; characters of the bar that shows a search's progress.
@@ -136,8 +138,10 @@ class Training:
         self._selection(line)
         self.weights = line.value(WEIGHTS)
         self.log_path = line.value(LOG)
-        self.zero_based = line.value(options.ZERO_BASED)
-        self.dtype = "float32" if line.value(FLOAT32) else "float64"
+        self.store = line.value(STORE)
+        self.reading = {"zero_based": line.value(options.ZERO_BASED), "text_labels": self.text_labels,
+                        "dtype": "float32" if line.value(FLOAT32) else "float64",
+                        "threads": self.params.get("threads")}
         self.quiet, self.verbose = line.value(options.QUIET), line.value(VERBOSE)
         self.strict = line.value(STRICT)
         self.path, self.model_path = _files(line.files, self.folds and not self.refit)
@@ -313,10 +317,11 @@ class Training:
         import numpy as np
 
         began = time.perf_counter()
-        # Scaled values have the type of those that they are made of.
-        data = read_data(self.path, self.status, zero_based=self.zero_based, dtype=self.dtype,
-                         narrow=not self.params.get("scale"), text_labels=self.text_labels,
-                         threads=self.params.get("threads"))
+        if self.store or is_store(self.path):
+            data = read_store(self.path, self.store, self.status, **self.reading)
+        else:
+            # Scaled values have the type of those that they are made of.
+            data = read_data(self.path, self.status, narrow=not self.params.get("scale"), **self.reading)
         seconds = time.perf_counter() - began
         self.status.wipe()
         m = len(data.labels)

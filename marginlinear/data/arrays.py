@@ -63,6 +63,8 @@ def held(X, given=False):
     ValueError
         Names X, and what is wrong with it.
     """
+    if is_paged(X):
+        return X
     return sparse_rows(X, -1.0, given)[0] if is_sparse(X) else dense_table(X)
 
 
@@ -76,6 +78,8 @@ def as_rows(X, bias, n_features=None, given=False):
 
     With n_features, X may be narrower or wider: missing features are zeros, others are left out. `given` as in `held`.
     """
+    if is_paged(X):
+        return X.rows(bias)
     if is_sparse(X):
         csr, rows = sparse_rows(X, bias, given)
         if n_features in (None, csr.n_features):
@@ -92,6 +96,11 @@ def as_rows(X, bias, n_features=None, given=False):
 
 def is_sparse(X):
     return is_compressed(X) or hasattr(X, "tocsr")
+
+
+def is_paged(X):
+    """Whether X is a Pager, whose rows are on disk: they were checked before they were written there."""
+    return hasattr(X, "windows")
 
 
 def is_compressed(X):
@@ -287,6 +296,8 @@ def row_count(X):
 
 def select_rows(X, which):
     """X without the other rows."""
+    if is_paged(X):
+        return X.selected(which)
     if not is_compressed(X):
         return X[which]
     lengths = np.diff(X.indptr)[which]

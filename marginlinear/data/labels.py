@@ -8,6 +8,8 @@
 Other labels are refused before a fit. No NumPy here but where arrays are: the commands check words with it.
 """
 
+from marginlinear.threads import ranges
+
 INT64 = 1 << 63
 TO_WORDS = "make words of them, as y.astype('U') does, or number the classes"
 
@@ -61,3 +63,16 @@ def labels_of(y, name="y"):
             raise ValueError(f"{name}: label {found.max()} is beyond 64-bit integers; {TO_WORDS}")
         found = found.astype(np.int64)
     return found
+
+
+def classes_of(y, size=1 << 22):
+    """(the different labels, ascending; the place of each row's among them, an int32 array): some rows at a time, since
+    what sorting them takes is many times as large."""
+    import numpy as np
+
+    parts = ranges(len(y), size)
+    classes = np.unique(np.concatenate([np.unique(y[lo:hi]) for lo, hi in parts]))
+    codes = np.empty(len(y), dtype=np.int32)
+    for lo, hi in parts:
+        codes[lo:hi] = np.searchsorted(classes, y[lo:hi])
+    return classes, codes

@@ -9,7 +9,7 @@ lower = -upper this is x_j -> upper x_j/most_j, and zeros stay zeros: with all f
 
 import numpy as np
 
-from marginlinear.data.arrays import CSR, as_rows, held, like, real_values, select_rows, shape_of
+from marginlinear.data.arrays import CSR, as_rows, held, is_paged, like, real_values, select_rows, shape_of
 
 RANGE, MAXABS, UNIT = "range", "maxabs", "unit"
 KINDS = (RANGE, MAXABS, UNIT)
@@ -207,11 +207,12 @@ def maxabs(least, most, numbers=None):
 
 
 def extremes(X):
-    """(least, most) value of each feature of a dense array or CSR: float64 arrays of shape (n,), zeros counted."""
-    if not isinstance(X, CSR):
+    """(least, most) value of each feature of what `table` returns: float64 arrays of shape (n,), zeros counted."""
+    if isinstance(X, np.ndarray):
         return X.min(axis=0).astype(np.float64), X.max(axis=0).astype(np.float64)
     found = Extremes()
-    found.add(X)
+    for part in X.store.parts() if is_paged(X) else [X]:
+        found.add(part)
     return found.found()
 
 
@@ -249,7 +250,7 @@ class Extremes:
 def table(X):
     """X as `held` has it, with float32 or float64 values that are finite, without a copy where it is such."""
     found = held(X)
-    if isinstance(found, CSR):
+    if isinstance(found, CSR) or is_paged(found):
         return found
     as_rows(found, -1.0)
     return real_values(found)

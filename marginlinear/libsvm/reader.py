@@ -109,7 +109,7 @@ def read_libsvm(source, *, n_features=None, zero_based=False, dtype="float64", n
     return table.finish()
 
 
-def libsvm_blocks(source, *, zero_based=False, text_labels=False, threads=None, progress=None,
+def libsvm_blocks(source, *, zero_based=False, dtype="float64", text_labels=False, threads=None, progress=None,
                   _block_size=BLOCK_SIZE):
     """Yield the rows of a file in LIBSVM format some at a time, in memory that does not grow with the file.
 
@@ -118,7 +118,7 @@ def libsvm_blocks(source, *, zero_based=False, text_labels=False, threads=None, 
     """
     lines, some = 0, False
     threads = default_threads() if threads is None else threads
-    with closing(parsed_blocks(source, zero_based, None, "float64", text_labels, threads, progress,
+    with closing(parsed_blocks(source, zero_based, None, dtype, text_labels, threads, progress,
                                _block_size)) as blocks:
         for path, _, block in blocks:
             table = Table(path, block, lines=lines)

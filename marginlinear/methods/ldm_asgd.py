@@ -164,4 +164,5 @@ METHOD = Method(
     kernels=False,
     routes=("auto",),
     path=False,
+    stores=False,
 )

@@ -626,4 +626,5 @@ METHOD = Method(
     routes=("auto",),
     defaults={"tol": 1e-8, "max_iter": 100, "bias": 1.0},
     path=False,
+    stores=False,
 )

@@ -20,16 +20,17 @@ from marginlinear import params as P
 from marginlinear import registry
 from marginlinear._version import version
 from marginlinear.api import fit_model, train
-from marginlinear.data.arrays import select_columns, select_rows, shape_of
+from marginlinear.data.arrays import is_paged, select_columns, select_rows, shape_of
 from marginlinear.data.checks import check_class_weight, row_weights, training_data
 from marginlinear.data.folds import stratified_folds
 from marginlinear.data.kernels import GramCache
 from marginlinear.errors import ConvergenceWarning, renumber_rows
-from marginlinear.fitting import resolved
+from marginlinear.fitting import require_stores, resolved
 from marginlinear.selection import grid as G
 from marginlinear.selection.journal import Entries, Journal
 from marginlinear.selection.metrics import METRICS, pooled
 from marginlinear.status import fell_short, keyword, remedies
+from marginlinear.store.paging import paged
 from marginlinear.threads import default_threads, in_order
 
 LOO = "# folds > # data. Will use # folds = # data instead (i.e., leave-one-out cross validation)"
@@ -229,7 +230,9 @@ class Fits:
         """
         for fold, users in Counter(fold for fold, _ in todo).items():
             self.folds.expect(fold, users)
-        several = min(self.threads, len(todo)) > 1
+        # Of rows on disk a fold is a store of its own: there is one at a time.
+        threads = 1 if is_paged(self.folds.X) else self.threads
+        several = min(threads, len(todo)) > 1
 
         def work(job):
             fold, chain = todo[job]
@@ -254,10 +257,11 @@ class Fits:
             self.folds.leave(fold)
             return done
 
-        yield from in_order(work, len(todo), self.threads, self._cancel)
+        yield from in_order(work, len(todo), threads, self._cancel)
 
 
-def out_of_fold(X, y, *, solver=None, folds=5, seed=0, threads=None, sample_weight=None, class_weight=None, **params):
+def out_of_fold(X, y=None, *, solver=None, folds=5, seed=0, threads=None, sample_weight=None, class_weight=None,
+                **params):
     """Scores of rows by models that have not seen them.
 
     Parameters
@@ -277,7 +281,7 @@ def out_of_fold(X, y, *, solver=None, folds=5, seed=0, threads=None, sample_weig
     return data.classes, (fold for chain in fits.run(fits.missing(())) for _, _, fold in chain)
 
 
-def cross_validate(X, y, *, solver=None, folds=5, metric="accuracy", seed=0, threads=None, sample_weight=None,
+def cross_validate(X, y=None, *, solver=None, folds=5, metric="accuracy", seed=0, threads=None, sample_weight=None,
                    class_weight=None, **params):
     """Stratified cross-validation.
 
@@ -323,7 +327,7 @@ def cross_validate(X, y, *, solver=None, folds=5, metric="accuracy", seed=0, thr
                            [fold.info for fold in done], time.perf_counter() - began)
 
 
-def search(X, y, *, solver=None, grid=None, refit=True, folds=5, metric="accuracy", seed=0, threads=None,
+def search(X, y=None, *, solver=None, grid=None, refit=True, folds=5, metric="accuracy", seed=0, threads=None,
            sample_weight=None, class_weight=None, log=None, resume=None, progress=None, **params):
     """Search a grid of parameters for the best score of cross-validation.
 
@@ -404,8 +408,8 @@ def search(X, y, *, solver=None, grid=None, refit=True, folds=5, metric="accurac
     best = max(range(len(points)), key=lambda p: (table[p]["score"], -p))
     model = None
     if refit:
-        model = train(X, y, solver=method.name, sample_weight=sample_weight, class_weight=class_weight,
-                      **{**params, **points[best], P.PROBABILITY.name: probability})
+        model = train(data.X if is_paged(data.X) else X, y, solver=method.name, sample_weight=sample_weight,
+                      class_weight=class_weight, **{**params, **points[best], P.PROBABILITY.name: probability})
     return Search(points[best], table[best]["score"], table, model)
 
 
@@ -415,6 +419,10 @@ def _prepared(X, y, solver, folds, seed, threads, sample_weight, class_weight, p
     # Out of fold only scores are asked for.
     params = {**params, P.SEED.name: seed, P.THREADS.name: threads, P.PROBABILITY.name: False}
     values = resolved(method, _inner(params))[0]
+    X = paged(X, params.pop(P.MEMORY.name, None))
+    if is_paged(X):
+        require_stores(method, values.get("kernel"))
+        y = X.y if y is None else y
     square = values.get("kernel") == "precomputed"
     data = Folds(X, y, folds, seed, sample_weight, class_weight, square)
     return method, data, params

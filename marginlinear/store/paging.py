@@ -14,22 +14,35 @@ import os
 import sys
 import tempfile
 import threading
+import time
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
+from marginlinear import memory as memories
 from marginlinear._core.rows import Rows
-from marginlinear.threads import run_chunks
+from marginlinear.data.arrays import CSR, shape_of
+from marginlinear.store.opened import Store
+from marginlinear.threads import ranges, run_chunks
 
 # A window's part of the memory; another is for arrays of rows, the rest for weights and the process itself.
 WINDOW = 1 / 4
 # Arrays of rows below so many bytes stay in memory.
 LITTLE = 1 << 20
 # Seconds between looks at what the process holds, and the part of the memory at which pages are let go of.
-LOOK, FULL = 0.02, 0.85
-# Bytes that are read ahead at once.
-READ = 1 << 20
+LOOK, FULL = 0.004, 0.85
+# Bytes that are read ahead, and that are copied, at once.
+READ, PART = 1 << 20, 1 << 24
+
+
+def paged(X, memory=None):
+    """The Pager of a Store, within `memory`, a size or None; X where it is none."""
+    if isinstance(X, Store):
+        return Pager(X, memories.memory() // 2 if memory is None else memories.bytes_of(memory, "memory"))
+    if memory is not None:
+        raise ValueError(f"memory = {memory!r} is for a Store: other rows are in memory")
+    return X
 
 
 def resident():
@@ -40,8 +53,51 @@ def resident():
         return int(stream.read().split()[1]) * mmap.PAGESIZE
 
 
+class Pages:
+    """Maps of files, a process's own: of how many pages it holds at once.
+
+    Parameters
+    ----------
+    memory : int
+        Bytes that the process may hold.
+
+    Attributes
+    ----------
+    bytes_read : int
+        Of the stores.
+    """
+
+    def __init__(self, memory):
+        self.memory, self.bytes_read = memory, 0
+        self._maps, self._lock = [], threading.Lock()
+        if hasattr(mmap, "MADV_DONTNEED") and resident() is not None:
+            threading.Thread(target=watch, args=(weakref.ref(self),), daemon=True).start()
+
+    def add(self, pages):
+        """Take a map into account, for as long as somebody has it."""
+        with self._lock:
+            self._maps = [there for there in self._maps if there() is not None] + [weakref.ref(pages)]
+
+    def let_go(self):
+        """Of all pages: files have them, and what is asked for again is read from there."""
+        with self._lock:
+            maps = [there() for there in self._maps]
+        for pages in maps:
+            if pages is not None and hasattr(mmap, "MADV_DONTNEED"):
+                pages.madvise(mmap.MADV_DONTNEED)
+
+
+def watch(reference):
+    """For as long as there are the Pages: let go of them when the process holds too many."""
+    while (pages := reference()) is not None:
+        if resident() > FULL * pages.memory:
+            pages.let_go()
+        del pages
+        time.sleep(LOOK)
+
+
 class Pager:
-    """What `Rows.from_pages` asks of the rows of a store. A context: scratch files and threads last as long as it.
+    """What `Rows.from_pages` asks of the rows of a store.
 
     Parameters
     ----------
@@ -50,50 +106,36 @@ class Pager:
         Bytes that the process may hold.
     scratch : str or path, optional
         Folder for files that have no name. Default: the store's own, or that for temporary files.
+    pages : Pages, optional
+        Of another Pager within the same memory.
 
     Attributes
     ----------
+    data, indices, indptr, n_features, y
+        The store's.
     chunks : int64 array
         The first row of each chunk, and m: a single one where all rows fit a window.
-    passes : float
-        How many times all bytes of the store have been read so far.
     """
 
-    def __init__(self, store, memory, scratch=None):
+    def __init__(self, store, memory, scratch=None, pages=None):
         self.store, self.memory = store, memory
         self.window = int(WINDOW * memory)
         self.sizes = np.diff(store.indptr[store.chunks]) * (store.data.itemsize + store.indices.itemsize)
         self.whole = int(self.sizes.sum())
         self.chunks = np.array([0, store.m]) if self.whole <= self.window else store.chunks
         self.scratch = scratch or (store.path if os.access(store.path, os.W_OK) else None)
-        self.passes, self.required = 0.0, False
-        self.maps = [weakref.ref(array._mmap) for array in (store.data, store.indices, store.indptr, store.sqnorms)]
-        self.ended = threading.Event()
+        self.required = False
+        self.pages = Pages(memory) if pages is None else pages
+        for array in (store.data, store.indices, store.indptr, store.y, store.sqnorms):
+            if isinstance(array, np.memmap):
+                self.pages.add(array._mmap)
+        self.data, self.indices, self.indptr = store.data, store.indices, store.indptr
+        self.n_features, self.y = store.n_features, store.y
 
-    def __enter__(self):
-        if hasattr(mmap, "MADV_DONTNEED"):
-            threading.Thread(target=self._watch, daemon=True).start()
-        return self
-
-    def __exit__(self, *failure):
-        self.ended.set()
-        self.let_go()
-
-    def _watch(self):
-        while not self.ended.wait(LOOK):
-            if (resident() or 0) > FULL * self.memory:
-                self.let_go()
-
-    def let_go(self):
-        """Of all pages: files have them, and what is asked for again is read from there."""
-        if not hasattr(mmap, "MADV_DONTNEED"):
-            return
-        for reference in list(self.maps):
-            pages = reference()
-            if pages is None:
-                self.maps.remove(reference)
-            else:
-                pages.madvise(mmap.MADV_DONTNEED)
+    @property
+    def passes(self):
+        """How many times all bytes of the store have been read."""
+        return self.pages.bytes_read / max(1, self.whole)
 
     def rows(self, bias):
         """All rows of the store, with a bias feature unless `bias` is negative."""
@@ -119,16 +161,36 @@ class Pager:
             else:
                 stream.truncate(size)
             pages = mmap.mmap(stream.fileno(), size)
-        self.maps.append(weakref.ref(pages))
+        self.pages.add(pages)
         return np.frombuffer(pages, dtype)
 
-    def select(self, which, bias):
-        """Rows of these row numbers, in memory."""
-        return self.store.select(which, bias)
+    def fits(self, which):
+        """Whether rows of these numbers have a place in memory."""
+        return float(np.diff(self.indptr)[which].sum()) * (self.whole / max(1, self.indptr[-1])) <= self.window
+
+    def selected(self, which):
+        """A Pager of these row numbers, in a store of its own that ends with it."""
+        step = max(1, int(min(PART, self.window) * self.store.m / max(1, self.whole)))
+        rows = Rows.from_pages(self.data, self.indices, self.indptr, self.n_features, -1.0, self.store.sqnorms, None)
+        return self._stored(CSR(*rows.select(which[lo:hi]).arrays, self.n_features)
+                            for lo, hi in ranges(len(which), step))
+
+    def changed(self, change):
+        """A Pager of what change(X) makes of the rows, some at a time, in a store of its own that ends with it."""
+        return self._stored(change(CSR(part.data, part.indices, part.indptr, part.n_features))
+                            for part in self.store.parts())
+
+    def _stored(self, parts):
+        folder = tempfile.TemporaryDirectory(dir=self.scratch, prefix="rows-")
+        unlabelled = ((part, np.zeros(shape_of(part)[0])) for part in parts)
+        store = Store.write(unlabelled, os.path.join(folder.name, "rows.store"), n_features=self.n_features)
+        store.folder = folder
+        self.pages.bytes_read += self.whole
+        return Pager(store, self.memory, self.scratch, self.pages)
 
     def require(self):
         """All rows are about to be read in their order: those that nobody has verified are, on threads."""
-        self.passes += 1
+        self.pages.bytes_read += self.whole
         if not self.required:
             run_chunks(lambda lo, hi: [self.store.verify(chunk) for chunk in range(lo, hi)], len(self.sizes), size=1)
             self.required = True
@@ -148,7 +210,7 @@ class Pager:
                 ahead.result()
                 if at + 1 < len(found):
                     ahead = pool.submit(self._read, found[at + 1], ended)
-                self.passes += self.sizes[window].sum() / max(1, self.whole)
+                self.pages.bytes_read += int(self.sizes[window].sum())
                 yield merged([(int(self.chunks[chunk]), int(self.chunks[chunk + 1])) for chunk in window])
                 self._let_go_of_rows()
         finally:

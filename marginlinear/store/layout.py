@@ -1,0 +1,129 @@
+"""What a store is: a folder of arrays in NumPy's format, which `np.load` reads too, and a description of them.
+
+    values.npy     float32 where that is exact for all values, else float64, row after row
+    indices.npy    their columns, rising along a row: uint16 up to 65,536 features, else int32
+    indptr.npy     int64, m + 1: where each row begins
+    labels.npy     int64, float64 or text, m
+    sqnorms.npy    float64, m: squared norms of the rows, summed in the order of the features
+    chunks.npy     int64: the first row of each chunk of at most CHUNK values, or one row, and m
+    crc.npy        uint32: CRC-32 of each chunk's values and indices
+    meta.json      the sizes, types, classes, source, CRC-32 of each small file, and a digest of all that
+"""
+
+import errno
+import hashlib
+import json
+import os
+import sys
+import zlib
+
+import numpy as np
+
+from marginlinear.data.reading import json_of, shown
+from marginlinear.errors import DataError
+
+FORMAT = 1
+# Values of a chunk: with their columns 3 to 6 MB.
+CHUNK = 1 << 19
+META = "meta.json"
+LARGE = "values", "indices"
+SMALL = "indptr", "labels", "sqnorms", "chunks", "crc"
+# A header of NumPy's has room for any length; bytes that are read at once.
+HEADER, PART = 128, 1 << 20
+# Of a source, bytes at each end that tell it from another one.
+END = 1 << 20
+TYPES = {"values": ("<f4", "<f8"), "indices": ("<u2", "<i4"), "indptr": ("<i8",), "sqnorms": ("<f8",),
+         "chunks": ("<i8",), "crc": ("<u4",)}
+AGAIN = "write the store again from its source"
+
+
+def place(folder, name):
+    return os.path.join(folder, f"{name}.npy")
+
+
+def require_little_endian():
+    if sys.byteorder != "little":
+        raise OSError(errno.ENOTSUP, "a store needs a little-endian machine")
+
+
+def header_of(dtype, shape):
+    """The HEADER bytes before an array of NumPy's format 1.0."""
+    words = f"{{'descr': {np.dtype(dtype).str!r}, 'fortran_order': False, 'shape': {tuple(shape)!r}, }}"
+    return b"\x93NUMPY\x01\x00" + (HEADER - 10).to_bytes(2, "little") + words.ljust(HEADER - 11).encode() + b"\n"
+
+
+def crc_of(path, start=0, stop=None):
+    """CRC-32 of the bytes start to stop of a file."""
+    found = 0
+    with open(path, "rb", buffering=0) as stream:
+        stream.seek(start)
+        while stop is None or start < stop:
+            part = stream.read(PART if stop is None else min(PART, stop - start))
+            if not part:
+                break
+            found = zlib.crc32(part, found)
+            start += len(part)
+    return found
+
+
+def digest_of(meta):
+    return hashlib.sha256(json.dumps(meta, sort_keys=True).encode()).hexdigest()
+
+
+def write_meta(folder, meta):
+    with open(os.path.join(folder, META), "w", encoding="ascii") as stream:
+        json.dump({**meta, "sha256": digest_of(meta)}, stream, indent=1, sort_keys=True)
+        stream.write("\n")
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
+def read_meta(folder):
+    """The description of a store; DataError for what is none."""
+    path = os.path.join(folder, META)
+    try:
+        with open(path, "rb") as stream:
+            meta = json_of(stream.read())
+    except (FileNotFoundError, NotADirectoryError):
+        raise DataError(folder, 0, 0, f"this is no store: it has no {META}") from None
+    except ValueError as error:
+        raise DataError(path, 0, 0, f"{error}: {AGAIN}") from error
+    if not isinstance(meta, dict) or not isinstance(meta.get("format"), int):
+        raise DataError(path, 0, 0, f"it does not describe a store: {AGAIN}")
+    if meta["format"] != FORMAT:
+        raise DataError(path, 0, 0, f"a store of format {shown(meta['format'])}, and this marginlinear knows format "
+                        f"{FORMAT}: use a newer one, or {AGAIN}")
+    digest = meta.pop("sha256", None)
+    if digest != digest_of(meta):
+        raise DataError(path, 0, 0, f"sha256 does not match, the file was changed: {AGAIN}")
+    return meta
+
+
+def mapped(folder, name, dtype, shape):
+    """A read-only map of an array; DataError where the file is not that array."""
+    path = place(folder, name)
+    try:
+        size = os.path.getsize(path)
+    except FileNotFoundError:
+        raise DataError(path, 0, 0, f"the file is missing: {AGAIN}") from None
+    wanted = HEADER + np.dtype(dtype).itemsize * int(np.prod(shape))
+    with open(path, "rb") as stream:
+        header = stream.read(HEADER)
+    if size != wanted:
+        raise DataError(path, 0, 0, f"{size} bytes where {wanted} are to be: {AGAIN}")
+    if header != header_of(dtype, shape):
+        raise DataError(path, 0, 0, f"its header is of another array: {AGAIN}")
+    if 0 in shape:
+        return np.empty(shape, dtype)
+    return np.memmap(path, dtype, "r", HEADER, shape)
+
+
+def source_of(path):
+    """What tells a file from another one: name, size, time of its last change, digests of its ends."""
+    status = os.stat(path)
+    with open(path, "rb") as stream:
+        head = hashlib.sha256(stream.read(END)).hexdigest()
+        stream.seek(max(0, status.st_size - END))
+        tail = hashlib.sha256(stream.read(END)).hexdigest()
+    return {"name": os.path.basename(path), "size": status.st_size, "mtime_ns": status.st_mtime_ns, "head": head,
+            "tail": tail}

@@ -1,0 +1,190 @@
+"""A store that is there: what it holds, mapped, and whether it is what was written."""
+
+import os
+from itertools import pairwise
+
+import numpy as np
+
+from marginlinear.data.arrays import CSR
+from marginlinear.errors import DataError
+from marginlinear.libsvm import LibsvmData
+from marginlinear.store import layout
+from marginlinear.threads import ranges
+
+# Rows of which something is looked at together.
+ROWS = 1 << 20
+
+
+class Store:
+    """Rows and labels on disk. A fit goes over them in the memory that it is given: `train(store, memory="4G")`.
+
+    Parameters
+    ----------
+    path : str or path
+        The folder that `Store.write` has made.
+
+    Attributes
+    ----------
+    path : str
+    m, n_features, nnz, nonzeros : int
+        Rows, columns, stored values, and those that are not 0.
+    data, indices, indptr : arrays
+        As of a CSR: float32 or float64, uint16 or int32, int64. Maps of files, read-only, as all arrays here.
+    y : int64, float64 or str array of shape (m,)
+        The labels.
+    sqnorms : float64 array of shape (m,)
+        Squared norms of the rows.
+    classes, class_counts : arrays of shape (k,)
+        The labels that there are, ascending, and how many rows have each.
+    chunks : int64 array
+        The first row of each chunk, and m.
+    verified : bool array
+        The chunks that have been compared with what was written, in this process.
+    meta : dict
+        The description in meta.json.
+
+    Raises
+    ------
+    DataError
+        For a folder that is no store, or that was damaged, and for a store of a later version.
+    OSError
+        The folder cannot be read.
+    """
+
+    def __init__(self, path):
+        layout.require_little_endian()
+        self.path = os.fspath(path)
+        self.meta = meta = layout.read_meta(self.path)
+        self.m, self.n_features, self.nnz, self.nonzeros = (
+            meta[name] for name in ("m", "n_features", "nnz", "nonzeros"))
+        count = meta["chunks"]
+        shapes = {"values": (self.nnz,), "indices": (self.nnz,), "indptr": (self.m + 1,), "labels": (self.m,),
+                  "sqnorms": (self.m,), "chunks": (count + 1,), "crc": (count, 2)}
+        maps = {name: layout.mapped(self.path, name, meta["types"][name], shape) for name, shape in shapes.items()}
+        for name in layout.SMALL:
+            if layout.crc_of(layout.place(self.path, name)) != meta["crc"][name]:
+                raise DataError(layout.place(self.path, name), 0, 0,
+                                f"its CRC-32 is another one, the file was changed: {layout.AGAIN}")
+        self.data, self.indices, self.indptr, self.y, self.sqnorms = (
+            maps[name] for name in ("values", "indices", "indptr", "labels", "sqnorms"))
+        self.chunks, self._crc = np.array(maps["chunks"]), np.array(maps["crc"])
+        self.classes = np.array(meta["classes"], dtype=self.y.dtype)
+        self.class_counts = np.array(meta["class_counts"])
+        self._require_order()
+        self.verified = np.zeros(count, dtype=bool)
+
+    @staticmethod
+    def write(source, path, *, n_features=None, zero_based=False, dtype="float64", text_labels=False, overwrite=False,
+              threads=None, progress=None):
+        """Make a store, in memory that does not grow with it. It appears whole or not at all.
+
+        Parameters
+        ----------
+        source : str, path, binary file object, or iterable of (X, y)
+            A file in LIBSVM format, as `load_libsvm` takes it: `-` is standard input, pipes and compressed files will
+            do. Or pairs of some rows, sparse or dense, and their labels, as `train` takes both.
+        path : str or path
+            The folder to be made.
+        n_features : int, optional
+            Number of columns; default: that of the largest index, or of the widest X.
+        zero_based, dtype, text_labels, threads, progress
+            As of `load_libsvm`, for a file. `dtype` "float32" rounds values.
+        overwrite : bool
+            Whether a store at `path` is replaced. Nothing else ever is.
+
+        Returns
+        -------
+        Store
+
+        Raises
+        ------
+        DataError, ValueError
+            For what is wrong in the source: file, line and column, or the number of the pair and the row.
+        OSError
+            The source cannot be read, the folder not be written, or the disk is full.
+        """
+        from marginlinear.store.writer import write
+
+        return Store(write(source, os.fspath(path), n_features, zero_based, dtype, text_labels, overwrite, threads,
+                           progress))
+
+    def __repr__(self):
+        return (f"Store({self.path!r}): {self.m:,} rows, {self.n_features:,} features, {self.nnz:,} values, "
+                f"{len(self.classes)} classes")
+
+    def __reduce__(self):
+        return Store, (self.path,)
+
+    @property
+    def shape(self):
+        return self.m, self.n_features
+
+    @property
+    def labels(self):
+        return self.y
+
+    def verify(self, chunk):
+        """DataError where the values or columns of a chunk are not those that were written."""
+        if self.verified[chunk]:
+            return
+        first, last = self.indptr[self.chunks[chunk:chunk + 2]].tolist()
+        for name, array, wanted in zip(layout.LARGE, (self.data, self.indices), self._crc[chunk], strict=True):
+            path = layout.place(self.path, name)
+            found = layout.crc_of(path, layout.HEADER + first * array.itemsize, layout.HEADER + last * array.itemsize)
+            if found != wanted:
+                raise DataError(path, 0, 0, f"chunk {chunk}, rows {self.chunks[chunk]} to {self.chunks[chunk + 1] - 1}"
+                                f": its CRC-32 is another one, the file was changed: {layout.AGAIN}")
+        # Of numbers with the right CRC too: they become addresses.
+        columns = self._part("indices", first, last)
+        if last > first and not 0 <= columns.min() <= columns.max() < self.n_features:
+            raise DataError(self.path, 0, 0, f"chunk {chunk} has columns outside 0 to {self.n_features - 1}: "
+                            f"{layout.AGAIN}")
+        self.verified[chunk] = True
+
+    def require_source(self, path):
+        """DataError unless the store was made of the file `path` as it is now."""
+        was, now = self.meta["source"], layout.source_of(path)
+        if was is None:
+            raise DataError(self.path, 0, 0, f"the store was not made of a file, so not of {path}: name another folder")
+        other = [name for name in was if was[name] != now[name]]
+        if other:
+            words = {"mtime_ns": "time of the last change", "head": "beginning", "tail": "end"}
+            names = ", ".join(words.get(name, name) for name in other)
+            raise DataError(self.path, 0, 0, f"the store was made of another {path} ({names}): remove the store, or "
+                            "name another folder")
+
+    def parts(self):
+        """Yield all rows as LibsvmData, a verified chunk at a time, in arrays of their own."""
+        for chunk, (lo, hi) in enumerate(pairwise(self.chunks.tolist())):
+            self.verify(chunk)
+            indptr = self._part("indptr", lo, hi + 1)
+            first, last = indptr[0], indptr[-1]
+            yield LibsvmData(self._part("values", first, last), self._part("indices", first, last), indptr - first,
+                             self._part("labels", lo, hi), self.n_features, (self.path, 0, 0))
+
+    def in_memory(self):
+        """LibsvmData of all rows, verified."""
+        for chunk in range(len(self.verified)):
+            self.verify(chunk)
+        return LibsvmData(*(self._part(name, 0, size) for name, size in (
+            ("values", self.nnz), ("indices", self.nnz), ("indptr", self.m + 1), ("labels", self.m))), self.n_features,
+            (self.path, 0, 0))
+
+    def X_blocks(self):
+        """Yield (csr_array, labels) of some rows at a time, in their order."""
+        for part in self.parts():
+            yield CSR(part.data, part.indices.astype(np.int32), part.indptr, part.n_features).to_scipy(), part.labels
+
+    def _part(self, name, start, stop):
+        """Numbers of a file, read into an array: of a map the process would hold them from then on."""
+        dtype = np.dtype(self.meta["types"][name])
+        return np.fromfile(layout.place(self.path, name), dtype, stop - start,
+                           offset=layout.HEADER + dtype.itemsize * int(start))
+
+    def _require_order(self):
+        """DataError where rows do not follow each other."""
+        ends = self.indptr[0] == 0 and self.indptr[self.m] == self.nnz
+        rising = all((self.indptr[lo:hi] <= self.indptr[lo + 1:hi + 1]).all() for lo, hi in ranges(self.m, ROWS))
+        chunks = self.chunks[0] == 0 and self.chunks[-1] == self.m and (np.diff(self.chunks) > 0).all()
+        if not (ends and rising and chunks):
+            raise DataError(self.path, 0, 0, f"its rows do not follow each other: {layout.AGAIN}")

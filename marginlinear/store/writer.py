@@ -1,0 +1,231 @@
+"""From a source to a store, in bounded memory."""
+
+import os
+import re
+import shutil
+from contextlib import closing, contextmanager, suppress
+
+import numpy as np
+
+from marginlinear._core.rows import Rows
+from marginlinear.data.arrays import held, is_compressed
+from marginlinear.data.labels import labels_of, require_words
+from marginlinear.errors import RowError
+from marginlinear.libsvm import libsvm_blocks
+from marginlinear.store import layout
+from marginlinear.threads import run_chunks
+
+# Bytes of text that are parsed at once, and numbers that are converted at once.
+BLOCK, NUMBERS = 1 << 20, 1 << 20
+# Columns that uint16 holds.
+NARROW = 1 << 16
+# Integers up to here are floats, too.
+EXACT = 1 << 53
+
+
+def write(source, path, n_features, zero_based, dtype, text_labels, overwrite, threads, progress):
+    """`Store.write`; returns the path."""
+    layout.require_little_endian()
+    named = isinstance(source, (str, os.PathLike)) or hasattr(source, "read")
+    if named:
+        parts = libsvm_blocks(source, zero_based=zero_based, dtype=dtype, text_labels=text_labels, threads=threads,
+                              progress=progress, _block_size=BLOCK)
+        parts = ((part, part.labels) for part in parts)
+    else:
+        parts = checked_parts(source)
+    file = isinstance(source, (str, os.PathLike)) and os.fspath(source) != "-" and os.path.isfile(source)
+    with folder_that_becomes(path, overwrite) as folder, closing(Writer(folder)) as writer:
+        for X, y in parts:
+            writer.append(X, y)
+        writer.finish(n_features, layout.source_of(source) if file else None, threads)
+    return path
+
+
+def checked_parts(source):
+    """(CSR, labels) of pairs of anything; ValueError with the number of the pair."""
+    for number, pair in enumerate(source):
+        try:
+            X, y = pair
+            y = labels_of(y)
+            require_words(np.unique(y).tolist())
+            X = held(X)
+            if not is_compressed(X):
+                from scipy.sparse import csr_array
+
+                X = held(csr_array(X))
+            if X.shape[0] != len(y):
+                raise ValueError(f"X has {X.shape[0]} rows, y has {len(y)} labels")
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"pair {number} of the source: {error}") from error
+        yield X, y
+
+
+@contextmanager
+def folder_that_becomes(path, overwrite):
+    """A new folder, which is `path` when the block ends well, and gone when it does not."""
+    if os.path.lexists(path):
+        if not overwrite:
+            raise FileExistsError(17, "it is there already: remove it, or name another folder", path)
+        layout.read_meta(path)
+    parent, name = os.path.split(os.path.abspath(path))
+    remove_left_over(parent, name)
+    folder = os.path.join(parent, f".{name}.{os.getpid()}.part")
+    try:
+        os.mkdir(folder)
+        yield folder
+        if overwrite and os.path.lexists(path):
+            shutil.rmtree(path)
+        os.rename(folder, path)
+    except BaseException as error:
+        shutil.rmtree(folder, ignore_errors=True)
+        if isinstance(error, OSError) and error.filename in (None, folder):
+            raise OSError(error.errno, error.strerror, path) from error
+        raise
+
+
+def remove_left_over(parent, name):
+    """Of conversions to the same name that were killed."""
+    with suppress(FileNotFoundError):
+        for found in os.listdir(parent):
+            whose = re.fullmatch(rf"\.{re.escape(name)}\.(\d+)\.part", found)
+            if whose and not runs(int(whose[1])):
+                shutil.rmtree(os.path.join(parent, found), ignore_errors=True)
+
+
+def runs(pid):
+    """Whether there is a process of this number."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+class Column:
+    """An array on disk that grows, and whose type may become a wider one."""
+
+    def __init__(self, folder, name, dtype):
+        self.path, self.dtype, self.size = layout.place(folder, name), np.dtype(dtype), 0
+        self.stream = open(self.path, "xb")  # noqa: SIM115  closed with its Writer
+        self.stream.write(bytes(layout.HEADER))
+
+    def append(self, values):
+        self.stream.write(np.ascontiguousarray(values, self.dtype).view(np.uint8).data if len(values) else b"")
+        self.size += len(values)
+
+    def widen(self, dtype):
+        """The same numbers in a wider type."""
+        self.stream.close()
+        old, was, size = f"{self.path}.narrow", self.dtype, self.size
+        os.rename(self.path, old)
+        self.dtype, self.size = np.dtype(dtype), 0
+        self.stream = open(self.path, "xb")  # noqa: SIM115
+        self.stream.write(bytes(layout.HEADER))
+        with open(old, "rb") as stream:
+            stream.seek(layout.HEADER)
+            while self.size < size:
+                self.append(np.fromfile(stream, was, NUMBERS))
+        os.unlink(old)
+
+    def finish(self, shape=None):
+        self.stream.seek(0)
+        self.stream.write(layout.header_of(self.dtype, shape or (self.size,)))
+        self.stream.flush()
+        os.fsync(self.stream.fileno())
+        self.stream.close()
+
+
+class Writer:
+    """The arrays of a store, as their rows come."""
+
+    def __init__(self, folder):
+        self.folder, self.columns = folder, {}
+        for name, dtype in (("values", np.float32), ("indices", np.uint16), ("indptr", np.int64),
+                            ("sqnorms", np.float64)):
+            self.columns[name] = Column(folder, name, dtype)
+        self.columns["indptr"].append([0])
+        self.width, self.nonzeros, self.counts = 0, 0, {}
+
+    def close(self):
+        for column in self.columns.values():
+            column.stream.close()
+
+    def append(self, X, y):
+        """Rows of a CSR whose indices rise, and their labels."""
+        stop = X.indptr[-1]
+        data, indices = X.data[:stop], X.indices[:stop]
+        try:
+            sqnorms = Rows.from_csr(data, indices, X.indptr, X.n_features).sqnorms()
+        except RowError as error:
+            raise RowError(self.columns["sqnorms"].size + error.row, error.text) from None
+        self._append_labels(y)
+        self.width = max(self.width, X.n_features)
+        if self.columns["indices"].dtype == np.uint16 and len(indices) and indices.max() >= NARROW:
+            self.columns["indices"].widen(np.int32)
+        self.columns["indptr"].append(X.indptr[1:] + self.columns["values"].size)
+        self.columns["values"].append(data if self.columns["values"].dtype == data.dtype else self._narrowed(data))
+        self.columns["indices"].append(indices)
+        self.columns["sqnorms"].append(sqnorms)
+        self.nonzeros += int(np.count_nonzero(data))
+
+    def _narrowed(self, data):
+        """The values in single precision, where that is exact; else the column becomes a wider one."""
+        with np.errstate(over="ignore"):
+            singles = data.astype(np.float32)
+        if (singles == data).all():
+            return singles
+        self.columns["values"].widen(np.float64)
+        return data
+
+    def _append_labels(self, y):
+        kind = np.int64 if y.dtype.kind in "iu" else np.float64 if y.dtype.kind == "f" else y.dtype
+        if "labels" not in self.columns:
+            self.columns["labels"] = Column(self.folder, "labels", kind)
+        column = self.columns["labels"]
+        if (y.dtype.kind == "U") != (column.dtype.kind == "U"):
+            raise ValueError("labels must be all numbers or all strings")
+        for label, count in zip(*map(np.ndarray.tolist, np.unique(y, return_counts=True)), strict=True):
+            self.counts[label] = self.counts.get(label, 0) + count
+        wider = np.promote_types(column.dtype, kind)
+        if wider == np.float64 and any(abs(label) > EXACT for label in self.counts):
+            raise ValueError(f"labels must be all integers, or all within {EXACT}: {max(self.counts, key=abs)} is not")
+        if wider != column.dtype:
+            column.widen(wider)
+        column.append(y)
+
+    def finish(self, n_features, source, threads):
+        columns = self.columns
+        m, nnz = columns["sqnorms"].size, columns["values"].size
+        if m == 0:
+            raise ValueError("the source has no rows")
+        if n_features is not None and n_features < self.width:
+            raise ValueError(f"n_features = {n_features}, and the source has column {self.width - 1}")
+        for column in columns.values():
+            column.finish()
+        indptr = np.load(layout.place(self.folder, "indptr"), mmap_mode="r")
+        chunks = [0]
+        while chunks[-1] < m:
+            past = int(np.searchsorted(indptr, indptr[chunks[-1]] + layout.CHUNK, side="right"))
+            chunks.append(max(chunks[-1] + 1, past - 1))
+        for name, array in (("chunks", np.array(chunks)), ("crc", self._sums(indptr[chunks], threads))):
+            columns[name] = Column(self.folder, name, array.dtype)
+            columns[name].append(array.ravel())
+            columns[name].finish(array.shape)
+        classes = sorted(self.counts)
+        layout.write_meta(self.folder, {
+            "format": layout.FORMAT, "m": m, "n_features": max(1, self.width) if n_features is None else n_features,
+            "nnz": nnz, "nonzeros": self.nonzeros, "chunks": len(chunks) - 1, "classes": classes,
+            "class_counts": [self.counts[label] for label in classes], "source": source,
+            "types": {name: column.dtype.str for name, column in columns.items()},
+            "crc": {name: layout.crc_of(layout.place(self.folder, name)) for name in layout.SMALL}})
+
+    def _sums(self, begins, threads):
+        """CRC-32 of the chunks that begin with these values, of the bytes as they are in the files."""
+        def part(chunk, _):
+            return [layout.crc_of(layout.place(self.folder, name), *(
+                layout.HEADER + self.columns[name].dtype.itemsize * begins[chunk:chunk + 2]).tolist())
+                for name in layout.LARGE]
+
+        return np.array(run_chunks(part, len(begins) - 1, threads, size=1), np.uint32)
