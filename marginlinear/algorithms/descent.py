@@ -6,21 +6,37 @@ features' scale or C.
 """
 
 import math
+from collections import namedtuple
 
 from marginlinear.algorithms.accelerated import Accelerator
 from marginlinear.algorithms.certificate import FIRST_CHECK, Check, Incumbent, SkipTolerance, scheduled_after
 from marginlinear.status import STALLED, allowance
 
-# The accelerator starts when plain sweeps at their rate would need more than this many to the tolerance.
-PATIENCE = 12
-FIRST_KAPPA = 10.0
+
+class Pace(namedtuple("Pace", "least_sweeps patience first_kappa")):
+    """What depends on how the sweeps are made.
+
+    Attributes
+    ----------
+    least_sweeps : int
+        Sweeps of an outer step, at least.
+    patience : int
+        The accelerator starts when plain sweeps at their rate would need more than this many to the tolerance; 0: after
+        the first.
+    first_kappa : float
+        Its kappa then.
+    """
+
+    __slots__ = ()
+
+
+# Of sweeps one row after another.
+PLAIN = Pace(3, 12, 10.0)
 # Of the first sweeps, without a centre, estimates are good enough to ask for checks alone.
 EARLY = 20
 # Blocks that together are this many times what W = 0 may be from the optimum from their solution: sweeps have run away.
 # Then kappa is FIRMER times as large, for as many times as RUNAWAYS; above FIRMEST a centre moves by rounding alone.
 RUNAWAY, FIRMER, RUNAWAYS, FIRMEST = 1e6, 100.0, 3, 1e15
-# Sweeps of an outer step, at least.
-LEAST_SWEEPS = 3
 # Newton steps start from the duals of this many sweeps.
 WARM_UP = 10
 # Over many sets, accelerated sweeps to 1e-3 are about EACH sqrt(mean c_i ||x_i||^2), Newton steps are the STEPS of
@@ -29,14 +45,14 @@ WARM_UP = 10
 EACH, ENOUGH, LATEST = 7.0, 40, 0.25
 
 
-def slow(gaps, target):
-    """Whether the rate of the last three of sweeps' gaps promises more than PATIENCE sweeps to `target`."""
+def slow(gaps, target, patience=PLAIN.patience):
+    """Whether the rate of the last three of sweeps' gaps promises more than `patience` sweeps to `target`."""
     if gaps[-1] <= target:
         return False
     if not (gaps[-3] > 0 and math.isfinite(gaps[-1])):
         return True
     rate = math.sqrt(gaps[-1] / gaps[-3])
-    return rate >= 1 or math.log(target / gaps[-1]) / math.log(rate) > PATIENCE
+    return rate >= 1 or math.log(target / gaps[-1]) / math.log(rate) > patience
 
 
 class Descent:
@@ -52,12 +68,12 @@ class Descent:
 
     def __init__(self, engine, budget, tol, algorithm, newton=None, sweeper=None):
         """`newton`: MarginNewtonCost, BlockNewtonCost or None. `sweeper`: what makes the sweeps, the engine unless
-        given: it has `sweep()` and `start_over()` in place of the engine's, and `least_sweeps` of an outer step."""
+        given: it has `sweep()` and `start_over()` in place of the engine's, and a `pace`."""
         self.engine, self.budget, self.tol, self.algorithm = engine, budget, tol, algorithm
         self.sweeper = engine if sweeper is None else sweeper
         self.incumbent, self.skip = Incumbent(engine), SkipTolerance()
-        least = LEAST_SWEEPS if sweeper is None else sweeper.least_sweeps
-        self.accelerator = Accelerator(engine, self.incumbent, least)
+        self.pace = PLAIN if sweeper is None else sweeper.pace
+        self.accelerator = Accelerator(engine, self.incumbent, self.pace.least_sweeps)
         self.stopped, self.route, self.runaways = None, "cd", 0
         self.goal, self.renewal = tol, 0.0
         self.next_check, self.checked_estimate, self.gaps = FIRST_CHECK, math.inf, []
@@ -124,14 +140,16 @@ class Descent:
                 if self.engine.n_iter >= WARM_UP and (self.algorithm == "newton" or self._slow()):
                     self.route = "newton"
             elif self.algorithm == "accelerated" or self._slow():
-                self._accelerate(FIRST_KAPPA)
+                self._accelerate(self.pace.first_kappa)
         return check
 
     def _slow(self):
         """Whether plain sweeps promise a long run to the tolerance."""
+        if self.pace.patience == 0:
+            return True
         if len(self.gaps) < 4 or not math.isfinite(self.incumbent.level):
             return False
-        return slow(self.gaps, allowance(self.tol, self.incumbent.level))
+        return slow(self.gaps, allowance(self.tol, self.incumbent.level), self.pace.patience)
 
     def _outer_step(self):
         merit = self.accelerator.outer_step(self._sweep, self.budget)
@@ -293,7 +311,7 @@ class Descent:
         elif self.algorithm == "newton" or (self.algorithm == "auto" and self.steps < math.inf and not engine.stable):
             self.route = "newton"
             return None
-        firmer = FIRMER * kappa if kappa > 0 else FIRST_KAPPA * FIRMER**self.runaways
+        firmer = FIRMER * kappa if kappa > 0 else self.pace.first_kappa * FIRMER**self.runaways
         if self.algorithm == "newton" or firmer > FIRMEST:
             self.stopped = STALLED
             return self.check()

@@ -33,6 +33,7 @@ Several rounds a sweep, of a part of the rows each, leave less to do before the 
 
 import math
 
+from marginlinear.algorithms.descent import Pace
 from marginlinear.algorithms.partitions.groups import Groups
 
 # Groups, of which each is one thread's at a time: with fewer threads some wait, and the result is the same.
@@ -45,6 +46,8 @@ FEWEST_THREADS = 4
 LEAST, LEAST_ROUND = 400_000, 1_000_000
 # Values that are not 0, for a number in the copies of W: with less, a round is copies and their sums.
 WORTH = 4
+# A round of all rows leaves more of the gap than a sweep, and a new centre does as much against it as another round.
+AT_ONCE, BY_PARTS = Pace(1, 0, 30.0), Pace(2, 6, 10.0)
 
 
 def rounds_on(engine, threads):
@@ -73,14 +76,13 @@ class Rounds:
     ----------
     sigma, firm : float
         Of the next round.
-    least_sweeps : int
-        Of an outer step: a round of all rows leaves more noise than a sweep, for which a new centre is as good.
+    pace : Pace
     """
 
     def __init__(self, engine, groups):
         self.engine, self.groups = engine, groups
-        self.sigma, self.firm = 1.0, float(groups.count)
-        self.least_sweeps = 1 if groups.rounds == 1 else 2
+        self.sigma, self.firm = max(1.0, groups.count / 4), float(groups.count)
+        self.pace = AT_ONCE if groups.rounds == 1 else BY_PARTS
         self._bounded = False
 
     def start_over(self):
