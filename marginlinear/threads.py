@@ -9,6 +9,8 @@ TURN, GRACE = 0.05, 0.1
 CHUNK = 4096
 # Numbers, in all arguments of a call that no signal ends, with which it takes milliseconds: a matrix of 200 x 200.
 FEW = 40_000
+# With fewer threads, rounds that they share take longer than sweeps on one.
+MANY = 4
 
 
 class Cancelled(BaseException):

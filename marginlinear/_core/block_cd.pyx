@@ -236,7 +236,7 @@ cdef class BlockCD(DualEngine):
         if self.named:
             change = np.zeros((self.rows.m, self.n_classes))
             change[np.arange(self.rows.m), self.rival] = -np.asarray(self.beta) / (1 + self.iterates.kappa)
-            self._add(change.ravel(), self.iterates.vector(False))
+            self._add(change.ravel(), self.iterates.vector(False), 0, self.rows.m)
         self.phi.upper, self.named = True, False
         np.asarray(self.fixed)[:] = fixed
 

@@ -46,7 +46,7 @@ cdef class DualEngine:
     cdef readonly Rows rows
     cdef readonly Iterates iterates
     cdef readonly Py_ssize_t n_classes, visits
-    cdef public Py_ssize_t n_iter
+    cdef public Py_ssize_t n_iter, parts
     cdef readonly int threads
     cdef readonly double gap, loss, reference_gap, norm_gap, skip_tolerance
     cdef readonly bint nonsmooth, piecewise_linear
@@ -69,4 +69,4 @@ cdef class DualEngine:
     cdef _update_rows(self, sums_t* sums)
     cdef _run(self, task_t* task)
     cdef _absent_rows(self, const task_t* stopped)
-    cdef _add(self, const double[::1] coefficients, double[::1] W)
+    cdef _add(self, const double[::1] coefficients, double[::1] W, Py_ssize_t lo, Py_ssize_t hi)

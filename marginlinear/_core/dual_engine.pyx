@@ -40,6 +40,8 @@ cdef class DualEngine:
         c_i > 0.
     duals, mean_duals : float64 arrays
         Flat; the latter, their averages, is None before the first.
+    parts : int
+        Sums over the rows that threads may share have so many parts.
     n_iter, visits : int
         Sweeps so far, and rows that they visited.
     gap, loss, reference_gap : float
@@ -77,7 +79,7 @@ cdef class DualEngine:
         self.skip, self.idle = np.zeros(m, dtype=np.uint8), np.zeros(m, dtype=np.uint8)
         self.scratch, self.changed = np.empty(5 * n_classes), np.empty(n_classes, dtype=np.int32)
         self.slice_rows = max(1, <Py_ssize_t>(SLICE * m / (1.0 + <double>rows.nnz * n_classes)))
-        self.skip_tolerance = -INFINITY
+        self.skip_tolerance, self.parts = -INFINITY, 1
 
     cdef int perform(self, task_t* task) except -1 nogil:
         """The task, until it is done or a row is absent."""
@@ -324,22 +326,31 @@ cdef class DualEngine:
             PyErr_CheckSignals()
         return sums.loss, sums.tight, sums.moment, sums.stale
 
-    cdef _add(self, const double[::1] coefficients, double[::1] W):
-        """W += sum_i coefficients_i x_i"""
+    cdef _add(self, const double[::1] coefficients, double[::1] W, Py_ssize_t lo, Py_ssize_t hi):
+        """W += sum_{lo <= i < hi} coefficients_i x_i"""
         cdef task_t task
-        cdef Py_ssize_t start, m = self.rows.m
+        cdef Py_ssize_t start
+        cdef int32_t[::1] changed = np.empty(self.n_classes, dtype=np.int32)
         self.rows.require()
         self.rows.begin_pass()
-        task.what, task.coefficients, task.W, task.changed = ADD_ROWS, &coefficients[0], &W[0], &self.changed[0]
-        for start in range(0, m, self.slice_rows):
-            task.start, task.stop = start, min(m, start + self.slice_rows)
+        task.what, task.coefficients, task.W, task.changed = ADD_ROWS, &coefficients[0], &W[0], &changed[0]
+        for start in range(lo, hi, self.slice_rows):
+            task.start, task.stop = start, min(hi, start + self.slice_rows)
             self._run(&task)
 
     def weights_of(self, duals):
-        """U of these duals, summed afresh from the rows."""
-        W = np.zeros(self.rows.d * self.n_classes)
-        self._add(self.coefficients(duals), W)
-        return W
+        """U of these duals, summed afresh from the rows, in `parts` that have a sum each."""
+        cdef const double[::1] coefficients = self.coefficients(duals)
+
+        def part(Py_ssize_t lo, Py_ssize_t hi):
+            W = np.zeros(self.rows.d * self.n_classes)
+            self._add(coefficients, W, lo, hi)
+            return W
+
+        first, *others = run_chunks(part, self.rows.m, self.threads, max(1, -(-self.rows.m // self.parts)))
+        for W in others:
+            first += W
+        return first
 
     def dual_weights(self, bint averaged):
         """U of the duals, or of their averages, summed afresh from the rows."""
@@ -350,7 +361,7 @@ cdef class DualEngine:
         W = np.asarray(self.iterates.vector(False))
         coefficients = W[self.rows.m * self.n_classes:].copy()
         W[:] = 0
-        self._add(coefficients, W)
+        self._add(coefficients, W, 0, self.rows.m)
 
     def refresh(self):
         """The weights summed afresh from the rows: what many small changes have rounded away comes back."""

@@ -37,7 +37,7 @@ class DualFit:
         if start:
             resume(engine, start)
             engine.n_iter = start.get("n_iter", 0)
-        sweeper = rounds_on(engine, run.threads) if run.rounds else None
+        sweeper = rounds_on(engine, run.threads) if run.shared else None
         self.descent = Descent(engine, self.budget, run.tol, run.algorithm, newton_cost, sweeper)
         self.descent.gaps = list(start.get("gaps", ()))
         # What other sweeps began goes on with sweeps, as if they were its own.

@@ -39,11 +39,9 @@ from marginlinear.algorithms.partitions.groups import Groups
 # Groups, of which each is one thread's at a time: with fewer threads some wait, and the result is the same.
 GROUPS = 8
 # Rounds of a sweep: no more, and no more than the copies of W fit into the values of the rows.
-MOST_ROUNDS = 16
-# Threads below which rounds take longer than the sweeps that they replace.
-FEWEST_THREADS = 4
-# Multiplications of a sweep below which threads cost more than they bring, and those of a round.
-LEAST, LEAST_ROUND = 400_000, 1_000_000
+MOST_ROUNDS = 8
+# Multiplications of a round: with less, threads cost more than they bring.
+LEAST = 400_000
 # Values that are not 0, for a number in the copies of W: with less, a round is copies and their sums.
 WORTH = 4
 # A round of all rows leaves more of the gap than a sweep, and a new centre does as much against it as another round.
@@ -51,16 +49,16 @@ AT_ONCE, BY_PARTS = Pace(1, 0, 30.0), Pace(2, 6, 10.0)
 
 
 def rounds_on(engine, threads):
-    """Rounds for a fit of this engine, or None where plain sweeps cost less: from FEWEST_THREADS on a function of the
-    numbers in the rows alone."""
+    """Rounds for a fit of this engine, or None where plain sweeps cost less: the same for any number of threads."""
     rows = engine.rows
-    if rows.is_gram or threads < FEWEST_THREADS:
+    if rows.is_gram:
         return None
     values = rows.nonzeros()
     ratio, work = values / (1.0 + GROUPS * rows.d), values * engine.n_classes
     if work < LEAST or ratio < WORTH:
         return None
-    rounds = max(1, min(MOST_ROUNDS, int(ratio), work // LEAST_ROUND))
+    rounds = max(1, min(MOST_ROUNDS, int(ratio), work // LEAST))
+    engine.parts = GROUPS
     return Rounds(engine, Groups(engine, GROUPS, rounds, threads))
 
 
