@@ -79,7 +79,8 @@ class Groups:
             yield places
             return
         for window in engine.windows():
-            drawn, parts = engine.draw(window), count * self.rounds
+            share = sum(end - first for first, end in window) / engine.rows.m
+            drawn, parts = engine.draw(window), count * max(1, round(self.rounds * share))
             places = [drawn * part // parts for part in range(parts + 1)]
             for first in range(0, parts, count):
                 yield places[first:first + count + 1]
@@ -118,8 +119,9 @@ def products_with_direction(rows, threads):
     Two steps of the power method from the mean of a few rows: what rows have in common pulls the groups alike, however
     few rows each has.
     """
-    along = np.zeros((rows.m, 1))
+    along = rows.zeros(rows.m).reshape(-1, 1)
     share = np.ones(rows.m)
+    rows.require()
     step = max(1, rows.m // RUNS)
     some = [(lo, min(rows.m, lo + min(step, NEIGHBOURS))) for lo in range(0, rows.m, step)]
     for _ in range(3):
@@ -128,10 +130,11 @@ def products_with_direction(rows, threads):
             add_rows(rows, share, direction, lo, hi)
         length = np.linalg.norm(direction)
         if not 0 < length < np.inf:
-            return np.zeros(rows.m)
+            along[:] = 0
+            return along.ravel()
         direction = (direction / length).reshape(-1, 1)
         for lo, hi in some:
             scores_of(rows, direction, along, lo, hi)
-        share = along.ravel().copy()
+            share[lo:hi] = along[lo:hi, 0]
     run_chunks(lambda lo, hi: scores_of(rows, direction, along, lo, hi), rows.m, threads, rows.slice())
     return along.ravel()
