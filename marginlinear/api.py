@@ -8,14 +8,7 @@ import numpy as np
 
 from marginlinear import calibration, fitting, registry
 from marginlinear import params as P
-from marginlinear.data.arrays import (
-    as_rows,
-    is_paged,
-    select_columns,
-    select_rows,
-    select_square,
-    shape_of,
-)
+from marginlinear.data.arrays import as_rows, is_paged, select_columns, select_rows, select_square, shape_of
 from marginlinear.data.canonical import merged
 from marginlinear.data.checks import class_factors, labels_with, training_data
 from marginlinear.data.folds import stratified_folds

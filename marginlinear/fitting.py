@@ -92,7 +92,7 @@ class Fit:
 
         Before rows are selected and merged: a RowError is to name them as they are.
         """
-        require_memory(self.columns, rows.n, "features")
+        require_memory(self.columns, rows.n, "features", rows.pager)
         rows.sqnorms()
 
     def fitted(self, problem, start=None, progress=None, cancel=None, threads=None, overwrite_rows=False):
@@ -196,10 +196,13 @@ def require_finite(solution, rows, method):
                          f"{smaller}smaller weights of rows and classes")
 
 
-def require_memory(columns, count, what):
-    """Refuse, before it is tried, a fit whose arrays the machine cannot hold: HELD of them, with `columns` float64
-    numbers for each of `count` features or rows."""
+def require_memory(columns, count, what, pager=None):
+    """Refuse, before it is tried, a fit whose arrays the machine cannot hold, or what rows on disk leave of the memory
+    that they were given: HELD of them, with `columns` float64 numbers for each of `count` features or rows."""
     needed = HELD * 8 * count * columns
+    if pager is not None and needed > pager.memory / 2:
+        raise MemoryError(f"{count} {what} need {needed:,} bytes for {HELD} arrays of weights, more than half of "
+                          f"memory = {pager.memory:,}: give at least {2 * needed:,}")
     if needed > memory():
         doubt = ": is the largest feature number right?" if what == "features" else ""
         raise MemoryError(f"{count} {what} need {needed / 2**30:.1f} GiB for {HELD} arrays of weights, the machine "

@@ -249,6 +249,7 @@ class Model(fitting.Linear):
     def _scores(self, X, threads):
         rows = as_rows(X, self.bias, self.n_features)
         out = np.empty((rows.m, self.columns))
+        rows.require()
         run_chunks(lambda lo, hi: scores_of(rows, self.weights, out, lo, hi), rows.m, threads, rows.slice(self.columns))
         return out
 

@@ -54,6 +54,8 @@ def run_chunks(work, n, threads=None, size=CHUNK):
     The first exception stops the others and is raised here; so does KeyboardInterrupt, which is seen between two ranges
     and where `work` looks at the signals: one that reads rows cuts its ranges by `Rows.slice`, or takes it for `size`.
     """
+    if 0 < n <= size:
+        return [work(0, n)]
     cuts = ranges(n, size)
     count = min(threads or default_threads(), len(cuts))
     results = [None] * len(cuts)

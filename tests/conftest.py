@@ -53,6 +53,18 @@ def kernels(tmp_path_factory):
 
 
 @pytest.fixture
+def alarm_interrupts():
+    """A function: KeyboardInterrupt comes in this thread after so many seconds, unless the test has ended."""
+    def interrupt(number, frame):
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    yield lambda seconds: signal.setitimer(signal.ITIMER_REAL, seconds)
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, before)
+
+
+@pytest.fixture
 def rows_as_given(monkeypatch):
     """Small problems are trained on as large ones are: with the rows that were given, in their order."""
     monkeypatch.setattr("marginlinear.data.canonical.SMALL", 0)

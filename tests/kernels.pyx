@@ -6,7 +6,7 @@ from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t
 
 from marginlinear._core cimport block_problem, piecewise, rng, rows, shrinking
 from marginlinear._core.piecewise cimport pieces_t
-from marginlinear._core.rows cimport CSR32, CSR64, DENSE32, DENSE64, NARROW32, NARROW64, Rows, rows_t
+from marginlinear._core.rows cimport Rows, rows_t
 
 cdef enum Kernel:
     SCORES
@@ -16,7 +16,7 @@ cdef enum Kernel:
     SQNORM
 
 
-cdef struct call_t:
+cdef struct task_t:
     Kernel what
     Py_ssize_t i
     Py_ssize_t k
@@ -29,7 +29,7 @@ cdef struct call_t:
     double* W
 
 
-cdef void call_on(const rows_t* X, call_t* call) noexcept nogil:
+cdef void perform_on(Rows self, const rows_t* X, task_t* call) noexcept nogil:
     if call.what == SCORES:
         rows.row_scores(X, call.i, call.W, call.k, call.s)
     elif call.what == UPDATE:
@@ -42,61 +42,50 @@ cdef void call_on(const rows_t* X, call_t* call) noexcept nogil:
         call.value = rows.row_sqnorm(X, call.i)
 
 
-cdef void call_kernel(Rows X, call_t* call) noexcept nogil:
-    if X.storage == CSR64:
-        call_on(&X.csr64, call)
-    elif X.storage == CSR32:
-        call_on(&X.csr32, call)
-    elif X.storage == NARROW64:
-        call_on(&X.narrow64, call)
-    elif X.storage == NARROW32:
-        call_on(&X.narrow32, call)
-    elif X.storage == DENSE64:
-        call_on(&X.dense64, call)
-    elif X.storage == DENSE32:
-        call_on(&X.dense32, call)
-    else:
-        call_on(&X.gram, call)
+ctypedef fused engine_t:
+    Rows
+
+include "../marginlinear/_core/on_rows.pxi"
 
 
 def row_scores(Rows X, Py_ssize_t i, double[:, ::1] W):
     """s_l = <w_l, x_i> for the columns w_l of W."""
-    cdef call_t call
+    cdef task_t call
     out = np.empty(W.shape[1])
     cdef double[::1] s = out
     call.what, call.i, call.k, call.W, call.s = SCORES, i, W.shape[1], &W[0, 0], &s[0]
-    call_kernel(X, &call)
+    perform(X, X, &call)
     return out
 
 
 def row_update(Rows X, Py_ssize_t i, const double[::1] delta, const int32_t[::1] which, double[:, ::1] W):
     """w_l += delta_l x_i for l in `which`, in place."""
-    cdef call_t call
+    cdef task_t call
     call.what, call.i, call.k, call.count, call.W = UPDATE, i, W.shape[1], which.shape[0], &W[0, 0]
     call.delta, call.which = &delta[0], &which[0]
-    call_kernel(X, &call)
+    perform(X, X, &call)
 
 
 def row_dot(Rows X, Py_ssize_t i, double[::1] w):
     """<w, x_i>"""
-    cdef call_t call
+    cdef task_t call
     call.what, call.i, call.W = DOT, i, &w[0]
-    call_kernel(X, &call)
+    perform(X, X, &call)
     return call.value
 
 
 def row_axpy(Rows X, Py_ssize_t i, double a, double[::1] w):
     """w += a x_i, in place."""
-    cdef call_t call
+    cdef task_t call
     call.what, call.i, call.factor, call.W = AXPY, i, a, &w[0]
-    call_kernel(X, &call)
+    perform(X, X, &call)
 
 
 def row_sqnorm(Rows X, Py_ssize_t i):
     """<x_i, x_i>"""
-    cdef call_t call
+    cdef task_t call
     call.what, call.i = SQNORM, i
-    call_kernel(X, &call)
+    perform(X, X, &call)
     return call.value
 
 

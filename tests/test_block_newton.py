@@ -1,8 +1,6 @@
 """Proximal Newton steps: the derivatives of what they minimise, and fits that agree with the other routes."""
 
-import signal
 import time
-import warnings
 
 import numpy as np
 import pytest
@@ -190,22 +188,14 @@ def test_limits_are_obeyed():
     assert model.info.status == "time_limit" and model.info.seconds < 20
 
 
-def test_interrupt_is_noticed():
-    def interrupt(number, frame):
-        raise KeyboardInterrupt
-
+@pytest.mark.filterwarnings("ignore")
+def test_interrupt_is_noticed(alarm_interrupts):
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(20000, 60)), rng.integers(10, size=20000)
-    before = signal.signal(signal.SIGALRM, interrupt)
     started = time.perf_counter()
-    try:
-        signal.setitimer(signal.ITIMER_REAL, 0.3)
-        with pytest.raises(KeyboardInterrupt), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            ml.train(X, y, C=100, algorithm="newton", tol=1e-12)
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+    alarm_interrupts(0.3)
+    with pytest.raises(KeyboardInterrupt):
+        ml.train(X, y, C=100, algorithm="newton", tol=1e-12)
     assert time.perf_counter() - started < 20
 
 

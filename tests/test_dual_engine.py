@@ -12,7 +12,8 @@ X = np.array([[1.0, 2.0], [0.0, 0.0], [-1.0, 0.5], [0.3, -2.0]])
 Y = np.array([0, 1, 1, 0], dtype=np.int32)
 # What only a loss can say, and how it is asked.
 ABSTRACT = {"set_empty_duals": (), "primal": (), "dual": (), "averaged_dual": (), "recomputed_dual": (False,),
-            "loss_at_zero": (), "condition": (), "count_support": (False,), "coefficients": (np.zeros(4),), "sweep": ()}
+            "loss_at_zero": (), "condition": (), "count_support": (False,), "coefficients": (np.zeros(4), 0, 4),
+            "sweep": ()}
 
 
 def engines():
@@ -40,7 +41,7 @@ def test_every_engine_answers_all_that_is_asked(which):
     engine.adapt()
     values = [getattr(engine, name)(*given) for name, given in ABSTRACT.items() if name != "coefficients"]
     assert all(value is None or np.isfinite(value).all() for value in values)
-    assert engine.coefficients(engine.duals).shape == (4 * engine.n_classes,)
+    assert engine.coefficients(engine.duals, 1, 4).shape == (3 * engine.n_classes,)
     for name in ("nonsmooth", "piecewise_linear", "stable", "lines"):
         assert getattr(engine, name) in (0, 1)
     for name in ("gap", "loss", "reference_gap", "norm_gap", "rounding", "skip_tolerance"):

@@ -1,8 +1,6 @@
 """Proximal Newton steps on binary losses: derivatives, the certificate, and fits that agree with coordinate descent."""
 
-import signal
 import time
-import warnings
 
 import numpy as np
 import pytest
@@ -200,22 +198,14 @@ def test_limits_are_obeyed():
     assert (model.info.status, model.info.n_iter, model.info.algorithm) == ("max_iter", 13, "newton")
 
 
-def test_interrupt_is_noticed():
-    def interrupt(number, frame):
-        raise KeyboardInterrupt
-
+@pytest.mark.filterwarnings("ignore")
+def test_interrupt_is_noticed(alarm_interrupts):
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(20000, 200)), rng.integers(2, size=20000)
-    before = signal.signal(signal.SIGALRM, interrupt)
     started = time.perf_counter()
-    try:
-        signal.setitimer(signal.ITIMER_REAL, 0.3)
-        with pytest.raises(KeyboardInterrupt), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            ml.train(X, y, solver="l1svc", C=100, algorithm="newton", tol=1e-300)
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+    alarm_interrupts(0.3)
+    with pytest.raises(KeyboardInterrupt):
+        ml.train(X, y, solver="l1svc", C=100, algorithm="newton", tol=1e-300)
     assert time.perf_counter() - started < 20
 
 

@@ -1,6 +1,5 @@
 """Smooth multi-class losses against their formulas in plain NumPy, and the derivatives by differences."""
 
-import signal
 import time
 
 import numpy as np
@@ -279,27 +278,18 @@ def test_empty_data(storage):
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-def test_interrupt(threads):
+def test_interrupt(threads, alarm_interrupts):
     rng = np.random.default_rng(0)
     m, d, k = 2000, 2000, 200
     rows = rows_of(rng.normal(size=(m, d)))
     f = SmoothLoss(rows, rng.integers(k, size=m).astype(np.int32), k, np.ones(m), loss="hinge", threads=threads)
     W, out = np.zeros(d * k), np.empty(d * k)
-
-    def alarm(number, frame):
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGALRM, alarm)
-    try:
-        signal.setitimer(signal.ITIMER_REAL, 0.2)
-        started = time.perf_counter()
-        with pytest.raises(KeyboardInterrupt):
-            for _ in range(100):
-                f.value_and_gradient(W, out)
-        assert time.perf_counter() - started < 0.7
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+    alarm_interrupts(0.2)
+    started = time.perf_counter()
+    with pytest.raises(KeyboardInterrupt):
+        for _ in range(100):
+            f.value_and_gradient(W, out)
+    assert time.perf_counter() - started < 0.7
 
 
 def test_refused():

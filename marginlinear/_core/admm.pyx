@@ -142,7 +142,7 @@ cdef class ADMM:
         scores = self.rows.zeros(self.rows.m * self.k).reshape(-1, self.k)
         scores[own] = ratio * np.asarray(self.cost)
         wanted = np.zeros((self.rows.d, self.k))
-        engine._add(scores.ravel(), wanted.ravel(), 0, self.rows.m)
+        engine._add(scores.ravel(), wanted.ravel())
         scores[own] = 1.0
         self.scores, self.wanted = scores, wanted
         engine.duals[:] = 0

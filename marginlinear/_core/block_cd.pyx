@@ -71,7 +71,7 @@ from marginlinear._core.rows cimport (
 from marginlinear._core.shrinking cimport note_visit
 
 from marginlinear._core import vector
-from marginlinear.threads import run_chunks
+from marginlinear.threads import CHUNK, ranges, run_chunks
 
 # The least b_l, as a part of the largest.
 FLOOR = 1e-9
@@ -236,7 +236,7 @@ cdef class BlockCD(DualEngine):
         if self.named:
             change = np.zeros((self.rows.m, self.n_classes))
             change[np.arange(self.rows.m), self.rival] = -np.asarray(self.beta) / (1 + self.iterates.kappa)
-            self._add(change.ravel(), self.iterates.vector(False), 0, self.rows.m)
+            self._add(change.ravel(), self.iterates.vector(False))
         self.phi.upper, self.named = True, False
         np.asarray(self.fixed)[:] = fixed
 
@@ -360,7 +360,10 @@ cdef class BlockCD(DualEngine):
 
     def count_support(self, bint averaged):
         alpha, beta = self.split(self._duals(averaged))
-        return int(np.count_nonzero((alpha[np.arange(self.rows.m), self.y] != 0) | (beta != 0)))
+        y, count = np.asarray(self.y), 0
+        for lo, hi in ranges(self.rows.m, CHUNK):
+            count += int(np.count_nonzero((alpha[np.arange(lo, hi), y[lo:hi]] != 0) | (beta[lo:hi] != 0)))
+        return count
 
     def _dual_terms(self, const double[::1] duals):
         """The part of D that does not depend on the rows."""
@@ -383,19 +386,19 @@ cdef class BlockCD(DualEngine):
     def condition(self):
         return vector.dot(self.cost, self.sqnorms) / self.rows.m
 
-    def coefficients(self, duals):
+    def coefficients(self, duals, Py_ssize_t lo, Py_ssize_t hi):
         """alpha_il - [l = y_i] beta_i + [l = r_i] beta_i"""
         alpha, betas = self.split(duals)
-        out = alpha.copy()
+        out = np.array(alpha[lo:hi])
         cdef double[:, ::1] coefficient = out
         cdef const double[::1] beta = betas
         cdef Py_ssize_t i
         if self.phi.upper:
             with nogil:
-                for i in range(self.rows.m):
-                    coefficient[i, self.y[i]] -= beta[i]
+                for i in range(lo, hi):
+                    coefficient[i - lo, self.y[i]] -= beta[i]
                     if self.named:
-                        coefficient[i, self.rival[i]] += beta[i]
+                        coefficient[i - lo, self.rival[i]] += beta[i]
         return out.ravel()
 
 

@@ -41,7 +41,7 @@ from marginlinear._core.joint_loss cimport (
     upper_dual,
     upper_loss,
 )
-from marginlinear._core.proximal cimport ProximalNewton, dot
+from marginlinear._core.proximal cimport ProximalNewton, sequential_dot
 from marginlinear._core.rows cimport SLICE, data_t, row_axpy, row_scores, row_update
 
 from marginlinear._core.proximal import solve
@@ -162,7 +162,7 @@ cdef class BlockNewton(ProximalNewton):
     def _respond(self, const double[::1] W):
         """F(W). Sets the duals, U, and the values of the problem at W and these duals."""
         cdef Py_ssize_t start
-        cdef double half = 0.5 * dot(W, W)
+        cdef double half = 0.5 * sequential_dot(W, W)
         cdef sums_t sums
         cdef task_t task
         self.U[:] = 0

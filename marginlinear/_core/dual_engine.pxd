@@ -69,4 +69,4 @@ cdef class DualEngine:
     cdef _update_rows(self, sums_t* sums)
     cdef _run(self, task_t* task)
     cdef _absent_rows(self, const task_t* stopped)
-    cdef _add(self, const double[::1] coefficients, double[::1] W, Py_ssize_t lo, Py_ssize_t hi)
+    cdef _add(self, const double[::1] coefficients, double[::1] W, Py_ssize_t first=*)

@@ -24,7 +24,7 @@ from libc.string cimport memset
 
 from marginlinear._core.rows cimport FETCH, SLICE
 from marginlinear._core.shrinking cimport active_rows, drawn_chunks, shuffle
-from marginlinear.threads import run_chunks
+from marginlinear.threads import ranges, run_chunks
 
 
 cdef class DualEngine:
@@ -119,8 +119,8 @@ cdef class DualEngine:
         """Rows with a dual that is not 0."""
         raise NotImplementedError
 
-    def coefficients(self, duals):
-        """What a row is multiplied by in U, for each class: flat float64 array of m n_classes numbers."""
+    def coefficients(self, duals, lo, hi):
+        """What the rows lo to hi are multiplied by in U, for each class: flat float64 array of (hi - lo) n_classes."""
         raise NotImplementedError
 
     def adapt(self):
@@ -170,7 +170,7 @@ cdef class DualEngine:
         if self.mean_duals is None:
             self.mean_duals = self.rows.zeros(self.duals.shape[0])
         if weight == 1:
-            self.mean_duals[:] = self.duals
+            self._copy_duals(self.mean_duals, self.duals)
         else:
             with nogil:
                 for j in range(self.duals.shape[0]):
@@ -180,7 +180,7 @@ cdef class DualEngine:
     def adopt(self):
         """Go on from the averaged duals and weights."""
         self.skip[:] = 0
-        self.duals[:] = self.mean_duals
+        self._copy_duals(self.duals, self.mean_duals)
         self.iterates.adopt()
         self.set_empty_duals()
 
@@ -188,7 +188,12 @@ cdef class DualEngine:
         """From here on `state`, `recomputed_dual` and `count_support` speak of these duals as they are now."""
         if self.kept_duals is None:
             self.kept_duals = self.rows.zeros(self.duals.shape[0])
-        self.kept_duals[:] = self.mean_duals if averaged else self.duals
+        self._copy_duals(self.kept_duals, self.mean_duals if averaged else self.duals)
+
+    def _copy_duals(self, double[::1] to, const double[::1] of):
+        """Without the GIL: they may be gigabytes."""
+        with nogil:
+            to[:] = of
 
     def _duals(self, bint averaged):
         if self.kept_duals is not None:
@@ -212,11 +217,11 @@ cdef class DualEngine:
         """Yield the ranges of rows that are at hand together; all rows, in the order of a new sweep."""
         yield from self.rows.windows(drawn_chunks(self.rows, &self.skip[0], &self.rng))
 
-    def draw(self, ranges, Py_ssize_t start=0):
-        """Those rows of these ranges that a sweep visits take the places from `start` on in its order, at random.
+    def draw(self, window, Py_ssize_t start=0):
+        """Those rows of a list of ranges that a sweep visits take the places from `start` on in its order, at random.
         Returns the place after the last."""
         cdef Py_ssize_t lo, hi, stop = start
-        for lo, hi in ranges:
+        for lo, hi in window:
             with nogil:
                 stop += active_rows(&self.sqnorms[0], &self.skip[0], lo, hi, &self.order[stop])
         with nogil:
@@ -326,31 +331,32 @@ cdef class DualEngine:
             PyErr_CheckSignals()
         return sums.loss, sums.tight, sums.moment, sums.stale
 
-    cdef _add(self, const double[::1] coefficients, double[::1] W, Py_ssize_t lo, Py_ssize_t hi):
-        """W += sum_{lo <= i < hi} coefficients_i x_i"""
+    cdef _add(self, const double[::1] coefficients, double[::1] W, Py_ssize_t first=0):
+        """W += sum_i coefficients_i x_i, over the rows from `first` that there are coefficients of."""
         cdef task_t task
-        cdef Py_ssize_t start
+        cdef Py_ssize_t start, stop = first + coefficients.shape[0] // self.n_classes
         cdef int32_t[::1] changed = np.empty(self.n_classes, dtype=np.int32)
-        self.rows.require()
         self.rows.begin_pass()
-        task.what, task.coefficients, task.W, task.changed = ADD_ROWS, &coefficients[0], &W[0], &changed[0]
-        for start in range(lo, hi, self.slice_rows):
-            task.start, task.stop = start, min(hi, start + self.slice_rows)
+        task.what, task.coefficients, task.W = ADD_ROWS, &coefficients[0] - first * self.n_classes, &W[0]
+        task.changed = &changed[0]
+        for start in range(first, stop, self.slice_rows):
+            task.start, task.stop = start, min(stop, start + self.slice_rows)
             self._run(&task)
 
     def weights_of(self, duals):
         """U of these duals, summed afresh from the rows, in `parts` that have a sum each."""
-        cdef const double[::1] coefficients = self.coefficients(duals)
-
-        def part(Py_ssize_t lo, Py_ssize_t hi):
-            W = np.zeros(self.rows.d * self.n_classes)
-            self._add(coefficients, W, lo, hi)
-            return W
-
-        first, *others = run_chunks(part, self.rows.m, self.threads, max(1, -(-self.rows.m // self.parts)))
+        cdef Py_ssize_t m = self.rows.m
+        self.rows.require()
+        U, *others = run_chunks(lambda lo, hi: self._weights_of(duals, lo, hi), m, self.threads, -(-m // self.parts))
         for W in others:
-            first += W
-        return first
+            U += W
+        return U
+
+    def _weights_of(self, duals, Py_ssize_t first, Py_ssize_t stop):
+        W = np.zeros(self.rows.d * self.n_classes)
+        for lo, hi in ranges(stop - first, self.rows.at_once(self.n_classes)):
+            self._add(self.coefficients(duals, first + lo, first + hi), W, first + lo)
+        return W
 
     def dual_weights(self, bint averaged):
         """U of the duals, or of their averages, summed afresh from the rows."""
@@ -361,7 +367,7 @@ cdef class DualEngine:
         W = np.asarray(self.iterates.vector(False))
         coefficients = W[self.rows.m * self.n_classes:].copy()
         W[:] = 0
-        self._add(coefficients, W, 0, self.rows.m)
+        self._add(coefficients, W)
 
     def refresh(self):
         """The weights summed afresh from the rows: what many small changes have rounded away comes back."""

@@ -25,8 +25,6 @@ import numpy as np
 
 from cpython.exc cimport PyErr_CheckSignals
 
-from marginlinear._core.vector import largest_change
-
 cdef enum:
     BLOCK = 4194304    # numbers, about 10 ms
 
@@ -132,7 +130,7 @@ cdef class Iterates:
 
         Plain sweeps can end at weights that are not those of their last duals: these need a kappa > 0 to be kept.
         """
-        if kappa == 0 and largest_change(W, U) != 0:
+        if kappa == 0 and not np.array_equal(W, U):
             kappa = 1.0
         if kappa > 0:
             self._allocate()

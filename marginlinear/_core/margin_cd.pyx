@@ -121,7 +121,7 @@ cdef class MarginCD(DualEngine):
             # <mean_row, w> is the mean of the margins; over Gram rows a sum over the scores.
             share = np.asarray(self.cost) * (1 / self.size)
             weights = self.weights_of(share)
-            self.mean_row = self.coefficients(share) if rows.is_gram else weights
+            self.mean_row = self.coefficients(share, 0, m) if rows.is_gram else weights
             self.mean_row_sqnorm = dot(self.mean_row, weights)
         self.set_empty_duals()
 
@@ -129,13 +129,13 @@ cdef class MarginCD(DualEngine):
         perform(self, self.rows, task)
         return 0
 
-    def coefficients(self, const double[::1] duals):
+    def coefficients(self, const double[::1] duals, Py_ssize_t lo, Py_ssize_t hi):
         """y_i a_i"""
         cdef Py_ssize_t i
-        cdef double[::1] out = np.empty(self.rows.m)
+        cdef double[::1] out = np.empty(hi - lo)
         with nogil:
-            for i in range(self.rows.m):
-                out[i] = duals[i] if self.positive[i] else -duals[i]
+            for i in range(lo, hi):
+                out[i - lo] = duals[i] if self.positive[i] else -duals[i]
         return out
 
     def set_empty_duals(self):

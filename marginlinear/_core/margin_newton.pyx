@@ -29,7 +29,7 @@ from libc.stdint cimport int32_t
 from marginlinear._core.cholesky cimport NormalMatrix
 from marginlinear._core.margin_cd cimport MarginCD
 from marginlinear._core.piecewise cimport coordinate_step, fenchel_gap, jump_at, loss_at, pieces_t
-from marginlinear._core.proximal cimport ProximalNewton, dot
+from marginlinear._core.proximal cimport ProximalNewton, sequential_dot
 from marginlinear._core.rows cimport SLICE, data_t, row_axpy, row_dot
 
 from marginlinear._core.proximal import MOST, solve
@@ -147,7 +147,7 @@ cdef class MarginNewton(ProximalNewton):
         return np.asarray(self.own)
 
     cdef double _mean(self, const double[::1] W):
-        return dot(self.row_sum, W) / self.size if self.spread > 0 else 0.0
+        return sequential_dot(self.row_sum, W) / self.size if self.spread > 0 else 0.0
 
     def _publish(self):
         ProximalNewton._publish(self)
@@ -178,7 +178,7 @@ cdef class MarginNewton(ProximalNewton):
                 self.dual[i] = self.own[i] - 2 * self.spread * c * (g - self.v)
         self.U = self.engine.weights_of(self.dual)
         self.e, self.G = gap, 0.5 * self._subtract(W)
-        self.primal = self.objective = 0.5 * dot(W, W) + loss + self.spread * spread
+        self.primal = self.objective = 0.5 * sequential_dot(W, W) + loss + self.spread * spread
         self.bound = self.primal - self.e - self.G
         return self.primal - gap - 0.5 * move
 
@@ -201,7 +201,7 @@ cdef class MarginNewton(ProximalNewton):
         """
         cdef Py_ssize_t i, j
         cdef double t = 1, low = 0, high = INFINITY, slope = 0, curvature = 0, far = 0
-        cdef double own = dot(direction, direction), mean = self._mean(direction)
+        cdef double own = sequential_dot(direction, direction), mean = self._mean(direction)
         self._measure(direction, self.turn)
         for _ in range(TRIALS):
             self._slope(t, mean, &slope, &curvature)

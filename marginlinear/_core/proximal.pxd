@@ -10,4 +10,4 @@ cdef class ProximalNewton:
     cdef double _subtract(self, const double[::1] W) noexcept nogil
 
 
-cdef double dot(const double[::1] x, const double[::1] y) noexcept nogil
+cdef double sequential_dot(const double[::1] x, const double[::1] y) noexcept nogil

@@ -30,7 +30,8 @@ RIDGE, MUCH = 1e-15, 1e-6
 ROUNDING = 1e-13
 
 
-cdef double dot(const double[::1] x, const double[::1] y) noexcept nogil:
+cdef double sequential_dot(const double[::1] x, const double[::1] y) noexcept nogil:
+    """sum_j x_j y_j, term by term: vector.dot adds by parts, which rounds otherwise."""
     cdef Py_ssize_t j
     cdef double s = 0
     for j in range(x.shape[0]):
@@ -92,7 +93,7 @@ cdef class ProximalNewton:
             self._recentre()
         self._subtract(self.W)
         cdef const double[::1] direction = self._direction(self.gradient)
-        if self._search(direction, dot(self.gradient, direction)) < SHORT:
+        if self._search(direction, sequential_dot(self.gradient, direction)) < SHORT:
             self.g = fmax(self.g, fmin(MOST, RISE * self.g))
             self.value = self._again()
         self._publish()
@@ -103,7 +104,7 @@ cdef class ProximalNewton:
         cdef Py_ssize_t j
         for j in range(W.shape[0]):
             self.gradient[j] = W[j] - self.U[j]
-        return dot(self.gradient, self.gradient)
+        return sequential_dot(self.gradient, self.gradient)
 
     def _search(self, const double[::1] direction, double fall):
         """W moves by -t `direction`, t = 1, 1/2, ... until F falls by its share of t `fall`; returns t."""

@@ -319,6 +319,10 @@ cdef class Rows:
         """An array of what rows have: where these are on disk, so is it."""
         return np.zeros(n, dtype) if self.pager is None else self.pager.zeros(n, dtype)
 
+    def at_once(self, Py_ssize_t columns):
+        """Rows of which something with so many columns is held at once: of rows on disk not all."""
+        return max(1, self.m if self.pager is None else PART // columns)
+
     def kept(self, array):
         """The same numbers where `zeros` would put them."""
         if self.pager is None:
@@ -368,6 +372,7 @@ cdef class Rows:
             return self._source.select(which)
         if self.pager is not None and not self.pager.fits(which):
             return self.pager.selected(which).rows(self.bias)
+        self.require()
         if self.storage == GRAM:
             return Rows.from_gram(np.ascontiguousarray(self.arrays[which[:, np.newaxis], which]))
         if self.storage in (DENSE64, DENSE32):

@@ -136,6 +136,7 @@ cdef class SmoothLoss:
         else:
             size = max(size, DENSE)
         size = max(1, min(rows.m, size))
+        rows.require()
         self.blocks = [(lo, hi, self._transposed(lo, hi)) for lo, hi in ranges(rows.m, size)]
         self.keeps = rows.m <= most
         self._residuals = np.empty((rows.m if self.keeps else size, n_classes))

@@ -1,7 +1,5 @@
 """Sums over vectors in one order: the same bits whatever BLAS is installed, and however many threads it takes."""
 
-from libc.math cimport fabs, fmax
-
 cdef enum:
     CHUNK = 1024    # numbers that a sum adds up by themselves
 
@@ -32,17 +30,3 @@ def dot(const double[:] x, const double[:] y):
                 s += x[i] * y[i]
             whole += s
     return whole
-
-
-def largest_change(const double[:] x, const double[:] y):
-    """max_i |x_i - y_i| of float64 arrays of one dimension; NaN where one is."""
-    cdef Py_ssize_t i
-    cdef double change, found = 0
-    with nogil:
-        for i in range(x.shape[0]):
-            change = fabs(x[i] - y[i])
-            if change != change:
-                found = change
-                break
-            found = fmax(found, change)
-    return found

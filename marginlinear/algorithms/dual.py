@@ -56,12 +56,12 @@ class DualFit:
 
     def convex(self):
         """Minimise the problem of the engine as it stands."""
-        engine, tol, dense = self.engine, self.run.tol, self.engine.rows.is_gram
+        engine, tol, to_sparsify = self.engine, self.run.tol, self.engine.rows.is_gram
         while True:
             self.until(tol)
-            if dense and not self.descent.stopped and (
+            if to_sparsify and not self.descent.stopped and (
                     engine.count_support(self.descent.incumbent.from_average) < engine.rows.m):
-                self.descent, dense = sparsify_kernel_expansion(self, tol), False
+                self.descent, to_sparsify = sparsify_kernel_expansion(self, tol), False
             solution = self.solution_of_incumbent()
             if self.descent.stopped or solution.info.converged:
                 return solution
@@ -149,8 +149,8 @@ def sparsify_kernel_expansion(fit, tol):
     """
     from marginlinear.algorithms.descent import Descent
 
-    engine, dense = fit.engine, fit.descent
-    averaged = dense.incumbent.from_average
+    engine, original = fit.engine, fit.descent
+    averaged = original.incumbent.from_average
     before = {name: getattr(value, "copy", lambda value=value: value)()
               for name, value in engine.state(averaged).items()}
     if averaged:
@@ -162,10 +162,10 @@ def sparsify_kernel_expansion(fit, tol):
         check = descent.until(tol)
     if descent.stopped:
         engine.resume(before)
-        dense.reset()
-        descent = dense
+        original.reset()
+        descent = original
     else:
-        descent.budget, descent.route = fit.budget, dense.route
+        descent.budget, descent.route = fit.budget, original.route
     # From here on the solution is that of the duals of the sweeps.
     engine.keep_duals(False)
     return descent
@@ -209,7 +209,7 @@ class JointFit(DualFit):
             self.engine.factors[:] = kept
         if self.problem.n_classes == 2:
             # LIBLINEAR decides between two classes by the sign of one score: what both columns share, which changes
-            # no margin, is taken out. It is rounding, except at a fixed point of mcodm's outer=paper.
+            # no margin, is taken out. At a minimum it is rounding.
             iterates = self.engine.iterates
             columns = self.engine.weights_at(iterates.W).reshape(-1, 2)
             shared = columns.sum(axis=1) / 2

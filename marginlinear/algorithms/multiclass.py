@@ -132,7 +132,7 @@ class Columns:
                              f"against {negative}, in the order of the labels)") from error
         state, column = solution.state, self.weights[:, at]
         column[slice(None) if which is None or not self.problem.rows.is_gram else which] = solution.weights[:, 0]
-        if len(state["W"]) == len(solution.weights) and np.shares_memory(state["W"], solution.weights):
+        if len(state["W"]) == len(solution.weights) and np.may_share_memory(state["W"], solution.weights):
             state = {**state, "W": column}
         support = np.flatnonzero(state["duals"])
         # Other columns' threads write here too: True alone.

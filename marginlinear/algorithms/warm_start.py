@@ -18,8 +18,6 @@ best scale, is taken.
 
 import numpy as np
 
-from marginlinear._core.vector import largest_change
-
 # Directions that are the sums of others, but for rounding, are left out.
 DEPENDENT = 1e-10
 # A dual that has this part of its bound is there but for rounding.
@@ -32,7 +30,7 @@ def resume(engine, state):
     With a spread of margins, whose duals are those of all rows together, from scaled duals.
     """
     duals, cost = np.asarray(state["duals"]), np.asarray(state["cost"])
-    changed = largest_change(engine.cost, cost) != 0
+    changed = not np.array_equal(engine.cost, cost)
     if engine.n_classes > 1:
         mix = BlockMix
     else:

@@ -24,9 +24,7 @@ def read_data(path, status, **options):
 
 
 def is_store(path):
-    from marginlinear.store.layout import META
-
-    return os.path.isfile(os.path.join(path, META))
+    return os.path.isfile(os.path.join(path, "meta.json"))
 
 
 def read_store(path, folder, status, **options):

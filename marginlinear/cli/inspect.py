@@ -7,6 +7,7 @@ import textwrap
 from marginlinear import params
 from marginlinear._version import version
 from marginlinear.atomic import replacing
+from marginlinear.cli.data import is_store
 from marginlinear.cli.files import require_apart
 from marginlinear.cli.output import DONE, Failure, StatusLine, run, settle_blas
 from marginlinear.options import HELP, QUIET, VERSION, ZERO_BASED, CommandLine, UsageError, describe
@@ -28,11 +29,13 @@ MATRIX, ERRORS = 120, 20
 
 USAGE = """\
 usage: margin-inspect [options] model_file data_file
+       margin-inspect [--json] store
 
 Show what a model of margin-train, of LIBLINEAR's train or LIBSVM's svm-train does on the rows of a LIBSVM text
 file ('-': standard input; .gz, .bz2 and .xz are unpacked): accuracy, the distribution of the margins, precision
 and recall of each class, the confusion matrix, the features with the largest weights, and the rows of lowest
 margin, whose labels are likely to be wrong. Rows are counted from 1; blank lines and comments are none.
+Of a store alone, what is in it, once all of it has been compared with what was written.
 
 Options:"""
 STATUSES = """
@@ -54,6 +57,8 @@ def work(argv):
     if line.given(VERSION):
         print(f"{PROGRAM} {version}")
         return DONE
+    if len(line.files) == 1 and is_store(line.files[0]):
+        return inspect_store(line.files[0], line.value(JSON))
     model_path, data_path = _files(line.files)
     names_path, weights_path = line.value(NAMES), line.value(WEIGHTS)
     top, rows, classes, threads = (line.value(param) for param in (TOP, ROWS, CLASSES, params.THREADS))
@@ -100,6 +105,27 @@ def work(argv):
         text = "\n".join(_text(described, model, report, classes)) + "\n"
     with replacing("-") as stream:
         stream.write(text.encode("utf-8", "surrogateescape"))
+    return DONE
+
+
+def inspect_store(path, as_json):
+    """Verify a store and tell what is in it."""
+    from marginlinear.store import Store
+
+    store = Store(path)
+    for chunk in range(len(store.verified)):
+        store.verify(chunk)
+    meta = store.meta
+    if as_json:
+        print(json.dumps(meta))
+        return DONE
+    classes = [f"{label} ({count:,})" for label, count in zip(store.classes, store.class_counts, strict=True)]
+    source = meta["source"]
+    print(f"{store.m:,} rows, {store.n_features:,} features, {store.nnz:,} values, {store.nonzeros:,} of them not 0\n"
+          f"values {store.data.dtype}, columns {store.indices.dtype}, labels {store.y.dtype}\n"
+          f"classes: {', '.join(classes[:ERRORS])}{', ...' if len(classes) > ERRORS else ''}\n"
+          + (f"made of {source['name']}, {source['size']:,} bytes\n" if source else "made of arrays\n")
+          + f"{meta['chunks']:,} chunks, all as they were written")
     return DONE
 
 

@@ -24,6 +24,7 @@ from marginlinear.cli.output import (
     warn,
 )
 from marginlinear.errors import ConvergenceWarning, DataError
+from marginlinear.memory import bytes_of
 from marginlinear.options import CommandLine, UsageError
 from marginlinear.params import Param
 from marginlinear.selection import grid as grids
@@ -125,6 +126,8 @@ class Training:
                        if line.given(p)}
         try:
             self.kernel = params.resolve(self.method.takes, self.params).get("kernel")
+            if "memory" in self.params:
+                bytes_of(self.params["memory"], params.MEMORY.name)
         except ValueError as error:
             raise UsageError(error) from None
         algorithm = self.params.get("algorithm", params.ALGORITHM.default)

@@ -33,6 +33,7 @@ def merged(rows, y, instance):
     # A row a row: features, class and weight; -0 is 0.
     table = np.zeros((rows.m, rows.n + 2))
     if isinstance(rows.arrays, tuple):
+        rows.require()
         data, indices, indptr = rows.arrays
         table[np.repeat(np.arange(rows.m), np.diff(indptr)), indices[:rows.nnz]] = data[:rows.nnz]
     else:

@@ -5,8 +5,10 @@
     float64         finite; and all floats that it holds
     str             one word: what the reader of data takes for one label, in any line, and nothing takes for two
 
-Other labels are refused before a fit. No NumPy here but where arrays are: the commands check words with it.
+Other labels are refused before a fit.
 """
+
+import numpy as np
 
 from marginlinear.threads import ranges
 
@@ -39,8 +41,6 @@ def require_words(labels, name="y"):
 
 def labels_of(y, name="y"):
     """y as an array of bool, integers, floats or str of shape (m,); ValueError says what it holds, and the fix."""
-    import numpy as np
-
     try:
         # A list goes through objects: NumPy would make words of all of ["a", 1].
         found = np.asarray(y, dtype=object) if isinstance(y, (list, tuple)) else np.asarray(y)
@@ -68,8 +68,6 @@ def labels_of(y, name="y"):
 def classes_of(y, size=1 << 22):
     """(the different labels, ascending; the place of each row's among them, an int32 array): some rows at a time, since
     what sorting them takes is many times as large."""
-    import numpy as np
-
     parts = ranges(len(y), size)
     classes = np.unique(np.concatenate([np.unique(y[lo:hi]) for lo, hi in parts]))
     codes = np.empty(len(y), dtype=np.int32)

@@ -54,22 +54,11 @@ def read_libsvm(source, *, n_features=None, zero_based=False, dtype="float64", n
 
     Parameters
     ----------
-    source : str, path, or binary file object
-        `-` is standard input. Pipes will do; gzip, bzip2, xz and zstd data are known by their first bytes.
-    n_features : int, default=None
-        Number of columns; an index above it is an error. None takes the largest index of the file.
-    zero_based : bool, default=False
-        Indices of the file count from 0, not from 1. It is never guessed.
-    dtype : {"float64", "float32"}, default="float64"
-        Values are rounded once, from the decimal to this type.
+    source, n_features, zero_based, dtype, text_labels, threads
+        As `load_libsvm` has them, and with its errors; a small file takes one thread.
     narrow : bool, default=False
         Hold indices as uint16 where there are at most 2^16 features, and float64 values as float32 where these are
         the same numbers: all of them, as in a table of counts. Nothing is lost.
-    text_labels : bool, default=False
-        Keep labels as the text in the file.
-    threads : int, default=None
-        Threads at work, the calling one included; a small file takes one. None: one for each core this
-        process may use. The result is the same for any number.
     progress : callable, default=None
         Called as progress(bytes_done, bytes_total) at most ten times a second and at the end, in the calling
         thread. bytes_total is None where it is not known; of compressed files, what came out is counted.
@@ -79,15 +68,6 @@ def read_libsvm(source, *, n_features=None, zero_based=False, dtype="float64", n
     LibsvmData
         Zeros that the file states are kept. Labels are int64 if each is a whole number, else float64, and str
         if `text_labels`.
-
-    Raises
-    ------
-    DataError
-        With line and column of the first thing in the file that is wrong.
-    OSError
-        The file cannot be read.
-    ValueError, TypeError
-        A parameter is outside its domain, or of another type.
     """
     try:
         dtype = str(np.dtype(dtype))
@@ -148,8 +128,8 @@ def load_libsvm(source, *, dtype="float64", n_features=None, zero_based=False, t
     text_labels : bool, default=False
         Keep labels as the text in the file.
     threads : int, default=None
-        Threads at work; None: one for each core this process may use. The result is the same for any
-        number, and several calls may run at once.
+        Threads at work, the calling one included; None: one for each core this process may use. The
+        result is the same for any number, and several calls may run at once.
 
     Returns
     -------

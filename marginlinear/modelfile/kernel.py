@@ -39,7 +39,7 @@ from marginlinear.errors import DataError
 from marginlinear.libsvm import read_libsvm
 from marginlinear.libsvm.writer import compressed, rows_text
 from marginlinear.model import ONE_AGAINST_ONE, KernelModel
-from marginlinear.modelfile.text import WORD_ONLY, Fields, code_line, label_lines, scaling_line
+from marginlinear.modelfile.text import WORD_ONLY, Body, Fields, code_line, label_lines, scaling_line
 from marginlinear.threads import ranges
 
 KEYS = ("svm_type", "kernel_type", "degree", "gamma", "coef0", "nr_class", "total_sv", "rho", "label", "classes",
@@ -107,22 +107,7 @@ def pairwise(model):
     return weights if weights.shape[1] != model.columns else None
 
 
-class KernelBody:
-    """What stands above the trailer, read.
-
-    Attributes
-    ----------
-    kind : str
-        The svm_type.
-    labels : list
-        In the order of a Model's classes.
-    foreign : bool
-        Whether LIBSVM could have written it.
-    scaling : str or None
-        The kind of scaling of rows before they are scored.
-    trailer_keys : dict
-        What the trailer has beside what every model's has, and its types.
-    """
+class KernelBody(Body):
 
     def __init__(self, source, first):
         fields = Fields(source, first, KEYS, "SV", "its support vectors")

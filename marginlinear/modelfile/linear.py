@@ -27,7 +27,7 @@ from marginlinear._core.decimal import ROWS_LONG_LINE, ROWS_SHORT_LINE, format_r
 from marginlinear.calibration import of_logistic
 from marginlinear.data.reading import NATURAL, shown
 from marginlinear.model import Model
-from marginlinear.modelfile.text import WORD, WORD_ONLY, Fields, code_line, label_lines, scaling_line
+from marginlinear.modelfile.text import WORD, WORD_ONLY, Body, Fields, code_line, label_lines, scaling_line
 from marginlinear.threads import ranges, run_chunks
 
 KEYS = ("solver_type", "nr_class", "label", "classes", "codes", "scaling", "nr_feature", "bias")
@@ -66,22 +66,7 @@ def write(model, put, threads):
     return {}
 
 
-class LinearBody:
-    """What stands above the trailer, read.
-
-    Attributes
-    ----------
-    kind : str
-        LIBLINEAR's name of the solver.
-    labels : list
-        In the order of a Model's classes.
-    foreign : bool
-        Whether LIBLINEAR could have written it.
-    scaling : str or None
-        The kind of scaling of rows before they are scored.
-    trailer_keys : dict
-        What the trailer has beside what every model's has, and its types.
-    """
+class LinearBody(Body):
 
     def __init__(self, source, first):
         fields = Fields(source, first, KEYS, "w", "its weights")

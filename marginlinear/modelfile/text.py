@@ -58,6 +58,24 @@ class Source:
         return DataError(self.name, 0, 0, f"the file ends {where}: copy it again or train again")
 
 
+class Body:
+    """What stands above the trailer, read.
+
+    Attributes
+    ----------
+    kind : str
+        LIBLINEAR's name of the solver, or LIBSVM's svm_type.
+    labels : list
+        In the order of a Model's classes.
+    foreign : bool
+        Whether LIBLINEAR or LIBSVM could have written it.
+    scaling : str or None
+        The kind of scaling of rows before they are scored.
+    trailer_keys : dict
+        What the trailer has beside what every model's has, and its types.
+    """
+
+
 class Fields:
     """The lines `key text` that stand before `body`, in any order: up to the one that says only `last`.
 

@@ -11,6 +11,7 @@ at any time, and a thread does so whenever the process holds more than it may: t
 
 import mmap
 import os
+import shutil
 import sys
 import tempfile
 import threading
@@ -181,10 +182,14 @@ class Pager:
                             for part in self.store.parts())
 
     def _stored(self, parts):
-        folder = tempfile.TemporaryDirectory(dir=self.scratch, prefix="rows-")
+        folder = tempfile.mkdtemp(dir=self.scratch, prefix="rows-")
         unlabelled = ((part, np.zeros(shape_of(part)[0])) for part in parts)
-        store = Store.write(unlabelled, os.path.join(folder.name, "rows.store"), n_features=self.n_features)
-        store.folder = folder
+        try:
+            store = Store.write(unlabelled, os.path.join(folder, "rows.store"), n_features=self.n_features)
+        except BaseException:
+            shutil.rmtree(folder)
+            raise
+        weakref.finalize(store, shutil.rmtree, folder)
         self.pages.bytes_read += self.whole
         return Pager(store, self.memory, self.scratch, self.pages)
 
