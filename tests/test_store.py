@@ -424,10 +424,10 @@ def test_more_sweeps_a_load_need_fewer_passes(tmp_path, small):
     X = random_array((4000, 300), density=0.05, rng=rng, format="csr")
     y = np.where(X @ rng.standard_normal(300) + 0.3 * rng.standard_normal(4000) > 0, 1, -1)
     store = ml.Store.write([(X, y)], tmp_path / "s")
-    one, three = (ml.train(store, solver="l2svc", C=10, tol=1e-3, algorithm="cd", memory=100_000, sweeps_per_load=turns)
+    one, three = (ml.train(store, solver="l2svc", C=1, tol=1e-3, algorithm="cd", memory=800_000, sweeps_per_load=turns)
                   for turns in (1, 3))
     assert one.info.converged and three.info.converged
-    assert three.info.n_iter <= 0.6 * one.info.n_iter and three.info.passes < one.info.passes
+    assert three.info.n_iter <= 0.7 * one.info.n_iter and three.info.passes < one.info.passes
     assert three.info.objective == pytest.approx(one.info.objective, rel=2e-3)
     with pytest.raises(ValueError, match="sweeps_per_load = 0 is not allowed"):
         ml.train(store, sweeps_per_load=0)
