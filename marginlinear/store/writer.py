@@ -7,10 +7,11 @@ from contextlib import closing, contextmanager, suppress
 
 import numpy as np
 
+from marginlinear import params
 from marginlinear._core.rows import Rows
 from marginlinear.data.arrays import held, is_compressed
 from marginlinear.data.labels import labels_of, require_words
-from marginlinear.errors import RowError
+from marginlinear.errors import DataError, RowError
 from marginlinear.libsvm import libsvm_blocks
 from marginlinear.store import layout
 from marginlinear.threads import run_chunks
@@ -23,11 +24,20 @@ NARROW = 1 << 16
 EXACT = 1 << 53
 
 
-def write(source, path, n_features, zero_based, dtype, text_labels, overwrite, threads, progress):
-    """`Store.write`; returns the path."""
+def write(source, path, n_features, zero_based, dtype, text_labels, overwrite, threads, progress, like, columns):
+    """`Store.write`, with a dict of its params.COLUMNS; returns the path."""
     layout.require_little_endian()
-    named = isinstance(source, (str, os.PathLike)) or hasattr(source, "read")
-    if named:
+    described, named = {}, isinstance(source, (str, os.PathLike)) or hasattr(source, "read")
+    if is_table(source):
+        if zero_based or text_labels:
+            raise ValueError("zero_based and text_labels are for LIBSVM's text: the columns of a table have names and "
+                             "types, leave them out")
+        from marginlinear.store.arrow import encoded
+
+        parts, described = encoded(source, columns, like and columns_of(like), dtype, threads, progress)
+    elif like is not None or any(value is not None for value in columns.values()):
+        raise ValueError(f"{', '.join(columns)} and like are for Parquet and Arrow: leave them out")
+    elif named:
         parts = libsvm_blocks(source, zero_based=zero_based, dtype=dtype, text_labels=text_labels, threads=threads,
                               progress=progress, _block_size=BLOCK)
         parts = ((part, part.labels) for part in parts)
@@ -37,8 +47,29 @@ def write(source, path, n_features, zero_based, dtype, text_labels, overwrite, t
     with folder_that_becomes(path, overwrite) as folder, closing(Writer(folder)) as writer:
         for X, y in parts:
             writer.append(X, y)
-        writer.finish(n_features, layout.source_of(source) if file else None, threads)
+        writer.finish(n_features, layout.source_of(source) if file else None, threads, described)
     return path
+
+
+def is_table(source):
+    """Whether a source is Parquet, by its name, a folder, or pyarrow's."""
+    if isinstance(source, (str, os.PathLike)):
+        return os.fspath(source).endswith(".parquet") or os.path.isdir(source)
+    return type(source).__module__.partition(".")[0] == "pyarrow"
+
+
+def columns_of(like):
+    """meta.json of a store of Parquet or Arrow, by whose rule another one is to be encoded."""
+    meta = getattr(like, "meta", None)
+    if not isinstance(meta, dict):
+        raise params.refusal("like", like, "a Store")
+    if "label" not in meta:
+        raise DataError(like.path, 0, 0, "this store, given as like, was not made of Parquet or Arrow: there are no "
+                        "columns to go by")
+    if meta["features"] is None:
+        raise DataError(like.path, 0, 0, "this store, given as like, has too many features for their names to be kept: "
+                        "write it again with categorical = 'hash'")
+    return meta
 
 
 def checked_parts(source):
@@ -195,7 +226,7 @@ class Writer:
             column.widen(wider)
         column.append(y)
 
-    def finish(self, n_features, source, threads):
+    def finish(self, n_features, source, threads, described):
         columns = self.columns
         m, nnz = columns["sqnorms"].size, columns["values"].size
         if m == 0:
@@ -219,7 +250,8 @@ class Writer:
             "nnz": nnz, "nonzeros": self.nonzeros, "chunks": len(chunks) - 1, "classes": classes,
             "class_counts": [self.counts[label] for label in classes], "source": source,
             "types": {name: column.dtype.str for name, column in columns.items()},
-            "crc": {name: layout.crc_of(layout.place(self.folder, name)) for name in layout.SMALL}})
+            "crc": {name: layout.crc_of(layout.place(self.folder, name)) for name in layout.SMALL},
+            **described})
 
     def _sums(self, begins, threads):
         """CRC-32 of the chunks that begin with these values, of the bytes as they are in the files."""
