@@ -208,7 +208,8 @@ AROUND = (SCALE, PROBABILITY, MEMORY)
 # What columns of Parquet and Arrow become in a store.
 LABEL = Param("label", str, "label", "of Parquet and Arrow: the column of the labels", metavar="NAME")
 CATEGORICAL = Param("categorical", str, "onehot", "of Parquet and Arrow: what columns of words become; onehot: a "
-                    "feature for each value; hash: one of 2^bits features, by a hash of column and value", choices=("onehot", "hash"))
+                    "feature for each value; hash: one of 2^bits features, by a hash of column and value",
+                    choices=("onehot", "hash"))
 HASH_BITS = Param("hash_bits", int, 22, "of categorical hash: log2 of the number of its features", "[1, 30]",
                   needs=("categorical", ("hash",)))
 COLUMNS = (LABEL, CATEGORICAL, HASH_BITS)

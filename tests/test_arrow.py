@@ -219,8 +219,13 @@ def test_wrong_files(tmp_path):
         ml.Store.write(folder, tmp_path / "s")
     (folder / "b.parquet").write_bytes(b"1 1:1\n")
     for source in (folder, folder / "b.parquet"):
-        with pytest.raises(DataError, match="cannot be read as Parquet"):
+        with pytest.raises(DataError, match=r"b\.parquet: it cannot be read as Parquet"):
             ml.Store.write(source, tmp_path / "s")
+    for name, words in (("c.csv", "must"), ("day=1", "partitioning='hive'")):
+        (folder / "b.parquet").rename(folder / name) if "." in name else (folder / name).mkdir()
+        with pytest.raises(DataError, match=f"{name}: .*{words}"):
+            ml.Store.write(folder, tmp_path / "s")
+        (folder / name).rename(folder / f"_{name}")
     data = bytearray((folder / "a.parquet").read_bytes())
     data[4:400] = bytes(396)
     (folder / "a.parquet").write_bytes(data)

@@ -24,7 +24,7 @@ from marginlinear.errors import DataError
 
 try:
     import pyarrow as pa
-    import pyarrow.dataset
+    from pyarrow import dataset, parquet
 except ModuleNotFoundError as error:
     if error.name != "pyarrow":
         raise
@@ -33,6 +33,8 @@ except ModuleNotFoundError as error:
 
 # Cells of a batch: some 50 MB with what is made of them.
 CELLS = 1 << 20
+# Bytes of a column of a file that are read at once.
+BUFFER = 1 << 16
 # Names of features that a description holds at most.
 NAMES = 1_000_000
 FNV_OFFSET, FNV_PRIME = 0xCBF29CE484222325, 0x100000001B3
@@ -205,24 +207,24 @@ class Columns:
     """
 
     def __init__(self, source, threads):
-        self.threads = threads
+        self.threads, self.table = threads, None
         self.once = isinstance(source, pa.RecordBatchReader)
         if isinstance(source, (str, os.PathLike)):
             self.name = os.fspath(source)
-            self.table = files_of(self.name)
+            self.files, self.schema = files_of(self.name)
         else:
             self.name = f"the {type(source).__name__}"
-            if not isinstance(source, (pa.Table, pa.RecordBatchReader, pa.dataset.Dataset)):
+            if not isinstance(source, (pa.Table, pa.RecordBatchReader, dataset.Dataset)):
                 raise params.refusal("source", self.name, "a Table, RecordBatchReader or Dataset of pyarrow's")
-            self.table = pa.dataset.dataset(source) if isinstance(source, pa.Table) else source
+            self.table, self.schema = source, source.schema
         self.kinds = {}
-        for field in self.table.schema:
+        for field in self.schema:
             if field.name in self.kinds:
                 raise self.fault(field.name, "stands there twice: rename one")
             self.kinds[field.name] = kind_of(field.type)
 
     def type_of(self, column):
-        return self.table.schema.field(column).type
+        return self.schema.field(column).type
 
     def fault(self, column, words):
         return DataError(self.name, 0, 0, f"column {column!r} {words}")
@@ -244,16 +246,25 @@ class Columns:
     def batches(self, columns):
         """Yield record batches of some columns, in the order of the rows."""
         size = max(1, CELLS // max(1, len(columns)))
-        if self.once:
-            found = (batch.select(columns) for batch in self.table)
-        else:
-            # Little is read ahead: that is held in memory.
-            found = self.table.to_batches(columns=columns, batch_size=size, batch_readahead=1, fragment_readahead=1,
-                                          use_threads=self.threads != 1)
         with reading(self.name):
-            for batch in found:
+            for batch in self._read(columns, size):
                 for start in range(0, batch.num_rows, size):
                     yield batch.slice(start, size)
+
+    def _read(self, columns, size):
+        """Record batches as they come, with little read ahead: that is held in memory."""
+        use_threads = self.threads != 1
+        if self.table is None:
+            for path in self.files:
+                with parquet.ParquetFile(path, buffer_size=BUFFER, pre_buffer=False) as file:
+                    yield from file.iter_batches(size, columns=columns, use_threads=use_threads)
+        elif self.once:
+            yield from (batch.select(columns) for batch in self.table)
+        elif isinstance(self.table, pa.Table):
+            yield from self.table.select(columns).to_batches()
+        else:
+            yield from self.table.to_batches(columns=columns, batch_size=size, batch_readahead=1, fragment_readahead=1,
+                                             use_threads=use_threads)
 
 
 @contextmanager
@@ -268,19 +279,32 @@ def reading(name):
 
 
 def files_of(path):
-    """The Dataset of a file, or of the files in a folder; folders in it named key=value are columns."""
-    os.stat(path)
-    with reading(path):
-        table = pa.dataset.dataset(path, format="parquet", partitioning="hive")
-        fragments = list(table.get_fragments())
-        for fragment in fragments[1:]:
-            # Of columns that are not in the first file nothing would be read, and nulls of those that are only there.
-            if fragment.physical_schema != fragments[0].physical_schema:
-                raise DataError(fragment.path, 0, 0, f"its columns, or their types, are not those of "
-                                f"{fragments[0].path}: write the files with one schema")
-    if not fragments:
-        raise DataError(path, 0, 0, "there is no Parquet file in this folder")
-    return table
+    """The Parquet files of a path and their schema; DataError unless they have one."""
+    files = parquet_in(path) if os.path.isdir(path) else [path]
+    schemas = []
+    for file in files:
+        os.stat(file)
+        with reading(file):
+            schemas.append(parquet.read_schema(file))
+        # By the first file's names columns would be missed that it does not have.
+        if not schemas[-1].equals(schemas[0]):
+            raise DataError(file, 0, 0, f"its columns, or their types, are not those of {files[0]}: write the files "
+                            "with one schema")
+    return files, schemas[0]
+
+
+def parquet_in(folder):
+    """The files of a folder, by name; what begins with . or _ is others' bookkeeping."""
+    files = [os.path.join(folder, name) for name in sorted(os.listdir(folder)) if not name.startswith((".", "_"))]
+    for file in files:
+        if os.path.isdir(file):
+            raise DataError(file, 0, 0, "a folder within a folder: give pyarrow.dataset.dataset(folder, "
+                            "partitioning='hive'), or what else tells what its name means")
+        if not file.endswith(".parquet"):
+            raise DataError(file, 0, 0, "its name does not end in .parquet, as those of all files in the folder must")
+    if not files:
+        raise DataError(folder, 0, 0, "there is no Parquet file in this folder")
+    return files
 
 
 def kind_of(dtype):

@@ -83,8 +83,8 @@ class Store:
         source : str, path, binary file object, iterable of (X, y), or what pyarrow has read
             A file in LIBSVM format, as `load_libsvm` takes it: `-` is standard input, pipes and compressed files will
             do. Or pairs of some rows, sparse or dense, and their labels, as `train` takes both. Or, with the extra
-            `[arrow]`, a name that ends in `.parquet`, a folder of such files (folders named key=value in it are
-            columns), a pyarrow Table, RecordBatchReader or Dataset: see Notes.
+            `[arrow]`, a name that ends in `.parquet`, a folder of such files, which have one schema, a pyarrow Table,
+            RecordBatchReader or Dataset: see Notes.
         path : str or path
             The folder to be made.
         n_features : int, optional
