@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 import marginlinear as ml
+from marginlinear.cli.predict import main as predict_main
+from marginlinear.cli.train import main as train_main
 from marginlinear.errors import DataError
 
 pa = pytest.importorskip("pyarrow", reason="the extra [arrow]")
@@ -137,6 +139,32 @@ def test_a_test_set_like_the_training_set(tmp_path, how):
         ml.Store.write(table(), tmp_path / "no", like=train, categorical="hash")
     with pytest.raises(DataError, match="not made of Parquet"):
         ml.Store.write(table(), tmp_path / "no", like=ml.Store.write([([[1.0]], [1])], tmp_path / "pairs"))
+
+
+def test_commands(tmp_path, capsys):
+    """Train on a file, predict on a store that is like the one that was made of it."""
+    path, folder, model = tmp_path / "x.parquet", tmp_path / "stores", tmp_path / "m"
+    pq.write_table(table(), path)
+    args = ["-s", "l2svc", "-q", "--store", str(folder), "--label", "label", "--categorical", "hash", "--hash-bits",
+            "3", str(path), str(model)]
+    assert train_main(args) == 0 and train_main(args) == 0
+    made = ml.Store(folder / "x.parquet.store")
+    np.testing.assert_array_equal(rows_of(made), WANTED["hash"])
+    test = ml.Store.write(path, tmp_path / "test", like=made)
+    assert predict_main([str(tmp_path / "test"), str(model), str(tmp_path / "out")]) == 0
+    assert (tmp_path / "out").read_text().split() == [str(y) for y in ml.load_model(model).predict(rows_of(test))]
+    capsys.readouterr()
+    other = args[:]
+    other[other.index("3")] = "4"
+    for command, words, status in (
+            ((train_main, other), "made with hash_bits = 3, not 4", 1),
+            ((train_main, ["-s", "cs", str(path), str(model)]), "x.parquet: a Parquet file becomes a store", 2),
+            ((train_main, ["--label", "y", str(tmp_path / "x"), str(model)]), "--label is of no use with", 2),
+            ((train_main, ["--store", "s", "--hash-bits", "3", str(path)]), "hash_bits = 3 is of no use with", 2),
+            ((train_main, ["--store", str(tmp_path / "s"), "--zero-based", str(path)]), "zero_based and text_lab", 1),
+            ((predict_main, [str(path), str(model)]), "Parquet is read by way of a store", 1)):
+        assert command[0](command[1]) == status
+        assert words in capsys.readouterr().err
 
 
 def test_names_are_kept_up_to_a_number(tmp_path, monkeypatch):

@@ -5,6 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from marginlinear import params
 from marginlinear.data.arrays import CSR
 from marginlinear.errors import DataError
 from marginlinear.libsvm import LibsvmData
@@ -185,6 +186,16 @@ class Store:
             names = ", ".join(words.get(name, name) for name in other)
             raise DataError(self.path, 0, 0, f"the store was made of another {path} ({names}): remove the store, or "
                             "name another folder")
+
+    def require_columns(self, given):
+        """DataError unless the store, of Parquet, has its features by these values of params.COLUMNS."""
+        hashed = self.meta.get("hash")
+        was = {"label": self.meta["label"], "categorical": "hash" if hashed else "onehot",
+               "hash_bits": hashed["bits"] if hashed else params.HASH_BITS.default}
+        for name, value in params.resolve(params.COLUMNS, given).items():
+            if value != was[name]:
+                raise DataError(self.path, 0, 0, f"the store was made with {name} = {was[name]!r}, not {value!r}: "
+                                "remove the store, or name another folder")
 
     def parts(self):
         """Yield all rows as LibsvmData, a verified chunk at a time, in arrays of their own."""
