@@ -187,8 +187,8 @@ def test_columns_that_differ_by_their_equals_sign(tmp_path):
     (pa.array([1.0, 2, 3, np.nan, 5]), "column 'x' row 3 is nan"),
     (pa.array([1.0, 2, 3, 4, -np.inf]), "column 'x' row 4 is -inf"),
     (pa.array([2**53 + 1] * 5), "column 'x' of int64: .*9007199254740993"),
-    (pa.array([[1]] * 5), "column 'x' holds list<.*>: make numbers or words"),
-    (pa.array([0] * 5, pa.timestamp("s")), r"column 'x' holds timestamp\[s\]: make numbers or words"),
+    (pa.array([[1]] * 5), "column 'x' holds list<.*>: cast it to numbers or strings"),
+    (pa.array([0] * 5, pa.timestamp("s")), r"column 'x' holds timestamp\[s\]: cast it to numbers or strings"),
     (pa.array([b"a"] * 5), "column 'x' holds binary"),
     (pa.nulls(5), "column 'x' holds null"),
 ])
@@ -217,6 +217,7 @@ def test_wrong_calls(tmp_path, monkeypatch):
             (table(), {"categorical": "dummy"}, "categorical = 'dummy' is not allowed: give onehot | hash"),
             (table(), {"hash_bits": 20}, "hash_bits = 20 is of no use with categorical = onehot"),
             (table(), {"categorical": "hash", "hash_bits": 31}, r"hash_bits = 31 is not allowed: .*\[1, 30\]"),
+            (table(), {"dtype": "float16"}, "dtype = 'float16' is not allowed: give float64 or float32"),
             (table(), {"text_labels": True}, "zero_based and text_labels are for LIBSVM"),
             ([([[1.0]], [1])], {"label": "click"}, "are for Parquet and Arrow"),
             (pa.table([[1], [2], [1]], ["a", "a", "label"]), {}, "column 'a' stands there twice"),

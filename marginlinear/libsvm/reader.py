@@ -69,12 +69,7 @@ def read_libsvm(source, *, n_features=None, zero_based=False, dtype="float64", n
         Zeros that the file states are kept. Labels are int64 if each is a whole number, else float64, and str
         if `text_labels`.
     """
-    try:
-        dtype = str(np.dtype(dtype))
-    except (TypeError, ValueError):
-        raise refusal("dtype", dtype, "float64 or float32") from None
-    if dtype not in FLOATS:
-        raise refusal("dtype", dtype, "float64 or float32", ValueError)
+    dtype = checked_float(dtype)
     n_features = None if n_features is None else N_FEATURES.check(n_features)
     threads = default_threads() if threads is None else THREADS.check(threads)
     zero_based, text_labels = check_flag("zero_based", zero_based), check_flag("text_labels", text_labels)
@@ -87,6 +82,17 @@ def read_libsvm(source, *, n_features=None, zero_based=False, dtype="float64", n
                 table = Table(path, block, n_features, total, narrow)
             table.append(block)
     return table.finish()
+
+
+def checked_float(dtype):
+    """The name of a type of values."""
+    try:
+        found = str(np.dtype(dtype))
+    except (TypeError, ValueError):
+        raise refusal("dtype", dtype, "float64 or float32") from None
+    if found not in FLOATS:
+        raise refusal("dtype", found, "float64 or float32", ValueError)
+    return found
 
 
 def libsvm_blocks(source, *, zero_based=False, dtype="float64", text_labels=False, threads=None, progress=None,

@@ -77,7 +77,7 @@ def rule_of(table, label, categorical, bits):
     kinds = {column: kind for column, kind in table.kinds.items() if column != label}
     for column, kind in kinds.items():
         if kind is None:
-            raise table.fault(column, f"holds {table.type_of(column)}: make numbers or words of it, or leave it out")
+            raise table.fault(column, f"holds {table.type_of(column)}: cast it to numbers or strings, or leave the column out")
     numeric, words = ([column for column, kind in kinds.items() if kind == wanted] for wanted in (NUMBERS, WORDS))
     if categorical == "hash":
         return numeric, Hash(len(numeric), words, bits)

@@ -13,6 +13,7 @@ from marginlinear.data.arrays import held, is_compressed
 from marginlinear.data.labels import labels_of, require_words
 from marginlinear.errors import DataError, RowError
 from marginlinear.libsvm import libsvm_blocks
+from marginlinear.libsvm.reader import checked_float
 from marginlinear.store import layout
 from marginlinear.threads import run_chunks
 
@@ -27,27 +28,30 @@ EXACT = 1 << 53
 def write(source, path, n_features, zero_based, dtype, text_labels, overwrite, threads, progress, like, columns):
     """`Store.write`, with a dict of its params.COLUMNS; returns the path."""
     layout.require_little_endian()
-    described, named = {}, isinstance(source, (str, os.PathLike)) or hasattr(source, "read")
-    if is_table(source):
-        if zero_based or text_labels:
-            raise ValueError("zero_based and text_labels are for LIBSVM's text: the columns of a table have names and "
-                             "types, leave them out")
-        from marginlinear.store.arrow import encoded
-
-        parts, described = encoded(source, columns, like and columns_of(like), dtype, threads, progress)
-    elif like is not None or any(value is not None for value in columns.values()):
-        raise ValueError(f"{', '.join(columns)} and like are for Parquet and Arrow: leave them out")
-    elif named:
-        parts = libsvm_blocks(source, zero_based=zero_based, dtype=dtype, text_labels=text_labels, threads=threads,
-                              progress=progress, _block_size=BLOCK)
-        parts = ((part, part.labels) for part in parts)
-    else:
-        parts = checked_parts(source)
+    dtype = checked_float(dtype)
+    threads = None if threads is None else params.THREADS.check(threads)
+    params.check_function("progress", progress)
+    meta = {}
     file = isinstance(source, (str, os.PathLike)) and os.fspath(source) != "-" and os.path.isfile(source)
     with folder_that_becomes(path, overwrite) as folder, closing(Writer(folder)) as writer:
+        if is_table(source):
+            if zero_based or text_labels:
+                raise ValueError("zero_based and text_labels are for LIBSVM's text: the columns of a table have names "
+                                 "and types, leave them out")
+            from marginlinear.store.arrow import encoded
+
+            parts, meta = encoded(source, columns, None if like is None else rule_in(like), dtype, threads, progress)
+        elif like is not None or any(value is not None for value in columns.values()):
+            raise ValueError(f"{', '.join(columns)} and like are for Parquet and Arrow: leave them out")
+        elif isinstance(source, (str, os.PathLike)) or hasattr(source, "read"):
+            parts = libsvm_blocks(source, zero_based=zero_based, dtype=dtype, text_labels=text_labels, threads=threads,
+                                  progress=progress, _block_size=BLOCK)
+            parts = ((part, part.labels) for part in parts)
+        else:
+            parts = checked_parts(source)
         for X, y in parts:
             writer.append(X, y)
-        writer.finish(n_features, layout.source_of(source) if file else None, threads, described)
+        writer.finish(n_features, layout.source_of(source) if file else None, threads, meta)
     return path
 
 
@@ -58,7 +62,7 @@ def is_table(source):
     return type(source).__module__.partition(".")[0] == "pyarrow"
 
 
-def columns_of(like):
+def rule_in(like):
     """meta.json of a store of Parquet or Arrow, by whose rule another one is to be encoded."""
     meta = getattr(like, "meta", None)
     if not isinstance(meta, dict):
@@ -226,7 +230,8 @@ class Writer:
             column.widen(wider)
         column.append(y)
 
-    def finish(self, n_features, source, threads, described):
+    def finish(self, n_features, source, threads, meta):
+        """Close the files and describe them, by `meta` too."""
         columns = self.columns
         m, nnz = columns["sqnorms"].size, columns["values"].size
         if m == 0:
@@ -251,7 +256,7 @@ class Writer:
             "class_counts": [self.counts[label] for label in classes], "source": source,
             "types": {name: column.dtype.str for name, column in columns.items()},
             "crc": {name: layout.crc_of(layout.place(self.folder, name)) for name in layout.SMALL},
-            **described})
+            **meta})
 
     def _sums(self, begins, threads):
         """CRC-32 of the chunks that begin with these values, of the bytes as they are in the files."""
