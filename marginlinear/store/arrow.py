@@ -77,7 +77,7 @@ def rule_of(table, label, categorical, bits):
     kinds = {column: kind for column, kind in table.kinds.items() if column != label}
     for column, kind in kinds.items():
         if kind is None:
-            raise table.fault(column, f"holds {table.type_of(column)}: cast it to numbers or strings, or leave the column out")
+            raise table.fault(column, f"holds {table.type_of(column)}: cast it to numbers or strings, or leave it out")
     numeric, words = ([column for column, kind in kinds.items() if kind == wanted] for wanted in (NUMBERS, WORDS))
     if categorical == "hash":
         return numeric, Hash(len(numeric), words, bits)
@@ -90,7 +90,7 @@ def rule_of(table, label, categorical, bits):
             with table.naming(column):
                 for value in words_of(batch.column(column)).dictionary.to_pylist():
                     known.setdefault(value, len(known))
-    return numeric, OneHot(len(numeric), values)
+    return numeric, OneHot(len(numeric), values, whole=True)
 
 
 def rule_like(meta, table, label):
@@ -106,7 +106,7 @@ def rule_like(meta, table, label):
         for column, count in meta["onehot"]:
             values[column] = {name[len(column) + 1:]: place for place, name in enumerate(names[at:at + count])}
             at += count
-        rule = OneHot(first, values)
+        rule = OneHot(first, values, whole=False)
     numeric = names[:first]
     table.require([*numeric, *words])
     for wanted, columns in ((NUMBERS, numeric), (WORDS, words)):
@@ -128,10 +128,12 @@ class OneHot:
         Its first feature.
     values : dict of dicts
         {column: {value: place among the column's features}}
+    whole : bool
+        Whether these are all values that there are: another one is an error, else no feature.
     """
 
-    def __init__(self, first, values):
-        self.values, self.columns, self.starts = values, list(values), {}
+    def __init__(self, first, values, whole):
+        self.values, self.columns, self.starts, self.whole = values, list(values), {}, whole
         self.named = 0
         for column, known in values.items():
             self.starts[column] = first + self.named
@@ -140,8 +142,12 @@ class OneHot:
 
     def features(self, column, words):
         """The features of distinct words, -1 of unknown ones."""
-        known, start = self.values[column], self.starts[column]
-        return np.array([known.get(word, -1 - start) for word in words.to_pylist()], np.int64) + start
+        known = self.values[column]
+        found = np.array([known.get(word, -1) for word in words.to_pylist()], np.int64)
+        if self.whole and found.min(initial=0) < 0:
+            raise ValueError(f"column {column!r} has other values than when it was read for them: the source was "
+                             "changed meanwhile, write the store again")
+        return np.where(found < 0, -1, found + self.starts[column])
 
     def names(self):
         return [f"{column}={value}" for column, known in self.values.items() for value in known]
