@@ -46,7 +46,8 @@ VERBOSE = Param("verbose", bool, False, "tell the data's size and every check of
 LOG = Param("log", str, None, "write one JSON object for each check, and one for the result; of cross-validation and "
             "search one for each fit", metavar="FILE")
 STORE = Param("store", str, None, "make a store of the data, which may be a .parquet file, in this folder, or use the "
-              "one that is there, and go over its rows on disk: for data larger than memory, with --memory", metavar="DIR")
+              "one that is there, and go over its rows on disk: for data larger than memory, with --memory",
+              metavar="DIR")
 STRICT = Param("strict", bool, False, "exit with status 3 when training did not converge")
 
 SELECTION = (params.CROSS_VALIDATION, params.SEARCH, GRID, params.METRIC, REFIT, TABLE, RESUME)
