@@ -209,6 +209,15 @@ SWEEPS_PER_LOAD = Param("sweeps_per_load", int, None, "of training on a store: s
 # What `train` does to the rows before a fit, and with the scores after it.
 AROUND = (SCALE, PROBABILITY, MEMORY, SWEEPS_PER_LOAD)
 
+# What columns of Parquet and Arrow become in a store.
+LABEL = Param("label", str, "label", "of Parquet and Arrow: the column of the labels", metavar="NAME")
+CATEGORICAL = Param("categorical", str, "onehot", "of Parquet and Arrow: what columns of words become; onehot: a "
+                    "feature for each value; hash: one of 2^bits features, by a hash of column and value",
+                    choices=("onehot", "hash"))
+HASH_BITS = Param("hash_bits", int, 22, "of categorical hash: log2 of the number of its features", "[1, 30]",
+                  needs=("categorical", ("hash",)))
+COLUMNS = (LABEL, CATEGORICAL, HASH_BITS)
+
 # Options of the commands that `liblinearutil` takes too.
 SOLVER = Param("solver", str, None, "the method", letter="s", metavar="NAME")
 CROSS_VALIDATION = Param("cross_validation", int, None, "accuracy, or what --metric says, by stratified n-fold "
