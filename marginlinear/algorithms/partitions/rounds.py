@@ -58,7 +58,8 @@ def rounds_on(engine, threads):
     if work < LEAST or ratio < WORTH:
         return None
     rounds = max(1, min(MOST_ROUNDS, int(ratio), work // LEAST))
-    engine.parts = GROUPS
+    # Rows on disk are read in one place at a time.
+    engine.parts = GROUPS if rows.pager is None else 1
     return Rounds(engine, Groups(engine, GROUPS, rounds, threads))
 
 
