@@ -98,9 +98,10 @@ class Rounds:
             engine.sweep()
             return
         gap = loss = tight = 0.0
-        for places in self.groups.deal():
+        for places, last in self.groups.deal():
             found = self._round(places)
-            gap, loss, tight = gap + found.gap, loss + found.loss, tight + found.tight
+            if last:
+                gap, loss, tight = gap + found.gap, loss + found.loss, tight + found.tight
         engine.end_sweep(gap, loss, tight)
 
     def _round(self, places):
