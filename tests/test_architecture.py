@@ -4,10 +4,10 @@ import ast
 import re
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import pytest
+import tomllib
 
 import marginlinear
 
@@ -72,7 +72,7 @@ def test_every_room_stands():
 
 
 def test_a_wheel_has_every_package():
-    declared = tomllib.loads((PACKAGE.parent / "pyproject.toml").read_text("utf-8"))["tool"]["setuptools"]["packages"]
+    declared = tomllib.loads((PAGE.parents[1] / "pyproject.toml").read_text("utf-8"))["tool"]["setuptools"]["packages"]
     assert sorted(declared) == sorted(name for name, files in MODULES.items() if files[0].stem == "__init__")
 
 
