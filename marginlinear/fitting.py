@@ -12,7 +12,7 @@ from marginlinear.data.canonical import canonical
 from marginlinear.data.labels import require_words
 from marginlinear.memory import memory
 from marginlinear.problem import Run
-from marginlinear.threads import default_threads
+from marginlinear.threads import MANY, default_threads
 
 # Arrays of weights that any fit holds at once: where it is, the best weights so far, and those of its duals.
 HELD = 3
@@ -98,11 +98,12 @@ class Fit:
     def fitted(self, problem, start=None, progress=None, cancel=None, threads=None, overwrite_rows=False):
         """Fitted of a Problem; with a kernel, the weights are the coefficients of the rows.
 
-        Parameters are those of Run; `start` is a Model, `threads` in place of the fit's own. ValueError where weights
-        or their objective are not finite: no such model is made.
+        Parameters are those of Run; `start` is a Model, `threads` in place of the fit's own, not `shared`. ValueError
+        where weights or their objective are not finite: no such model is made.
         """
         method, values, how, kernel = self.method, self.values, self.how, self.kernel
-        run_values = {**self.run_values, "threads": threads or self.run_values["threads"]}
+        run_values = {**self.run_values, "threads": threads or self.run_values["threads"],
+                      "shared": threads is None and self.run_values["shared"]}
         problem = canonical(problem)
         origin = {"method": method.name, "rows": problem.rows.m, "features": self.width,
                   "bias feature": self.bias >= 0, "classes": problem.n_classes,
@@ -135,6 +136,7 @@ def resolved(method, params):
     if run_values["algorithm"] not in method.routes:
         raise ValueError(f"algorithm = {run_values['algorithm']!r} is not a route of {method.name}: give "
                          f"{' | '.join(method.routes)}")
+    run_values["shared"] = (run_values["threads"] or 1) >= MANY
     run_values["threads"] = run_values["threads"] or default_threads()
     return P.resolve(method.takes, params), run_values
 

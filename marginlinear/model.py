@@ -6,7 +6,7 @@ from marginlinear import calibration, fitting
 from marginlinear import params as P
 from marginlinear._core.scores import margins_of, scores_of
 from marginlinear.data import one_against_one
-from marginlinear.data.arrays import CSR, as_rows, held, is_compressed, row_blocks, row_count, shape_of
+from marginlinear.data.arrays import CSR, as_rows, held, is_compressed, is_stored, row_blocks, row_count, shape_of
 from marginlinear.data.checks import places_in
 from marginlinear.data.kernels import constant_of
 from marginlinear.data.labels import labels_of
@@ -145,6 +145,8 @@ class Model(fitting.Linear):
         distance.
         """
         threads = P.THREADS.check(threads) if threads is not None else None
+        if is_stored(X):
+            return self._by_blocks(X, X.m, lambda block: self.decide(block, threads=threads))
         if self.scaling is None:
             scores = self._scores(X, threads)
         else:
@@ -161,11 +163,8 @@ class Model(fitting.Linear):
         if not self.voted or row_count(X) <= size:
             return self.labels_of(self.decision_function(X, threads=threads))
         self.require_features(X)
-        found = []
-        for low, high, block in row_blocks(held(X), size):
-            with renumber_rows(range(low, high)):
-                found.append(self.labels_of(self.decide(block, threads=threads)))
-        return np.concatenate(found)
+        return self._by_blocks(X if is_stored(X) else held(X), size,
+                               lambda block: self.labels_of(self.decide(block, threads=threads)))
 
     def labels_of(self, scores):
         """Labels for scores as `decision_function` returns them."""
@@ -245,6 +244,14 @@ class Model(fitting.Linear):
         if not is_compressed(X) and (width := shape_of(X)[1]) != self.n_features:
             raise ValueError(f"X has {width} features, the model {self.n_features}: give the columns that it was "
                              "trained on; a file's are load_libsvm(path, n_features=model.n_features)")
+
+    def _by_blocks(self, X, size, function):
+        """function(block) of at most `size` rows at a time, one after the other."""
+        found = []
+        for low, high, block in row_blocks(X, size):
+            with renumber_rows(range(low, high)):
+                found.append(function(block))
+        return np.concatenate(found)
 
     def _scores(self, X, threads):
         rows = as_rows(X, self.bias, self.n_features)

@@ -179,8 +179,9 @@ BIAS = Param("bias", float, -1.0, "value of a constant feature added to every ro
 ALGORITHM = Param("algorithm", str, "auto", "route to the same optimum; newton: for few features and classes; paper: a "
                   "method's published algorithm", choices=("auto", "cd", "accelerated", "newton", "paper"))
 SEED = Param("seed", int, 0, "seed of the order of the rows", "[0, 18446744073709551615]")
-THREADS = Param("threads", int, None, "threads for reading, certificates and prediction (default: all cores); "
-                "the result does not depend on it", "[1, 1024]")
+THREADS = Param("threads", int, None, "threads for reading, certificates, several columns or folds, and prediction "
+                "(default: all cores). Given as 4 or more, they share the sweeps of a large fit too, in rounds: other "
+                "weights within the tolerance, the same for any such number", "[1, 1024]")
 MAX_ITER = Param("max_iter", int, 20_000, "cap on sweeps over the rows, Newton steps included", "[1, inf)")
 TIME_LIMIT = Param("time_limit", float, None, "stop training after this many seconds", "(0, inf)", metavar="SECONDS")
 

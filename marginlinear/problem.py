@@ -100,8 +100,8 @@ class Info(namedtuple("Info", "status algorithm n_iter n_outer objective bound c
         return self._asdict()
 
 
-class Run(namedtuple("Run", "tol algorithm max_iter time_limit seed threads start progress cancel overwrite_rows",
-                     defaults=(None, None, None, False))):
+class Run(namedtuple("Run", "tol algorithm max_iter time_limit seed threads start progress cancel overwrite_rows "
+                     "shared", defaults=(None, None, None, False, False))):
     """What a fit is told beside its method's parameters: the values of `params.RUN`, a start, an observer.
 
     Attributes
@@ -116,6 +116,9 @@ class Run(namedtuple("Run", "tol algorithm max_iter time_limit seed threads star
         Once set, by another thread, the fit ends with threads.Cancelled at its next look.
     overwrite_rows : bool
         Whether the arrays of the rows may be written to: nothing else reads them any more.
+    shared : bool
+        Whether rounds that threads share take the place of sweeps (algorithms/partitions/rounds.py): other bits, which
+        do not depend on `threads`.
     """
 
     __slots__ = ()

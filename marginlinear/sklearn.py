@@ -61,7 +61,8 @@ OWN_WORDS = {
         "Seed of the order of the rows. An int gives the same model every time, None a new seed for each fit."),
     "n_jobs": (
         "int, default=None",
-        "Threads; -1: all cores, None: 1 unless joblib says otherwise. The result does not depend on it."),
+        "Threads; -1: all cores, None: 1 unless joblib says otherwise. The result is the same for 1 to 3, and for 4 "
+        "and more, which share the sweeps of large fits."),
     "warm_start": (
         "bool, default=False",
         "Whether `fit` goes on from the model of the last one. It does where rows, labels, kernel, intercept and "

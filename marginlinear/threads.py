@@ -9,6 +9,8 @@ TURN, GRACE = 0.05, 0.1
 CHUNK = 4096
 # Numbers, in all arguments of a call that no signal ends, with which it takes milliseconds: a matrix of 200 x 200.
 FEW = 40_000
+# With fewer threads, rounds that they share take longer than sweeps on one.
+MANY = 4
 
 
 class Cancelled(BaseException):
@@ -89,6 +91,68 @@ def run_chunks(work, n, threads=None, size=CHUNK):
     if failures:
         raise failures[0]
     return results
+
+
+class Team:
+    """Threads that wait for work, for one caller who has little of it, often: waking them takes less than a start.
+
+    They end with the last reference to the team.
+    """
+
+    def __init__(self, threads):
+        import threading
+        import weakref
+
+        self._shared = shared = {"lock": threading.Lock(), "todo": (), "failures": []}
+        self._done = threading.Semaphore(0)
+        self._wake = []
+
+        def serve(wake, done):
+            while wake.acquire() and shared["todo"] is not None:
+                take_part(shared)
+                done.release()
+
+        for _ in range(threads - 1):
+            wake = threading.Semaphore(0)
+            if not list(started(lambda wake=wake, done=self._done: serve(wake, done), 1)):
+                break
+            self._wake.append(wake)
+        weakref.finalize(self, dismiss, shared, self._wake)
+
+    def run(self, work, n):
+        """[work(0), ..., work(n - 1)]: each on one of the threads, or the caller's. The first failure is raised here,
+        once no thread is at work any more."""
+        shared = self._shared
+        shared["results"] = results = [None] * n
+        shared["work"], shared["todo"], shared["failures"] = work, iter(range(n)), []
+        helpers = self._wake[:n - 1]
+        for wake in helpers:
+            wake.release()
+        take_part(shared)
+        for _ in helpers:
+            self._done.acquire()
+        if shared["failures"]:
+            raise shared["failures"][0]
+        return results
+
+
+def take_part(shared):
+    """Work of a team's until none is left."""
+    while not shared["failures"]:
+        with shared["lock"]:
+            at = next(shared["todo"], None)
+        if at is None:
+            return
+        try:
+            shared["results"][at] = shared["work"](at)
+        except BaseException as failure:
+            shared["failures"].append(failure)
+
+
+def dismiss(shared, wake):
+    shared["todo"] = None
+    for one in wake:
+        one.release()
 
 
 def aside(call, *arrays):

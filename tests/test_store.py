@@ -119,6 +119,8 @@ def test_pairs_of_anything(tmp_path):
     assert (rows_of(store)[0] != full).nnz == 0 and store.y.dtype == np.int64
     store = ml.Store.write([(X[:10], np.array(["a"] * 10)), (X[10:], np.array(["word"] * 20))], tmp_path / "words")
     assert store.classes.tolist() == ["a", "word"] and store.y.dtype.kind == "U"
+    store = ml.Store.write([(X[:2], [1e300, 0.5]), (X[2:3], [7])], tmp_path / "floats")
+    assert store.classes.tolist() == [0.5, 7, 1e300]
 
 
 @pytest.mark.parametrize("parts, words", [
@@ -134,6 +136,16 @@ def test_wrong_pairs_leave_nothing(tmp_path, parts, words):
     with pytest.raises(ValueError, match=words):
         ml.Store.write(parts, tmp_path / "s")
     assert [*tmp_path.iterdir()] == []
+
+
+@pytest.mark.parametrize("source, how, error, words", [
+    ("x", {"dtype": "int8"}, ValueError, "dtype = 'int8'"), ("x", {"threads": 0}, ValueError, "threads = 0"),
+    ("x", {"n_features": 0}, ValueError, "n_features = 0"), ("x", {"progress": 3}, TypeError, "progress = 3"),
+    ([], {"zero_based": True}, ValueError, "leave them out"), (np.ones((2, 2)), {}, TypeError, "source is ndarray"),
+])
+def test_wrong_parameters_are_refused_before_the_source_is_opened(tmp_path, source, how, error, words):
+    with pytest.raises(error, match=words):
+        ml.Store.write(source, tmp_path / "s", **how)
 
 
 def test_a_wrong_file_leaves_nothing(tmp_path):
@@ -155,7 +167,24 @@ def test_nothing_is_replaced_unless_asked(tmp_path):
     ml.Store.write(parts, tmp_path / "s")
     with pytest.raises(FileExistsError, match="remove it"):
         ml.Store.write(parts, tmp_path / "s")
-    assert ml.Store.write([(np.ones((3, 2)), [1, 2, 3])], tmp_path / "s", overwrite=True).m == 3
+    (tmp_path / "link").symlink_to("s")
+    assert ml.Store.write([(np.ones((3, 2)), [1, 2, 3])], tmp_path / "link", overwrite=True).m == 3
+    assert ml.Store(tmp_path / "s").m == 3 and (tmp_path / "link").is_symlink()
+    assert {path.name for path in tmp_path.iterdir()} == {"mine", "s", "link"}
+
+
+def test_conversions_to_one_name_leave_each_other_alone(tmp_path):
+    """The first to end is there, the other says so."""
+    pair = np.ones((2, 2)), [1, 2]
+
+    def parts():
+        yield pair
+        ml.Store.write([pair, pair], tmp_path / "s")
+        yield pair
+
+    with pytest.raises(OSError, match=rf"not empty.*{tmp_path}/s"):
+        ml.Store.write(parts(), tmp_path / "s")
+    assert ml.Store(tmp_path / "s").m == 4 and [*tmp_path.iterdir()] == [tmp_path / "s"]
 
 
 # What is refused
@@ -236,6 +265,30 @@ def test_a_changed_source(tmp_path):
     path.write_text("1 1:2\n2 2:1\n")
     with pytest.raises(DataError, match=r"beginning.*remove the store"):
         store.require_source(path)
+
+
+def test_a_source_that_is_read_otherwise(tmp_path):
+    path = tmp_path / "x"
+    path.write_text("1 1:1\n2 2:1\n")
+    store = ml.Store.write(path, tmp_path / "s", dtype=np.float32)
+    store.require_source(path, dtype="float32")
+    for how, word in (({"zero_based": True, "dtype": "float32"}, "zero_based"), ({}, "dtype"),
+                      ({"text_labels": True, "dtype": "float32"}, "text_labels")):
+        with pytest.raises(DataError, match=rf"otherwise \({word}\)"):
+            store.require_source(path, **how)
+
+
+def test_a_source_that_changes_while_it_is_read(tmp_path):
+    path = tmp_path / "x"
+    path.write_text("1 1:1\n2 2:1\n")
+
+    def grow(*_):
+        with open(path, "a") as stream:
+            stream.write("1 1:1\n")
+
+    with pytest.raises(DataError, match="x: the file was changed while it was read"):
+        ml.Store.write(path, tmp_path / "s", progress=grow)
+    assert [*tmp_path.iterdir()] == [path]
 
 
 def run(code, *args, **how):
@@ -381,6 +434,25 @@ def test_what_train_does_around_a_fit(tmp_path, small, vehicle):
     assert [*tmp_path.glob("s/rows-*")] == []
 
 
+@pytest.mark.parametrize("params", [{"solver": "cs"}, {"solver": "l2svc", "multiclass": "ovo"}, {"scale": "range"},
+                                    {"solver": "cs", "kernel": "rbf"}, {"probability": True}])
+def test_prediction_goes_over_verified_chunks(tmp_path, small, vehicle, params):
+    X, y = vehicle
+    model = ml.train(X, y, **{"solver": "l2svc", **params})
+    store = ml.Store.write([(X, y)], tmp_path / "s")
+    np.testing.assert_array_equal(model.predict(store), model.predict(X))
+    assert store.verified.all()
+    np.testing.assert_allclose(model.decision_function(store), model.decision_function(X), rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(model.margins(store, store.y), model.margins(X, y), rtol=1e-12, atol=1e-12)
+    if "probability" in params:
+        np.testing.assert_allclose(model.predict_proba(store), model.predict_proba(X), rtol=1e-12)
+    store = ml.Store(tmp_path / "s")
+    assert ml.margin_report(model, store, store.y).accuracy == np.mean(model.predict(X) == y) and store.verified.all()
+    flip(tmp_path / "s" / "values.npy", 5000)
+    with pytest.raises(DataError, match=r"values\.npy.*chunk"):
+        model.predict(ml.Store(tmp_path / "s"))
+
+
 def test_what_needs_all_rows_is_refused(glass):
     store = ml.Store(glass)
     for params, words in (({"solver": "msvmav"}, "msvmav"), ({"solver": "ldm-asgd"}, "ldm-asgd"),
@@ -407,10 +479,14 @@ def test_a_read_only_folder(glass):
         os.chmod(glass, 0o755)
 
 
+# The most that the process has held since it began, which is a copy of the tests' own.
 TRAIN = """
-import resource, sys, marginlinear as ml
+import sys, marginlinear as ml
+with open("/proc/self/clear_refs", "w") as stream:
+    stream.write("5")
 model = ml.train(ml.Store(sys.argv[1]), solver="l2svc", tol=1e-2, memory="90M", threads=1)
-print(model.info.status, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+held, = (line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM"))
+print(model.info.status, int(held) // 1024)
 """
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from marginlinear.libsvm import read_libsvm
-from marginlinear.threads import FEW, aside, default_threads, in_order, ranges, run_chunks
+from marginlinear.threads import FEW, Team, aside, default_threads, in_order, ranges, run_chunks
 
 
 @pytest.mark.parametrize("n, size", [(0, 4), (1, 4), (4, 4), (5, 4), (100, 7)])
@@ -22,6 +22,27 @@ def test_ranges_cover_once(n, size):
 def test_results_come_in_the_order_of_the_ranges(threads):
     assert run_chunks(lambda lo, hi: (lo, hi), 103, threads, size=10) == ranges(103, 10)
     assert run_chunks(lambda lo, hi: 1, 0, threads) == []
+
+
+@pytest.mark.parametrize("threads", [1, 2, 8])
+def test_a_team_works_again_and_again_and_ends_with_its_last_reference(threads):
+    before, team = threading.active_count(), Team(threads)
+    for n in (0, 1, 3, 100):
+        assert team.run(lambda at: at * at, n) == [at * at for at in range(n)]
+
+    def work(at):
+        if at == 20:
+            raise RuntimeError("part 20")
+
+    with pytest.raises(RuntimeError, match="part 20"):
+        team.run(work, 1000)
+    assert team.run(str, 3) == ["0", "1", "2"]
+    assert threading.active_count() == before + threads - 1
+    waiting = [thread for thread in threading.enumerate() if thread is not threading.current_thread()]
+    del team
+    for thread in waiting[-(threads - 1):] if threads > 1 else []:
+        thread.join(5)
+    assert threading.active_count() == before
 
 
 @pytest.mark.parametrize("threads", [1, 2, 8])

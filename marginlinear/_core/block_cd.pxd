@@ -20,4 +20,3 @@ cdef class BlockCD(DualEngine):
     # The rivals that name_rivals was given, while it solves blocks.
     cdef const int32_t[::1] next_rival
     cdef bint naming
-    cdef int32_t[::1] changed

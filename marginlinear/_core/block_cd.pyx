@@ -45,6 +45,7 @@ from marginlinear._core.dual_engine cimport (
 )
 from marginlinear._core.joint_loss cimport (
     add_loss,
+    curvature_along,
     dual_at_zero,
     dual_scale,
     dual_term,
@@ -128,7 +129,6 @@ cdef class BlockCD(DualEngine):
         self.nonsmooth = self.piecewise_linear = not squared
         self.y, self.rival, self.fixed = y, rows.zeros(m, np.int32), rows.zeros(m)
         self.alpha, self.beta = self.split(self.duals)
-        self.changed = np.empty(k, dtype=np.int32)
         # Weights within a core's own cache need no prefetch.
         self.far = 8.0 * rows.d * k > 512 * 1024
         self.set_empty_duals()
@@ -150,6 +150,15 @@ cdef class BlockCD(DualEngine):
                 self.alpha[i, :] = 0
                 self.alpha[i, y] = dual_at_zero(&self.phi, self.cost[i])
                 self.alpha[i, (y + 1) % k] = -self.alpha[i, y]
+
+    def shorten(self, Py_ssize_t start, Py_ssize_t stop, const double[::1] before, double t):
+        cdef Py_ssize_t at, i, l, first, k = self.n_classes
+        with nogil:
+            for at in range(start, stop):
+                i, first = self.order[at], at * (k + 1)
+                for l in range(k):
+                    self.alpha[i, l] = before[first + l] + t * (self.alpha[i, l] - before[first + l])
+                self.beta[i] = before[first + k] + t * (self.beta[i] - before[first + k])
 
     @property
     def factors(self):
@@ -424,14 +433,21 @@ cdef inline void scale_scores(BlockCD self, double* s) noexcept nogil:
             s[l] *= self.factor[l]
 
 
+cdef inline double block_gap(BlockCD self, Py_ssize_t i, const double* s, double rival, double reference,
+                             const double* a, double b) noexcept nogil:
+    """That of the duals (a, b) at the scores s."""
+    cdef Py_ssize_t y = self.y[i]
+    return fenchel_gap(&self.phi, self.cost[i], s[y], rival, reference, a[y], b, dot(a, s, self.n_classes))
+
+
 cdef inline void add_row(BlockCD self, Py_ssize_t i, const double* s, sums_t* sums) noexcept nogil:
     """Add row i's loss and its block's gap."""
     cdef Py_ssize_t k = self.n_classes, y = self.y[i]
-    cdef double c = self.cost[i], inner = dot(&self.alpha[i, 0], s, k), rival = max_other(s, k, y), reference = 0, gap
+    cdef double c = self.cost[i], rival = max_other(s, k, y), reference = 0, gap
     if self.phi.upper:
         reference = s[self.rival[i]] if self.named else self.fixed[i]
         sums.stale += self.named and reference < rival
-    gap = fenchel_gap(&self.phi, c, s[y], rival, reference, self.alpha[i, y], self.beta[i], inner)
+    gap = block_gap(self, i, s, rival, reference, &self.alpha[i, 0], self.beta[i])
     add_loss(&self.phi, c, s[y], rival, reference, &sums.loss, &sums.tight)
     sums.gap += gap
 
@@ -455,27 +471,38 @@ cdef inline void perform_on(BlockCD self, const rows_t* X, task_t* task) noexcep
         add_rows(self, X, task)
 
 
-cdef inline Py_ssize_t block_step(BlockCD self, const rows_t* X, Py_ssize_t i, double shrink, double* s, double* a,
-                                  double* b, sums_t* own) noexcept nogil:
+cdef inline double strength(BlockCD self, Py_ssize_t i, const task_t* task) noexcept nogil:
+    """A of row i's step."""
+    cdef double A = self.sqnorms[i] * task.theta
+    if task.before != NULL:
+        A += task.extra * task.along[i] * task.along[i]
+    return A
+
+
+cdef inline Py_ssize_t block_step(BlockCD self, const rows_t* X, Py_ssize_t i, const task_t* task, double* s,
+                                  double* a, double* b, sums_t* own) noexcept nogil:
     """Row i's scores s[:k], the exact solution (a, b) of its block, and the change of the weights in s[k:2k].
 
-    Returns how many classes change, these being self.changed: none where the block's gap is negligible. `own` becomes
+    Returns how many classes change, these being task.changed: none where the block's gap is negligible. `own` becomes
     the row's part of the sums. While rivals are named, (a, b) is a step from the class that b_i was with to its next.
 
     The block (block_problem.pxd) at the scores without the row's own part, in class l with A_l = A b_l:
 
         B_l = s_l - A_l alpha_l + A beta ([l = y] - [l = r before]) + low [l != y]
         F   = high - B_y + (B_r - low),  or  high - B_y + fixed
-        w_l += ((a_l - alpha_l) - (b - beta) ([l = y] - [l = r]))/(1 + kappa) x_i
+        w_l += theta ((a_l - alpha_l) - (b - beta) ([l = y] - [l = r])) x_i
     """
     cdef Py_ssize_t l, count = 0, k = self.n_classes, y = self.y[i], before = self.rival[i] if self.named else -1
     cdef Py_ssize_t r = self.next_rival[i] if self.naming else before
-    cdef double A = self.sqnorms[i] * shrink, c = self.cost[i], F = 0
+    cdef double theta = task.theta, A = strength(self, i, task), c = self.cost[i], F = 0
     cdef double* B = s + k
     cdef double* v = B + k
     cdef double* curvature = s + 4 * k
     cdef const double* old = &self.alpha[i, 0]
-    row_scores(X, i, &self.iterates.w[0], k, s)
+    row_scores(X, i, task.W, k, s)
+    if task.before != NULL:
+        for l in range(k):
+            s[l] += task.extra * task.along[i] * task.pull[l]
     scale_scores(self, s)
     own.gap = own.loss = own.tight = 0
     own.stale = 0
@@ -504,17 +531,17 @@ cdef inline Py_ssize_t block_step(BlockCD self, const rows_t* X, Py_ssize_t i, d
                 F = self.phi.high + self.fixed[i] - B[y]
         b[0] = solve_block(&self.phi, B, k, y, A, c, r, F, a, v)
     for l in range(k):
-        B[l] = (a[l] - old[l]) * shrink
+        B[l] = (a[l] - old[l]) * theta
     if self.phi.upper:
-        B[y] -= (b[0] - self.beta[i]) * shrink
+        B[y] -= (b[0] - self.beta[i]) * theta
         if r != before:
-            B[r] += b[0] * shrink
+            B[r] += b[0] * theta
             if before >= 0:
-                B[before] -= self.beta[i] * shrink
+                B[before] -= self.beta[i] * theta
         elif r >= 0:
-            B[r] += (b[0] - self.beta[i]) * shrink
+            B[r] += (b[0] - self.beta[i]) * theta
     for l in range(k):
-        self.changed[count] = <int32_t>l
+        task.changed[count] = <int32_t>l
         count += B[l] != 0
     return count
 
@@ -532,11 +559,28 @@ cdef inline void own_prefetch(BlockCD self, Py_ssize_t i) noexcept nogil:
     prefetch(&self.rival[i])
 
 
+cdef inline void note_step(BlockCD self, Py_ssize_t i, const double* s, double gap, const double* a, double b,
+                           task_t* task) noexcept nogil:
+    """The step from row i's duals to (a, b), at the scores s, where they had this gap. s[k:2k] is theta times the
+    change of the coefficients."""
+    cdef Py_ssize_t l, k = self.n_classes, y = self.y[i]
+    cdef double reference = 0, square = 0, change
+    if self.phi.upper:
+        reference = s[self.rival[i]] if self.named else self.fixed[i]
+    for l in range(k):
+        change = s[k + l] / task.theta
+        square += change * change * (self.factor[l] if self.uneven else 1.0)
+        task.pull[l] += change * task.along[i]
+    task.sums.gain += (gap - block_gap(self, i, s, max_other(s, k, y), reference, a, b)
+                       - strength(self, i, task) / 2 * square)
+    task.sums.curvature += curvature_along(&self.phi, self.cost[i], a[y] - self.alpha[i, y], b - self.beta[i])
+
+
 cdef void update_rows(BlockCD self, const rows_t* X, task_t* task) noexcept nogil:
     """Coordinate steps: scores, exact solution of the block, update of the weights."""
     cdef Py_ssize_t at, i, l, count, k = self.n_classes
-    cdef double shrink = 1 / (1 + self.iterates.kappa), b = 0
-    cdef double* W = &self.iterates.w[0]
+    cdef double b = 0
+    cdef double* W = task.W
     cdef double* s = task.scratch
     cdef double* a = s + 3 * k
     cdef sums_t own
@@ -549,7 +593,7 @@ cdef void update_rows(BlockCD self, const rows_t* X, task_t* task) noexcept nogi
             own_prefetch(self, self.order[at + AHEAD])
         if self.far and at + 1 < task.stop:
             weights_prefetch(X, self.order[at + 1], W, k)
-        count = block_step(self, X, i, shrink, s, a, &b, &own)
+        count = block_step(self, X, i, task, s, a, &b, &own)
         row_turn(X, i)
         if count and not row_present(X, i):
             task.start = at
@@ -559,6 +603,12 @@ cdef void update_rows(BlockCD self, const rows_t* X, task_t* task) noexcept nogi
         task.sums.tight += own.tight
         task.sums.stale += own.stale
         note_visit(&self.skip[i], &self.idle[i], not (count == 0 or own.gap <= IDLE * self.cost[i]), MAX_SKIP)
+        if task.before != NULL:
+            for l in range(k):
+                task.before[at * (k + 1) + l] = self.alpha[i, l]
+            task.before[at * (k + 1) + k] = self.beta[i]
+            if count:
+                note_step(self, i, s, own.gap, a, b, task)
         if count == 0 and not self.naming:
             continue
         for l in range(k):
@@ -568,17 +618,17 @@ cdef void update_rows(BlockCD self, const rows_t* X, task_t* task) noexcept nogi
         # All classes in vectors are quicker than many one by one.
         if 3 * count > k:
             count = k
-        row_update(X, i, s + k, &self.changed[0], count, W, k)
+        row_update(X, i, s + k, task.changed, count, W, k)
     task.start = task.stop
 
 
 cdef void rows_to_fetch(BlockCD self, const rows_t* X, task_t* task) noexcept nogil:
     cdef Py_ssize_t at, i
-    cdef double shrink = 1 / (1 + self.iterates.kappa), b = 0
+    cdef double b = 0
     cdef sums_t own
     for at in range(task.start, task.stop):
         i = self.order[at]
-        if not row_present(X, i) and block_step(self, X, i, shrink, task.scratch,
+        if not row_present(X, i) and block_step(self, X, i, task, task.scratch,
                                                 task.scratch + 3 * self.n_classes, &b, &own):
             task.found[task.count] = i
             task.count += 1
@@ -610,7 +660,7 @@ cdef void find_rivals(BlockCD self, const rows_t* X, task_t* task) noexcept nogi
 
 cdef void add_rows(BlockCD self, const rows_t* X, task_t* task) noexcept nogil:
     cdef Py_ssize_t i, l, count, k = self.n_classes
-    cdef int32_t* changed = &self.changed[0]
+    cdef int32_t* changed = task.changed
     for i in range(task.start, task.stop):
         count = 0
         for l in range(k):

@@ -5,7 +5,11 @@
 
     P(W) - D(duals) = e + G,   e = sum of the rows' gaps loss_i(s_i) + loss_i*(duals_i) - <s_i, duals_i>
 
-A row's step has A = ||x_i||^2/(1 + kappa), and W moves by 1/(1 + kappa) times the change of the coefficients.
+A row's step has A = theta ||x_i||^2, and W moves by theta times the change of the coefficients: theta = 1/(1 + kappa)
+where rows are visited one after another, more where others are visited at the same time (`visit`), and more again, or
+less, along one direction b:
+
+    A = theta ||x_i||^2 + extra <x_i, b>^2,   s_il = <w_l, x_i> + extra <x_i, b> pull_l,   pull_l = <b, change of U_l>
 
 A row that a visit leaves where it is has no gap, and most of those stay there. It is skipped for as many sweeps as it
 had such visits in a row before (shrinking without a check at the end): no row is left out for good, and values of P and
@@ -36,6 +40,8 @@ cdef class DualEngine:
         c_i > 0.
     duals, mean_duals : float64 arrays
         Flat; the latter, their averages, is None before the first.
+    parts : int
+        Sums over the rows that threads may share have so many parts.
     n_iter, visits : int
         Sweeps so far, and rows that they visited.
     gap, loss, reference_gap : float
@@ -71,9 +77,9 @@ cdef class DualEngine:
         self.duals, self.mean_duals, self.kept_duals = rows.zeros(n_duals), None, None
         self.sqnorms, self.order = rows.sqnorms(), np.empty(m, dtype=np.intp)
         self.skip, self.idle = np.zeros(m, dtype=np.uint8), np.zeros(m, dtype=np.uint8)
-        self.scratch = np.empty(5 * n_classes)
+        self.scratch, self.changed = np.empty(5 * n_classes), np.empty(n_classes, dtype=np.int32)
         self.slice_rows = max(1, <Py_ssize_t>(SLICE * m / (1.0 + <double>rows.nnz * n_classes)))
-        self.skip_tolerance = -INFINITY
+        self.skip_tolerance, self.parts = -INFINITY, 1
 
     cdef int perform(self, task_t* task) except -1 nogil:
         """The task, until it is done or a row is absent."""
@@ -200,30 +206,86 @@ cdef class DualEngine:
 
     def sweep(self):
         """Visit every row once in a new random order, but those that are skipped."""
-        cdef Py_ssize_t lo, hi
         cdef sums_t sums
         memset(&sums, 0, sizeof(sums_t))
-        for window in self.rows.windows(drawn_chunks(self.rows, &self.skip[0], &self.rng)):
-            self.visited = 0
-            for lo, hi in window:
-                with nogil:
-                    self.visited += active_rows(&self.sqnorms[0], &self.skip[0], lo, hi, &self.order[self.visited])
-            with nogil:
-                shuffle(&self.order[0], self.visited, &self.rng)
-            self.visits += self.visited
+        for window in self.windows():
+            self.visited = self.draw(window)
             self._update_rows(&sums)
-        self.gap, self.loss, self.reference_gap = sums.gap, sums.loss, sums.loss - sums.tight
+        self.end_sweep(sums.gap, sums.loss, sums.tight)
+
+    def windows(self):
+        """Yield the ranges of rows that are at hand together; all rows, in the order of a new sweep."""
+        yield from self.rows.windows(drawn_chunks(self.rows, &self.skip[0], &self.rng))
+
+    def draw(self, window, Py_ssize_t start=0):
+        """Those rows of a list of ranges that a sweep visits take the places from `start` on in its order, at random.
+        Returns the place after the last."""
+        cdef Py_ssize_t lo, hi, stop = start
+        for lo, hi in window:
+            with nogil:
+                stop += active_rows(&self.sqnorms[0], &self.skip[0], lo, hi, &self.order[stop])
+        with nogil:
+            shuffle(&self.order[start], stop - start, &self.rng)
+        self.visits += stop - start
+        return stop
+
+    def end_sweep(self, double gap, double loss, double tight):
+        """These are the sums over all rows that were visited."""
+        self.gap, self.loss, self.reference_gap = gap, loss, loss - tight
         self.n_iter += 1
 
-    cdef _update_rows(self, sums_t* sums):
-        """Coordinate steps at the rows order[:visited]."""
-        cdef Py_ssize_t start
+    def visit(self, Py_ssize_t start, Py_ssize_t stop, double[::1] W, double theta, const double[::1] along,
+              double extra, double[::1] pull, double[::1] before):
+        """Coordinate steps at the rows of the places start to stop of the order.
+
+        Other threads may visit others at the same time. The duals become those of the steps, and `before` holds them as
+        they were, for `shorten`.
+
+        Parameters
+        ----------
+        W : float64 array
+            A copy, which moves by theta times the change of the coefficients.
+        theta, extra : float
+        along : float64 array of shape (m,)
+            <x_i, b>.
+        pull : float64 array of shape (n_classes,)
+            0 at the start.
+        before : float64 array of as many numbers as `duals`
+
+        Returns
+        -------
+        gap, loss, tight, gain, curvature : float
+            Of sums_t.
+        """
+        cdef sums_t sums
         cdef task_t task
-        task.what, task.scratch, task.sums = UPDATE_ROWS, &self.scratch[0], sums
+        cdef double[::1] scratch = np.empty(5 * self.n_classes)
+        cdef int32_t[::1] changed = np.empty(self.n_classes, dtype=np.int32)
+        memset(&sums, 0, sizeof(sums_t))
+        task.scratch, task.changed, task.sums = &scratch[0], &changed[0], &sums
+        task.W, task.theta, task.before = &W[0], theta, &before[0]
+        task.along, task.extra, task.pull = &along[0], extra, &pull[0]
+        self._visit(start, stop, &task)
+        return sums.gap, sums.loss, sums.tight, sums.gain, sums.curvature
+
+    def shorten(self, Py_ssize_t start, Py_ssize_t stop, const double[::1] before, double t):
+        """The duals of these visits go but a part t of their way: before + t (duals - before)."""
+        raise NotImplementedError
+
+    cdef _update_rows(self, sums_t* sums):
+        """Coordinate steps at the rows order[:visited], one after another."""
+        cdef task_t task
+        task.scratch, task.changed, task.sums = &self.scratch[0], &self.changed[0], sums
+        task.W, task.theta, task.before = &self.iterates.w[0], 1 / (1 + self.iterates.kappa), NULL
         self.rows.begin_pass()
-        for start in range(0, self.visited, self.slice_rows):
-            task.start, task.stop = start, min(self.visited, start + self.slice_rows)
-            self._run(&task)
+        self._visit(0, self.visited, &task)
+
+    cdef _visit(self, Py_ssize_t start, Py_ssize_t stop, task_t* task):
+        cdef Py_ssize_t at
+        task.what = UPDATE_ROWS
+        for at in range(start, stop, self.slice_rows):
+            task.start, task.stop = at, min(stop, at + self.slice_rows)
+            self._run(task)
 
     cdef _run(self, task_t* task):
         """The task, with rows fetched where it has stopped for them, and a look at the signals."""
@@ -273,18 +335,27 @@ cdef class DualEngine:
         """W += sum_i coefficients_i x_i, over the rows from `first` that there are coefficients of."""
         cdef task_t task
         cdef Py_ssize_t start, stop = first + coefficients.shape[0] // self.n_classes
+        cdef int32_t[::1] changed = np.empty(self.n_classes, dtype=np.int32)
         self.rows.begin_pass()
         task.what, task.coefficients, task.W = ADD_ROWS, &coefficients[0] - first * self.n_classes, &W[0]
+        task.changed = &changed[0]
         for start in range(first, stop, self.slice_rows):
             task.start, task.stop = start, min(stop, start + self.slice_rows)
             self._run(&task)
 
     def weights_of(self, duals):
-        """U of these duals, summed afresh from the rows."""
-        W = np.zeros(self.rows.d * self.n_classes)
+        """U of these duals, summed afresh from the rows, in `parts` that have a sum each."""
+        cdef Py_ssize_t m = self.rows.m
         self.rows.require()
-        for lo, hi in ranges(self.rows.m, self.rows.at_once(self.n_classes)):
-            self._add(self.coefficients(duals, lo, hi), W, lo)
+        U, *others = run_chunks(lambda lo, hi: self._weights_of(duals, lo, hi), m, self.threads, -(-m // self.parts))
+        for W in others:
+            U += W
+        return U
+
+    def _weights_of(self, duals, Py_ssize_t first, Py_ssize_t stop):
+        W = np.zeros(self.rows.d * self.n_classes)
+        for lo, hi in ranges(stop - first, self.rows.at_once(self.n_classes)):
+            self._add(self.coefficients(duals, first + lo, first + hi), W, first + lo)
         return W
 
     def dual_weights(self, bint averaged):

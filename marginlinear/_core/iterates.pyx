@@ -237,6 +237,25 @@ cdef class Iterates:
                     x[j] = p * x[j] + q * y[j]
             PyErr_CheckSignals()
 
+    def add_up(self, const double[:, ::1] copies, double[::1] move, Py_ssize_t lo, Py_ssize_t hi):
+        """Of the numbers lo to hi, whole columns: move = sum_g (copies_g - W). Returns their parts of ||move||^2 and of
+        sum_g ||copies_g - W||^2. Threads may add up several ranges."""
+        cdef Py_ssize_t j, g, k = 1 if self.factors is None else len(self.factors)
+        cdef double whole = 0, each = 0, b = 1, change, added
+        cdef const double[::1] factors = self.factors
+        with nogil:
+            for j in range(lo, hi):
+                if k > 1:
+                    b = factors[j % k]
+                added = 0
+                for g in range(copies.shape[0]):
+                    change = copies[g, j] - self.w[j]
+                    added += change
+                    each += b * change * change
+                move[j] = added
+                whole += b * added * added
+        return whole, each
+
     cdef double _square_sum(self, double p, const double[::1] x, double q, const double[::1] y) except? -1:
         """||p x + q y||^2"""
         if self.factors is None:

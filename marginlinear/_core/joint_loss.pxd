@@ -86,6 +86,16 @@ cdef inline double dual_term(const joint_t* phi, double c, double alpha, double 
     return term
 
 
+cdef inline double curvature_along(const joint_t* phi, double c, double alpha, double beta) noexcept nogil:
+    """Of loss* times the square of a change of alpha_y and beta by these."""
+    cdef double sum = 0
+    if phi.squared:
+        sum = alpha * alpha / (2 * c)
+        if phi.upper:
+            sum += beta * beta / (2 * c * phi.mu)
+    return sum
+
+
 cdef inline double largest_dual(const joint_t* phi, double c) noexcept nogil:
     """The end of alpha_y's range."""
     return INFINITY if phi.squared else c

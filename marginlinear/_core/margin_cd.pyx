@@ -29,6 +29,7 @@ from marginlinear._core.piecewise cimport (
     dual_term,
     fenchel_gap,
     jump_at,
+    least_curvature,
     loss_at,
     pieces_t,
     slope_at,
@@ -165,10 +166,17 @@ cdef class MarginCD(DualEngine):
         pull = 1 + 2 * self.spread * self.size * self.mean_row_sqnorm
         self.skip_tolerance = gap / (max(1, self.rows.m) * pull * pull)
 
-    def sweep(self):
-        DualEngine.sweep(self)
+    def end_sweep(self, double gap, double loss, double tight):
+        DualEngine.end_sweep(self, gap, loss, tight)
         if self.spread > 0:
             self.set_empty_duals()
+
+    def shorten(self, Py_ssize_t start, Py_ssize_t stop, const double[::1] before, double t):
+        cdef Py_ssize_t at, i
+        with nogil:
+            for at in range(start, stop):
+                i = self.order[at]
+                self.duals[i] = before[at] + t * (self.duals[i] - before[at])
 
     def primal(self, bint averaged=False):
         """Around a centre, for `line_search`, the margins are kept."""
@@ -353,15 +361,25 @@ cdef inline void perform_on(MarginCD self, const rows_t* X, task_t* task) noexce
         add_rows(self, X, task)
 
 
-cdef inline double margin_step(MarginCD self, const rows_t* X, Py_ssize_t i, double shrink, double* g,
+cdef inline double strength(MarginCD self, Py_ssize_t i, const task_t* task) noexcept nogil:
+    """A of row i's step."""
+    cdef double A = self.sqnorms[i] * task.theta
+    if task.before != NULL:
+        A += task.extra * task.along[i] * task.along[i]
+    return A
+
+
+cdef inline double margin_step(MarginCD self, const rows_t* X, Py_ssize_t i, const task_t* task, double* g,
                                double* gap) noexcept nogil:
     """Row i's dual after its exact minimum, its margin g and its gap before.
 
     Where the gap is negligible, the old dual.
     """
-    cdef double A = self.sqnorms[i] * shrink, curvature
+    cdef double A = strength(self, i, task), curvature
     cdef const pieces_t* phi = &self.phi[self.group[i]]
-    g[0] = row_dot(X, i, &self.iterates.w[0])
+    g[0] = row_dot(X, i, task.W)
+    if task.before != NULL:
+        g[0] += task.extra * task.along[i] * task.pull[0]
     if not self.positive[i]:
         g[0] = -g[0]
     gap[0] = fenchel_gap(phi, self.cost[i], g[0], self.duals[i])
@@ -379,13 +397,21 @@ cdef inline void own_prefetch(MarginCD self, Py_ssize_t i) noexcept nogil:
     prefetch(&self.group[i])
 
 
+cdef inline void note_step(MarginCD self, Py_ssize_t i, double g, double gap, double a, task_t* task) noexcept nogil:
+    """The step from row i's dual to a, at the margin g, where it had this gap."""
+    cdef const pieces_t* phi = &self.phi[self.group[i]]
+    cdef double c = self.cost[i], change = a - self.duals[i]
+    task.sums.gain += gap - fenchel_gap(phi, c, g, a) - strength(self, i, task) / 2 * change * change
+    task.sums.curvature += least_curvature(phi, c) * change * change
+    task.pull[0] += (change if self.positive[i] else -change) * task.along[i]
+
+
 cdef void update_rows(MarginCD self, const rows_t* X, task_t* task) noexcept nogil:
     """Coordinate steps: margin, exact minimum along the dual, update of the weights."""
     cdef Py_ssize_t at, i
-    cdef double shrink = 1 / (1 + self.iterates.kappa)
     # Sums go on where the rows before were left, so that a stop changes no bit of them.
     cdef double g, a, own, move, gap = task.sums.gap, loss = task.sums.loss
-    cdef double* w = &self.iterates.w[0]
+    cdef double* w = task.W
     for at in range(task.start, task.stop):
         i = self.order[at]
         if at + 2 * AHEAD < task.stop:
@@ -395,15 +421,19 @@ cdef void update_rows(MarginCD self, const rows_t* X, task_t* task) noexcept nog
             own_prefetch(self, self.order[at + AHEAD])
         if self.far and at + 1 < task.stop:
             weights_prefetch(X, self.order[at + 1], w, 1)
-        a = margin_step(self, X, i, shrink, &g, &own)
+        a = margin_step(self, X, i, task, &g, &own)
         row_turn(X, i)
         if a != self.duals[i] and not row_present(X, i):
             task.start = at
             break
         gap += own
         loss += self.cost[i] * loss_at(&self.phi[self.group[i]], g)
+        if task.before != NULL:
+            task.before[at] = self.duals[i]
+            if a != self.duals[i]:
+                note_step(self, i, g, own, a, task)
         if a != self.duals[i]:
-            move = (a - self.duals[i]) * shrink
+            move = (a - self.duals[i]) * task.theta
             row_axpy(X, i, move if self.positive[i] else -move, w)
             self.duals[i] = a
             note_visit(&self.skip[i], &self.idle[i], True, MAX_SKIP)
@@ -416,10 +446,10 @@ cdef void update_rows(MarginCD self, const rows_t* X, task_t* task) noexcept nog
 
 cdef void rows_to_fetch(MarginCD self, const rows_t* X, task_t* task) noexcept nogil:
     cdef Py_ssize_t at, i
-    cdef double g, own, shrink = 1 / (1 + self.iterates.kappa)
+    cdef double g, own
     for at in range(task.start, task.stop):
         i = self.order[at]
-        if not row_present(X, i) and margin_step(self, X, i, shrink, &g, &own) != self.duals[i]:
+        if not row_present(X, i) and margin_step(self, X, i, task, &g, &own) != self.duals[i]:
             task.found[task.count] = i
             task.count += 1
             if task.count == FETCH:

@@ -97,6 +97,12 @@ cdef inline double fenchel_gap(const pieces_t* phi, double c, double g, double a
     return c * (loss_at(phi, g) - loss_at(phi, z) - u * (g - z))
 
 
+cdef inline double least_curvature(const pieces_t* phi, double c) noexcept nogil:
+    """Of (c phi)*: 0 where phi has a kink."""
+    cdef double quad = fmax(phi.quad[0], fmax(phi.quad[1], phi.quad[2]))
+    return 1 / (c * quad) if quad > 0 and jump_at(phi, 0) == 0 and jump_at(phi, 1) == 0 else 0.0
+
+
 cdef inline double dual_term(const pieces_t* phi, double c, double a) noexcept nogil:
     """-c phi*(-a/c), the dual's part of D: -inf where a is out of its range by more than rounding."""
     cdef double u = -a / c, within = 1e-12 * (fabs(u) + fabs(phi.slope[0]) + fabs(phi.slope[2]))

@@ -41,6 +41,8 @@ class Accelerator:
 
     Attributes
     ----------
+    least_sweeps : int
+        The least that min_sweeps may be.
     averages : int
         Outer steps in W_avg and the averaged duals.
     A, a : float
@@ -52,11 +54,11 @@ class Accelerator:
         Whether kappa follows e/G.
     """
 
-    def __init__(self, engine, incumbent):
-        self.engine, self.incumbent = engine, incumbent
-        self.min_sweeps, self.fraction, self.rho, self.steered = 3, 1.0, 0.3, True
+    def __init__(self, engine, incumbent, least_sweeps):
+        self.engine, self.incumbent, self.least_sweeps = engine, incumbent, least_sweeps
+        self.min_sweeps, self.fraction, self.rho, self.steered = least_sweeps, 1.0, 0.3, True
         # Those of the other way to set kappa: kappa, min_sweeps, fraction.
-        self.other = SLACK_KAPPA, 3, 1.0
+        self.other = SLACK_KAPPA, least_sweeps, 1.0
         self.least_kappa = LEAST_KAPPA
         self.stop()
         self.forget_pace()
@@ -135,7 +137,7 @@ class Accelerator:
         if bad:
             self._care()
         else:
-            self.min_sweeps = max(3, self.min_sweeps - 1)
+            self.min_sweeps = max(self.least_sweeps, self.min_sweeps - 1)
             self.fraction = min(1.0, 1.2 * self.fraction)
         self._begin_cycle()
         return bad

@@ -6,14 +6,32 @@ features' scale or C.
 """
 
 import math
+from collections import namedtuple
 
 from marginlinear.algorithms.accelerated import Accelerator
 from marginlinear.algorithms.certificate import FIRST_CHECK, Check, Incumbent, SkipTolerance, scheduled_after
 from marginlinear.status import STALLED, allowance
 
-# The accelerator starts when plain sweeps at their rate would need more than this many to the tolerance.
-PATIENCE = 12
-FIRST_KAPPA = 10.0
+
+class Pace(namedtuple("Pace", "least_sweeps patience first_kappa")):
+    """What depends on how the sweeps are made.
+
+    Attributes
+    ----------
+    least_sweeps : int
+        Sweeps of an outer step, at least.
+    patience : int
+        The accelerator starts when plain sweeps at their rate would need more than this many to the tolerance; 0: after
+        the first.
+    first_kappa : float
+        Its kappa then.
+    """
+
+    __slots__ = ()
+
+
+# Of sweeps one row after another.
+PLAIN = Pace(3, 12, 10.0)
 # Of the first sweeps, without a centre, estimates are good enough to ask for checks alone.
 EARLY = 20
 # Blocks that together are this many times what W = 0 may be from the optimum from their solution: sweeps have run away.
@@ -27,14 +45,14 @@ WARM_UP = 10
 EACH, ENOUGH, LATEST = 7.0, 40, 0.25
 
 
-def slow(gaps, target):
-    """Whether the rate of the last three of sweeps' gaps promises more than PATIENCE sweeps to `target`."""
+def slow(gaps, target, patience=PLAIN.patience):
+    """Whether the rate of the last three of sweeps' gaps promises more than `patience` sweeps to `target`."""
     if gaps[-1] <= target:
         return False
     if not (gaps[-3] > 0 and math.isfinite(gaps[-1])):
         return True
     rate = math.sqrt(gaps[-1] / gaps[-3])
-    return rate >= 1 or math.log(target / gaps[-1]) / math.log(rate) > PATIENCE
+    return rate >= 1 or math.log(target / gaps[-1]) / math.log(rate) > patience
 
 
 class Descent:
@@ -48,11 +66,14 @@ class Descent:
         What ended it before a certificate, as `status.status_of` takes it.
     """
 
-    def __init__(self, engine, budget, tol, algorithm, newton=None):
-        """`newton`: MarginNewtonCost, BlockNewtonCost or None."""
+    def __init__(self, engine, budget, tol, algorithm, newton=None, sweeper=None):
+        """`newton`: MarginNewtonCost, BlockNewtonCost or None. `sweeper`: what makes the sweeps, the engine unless
+        given: it has `sweep()` and `start_over()` in place of the engine's, and a `pace`."""
         self.engine, self.budget, self.tol, self.algorithm = engine, budget, tol, algorithm
+        self.sweeper = engine if sweeper is None else sweeper
         self.incumbent, self.skip = Incumbent(engine), SkipTolerance()
-        self.accelerator = Accelerator(engine, self.incumbent)
+        self.pace = PLAIN if sweeper is None else sweeper.pace
+        self.accelerator = Accelerator(engine, self.incumbent, self.pace.least_sweeps)
         self.stopped, self.route, self.runaways = None, "cd", 0
         self.goal, self.renewal = tol, 0.0
         self.next_check, self.checked_estimate, self.gaps = FIRST_CHECK, math.inf, []
@@ -119,14 +140,16 @@ class Descent:
                 if self.engine.n_iter >= WARM_UP and (self.algorithm == "newton" or self._slow()):
                     self.route = "newton"
             elif self.algorithm == "accelerated" or self._slow():
-                self._accelerate(FIRST_KAPPA)
+                self._accelerate(self.pace.first_kappa)
         return check
 
     def _slow(self):
         """Whether plain sweeps promise a long run to the tolerance."""
+        if self.pace.patience == 0:
+            return True
         if len(self.gaps) < 4 or not math.isfinite(self.incumbent.level):
             return False
-        return slow(self.gaps, allowance(self.tol, self.incumbent.level))
+        return slow(self.gaps, allowance(self.tol, self.incumbent.level), self.pace.patience)
 
     def _outer_step(self):
         merit = self.accelerator.outer_step(self._sweep, self.budget)
@@ -147,7 +170,7 @@ class Descent:
         optimum, P(0) - P* <= P(0) - D, many times over."""
         engine = self.engine
         engine.set_skip_tolerance(self.skip.of_sweep(engine))
-        engine.sweep()
+        self.sweeper.sweep()
         if not math.isfinite(engine.gap):
             return False
         if engine.stable and engine.iterates.kappa == 0:
@@ -278,7 +301,7 @@ class Descent:
         Where no way is left the fit ends, with the best weights so far.
         """
         engine, kappa = self.engine, self.engine.iterates.kappa
-        engine.start_over()
+        self.sweeper.start_over()
         self.gaps = []
         self.accelerator.stop()
         self._forget_bounds()
@@ -288,7 +311,7 @@ class Descent:
         elif self.algorithm == "newton" or (self.algorithm == "auto" and self.steps < math.inf and not engine.stable):
             self.route = "newton"
             return None
-        firmer = FIRMER * kappa if kappa > 0 else FIRST_KAPPA * FIRMER**self.runaways
+        firmer = FIRMER * kappa if kappa > 0 else self.pace.first_kappa * FIRMER**self.runaways
         if self.algorithm == "newton" or firmer > FIRMEST:
             self.stopped = STALLED
             return self.check()

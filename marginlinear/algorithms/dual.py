@@ -28,6 +28,7 @@ class DualFit:
         # The engines, and NumPy with them, are imported when a fit starts: --help lists the methods without them.
         from marginlinear.algorithms.certificate import Budget
         from marginlinear.algorithms.descent import Descent
+        from marginlinear.algorithms.partitions.rounds import rounds_on
         from marginlinear.algorithms.warm_start import resume
 
         self.problem, self.run, self.engine = problem, run, engine
@@ -36,7 +37,8 @@ class DualFit:
         if start:
             resume(engine, start)
             engine.n_iter = start.get("n_iter", 0)
-        self.descent = Descent(engine, self.budget, run.tol, run.algorithm, newton_cost)
+        sweeper = rounds_on(engine, run.threads) if run.shared else None
+        self.descent = Descent(engine, self.budget, run.tol, run.algorithm, newton_cost, sweeper)
         self.descent.gaps = list(start.get("gaps", ()))
         # What other sweeps began goes on with sweeps, as if they were its own.
         self.unchecked_start = bool(start) and "gaps" not in start

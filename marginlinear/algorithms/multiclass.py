@@ -125,7 +125,7 @@ class Columns:
             start = {**start, "W": np.array(start["W"])}
         try:
             solution = self.method.fit(binary, self.params, run._replace(
-                threads=1, time_limit=self._time_left(), start=start, progress=None, cancel=self.cancel))
+                threads=1, shared=False, time_limit=self._time_left(), start=start, progress=None, cancel=self.cancel))
         except ValueError as error:
             positive, negative = (_listed([code == sign for code in signs]) for sign in (1, -1))
             raise ValueError(f"{error} (in binary problem {at + 1} of {self.codes.shape[1]}: class number {positive} "

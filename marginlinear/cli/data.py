@@ -39,7 +39,7 @@ def read_store(path, folder, status, **options):
         place = os.path.join(folder, os.path.basename(path) + ".store")
         if os.path.exists(place):
             found = Store(place)
-            found.require_source(path)
+            found.require_source(path, **{name: options[name] for name in ("zero_based", "dtype", "text_labels")})
             return found
         os.makedirs(folder, exist_ok=True)
         return Store.write(path, place, progress=progress_of(f"writing {place}", status), **options)

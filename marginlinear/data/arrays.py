@@ -103,6 +103,11 @@ def is_paged(X):
     return hasattr(X, "windows")
 
 
+def is_stored(X):
+    """Whether X is a Store, whose rows are verified and read by its `parts`."""
+    return hasattr(X, "verified")
+
+
 def is_compressed(X):
     """Whether X is a CSR, or a file's rows."""
     return hasattr(X, "indptr") and hasattr(X, "n_features")
@@ -116,8 +121,8 @@ def dense_table(X):
 
 
 def sparse_rows(X, bias, given):
-    """(CSR, Rows) of a sparse X: see `held`."""
-    csr = compressed(X, given)
+    """(CSR, Rows) of a sparse X: see `held`. Of a Store, who does not go over its parts gets all rows, verified."""
+    csr = compressed(X.in_memory(), True) if is_stored(X) else compressed(X, given)
     try:
         rows = Rows.from_csr(csr.data, csr.indices, csr.indptr, csr.n_features, bias)
     except OrderError:
@@ -307,7 +312,14 @@ def select_rows(X, which):
 
 
 def row_blocks(X, size):
-    """Yield (lo, hi, rows lo to hi of X) for ranges of `size` rows, without a copy."""
+    """Yield (lo, hi, rows lo to hi of X) for ranges of at most `size` rows, without a copy but of a Store's rows."""
+    if is_stored(X):
+        first = 0
+        for part in X.parts():
+            for lo, hi, block in row_blocks(part, size):
+                yield first + lo, first + hi, block
+            first += row_count(part)
+        return
     m = row_count(X)
     for lo in range(0, m, size):
         hi = min(lo + size, m)

@@ -69,16 +69,8 @@ def read_libsvm(source, *, n_features=None, zero_based=False, dtype="float64", n
         Zeros that the file states are kept. Labels are int64 if each is a whole number, else float64, and str
         if `text_labels`.
     """
-    try:
-        dtype = str(np.dtype(dtype))
-    except (TypeError, ValueError):
-        raise refusal("dtype", dtype, "float64 or float32") from None
-    if dtype not in FLOATS:
-        raise refusal("dtype", dtype, "float64 or float32", ValueError)
+    dtype, threads = checked(dtype, threads, zero_based, text_labels, progress)
     n_features = None if n_features is None else N_FEATURES.check(n_features)
-    threads = default_threads() if threads is None else THREADS.check(threads)
-    zero_based, text_labels = check_flag("zero_based", zero_based), check_flag("text_labels", text_labels)
-    check_function("progress", progress)
     table = None
     with closing(parsed_blocks(source, zero_based, n_features, dtype, text_labels, threads, progress,
                                _block_size)) as blocks:
@@ -97,7 +89,7 @@ def libsvm_blocks(source, *, zero_based=False, dtype="float64", text_labels=Fals
     index. DataError comes after the blocks before it; a file without rows is one too.
     """
     lines, some = 0, False
-    threads = default_threads() if threads is None else threads
+    dtype, threads = checked(dtype, threads, zero_based, text_labels, progress)
     with closing(parsed_blocks(source, zero_based, None, dtype, text_labels, threads, progress,
                                _block_size)) as blocks:
         for path, _, block in blocks:
@@ -109,6 +101,21 @@ def libsvm_blocks(source, *, zero_based=False, dtype="float64", text_labels=Fals
                 some = True
     if not some:
         table.finish()
+
+
+def checked(dtype, threads, zero_based, text_labels, progress):
+    """The type's name and the number of threads; TypeError or ValueError for what is none of what `read_libsvm` takes.
+    """
+    try:
+        dtype = str(np.dtype(dtype))
+    except (TypeError, ValueError):
+        raise refusal("dtype", dtype, "float64 or float32") from None
+    if dtype not in FLOATS:
+        raise refusal("dtype", dtype, "float64 or float32", ValueError)
+    check_flag("zero_based", zero_based)
+    check_flag("text_labels", text_labels)
+    check_function("progress", progress)
+    return dtype, default_threads() if threads is None else THREADS.check(threads)
 
 
 def load_libsvm(source, *, dtype="float64", n_features=None, zero_based=False, text_labels=False,

@@ -245,7 +245,7 @@ class Fits:
                     with renumber_rows(inside):
                         model = fit_model(rows, labels, solver=self.method.name, **others, start=model,
                                           cancel=self._cancel if several else None, gram=gram,
-                                          threads=1 if several else self.threads, **{**self.params, **self.points[p]})
+                                          threads=1, **{**self.params, **self.points[p]})
                 except ValueError as error:
                     place = f"{G.shown(self.points[p])}, " if self.points[p] else ""
                     raise ValueError(f"{error} ({place}fold {fold + 1} of {self.folds.n})") from error

@@ -5,7 +5,7 @@
     indptr.npy     int64, m + 1: where each row begins
     labels.npy     int64, float64 or text, m
     sqnorms.npy    float64, m: squared norms of the rows, summed in the order of the features
-    chunks.npy     int64: the first row of each chunk of at most CHUNK values, or one row, and m
+    chunks.npy     int64: the first row of each chunk of at most CHUNK values and rows, or one row, and m
     crc.npy        uint32: CRC-32 of each chunk's values and indices
     meta.json      the sizes, types, classes, source, CRC-32 of each small file, and a digest of all that
 """
@@ -118,12 +118,14 @@ def mapped(folder, name, dtype, shape):
     return np.memmap(path, dtype, "r", HEADER, shape)
 
 
-def source_of(path):
-    """What tells a file from another one: name, size, time of its last change, digests of its ends."""
+def source_of(path, zero_based, dtype, text_labels):
+    """What tells a file from another one: name, size, time of its last change, digests of its ends; and how it is read.
+    """
     status = os.stat(path)
     with open(path, "rb") as stream:
         head = hashlib.sha256(stream.read(END)).hexdigest()
         stream.seek(max(0, status.st_size - END))
         tail = hashlib.sha256(stream.read(END)).hexdigest()
     return {"name": os.path.basename(path), "size": status.st_size, "mtime_ns": status.st_mtime_ns, "head": head,
-            "tail": tail}
+            "tail": tail, "zero_based": bool(zero_based), "dtype": np.dtype(dtype).name,
+            "text_labels": bool(text_labels)}

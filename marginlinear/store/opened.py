@@ -99,7 +99,8 @@ class Store:
         Raises
         ------
         DataError, ValueError
-            For what is wrong in the source: file, line and column, or the number of the pair and the row.
+            For what is wrong in the source: file, line and column, or the number of the pair and the row. For a file
+            that changes while it is read.
         OSError
             The source cannot be read, the folder not be written, or the disk is full.
         """
@@ -141,17 +142,18 @@ class Store:
                             f"{layout.AGAIN}")
         self.verified[chunk] = True
 
-    def require_source(self, path):
-        """DataError unless the store was made of the file `path` as it is now."""
-        was, now = self.meta["source"], layout.source_of(path)
+    def require_source(self, path, zero_based=False, dtype="float64", text_labels=False):
+        """DataError unless the store was made of the file `path` as it is now, read as these parameters of `write` say.
+        """
+        was, now = self.meta["source"], layout.source_of(path, zero_based, dtype, text_labels)
         if was is None:
             raise DataError(self.path, 0, 0, f"the store was not made of a file, so not of {path}: name another folder")
-        other = [name for name in was if was[name] != now[name]]
+        other = [name for name in now if was.get(name) != now[name]]
         if other:
             words = {"mtime_ns": "time of the last change", "head": "beginning", "tail": "end"}
             names = ", ".join(words.get(name, name) for name in other)
-            raise DataError(self.path, 0, 0, f"the store was made of another {path} ({names}): remove the store, or "
-                            "name another folder")
+            raise DataError(self.path, 0, 0, f"the store was made of another {path}, or otherwise ({names}): remove "
+                            "the store, or name another folder")
 
     def parts(self):
         """Yield all rows as LibsvmData, a verified chunk at a time, in arrays of their own."""
@@ -186,7 +188,7 @@ class Store:
     def _require_order(self):
         """DataError where rows do not follow each other."""
         ends = self.indptr[0] == 0 and self.indptr[self.m] == self.nnz
-        rising = all((self.indptr[lo:hi] <= self.indptr[lo + 1:hi + 1]).all() for lo, hi in ranges(self.m, ROWS))
+        rising = all((np.diff(self._part("indptr", lo, hi + 1)) >= 0).all() for lo, hi in ranges(self.m, ROWS))
         chunks = self.chunks[0] == 0 and self.chunks[-1] == self.m and (np.diff(self.chunks) > 0).all()
         if not (ends and rising and chunks):
             raise DataError(self.path, 0, 0, f"its rows do not follow each other: {layout.AGAIN}")

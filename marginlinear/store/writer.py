@@ -1,8 +1,10 @@
 """From a source to a store, in bounded memory."""
 
+import errno
 import os
 import re
 import shutil
+from collections.abc import Iterable
 from contextlib import closing, contextmanager, suppress
 
 import numpy as np
@@ -10,8 +12,9 @@ import numpy as np
 from marginlinear._core.rows import Rows
 from marginlinear.data.arrays import held, is_compressed
 from marginlinear.data.labels import labels_of, require_words
-from marginlinear.errors import RowError
+from marginlinear.errors import DataError, RowError
 from marginlinear.libsvm import libsvm_blocks
+from marginlinear.libsvm.reader import N_FEATURES, checked
 from marginlinear.store import layout
 from marginlinear.threads import run_chunks
 
@@ -21,28 +24,40 @@ BLOCK, NUMBERS = 1 << 20, 1 << 20
 NARROW = 1 << 16
 # Integers up to here are floats, too.
 EXACT = 1 << 53
+# What a conversion holds in its folder for as long as it lasts.
+LOCK = "lock"
 
 
 def write(source, path, n_features, zero_based, dtype, text_labels, overwrite, threads, progress):
     """`Store.write`; returns the path."""
     layout.require_little_endian()
+    dtype, threads = checked(dtype, threads, zero_based, text_labels, progress)
+    n_features = None if n_features is None else N_FEATURES.check(n_features)
     named = isinstance(source, (str, os.PathLike)) or hasattr(source, "read")
     if named:
         parts = libsvm_blocks(source, zero_based=zero_based, dtype=dtype, text_labels=text_labels, threads=threads,
                               progress=progress, _block_size=BLOCK)
         parts = ((part, part.labels) for part in parts)
     else:
+        if zero_based or text_labels or dtype != "float64":
+            raise ValueError("zero_based, text_labels and dtype say how a file is read: leave them out for pairs")
         parts = checked_parts(source)
     file = isinstance(source, (str, os.PathLike)) and os.fspath(source) != "-" and os.path.isfile(source)
+    made_of = layout.source_of(source, zero_based, dtype, text_labels) if file else None
     with folder_that_becomes(path, overwrite) as folder, closing(Writer(folder)) as writer:
         for X, y in parts:
             writer.append(X, y)
-        writer.finish(n_features, layout.source_of(source) if file else None, threads)
+        if file and layout.source_of(source, zero_based, dtype, text_labels) != made_of:
+            raise DataError(os.fspath(source), 0, 0, "the file was changed while it was read: read it again")
+        writer.finish(n_features, made_of, threads)
     return path
 
 
 def checked_parts(source):
     """(CSR, labels) of pairs of anything; ValueError with the number of the pair."""
+    if not isinstance(source, Iterable) or isinstance(source, (bytes, bytearray, np.ndarray)):
+        raise TypeError(f"source is {type(source).__name__}: give a path, a binary file or pairs (X, y) of some rows "
+                        "and their labels")
     for number, pair in enumerate(source):
         try:
             X, y = pair
@@ -65,17 +80,22 @@ def folder_that_becomes(path, overwrite):
     """A new folder, which is `path` when the block ends well, and gone when it does not."""
     if os.path.lexists(path):
         if not overwrite:
-            raise FileExistsError(17, "it is there already: remove it, or name another folder", path)
+            raise FileExistsError(errno.EEXIST, "it is there already: remove it, or name another folder", path)
         layout.read_meta(path)
-    parent, name = os.path.split(os.path.abspath(path))
+    # A symbolic link goes on pointing where it did.
+    target = os.path.realpath(path)
+    parent, name = os.path.split(target)
     remove_left_over(parent, name)
-    folder = os.path.join(parent, f".{name}.{os.getpid()}.part")
+    folder = os.path.join(parent, f".{name}.{os.urandom(8).hex()}.part")
     try:
         os.mkdir(folder)
-        yield folder
-        if overwrite and os.path.lexists(path):
-            shutil.rmtree(path)
-        os.rename(folder, path)
+        with locked(folder):
+            yield folder
+        if overwrite and os.path.lexists(target):
+            # Killed from here on, the old store and the new one are there, under these names.
+            os.rename(target, f"{folder}.old")
+        os.rename(folder, target)
+        shutil.rmtree(f"{folder}.old", ignore_errors=True)
     except BaseException as error:
         shutil.rmtree(folder, ignore_errors=True)
         if isinstance(error, OSError) and error.filename in (None, folder):
@@ -83,24 +103,41 @@ def folder_that_becomes(path, overwrite):
         raise
 
 
+@contextmanager
+def locked(folder):
+    """Hold a lock on a folder, which ends with the process, and which other machines and containers see, too."""
+    with open(os.path.join(folder, LOCK), "xb") as stream:
+        with suppress(OSError):  # a file system without locks: `is_left_over` is never true there
+            lock(stream)
+        yield
+    os.unlink(stream.name)
+
+
+def is_left_over(folder):
+    """Whether the lock of a folder is there, and nobody has it."""
+    try:
+        with open(os.path.join(folder, LOCK), "r+b") as stream:
+            lock(stream)
+    except OSError:
+        return False
+    return True
+
+
+def lock(stream):
+    try:
+        import fcntl
+    except ImportError:
+        raise OSError(errno.ENOTSUP, "Windows has no flock") from None
+    fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
 def remove_left_over(parent, name):
     """Of conversions to the same name that were killed."""
     with suppress(FileNotFoundError):
         for found in os.listdir(parent):
-            whose = re.fullmatch(rf"\.{re.escape(name)}\.(\d+)\.part", found)
-            if whose and not runs(int(whose[1])):
-                shutil.rmtree(os.path.join(parent, found), ignore_errors=True)
-
-
-def runs(pid):
-    """Whether there is a process of this number."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
+            folder = os.path.join(parent, found)
+            if re.fullmatch(rf"\.{re.escape(name)}\.[0-9a-f]{{16}}\.part", found) and is_left_over(folder):
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 class Column:
@@ -147,6 +184,8 @@ class Writer:
             self.columns[name] = Column(folder, name, dtype)
         self.columns["indptr"].append([0])
         self.width, self.nonzeros, self.counts = 0, 0, {}
+        # The first rows of chunks, and the places of their first values.
+        self.chunks, self.begins = [0], [0]
 
     def close(self):
         for column in self.columns.values():
@@ -164,11 +203,26 @@ class Writer:
         self.width = max(self.width, X.n_features)
         if self.columns["indices"].dtype == np.uint16 and len(indices) and indices.max() >= NARROW:
             self.columns["indices"].widen(np.int32)
-        self.columns["indptr"].append(X.indptr[1:] + self.columns["values"].size)
+        ends = X.indptr[1:] + self.columns["values"].size
+        self._cut(ends)
+        self.columns["indptr"].append(ends)
         self.columns["values"].append(data if self.columns["values"].dtype == data.dtype else self._narrowed(data))
         self.columns["indices"].append(indices)
         self.columns["sqnorms"].append(sqnorms)
         self.nonzeros += int(np.count_nonzero(data))
+
+    def _cut(self, ends):
+        """Chunks begin in front of rows that do not fit the last one; `ends` are the places behind rows' values."""
+        done = self.columns["sqnorms"].size
+        while True:
+            fit = min(int(np.searchsorted(ends, self.begins[-1] + layout.CHUNK, side="right")),
+                      self.chunks[-1] + layout.CHUNK - done)
+            if fit >= len(ends):
+                return
+            # A row that fits none is one.
+            fit = max(fit, self.chunks[-1] + 1 - done)
+            self.chunks.append(done + fit)
+            self.begins.append(int(ends[fit - 1]) if fit else self.columns["values"].size)
 
     def _narrowed(self, data):
         """The values in single precision, where that is exact; else the column becomes a wider one."""
@@ -189,8 +243,10 @@ class Writer:
         for label, count in zip(*map(np.ndarray.tolist, np.unique(y, return_counts=True)), strict=True):
             self.counts[label] = self.counts.get(label, 0) + count
         wider = np.promote_types(column.dtype, kind)
-        if wider == np.float64 and any(abs(label) > EXACT for label in self.counts):
-            raise ValueError(f"labels must be all integers, or all within {EXACT}: {max(self.counts, key=abs)} is not")
+        if column.dtype != kind and wider == np.float64:
+            large = [label for label in self.counts if isinstance(label, int) and abs(label) > EXACT]
+            if large:
+                raise ValueError(f"labels must be all integers, or all within {EXACT}: {large[0]} is not")
         if wider != column.dtype:
             column.widen(wider)
         column.append(y)
@@ -204,19 +260,17 @@ class Writer:
             raise ValueError(f"n_features = {n_features}, and the source has column {self.width - 1}")
         for column in columns.values():
             column.finish()
-        indptr = np.load(layout.place(self.folder, "indptr"), mmap_mode="r")
-        chunks = [0]
-        while chunks[-1] < m:
-            past = int(np.searchsorted(indptr, indptr[chunks[-1]] + layout.CHUNK, side="right"))
-            chunks.append(max(chunks[-1] + 1, past - 1))
-        for name, array in (("chunks", np.array(chunks)), ("crc", self._sums(indptr[chunks], threads))):
+        if self.chunks[-1] < m:
+            self.chunks.append(m)
+            self.begins.append(nnz)
+        for name, array in (("chunks", np.array(self.chunks)), ("crc", self._sums(np.array(self.begins), threads))):
             columns[name] = Column(self.folder, name, array.dtype)
             columns[name].append(array.ravel())
             columns[name].finish(array.shape)
         classes = sorted(self.counts)
         layout.write_meta(self.folder, {
             "format": layout.FORMAT, "m": m, "n_features": max(1, self.width) if n_features is None else n_features,
-            "nnz": nnz, "nonzeros": self.nonzeros, "chunks": len(chunks) - 1, "classes": classes,
+            "nnz": nnz, "nonzeros": self.nonzeros, "chunks": len(self.chunks) - 1, "classes": classes,
             "class_counts": [self.counts[label] for label in classes], "source": source,
             "types": {name: column.dtype.str for name, column in columns.items()},
             "crc": {name: layout.crc_of(layout.place(self.folder, name)) for name in layout.SMALL}})

@@ -1,0 +1,124 @@
+"""Rounds in place of sweeps: groups of rows are visited at the same time, each on its own copy of W.
+
+Group g sees W and its own steps, not those of the others, and takes each of its own sigma times:
+
+    v_g = W + theta dU_g,    theta = sigma/(1 + kappa),    a row's step has A = theta ||x_i||^2
+
+where dU_g is the change of U by the group's steps, and kappa the strength of the centre (iterates.pyx). Together they
+want T = sum_g dU_g, and duals a' in place of a. A part t of that is done: a + t (a' - a), W + t T/(1 + kappa).
+
+The part. h being the concave -sum_i loss_i*, the dual of the problem at hand is, but for a constant,
+
+    D(t) = h(a + t (a' - a)) - (1 + kappa)/2 ||W + t T/(1 + kappa)||^2
+
+With q = sum_i (the least curvature of loss_i*) times (a_i' - a_i)^2, h is at least (1 - t) h(a) + t h(a')
++ t (1 - t) q/2 there, and is that where each loss_i* is one parabola or one line. Step by step the groups have raised
+h - <v, .> by `gain`:
+
+    h(a') - h(a) = gain + <W, T> + theta/2 sum_g ||dU_g||^2
+    D(t) - D(0) >= t (gain + theta/2 sum_g ||dU_g||^2 + q/2) - t^2/2 (q + ||T||^2/(1 + kappa))
+
+Every sum is of numbers >= 0 that the visits have at hand. t, at most 1, makes the bound the largest, and D never falls,
+whatever sigma is. Where ||T||^2 <= sigma sum_g ||dU_g||^2 the whole way, t = 1, raises D by `gain` at least, and is
+taken: so much the steps would bring if the groups did not meet.
+
+Sigma is how far the groups pull alike, ||T||^2/sum_g ||dU_g||^2 of the rounds before: 1 where they do not meet, their
+number where they want the same. There is one direction b that all rows share, as text shares its frequent words: along
+it even groups of a few rows pull alike, and elsewhere these hardly do. Hence b has a sigma of its own, `firm`: the
+metric of v_g is sigma (I - b b') + firm b b', and (firm - sigma)/(1 + kappa) <b, dU_g>^2 stands beside
+theta ||dU_g||^2 in what is above.
+
+Several rounds a sweep, of a part of the rows each, leave less to do before the groups hear of one another.
+"""
+
+import math
+
+from marginlinear.algorithms.descent import Pace
+from marginlinear.algorithms.partitions.groups import Groups
+
+# Groups, of which each is one thread's at a time: with fewer threads some wait, and the result is the same.
+GROUPS = 8
+# Rounds of a sweep: no more, and no more than the copies of W fit into the values of the rows.
+MOST_ROUNDS = 8
+# Multiplications of a round: with less, threads cost more than they bring.
+LEAST = 400_000
+# Values that are not 0, for a number in the copies of W: with less, a round is copies and their sums.
+WORTH = 4
+# A round of all rows leaves more of the gap than a sweep, and a new centre does as much against it as another round.
+AT_ONCE, BY_PARTS = Pace(1, 0, 30.0), Pace(2, 6, 10.0)
+
+
+def rounds_on(engine, threads):
+    """Rounds for a fit of this engine, or None where plain sweeps cost less: the same for any number of threads."""
+    rows = engine.rows
+    if rows.is_gram:
+        return None
+    values = rows.nonzeros()
+    ratio, work = values / (1.0 + GROUPS * rows.d), values * engine.n_classes
+    if work < LEAST or ratio < WORTH:
+        return None
+    rounds = max(1, min(MOST_ROUNDS, int(ratio), work // LEAST))
+    engine.parts = GROUPS
+    return Rounds(engine, Groups(engine, GROUPS, rounds, threads))
+
+
+class Rounds:
+    """Sweeps of a DualEngine, as `Descent` asks for them, in rounds.
+
+    Parameters
+    ----------
+    engine : DualEngine
+    groups : groups.Groups
+
+    Attributes
+    ----------
+    sigma, firm : float
+        Of the next round.
+    pace : Pace
+    """
+
+    def __init__(self, engine, groups):
+        self.engine, self.groups = engine, groups
+        self.sigma, self.firm = max(1.0, groups.count / 4), float(groups.count)
+        self.pace = AT_ONCE if groups.rounds == 1 else BY_PARTS
+        self._bounded = False
+
+    def start_over(self):
+        """Duals and weights of 0."""
+        self.engine.start_over()
+        self._bounded = False
+
+    def sweep(self):
+        """Visit every row once, but those that are skipped."""
+        engine = self.engine
+        # From duals that are out of their range a part of the way is out of it, too.
+        self._bounded = self._bounded or engine.dual() > -math.inf
+        if not self._bounded or self.groups.count == 1:
+            engine.sweep()
+            return
+        gap = loss = tight = 0.0
+        for places in self.groups.deal():
+            found = self._round(places)
+            gap, loss, tight = gap + found.gap, loss + found.loss, tight + found.tight
+        engine.end_sweep(gap, loss, tight)
+
+    def _round(self, places):
+        beside = 1 + self.engine.iterates.kappa
+        theta, extra = self.sigma / beside, (self.firm - self.sigma) / beside
+        found = self.groups.propose(places, theta, extra)
+        t = self._part(found, theta, extra, beside)
+        self.groups.accept(places, t, t / self.sigma)
+        self.sigma = self._followed(self.sigma, found.whole - found.whole_along, found.each - found.each_along)
+        self.firm = self._followed(self.firm, found.whole_along, found.each_along)
+        return found
+
+    def _part(self, found, theta, extra, beside):
+        """t"""
+        own = theta * found.each + extra * found.each_along
+        if found.whole <= beside * own:
+            return 1.0
+        return min(1.0, (found.gain + (own + found.curvature) / 2) / (found.curvature + found.whole / beside))
+
+    def _followed(self, sigma, whole, each):
+        """The geometric mean of what was taken and what was seen."""
+        return math.sqrt(sigma * min(max(whole / each, 1.0), self.groups.count)) if each > 0 else sigma

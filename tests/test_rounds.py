@@ -1,0 +1,241 @@
+"""Rounds over groups of rows: the dual never falls, certificates hold, bits do not depend on threads."""
+
+import random
+import time
+
+import numpy as np
+import pytest
+
+import marginlinear as ml
+from marginlinear._core.block_cd import BlockCD
+from marginlinear._core.margin_cd import MarginCD, table_of
+from marginlinear._core.rows import Rows
+from marginlinear.algorithms.dual import MarginFit
+from marginlinear.algorithms.partitions import rounds
+from marginlinear.algorithms.partitions.groups import Groups, products_with_direction
+from marginlinear.algorithms.partitions.rounds import Rounds, rounds_on
+from marginlinear.problem import Problem, Run
+from marginlinear.threads import MANY
+
+LOSSES = {
+    "hinge": ((1,), ((0, -1, 1), (0, 0, 0))),
+    "squared": ((1,), ((2, -2, 1), (0, 0, 0))),
+    "least squares": ((), ((2, -2, 1),)),
+    "three pieces": ((0.5, 1.5), ((2, -1, 0.25), (0, 0, 0), (1, -1.5, 1.125))),
+    "a kink and a curve": ((1,), ((0.5, -3, 2.75), (0.5, -0.5, 0.25))),
+}
+CONVERGING = [("l1svc", {}), ("l2svc", {}), ("odm", {}), ("lssvm", {}), ("mamc", {}), ("ldm", {}),
+              ("ldm", {"lambda1": 0}), ("cs", {}), ("mcodm", {"mu": 0}), ("mcodm", {"mu": 0.5}),
+              ("mcodm", {"mu": 0.5, "outer": "paper"}), ("lpmcsvm", {})]
+
+
+def data(m=60, d=9, k=2, seed=0, copies=1):
+    """Rows with much in common, some of them empty: float64 X of shape (m copies, d), int32 y."""
+    generator = np.random.default_rng(seed)
+    X = generator.standard_normal((m, d)) + 0.7
+    X[::11] = 0
+    y = (X[:, :k] + generator.standard_normal((m, k))).argmax(axis=1).astype(np.int32)
+    return np.tile(X, (copies, 1)), np.tile(y, copies)
+
+
+def binary(loss, C=1.0, seed=0, **of):
+    X, y = data(seed=seed, **of)
+    return MarginCD(Rows.from_dense(X), y, np.full(len(y), C), [table_of(*LOSSES[loss])], seed=seed)
+
+
+def joint(squared, mu=0.0, norm=2.0, seed=0, **of):
+    X, y = data(k=3, seed=seed, **of)
+    engine = BlockCD(Rows.from_dense(X), y, 3, np.ones(len(y)), squared=squared, low=0.8, high=1.2, mu=mu, norm=norm,
+                     seed=seed)
+    if mu > 0:
+        engine.sweep()
+        engine.name_rivals(engine.best_rivals()[0])
+    return engine
+
+
+ENGINES = {**{name: lambda name=name, **of: binary(name, **of) for name in LOSSES},
+           "joint hinge": lambda **of: joint(False, **of), "joint squares": lambda **of: joint(True, **of),
+           "two-sided": lambda **of: joint(True, 0.5, **of), "norm 1.5": lambda **of: joint(False, norm=1.5, **of)}
+
+
+def value(engine, W):
+    """The dual that rounds raise, but for a constant: h - (1 + kappa)/2 ||W||^2."""
+    h = engine.recomputed_dual(False, np.zeros_like(W))
+    return h - (1 + engine.iterates.kappa) / 2 * engine.iterates.sqnorm_of(W)
+
+
+def ranges_of(m, count):
+    return [(m * part // count, m * (part + 1) // count) for part in range(count)]
+
+
+def descend(made, sigma_of, turns=25):
+    """Values of the dual before each round and after the last, sigma and firm of each by sigma_of(groups)."""
+    found = []
+    for _ in range(turns):
+        made.sigma, made.firm = sigma_of(made.groups.count)
+        found.append(value(made.engine, made.engine.iterates.W))
+        made.sweep()
+    return np.array([*found, value(made.engine, made.engine.iterates.W)])
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_one_group_makes_the_sweeps_of_the_engine(name):
+    plain, engine = ENGINES[name](), ENGINES[name]()
+    made = Rounds(engine, Groups(engine, 1, 1, 1))
+    for kappa in (0.0, 3.0):
+        for one in (plain, engine):
+            if kappa > 0:
+                one.iterates.start(kappa)
+        for _ in range(3):
+            plain.sweep()
+            made.sweep()
+    assert np.asarray(plain.duals).tobytes() == np.asarray(engine.duals).tobytes()
+    assert plain.iterates.W.tobytes() == engine.iterates.W.tobytes()
+    assert (plain.gap, plain.loss, plain.n_iter, plain.visits) == (engine.gap, engine.loss, engine.n_iter,
+                                                                   engine.visits)
+
+
+@pytest.mark.parametrize("kappa", [0.0, 2.5])
+@pytest.mark.parametrize("copies", [1, 8])
+@pytest.mark.parametrize("name", ENGINES)
+def test_the_dual_never_falls(name, copies, kappa):
+    """Whatever sigma is: too small, at random; with rows that every group has, all groups want the same."""
+    generator = random.Random(1)
+    for sigma_of in (lambda count: (1.0, 1.0), lambda count: [generator.uniform(1, count) for _ in range(2)]):
+        engine = ENGINES[name](copies=copies)
+        engine.sweep()
+        if kappa > 0:
+            engine.iterates.start(kappa)
+        m = engine.rows.m
+        made = Rounds(engine, Groups(engine, copies, 1, 1, ranges_of(m, copies)) if copies > 1
+                      else Groups(engine, 4, 2, 1))
+        values = descend(made, sigma_of)
+        assert (np.diff(values) >= -1e-12 * abs(values).max()).all()
+        assert values[-1] > values[0] or np.diff(values).max() < 1e-12 * abs(values).max()
+
+
+@pytest.mark.parametrize("name", ["hinge", "least squares", "joint hinge"])
+def test_the_part_of_the_way_is_the_best_one(name):
+    """Where each conjugate is one line, or one parabola, the bound is the dual itself."""
+    engine = ENGINES[name]()
+    engine.sweep()
+    made = Rounds(engine, Groups(engine, 4, 1, 1))
+    shorter = []
+    for _ in range(4):
+        made.sigma = made.firm = 1.0
+        before, W = np.array(engine.duals), engine.iterates.W.copy()
+        parts = []
+        part = Rounds._part
+        made._part = lambda *given, part=part, parts=parts: parts.append(part(made, *given)) or parts[-1]
+        made.sweep()
+        duals, t = np.array(engine.duals), parts[0]
+        if t == 1:
+            continue
+
+        shorter.append(t)
+        values = []
+        for part in (1.0, 0.9, min(1.1, 1 / t)):
+            np.asarray(engine.duals)[:] = before + part * (duals - before)
+            values.append(value(engine, W + part * (engine.iterates.W - W)))
+        np.asarray(engine.duals)[:] = duals
+        assert values[0] == max(values)
+    assert shorter
+
+
+@pytest.mark.parametrize("count", [2, 8, 32])
+@pytest.mark.parametrize("name", ["hinge", "squared"])
+def test_partitions_that_stay_end_with_a_certificate(monkeypatch, name, count):
+    """One has no rows, one has empty rows, some have one class, and there may be more of them than rows."""
+    X, y = data(28)
+    order = np.argsort(y, kind="stable")
+    X, y = X[order], y[order]
+    X[:28 // count] = 0
+    own = [(0, 0), *ranges_of(28, count - 1)]
+    monkeypatch.setattr(rounds, "rounds_on",
+                        lambda engine, threads: Rounds(engine, Groups(engine, count, 1, threads, own)))
+    one = np.ones(28)
+    run = Run(1e-4, "auto", 5000, None, 0, 4, shared=True)
+    solution = MarginFit(Problem(Rows.from_dense(X), y, 2, one, one), run, one, [LOSSES[name]]).convex()
+    assert solution.info.status == "converged"
+    w, a, signs = solution.weights[:, 0], np.asarray(solution.state["duals"]), np.where(y == 1, 1, -1)
+    short = np.maximum(0, 1 - signs * (X @ w))
+    loss, terms = (short.sum(), a.sum()) if name == "hinge" else (short @ short, a.sum() - a @ a / 4)
+    objective, bound = w @ w / 2 + loss, terms - np.sum((X.T @ (signs * a)) ** 2) / 2
+    assert a.min() >= 0
+    assert name == "squared" or a.max() <= 1 + 1e-12
+    assert -1e-12 <= objective - bound <= 1e-4 * max(1.0, objective)
+    assert solution.info.objective == pytest.approx(objective, rel=1e-12)
+
+
+def test_partitions_are_all_rows():
+    engine = binary("hinge", m=10)
+    for own in ([(0, 5)], [(0, 5), (6, 10)], [(0, 5), (5, 11)], [(5, 10), (0, 5)]):
+        with pytest.raises(ValueError, match="give the ranges of 2 groups, which are rows 0 to 10"):
+            Groups(engine, 2, 1, 1, own)
+
+
+@pytest.fixture
+def everywhere(monkeypatch):
+    """Rounds wherever they are possible."""
+    monkeypatch.setattr(rounds, "LEAST", 200)
+    monkeypatch.setattr(rounds, "WORTH", 0)
+
+
+@pytest.mark.parametrize(("name", "values"), CONVERGING)
+def test_every_method_that_sweeps_ends_at_the_same_optimum(everywhere, name, values):
+    X, y = data(120, k=3 if name in ("cs", "mcodm", "lpmcsvm") else 2)
+    plain, made = (ml.train(X, y, solver=name, tol=1e-3, threads=threads, algorithm="accelerated", **values)
+                   for threads in (1, 4))
+    assert made.info.status == "converged"
+    assert made.info.objective == pytest.approx(plain.info.objective, rel=2e-3)
+    # mamc is solved by the first sweep, which takes its duals into their range.
+    assert name == "mamc" or made.weights.tobytes() != plain.weights.tobytes()
+
+
+@pytest.mark.parametrize("name", ["l1svc", "cs"])
+def test_bits_depend_neither_on_threads_nor_on_who_ends_first(everywhere, monkeypatch, name):
+    X, y = data(300, k=3 if name == "cs" else 2)
+    models = [ml.train(X, y, solver=name, tol=1e-3, threads=threads) for threads in (4, 5, 8)]
+
+    class Late:
+        """A team of which any may be the last."""
+
+        def __init__(self, threads):
+            self.random = random.Random(threads)
+
+        def run(self, work, n):
+            results = {}
+            for at in self.random.sample(range(n), n):
+                time.sleep(self.random.random() * 1e-5)
+                results[at] = work(at)
+            return [results[at] for at in range(n)]
+
+    monkeypatch.setattr("marginlinear.algorithms.partitions.groups.Team", Late)
+    models.append(ml.train(X, y, solver=name, tol=1e-3, threads=4))
+    assert len({model.weights.tobytes() for model in models}) == 1
+    assert len({model.info.n_iter for model in models}) == 1
+
+
+def test_rounds_are_made_where_they_pay():
+    X, y = data(3000, 40)
+    engine = MarginCD(Rows.from_dense(np.tile(X, (4, 1))), np.tile(y, 4), np.ones(12000), [table_of(*LOSSES["hinge"])])
+    few = MarginCD(Rows.from_dense(X), y, np.ones(3000), [table_of(*LOSSES["hinge"])])
+    gram = MarginCD(Rows.from_gram(np.eye(1000)), y[:1000], np.ones(1000), [table_of(*LOSSES["hinge"])])
+    assert rounds_on(engine, 8).groups.rounds == rounds_on(engine, 64).groups.rounds == 1
+    assert rounds_on(few, 8) is None
+    assert rounds_on(gram, 8) is None
+
+
+def test_few_threads_and_the_default_make_sweeps(everywhere):
+    X, y = data()
+    assert len({ml.train(X, y, solver="l1svc", threads=threads).weights.tobytes() for threads in (None, 1, 2, 3)}) == 1
+    assert MANY == 4
+
+
+def test_the_direction_is_what_rows_share():
+    X, _ = data(2000, 30)
+    along = products_with_direction(Rows.from_dense(X), 1)
+    first = np.linalg.svd(X, full_matrices=False)[2][0]
+    assert abs(np.corrcoef(along, X @ first)[0, 1]) > 0.9
+    assert np.sum(along**2) > 0.8 * np.sum((X @ first) ** 2)
+    assert not products_with_direction(Rows.from_dense(np.zeros((5, 3))), 1).any()
