@@ -23,10 +23,13 @@ Measurements are kept in the folder --work, and one that is there is not repeate
 """
 
 import argparse
+import contextlib
 import json
 import os
+import resource
 import shlex
 import sys
+import threading
 import time
 from functools import partial
 from pathlib import Path
@@ -42,7 +45,8 @@ LOSSES = {"l1svc": "hinge", "l2svc": "squared_hinge"}
 STEPS = {"default": ("default steps", {}), "averaged": ("default steps, averaged", {"average": True}),
          "constant": ("steps of 0.5, averaged", {"learning_rate": "constant", "eta0": 0.5, "average": True})}
 LIBLINEAR = {"l1svc": "3", "l2svc": "1"}
-READ = 1 << 20
+# Bytes of a read, and of a block that the system counts; seconds.
+READ, BLOCK, FORGET = 1 << 20, 512, 2
 
 
 class Contest:
@@ -106,8 +110,8 @@ class Contest:
                        self.args.limit)
         found = np.load(out)
         who = f"SGDClassifier, {LOSSES[solver].replace('_', ' ')}, {STEPS[how][0]}"
-        rows = [used_by(used) | {"who": who, "solver": solver, "passes": number, "seconds": seconds}
-                for number, seconds in enumerate(found["seconds"].tolist(), 1)]
+        rows = [used_by(used) | {"who": who, "solver": solver, "passes": number, "seconds": seconds, "cpu": cpu}
+                for number, (seconds, cpu) in enumerate(found["seconds"].tolist(), 1)]
         return rows, list(found["weights"])
 
     def vw(self):
@@ -126,7 +130,8 @@ class Contest:
             checked([*shlex.split(self.args.vw), "-i", of_pass, "-t", "--quiet", "--readable_model", readable,
                      "-d", "/dev/null"], self.args.limit)
             rows.append(used_by(used) | {"who": "Vowpal Wabbit, hinge", "solver": "l1svc", "passes": number,
-                                         "seconds": of_pass.stat().st_mtime - begun, "cache": size})
+                                         "seconds": of_pass.stat().st_mtime - begun, "cache": size,
+                                         "cpu": used["cpu"] if number == self.args.passes else None})
             weights.append(readable_weights(readable, self.store.n_features))
         cache.unlink()
         return rows, weights
@@ -171,7 +176,7 @@ def readable_weights(path, n_features):
 
 
 def child_sgd(path, solver, how, passes, out):
-    """partial_fit over the blocks of a store: the weights after each pass, and the seconds until then."""
+    """partial_fit over the blocks of a store: the weights after each pass, and (seconds, CPU seconds) until then."""
     from sklearn.linear_model import SGDClassifier
 
     start = time.perf_counter()
@@ -183,7 +188,7 @@ def child_sgd(path, solver, how, passes, out):
         for X, y in store.X_blocks():
             learner.partial_fit(X, y, classes=store.classes)
         weights.append(learner.coef_[0].copy())
-        seconds.append(time.perf_counter() - start)
+        seconds.append((time.perf_counter() - start, time.process_time()))
     np.savez(out, weights=weights, seconds=seconds)
 
 
@@ -205,28 +210,44 @@ def sequential(folder):
 
 
 def disk(contest):
-    """The store's files read in their order, and the passes of a fit of one sweep: when the system has let go of them
-    at the start, and when it has not."""
+    """The store's files read in their order, and the passes of a fit of three sweeps: with what the system holds of
+    them, and while it is made to let go of them again and again."""
     folder = contest.args.store
-    command = ["margin-train", "-s", "l2svc", "--max-iter", "1", "-q", "--memory", contest.args.memory, "--threads",
+    command = ["margin-train", "-s", "l2svc", "--max-iter", "3", "-q", "--memory", contest.args.memory, "--threads",
                "1", "--log", contest.work / "disk.jsonl", folder, contest.work / "disk.model"]
     lines = []
     for how in ("cold", "warm"):
-        rates = []
-        for measure in (lambda: sequential(folder), lambda: fitted(command, contest.work / "disk.jsonl")):
-            if how == "cold":
-                forget(folder)
-            rates.append(measure())
-        lines.append([how, *(f"{rate / 1e9:.2f} GB/s" for rate in rates), f"{os.getloadavg()[0]:.1f}"])
-    return table(["system's memory", "read in order", "a fit's passes", "load average"], lines)
+        with forgetting(folder) if how == "cold" else contextlib.nullcontext():
+            in_order = sequential(folder)
+        with forgetting(folder) if how == "cold" else contextlib.nullcontext():
+            before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_inblock
+            contest.work.joinpath("disk.jsonl").unlink(missing_ok=True)
+            checked(command, contest.args.limit)
+            blocks = resource.getrusage(resource.RUSAGE_CHILDREN).ru_inblock - before
+        info = json.loads(contest.work.joinpath("disk.jsonl").read_text().splitlines()[-1])
+        rates = in_order, info["bytes_read"] / info["seconds"], BLOCK * blocks / info["seconds"]
+        lines.append([how, *(f"{rate / 1e9:.2f} GB/s" for rate in rates), f"{info['passes']:.1f}",
+                      f"{os.getloadavg()[0]:.1f}"])
+    return table(["", "read in order", "a fit's passes", "of that from the disk", "passes", "load average"], lines)
 
 
-def fitted(command, log):
-    """Bytes of the store that a fit goes over, per second of the fit."""
-    log.unlink(missing_ok=True)
-    checked(command, 600)
-    info = json.loads(log.read_text().splitlines()[-1])
-    return info["bytes_read"] / info["seconds"]
+@contextlib.contextmanager
+def forgetting(folder):
+    """Meanwhile the system lets go of a folder's files every FORGET seconds, but of what processes have mapped."""
+    forget(folder)
+    ended = threading.Event()
+
+    def again():
+        while not ended.wait(FORGET):
+            forget(folder)
+
+    thread = threading.Thread(target=again)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 def shown(rows):
@@ -237,9 +258,10 @@ def shown(rows):
             print(f"{row['who']}: {row['skipped']}", file=sys.stderr)
             continue
         passes = f"{row['passes']:.0f}" if "passes" in row else ""
-        lines.append([row["who"], passes, f"{row['seconds']:.0f}", f"{row['peak'] / 1e6:,.0f}",
+        cpu = "" if row["cpu"] is None else f"{row['cpu']:.0f}"
+        lines.append([row["who"], passes, f"{row['seconds']:.0f}", cpu, f"{row['peak'] / 1e6:,.0f}",
                       f"{row[row['solver']]:.5g}", f"{row['accuracy']:.2%}", f"{row['load']:.1f}"])
-    return table(["", "passes", "seconds", "peak MB", "objective", "accuracy", "load average"], lines)
+    return table(["", "passes", "seconds", "CPU seconds", "peak MB", "objective", "accuracy", "load average"], lines)
 
 
 def main():
