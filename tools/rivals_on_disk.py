@@ -23,13 +23,11 @@ Measurements are kept in the folder --work, and one that is there is not repeate
 """
 
 import argparse
-import contextlib
 import json
 import os
 import resource
 import shlex
 import sys
-import threading
 import time
 from functools import partial
 from pathlib import Path
@@ -45,8 +43,8 @@ LOSSES = {"l1svc": "hinge", "l2svc": "squared_hinge"}
 STEPS = {"default": ("default steps", {}), "averaged": ("default steps, averaged", {"average": True}),
          "constant": ("steps of 0.5, averaged", {"learning_rate": "constant", "eta0": 0.5, "average": True})}
 LIBLINEAR = {"l1svc": "3", "l2svc": "1"}
-# Bytes of a read, and of a block that the system counts; seconds.
-READ, BLOCK, FORGET = 1 << 20, 512, 2
+# Bytes of a read, and of a block that the system counts.
+READ, BLOCK = 1 << 20, 512
 
 
 class Contest:
@@ -210,44 +208,26 @@ def sequential(folder):
 
 
 def disk(contest):
-    """The store's files read in their order, and the passes of a fit of three sweeps: with what the system holds of
-    them, and while it is made to let go of them again and again."""
-    folder = contest.args.store
-    command = ["margin-train", "-s", "l2svc", "--max-iter", "3", "-q", "--memory", contest.args.memory, "--threads",
-               "1", "--log", contest.work / "disk.jsonl", folder, contest.work / "disk.model"]
+    """The store's files read in their order, and a fit of one sweep: when the system has just let go of them, and when
+    it holds what it has room for."""
+    folder, log = contest.args.store, contest.work / "disk.jsonl"
+    command = ["margin-train", "-s", "l2svc", "--max-iter", "1", "-q", "--memory", contest.args.memory, "--threads",
+               "1", "--log", log, folder, contest.work / "disk.model"]
     lines = []
-    for how in ("cold", "warm"):
-        with forgetting(folder) if how == "cold" else contextlib.nullcontext():
-            in_order = sequential(folder)
-        with forgetting(folder) if how == "cold" else contextlib.nullcontext():
-            before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_inblock
-            contest.work.joinpath("disk.jsonl").unlink(missing_ok=True)
-            checked(command, contest.args.limit)
-            blocks = resource.getrusage(resource.RUSAGE_CHILDREN).ru_inblock - before
-        info = json.loads(contest.work.joinpath("disk.jsonl").read_text().splitlines()[-1])
-        rates = in_order, info["bytes_read"] / info["seconds"], BLOCK * blocks / info["seconds"]
-        lines.append([how, *(f"{rate / 1e9:.2f} GB/s" for rate in rates), f"{info['passes']:.1f}",
-                      f"{os.getloadavg()[0]:.1f}"])
-    return table(["", "read in order", "a fit's passes", "of that from the disk", "passes", "load average"], lines)
-
-
-@contextlib.contextmanager
-def forgetting(folder):
-    """Meanwhile the system lets go of a folder's files every FORGET seconds, but of what processes have mapped."""
-    forget(folder)
-    ended = threading.Event()
-
-    def again():
-        while not ended.wait(FORGET):
-            forget(folder)
-
-    thread = threading.Thread(target=again)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()
+    for how, prepare in (("cold", forget), ("warm", sequential)):
+        prepare(folder)
+        in_order = sequential(folder)
+        prepare(folder)
+        log.unlink(missing_ok=True)
+        before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_inblock
+        used = checked(command, contest.args.limit)
+        blocks = resource.getrusage(resource.RUSAGE_CHILDREN).ru_inblock - before
+        info = json.loads(log.read_text().splitlines()[-1])
+        lines.append([how, f"{in_order / 1e9:.2f} GB/s", f"{info['passes']:.0f}", f"{info['seconds']:.1f}",
+                      f"{used['cpu']:.1f}", f"{info['bytes_read'] / info['seconds'] / 1e9:.2f} GB/s",
+                      f"{BLOCK * blocks / 1e9:.1f} GB", f"{os.getloadavg()[0]:.1f}"])
+    return table(["", "read in order", "passes of a fit", "its seconds", "CPU seconds", "its passes", "from the disk",
+                  "load average"], lines)
 
 
 def shown(rows):
