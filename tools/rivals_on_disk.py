@@ -240,7 +240,7 @@ def shown(rows):
         passes = f"{row['passes']:.0f}" if "passes" in row else ""
         cpu = "" if row["cpu"] is None else f"{row['cpu']:.0f}"
         lines.append([row["who"], passes, f"{row['seconds']:.0f}", cpu, f"{row['peak'] / 1e6:,.0f}",
-                      f"{row[row['solver']]:.5g}", f"{row['accuracy']:.2%}", f"{row['load']:.1f}"])
+                      f"{row[row['solver']]:.6g}", f"{row['accuracy']:.2%}", f"{row['load']:.1f}"])
     return table(["", "passes", "seconds", "CPU seconds", "peak MB", "objective", "accuracy", "load average"], lines)
 
 
