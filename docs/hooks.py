@@ -74,7 +74,9 @@ def method_page(method, text):
     """All of a method's page around the text on when to use it."""
     number = "" if method.liblinear is None else f", or LIBLINEAR's number `-s {method.liblinear}`"
     takes = ["joint multi-class" if method.joint else "binary, several classes by `--multiclass`",
-             "linear and kernel" if method.kernels else "linear only"]
+             "linear and kernel" if method.kernels else "linear only",
+             "rows in memory only" if not method.stores else
+             f"{'if linear also ' if method.kernels else ''}from [stores](../stores.md), larger than memory"]
     mathematics = inspect.getdoc(import_module(method.fit.__module__))
     return "\n".join([
         f"# {method.name}\n", f"{method.summary[0].upper()}{method.summary[1:]}: `-s {method.name}`{number}; "
@@ -114,11 +116,12 @@ def other_defaults(method):
 
 def make_methods(_):
     """The registry as a table."""
-    lines = ["| method | what it is | classes | kernels | LIBLINEAR |", "| --- | --- | --- | --- | --- |"]
+    lines = ["| method | what it is | classes | kernels | [stores](../stores.md) | LIBLINEAR |",
+             "| --- | --- | --- | --- | --- | --- |"]
     for m in registry.methods().values():
         number = "" if m.liblinear is None else f"`-s {m.liblinear}`"
         lines.append(f"| [`{m.name}`]({m.name}.md) | {escaped(m.summary)} | {'joint' if m.joint else 'binary'} | "
-                     f"{'yes' if m.kernels else ''} | {number} |")
+                     f"{'yes' if m.kernels else ''} | {'yes' if m.stores else ''} | {number} |")
     return "\n".join(lines)
 
 

@@ -218,7 +218,9 @@ class Store:
     def X_blocks(self):
         """Yield (csr_array, labels) of some rows at a time, in their order."""
         for part in self.parts():
-            yield CSR(part.data, part.indices.astype(np.int32), part.indptr, part.n_features).to_scipy(), part.labels
+            # Learners beside this one take 32 bits only.
+            indices, indptr = part.indices.astype(np.int32), part.indptr.astype(np.int32)
+            yield CSR(part.data, indices, indptr, part.n_features).to_scipy(), part.labels
 
     def _part(self, name, start, stop):
         """Numbers of a file, read into an array: of a map the process would hold them from then on."""

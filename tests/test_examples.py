@@ -1,0 +1,48 @@
+"""The examples do what they print, at a small size."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import marginlinear as ml
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+
+
+def run(name, *words):
+    return subprocess.run([sys.executable, EXAMPLES / name, *map(str, words)], capture_output=True, text=True,
+                          timeout=60)
+
+
+def test_larger_than_memory(tmp_path):
+    done = run("larger_than_memory.py", "--rows", 12_000, "--memory", "70M", "--folder", tmp_path)
+    assert done.returncode == 0, done.stderr
+    sweeps, passes = map(int, re.search(r"converged after (\d+) sweeps, (\d+) passes", done.stdout).groups())
+    assert sweeps < passes
+    objective, certificate = map(float, re.search(r"objective (\S+), certificate (\S+)", done.stdout).groups())
+    assert 0 <= certificate <= 1e-2 * objective
+    own, new = map(float, re.search(r"accuracy (\S+)% on the rows of the store, (\S+)% on new", done.stdout).groups())
+    assert own > new > 60
+
+    store = ml.Store(tmp_path / "text.store")
+    there = ml.train(store, solver="l2svc", C=1, tol=1e-2, memory="70M", threads=1).info
+    assert f"{there.objective:.6g}" == f"{objective:.6g}"
+
+
+@pytest.mark.parametrize("words, said", [(["--rows", 3], "give 10,000 or more"), (["--memory", "4X"], "as in 4G")])
+def test_larger_than_memory_refuses(tmp_path, words, said):
+    done = run("larger_than_memory.py", "--folder", tmp_path, *words)
+    assert done.returncode != 0 and said in done.stderr
+
+
+def test_blocks_of_a_store_are_for_learners_in_parts(tmp_path):
+    """Which take indices of 32 bits only."""
+    linear_model = pytest.importorskip("sklearn.linear_model")
+    store = ml.Store.write([(ml.load_libsvm(EXAMPLES.parent / "data" / "glass"))], tmp_path / "s")
+    learner = linear_model.SGDClassifier()
+    for X, y in store.X_blocks():
+        learner.partial_fit(X, y, classes=store.classes)
+    assert learner.coef_.shape == (6, store.n_features)
