@@ -135,11 +135,12 @@ cdef class Rows:
         sqnorms : float64 array of shape (m,)
             Of the stored values, summed in the order of the features.
         pager : object
-            pager.turns: int. pager.chunks: int array, the first row of each chunk, and m. pager.windows(numbers): yields lists of ranges
-            of rows, which are at hand until the next is asked for; together they are those of the chunks of these
-            numbers. pager.require(): from here on all rows are read in their order. pager.fits(which): whether these
-            rows have a place in memory; pager.selected(which): else a pager of theirs. pager.nonzeros: stored values
-            that are not 0. pager.zeros(n, dtype): an array for rows.
+            pager.turns: int, sweeps over a window before the next one. pager.chunks: int array, the first row of each
+            chunk, and m. pager.windows(numbers): yields lists of ranges of rows, which are at hand until the next is
+            asked for; together they are those of the chunks of these numbers. pager.require(): from here on all rows
+            are read in their order. pager.fits(which): whether these rows have a place in memory;
+            pager.selected(which): else a pager of theirs. pager.nonzeros: stored values that are not 0.
+            pager.zeros(n, dtype): an array for rows.
         """
         cdef Rows rows = Rows.__new__(Rows)
         rows._csr(data, indices, indptr, n, bias)
