@@ -24,7 +24,7 @@ from marginlinear.threads import in_order
 
 
 def train(X, y=None, *, solver=None, classes=None, class_weight=None, sample_weight=None, start=None, progress=None,
-          probability=False, scale=None, memory=None, **params):
+          probability=False, scale=None, memory=None, sweeps_per_load=None, **params):
     """Train a linear or a kernel classifier.
 
     Parameters
@@ -71,6 +71,8 @@ def train(X, y=None, *, solver=None, classes=None, class_weight=None, sample_wei
     memory : int or str, optional
         With a Store, bytes that the process may hold, as 2**32 or "4G". Default: half of the machine's memory. The
         sweeps' order depends on it, but where all rows fit a quarter of it: then it is that of rows in memory.
+    sweeps_per_load : int, optional
+        With a Store, sweeps over a part of the rows each time it is read: fewer passes over a slow disk. Default: 1.
     **params
         The method's parameters and those of every run, as `margin-train --help` lists them: C, tol, bias, seed,
         threads, max_iter, time_limit, algorithm, ... Two of them take more than there:
@@ -114,12 +116,12 @@ def train(X, y=None, *, solver=None, classes=None, class_weight=None, sample_wei
     """
     return fit_model(X, y, ConvergenceWarning, solver=solver, classes=classes, class_weight=class_weight,
                      sample_weight=sample_weight, start=start, progress=progress, probability=probability, scale=scale,
-                     memory=memory, **params)
+                     memory=memory, sweeps_per_load=sweeps_per_load, **params)
 
 
 def fit_model(X, y=None, warning=None, *, solver=None, classes=None, class_weight=None, sample_weight=None, start=None,
               progress=None, cancel=None, gram=None, overwrite_rows=False, probability=False, scale=None, memory=None,
-              **params):
+              sweeps_per_load=None, **params):
     """`train`, with a category for the warning that a fit did not converge; None: no warning.
 
     `cancel` as in Run, for fits on one thread. `gram` is a GramCache that several fits on the same X share.
@@ -128,7 +130,7 @@ def fit_model(X, y=None, warning=None, *, solver=None, classes=None, class_weigh
     method = registry.get(registry.DEFAULT if solver is None else solver)
     values, run_values = resolved(method, params)
     P.check_function("progress", progress)
-    X = paged(X, memory)
+    X = paged(X, memory, sweeps_per_load)
     if is_paged(X):
         fitting.require_stores(method, values.get("kernel"))
         y = X.y if y is None else y

@@ -163,10 +163,11 @@ def kernel_of(values, n_features):
 
 def require_stores(method, kernel):
     """ValueError for what works on all rows at once: these would have to be in memory."""
+    where = "needs all rows in memory: it does not go over a Store; give the arrays of a sample, or "
     if not method.stores:
-        raise ValueError(f"solver = {method.name!r} needs all rows in memory: it does not go over a Store")
+        raise ValueError(f"solver = {method.name!r} {where}solver = {'mcodm' if method.joint else 'odm'!r}")
     if kernel is not None:
-        raise ValueError(f"kernel = {kernel!r} needs all rows in memory: it does not go over a Store")
+        raise ValueError(f"kernel = {kernel!r} {where}no kernel")
 
 
 def require_features(n_features, values, run_values):

@@ -203,8 +203,20 @@ PROBABILITY = Param("probability", bool, False, "fit probabilities too, on the s
 MEMORY = Param("memory", str, None, "of training on a store: bytes that it may hold, as in 500M or 4G (default: half "
                "of the machine's memory)", metavar="SIZE")
 
+SWEEPS_PER_LOAD = Param("sweeps_per_load", int, None, "of training on a store: sweeps over a part of the rows each "
+                        "time it is read (default: 1); 2 or 3 where the disk is slower than the sweeps", "[1, 100]")
+
 # What `train` does to the rows before a fit, and with the scores after it.
-AROUND = (SCALE, PROBABILITY, MEMORY)
+AROUND = (SCALE, PROBABILITY, MEMORY, SWEEPS_PER_LOAD)
+
+# What columns of Parquet and Arrow become in a store.
+LABEL = Param("label", str, "label", "of Parquet and Arrow: the column of the labels", metavar="NAME")
+CATEGORICAL = Param("categorical", str, "onehot", "of Parquet and Arrow: what columns of words become; onehot: a "
+                    "feature for each value; hash: one of 2^bits features, by a hash of column and value",
+                    choices=("onehot", "hash"))
+HASH_BITS = Param("hash_bits", int, 22, "of categorical hash: log2 of the number of its features", "[1, 30]",
+                  needs=("categorical", ("hash",)))
+COLUMNS = (LABEL, CATEGORICAL, HASH_BITS)
 
 # Options of the commands that `liblinearutil` takes too.
 SOLVER = Param("solver", str, None, "the method", letter="s", metavar="NAME")

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import tomllib
 
 import marginlinear
 
@@ -68,6 +69,11 @@ def test_imports_go_down(module):
 
 def test_every_room_stands():
     assert {module.split(".")[1] for module in IN_ROOMS} == FLOORS.keys()
+
+
+def test_a_wheel_has_every_package():
+    declared = tomllib.loads((PAGE.parents[1] / "pyproject.toml").read_text("utf-8"))["tool"]["setuptools"]["packages"]
+    assert sorted(declared) == sorted(name for name, files in MODULES.items() if files[0].stem == "__init__")
 
 
 def test_no_circles():

@@ -216,6 +216,16 @@ def test_bits_depend_neither_on_threads_nor_on_who_ends_first(everywhere, monkey
     assert len({model.info.n_iter for model in models}) == 1
 
 
+def test_rows_on_disk_are_dealt_window_by_window(everywhere, tmp_path):
+    X, y = data(300)
+    ml.Store.write([(X, y)], tmp_path / "s")
+    plain, *made = [ml.train(ml.Store(tmp_path / "s"), solver="l1svc", threads=threads, memory=100_000)
+                    for threads in (1, 4, 8)]
+    assert made[0].info.status == "converged"
+    assert made[0].info.objective == pytest.approx(plain.info.objective, rel=2e-3)
+    assert made[0].weights.tobytes() == made[1].weights.tobytes() != plain.weights.tobytes()
+
+
 def test_rounds_are_made_where_they_pay():
     X, y = data(3000, 40)
     engine = MarginCD(Rows.from_dense(np.tile(X, (4, 1))), np.tile(y, 4), np.ones(12000), [table_of(*LOSSES["hinge"])])

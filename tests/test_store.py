@@ -419,6 +419,22 @@ def test_results_do_not_depend_on_the_disk(tmp_path, small, vehicle, monkeypatch
     np.testing.assert_array_equal(ml.train(store, solver="cs", memory=50_000).weights, found)
 
 
+def test_more_sweeps_a_load_need_fewer_passes(tmp_path, small):
+    rng = np.random.default_rng(3)
+    X = random_array((4000, 300), density=0.05, rng=rng, format="csr")
+    y = np.where(X @ rng.standard_normal(300) + 0.3 * rng.standard_normal(4000) > 0, 1, -1)
+    store = ml.Store.write([(X, y)], tmp_path / "s")
+    one, three = (ml.train(store, solver="l2svc", C=1, tol=1e-3, algorithm="cd", memory=800_000, sweeps_per_load=turns)
+                  for turns in (1, 3))
+    assert one.info.converged and three.info.converged
+    assert three.info.n_iter <= 0.7 * one.info.n_iter and three.info.passes < one.info.passes
+    assert three.info.objective == pytest.approx(one.info.objective, rel=2e-3)
+    with pytest.raises(ValueError, match="sweeps_per_load = 0 is not allowed"):
+        ml.train(store, sweeps_per_load=0)
+    with pytest.raises(ValueError, match="sweeps_per_load = 2 is for a Store"):
+        ml.train(X, y, sweeps_per_load=2)
+
+
 def test_what_train_does_around_a_fit(tmp_path, small, vehicle):
     X, y = vehicle
     store = ml.Store.write([(X, y)], tmp_path / "s")

@@ -206,11 +206,15 @@ cdef class DualEngine:
 
     def sweep(self):
         """Visit every row once in a new random order, but those that are skipped."""
-        cdef sums_t sums
+        cdef sums_t sums, others
         memset(&sums, 0, sizeof(sums_t))
         for window in self.windows():
-            self.visited = self.draw(window)
-            self._update_rows(&sums)
+            others = sums
+            for _ in range(self.rows.turns):
+                # Of several visits to a row the last one counts.
+                sums = others
+                self.visited = self.draw(window)
+                self._update_rows(&sums)
         self.end_sweep(sums.gap, sums.loss, sums.tight)
 
     def windows(self):

@@ -135,7 +135,7 @@ cdef class Rows:
         sqnorms : float64 array of shape (m,)
             Of the stored values, summed in the order of the features.
         pager : object
-            pager.chunks: int array, the first row of each chunk, and m. pager.windows(numbers): yields lists of ranges
+            pager.turns: int. pager.chunks: int array, the first row of each chunk, and m. pager.windows(numbers): yields lists of ranges
             of rows, which are at hand until the next is asked for; together they are those of the chunks of these
             numbers. pager.require(): from here on all rows are read in their order. pager.fits(which): whether these
             rows have a place in memory; pager.selected(which): else a pager of theirs. pager.nonzeros: stored values
@@ -301,6 +301,11 @@ cdef class Rows:
     def chunks(self):
         """Rows that are read together: the first of each, and m."""
         return (0, self.m) if self.pager is None else self.pager.chunks
+
+    @property
+    def turns(self):
+        """Sweeps over a window before the next one."""
+        return 1 if self.pager is None else self.pager.turns
 
     def windows(self, numbers):
         """Yield lists of ranges of rows, that are at hand together, of the `chunks` of these numbers, in their order.

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 
 from marginlinear.cli.output import Failure, opening, warn
 from marginlinear.errors import DataError
+from marginlinear.params import COLUMNS
 
 LISTED = 20  # labels that a line names at most
 BLOCK = 1 << 20  # bytes of a file that are worked on at once: what NumPy's calls cost is little beside them
@@ -19,12 +20,17 @@ def read_data(path, status, **options):
         from marginlinear.store import Store
 
         return Store(path).in_memory()
+    require_text(path)
     with opening("open input file", path):
         return read_libsvm(path, progress=progress_of(f"reading {path}", status), **options)
 
 
 def is_store(path):
     return os.path.isfile(os.path.join(path, "meta.json"))
+
+
+def is_parquet(path):
+    return path.endswith(".parquet") and not is_store(path)
 
 
 def read_store(path, folder, status, **options):
@@ -40,9 +46,18 @@ def read_store(path, folder, status, **options):
         if os.path.exists(place):
             found = Store(place)
             found.require_source(path, **{name: options[name] for name in ("zero_based", "dtype", "text_labels")})
+            if is_parquet(path):
+                found.require_columns({p.name: options.get(p.name) for p in COLUMNS})
             return found
         os.makedirs(folder, exist_ok=True)
         return Store.write(path, place, progress=progress_of(f"writing {place}", status), **options)
+
+
+def require_text(path):
+    """Failure for Parquet, whose features are those of the store that a model was trained on."""
+    if is_parquet(path):
+        raise Failure(f"{path}: Parquet is read by way of a store: make one in Python, Store.write({path!r}, folder, "
+                      "like=Store(TRAINED)), TRAINED the folder of the training set's, and give its folder")
 
 
 def read_blocks(path, what, status, **options):
@@ -54,6 +69,7 @@ def read_blocks(path, what, status, **options):
 
         yield from Store(path).parts()
         return
+    require_text(path)
     with opening("open input file", path):
         yield from libsvm_blocks(path, progress=progress_of(what, status), _block_size=BLOCK, **options)
 

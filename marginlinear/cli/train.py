@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from marginlinear import options, params, registry
 from marginlinear._version import version
 from marginlinear.atomic import check_writable, replacing
-from marginlinear.cli.data import is_store, located, read_data, read_store, read_weights
+from marginlinear.cli.data import is_parquet, is_store, located, read_data, read_store, read_weights
 from marginlinear.cli.files import require_apart
 from marginlinear.cli.output import (
     DONE,
@@ -45,13 +45,14 @@ FLOAT32 = Param("float32", bool, False, "hold the values of the data in single p
 VERBOSE = Param("verbose", bool, False, "tell the data's size and every check of the certificate, on stderr")
 LOG = Param("log", str, None, "write one JSON object for each check, and one for the result; of cross-validation and "
             "search one for each fit", metavar="FILE")
-STORE = Param("store", str, None, "make a store of the data in this folder, or use the one that is there, and go over "
-              "its rows on disk: for data larger than memory, with --memory", metavar="DIR")
+STORE = Param("store", str, None, "make a store of the data, which may be a .parquet file, in this folder, or use the "
+              "one that is there, and go over its rows on disk: for data larger than memory, with --memory",
+              metavar="DIR")
 STRICT = Param("strict", bool, False, "exit with status 3 when training did not converge")
 
 SELECTION = (params.CROSS_VALIDATION, params.SEARCH, GRID, params.METRIC, REFIT, TABLE, RESUME)
-GENERAL = (WEIGHTS, *SELECTION, STORE, options.ZERO_BASED, TEXT_LABELS, FLOAT32, options.QUIET, VERBOSE, LOG, STRICT,
-           options.HELP, options.VERSION)
+GENERAL = (WEIGHTS, *SELECTION, STORE, *params.COLUMNS, options.ZERO_BASED, TEXT_LABELS, FLOAT32, options.QUIET,
+           VERBOSE, LOG, STRICT, options.HELP, options.VERSION)
 
 # Metrics as the results call them; characters of the bar that shows a search's progress.
 METRICS = {"accuracy": "accuracy", "balanced": "balanced accuracy", "f1_macro": "macro F1", "auc": "AUC"}
@@ -151,10 +152,27 @@ class Training:
         require_apart([("training_set_file", self.path), (WEIGHTS.flag, self.weights)],
                       [("model_file", self.model_path), (LOG.flag, self.log_path), (TABLE.flag, self.table_path),
                        (RESUME.flag, self.resume)])
+        self.reading |= self._columns(line)
         self.status = StatusLine(self.quiet or self.verbose)
         self.log = None
         # A model on standard output leaves no room there for results.
         self.results = Results(aside=self.model_path == "-")
+
+    def _columns(self, line):
+        """What is given of params.COLUMNS; UsageError where there is no Parquet file, or no store for it to become."""
+        given = {p.name: line.value(p) for p in params.COLUMNS if line.given(p)}
+        if is_parquet(self.path):
+            if not self.store:
+                raise UsageError(f"{self.path}: a Parquet file becomes a store: give {STORE.flag} DIR")
+            try:
+                params.resolve(params.COLUMNS, given)
+            except ValueError as error:
+                raise UsageError(error) from None
+        elif given:
+            flag = next(p.flag for p in params.COLUMNS if p.name in given)
+            raise UsageError(f"{flag} is of no use with {_shown(self.path)}: it is for a file whose name ends in "
+                             ".parquet")
+        return given
 
     def run(self):
         settle_blas()

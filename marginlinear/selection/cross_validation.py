@@ -419,7 +419,7 @@ def _prepared(X, y, solver, folds, seed, threads, sample_weight, class_weight, p
     # Out of fold only scores are asked for.
     params = {**params, P.SEED.name: seed, P.THREADS.name: threads, P.PROBABILITY.name: False}
     values = resolved(method, _inner(params))[0]
-    X = paged(X, params.pop(P.MEMORY.name, None))
+    X = paged(X, *(params.pop(param.name, None) for param in (P.MEMORY, P.SWEEPS_PER_LOAD)))
     if is_paged(X):
         require_stores(method, values.get("kernel"))
         y = X.y if y is None else y

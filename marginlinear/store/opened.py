@@ -5,6 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from marginlinear import params
 from marginlinear.data.arrays import CSR
 from marginlinear.errors import DataError
 from marginlinear.libsvm import LibsvmData
@@ -75,22 +76,35 @@ class Store:
 
     @staticmethod
     def write(source, path, *, n_features=None, zero_based=False, dtype="float64", text_labels=False, overwrite=False,
-              threads=None, progress=None):
+              threads=None, progress=None, label=None, categorical=None, hash_bits=None, like=None):
         """Make a store, in memory that does not grow with it. It appears whole or not at all.
 
         Parameters
         ----------
-        source : str, path, binary file object, or iterable of (X, y)
+        source : str, path, binary file object, iterable of (X, y), or what pyarrow has read
             A file in LIBSVM format, as `load_libsvm` takes it: `-` is standard input, pipes and compressed files will
-            do. Or pairs of some rows, sparse or dense, and their labels, as `train` takes both.
+            do. Or pairs of some rows, sparse or dense, and their labels, as `train` takes both. Or, with the extra
+            `[arrow]`, a name that ends in `.parquet`, a folder of such files, which have one schema, a pyarrow Table,
+            RecordBatchReader or Dataset: see Notes.
         path : str or path
             The folder to be made.
         n_features : int, optional
             Number of columns; default: that of the largest index, or of the widest X.
         zero_based, dtype, text_labels, threads, progress
-            As of `load_libsvm`, for a file. `dtype` "float32" rounds values.
+            As of `load_libsvm`, for a file. `dtype` "float32" rounds values. Of Parquet and Arrow `zero_based` and
+            `text_labels` are refused, `threads` = 1 reads without pyarrow's threads, and progress is told the bytes
+            that columns have in memory, and None.
         overwrite : bool
             Whether a store at `path` is replaced. Nothing else ever is.
+        label : str, default="label"
+            Of Parquet and Arrow: the column of the labels, numbers or words.
+        categorical : "onehot" or "hash", default="onehot"
+            Of Parquet and Arrow: what columns of words become.
+        hash_bits : int in [1, 30], default=22
+            Of `categorical` "hash": log2 of the number of its features.
+        like : Store, optional
+            A store of Parquet or Arrow, by whose rule the columns become features, as for a test set. Values that it
+            does not know are no features, columns that it does not know are left out.
 
         Returns
         -------
@@ -99,15 +113,33 @@ class Store:
         Raises
         ------
         DataError, ValueError
-            For what is wrong in the source: file, line and column, or the number of the pair and the row. For a file
-            that changes while it is read.
+            For what is wrong in the source: file, line and column, the number of the pair and the row, or the name
+            of the column and the row, counted from 0. For a file that changes while it is read.
         OSError
             The source cannot be read, the folder not be written, or the disk is full.
+        ModuleNotFoundError
+            Parquet or Arrow is given, and pyarrow is not installed.
+
+        Notes
+        -----
+        Columns of integers, floats and bools are a feature each, in their order. Null is 0; nan and inf are refused, as
+        are integers beyond 2^53.
+
+        Columns of words, that is strings, and dictionaries of strings, integers or bools, become features after all
+        those. "onehot": one for each value, in the order of first appearance, column after column; it goes over the
+        rows twice, so a RecordBatchReader is refused, and holds the values in memory. "hash": the value is feature
+        FNV-1a(b"column=value") mod 2^hash_bits, of 64 bits, counted from the first after the numbers; two values of a
+        row with one feature make it 2. A feature has the value 1, null is none.
+
+        Columns of other types (dates, decimals, lists, structs, bytes) are refused by name. `meta` has `label`, the
+        names of the features as `features` ("column", "column=value", None above 10^6), and `hash`, with its bits,
+        columns and first feature.
         """
         from marginlinear.store.writer import write
 
+        columns = {"label": label, "categorical": categorical, "hash_bits": hash_bits}
         return Store(write(source, os.fspath(path), n_features, zero_based, dtype, text_labels, overwrite, threads,
-                           progress))
+                           progress, like, columns))
 
     def __repr__(self):
         return (f"Store({self.path!r}): {self.m:,} rows, {self.n_features:,} features, {self.nnz:,} values, "
@@ -145,15 +177,26 @@ class Store:
     def require_source(self, path, zero_based=False, dtype="float64", text_labels=False):
         """DataError unless the store was made of the file `path` as it is now, read as these parameters of `write` say.
         """
-        was, now = self.meta["source"], layout.source_of(path, zero_based, dtype, text_labels)
+        was = self.meta["source"]
         if was is None:
             raise DataError(self.path, 0, 0, f"the store was not made of a file, so not of {path}: name another folder")
+        now = layout.source_of(path, zero_based, dtype, text_labels)
         other = [name for name in now if was.get(name) != now[name]]
         if other:
             words = {"mtime_ns": "time of the last change", "head": "beginning", "tail": "end"}
             names = ", ".join(words.get(name, name) for name in other)
             raise DataError(self.path, 0, 0, f"the store was made of another {path}, or otherwise ({names}): remove "
                             "the store, or name another folder")
+
+    def require_columns(self, given):
+        """DataError unless the store, of Parquet, has its features by these values of params.COLUMNS."""
+        hashed = self.meta.get("hash")
+        was = {"label": self.meta["label"], "categorical": "hash" if hashed else "onehot",
+               "hash_bits": hashed["bits"] if hashed else params.HASH_BITS.default}
+        for name, value in params.resolve(params.COLUMNS, given).items():
+            if value != was[name]:
+                raise DataError(self.path, 0, 0, f"the store was made with {name} = {was[name]!r}, not {value!r}: "
+                                "remove the store, or name another folder")
 
     def parts(self):
         """Yield all rows as LibsvmData, a verified chunk at a time, in arrays of their own."""

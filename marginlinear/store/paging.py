@@ -24,6 +24,7 @@ import numpy as np
 from marginlinear import memory as memories
 from marginlinear._core.rows import Rows
 from marginlinear.data.arrays import CSR, shape_of
+from marginlinear.params import MEMORY, SWEEPS_PER_LOAD
 from marginlinear.store.opened import Store
 from marginlinear.threads import ranges, run_chunks
 
@@ -37,12 +38,14 @@ LOOK, FULL = 0.004, 0.85
 READ, PART = 1 << 20, 1 << 24
 
 
-def paged(X, memory=None):
+def paged(X, memory=None, sweeps_per_load=None):
     """The Pager of a Store, within `memory`, a size or None; X where it is none."""
     if isinstance(X, Store):
-        return Pager(X, memories.memory() // 2 if memory is None else memories.bytes_of(memory, "memory"))
-    if memory is not None:
-        raise ValueError(f"memory = {memory!r} is for a Store: other rows are in memory")
+        return Pager(X, memories.memory() // 2 if memory is None else memories.bytes_of(memory, MEMORY.name),
+                     turns=1 if sweeps_per_load is None else SWEEPS_PER_LOAD.check(sweeps_per_load))
+    for param, value in ((MEMORY, memory), (SWEEPS_PER_LOAD, sweeps_per_load)):
+        if value is not None:
+            raise ValueError(f"{param.name} = {value!r} is for a Store: other rows are in memory")
     return X
 
 
@@ -109,6 +112,8 @@ class Pager:
         Folder for files that have no name. Default: the store's own, or that for temporary files.
     pages : Pages, optional
         Of another Pager within the same memory.
+    turns : int
+        Sweeps over a window each time it is read.
 
     Attributes
     ----------
@@ -118,8 +123,8 @@ class Pager:
         The first row of each chunk, and m: a single one where all rows fit a window.
     """
 
-    def __init__(self, store, memory, scratch=None, pages=None):
-        self.store, self.memory = store, memory
+    def __init__(self, store, memory, scratch=None, pages=None, turns=1):
+        self.store, self.memory, self.turns = store, memory, turns
         self.window = int(WINDOW * memory)
         self.sizes = np.diff(store.indptr[store.chunks]) * (store.data.itemsize + store.indices.itemsize)
         self.whole = int(self.sizes.sum())
@@ -191,7 +196,7 @@ class Pager:
             raise
         weakref.finalize(store, shutil.rmtree, folder)
         self.pages.bytes_read += self.whole
-        return Pager(store, self.memory, self.scratch, self.pages)
+        return Pager(store, self.memory, self.scratch, self.pages, self.turns)
 
     def require(self):
         """All rows are about to be read in their order: those that nobody has verified are, on threads."""

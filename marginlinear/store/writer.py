@@ -9,6 +9,7 @@ from contextlib import closing, contextmanager, suppress
 
 import numpy as np
 
+from marginlinear import params
 from marginlinear._core.rows import Rows
 from marginlinear.data.arrays import held, is_compressed
 from marginlinear.data.labels import labels_of, require_words
@@ -28,29 +29,59 @@ EXACT = 1 << 53
 LOCK = "lock"
 
 
-def write(source, path, n_features, zero_based, dtype, text_labels, overwrite, threads, progress):
-    """`Store.write`; returns the path."""
+def write(source, path, n_features, zero_based, dtype, text_labels, overwrite, threads, progress, like, columns):
+    """`Store.write`, with a dict of its params.COLUMNS; returns the path."""
     layout.require_little_endian()
     dtype, threads = checked(dtype, threads, zero_based, text_labels, progress)
     n_features = None if n_features is None else N_FEATURES.check(n_features)
-    named = isinstance(source, (str, os.PathLike)) or hasattr(source, "read")
-    if named:
-        parts = libsvm_blocks(source, zero_based=zero_based, dtype=dtype, text_labels=text_labels, threads=threads,
-                              progress=progress, _block_size=BLOCK)
-        parts = ((part, part.labels) for part in parts)
-    else:
-        if zero_based or text_labels or dtype != "float64":
-            raise ValueError("zero_based, text_labels and dtype say how a file is read: leave them out for pairs")
-        parts = checked_parts(source)
+    meta = {}
     file = isinstance(source, (str, os.PathLike)) and os.fspath(source) != "-" and os.path.isfile(source)
     made_of = layout.source_of(source, zero_based, dtype, text_labels) if file else None
     with folder_that_becomes(path, overwrite) as folder, closing(Writer(folder)) as writer:
+        if is_table(source):
+            if zero_based or text_labels:
+                raise ValueError("zero_based and text_labels are for LIBSVM's text: the columns of a table have names "
+                                 "and types, leave them out")
+            from marginlinear.store.arrow import encoded
+
+            parts, meta = encoded(source, columns, None if like is None else rule_in(like), dtype, threads, progress)
+        elif like is not None or any(value is not None for value in columns.values()):
+            raise ValueError(f"{', '.join(columns)} and like are for Parquet and Arrow: leave them out")
+        elif isinstance(source, (str, os.PathLike)) or hasattr(source, "read"):
+            parts = libsvm_blocks(source, zero_based=zero_based, dtype=dtype, text_labels=text_labels, threads=threads,
+                                  progress=progress, _block_size=BLOCK)
+            parts = ((part, part.labels) for part in parts)
+        else:
+            if zero_based or text_labels or dtype != "float64":
+                raise ValueError("zero_based, text_labels and dtype say how a file is read: leave them out for pairs")
+            parts = checked_parts(source)
         for X, y in parts:
             writer.append(X, y)
         if file and layout.source_of(source, zero_based, dtype, text_labels) != made_of:
             raise DataError(os.fspath(source), 0, 0, "the file was changed while it was read: read it again")
-        writer.finish(n_features, made_of, threads)
+        writer.finish(n_features, made_of, threads, meta)
     return path
+
+
+def is_table(source):
+    """Whether a source is Parquet, by its name, a folder, or pyarrow's."""
+    if isinstance(source, (str, os.PathLike)):
+        return os.fspath(source).endswith(".parquet") or os.path.isdir(source)
+    return type(source).__module__.partition(".")[0] == "pyarrow"
+
+
+def rule_in(like):
+    """meta.json of a store of Parquet or Arrow, by whose rule another one is to be encoded."""
+    meta = getattr(like, "meta", None)
+    if not isinstance(meta, dict):
+        raise params.refusal("like", like, "a Store")
+    if "label" not in meta:
+        raise DataError(like.path, 0, 0, "this store, given as like, was not made of Parquet or Arrow: there are no "
+                        "columns to go by")
+    if meta["features"] is None:
+        raise DataError(like.path, 0, 0, "this store, given as like, has too many features for their names to be kept: "
+                        "write it again with categorical = 'hash'")
+    return meta
 
 
 def checked_parts(source):
@@ -251,7 +282,8 @@ class Writer:
             column.widen(wider)
         column.append(y)
 
-    def finish(self, n_features, source, threads):
+    def finish(self, n_features, source, threads, meta):
+        """Close the files and describe them, by `meta` too."""
         columns = self.columns
         m, nnz = columns["sqnorms"].size, columns["values"].size
         if m == 0:
@@ -273,7 +305,8 @@ class Writer:
             "nnz": nnz, "nonzeros": self.nonzeros, "chunks": len(self.chunks) - 1, "classes": classes,
             "class_counts": [self.counts[label] for label in classes], "source": source,
             "types": {name: column.dtype.str for name, column in columns.items()},
-            "crc": {name: layout.crc_of(layout.place(self.folder, name)) for name in layout.SMALL}})
+            "crc": {name: layout.crc_of(layout.place(self.folder, name)) for name in layout.SMALL},
+            **meta})
 
     def _sums(self, begins, threads):
         """CRC-32 of the chunks that begin with these values, of the bytes as they are in the files."""

@@ -70,20 +70,22 @@ class Groups:
         self.along = products_with_direction(engine.rows, threads)
 
     def deal(self):
-        """Yield the places in the engine's order at which groups begin, and the end of the last."""
+        """Yield the places in the engine's order at which groups begin, and the end of the last; and whether it is the
+        last visit of these rows in this sweep, whose sums count."""
         engine, count = self.engine, self.count
         if self.own is not None:
             places = [0]
             for rows in self.own:
                 places.append(engine.draw([rows], places[-1]))
-            yield places
+            yield places, True
             return
         for window in engine.windows():
             share = sum(end - first for first, end in window) / engine.rows.m
-            drawn, parts = engine.draw(window), count * max(1, round(self.rounds * share))
-            places = [drawn * part // parts for part in range(parts + 1)]
-            for first in range(0, parts, count):
-                yield places[first:first + count + 1]
+            for turn in range(engine.rows.turns):
+                drawn, parts = engine.draw(window), count * max(1, round(self.rounds * share))
+                places = [drawn * part // parts for part in range(parts + 1)]
+                for first in range(0, parts, count):
+                    yield places[first:first + count + 1], turn == engine.rows.turns - 1
 
     def propose(self, places, theta, extra):
         """Proposal of steps with theta, and theta + extra along the direction."""

@@ -58,7 +58,8 @@ def rounds_on(engine, threads):
     if work < LEAST or ratio < WORTH:
         return None
     rounds = max(1, min(MOST_ROUNDS, int(ratio), work // LEAST))
-    engine.parts = GROUPS
+    # Rows on disk are read in one place at a time.
+    engine.parts = GROUPS if rows.pager is None else 1
     return Rounds(engine, Groups(engine, GROUPS, rounds, threads))
 
 
@@ -97,9 +98,10 @@ class Rounds:
             engine.sweep()
             return
         gap = loss = tight = 0.0
-        for places in self.groups.deal():
+        for places, last in self.groups.deal():
             found = self._round(places)
-            gap, loss, tight = gap + found.gap, loss + found.loss, tight + found.tight
+            if last:
+                gap, loss, tight = gap + found.gap, loss + found.loss, tight + found.tight
         engine.end_sweep(gap, loss, tight)
 
     def _round(self, places):

@@ -1,0 +1,396 @@
+"""From Parquet and Arrow to rows: what each column becomes. The one place that knows pyarrow.
+
+    numbers, bools    a feature each, in the order of the columns; null is 0
+    words, "onehot"   after them a feature for each value of a column, in the order of first appearance, column after
+                      column; null is none
+    words, "hash"     after them feature FNV-1a(b"column=value") mod 2^bits, of 64 bits; where values of a row meet, 1s
+                      add up; null is none
+
+In meta.json stand `label`, the column of the labels; `features`, the names of features that one column or value has
+alone, null above NAMES of them; and `onehot`, [[column, number of values], ...], or `hash`, {"bits", "columns",
+"first": the first of its features}.
+"""
+
+import os
+import time
+from contextlib import contextmanager
+
+import numpy as np
+
+from marginlinear import params
+from marginlinear.data.arrays import CSR
+from marginlinear.data.labels import labels_of, require_words
+from marginlinear.errors import DataError
+
+try:
+    import pyarrow as pa
+    from pyarrow import dataset, parquet
+except ModuleNotFoundError as error:
+    if error.name != "pyarrow":
+        raise
+    raise ModuleNotFoundError("Parquet and Arrow need pyarrow: pip install 'marginlinear[arrow]'",
+                              name="pyarrow") from None
+
+# Cells of a batch: some 50 MB with what is made of them.
+CELLS = 1 << 20
+# Bytes of a column of a file that are read at once.
+BUFFER = 1 << 16
+# Names of features that a description holds at most.
+NAMES = 1_000_000
+FNV_OFFSET, FNV_PRIME = 0xCBF29CE484222325, 0x100000001B3
+NUMBERS, WORDS = "numbers", "words"
+
+
+def encoded(source, given, like, dtype, threads, progress):
+    """(pairs of CSR and labels, what meta.json says of the columns).
+
+    Parameters
+    ----------
+    source : path, Table, RecordBatchReader or Dataset
+    given : dict
+        Values of params.COLUMNS, None where not given.
+    like : dict or None
+        meta.json of the store by whose rule columns are encoded.
+    dtype : "float32" or "float64"
+    threads, progress
+        As of `Store.write`.
+    """
+    values = params.resolve(params.COLUMNS, given)
+    label = values["label"]
+    table = Columns(source, threads)
+    table.require([label])
+    if like is not None:
+        for name in ("categorical", "hash_bits"):
+            if given[name] is not None:
+                raise ValueError(f"{name} = {given[name]!r} is of no use with like, a store that has a rule: leave it "
+                                 "out")
+        numeric, rule = rule_like(like, table, label)
+    else:
+        numeric, rule = rule_of(table, label, values["categorical"], values["hash_bits"])
+    names = [*numeric, *rule.names()] if len(numeric) + rule.named <= NAMES else None
+    return (pairs(table, label, numeric, rule, np.dtype(dtype), progress),
+            {"label": label, "features": names, **rule.meta()})
+
+
+def rule_of(table, label, categorical, bits):
+    """(numeric columns, OneHot or Hash) of all columns but that of the labels."""
+    kinds = {column: kind for column, kind in table.kinds.items() if column != label}
+    for column, kind in kinds.items():
+        if kind is None:
+            raise table.fault(column, f"holds {table.type_of(column)}: cast it to numbers or strings, or leave it out")
+    numeric, words = ([column for column, kind in kinds.items() if kind == wanted] for wanted in (NUMBERS, WORDS))
+    if categorical == "hash":
+        return numeric, Hash(len(numeric), words, bits)
+    if words and table.once:
+        raise table.fault(words[0], "holds words, and categorical = 'onehot' goes over the rows twice: give a file, "
+                          "Table or Dataset in place of what can be read once, or categorical = 'hash'")
+    values = {column: {} for column in words}
+    for batch in table.batches(words) if words else ():
+        for column, known in values.items():
+            with table.naming(column):
+                for value in words_of(batch.column(column)).dictionary.to_pylist():
+                    known.setdefault(value, len(known))
+    return numeric, OneHot(len(numeric), values, whole=True)
+
+
+def rule_like(meta, table, label):
+    """(numeric columns, OneHot or Hash) of the store that `meta` describes, for the columns of another table."""
+    names = meta["features"]
+    if "hash" in meta:
+        first, words = meta["hash"]["first"], meta["hash"]["columns"]
+        rule = Hash(first, words, meta["hash"]["bits"])
+    else:
+        words = [column for column, _ in meta["onehot"]]
+        first = at = len(names) - sum(count for _, count in meta["onehot"])
+        values = {}
+        for column, count in meta["onehot"]:
+            values[column] = {name[len(column) + 1:]: place for place, name in enumerate(names[at:at + count])}
+            at += count
+        rule = OneHot(first, values, whole=False)
+    numeric = names[:first]
+    table.require([*numeric, *words])
+    for wanted, columns in ((NUMBERS, numeric), (WORDS, words)):
+        for column in columns:
+            if column == label:
+                raise table.fault(column, "is a feature in the store that this one is to be like: give another label")
+            if table.kinds[column] != wanted:
+                raise table.fault(column, f"holds {table.type_of(column)}, and {wanted} in the store that this one is "
+                                  "to be like: cast it")
+    return numeric, rule
+
+
+class OneHot:
+    """A feature for each value of a column.
+
+    Parameters
+    ----------
+    first : int
+        Its first feature.
+    values : dict of dicts
+        {column: {value: place among the column's features}}
+    whole : bool
+        Whether these are all values that there are: another one is an error, else no feature.
+    """
+
+    def __init__(self, first, values, whole):
+        self.values, self.columns, self.starts, self.whole = values, list(values), {}, whole
+        self.named = 0
+        for column, known in values.items():
+            self.starts[column] = first + self.named
+            self.named += len(known)
+        self.n_features = first + self.named
+
+    def features(self, column, words):
+        """The features of distinct words, -1 of unknown ones."""
+        known = self.values[column]
+        found = np.array([known.get(word, -1) for word in words.to_pylist()], np.int64)
+        if self.whole and found.min(initial=0) < 0:
+            raise ValueError(f"column {column!r} has other values than when it was read for them: the source was "
+                             "changed meanwhile, write the store again")
+        return np.where(found < 0, -1, found + self.starts[column])
+
+    def names(self):
+        return [f"{column}={value}" for column, known in self.values.items() for value in known]
+
+    def meta(self):
+        return {"onehot": [[column, len(known)] for column, known in self.values.items()]}
+
+
+class Hash:
+    """2^bits features, from `first` on, which the values of all columns share."""
+
+    named = 0
+
+    def __init__(self, first, columns, bits):
+        self.first, self.columns, self.bits = first, columns, bits
+        self.n_features = first + (1 << bits if columns else 0)
+
+    def features(self, column, words):
+        """The features of distinct words."""
+        return (fnv1a(f"{column}=".encode(), words) & np.uint64((1 << self.bits) - 1)).astype(np.int64) + self.first
+
+    def names(self):
+        return []
+
+    def meta(self):
+        return {"hash": {"bits": self.bits, "columns": self.columns, "first": self.first}}
+
+
+def fnv1a(start, words):
+    """FNV-1a of 64 bits of each of `words`, a large_string array, after the bytes `start`: for each byte b
+
+        h = (h ^ b) * prime mod 2^64
+    """
+    state = FNV_OFFSET
+    for byte in start:
+        state = (state ^ byte) * FNV_PRIME % (1 << 64)
+    _, ends, text = words.buffers()
+    ends = np.frombuffer(ends, np.int64, len(words) + 1, 8 * words.offset)
+    text = np.frombuffer(text or b"", np.uint8)
+    # Byte j of all words that have one: those are the first, where long words come first.
+    order = np.argsort(ends[:-1] - ends[1:], kind="stable")
+    begins, lengths = ends[:-1][order], np.diff(ends)[order]
+    hashes = np.full(len(words), state, np.uint64)
+    for j in range(lengths.max(initial=0)):
+        n = np.searchsorted(-lengths, -j)
+        hashes[:n] = (hashes[:n] ^ text[begins[:n] + j]) * np.uint64(FNV_PRIME)
+    found = np.empty_like(hashes)
+    found[order] = hashes
+    return found
+
+
+class Columns:
+    """The columns of a source, and its rows in batches of at most CELLS cells.
+
+    Attributes
+    ----------
+    name : str
+        The source's, in errors.
+    kinds : dict
+        {column: NUMBERS, WORDS, or None for what is neither}
+    once : bool
+        Whether its rows can be read once only.
+    """
+
+    def __init__(self, source, threads):
+        self.threads, self.table = threads, None
+        self.once = isinstance(source, pa.RecordBatchReader)
+        if isinstance(source, (str, os.PathLike)):
+            self.name = os.fspath(source)
+            self.files, self.schema = files_of(self.name)
+        else:
+            self.name = f"the {type(source).__name__}"
+            if not isinstance(source, (pa.Table, pa.RecordBatchReader, dataset.Dataset)):
+                raise params.refusal("source", self.name, "a Table, RecordBatchReader or Dataset of pyarrow's")
+            self.table, self.schema = source, source.schema
+        self.kinds = {}
+        for field in self.schema:
+            if field.name in self.kinds:
+                raise self.fault(field.name, "stands there twice: rename one")
+            self.kinds[field.name] = kind_of(field.type)
+
+    def type_of(self, column):
+        return self.schema.field(column).type
+
+    def fault(self, column, words):
+        return DataError(self.name, 0, 0, f"column {column!r} {words}")
+
+    @contextmanager
+    def naming(self, column):
+        """What pyarrow finds wrong within it is wrong with a column."""
+        try:
+            yield
+        except (pa.ArrowException, UnicodeDecodeError) as error:
+            raise self.fault(column, f"of {self.type_of(column)}: {error}") from error
+
+    def require(self, columns):
+        for column in columns:
+            if column not in self.kinds:
+                raise DataError(self.name, 0, 0, f"there is no column {column!r}: the columns are "
+                                f"{', '.join(map(repr, self.kinds))}")
+
+    def batches(self, columns):
+        """Yield record batches of some columns, in the order of the rows."""
+        size = max(1, CELLS // max(1, len(columns)))
+        with reading(self.name):
+            for batch in self._read(columns, size):
+                for start in range(0, batch.num_rows, size):
+                    yield batch.slice(start, size)
+
+    def _read(self, columns, size):
+        """Record batches as they come, with little read ahead: that is held in memory."""
+        use_threads = self.threads != 1
+        if self.table is None:
+            for path in self.files:
+                with parquet.ParquetFile(path, buffer_size=BUFFER, pre_buffer=False) as file:
+                    yield from file.iter_batches(size, columns=columns, use_threads=use_threads)
+        elif self.once:
+            yield from (batch.select(columns) for batch in self.table)
+        elif isinstance(self.table, pa.Table):
+            yield from self.table.select(columns).to_batches()
+        else:
+            yield from self.table.to_batches(columns=columns, batch_size=size, batch_readahead=1, fragment_readahead=1,
+                                             use_threads=use_threads)
+
+
+@contextmanager
+def reading(name):
+    """What pyarrow finds wrong within it is wrong with a source: of what is damaged it says OSError too."""
+    try:
+        yield
+    except (pa.ArrowException, OSError) as error:
+        if getattr(error, "errno", None) is not None:
+            raise
+        raise DataError(name, 0, 0, f"it cannot be read as Parquet or Arrow: {error}") from error
+
+
+def files_of(path):
+    """The Parquet files of a path and their schema; DataError unless they have one."""
+    files = parquet_in(path) if os.path.isdir(path) else [path]
+    schemas = []
+    for file in files:
+        os.stat(file)
+        with reading(file):
+            schemas.append(parquet.read_schema(file))
+        # By the first file's names columns would be missed that it does not have.
+        if not schemas[-1].equals(schemas[0]):
+            raise DataError(file, 0, 0, f"its columns, or their types, are not those of {files[0]}: write the files "
+                            "with one schema")
+    return files, schemas[0]
+
+
+def parquet_in(folder):
+    """The files of a folder, by name; what begins with . or _ is others' bookkeeping."""
+    files = [os.path.join(folder, name) for name in sorted(os.listdir(folder)) if not name.startswith((".", "_"))]
+    for file in files:
+        if os.path.isdir(file):
+            raise DataError(file, 0, 0, "a folder within a folder: give pyarrow.dataset.dataset(folder, "
+                            "partitioning='hive'), or what else tells what its name means")
+        if not file.endswith(".parquet"):
+            raise DataError(file, 0, 0, "its name does not end in .parquet, as those of all files in the folder must")
+    if not files:
+        raise DataError(folder, 0, 0, "there is no Parquet file in this folder")
+    return files
+
+
+def kind_of(dtype):
+    """NUMBERS, WORDS, or None for what is neither."""
+    types = pa.types
+    if types.is_integer(dtype) or types.is_floating(dtype) or types.is_boolean(dtype):
+        return NUMBERS
+    value = dtype.value_type if types.is_dictionary(dtype) else dtype
+    if types.is_string(value) or types.is_large_string(value):
+        return WORDS
+    return WORDS if value is not dtype and (types.is_integer(value) or types.is_boolean(value)) else None
+
+
+def pairs(table, label, numeric, rule, dtype, progress):
+    """Yield (CSR, labels) of each batch; progress is told the bytes in memory that are done."""
+    row = done = 0
+    next_call = 0.0
+    for batch in table.batches([label, *numeric, *rule.columns]):
+        yield features_of(batch, table, numeric, rule, dtype, row), labels_in(batch.column(label), table, label, row)
+        row, done = row + batch.num_rows, done + batch.nbytes
+        if progress is not None and time.monotonic() >= next_call:
+            progress(done, None)
+            next_call = time.monotonic() + 0.1
+    if progress is not None:
+        progress(done, None)
+
+
+def features_of(batch, table, numeric, rule, dtype, row):
+    """The CSR of a batch whose first row has the number `row`."""
+    m, n = batch.num_rows, len(numeric)
+    values, columns = np.empty((m, n + len(rule.columns)), dtype), np.empty((m, n + len(rule.columns)), np.int32)
+    columns[:, :n] = np.arange(n)
+    for j, column in enumerate(numeric):
+        with table.naming(column), np.errstate(over="ignore"):
+            values[:, j] = batch.column(column).cast(pa.float64()).fill_null(0).to_numpy(zero_copy_only=False)
+        wrong = np.flatnonzero(~np.isfinite(values[:, j]))
+        if len(wrong):
+            raise table.fault(column, f"row {row + wrong[0]} is {values[wrong[0], j]}: numbers must be finite; null is "
+                              "0")
+    for j, column in enumerate(rule.columns, n):
+        with table.naming(column):
+            words = words_of(batch.column(column))
+            # A null's index is -1: the last of the features.
+            features = np.append(rule.features(column, words.dictionary), -1)
+        columns[:, j] = features[words.indices.fill_null(-1).to_numpy()]
+    columns[:, n:], values[:, n:] = counted(columns[:, n:])
+    kept = values != 0
+    return CSR(values[kept], columns[kept], np.append(0, kept.sum(axis=1).cumsum()), rule.n_features)
+
+
+def words_of(column):
+    """A column of words by its distinct ones: a DictionaryArray of large_string, in the order of first appearance."""
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    return column.cast(pa.large_string()).dictionary_encode()
+
+
+def counted(features):
+    """The features of each row, rising, and at the first of equal ones how many they are; 0 at others, and at -1."""
+    features = np.sort(features, axis=1)
+    there = features >= 0
+    first = there.copy()
+    first[:, 1:] &= features[:, 1:] != features[:, :-1]
+    counts = np.zeros(features.shape)
+    # Along all rows: a row's first feature is a first one.
+    counts[first] = np.diff(np.flatnonzero(first[there]), append=np.count_nonzero(there))
+    return features, counts
+
+
+def labels_in(column, table, label, row):
+    """The labels of a batch."""
+    if column.null_count:
+        raise table.fault(label, f"row {row + int(np.argmax(column.is_null().to_numpy(zero_copy_only=False)))} is null:"
+                          " each row needs a label")
+    if table.kinds[label] is None:
+        raise table.fault(label, f"holds {table.type_of(label)}: labels must be all numbers or all strings")
+    with table.naming(label):
+        if pa.types.is_dictionary(column.type):
+            column = column.dictionary_decode()
+        words = table.kinds[label] == WORDS and column.to_pylist()
+        found = labels_of(words or column.to_numpy(zero_copy_only=False), f"column {label!r}")
+        require_words(np.unique(found).tolist(), f"column {label!r}")
+    return found
