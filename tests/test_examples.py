@@ -1,5 +1,6 @@
 """The examples do what they print, at a small size."""
 
+import json
 import re
 import subprocess
 import sys
@@ -46,3 +47,19 @@ def test_blocks_of_a_store_are_for_learners_in_parts(tmp_path):
     for X, y in store.X_blocks():
         learner.partial_fit(X, y, classes=store.classes)
     assert learner.coef_.shape == (6, store.n_features)
+
+
+def test_rivals_on_disk(tmp_path):
+    """Its objective is the one that the fit told, and what was measured is not measured again."""
+    pytest.importorskip("sklearn")
+    tool = EXAMPLES.parent / "tools" / "rivals_on_disk.py"
+    X, y = ml.load_libsvm(EXAMPLES.parent / "data" / "dna")
+    ml.Store.write([(X, y == 1)], tmp_path / "s")
+    words = [sys.executable, tool, tmp_path / "s", "--work", tmp_path / "w", "--passes", "2", "--only",
+             "ours,sgd-l1svc-c"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert [line.count("|") for line in done.stdout.splitlines()] == [9] * 6
+    told = json.loads((tmp_path / "w" / "ours-l2svc.jsonl").read_text().splitlines()[-1])["objective"]
+    assert json.loads((tmp_path / "w" / "ours-l2svc.json").read_text())[0]["l2svc"] == pytest.approx(told, rel=1e-9)
+    assert subprocess.run(words, capture_output=True, text=True, timeout=60).stdout == done.stdout
