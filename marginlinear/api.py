@@ -133,7 +133,7 @@ def fit_model(X, y=None, warning=None, *, solver=None, classes=None, class_weigh
     X = paged(X, memory, sweeps_per_load)
     if is_paged(X):
         fitting.require_stores(method, values.get("kernel"))
-        y = X.y if y is None else y
+        y, read = X.y if y is None else y, X.pages.bytes_read
     elif y is None:
         raise TypeError("y is missing: the labels, which a Store alone has with it")
     around = P.resolve(P.AROUND, {"probability": probability, "scale": scale})
@@ -160,7 +160,8 @@ def fit_model(X, y=None, warning=None, *, solver=None, classes=None, class_weigh
     elif around["probability"]:
         model.calibration = calibration.of_softmax(len(labels))
     if is_paged(X):
-        model.info = model.info._replace(passes=X.passes, bytes_read=X.pages.bytes_read)
+        read = X.pages.bytes_read - read
+        model.info = model.info._replace(passes=read / max(1, X.whole), bytes_read=read)
     if warning is not None:
         warn_unless_converged(method, model.info, values.get("kernel"), warning)
     return model

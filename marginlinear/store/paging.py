@@ -135,13 +135,11 @@ class Pager:
         for array in (store.data, store.indices, store.indptr, store.y, store.sqnorms):
             if isinstance(array, np.memmap):
                 self.pages.add(array._mmap)
+                if hasattr(mmap, "MADV_SEQUENTIAL"):
+                    # Passes go forwards; what windows visit at random was read before.
+                    array._mmap.madvise(mmap.MADV_SEQUENTIAL)
         self.data, self.indices, self.indptr = store.data, store.indices, store.indptr
         self.n_features, self.y = store.n_features, store.y
-
-    @property
-    def passes(self):
-        """How many times all bytes of the store have been read."""
-        return self.pages.bytes_read / max(1, self.whole)
 
     def rows(self, bias):
         """All rows of the store, with a bias feature unless `bias` is negative."""
