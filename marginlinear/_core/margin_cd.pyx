@@ -432,13 +432,11 @@ cdef void update_rows(MarginCD self, const rows_t* X, task_t* task) noexcept nog
             task.before[at] = self.duals[i]
             if a != self.duals[i]:
                 note_step(self, i, g, own, a, task)
+        note_visit(&self.skip[i], &self.idle[i], a != self.duals[i], MAX_SKIP)
         if a != self.duals[i]:
             move = (a - self.duals[i]) * task.theta
             row_axpy(X, i, move if self.positive[i] else -move, w)
             self.duals[i] = a
-            note_visit(&self.skip[i], &self.idle[i], True, MAX_SKIP)
-        else:
-            note_visit(&self.skip[i], &self.idle[i], False, MAX_SKIP)
     else:
         task.start = task.stop
     task.sums.gap, task.sums.loss, task.sums.tight = gap, loss, loss
