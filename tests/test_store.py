@@ -1,5 +1,6 @@
 """Rows on disk: what is written, what is refused, and fits that go over them."""
 
+import gc
 import gzip
 import json
 import os
@@ -25,6 +26,16 @@ from marginlinear.errors import DataError
 from marginlinear.store import layout, paging, writer
 
 DATA = Path(__file__).resolve().parent.parent / "data"
+
+
+@pytest.fixture(autouse=True)
+def nothing_watches_what_is_gone():
+    yield
+    gc.collect()
+    end = time.monotonic() + 5
+    while any(thread.name == paging.WATCH for thread in threading.enumerate()):
+        assert time.monotonic() < end
+        time.sleep(0.005)
 
 
 @pytest.fixture

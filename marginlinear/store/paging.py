@@ -34,6 +34,7 @@ WINDOW = 1 / 4
 LITTLE = 1 << 20
 # Seconds between looks at what the process holds, and the part of the memory at which pages are let go of.
 LOOK, FULL = 0.004, 0.85
+WATCH = "marginlinear pages"
 # Bytes that are read ahead, and that are copied, at once.
 READ, PART = 1 << 20, 1 << 24
 
@@ -75,7 +76,7 @@ class Pages:
         self.memory, self.bytes_read = memory, 0
         self._maps, self._lock = [], threading.Lock()
         if hasattr(mmap, "MADV_DONTNEED") and resident() is not None:
-            threading.Thread(target=watch, args=(weakref.ref(self),), daemon=True).start()
+            threading.Thread(target=watch, args=(weakref.ref(self),), name=WATCH, daemon=True).start()
 
     def add(self, pages):
         """Take a map into account, for as long as somebody has it."""
