@@ -21,6 +21,7 @@ import marginlinear as ml
 from marginlinear import registry
 from marginlinear.cli.inspect import main as inspect_main
 from marginlinear.cli.predict import main as predict_main
+from marginlinear.cli.scale import main as scale_main
 from marginlinear.cli.train import main as train_main
 from marginlinear.errors import DataError
 from marginlinear.store import layout, paging, writer
@@ -552,8 +553,10 @@ def test_commands(tmp_path, small, capsys):
     theirs = (tmp_path / "out").read_bytes()
     assert predict_main([str(path), model, out]) == 0 and (tmp_path / "out").read_bytes() == theirs
     assert inspect_main([model, str(made)]) == 0
+    assert scale_main(["--unit", "-o", out, str(made)]) == 1
     assert train_main(["-s", "cs", "-v", "3", str(made)]) == 0
-    assert "Cross Validation Accuracy" in capsys.readouterr().out
+    printed = capsys.readouterr()
+    assert "Cross Validation Accuracy" in printed.out and "give margin-train --scale" in printed.err
     assert train_main(["-s", "cs", str(path), model, "--memory", "1G"]) == 1
     assert "memory = '1G' is for a Store" in capsys.readouterr().err
     assert train_main(["-s", "cs", "--memory", "1X", str(made), model]) == 2
