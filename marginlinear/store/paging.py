@@ -36,7 +36,7 @@ LITTLE = 1 << 20
 LOOK, FULL = 0.004, 0.85
 WATCH = "marginlinear pages"
 # Bytes that are read ahead, and that are copied, at once.
-READ, PART = 1 << 20, 1 << 24
+READ, PART = 1 << 22, 1 << 24
 
 
 def paged(X, memory=None, sweeps_per_load=None):
@@ -242,6 +242,9 @@ class Pager:
         room = bytearray(READ)
         for array in (self.store.indices, self.store.data):
             with open(array.filename, "rb", buffering=0) as stream:
+                if hasattr(os, "posix_fadvise"):
+                    # No more than is asked for: what stands behind a chunk has no turn yet.
+                    os.posix_fadvise(stream.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
                 for chunk in window:
                     if ended.is_set():
                         return
