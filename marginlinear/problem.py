@@ -5,7 +5,7 @@ from collections import namedtuple
 from marginlinear.status import CONVERGED
 
 
-class Problem(namedtuple("Problem", "rows y n_classes instance factor")):
+class Problem(namedtuple("Problem", "rows y n_classes instance factor whole", defaults=(None,))):
     """Training data as an engine reads it.
 
     Attributes
@@ -20,6 +20,8 @@ class Problem(namedtuple("Problem", "rows y n_classes instance factor")):
         Positive weights of the rows. A weight of 2 is a row given twice. Where all are 1 it may be one 1, broadcast.
     factor : float64 array of shape (m,)
         Positive factor of C for each row: the weight of its class. Means over the rows do not know it. Broadcast too.
+    whole : float or None
+        Where the rows are a part of those of the problem: the sum of `instance` over all of them.
     """
 
     __slots__ = ()
@@ -44,7 +46,7 @@ class Problem(namedtuple("Problem", "rows y n_classes instance factor")):
         """Sum of the instance weights: what a mean over the rows is divided by."""
         from marginlinear._core.vector import total
 
-        return total(self.instance)
+        return total(self.instance) if self.whole is None else self.whole
 
 
 class Info(namedtuple("Info", "status algorithm n_iter n_outer objective bound certificate n_support seconds tol "
@@ -101,7 +103,7 @@ class Info(namedtuple("Info", "status algorithm n_iter n_outer objective bound c
 
 
 class Run(namedtuple("Run", "tol algorithm max_iter time_limit seed threads start progress cancel overwrite_rows "
-                     "shared", defaults=(None, None, None, False, False))):
+                     "shared places", defaults=(None, None, None, False, False, None))):
     """What a fit is told beside its method's parameters: the values of `params.RUN`, a start, an observer.
 
     Attributes
@@ -119,6 +121,8 @@ class Run(namedtuple("Run", "tol algorithm max_iter time_limit seed threads star
     shared : bool
         Whether rounds that threads share take the place of sweeps (algorithms/partitions/rounds.py): other bits, which
         do not depend on `threads`.
+    places : algorithms.partitions.places.Places or None
+        Where the rows are, if not in the Problem, which then has one in place of all.
     """
 
     __slots__ = ()

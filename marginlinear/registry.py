@@ -1,11 +1,13 @@
 """The list of methods. Command line, API, model files, documentation and tests walk it."""
 
 from collections import namedtuple
+from functools import partial
 from importlib import import_module
 from types import MappingProxyType
 
 from marginlinear import liblinear
 from marginlinear import params as P
+from marginlinear.algorithms.dual import of_loss
 
 # A method a line: its name, and its module in marginlinear.methods, whose METHOD says the rest. The first is the
 # default.
@@ -30,9 +32,9 @@ DEFAULT = next(iter(MODULES))
 
 
 class Method(namedtuple("Method", "name summary objective reference params fit joint liblinear kernels routes defaults "
-                        "probabilistic loss path stores",
+                        "probabilistic loss dual path stores",
                         defaults=(None, True, ("auto", "cd", "accelerated", "newton"), MappingProxyType({}), False,
-                                  None, True, True))):
+                                  None, None, True, True))):
     """A training method: what it minimises, what it takes, and the function that does it.
 
     Attributes
@@ -65,6 +67,9 @@ class Method(namedtuple("Method", "name summary objective reference params fit j
     loss : callable or None
         Of a binary method that is a loss of the margin alone: `loss(problem, params) -> (c_i, (knots, parts))`, as
         `margin_cd.table_of` takes the latter; c_i does not depend on which classes are positive.
+    dual : callable or None
+        Of another method by dual coordinate descent: `dual(problem, params) -> (c_i, keywords)` of its engine
+        (algorithms/dual.py). The sums of its loss over parts of the rows add up to that over all.
     path : bool
         Whether a fit may go on from the model of a near value of a parameter: its answer does not depend on the start,
         or on which of several optima is near.
@@ -78,6 +83,11 @@ class Method(namedtuple("Method", "name summary objective reference params fit j
     def takes(self):
         """Its own parameters, then those of what it works with: several classes, kernels."""
         return (*self.params, *(() if self.joint else (P.MULTICLASS,)), *(P.KERNELS if self.kernels else ()))
+
+    @property
+    def terms(self):
+        """`dual`, or the same of a `loss`; None for a method that is certified otherwise."""
+        return self.dual if self.loss is None else partial(of_loss, self.loss)
 
     @property
     def run(self):

@@ -335,12 +335,12 @@ cdef class BlockCD(DualEngine):
 
     def dual(self):
         iterates = self.iterates
-        return self._dual_terms(self.duals) - self._dual_half(iterates.dual_sqnorm, iterates.dual_class_sqnorms)
+        return self.dual_sums(self.duals)[0] - self._dual_half(iterates.dual_sqnorm, iterates.dual_class_sqnorms)
 
     def averaged_dual(self):
         iterates = self.iterates
         half = self._dual_half(iterates.averaged_sqnorm, iterates.averaged_class_sqnorms)
-        return self._dual_terms(self.mean_duals) - half
+        return self.dual_sums(self.mean_duals)[0] - half
 
     def recomputed_dual(self, bint averaged, weights=None, rival=None, fixed=None):
         """With `rival` or `fixed`: as if these were the references of the upper slack; the state is left as it is."""
@@ -354,26 +354,26 @@ cdef class BlockCD(DualEngine):
         if weights is None:
             weights = self.weights_of(duals)
         half = self._dual_half(self.iterates.sqnorm_of, self.iterates.class_sqnorms_of, weights)
-        bound = self._dual_terms(duals) - half
+        bound = self.dual_sums(duals)[0] - half
         self.rival, self.fixed = own_rival, own_fixed
         return bound
 
-    def count_support(self, bint averaged):
-        alpha, beta = self.split(self._duals(averaged))
+    def count_of(self, duals):
+        alpha, beta = self.split(duals)
         y, count = np.asarray(self.y), 0
         for lo, hi in ranges(self.rows.m, CHUNK):
             count += int(np.count_nonzero((alpha[np.arange(lo, hi), y[lo:hi]] != 0) | (beta[lo:hi] != 0)))
         return count
 
-    def _dual_terms(self, const double[::1] duals):
-        """The part of D that does not depend on the rows."""
+    def dual_sums(self, const double[::1] duals):
+        """(h, 0): the part of D that does not depend on the rows."""
         cdef Py_ssize_t i, m = self.rows.m, k = self.n_classes
         cdef double[::1] terms = self.rows.zeros(m)
         with nogil:
             for i in range(m):
                 terms[i] = dual_term(&self.phi, self.cost[i], duals[i * k + self.y[i]], duals[m * k + i],
                                      0.0 if self.named else self.fixed[i])
-        return vector.total(terms)
+        return vector.total(terms), 0.0
 
     def loss_at_zero(self):
         return vector.total(self.cost) * (self.phi.low * self.phi.low if self.phi.squared else 1.0)

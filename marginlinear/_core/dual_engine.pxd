@@ -48,7 +48,8 @@ cdef class DualEngine:
     cdef readonly Py_ssize_t n_classes, visits
     cdef public Py_ssize_t n_iter, parts
     cdef readonly int threads
-    cdef readonly double gap, loss, reference_gap, norm_gap, skip_tolerance
+    cdef public double skip_tolerance
+    cdef readonly double gap, loss, reference_gap, norm_gap
     cdef readonly bint nonsmooth, piecewise_linear
     cdef readonly object before
     cdef readonly const double[::1] cost

@@ -107,6 +107,10 @@ cdef class DualEngine:
         """D at the duals, or at their averages, with their `dual_weights`, recomputed unless they are given."""
         raise NotImplementedError
 
+    def dual_sums(self, duals):
+        """Two sums over the rows, of which, with the norm of their weights, D is made."""
+        raise NotImplementedError
+
     def loss_at_zero(self):
         """P(0)."""
         raise NotImplementedError
@@ -115,9 +119,13 @@ cdef class DualEngine:
         """Mean of c_i ||x_i||^2, times the loss's own weight: how far a row's loss outweighs the norm of W."""
         raise NotImplementedError
 
-    def count_support(self, bint averaged):
+    def count_of(self, duals):
         """Rows with a dual that is not 0."""
         raise NotImplementedError
+
+    def count_support(self, bint averaged):
+        """The same, of the duals, or their averages."""
+        return self.count_of(self._duals(averaged))
 
     def coefficients(self, duals, lo, hi):
         """What the rows lo to hi are multiplied by in U, for each class: flat float64 array of (hi - lo) n_classes."""
@@ -199,6 +207,11 @@ cdef class DualEngine:
         if self.kept_duals is not None:
             return self.kept_duals
         return self.mean_duals if averaged else self.duals
+
+    def resting(self):
+        """(skip, idle): uint8 arrays of shape (m,), the sweeps that a row is skipped for yet, and the visits in a row
+        before that left its duals as they were."""
+        return np.asarray(self.skip), np.asarray(self.idle)
 
     def set_skip_tolerance(self, double gap):
         """Leave rows as they are whose gaps add up to no more than `gap`, each an equal share of it."""

@@ -16,6 +16,7 @@ cdef class MarginCD(DualEngine):
     cdef const double[::1] mean_row
     cdef double mean_row_sqnorm
 
+    cdef _need_mean_row(self)
     cdef double _objective(self, weights, const double[::1] margins) except? -1
     cdef double _search(self, margins, turns, double along, double far, double t, double enough) except? -1
     cdef double _slope(self, const double[::1] margins, const double[::1] turns, double t) except? -1

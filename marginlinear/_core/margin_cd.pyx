@@ -116,14 +116,8 @@ cdef class MarginCD(DualEngine):
         self.empty = np.flatnonzero(np.asarray(self.sqnorms) == 0).tolist()
         self.size = total(self.cost)
         self.margins = [None, None]
-        self.far = 8.0 * rows.d > FAR
-        if spread > 0:
-            # <mean_row, w> is the mean of the margins; over Gram rows a sum over the scores.
-            share = np.asarray(self.cost) * (1 / self.size)
-            weights = self.weights_of(share)
-            self.mean_row = self.coefficients(share, 0, m) if rows.is_gram else weights
-            self.mean_row_sqnorm = dot(self.mean_row, weights)
-        self.set_empty_duals()
+        self.far, self.mean_row = 8.0 * rows.d > FAR, None
+        self.set_mean(0.0)
 
     cdef int perform(self, task_t* task) except -1 nogil:
         perform(self, self.rows, task)
@@ -140,21 +134,34 @@ cdef class MarginCD(DualEngine):
 
     def set_empty_duals(self):
         """And v is the mean of the margins."""
-        cdef Py_ssize_t i
         if self.spread > 0:
-            self._set_mean(self.iterates.dot(self.mean_row))
-        for i in self.empty:
-            self.duals[i] = dual_at(&self.phi[self.group[i]], self.cost[i], 0.0)
+            self._need_mean_row()
+            self.set_mean(self.iterates.dot(self.mean_row))
+        else:
+            self.set_mean(0.0)
 
-    def _set_mean(self, double mean):
-        """Put spread (g - mean)^2 into the tables."""
-        cdef Py_ssize_t at, j
+    def set_mean(self, double mean):
+        """v: spread (g - v)^2 is in the tables. The duals of rows with x_i = 0 follow."""
+        cdef Py_ssize_t at, i, j
         self.mean = mean
         for at in range(self.tables.shape[0]):
             for j in range(3):
                 self.shifted[at, 2 + j] = self.tables[at, 2 + j] + 2 * self.spread
                 self.shifted[at, 5 + j] = self.tables[at, 5 + j] - 2 * self.spread * mean
                 self.shifted[at, 8 + j] = self.tables[at, 8 + j] + self.spread * mean * mean
+        for i in self.empty:
+            self.duals[i] = dual_at(&self.phi[self.group[i]], self.cost[i], 0.0)
+
+    cdef _need_mean_row(self):
+        if self.mean_row is None:
+            self.mean_row, self.mean_row_sqnorm = self.mean_of_rows()
+
+    def mean_of_rows(self):
+        """(r, ||r||^2) where <r, w> is the mean of the margins; over Gram rows a sum over the scores."""
+        share = np.asarray(self.cost) * (1 / self.size)
+        weights = self.weights_of(share)
+        mean_row = self.coefficients(share, 0, self.rows.m) if self.rows.is_gram else weights
+        return mean_row, dot(mean_row, weights)
 
     def resume(self, state):
         DualEngine.resume(self, state)
@@ -163,8 +170,21 @@ cdef class MarginCD(DualEngine):
     def set_skip_tolerance(self, double gap):
         """Where the mean moves with the margins, by steps of 1/(1 + K) of what is left to go, K twice spread times the
         sum of c ||x||^2, what rows leave undone adds up over these steps, and its gap is the square of that."""
+        if self.spread > 0:
+            self._need_mean_row()
         pull = 1 + 2 * self.spread * self.size * self.mean_row_sqnorm
         self.skip_tolerance = gap / (max(1, self.rows.m) * pull * pull)
+
+    def into_range(self):
+        """Every dual goes to the nearest place where D is finite."""
+        cdef Py_ssize_t i
+        cdef const pieces_t* phi
+        for i in range(self.rows.m):
+            phi = &self.phi[self.group[i]]
+            if phi.quad[0] == 0:
+                self.duals[i] = min(self.duals[i], -self.cost[i] * phi.slope[0])
+            if phi.quad[2] == 0:
+                self.duals[i] = max(self.duals[i], -self.cost[i] * phi.slope[2])
 
     def end_sweep(self, double gap, double loss, double tight):
         DualEngine.end_sweep(self, gap, loss, tight)
@@ -291,6 +311,10 @@ cdef class MarginCD(DualEngine):
 
     def _bound(self, duals, double sqnorm, along):
         """D of duals with ||u||^2 and, along(.), <., u>."""
+        return self.bound_of(*self.dual_sums(duals), sqnorm, along)
+
+    def dual_sums(self, duals):
+        """(h, h'/(2 spread)) of these duals, the latter 0 without spread."""
         cdef const double[::1] a = duals
         cdef const pieces_t* phi
         cdef double h = 0, slope = 0
@@ -301,14 +325,19 @@ cdef class MarginCD(DualEngine):
                 h += dual_term(phi, self.cost[i], a[i])
                 if self.spread > 0:
                     slope += self.cost[i] * (self.mean - conjugate_at(phi, -a[i] / self.cost[i]))
+        return h, slope
+
+    def bound_of(self, double h, double slope, double sqnorm, along):
+        """D of `dual_sums`, ||u||^2 and <., u>."""
         if self.spread > 0:
+            self._need_mean_row()
             slope *= 2 * self.spread
             sqnorm += slope * (slope * self.mean_row_sqnorm - 2 * along(self.mean_row))
             h += slope * (slope / (4 * self.spread * self.size) - self.mean)
         return h - sqnorm / 2
 
-    def count_support(self, bint averaged):
-        return int(np.count_nonzero(self._duals(averaged)))
+    def count_of(self, duals):
+        return int(np.count_nonzero(duals))
 
     def loss_at_zero(self):
         # With all margins 0 their mean is 0 too, and the spread adds nothing.

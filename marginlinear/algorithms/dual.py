@@ -1,6 +1,7 @@
 """What the dual methods share: an engine, one descent, and a solution that is certified at its end."""
 
 import math
+from functools import partial
 
 from marginlinear.problem import Info, Solution
 from marginlinear.status import ROUNDING, STALLED, allowance, status_of
@@ -9,6 +10,22 @@ from marginlinear.status import ROUNDING, STALLED, allowance, status_of
 SPARSIFYING = 1
 # What comes before sweeps is to cost no more than this part of them.
 WORTH = 0.65
+
+
+def margin_engine(problem, cost, seed, threads, tables, kind=None, **others):
+    """MarginCD, or an engine of that `kind`: `cost` is c_i, `tables` its losses, tuples (knots, parts) as
+    `margin_cd.table_of` takes them."""
+    from marginlinear._core.margin_cd import MarginCD, table_of
+
+    return (kind or MarginCD)(problem.rows, problem.y, cost, [table_of(*table) for table in tables], seed=seed,
+                              threads=threads, **others)
+
+
+def joint_engine(problem, cost, seed, threads, kind=None, **loss):
+    """BlockCD, or an engine of that `kind`: `cost` is c_i, `loss` its loss."""
+    from marginlinear._core.block_cd import BlockCD
+
+    return (kind or BlockCD)(problem.rows, problem.y, problem.n_classes, cost, seed=seed, threads=threads, **loss)
 
 
 class DualFit:
@@ -37,7 +54,10 @@ class DualFit:
         if start:
             resume(engine, start)
             engine.n_iter = start.get("n_iter", 0)
-        sweeper = rounds_on(engine, run.threads) if run.shared else None
+        if run.places is not None:
+            sweeper = run.places.sweeper(engine)
+        else:
+            sweeper = rounds_on(engine, run.threads) if run.shared else None
         self.descent = Descent(engine, self.budget, run.tol, run.algorithm, newton_cost, sweeper)
         self.descent.gaps = list(start.get("gaps", ()))
         # What other sweeps began goes on with sweeps, as if they were its own.
@@ -172,14 +192,14 @@ def sparsify_kernel_expansion(fit, tol):
 
 
 class JointFit(DualFit):
-    """A joint multi-class fit by block coordinate descent: `cost` is c_i of block_cd, `loss` its loss."""
+    """A joint multi-class fit by block coordinate descent: of what `joint_engine` takes."""
 
     def __init__(self, problem, run, cost, **loss):
-        from marginlinear._core.block_cd import BlockCD
         from marginlinear.algorithms.newton import BlockNewtonCost
 
-        engine = BlockCD(problem.rows, problem.y, problem.n_classes, cost, seed=run.seed, threads=run.threads, **loss)
-        super().__init__(problem, run, engine, BlockNewtonCost)
+        make = joint_engine if run.places is None else run.places.joint_engine
+        engine = make(problem, cost, run.seed, run.threads, **loss)
+        super().__init__(problem, run, engine, BlockNewtonCost if run.places is None else None)
 
     def start_with_admm(self):
         """Where alternating directions promise to cost less than what is ahead, begin with them. Whether they did."""
@@ -188,6 +208,8 @@ class JointFit(DualFit):
         from marginlinear._core.admm import ADMM
 
         run, engine, descent = self.run, self.engine, self.descent
+        if run.places is not None:
+            return False
         # Weights of other costs are no better a start than these steps make, and sweeps from them take longer.
         if run.algorithm != "auto" or (run.start is not None and np.array_equal(engine.cost, run.start["cost"])):
             return False
@@ -222,19 +244,17 @@ class JointFit(DualFit):
 
 
 class MarginFit(DualFit):
-    """A binary fit by dual coordinate descent: `cost` is c_i of margin_cd, `tables` its losses.
-
-    `tables` lists tuples (knots, parts) as `margin_cd.table_of` takes them.
-    """
+    """A binary fit by dual coordinate descent: of what `margin_engine` takes."""
 
     def __init__(self, problem, run, cost, tables, **others):
-        from marginlinear._core.margin_cd import MarginCD, table_of
         from marginlinear.algorithms.newton import MarginNewtonCost
 
-        problem, run, self.to_outer = renumbered(problem, run)
-        engine = MarginCD(problem.rows, problem.y, cost, [table_of(*table) for table in tables], seed=run.seed,
-                          threads=run.threads, **others)
-        super().__init__(problem, run, engine, MarginNewtonCost)
+        make, newton, self.to_outer = margin_engine, MarginNewtonCost, None
+        if run.places is not None:
+            make, newton = run.places.margin_engine, None
+        else:
+            problem, run, self.to_outer = renumbered(problem, run)
+        super().__init__(problem, run, make(problem, cost, run.seed, run.threads, tables, **others), newton)
 
     def _values(self, averaged, references):
         incumbent = self.descent.incumbent
@@ -265,10 +285,21 @@ def renumbered(problem, run):
     return problem._replace(rows=inner.rows), run, inner.to_outer
 
 
-def fit_of(loss):
-    """The `fit` of a binary method by its `loss`, both as Method has them."""
+def of_loss(loss, problem, params):
+    """`Method.terms` of a binary method by its `loss`."""
+    cost, table = loss(problem, params)
+    return cost, {"tables": [table]}
+
+
+def convex_fit(made, terms):
+    """The `fit` of a method by a MarginFit or JointFit of its `terms`, as Method has both."""
     def fit(problem, params, run):
-        cost, table = loss(problem, params)
-        return MarginFit(problem, run, cost, [table]).convex()
+        cost, loss = terms(problem, params)
+        return made(problem, run, cost, **loss).convex()
 
     return fit
+
+
+def fit_of(loss):
+    """The `fit` of a binary method by its `loss`, both as Method has them."""
+    return convex_fit(MarginFit, partial(of_loss, loss))

@@ -115,7 +115,7 @@ class Columns:
 
     def _column(self, at, start):
         """(info, state) of one binary problem, from `start` if not None; its weights go to their place."""
-        run, (rows, y, _, instance, factor), signs = self.run, self.problem, self.codes[:, at]
+        run, (rows, y, _, instance, factor, _), signs = self.run, self.problem, self.codes[:, at]
         which = None if signs.all() else np.flatnonzero(signs[y])
         if which is not None:
             rows, y, instance, factor = rows.select(which), y[which], instance[which], factor[which]

@@ -4,12 +4,12 @@
 """
 
 from marginlinear import params as P
-from marginlinear.algorithms.dual import JointFit
+from marginlinear.algorithms.dual import JointFit, convex_fit
 from marginlinear.registry import Method
 
 
-def fit(problem, params, run):
-    return JointFit(problem, run, problem.costs(params["C"]), squared=False).convex()
+def dual(problem, params):
+    return problem.costs(params["C"]), {"squared": False}
 
 
 METHOD = Method(
@@ -19,7 +19,8 @@ METHOD = Method(
     reference="K. Crammer and Y. Singer, On the Algorithmic Implementation of Multiclass Kernel-based Vector "
               "Machines, JMLR 2001",
     params=(P.C,),
-    fit=fit,
+    fit=convex_fit(JointFit, dual),
+    dual=dual,
     joint=True,
     liblinear=4,
 )

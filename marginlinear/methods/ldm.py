@@ -23,7 +23,7 @@ from marginlinear.algorithms.dual import MarginFit
 from marginlinear.registry import Method
 
 
-def fit(problem, params, run):
+def dual(problem, params):
     import numpy as np
 
     # The tables and the engine each have a part of a row's cost: their product is to be finite.
@@ -32,14 +32,18 @@ def fit(problem, params, run):
     factors, group = np.unique(problem.factor, return_inverse=True)
     costs = [params["C"] * factor for factor in factors.tolist()]
     tables = [((1,), ((0, -C - slope, C), (0, -slope, 0))) for C in costs]
-    loss = {"tables": tables, "group": group.astype(np.int32)}
-    spread = 2 * params["lambda1"] / problem.size
+    return np.array(problem.instance), {"tables": tables, "group": group.astype(np.int32),
+                                        "spread": 2 * params["lambda1"] / problem.size}
+
+
+def fit(problem, params, run):
+    share, loss = dual(problem, params)
     if run.algorithm == "paper":
-        return paper(problem, run, spread, loss)
-    return MarginFit(problem, run, np.array(problem.instance), spread=spread, **loss).convex()
+        return paper(problem, run, share, **loss)
+    return MarginFit(problem, run, share, **loss).convex()
 
 
-def paper(problem, run, spread, loss):
+def paper(problem, run, share, spread, **loss):
     """Algorithm 1, for instance weights too: these stand where the paper counts a row once."""
     import numpy as np
 
@@ -47,7 +51,7 @@ def paper(problem, run, spread, loss):
     from marginlinear.algorithms.warm_start import resume
     from marginlinear.threads import aside
 
-    signs, share = np.where(problem.y == 1, 1.0, -1.0), np.ascontiguousarray(problem.instance)
+    signs = np.where(problem.y == 1, 1.0, -1.0)
     whole = MarginFit(problem, run._replace(start=None), share, spread=spread, **loss)
     engine, budget, tol, start = whole.engine, whole.budget, run.tol, None
 
@@ -92,6 +96,7 @@ METHOD = Method(
     reference="T. Zhang and Z.-H. Zhou, Large Margin Distribution Machine, KDD 2014, Eq. 5",
     params=(P.C, P.LAMBDA1, P.LAMBDA2),
     fit=fit,
+    dual=dual,
     joint=False,
     routes=("auto", "cd", "accelerated", "newton", "paper"),
 )

@@ -16,8 +16,13 @@ from marginlinear.algorithms.dual import JointFit
 from marginlinear.registry import Method
 
 
+def dual(problem, params):
+    return problem.costs(params["C"]), {"squared": False, "norm": params["norm"]}
+
+
 def fit(problem, params, run):
-    solver = JointFit(problem, run, problem.costs(params["C"]), squared=False, norm=params["norm"])
+    cost, loss = dual(problem, params)
+    solver = JointFit(problem, run, cost, **loss)
     solution = solver.convex()
     return solution._replace(info=solution.info._replace(n_outer=solver.engine.n_adapt))
 
@@ -30,5 +35,6 @@ METHOD = Method(
               "Bounds to Novel Algorithms, NIPS 2015",
     params=(P.C, P.NORM._replace(default=1.5, domain="[1, 2]")),
     fit=fit,
+    dual=dual,
     joint=True,
 )

@@ -27,12 +27,17 @@ RENEWAL = 0.3
 CAPS = {"ccp": 50, "paper": 20}
 
 
-def fit(problem, params, run):
+def dual(problem, params):
     C = params["C"] if params["lambda_"] is None else params["lambda_"] / problem.size
-    theta, mu = params["theta"], params["mu"]
-    solver = JointFit(problem, run, problem.costs(C / (1 - theta) ** 2),
-                      squared=True, low=1 - theta, high=1 + theta, mu=mu)
-    if mu == 0:
+    theta = params["theta"]
+    return problem.costs(C / (1 - theta) ** 2), {"squared": True, "low": 1 - theta, "high": 1 + theta,
+                                                 "mu": params["mu"]}
+
+
+def fit(problem, params, run):
+    cost, loss = dual(problem, params)
+    solver = JointFit(problem, run, cost, **loss)
+    if params["mu"] == 0:
         return solver.convex()
     cap = params["max_outer"] or CAPS[params["outer"]]
     return ccp(solver, cap) if params["outer"] == "ccp" else paper(solver, cap)
@@ -107,5 +112,6 @@ METHOD = Method(
     reference="T. Zhang and Z.-H. Zhou, Multi-Class Optimal Margin Distribution Machine, ICML 2017",
     params=(P.C, P.LAMBDA, P.MU, P.THETA, P.OUTER, P.MAX_OUTER),
     fit=fit,
+    dual=dual,
     joint=True,
 )

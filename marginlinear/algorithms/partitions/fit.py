@@ -1,0 +1,83 @@
+"""A method's own fit, over partitions that a Communicator asks."""
+
+import time
+from collections import namedtuple
+
+import numpy as np
+
+from marginlinear._core.rows import Rows
+from marginlinear.algorithms.multiclass import combined
+from marginlinear.algorithms.partitions.partition import Recipe
+from marginlinear.algorithms.partitions.places import Places
+from marginlinear.data.codes import codes_of
+from marginlinear.problem import Problem, Solution
+
+
+class Whole(namedtuple("Whole", "n_features n_classes size bias count")):
+    """What all partitions together are.
+
+    Attributes
+    ----------
+    n_features, n_classes : int
+    size : float
+        Sum of the instance weights.
+    bias : float
+    count : int
+        Partitions.
+    """
+
+    __slots__ = ()
+
+    def stand_in(self, n_classes):
+        """A Problem of one empty row, in place of all."""
+        rows = Rows.from_csr(np.empty(0), np.empty(0, np.int32), np.zeros(2, np.int64), self.n_features, self.bias)
+        return Problem(rows, np.zeros(1, np.int32), n_classes, np.full(1, self.size), np.ones(1))
+
+
+def require(method, params):
+    """ValueError for a method whose objective does not split over rows, or that is not built to."""
+    if method.terms is None:
+        raise ValueError(f"solver = {method.name!r} does not go over partitions: give "
+                         f"{'mcodm or cs' if method.joint else 'odm, l2svc or ldm'}, or train where all rows are")
+    if params.get("outer") == "paper":
+        raise ValueError("outer = 'paper' does not go over partitions: give 'ccp'")
+
+
+def fit(method, whole, params, run, how, communicator):
+    """Solution of a method over the partitions of a Communicator.
+
+    Parameters
+    ----------
+    method : Method
+        One that `require` lets pass.
+    whole : Whole
+    params : dict
+        The method's own.
+    run : Run
+    how : {"ovr", "ovo", "ecoc"} or None
+        Columns of a binary method for more than two classes: one after the other.
+    communicator : Communicator
+    """
+    def column(signs, n_classes, run):
+        recipe = Recipe(method.joint, method.terms, params, signs, run.seed, run.threads)
+        communicator.forget()
+        places = Places(communicator, recipe, whole.count)
+        return method.fit(whole.stand_in(n_classes), params, run._replace(places=places))
+
+    if how is None:
+        return column(np.array([-1, 1], np.int8) if not method.joint else None, whole.n_classes, run)
+    started, info, history = time.perf_counter(), None, []
+    codes = codes_of(how, whole.n_classes, run.seed)
+    weights = np.zeros((whole.stand_in(2).rows.d, codes.shape[1]))
+    for at, signs in enumerate(codes.T):
+        spent = time.perf_counter() - started
+        left = None if run.time_limit is None else max(0.0, run.time_limit - spent)
+        solution = column(np.ascontiguousarray(signs), 2, run._replace(time_limit=left, progress=None))
+        info = solution.info if info is None else combined(info, solution.info)
+        weights[:, at] = solution.weights[:, 0]
+        history.append({"n_iter": info.n_iter, "seconds": time.perf_counter() - started, "objective": info.objective,
+                        "bound": info.bound, "certificate": info.certificate, "residual": None, "columns": at + 1})
+        if run.progress is not None:
+            run.progress(history[-1])
+    info = info._replace(seconds=history[-1]["seconds"], tol=run.tol, history=history)
+    return Solution(weights, info, None, None if how == "ovr" else codes)

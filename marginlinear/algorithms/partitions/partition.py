@@ -1,0 +1,272 @@
+"""Rows of one place, and what they answer to a fit that is driven from elsewhere.
+
+A message is answered from the partition, which nothing changes, and from the state of its rows before it: duals, their
+averages, which rows rest. The answer is sums over the rows, and the state after. Who asks again with the same state
+gets the same bits: a state that was lost with its machine is made anew from an older one.
+
+Operations of a message are done in their order. What they add up over all partitions (communicator.py) is a tuple of
+arrays, or None:
+
+    begin()                     rows, values that are not 0, P(0), sum of the rows' conditions, c_i summed
+    visit(W, theta, extra, ..)  coordinate steps, each row once: sums_t, the norms of what W would move by, and that
+    accept(t)                   the duals go the part t of the way of the last visit
+    losses(W)                   loss, tight, moment, stale of sums_t
+    terms(which)                what D adds up over the rows, at the duals, their averages, or those kept
+    weights(which)              U
+    support(which)              rows with a dual that is not 0
+    mean_row()                  sum_i c_i y_i x_i
+    direction(b)                <x_i, b> is kept; of a few rows, sum_i <x_i, b> x_i
+    average(weight), adopt(), keep(averaged), zero()      as DualEngine has them
+    into_range()                every dual goes to the nearest place where D is finite
+    wake()                      no row rests
+    rivals(W), name(W, kappa)   mcODM: the best rivals at W are kept; they are named, and W would move by that
+"""
+
+from collections import namedtuple
+
+import numpy as np
+
+from marginlinear._core.scores import add_rows, scores_of
+from marginlinear.algorithms.dual import joint_engine, margin_engine
+from marginlinear.data.arrays import as_rows
+from marginlinear.problem import Problem
+from marginlinear.threads import run_chunks
+
+# Rows that the shared direction is taken from: so many runs of so many neighbours.
+RUNS, NEIGHBOURS = 16, 32
+# What a state has of BlockCD beside its duals.
+REFERENCES = "rival", "fixed", "upper", "named"
+
+
+class Recipe(namedtuple("Recipe", "joint terms params signs seed threads")):
+    """How a partition makes its engine: what a fit sends once.
+
+    Attributes
+    ----------
+    joint : bool
+    terms : callable
+        Both as of a Method.
+    params : dict
+    signs : int8 array of shape (k,) or None
+        Of a binary method with several classes: those of one column, data/codes.py.
+    seed, threads : int
+    """
+
+    __slots__ = ()
+
+
+class About(namedtuple("About", "number kappa mean factors skip_tolerance")):
+    """What all operations of a message speak of.
+
+    Attributes
+    ----------
+    number : int
+        Of the message.
+    kappa, mean : float
+        The strength of the centre; v of MarginCD.
+    factors : float64 array of shape (k,) or None
+    skip_tolerance : float
+        The gap of a row at which it is left as it is.
+    """
+
+    __slots__ = ()
+
+
+class Partition:
+    """Checked rows of one place.
+
+    Parameters
+    ----------
+    X : CSR, dense array or Pager
+        As `data.arrays.as_rows` takes them.
+    y : int32 array of shape (m,)
+        Classes 0 to n_classes - 1.
+    n_classes : int
+    instance, factor : float64 arrays of shape (m,)
+        As of a Problem.
+    whole : float
+        The sum of `instance` over all partitions.
+    bias : float
+    number : int
+        Its place among the partitions.
+    """
+
+    def __init__(self, X, y, n_classes, instance, factor, whole, bias, number):
+        self.X, self.y, self.n_classes, self.instance, self.factor = X, y, n_classes, instance, factor
+        self.whole, self.bias, self.number = whole, bias, number
+        self._rows = self._chosen = None
+
+    def __getstate__(self):
+        return {**self.__dict__, "_rows": None, "_chosen": None}
+
+    @property
+    def rows(self):
+        if self._rows is None:
+            self._rows = as_rows(self.X, self.bias)
+        return self._rows
+
+    def problem(self, signs):
+        """Problem of the rows, or of one column's classes."""
+        if signs is None:
+            return Problem(self.rows, self.y, self.n_classes, self.instance, self.factor, self.whole)
+        if signs.all():
+            return Problem(self.rows, (signs[self.y] > 0).astype(np.int32), 2, self.instance, self.factor, self.whole)
+        # The rows of a pair of classes are copies: those of the last pair are kept.
+        if self._chosen is None or self._chosen[0] != signs.tobytes():
+            which = np.flatnonzero(signs[self.y])
+            self._chosen = signs.tobytes(), which, self.rows.select(which)
+        _, which, rows = self._chosen
+        return Problem(rows, (signs[self.y[which]] > 0).astype(np.int32), 2, self.instance[which], self.factor[which],
+                       self.whole)
+
+    def answer(self, recipe, state, about, operations):
+        """(state after, [arrays or None of each operation])
+
+        Parameters
+        ----------
+        recipe : Recipe
+        state : dict or None
+            None: duals of 0.
+        about : About
+        operations : list of (str, tuple)
+        """
+        visit = Visit(self, recipe, state, about)
+        sums = [getattr(visit, name)(*arguments) for name, arguments in operations]
+        return visit.state(), sums
+
+
+class Visit:
+    """One message at one partition. The methods are the operations, and `state`."""
+
+    def __init__(self, partition, recipe, state, about):
+        self.recipe, self.about = recipe, about
+        self.problem = partition.problem(recipe.signs)
+        cost, keywords = recipe.terms(self.problem, recipe.params)
+        # Rows are visited in an order of their own each time, and everywhere.
+        seed = np.random.SeedSequence([recipe.seed, about.number, partition.number]).generate_state(1, np.uint64)[0]
+        make = joint_engine if recipe.joint else margin_engine
+        self.engine = engine = make(self.problem, cost, int(seed), recipe.threads, **keywords)
+        self.kept = {} if state is None else dict(state)
+        if state is not None:
+            engine.take_references(state)
+            np.asarray(engine.duals)[:] = state["duals"]
+            for array, before in zip(engine.resting(), (state["skip"], state["idle"]), strict=True):
+                array[:] = before
+        if about.factors is not None:
+            engine.factors[:] = about.factors
+        self._set_empty_duals()
+        engine.skip_tolerance = about.skip_tolerance
+
+    def state(self):
+        engine = self.engine
+        skip, idle = engine.resting()
+        references = engine.state(False)
+        return {**self.kept, "duals": np.asarray(engine.duals), "skip": skip, "idle": idle,
+                **{name: references[name] for name in (*REFERENCES, "factors") if name in references}}
+
+    def _set_empty_duals(self):
+        if self.about.mean is None:
+            self.engine.set_empty_duals()
+        else:
+            self.engine.set_mean(self.about.mean)
+
+    def begin(self):
+        engine, rows = self.engine, self.engine.rows
+        return (np.array([rows.m, rows.nonzeros(), engine.loss_at_zero(), engine.condition() * rows.m,
+                          np.asarray(engine.cost).sum()]),)
+
+    def visit(self, W, theta, extra):
+        engine = self.engine
+        copy, pull, before = W.copy(), np.zeros(engine.n_classes), np.empty(len(engine.duals))
+        self.kept["before"] = np.array(engine.duals)
+        sums, stop = np.zeros(5), 0
+        along = self.kept.get("along")
+        if along is None:
+            along = np.zeros(engine.rows.m)
+        for window in engine.windows():
+            for _ in range(engine.rows.turns):
+                start, stop = 0, engine.draw(window)
+                sums += engine.visit(start, stop, copy, theta, along, extra, pull, before)
+        moved = copy
+        moved -= W
+        each = engine.iterates.sqnorm_of(moved)
+        weight = 1.0 if self.about.factors is None else self.about.factors
+        return np.array([*sums, each, (weight * pull * pull).sum()]), pull, moved
+
+    def accept(self, t):
+        duals, before = np.asarray(self.engine.duals), self.kept.pop("before")
+        if t < 1:
+            duals -= before
+            duals *= t
+            duals += before
+
+    def losses(self, W):
+        return (np.array(self.engine.loss_sums(W)),)
+
+    def terms(self, which):
+        return (np.array(self.engine.dual_sums(self._duals(which))),)
+
+    def weights(self, which):
+        return (self.engine.weights_of(self._duals(which)),)
+
+    def support(self, which):
+        return (np.array([self.engine.count_of(self._duals(which))]),)
+
+    def mean_row(self):
+        return (self.engine.weights_of(np.asarray(self.engine.cost)),)
+
+    def direction(self, b):
+        rows, m = self.engine.rows, self.engine.rows.m
+        share, whole = np.ones(m), np.zeros(rows.d)
+        if b is not None:
+            b, along = b.reshape(-1, 1), np.zeros((m, 1))
+            run_chunks(lambda lo, hi: scores_of(rows, b, along, lo, hi), m, self.recipe.threads, rows.slice())
+            self.kept["along"] = share = along.ravel()
+        step = max(1, m // RUNS)
+        for lo in range(0, m, step):
+            add_rows(rows, share, whole, lo, min(m, lo + min(step, NEIGHBOURS)))
+        return (whole,)
+
+    def average(self, weight):
+        duals = np.asarray(self.engine.duals)
+        mean = self.kept.get("mean")
+        self.kept["mean"] = np.array(duals) if weight == 1 else mean + weight * (duals - mean)
+
+    def adopt(self):
+        for array in self.engine.resting():
+            array[:] = 0
+        np.asarray(self.engine.duals)[:] = self.kept["mean"]
+        self._set_empty_duals()
+
+    def keep(self, averaged):
+        self.kept["kept"] = np.array(self._duals("mean" if averaged else "duals"))
+
+    def zero(self):
+        for array in self.engine.resting():
+            array[:] = 0
+        np.asarray(self.engine.duals)[:] = 0
+        self._set_empty_duals()
+
+    def into_range(self):
+        self.engine.into_range()
+
+    def wake(self):
+        for array in self.engine.resting():
+            array[:] = 0
+
+    def rivals(self, W):
+        self.engine.iterates.vector(False)[:] = W
+        self.kept["rivals"] = self.engine.best_rivals()[0]
+
+    def name(self, W):
+        engine = self.engine
+        if self.about.kappa > 0:
+            engine.iterates.start(self.about.kappa)
+        engine.iterates.vector(False)[:] = W
+        engine.name_rivals(self.kept.pop("rivals"))
+        moved = engine.iterates.vector(False)
+        moved -= W
+        return (moved,)
+
+    def _duals(self, which):
+        return np.asarray(self.engine.duals) if which == "duals" else self.kept[which]
