@@ -95,7 +95,7 @@ cdef class BlockNewton(ProximalNewton):
     cdef const double[::1] cost, fixed, factors
     cdef const int32_t[::1] y, rival
 
-    def __init__(self, BlockCD engine):
+    def __init__(self, BlockCD engine, bint part=False):
         super().__init__(engine)
         self.k, self.alpha, self.beta, self.y = engine.n_classes, engine.alpha, engine.beta, engine.y
         self.cost, self.rival, self.fixed, self.factors = engine.cost, engine.rival, engine.fixed, engine.factor
@@ -109,7 +109,18 @@ cdef class BlockNewton(ProximalNewton):
         self.gram = NormalMatrix(self.rows.d, self.rows.m, engine.threads)
         self.q = np.array(self.alpha)
         self.centre = self.q
-        self.restart()
+        if part:
+            self.phi, self.named = engine.phi, engine.named
+        else:
+            self.restart()
+
+    def centre_on(self, centre):
+        """q"""
+        np.asarray(self.q)[:] = centre
+
+    def duals_of_rows(self):
+        """alpha: float64 array of shape (m, k)"""
+        return np.asarray(self.alpha)
 
     def restart(self):
         """The engine's problem has changed: W stays, the duals follow."""
@@ -123,7 +134,7 @@ cdef class BlockNewton(ProximalNewton):
     def curvature(self):
         """A generalised Hessian of F at the last W: float64 array of shape (d k, d k), ordered as W is."""
         d, k = self.rows.d, self.k
-        H = np.asarray(self._curvature(k)).reshape(k, d, k, d)
+        H = np.asarray(self.curvature_of_rows(k)).reshape(k, d, k, d)
         return H.transpose(1, 0, 3, 2).reshape(d * k, d * k) + np.eye(d * k)
 
     def _invariant(self):
@@ -161,14 +172,22 @@ cdef class BlockNewton(ProximalNewton):
 
     def _respond(self, const double[::1] W):
         """F(W). Sets the duals, U, and the values of the problem at W and these duals."""
+        cdef double half = 0.5 * sequential_dot(W, W), smooth, tight, gap
+        (smooth, self.loss, tight, gap, stale), self.U = self.respond_rows(W)
+        self.e, self.G = gap, 0.5 * self._subtract(W)
+        self.primal, self.objective, self.stale = half + self.loss, half + tight, int(stale)
+        self.bound = self.primal - self.e - self.G
+        return half + smooth
+
+    def respond_rows(self, const double[::1] W):
+        """The duals at W. Returns ((smooth, loss, tight, gap, stale) of sums_t, U)."""
         cdef Py_ssize_t start
-        cdef double half = 0.5 * sequential_dot(W, W)
         cdef sums_t sums
         cdef task_t task
-        self.U[:] = 0
+        cdef double[::1] U = np.zeros(W.shape[0])
         sums.smooth = sums.loss = sums.tight = sums.gap = 0
         sums.stale = 0
-        task.what, task.W, task.U, task.sums = RESPOND, &W[0], &self.U[0], &sums
+        task.what, task.W, task.U, task.sums = RESPOND, &W[0], &U[0], &sums
         task.scratch, task.which = &self.scratch[0], &self.which[0]
         self.rows.require()
         for start in range(0, self.rows.m, self.slice_rows):
@@ -176,11 +195,7 @@ cdef class BlockNewton(ProximalNewton):
             with nogil:
                 perform(self, self.rows, &task)
             PyErr_CheckSignals()
-        self.e, self.G = sums.gap, 0.5 * self._subtract(W)
-        self.primal, self.objective, self.stale = half + sums.loss, half + sums.tight, sums.stale
-        self.bound = self.primal - self.e - self.G
-        self.loss = sums.loss
-        return half + sums.smooth
+        return (sums.smooth, sums.loss, sums.tight, sums.gap, sums.stale), U
 
     def _direction(self, const double[::1] gradient):
         """curvature^-1 gradient.
@@ -190,7 +205,7 @@ cdef class BlockNewton(ProximalNewton):
         """
         cdef Py_ssize_t a, b, j, d = self.rows.d, k = self.k, free = k - 1 if self._invariant() else k
         cdef double shared = 1.0 / k if free < k else 0.0
-        cdef double[:, ::1] H = self._curvature(free)
+        cdef double[:, ::1] H = self.curvature_of_rows(free)
         cdef double[::1] wanted = np.empty(free * d), direction
         cdef const double[::1] found
         for a in range(free):
@@ -209,7 +224,7 @@ cdef class BlockNewton(ProximalNewton):
             centre_classes(direction, k)
         return out
 
-    cdef double[:, ::1] _curvature(self, Py_ssize_t free):
+    def curvature_of_rows(self, Py_ssize_t free):
         """sum_i B_i kron x_i x_i' of the first `free` classes, feature j of class a at a d + j."""
         cdef Py_ssize_t pair, a, b, i, j, start, stop, d = self.rows.d, k = self.k
         # begins[pair + 1] is where the next row of the pair goes, at last where those of the next pair begin.
@@ -249,7 +264,7 @@ cdef class BlockNewton(ProximalNewton):
             for i in range(free * d):
                 for j in range(free * d):
                     H[i, j] *= self.r[i // d] * self.r[j // d]
-        return H
+        return np.asarray(H)
 
 
 cdef void centre_classes(double[::1] W, Py_ssize_t k) noexcept nogil:

@@ -63,7 +63,7 @@ cdef class MarginNewton(ProximalNewton):
 
     cdef Py_ssize_t slice_rows
     cdef NormalMatrix gram
-    cdef double spread, size, v
+    cdef readonly double spread, size, v
     cdef const double[:, ::1] tables
     cdef const double[::1] c, soft, row_sum
     cdef const int32_t[::1] positive, group
@@ -71,9 +71,9 @@ cdef class MarginNewton(ProximalNewton):
     cdef int32_t[::1] who
     cdef double[:, ::1] constant
 
-    def __init__(self, MarginCD engine):
+    def __init__(self, MarginCD engine, bint part=False):
         # Sweeps over long rows at a large C can leave weights that are worse than none.
-        poor = not engine.primal()[0] <= engine.loss_at_zero()
+        poor = not part and not engine.primal()[0] <= engine.loss_at_zero()
         if poor:
             engine.start_over()
         super().__init__(engine)
@@ -81,7 +81,7 @@ cdef class MarginNewton(ProximalNewton):
             # So large that the proximal term acts on all rows.
             self.g = MOST
         cdef Py_ssize_t i, j, m = self.rows.m, d = self.rows.d
-        cdef double mean, double_spread = 2 * engine.spread
+        cdef double double_spread = 2 * engine.spread
         self.spread, self.size = engine.spread, engine.size
         self.dual, self.positive, self.group, self.tables = engine.duals, engine.positive, engine.group, engine.tables
         self.c, self.q = engine.cost, self.rows.zeros(m)
@@ -91,21 +91,42 @@ cdef class MarginNewton(ProximalNewton):
         self.soft = softness_of(self.tables)
         self.slice_rows = max(1, <Py_ssize_t>(SLICE * m / (1.0 + <double>self.rows.nnz)))
         self.gram = NormalMatrix(self.rows.d, m, engine.threads)
+        if part:
+            return
         self.constant = np.eye(d)
         cdef const double[:, ::1] gram
         if self.spread > 0:
-            self.row_sum = engine.weights_of(self.c)
-            gram = self._gram(self.c)
+            self.row_sum = self.sum_of_rows()
+            gram = self.gram_of(False)
             for i in range(d):
                 for j in range(d):
                     self.constant[i, j] += double_spread * gram[i, j]
                     self.constant[i, j] -= double_spread / self.size * (self.row_sum[i] * self.row_sum[j])
-        self._measure(self.W, self.margin)
-        # b = a + tau at the duals of the sweeps, and the centre with it.
-        mean = self._mean(self.W)
-        for i in range(m):
-            self.own[i] = self.dual[i] + double_spread * self.c[i] * (self.margin[i] - mean)
+        self.begin_rows(self.W, self._mean(self.W))
         self.restart()
+
+    def sum_of_rows(self):
+        """z"""
+        return self.engine.weights_of(self.c)
+
+    def begin_rows(self, const double[::1] W, double mean):
+        """b = a + tau at the duals of the sweeps, where the mean of the margins is `mean`."""
+        cdef Py_ssize_t i
+        self._measure(W, self.margin)
+        for i in range(self.rows.m):
+            self.own[i] = self.dual[i] + 2 * self.spread * self.c[i] * (self.margin[i] - mean)
+
+    def centre_on(self, const double[::1] centre):
+        """q"""
+        self.centre[:] = centre
+
+    def duals_of_rows(self):
+        """b: float64 array of shape (m,)"""
+        return np.asarray(self.own)
+
+    def gram_of(self, bint curvatures):
+        """sum_i h_i x_i x_i', or with c_i in place of the curvatures: (d, d), until the next is asked for."""
+        return self._gram(self.weight if curvatures else self.c)
 
     def curvature(self):
         """A generalised Hessian of F at the last W: float64 array of shape (d, d)."""
@@ -114,7 +135,7 @@ cdef class MarginNewton(ProximalNewton):
     cdef double[:, ::1] _curvature(self):
         """`curvature`, until the next is asked for."""
         cdef Py_ssize_t i, j
-        cdef double[:, ::1] H = self._gram(self.weight)
+        cdef double[:, ::1] H = self.gram_of(True)
         for i in range(self.rows.d):
             for j in range(self.rows.d):
                 H[i, j] += self.constant[i, j]
@@ -154,18 +175,31 @@ cdef class MarginNewton(ProximalNewton):
         self.engine.set_empty_duals()
 
     def _respond(self, const double[::1] W):
-        self._measure(W, self.margin)
-        return self._evaluate(W)
+        return self._evaluate(W, False)
 
     def _again(self):
-        return self._evaluate(self.W)
+        return self._evaluate(self.W, True)
 
-    cdef double _evaluate(self, const double[::1] W) except? -1:
-        """F at W, whose margins are at hand. Sets the duals, U, and the values of the problem at W and these duals."""
+    cdef double _evaluate(self, const double[::1] W, bint measured) except? -1:
+        """F at W. Sets the duals, U, and the values of the problem at W and these duals."""
+        cdef double loss, gap, move, spread
+        self.v = self._mean(W)
+        (loss, gap, move, spread), self.U = self.respond_rows(W, self.v, measured)
+        self.e, self.G = gap, 0.5 * self._subtract(W)
+        self.primal = self.objective = 0.5 * sequential_dot(W, W) + loss + self.spread * spread
+        self.bound = self.primal - self.e - self.G
+        return self.primal - gap - 0.5 * move
+
+    def respond_rows(self, const double[::1] W, double mean, bint measured=False):
+        """The duals at W, whose margins have this mean, and may be at hand.
+
+        Returns ((loss, e, sum_i gamma_i (b_i - q_i)^2, sum_i c_i (g_i - mean)^2), U).
+        """
         cdef Py_ssize_t i
         cdef const pieces_t* phi
         cdef double g, c, gamma, loss = 0, gap = 0, move = 0, spread = 0
-        self.v = self._mean(W)
+        if not measured:
+            self._measure(W, self.margin)
         with nogil:
             for i in range(self.rows.m):
                 phi, c, g = <const pieces_t*> &self.tables[self.group[i], 0], self.c[i], self.margin[i]
@@ -174,13 +208,9 @@ cdef class MarginNewton(ProximalNewton):
                 loss += c * loss_at(phi, g)
                 gap += fenchel_gap(phi, c, g, self.own[i])
                 move += gamma * (self.own[i] - self.centre[i]) * (self.own[i] - self.centre[i])
-                spread += c * (g - self.v) * (g - self.v)
-                self.dual[i] = self.own[i] - 2 * self.spread * c * (g - self.v)
-        self.U = self.engine.weights_of(self.dual)
-        self.e, self.G = gap, 0.5 * self._subtract(W)
-        self.primal = self.objective = 0.5 * sequential_dot(W, W) + loss + self.spread * spread
-        self.bound = self.primal - self.e - self.G
-        return self.primal - gap - 0.5 * move
+                spread += c * (g - mean) * (g - mean)
+                self.dual[i] = self.own[i] - 2 * self.spread * c * (g - mean)
+        return (loss, gap, move, spread), self.engine.weights_of(self.dual)
 
     cdef _measure(self, const double[::1] W, double[::1] out):
         """out = the margins of all rows."""
@@ -227,8 +257,21 @@ cdef class MarginNewton(ProximalNewton):
         else:
             for i in range(self.rows.m):
                 self.margin[i] -= t * self.turn[i]
-            self.value = self._evaluate(self.W)
+            self.value = self._again()
         return t
+
+    def slopes(self, const double[::1] W, const double[::1] direction, double v, double mean, lengths):
+        """The losses' part of F' at W - t direction for each length t; v and mean are those of the margins of W and of
+        the direction. Float64 array."""
+        cdef double slope, curvature
+        self.v = v
+        self._measure(W, self.margin)
+        self._measure(direction, self.turn)
+        found = []
+        for t in lengths:
+            self._slope(t, mean, &slope, &curvature)
+            found.append(slope)
+        return np.array(found)
 
     cdef void _slope(self, double t, double mean, double* slope, double* curvature) noexcept nogil:
         """The losses' part of (F', F'') at W - t direction, `turn` being the margins of the direction."""

@@ -3,10 +3,13 @@ from marginlinear._core.rows cimport Rows
 
 cdef class ProximalNewton:
     cdef readonly double primal, objective, bound
-    cdef object engine, q
+    cdef readonly object engine
+    cdef object q
     cdef Rows rows
-    cdef double g, value, e, G
-    cdef double[::1] W, U, gradient, start
+    cdef public double g, value
+    cdef double e, G
+    cdef readonly double[::1] W
+    cdef double[::1] U, gradient, start
     cdef double _subtract(self, const double[::1] W) noexcept nogil
 
 

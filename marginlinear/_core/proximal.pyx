@@ -63,8 +63,14 @@ cdef class ProximalNewton:
     A subclass has `_respond(W)`, which returns F(W) and sets the duals, U, e, G and the attributes below, `_duals()`,
     the p, and `_direction(gradient)`, curvature^-1 gradient. Its `__init__` sets the centre q and restarts.
 
+    What is summed over the rows has methods of its own, since rows may be elsewhere (algorithms/partitions/newton.py):
+    there `part` is True, and W, g and the centre come with each call.
+
     Attributes
     ----------
+    g : float
+    value : float
+        F at W.
     primal, objective : float
         As the engine's `primal` returns them, at W.
     bound : float
@@ -120,8 +126,12 @@ cdef class ProximalNewton:
             t /= 2
 
     def _recentre(self):
-        np.asarray(self.q)[:] = np.asarray(self._duals())
+        self.move_centre()
         self.value = self._again()
+
+    def move_centre(self):
+        """q = p"""
+        np.asarray(self.q)[:] = np.asarray(self._duals())
 
     def _again(self):
         """F at the same W, after a change of the centre or of g."""

@@ -199,7 +199,7 @@ class JointFit(DualFit):
 
         make = joint_engine if run.places is None else run.places.joint_engine
         engine = make(problem, cost, run.seed, run.threads, **loss)
-        super().__init__(problem, run, engine, BlockNewtonCost if run.places is None else None)
+        super().__init__(problem, run, engine, BlockNewtonCost if run.places is None else run.places.block_newton)
 
     def start_with_admm(self):
         """Where alternating directions promise to cost less than what is ahead, begin with them. Whether they did."""
@@ -251,7 +251,7 @@ class MarginFit(DualFit):
 
         make, newton, self.to_outer = margin_engine, MarginNewtonCost, None
         if run.places is not None:
-            make, newton = run.places.margin_engine, None
+            make, newton = run.places.margin_engine, run.places.margin_newton
         else:
             problem, run, self.to_outer = renumbered(problem, run)
         super().__init__(problem, run, make(problem, cost, run.seed, run.threads, tables, **others), newton)

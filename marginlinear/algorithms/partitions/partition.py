@@ -19,6 +19,11 @@ arrays, or None:
     average(weight), adopt(), keep(averaged), zero()      as DualEngine has them
     into_range()                every dual goes to the nearest place where D is finite
     wake()                      no row rests
+    begin_newton(W, mean)       Newton steps start from the duals
+    respond(W, g, mean)         their duals at W: sums over the rows, and U
+    curvature(what)             of these duals: the Hessian's part; for what of it, see newton.py
+    slopes(W, ...)              of the losses along a line
+    move_centre()               of the proximal term, to the duals
     rivals(W), name(W, kappa)   mcODM: the best rivals at W are kept; they are named, and W would move by that
 """
 
@@ -253,6 +258,41 @@ class Visit:
     def wake(self):
         for array in self.engine.resting():
             array[:] = 0
+
+    def _newton(self, g=1.0):
+        if self.recipe.joint:
+            from marginlinear._core.block_newton import BlockNewton as Newton
+        else:
+            from marginlinear._core.margin_newton import MarginNewton as Newton
+        newton = Newton(self.engine, part=True)
+        newton.g = g
+        if "centre" in self.kept:
+            newton.centre_on(self.kept["centre"])
+        return newton
+
+    def begin_newton(self, W=None, mean=0.0):
+        newton = self._newton()
+        if not self.recipe.joint:
+            newton.begin_rows(W, mean)
+        self.kept["own"] = np.array(newton.duals_of_rows())
+
+    def move_centre(self):
+        self.kept["centre"] = self.kept["own"]
+
+    def respond(self, W, g, *mean):
+        self.newton = self._newton(g)
+        sums, U = self.newton.respond_rows(W, *mean)
+        self.kept["own"] = np.array(self.newton.duals_of_rows())
+        return np.array(sums, dtype=float), np.asarray(U)
+
+    def curvature(self, what):
+        if self.recipe.joint:
+            return (np.array(self.newton.curvature_of_rows(what)),)
+        newton = self.newton if what else self._newton()
+        return (np.array(newton.gram_of(what)),)
+
+    def slopes(self, W, direction, g, v, mean, lengths):
+        return (self._newton(g).slopes(W, direction, v, mean, lengths),)
 
     def rivals(self, W):
         self.engine.iterates.vector(False)[:] = W

@@ -15,10 +15,13 @@ from marginlinear._core.block_cd import BlockCD
 from marginlinear._core.margin_cd import MarginCD
 from marginlinear.algorithms.descent import PLAIN
 from marginlinear.algorithms.dual import joint_engine, margin_engine
+from marginlinear.algorithms.partitions import newton
 from marginlinear.algorithms.partitions.groups import Proposal
 from marginlinear.algorithms.partitions.partition import About
 from marginlinear.algorithms.partitions.rounds import Rounds
 
+# Rounds before Newton steps.
+WARM_UP = 4
 # Steps of the power method for the direction that rows share the most.
 STEPS = 3
 
@@ -40,6 +43,7 @@ class Places:
     """
 
     rounds = 1
+    margin_newton, block_newton = newton.MARGINS, newton.BLOCKS
 
     def __init__(self, communicator, recipe, count):
         self.communicator, self.recipe, self.count = communicator, recipe, count
@@ -51,8 +55,7 @@ class Places:
     def sweeper(self, engine):
         """Rounds for this engine; of one partition they are sweeps."""
         made = Rounds(engine, self)
-        if self.count == 1:
-            made.pace = PLAIN
+        made.pace = PLAIN if self.count == 1 else made.pace._replace(warm_up=WARM_UP)
         return made
 
     def tell(self, operation, *arguments):
