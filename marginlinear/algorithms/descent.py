@@ -116,6 +116,11 @@ class Descent:
             if check is not None and (self.stopped or self.certified() or self.outdated(check)):
                 return check
 
+    @property
+    def way(self):
+        """The route, by the name that a user is told."""
+        return self.newton_cost.NAME if self.route == "newton" else self.route
+
     def certified(self):
         return self.incumbent.certified(self.goal)
 

@@ -123,7 +123,7 @@ class DualFit:
         # Where nothing ran out, checks have certified what the recomputed sums do not: what is left is rounding.
         status, reason = status_of(certificate, objective, self.run.tol, descent.stopped or STALLED)
         info = Info(
-            status=status, reason=reason, algorithm=descent.route, n_iter=engine.n_iter, n_outer=n_outer,
+            status=status, reason=reason, algorithm=descent.way, n_iter=engine.n_iter, n_outer=n_outer,
             objective=objective, bound=bound, certificate=certificate, n_support=engine.count_support(averaged),
             seconds=self.budget.seconds, tol=self.run.tol, history=self.budget.history, residual=residual)
         weights = self._weights(engine.weights_at(engine.iterates.W))
@@ -249,12 +249,13 @@ class MarginFit(DualFit):
     def __init__(self, problem, run, cost, tables, **others):
         from marginlinear.algorithms.newton import MarginNewtonCost
 
-        make, newton, self.to_outer = margin_engine, MarginNewtonCost, None
+        make, self.to_outer = margin_engine, None
         if run.places is not None:
-            make, newton = run.places.margin_engine, run.places.margin_newton
+            make = run.places.margin_engine
         else:
             problem, run, self.to_outer = renumbered(problem, run)
-        super().__init__(problem, run, make(problem, cost, run.seed, run.threads, tables, **others), newton)
+        engine = make(problem, cost, run.seed, run.threads, tables, **others)
+        super().__init__(problem, run, engine, MarginNewtonCost if run.places is None else run.places.margin_newton(engine))
 
     def _values(self, averaged, references):
         incumbent = self.descent.incumbent

@@ -17,6 +17,7 @@ ON_A_KERNEL = "algorithm = 'newton' works on features, not on a kernel: take 'au
 class MarginNewtonCost:
     """Of steps on the engine MarginCD."""
 
+    NAME = "newton"
     # Steps from the sweeps' duals to 1e-3: about 4 for smooth losses, 10 to 20 for the hinge.
     STEPS = 8
 
@@ -52,6 +53,7 @@ class MarginNewtonCost:
 class BlockNewtonCost:
     """Of steps on the engine BlockCD."""
 
+    NAME = "newton"
     # Steps from the sweeps' duals to 1e-3.
     STEPS = 15
 

@@ -1,8 +1,11 @@
 """Messages to all partitions, and the sums of what they answer.
 
-A Communicator has two methods:
+A Communicator has three methods:
 
     run(recipe, about, operations)      [the sums of each operation's arrays, or None], in partition.py's words
+    collect(recipe, about, operations, solve, *arguments)
+                                        solve(the sum of the last operation's one array, *arguments), where there is
+                                        room for it
     forget()                            the states of the rows are not needed any more
 
 Sums are made by a tree over the numbers of the partitions, ((0 + 1 + 2 + 3) + (4 + ...)) + ...: the same bits wherever
@@ -50,6 +53,9 @@ class InProcess:
 
     def forget(self):
         self.states = [None] * len(self.partitions)
+
+    def collect(self, recipe, about, operations, solve, *arguments):
+        return solve(self.run(recipe, about, operations)[-1][0], *arguments)
 
     def run(self, recipe, about, operations):
         answers = [partition.answer(recipe, state, about, operations)

@@ -61,7 +61,7 @@ def fit(method, whole, params, run, how, communicator):
     def column(signs, n_classes, run):
         recipe = Recipe(method.joint, method.terms, params, signs, run.seed, run.threads)
         communicator.forget()
-        places = Places(communicator, recipe, whole.count)
+        places = Places(communicator, recipe, whole.count, run)
         return method.fit(whole.stand_in(n_classes), params, run._replace(places=places))
 
     if how is None:

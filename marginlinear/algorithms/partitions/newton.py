@@ -14,8 +14,8 @@ from marginlinear._core.margin_newton import MarginNewton
 
 # Unknowns of the linear system.
 LIMIT = 4000
-# What a step costs, in rounds.
-ROUNDS = 2.0
+# What a step costs, in rounds: those take two to five times as many as one machine takes sweeps, by which a descent counts.
+ROUNDS = 0.5
 # Lengths of a step that are tried at once.
 LENGTHS = 2.0 ** np.arange(-10, 2)
 # A full step is taken where the slope is down to this part of that at its start.
@@ -26,6 +26,8 @@ ROUNDING = 1e-13
 
 class SummedCost:
     """What newton.MarginNewtonCost says of one machine, for steps of `kind`."""
+
+    NAME = "newton"
 
     def __init__(self, kind, steps):
         self.begin, self.STEPS = kind, steps

@@ -24,6 +24,7 @@ arrays, or None:
     curvature(what)             of these duals: the Hessian's part; for what of it, see newton.py
     slopes(W, ...)              of the losses along a line
     move_centre()               of the proximal term, to the duals
+    active(W), take(duals)      finish.py: the rows that matter at W and the duals kept; their duals, and the others kept
     rivals(W), name(W, kappa)   mcODM: the best rivals at W are kept; they are named, and W would move by that
 """
 
@@ -33,6 +34,7 @@ import numpy as np
 
 from marginlinear._core.scores import add_rows, scores_of
 from marginlinear.algorithms.dual import joint_engine, margin_engine
+from marginlinear.algorithms.partitions.finish import Collected, active, as_csr
 from marginlinear.data.arrays import as_rows
 from marginlinear.problem import Problem
 from marginlinear.threads import run_chunks
@@ -144,7 +146,7 @@ class Visit:
     """One message at one partition. The methods are the operations, and `state`."""
 
     def __init__(self, partition, recipe, state, about):
-        self.recipe, self.about = recipe, about
+        self.recipe, self.about, self.number = recipe, about, partition.number
         self.problem = partition.problem(recipe.signs)
         cost, keywords = recipe.terms(self.problem, recipe.params)
         # Rows are visited in an order of their own each time, and everywhere.
@@ -293,6 +295,20 @@ class Visit:
 
     def slopes(self, W, direction, g, v, mean, lengths):
         return (self._newton(g).slopes(W, direction, v, mean, lengths),)
+
+    def active(self, W):
+        engine, duals = self.engine, self.kept["kept"]
+        which = active(engine, np.asarray(engine.tables)[0], W, duals)
+        self.kept["active"] = which
+        return (Collected([(self.number, as_csr(engine.rows.select(which)), self.problem.y[which],
+                            np.asarray(engine.cost)[which], duals[which])]),)
+
+    def take(self, duals):
+        mine = np.asarray(self.engine.duals)
+        mine[:] = self.kept["kept"]
+        mine[self.kept.pop("active")] = duals[self.number]
+        for array in self.engine.resting():
+            array[:] = 0
 
     def rivals(self, W):
         self.engine.iterates.vector(False)[:] = W

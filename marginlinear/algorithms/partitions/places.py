@@ -15,7 +15,7 @@ from marginlinear._core.block_cd import BlockCD
 from marginlinear._core.margin_cd import MarginCD
 from marginlinear.algorithms.descent import PLAIN
 from marginlinear.algorithms.dual import joint_engine, margin_engine
-from marginlinear.algorithms.partitions import newton
+from marginlinear.algorithms.partitions import finish, newton
 from marginlinear.algorithms.partitions.groups import Proposal
 from marginlinear.algorithms.partitions.partition import About
 from marginlinear.algorithms.partitions.rounds import Rounds
@@ -35,22 +35,32 @@ class Places:
     recipe : Recipe
     count : int
         Partitions.
+    run : Run
 
     Attributes
     ----------
-    rounds_made, messages, numbers_sent : int
+    messages, collections, numbers_sent : int
         So far; numbers in the vectors that a partition was sent and has answered with.
     """
 
     rounds = 1
-    margin_newton, block_newton = newton.MARGINS, newton.BLOCKS
+    block_newton = newton.BLOCKS
 
-    def __init__(self, communicator, recipe, count):
-        self.communicator, self.recipe, self.count = communicator, recipe, count
-        self.engine, self.waiting = None, []
-        self.messages = self.numbers_sent = 0
-        self.margin_engine = partial(margin_engine, kind=partial(Margins, self))
+    def __init__(self, communicator, recipe, count, run):
+        self.communicator, self.recipe, self.count, self.run = communicator, recipe, count, run
+        self.engine, self.waiting, self.table = None, [], None
+        self.messages = self.numbers_sent = self.collections = 0
         self.joint_engine = partial(joint_engine, kind=partial(Blocks, self))
+
+    def margin_engine(self, problem, cost, seed, threads, tables, **others):
+        """Margins, as dual.margin_engine makes a MarginCD."""
+        self.table = tables[0]
+        return margin_engine(problem, cost, seed, threads, tables, kind=partial(Margins, self), **others)
+
+    def margin_newton(self, engine):
+        """What follows rounds, as DualFit takes it: few weights are found by Newton steps; many, of a loss with kinks,
+        on the rows that matter."""
+        return newton.MARGINS if newton.MARGINS.unknowns(engine) <= newton.LIMIT else finish.FinishCost
 
     def sweeper(self, engine):
         """Rounds for this engine; of one partition they are sweeps."""
@@ -75,6 +85,13 @@ class Places:
         self.numbers_sent += sum(np.size(one) for _, arguments in (*before, *operations) for one in arguments)
         self.numbers_sent += sum(array.size for arrays in sums for array in arrays)
         return sums
+
+    def collect(self, operation, solve, *arguments):
+        """What `solve` makes of what an operation collects, with these arguments."""
+        before, self.waiting = self.waiting, []
+        about = About(self.messages, *self.engine.about())
+        self.messages += 1
+        return self.communicator.collect(self.recipe, about, [*before, operation], solve, *arguments)
 
     def deal(self):
         yield None, True

@@ -1,0 +1,193 @@
+"""The end of rounds for losses with kinks: the rows that matter, brought to one place.
+
+After some rounds most duals stand at an end of their range, and stay there. The others' rows A are solved together, the
+duals of the rest R fixed:
+
+    max over a_A of  -1/2 ||U_R + U_A||^2 + h_A(a_A) + h_R  =  min over W of  1/2 ||W||^2 + L_A(W) - <U_R, W> + h_R
+
+That is an ordinary problem with one more row: U_R, of the loss h_R - g, whose dual is always 1. Its dual value is one
+of the whole problem, since no other dual moves; whether the rows R have stayed where they were is what the next check
+of all partitions says. If not, they are among the next A.
+"""
+
+import numpy as np
+
+from marginlinear.algorithms.partitions.newton import LIMIT
+from marginlinear.problem import Problem, Run
+from marginlinear.status import allowance
+
+# Bytes of a stored value and its index, and those that the collected rows may take.
+VALUE, ROOM = 12, 2 << 30
+# How far from a knot a margin may be, for its row to be asked for, where its dual stands at an end.
+NEAR = 0.05
+# Rounds before the first time: without curvature, and of losses that curve on one side alone.
+ROUNDS, ROUNDS_CURVED = 15, 20
+# The part of what is allowed that the collected rows may leave.
+PART = 0.2
+
+
+class Collected:
+    """Rows of some partitions, in the order of the partitions: what replies add up to.
+
+    Attributes
+    ----------
+    parts : list of (partition's number, rows as CSR with the bias in it, y, cost, duals)
+    """
+
+    def __init__(self, parts):
+        self.parts = parts
+
+    def copy(self):
+        return Collected(list(self.parts))
+
+    def __iadd__(self, other):
+        self.parts += other.parts
+        return self
+
+    @property
+    def size(self):
+        """Numbers."""
+        return sum(X.nnz + 2 * X.shape[0] for _, X, *_ in self.parts)
+
+
+def active(engine, table, W, duals):
+    """Numbers of the rows whose duals may move: those within their range, or with a margin near a knot, or beyond."""
+    knots, quads, slopes = table[:2], table[2:5], table[5:8]
+    margins, cost = np.zeros(engine.rows.m), np.asarray(engine.cost)
+    engine.loss_sums(W, margins)
+    low = -cost * slopes[2] if quads[2] == 0 else -np.inf
+    high = -cost * slopes[0] if quads[0] == 0 else np.inf
+    return np.flatnonzero(((duals > low) | (margins < knots[1] + NEAR))
+                          & ((duals < high) | (margins > knots[0] - NEAR)))
+
+
+def as_csr(rows):
+    """SciPy's CSR of some Rows in memory, the bias feature included."""
+    from scipy.sparse import csr_array, hstack
+
+    if isinstance(rows.arrays, tuple):
+        data, indices, indptr = rows.arrays
+        X = csr_array((data[:rows.nnz], indices[:rows.nnz].astype(np.int32), indptr), shape=(rows.m, rows.n))
+    else:
+        X = csr_array(rows.arrays)
+    if rows.bias < 0:
+        return X
+    return csr_array(hstack([X, np.full((rows.m, 1), rows.bias)], format="csr"))
+
+
+def solved(collected, table, U, h, wanted, run):
+    """Solve the problem of the collected rows.
+
+    Parameters
+    ----------
+    collected : Collected
+    table : (knots, parts)
+        The loss.
+    U : float64 array of shape (d,)
+        The weights of all duals, and
+    h : float
+        what they add to D beside -1/2 ||U||^2.
+    wanted : float
+        The gap to be left.
+    run : Run
+        Seed, threads, and what is left of sweeps and time.
+
+    Returns
+    -------
+    W, U : float64 arrays of shape (d,)
+        The weights, and those of the duals.
+    duals : dict
+        Those of the rows of each partition, by its number.
+    sweeps : int
+    """
+    from scipy.sparse import csr_array, vstack
+
+    from marginlinear.algorithms.dual import MarginFit, margin_engine
+    from marginlinear.data.arrays import as_rows
+
+    _, Xs, ys, costs, starts = zip(*collected.parts, strict=True)
+    X = csr_array(vstack(Xs, format="csr"))
+    y, cost, duals = (np.concatenate(some) for some in (ys, costs, starts))
+    rest = Problem(as_rows(X, -1.0), y, 2, np.ones(len(y)), np.ones(len(y)))
+    engine = margin_engine(rest, cost, run.seed, run.threads, [table])
+    rest_of_U = U - engine.weights_of(duals)
+    level = h - engine.dual_sums(duals)[0]
+    X = csr_array(vstack([X, csr_array(rest_of_U[np.newaxis])], format="csr"))
+    m = X.shape[0]
+    problem = Problem(as_rows(X, -1.0), np.append(y, 1).astype(np.int32), 2, np.ones(m), np.ones(m))
+    group = np.zeros(m, np.int32)
+    group[-1] = 1
+    cost, duals = np.append(cost, 1.0), np.append(duals, 1.0)
+    start = {"duals": duals, "cost": cost, "W": None, "kappa": 0.0, "before": None}
+    value = max(1.0, abs(h))
+    solution = MarginFit(problem, run._replace(tol=wanted / value, start=start), cost, [table, ((), ((0, -1, level),))],
+                         group=group).convex()
+    duals = np.asarray(solution.state["duals"])[:-1]
+    ends = np.cumsum([X.shape[0] for X in Xs])
+    by_number = dict(zip([number for number, *_ in collected.parts], np.split(duals, ends[:-1]), strict=True))
+    return solution.weights[:, 0], rest_of_U + engine.weights_of(duals), by_number, solution.info.n_iter
+
+
+class Finish:
+    """Steps of collecting and solving, as a Descent takes Newton steps.
+
+    Parameters
+    ----------
+    engine : places.Margins
+        Of a loss without curvature.
+
+    Attributes
+    ----------
+    primal, objective, bound : float
+        Of the last step.
+    """
+
+    def __init__(self, engine):
+        self.engine, self.places = engine, engine.places
+
+    def restart(self):
+        """The engine's problem has changed: nothing is kept of it."""
+
+    def step(self):
+        engine, places = self.engine, self.places
+        iterates = engine.iterates
+        W = iterates.averaged if engine.averaging else iterates.W
+        (U,), (terms,) = places.ask_all(("weights", ("kept",)), ("terms", ("kept",)))
+        h = float(terms[0])
+        run = places.run
+        wanted = PART * allowance(run.tol, h)
+        W, U, duals, sweeps = places.collect(("active", (np.array(W),)), solved, places.table, U, h, wanted,
+                                             Run(tol=None, algorithm="auto", max_iter=run.max_iter,
+                                                 time_limit=run.time_limit, seed=run.seed, threads=run.threads))
+        places.tell("take", duals)
+        iterates.resume(W, U, 1.0)
+        engine.at_hand, engine.averaging = {}, False
+        self.primal, self.objective, _ = engine.primal()
+        self.bound = engine.dual()
+        places.collections += 1
+        engine.n_iter += 1
+
+
+class FinishCost:
+    """What a Descent asks of a way to go on (newton.MarginNewtonCost)."""
+
+    NAME = "collected"
+    # Never at first.
+    STEPS = 1e9
+
+    @staticmethod
+    def sweeps_of_a_step(engine):
+        from marginlinear.algorithms.descent import ENOUGH
+
+        _, _, *quads = np.asarray(engine.tables)[0, :5]
+        if engine.spread > 0 or (quads[0] > 0 and quads[2] > 0) or VALUE * engine.nonzeros > ROOM:
+            return np.inf
+        return (ROUNDS if engine.piecewise_linear else ROUNDS_CURVED) / ENOUGH
+
+    @staticmethod
+    def require(engine):
+        """ValueError: this is asked where algorithm = 'newton' was."""
+        raise ValueError(f"algorithm = 'newton' solves for {engine.rows.d} weights, over partitions at most {LIMIT}: "
+                         "take 'auto'")
+
+    begin = Finish
