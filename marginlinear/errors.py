@@ -56,3 +56,7 @@ def renumber_rows(which):
 
 class ConvergenceWarning(UserWarning):
     """A solver stopped before its certificate reached the tolerance; the message says what to do."""
+
+
+class PartitionWarning(UserWarning):
+    """Rows are spread over partitions in a way that makes fits slow."""

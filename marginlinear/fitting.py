@@ -187,14 +187,14 @@ def require_classes(method, classes, where="y"):
 
 
 def require_finite(solution, rows, method):
-    """Every Solution passes here: a method that meets values too large to be summed ends with the best finite weights
+    """`rows` are None where they are elsewhere. Every Solution passes here: a method that meets values too large to be summed ends with the best finite weights
     it met, or here."""
     if not (finite(solution.weights) and math.isfinite(solution.info.objective)):
-        longest = math.sqrt(rows.sqnorms().max())
+        longest = "" if rows is None else f"the longest row has the length {math.sqrt(rows.sqnorms().max()):.3g}, and "
         smaller = "a smaller C, " if P.C in method.params else ""
-        raise ValueError(f"{method.name}: sums overflow: the longest row has the length {longest:.3g}, and weights or "
-                         "their objective are not finite: scale the features to a common range such as [0, 1], or take "
-                         f"{smaller}smaller weights of rows and classes")
+        raise ValueError(f"{method.name}: sums overflow: {longest}weights or their objective are not finite: scale the "
+                         f"features to a common range such as [0, 1], or take {smaller}smaller weights of rows and "
+                         "classes")
 
 
 def require_memory(columns, count, what, pager=None):

@@ -50,7 +50,8 @@ class Problem(namedtuple("Problem", "rows y n_classes instance factor whole", de
 
 
 class Info(namedtuple("Info", "status algorithm n_iter n_outer objective bound certificate n_support seconds tol "
-                      "history residual reason passes bytes_read", defaults=((), None, None, None, None))):
+                      "history residual reason passes bytes_read cluster",
+                      defaults=((), None, None, None, None, None))):
     """How a run ended.
 
     Attributes
@@ -82,6 +83,9 @@ class Info(namedtuple("Info", "status algorithm n_iter n_outer objective bound c
         Of rows on disk, how many times all of them were read: in sweeps, checks, and to verify them.
     bytes_read : int or None
         The same in bytes.
+    cluster : dict or None
+        Of a fit over partitions: `rows` of each, `messages`, `collections` of rows, `bytes` of vectors to and from each
+        partition, `restarts`, `seconds_waiting` for the workers.
     """
 
     __slots__ = ()

@@ -1,0 +1,24 @@
+"""Fits over the rows on the workers of a Dask cluster (extra `[dask]`): the same certified optimum.
+
+    from dask.distributed import Client
+    import marginlinear.dask as mld
+
+    client = Client("tcp://scheduler:8786")
+    model = mld.train(X, y, solver="l2svc", client=client)
+
+The model is one like any other: it needs no Dask to predict, to be saved or pickled.
+"""
+
+try:
+    import dask  # noqa: F401
+    import distributed  # noqa: F401
+except ImportError as error:
+    raise ImportError(f"marginlinear.dask needs dask and distributed: pip install 'marginlinear[dask]' ({error})",
+                      name=error.name) from error
+
+from marginlinear.dask.estimator import DaskMarginClassifier
+from marginlinear.dask.prediction import decision_function, predict
+from marginlinear.dask.training import train
+from marginlinear.errors import PartitionWarning
+
+__all__ = ["DaskMarginClassifier", "PartitionWarning", "decision_function", "predict", "train"]

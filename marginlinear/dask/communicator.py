@@ -9,23 +9,27 @@ A message is a handful of plain tasks, without sockets, actors or state of ours 
 
 When a worker is lost, Dask makes what it held anew: the partition from its source, and the state from the messages
 before, whose bits are the same, wherever and however often they are answered. So that this does not go back to the
-first message, states are copied from time to time, and what was before is released: to files of a folder that all
-workers see, or else to the driver's memory. Where Dask has lost what it cannot make, as the copies that the driver
-sent, the messages since the last copies are sent again.
+first message, states are copied to the driver from time to time, and what was before is released. What Dask cannot make
+anew, as the copies that the driver sent back, is sent again, and the messages since.
+
+All that the driver does depends on the sums alone. With a journal (journal.py) these are kept on disk, beside the last
+copies: a fit whose driver was lost goes through the same motions, without a cluster, up to where it was.
 """
 
 import asyncio
+import math
 import time
 import uuid
 
-import numpy as np
 from distributed import wait
 from distributed.client import FutureCancelledError
 
-from marginlinear.algorithms.partitions.communicator import FAN_IN, added, tree
+from marginlinear.algorithms.partitions.communicator import added, tree
 
-# Seconds between looks at the signals while workers answer.
+# Seconds between looks at the signals, and at the cluster, while workers answer.
 TURN = 0.2
+# Copies of the states take no more than this part of the time.
+SHARE = 0.05
 
 
 class Message:
@@ -45,6 +49,10 @@ def answered(partition, before, message):
     return partition.answer(recipe, None if before is None else before[0], about, operations)
 
 
+def state_of(answer):
+    return answer[0]
+
+
 def reply_of(answer):
     return answer[1]
 
@@ -53,8 +61,9 @@ def summed(*replies):
     return added(replies)
 
 
-def state_of(answer):
-    return answer[0]
+def solved(sums, work):
+    solve, arguments = work.parts
+    return solve(sums[-1][0], *arguments)
 
 
 class Cluster:
@@ -65,108 +74,149 @@ class Cluster:
     client : distributed.Client
     partitions : list of futures of Partition
     every : int
-        Messages from one copy of the states to the next.
+        Messages from one copy of the states to the next, at least.
     wait_timeout : float
         Seconds that the cluster may be without any worker.
+    journal : journal.Journal or None
 
     Attributes
     ----------
-    restarts : int
-        How often messages were sent again.
+    messages, restarts : int
+        Messages so far; how often some were sent again.
+    waiting : float
+        Seconds that the driver has waited for sums.
     """
 
-    def __init__(self, client, partitions, every=10, wait_timeout=300.0):
-        self.client, self.partitions = client, partitions
-        self.every, self.wait_timeout = every, wait_timeout
-        self.fit, self.sent, self.restarts = 0, 0, 0
+    def __init__(self, client, partitions, every=10, wait_timeout=300.0, journal=None):
+        self.client, self.partitions, self.every, self.wait_timeout = client, partitions, every, wait_timeout
+        self.journal = journal
         self.name = f"marginlinear-{uuid.uuid4().hex}"
-        self.copies, self.answers, self.since = None, None, []
+        self.fit = self.tasks = self.messages = self.restarts = 0
+        self.waiting = 0.0
+        self._begin()
+
+    def _begin(self):
+        self.copies, self.answers, self.since, self.spent = None, None, [], 0.0
 
     def forget(self):
         self.fit += 1
-        self.copies, self.answers, self.since = None, None, []
+        self._begin()
 
     def run(self, recipe, about, operations):
-        message = Message(recipe, about, operations)
+        return self._run(Message(recipe, about, operations))
+
+    def collect(self, recipe, about, operations, solve, *arguments):
+        return self._run(Message(recipe, about, operations), Message(solve, arguments))
+
+    def _run(self, message, work=None):
         self.since.append(message)
-        while True:
-            try:
-                sums = self._result(self._submit(message, self.answers))
-                if len(self.since) >= self.every:
-                    self._copy()
-                return sums
-            except FutureCancelledError:
+        self.messages += 1
+        if self.journal is not None:
+            known = self.journal.known(self.fit, self.messages)
+            if known is not None:
+                result, copies = known
+                if copies is not None:
+                    self.copies, self.since = copies, []
+                return result
+            if self.answers is None and (self.copies is not None or len(self.since) > 1):
                 self._again()
+        while True:
+            started = time.perf_counter()
+            try:
+                result = self._result(self._submit(message, work))
+                break
+            except FutureCancelledError:
+                self.restarts += 1
+                self._again()
+        self.spent += time.perf_counter() - started
+        self.waiting += time.perf_counter() - started
+        if self.journal is not None:
+            self.journal.note(self.fit, self.messages, result)
+        if len(self.since) >= self.every:
+            self._copy()
+        return result
 
-    def _submit(self, message, before, wanted=True):
-        """The answers to a message become those of now; the future of the sum of their replies."""
-        self.sent += 1
-        name, count = f"{self.name}-{self.fit}-{self.sent}", len(self.partitions)
-        graph = {f"{name}-message": (sent, message)}
-        answers = [f"{name}-answer-{p}" for p in range(count)]
-        for p, key in enumerate(answers):
-            graph[key] = (answered, self.partitions[p], None if before is None else before[p], f"{name}-message")
-        wanted_keys, root = list(answers), None
-        if wanted:
-            replies = [f"{name}-reply-{p}" for p in range(count)]
-            graph.update({reply: (reply_of, answer) for reply, answer in zip(replies, answers, strict=True)})
+    def _submit(self, message, work=None, wanted=True):
+        """The answers to a message take the place of those before; returns the future of what is made of the sum of
+        their replies."""
+        self.tasks += 1
+        name, before = f"{self.name}-{self.tasks}", self.answers
+        keys = [f"answer-{name}-{p}" for p in range(len(self.partitions))]
+        graph = {f"message-{name}": (sent, message)}
+        for p, key in enumerate(keys):
+            graph[key] = (answered, self.partitions[p], None if before is None else before[p], f"message-{name}")
+        if not wanted:
+            self.answers = self.client.get(graph, keys, sync=False)
+            return None
+        replies = [f"reply-{name}-{p}" for p in range(len(keys))]
+        graph.update({reply: (reply_of, answer) for reply, answer in zip(replies, keys, strict=True)})
 
-            def node(parts):
-                if len(parts) == 1:
-                    return parts[0]
-                key = f"{name}-sum-{len(graph)}"
-                graph[key] = (summed, *parts)
-                return key
+        def node(some):
+            if len(some) == 1:
+                return some[0]
+            key = f"sum-{name}-{len(graph)}"
+            graph[key] = (summed, *some)
+            return key
 
-            root = tree(replies, node)
-            wanted_keys.append(root)
-        futures = self.client.get(graph, wanted_keys, sync=False)
-        self.answers = futures[:count]
-        return futures[count] if wanted else None
+        root = tree(replies, node)
+        if work is not None:
+            graph[f"solved-{name}"] = (solved, root, work)
+            root = f"solved-{name}"
+        *self.answers, result = self.client.get(graph, [*keys, root], sync=False)
+        return result
 
     def _result(self, future):
         """Its value; TimeoutError where the cluster has no worker for too long."""
         alone = None
         while True:
             try:
-                return future.result(timeout=TURN)
+                wait(future, timeout=TURN)
+                return future.result()
             except (TimeoutError, asyncio.TimeoutError):
-                if future.status not in ("pending", "finished"):
-                    continue
-                if self.client.scheduler_info(n_workers=0).get("n_workers", 1) if False else self.client.nthreads():
+                if future.status != "pending" or self.client.nthreads():
                     alone = None
                     continue
-                alone = alone or time.monotonic()
+                alone = time.monotonic() if alone is None else alone
                 if time.monotonic() - alone > self.wait_timeout:
-                    raise TimeoutError(f"the cluster has no worker since {self.wait_timeout:g} seconds") from None
+                    raise TimeoutError(f"the cluster has had no worker for {self.wait_timeout:g} seconds: start some, "
+                                       "and train again, with resume=True where there is a checkpoint") from None
 
     def _copy(self):
         """Copies of the states; the messages up to here are not needed any more."""
-        states = self.client.get({f"{answer.key}-state": (state_of, answer) for answer in self.answers},
-                                 [f"{answer.key}-state" for answer in self.answers], sync=False)
-        copies = [self._result(state) for state in states]
-        self.copies, self.since = copies, []
+        started = time.perf_counter()
+        keys = [f"state-{answer.key}" for answer in self.answers]
+        states = self.client.get({key: (state_of, answer) for key, answer in zip(keys, self.answers, strict=True)},
+                                 keys, sync=False)
+        try:
+            copies = [self._result(state) for state in states]
+        except FutureCancelledError:
+            # The next message meets it too.
+            return
+        if self.journal is not None:
+            self.journal.keep(self.fit, self.messages, copies)
+        self.copies, count, self.since = copies, len(self.since), []
         self._place_copies()
+        took = time.perf_counter() - started
+        self.every = max(self.every, math.ceil(took * count / (SHARE * self.spent)))
+        self.spent = 0.0
 
     def _place_copies(self):
-        """The copies go back to the workers, as answers that no message has led to."""
+        """The copies go back to the workers of their partitions, as answers that no message has led to."""
         holders = self.client.who_has(self.partitions)
-        self.answers = []
-        for partition, copy in zip(self.partitions, self.copies, strict=True):
-            workers = list(holders.get(partition.key, ())) or None
-            self.answers.append(self.client.scatter((copy, None), workers=workers, hash=False))
+        self.answers = [self.client.scatter([(copy, None)], workers=list(holders.get(partition.key, ())) or None,
+                                            hash=False)[0]
+                        for partition, copy in zip(self.partitions, self.copies, strict=True)]
 
     def _again(self):
-        """All messages since the last copies, but for the last one."""
-        self.restarts += 1
+        """The copies, and all messages since but for the last one."""
         self.answers = None
         if self.copies is not None:
             self._place_copies()
         for message in self.since[:-1]:
-            self._submit(message, self.answers, wanted=False)
+            self._submit(message, wanted=False)
 
     def close(self):
-        """Nothing of this fit is wanted any more."""
+        """Nothing of these fits is wanted any more."""
         if self.answers is not None:
             self.client.cancel(self.answers)
-        self.answers = self.copies = None
+        self._begin()

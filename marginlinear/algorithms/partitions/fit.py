@@ -44,7 +44,7 @@ def require(method, params):
 
 
 def fit(method, whole, params, run, how, communicator):
-    """Solution of a method over the partitions of a Communicator.
+    """Solution of a method over the partitions of a Communicator; its state is a dict of what was sent.
 
     Parameters
     ----------
@@ -58,14 +58,20 @@ def fit(method, whole, params, run, how, communicator):
         Columns of a binary method for more than two classes: one after the other.
     communicator : Communicator
     """
+    sent = {"collections": 0, "numbers_sent": 0}
+
     def column(signs, n_classes, run):
         recipe = Recipe(method.joint, method.terms, params, signs, run.seed, run.threads)
         communicator.forget()
         places = Places(communicator, recipe, whole.count, run)
-        return method.fit(whole.stand_in(n_classes), params, run._replace(places=places))
+        solution = method.fit(whole.stand_in(n_classes), params, run._replace(places=places))
+        for name in sent:
+            sent[name] += getattr(places, name)
+        return solution
 
     if how is None:
-        return column(np.array([-1, 1], np.int8) if not method.joint else None, whole.n_classes, run)
+        solution = column(None if method.joint else np.array([-1, 1], np.int8), whole.n_classes, run)
+        return solution._replace(state=sent)
     started, info, history = time.perf_counter(), None, []
     codes = codes_of(how, whole.n_classes, run.seed)
     weights = np.zeros((whole.stand_in(2).rows.d, codes.shape[1]))
@@ -80,4 +86,4 @@ def fit(method, whole, params, run, how, communicator):
         if run.progress is not None:
             run.progress(history[-1])
     info = info._replace(seconds=history[-1]["seconds"], tol=run.tol, history=history)
-    return Solution(weights, info, None, None if how == "ovr" else codes)
+    return Solution(weights, info, sent, None if how == "ovr" else codes)

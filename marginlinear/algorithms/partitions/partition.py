@@ -35,8 +35,9 @@ import numpy as np
 from marginlinear._core.scores import add_rows, scores_of
 from marginlinear.algorithms.dual import joint_engine, margin_engine
 from marginlinear.algorithms.partitions.finish import Collected, active, as_csr
-from marginlinear.data.arrays import as_rows
+from marginlinear.data.arrays import as_rows, is_stored
 from marginlinear.problem import Problem
+from marginlinear.store.paging import paged
 from marginlinear.threads import run_chunks
 
 # Rows that the shared direction is taken from: so many runs of so many neighbours.
@@ -84,8 +85,7 @@ class Partition:
 
     Parameters
     ----------
-    X : CSR, dense array or Pager
-        As `data.arrays.as_rows` takes them.
+    X : CSR, dense array or Store
     y : int32 array of shape (m,)
         Classes 0 to n_classes - 1.
     n_classes : int
@@ -109,7 +109,7 @@ class Partition:
     @property
     def rows(self):
         if self._rows is None:
-            self._rows = as_rows(self.X, self.bias)
+            self._rows = as_rows(paged(self.X) if is_stored(self.X) else self.X, self.bias)
         return self._rows
 
     def problem(self, signs):

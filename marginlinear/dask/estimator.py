@@ -1,0 +1,78 @@
+"""An estimator in scikit-learn's manner, whose rows are on a cluster."""
+
+from marginlinear.dask.prediction import decision_function, predict
+from marginlinear.dask.training import train
+
+try:
+    from sklearn.base import BaseEstimator, ClassifierMixin
+    from sklearn.utils.validation import check_is_fitted
+except ImportError:
+    # get_params and clone are scikit-learn's; fit and predict need it not.
+    BaseEstimator = ClassifierMixin = object
+
+    def check_is_fitted(estimator):
+        if not hasattr(estimator, "model_"):
+            raise AttributeError(f"{type(estimator).__name__} is not fitted yet: call fit")
+
+
+class DaskMarginClassifier(ClassifierMixin, BaseEstimator):
+    """A classifier on dask collections.
+
+    Parameters
+    ----------
+    solver : str, default="mcodm"
+        Name of a method.
+    C : float, optional
+        Of the method; default: its own.
+    params : dict, optional
+        Other parameters of `marginlinear.dask.train`, by name: those of the method and of every run, class_weight,
+        partitions, shuffle, checkpoint, ...
+    client : distributed.Client, optional
+        Default: the one that was made last.
+
+    Attributes
+    ----------
+    model_ : Model
+    classes_ : array of shape (n_classes,)
+    coef_, intercept_ : arrays
+        As of the Model.
+    n_features_in_, n_iter_ : int
+    info_ : Info
+    """
+
+    def __init__(self, solver="mcodm", C=None, params=None, client=None):
+        self.solver, self.C, self.params, self.client = solver, C, params, client
+
+    def fit(self, X, y, sample_weight=None):
+        """Train; X, y and sample_weight as of `train`."""
+        given = dict(self.params or {})
+        if self.C is not None:
+            given["C"] = self.C
+        self.model_ = train(X, y, solver=self.solver, sample_weight=sample_weight, client=self.client, **given)
+        self.classes_, self.info_ = self.model_.classes, self.model_.info
+        self.coef_, self.intercept_ = self.model_.coef, self.model_.intercept
+        self.n_features_in_, self.n_iter_ = self.model_.n_features, self.info_.n_iter
+        return self
+
+    def predict(self, X):
+        """Labels, lazy: `marginlinear.dask.predict`."""
+        check_is_fitted(self)
+        return predict(self.model_, X)
+
+    def decision_function(self, X):
+        """Scores, lazy: `marginlinear.dask.decision_function`."""
+        check_is_fitted(self)
+        return decision_function(self.model_, X)
+
+    def score(self, X, y, sample_weight=None):
+        """Accuracy, computed."""
+        check_is_fitted(self)
+        right = self.predict(X) == y
+        if sample_weight is None:
+            return float(right.mean().compute())
+        return float(((right * sample_weight).sum() / sample_weight.sum()).compute())
+
+    def to_local(self):
+        """The Model, which predicts without a cluster."""
+        check_is_fitted(self)
+        return self.model_

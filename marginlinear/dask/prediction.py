@@ -1,0 +1,71 @@
+"""Labels and scores of rows on a cluster: lazy, in partitions as the rows have."""
+
+import numpy as np
+from dask import delayed
+from dask.base import is_dask_collection
+
+
+def predict(model, X):
+    """Labels of the rows of X.
+
+    Parameters
+    ----------
+    model : Model
+    X : dask Array or DataFrame
+        One chunk of columns.
+
+    Returns
+    -------
+    dask Array of shape (m,), or, for a DataFrame, a dask Series with its index
+    """
+    return mapped(X, labels_of_block, model, model.classes.dtype, None)
+
+
+def decision_function(model, X):
+    """Scores of the rows of X, as `Model.decision_function` has them.
+
+    Parameters are those of `predict`.
+
+    Returns
+    -------
+    dask Array of float64, of shape (m,) or (m, columns)
+    """
+    columns = None if model.columns == 1 and not model.joint else model.columns
+    return mapped(X, scores_of_block, model, np.dtype(np.float64), columns)
+
+
+def labels_of_block(block, model):
+    return model.predict(numbers_of(block), threads=1)
+
+
+def scores_of_block(block, model):
+    return model.decision_function(numbers_of(block), threads=1)
+
+
+def numbers_of(block):
+    return block.to_numpy() if hasattr(block, "to_numpy") else block
+
+
+def mapped(X, function, model, dtype, columns):
+    """function(block, model) of all blocks of rows."""
+    if not is_dask_collection(X) or not hasattr(X, "to_delayed"):
+        raise TypeError(f"X is {type(X).__name__}: give a dask Array or DataFrame; a model predicts other rows itself")
+    shared = delayed(model)
+    if hasattr(X, "map_partitions"):
+        if columns is None and function is labels_of_block:
+            return X.map_partitions(series_of_block, model, meta=(None, dtype))
+        X = X.to_dask_array(lengths=True)
+    if X.ndim != 2 or X.numblocks[1] > 1:
+        raise ValueError(f"X has {X.numblocks[1:]} chunks of columns: rechunk it to one, as by X.rechunk({{1: -1}})")
+    from dask.array import concatenate, from_delayed
+
+    blocks = X.to_delayed()[:, 0]
+    return concatenate([
+        from_delayed(delayed(function)(block, shared), (m,) if columns is None else (m, columns), dtype=dtype)
+        for block, m in zip(blocks, X.chunks[0], strict=True)])
+
+
+def series_of_block(block, model):
+    import pandas
+
+    return pandas.Series(labels_of_block(block, model), index=block.index)
