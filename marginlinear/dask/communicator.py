@@ -20,23 +20,33 @@ import asyncio
 import math
 import time
 import uuid
+from concurrent.futures import CancelledError
 
+import numpy as np
 from distributed import wait
-from distributed.client import FutureCancelledError
+from distributed.comm import CommClosedError
 
 from marginlinear.algorithms.partitions.communicator import added, tree
 
 # Seconds between looks at the signals, and at the cluster, while workers answer.
 TURN = 0.2
+# What Dask says of a future that it cannot make anew, and how often a message is sent again.
+LOST, ATTEMPTS = (CancelledError, asyncio.CancelledError, CommClosedError), 10
 # Copies of the states take no more than this part of the time.
 SHARE = 0.05
 
 
 class Message:
-    """Recipe, About and operations as one thing, that Dask does not look into."""
+    """Several things as one, that Dask does not look into."""
 
     def __init__(self, *parts):
         self.parts = parts
+
+
+def kept(operations):
+    """The operations with vectors of their own: the caller's go on to change."""
+    return [(name, tuple(one.copy() if isinstance(one, np.ndarray) else one for one in arguments))
+            for name, arguments in operations]
 
 
 def sent(message):
@@ -103,10 +113,10 @@ class Cluster:
         self._begin()
 
     def run(self, recipe, about, operations):
-        return self._run(Message(recipe, about, operations))
+        return self._run(Message(recipe, about, kept(operations)))
 
     def collect(self, recipe, about, operations, solve, *arguments):
-        return self._run(Message(recipe, about, operations), Message(solve, arguments))
+        return self._run(Message(recipe, about, kept(operations)), Message(solve, arguments))
 
     def _run(self, message, work=None):
         self.since.append(message)
@@ -118,16 +128,22 @@ class Cluster:
                 if copies is not None:
                     self.copies, self.since = copies, []
                 return result
-            if self.answers is None and (self.copies is not None or len(self.since) > 1):
-                self._again()
-        while True:
+        result = None
+        for attempt in range(ATTEMPTS):
             started = time.perf_counter()
             try:
+                self.restarts += attempt > 0
+                if self.answers is None:
+                    self._again()
                 result = self._result(self._submit(message, work))
                 break
-            except FutureCancelledError:
-                self.restarts += 1
-                self._again()
+            except LOST:
+                self.answers = None
+                if any(partition.cancelled() for partition in self.partitions):
+                    break
+        if result is None:
+            raise RuntimeError("rows were lost with their workers, and cannot be made anew: give data that Dask can "
+                               "load again (files, or collections that are not scattered), and train anew")
         self.spent += time.perf_counter() - started
         self.waiting += time.perf_counter() - started
         if self.journal is not None:
@@ -189,13 +205,12 @@ class Cluster:
                                  keys, sync=False)
         try:
             copies = [self._result(state) for state in states]
-        except FutureCancelledError:
+        except LOST:
             # The next message meets it too.
             return
         if self.journal is not None:
             self.journal.keep(self.fit, self.messages, copies)
-        self.copies, count, self.since = copies, len(self.since), []
-        self._place_copies()
+        self.copies, count, self.since, self.answers = copies, len(self.since), [], None
         took = time.perf_counter() - started
         self.every = max(self.every, math.ceil(took * count / (SHARE * self.spent)))
         self.spent = 0.0
@@ -208,8 +223,7 @@ class Cluster:
                         for partition, copy in zip(self.partitions, self.copies, strict=True)]
 
     def _again(self):
-        """The copies, and all messages since but for the last one."""
-        self.answers = None
+        """Answers to all messages since the copies but for the last one, or those of the copies."""
         if self.copies is not None:
             self._place_copies()
         for message in self.since[:-1]:
