@@ -1,0 +1,190 @@
+"""Fits over partitions that answer messages: the optimum, bounds and bits of one machine, wherever rows are."""
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array, random_array
+
+import marginlinear as ml
+from marginlinear import registry
+from marginlinear.algorithms.partitions import fit as partitioned
+from marginlinear.algorithms.partitions.communicator import InProcess, added, tree
+from marginlinear.algorithms.partitions.partition import About, Partition, Recipe
+from marginlinear.algorithms.partitions.places import Places
+from marginlinear.data.arrays import held
+from marginlinear.fitting import resolved
+from marginlinear.problem import Run
+
+METHODS = [("l1svc", {}), ("l2svc", {}), ("odm", {}), ("lssvm", {}), ("mamc", {}), ("ldm", {}), ("ldm", {"lambda1": 0}),
+           ("cs", {}), ("mcodm", {"mu": 0}), ("mcodm", {"mu": 0.5}), ("lpmcsvm", {}), ("lpmcsvm", {"norm": 1.2})]
+
+
+def table(m=240, d=7, k=3, seed=0):
+    """Rows with much in common, some of them empty."""
+    generator = np.random.default_rng(seed)
+    X = generator.standard_normal((m, d)) + 0.7
+    X[::11] = 0
+    return X, (X[:, :k] + generator.standard_normal((m, k))).argmax(axis=1)
+
+
+def text(m=400, d=6000, seed=0):
+    """Sparse rows with a few words in common."""
+    generator = np.random.default_rng(seed)
+    X = csr_array(random_array((m, d), density=0.002, rng=generator))
+    common = csr_array((generator.random(3 * m), generator.integers(0, 20, 3 * m), 3 * np.arange(m + 1)), shape=(m, d))
+    X = csr_array(X + common)
+    return X, (X[:, :20].sum(axis=1) + 0.5 * generator.standard_normal(m) > 1.4).astype(int)
+
+
+def cut(X, codes, cuts, bias=-1.0, weights=None):
+    weights = np.ones(len(codes)) if weights is None else weights
+    k = int(codes.max()) + 1
+    return [Partition(held(X[lo:hi]), codes[lo:hi].astype(np.int32), k, weights[lo:hi], np.ones(hi - lo),
+                      float(weights.sum()), bias, number)
+            for number, (lo, hi) in enumerate(zip(cuts[:-1], cuts[1:], strict=True))]
+
+
+def even(m, count):
+    return [m * at // count for at in range(count + 1)]
+
+
+def fitted(name, X, codes, cuts, weights=None, communicator=None, **params):
+    """Solution over the partitions that are cut at `cuts`."""
+    method = registry.get(name)
+    values, run = resolved(method, params)
+    bias = run.pop("bias")
+    partitions = cut(X, codes, cuts, bias, weights)
+    k = int(codes.max()) + 1
+    whole = partitioned.Whole(X.shape[1], k, partitions[0].whole, bias, len(partitions))
+    how = None if method.joint or k == 2 else values["multiclass"]
+    own = {p.name: values[p.name] for p in method.params}
+    return partitioned.fit(method, whole, own, Run(**{**run, "shared": False}), how,
+                           communicator or InProcess(partitions))
+
+
+@pytest.mark.parametrize("count", [1, 2, 8])
+@pytest.mark.parametrize(("name", "params"), METHODS)
+def test_the_optimum_is_that_of_one_machine(name, params, count):
+    X, y = table(k=3 if registry.get(name).joint else 2)
+    best = ml.train(X, y, solver=name, tol=1e-7, **params).info
+    for algorithm in ("accelerated", "auto"):
+        info = fitted(name, X, y, even(len(y), count), algorithm=algorithm, tol=1e-3, **params).info
+        slack = 1e-3 * max(1, abs(info.objective))
+        assert info.status == "converged"
+        assert info.certificate <= slack
+        if params.get("mu") == 0.5:
+            # One of several critical points.
+            continue
+        assert -1e-6 * slack <= info.objective - best.bound <= slack + best.certificate
+        assert info.bound <= best.objective + 1e-9 * abs(best.objective)
+
+
+@pytest.mark.parametrize("how", ["ovr", "ovo", "ecoc"])
+def test_columns_are_those_of_one_machine(how):
+    X, y = table(k=3)
+    solution = fitted("l2svc", X, y, even(len(y), 4), multiclass=how, tol=1e-8)
+    model = ml.train(X, y, solver="l2svc", multiclass=how, tol=1e-8, bias=-1)
+    np.testing.assert_allclose(solution.weights, model.weights, rtol=1e-3, atol=1e-4)
+    assert solution.info.status == "converged" and len(solution.info.history) == model.weights.shape[1]
+
+
+@pytest.mark.parametrize("name", ["l1svc", "l2svc"])
+def test_the_rows_that_matter_are_collected(name):
+    X, y = text()
+    best = ml.train(X, y, solver=name, C=10, tol=1e-8).info
+    solution = fitted(name, X, y, even(len(y), 8), C=10, tol=1e-4)
+    assert solution.info.algorithm == "collected" and solution.info.status == "converged"
+    assert 0 < solution.state["collections"] <= 3
+    assert best.bound <= solution.info.objective * (1 + 1e-9)
+    assert solution.info.objective - best.objective <= 1e-4 * best.objective
+    # The objective from the weights alone.
+    g = np.where(y == 1, 1, -1) * (X @ solution.weights[:, 0])
+    loss = np.maximum(0, 1 - g)
+    value = solution.weights[:, 0] @ solution.weights[:, 0] / 2 + 10 * (loss if name == "l1svc" else loss**2).sum()
+    assert value == pytest.approx(solution.info.objective, rel=1e-12)
+
+
+@pytest.mark.parametrize("name", ["l2svc", "l1svc", "cs", "ldm"])
+def test_partitions_of_any_kind(name):
+    """One row, empty rows alone, one class alone; of weights."""
+    X, y = table(k=3 if registry.get(name).joint else 2)
+    order = np.argsort(y, kind="stable")
+    X, y = X[order], y[order]
+    X[100:120] = 0
+    weights = np.random.default_rng(0).uniform(0.5, 2, len(y))
+    best = ml.train(X, y, solver=name, sample_weight=weights, tol=1e-7).info
+    info = fitted(name, X, y, [0, 1, 60, 100, 120, 240], weights, tol=1e-3).info
+    assert info.status == "converged"
+    assert -1e-9 <= (info.objective - best.bound) / best.objective <= 1e-3 + 2e-7
+
+
+@pytest.mark.parametrize("name", ["l2svc", "l1svc", "cs", "mcodm", "lpmcsvm"])
+def test_the_dual_never_falls(name):
+    """Whatever sigma is, and where all partitions have the same rows."""
+    generator = np.random.default_rng(0)
+    for copies in (False, True):
+        X, y = table(k=3 if registry.get(name).joint else 2)
+        X, y = (np.tile(X, (4, 1)), np.tile(y, 4)) if copies else (X, y)
+        method = registry.get(name)
+        values, run = resolved(method, {"mu": 0} if name == "mcodm" else {})
+        run.pop("bias")
+        partitions = cut(X, y, even(len(y), 4))
+        signs = None if method.joint else np.array([-1, 1], np.int8)
+        recipe = Recipe(method.joint, method.terms, values, signs, 0, 1)
+        places = Places(InProcess(partitions), recipe, 4, Run(**{**run, "shared": False}))
+        problem = partitioned.Whole(X.shape[1], int(y.max()) + 1, float(len(y)), -1.0, 4).stand_in(
+            3 if method.joint else 2)
+        cost, loss = method.terms(problem, values)
+        make = places.joint_engine if method.joint else places.margin_engine
+        engine = make(problem, cost, 0, 1, **loss)
+        rounds, found = places.sweeper(engine), []
+        for _ in range(25):
+            rounds.sigma, rounds.firm = generator.uniform(1, 4, 2)
+            rounds.sweep()
+            found.append(engine.dual())
+        assert (np.diff(found) >= -1e-12 * max(map(abs, found))).all()
+        assert found[-1] > found[0]
+        # The bound from the weights of the duals, summed afresh.
+        engine.keep_duals(False)
+        assert engine.recomputed_dual(False) == pytest.approx(found[-1], rel=1e-9)
+
+
+def test_an_answer_changes_nothing_and_comes_again():
+    X, y = table(k=2)
+    method = registry.get("l2svc")
+    values, _ = resolved(method, {})
+    recipe = Recipe(False, method.terms, values, np.array([-1, 1], np.int8), 0, 1)
+    partition, = cut(X, y, [0, len(y)])
+    about = About(1, 0.0, None, None, -np.inf)
+    W = np.zeros(X.shape[1])
+    state, _ = partition.answer(recipe, None, about, [("visit", (W, 1.0, 0.0)), ("keep", (False,))])
+    before = {name: np.array(value) for name, value in state.items() if isinstance(value, np.ndarray)}
+    operations = [("accept", (0.5,)), ("average", (1.0,)), ("visit", (W + 0.1, 2.0, 0.0)), ("average", (0.25,)),
+                  ("losses", (W,)), ("terms", ("mean",)), ("adopt", ()), ("keep", (True,)), ("wake", ())]
+    answers = [partition.answer(recipe, state, about._replace(number=2), operations) for _ in range(2)]
+    (first, sums), (second, again) = answers
+    assert all(first[name].tobytes() == second[name].tobytes() for name in before if name in first)
+    assert [array.tobytes() for some in sums if some for array in some] == [
+        array.tobytes() for some in again if some for array in some]
+    assert all(state[name].tobytes() == value.tobytes() for name, value in before.items())
+
+
+def test_sums_have_the_order_of_the_partitions():
+    replies = [[(np.array([10.0**-at, at]),), None] for at in range(11)]
+    (whole,), nothing = tree(list(replies), added)
+    fours = [sum((replies[at][0][0] for at in range(lo + 1, min(lo + 4, 11))), replies[lo][0][0]) for lo in (0, 4, 8)]
+    assert whole.tobytes() == ((fours[0] + fours[1]) + fours[2]).tobytes()
+    assert nothing is None and replies[0][0][0][1] == 0
+
+
+@pytest.mark.parametrize(("name", "params", "fragment"), [
+    ("msvmav", {}, "does not go over partitions"), ("ldm-asgd", {}, "does not go over partitions"),
+    ("mcodm", {"outer": "paper"}, "give 'ccp'")])
+def test_methods_that_do_not_split(name, params, fragment):
+    with pytest.raises(ValueError, match=fragment):
+        partitioned.require(registry.get(name), params)
+
+
+def test_newton_is_refused_where_weights_are_many():
+    X, y = text(m=60)
+    with pytest.raises(ValueError, match="6000 weights, over partitions at most 4000: take 'auto'"):
+        fitted("l2svc", X, y, [0, 30, 60], algorithm="newton")
