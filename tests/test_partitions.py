@@ -7,7 +7,7 @@ from scipy.sparse import csr_array, random_array
 import marginlinear as ml
 from marginlinear import registry
 from marginlinear.algorithms.partitions import fit as partitioned
-from marginlinear.algorithms.partitions.communicator import InProcess, added, tree
+from marginlinear.algorithms.partitions.communicator import FAN_IN, InProcess, merged
 from marginlinear.algorithms.partitions.partition import About, Partition, Recipe
 from marginlinear.algorithms.partitions.places import Places
 from marginlinear.data.arrays import held
@@ -169,11 +169,19 @@ def test_an_answer_changes_nothing_and_comes_again():
 
 
 def test_sums_have_the_order_of_the_partitions():
-    replies = [[(np.array([10.0**-at, at]),), None] for at in range(11)]
-    (whole,), nothing = tree(list(replies), added)
-    fours = [sum((replies[at][0][0] for at in range(lo + 1, min(lo + 4, 11))), replies[lo][0][0]) for lo in (0, 4, 8)]
-    assert whole.tobytes() == ((fours[0] + fours[1]) + fours[2]).tobytes()
-    assert nothing is None and replies[0][0][0][1] == 0
+    """Whichever are together."""
+    count = FAN_IN * FAN_IN + 3
+    replies = {(0, at): [(np.array([10.0**(at % 7), at]),), None] for at in range(count)}
+    (whole, nothing), = merged(replies, count).values()
+    sums = [float(sum(10.0**(at % 7) for at in range(lo, min(count, lo + FAN_IN)))) for lo in range(0, count, FAN_IN)]
+    tops = [sum(sums[lo:lo + FAN_IN]) for lo in range(0, len(sums), FAN_IN)]
+    assert whole[0].tolist() == [sum(tops), count * (count - 1) / 2] and nothing is None
+    for cuts in ([0, 5, 40, count], [0, 8, 64, count]):
+        parts = [merged({(0, at): replies[0, at] for at in range(lo, hi)}, count)
+                 for lo, hi in zip(cuts[:-1], cuts[1:], strict=True)]
+        (again, _), = merged({place: node for nodes in parts for place, node in nodes.items()}, count).values()
+        assert again[0].tobytes() == whole[0].tobytes()
+    assert replies[0, 0][0][0][1] == 0
 
 
 @pytest.mark.parametrize(("name", "params", "fragment"), [

@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from marginlinear import options, params, registry
 from marginlinear._version import version
 from marginlinear.atomic import check_writable, replacing
+from marginlinear.cli import cluster
 from marginlinear.cli.data import is_parquet, is_store, located, read_data, read_store, read_weights
 from marginlinear.cli.files import require_apart
 from marginlinear.cli.output import (
@@ -37,8 +38,8 @@ GRID = Param("grid", str, None, "values to search: 'C=log2:-5:2:15,mu=0.2:0.2:0.
 REFIT = Param("refit", bool, False, "after the search train with the best parameters, and write the model")
 TABLE = Param("table", str, None, "write the search's results as a table, by the name's end as .csv or .json",
               metavar="FILE")
-RESUME = Param("resume", str, None, "go on with the interrupted search, or cross-validation, that wrote this --log",
-               metavar="FILE")
+RESUME = Param("resume", str, None, "go on with the interrupted search, or cross-validation, that wrote this --log, or "
+               "with the fit on a cluster that is in this --checkpoint", metavar="FILE")
 TEXT_LABELS = Param("text_labels", bool, False, "labels are words, not numbers")
 FLOAT32 = Param("float32", bool, False, "hold the values of the data in single precision, in half the memory; where "
                 "that is exact for all of them it is done anyway")
@@ -51,8 +52,8 @@ STORE = Param("store", str, None, "make a store of the data, which may be a .par
 STRICT = Param("strict", bool, False, "exit with status 3 when training did not converge")
 
 SELECTION = (params.CROSS_VALIDATION, params.SEARCH, GRID, params.METRIC, REFIT, TABLE, RESUME)
-GENERAL = (WEIGHTS, *SELECTION, STORE, *params.COLUMNS, options.ZERO_BASED, TEXT_LABELS, FLOAT32, options.QUIET,
-           VERBOSE, LOG, STRICT, options.HELP, options.VERSION)
+GENERAL = (WEIGHTS, *SELECTION, STORE, *params.COLUMNS, *cluster.OPTIONS, options.ZERO_BASED, TEXT_LABELS, FLOAT32,
+           options.QUIET, VERBOSE, LOG, STRICT, options.HELP, options.VERSION)
 
 # Metrics as the results call them; characters of the bar that shows a search's progress.
 METRICS = {"accuracy": "accuracy", "balanced": "balanced accuracy", "f1_macro": "macro F1", "auc": "AUC"}
@@ -139,6 +140,7 @@ class Training:
         self.class_weights = [(text if self.text_labels else _number(text), text, _factor(text, factor))
                               for text, factor in line.class_weights]
         self.folds = _folds(line)
+        self.cluster = cluster.on_cluster(line, (*params.AROUND, *params.KERNELS, *GENERAL), line.value(RESUME))
         self._selection(line)
         self.weights = line.value(WEIGHTS)
         self.log_path = line.value(LOG)
@@ -183,6 +185,9 @@ class Training:
             with opening("write table", self.table_path):
                 check_writable(self.table_path)
         with self.results, self.status, self._opened_log() as self.log:
+            if self.cluster:
+                self.class_weight = {label: factor for label, _, factor in self.class_weights}
+                return self._train(None)
             data = self._read()
             with located(data):
                 return self._select(data) if self.folds else self._train(data)
@@ -213,7 +218,7 @@ class Training:
         self.table_path, self.resume = line.value(TABLE), line.value(RESUME)
         if not (self.searches or self.folds):
             for param in (params.METRIC, RESUME):
-                if line.given(param):
+                if line.given(param) and not (self.cluster and param is RESUME):
                     raise UsageError(f"{param.flag} is for cross-validation: give -v or -C too")
         if not self.searches:
             for param in (REFIT, TABLE):
@@ -309,6 +314,8 @@ class Training:
         """A model of the data, which it may overwrite."""
         from marginlinear.api import fit_model
 
+        if self.cluster:
+            return self._fit_there()
         if self.kernel:
             self.status.show(f"{len(data.labels)} rows of the Gram matrix")
         try:
@@ -317,6 +324,14 @@ class Training:
                              **self.params)
         except ValueError as error:
             raise Failure(f"{_shown(self.path)}: {error}") from error
+
+    def _fit_there(self):
+        self.status.show(f"{self.path} to the cluster")
+        try:
+            return self.cluster.fit(self.path, solver=self.method.name, class_weight=self.class_weight,
+                                    progress=self._progress, **self.params)
+        except ValueError as error:
+            raise Failure(f"{self.path}: {error}") from error
 
     def _progress(self, check):
         self._write_log(check)

@@ -2,12 +2,13 @@
 
 A message is a handful of plain tasks, without sockets, actors or state of ours on the workers:
 
-    message                             what is asked, once
-    answer p    (partition p, answer p of the message before, message)  ->  (state, reply)
-    reply p     (answer p)
-    sum         of 4 replies or sums; the driver gets the last
+    answer g    (group g of partitions, answer g of the message before, message)  ->  (states, sums of replies)
+    sums g      (answer g)
+    sum         of all; the driver gets it
 
-When a worker is lost, Dask makes what it held anew: the partition from its source, and the state from the messages
+A group is neighbouring partitions in one task, as many as the cluster has threads: tasks cost more than messages do.
+
+When a worker is lost, Dask makes what it held anew: the partitions from their source, the states from the messages
 before, whose bits are the same, wherever and however often they are answered. So that this does not go back to the
 first message, states are copied to the driver from time to time, and what was before is released. What Dask cannot make
 anew, as the copies that the driver sent back, is sent again, and the messages since.
@@ -21,17 +22,20 @@ import math
 import time
 import uuid
 from concurrent.futures import CancelledError
+from itertools import pairwise
 
 import numpy as np
 from distributed import wait
 from distributed.comm import CommClosedError
 
-from marginlinear.algorithms.partitions.communicator import added, tree
+from marginlinear.algorithms.partitions.communicator import merged
 
 # Seconds between looks at the signals, and at the cluster, while workers answer.
 TURN = 0.2
 # What Dask says of a future that it cannot make anew, and how often a message is sent again.
 LOST, ATTEMPTS = (CancelledError, asyncio.CancelledError, CommClosedError), 10
+# Numbers that are sent with each task, not once for all.
+LITTLE = 1 << 17
 # Copies of the states take no more than this part of the time.
 SHARE = 0.05
 
@@ -42,6 +46,11 @@ class Message:
     def __init__(self, *parts):
         self.parts = parts
 
+    @property
+    def size(self):
+        """Numbers in the vectors of its operations."""
+        return sum(np.size(one) for _, arguments in self.parts[2] for one in arguments)
+
 
 def kept(operations):
     """The operations with vectors of their own: the caller's go on to change."""
@@ -49,31 +58,51 @@ def kept(operations):
             for name, arguments in operations]
 
 
+def group_of(*partitions):
+    return partitions
+
+
 def sent(message):
     return message
 
 
-def answered(partition, before, message):
-    """(state, reply) of one message; `before` is what the one before has left, or None."""
+def answered(group, before, message, count):
+    """(states, nodes of the tree over `count` partitions); `before` is what the message before has left, or None."""
     recipe, about, operations = message.parts
-    return partition.answer(recipe, None if before is None else before[0], about, operations)
+    states, nodes = [], {}
+    for at, partition in enumerate(group):
+        state, nodes[0, partition.number] = partition.answer(recipe, None if before is None else before[0][at], about,
+                                                             operations)
+        states.append(state)
+    return states, merged(nodes, count)
 
 
-def state_of(answer):
+def states_of(answer):
     return answer[0]
 
 
-def reply_of(answer):
+def sums_of(answer):
     return answer[1]
 
 
-def summed(*replies):
-    return added(replies)
+def summed(count, *parts):
+    whole, = merged({place: node for nodes in parts for place, node in nodes.items()}, count).values()
+    return whole
 
 
 def solved(sums, work):
     solve, arguments = work.parts
     return solve(sums[-1][0], *arguments)
+
+
+def drop(client, futures):
+    """Nobody wants these any more: what was not begun is not, whoever else, as a traceback, still holds them."""
+    pending = {future.key: future for future in futures if future.status == "pending"}
+    if pending:
+        client.cancel(list(pending.values()))
+    for future in futures:
+        future.release()
+    futures.clear()
 
 
 class Cluster:
@@ -98,9 +127,14 @@ class Cluster:
     """
 
     def __init__(self, client, partitions, every=10, wait_timeout=300.0, journal=None):
-        self.client, self.partitions, self.every, self.wait_timeout = client, partitions, every, wait_timeout
-        self.journal = journal
-        self.name = f"marginlinear-{uuid.uuid4().hex}"
+        self.client, self.every, self.wait_timeout, self.journal = client, every, wait_timeout, journal
+        self.name, self.count = f"marginlinear-{uuid.uuid4().hex}", len(partitions)
+        groups = max(1, min(self.count, sum(client.nthreads().values())))
+        cuts = [self.count * at // groups for at in range(groups + 1)]
+        self.ranges = list(pairwise(cuts))
+        self.groups = [client.submit(group_of, *partitions[lo:hi], key=f"group-{self.name}-{lo}", pure=False)
+                       for lo, hi in self.ranges]
+        wait(self.groups)
         self.fit = self.tasks = self.messages = self.restarts = 0
         self.waiting = 0.0
         self._begin()
@@ -139,7 +173,7 @@ class Cluster:
                 break
             except LOST:
                 self.answers = None
-                if any(partition.cancelled() for partition in self.partitions):
+                if any(group.cancelled() for group in self.groups):
                     break
         if result is None:
             raise RuntimeError("rows were lost with their workers, and cannot be made anew: give data that Dask can "
@@ -156,25 +190,20 @@ class Cluster:
         """The answers to a message take the place of those before; returns the future of what is made of the sum of
         their replies."""
         self.tasks += 1
-        name, before = f"{self.name}-{self.tasks}", self.answers
-        keys = [f"answer-{name}-{p}" for p in range(len(self.partitions))]
-        graph = {f"message-{name}": (sent, message)}
-        for p, key in enumerate(keys):
-            graph[key] = (answered, self.partitions[p], None if before is None else before[p], f"message-{name}")
+        name, before, count = f"{self.name}-{self.tasks}", self.answers, self.count
+        keys = [f"answer-{name}-{g}" for g in range(len(self.groups))]
+        graph, asked = {}, message
+        if message.size * len(keys) > LITTLE:
+            asked = f"message-{name}"
+            graph[asked] = (sent, message)
+        for g, key in enumerate(keys):
+            graph[key] = (answered, self.groups[g], None if before is None else before[g], asked, count)
         if not wanted:
             self.answers = self.client.get(graph, keys, sync=False)
             return None
-        replies = [f"reply-{name}-{p}" for p in range(len(keys))]
-        graph.update({reply: (reply_of, answer) for reply, answer in zip(replies, keys, strict=True)})
-
-        def node(some):
-            if len(some) == 1:
-                return some[0]
-            key = f"sum-{name}-{len(graph)}"
-            graph[key] = (summed, *some)
-            return key
-
-        root = tree(replies, node)
+        graph.update({f"sums-{key}": (sums_of, key) for key in keys})
+        graph[f"sum-{name}"] = (summed, count, *(f"sums-{key}" for key in keys))
+        root = f"sum-{name}"
         if work is not None:
             graph[f"solved-{name}"] = (solved, root, work)
             root = f"solved-{name}"
@@ -201,10 +230,10 @@ class Cluster:
         """Copies of the states; the messages up to here are not needed any more."""
         started = time.perf_counter()
         keys = [f"state-{answer.key}" for answer in self.answers]
-        states = self.client.get({key: (state_of, answer) for key, answer in zip(keys, self.answers, strict=True)},
+        states = self.client.get({key: (states_of, answer) for key, answer in zip(keys, self.answers, strict=True)},
                                  keys, sync=False)
         try:
-            copies = [self._result(state) for state in states]
+            copies = [state for some in states for state in self._result(some)]
         except LOST:
             # The next message meets it too.
             return
@@ -216,11 +245,11 @@ class Cluster:
         self.spent = 0.0
 
     def _place_copies(self):
-        """The copies go back to the workers of their partitions, as answers that no message has led to."""
-        holders = self.client.who_has(self.partitions)
-        self.answers = [self.client.scatter([(copy, None)], workers=list(holders.get(partition.key, ())) or None,
-                                            hash=False)[0]
-                        for partition, copy in zip(self.partitions, self.copies, strict=True)]
+        """The copies go back to the workers of their groups, as answers that no message has led to."""
+        holders = self.client.who_has(self.groups)
+        self.answers = [self.client.scatter([(self.copies[lo:hi], None)], hash=False,
+                                            workers=list(holders.get(group.key, ())) or None)[0]
+                        for group, (lo, hi) in zip(self.groups, self.ranges, strict=True)]
 
     def _again(self):
         """Answers to all messages since the copies but for the last one, or those of the copies."""
@@ -231,6 +260,6 @@ class Cluster:
 
     def close(self):
         """Nothing of these fits is wanted any more."""
-        if self.answers is not None:
-            self.client.cancel(self.answers)
+        drop(self.client, self.answers or [])
+        drop(self.client, self.groups)
         self._begin()

@@ -43,6 +43,10 @@ class DaskMarginClassifier(ClassifierMixin, BaseEstimator):
     def __init__(self, solver="mcodm", C=None, params=None, client=None):
         self.solver, self.C, self.params, self.client = solver, C, params, client
 
+    def __sklearn_clone__(self):
+        # The client is no parameter to be copied: a copy works on the same cluster.
+        return type(self)(**self.get_params(deep=False))
+
     def fit(self, X, y, sample_weight=None):
         """Train; X, y and sample_weight as of `train`."""
         given = dict(self.params or {})

@@ -9,7 +9,7 @@ from marginlinear._version import version
 from marginlinear.algorithms.partitions import fit as partitioned
 from marginlinear.api import warn_unless_converged
 from marginlinear.dask import collections
-from marginlinear.dask.communicator import Cluster
+from marginlinear.dask.communicator import Cluster, drop
 from marginlinear.dask.journal import Journal
 from marginlinear.data.checks import class_factors, labels_with
 from marginlinear.data.labels import require_words
@@ -218,4 +218,5 @@ class DaskFit:
             if self.communicator.journal is not None:
                 self.communicator.journal.close()
             self.communicator.close()
-        self.client.cancel([*self.futures, *self.partitions])
+        drop(self.client, self.futures)
+        drop(self.client, self.partitions)

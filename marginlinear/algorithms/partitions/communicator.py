@@ -8,16 +8,16 @@ A Communicator has three methods:
                                         room for it
     forget()                            the states of the rows are not needed any more
 
-Sums are made by a tree over the numbers of the partitions, ((0 + 1 + 2 + 3) + (4 + ...)) + ...: the same bits wherever
-partitions are, and whichever answers first.
+Sums are made by a tree over the numbers of the partitions, of which each node has FAN_IN below it: the same bits
+wherever partitions are, whichever are together, and whichever answers first.
 """
 
 # Sums that a node of the tree takes together.
-FAN_IN = 4
+FAN_IN = 8
 
 
 def added(replies):
-    """The sum of some partitions' replies, in their order."""
+    """The sum of some replies, in their order."""
     first, *others = replies
     sums = []
     for at, arrays in enumerate(first):
@@ -32,11 +32,27 @@ def added(replies):
     return sums
 
 
-def tree(replies, node):
-    """node(...node(replies[:FAN_IN]), ...): the sum of all replies."""
-    while len(replies) > 1:
-        replies = [node(replies[at:at + FAN_IN]) for at in range(0, len(replies), FAN_IN)]
-    return replies[0]
+def merged(nodes, count):
+    """The nodes of the tree over `count` partitions that can be made of these.
+
+    Parameters
+    ----------
+    nodes : dict
+        (level, number at the level) -> sum; the reply of partition p is (0, p).
+
+    Returns
+    -------
+    dict
+        The same of the highest nodes: {(top, 0): the sum of all} where all partitions are in `nodes`.
+    """
+    nodes, level = dict(nodes), 0
+    while count > 1:
+        for number in range(-(-count // FAN_IN)):
+            below = [(level, at) for at in range(FAN_IN * number, min(count, FAN_IN * (number + 1)))]
+            if all(node in nodes for node in below):
+                nodes[level + 1, number] = added([nodes.pop(node) for node in below])
+        count, level = -(-count // FAN_IN), level + 1
+    return nodes
 
 
 class InProcess:
@@ -61,4 +77,5 @@ class InProcess:
         answers = [partition.answer(recipe, state, about, operations)
                    for partition, state in zip(self.partitions, self.states, strict=True)]
         self.states = [state for state, _ in answers]
-        return tree([reply for _, reply in answers], added)
+        whole, = merged({(0, at): reply for at, (_, reply) in enumerate(answers)}, len(answers)).values()
+        return whole

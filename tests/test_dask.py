@@ -1,0 +1,335 @@
+"""Fits on a Dask cluster of processes: the bits of partitions in one process, whatever becomes of workers and driver."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+
+import marginlinear as ml
+
+pytest.importorskip("distributed")
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning",
+                                        "ignore::pytest.PytestUnraisableExceptionWarning",
+                                        "ignore:.*Sending large graph.*:UserWarning")
+
+import dask.array as da  # noqa: E402
+from dask import delayed  # noqa: E402
+from distributed import Client, LocalCluster  # noqa: E402
+
+import marginlinear.dask as mld  # noqa: E402
+from marginlinear.dask import journal  # noqa: E402
+from marginlinear.errors import PartitionWarning  # noqa: E402
+
+TABLE = {"solver": "l2svc", "C": 10, "algorithm": "accelerated", "tol": 1e-7, "max_iter": 60}
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None,
+                      silence_logs=60) as made:
+        yield made
+
+
+@pytest.fixture
+def client(cluster):
+    with Client(cluster) as made:
+        made.wait_for_workers(2, timeout=60)
+        yield made
+
+
+def table(m=400, d=8, k=2, seed=0):
+    generator = np.random.default_rng(seed)
+    X = generator.standard_normal((m, d)) + 0.7
+    return X, (X[:, :k] + generator.standard_normal((m, k))).argmax(axis=1)
+
+
+def dealt(X, y, size=100):
+    return da.from_array(X, chunks=(size, -1)), da.from_array(y, chunks=size)
+
+
+@pytest.fixture
+def rows():
+    return dealt(*table())
+
+
+def same(first, second):
+    return first.weights.tobytes() == second.weights.tobytes() and first.info.bound == second.info.bound
+
+
+def left(cluster, seconds=2):
+    """Tasks that the cluster still knows after some time."""
+    last = time.monotonic() + seconds
+    while cluster.scheduler.tasks and time.monotonic() < last:
+        time.sleep(0.05)
+    return list(cluster.scheduler.tasks)
+
+
+@pytest.mark.parametrize(("name", "k"), [("l2svc", 3), ("mcodm", 3)])
+def test_the_optimum_is_that_of_one_machine(cluster, client, name, k):
+    X, y = table(k=k)
+    model = mld.train(*dealt(X, y), solver=name, client=client, partitions=4)
+    best = ml.train(X, y, solver=name, tol=1e-6)
+    assert model.info.status == "converged" and model.info.cluster["rows"] == [100] * 4
+    if name != "mcodm":
+        assert best.info.bound <= model.info.objective + 1e-9 <= best.info.objective * 1.0011 + 1e-9
+    assert (mld.predict(model, da.from_array(X, chunks=(150, -1))).compute() == model.predict(X)).all()
+    scores = mld.decision_function(model, da.from_array(X, chunks=(150, -1))).compute()
+    assert scores.tobytes() == model.decision_function(X).tobytes()
+    assert left(cluster) == []
+
+
+def test_collections_of_any_kind_are_the_same_rows(client):
+    X, y = table()
+    sparse = [csr_array(X[lo:lo + 100]) for lo in range(0, 400, 100)]
+    labels = [y[lo:lo + 100] for lo in range(0, 400, 100)]
+    given = [dealt(X, y), ([delayed(X[lo:lo + 100]) for lo in range(0, 400, 100)], list(map(delayed, labels))),
+             (list(map(delayed, zip(sparse, labels, strict=True))), None),
+             (client.scatter([part.toarray() for part in sparse]), client.scatter(labels))]
+    if pd := pytest.importorskip("pandas", reason="DataFrames"):
+        frame = pytest.importorskip("dask.dataframe")
+        given.append((frame.from_pandas(pd.DataFrame(X), npartitions=4),
+                      frame.from_pandas(pd.Series(y), npartitions=4)))
+    models = [mld.train(*some, solver="l2svc", client=client, partitions="chunks") for some in given]
+    for model in models:
+        np.testing.assert_allclose(model.weights, models[0].weights, rtol=1e-6)
+    assert same(models[0], models[1]) and same(models[0], models[3])
+
+
+def test_files_and_stores(client, tmp_path):
+    X, y = table()
+    for number, lo in enumerate((0, 150)):
+        ml.dump_libsvm(X[lo:lo + 150 if lo == 0 else 400], y[lo:lo + 150 if lo == 0 else 400],
+                       tmp_path / f"{number}.svm")
+        ml.Store.write(tmp_path / f"{number}.svm", tmp_path / f"{number}.store")
+    paths = [[tmp_path / f"{number}.{end}" for number in range(2)] for end in ("svm", "store")]
+    models = [mld.train(some, solver="l2svc", client=client, partitions="chunks") for some in paths]
+    assert same(*models) and models[0].info.cluster["rows"] == [150, 250]
+    (tmp_path / "bad").write_text("1 1:1\n2 1:x\n")
+    with pytest.raises(ml.DataError, match="bad:2:5: value 'x' is not a number"):
+        mld.train([tmp_path / "bad"], client=client)
+    with pytest.raises(OSError, match=r"worker tcp.* cannot read .*nowhere.*all workers need the file"):
+        mld.train([tmp_path / "nowhere"], client=client)
+
+
+def test_lines_of_a_piece_are_those_of_the_file(tmp_path, monkeypatch):
+    from marginlinear.dask import collections
+
+    path = tmp_path / "long"
+    path.write_text("1 1:1\n2 1:2\n" * 50 + "1 1:x\n")
+    monkeypatch.setattr(collections, "PIECE", 100)
+    pieces = collections.pieces_of(str(path))
+    assert len(pieces) == 6
+    found = [piece.compute(scheduler="sync") for piece in pieces[:-1]]
+    assert sum(len(labels) for _, labels, _ in found) >= 80
+    with pytest.raises(ml.DataError, match="long:101:5"):
+        pieces[-1].compute(scheduler="sync")
+
+
+def test_weights_and_classes(client):
+    X, y = table(k=3)
+    y, w = np.array(["a", "b", "c"])[y], np.random.default_rng(0).integers(0, 3, len(y)).astype(float)
+    model = mld.train(*dealt(X, y), sample_weight=da.from_array(w, chunks=100), solver="cs", client=client, tol=1e-6,
+                      class_weight={"a": 2.0}, classes=["a", "b", "c", "d"])
+    best = ml.train(X, y, sample_weight=w, solver="cs", tol=1e-6, class_weight={"a": 2.0})
+    assert model.info.objective == pytest.approx(best.info.objective, rel=3e-6)
+    assert model.classes.tolist() == ["a", "b", "c", "d"] and (model.predict(X) == best.predict(X)).mean() > 0.99
+
+
+def test_rows_that_are_sorted_by_class_are_dealt_anew(client):
+    X, y = table()
+    order = np.argsort(y, kind="stable")
+    sorted_rows = dealt(X[order], y[order])
+    models = [mld.train(*sorted_rows, solver="l2svc", client=client, partitions=4) for _ in range(2)]
+    assert same(*models) and sorted(models[0].info.cluster["rows"]) == [100] * 4
+    with pytest.warns(PartitionWarning, match="sorted by class"):
+        mld.train(*sorted_rows, solver="l2svc", client=client, partitions=4, shuffle=False)
+
+
+@pytest.mark.parametrize(("given", "error", "fragment"), [
+    ({"solver": "msvmav"}, ValueError, "msvmav' does not go over partitions"),
+    ({"kernel": "rbf"}, ValueError, "kernel = 'rbf' does not go over partitions"),
+    ({"partitions": 0}, ValueError, "partitions = 0 is not allowed"),
+    ({"shuffle": "no"}, ValueError, "shuffle = 'no' is not allowed"),
+    ({"resume": True}, ValueError, "resume = True is for a checkpoint"),
+    ({"C": -1}, ValueError, "C = -1")])
+def test_what_is_refused(client, rows, given, error, fragment):
+    with pytest.raises(error, match=fragment):
+        mld.train(*rows, client=client, **given)
+
+
+def test_bad_rows_are_named_by_their_chunk(client):
+    X, y = table()
+    X[210, 3] = np.nan
+    with pytest.raises(ValueError, match="row 10, feature 3 is nan"):
+        mld.train(*dealt(X, y), client=client, partitions="chunks")
+    with pytest.raises(ValueError, match="X has 4 chunks, y has 3"):
+        mld.train(dealt(X, y)[0], da.from_array(y, chunks=150), client=client)
+    with pytest.raises(ValueError, match="rechunk"):
+        mld.train(da.from_array(X, chunks=(100, 4)), dealt(X, y)[1], client=client)
+    with pytest.raises(ValueError, match="at least 2 classes"):
+        mld.train(dealt(X, y)[0], da.from_array(np.zeros(400), chunks=100), client=client)
+
+
+def test_bits_do_not_depend_on_workers_or_on_lost_ones(cluster, client, rows):
+    undisturbed = mld.train(*rows, client=client, partitions=4, **TABLE)
+    generator, ended = random.Random(0), threading.Event()
+
+    def kill():
+        for _ in range(3):
+            if ended.wait(generator.uniform(0.3, 1.0)):
+                return
+            pids = [nanny.pid for nanny in cluster.workers.values() if nanny.pid]
+            if pids:
+                os.kill(generator.choice(pids), signal.SIGKILL)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    try:
+        disturbed = mld.train(*rows, client=client, partitions=4, **TABLE)
+    finally:
+        ended.set()
+        killer.join()
+    assert same(disturbed, undisturbed)
+    with LocalCluster(n_workers=1, threads_per_worker=2, processes=False, dashboard_address=None) as other:
+        with Client(other) as lone:
+            assert same(mld.train(*rows, client=lone, partitions=4, **TABLE), undisturbed)
+    assert left(cluster) == []
+
+
+class Stop(Exception):
+    pass
+
+
+@pytest.mark.parametrize("torn", [False, True])
+def test_a_lost_driver_is_gone_on_from(cluster, client, rows, tmp_path, torn):
+    undisturbed = mld.train(*rows, client=client, partitions=4, **TABLE)
+
+    def stop(check):
+        if check["n_iter"] > 20:
+            raise Stop
+
+    given = {"client": client, "partitions": 4, "checkpoint": tmp_path / "fit", **TABLE}
+    with pytest.raises(Stop):
+        mld.train(*rows, progress=stop, **given)
+    assert left(cluster) == []
+    with pytest.raises(ValueError, match="has a fit in it"):
+        mld.train(*rows, **given)
+    with pytest.raises(ValueError, match=r"is of a fit with params"):
+        mld.train(*rows, **{**given, "C": 3}, resume=True)
+    if torn:
+        # Killed within a record.
+        path = tmp_path / "fit" / "messages"
+        path.write_bytes(path.read_bytes()[:-7])
+    again = mld.train(*rows, **given, resume=True)
+    assert same(again, undisturbed) and again.info.n_iter == undisturbed.info.n_iter
+    # All of it is known now: no message is sent.
+    assert same(mld.train(*rows, **given, resume=True), undisturbed)
+
+
+def test_a_full_disk_ends_the_fit(client, rows, tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(journal, "write_record", full)
+    with pytest.raises(OSError, match="No space left"):
+        mld.train(*rows, client=client, partitions=4, checkpoint=tmp_path / "fit", **TABLE)
+
+
+def test_damaged_copies_are_seen(client, rows, tmp_path):
+    given = {"client": client, "partitions": 4, "checkpoint": tmp_path / "fit", **TABLE}
+    mld.train(*rows, **given)
+    path = tmp_path / "fit" / "states"
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(ml.DataError, match="CRC-32"):
+        mld.train(*rows, **given, resume=True)
+
+
+def test_a_cluster_without_workers(rows):
+    with LocalCluster(n_workers=1, threads_per_worker=1, processes=True, dashboard_address=None,
+                      silence_logs=60) as made, Client(made) as client:
+        def gone(check):
+            made.scale(0)
+
+        with pytest.raises(TimeoutError, match="has had no worker for 1 seconds"):
+            mld.train(*rows, client=client, progress=gone, wait_timeout=1, **TABLE)
+
+
+def test_the_estimator(client):
+    X, y = table()
+    dX, dy = dealt(X, y)
+    estimator = mld.DaskMarginClassifier("l2svc", C=2.0, params={"tol": 1e-5}, client=client).fit(dX, dy)
+    local = estimator.to_local()
+    assert estimator.score(dX, dy) == (local.predict(X) == y).mean()
+    assert estimator.coef_.shape == (1, 8) and estimator.classes_.tolist() == [0, 1]
+    assert (estimator.predict(dX).compute() == local.predict(X)).all()
+    base = pytest.importorskip("sklearn.base")
+    assert base.clone(estimator).get_params()["C"] == 2.0
+
+
+def test_the_command(tmp_path):
+    """Against a scheduler and workers that the two commands of the page start."""
+    X, y = table()
+    for number in range(4):
+        ml.dump_libsvm(X[100 * number:100 * number + 100], y[100 * number:100 * number + 100],
+                       tmp_path / f"part-{number}.svm")
+    file = tmp_path / "scheduler.json"
+    run = [sys.executable, "-m", "dask"]
+    started = [subprocess.Popen([*run, "scheduler", "--scheduler-file", str(file), "--port", "0",
+                                 "--dashboard-address", ":0"], stderr=subprocess.DEVNULL)]
+    try:
+        for _ in range(200):
+            if file.exists():
+                break
+            time.sleep(0.1)
+        started += [subprocess.Popen([*run, "worker", "--scheduler-file", str(file), "--nthreads", "1", "--no-dashboard"],
+                                     stderr=subprocess.DEVNULL, cwd=tmp_path) for _ in range(2)]
+        script = Path(sys.executable).with_name("margin-train")
+        given = ["-s", "l2svc", "--scheduler-file", str(file), "--partitions", "2", str(tmp_path / "part-*.svm"),
+                 str(tmp_path / "model")]
+        with Client(scheduler_file=str(file), timeout=30) as client:
+            client.wait_for_workers(2, timeout=30)
+        done = subprocess.run([script, *given], capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0 and "converged" in done.stdout, done.stderr
+        done = subprocess.run([script, "--checkpoint", str(tmp_path / "fit"), "-q", *given], capture_output=True,
+                              text=True, timeout=60)
+        assert done.returncode == 0, done.stderr
+        done = subprocess.run([script, "--resume", str(tmp_path / "fit"), "-q", *given], capture_output=True, text=True,
+                              timeout=60)
+        assert done.returncode == 0, done.stderr
+    finally:
+        for process in started[::-1]:
+            process.terminate()
+            process.wait(timeout=20)
+    best = ml.train(X, y, solver="l2svc", tol=1e-6).info
+    model = ml.load_model(tmp_path / "model")
+    assert model.info.objective <= best.objective * 1.0011 if model.info else True
+    assert (model.predict(X) == y).mean() > 0.7
+
+
+def test_importing_marginlinear_imports_no_dask():
+    code = "import sys, marginlinear as ml; ml.train; ml.Store; print({'dask', 'distributed', 'pyarrow'} & set(sys.modules))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "set()"
+
+
+def test_without_dask_the_extra_is_named():
+    code = "import sys; sys.modules['dask'] = None\nimport marginlinear.dask"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "pip install 'marginlinear[dask]'" in done.stderr
+
+
+def test_a_worker_with_another_version_is_named(client, monkeypatch):
+    from marginlinear.dask import training
+
+    monkeypatch.setattr(training, "version", "0.0.0")
+    with pytest.raises(ValueError, match=r"worker tcp.* has marginlinear .*, here it is 0\.0\.0"):
+        training.require_workers(client)
