@@ -187,8 +187,8 @@ def require_classes(method, classes, where="y"):
 
 
 def require_finite(solution, rows, method):
-    """`rows` are None where they are elsewhere. Every Solution passes here: a method that meets values too large to be summed ends with the best finite weights
-    it met, or here."""
+    """Every Solution passes here: a method that meets values too large to be summed ends with the best finite weights
+    it met, or here. `rows` are None where they are elsewhere."""
     if not (finite(solution.weights) and math.isfinite(solution.info.objective)):
         longest = "" if rows is None else f"the longest row has the length {math.sqrt(rows.sqnorms().max()):.3g}, and "
         smaller = "a smaller C, " if P.C in method.params else ""

@@ -1,5 +1,7 @@
 """Fits over partitions that answer messages: the optimum, bounds and bits of one machine, wherever rows are."""
 
+import itertools
+
 import numpy as np
 import pytest
 from scipy.sparse import csr_array, random_array
@@ -40,7 +42,7 @@ def cut(X, codes, cuts, bias=-1.0, weights=None):
     k = int(codes.max()) + 1
     return [Partition(held(X[lo:hi]), codes[lo:hi].astype(np.int32), k, weights[lo:hi], np.ones(hi - lo),
                       float(weights.sum()), bias, number)
-            for number, (lo, hi) in enumerate(zip(cuts[:-1], cuts[1:], strict=True))]
+            for number, (lo, hi) in enumerate(itertools.pairwise(cuts))]
 
 
 def even(m, count):
@@ -178,7 +180,7 @@ def test_sums_have_the_order_of_the_partitions():
     assert whole[0].tolist() == [sum(tops), count * (count - 1) / 2] and nothing is None
     for cuts in ([0, 5, 40, count], [0, 8, 64, count]):
         parts = [merged({(0, at): replies[0, at] for at in range(lo, hi)}, count)
-                 for lo, hi in zip(cuts[:-1], cuts[1:], strict=True)]
+                 for lo, hi in itertools.pairwise(cuts)]
         (again, _), = merged({place: node for nodes in parts for place, node in nodes.items()}, count).values()
         assert again[0].tobytes() == whole[0].tobytes()
     assert replies[0, 0][0][0][1] == 0

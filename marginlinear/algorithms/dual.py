@@ -255,7 +255,8 @@ class MarginFit(DualFit):
         else:
             problem, run, self.to_outer = renumbered(problem, run)
         engine = make(problem, cost, run.seed, run.threads, tables, **others)
-        super().__init__(problem, run, engine, MarginNewtonCost if run.places is None else run.places.margin_newton(engine))
+        newton = MarginNewtonCost if run.places is None else run.places.margin_newton(engine)
+        super().__init__(problem, run, engine, newton)
 
     def _values(self, averaged, references):
         incumbent = self.descent.incumbent

@@ -84,7 +84,7 @@ class OnCluster:
 
         if self.local is not None:
             # What goes wrong in a task is raised here.
-            with LocalCluster(n_workers=self.local, threads_per_worker=1, processes=True, dashboard_address=None,
+            with LocalCluster(n_workers=self.local, threads_per_worker=1, processes=True, dashboard_address=":0",
                               silence_logs=logging.CRITICAL) as cluster, Client(cluster) as client:
                 yield client
             return

@@ -1,12 +1,13 @@
 """What a user's Dask data become: checked partitions on the workers where they are.
 
-    dask Arrays, dense or of sparse blocks; DataFrames and Series; lists of delayed or of futures, of rows and labels or of
-    pairs of both; paths of stores and of LIBSVM files, that all workers can read
+    dask Arrays, dense or of sparse blocks; DataFrames and Series; lists of delayed or of futures, of rows and labels or
+    of pairs of both; paths of stores and of LIBSVM files, that all workers can read
 
 No row goes through the driver: it learns how many there are, and of which labels.
 """
 
 import io
+import itertools
 import math
 import os
 import warnings
@@ -75,7 +76,7 @@ def parts_of(X, y, sample_weight, client, partitions):
         count = workers if partitions is None else partitions
         count = max(1, min(count, len(chunks)))
     cuts = [len(chunks) * at // count for at in range(count + 1)]
-    joined = [delayed(part_of)(lo, *chunks[lo:hi]) for lo, hi in zip(cuts[:-1], cuts[1:], strict=True)]
+    joined = [delayed(part_of)(lo, *chunks[lo:hi]) for lo, hi in itertools.pairwise(cuts)]
     return client.compute(joined, optimize_graph=True)
 
 
@@ -200,8 +201,8 @@ def named_worker(path):
     try:
         yield
     except OSError as error:
-        raise OSError(f"worker {get_worker().address} cannot read {path}: {error}: all workers need the file under this "
-                      "name") from error
+        raise OSError(f"worker {get_worker().address} cannot read {path}: {error}: all workers need the file under "
+                      "this name") from error
 
 
 def part_of(first, *chunks):
@@ -254,7 +255,8 @@ def described(part):
     counts = np.bincount(places, minlength=len(labels))
     weights = np.bincount(places, part.weights, minlength=len(labels))
     columns = 0 if part.X is None else shape_of(part.X)[1]
-    return Description(len(part.y), columns, labels, counts, weights, "words" if part.y.dtype.kind == "U" else "numbers")
+    kind = "words" if part.y.dtype.kind == "U" else "numbers"
+    return Description(len(part.y), columns, labels, counts, weights, kind)
 
 
 def sorted_by_class(descriptions, classes):
@@ -284,7 +286,7 @@ def cut_at_random(part, count, seed, number):
     cuts = [len(order) * at // count for at in range(count + 1)]
     # Rounding is not to favour the same partitions every time.
     turn = number % count
-    pieces = [np.sort(order[lo:hi]) for lo, hi in zip(cuts[:-1], cuts[1:], strict=True)]
+    pieces = [np.sort(order[lo:hi]) for lo, hi in itertools.pairwise(cuts)]
     return [Part(select_rows(part.X, which), part.y[which], part.weights[which])
             for which in pieces[turn:] + pieces[:turn]]
 

@@ -28,7 +28,9 @@ import numpy as np
 from distributed import wait
 from distributed.comm import CommClosedError
 
+from marginlinear import registry
 from marginlinear.algorithms.partitions.communicator import merged
+from marginlinear.algorithms.partitions.fit import fit_alone
 
 # Seconds between looks at the signals, and at the cluster, while workers answer.
 TURN = 0.2
@@ -95,6 +97,10 @@ def solved(sums, work):
     return solve(sums[-1][0], *arguments)
 
 
+def fitted_alone(group, name, *work):
+    return fit_alone(registry.get(name), *group, *work)
+
+
 def drop(client, futures):
     """Nobody wants these any more: what was not begun is not, whoever else, as a traceback, still holds them."""
     pending = {future.key: future for future in futures if future.status == "pending"}
@@ -151,6 +157,10 @@ class Cluster:
 
     def collect(self, recipe, about, operations, solve, *arguments):
         return self._run(Message(recipe, about, kept(operations)), Message(solve, arguments))
+
+    def alone(self, *work):
+        """Solution of fit.fit_alone over the one partition that there is, with these arguments."""
+        return self._result(self.client.submit(fitted_alone, self.groups[0], *work, pure=False))
 
     def _run(self, message, work=None):
         self.since.append(message)

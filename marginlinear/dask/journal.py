@@ -97,7 +97,6 @@ class Journal:
             return None
         found = next(self.records, None)
         if found is None:
-            self.stream = open(self._place("messages"), "ab")
             return None
         *place, result = found
         if place != [fit, number]:
@@ -108,7 +107,7 @@ class Journal:
 
     def note(self, fit, number, result):
         if self.stream is None:
-            self.stream = open(self._place("messages"), "ab")
+            self.stream = open(self._place("messages"), "ab")  # noqa: SIM115  `close` closes it
         write_record(self.stream, (fit, number, result))
         self.stream.flush()
 

@@ -57,7 +57,7 @@ def train(X, y=None, *, solver=None, classes=None, class_weight=None, sample_wei
     wait_timeout : float, default=300
         Seconds that the cluster may be without any worker.
     **params
-        The method's parameters and those of every run; `threads` are those of a worker's task.
+        The method's parameters and those of every run; `threads` are those of a task of a worker's, by default 1.
 
     Returns
     -------
@@ -84,6 +84,8 @@ def train(X, y=None, *, solver=None, classes=None, class_weight=None, sample_wei
     rises (algorithms/partitions/rounds.py). The certificate is the sum over all rows, as on one machine. Few weights
     are found by Newton steps of summed matrices; of losses with kinks or a flat side the rows that still matter are
     brought to one worker in the end, where they fit it.
+
+    A single partition is fitted by one task, as on one machine, and tells no progress.
     """
     method = registry.get(registry.DEFAULT if solver is None else solver)
     values, run_values = fitting.resolved(method, params)
@@ -94,7 +96,7 @@ def train(X, y=None, *, solver=None, classes=None, class_weight=None, sample_wei
     check_words(partitions, shuffle, checkpoint, resume)
     client = default_client() if client is None else client
     require_workers(client)
-    fit = DaskFit(client, method, values, run_values, progress)
+    fit = DaskFit(client, method, values, run_values, params.get("threads"), progress)
     try:
         parts = collections.parts_of(X, y, sample_weight, client, partitions)
         found, whole = fit.prepare(parts, class_weight, shuffle)
@@ -137,11 +139,14 @@ def require_workers(client):
 class DaskFit:
     """One call of `train`."""
 
-    def __init__(self, client, method, values, run_values, progress):
+    def __init__(self, client, method, values, run_values, threads, progress):
         self.client, self.method, self.values, self.progress = client, method, values, progress
         self.run_values = dict(run_values)
         self.bias = self.run_values.pop("bias")
         self.run_values["shared"] = False
+        if not threads:
+            # A worker's threads are for its tasks.
+            self.run_values["threads"] = 1
         self.futures, self.partitions, self.communicator = [], [], None
 
     def prepare(self, parts, class_weight, shuffle):
@@ -194,11 +199,15 @@ class DaskFit:
     def model(self, whole, found, labels):
         method, values = self.method, self.values
         how = None if method.joint or len(found) == 2 else values["multiclass"]
-        run = Run(progress=self.progress, **self.run_values)
         own = {p.name: values[p.name] for p in method.params}
+        communicator = self.communicator
         with fitting.named(len(found), self.width, "features"):
-            solution = partitioned.fit(method, whole, own, run, how, self.communicator)
-        communicator, places = self.communicator, solution.state
+            if whole.count == 1 and communicator.journal is None:
+                solution = communicator.alone(method.name, own, Run(**self.run_values), how)
+            else:
+                solution = partitioned.fit(method, whole, own, Run(progress=self.progress, **self.run_values), how,
+                                           communicator)
+        places = solution.state
         info = solution.info._replace(cluster={
             "rows": self.rows, "messages": communicator.messages, "collections": places["collections"],
             "bytes": 8 * places["numbers_sent"], "restarts": communicator.restarts,

@@ -156,7 +156,7 @@ class Finish:
         h = float(terms[0])
         run = places.run
         wanted = PART * allowance(run.tol, h)
-        W, U, duals, sweeps = places.collect(("active", (np.array(W),)), solved, places.table, U, h, wanted,
+        W, U, duals, _sweeps = places.collect(("active", (np.array(W),)), solved, places.table, U, h, wanted,
                                              Run(tol=None, algorithm="auto", max_iter=run.max_iter,
                                                  time_limit=run.time_limit, seed=run.seed, threads=run.threads))
         places.tell("take", duals)

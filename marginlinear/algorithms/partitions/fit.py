@@ -6,11 +6,14 @@ from collections import namedtuple
 import numpy as np
 
 from marginlinear._core.rows import Rows
-from marginlinear.algorithms.multiclass import combined
+from marginlinear.algorithms import multiclass
 from marginlinear.algorithms.partitions.partition import Recipe
 from marginlinear.algorithms.partitions.places import Places
 from marginlinear.data.codes import codes_of
 from marginlinear.problem import Problem, Solution
+
+# What Places count of a fit.
+SENT = "collections", "numbers_sent"
 
 
 class Whole(namedtuple("Whole", "n_features n_classes size bias count")):
@@ -43,6 +46,13 @@ def require(method, params):
         raise ValueError("outer = 'paper' does not go over partitions: give 'ccp'")
 
 
+def fit_alone(method, partition, params, run, how):
+    """Solution of a method over one partition that has all rows: the bits of one machine. Its state stays there."""
+    problem = partition.problem(None)
+    solution = method.fit(problem, params, run) if how is None else multiclass.fit(method, problem, params, run, how)
+    return solution._replace(state=dict.fromkeys(SENT, 0))
+
+
 def fit(method, whole, params, run, how, communicator):
     """Solution of a method over the partitions of a Communicator; its state is a dict of what was sent.
 
@@ -58,7 +68,7 @@ def fit(method, whole, params, run, how, communicator):
         Columns of a binary method for more than two classes: one after the other.
     communicator : Communicator
     """
-    sent = {"collections": 0, "numbers_sent": 0}
+    sent = dict.fromkeys(SENT, 0)
 
     def column(signs, n_classes, run):
         recipe = Recipe(method.joint, method.terms, params, signs, run.seed, run.threads)
@@ -79,7 +89,7 @@ def fit(method, whole, params, run, how, communicator):
         spent = time.perf_counter() - started
         left = None if run.time_limit is None else max(0.0, run.time_limit - spent)
         solution = column(np.ascontiguousarray(signs), 2, run._replace(time_limit=left, progress=None))
-        info = solution.info if info is None else combined(info, solution.info)
+        info = solution.info if info is None else multiclass.combined(info, solution.info)
         weights[:, at] = solution.weights[:, 0]
         history.append({"n_iter": info.n_iter, "seconds": time.perf_counter() - started, "objective": info.objective,
                         "bound": info.bound, "certificate": info.certificate, "residual": None, "columns": at + 1})

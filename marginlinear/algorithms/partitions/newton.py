@@ -14,7 +14,7 @@ from marginlinear._core.margin_newton import MarginNewton
 
 # Unknowns of the linear system.
 LIMIT = 4000
-# What a step costs, in rounds: those take two to five times as many as one machine takes sweeps, by which a descent counts.
+# What a step costs, in rounds. A descent counts by sweeps: there are two to five times as many rounds.
 ROUNDS = 0.5
 # Lengths of a step that are tried at once.
 LENGTHS = 2.0 ** np.arange(-10, 2)
@@ -42,8 +42,8 @@ class SummedCost:
     def require(self, engine):
         """ValueError where steps are not possible."""
         if self.unknowns(engine) > LIMIT:
-            raise ValueError(f"algorithm = 'newton' solves for {self.unknowns(engine)} weights, over partitions at most "
-                             f"{LIMIT}: take 'auto'")
+            raise ValueError(f"algorithm = 'newton' solves for {self.unknowns(engine)} weights, over partitions at "
+                             f"most {LIMIT}: take 'auto'")
 
 
 class SummedMarginNewton(MarginNewton):

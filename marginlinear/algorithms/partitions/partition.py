@@ -24,7 +24,7 @@ arrays, or None:
     curvature(what)             of these duals: the Hessian's part; for what of it, see newton.py
     slopes(W, ...)              of the losses along a line
     move_centre()               of the proximal term, to the duals
-    active(W), take(duals)      finish.py: the rows that matter at W and the duals kept; their duals, and the others kept
+    active(W), take(duals)      finish.py: the rows that matter at W and the duals kept; their duals beside others kept
     rivals(W), name(W, kappa)   mcODM: the best rivals at W are kept; they are named, and W would move by that
 """
 
