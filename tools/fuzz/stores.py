@@ -201,7 +201,6 @@ def seal(files, meta):
             meta["crc"][name] = zlib.crc32(files[name])
 
 
-
 # What is tried
 
 
