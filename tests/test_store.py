@@ -500,6 +500,17 @@ def test_what_train_does_around_a_fit(tmp_path, small, vehicle):
     assert [*tmp_path.glob("s/rows-*")] == []
 
 
+@pytest.mark.parametrize("scale", ["unit", "range", "maxabs"])
+def test_held_out_rows_are_scaled(tmp_path, small, vehicle, scale):
+    """Of folds and of a calibration: they are on disk, too."""
+    X, y = vehicle
+    store = ml.Store.write([(X, y)], tmp_path / "s")
+    there, here = (ml.cross_validate(*data, solver="l2svc", scale=scale, folds=3) for data in ((store,), (X, y)))
+    assert there.score == pytest.approx(here.score, abs=0.01)
+    there, here = (ml.train(*data, solver="l2svc", scale=scale, probability=True) for data in ((store,), (X, y)))
+    np.testing.assert_allclose(there.predict_proba(X), here.predict_proba(X), atol=0.05)
+
+
 @pytest.mark.parametrize("params", [{"solver": "cs"}, {"solver": "l2svc", "multiclass": "ovo"}, {"scale": "range"},
                                     {"solver": "cs", "kernel": "rbf"}, {"probability": True}])
 def test_prediction_goes_over_verified_chunks(tmp_path, small, vehicle, params):
@@ -526,8 +537,9 @@ def test_what_needs_all_rows_is_refused(glass):
                           ({"solver": "ldm", "algorithm": "paper"}, "inner products")):
         with pytest.raises(ValueError, match=words):
             ml.train(store, memory=50_000, **params)
-    with pytest.raises(ValueError, match="memory = '4X' is not allowed"):
-        ml.train(store, memory="4X")
+    for size in "4X", "0.5", "9" * 400, "9" * 300 + "T":
+        with pytest.raises(ValueError, match=f"memory = '{size}' is not allowed"):
+            ml.train(store, memory=size)
     with pytest.raises(MemoryError, match=r"need 1,296 bytes .* more than half of memory = 1,000: give at least 2,592"):
         ml.train(store, solver="cs", memory=1000)
     X, y = ml.load_libsvm(DATA / "glass")
