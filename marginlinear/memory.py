@@ -17,6 +17,7 @@ def memory():
 def bytes_of(size, name):
     """Bytes that a size such as 500_000_000, "500M" or "4G" stands for; ValueError names the parameter."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGT]?)", str(size).upper())
-    if isinstance(size, bool) or not found or not float(found[1]):
+    count = float(found[1]) * UNITS[found[2]] if found and not isinstance(size, bool) else 0.0
+    if not 1 <= count < math.inf:
         raise ValueError(f"{name} = {size!r} is not allowed: give bytes, or a number with K, M, G or T, as in 4G")
-    return int(float(found[1]) * UNITS[found[2]])
+    return int(count)

@@ -255,18 +255,56 @@ def test_other_versions_and_edited_descriptions(glass):
         ml.Store(glass.parent)
 
 
-def test_columns_that_are_too_large_are_no_addresses(glass):
-    """Who writes a wrong column and the right CRC beside it gets an error, and no memory of others."""
-    path = glass / "indices.npy"
+@pytest.mark.parametrize("name, value", [
+    ("m", True), ("m", -1), ("nnz", 2.5), ("nonzeros", 10**6), ("chunks", None), ("n_features", 2**31), ("types", []),
+    ("crc", {"indptr": 1}), ("classes", 7), ("classes", ["a"] * 6), ("classes", [2**63] * 6), ("class_counts", [214]),
+    ("class_counts", [1] * 6), ("source", "glass"), ("source", {"name": 1})])
+def test_descriptions_of_what_no_store_has(glass, name, value):
+    """With the right digest, too."""
+    layout.write_meta(glass, {**ml.Store(glass).meta, name: value})
+    with pytest.raises(DataError, match=rf"meta\.json: its {name} is .*write the store again"):
+        ml.Store(glass)
+
+
+@pytest.mark.parametrize("name, dtype", [("values", "|O"), ("values", ">f4"), ("indices", "<i2"), ("labels", "<U0"),
+                                         ("labels", "<M8[s]"), ("sqnorms", "(2,)<f8"), ("crc", "no"), ("chunks", 8)])
+def test_types_that_no_store_has(glass, name, dtype):
+    meta = ml.Store(glass).meta
+    layout.write_meta(glass, {**meta, "types": {**meta["types"], name: dtype}})
+    with pytest.raises(DataError, match=r"meta\.json: its types is"):
+        ml.Store(glass)
+
+
+@pytest.mark.parametrize("name, at, new, words", [
+    ("indices", -2, b"\xff\xff", "row 213 has feature 65535, outside 0 to 8"),
+    ("indices", -2, b"\0\0", "row 213 has repeated or falling feature numbers"),
+    ("values", -4, b"\0\0\xf8\x7f", "row 213, feature 8 is nan"),
+    ("values", -4, b"\0\0\xc0\x7f", "the squares of row 213's values overflow")])
+def test_wrong_numbers_under_the_right_sum_are_no_rows(glass, name, at, new, words):
+    """Columns become addresses."""
+    path = glass / f"{name}.npy"
     data = bytearray(path.read_bytes())
-    data[-2:] = b"\xff\xff"
+    data[at:len(data) + at + len(new)] = new
     path.write_bytes(data)
     store = ml.Store(glass)
     chunk = len(store.chunks) - 2
-    first, last = store.indptr[store.chunks[chunk:chunk + 2]].tolist()
-    store._crc[chunk, 1] = layout.crc_of(path, layout.HEADER + 2 * first, layout.HEADER + 2 * last)
-    with pytest.raises(DataError, match="columns outside"):
+    size = layout.mapped(glass, name, store.meta["types"][name], (store.nnz,)).itemsize
+    lo, hi = (layout.HEADER + size * int(place) for place in store.indptr[store.chunks[chunk:chunk + 2]])
+    store._crc[chunk, layout.LARGE.index(name)] = layout.crc_of(path, lo, hi)
+    with pytest.raises(DataError, match=words):
         ml.train(store, solver="l2svc")
+
+
+def test_rows_are_verified_before_some_are_chosen(tmp_path, small):
+    """What is chosen is written to a store of its own, whose sums would be right."""
+    rng = np.random.default_rng(0)
+    X, y = random_array((2000, 30), density=0.3, rng=rng, format="csr"), np.arange(2000) % 2
+    ml.Store.write([(X, y)], tmp_path / "s")
+    flip(tmp_path / "s" / "values.npy", 5001)
+    for work in (lambda store: ml.cross_validate(store, solver="l2svc", folds=2),
+                 lambda store: ml.train(store, solver="l2svc", sample_weight=y + (np.arange(2000) % 3 == 0))):
+        with pytest.raises(DataError, match=r"values\.npy: chunk .*CRC-32"):
+            work(ml.Store(tmp_path / "s"))
 
 
 def test_a_changed_source(tmp_path):
@@ -462,6 +500,17 @@ def test_what_train_does_around_a_fit(tmp_path, small, vehicle):
     assert [*tmp_path.glob("s/rows-*")] == []
 
 
+@pytest.mark.parametrize("scale", ["unit", "range", "maxabs"])
+def test_held_out_rows_are_scaled(tmp_path, small, vehicle, scale):
+    """Of folds and of a calibration: they are on disk, too."""
+    X, y = vehicle
+    store = ml.Store.write([(X, y)], tmp_path / "s")
+    there, here = (ml.cross_validate(*data, solver="l2svc", scale=scale, folds=3) for data in ((store,), (X, y)))
+    assert there.score == pytest.approx(here.score, abs=0.01)
+    there, here = (ml.train(*data, solver="l2svc", scale=scale, probability=True) for data in ((store,), (X, y)))
+    np.testing.assert_allclose(there.predict_proba(X), here.predict_proba(X), atol=0.05)
+
+
 @pytest.mark.parametrize("params", [{"solver": "cs"}, {"solver": "l2svc", "multiclass": "ovo"}, {"scale": "range"},
                                     {"solver": "cs", "kernel": "rbf"}, {"probability": True}])
 def test_prediction_goes_over_verified_chunks(tmp_path, small, vehicle, params):
@@ -488,8 +537,9 @@ def test_what_needs_all_rows_is_refused(glass):
                           ({"solver": "ldm", "algorithm": "paper"}, "inner products")):
         with pytest.raises(ValueError, match=words):
             ml.train(store, memory=50_000, **params)
-    with pytest.raises(ValueError, match="memory = '4X' is not allowed"):
-        ml.train(store, memory="4X")
+    for size in "4X", "0.5", "9" * 400, "9" * 300 + "T":
+        with pytest.raises(ValueError, match=f"memory = '{size}' is not allowed"):
+            ml.train(store, memory=size)
     with pytest.raises(MemoryError, match=r"need 1,296 bytes .* more than half of memory = 1,000: give at least 2,592"):
         ml.train(store, solver="cs", memory=1000)
     X, y = ml.load_libsvm(DATA / "glass")

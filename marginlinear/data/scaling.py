@@ -104,12 +104,12 @@ class Scaling:
         return found.to_scipy() if isinstance(found, CSR) and hasattr(X, "tocsr") else found
 
     def parts(self, X):
-        """The rows of X scaled: some at a time where zeros do not stay zeros."""
-        X = table(X)
-        m = shape_of(X)[0]
-        step = max(1, PART // self.width if len(self.filled) else m)
-        for low in range(0, m, step):
-            yield self.apply(select_rows(X, slice(low, min(m, low + step))))
+        """The rows of X scaled: some at a time where they are on disk, or zeros do not stay zeros."""
+        for rows in X.store.parts() if is_paged(X) else [table(X)]:
+            m = shape_of(rows)[0]
+            step = max(1, PART // self.width if len(self.filled) else m)
+            for low in range(0, m, step):
+                yield self.apply(select_rows(rows, slice(low, min(m, low + step))))
 
     def folded(self, weights, bias):
         """(weights, bias) that give rows as they are the scores that `weights` give the scaled ones.

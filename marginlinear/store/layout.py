@@ -13,7 +13,9 @@
 import errno
 import hashlib
 import json
+import math
 import os
+import re
 import sys
 import zlib
 
@@ -32,8 +34,13 @@ SMALL = "indptr", "labels", "sqnorms", "chunks", "crc"
 HEADER, PART = 128, 1 << 20
 # Of a source, bytes at each end that tell it from another one.
 END = 1 << 20
-TYPES = {"values": ("<f4", "<f8"), "indices": ("<u2", "<i4"), "indptr": ("<i8",), "sqnorms": ("<f8",),
-         "chunks": ("<i8",), "crc": ("<u4",)}
+TYPES = {"values": "<f4|<f8", "indices": "<u2|<i4", "indptr": "<i8", "labels": "<i8|<f8|<U[1-9][0-9]{0,7}",
+         "sqnorms": "<f8", "chunks": "<i8", "crc": "<u4"}
+# What a class may be, by the kind of the labels' type: of floats some were integers in the source.
+CLASSES = {"i": (int,), "f": (int, float), "U": (str,)}
+# The least and the largest that these may be.
+COUNTS = {"m": (1, 1 << 62), "n_features": (1, (1 << 31) - 1), "nnz": (0, 1 << 62), "nonzeros": (0, 1 << 62),
+          "chunks": (1, 1 << 62)}
 AGAIN = "write the store again from its source"
 
 
@@ -96,7 +103,41 @@ def read_meta(folder):
     digest = meta.pop("sha256", None)
     if digest != digest_of(meta):
         raise DataError(path, 0, 0, f"sha256 does not match, the file was changed: {AGAIN}")
+    fault = next(faults(meta), None)
+    if fault:
+        raise DataError(path, 0, 0, f"its {fault} is {shown(meta.get(fault))}, which no store has: {AGAIN}")
     return meta
+
+
+def faults(meta):
+    """Yield the names whose values are not what a Writer describes; those that follow rely on those before."""
+    for name, (least, largest) in COUNTS.items():
+        if not is_count(meta.get(name), least, largest):
+            yield name
+    if meta["nonzeros"] > meta["nnz"]:
+        yield "nonzeros"
+    types, sums, classes, counts = (meta.get(name) for name in ("types", "crc", "classes", "class_counts"))
+    if not isinstance(types, dict) or not all(
+            isinstance(types.get(name), str) and re.fullmatch(known, types[name]) for name, known in TYPES.items()):
+        yield "types"
+    if not isinstance(sums, dict) or not all(is_count(sums.get(name), 0, (1 << 32) - 1) for name in SMALL):
+        yield "crc"
+    kinds = CLASSES[types["labels"][1]]
+    if not isinstance(classes, list) or not all(
+            type(label) in kinds and (not isinstance(label, int) or -1 << 63 <= label < 1 << 63) for label in classes):
+        yield "classes"
+    if not isinstance(counts, list) or len(counts) != len(classes) or not all(
+            is_count(count, 1, meta["m"]) for count in counts) or sum(counts) != meta["m"]:
+        yield "class_counts"
+    source = meta.get("source")
+    if source is not None and not (isinstance(source, dict) and isinstance(source.get("name"), str)
+                                   and is_count(source.get("size"), 0, 1 << 62)):
+        yield "source"
+
+
+def is_count(value, least, largest):
+    # type(): True is an int.
+    return type(value) is int and least <= value <= largest
 
 
 def mapped(folder, name, dtype, shape):
@@ -106,7 +147,7 @@ def mapped(folder, name, dtype, shape):
         size = os.path.getsize(path)
     except FileNotFoundError:
         raise DataError(path, 0, 0, f"the file is missing: {AGAIN}") from None
-    wanted = HEADER + np.dtype(dtype).itemsize * int(np.prod(shape))
+    wanted = HEADER + np.dtype(dtype).itemsize * math.prod(shape)
     with open(path, "rb") as stream:
         header = stream.read(HEADER)
     if size != wanted:

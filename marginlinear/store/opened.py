@@ -6,8 +6,9 @@ from itertools import pairwise
 import numpy as np
 
 from marginlinear import params
+from marginlinear._core.rows import Rows
 from marginlinear.data.arrays import CSR
-from marginlinear.errors import DataError
+from marginlinear.errors import DataError, RowError
 from marginlinear.libsvm import LibsvmData
 from marginlinear.store import layout
 from marginlinear.threads import ranges
@@ -157,21 +158,25 @@ class Store:
         return self.y
 
     def verify(self, chunk):
-        """DataError where the values or columns of a chunk are not those that were written."""
+        """DataError where the values or columns of a chunk are not those that were written, or are no rows."""
         if self.verified[chunk]:
             return
-        first, last = self.indptr[self.chunks[chunk:chunk + 2]].tolist()
+        lo, hi = self.chunks[chunk:chunk + 2].tolist()
+        first, last = self.indptr[[lo, hi]].tolist()
         for name, array, wanted in zip(layout.LARGE, (self.data, self.indices), self._crc[chunk], strict=True):
             path = layout.place(self.path, name)
             found = layout.crc_of(path, layout.HEADER + first * array.itemsize, layout.HEADER + last * array.itemsize)
             if found != wanted:
-                raise DataError(path, 0, 0, f"chunk {chunk}, rows {self.chunks[chunk]} to {self.chunks[chunk + 1] - 1}"
-                                f": its CRC-32 is another one, the file was changed: {layout.AGAIN}")
-        # Of numbers with the right CRC too: they become addresses.
-        columns = self._part("indices", first, last)
-        if last > first and not 0 <= columns.min() <= columns.max() < self.n_features:
-            raise DataError(self.path, 0, 0, f"chunk {chunk} has columns outside 0 to {self.n_features - 1}: "
-                            f"{layout.AGAIN}")
+                raise DataError(path, 0, 0, f"chunk {chunk}, rows {lo} to {hi - 1}: its CRC-32 is another one, the "
+                                f"file was changed: {layout.AGAIN}")
+        # As before they were written: under the right CRC wrong columns would become addresses, too.
+        indptr = self._part("indptr", lo, hi + 1) - first
+        try:
+            Rows.from_csr(self._part("values", first, last), self._part("indices", first, last), indptr,
+                          self.n_features).sqnorms()
+        except RowError as error:
+            fault = RowError(lo + error.row, error.text)
+            raise DataError(self.path, 0, 0, f"chunk {chunk}, {fault}: {layout.AGAIN}") from error
         self.verified[chunk] = True
 
     def require_source(self, path, zero_based=False, dtype="float64", text_labels=False):

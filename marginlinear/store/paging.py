@@ -131,7 +131,7 @@ class Pager:
         self.whole = int(self.sizes.sum())
         self.chunks = np.array([0, store.m]) if self.whole <= self.window else store.chunks
         self.scratch = scratch or (store.path if os.access(store.path, os.W_OK) else None)
-        self.required = False
+        self.compared = False
         self.pages = Pages(memory) if pages is None else pages
         for array in (store.data, store.indices, store.indptr, store.y, store.sqnorms):
             if isinstance(array, np.memmap):
@@ -175,6 +175,7 @@ class Pager:
 
     def selected(self, which):
         """A Pager of these row numbers, in a store of its own that ends with it."""
+        self.verify()
         step = max(1, int(min(PART, self.window) * self.store.m / max(1, self.whole)))
         rows = Rows.from_pages(self.data, self.indices, self.indptr, self.n_features, -1.0, self.store.sqnorms, None)
         return self._stored(CSR(*rows.select(which[lo:hi]).arrays, self.n_features)
@@ -198,11 +199,15 @@ class Pager:
         return Pager(store, self.memory, self.scratch, self.pages, self.turns)
 
     def require(self):
-        """All rows are about to be read in their order: those that nobody has verified are, on threads."""
+        """All rows are about to be read in their order: those that nobody has verified are."""
         self.pages.bytes_read += self.whole
-        if not self.required:
+        self.verify()
+
+    def verify(self):
+        """Compare the chunks that nobody has verified with what was written, on threads."""
+        if not self.compared:
             run_chunks(lambda lo, hi: [self.store.verify(chunk) for chunk in range(lo, hi)], len(self.sizes), size=1)
-            self.required = True
+            self.compared = True
 
     def windows(self, numbers):
         """Yield ranges of rows of the chunks `numbers`, a window at a time; the next one is read ahead meanwhile."""

@@ -28,7 +28,8 @@ OPTIONS = {
     "ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1:max_allocation_size_mb=4096:quarantine_size_mb=2:"
                     "allocator_release_to_os_interval_ms=-1:abort_on_error=1",
     "UBSAN_OPTIONS": "print_stacktrace=1:abort_on_error=1",
-    "TSAN_OPTIONS": f"halt_on_error=1:abort_on_error=1:suppressions='{HERE / 'tsan.txt'}'",
+    "TSAN_OPTIONS": "allocator_may_return_null=1:max_allocation_size_mb=4096:"
+                    f"halt_on_error=1:abort_on_error=1:suppressions='{HERE / 'tsan.txt'}'",
 }
 SOURCES = {".py", ".pyx", ".pxd", ".pxi", ".h", ".typed"}
 

@@ -1,5 +1,6 @@
 """Threads, for TSan: reading, training (certificates, one-vs-rest columns, folds), predicting and writing by several,
-which must give, bit for bit, what one gives. Runs at the same time on threads of the caller are tried too.
+which must give, bit for bit, what one gives, in sweeps and in rounds that threads share, in memory and in the windows
+of a store. Runs at the same time on threads of the caller are tried too.
 
 An input is a JSON object, a recipe.
 """
@@ -10,26 +11,35 @@ import os
 import tempfile
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from unittest import mock
 
 import numpy as np
 
-from marginlinear import cross_validate, save_model, train
+from marginlinear import Store, cross_validate, fitting, save_model, train
+from marginlinear.algorithms.partitions import rounds
 from marginlinear.libsvm import read_libsvm
 from marginlinear.registry import methods
+from marginlinear.store import layout, paging
 from tools.fuzz import text
 
-JOBS = "read", "train_by", "predict", "folds", "save"
+JOBS = "read", "train_by", "train_stored", "predict", "folds", "save"
 CHOICES = {"job": JOBS, "threads": (2, 3, 4), "rows": (7, 300, 9000, 13000), "columns": (3, 40, 300),
            "classes": (2, 3, 7), "solver": tuple(methods()), "dense": (False, True), "block": (64, 4096, 1 << 16),
            "params": ({}, {"kernel": "rbf"}, {"multiclass": "ovo"}, {"multiclass": "ecoc"}, {"algorithm": "newton"},
                       {"scale": "range"}, {"probability": True}, {"algorithm": "accelerated"}, {"bias": 1.0}),
-           "callers": (1, 1, 2), "seed": range(1000)}
+           "rounds": (False, True), "callers": (1, 1, 2), "seed": range(1000)}
 
 
 def seeds():
     start = {name: values[0] for name, values in CHOICES.items()}
-    return [json.dumps({**start, "job": job, "solver": solver, "rows": rows}).encode()
-            for job in JOBS for solver, rows in (("mcodm", 9000), ("l2svc", 9000), ("odm", 300))]
+    found = [{**start, "job": job, "solver": solver, "rows": rows}
+             for job in JOBS for solver, rows in (("mcodm", 9000), ("l2svc", 9000), ("odm", 300))]
+    found += [{**start, "job": job, "solver": solver, "rows": rows, "columns": 40, "classes": classes, "threads": 4,
+               "rounds": True}
+              for job in ("train_by", "train_stored")
+              for solver, classes, rows in (("cs", 7, 13000), ("mcodm", 7, 9000), ("l1svc", 2, 9000))]
+    return [json.dumps(recipe).encode() for recipe in found]
 
 
 def mutate(rng, data, other):
@@ -44,7 +54,13 @@ def check(data):
     rng = np.random.default_rng(recipe["seed"])
     X, y = made(rng, recipe)
     work = globals()[recipe["job"]]
-    with warnings.catch_warnings():
+    # Rounds are taken from so many threads on: here by each number of them, or by none.
+    many = 1 if recipe["rounds"] else 1 << 30
+    with ExitStack() as stack:
+        for module, name, value in ((fitting, "MANY", many), (rounds, "LEAST", 10_000), (layout, "CHUNK", 2000),
+                                    (paging, "LITTLE", 1024)):
+            stack.enter_context(mock.patch.object(module, name, value))
+        stack.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore")
         try:
             alone = work(X, y, recipe, 1)
@@ -75,12 +91,18 @@ def read(X, y, recipe, threads):
     return found.data.tobytes(), found.indices.tobytes(), found.indptr.tobytes(), found.labels.tobytes()
 
 
-def fitted(X, y, recipe, threads):
-    return train(X, y, solver=recipe["solver"], threads=threads, max_iter=5, **recipe["params"])
+def fitted(X, y, recipe, threads, **more):
+    return train(X, y, solver=recipe["solver"], threads=threads, max_iter=5, **more, **recipe["params"])
 
 
 def train_by(X, y, recipe, threads):
     return fitted(X, y, recipe, threads).weights.tobytes()
+
+
+def train_stored(X, y, recipe, threads):
+    with tempfile.TemporaryDirectory() as folder:
+        store = Store.write([(X, y)], os.path.join(folder, "s"))
+        return fitted(store, None, recipe, threads, memory=200_000).weights.tobytes()
 
 
 def predict(X, y, recipe, threads):
