@@ -32,9 +32,9 @@ DEFAULT = next(iter(MODULES))
 
 
 class Method(namedtuple("Method", "name summary objective reference params fit joint liblinear kernels routes defaults "
-                        "probabilistic loss dual path stores",
+                        "probabilistic loss dual smooth path stores",
                         defaults=(None, True, ("auto", "cd", "accelerated", "newton"), MappingProxyType({}), False,
-                                  None, None, True, True))):
+                                  None, None, False, True, True))):
     """A training method: what it minimises, what it takes, and the function that does it.
 
     Attributes
@@ -70,6 +70,9 @@ class Method(namedtuple("Method", "name summary objective reference params fit j
     dual : callable or None
         Of another method by dual coordinate descent: `dual(problem, params) -> (c_i, keywords)` of its engine
         (algorithms/dual.py). The sums of its loss over parts of the rows add up to that over all.
+    smooth : bool
+        Whether it is fitted by Newton steps on a smooth loss (algorithms/pairwise): value, gradient and products with
+        the Hessian are such sums too.
     path : bool
         Whether a fit may go on from the model of a near value of a parameter: its answer does not depend on the start,
         or on which of several optima is near.

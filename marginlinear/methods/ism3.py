@@ -27,6 +27,7 @@ METHOD = Method(
     fit=fit,
     joint=True,
     kernels=False,
+    smooth=True,
     routes=("auto",),
     defaults=M3SVM.defaults,
 )

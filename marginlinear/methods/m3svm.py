@@ -27,6 +27,7 @@ METHOD = Method(
     fit=fit,
     joint=True,
     kernels=False,
+    smooth=True,
     routes=("auto",),
     defaults={BIAS.name: 1.0},
 )

@@ -25,6 +25,7 @@ METHOD = Method(
     fit=fit,
     joint=True,
     kernels=False,
+    smooth=True,
     routes=("auto",),
     probabilistic=True,
 )

@@ -25,5 +25,6 @@ METHOD = Method(
     fit=fit,
     joint=True,
     kernels=False,
+    smooth=True,
     routes=("auto",),
 )

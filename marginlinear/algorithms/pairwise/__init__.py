@@ -46,7 +46,6 @@ def fit_pairs(problem, params, run, loss, delta=0.0):
 
     C and lambda are two names of one thing where only their ratio counts: the losses have weight 1 each.
     """
-    from marginlinear.algorithms.pairwise.newton import NewtonFit
     from marginlinear.algorithms.pairwise.regulariser import Pairwise, Quadratic
 
     bias = problem.rows.bias if problem.rows.bias >= 0 else None
@@ -55,12 +54,18 @@ def fit_pairs(problem, params, run, loss, delta=0.0):
         regulariser = Quadratic(lam * k + eps, lam, eps, bias)
     else:
         regulariser = Pairwise(params["norm"], lam, eps, bias)
-    return NewtonFit(problem, run, problem.weights, regulariser, loss, delta).solution()
+    return newton_fit(run)(problem, run, problem.weights, regulariser, loss, delta).solution()
 
 
 def fit_ridge(problem, params, run, loss):
     """Solution for 1/2 ||W||^2, the bias feature included; a hinge is not rounded in what is reported."""
-    from marginlinear.algorithms.pairwise.newton import NewtonFit
     from marginlinear.algorithms.pairwise.regulariser import Quadratic
 
-    return NewtonFit(problem, run, problem.costs(params["C"]), Quadratic(0.5), loss).solution()
+    return newton_fit(run)(problem, run, problem.costs(params["C"]), Quadratic(0.5), loss).solution()
+
+
+def newton_fit(run):
+    """The class of the fit: where rows are elsewhere, what these sum up is asked for."""
+    from marginlinear.algorithms.pairwise.newton import NewtonFit
+
+    return NewtonFit if run.places is None else run.places.newton_fit

@@ -67,26 +67,29 @@ class HingeDuals:
         N_jl = sum over the rows of class j of c_i rho_il is to have the same sums of rows and columns, to which end
         rho_il is lowered to u_{y_i} v_l rho_il, step by step.
         """
+        if balanced:
+            rho = self.rho(False)
+            return self.scaled(rho, *balancing(self.flows(rho)))
         rho = np.empty_like(self.sigma)
 
         def some(lo, hi):
             rho[lo:hi] = (1 + self.sigma[lo:hi]) / 2
 
         by_rows(some, rho)
-        if balanced:
-            y, k = self.y, rho.shape[1]
-            N = np.zeros((k, k))
-            for j in range(k):
-                of_class = y == j
-                N[j] = self.cost[of_class, 0] @ rho[of_class]
-            u, v = np.ones((2, k))
-            for _ in range(BALANCING):
-                for factor, axis in ((u, 1), (v, 0)):
-                    kept = N * np.outer(u, v)
-                    mine, others = kept.sum(axis=axis), kept.sum(axis=1 - axis)
-                    factor *= np.minimum(1, np.divide(others, mine, out=np.ones(k), where=mine > 0))
-            rho *= u[y][:, np.newaxis]
-            rho *= v
+        return rho
+
+    def flows(self, rho):
+        """N"""
+        N = np.zeros((rho.shape[1], rho.shape[1]))
+        for j in range(len(N)):
+            of_class = self.y == j
+            N[j] = self.cost[of_class, 0] @ rho[of_class]
+        return N
+
+    def scaled(self, rho, u, v):
+        """u_{y_i} v_l rho_il, in place."""
+        rho *= u[self.y][:, np.newaxis]
+        rho *= v
         return rho
 
     def gradient(self, rho, out):
@@ -111,3 +114,14 @@ class HingeDuals:
 
         by_rows(some, rho)
         return float(gained @ self.cost[:, 0])
+
+
+def balancing(N):
+    """(u, v) that give N the same sums of rows and columns."""
+    u, v = np.ones((2, len(N)))
+    for _ in range(BALANCING):
+        for factor, axis in ((u, 1), (v, 0)):
+            kept = N * np.outer(u, v)
+            mine, others = kept.sum(axis=axis), kept.sum(axis=1 - axis)
+            factor *= np.minimum(1, np.divide(others, mine, out=np.ones(len(N)), where=mine > 0))
+    return u, v

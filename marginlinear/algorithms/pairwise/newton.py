@@ -56,8 +56,7 @@ class NewtonFit:
         self.budget = Budget(run.max_iter, run.time_limit, run.progress, run.cancel)
         self.hinge, self.width = loss == "hinge", width
         start = run.start or {}
-        self.loss = SmoothLoss(problem.rows, problem.y, problem.n_classes, cost, loss=loss,
-                               width=max(width, start.get("width", 1.0)), threads=run.threads)
+        self.loss = self._loss(loss, max(width, start.get("width", 1.0)))
         self.W, self.gradient, self.step, self.residual, self.direction, self.scratch = (
             np.zeros((problem.rows.d, problem.n_classes)) for _ in range(6))
         if "W" in start:
@@ -65,8 +64,22 @@ class NewtonFit:
         k = problem.n_classes
         regulariser.threads = run.threads
         regulariser.tau = start.get("tau", regulariser.first_tau(cost.sum() * (k - 1), k))
-        self.duals = HingeDuals(self.loss, problem.y, cost) if self.hinge else None
+        self.duals = self._duals() if self.hinge else None
         self.n_iter = self.products = 0
+
+    def _loss(self, name, width):
+        problem = self.problem
+        return SmoothLoss(problem.rows, problem.y, problem.n_classes, self.cost, loss=name, width=width,
+                          threads=self.run.threads)
+
+    def _duals(self):
+        return HingeDuals(self.loss, self.problem.y, self.cost)
+
+    def _mean_square(self, weights):
+        return mean_square(self.problem.rows, weights, self.budget)
+
+    def _column_squares(self, weights):
+        return column_squares(self.problem.rows, weights)
 
     def solution(self):
         # Values that overflow are refused where they are compared.
@@ -225,6 +238,12 @@ class NewtonFit:
             self.loss.product(V.reshape(-1), out.reshape(-1), basis)
         self.regulariser.add_product(self.W, V, out)
 
+    @property
+    def _correlated(self):
+        """Whether the preconditioner knows the features' correlations."""
+        rows = self.problem.rows
+        return rows.d <= min(WHOLE, rows.m)
+
     def _preconditioner(self, curvatures, weights):
         """(I + A x diag(curvatures))^-1, A the rows' mean square by these weights.
 
@@ -238,8 +257,8 @@ class NewtonFit:
         root = np.ones(rows.d)
         if own is not None and rows.bias > 0:
             root[-1] = 1 / math.sqrt(own.mean())
-        if rows.d <= min(WHOLE, rows.m):
-            whole = mean_square(rows, weights, self.budget)
+        if self._correlated:
+            whole = self._mean_square(weights)
             if whole is None:
                 return None
             whole = root[:, None] * whole * root
@@ -248,7 +267,7 @@ class NewtonFit:
                 scale = 1 / (1 + np.maximum(values, 0)[:, None] * curvatures)
                 vectors *= root[:, None]
                 return lambda r, lo, hi: vectors @ (vectors.T @ r * scale), rows.d
-        squares = column_squares(rows, weights)
+        squares = self._column_squares(weights)
 
         def apply(r, lo, hi):
             out = r[lo:hi] / (1 + squares[lo:hi, None] * curvatures)
@@ -343,7 +362,7 @@ def column_squares(rows, cost):
 
 
 def mean_square(rows, weights, budget):
-    """sum_i weights_i x_i x_i', float64 array of shape (d, d); None where the budget ends."""
+    """sum_i weights_i x_i x_i', float64 array of shape (d, d); None where the budget, if there is one, ends."""
     A = np.zeros((rows.d, rows.d))
     if isinstance(rows.arrays, tuple):
         data, indices, indptr = map(np.asarray, rows.arrays)
@@ -351,7 +370,7 @@ def mean_square(rows, weights, budget):
     else:
         X = rows.arrays
     for part in blocks(rows.m, rows.d):
-        if budget.exhausted(0):
+        if budget is not None and budget.exhausted(0):
             return None
         some = X[part].toarray() if isinstance(rows.arrays, tuple) else X[part].astype(np.float64, copy=False)
         if rows.bias >= 0:

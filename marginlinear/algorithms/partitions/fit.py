@@ -39,7 +39,7 @@ class Whole(namedtuple("Whole", "n_features n_classes size bias count")):
 
 def require(method, params):
     """ValueError for a method whose objective does not split over rows, or that is not built to."""
-    if method.terms is None:
+    if method.terms is None and not method.smooth:
         raise ValueError(f"solver = {method.name!r} does not go over partitions: give "
                          f"{'mcodm or cs' if method.joint else 'odm, l2svc or ldm'}, or train where all rows are")
     if params.get("outer") == "paper":

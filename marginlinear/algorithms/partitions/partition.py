@@ -62,6 +62,9 @@ class Recipe(namedtuple("Recipe", "joint terms params signs seed threads")):
 
     __slots__ = ()
 
+    def visit(self, partition, state, about):
+        return Visit(partition, self, state, about)
+
 
 class About(namedtuple("About", "number kappa mean factors skip_tolerance")):
     """What all operations of a message speak of.
@@ -101,10 +104,10 @@ class Partition:
     def __init__(self, X, y, n_classes, instance, factor, whole, bias, number):
         self.X, self.y, self.n_classes, self.instance, self.factor = X, y, n_classes, instance, factor
         self.whole, self.bias, self.number = whole, bias, number
-        self._rows = self._chosen = None
+        self._rows = self._chosen = self._held = None
 
     def __getstate__(self):
-        return {**self.__dict__, "_rows": None, "_chosen": None}
+        return {**self.__dict__, "_rows": None, "_chosen": None, "_held": None}
 
     @property
     def rows(self):
@@ -126,18 +129,24 @@ class Partition:
         return Problem(rows, (signs[self.y[which]] > 0).astype(np.int32), 2, self.instance[which], self.factor[which],
                        self.whole)
 
+    def held(self, recipe, made):
+        """made(self, recipe), which is kept until there is another recipe."""
+        if self._held is None or self._held[0] != recipe:
+            self._held = recipe, made(self, recipe)
+        return self._held[1]
+
     def answer(self, recipe, state, about, operations):
         """(state after, [arrays or None of each operation])
 
         Parameters
         ----------
-        recipe : Recipe
+        recipe : Recipe or smooth.Recipe
         state : dict or None
             None: duals of 0.
         about : About
         operations : list of (str, tuple)
         """
-        visit = Visit(self, recipe, state, about)
+        visit = recipe.visit(self, state, about)
         sums = [getattr(visit, name)(*arguments) for name, arguments in operations]
         return visit.state(), sums
 

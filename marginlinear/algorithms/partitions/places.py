@@ -57,6 +57,13 @@ class Places:
         self.table = tables[0]
         return margin_engine(problem, cost, seed, threads, tables, kind=partial(Margins, self), **others)
 
+    @property
+    def newton_fit(self):
+        """NewtonFit of smooth losses over these rows."""
+        from marginlinear.algorithms.partitions.smooth import SummedNewtonFit
+
+        return SummedNewtonFit
+
     def margin_newton(self, engine):
         """What follows rounds, as DualFit takes it: few weights are found by Newton steps; many, of a loss with kinks,
         on the rows that matter."""

@@ -1,0 +1,229 @@
+"""Newton steps on smooth losses over rows elsewhere (algorithms/pairwise): value, gradient, curvature and products with
+the Hessian are sums, and each is a message.
+
+A partition's loss knows the residuals at the weights that it met last. An answer does not depend on that: where an
+operation speaks of other weights, they are met again.
+"""
+
+import hashlib
+import threading
+from collections import namedtuple
+
+import numpy as np
+
+from marginlinear._core.smooth import SmoothLoss
+from marginlinear.algorithms.pairwise.loss import HingeDuals, balancing
+from marginlinear.algorithms.pairwise.newton import WHOLE, NewtonFit, column_squares, mean_square
+
+
+class Recipe(namedtuple("Recipe", "loss C threads")):
+    """How a partition makes its loss.
+
+    Attributes
+    ----------
+    loss : {"hinge", "logistic", "softmax"}
+    C : float
+        c_i is C times the row's weights.
+    threads : int
+    """
+
+    __slots__ = ()
+
+    def visit(self, partition, state, about):
+        return Visit(partition, self, state)
+
+
+class Held:
+    """A partition's SmoothLoss, and the weights that it met last."""
+
+    def __init__(self, partition, recipe):
+        problem = partition.problem(None)
+        self.lock, self.at = threading.Lock(), None
+        self.loss = SmoothLoss(problem.rows, problem.y, problem.n_classes, recipe.C * problem.weights,
+                               loss=recipe.loss, threads=recipe.threads)
+
+    def meet(self, W, width):
+        """(values, gradient), or None where these weights were met last."""
+        at = width, hashlib.blake2b(W).digest()
+        if at == self.at:
+            return None
+        out, self.loss.width, self.at = np.zeros(W.size), width, None
+        value = self.loss.value_and_gradient(W, out)
+        self.at = at
+        return np.array([value, self.loss.hinge, self.loss.mass]), out
+
+
+class Visit:
+    """One message at one partition. The methods are the operations, and `state`."""
+
+    def __init__(self, partition, recipe, state):
+        self.kept = {} if state is None else dict(state)
+        self.held = partition.held(recipe, Held)
+        self.loss = self.held.loss
+        self.y, self.cost = self.loss.y, self.loss.cost
+
+    def state(self):
+        return self.kept
+
+    def begin(self):
+        return (np.array([self.loss.rows.m]),)
+
+    def value(self, W, width):
+        with self.held.lock:
+            self.held.at = None
+            return self.held.meet(W, width)
+
+    def curvature(self, W, width, correlated):
+        """The sum of the rows' Hessians in their scores; that of their traces; squares of the features by these."""
+        rows = self.loss.rows
+        with self.held.lock:
+            self.held.meet(W, width)
+            C, traces = self.loss.curvature(self.kept.get("H"))
+        squares = mean_square(rows, traces, None) if correlated else column_squares(rows, traces)
+        return C, np.array([traces.sum()]), squares
+
+    def product(self, W, width, V, basis):
+        out = np.zeros(W.size)
+        with self.held.lock:
+            self.held.meet(W, width)
+            self.loss.product(V, out, basis)
+        return (out,)
+
+    def weighted_product(self, V, basis):
+        out = np.zeros(V.size)
+        with self.held.lock:
+            self.loss.weighted_product(self.kept["H"], V, out, basis)
+        return (out,)
+
+    def _duals(self, width):
+        duals = HingeDuals(self.loss, self.y, self.cost)
+        duals.x, duals.sigma = self.kept.get("x"), self.kept.get("sigma")
+        self.loss.width = width
+        return duals
+
+    def move(self, W, t, width):
+        with self.held.lock:
+            duals = self._duals(width)
+            duals.sigma = None if duals.sigma is None else duals.sigma.copy()
+            duals.move(W, t)
+            self.held.at = None
+        self.kept["x"], self.kept["sigma"] = duals.x, duals.sigma
+
+    def bend(self, width):
+        with self.held.lock:
+            duals = self._duals(width)
+            duals.bend()
+            self.held.at = None
+        self.kept["H"] = duals.H
+
+    def flows(self, width):
+        with self.held.lock:
+            duals = self._duals(width)
+            self.held.at = None
+            return (duals.flows(duals.rho(False)),)
+
+    def of_duals(self, width, u, v, own):
+        """The gradient that the duals make, scaled by u and v, and -loss* with the width `own`."""
+        with self.held.lock:
+            duals = self._duals(width)
+            self.held.at = None
+            rho = duals.rho(False)
+            if u is not None:
+                duals.scaled(rho, u, v)
+            out = np.zeros(rho.shape[1] * self.loss.rows.d)
+            duals.gradient(rho, out)
+        return out, np.array([duals.gained(rho, own)])
+
+    def support(self, W, width):
+        scores = self.loss.scores(W)
+        own = scores[np.arange(len(scores)), self.y].copy()
+        scores[np.arange(len(scores)), self.y] = -np.inf
+        return (np.array([np.count_nonzero(own - scores.max(axis=1) < 1 + 5 * width)]),)
+
+
+class ElsewhereLoss:
+    """SmoothLoss over rows elsewhere."""
+
+    def __init__(self, places, width):
+        self.places, self.width = places, width
+        self.m = int(places.ask("begin")[0][0])
+        self.correlated, self.hinge, self.mass = False, 0.0, 0.0
+
+    def value_and_gradient(self, W, out):
+        (value, self.hinge, self.mass), out[:] = self.places.ask("value", W, self.width)
+        self.at = np.array(W), self.width
+        return float(value)
+
+    def curvature(self, H=None):
+        C, (total,), self.squares = self.places.ask("curvature", *self.at, self.correlated)
+        return C, np.array([total])
+
+    def product(self, V, out, basis):
+        out[:] = self.places.ask("product", *self.at, V, basis)[0]
+
+    def weighted_product(self, H, V, out, basis):
+        out[:] = self.places.ask("weighted_product", V, basis)[0]
+
+
+class ElsewhereDuals:
+    """HingeDuals over rows elsewhere: their rho stand for the factors (u, v) that these are scaled by."""
+
+    H = sigma = None
+
+    def __init__(self, loss):
+        self.loss, self.places = loss, loss.places
+
+    def move(self, W, t, sigma=None):
+        self.places.tell("move", np.array(W).reshape(-1), t, self.loss.width)
+
+    def bend(self):
+        self.places.tell("bend", self.loss.width)
+
+    def rho(self, balanced):
+        return balancing(self.places.ask("flows", self.loss.width)[0]) if balanced else (None, None)
+
+    def gradient(self, rho, out):
+        # What the next call asks for comes with it, by the width that the objective has.
+        gradient, self.sums = self.places.ask("of_duals", self.loss.width, *rho, self.own)
+        out.reshape(-1)[:] = gradient
+
+    def gained(self, rho, width):
+        return float(self.sums[0])
+
+
+class SummedNewtonFit(NewtonFit):
+    """NewtonFit over the rows of run.places."""
+
+    def _loss(self, name, width):
+        places = self.run.places
+        places.recipe = Recipe(name, float(self.cost[0]) / self.problem.size, self.run.threads)
+        loss = ElsewhereLoss(places, width)
+        loss.correlated = self.problem.rows.d <= min(WHOLE, loss.m)
+        return loss
+
+    def _duals(self):
+        return ElsewhereDuals(self.loss)
+
+    @property
+    def _correlated(self):
+        return self.loss.correlated
+
+    def _mean_square(self, weights):
+        return self.loss.squares / self.total
+
+    def _column_squares(self, weights):
+        return self.loss.squares / self.total
+
+    def _preconditioner(self, curvatures, weights):
+        self.total = weights.sum() or 1.0
+        return super()._preconditioner(curvatures, weights)
+
+    def _certify(self):
+        if self.hinge:
+            self.duals.own = 0.0 if self._wide else self.width
+        super()._certify()
+
+    def _support(self):
+        if not self.hinge:
+            return self.loss.m
+        return int(self.run.places.ask("support", self.W.reshape(-1), self.loss.width)[0][0])
