@@ -277,7 +277,8 @@ def named_worker(path, worker=None):
         yield
     except OSError as error:
         address = (worker or get_worker()).address
-        raise OSError(f"worker {address} cannot read {path}: {error}: all workers need it under this name") from error
+        raise OSError(f"worker {address} cannot read {path}: {error}: all workers need the file under this name"
+                      ) from error
 
 
 def read_store(path):
