@@ -26,7 +26,7 @@ from marginlinear.store import Store  # noqa: E402
 
 @pytest.fixture(scope="module")
 def client():
-    with (distributed.LocalCluster(processes=False, n_workers=2, threads_per_worker=1, dashboard_address=None) as local,
+    with (distributed.LocalCluster(processes=False, n_workers=2, threads_per_worker=1, dashboard_address=":0") as local,
           distributed.Client(local) as client):
         yield client
 
