@@ -119,20 +119,6 @@ def test_files_and_stores(client, tmp_path):
         mld.train([tmp_path / "nowhere"], client=client)
 
 
-def test_lines_of_a_piece_are_those_of_the_file(tmp_path, monkeypatch):
-    from marginlinear.dask import collections
-
-    path = tmp_path / "long"
-    path.write_text("1 1:1\n2 1:2\n" * 50 + "1 1:x\n")
-    monkeypatch.setattr(collections, "PIECE", 100)
-    pieces = collections.pieces_of(str(path))
-    assert len(pieces) == 6
-    found = [piece.compute(scheduler="sync") for piece in pieces[:-1]]
-    assert sum(len(labels) for _, labels, _ in found) >= 80
-    with pytest.raises(ml.DataError, match="long:101:5"):
-        pieces[-1].compute(scheduler="sync")
-
-
 def test_weights_and_classes(client):
     X, y = table(k=3)
     y, w = np.array(["a", "b", "c"])[y], np.random.default_rng(0).integers(0, 3, len(y)).astype(float)
@@ -147,9 +133,10 @@ def test_rows_that_are_sorted_by_class_are_dealt_anew(client):
     X, y = table()
     order = np.argsort(y, kind="stable")
     sorted_rows = dealt(X[order], y[order])
-    models = [mld.train(*sorted_rows, solver="l2svc", client=client, partitions=4) for _ in range(2)]
+    with pytest.warns(PartitionWarning, match="sorted by class.*dealt anew"):
+        models = [mld.train(*sorted_rows, solver="l2svc", client=client, partitions=4) for _ in range(2)]
     assert same(*models) and sorted(models[0].info.cluster["rows"]) == [100] * 4
-    with pytest.warns(PartitionWarning, match="sorted by class"):
+    with pytest.raises(ValueError, match=r"partition \d has no row of label \d: give shuffle = 'auto'"):
         mld.train(*sorted_rows, solver="l2svc", client=client, partitions=4, shuffle=False)
 
 
@@ -175,7 +162,7 @@ def test_bad_rows_are_named_by_their_chunk(client):
     with pytest.raises(ValueError, match="rechunk"):
         mld.train(da.from_array(X, chunks=(100, 4)), dealt(X, y)[1], client=client)
     with pytest.raises(ValueError, match="at least 2 classes"):
-        mld.train(dealt(X, y)[0], da.from_array(np.zeros(400), chunks=100), client=client)
+        mld.train(dealt(*table())[0], da.from_array(np.zeros(400), chunks=100), client=client)
 
 
 def test_bits_do_not_depend_on_workers_or_on_lost_ones(cluster, client, rows):

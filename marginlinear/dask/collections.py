@@ -1,18 +1,18 @@
 """What a user's Dask data become: checked partitions on the workers where they are.
 
     dask Arrays, dense or of sparse blocks; DataFrames and Series; lists of delayed or of futures, of rows and labels or
-    of pairs of both; paths of stores and of LIBSVM files, that all workers can read
+    of pairs of both; stores, and paths of stores and of LIBSVM files, that all workers can read
 
 No row goes through the driver: it learns how many there are, and of which labels.
 """
 
 import io
-import itertools
 import math
 import os
 import warnings
 from collections import namedtuple
 from contextlib import contextmanager
+from itertools import pairwise
 
 import numpy as np
 from dask import delayed
@@ -21,26 +21,47 @@ from dask.delayed import Delayed
 from distributed import Future, get_worker
 
 from marginlinear.algorithms.partitions.partition import Partition
-from marginlinear.data.arrays import CSR, held, is_sparse, is_stored, select_rows, shape_of
-from marginlinear.data.checks import row_weights
+from marginlinear.data.arrays import (
+    CSR,
+    as_rows,
+    held,
+    is_sparse,
+    is_stored,
+    of_width,
+    real_values,
+    select_rows,
+    shape_of,
+)
+from marginlinear.data.checks import require_unmasked, row_weights
 from marginlinear.data.labels import labels_of
-from marginlinear.errors import DataError, PartitionWarning
+from marginlinear.errors import DataError, PartitionWarning, renumber_rows
+from marginlinear.libsvm import read_libsvm
+from marginlinear.libsvm.reader import decompressed, first_bytes, opened
+from marginlinear.store import Store
 
 # Total variation distance of a partition's classes from the whole's, from which on rows are shuffled.
 SORTED = 0.1
 # The part of a worker's memory above which a store stays on disk.
 IN_MEMORY = 0.3
-# A LIBSVM file is cut into pieces of no less than this.
+# A LIBSVM file is cut into pieces of about this, or of its part of a partition where that is less.
 PIECE = 64 << 20
+TAKEN = ("give a dask Array or DataFrame, or a list of delayed, of futures, or of stores and paths of stores and "
+         "LIBSVM files")
 
 
-class Part(namedtuple("Part", "X y weights")):
-    """Checked rows of a partition: X as `held` has it, labels, instance weights or None."""
+class Chunk(namedtuple("Chunk", "name X y weights")):
+    """Delayed rows. y is None where X is a pair of rows and labels; weights may be None. Errors begin with the name."""
 
     __slots__ = ()
 
 
-class Description(namedtuple("Description", "rows columns labels counts weights kind")):
+class Part(namedtuple("Part", "X y weights")):
+    """Checked rows of a partition: X as `held` has it, or a Store; labels; instance weights, all above 0."""
+
+    __slots__ = ()
+
+
+class Description(namedtuple("Description", "rows columns labels counts weights")):
     """What the driver is told of a Part.
 
     Attributes
@@ -48,15 +69,16 @@ class Description(namedtuple("Description", "rows columns labels counts weights 
     rows, columns : int
     labels, counts, weights : arrays
         The labels, ascending, their rows, and the sums of these rows' weights.
-    kind : str
-        "words" or "numbers".
     """
 
     __slots__ = ()
 
 
+# On the driver: from collections to partitions, without their rows.
+
+
 def parts_of(X, y, sample_weight, client, partitions):
-    """Futures of Parts, one a partition, in the order of the rows.
+    """Futures of Parts, one a partition, in the order of the rows. One without rows may be among them.
 
     Parameters
     ----------
@@ -64,116 +86,242 @@ def parts_of(X, y, sample_weight, client, partitions):
         As `marginlinear.dask.train` takes them.
     client : distributed.Client
     partitions : int, "chunks" or None
-        None: one a worker.
+        None: one a worker, or one a chunk where there are fewer.
     """
-    chunks = chunks_of(X, y, sample_weight)
-    if not chunks:
-        raise ValueError("X has no chunks")
-    if partitions == "chunks":
+    workers = len(client.scheduler_info(n_workers=-1)["workers"])
+    wanted = max(1, workers) if partitions is None else partitions
+    chunks = chunks_of(X, y, sample_weight, client, wanted)
+    count = len(chunks) if wanted == "chunks" else wanted
+    if count > len(chunks):
+        if partitions is not None:
+            raise ValueError(f"partitions = {partitions}: X has {len(chunks)} chunks, and a partition is made of whole "
+                             "ones: give fewer, or smaller chunks")
         count = len(chunks)
-    else:
-        workers = len(client.scheduler_info(n_workers=-1)["workers"])
-        count = workers if partitions is None else partitions
-        count = max(1, min(count, len(chunks)))
     cuts = [len(chunks) * at // count for at in range(count + 1)]
-    joined = [delayed(part_of)(lo, *chunks[lo:hi]) for lo, hi in itertools.pairwise(cuts)]
-    return client.compute(joined, optimize_graph=True)
+    return client.compute([delayed(part_of)([tuple(chunk) for chunk in chunks[lo:hi]]) for lo, hi in pairwise(cuts)])
 
 
-def chunks_of(X, y, sample_weight):
-    """Delayed (X, y, weights) of the chunks."""
-    if is_dask_collection(X) and not isinstance(X, Delayed):
-        blocks = blocks_of(X, "X")
-        if y is None:
-            raise TypeError("y is missing: the labels of the rows")
-    elif isinstance(X, (list, tuple)):
-        blocks = list(X)
-    else:
-        blocks = [X]
-    if all(isinstance(block, (str, os.PathLike)) for block in blocks):
+def chunks_of(X, y, sample_weight, client, wanted):
+    """Chunks in the order of the rows; `wanted`: files are cut so that there are so many at least, or "chunks"."""
+    blocks = blocks_of(X, "X")
+    if not blocks:
+        raise ValueError(f"X is an empty list: {TAKEN}")
+    paths = [block.path if isinstance(block, Store) else block for block in blocks]
+    if all(isinstance(path, (str, os.PathLike)) for path in paths):
         if y is not None or sample_weight is not None:
-            raise ValueError("y and sample_weight are not taken beside files: these have the labels")
-        return [piece for path in blocks for piece in pieces_of(os.fspath(path))]
-    for at, block in enumerate(blocks):
-        if not isinstance(block, (Delayed, Future)):
-            raise TypeError(f"X[{at}] is {type(block).__name__}: give a dask Array or DataFrame, or a list of delayed, "
-                            "of futures, or of paths of stores and LIBSVM files")
-    if y is None:
-        pairs = [delayed(tuple)(block) for block in blocks]
-        return [delayed(chunk)(pair[0], pair[1], None) for pair in pairs]
-    labels = blocks_of(y, "y") if is_dask_collection(y) and not isinstance(y, Delayed) else list(y)
-    weights = [None] * len(blocks)
-    if sample_weight is not None:
-        weights = (blocks_of(sample_weight, "sample_weight") if is_dask_collection(sample_weight)
-                   else list(sample_weight))
-    for name, some in (("y", labels), ("sample_weight", weights)):
-        if len(some) != len(blocks):
-            raise ValueError(f"X has {len(blocks)} chunks, {name} has {len(some)}: rechunk one like the other")
-    return [delayed(chunk)(*some) for some in zip(blocks, labels, weights, strict=True)]
+            raise ValueError("y and sample_weight are not taken beside stores and files: these have the labels")
+        return pieces_of([os.fspath(path) for path in paths], client, wanted)
+    require_delayed(blocks, "X", TAKEN)
+    if y is None and isinstance(X, (Delayed, list, tuple)):
+        labels = [None] * len(blocks)
+    elif y is None:
+        raise TypeError("y is missing: the labels of the rows, in chunks as X has them")
+    else:
+        labels = beside(blocks, y, "y")
+    weights = [None] * len(blocks) if sample_weight is None else beside(blocks, sample_weight, "sample_weight")
+    return [Chunk(f"chunk {at}", *some) for at, some in enumerate(zip(blocks, labels, weights, strict=True))]
+
+
+def beside(blocks, collection, name):
+    """Delayed numbers of the rows of `blocks`."""
+    found = blocks_of(collection, name)
+    require_delayed(found, name, "give a dask Array or Series, or a list of delayed or of futures, in chunks as X has "
+                                 "them")
+    if len(found) != len(blocks):
+        raise ValueError(f"X has {len(blocks)} chunks, {name} has {len(found)}: rechunk one like the other")
+    return found
 
 
 def blocks_of(collection, name):
-    """Delayed blocks of a collection, each with all columns."""
-    if hasattr(collection, "to_delayed"):
-        blocks = np.asarray(collection.to_delayed(), dtype=object)
-        if blocks.ndim == 2 and blocks.shape[1] > 1:
-            raise ValueError(f"{name} has {blocks.shape[1]} chunks of columns: rechunk it to one, as by "
-                             f"{name}.rechunk({{1: -1}})")
-        return list(blocks.ravel())
-    raise TypeError(f"{name} is {type(collection).__name__}: give a dask Array, DataFrame or Series")
+    """The blocks of a collection, each with all columns; what is no collection of blocks is one."""
+    if isinstance(collection, (list, tuple)):
+        return list(collection)
+    if isinstance(collection, Delayed) or not (is_dask_collection(collection) and hasattr(collection, "to_delayed")):
+        return [collection]
+    blocks = np.asarray(collection.to_delayed(), dtype=object)
+    if blocks.ndim > 1 and blocks.size > len(blocks):
+        raise ValueError(f"{name} has {blocks.size // len(blocks)} chunks of columns: rechunk it to one, as by "
+                         f"{name}.rechunk({{1: -1}})")
+    return list(blocks.ravel())
 
 
-def chunk(X, y, weights):
-    """One chunk as NumPy and SciPy have it."""
-    if hasattr(X, "dtypes") and hasattr(X, "to_numpy"):
-        for column, dtype in X.dtypes.items():
-            if dtype.kind not in "biuf":
-                raise ValueError(f"X: column {column!r} holds {dtype}: numbers are needed; encode it first")
-        X = X.to_numpy()
-    return X, np.asarray(y), None if weights is None else np.asarray(weights)
+def require_delayed(blocks, name, taken):
+    for at, block in enumerate(blocks):
+        if not isinstance(block, (Delayed, Future)):
+            raise TypeError(f"{name}: block {at} is {type(block).__name__}: {taken}")
 
 
-def pieces_of(path):
-    """Delayed (X, y, None) of a store or a LIBSVM file."""
-    if os.path.isdir(path):
-        return [delayed(read_store)(path)]
-    size = os.path.getsize(path) if os.path.exists(path) else 0
-    count = 1 if path.endswith((".gz", ".bz2", ".xz")) else max(1, size // PIECE)
-    return [delayed(read_piece)(path, at, count) for at in range(count)]
+def pieces_of(paths, client, wanted):
+    """Chunks of stores and of LIBSVM files."""
+    if "-" in paths:
+        raise ValueError("X: '-' is no file that workers can read: name one")
+    looks = client.run(look_at, paths)
+    if not looks:
+        raise ValueError("the cluster has no workers: none can read a file")
+    first, *others = looks
+    for other in others:
+        for path, here, there in zip(paths, looks[first], looks[other], strict=True):
+            if here != there:
+                raise ValueError(f"{path} on worker {other} is another file than on worker {first}: all workers need "
+                                 "the same under this name")
+    whole = max(1, sum(size for _, size in looks[first] if size is not None))
+    chunks = []
+    for path, (stored, size) in zip(paths, looks[first], strict=True):
+        if stored:
+            chunks.append(Chunk(path, delayed(read_store)(path), None, None))
+            continue
+        count = 1
+        if size:
+            count = max(-(-size // PIECE), 1 if wanted == "chunks" else -(-wanted * size // whole))
+        chunks += [Chunk(path, delayed(read_piece)(path, at, count), None, None) for at in range(count)]
+    return chunks
+
+
+def labels_of_all(descriptions):
+    """The labels of all partitions, ascending; ValueError where they are of different kinds."""
+    names = [f"partition {number}" for number in range(len(descriptions))]
+    return np.unique(joined_labels([one.labels for one in descriptions], names))
+
+
+def evened(parts, descriptions, labels, shuffle, seed, client):
+    """`parts`, or futures of others of the same rows where rounds over these would not converge, or where `shuffle` is
+    True.
+
+    Parameters
+    ----------
+    parts : list of futures of Parts
+        Each with rows.
+    descriptions : list of Description
+        Theirs.
+    labels : array of shape (k,)
+        Of all partitions, ascending.
+    shuffle : "auto" or bool
+    seed : int
+    client : distributed.Client
+
+    Raises
+    ------
+    ValueError
+        A partition would have to be shuffled, lacks a label, and `shuffle` is False.
+
+    Warns
+    -----
+    PartitionWarning
+        A partition differs in its labels from the whole.
+    """
+    counts = np.zeros((len(parts), len(labels)))
+    for row, one in zip(counts, descriptions, strict=True):
+        row[np.searchsorted(labels, one.labels)] = one.counts
+    apart, chance = distances(counts)
+    worst = np.argmax(apart - chance)
+    if apart[worst] <= SORTED + chance[worst]:
+        return shuffled(parts, seed, client) if shuffle is True and len(parts) > 1 else parts
+    what = (f"rows are sorted by class: the labels' shares in partition {worst} are {apart[worst]:.2f} from those of "
+            "all rows (total variation)")
+    if shuffle is False:
+        lacking = np.argwhere(counts == 0)
+        if len(lacking):
+            number, at = lacking[0]
+            raise ValueError(f"{what}, and partition {number} has no row of label {labels.tolist()[at]!r}: give "
+                             "shuffle = 'auto', or rows in random order")
+        what += ": rounds will be slow, or not converge; give shuffle = 'auto'"
+    warnings.warn(what if shuffle is False else f"{what}: they are dealt anew", PartitionWarning, stacklevel=4)
+    return parts if shuffle is False else shuffled(parts, seed, client)
+
+
+def distances(counts):
+    """(total variation distances of the rows of `counts`, as shares, from their sum's; what of them chance would make)
+    """
+    share = counts.sum(axis=0) / counts.sum()
+    sizes = counts.sum(axis=1, keepdims=True)
+    chance = np.sqrt(share * (1 - share) / sizes).sum(axis=1)
+    return abs(counts / sizes - share).sum(axis=1) / 2, chance
+
+
+def shuffled(parts, seed, client):
+    """Futures of Parts of the same rows: each is cut into as many random parts, of which part j goes to partition j.
+
+    The same seed, the same bits. There are K^2 tasks.
+    """
+    count = len(parts)
+    cut = [client.submit(cut_at_random, part, count, seed, number, pure=False) for number, part in enumerate(parts)]
+    return [client.submit(together, [client.submit(piece_of, some, number, pure=False) for some in cut], pure=False)
+            for number in range(count)]
+
+
+# On the workers.
+
+
+def look_at(paths, dask_worker):
+    """[(whether it is a store, the size of a file that can be cut at newlines, or None)] of each path.
+
+    `dask_worker` is what Client.run gives.
+    """
+    found = []
+    for path in paths:
+        with named_worker(path, dask_worker):
+            if os.path.isdir(path):
+                Store(path)
+                found.append((True, None))
+                continue
+            with opened(path) as (name, readinto, size):
+                head = first_bytes(readinto)
+                found.append((False, size if decompressed(name, head, readinto)[1] is head else None))
+    return found
+
+
+@contextmanager
+def named_worker(path, worker=None):
+    """An OSError within it names the worker and the path."""
+    try:
+        yield
+    except OSError as error:
+        address = (worker or get_worker()).address
+        raise OSError(f"worker {address} cannot read {path}: {error}: all workers need the file under this name"
+                      ) from error
 
 
 def read_store(path):
-    """All rows, or, where they would take more than a part of the worker's memory, the Store, which is read in windows.
-    """
-    from marginlinear.store import Store
-
+    """(rows, labels): the Store, which is read in windows, where its rows would take more than a part of the worker's
+    memory."""
     with named_worker(path):
         store = Store(path)
         limit = get_worker().memory_manager.memory_limit or math.inf
         if store.data.nbytes + store.indices.nbytes > IN_MEMORY * limit:
-            return store, np.array(store.y), None
+            return store, np.array(store.y)
         rows = store.in_memory()
-    return rows, rows.labels, None
+    return rows, rows.labels
 
 
 def read_piece(path, at, count):
-    """Lines of a file that begin in its part number `at` of `count`."""
-    from marginlinear.libsvm import read_libsvm
-
+    """(rows, labels) of the lines of a file that begin in its part number `at` of `count`; Nones without rows."""
     with named_worker(path):
         if count == 1:
             rows = read_libsvm(path, threads=1)
-            return rows, rows.labels, None
+            return rows, rows.labels
         size = os.path.getsize(path)
         with open(path, "rb") as file:
-            lo, hi = (seek_line(file, size * end // count) for end in (at, at + 1))
+            lo, hi = (line_at(file, size * end // count) for end in (at, at + 1))
             file.seek(lo)
             text = io.BytesIO(file.read(hi - lo))
+        if not any(line.lstrip(b" \t\r")[:1] not in (b"", b"\n", b"#") for line in text):
+            return None, None
+        text.seek(0)
         try:
             rows = read_libsvm(text, threads=1)
         except DataError as error:
-            raise DataError(path, error.line + lines_before(path, lo), error.column, error.reason) from None
-    return rows, rows.labels, None
+            line = error.line and error.line + lines_before(path, lo)
+            raise DataError(path, line, error.column, error.reason) from None
+    return rows, rows.labels
+
+
+def line_at(file, at):
+    """Where the first line begins that does so at `at` or after it."""
+    if at == 0:
+        return 0
+    file.seek(at - 1)
+    file.readline()
+    return file.tell()
 
 
 def lines_before(path, end):
@@ -186,107 +334,130 @@ def lines_before(path, end):
     return count
 
 
-def seek_line(file, at):
-    """Where the first line begins that does so at `at` or after it."""
-    if at == 0:
-        return 0
-    file.seek(at - 1)
-    file.readline()
-    return file.tell()
+def part_of(chunks):
+    """The Part of the rows of some chunks, each a Chunk's fields."""
+    return together([checked(*chunk) for chunk in chunks], [chunk[0] for chunk in chunks])
 
 
-@contextmanager
-def named_worker(path):
-    """An OSError within it names the worker too."""
+def checked(name, X, y, weights):
+    """The Part of one chunk. ValueError begins with the name, and names the row in the chunk."""
     try:
-        yield
-    except OSError as error:
-        raise OSError(f"worker {get_worker().address} cannot read {path}: {error}: all workers need the file under "
-                      "this name") from error
-
-
-def part_of(first, *chunks):
-    """Part of some chunks, whose first has this number."""
-    Xs, ys, ws = [], [], []
-    for number, (X, y, weights) in enumerate(chunks, first):
-        try:
-            X, y = X if is_stored(X) else held(X), labels_of(y)
-            if shape_of(X)[0] != len(y):
-                raise ValueError(f"X has {shape_of(X)[0]} rows, y has {len(y)} labels")
-            weights = np.ones(len(y)) if weights is None else row_weights(weights, len(y))
-        except ValueError as error:
-            raise ValueError(f"chunk {number}: {error}") from error
+        if y is None:
+            if not (isinstance(X, (list, tuple)) and len(X) == 2):
+                raise ValueError(f"X is {type(X).__name__}, not a pair of rows and labels, and there is no y")
+            X, y = X
+            if X is None:
+                return Part(None, np.empty(0), np.empty(0))
+        require_unmasked(X, y)
+        X, y = rows_of(X), labels_of(y)
+        m = shape_of(X)[0]
+        if len(y) != m:
+            raise ValueError(f"X has {m} rows, y has {len(y)} labels")
+        weights = np.ones(m) if weights is None else row_weights(weights, m)
         kept = np.flatnonzero(weights > 0)
-        if is_stored(X) and len(chunks) > 1:
-            raise ValueError(f"{X.path} is larger than its worker's memory, and a partition of its own: give "
-                             "partitions = 'chunks'")
-        if len(kept) < len(y):
+        if len(kept) < m:
             X, y, weights = select_rows(X, kept), y[kept], weights[kept]
-        if len(y):
-            Xs.append(X)
-            ys.append(y)
-            ws.append(weights)
-    if not ys:
-        return Part(None, np.empty(0), np.empty(0))
-    return Part(stacked(Xs), np.concatenate(ys), np.concatenate(ws))
+        if not (is_sparse(X) or is_stored(X)):
+            X = np.ascontiguousarray(real_values(X))
+            with renumber_rows(kept):
+                as_rows(X, -1.0)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from error
+    return Part(X, y, weights)
 
 
-def stacked(Xs):
+def rows_of(X):
+    """X as `held` has it, or the Store."""
+    if is_stored(X):
+        return X
+    if not is_sparse(X) and hasattr(X, "columns"):
+        for column, dtype in X.dtypes.items():
+            if dtype.kind not in "biuf":
+                raise ValueError(f"X: column {column!r} holds {dtype}: numbers are needed; encode or drop it")
+        # Columns of several types would become objects.
+        single = len(X.columns) and all(dtype == np.float32 for dtype in X.dtypes)
+        X = X.to_numpy(dtype=np.float32 if single else np.float64, na_value=np.nan)
+    return held(X)
+
+
+def together(parts, names=None):
+    """Some Parts as one, in their order."""
+    full = [number for number, part in enumerate(parts) if len(part.y)]
+    if not full:
+        return parts[0]
+    names = [names[number] if names else "" for number in full]
+    parts = [parts[number] for number in full]
+    if len(parts) == 1:
+        return parts[0]
+    for name, part in zip(names, parts, strict=True):
+        if is_stored(part.X):
+            raise ValueError(f"{name} takes more than {IN_MEMORY:.0%} of its worker's memory, and is to be a partition "
+                             "of its own: give partitions = 'chunks'")
+    return Part(stacked([part.X for part in parts], names), joined_labels([part.y for part in parts], names),
+                np.concatenate([part.weights for part in parts]))
+
+
+def stacked(blocks, names):
     """Blocks of rows as one: sparse where one is, and as wide as the widest."""
-    if len(Xs) == 1:
-        return Xs[0]
-    if not any(map(is_sparse, Xs)):
-        return np.concatenate(Xs)
+    width = max(shape_of(block)[1] for block in blocks)
+    blocks = [widened(block, width, name) for block, name in zip(blocks, names, strict=True)]
+    if not any(map(is_sparse, blocks)):
+        return np.concatenate(blocks)
     from scipy.sparse import csr_array
 
-    blocks = [X if is_sparse(X) else held(csr_array(X)) for X in Xs]
-    ends = np.cumsum([block.indptr[-1] for block in blocks])
-    single = all(block.data.dtype == np.float32 for block in blocks)
-    return CSR(np.concatenate([np.asarray(block.data)[:block.indptr[-1]] for block in blocks],
-                              dtype=np.float32 if single else np.float64),
-               np.concatenate([np.asarray(block.indices)[:block.indptr[-1]].astype(np.int32) for block in blocks]),
-               np.concatenate([np.zeros(1, np.int64), *(np.asarray(block.indptr)[1:] + (end - block.indptr[-1])
-                                                       for block, end in zip(blocks, ends, strict=True))]),
-               max(block.n_features for block in blocks))
+    blocks = [block if is_sparse(block) else held(csr_array(block), given=True) for block in blocks]
+    starts = np.cumsum([0, *(block.indptr[-1] for block in blocks)])
+    indices = np.concatenate([block.indices for block in blocks])
+    indptr = np.concatenate([[0], *(block.indptr[1:] + start for block, start in zip(blocks, starts, strict=False))])
+    return held(CSR(np.concatenate([block.data for block in blocks]), indices, indptr.astype(np.int64), width,
+                    blocks[0].container), given=True)
+
+
+def widened(X, width, name):
+    """Rows with this many features, no fewer than they have; ValueError for a table or a Store with fewer."""
+    if shape_of(X)[1] == width:
+        return X
+    if is_sparse(X) and not is_stored(X):
+        return of_width(X, width)
+    what = "the store" if is_stored(X) else "X"
+    fix = f"write it with n_features = {width}" if is_stored(X) else "only sparse rows may be narrower than others"
+    raise ValueError(f"{name}: {what} has {shape_of(X)[1]} features, others have {width}: {fix}")
+
+
+def joined_labels(found, names):
+    """Labels of several places as one array; ValueError where it would change some."""
+    words = [labels.dtype.kind == "U" for labels in found]
+    if any(words) and not all(words):
+        raise ValueError(f"y: {names[words.index(True)]} has words as labels, {names[words.index(False)]} has numbers: "
+                         "labels must be all numbers or all strings")
+    labels = np.concatenate(found)
+    for name, some in zip(names, found, strict=True):
+        if labels.dtype.kind == "f" != some.dtype.kind:
+            wrong = [label for label in np.unique(some).tolist() if label != float(label)]
+            if wrong:
+                raise ValueError(f"y: label {wrong[0]} of {name} is no float64, as labels elsewhere are: make "
+                                 "integers, or words, of all")
+    return labels
 
 
 def described(part):
+    """The Description of a Part."""
     labels, places = np.unique(part.y, return_inverse=True)
-    counts = np.bincount(places, minlength=len(labels))
-    weights = np.bincount(places, part.weights, minlength=len(labels))
     columns = 0 if part.X is None else shape_of(part.X)[1]
-    kind = "words" if part.y.dtype.kind == "U" else "numbers"
-    return Description(len(part.y), columns, labels, counts, weights, kind)
-
-
-def sorted_by_class(descriptions, classes):
-    """Whether rows stand so that rounds would not converge: the total variation distance of a partition's classes from
-    the whole's is above SORTED."""
-    counts = np.zeros((len(descriptions), len(classes)))
-    for row, one in zip(counts, descriptions, strict=True):
-        row[np.searchsorted(classes, one.labels)] = one.weights
-    share = counts.sum(axis=0) / counts.sum()
-    sizes = counts.sum(axis=1, keepdims=True)
-    # Small partitions differ from the whole by chance.
-    chance = np.sqrt(share.clip(0, 1) * (1 - share).clip(0, 1) / np.maximum(sizes, 1)).sum(axis=1)
-    return bool((abs(counts / sizes - share).sum(axis=1) / 2 > SORTED + chance).any())
-
-
-def shuffled(parts, seed, client):
-    """Futures of Parts of the same rows: each is cut into as many random parts, of which part j goes to partition j."""
-    count = len(parts)
-    cut = [client.submit(cut_at_random, part, count, seed, number, pure=False) for number, part in enumerate(parts)]
-    return [client.submit(together, [client.submit(piece_of, some, number, pure=False) for some in cut], pure=False)
-            for number in range(count)]
+    return Description(len(part.y), columns, labels, np.bincount(places, minlength=len(labels)),
+                       np.bincount(places, part.weights, minlength=len(labels)))
 
 
 def cut_at_random(part, count, seed, number):
-    generator = np.random.Generator(np.random.PCG64([seed, number]))
-    order = generator.permutation(len(part.y))
+    """[Part]: the rows of partition `number` for each of `count` partitions."""
+    if is_stored(part.X):
+        raise ValueError(f"{part.X.path} takes more than {IN_MEMORY:.0%} of its worker's memory: its rows are not "
+                         "dealt to other partitions; give shuffle = False, or stores of rows in random order")
+    order = np.random.Generator(np.random.PCG64([seed, number])).permutation(len(part.y))
     cuts = [len(order) * at // count for at in range(count + 1)]
+    pieces = [np.sort(order[lo:hi]) for lo, hi in pairwise(cuts)]
     # Rounding is not to favour the same partitions every time.
     turn = number % count
-    pieces = [np.sort(order[lo:hi]) for lo, hi in itertools.pairwise(cuts)]
     return [Part(select_rows(part.X, which), part.y[which], part.weights[which])
             for which in pieces[turn:] + pieces[:turn]]
 
@@ -295,23 +466,23 @@ def piece_of(pieces, number):
     return pieces[number]
 
 
-def together(parts):
-    parts = [part for part in parts if len(part.y)]
-    return Part(stacked([part.X for part in parts]), np.concatenate([part.y for part in parts]),
-                np.concatenate([part.weights for part in parts]))
-
-
-def warn_sorted(stacklevel):
-    warnings.warn("rows are sorted by class: rounds over these partitions converge slowly, or not at all",
-                  PartitionWarning, stacklevel=stacklevel)
-
-
 def partition_of(part, number, classes, n_features, factors, whole, bias):
-    """Partition of a Part, for classes, ascending, with these factors of C."""
+    """The Partition of a Part.
+
+    Parameters
+    ----------
+    part : Part
+    number : int
+        Its place.
+    classes : array of shape (k,)
+        The labels, ascending.
+    n_features : int
+    factors : float64 array of shape (k,)
+        Factors of C.
+    whole : float
+        Sum of the weights of all partitions.
+    bias : float
+    """
     codes = np.searchsorted(classes, part.y).astype(np.int32)
-    X = part.X
-    if is_sparse(X):
-        X = CSR(X.data, X.indices, X.indptr, n_features)
-    elif X.shape[1] < n_features:
-        X = np.hstack([X, np.zeros((len(X), n_features - X.shape[1]))])
-    return Partition(X, codes, len(classes), np.ascontiguousarray(part.weights), factors[codes], whole, bias, number)
+    return Partition(widened(part.X, n_features, f"partition {number}"), codes, len(classes),
+                     np.ascontiguousarray(part.weights), factors[codes], whole, bias, number)

@@ -45,7 +45,8 @@ def train(X, y=None, *, solver=None, classes=None, class_weight=None, sample_wei
         workers. Default: as many as workers. Few and large ones need fewer rounds.
     shuffle : "auto" or bool, default="auto"
         Whether rows are dealt anew to the partitions: "auto" where these differ in their classes so that rounds would
-        not converge, as where rows are sorted by class. False: a PartitionWarning there.
+        not converge, as where rows are sorted by class; a PartitionWarning says so. False: only the warning, and an
+        error where a partition then lacks a class.
     checkpoint : str or path, optional
         A folder of the driver's in which a fit is kept: see `resume`.
     checkpoint_every : int, default=10
@@ -159,21 +160,15 @@ class DaskFit:
         parts, descriptions = [parts[at] for at in there], [descriptions[at] for at in there]
         if not parts:
             raise ValueError("X has no rows, or sample_weight is zero for all of them")
-        if len({one.kind for one in descriptions}) > 1:
-            raise ValueError("y: labels must be all numbers or all strings, in all partitions")
-        labels = np.unique(np.concatenate([one.labels for one in descriptions]))
+        labels = collections.labels_of_all(descriptions)
         require_words(labels.tolist())
         fitting.require_classes(self.method, labels)
         weights = sum(np.bincount(np.searchsorted(labels, one.labels), one.weights, len(labels))
                       for one in descriptions)
         factors = np.ones(len(labels)) if class_weight is None else class_factors(class_weight, labels, weights)
-        if len(parts) > 1:
-            uneven = collections.sorted_by_class(descriptions, labels)
-            if uneven and shuffle is False:
-                collections.warn_sorted(stacklevel=4)
-            elif uneven or shuffle is True:
-                parts = collections.shuffled(parts, self.run_values["seed"], client)
-                self.futures += parts
+        before, parts = parts, collections.evened(parts, descriptions, labels, shuffle, self.run_values["seed"], client)
+        if parts is not before:
+            self.futures += parts
         self.width = max(one.columns for one in descriptions)
         fitting.require_features(self.width, self.values, {"bias": self.bias})
         size = float(weights.sum())
@@ -182,7 +177,7 @@ class DaskFit:
                           pure=False) for number, part in enumerate(parts)]
         wait(self.partitions)
         self.rows = [one.rows for one in descriptions]
-        if len(parts) != len(descriptions) or shuffle is True:
+        if parts is not before:
             self.rows = client.gather([client.submit(lambda part: len(part.y), part, pure=False)
                                        for part in self.partitions])
         self.counts = weights.tolist()

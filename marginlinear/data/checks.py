@@ -52,9 +52,7 @@ def training_data(X, y, sample_weight, square=False, overwrite_rows=False):
     Numbers None: all rows are kept. In a `square` X, a Gram matrix, the columns stand for the rows too. overwrite_rows:
     X may be overwritten, as nothing else reads it any more.
     """
-    # Where numpy.ma, which takes its time to import, is not there yet, nothing is masked.
-    if "numpy.ma" in sys.modules and (np.ma.isMaskedArray(X) or np.ma.isMaskedArray(y)):
-        raise ValueError("X and y must not be masked arrays: the mask would be lost; fill or drop what is masked")
+    require_unmasked(X, y)
     X, y = held(X, overwrite_rows), labels_of(y)
     m, n = shape_of(X)
     if len(y) != m:
@@ -73,6 +71,12 @@ def training_data(X, y, sample_weight, square=False, overwrite_rows=False):
     if not len(kept):
         raise ValueError("sample_weight is zero for all rows")
     return select_square(X, kept) if square else select_rows(X, kept), y[kept], factors[kept], kept
+
+
+def require_unmasked(X, y):
+    # Where numpy.ma, which takes its time to import, is not there yet, nothing is masked.
+    if "numpy.ma" in sys.modules and (np.ma.isMaskedArray(X) or np.ma.isMaskedArray(y)):
+        raise ValueError("X and y must not be masked arrays: the mask would be lost; fill or drop what is masked")
 
 
 def row_weights(sample_weight, m):
