@@ -110,7 +110,8 @@ def test_faces_and_formats_do_not_know_each_other():
     across = {(module, found) for module in IN_ROOMS for found in imports_of(module)
               if module.split(".")[1] in faces and found.split(".")[1:2] != module.split(".")[1:2]
               and found.split(".")[1:2] and found.split(".")[1] in faces}
-    assert across <= {("marginlinear.cli.plot", "marginlinear.plotting")}
+    assert across <= {("marginlinear.cli.plot", "marginlinear.plotting"),
+                      ("marginlinear.cli.cluster", "marginlinear.dask")}
     formats = {"marginlinear.modelfile.linear", "marginlinear.modelfile.kernel"}
     assert [module for module in formats if imports_of(module) & formats] == []
 

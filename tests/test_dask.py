@@ -16,7 +16,8 @@ from scipy.sparse import csr_array
 import marginlinear as ml
 
 pytest.importorskip("distributed")
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning",
+pytestmark = pytest.mark.filterwarnings("ignore::marginlinear.ConvergenceWarning", "ignore::DeprecationWarning",
+                                        "ignore::ResourceWarning",
                                         "ignore::pytest.PytestUnraisableExceptionWarning",
                                         "ignore:.*Sending large graph.*:UserWarning")
 
@@ -248,7 +249,7 @@ def test_a_cluster_without_workers(rows):
             made.scale(0)
 
         with pytest.raises(TimeoutError, match="has had no worker for 1 seconds"):
-            mld.train(*rows, client=client, progress=gone, wait_timeout=1, **TABLE)
+            mld.train(*rows, client=client, partitions=2, progress=gone, wait_timeout=1, **TABLE)
 
 
 def test_the_estimator(client):
@@ -285,11 +286,9 @@ def test_the_command(tmp_path):
                  str(tmp_path / "model")]
         with Client(scheduler_file=str(file), timeout=30) as client:
             client.wait_for_workers(2, timeout=30)
-        done = subprocess.run([script, *given], capture_output=True, text=True, timeout=60)
+        done = subprocess.run([script, "--checkpoint", str(tmp_path / "fit"), *given], capture_output=True, text=True,
+                              timeout=60)
         assert done.returncode == 0 and "converged" in done.stdout, done.stderr
-        done = subprocess.run([script, "--checkpoint", str(tmp_path / "fit"), "-q", *given], capture_output=True,
-                              text=True, timeout=60)
-        assert done.returncode == 0, done.stderr
         done = subprocess.run([script, "--resume", str(tmp_path / "fit"), "-q", *given], capture_output=True, text=True,
                               timeout=60)
         assert done.returncode == 0, done.stderr
@@ -297,10 +296,9 @@ def test_the_command(tmp_path):
         for process in started[::-1]:
             process.terminate()
             process.wait(timeout=20)
-    best = ml.train(X, y, solver="l2svc", tol=1e-6).info
+    best_model = ml.train(X, y, solver="l2svc", tol=1e-6)
     model = ml.load_model(tmp_path / "model")
-    assert model.info.objective <= best.objective * 1.0011 if model.info else True
-    assert (model.predict(X) == y).mean() > 0.7
+    assert (model.predict(X) == best_model.predict(X)).mean() > 0.98
 
 
 def test_importing_marginlinear_imports_no_dask():

@@ -222,19 +222,21 @@ class Cluster:
 
     def _result(self, future):
         """Its value; TimeoutError where the cluster has no worker for too long."""
-        alone = None
         while True:
             try:
                 wait(future, timeout=TURN)
                 return future.result()
             except (TimeoutError, asyncio.TimeoutError):
-                if future.status != "pending" or self.client.nthreads():
-                    alone = None
-                    continue
-                alone = time.monotonic() if alone is None else alone
-                if time.monotonic() - alone > self.wait_timeout:
-                    raise TimeoutError(f"the cluster has had no worker for {self.wait_timeout:g} seconds: start some, "
-                                       "and train again, with resume=True where there is a checkpoint") from None
+                if future.status == "pending":
+                    self._require_worker()
+
+    def _require_worker(self):
+        last = time.monotonic() + self.wait_timeout
+        while not self.client.nthreads():
+            if time.monotonic() > last:
+                raise TimeoutError(f"the cluster has had no worker for {self.wait_timeout:g} seconds: start some, and "
+                                   "train again, with resume=True where there is a checkpoint")
+            time.sleep(TURN)
 
     def _copy(self):
         """Copies of the states; the messages up to here are not needed any more."""
@@ -247,6 +249,8 @@ class Cluster:
         except LOST:
             # The next message meets it too.
             return
+        finally:
+            drop(self.client, states)
         if self.journal is not None:
             self.journal.keep(self.fit, self.messages, copies)
         self.copies, count, self.since, self.answers = copies, len(self.since), [], None
@@ -257,12 +261,16 @@ class Cluster:
     def _place_copies(self):
         """The copies go back to the workers of their groups, as answers that no message has led to."""
         holders = self.client.who_has(self.groups)
-        self.answers = [self.client.scatter([(self.copies[lo:hi], None)], hash=False,
-                                            workers=list(holders.get(group.key, ())) or None)[0]
-                        for group, (lo, hi) in zip(self.groups, self.ranges, strict=True)]
+        try:
+            self.answers = [self.client.scatter([(self.copies[lo:hi], None)], hash=False,
+                                                workers=list(holders.get(group.key, ())) or None)[0]
+                            for group, (lo, hi) in zip(self.groups, self.ranges, strict=True)]
+        except TimeoutError as error:
+            raise CommClosedError(f"no worker takes the copies: {error}") from error
 
     def _again(self):
         """Answers to all messages since the copies but for the last one, or those of the copies."""
+        self._require_worker()
         if self.copies is not None:
             self._place_copies()
         for message in self.since[:-1]:

@@ -115,9 +115,9 @@ def train(X, y=None, *, solver=None, classes=None, class_weight=None, sample_wei
 def check_words(partitions, shuffle, checkpoint, resume):
     whole = isinstance(partitions, (int, np.integer)) and not isinstance(partitions, bool) and partitions > 0
     if not (partitions is None or partitions == "chunks" or whole):
-        raise P.refusal("partitions", partitions, 'a number above 0, "chunks" or None')
+        raise P.refusal("partitions", partitions, 'a number above 0, "chunks" or None', ValueError)
     if shuffle not in ("auto", True, False):
-        raise P.refusal("shuffle", shuffle, '"auto", True or False')
+        raise P.refusal("shuffle", shuffle, '"auto", True or False', ValueError)
     if resume and checkpoint is None:
         raise ValueError("resume = True is for a checkpoint: give its folder")
 
