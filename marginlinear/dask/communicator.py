@@ -265,7 +265,8 @@ class Cluster:
             self.answers = [self.client.scatter([(self.copies[lo:hi], None)], hash=False,
                                                 workers=list(holders.get(group.key, ())) or None)[0]
                             for group, (lo, hi) in zip(self.groups, self.ranges, strict=True)]
-        except TimeoutError as error:
+        except (TimeoutError, KeyError) as error:
+            # What a scheduler says that has no worker, and one that has lost this one.
             raise CommClosedError(f"no worker takes the copies: {error}") from error
 
     def _again(self):
