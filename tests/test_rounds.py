@@ -210,7 +210,6 @@ def everywhere(monkeypatch):
     """Rounds wherever they are possible."""
     monkeypatch.setattr(rounds, "LEAST", 200)
     monkeypatch.setattr(rounds, "WORTH", 0)
-    monkeypatch.setattr(rounds, "WORTH_ONCE", 0)
 
 
 @pytest.mark.parametrize(("name", "values"), CONVERGING)
@@ -295,7 +294,7 @@ def test_frequent_features_are_those_of_many_rows():
 
 def test_bits_of_sections_do_not_depend_on_threads(monkeypatch):
     monkeypatch.setattr(rounds, "LEAST", 200)
-    monkeypatch.setattr(rounds, "WORTH_ONCE", 0)
+    monkeypatch.setattr(rounds, "WORTH", 0)
     X, y = data(300)
     X = np.hstack((X, np.eye(300)))
     rows = sparse.csr_matrix(X)

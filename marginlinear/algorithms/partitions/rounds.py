@@ -52,9 +52,8 @@ GROUPS = 8
 MOST_SECTIONS, MOST_ROUNDS = 16, 8
 # Multiplications of a round: with less, threads cost more than they bring.
 LEAST = 400_000
-# Values that are not 0, for a number in the copies of W: with less, a round is copies and their sums. Where frequent
-# features are exchanged, these are made once a sweep, if there are sections enough for it to end as soon.
-WORTH, WORTH_ONCE, ENOUGH_SECTIONS = 4, 1, 3
+# Values that are not 0, for a number in the copies of W: with less, a round is copies and their sums.
+WORTH = 4
 # A round of all rows leaves more of the gap than a sweep, and a new centre does as much against it as another round.
 AT_ONCE, BY_PARTS = Pace(1, 0, 30.0, 10), Pace(2, 12, 10.0, 10)
 
@@ -66,12 +65,10 @@ def rounds_on(engine, threads):
         return None
     values = rows.nonzeros()
     ratio, work = values / (1.0 + GROUPS * rows.d), values * engine.n_classes
-    if work < LEAST or ratio < min(WORTH, WORTH_ONCE):
+    if work < LEAST or ratio < WORTH:
         return None
     rounds = min(MOST_SECTIONS, work // LEAST)
     often = frequent(rows, GROUPS * rounds, engine.n_classes, threads) if rounds > 1 else None
-    if ratio < WORTH and (often is None or rounds < ENOUGH_SECTIONS):
-        return None
     if often is None:
         rounds = max(1, min(MOST_ROUNDS, rounds, int(ratio)))
     # Rows on disk are read in one place at a time.
