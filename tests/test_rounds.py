@@ -5,14 +5,15 @@ import time
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 import marginlinear as ml
 from marginlinear._core.block_cd import BlockCD
 from marginlinear._core.margin_cd import MarginCD, table_of
 from marginlinear._core.rows import Rows
 from marginlinear.algorithms.dual import MarginFit
-from marginlinear.algorithms.partitions import rounds
-from marginlinear.algorithms.partitions.groups import Groups, products_with_direction
+from marginlinear.algorithms.partitions import groups, rounds
+from marginlinear.algorithms.partitions.groups import Groups, frequent, products_with_direction
 from marginlinear.algorithms.partitions.rounds import Rounds, rounds_on
 from marginlinear.problem import Problem, Run
 from marginlinear.threads import MANY
@@ -45,8 +46,8 @@ def binary(loss, C=1.0, seed=0, **of):
 
 def joint(squared, mu=0.0, norm=2.0, seed=0, **of):
     X, y = data(k=3, seed=seed, **of)
-    engine = BlockCD(Rows.from_dense(X), y, 3, np.ones(len(y)), squared=squared, low=0.8, high=1.2, mu=mu, norm=norm,
-                     seed=seed)
+    engine = BlockCD(Rows.from_dense(X), y, 3, np.ones(len(y)), squared=squared, low=0.8 if squared else 1.0,
+                     high=1.2, mu=mu, norm=norm, seed=seed)
     if mu > 0:
         engine.sweep()
         engine.name_rivals(engine.best_rivals()[0])
@@ -114,12 +115,42 @@ def test_the_dual_never_falls(name, copies, kappa):
         assert values[-1] > values[0] or np.diff(values).max() < 1e-12 * abs(values).max()
 
 
+def every(n):
+    """Places of W of every third feature."""
+    return np.flatnonzero(np.arange(n) % 3 == 0)
+
+
+@pytest.mark.parametrize("kappa", [0.0, 2.5])
+@pytest.mark.parametrize("name", ENGINES)
+def test_the_dual_never_falls_where_frequent_features_are_exchanged(monkeypatch, name, kappa):
+    """However far a section goes."""
+    generator = random.Random(1)
+    for far in (1.0, 1.5, np.inf):
+        monkeypatch.setattr(groups, "TOO_FAR", far)
+        for sigma_of in (lambda count: (1.0, 1.0), lambda count: [generator.uniform(1, count) for _ in range(2)]):
+            engine = ENGINES[name]()
+            engine.sweep()
+            if kappa > 0:
+                engine.iterates.start(kappa)
+            made = Rounds(engine, Groups(engine, 4, 3, 1, often=every(len(engine.iterates.W))))
+            values = descend(made, sigma_of)
+            assert (np.diff(values) >= -1e-12 * abs(values).max()).all()
+            assert values[-1] > values[0] or np.diff(values).max() < 1e-12 * abs(values).max()
+            W = engine.iterates.W.copy()
+            engine.iterates.plain()
+            assert np.allclose(engine.iterates.W, engine.weights_of(engine.duals), rtol=1e-9, atol=1e-12)
+            assert np.isfinite(W).all()
+
+
 @pytest.mark.parametrize("name", ["hinge", "least squares", "joint hinge"])
-def test_the_part_of_the_way_is_the_best_one(name):
+@pytest.mark.parametrize("sections", [False, True])
+def test_the_part_of_the_way_is_the_best_one(monkeypatch, name, sections):
     """Where each conjugate is one line, or one parabola, the bound is the dual itself."""
     engine = ENGINES[name]()
     engine.sweep()
-    made = Rounds(engine, Groups(engine, 4, 1, 1))
+    monkeypatch.setattr(groups, "TOO_FAR", np.inf)
+    often = every(len(engine.iterates.W)) if sections else None
+    made = Rounds(engine, Groups(engine, 4, 3 if sections else 1, 1, often=often))
     shorter = []
     for _ in range(4):
         made.sigma = made.firm = 1.0
@@ -249,3 +280,26 @@ def test_the_direction_is_what_rows_share():
     assert abs(np.corrcoef(along, X @ first)[0, 1]) > 0.9
     assert np.sum(along**2) > 0.8 * np.sum((X @ first) ** 2)
     assert not products_with_direction(Rows.from_dense(np.zeros((5, 3))), 1).any()
+
+
+def test_frequent_features_are_those_of_many_rows():
+    X = np.zeros((40, 9))
+    X[:, 4], X[::2, 7], X[0, :3] = 1, -1, 1
+    for rows in (Rows.from_dense(X), Rows.from_dense(X, 1.0)):
+        bias = [9] if rows.d > 9 else []
+        assert frequent(rows, 20, 1, 2).tolist() == [4, 7, *bias]
+        assert frequent(rows, 21, 2, 2).tolist() == [8, 9, *(place for at in bias for place in (2 * at, 2 * at + 1))]
+        assert frequent(rows, 1, 1, 2) is None
+
+
+def test_bits_of_sections_do_not_depend_on_threads(monkeypatch):
+    monkeypatch.setattr(rounds, "LEAST", 200)
+    monkeypatch.setattr(rounds, "WORTH", 0)
+    X, y = data(300)
+    X = np.hstack((X, np.eye(300)))
+    rows = sparse.csr_matrix(X)
+    models = [ml.train(rows, y, solver="l1svc", tol=1e-3, threads=threads) for threads in (4, 5, 8)]
+    plain = ml.train(rows, y, solver="l1svc", tol=1e-3, threads=1)
+    assert len({model.weights.tobytes() for model in models}) == 1
+    assert models[0].info.objective == pytest.approx(plain.info.objective, rel=2e-3)
+    assert models[0].weights.tobytes() != plain.weights.tobytes()

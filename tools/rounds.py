@@ -12,7 +12,8 @@ star stands where Newton steps, which are counted too, made the end.
 Work is millions of numbers that are read one after another on the longest way, not seconds. One thread reads each row
 that it visits twice, for its margin and for its step, all rows for each check, once more where there are averages, and
 once at the end; vectors as long as W once a sweep, and VECTORS times an outer step. Threads share visits as there are
-groups, checks by rows, copies of W and their sums, but not the vectors of outer steps.
+groups, checks by rows, copies of W and their sums, and two passes before the first round, but not the vectors of outer
+steps.
 """
 
 import argparse
@@ -61,10 +62,12 @@ def row(X, y, options, tol, make, threads):
     if sweeper is not engine:
         groups = sweeper.groups
         shares = min(groups.count, threads)
-        copies = info.n_iter * groups.rounds * (2 * groups.count + 1) * d / shares
+        copies = groups.copied / shares
     elif threads > 1:
         return None
     passes = (1 if outer == 0 else 2) * len(info.history) / threads + 1 / shares
+    # The direction and the counts of features take a pass.
+    passes += 2 * (shares > 1) / threads
     work = ((2 * engine.visits / engine.rows.m / shares + passes) * values + copies
             + d * (info.n_iter + VECTORS * outer))
     end = "-" if info.status != "converged" else f"{info.n_iter}{'*' * (info.algorithm == 'newton')}"

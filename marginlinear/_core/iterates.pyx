@@ -238,10 +238,10 @@ cdef class Iterates:
             PyErr_CheckSignals()
 
     def add_up(self, const double[:, ::1] copies, double[::1] move, Py_ssize_t lo, Py_ssize_t hi):
-        """Of the numbers lo to hi, whole columns: move = sum_g (copies_g - W). Returns their parts of ||move||^2 and of
-        sum_g ||copies_g - W||^2. Threads may add up several ranges."""
+        """Of the numbers lo to hi, whole columns: move += sum_g (copies_g - W). Returns their parts of the
+        squared norms of that sum, of its terms, and of move. Threads may add up several ranges."""
         cdef Py_ssize_t j, g, k = 1 if self.factors is None else len(self.factors)
-        cdef double whole = 0, each = 0, b = 1, change, added
+        cdef double whole = 0, each = 0, moved = 0, b = 1, change, added
         cdef const double[::1] factors = self.factors
         with nogil:
             for j in range(lo, hi):
@@ -252,8 +252,32 @@ cdef class Iterates:
                     change = copies[g, j] - self.w[j]
                     added += change
                     each += b * change * change
-                move[j] = added
+                move[j] += added
                 whole += b * added * added
+                moved += b * move[j] * move[j]
+        return whole, each, moved
+
+    def pool(self, double[:, ::1] copies, double[::1] move, const Py_ssize_t[::1] places, double share):
+        """Of the numbers at these places: move += sum_g (copies_g - W), W += share times that sum, copies_g = W.
+        Returns the squared norms of the sum and of its terms. Threads may pool different places."""
+        cdef Py_ssize_t at, j, g, k = 1 if self.factors is None else len(self.factors)
+        cdef double whole = 0, each = 0, b = 1, change, added
+        cdef const double[::1] factors = self.factors
+        with nogil:
+            for at in range(places.shape[0]):
+                j = places[at]
+                if k > 1:
+                    b = factors[j % k]
+                added = 0
+                for g in range(copies.shape[0]):
+                    change = copies[g, j] - self.w[j]
+                    added += change
+                    each += b * change * change
+                move[j] += added
+                whole += b * added * added
+                self.w[j] += share * added
+                for g in range(copies.shape[0]):
+                    copies[g, j] = self.w[j]
         return whole, each
 
     cdef double _square_sum(self, double p, const double[::1] x, double q, const double[::1] y) except? -1:

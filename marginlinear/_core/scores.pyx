@@ -4,11 +4,12 @@ import numpy as np
 
 from libc.stdint cimport int32_t
 
-from marginlinear._core.rows cimport Rows, data_t, row_axpy, row_dot, row_scores
+from marginlinear._core.rows cimport Rows, data_t, feature, row_axpy, row_begin, row_dot, row_end, row_scores, value
 
 cdef enum Task:
     SCORES
     ADD
+    COUNT
 
 cdef struct task_t:
     Task what
@@ -23,11 +24,16 @@ include "on_features.pxi"
 
 
 cdef void perform_on(engine_t self, const data_t* X, task_t* task) noexcept nogil:
-    cdef Py_ssize_t i, k = task.k
+    cdef Py_ssize_t i, p, k = task.k
     for i in range(task.start, task.stop):
         if task.what == ADD:
             if task.a[i] != 0:
                 row_axpy(X, i, task.a[i], task.out)
+        elif task.what == COUNT:
+            for p in range(row_begin(X, i), row_end(X, i)):
+                task.out[feature(X, i, p)] += value(X, i, p) != 0
+            if X.bias > 0:
+                task.out[X.n] += 1
         elif k == 1:
             task.out[i] = row_dot(X, i, task.a)
         else:
@@ -74,6 +80,18 @@ def add_rows(Rows rows, const double[::1] a, double[::1] out, Py_ssize_t lo, Py_
     require_range(rows, lo, hi, "add_rows")
     if lo < hi and rows.d:
         task.what, task.start, task.stop, task.k, task.a, task.out = ADD, lo, hi, 1, &a[0], &out[0]
+        with nogil:
+            perform(rows, rows, &task)
+
+
+def count_rows(Rows rows, double[::1] out, Py_ssize_t lo, Py_ssize_t hi):
+    """out_j += how many rows lo to hi have a feature j that is not 0: float64 array of shape (d,)."""
+    cdef task_t task
+    if out.shape[0] != rows.d:
+        raise ValueError("count_rows: shapes do not fit")
+    require_range(rows, lo, hi, "count_rows")
+    if lo < hi and rows.d:
+        task.what, task.start, task.stop, task.k, task.out = COUNT, lo, hi, 1, &out[0]
         with nogil:
             perform(rows, rows, &task)
 

@@ -14,24 +14,32 @@ from collections import namedtuple
 
 import numpy as np
 
-from marginlinear._core.scores import add_rows, scores_of
+from marginlinear._core.scores import add_rows, count_rows, scores_of
 from marginlinear.threads import Team, ranges, run_chunks
 
 # Rows that the direction is taken from: so many runs of so many neighbours.
 RUNS, NEIGHBOURS = 16, 32
 # Numbers of W that are summed at once.
 PART = 16384
+# Parts of the rows in which features are counted.
+COUNTED = 8
+# Features that are exchanged are no more than this part of all.
+# A section goes too far where its ||T||^2 is so many times what it may be for the whole way.
+TOO_FAR = 1.5
+HALF = 0.5
 
 
-class Proposal(namedtuple("Proposal", "gap loss tight gain curvature whole each whole_along each_along")):
-    """What a round's visits have found; dU_g being the change of U by group g, and T the sum of them.
+class Proposal(namedtuple("Proposal", "gap loss tight gain curvature whole each moved whole_along each_along")):
+    """What a round's visits have found; rounds.py has the formulas.
 
     Attributes
     ----------
     gap, loss, tight, gain, curvature : float
         Sums over the rows: dual_engine.sums_t.
     whole, each : float
-        ||T||^2 and sum_g ||dU_g||^2.
+        ||T||^2 and sum_g ||dU_g||^2, of features that are exchanged the sums of these over the sections.
+    moved : float
+        ||T||^2.
     whole_along, each_along : float
         The part of both along the direction b.
     """
@@ -40,7 +48,7 @@ class Proposal(namedtuple("Proposal", "gap loss tight gain curvature whole each 
 
 
 class Groups:
-    """Rows dealt to `count` groups afresh, in `rounds` rounds a sweep.
+    """Rows dealt to `count` groups afresh, in `rounds` sections a sweep.
 
     Parameters
     ----------
@@ -49,15 +57,19 @@ class Groups:
     count, rounds, threads : int
     own : list of pairs of ints, optional
         The rows of each group, (first, after the last), which it keeps: together all rows, in their order.
+    often : intp array, optional
+        Places in W of the features that are exchanged after a section; default: a section is a round.
 
     Attributes
     ----------
-    passes : int
-        Over the rows, for the direction.
+    taken : int
+        Groups times sections of the last round.
+    copied : int
+        Numbers of copies, and of their sums, so far.
     """
 
-    def __init__(self, engine, count, rounds, threads, own=None):
-        self.engine, self.count, self.rounds, self.own = engine, count, rounds, own
+    def __init__(self, engine, count, rounds, threads, own=None, often=None):
+        self.engine, self.count, self.rounds, self.own, self.often = engine, count, rounds, own, often
         if own is not None:
             bounds = [0, *(end for pair in own for end in pair), engine.rows.m]
             if len(own) != count or bounds != sorted(bounds) or bounds[::2] != bounds[1::2]:
@@ -68,10 +80,11 @@ class Groups:
         self.pulls = np.zeros((count, engine.n_classes))
         self.before = engine.rows.zeros(len(engine.duals))
         self.along = products_with_direction(engine.rows, threads)
+        self.taken = self.copied = 0
 
     def deal(self):
-        """Yield the places in the engine's order at which groups begin, and the end of the last; and whether it is the
-        last visit of these rows in this sweep, whose sums count."""
+        """Yield the places in the engine's order at which groups begin, section after section, and the end of the last;
+        and whether it is the last visit of these rows in this sweep, whose sums count."""
         engine, count = self.engine, self.count
         if self.own is not None:
             places = [0]
@@ -84,35 +97,88 @@ class Groups:
             for turn in range(engine.rows.turns):
                 drawn, parts = engine.draw(window), count * max(1, round(self.rounds * share))
                 places = [drawn * part // parts for part in range(parts + 1)]
-                for first in range(0, parts, count):
-                    yield places[first:first + count + 1], turn == engine.rows.turns - 1
+                first = 0
+                while first < parts:
+                    yield places[first:first + count + 1 if self.often is None else None], turn == engine.rows.turns - 1
+                    first += self.taken
 
     def propose(self, places, theta, extra):
-        """Proposal of steps with theta, and theta + extra along the direction."""
-        engine, iterates = self.engine, self.engine.iterates
+        """Proposal of steps with theta, and theta + extra along the direction, of as many sections as may be."""
+        iterates, count = self.engine.iterates, self.count
+        beside = 1 + iterates.kappa
         weight = 1.0 if iterates.factors is None else iterates.factors
+        sums, whole, each, whole_along, each_along = np.zeros(5), 0.0, 0.0, 0.0, 0.0
+        kept = None if self.often is None else iterates.W[self.often]
+        for first in range(0, len(places) - 1, count):
+            sums += self._visit(places[first:first + count + 1], theta, extra, first == 0)
+            own = float((weight * self.pulls**2).sum())
+            whole_along += float((weight * self.pulls.sum(axis=0) ** 2).sum())
+            each_along += own
+            self.taken = first + count
+            if self.taken == len(places) - 1:
+                break
+            section, terms = self._exchange(1 / (beside * theta))
+            whole, each = whole + section / theta**2, each + terms / theta**2
+            if section / theta**2 > TOO_FAR * beside * (terms / theta + extra * own):
+                break
+        last = self._over_weights(lambda lo, hi: iterates.add_up(self.copies, self.moves, lo, hi))
+        if self.often is not None:
+            iterates.W[self.often] = kept
+        last_whole, last_each, moved = (sum(part) / theta**2 for part in zip(*last, strict=True))
+        return Proposal(*sums.tolist(), whole + last_whole, each + last_each, moved, whole_along, each_along)
+
+    def _visit(self, places, theta, extra, first):
+        """Sums of the visits of one section, the first of a round from the W of now."""
+        engine, W = self.engine, self.engine.iterates.W
 
         def visit(group):
             copy, pull = self.copies[group], self.pulls[group]
-            copy[:], pull[:] = iterates.W, 0
+            pull[:] = 0
+            if first:
+                copy[:] = W
             return engine.visit(places[group], places[group + 1], copy, theta, self.along, extra, pull, self.before)
 
-        visits = self.team.run(visit, self.count)
-        norms = self._over_weights(lambda lo, hi: iterates.add_up(self.copies, self.moves, lo, hi))
-        whole, each = (sum(part) / theta**2 for part in zip(*norms, strict=True))
-        return Proposal(*(sum(part) for part in zip(*visits, strict=True)), whole, each,
-                        float((weight * self.pulls.sum(axis=0) ** 2).sum()), float((weight * self.pulls**2).sum()))
+        if first:
+            self.moves[:] = 0
+            self.copied += (2 * self.count + 1) * len(W)
+        return np.sum(self.team.run(visit, self.count), axis=0)
+
+    def _exchange(self, share):
+        iterates, often = self.engine.iterates, self.often
+        self.copied += (2 * self.count + 1) * len(often)
+        parts = ranges(len(often), max(1, PART // self.engine.n_classes) * self.engine.n_classes)
+        found = self.team.run(lambda part: iterates.pool(self.copies, self.moves, often[slice(*parts[part])], share),
+                              len(parts))
+        return np.sum(found, axis=0).tolist()
 
     def accept(self, places, t, share):
         iterates, W, moves = self.engine.iterates, self.engine.iterates.W, self.moves
         self._over_weights(lambda lo, hi: iterates.mix(W[lo:hi], 1.0, moves[lo:hi], share))
         if t < 1:
-            self.engine.shorten(places[0], places[-1], self.before, t)
+            self.engine.shorten(places[0], places[self.taken], self.before, t)
 
     def _over_weights(self, work):
         columns = self.engine.n_classes
         parts = ranges(len(self.moves), max(1, PART // columns) * columns)
         return self.team.run(lambda part: work(*parts[part]), len(parts))
+
+
+def frequent(rows, least, columns, threads):
+    """Places in W, of so many columns, of the features that at least `least` rows have: intp array. None where rows are
+    on disk, or where that is nothing, or more than HALF of W."""
+    if rows.pager is not None:
+        return None
+
+    def counts(first, stop):
+        found = np.zeros(rows.d)
+        for lo, hi in ranges(stop - first, rows.slice()):
+            count_rows(rows, found, first + lo, first + hi)
+        return found
+
+    often = np.flatnonzero(sum(run_chunks(counts, rows.m, threads, -(-rows.m // COUNTED))) >= least)
+    if not 0 < len(often) <= HALF * rows.d:
+        return None
+    return (often[:, None] * columns + np.arange(columns)).ravel()
 
 
 def products_with_direction(rows, threads):

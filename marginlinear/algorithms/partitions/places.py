@@ -109,7 +109,8 @@ class Places:
         numbers, pull, self.moves = self.ask("visit", iterates.W, theta, extra)
         *sums, each, each_along = numbers.tolist()
         weight = 1.0 if iterates.factors is None else iterates.factors
-        return Proposal(*sums, iterates.sqnorm_of(self.moves) / theta**2, each / theta**2,
+        whole = iterates.sqnorm_of(self.moves) / theta**2
+        return Proposal(*sums, whole, each / theta**2, whole,
                         float((weight * pull * pull).sum()), each_along)
 
     def accept(self, _, t, share):

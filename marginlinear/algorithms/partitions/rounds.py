@@ -28,24 +28,34 @@ it even groups of a few rows pull alike, and elsewhere these hardly do. Hence b 
 metric of v_g is sigma (I - b b') + firm b b', and (firm - sigma)/(1 + kappa) <b, dU_g>^2 stands beside
 theta ||dU_g||^2 in what is above.
 
-Several rounds a sweep, of a part of the rows each, leave less to do before the groups hear of one another.
+Several rounds a sweep, of a part of the rows each, leave less to do before the groups hear of one another. Where most
+features are rare, as in text, groups meet at the frequent ones alone, and a round has sections: after each the groups
+hear of what all have done at the frequent features F, as if the whole way was taken, and of the others after the last.
+With T_r and dU_gr of section r, W and dU_g of a step at F are those of its section, and step by step
+
+    h(a') - h(a) = gain + <W, T> + theta/2 each + (||T||^2 - whole)/(2 + 2 kappa)
+    each = sum_g ||dU_g||^2 off F + sum_r sum_g ||dU_gr||^2 on F,    whole = ||T||^2 off F + sum_r ||T_r||^2 on F
+
+Nothing else changes: the whole way raises D by `gain` at least where `whole` is at most sigma each, and the bound has
+t (||T||^2 - whole)/(2 + 2 kappa) more. A round ends with the section that goes too far.
 """
 
 import math
 
 from marginlinear.algorithms.descent import Pace
-from marginlinear.algorithms.partitions.groups import Groups
+from marginlinear.algorithms.partitions.groups import Groups, frequent
 
 # Groups, of which each is one thread's at a time: with fewer threads some wait, and the result is the same.
 GROUPS = 8
-# Rounds of a sweep: no more, and no more than the copies of W fit into the values of the rows.
-MOST_ROUNDS = 8
+# Sections of a sweep where frequent features are exchanged; else rounds, and no more than the copies of W fit into the
+# values of the rows.
+MOST_SECTIONS, MOST_ROUNDS = 16, 8
 # Multiplications of a round: with less, threads cost more than they bring.
 LEAST = 400_000
 # Values that are not 0, for a number in the copies of W: with less, a round is copies and their sums.
 WORTH = 4
 # A round of all rows leaves more of the gap than a sweep, and a new centre does as much against it as another round.
-AT_ONCE, BY_PARTS = Pace(1, 0, 30.0, 10), Pace(2, 6, 10.0, 10)
+AT_ONCE, BY_PARTS = Pace(1, 0, 30.0, 10), Pace(2, 12, 10.0, 10)
 
 
 def rounds_on(engine, threads):
@@ -57,10 +67,13 @@ def rounds_on(engine, threads):
     ratio, work = values / (1.0 + GROUPS * rows.d), values * engine.n_classes
     if work < LEAST or ratio < WORTH:
         return None
-    rounds = max(1, min(MOST_ROUNDS, int(ratio), work // LEAST))
+    rounds = min(MOST_SECTIONS, work // LEAST)
+    often = frequent(rows, GROUPS * rounds, engine.n_classes, threads) if rounds > 1 else None
+    if often is None:
+        rounds = max(1, min(MOST_ROUNDS, rounds, int(ratio)))
     # Rows on disk are read in one place at a time.
     engine.parts = GROUPS if rows.pager is None else 1
-    return Rounds(engine, Groups(engine, GROUPS, rounds, threads))
+    return Rounds(engine, Groups(engine, GROUPS, rounds, threads, often=often))
 
 
 class Rounds:
@@ -119,7 +132,9 @@ class Rounds:
         own = theta * found.each + extra * found.each_along
         if found.whole <= beside * own:
             return 1.0
-        return min(1.0, (found.gain + (own + found.curvature) / 2) / (found.curvature + found.whole / beside))
+        exchanged = (found.moved - found.whole) / beside
+        return min(1.0, (found.gain + (own + found.curvature + exchanged) / 2)
+                   / (found.curvature + found.moved / beside))
 
     def _followed(self, sigma, whole, each):
         """The geometric mean of what was taken and what was seen."""
