@@ -254,10 +254,10 @@ class Model(fitting.Linear):
         return np.concatenate(found)
 
     def _scores(self, X, threads):
-        rows = as_rows(X, self.bias, self.n_features)
+        rows = as_rows(X, self.bias, self.n_features, threads=threads)
         out = np.empty((rows.m, self.columns))
         rows.require()
-        run_chunks(lambda lo, hi: scores_of(rows, self.weights, out, lo, hi), rows.m, threads, rows.slice(self.columns))
+        run_chunks(lambda lo, hi: scores_of(rows, self.weights, out, lo, hi), rows.m, threads, rows.share(self.columns))
         return out
 
 

@@ -29,7 +29,7 @@ from marginlinear._core.rows cimport (
     rows_t,
 )
 from marginlinear.errors import RowError
-from marginlinear.threads import CHUNK, ranges
+from marginlinear.threads import CHUNK, ranges, run_chunks
 
 cdef extern from "simd.h":
     const kernels_t* kernels_of(int width) noexcept nogil
@@ -40,6 +40,8 @@ PART = 2**22
 # Rows that are asked for at once, where many of them are asked for in vain.
 LEAST = 8
 EMPTY = -1
+# Multiplications that are worth another thread: about half a millisecond.
+cdef double SHARE = 5e5
 
 cdef enum Task:
     SQNORMS
@@ -90,7 +92,7 @@ cdef class Rows:
     """
 
     @staticmethod
-    def from_csr(data, indices, indptr, Py_ssize_t n, double bias=-1.0):
+    def from_csr(data, indices, indptr, Py_ssize_t n, double bias=-1.0, threads=1):
         """CSR rows without a copy of the values.
 
         Parameters
@@ -101,6 +103,8 @@ cdef class Rows:
         n : int
             Number of features.
         bias : float
+        threads : int
+            That check the arrays.
 
         Raises
         ------
@@ -109,20 +113,24 @@ cdef class Rows:
             or a value that is not finite.
         """
         cdef Rows rows = Rows.__new__(Rows)
-        cdef Py_ssize_t where
         rows._csr(data, indices, indptr, n, bias)
-        with nogil:
-            if rows.storage == NARROW32:
-                where = csr_fault(&rows.narrow32, rows.nnz)
-            elif rows.storage == NARROW64:
-                where = csr_fault(&rows.narrow64, rows.nnz)
-            elif rows.storage == CSR32:
-                where = csr_fault(&rows.csr32, rows.nnz)
-            else:
-                where = csr_fault(&rows.csr64, rows.nnz)
-        if where >= 0:
-            raise csr_error(data, indices, indptr, n, where)
+        for where in run_chunks(rows._csr_fault, rows.m, threads, rows.share()):
+            if where >= 0:
+                raise csr_error(data, indices, indptr, n, where)
         return rows
+
+    def _csr_fault(self, Py_ssize_t lo, Py_ssize_t hi):
+        cdef Py_ssize_t where
+        with nogil:
+            if self.storage == NARROW32:
+                where = csr_fault(&self.narrow32, self.nnz, lo, hi)
+            elif self.storage == NARROW64:
+                where = csr_fault(&self.narrow64, self.nnz, lo, hi)
+            elif self.storage == CSR32:
+                where = csr_fault(&self.csr32, self.nnz, lo, hi)
+            else:
+                where = csr_fault(&self.csr64, self.nnz, lo, hi)
+        return where
 
     @staticmethod
     def from_pages(data, indices, indptr, Py_ssize_t n, double bias, sqnorms, pager):
@@ -293,6 +301,11 @@ cdef class Rows:
         """
         cdef double rows = SLICE * self.m / (1.0 + <double>self.nnz * columns)
         return max(1, min(CHUNK, <Py_ssize_t>rows))
+
+    def share(self, Py_ssize_t columns=1):
+        """How many rows, with so many columns of weights, are worth a thread's while."""
+        cdef double rows = SHARE * self.m / (1.0 + <double>self.nnz * columns)
+        return max(1, <Py_ssize_t>min(rows, self.m))
 
     def absent(self, which):
         """Those of the row numbers `which`, an int array, that must be fetched before an update."""
@@ -496,12 +509,12 @@ cdef void place(Rows rows, csr_t* X, const void* data, const void* indices, cons
         X.indices = <const uint16_t*> indices
 
 
-cdef Py_ssize_t csr_fault(const csr_t* X, Py_ssize_t nnz) noexcept nogil:
-    """The first row that must not be read, or -1."""
+cdef Py_ssize_t csr_fault(const csr_t* X, Py_ssize_t nnz, Py_ssize_t lo, Py_ssize_t hi) noexcept nogil:
+    """The first row from lo to hi that must not be read, or -1."""
     cdef Py_ssize_t i, p
     cdef int64_t previous
-    for i in range(X.m):
-        if X.indptr[i + 1] < X.indptr[i] or X.indptr[i + 1] > nnz:
+    for i in range(lo, hi):
+        if not 0 <= X.indptr[i] <= X.indptr[i + 1] <= nnz:
             return i
         previous = -1
         for p in range(X.indptr[i], X.indptr[i + 1]):

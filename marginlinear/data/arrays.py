@@ -73,18 +73,19 @@ def checked(X):
     return held(X).to_scipy() if is_sparse(X) else X
 
 
-def as_rows(X, bias, n_features=None, given=False):
+def as_rows(X, bias, n_features=None, given=False, threads=1):
     """Rows over X, which comes through the door for it; values without a copy where type and layout allow it.
 
     With n_features, X may be narrower or wider: missing features are zeros, others are left out. `given` as in `held`.
+    A sparse X is checked on `threads` threads.
     """
     if is_paged(X):
         return X.rows(bias)
     if is_sparse(X):
-        csr, rows = sparse_rows(X, bias, given)
+        csr, rows = sparse_rows(X, bias, given, threads)
         if n_features in (None, csr.n_features):
             return rows
-        return sparse_rows(of_width(csr, n_features), bias, given=True)[1]
+        return sparse_rows(of_width(csr, n_features), bias, given=True, threads=threads)[1]
     dense = np.ascontiguousarray(real_values(dense_table(X)))
     if n_features is not None and dense.shape[1] != n_features:
         fitted = np.zeros((dense.shape[0], n_features), dtype=dense.dtype)
@@ -120,14 +121,14 @@ def dense_table(X):
     return dense
 
 
-def sparse_rows(X, bias, given):
+def sparse_rows(X, bias, given, threads=1):
     """(CSR, Rows) of a sparse X: see `held`. Of a Store, who does not go over its parts gets all rows, verified."""
     csr = compressed(X.in_memory(), True) if is_stored(X) else compressed(X, given)
     try:
-        rows = Rows.from_csr(csr.data, csr.indices, csr.indptr, csr.n_features, bias)
+        rows = Rows.from_csr(csr.data, csr.indices, csr.indptr, csr.n_features, bias, threads)
     except OrderError:
         csr = summed(csr)
-        rows = Rows.from_csr(csr.data, csr.indices, csr.indptr, csr.n_features, bias)
+        rows = Rows.from_csr(csr.data, csr.indices, csr.indptr, csr.n_features, bias, threads)
     # Behind the last row SciPy may have entries that are no part of the matrix.
     stop = csr.indptr[-1]
     csr.data, csr.indices = csr.data[:stop], csr.indices[:stop]
