@@ -2,6 +2,7 @@
 
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -65,7 +66,7 @@ def same(first, second):
     return first.weights.tobytes() == second.weights.tobytes() and first.info.bound == second.info.bound
 
 
-def left(cluster, seconds=2):
+def left(cluster, seconds=10):
     """Tasks that the cluster still knows after some time."""
     last = time.monotonic() + seconds
     while cluster.scheduler.tasks and time.monotonic() < last:
@@ -264,41 +265,90 @@ def test_the_estimator(client):
     assert base.clone(estimator).get_params()["C"] == 2.0
 
 
-def test_the_command(tmp_path):
-    """Against a scheduler and workers that the two commands of the page start."""
+def addresses():
+    """The names of two network namespaces with addresses of their own; None where this machine makes none."""
+    here, there = (f"ml-{os.getpid()}-{name}" for name in ("here", "there"))
+    made = [f"ip netns add {here}", f"ip netns add {there}",
+            f"ip -n {here} link add wire type veth peer name wire netns {there}"]
+    for name, number in ((here, 1), (there, 2)):
+        made += [f"ip -n {name} addr add 10.211.7.{number}/24 dev wire", f"ip -n {name} link set wire up",
+                 f"ip -n {name} link set lo up"]
+    if shutil.which("ip") is None:
+        return None
+    if all(subprocess.run(one.split(), capture_output=True).returncode == 0 for one in made):
+        return here, there
+    for name in (here, there):
+        subprocess.run(["ip", "netns", "del", name], capture_output=True)
+    return None
+
+
+@pytest.fixture
+def hosts():
+    """Two hosts, each as (prefix of commands there, address), and what cuts off the second one, given its worker, for
+    some seconds."""
+    names = addresses()
+    if names is None:
+        def stop(seconds, worker):
+            worker.send_signal(signal.SIGSTOP)
+            time.sleep(seconds)
+            worker.send_signal(signal.SIGCONT)
+
+        yield [([], "127.0.0.1")] * 2, stop
+        return
+
+    def cut(seconds, worker):
+        for state in ("down", "up"):
+            subprocess.run(["ip", "-n", names[1], "link", "set", "wire", state], check=True)
+            if state == "down":
+                time.sleep(seconds)
+
+    yield [(["ip", "netns", "exec", name], f"10.211.7.{number}") for number, name in enumerate(names, 1)], cut
+    for name in names:
+        subprocess.run(["ip", "netns", "del", name], check=True)
+
+
+def test_the_command_on_two_hosts(hosts, tmp_path):
+    """Against a scheduler and workers that the two commands of the page start; one of these is cut off, and back."""
+    ((here, address), (there, other)), cut = hosts
     X, y = table()
     for number in range(4):
         ml.dump_libsvm(X[100 * number:100 * number + 100], y[100 * number:100 * number + 100],
                        tmp_path / f"part-{number}.svm")
-    file = tmp_path / "scheduler.json"
-    run = [sys.executable, "-m", "dask"]
-    started = [subprocess.Popen([*run, "scheduler", "--scheduler-file", str(file), "--port", "0",
-                                 "--dashboard-address", ":0"], stderr=subprocess.DEVNULL)]
+    file, run, quiet = tmp_path / "scheduler.json", [sys.executable, "-m", "dask"], {"stderr": subprocess.DEVNULL}
+    started = [subprocess.Popen([*here, *run, "scheduler", "--scheduler-file", str(file), "--host", address, "--port",
+                                 "0", "--dashboard-address", ":0"], **quiet)]
     try:
         for _ in range(200):
             if file.exists():
                 break
             time.sleep(0.1)
         worker = [*run, "worker", "--scheduler-file", str(file), "--nthreads", "1", "--no-dashboard"]
-        started += [subprocess.Popen(worker, stderr=subprocess.DEVNULL, cwd=tmp_path) for _ in range(2)]
-        script = Path(sys.executable).with_name("margin-train")
-        given = ["-s", "l2svc", "--scheduler-file", str(file), "--partitions", "2", str(tmp_path / "part-*.svm"),
-                 str(tmp_path / "model")]
-        with Client(scheduler_file=str(file), timeout=30) as client:
-            client.wait_for_workers(2, timeout=30)
-        done = subprocess.run([script, "--checkpoint", str(tmp_path / "fit"), *given], capture_output=True, text=True,
-                              timeout=60)
-        assert done.returncode == 0 and "converged" in done.stdout, done.stderr
-        done = subprocess.run([script, "--resume", str(tmp_path / "fit"), "-q", *given], capture_output=True, text=True,
-                              timeout=60)
-        assert done.returncode == 0, done.stderr
+        started += [subprocess.Popen([*host, *worker, "--host", where], cwd=tmp_path, **quiet)
+                    for host, where in ((here, address), (there, other))]
+        code = f"from distributed import Client; Client(scheduler_file={str(file)!r}).wait_for_workers(2, 30)"
+        subprocess.run([*here, sys.executable, "-c", code], check=True, timeout=60, **quiet)
+        script = [*here, Path(sys.executable).with_name("margin-train"), "-s", "l2svc", "--scheduler-file", str(file),
+                  "--partitions", "2", "--algorithm", "accelerated", "-e", "1e-4", str(tmp_path / "part-*.svm")]
+
+        def command(*more):
+            return subprocess.Popen([*script, *more], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+        models = []
+        for name, more in (("first", ["--checkpoint"]), ("again", ["--resume"]), ("disturbed", [])):
+            process = command(str(tmp_path / name), *more, *([str(tmp_path / "fit")] if more else []))
+            if not more:
+                time.sleep(1.5)
+                cut(2, started[-1])
+            out, error = process.communicate(timeout=60)
+            assert process.returncode == 0 and "converged" in out, error
+            models.append((tmp_path / name).read_bytes())
+        assert models[0] == models[1] == models[2]
     finally:
         for process in started[::-1]:
             process.terminate()
             process.wait(timeout=20)
-    best_model = ml.train(X, y, solver="l2svc", tol=1e-6)
-    model = ml.load_model(tmp_path / "model")
-    assert (model.predict(X) == best_model.predict(X)).mean() > 0.98
+    best = ml.train(X, y, solver="l2svc", tol=1e-6)
+    assert (ml.load_model(tmp_path / "first").predict(X) == best.predict(X)).mean() > 0.98
 
 
 def test_importing_marginlinear_imports_no_dask():

@@ -69,6 +69,13 @@ def assert_same(store, X, y):
 # What is written
 
 
+@pytest.mark.parametrize("labels", [[True, False], [1, True], [0.5, True], [np.int8(1), np.uint16(2)], ["a", "bc"]])
+def test_labels_of_any_type_open_again(tmp_path, labels):
+    store = ml.Store.write([(np.eye(2), np.array([label] * 2)) for label in labels], tmp_path / "s")
+    assert store.y.tolist() == [label for label in labels for _ in range(2)]
+    assert len(store.classes) == len(set(labels))
+
+
 @pytest.mark.parametrize("name", ["glass", "news20.train"])
 @pytest.mark.parametrize("kind", ["plain", "gz", "pipe"])
 def test_text_becomes_the_rows_that_load_libsvm_reads(tmp_path, small, name, kind):

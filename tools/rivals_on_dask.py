@@ -7,8 +7,8 @@ for the least of
 
     P(w) = 1/2 ||w||^2 + C sum_i log(1 + exp(-y_i <w, x_i>)),     the last feature is 1
 
-and what it has found is valued by NumPy over all rows. Needs dask-ml, which nothing else does. (XGBoost 3.2 has a linear
-booster, but refuses it on Dask: "booster `gblinear` is not supported for distributed training".)
+and what it has found is valued by NumPy over all rows. Needs dask-ml, which nothing else does. (XGBoost 3.2 has a
+linear booster, but refuses it on Dask: "booster `gblinear` is not supported for distributed training".)
 """
 
 import argparse
@@ -73,8 +73,8 @@ def main():
     X, y = rows_of(args)
     size = -(-len(y) // args.partitions)
     print(f"{len(y)} rows, {X.shape[1]} features, {args.partitions} partitions, {args.workers} workers, C = {args.c:g}")
-    with (LocalCluster(n_workers=args.workers, threads_per_worker=1, dashboard_address=":0", silence_logs=60) as cluster,
-          Client(cluster) as client):
+    with (LocalCluster(n_workers=args.workers, threads_per_worker=1, dashboard_address=":0", silence_logs=60) as made,
+          Client(made) as client):
         there = client.persist([da.from_array(X, chunks=(size, -1)), da.from_array(y, chunks=size)])
         client.gather([part.sum() for part in there])
         ways = {f"marginlinear.dask tol {tol:g}": lambda a, b, tol=tol: ours(a, b, args.c, client, tol)

@@ -5,9 +5,10 @@
     tools/rounds.py imdb.train -s l1svc -c 100 -e 1e-2
     tools/make_synthetic.py --shape rcv1 --rows 100000 -o rcv1like && tools/rounds.py rcv1like
 
-Partitions keep their rows, ranges of the file, as workers of a cluster would; `dealt` are the groups of --threads 4 and
-more, `sweeps` what one thread makes. A sweep is a round of all partitions. `-` is a fit that --max-iter has ended; a
-star stands where Newton steps, which are counted too, made the end.
+Partitions keep their rows, ranges of the file, as workers of a cluster do (algorithms/partitions/places.py), here one
+after the other in one process; `dealt` are the groups of --threads 4 and more, `sweeps` what one thread makes. A sweep
+is a round of all partitions. `-` is a fit that --max-iter has ended; a star stands where Newton steps, which are
+counted too, made the end, a plus where rows were collected, as often as there are; of partitions the messages follow.
 
 Work is millions of numbers that are read one after another on the longest way, not seconds. One thread reads each row
 that it visits twice, for its margin and for its step, all rows for each check, once more where there are averages, and
@@ -17,17 +18,23 @@ steps.
 """
 
 import argparse
+from itertools import pairwise
 
-from marginlinear import train
+import numpy as np
+
+from marginlinear import registry, train
 from marginlinear.algorithms import dual
-from marginlinear.algorithms.partitions import rounds
-from marginlinear.algorithms.partitions.groups import Groups
+from marginlinear.algorithms.partitions import fit as partitioned
+from marginlinear.algorithms.partitions.communicator import InProcess
+from marginlinear.algorithms.partitions.partition import Partition
+from marginlinear.data.arrays import held
+from marginlinear.fitting import resolved
 from marginlinear.libsvm import load_libsvm
+from marginlinear.problem import Run
 
 PARTITIONS, THREADS = (2, 8, 32), 8
 # The distance from the centre, the averages and the next centre.
 VECTORS = 8
-MAKE = rounds.rounds_on
 
 
 class Fit(dual.DualFit):
@@ -40,19 +47,37 @@ class Fit(dual.DualFit):
         Fit.last = self
 
 
-def partitions(count):
-    """What makes the rounds of an engine, of `count` partitions."""
-    def make(engine, threads):
-        m = engine.rows.m
-        own = [(m * part // count, m * (part + 1) // count) for part in range(count)]
-        return rounds.Rounds(engine, Groups(engine, count, 1, 1, own))
+class Counted(InProcess):
+    """How many messages there were."""
 
-    return make
+    messages = 0
+
+    def run(self, *message):
+        self.messages += 1
+        return super().run(*message)
 
 
-def row(X, y, options, tol, make, threads):
+def over_partitions(X, y, options, tol, count):
+    """(rounds, messages) of one fit over so many partitions, as text."""
+    method = registry.get(options.solver)
+    values, run = resolved(method, {"C": options.C, "tol": tol, "max_iter": options.max_iter, "bias": options.bias})
+    bias, classes = run.pop("bias"), np.unique(y)
+    codes, m, k = np.searchsorted(classes, y).astype(np.int32), len(y), len(classes)
+    cuts = [m * part // count for part in range(count + 1)]
+    communicator = Counted([
+        Partition(held(X[lo:hi]), codes[lo:hi], k, np.ones(hi - lo), np.ones(hi - lo), float(m), bias, number)
+        for number, (lo, hi) in enumerate(pairwise(cuts))])
+    how = None if method.joint or k == 2 else values["multiclass"]
+    solution = partitioned.fit(method, partitioned.Whole(X.shape[1], k, float(m), bias, count),
+                               {p.name: values[p.name] for p in method.params}, Run(**{**run, "shared": False}), how,
+                               communicator)
+    info, signs = solution.info, {"newton": "*", "collected": "+" * solution.state["collections"]}
+    end = "-" if info.status != "converged" else f"{info.n_iter}{signs.get(info.algorithm, '')}"
+    return end, f"{communicator.messages}"
+
+
+def row(X, y, options, tol, threads):
     """(sweeps, work) of one fit, as text; None where no rounds are made."""
-    rounds.rounds_on = make
     info = train(X, y, solver=options.solver, C=options.C, tol=tol, threads=threads,
                  max_iter=options.max_iter, bias=options.bias).info
     engine, sweeper = Fit.last.engine, Fit.last.descent.sweeper
@@ -87,11 +112,12 @@ def main():
     dual.DualFit.__init__ = Fit.watched
     print(f"{'':18} {'tol':>6} {'sweeps':>7} {'work':>8}")
     for tol in options.tol or (1e-2, 1e-3):
-        ways = {"sweeps, 1 thread": (MAKE, 1), f"dealt, {THREADS} threads": (MAKE, THREADS),
-                **{f"{count} partitions": (partitions(count), THREADS) for count in PARTITIONS}}
-        for name, (make, threads) in ways.items():
-            sweeps, work = row(X, y, options, tol, make, threads) or ("as one", "thread")
+        for name, threads in (("sweeps, 1 thread", 1), (f"dealt, {THREADS} threads", THREADS)):
+            sweeps, work = row(X, y, options, tol, threads) or ("as one", "thread")
             print(f"{name:18} {tol:6g} {sweeps:>7} {work:>8}")
+        for count in PARTITIONS:
+            found, messages = over_partitions(X, y, options, tol, count)
+            print(f"{f'{count} partitions':18} {tol:6g} {found:>7} {messages:>8}")
 
 
 if __name__ == "__main__":

@@ -34,10 +34,10 @@ SMALL = "indptr", "labels", "sqnorms", "chunks", "crc"
 HEADER, PART = 128, 1 << 20
 # Of a source, bytes at each end that tell it from another one.
 END = 1 << 20
-TYPES = {"values": "<f4|<f8", "indices": "<u2|<i4", "indptr": "<i8", "labels": "<i8|<f8|<U[1-9][0-9]{0,7}",
+TYPES = {"values": "<f4|<f8", "indices": "<u2|<i4", "indptr": "<i8", "labels": r"\|b1|<i8|<f8|<U[1-9][0-9]{0,7}",
          "sqnorms": "<f8", "chunks": "<i8", "crc": "<u4"}
-# What a class may be, by the kind of the labels' type: of floats some were integers in the source.
-CLASSES = {"i": (int,), "f": (int, float), "U": (str,)}
+# What a class may be, by the kind of the labels' type: of floats some were integers in the source, or bools.
+CLASSES = {"b": (bool,), "i": (int, bool), "f": (int, float, bool), "U": (str,)}
 # The least and the largest that these may be.
 COUNTS = {"m": (1, 1 << 62), "n_features": (1, (1 << 31) - 1), "nnz": (0, 1 << 62), "nonzeros": (0, 1 << 62),
           "chunks": (1, 1 << 62)}

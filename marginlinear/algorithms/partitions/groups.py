@@ -55,8 +55,6 @@ class Groups:
     engine : DualEngine
         On features.
     count, rounds, threads : int
-    own : list of pairs of ints, optional
-        The rows of each group, (first, after the last), which it keeps: together all rows, in their order.
     often : intp array, optional
         Places in W of the features that are exchanged after a section; default: a section is a round.
 
@@ -68,12 +66,8 @@ class Groups:
         Numbers of copies, and of their sums, so far.
     """
 
-    def __init__(self, engine, count, rounds, threads, own=None, often=None):
-        self.engine, self.count, self.rounds, self.own, self.often = engine, count, rounds, own, often
-        if own is not None:
-            bounds = [0, *(end for pair in own for end in pair), engine.rows.m]
-            if len(own) != count or bounds != sorted(bounds) or bounds[::2] != bounds[1::2]:
-                raise ValueError(f"own = {own}: give the ranges of {count} groups, which are rows 0 to {engine.rows.m}")
+    def __init__(self, engine, count, rounds, threads, often=None):
+        self.engine, self.count, self.rounds, self.often = engine, count, rounds, often
         self.team = Team(min(threads, count))
         W = engine.iterates.W
         self.copies, self.moves = np.zeros((count, len(W))), np.zeros(len(W))
@@ -86,12 +80,6 @@ class Groups:
         """Yield the places in the engine's order at which groups begin, section after section, and the end of the last;
         and whether it is the last visit of these rows in this sweep, whose sums count."""
         engine, count = self.engine, self.count
-        if self.own is not None:
-            places = [0]
-            for rows in self.own:
-                places.append(engine.draw([rows], places[-1]))
-            yield places, True
-            return
         for window in engine.windows():
             share = sum(end - first for first, end in window) / engine.rows.m
             for turn in range(engine.rows.turns):
