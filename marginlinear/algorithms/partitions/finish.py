@@ -21,7 +21,7 @@ VALUE, ROOM = 12, 2 << 30
 # How far from a knot a margin may be, for its row to be asked for, where its dual stands at an end.
 NEAR = 0.05
 # Rounds before the first time: without curvature, and of losses that curve on one side alone.
-ROUNDS, ROUNDS_CURVED = 15, 20
+ROUNDS, ROUNDS_CURVED = 15, 18
 # The part of what is allowed that the collected rows may leave.
 PART = 0.2
 
