@@ -84,8 +84,8 @@ class Info(namedtuple("Info", "status algorithm n_iter n_outer objective bound c
     bytes_read : int or None
         The same in bytes.
     cluster : dict or None
-        Of a fit over partitions: `rows` of each, `messages`, `collections` of rows, `bytes` of vectors to and from each
-        partition, `restarts`, `seconds_waiting` for the workers.
+        Of a fit over partitions: `rows` of each, `messages`, `collections` of rows, `bytes` of the vectors that
+        each partition was sent and of the sums that came back, `restarts`, `seconds_waiting` for the workers.
     """
 
     __slots__ = ()

@@ -148,7 +148,7 @@ def test_rows_that_are_sorted_by_class_are_dealt_anew(client):
     ({"partitions": 0}, ValueError, "partitions = 0 is not allowed"),
     ({"shuffle": "no"}, ValueError, "shuffle = 'no' is not allowed"),
     ({"resume": True}, ValueError, "resume = True is for a checkpoint"),
-    ({"C": -1}, ValueError, "C = -1")])
+    ({"C": -1}, ValueError, "C = -1"), ({"scale": "range"}, ValueError, "scale works on rows that are here")])
 def test_what_is_refused(client, rows, given, error, fragment):
     with pytest.raises(error, match=fragment):
         mld.train(*rows, client=client, **given)

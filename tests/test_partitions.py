@@ -187,6 +187,20 @@ def test_sums_have_the_order_of_the_partitions():
     assert replies[0, 0][0][0][1] == 0
 
 
+@pytest.mark.parametrize("bias", [-1.0, 1.0])
+@pytest.mark.parametrize("name", ["l2svc", "cs"])
+def test_replies_name_the_features_that_rows_have(monkeypatch, name, bias):
+    """And their sums are those of whole vectors."""
+    X, y = text()
+    y = y + (X[:, :10].sum(axis=1) > 1) if name == "cs" else y
+    given = {"tol": 1e-4, "bias": bias}
+    few = fitted(name, X, y, even(len(y), 9), **given)
+    partition = cut(X, y, even(len(y), 9), bias)[3]
+    assert len(partition.features) < X.shape[1] / 3 and (partition.features[-1] == X.shape[1]) == (bias > 0)
+    monkeypatch.setattr(Partition, "_features", lambda partition: None)
+    assert fitted(name, X, y, even(len(y), 9), **given).weights.tobytes() == few.weights.tobytes()
+
+
 @pytest.mark.parametrize(("name", "params", "fragment"), [
     ("msvmav", {}, "does not go over partitions"), ("ldm-asgd", {}, "does not go over partitions"),
     ("mcodm", {"outer": "paper"}, "give 'ccp'")])

@@ -17,6 +17,8 @@ from marginlinear.errors import ConvergenceWarning
 from marginlinear.model import Model, among
 from marginlinear.problem import Run
 
+# What `marginlinear.train` takes, and partitions do not.
+HERE = "scale", "probability", "start", "memory", "sweeps_per_load"
 # Messages from one copy of the states to the next, at least; seconds without any worker that end a fit.
 EVERY, WAIT = 10, 300.0
 
@@ -89,6 +91,9 @@ def train(X, y=None, *, solver=None, classes=None, class_weight=None, sample_wei
     A single partition is fitted by one task, as on one machine, and tells no progress.
     """
     method = registry.get(registry.DEFAULT if solver is None else solver)
+    for name in HERE:
+        if name in params:
+            raise ValueError(f"{name} works on rows that are here: leave it out over partitions")
     values, run_values = fitting.resolved(method, params)
     partitioned.require(method, values)
     if values.get("kernel") is not None:

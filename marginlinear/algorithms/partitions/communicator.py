@@ -12,8 +12,63 @@ Sums are made by a tree over the numbers of the partitions, of which each node h
 wherever partitions are, whichever are together, and whichever answers first.
 """
 
+import numpy as np
+
 # Sums that a node of the tree takes together.
 FAN_IN = 8
+# Of a vector that is 0 but in this part of its places, at most, these are sent.
+SPARSE = 0.5
+
+
+class Few:
+    """A vector that is 0 in most places, as replies send it.
+
+    Parameters
+    ----------
+    places : int32 array, ascending
+    values : float64 array
+    size : int
+    """
+
+    def __init__(self, places, values, size):
+        self.places, self.values, self.size = places, values, size
+
+    def copy(self):
+        return Few(self.places, self.values.copy(), self.size)
+
+    def __iadd__(self, other):
+        if not isinstance(other, Few):
+            return self.dense() + other
+        places, where = np.unique(np.concatenate([self.places, other.places]), return_inverse=True)
+        if len(places) > SPARSE * self.size:
+            whole = self.dense()
+            whole[other.places] += other.values
+            return whole
+        # Of two numbers the first is added to 0 first.
+        return Few(places, np.bincount(where, np.concatenate([self.values, other.values])), self.size)
+
+    def dense(self):
+        whole = np.zeros(self.size)
+        whole[self.places] = self.values
+        return whole
+
+
+def plus(whole, more):
+    """whole + more, which may be whole itself; of arrays, and of Few."""
+    if isinstance(more, Few) and not isinstance(whole, Few):
+        whole[more.places] += more.values
+        return whole
+    whole += more
+    return whole
+
+
+def dense(vector):
+    return vector.dense() if isinstance(vector, Few) else vector
+
+
+def numbers_of(vector):
+    """Numbers that it takes to send it: a place is half of one."""
+    return len(vector.places) * 3 // 2 if isinstance(vector, Few) else vector.size
 
 
 def added(replies):
@@ -26,8 +81,7 @@ def added(replies):
             continue
         whole = [array.copy() for array in arrays]
         for reply in others:
-            for array, more in zip(whole, reply[at], strict=True):
-                array += more
+            whole = [plus(array, more) for array, more in zip(whole, reply[at], strict=True)]
         sums.append(whole)
     return sums
 

@@ -34,8 +34,9 @@ import numpy as np
 
 from marginlinear._core.scores import add_rows, scores_of
 from marginlinear.algorithms.dual import joint_engine, margin_engine
+from marginlinear.algorithms.partitions.communicator import SPARSE, Few
 from marginlinear.algorithms.partitions.finish import Collected, active, as_csr
-from marginlinear.data.arrays import as_rows, is_stored
+from marginlinear.data.arrays import as_rows, is_compressed, is_stored
 from marginlinear.problem import Problem
 from marginlinear.store.paging import paged
 from marginlinear.threads import run_chunks
@@ -105,9 +106,21 @@ class Partition:
         self.X, self.y, self.n_classes, self.instance, self.factor = X, y, n_classes, instance, factor
         self.whole, self.bias, self.number = whole, bias, number
         self._rows = self._chosen = self._held = None
+        self.features = self._features()
 
     def __getstate__(self):
         return {**self.__dict__, "_rows": None, "_chosen": None, "_held": None}
+
+    def _features(self):
+        """Columns of W that these rows have, ascending, where they are few: int64 array; else None."""
+        if not is_compressed(self.X):
+            return None
+        there = np.zeros(self.X.n_features + (self.bias >= 0), dtype=bool)
+        there[np.asarray(self.X.indices)[:self.X.indptr[-1]]] = True
+        if self.bias >= 0:
+            there[-1] = True
+        found = np.flatnonzero(there)
+        return found if len(found) <= SPARSE * len(there) else None
 
     @property
     def rows(self):
@@ -155,7 +168,7 @@ class Visit:
     """One message at one partition. The methods are the operations, and `state`."""
 
     def __init__(self, partition, recipe, state, about):
-        self.recipe, self.about, self.number = recipe, about, partition.number
+        self.recipe, self.about, self.number, self.features = recipe, about, partition.number, partition.features
         self.problem = partition.problem(recipe.signs)
         cost, keywords = recipe.terms(self.problem, recipe.params)
         # Rows are visited in an order of their own each time, and everywhere.
@@ -207,7 +220,15 @@ class Visit:
         moved -= W
         each = engine.iterates.sqnorm_of(moved)
         weight = 1.0 if self.about.factors is None else self.about.factors
-        return np.array([*sums, each, (weight * pull * pull).sum()]), pull, moved
+        return np.array([*sums, each, (weight * pull * pull).sum()]), pull, self.few(moved)
+
+    def few(self, vector):
+        """A vector as long as W, which is 0 but for the features that the rows have."""
+        features, k = self.features, self.engine.n_classes
+        if features is None:
+            return vector
+        places = (features[:, np.newaxis] * k + np.arange(k)).ravel()
+        return Few(places, vector[places], len(vector))
 
     def accept(self, t):
         duals, before = np.asarray(self.engine.duals), self.kept.pop("before")
@@ -223,7 +244,7 @@ class Visit:
         return (np.array(self.engine.dual_sums(self._duals(which))),)
 
     def weights(self, which):
-        return (self.engine.weights_of(self._duals(which)),)
+        return (self.few(self.engine.weights_of(self._duals(which))),)
 
     def support(self, which):
         return (np.array([self.engine.count_of(self._duals(which))]),)

@@ -16,6 +16,7 @@ from marginlinear._core.margin_cd import MarginCD
 from marginlinear.algorithms.descent import PLAIN
 from marginlinear.algorithms.dual import joint_engine, margin_engine
 from marginlinear.algorithms.partitions import finish, newton
+from marginlinear.algorithms.partitions.communicator import dense, numbers_of
 from marginlinear.algorithms.partitions.groups import Proposal
 from marginlinear.algorithms.partitions.partition import About
 from marginlinear.algorithms.partitions.rounds import Rounds
@@ -40,7 +41,7 @@ class Places:
     Attributes
     ----------
     messages, collections, numbers_sent : int
-        So far; numbers in the vectors that a partition was sent and has answered with.
+        So far; numbers in the vectors that a partition was sent, and in the sums that came back.
     """
 
     rounds = 1
@@ -90,8 +91,8 @@ class Places:
         sums = self.communicator.run(self.recipe, about, [*before, *operations])[len(before):]
         self.messages += 1
         self.numbers_sent += sum(np.size(one) for _, arguments in (*before, *operations) for one in arguments)
-        self.numbers_sent += sum(array.size for arrays in sums for array in arrays)
-        return sums
+        self.numbers_sent += sum(numbers_of(array) for arrays in sums for array in arrays)
+        return [[dense(array) for array in arrays] for arrays in sums]
 
     def collect(self, operation, solve, *arguments):
         """What `solve` makes of what an operation collects, with these arguments."""
