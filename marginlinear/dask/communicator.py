@@ -179,7 +179,12 @@ class Cluster:
                 self.restarts += attempt > 0
                 if self.answers is None:
                     self._again()
-                result = self._result(self._submit(message, work))
+                wanted = [self._submit(message, work)]
+                try:
+                    result = self._result(wanted[0])
+                finally:
+                    # Now, not when whoever holds the traceback lets go of it.
+                    drop(self.client, wanted)
                 break
             except LOST:
                 self.answers = None
