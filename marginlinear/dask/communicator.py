@@ -18,6 +18,7 @@ copies: a fit whose driver was lost goes through the same motions, without a clu
 """
 
 import asyncio
+import copy
 import math
 import time
 import uuid
@@ -38,6 +39,8 @@ TURN = 0.2
 LOST, ATTEMPTS = (CancelledError, asyncio.CancelledError, CommClosedError), 10
 # Numbers that are sent with each task, not once for all.
 LITTLE = 1 << 17
+# Fits of columns that go on at once: one waits for sums while others are at work.
+COLUMNS = 4
 # Copies of the states take no more than this part of the time.
 SHARE = 0.05
 
@@ -141,6 +144,27 @@ class Cluster:
         self.groups = [client.submit(group_of, *partitions[lo:hi], key=f"group-{self.name}-{lo}", pure=False)
                        for lo, hi in self.ranges]
         wait(self.groups)
+        self.others = []
+        self._begin_counts()
+
+    @property
+    def at_once(self):
+        return COLUMNS if self.journal is None else 1
+
+    def beside(self):
+        if self.journal is not None:
+            return self
+        other = copy.copy(self)
+        other.name, other.others = f"marginlinear-{uuid.uuid4().hex}", []
+        other._begin_counts()
+        self.others.append(other)
+        return other
+
+    def total(self, name):
+        """`messages`, `restarts` or `waiting`, with those beside."""
+        return getattr(self, name) + sum(getattr(other, name) for other in self.others)
+
+    def _begin_counts(self):
         self.fit = self.tasks = self.messages = self.restarts = 0
         self.waiting = 0.0
         self._begin()
@@ -284,6 +308,7 @@ class Cluster:
 
     def close(self):
         """Nothing of these fits is wanted any more."""
-        drop(self.client, self.answers or [])
+        for one in (*self.others, self):
+            drop(self.client, one.answers or [])
+            one._begin()
         drop(self.client, self.groups)
-        self._begin()

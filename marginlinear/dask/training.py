@@ -209,9 +209,9 @@ class DaskFit:
                                            communicator)
         places = solution.state
         info = solution.info._replace(cluster={
-            "rows": self.rows, "messages": communicator.messages, "collections": places["collections"],
-            "bytes": 8 * places["numbers_sent"], "restarts": communicator.restarts,
-            "seconds_waiting": communicator.waiting})
+            "rows": self.rows, "messages": communicator.total("messages"), "collections": places["collections"],
+            "bytes": 8 * places["numbers_sent"], "restarts": communicator.total("restarts"),
+            "seconds_waiting": communicator.total("waiting")})
         fitting.require_finite(solution, None, method)
         fitted = fitting.Fitted(solution.weights, found, self.bias, solution.codes, method.name, self.effective(how),
                                 info, None)

@@ -1,12 +1,13 @@
 """Messages to all partitions, and the sums of what they answer.
 
-A Communicator has three methods:
+A Communicator has a number of fits that may go on at once, `at_once`, and four methods:
 
     run(recipe, about, operations)      [the sums of each operation's arrays, or None], in partition.py's words
     collect(recipe, about, operations, solve, *arguments)
                                         solve(the sum of the last operation's one array, *arguments), where there is
                                         room for it
     forget()                            the states of the rows are not needed any more
+    beside()                            a Communicator for another fit over the same rows; with at_once = 1 itself
 
 Sums are made by a tree over the numbers of the partitions, of which each node has FAN_IN below it: the same bits
 wherever partitions are, whichever are together, and whichever answers first.
@@ -117,9 +118,14 @@ class InProcess:
     partitions : list of Partition
     """
 
+    at_once = 1
+
     def __init__(self, partitions):
         self.partitions = partitions
         self.forget()
+
+    def beside(self):
+        return self
 
     def forget(self):
         self.states = [None] * len(self.partitions)

@@ -1,5 +1,6 @@
 """A method's own fit, over partitions that a Communicator asks."""
 
+import threading
 import time
 from collections import namedtuple
 
@@ -11,6 +12,7 @@ from marginlinear.algorithms.partitions.partition import Recipe
 from marginlinear.algorithms.partitions.places import Places
 from marginlinear.data.codes import codes_of
 from marginlinear.problem import Problem, Solution
+from marginlinear.threads import in_order
 
 # What Places count of a fit.
 SENT = "collections", "numbers_sent"
@@ -65,32 +67,32 @@ def fit(method, whole, params, run, how, communicator):
         The method's own.
     run : Run
     how : {"ovr", "ovo", "ecoc"} or None
-        Columns of a binary method for more than two classes: one after the other.
+        Columns of a binary method for more than two classes: as many at a time as the communicator lets be.
     communicator : Communicator
     """
-    sent = dict.fromkeys(SENT, 0)
-
-    def column(signs, n_classes, run):
+    def column(signs, n_classes, run, communicator):
         recipe = Recipe(method.joint, method.terms, params, signs, run.seed, run.threads)
         communicator.forget()
         places = Places(communicator, recipe, whole.count, run)
         solution = method.fit(whole.stand_in(n_classes), params, run._replace(places=places))
-        for name in sent:
-            sent[name] += getattr(places, name)
-        return solution
+        return solution._replace(state={name: getattr(places, name) for name in SENT})
 
     if how is None:
-        solution = column(None if method.joint else np.array([-1, 1], np.int8), whole.n_classes, run)
-        return solution._replace(state=sent)
-    started, info, history = time.perf_counter(), None, []
+        return column(None if method.joint else np.array([-1, 1], np.int8), whole.n_classes, run, communicator)
+    started, info, history, cancel = time.perf_counter(), None, [], threading.Event()
     codes = codes_of(how, whole.n_classes, run.seed)
-    weights = np.zeros((whole.stand_in(2).rows.d, codes.shape[1]))
-    for at, signs in enumerate(codes.T):
+    weights, sent = np.zeros((whole.stand_in(2).rows.d, codes.shape[1])), dict.fromkeys(SENT, 0)
+
+    def work(at):
         spent = time.perf_counter() - started
         left = None if run.time_limit is None else max(0.0, run.time_limit - spent)
-        solution = column(np.ascontiguousarray(signs), 2, run._replace(time_limit=left, progress=None))
+        own = run._replace(time_limit=left, progress=None, cancel=cancel)
+        return column(np.ascontiguousarray(codes[:, at]), 2, own, communicator.beside())
+
+    for at, solution in enumerate(in_order(work, codes.shape[1], communicator.at_once, cancel)):
         info = solution.info if info is None else multiclass.combined(info, solution.info)
         weights[:, at] = solution.weights[:, 0]
+        sent = {name: sent[name] + solution.state[name] for name in SENT}
         history.append({"n_iter": info.n_iter, "seconds": time.perf_counter() - started, "objective": info.objective,
                         "bound": info.bound, "certificate": info.certificate, "residual": None, "columns": at + 1})
         if run.progress is not None:

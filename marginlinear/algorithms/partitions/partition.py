@@ -135,10 +135,12 @@ class Partition:
         if signs.all():
             return Problem(self.rows, (signs[self.y] > 0).astype(np.int32), 2, self.instance, self.factor, self.whole)
         # The rows of a pair of classes are copies: those of the last pair are kept.
-        if self._chosen is None or self._chosen[0] != signs.tobytes():
+        chosen = self._chosen
+        if chosen is None or chosen[0] != signs.tobytes():
             which = np.flatnonzero(signs[self.y])
-            self._chosen = signs.tobytes(), which, self.rows.select(which)
-        _, which, rows = self._chosen
+            # At once: other tasks may be at these rows, for another pair.
+            chosen = self._chosen = signs.tobytes(), which, self.rows.select(which)
+        _, which, rows = chosen
         return Problem(rows, (signs[self.y[which]] > 0).astype(np.int32), 2, self.instance[which], self.factor[which],
                        self.whole)
 
