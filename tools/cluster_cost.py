@@ -3,7 +3,7 @@
 
     tools/cluster_cost.py messages        # seconds of a message with 100 features, of 4 and 32 partitions
     tools/cluster_cost.py numbers         # and with 10^4 to 10^7 features, of few rows
-    tools/cluster_cost.py sweeps          # and of 200,000 rows of text in rcv1's shape
+    tools/cluster_cost.py sweeps          # and of 100,000 and 400,000 rows of text in rcv1's shape
     tools/cluster_cost.py alone           # one partition on one worker, beside `train`
 
 A line is a fit: rounds and messages, seconds that the driver waited for a message on average, bytes of the vectors that
@@ -76,16 +76,18 @@ def text(rows):
 
 
 def sweeps(client):
-    X, y = text(200_000)
-    print(f"{X.nnz:,} values")
-    for count in (2, 8):
-        cuts = [len(y) * at // count for at in range(count + 1)]
-        parts = client.scatter([(X[lo:hi], y[lo:hi]) for lo, hi in zip(cuts, cuts[1:], strict=False)])
-        for _ in range(2):
-            fitted("text", parts, None, client, count, max_iter=20)
+    """The part of a round that grows with the rows is between two sizes."""
+    X, y = text(400_000)
+    for rows in (100_000, 400_000):
+        half = rows // 2
+        print(f"{X[:rows].nnz:,} values")
+        parts = client.scatter([(X[lo:lo + half], y[lo:lo + half]) for lo in (0, half)])
+        for _ in range(3):
+            fitted(f"text, {rows:,} rows", parts, None, client, 2, max_iter=20)
     for _ in range(2):
-        seconds = [ml.train(X, y, threads=1, max_iter=limit, **LONG).info.seconds for limit in (5, 25)]
-        print(f"in one process, on one thread: {(seconds[1] - seconds[0]) / 20 / X.nnz * 1e9:.2f} ns a value of a sweep")
+        seconds = [ml.train(X, y, threads=1, max_iter=limit, **LONG).info.seconds for limit in (5, 15)]
+        sweep = (seconds[1] - seconds[0]) / 10
+        print(f"in one process, on one thread: {sweep / X.nnz * 1e9:.2f} ns a value of a sweep")
 
 
 def alone(client):
