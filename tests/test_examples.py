@@ -63,3 +63,31 @@ def test_rivals_on_disk(tmp_path):
     told = json.loads((tmp_path / "w" / "ours-l2svc.jsonl").read_text().splitlines()[-1])["objective"]
     assert json.loads((tmp_path / "w" / "ours-l2svc.json").read_text())[0]["l2svc"] == pytest.approx(told, rel=1e-9)
     assert subprocess.run(words, capture_output=True, text=True, timeout=60).stdout == done.stdout
+
+
+def test_dask_text(tmp_path):
+    pytest.importorskip("distributed")
+    done = run("dask_text.py", "--rows", 6000, "--files", 3, "--partitions", 2, "--folder", tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "6,000 rows in 3 files" in done.stdout and "2 partitions of" in done.stdout
+    assert len(re.findall(r"converged in \S+ s, objective", done.stdout)) == 2
+    assert "each bound is below the other's objective: True" in done.stdout
+    assert sorted(path.name for path in tmp_path.iterdir()) == [f"part-{number}.svm" for number in range(3)]
+    there, here = map(float, re.search(r"accuracy on new rows (\S+)% and (\S+)%", done.stdout).groups())
+    assert min(there, here) > 55
+
+
+def test_dask_text_on_a_cluster_that_runs(tmp_path):
+    distributed = pytest.importorskip("distributed")
+    with (distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
+          distributed.Client(cluster) as client):
+        client.write_scheduler_file(tmp_path / "scheduler.json")
+        done = run("dask_text.py", "--rows", 4000, "--files", 2, "--scheduler-file", tmp_path / "scheduler.json",
+                   "--folder", tmp_path)
+    assert done.returncode == 0 and "objective: True" in done.stdout, done.stderr
+
+
+def test_dask_text_refuses(tmp_path):
+    pytest.importorskip("distributed")
+    done = run("dask_text.py", "--files", 0)
+    assert done.returncode == 2 and "--files 0: give 1 to --rows" in done.stderr
