@@ -24,6 +24,8 @@ import marginlinear as ml
 import marginlinear.dask as mld
 
 sys.path.append(str(Path(__file__).resolve().parent.parent / "tools"))
+import itertools
+
 from make_synthetic import SHAPES, Generator
 
 NEW = 5000
@@ -47,7 +49,7 @@ def told(model):
 def run(client, args, folder):
     X, y = made(args.rows + NEW)
     paths, cuts = [], [args.rows * at // args.files for at in range(args.files + 1)]
-    for number, (lo, hi) in enumerate(zip(cuts, cuts[1:], strict=False)):
+    for number, (lo, hi) in enumerate(itertools.pairwise(cuts)):
         paths.append(Path(folder) / f"part-{number}.svm")
         ml.dump_libsvm(X[lo:hi], y[lo:hi], paths[-1])
     print(f"{args.rows:,} rows in {len(paths)} files, {X[:args.rows].nnz:,} nonzeros")
