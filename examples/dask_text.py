@@ -14,6 +14,7 @@ import argparse
 import contextlib
 import sys
 import tempfile
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -24,8 +25,6 @@ import marginlinear as ml
 import marginlinear.dask as mld
 
 sys.path.append(str(Path(__file__).resolve().parent.parent / "tools"))
-import itertools
-
 from make_synthetic import SHAPES, Generator
 
 NEW = 5000
@@ -49,7 +48,7 @@ def told(model):
 def run(client, args, folder):
     X, y = made(args.rows + NEW)
     paths, cuts = [], [args.rows * at // args.files for at in range(args.files + 1)]
-    for number, (lo, hi) in enumerate(itertools.pairwise(cuts)):
+    for number, (lo, hi) in enumerate(pairwise(cuts)):
         paths.append(Path(folder) / f"part-{number}.svm")
         ml.dump_libsvm(X[lo:hi], y[lo:hi], paths[-1])
     print(f"{args.rows:,} rows in {len(paths)} files, {X[:args.rows].nnz:,} nonzeros")
