@@ -193,6 +193,16 @@ def test_bits_do_not_depend_on_workers_or_on_lost_ones(cluster, client, rows):
     assert left(cluster) == []
 
 
+def test_sums_of_many_groups(client, rows, monkeypatch):
+    """By parts: the same bits."""
+    from marginlinear.dask import communicator
+
+    found = mld.train(*rows, client=client, partitions=4, **{**TABLE, "max_iter": 8})
+    monkeypatch.setattr(communicator, "FAN_IN", 2)
+    monkeypatch.setattr(type(client), "nthreads", lambda client: {"some": 4})
+    assert same(mld.train(*rows, client=client, partitions=4, **{**TABLE, "max_iter": 8}), found)
+
+
 class Stop(Exception):
     pass
 

@@ -4,7 +4,7 @@ A message is a handful of plain tasks, without sockets, actors or state of ours 
 
     answer g    (group g of partitions, answer g of the message before, message)  ->  (states, sums of replies)
     sums g      (answer g)
-    sum         of all; the driver gets it
+    sum         of all, by parts where groups are many; the driver gets it
 
 A group is neighbouring partitions in one task, as many as the cluster has threads: tasks cost more than messages do.
 
@@ -30,7 +30,7 @@ from distributed import wait
 from distributed.comm import CommClosedError
 
 from marginlinear import registry
-from marginlinear.algorithms.partitions.communicator import merged
+from marginlinear.algorithms.partitions.communicator import FAN_IN, merged
 from marginlinear.algorithms.partitions.fit import fit_alone
 
 # Seconds between looks at the signals, and at the cluster, while workers answer.
@@ -90,8 +90,12 @@ def sums_of(answer):
     return answer[1]
 
 
+def joined(count, *parts):
+    return merged({place: node for nodes in parts for place, node in nodes.items()}, count)
+
+
 def summed(count, *parts):
-    whole, = merged({place: node for nodes in parts for place, node in nodes.items()}, count).values()
+    whole, = joined(count, *parts).values()
     return whole
 
 
@@ -240,9 +244,16 @@ class Cluster:
         if not wanted:
             self.answers = self.client.get(graph, keys, sync=False)
             return None
-        graph.update({f"sums-{key}": (sums_of, key) for key in keys})
-        graph[f"sum-{name}"] = (summed, count, *(f"sums-{key}" for key in keys))
+        sums = [f"sums-{key}" for key in keys]
+        graph.update({some: (sums_of, key) for some, key in zip(sums, keys, strict=True)})
+        # No task holds the vectors of all groups.
+        while len(sums) > FAN_IN:
+            parts = {f"part-{name}-{len(graph)}-{lo}": (joined, count, *sums[lo:lo + FAN_IN])
+                     for lo in range(0, len(sums), FAN_IN)}
+            graph.update(parts)
+            sums = list(parts)
         root = f"sum-{name}"
+        graph[root] = (summed, count, *sums)
         if work is not None:
             graph[f"solved-{name}"] = (solved, root, work)
             root = f"solved-{name}"
