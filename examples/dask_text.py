@@ -12,6 +12,7 @@ accuracy on new rows.
 
 import argparse
 import contextlib
+import itertools
 import sys
 import tempfile
 from pathlib import Path
@@ -47,7 +48,7 @@ def told(model):
 def run(client, args, folder):
     X, y = made(args.rows + NEW)
     paths, cuts = [], [args.rows * at // args.files for at in range(args.files + 1)]
-    for number, (lo, hi) in enumerate(zip(cuts, cuts[1:], strict=False)):
+    for number, (lo, hi) in enumerate(itertools.pairwise(cuts)):
         paths.append(Path(folder) / f"part-{number}.svm")
         ml.dump_libsvm(X[lo:hi], y[lo:hi], paths[-1])
     print(f"{args.rows:,} rows in {len(paths)} files, {X[:args.rows].nnz:,} nonzeros")
