@@ -361,6 +361,19 @@ def test_the_command_on_two_hosts(hosts, tmp_path):
     assert (ml.load_model(tmp_path / "first").predict(X) == best.predict(X)).mean() > 0.98
 
 
+@pytest.mark.parametrize(("given", "status", "fragment"), [
+    (["--scheduler-file", "nowhere"], 1, "can't open scheduler file nowhere"),
+    (["--cluster", "local:0"], 2, "give local:N"), (["--cluster", "local:1", "-v", "3"], 2, "-v works on rows"),
+    (["--cluster", "a", "--scheduler-file", "b"], 2, "both name a cluster"), (["--checkpoint", "c"], 2, "for a cluster"),
+    (["--cluster", "local:1", "--checkpoint", "c", "--resume", "c"], 2, "leave out --checkpoint")])
+def test_commands_that_are_refused(capfd, tmp_path, given, status, fragment):
+    from marginlinear.cli.train import main
+
+    (tmp_path / "rows").write_text("1 1:1\n2 1:2\n")
+    assert main([*given, str(tmp_path / "rows"), str(tmp_path / "model")]) == status
+    assert fragment in capfd.readouterr().err
+
+
 def test_importing_marginlinear_imports_no_dask():
     code = "import sys, marginlinear as ml; ml.train; ml.Store; print({'dask', 'pyarrow'} & set(sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "set()"

@@ -203,10 +203,10 @@ def test_replies_name_the_features_that_rows_have(monkeypatch, name, bias):
 
 @pytest.mark.parametrize(("name", "params", "fragment"), [
     ("msvmav", {}, "does not go over partitions"), ("ldm-asgd", {}, "does not go over partitions"),
-    ("mcodm", {"outer": "paper"}, "give 'ccp'")])
+    ("mcodm", {"outer": "paper"}, "give 'ccp'"), ("ldm", {"algorithm": "paper"}, "give 'auto'")])
 def test_methods_that_do_not_split(name, params, fragment):
     with pytest.raises(ValueError, match=fragment):
-        partitioned.require(registry.get(name), params)
+        partitioned.require(registry.get(name), params, params.get("algorithm", "auto"))
 
 
 def test_newton_is_refused_where_weights_are_many():

@@ -88,6 +88,9 @@ class OnCluster:
                               silence_logs=logging.CRITICAL) as cluster, Client(cluster) as client:
                 yield client
             return
+        if self.file is not None and not os.path.exists(self.file):
+            raise Failure(f"can't open scheduler file {self.file}: there is none; it is written by: dask scheduler "
+                          f"--scheduler-file {self.file}")
         try:
             client = Client(self.address, scheduler_file=self.file, timeout="10s")
         except (OSError, ValueError) as error:

@@ -95,7 +95,7 @@ def train(X, y=None, *, solver=None, classes=None, class_weight=None, sample_wei
         if name in params:
             raise ValueError(f"{name} works on rows that are here: leave it out over partitions")
     values, run_values = fitting.resolved(method, params)
-    partitioned.require(method, values)
+    partitioned.require(method, values, run_values["algorithm"])
     if values.get("kernel") is not None:
         raise ValueError(f"kernel = {values['kernel']!r} does not go over partitions: give no kernel")
     P.check_function("progress", progress)
