@@ -35,6 +35,8 @@ from marginlinear.algorithms.partitions.fit import fit_alone
 
 # Seconds between looks at the signals, and at the cluster, while workers answer.
 TURN = 0.2
+# Seconds that a worker may take to be there for a copy.
+PATIENCE = 5
 # What Dask says of a future that it cannot make anew, and how often a message is sent again.
 LOST, ATTEMPTS = (CancelledError, asyncio.CancelledError, CommClosedError), 10
 # Numbers that are sent with each task, not once for all.
@@ -302,7 +304,7 @@ class Cluster:
         """The copies go back to the workers of their groups, as answers that no message has led to."""
         holders = self.client.who_has(self.groups)
         try:
-            self.answers = [self.client.scatter([(self.copies[lo:hi], None)], hash=False,
+            self.answers = [self.client.scatter([(self.copies[lo:hi], None)], hash=False, timeout=PATIENCE,
                                                 workers=list(holders.get(group.key, ())) or None)[0]
                             for group, (lo, hi) in zip(self.groups, self.ranges, strict=True)]
         except (TimeoutError, KeyError) as error:
