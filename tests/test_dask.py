@@ -200,6 +200,16 @@ def test_sums_of_many_groups(client, rows, monkeypatch):
     assert same(mld.train(*rows, client=client, partitions=4, **{**TABLE, "max_iter": 8}), found)
 
 
+def test_groups_are_where_their_rows_are_and_on_all_workers():
+    from marginlinear.dask.communicator import places_of
+
+    holders = {"a": ["w0"], "b": ["w1"], "c": ["w0"], "d": ["w0"]}
+    assert places_of([["a", "b"], ["c", "d"]], {"w0": 1, "w1": 1}, holders) == ["w0", "w1"]
+    assert places_of([["b"], ["c", "d"]], {"w0": 1, "w1": 1}, holders) == ["w1", "w0"]
+    assert places_of([["a"], ["c"], ["d"]], {"w0": 2, "w1": 1}, holders) == ["w0", "w0", "w1"]
+    assert places_of([["a"]], {}, {}) == [None]
+
+
 class Stop(Exception):
     pass
 

@@ -110,6 +110,27 @@ def fitted_alone(group, name, *work):
     return fit_alone(registry.get(name), *group, *work)
 
 
+def places_of(groups, threads, holders):
+    """A worker for each group of keys: no more groups than it has threads, and one that has many of the keys.
+
+    Parameters
+    ----------
+    groups : list of lists of keys
+    threads : dict
+        Threads of each worker.
+    holders : dict
+        The workers that have each key.
+    """
+    free, places = dict(threads), []
+    for keys in groups:
+        there = [worker for worker, left in free.items() if left > 0]
+        best = max(there, key=lambda worker: sum(worker in holders.get(key, ()) for key in keys), default=None)
+        if best is not None:
+            free[best] -= 1
+        places.append(best)
+    return places
+
+
 def drop(client, futures):
     """Nobody wants these any more: what was not begun is not, whoever else, as a traceback, still holds them."""
     pending = {future.key: future for future in futures if future.status == "pending"}
@@ -144,11 +165,15 @@ class Cluster:
     def __init__(self, client, partitions, every=10, wait_timeout=300.0, journal=None):
         self.client, self.every, self.wait_timeout, self.journal = client, every, wait_timeout, journal
         self.name, self.count = f"marginlinear-{uuid.uuid4().hex}", len(partitions)
-        groups = max(1, min(self.count, sum(client.nthreads().values())))
+        threads = client.nthreads()
+        groups = max(1, min(self.count, sum(threads.values())))
         cuts = [self.count * at // groups for at in range(groups + 1)]
         self.ranges = list(pairwise(cuts))
-        self.groups = [client.submit(group_of, *partitions[lo:hi], key=f"group-{self.name}-{lo}", pure=False)
-                       for lo, hi in self.ranges]
+        places = places_of([[partition.key for partition in partitions[lo:hi]] for lo, hi in self.ranges], threads,
+                           client.who_has(partitions))
+        self.groups = [client.submit(group_of, *partitions[lo:hi], key=f"group-{self.name}-{lo}", pure=False,
+                                     workers=place, allow_other_workers=True)
+                       for (lo, hi), place in zip(self.ranges, places, strict=True)]
         wait(self.groups)
         self.others = []
         self._begin_counts()

@@ -14,6 +14,7 @@ import numpy as np
 from marginlinear._core.smooth import SmoothLoss
 from marginlinear.algorithms.pairwise.loss import HingeDuals, balancing
 from marginlinear.algorithms.pairwise.newton import WHOLE, NewtonFit, column_squares, mean_square
+from marginlinear.algorithms.pairwise.passes import dot
 
 
 class Recipe(namedtuple("Recipe", "loss C threads")):
@@ -217,6 +218,22 @@ class SummedNewtonFit(NewtonFit):
     def _preconditioner(self, curvatures, weights):
         self.total = weights.sum() or 1.0
         return super()._preconditioner(curvatures, weights)
+
+    def _newton_direction(self):
+        """Between two classes every row's curvature is a multiple of one matrix: what is a preconditioner else, of all
+        features' correlations, is the inverse of the Hessian, and no product is asked for."""
+        exact = self._correlated and self.problem.n_classes == 2 and not self.hinge
+        if not exact or self.regulariser.curvature_of_bias() is not None:
+            return super()._newton_direction()
+        curvature, weights = self.loss.curvature()
+        precondition, size = self._preconditioner(self.regulariser.align(curvature), weights)
+        if size < len(self.step):
+            return super()._newton_direction()
+        basis = self.regulariser.basis
+        r = -self.gradient @ basis
+        step = precondition(r, 0, size)
+        self.step[:] = step @ basis.T
+        return dot(r, step) / 2
 
     def _certify(self):
         if self.hinge:
