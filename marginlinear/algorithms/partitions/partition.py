@@ -7,7 +7,7 @@ gets the same bits: a state that was lost with its machine is made anew from an 
 Operations of a message are done in their order. What they add up over all partitions (communicator.py) is a tuple of
 arrays, or None:
 
-    begin()                     rows, values that are not 0, P(0), sum of the rows' conditions, c_i summed
+    begin()                     rows, values that are not 0, P(0), sum of the rows' conditions
     visit(W, theta, extra, ..)  coordinate steps, each row once: sums_t, the norms of what W would move by, and that
     accept(t)                   the duals go the part t of the way of the last visit
     losses(W)                   loss, tight, moment, stale of sums_t
@@ -36,13 +36,12 @@ from marginlinear._core.scores import add_rows, scores_of
 from marginlinear.algorithms.dual import joint_engine, margin_engine
 from marginlinear.algorithms.partitions.communicator import SPARSE, Few
 from marginlinear.algorithms.partitions.finish import Collected, active, as_csr
+from marginlinear.algorithms.partitions.groups import NEIGHBOURS, RUNS
 from marginlinear.data.arrays import as_rows, is_compressed, is_stored
 from marginlinear.problem import Problem
 from marginlinear.store.paging import paged
 from marginlinear.threads import run_chunks
 
-# Rows that the shared direction is taken from: so many runs of so many neighbours.
-RUNS, NEIGHBOURS = 16, 32
 # What a state has of BlockCD beside its duals.
 REFERENCES = "rival", "fixed", "upper", "named"
 
@@ -203,8 +202,7 @@ class Visit:
 
     def begin(self):
         engine, rows = self.engine, self.engine.rows
-        return (np.array([rows.m, rows.nonzeros(), engine.loss_at_zero(), engine.condition() * rows.m,
-                          np.asarray(engine.cost).sum()]),)
+        return (np.array([rows.m, rows.nonzeros(), engine.loss_at_zero(), engine.condition() * rows.m]),)
 
     def visit(self, W, theta, extra):
         engine = self.engine

@@ -140,7 +140,7 @@ class Elsewhere:
 
     def __init__(self, places, rows, *arguments, **keywords):
         self.places, self.averaging, self.at_hand = places, False, {}
-        self.m, self.nonzeros, self.at_zero, self.conditions, self.whole_cost = places.ask("begin")[0].tolist()
+        self.m, self.nonzeros, self.at_zero, self.conditions = places.ask("begin")[0].tolist()
         places.find_direction(rows.d)
         super().__init__(rows, *arguments, **keywords)
         places.engine = self
