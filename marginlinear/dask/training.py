@@ -75,7 +75,8 @@ def train(X, y=None, *, solver=None, classes=None, class_weight=None, sample_wei
     OSError
         A worker cannot read a file.
     TimeoutError
-        The cluster has had no worker for `wait_timeout` seconds.
+        The cluster has had no worker for `wait_timeout` seconds. `partial` is a Model of the best weights so far,
+        without a certificate, where one column was being fitted by rounds; else None.
 
     Warns
     -----
@@ -111,6 +112,9 @@ def train(X, y=None, *, solver=None, classes=None, class_weight=None, sample_wei
         if checkpoint is not None:
             fit.communicator.journal = Journal(checkpoint, fit.header(whole), resume)
         model = fit.model(whole, found, labels)
+    except TimeoutError as error:
+        error.partial = fit.partial(error, labels) if fit.communicator is not None else None
+        raise
     finally:
         fit.close()
     warn_unless_converged(method, model.info, None, ConvergenceWarning)
@@ -220,6 +224,13 @@ class DaskFit:
         if np.any(lowered):
             model.weights, model.bias = np.vstack([model.coef.T, model.intercept - lowered]), 1.0
         return model
+
+    def partial(self, error, labels):
+        """Model of the weights that a fit had when the cluster was lost; None without any."""
+        weights = getattr(error, "weights", None)
+        if weights is None or weights.shape[1] not in ((len(labels),) if self.method.joint else (3 - len(labels),)):
+            return None
+        return Model(weights, labels, bias=self.bias, solver=self.method.name, params=self.effective(None))
 
     def close(self):
         """Leave nothing on the cluster."""

@@ -71,12 +71,21 @@ def fit(method, whole, params, run, how, communicator):
     how : {"ovr", "ovo", "ecoc"} or None
         Columns of a binary method for more than two classes: as many at a time as the communicator lets be.
     communicator : Communicator
+
+    Raises
+    ------
+    TimeoutError
+        Of the communicator; its `weights` are those that the fit had then, or None.
     """
     def column(signs, n_classes, run, communicator):
         recipe = Recipe(method.joint, method.terms, params, signs, run.seed, run.threads)
         communicator.forget()
         places = Places(communicator, recipe, whole.count, run)
-        solution = method.fit(whole.stand_in(n_classes), params, run._replace(places=places))
+        try:
+            solution = method.fit(whole.stand_in(n_classes), params, run._replace(places=places))
+        except TimeoutError as error:
+            error.weights = places.weights
+            raise
         return solution._replace(state={name: getattr(places, name) for name in SENT})
 
     if how is None:

@@ -76,6 +76,12 @@ class Places:
         made.pace = PLAIN if self.count == 1 else made.pace._replace(warm_up=WARM_UP)
         return made
 
+    @property
+    def weights(self):
+        """The best that a check of a dual method has seen: float64 array of shape (d, columns); None before."""
+        best = None if self.engine is None else self.engine.best
+        return None if best is None else np.array(self.engine.weights_at(best)).reshape(self.engine.rows.d, -1)
+
     def tell(self, operation, *arguments):
         """To be done before what is asked next."""
         self.waiting.append((operation, arguments))
@@ -139,7 +145,7 @@ class Elsewhere:
     lines = False
 
     def __init__(self, places, rows, *arguments, **keywords):
-        self.places, self.averaging, self.at_hand = places, False, {}
+        self.places, self.averaging, self.at_hand, self.best, self.least = places, False, {}, None, np.inf
         self.m, self.nonzeros, self.at_zero, self.conditions = places.ask("begin")[0].tolist()
         places.find_direction(rows.d)
         super().__init__(rows, *arguments, **keywords)
@@ -185,6 +191,11 @@ class Elsewhere:
     def weights_of(self, which):
         """U, summed afresh."""
         return self.places.ask("weights", which)[0]
+
+    def note(self, value, weights):
+        """A check has seen P at these weights."""
+        if value < self.least:
+            self.least, self.best = value, np.array(weights)
 
     def dual_weights(self, averaged):
         return self.weights_of("kept")
@@ -254,6 +265,7 @@ class Margins(Elsewhere, MarginCD):
         loss, _, moment, _ = self.loss_sums(weights)
         # The sum was taken about v: about the mean of these margins it is least.
         value = self.iterates.sqnorm_of(weights) / 2 + loss - self.spread * moment * moment / self.size
+        self.note(value, weights)
         return value, value, 0
 
     def dual(self):
@@ -271,6 +283,11 @@ class Margins(Elsewhere, MarginCD):
 
 class Blocks(Elsewhere, BlockCD):
     """BlockCD over rows elsewhere."""
+
+    def primal(self, averaged=False):
+        found = super().primal(averaged)
+        self.note(found[0], self.iterates.vector(averaged))
+        return found
 
     def dual(self):
         iterates = self.iterates
