@@ -170,6 +170,17 @@ def require_stores(method, kernel):
         raise ValueError(f"kernel = {kernel!r} {where}no kernel")
 
 
+def require_partitions(method, params, algorithm):
+    """ValueError for a method whose objective does not split over rows, or that is not built to."""
+    if method.terms is None and not method.smooth:
+        raise ValueError(f"solver = {method.name!r} does not go over partitions: give "
+                         f"{'mcodm or cs' if method.joint else 'odm, l2svc or ldm'}, or train where all rows are")
+    if algorithm == "paper":
+        raise ValueError("algorithm = 'paper' does not go over partitions, as it needs the rows' products: give 'auto'")
+    if params.get("outer") == "paper":
+        raise ValueError("outer = 'paper' does not go over partitions: give 'ccp'")
+
+
 def require_features(n_features, values, run_values):
     """ValueError where there is nothing to learn from."""
     if n_features == 0 and values.get("kernel") is not None:

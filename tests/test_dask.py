@@ -144,6 +144,8 @@ def test_rows_that_are_sorted_by_class_are_dealt_anew(client):
     ({"partitions": 0}, ValueError, "partitions = 0 is not allowed"),
     ({"shuffle": "no"}, ValueError, "shuffle = 'no' is not allowed"),
     ({"resume": True}, ValueError, "resume = True is for a checkpoint"),
+    ({"checkpoint_every": 0}, ValueError, "checkpoint_every = 0"),
+    ({"wait_timeout": 0}, ValueError, "wait_timeout = 0"),
     ({"C": -1}, ValueError, "C = -1"), ({"scale": "range"}, ValueError, "scale works on rows that are here")])
 def test_what_is_refused(client, rows, given, error, fragment):
     with pytest.raises(error, match=fragment):
@@ -228,8 +230,12 @@ def test_a_lost_driver_is_gone_on_from(cluster, client, rows, tmp_path, torn):
     assert left(cluster) == []
     with pytest.raises(ValueError, match="has a fit in it"):
         mld.train(*rows, **given)
-    with pytest.raises(ValueError, match=r"is of a fit with params"):
-        mld.train(*rows, **{**given, "C": 3}, resume=True)
+    X, y = table()
+    X[7, 3] += 1e-9
+    for other, changed, what in ((rows, {"C": 3}, "params"), (dealt(X, y), {}, "data"),
+                                 (rows, {"class_weight": {0: 2.0}}, "data")):
+        with pytest.raises(ValueError, match=f"is of a fit with {what}"):
+            mld.train(*other, **{**given, **changed}, resume=True)
     if torn:
         # Killed within a record.
         path = tmp_path / "fit" / "messages"
@@ -394,6 +400,12 @@ def test_without_dask_the_extra_is_named():
     code = "import sys; sys.modules['dask'] = None\nimport marginlinear.dask"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert "pip install 'marginlinear[dask]'" in done.stderr
+
+
+def test_the_extra_does_without_scikit_learn():
+    code = "import sys; sys.modules['sklearn'] = None\nimport marginlinear.dask as mld; mld.DaskMarginClassifier(C=2.0)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_worker_with_another_version_is_named(client, monkeypatch):

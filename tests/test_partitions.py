@@ -13,7 +13,7 @@ from marginlinear.algorithms.partitions.communicator import FAN_IN, InProcess, m
 from marginlinear.algorithms.partitions.partition import About, Partition, Recipe
 from marginlinear.algorithms.partitions.places import Places
 from marginlinear.data.arrays import held
-from marginlinear.fitting import resolved
+from marginlinear.fitting import require_partitions, resolved
 from marginlinear.problem import Run
 
 METHODS = [("l1svc", {}), ("l2svc", {}), ("odm", {}), ("lssvm", {}), ("mamc", {}), ("ldm", {}), ("ldm", {"lambda1": 0}),
@@ -206,7 +206,7 @@ def test_replies_name_the_features_that_rows_have(monkeypatch, name, bias):
     ("mcodm", {"outer": "paper"}, "give 'ccp'"), ("ldm", {"algorithm": "paper"}, "give 'auto'")])
 def test_methods_that_do_not_split(name, params, fragment):
     with pytest.raises(ValueError, match=fragment):
-        partitioned.require(registry.get(name), params, params.get("algorithm", "auto"))
+        require_partitions(registry.get(name), params, params.get("algorithm", "auto"))
 
 
 def test_newton_is_refused_where_weights_are_many():

@@ -7,9 +7,11 @@ No row goes through the driver: it learns how many there are, and of which label
 """
 
 import io
+import json
 import math
 import os
 import warnings
+import zlib
 from collections import namedtuple
 from contextlib import contextmanager
 from itertools import pairwise
@@ -460,6 +462,19 @@ def cut_at_random(part, count, seed, number):
     turn = number % count
     return [Part(select_rows(part.X, which), part.y[which], part.weights[which])
             for which in pieces[turn:] + pieces[:turn]]
+
+
+def fingerprint(partition):
+    """CRC-32 of the rows, labels and weights: a checkpoint is of these. Of a store its description speaks for it."""
+    X = partition.X
+    if is_stored(X):
+        arrays = [np.frombuffer(json.dumps(X.meta, sort_keys=True).encode(), np.uint8)]
+    else:
+        arrays = [X.data, X.indices, X.indptr] if is_sparse(X) else [X]
+    found = 0
+    for array in (*arrays, partition.y, partition.instance, partition.factor):
+        found = zlib.crc32(np.ascontiguousarray(array).view(np.uint8).data, found)
+    return found
 
 
 def piece_of(pieces, number):

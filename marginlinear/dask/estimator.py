@@ -8,7 +8,11 @@ try:
     from sklearn.utils.validation import check_is_fitted
 except ImportError:
     # get_params and clone are scikit-learn's; fit and predict need it not.
-    BaseEstimator = ClassifierMixin = object
+    class BaseEstimator:
+        pass
+
+    class ClassifierMixin:
+        pass
 
     def check_is_fitted(estimator):
         if not hasattr(estimator, "model_"):

@@ -20,11 +20,13 @@ from marginlinear.problem import Run
 # What `marginlinear.train` takes, and partitions do not.
 HERE = "scale", "probability", "start", "memory", "sweeps_per_load"
 # Messages from one copy of the states to the next, at least; seconds without any worker that end a fit.
-EVERY, WAIT = 10, 300.0
+CHECKPOINT_EVERY = P.Param("checkpoint_every", int, 10, "", "[1, inf)")
+WAIT_TIMEOUT = P.Param("wait_timeout", float, 300.0, "", "(0, inf)")
 
 
 def train(X, y=None, *, solver=None, classes=None, class_weight=None, sample_weight=None, client=None, partitions=None,
-          shuffle="auto", checkpoint=None, checkpoint_every=EVERY, resume=False, wait_timeout=WAIT, progress=None,
+          shuffle="auto", checkpoint=None, checkpoint_every=CHECKPOINT_EVERY.default, resume=False,
+          wait_timeout=WAIT_TIMEOUT.default, progress=None,
           **params):
     """Train a linear classifier on rows that are spread over the workers of a Dask cluster.
 
@@ -96,11 +98,12 @@ def train(X, y=None, *, solver=None, classes=None, class_weight=None, sample_wei
         if name in params:
             raise ValueError(f"{name} works on rows that are here: leave it out over partitions")
     values, run_values = fitting.resolved(method, params)
-    partitioned.require(method, values, run_values["algorithm"])
+    fitting.require_partitions(method, values, run_values["algorithm"])
     if values.get("kernel") is not None:
         raise ValueError(f"kernel = {values['kernel']!r} does not go over partitions: give no kernel")
     P.check_function("progress", progress)
     check_words(partitions, shuffle, checkpoint, resume)
+    check_numbers(checkpoint_every, wait_timeout)
     client = default_client() if client is None else client
     require_workers(client)
     fit = DaskFit(client, method, values, run_values, params.get("threads"), progress)
@@ -129,6 +132,11 @@ def check_words(partitions, shuffle, checkpoint, resume):
         raise P.refusal("shuffle", shuffle, '"auto", True or False', ValueError)
     if resume and checkpoint is None:
         raise ValueError("resume = True is for a checkpoint: give its folder")
+
+
+def check_numbers(checkpoint_every, wait_timeout):
+    for param, value in ((CHECKPOINT_EVERY, checkpoint_every), (WAIT_TIMEOUT, wait_timeout)):
+        param.check(value)
 
 
 def require_workers(client):
@@ -189,20 +197,24 @@ class DaskFit:
         if parts is not before:
             self.rows = client.gather([client.submit(lambda part: len(part.y), part, pure=False)
                                        for part in self.partitions])
-        self.counts = weights.tolist()
         return labels, partitioned.Whole(self.width, len(labels), size, self.bias, len(parts))
 
     def header(self, whole):
         """What a journal knows the fit by."""
-        return {"version": version, "solver": self.method.name, "params": self.effective(None), "rows": self.rows,
-                "features": self.width, "bias": self.bias, "weights of classes": self.counts}
+        prints = self.client.gather([self.client.submit(collections.fingerprint, partition, pure=False)
+                                     for partition in self.partitions])
+        return {"version": version, "solver": self.method.name, "params": self.effective(self.how(whole.n_classes)),
+                "rows": self.rows, "features": self.width, "bias": self.bias, "data": prints}
+
+    def how(self, n_classes):
+        return None if self.method.joint or n_classes == 2 else self.values["multiclass"]
 
     def effective(self, how):
         return fitting.effective(self.method, {**self.values, "multiclass": how, "scale": None}, self.run_values)
 
     def model(self, whole, found, labels):
         method, values = self.method, self.values
-        how = None if method.joint or len(found) == 2 else values["multiclass"]
+        how = self.how(len(found))
         own = {p.name: values[p.name] for p in method.params}
         communicator = self.communicator
         with fitting.named(len(found), self.width, "features"):

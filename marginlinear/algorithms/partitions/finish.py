@@ -44,11 +44,6 @@ class Collected:
         self.parts += other.parts
         return self
 
-    @property
-    def size(self):
-        """Numbers."""
-        return sum(X.nnz + 2 * X.shape[0] for _, X, *_ in self.parts)
-
 
 def active(engine, table, W, duals):
     """Numbers of the rows whose duals may move: those within their range, or with a margin near a knot, or beyond."""
@@ -98,7 +93,6 @@ def solved(collected, table, U, h, wanted, run):
         The weights, and those of the duals.
     duals : dict
         Those of the rows of each partition, by its number.
-    sweeps : int
     """
     from scipy.sparse import csr_array, vstack
 
@@ -125,7 +119,7 @@ def solved(collected, table, U, h, wanted, run):
     duals = np.asarray(solution.state["duals"])[:-1]
     ends = np.cumsum([X.shape[0] for X in Xs])
     by_number = dict(zip([number for number, *_ in collected.parts], np.split(duals, ends[:-1]), strict=True))
-    return solution.weights[:, 0], rest_of_U + engine.weights_of(duals), by_number, solution.info.n_iter
+    return solution.weights[:, 0], rest_of_U + engine.weights_of(duals), by_number
 
 
 class Finish:
@@ -156,9 +150,9 @@ class Finish:
         h = float(terms[0])
         run = places.run
         wanted = PART * allowance(run.tol, h)
-        W, U, duals, _sweeps = places.collect(("active", (np.array(W),)), solved, places.table, U, h, wanted,
-                                             Run(tol=None, algorithm="auto", max_iter=run.max_iter,
-                                                 time_limit=run.time_limit, seed=run.seed, threads=run.threads))
+        W, U, duals = places.collect(("active", (np.array(W),)), solved, places.table, U, h, wanted,
+                                       Run(tol=None, algorithm="auto", max_iter=run.max_iter,
+                                           time_limit=run.time_limit, seed=run.seed, threads=run.threads))
         places.tell("take", duals)
         iterates.resume(W, U, 1.0)
         engine.at_hand, engine.averaging = {}, False

@@ -39,17 +39,6 @@ class Whole(namedtuple("Whole", "n_features n_classes size bias count")):
         return Problem(rows, np.zeros(1, np.int32), n_classes, np.full(1, self.size), np.ones(1))
 
 
-def require(method, params, algorithm):
-    """ValueError for a method whose objective does not split over rows, or that is not built to."""
-    if method.terms is None and not method.smooth:
-        raise ValueError(f"solver = {method.name!r} does not go over partitions: give "
-                         f"{'mcodm or cs' if method.joint else 'odm, l2svc or ldm'}, or train where all rows are")
-    if algorithm == "paper":
-        raise ValueError("algorithm = 'paper' does not go over partitions, as it needs the rows' products: give 'auto'")
-    if params.get("outer") == "paper":
-        raise ValueError("outer = 'paper' does not go over partitions: give 'ccp'")
-
-
 def fit_alone(method, partition, params, run, how):
     """Solution of a method over one partition that has all rows: the bits of one machine. Its state stays there."""
     problem = partition.problem(None)
@@ -63,7 +52,7 @@ def fit(method, whole, params, run, how, communicator):
     Parameters
     ----------
     method : Method
-        One that `require` lets pass.
+        One that `fitting.require_partitions` lets pass.
     whole : Whole
     params : dict
         The method's own.

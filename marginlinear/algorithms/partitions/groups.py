@@ -23,9 +23,9 @@ RUNS, NEIGHBOURS = 16, 32
 PART = 16384
 # Parts of the rows in which features are counted.
 COUNTED = 8
-# Features that are exchanged are no more than this part of all.
 # A section goes too far where its ||T||^2 is so many times what it may be for the whole way.
 TOO_FAR = 1.5
+# Features that are exchanged are no more than this part of all.
 HALF = 0.5
 
 

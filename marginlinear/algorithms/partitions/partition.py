@@ -40,8 +40,10 @@ from marginlinear.algorithms.partitions.groups import NEIGHBOURS, RUNS
 from marginlinear.data.arrays import as_rows, is_compressed, is_stored
 from marginlinear.problem import Problem
 from marginlinear.store.paging import paged
-from marginlinear.threads import run_chunks
+from marginlinear.threads import ranges, run_chunks
 
+# Column numbers that are looked at together.
+AT_ONCE = 1 << 22
 # What a state has of BlockCD beside its duals.
 REFERENCES = "rival", "fixed", "upper", "named"
 
@@ -112,10 +114,11 @@ class Partition:
 
     def _features(self):
         """Columns of W that these rows have, ascending, where they are few: int64 array; else None."""
-        if not is_compressed(self.X):
+        if is_stored(self.X) or not is_compressed(self.X):
             return None
         there = np.zeros(self.X.n_features + (self.bias >= 0), dtype=bool)
-        there[np.asarray(self.X.indices)[:self.X.indptr[-1]]] = True
+        for lo, hi in ranges(int(self.X.indptr[-1]), AT_ONCE):
+            there[self.X.indices[lo:hi]] = True
         if self.bias >= 0:
             there[-1] = True
         found = np.flatnonzero(there)
@@ -208,16 +211,14 @@ class Visit:
         engine = self.engine
         copy, pull, before = W.copy(), np.zeros(engine.n_classes), np.empty(len(engine.duals))
         self.kept["before"] = np.array(engine.duals)
-        sums, stop = np.zeros(5), 0
+        sums = np.zeros(5)
         along = self.kept.get("along")
         if along is None:
             along = np.zeros(engine.rows.m)
         for window in engine.windows():
             for _ in range(engine.rows.turns):
-                start, stop = 0, engine.draw(window)
-                sums += engine.visit(start, stop, copy, theta, along, extra, pull, before)
-        moved = copy
-        moved -= W
+                sums += engine.visit(0, engine.draw(window), copy, theta, along, extra, pull, before)
+        moved = copy - W
         each = engine.iterates.sqnorm_of(moved)
         weight = 1.0 if self.about.factors is None else self.about.factors
         return np.array([*sums, each, (weight * pull * pull).sum()]), pull, self.few(moved)
@@ -355,4 +356,6 @@ class Visit:
         return (moved,)
 
     def _duals(self, which):
-        return np.asarray(self.engine.duals) if which == "duals" else self.kept[which]
+        # Before a check has found a bound, none are kept.
+        own = np.asarray(self.engine.duals)
+        return own if which == "duals" else self.kept.get(which, own)
