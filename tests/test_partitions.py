@@ -13,6 +13,7 @@ from marginlinear.algorithms.partitions.communicator import FAN_IN, InProcess, m
 from marginlinear.algorithms.partitions.partition import About, Partition, Recipe
 from marginlinear.algorithms.partitions.places import Places
 from marginlinear.data.arrays import held
+from marginlinear.errors import RowError
 from marginlinear.fitting import require_partitions, resolved
 from marginlinear.problem import Run
 
@@ -207,6 +208,30 @@ def test_replies_name_the_features_that_rows_have(monkeypatch, name, bias):
 def test_methods_that_do_not_split(name, params, fragment):
     with pytest.raises(ValueError, match=fragment):
         require_partitions(registry.get(name), params, params.get("algorithm", "auto"))
+
+
+@pytest.mark.parametrize("name", ["l2svc", "cs", "softmax", "ww"])
+def test_rows_that_overflow_are_refused_or_bounded(name):
+    X, y = table(k=2)
+    with pytest.raises(RowError, match="row 1's values overflow"):
+        fitted(name, X * 1e160, y, even(len(y), 4))
+    # Squares that can be summed in a row, not over rows: bounds that hold, or words.
+    try:
+        info = fitted(name, X * 1e153, y, even(len(y), 4), max_iter=30).info
+    except ValueError as error:
+        assert "overflow" in str(error)
+    else:
+        assert info.bound <= info.objective < np.inf
+
+
+@pytest.mark.parametrize(("name", "params"), [("ldm", {"max_iter": 1}), ("l1svc", {"time_limit": 1e-9}),
+                                              ("mcodm", {"max_iter": 1}), ("m3svm", {"time_limit": 1e-9})])
+def test_fits_that_end_at_once_have_a_certificate(name, params):
+    X, y = table(k=3 if registry.get(name).joint else 2)
+    info = fitted(name, X, y, even(len(y), 4), **params).info
+    best = ml.train(X, y, solver=name, tol=1e-6).info
+    assert info.status == next(iter(params)) and info.certificate == info.objective - info.bound
+    assert info.bound <= best.objective and info.objective >= best.bound
 
 
 def test_newton_is_refused_where_weights_are_many():

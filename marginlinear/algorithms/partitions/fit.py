@@ -71,7 +71,9 @@ def fit(method, whole, params, run, how, communicator):
         communicator.forget()
         places = Places(communicator, recipe, whole.count, run)
         try:
-            solution = method.fit(whole.stand_in(n_classes), params, run._replace(places=places))
+            # Sums that overflow are met by the descent.
+            with np.errstate(over="ignore", invalid="ignore"):
+                solution = method.fit(whole.stand_in(n_classes), params, run._replace(places=places))
         except TimeoutError as error:
             error.weights = places.weights
             raise

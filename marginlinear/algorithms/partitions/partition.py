@@ -163,9 +163,10 @@ class Partition:
         about : About
         operations : list of (str, tuple)
         """
-        visit = recipe.visit(self, state, about)
-        sums = [getattr(visit, name)(*arguments) for name, arguments in operations]
-        return visit.state(), sums
+        with np.errstate(over="ignore", invalid="ignore"):
+            visit = recipe.visit(self, state, about)
+            sums = [getattr(visit, name)(*arguments) for name, arguments in operations]
+            return visit.state(), sums
 
 
 class Visit:

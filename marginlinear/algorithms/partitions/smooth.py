@@ -39,6 +39,8 @@ class Held:
 
     def __init__(self, partition, recipe):
         problem = partition.problem(None)
+        # Rows whose squares overflow are refused by name.
+        problem.rows.sqnorms()
         self.lock, self.at = threading.Lock(), None
         self.loss = SmoothLoss(problem.rows, problem.y, problem.n_classes, recipe.C * problem.weights,
                                loss=recipe.loss, threads=recipe.threads)
@@ -213,7 +215,8 @@ class SummedNewtonFit(NewtonFit):
         return self.loss.squares / self.total
 
     def _column_squares(self, weights):
-        return self.loss.squares / self.total
+        squares = self.loss.squares
+        return (np.diagonal(squares) if squares.ndim > 1 else squares) / self.total
 
     def _preconditioner(self, curvatures, weights):
         self.total = weights.sum() or 1.0
