@@ -3,15 +3,17 @@
 import os
 import signal
 import threading
+from decimal import Decimal, localcontext
 
 import numpy as np
 import pytest
 from scipy import sparse
 
 from marginlinear import registry
+from marginlinear._core.kernel_rows import KernelPoints, choose_width, kernel_values
 from marginlinear._core.rows import FETCH, Rows
 from marginlinear.data import kernels
-from marginlinear.data.arrays import CSR
+from marginlinear.data.arrays import CSR, as_rows
 from marginlinear.data.kernels import Kernel, gram_rows, kernel_scores, take_support
 from marginlinear.problem import Problem, Run
 from marginlinear.status import allowance
@@ -108,14 +110,30 @@ def test_a_row_has_the_same_bits_in_any_company(name, stored, monkeypatch):
         assert np.array_equal(source.rows(which), whole[which])
     threads = kernels.KernelRows(KERNELS[name], X, 0.0, None, 1)
     assert np.array_equal(threads.matrix(), whole)
-    if stored == "csr":
-        # Many features: fewer rows at once.
-        monkeypatch.setattr(kernels, "SCATTERED", 8 * N * 5)
+    assert np.array_equal(whole, whole.T)
+    single = np.empty((9, 301), np.float32)
+    source.fill(np.arange(9), single)
+    assert np.array_equal(single, whole[:9].astype(np.float32))
+    for width in (2, 4):
+        choose_width(width)
         assert np.array_equal(kernels.KernelRows(KERNELS[name], X, 0.0, None, 1).matrix(), whole)
+    choose_width()
     C = rng.standard_normal((20, 2))
     support = take_support(KERNELS[name], X, np.arange(20))
     assert np.array_equal(kernel_scores(KERNELS[name], X, support, C, threads=1),
                           kernel_scores(KERNELS[name], X, support, C, threads=3))
+
+
+def test_exponentials_are_within_1_1_ulp():
+    roots = np.sort(np.random.default_rng(0).uniform(0, 27, 4000))
+    left, right = (KernelPoints(as_rows(X, -1.0)) for X in (np.zeros((1, 1)), roots[:, None].copy()))
+    found = np.empty((1, len(roots)))
+    kernel_values(Kernel("rbf", gamma=1.0), 0.0, left, np.array([0]), right, 0, len(roots), found)
+    with localcontext(prec=40):
+        for value, x in zip(found[0], roots * roots, strict=True):
+            exact = (-Decimal(x)).exp()
+            assert x > 708 or abs(Decimal(value) - exact) <= Decimal(1.1 * np.spacing(float(exact)))
+    assert (found[0][roots * roots > 708] == 0).all()
 
 
 @pytest.mark.parametrize("returned", [lambda K: K.toarray(), lambda K: K, sparse.coo_array, sparse.csc_matrix],

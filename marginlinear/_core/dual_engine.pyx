@@ -72,6 +72,8 @@ cdef class DualEngine:
 
     def __init__(self, Rows rows, cost, Py_ssize_t n_classes, Py_ssize_t n_duals, factors, seed, int threads):
         cdef Py_ssize_t m = rows.m
+        if rows.is_gram:
+            rows.complete()
         self.rows, self.cost, self.n_classes, self.rng, self.threads = rows, cost, n_classes, seed, threads
         self.iterates = Iterates(rows.d * n_classes, rows.is_gram, factors)
         self.duals, self.mean_duals, self.kept_duals = rows.zeros(n_duals), None, None

@@ -145,7 +145,8 @@ cdef class Rows:
     cdef dense64_t dense64
     cdef dense32_t dense32
     cdef gram_t gram
-    cdef object _sqnorms, _source, _pointers, _diagonal, _met, _used, _held, _store, _last
+    cdef object _sqnorms, _source, _pointers, _diagonal, _met, _used, _held, _store, _last, _caches, _lock
+    cdef public Py_ssize_t room, takers    # bytes for RowCaches, and how many of them at once
     cdef object renumbered    # renumber.pyx: made once, for all fits on these rows
     cdef int64_t now
     cdef Py_ssize_t ahead

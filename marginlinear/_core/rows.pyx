@@ -1,5 +1,8 @@
 """Rows: checked data of a fit or a prediction in one of the storages of rows.pxd."""
 
+import threading
+from contextlib import contextmanager
+
 import numpy as np
 
 from cpython.exc cimport PyErr_CheckSignals
@@ -28,6 +31,7 @@ from marginlinear._core.rows cimport (
     row_sqnorm,
     rows_t,
 )
+from marginlinear._core.row_cache import RowCache
 from marginlinear.errors import RowError
 from marginlinear.threads import CHUNK, ranges, run_chunks
 
@@ -37,6 +41,8 @@ cdef extern from "simd.h":
 
 # Numbers that are looked at at once.
 PART = 2**22
+# Bytes for the float32 rows of a Gram matrix that are kept, unless others are given.
+ROOM = 200 * 2**20
 # Rows that are asked for at once, where many of them are asked for in vain.
 LEAST = 8
 EMPTY = -1
@@ -241,9 +247,14 @@ cdef class Rows:
         cdef Rows rows = Rows.__new__(Rows)
         rows.arrays = gram
         rows._gram(K.shape[0], np.diagonal(gram).copy())
-        if rows.m:
-            rows._pointers[:] = <size_t> &K[0, 0] + 8 * rows.m * np.arange(rows.m, dtype=np.uintp)
+        rows._point_at(gram)
         return rows
+
+    def _point_at(self, gram):
+        """All rows are those of this array."""
+        cdef const double[:, ::1] K = gram
+        if self.m:
+            self._pointers[:] = <size_t> &K[0, 0] + 8 * self.m * np.arange(self.m, dtype=np.uintp)
 
     @staticmethod
     def from_source(source, Py_ssize_t capacity):
@@ -253,9 +264,10 @@ cdef class Rows:
         ----------
         source : object
             source.diagonal: float64 array of shape (m,). source.rows(which): float64 array of shape (len(which), m) for
-            an int array of at most FETCH row numbers. source.select(which): Rows of these rows.
+            an int array of at most FETCH row numbers; source.fill(which, out) into an array, float32 too.
+            source.matrix(): all of them. source.select(which): Rows of these rows.
         capacity : int
-            At least FETCH.
+            At least FETCH; m or more: `complete` may make all.
         """
         cdef Rows rows = Rows.__new__(Rows)
         if capacity < FETCH:
@@ -282,6 +294,7 @@ cdef class Rows:
         self.storage = GRAM
         self.gram = gram_t(m, m, 2 * m, -1.0, NULL, NULL, NULL, NULL, NULL)
         self._pointers, self._diagonal = np.zeros(m, dtype=np.uintp), diagonal
+        self._caches, self._lock, self.room, self.takers = [], threading.Lock(), ROOM, 1
         pointers, values = self._pointers, diagonal
         if m:
             self.gram.at, self.gram.diagonal = <const double**> &pointers[0], &values[0]
@@ -293,8 +306,37 @@ cdef class Rows:
 
     @property
     def shared(self):
-        """True where several threads may fit on these rows at once: not where rows are made when needed."""
-        return self._source is None
+        """True where several threads may fit on these rows at once: not where sweeps fetch rows in turn."""
+        return self._source is None or len(self._held) == self.m
+
+    def complete(self):
+        """To be called before sweeps over a Gram matrix: all of its rows are made now where all may be held."""
+        with self._lock:
+            if self._source is not None and len(self._held) == self.m:
+                self.arrays = self._source.matrix()
+                self._point_at(self.arrays)
+                self.gram.met = self.gram.used = NULL
+                self._store = self._source = None
+
+    def fill(self, which, out):
+        """out = the rows `which` of a Gram matrix: float64 or float32 array of shape (len(which), m)."""
+        if self._source is None:
+            out[:] = self.arrays[which]
+        else:
+            self._source.fill(which, out)
+
+    @contextmanager
+    def cache(self):
+        """A RowCache of a Gram matrix for one fit at a time; it is kept, for the next."""
+        try:
+            cache = self._caches.pop()
+        except IndexError:
+            cache = RowCache(self._source or Held(self.arrays), self.m,
+                             max(1, self.room // self.takers // (4 * max(1, self.m))))
+        try:
+            yield cache
+        finally:
+            self._caches.append(cache)
 
     def slice(self, Py_ssize_t columns=1):
         """How many rows may be multiplied with so many columns of weights between two looks at the signals: 1 to CHUNK.
@@ -393,7 +435,9 @@ cdef class Rows:
             return self.pager.selected(which).rows(self.bias)
         self.require()
         if self.storage == GRAM:
-            return Rows.from_gram(np.ascontiguousarray(self.arrays[which[:, np.newaxis], which]))
+            part = Rows.from_gram(np.ascontiguousarray(self.arrays[which[:, np.newaxis], which]))
+            part.room = self.room
+            return part
         if self.storage in (DENSE64, DENSE32):
             return Rows.from_dense(self.arrays[which], self.bias)
         if len(which) and not 0 <= which.min() <= which.max() < self.m:
@@ -488,6 +532,16 @@ cdef void perform_on(engine_t self, const rows_t* X, task_t* task) noexcept nogi
             memcpy(task.values + task.begin[at] * sizeof(X.data[0]), X.data + first, count * sizeof(X.data[0]))
             memcpy(task.features + task.begin[at] * sizeof(X.indices[0]), X.indices + first,
                    count * sizeof(X.indices[0]))
+
+
+class Held:
+    """A Gram matrix as a source of its rows."""
+
+    def __init__(self, gram):
+        self.gram = gram
+
+    def fill(self, which, out):
+        out[:] = self.gram[which]
 
 
 def finite(array):

@@ -302,6 +302,16 @@ def convex_fit(made, terms):
     return fit
 
 
+def margin_fit(problem, run, cost, tables):
+    """The MarginFit of a binary loss; over a kernel a PairFit, where that knows the loss."""
+    if problem.rows is not None and problem.rows.is_gram and run.algorithm == "auto":
+        from marginlinear.algorithms.pairs import PairFit, dual_of
+
+        if dual_of(*tables[0]) is not None:
+            return PairFit(problem, run, cost, tables[0])
+    return MarginFit(problem, run, cost, tables)
+
+
 def fit_of(loss):
     """The `fit` of a binary method by its `loss`, both as Method has them."""
-    return convex_fit(MarginFit, partial(of_loss, loss))
+    return convex_fit(margin_fit, partial(of_loss, loss))

@@ -7,26 +7,28 @@
 
 A bias feature of value B is a constant feature in feature space: it adds B^2 to every kernel.
 
-Kernel rows are made FETCH at a time, by products of arrays of one fixed shape: a row then has the same bits whatever
-rows are made with it, in a full matrix and in a cache. The diagonal is computed on its own and put into the rows.
+A value has the same bits whatever is made with it (_core/kernel_rows.pyx), in a full matrix and in a cache.
 """
 
 import math
 
 import numpy as np
 
-from marginlinear._core.rows import FETCH, Rows
-from marginlinear._core.scores import scores_of
+from marginlinear._core.kernel_rows import FULL, KernelPoints, kernel_values
+from marginlinear._core.rows import FETCH, ROOM, Rows
 from marginlinear.data import one_against_one
 from marginlinear.data.arrays import CSR, as_rows, held, row_count, select_rows, shape_of
 from marginlinear.errors import RowError
 from marginlinear.memory import memory
-from marginlinear.threads import ranges, run_chunks
+from marginlinear.threads import default_threads, ranges, run_chunks
 
 KINDS = ("linear", "poly", "rbf", "sigmoid", "precomputed")
-# Columns of one product, and bytes of one block of rows made dense.
-COLUMNS = 1024
-SCATTERED = 2**28
+# Rows that are looked at together, and support vectors.
+COLUMNS, SUPPORT = 1024, 256
+# Multiplications that are worth another thread.
+SHARE = 1e6
+# Kernels whose values are finite whatever the rows are.
+BOUNDED = ("rbf", "sigmoid")
 # A matrix that differs from its transpose by more than this part of its largest value is not symmetric.
 SYMMETRY = 1e-8
 
@@ -65,105 +67,34 @@ class Kernel:
         gamma = 1.0 / max(1, n_features) if self.gamma is None else self.gamma
         return Kernel(self.kind, gamma=gamma, degree=self.degree, coef0=self.coef0)
 
-    def values(self, products, left, right):
-        """Kernel values, in place of inner products.
-
-        Parameters
-        ----------
-        products : float64 array of shape (a, b)
-        left, right : float64 arrays of shapes (a,) and (b,)
-            Squared norms of both sides' rows.
-        """
-        if self.kind == "linear":
-            return products
-        if self.kind == "rbf":
-            products *= -2.0
-            products += left[:, np.newaxis]
-            products += right
-            # Rounding can leave a distance below 0.
-            np.maximum(products, 0.0, out=products)
-            products *= -self.gamma
-            return np.exp(products, out=products)
-        products *= self.gamma
-        products += self.coef0
-        return np.tanh(products, out=products) if self.kind == "sigmoid" else power(products, self.degree)
-
     def diagonal(self, sqnorms):
         """Kernel values of rows with themselves, from their squared norms."""
         if self.kind == "rbf":
             return np.ones_like(sqnorms)
-        return self.values(sqnorms[:, np.newaxis].copy(), sqnorms, sqnorms)[:, 0]
+        if self.kind == "linear":
+            return sqnorms.copy()
+        # A value beyond all numbers is refused by who asks.
+        with np.errstate(over="ignore", invalid="ignore"):
+            z = self.gamma * sqnorms + self.coef0
+            return np.tanh(z) if self.kind == "sigmoid" else z**self.degree
 
 
-def power(base, exponent):
-    """base^exponent in place, by repeated squaring: the same bits for a value wherever it stands."""
-    result = np.ones_like(base)
-    # A value beyond all numbers is refused where the row is complete.
-    with np.errstate(over="ignore", invalid="ignore"):
-        while exponent:
-            if exponent & 1:
-                result *= base
-            exponent >>= 1
-            if exponent:
-                base *= base
-    base[...] = result
-    return base
+def points_of(X):
+    """KernelPoints of a user's arrays: where most values are 0, of sparse ones."""
+    rows = as_rows(X, -1.0)
+    if not isinstance(rows.arrays, tuple) and rows.nonzeros() < FULL * rows.m * rows.n:
+        from scipy.sparse import csr_array
+
+        rows = as_rows(csr_array(rows.arrays), -1.0)
+    return KernelPoints(rows)
 
 
-class Points:
-    """Rows of a user's arrays, as factors of inner products.
-
-    Attributes
-    ----------
-    rows : Rows
-        Without a bias feature.
-    sqnorms : float64 array of shape (m,)
-    """
-
-    def __init__(self, X):
-        self.rows = as_rows(X, -1.0)
-        self.sqnorms = np.asarray(self.rows.sqnorms())
-        self.sparse = isinstance(self.rows.arrays, tuple)
-        # Blocks of this many rows are made dense. Two columns or more are summed in one order, one alone is not.
-        self.width = max(2, min(FETCH, SCATTERED // (8 * max(1, self.rows.n)))) if self.sparse else FETCH
-
-    def part(self, lo, hi):
-        """Rows lo to hi, without a copy."""
-        if not self.sparse:
-            return Points(self.rows.arrays[lo:hi])
-        data, indices, indptr = self.rows.arrays
-        start, stop = indptr[lo], indptr[hi]
-        return Points(CSR(data[start:stop], indices[start:stop], indptr[lo:hi + 1] - start, self.rows.n))
-
-    def parts(self):
-        return [self.part(lo, hi) for lo, hi in ranges(self.rows.m, COLUMNS)]
-
-    def block(self, which, n):
-        """Rows `which` over the first n features: float64 array of shape (len(which), n)."""
-        if not self.sparse:
-            out = np.zeros((len(which), n))
-            width = min(n, self.rows.n)
-            out[:, :width] = self.rows.arrays[which, :width]
-            return out
-        out = np.zeros((n, len(which))).T
-        data, indices, indptr = map(np.asarray, self.rows.select(which).arrays)
-        row = np.repeat(np.arange(len(which)), np.diff(indptr))
-        kept = indices < n
-        out[row[kept], indices[kept]] = data[kept]
-        return out
-
-    def products(self, block):
-        """Inner products of the rows of a block with these rows, at most COLUMNS: shape (len(block), m)."""
-        m = self.rows.m
-        if self.sparse:
-            columns = np.empty((m, len(block)))
-            scores_of(self.rows, np.ascontiguousarray(block.T), columns, 0, m)
-            return np.ascontiguousarray(columns.T)
-        right = self.rows.arrays.astype(np.float64, copy=False)
-        if m < COLUMNS:
-            # The last columns of an odd shape would be summed in another order than the others.
-            right = np.vstack([right, np.zeros((COLUMNS - m, self.rows.n))])
-        return np.ascontiguousarray(np.matmul(block, right.T)[:, :m])
+def dense(rows, lo, hi):
+    """Rows lo to hi as a float64 array."""
+    part = rows.select(np.arange(lo, hi)).arrays
+    if isinstance(part, tuple):
+        part = CSR(*map(np.asarray, part), rows.n).to_scipy().toarray()
+    return part.astype(np.float64, copy=False)
 
 
 class KernelRows:
@@ -176,7 +107,7 @@ class KernelRows:
 
     def __init__(self, kernel, X, offset, cache, threads):
         self.kernel, self.X, self.offset, self.cache, self.threads = kernel, held(X), offset, cache, threads
-        m, self.sparse = row_count(X), False
+        m = row_count(X)
         if callable(kernel.kind):
             self.diagonal = np.empty(m)
             for lo, hi in ranges(m, FETCH):
@@ -185,9 +116,7 @@ class KernelRows:
                 require_symmetry(values, values, abs(values).max(), "kernel", lo, lo)
                 self.diagonal[lo:hi] = np.diagonal(values)
         else:
-            self.points = Points(self.X)
-            self.sparse = self.points.sparse
-            self.parts = self.points.parts()
+            self.points = points_of(self.X)
             self.diagonal = kernel.diagonal(self.points.sqnorms)
         self.diagonal += offset
         if not np.isfinite(self.diagonal).all():
@@ -207,34 +136,29 @@ class KernelRows:
         return out
 
     def fill(self, which, out):
-        """out = the rows `which`."""
-        width = FETCH if callable(self.kernel.kind) else self.points.width
-        for lo, hi in ranges(len(which), width):
-            # BLAS and users' functions get one shape always: what is missing is filled up with rows that are there.
-            shape = max(2, hi - lo) if self.sparse else width
-            self._fill(np.resize(which[lo:hi], shape), out[lo:hi])
-        out += self.offset
-        if not np.isfinite(out).all():
+        """out = the rows `which`: float64 or float32 array of shape (len(which), m)."""
+        kernel, m = self.kernel, len(self.diagonal)
+        if callable(kernel.kind):
+            # Users' functions get one shape always: what is missing is filled up with rows that are there.
+            for lo, hi in ranges(len(which), FETCH):
+                left = select_rows(self.X, np.resize(which[lo:hi], FETCH))
+                for first, last in ranges(m, COLUMNS):
+                    values = call(kernel.kind, left, select_rows(self.X, np.arange(first, last)))
+                    out[lo:hi, first:last] = values[:hi - lo]
+            out += self.offset
+        else:
+            points = self.points
+
+            def work(lo, hi):
+                kernel_values(kernel, self.offset, points, which, points, lo, hi, out[:, lo:hi])
+
+            threads = min(self.threads or default_threads(), int(len(which) * points.rows.nnz / SHARE))
+            run_chunks(work, m, threads, COLUMNS if threads > 1 else max(1, m))
+        if kernel.kind not in BOUNDED and not np.isfinite(out).all():
             i, j = np.argwhere(~np.isfinite(out))[0]
             raise ValueError(f"kernel of rows {which[i]} and {j} is not finite: scale the features, or take a smaller "
                              "gamma or degree")
         out[np.arange(len(which)), which] = self.diagonal[which]
-
-    def _fill(self, which, out):
-        kernel, count = self.kernel, len(out)
-        if callable(kernel.kind):
-            left = select_rows(self.X, which)
-            for lo, hi in ranges(len(self.diagonal), COLUMNS):
-                out[:, lo:hi] = call(kernel.kind, left, select_rows(self.X, np.arange(lo, hi)))[:count]
-            return
-        block, left = self.points.block(which, self.points.rows.n), self.points.sqnorms[which[:count]]
-
-        def work(at, _):
-            part = self.parts[at]
-            products = part.products(block)[:count]
-            out[:, COLUMNS * at:COLUMNS * at + part.rows.m] = kernel.values(products, left, part.sqnorms)
-
-        run_chunks(work, len(self.parts), self.threads, size=1)
 
     def matrix(self):
         """All rows."""
@@ -270,7 +194,7 @@ def require_symmetry(values, turned, largest, name, row, column):
 
 
 def rows_of(source):
-    """Rows over a KernelRows: the whole matrix where the cache holds it."""
+    """Rows over a KernelRows: the whole matrix at once where it takes a quarter of what is held for float32 rows."""
     m = len(source.diagonal)
     there = memory()
     held = there / 4 if source.cache is None else source.cache * 2**20
@@ -281,9 +205,13 @@ def rows_of(source):
     if needed > there:
         raise MemoryError(f"{capacity} kernel rows of {m} values need {needed / 2**30:.1f} GiB, the machine has "
                           f"{there / 2**30:.1f}: give a smaller cache (-m)")
-    if capacity >= m:
-        return Rows.from_gram(source.matrix())
-    return Rows.from_source(source, capacity)
+    room = ROOM if source.cache is None else int(source.cache * 2**20)
+    if 8 * m * m <= room // 4 or (m <= FETCH and capacity >= m):
+        rows = Rows.from_gram(source.matrix())
+    else:
+        rows = Rows.from_source(source, capacity)
+    rows.room = room
+    return rows
 
 
 def gram_rows(kernel, X, n_features, *, offset=0.0, cache=None, threads=None):
@@ -341,15 +269,14 @@ def constant_of(bias):
 
 def precomputed(X, offset):
     """A Gram matrix that the user gave, checked: float64 array of shape (m, m)."""
-    points = Points(X)
-    rows = points.rows
+    rows = as_rows(X, -1.0)
     if rows.m != rows.n:
         raise ValueError(f"X has shape ({rows.m}, {rows.n}): a precomputed kernel needs a square matrix, its values "
                          "for each pair of rows")
-    if points.sparse or rows.arrays.dtype != np.float64:
+    if isinstance(rows.arrays, tuple) or rows.arrays.dtype != np.float64:
         K = np.empty((rows.m, rows.n))
         for lo, hi in ranges(rows.m, COLUMNS):
-            K[lo:hi] = points.block(np.arange(lo, hi), rows.n)
+            K[lo:hi] = dense(rows, lo, hi)
     else:
         K = rows.arrays
     largest = max((abs(K[lo:hi]).max() for lo, hi in ranges(rows.m, COLUMNS)), default=0.0)
@@ -420,23 +347,23 @@ def kernel_scores(kernel, X, support, coefficients, *, offset=0.0, threads=None,
             values = call(kernel.kind, select_rows(X, np.arange(lo, hi)), support)
             add(out[lo:hi], values + offset)
         return out
-    points = Points(X)
     if kernel.kind == "precomputed":
-        if len(support) and support.max() >= points.rows.n:
-            raise ValueError(f"X has {points.rows.n} columns: a precomputed kernel needs its values for each row that "
-                             f"was trained on, {support.max() + 1} at least")
+        rows = as_rows(X, -1.0)
+        if len(support) and support.max() >= rows.n:
+            raise ValueError(f"X has {rows.n} columns: a precomputed kernel needs its values for each row that was "
+                             f"trained on, {support.max() + 1} at least")
         for lo, hi in ranges(m, COLUMNS):
-            add(out[lo:hi], points.block(np.arange(lo, hi), points.rows.n)[:, support] + offset)
+            add(out[lo:hi], dense(rows, lo, hi)[:, support] + offset)
         return out
-    known, parts = Points(support), points.parts()
-    for first, last in ranges(known.rows.m, known.width):
-        block, left = known.block(np.arange(first, last), points.rows.n), known.sqnorms[first:last]
+    known = points_of(support)
 
-        def work(at, _, block=block, left=left, first=first, last=last):
-            part = parts[at]
-            values = kernel.values(part.products(block), left, part.sqnorms)
-            values += offset
-            add(out[COLUMNS * at:COLUMNS * at + part.rows.m], values.T, first, last)
+    def work(lo, hi):
+        points = points_of(select_rows(X, np.arange(lo, hi)))
+        values = np.empty((SUPPORT, hi - lo))
+        for first, last in ranges(known.rows.m, SUPPORT):
+            part = values[:last - first]
+            kernel_values(kernel, offset, known, np.arange(first, last), points, 0, hi - lo, part)
+            add(out[lo:hi], part.T, first, last)
 
-        run_chunks(work, len(parts), threads, size=1)
+    run_chunks(work, m, threads, COLUMNS)
     return out

@@ -1,0 +1,97 @@
+/* Passes over the variables of an active set, in vectors as wide as the processor has them: which two to move next.
+
+   No product is fused with a sum (setup.py), and of equal values the first one is taken: the same choice on every
+   machine. Arrays are as long as the next multiple of ML_LANES, where what is beyond n cannot move. */
+
+#ifndef ML_PAIR_H
+#define ML_PAIR_H
+
+#include <math.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define ML_LANES 8
+/* Two rows, of which the curvature along no step is below this part of the sum, or product, of their own. */
+#define ML_SINGULAR 1e-6
+
+typedef struct {
+    ptrdiff_t n;
+    double *slope;           /* of the dual along each variable */
+    const double *curvature; /* > 0 */
+    const double *inverse;   /* 1/curvature */
+    const double *down;      /* how far it may move, <= 0 */
+    const double *up;        /* >= 0 */
+} ml_pair_t;
+
+/* slope -= step[0] row[0] + step[1] row[1] before the choice. */
+typedef struct {
+    const float *row[2];
+    double step[2];
+} ml_move_t;
+
+/* All return a variable, or -1, and what decided in *best.
+   first: of the largest gain by a step of its own. second: of the largest gain after a `step` of another variable, with
+   this curvature and row, and as if both were free to move together from there.
+   rising: of the largest slope among those that may rise. falling: of those that may fall, the one with the largest gain
+   when another, of a larger slope, rises by as much. */
+typedef ptrdiff_t (*ml_first_f)(const ml_pair_t *x, const ml_move_t *move, double *best);
+typedef ptrdiff_t (*ml_second_f)(const ml_pair_t *x, const float *row, double step, double curvature, double *best);
+
+typedef struct {
+    int width;
+    ml_first_f first;
+    ml_second_f second;
+    ml_first_f rising;
+    ml_second_f falling;
+} ml_passes_t;
+
+#define GLUE_(name, width) name##_##width
+#define GLUE(name, width) GLUE_(name, width)
+#define AT(name) GLUE(name, WIDTH)
+#define INLINE inline __attribute__((always_inline))
+
+#if defined(__x86_64__) && defined(__GNUC__)
+
+#include <immintrin.h>
+
+#define WIDTH 2
+#define TARGET
+#define LESSER _mm_min_pd
+#define LARGER _mm_max_pd
+#include "pair_body.h"
+
+#define WIDTH 4
+#define TARGET __attribute__((target("avx2")))
+#define LESSER _mm256_min_pd
+#define LARGER _mm256_max_pd
+#include "pair_body.h"
+
+#define WIDTH 8
+#define TARGET __attribute__((target("avx512f,avx512dq")))
+#define LESSER _mm512_min_pd
+#define LARGER _mm512_max_pd
+#include "pair_body.h"
+
+/* The widest of no more than `width`. */
+static const ml_passes_t *ml_passes_of(int width)
+{
+    __builtin_cpu_init();
+    if (width >= 8 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq")) return &passes_8;
+    if (width >= 4 && __builtin_cpu_supports("avx2")) return &passes_4;
+    return &passes_2;
+}
+
+#elif defined(__GNUC__)
+
+#define WIDTH 2
+#define TARGET
+#define LESSER(a, b) (NUMBERS)CHOOSE((a) < (b), a, b)
+#define LARGER(a, b) (NUMBERS)CHOOSE((a) > (b), a, b)
+#include "pair_body.h"
+
+static const ml_passes_t *ml_passes_of(int width) { (void)width; return &passes_2; }
+
+#else
+#error "pair.h needs vectors of GCC or Clang; on Windows build with clang-cl"
+#endif
+#endif

@@ -1,0 +1,360 @@
+"""Greedy steps of two variables of a dual at a time (Steinwart, Hush and Scovel, JMLR 2011; with a fixed sum: Platt 1998,
+the second variable as Fan, Chen and Lin, JMLR 2005, choose it).
+
+    max D(b) = sum_v (target_v b_v - add_v b_v^2/2) - 1/2 sum_uv b_u b_v K(p_u, p_v),    lower_v <= b_v <= upper_v,
+
+p_v being the row of variable v, and sum_v b_v = 0 where `sum_is_fixed`. The slope of D along b_v is
+
+    target_v - F(p_v) - add_v b_v,      F(p) = sum_v b_v K(p_v, p).
+
+A round moves the variables of an active set. It reads the columns of their own rows alone, which are gathered, once,
+from a cache of float32 rows; afterwards F follows for all rows.
+"""
+
+import numpy as np
+
+from cpython.exc cimport PyErr_CheckSignals
+from libc.math cimport INFINITY, fabs, fmax, fmin
+from libc.stdint cimport int32_t
+
+from marginlinear._core.check cimport check
+from marginlinear._core.piecewise cimport dual_term, loss_at, pieces_t, slope_at
+from marginlinear._core.row_cache cimport RowCache
+
+cdef extern from "pair.h":
+    enum:
+        LANES "ML_LANES"
+    ctypedef struct pair_t "ml_pair_t":
+        Py_ssize_t n
+        double* slope
+        const double* curvature
+        const double* inverse
+        const double* down
+        const double* up
+    ctypedef struct move_t "ml_move_t":
+        const float* row[2]
+        double step[2]
+    ctypedef struct passes_t "ml_passes_t":
+        int width
+        Py_ssize_t (*first)(const pair_t* x, const move_t* move, double* best) noexcept nogil
+        Py_ssize_t (*second)(const pair_t* x, const float* row, double step, double curvature,
+                             double* best) noexcept nogil
+        Py_ssize_t (*rising)(const pair_t* x, const move_t* move, double* best) noexcept nogil
+        Py_ssize_t (*falling)(const pair_t* x, const float* row, double slope, double curvature,
+                              double* best) noexcept nogil
+    const passes_t* passes_of "ml_passes_of"(int width) noexcept nogil
+    const double SINGULAR "ML_SINGULAR"
+
+cdef enum:
+    ABSENT = -1
+    TURN = 1000     # steps between looks at the signals
+
+# Why steps ended.
+cdef enum End:
+    DONE
+    MISSING         # a row that is not in the cache
+    LOOK
+
+# A row is made early where its gain is this part of the best one.
+SOON = 0.3
+TINY = 1e-30
+
+cdef const passes_t* passes
+
+
+def choose_width(int width=8):
+    """Take vectors of up to `width` numbers from here on; returns how many they have. For tests."""
+    global passes
+    passes = passes_of(width)
+    return passes.width
+
+
+choose_width()
+
+
+cdef class PairCD:
+    """
+    Parameters
+    ----------
+    cache : RowCache
+        Of the rows of K.
+    diagonal : float64 array of shape (m,)
+        Of K.
+    point : int32 array of shape (n,)
+        The row of each variable.
+    target, add, lower, upper : float64 arrays of shape (n,)
+        add >= 0, lower <= 0 <= upper, which may be infinite.
+    sum_is_fixed : bool
+    room : int
+        Bytes for the gathered columns of an active set.
+    company : int
+        Rows that are made together.
+
+    Attributes
+    ----------
+    b : float64 array of shape (n,)
+    scores : float64 array of shape (m,)
+        F.
+    curvature : float64 array of shape (n,)
+        K(p_v, p_v) + add_v.
+    steps : int
+        Of two variables, so far.
+    """
+
+    cdef readonly RowCache cache
+    cdef readonly Py_ssize_t steps, room, company
+    cdef readonly bint sum_is_fixed
+    cdef readonly double[::1] b, scores, curvature
+    cdef readonly const double[::1] target, add, lower, upper
+    cdef const int32_t[::1] point
+    # Of the active set: rows of `gathered` are those of `slot`.
+    cdef pair_t active
+    cdef double[:, ::1] own
+    cdef float[:, ::1] gathered
+    cdef int32_t[::1] where, slot
+    cdef Py_ssize_t n_gathered
+    cdef move_t move
+    cdef bint moved
+
+    def __init__(self, RowCache cache, diagonal, point, target, add, lower, upper, *, bint sum_is_fixed=False,
+                 Py_ssize_t room, Py_ssize_t company=8):
+        self.cache, self.point, self.target, self.add = cache, point, target, add
+        self.lower, self.upper, self.sum_is_fixed = lower, upper, sum_is_fixed
+        # A row of zeros has no curvature: one long step takes its variable to a bound.
+        self.curvature = np.maximum(np.asarray(diagonal)[np.asarray(point)] + np.asarray(add), TINY)
+        self.room, self.company = room, company
+        self.b, self.scores = np.zeros(len(target)), np.zeros(len(diagonal))
+        self.gathered = np.empty((0, 0), dtype=np.float32)
+
+    def slopes(self):
+        """Of D along each variable: float64 array of shape (n,)."""
+        return self.target - np.asarray(self.scores)[self.point] - np.multiply(self.add, self.b)
+
+    def round(self, variables, double part, Py_ssize_t most):
+        """Steps within an active set until the gain of one is below a `part` of the first one's, at most so many.
+
+        Parameters
+        ----------
+        variables : int array
+            Their numbers, rising.
+
+        Returns
+        -------
+        float
+            What D rose by.
+        """
+        cdef Py_ssize_t n = len(variables), wide = (n + LANES - 1) // LANES * LANES, v, until = self.steps + most
+        cdef double risen = 0, enough = -1
+        cdef End end = LOOK
+        chosen = np.ascontiguousarray(variables, dtype=np.int32)
+        own = np.zeros((6, wide))
+        b = np.asarray(self.b)[chosen]
+        own[0, :n] = np.asarray(self.slopes())[chosen]
+        own[1:3], own[5, :n] = 1.0, b
+        own[1, :n] = np.asarray(self.curvature)[chosen]
+        own[2] = 1 / own[1]
+        own[3, :n], own[4, :n] = np.asarray(self.lower)[chosen] - b, np.asarray(self.upper)[chosen] - b
+        self.own, self.where, self.slot = own, chosen, np.full(n, ABSENT, dtype=np.int32)
+        self.n_gathered, self.moved = 0, False
+        room = max(2, min(n, self.room // (4 * wide)))
+        if self.gathered.shape[0] < room or self.gathered.shape[1] != wide:
+            self.gathered = np.empty((room, wide), dtype=np.float32)
+        self.active = pair_t(n, &self.own[0, 0], &self.own[1, 0], &self.own[2, 0], &self.own[3, 0], &self.own[4, 0])
+        while end != DONE and self.steps < until:
+            with nogil:
+                end = self.run(min(self.steps + TURN, until), part, &enough, &risen, &v)
+            if end == MISSING and not self.gather(v):
+                end = DONE
+            PyErr_CheckSignals()
+        moved = np.asarray(self.own)[5, :n]
+        self.follow(chosen, moved)
+        return risen
+
+    cdef End run(self, Py_ssize_t until, double part, double* enough, double* risen, Py_ssize_t* missing) noexcept nogil:
+        """Steps, until so many were made."""
+        cdef pair_t* x = &self.active
+        cdef Py_ssize_t i, j
+        cdef double best, gain
+        while self.steps < until:
+            if self.sum_is_fixed:
+                i = passes.rising(x, &self.move if self.moved else NULL, &best)
+            else:
+                i = passes.first(x, &self.move if self.moved else NULL, &best)
+                if enough[0] < 0:
+                    enough[0] = part * best
+            self.moved = False
+            if i < 0 or (not self.sum_is_fixed and best <= enough[0]):
+                return DONE
+            if self.slot[i] == ABSENT:
+                missing[0] = i
+                return MISSING
+            j = self.partner(i)
+            if j >= 0 and self.slot[j] == ABSENT:
+                missing[0] = j
+                return MISSING
+            if self.sum_is_fixed:
+                if j < 0:
+                    return DONE
+                gain = self.exchange(i, j)
+                if enough[0] < 0:
+                    enough[0] = part * gain
+            else:
+                gain = self.together(i, j)
+            self.moved = True
+            risen[0] += gain
+            self.steps += 1
+            if gain <= enough[0]:
+                return DONE
+        return LOOK
+
+    cdef Py_ssize_t partner(self, Py_ssize_t i) noexcept nogil:
+        """The variable to move with i, or -1."""
+        cdef pair_t* x = &self.active
+        cdef const float* row = &self.gathered[self.slot[i], 0]
+        cdef double best, down = self.own[3, i], up = self.own[4, i], step
+        cdef Py_ssize_t j
+        if self.sum_is_fixed:
+            return passes.falling(x, row, x.slope[i], x.curvature[i], &best)
+        step = fmin(fmax(x.slope[i] * x.inverse[i], down), up)
+        self.own[3, i] = self.own[4, i] = 0
+        j = passes.second(x, row, step, x.curvature[i], &best)
+        self.own[3, i], self.own[4, i] = down, up
+        return j
+
+    cdef double exchange(self, Py_ssize_t i, Py_ssize_t j) noexcept nogil:
+        """The exact step of i by as much as j falls; what D rises by."""
+        cdef pair_t* x = &self.active
+        cdef double fall = x.slope[i] - x.slope[j], both = x.curvature[i] + x.curvature[j]
+        cdef double curvature = fmax(both - 2.0 * self.gathered[self.slot[i], j], SINGULAR * both)
+        cdef double step = fmin(fall / curvature, fmin(x.up[i], -x.down[j]))
+        self.take(0, i, step)
+        self.take(1, j, -step)
+        return step * (fall - 0.5 * curvature * step)
+
+    cdef double together(self, Py_ssize_t i, Py_ssize_t j) noexcept nogil:
+        """The exact step of i and, unless it is -1, j; what D rises by."""
+        cdef pair_t* x = &self.active
+        cdef double p = x.slope[i], A = x.curvature[i], s = fmin(fmax(p * x.inverse[i], x.down[i]), x.up[i])
+        cdef double q, B, c, t, u, v, det, gain, best
+        cdef int edge
+        if j < 0:
+            self.take(0, i, s)
+            self.move.row[1], self.move.step[1] = self.move.row[0], 0
+            return s * (p - 0.5 * A * s)
+        q, B, c = x.slope[j], x.curvature[j], self.gathered[self.slot[i], j]
+        t = fmin(fmax((q - c * s) * x.inverse[j], x.down[j]), x.up[j])
+        best = s * p + t * q - 0.5 * (A * s * s + B * t * t) - c * s * t
+        det = A * B - c * c
+        u, v = (p * B - q * c) / det, (q * A - p * c) / det
+        if det > SINGULAR * A * B and x.down[i] <= u <= x.up[i] and x.down[j] <= v <= x.up[j]:
+            s, t, best = u, v, u * p + v * q - 0.5 * (A * u * u + B * v * v) - c * u * v
+        else:
+            # The maximum is on an edge of the box.
+            for edge in range(4):
+                if edge < 2:
+                    u = x.down[i] if edge else x.up[i]
+                    v = fmin(fmax((q - c * u) * x.inverse[j], x.down[j]), x.up[j])
+                else:
+                    v = x.down[j] if edge == 3 else x.up[j]
+                    u = fmin(fmax((p - c * v) * x.inverse[i], x.down[i]), x.up[i])
+                if not (fabs(u) < INFINITY and fabs(v) < INFINITY):
+                    continue
+                gain = u * p + v * q - 0.5 * (A * u * u + B * v * v) - c * u * v
+                if gain > best:
+                    s, t, best = u, v, gain
+        self.take(0, i, s)
+        self.take(1, j, t)
+        return best
+
+    cdef void take(self, int at, Py_ssize_t i, double step) noexcept nogil:
+        """Let variable i move; the slopes follow in the next pass, but for what it has of its own."""
+        self.move.row[at], self.move.step[at] = &self.gathered[self.slot[i], 0], step
+        self.own[0, i] -= self.add[self.where[i]] * step
+        self.own[3, i] -= step
+        self.own[4, i] -= step
+        self.own[5, i] += step
+
+    cdef bint gather(self, Py_ssize_t v):
+        """Let the row of variable v stand among the gathered ones; False where there is no room."""
+        cdef Py_ssize_t i = self.point[self.where[v]], u
+        cdef const float* row
+        cdef float* out
+        if self.n_gathered == self.gathered.shape[0]:
+            return False
+        if not self.cache.has(i):
+            self.cache.require(self.wanted(v))
+        row, out = self.cache.at(i), &self.gathered[self.n_gathered, 0]
+        with nogil:
+            for u in range(self.active.n):
+                check(self.where[u], self.point.shape[0])
+                out[u] = row[self.point[self.where[u]]]
+            for u in range(self.active.n, self.gathered.shape[1]):
+                out[u] = 0
+        self.slot[v] = self.n_gathered
+        self.n_gathered += 1
+        return True
+
+    def wanted(self, Py_ssize_t v):
+        """The row of variable v, and those of others that will soon be asked for: rows made together take less time."""
+        slope, curvature, inverse, down, up, _ = np.asarray(self.own)[:, :self.active.n]
+        step = np.clip(slope * inverse, down, up)
+        gain = step * (slope - 0.5 * curvature * step)
+        rows = np.asarray(self.point)[self.where]
+        gain[(gain < SOON * gain.max()) | self.cache.present(rows)] = 0
+        chosen = [rows[v]]
+        for side in (step > 0, step < 0):
+            there = np.flatnonzero(side & (gain > 0))
+            best = there[np.argsort(-gain[there], kind="stable")][:self.company // 2]
+            chosen += rows[best].tolist()
+        return np.unique(chosen)[:self.cache.capacity] if len(chosen) <= self.cache.capacity else chosen[:1]
+
+    def follow(self, chosen, moved):
+        """b of the chosen variables is `moved`: the scores follow."""
+        # What has come to a bound is there, whatever rounding says.
+        down, up = np.asarray(self.own)[3:5, :len(chosen)]
+        lower, upper = np.asarray(self.lower)[chosen], np.asarray(self.upper)[chosen]
+        after = np.where(up == 0, upper, np.where(down == 0, lower, np.clip(moved, lower, upper)))
+        b = np.asarray(self.b)
+        change = after - b[chosen]
+        b[chosen] = after
+        rows, at = np.unique(np.asarray(self.point)[chosen], return_inverse=True)
+        sums = np.bincount(at, change, minlength=len(rows))
+        there = np.flatnonzero(sums)
+        self.cache.add(rows[there], sums[there, np.newaxis], np.asarray(self.scores)[:, np.newaxis])
+
+
+def values_of(table, const double[::1] cost, const double[::1] signs, const double[::1] scores, const double[::1] b,
+              double shift=0.0):
+    """(sum_i c_i phi(g_i), the dual's sum of -c_i phi*(-a_i/c_i)) at the margins g_i = sign_i (score_i + shift) and the
+    duals a_i = sign_i b_i; `table` as margin_cd.table_of makes it."""
+    cdef const double[::1] numbers = np.ascontiguousarray(table)
+    cdef const pieces_t* phi = <const pieces_t*> &numbers[0]
+    cdef double loss = 0, dual = 0
+    cdef Py_ssize_t i
+    with nogil:
+        for i in range(cost.shape[0]):
+            loss += cost[i] * loss_at(phi, signs[i] * (scores[i] + shift))
+            dual += dual_term(phi, cost[i], signs[i] * b[i])
+    return loss, dual
+
+
+def best_shift(table, const double[::1] cost, const double[::1] signs, const double[::1] scores, double low,
+               double high):
+    """The shift of all scores at which their loss is least, between low and high."""
+    cdef const double[::1] numbers = np.ascontiguousarray(table)
+    cdef const pieces_t* phi = <const pieces_t*> &numbers[0]
+    cdef double slope, middle
+    cdef Py_ssize_t i
+    with nogil:
+        while True:
+            middle = low + (high - low) / 2
+            if not low < middle < high:
+                break
+            slope = 0
+            for i in range(cost.shape[0]):
+                slope += cost[i] * signs[i] * slope_at(phi, signs[i] * (scores[i] + middle))
+            if slope < 0:
+                low = middle
+            else:
+                high = middle
+    return low

@@ -1,0 +1,163 @@
+"""Over a kernel: greedy steps of two variables, within an active set that holds all free ones.
+
+The variables of the dual are coefficients of the rows. A loss that is flat on one side of a knot, and beside it a line, a
+parabola, or first the one and then the other, gives each row one whose dual is a parabola between bounds. Kernel rows
+are float32 numbers, and the certificate of a fit is recomputed in float64: where that falls short, the rounds go on from
+the scores it has found, so that the error is that of what changes alone.
+"""
+
+import math
+
+import numpy as np
+
+from marginlinear._core.margin_cd import table_of
+from marginlinear._core.pair_cd import PairCD, values_of
+from marginlinear._core.row_cache import add_rows
+from marginlinear.algorithms.certificate import Budget
+from marginlinear.problem import Info, Solution
+from marginlinear.status import STALLED, allowance, status_of
+from marginlinear.threads import ranges
+
+# Variables of an active set, at least: so many, this part of all, and this multiple of the free ones.
+LEAST, PART, FREE = 1024, 1 / 16, 1.25
+# A round ends where a step gains less than this part of the first one, or after so many steps a variable.
+INNER, STEPS = 0.1, 5
+# Numbers of a block of rows in float64.
+BLOCK = 2**20
+
+
+def dual_of(knots, parts):
+    """(target, add, upper) of the dual target a - add a^2/(2 c), 0 <= a <= upper c, of a loss of the margin that is flat
+    above a knot; None for others. The loss is given as `margin_cd.table_of` takes it."""
+    quads, slopes = ([float(part[at]) for part in parts] for at in (0, 1))
+    if len(parts) < 2 or quads[-1] or slopes[-1] or any(parts[-1]):
+        return None
+    quad, slope = quads[-2], slopes[-2]
+    if quad == 0:
+        return (knots[-1], 0.0, -slope) if len(parts) == 2 else None
+    if abs(quad * knots[-1] + slope) > 1e-12 * abs(slope):
+        return None
+    if len(parts) == 2:
+        return -slope / quad, 1 / quad, math.inf
+    smooth = len(parts) == 3 and quads[0] == 0 and abs(quad * knots[0] + slope - slopes[0]) <= 1e-12 * abs(slopes[0])
+    return (-slope / quad, 1 / quad, -slopes[0]) if smooth else None
+
+
+class PairFit:
+    """A binary fit over Gram rows.
+
+    Parameters
+    ----------
+    problem : Problem
+    run : Run
+    cost : float64 array of shape (m,)
+    loss : tuple
+        (knots, parts) of which `dual_of` makes something.
+    """
+
+    def __init__(self, problem, run, cost, loss):
+        self.problem, self.run, self.cost, self.table = problem, run, cost, table_of(*loss)
+        self.budget = Budget(run.max_iter, run.time_limit, run.progress, run.cancel)
+        self.signs = np.where(problem.y > 0, 1.0, -1.0)
+        self.target, self.add, self.upper = dual_of(*loss)
+        self.random, self.n_iter = np.random.default_rng(run.seed), 0
+
+    def convex(self):
+        with self.problem.rows.cache() as cache:
+            return self._fit(cache)
+
+    def _fit(self, cache):
+        rows, cost, signs = self.problem.rows, self.cost, self.signs
+        m, bound = rows.m, self.upper * cost
+        self.engine = engine = PairCD(
+            cache, rows.sqnorms(), np.arange(m, dtype=np.int32), self.target * signs, self.add / cost,
+            np.where(signs > 0, 0.0, -bound), np.where(signs > 0, bound, 0.0), room=max(rows.room // rows.takers, 1))
+        if self.run.start is not None:
+            self._resume(self.run.start)
+        exact, stopped = True, None
+        while True:
+            objective, bound = self._values()
+            self.budget.record(self.n_iter, objective, bound, objective - bound)
+            certified = objective - bound <= allowance(self.run.tol, objective)
+            if exact and (certified or stopped):
+                break
+            stopped = stopped or self.budget.exhausted(self.n_iter)
+            if certified or stopped:
+                self._refresh()
+                exact = True
+                continue
+            active = self._active()
+            risen = engine.round(active, INNER, STEPS * len(active))
+            self.n_iter += 1
+            if risen > 0:
+                exact = False
+            elif exact:
+                stopped = STALLED
+            else:
+                self._refresh()
+                exact = True
+        return self._solution(objective, bound, stopped)
+
+    def _resume(self, start):
+        """From the duals of another fit, in the range of these costs."""
+        engine = self.engine
+        b = self.signs * start["duals"] * (self.cost / start["cost"])
+        engine.b[:] = np.clip(b, engine.lower, engine.upper)
+        self._refresh()
+
+    def _refresh(self):
+        """The scores afresh, in float64."""
+        rows, b, scores = self.problem.rows, np.asarray(self.engine.b), np.asarray(self.engine.scores)
+        which = np.flatnonzero(b)
+        scores[:] = 0
+        step = max(8, min(64, BLOCK // max(1, rows.m)))
+        values = np.empty((step, rows.m))
+        for lo, hi in ranges(len(which), step):
+            rows.fill(which[lo:hi], values[:hi - lo])
+            add_rows(values[:hi - lo], b[which[lo:hi]], scores)
+
+    def _values(self):
+        """(objective, bound)"""
+        b, scores = np.asarray(self.engine.b), np.asarray(self.engine.scores)
+        half = 0.5 * float((b * scores).sum())
+        loss, dual = values_of(self.table, self.cost, self.signs, scores, b)
+        return half + loss, dual - half
+
+    def _active(self):
+        """Numbers of the variables of the next round, rising."""
+        engine = self.engine
+        b, lower, upper = np.asarray(engine.b), np.asarray(engine.lower), np.asarray(engine.upper)
+        slopes, curvature = engine.slopes(), np.asarray(engine.curvature)
+        m = len(b)
+        free = (lower < b) & (b < upper)
+        size = min(m, max(LEAST, int(PART * m), int(FREE * free.sum())))
+        if size == m:
+            return np.arange(m)
+        step = np.clip(slopes / curvature, lower - b, upper - b)
+        gain = step * (slopes - 0.5 * curvature * step)
+        if self.n_iter == 0:
+            # Many are equal, in whatever order they stand.
+            gain *= 1 + 1e-6 * self.random.random(m)
+        # The rows that would be violated next come last.
+        rank = np.where(free, 1.0, -abs(slopes) / np.sqrt(curvature) / (1 + abs(slopes).max()))
+        for side in (step > 0, step < 0):
+            worst = largest(np.where(side, gain, 0.0), size // 4)
+            rank[worst[gain[worst] > 0]] = 2.0
+        return np.sort(largest(rank, size))
+
+    def _solution(self, objective, bound, stopped):
+        engine, run = self.engine, self.run
+        b, scores = np.array(engine.b), np.array(engine.scores)
+        certificate = objective - bound
+        status, reason = status_of(certificate, objective, run.tol, stopped or STALLED)
+        info = Info(status=status, reason=reason, algorithm="pairs", n_iter=self.n_iter, n_outer=0, objective=objective,
+                    bound=bound, certificate=certificate, n_support=int(np.count_nonzero(b)),
+                    seconds=self.budget.seconds, tol=run.tol, history=self.budget.history)
+        state = {"duals": self.signs * b, "cost": self.cost, "W": np.concatenate((scores, b)), "kappa": 0.0,
+                 "before": None}
+        return Solution(b.reshape(-1, 1), info, state)
+
+
+def largest(values, count):
+    """Places of so many largest values."""
+    return np.argpartition(-values, count - 1)[:count] if 0 < count < len(values) else np.arange(len(values))[:count]
