@@ -34,13 +34,13 @@ typedef void (*ml_dense_f)(const double *panels, ptrdiff_t n, ptrdiff_t count, c
 /* Kernel values from the products of one left row and the squared norms; arrays are read and written to the next
    multiple of ML_LANES. */
 typedef void (*ml_values_f)(const ml_kernel_t *kernel, const double *products, double left, const double *right,
-                            ptrdiff_t count, double *out);
+                            ptrdiff_t count, void *out);
 
 typedef struct {
     int width;
     ml_sparse_f sparse[4]; /* csr64, csr32, narrow64, narrow32 */
     ml_dense_f dense;
-    ml_values_f values;
+    ml_values_f values[2]; /* double, float */
 } ml_gram_t;
 
 #define GLUE_(name, width) name##_##width
@@ -85,16 +85,22 @@ static const ml_gram_t *ml_gram_of(int width) { (void)width; return &gram_2; }
 
 #include <math.h>
 
-static void values_1(const ml_kernel_t *kernel, const double *products, double left, const double *right,
-                     ptrdiff_t count, double *out)
-{
-    for (ptrdiff_t j = 0; j < count; j++) {
-        const double z = products[j] * kernel->gamma + kernel->coef0, distance = left + right[j] - 2.0 * products[j];
-        out[j] = kernel->offset + (kernel->kind == ML_LINEAR ? products[j]
-                                   : kernel->kind == ML_RBF ? exp(-kernel->gamma * (distance > 0 ? distance : 0.0))
-                                   : kernel->kind == ML_SIGMOID ? tanh(z) : pow(z, kernel->degree));
+#define VALUES(name, number) \
+    static void name##_1(const ml_kernel_t *kernel, const double *products, double left, const double *right, \
+                         ptrdiff_t count, void *out) \
+    { \
+        for (ptrdiff_t j = 0; j < count; j++) { \
+            const double distance = left + right[j] - 2.0 * products[j]; \
+            const double z = products[j] * kernel->gamma + kernel->coef0; \
+            ((number *)out)[j] = (number)( \
+                kernel->offset + (kernel->kind == ML_LINEAR ? products[j] \
+                                  : kernel->kind == ML_RBF ? exp(-kernel->gamma * (distance > 0 ? distance : 0.0)) \
+                                  : kernel->kind == ML_SIGMOID ? tanh(z) : pow(z, kernel->degree))); \
+        } \
     }
-}
+
+VALUES(values64, double)
+VALUES(values32, float)
 
 #define SPARSE(name, number, feature) \
     static void name##_1(const void *data, const void *index, const int64_t *begin, ptrdiff_t count, \
@@ -125,7 +131,7 @@ static void dense_1(const double *panels, ptrdiff_t n, ptrdiff_t count, const do
         }
 }
 
-static const ml_gram_t gram_1 = {1, {csr64_1, csr32_1, narrow64_1, narrow32_1}, dense_1, values_1};
+static const ml_gram_t gram_1 = {1, {csr64_1, csr32_1, narrow64_1, narrow32_1}, dense_1, {values64_1, values32_1}};
 
 static const ml_gram_t *ml_gram_of(int width) { (void)width; return &gram_1; }
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport int64_t
-from libc.string cimport memset
+from libc.string cimport memcpy, memset
 
 from marginlinear._core.check cimport check
 from marginlinear._core.rows cimport Rows, csr_t, data_t, feature, row_begin, row_end, storage_of
@@ -27,12 +27,12 @@ cdef extern from "gram.h":
     ctypedef void (*dense_f "ml_dense_f")(const double* panels, Py_ssize_t n, Py_ssize_t count, const double* lanes,
                                           double* products) noexcept nogil
     ctypedef void (*values_f "ml_values_f")(const kernel_t* kernel, const double* products, double left,
-                                            const double* right, Py_ssize_t count, double* out) noexcept nogil
+                                            const double* right, Py_ssize_t count, void* out) noexcept nogil
     ctypedef struct gram_f "ml_gram_t":
         int width
         sparse_f sparse[4]
         dense_f dense
-        values_f values
+        values_f values[2]
     const gram_f* gram_of "ml_gram_of"(int width) noexcept nogil
 
 ctypedef fused number_t:
@@ -202,11 +202,10 @@ cdef void multiply(const kernel_t* kernel, KernelPoints left, const Py_ssize_t* 
                    KernelPoints right, const double* panels, const double* lanes, Py_ssize_t start, Py_ssize_t stop,
                    Py_ssize_t first, number_t[:, :] out) noexcept nogil:
     """Rows first to first + count of `out`: those in the lanes."""
-    cdef Py_ssize_t at, lo, hi, lane, j, n = right.rows.n
+    cdef Py_ssize_t at, lo, hi, lane, n = right.rows.n
     cdef double products[LANES * BLOCK]
-    cdef double values[BLOCK]
+    cdef number_t values[BLOCK]
     cdef task_t task
-    cdef number_t* row
     memset(products, 0, sizeof(products))
     task.what, task.products = MULTIPLY, products
     lo = start
@@ -219,10 +218,8 @@ cdef void multiply(const kernel_t* kernel, KernelPoints left, const Py_ssize_t* 
             else:
                 gram.dense(panels + lo * n, n, hi - lo, task.lanes, products)
             for lane in range(min(<Py_ssize_t>LANES, count - at)):
-                gram.values(kernel, products + lane * BLOCK, left.norms[who[at + lane]], &right.norms[lo], hi - lo,
+                gram.values[number_t is float](kernel, products + lane * BLOCK, left.norms[who[at + lane]], &right.norms[lo], hi - lo,
                             values)
-                row = &out[first + at + lane, lo - start]
-                for j in range(hi - lo):
-                    row[j] = <number_t> values[j]
+                memcpy(&out[first + at + lane, lo - start], values, (hi - lo) * sizeof(number_t))
             at += LANES
         lo = hi

@@ -3,7 +3,7 @@ from libc.stdint cimport int32_t
 cdef class RowCache:
     cdef readonly Py_ssize_t m, capacity, made
     cdef object source
-    cdef float[:, ::1] store
+    cdef float[:, ::1] store, made_at_once
     # By slot: its row, and its neighbours in the order of use, that of `capacity` being the newest and the oldest.
     cdef int32_t[::1] row_of, newer, older
     cdef int32_t[::1] slot_of

@@ -35,6 +35,7 @@ cdef class RowCache:
             raise ValueError(f"capacity = {capacity} is not allowed: give at least 1")
         self.source, self.m, self.capacity, self.made = source, m, min(capacity, m), 0
         self.store = np.empty((self.capacity, m), dtype=np.float32)
+        self.made_at_once = np.empty((0, m), dtype=np.float32)
         self.row_of = np.full(self.capacity, NOWHERE, dtype=np.int32)
         self.slot_of = np.full(m, NOWHERE, dtype=np.int32)
         ring = np.arange(self.capacity + 1, dtype=np.int32)
@@ -75,9 +76,10 @@ cdef class RowCache:
         absent = np.unique(np.asarray(wanted)[~self.present(wanted)]).astype(np.intp)
         if len(absent) == 0:
             return
-        made = np.empty((len(absent), self.m), dtype=np.float32)
-        self.source.fill(absent, made)
-        rows = made
+        if len(absent) > self.made_at_once.shape[0]:
+            self.made_at_once = np.empty((len(absent), self.m), dtype=np.float32)
+        rows = self.made_at_once
+        self.source.fill(absent, np.asarray(self.made_at_once)[:len(absent)])
         for at in range(len(absent)):
             slot, i = self.newer[self.capacity], absent[at]
             if self.row_of[slot] != NOWHERE:
