@@ -79,6 +79,9 @@ class Fit:
         self.run_values = dict(run_values)
         self.bias = self.run_values.pop("bias")
         self.kernel = kernel_of(values, width)
+        if values.get(P.FREE_BIAS.name) and self.bias >= 0:
+            raise ValueError(f"bias = {self.bias!r} does not go with free_bias = True, whose offset takes its place: "
+                             "give one of them")
         k = len(classes)
         self.how = None if method.joint or k == 2 else values["multiclass"]
         self.columns = k if method.joint else 1

@@ -389,7 +389,8 @@ def kernel_model(kernel, X, fitted, labels, kept, **rest):
 
     y = np.searchsorted(labels, fitted.classes)[fitted.state.y]
     fitted, lowered = among(labels, fitted)
-    coefficients, k = np.asarray(fitted.weights), len(labels)
+    weights, m, k = np.asarray(fitted.weights), len(fitted.state.y), len(labels)
+    coefficients, offset = weights[:m], weights[m:].sum(axis=0)
     if coefficients.shape[1] == k == 2:
         # Two columns say one thing twice. LIBSVM's file has it once: here too they agree to the last bit.
         half = (coefficients[:, 1:] - coefficients[:, :1]) / 2
@@ -397,10 +398,11 @@ def kernel_model(kernel, X, fitted, labels, kept, **rest):
     which = np.flatnonzero(coefficients.any(axis=1))
     which = which[np.argsort(-y[which] if k == 2 else y[which], kind="stable")]
     dual_coef = coefficients[which]
+    intercept = constant_of(fitted.bias) * dual_coef.sum(axis=0) + offset - lowered
     indices = which if kept is None else kept[which]
     support = indices if kernel.kind == "precomputed" else take_support(kernel, X, which)
     found = fitted._asdict()
     del found["weights"]
     return KernelModel(kernel, support, dual_coef, support_counts=np.bincount(y[which], minlength=k),
                        support_indices=indices,
-                       intercept=constant_of(fitted.bias) * dual_coef.sum(axis=0) + 0.0 - lowered, **found, **rest)
+                       intercept=intercept, **found, **rest)

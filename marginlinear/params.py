@@ -164,6 +164,9 @@ COEF0 = Param("coef0", float, 0.0, "coef0 of poly and sigmoid", "(-inf, inf)", l
 CACHE = Param("cache", float, None, "megabytes for the kernel's Gram matrix, beyond which rows are computed when "
               "needed (default: a quarter of the memory)", "(0, inf)", letter="m", metavar="MB",
               needs=("kernel", (*KERNEL.choices, callable)))
+FREE_BIAS = Param("free_bias", bool, False, "with a kernel: an offset of the scores that costs nothing in the "
+                  "objective, as LIBSVM's C-SVC has, in place of the constant feature of -B", letter="R",
+                  needs=("kernel", (*KERNEL.choices, callable)))
 # Positive semidefinite whatever the rows and the parameters are.
 DEFINITE = ("linear", "rbf")
 INDEFINITE = "the kernel is not positive semidefinite on these rows, and nothing can be certified; take another one"
@@ -171,7 +174,7 @@ INDEFINITE = "the kernel is not positive semidefinite on these rows, and nothing
 KERNELS = (KERNEL, GAMMA, DEGREE, COEF0, CACHE)
 # What there is for methods to take: a command line is taken apart without the methods.
 OWN = (C, LAMBDA, MU, THETA, OUTER, MAX_OUTER, LAMBDA1, LAMBDA2, NORM, EPS, DELTA, LOSS, ALPHA, BETA, EPOCHS, ETA0,
-       MULTICLASS, *KERNELS)
+       FREE_BIAS, MULTICLASS, *KERNELS)
 
 TOL = Param("tol", float, 1e-3, "stop when certificate <= tol * max(1, |objective|)", "(0, inf)", letter="e")
 BIAS = Param("bias", float, -1.0, "value of a constant feature added to every row; negative: none", "(-inf, inf)",

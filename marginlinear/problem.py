@@ -138,8 +138,9 @@ class Solution(namedtuple("Solution", "weights info state codes", defaults=(None
     Attributes
     ----------
     weights : float64 array of shape (d, columns), in C order
-        One row a feature (the bias feature last); over Gram rows one row an instance, its coefficients. A joint method
-        has a column for each class, a binary one a single column.
+        One row a feature (the bias feature last); over Gram rows one row an instance, its coefficients, and last, where
+        it is not that of a constant feature, the offset of the scores. A joint method has a column for each class, a
+        binary one a single column.
     info : Info
     state : object or None
         Dual variables for a warm start; kept in memory only, never written to a file.

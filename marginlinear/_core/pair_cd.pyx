@@ -56,8 +56,10 @@ cdef enum End:
     LOOK
 
 # A row is made early where its gain is this part of the best one.
-SOON = 0.3
-TINY = 1e-30
+cdef double SOON = 0.3
+cdef double TINY = 1e-30
+# An interval of shifts is not cut any further where it is this part of their size.
+cdef double CLOSE = 1e-13
 
 cdef const passes_t* passes
 
@@ -97,6 +99,8 @@ cdef class PairCD:
         F.
     curvature : float64 array of shape (n,)
         K(p_v, p_v) + add_v.
+    shift : float
+        Of all slopes, where the sum is fixed: what tells which variables are far from where they will be.
     steps : int
         Of two variables, so far.
     """
@@ -104,6 +108,7 @@ cdef class PairCD:
     cdef readonly RowCache cache
     cdef readonly Py_ssize_t steps, room, company
     cdef readonly bint sum_is_fixed
+    cdef public double shift
     cdef readonly double[::1] b, scores, curvature
     cdef readonly const double[::1] target, add, lower, upper
     cdef const int32_t[::1] point
@@ -111,7 +116,11 @@ cdef class PairCD:
     cdef pair_t active
     cdef double[:, ::1] own
     cdef float[:, ::1] gathered
+    cdef float[::1] columns
     cdef int32_t[::1] where, slot
+    # Rows to make with one that is asked for, of variables that would rise, or fall, by most.
+    cdef int32_t[:, ::1] soon
+    cdef double[:, ::1] soon_gain
     cdef Py_ssize_t n_gathered
     cdef move_t move
     cdef bint moved
@@ -123,8 +132,9 @@ cdef class PairCD:
         # A row of zeros has no curvature: one long step takes its variable to a bound.
         self.curvature = np.maximum(np.asarray(diagonal)[np.asarray(point)] + np.asarray(add), TINY)
         self.room, self.company = room, company
+        self.soon_gain, self.soon = np.empty((2, company)), np.empty((2, company), dtype=np.int32)
         self.b, self.scores = np.zeros(len(target)), np.zeros(len(diagonal))
-        self.gathered = np.empty((0, 0), dtype=np.float32)
+        self.columns = np.empty(0, dtype=np.float32)
 
     def slopes(self):
         """Of D along each variable: float64 array of shape (n,)."""
@@ -157,8 +167,9 @@ cdef class PairCD:
         self.own, self.where, self.slot = own, chosen, np.full(n, ABSENT, dtype=np.int32)
         self.n_gathered, self.moved = 0, False
         room = max(2, min(n, self.room // (4 * wide)))
-        if self.gathered.shape[0] < room or self.gathered.shape[1] != wide:
-            self.gathered = np.empty((room, wide), dtype=np.float32)
+        if self.columns.shape[0] < room * wide:
+            self.columns = np.empty(max(room * wide, self.room // 4), dtype=np.float32)
+        self.gathered = np.asarray(self.columns)[:room * wide].reshape(room, wide)
         self.active = pair_t(n, &self.own[0, 0], &self.own[1, 0], &self.own[2, 0], &self.own[3, 0], &self.own[4, 0])
         while end != DONE and self.steps < until:
             with nogil:
@@ -294,19 +305,39 @@ cdef class PairCD:
         self.n_gathered += 1
         return True
 
-    def wanted(self, Py_ssize_t v):
+    cdef wanted(self, Py_ssize_t v):
         """The row of variable v, and those of others that will soon be asked for: rows made together take less time."""
-        slope, curvature, inverse, down, up, _ = np.asarray(self.own)[:, :self.active.n]
-        step = np.clip(slope * inverse, down, up)
-        gain = step * (slope - 0.5 * curvature * step)
-        rows = np.asarray(self.point)[self.where]
-        gain[(gain < SOON * gain.max()) | self.cache.present(rows)] = 0
-        chosen = [rows[v]]
-        for side in (step > 0, step < 0):
-            there = np.flatnonzero(side & (gain > 0))
-            best = there[np.argsort(-gain[there], kind="stable")][:self.company // 2]
-            chosen += rows[best].tolist()
-        return np.unique(chosen)[:self.cache.capacity] if len(chosen) <= self.cache.capacity else chosen[:1]
+        cdef const pair_t* x = &self.active
+        cdef Py_ssize_t u, at, side, most = min(self.company, self.cache.capacity) // 2
+        cdef Py_ssize_t[2] count = [0, 0]
+        cdef double slope, step, gain, best = 0
+        cdef int32_t i
+        with nogil:
+            for u in range(x.n):
+                slope = x.slope[u] - self.shift
+                step = fmin(fmax(slope * x.inverse[u], x.down[u]), x.up[u])
+                gain = step * (slope - 0.5 * x.curvature[u] * step)
+                best = fmax(best, gain)
+                side, i = step > 0, self.point[self.where[u]]
+                if gain < SOON * best or gain <= 0 or u == v or self.cache.has(i):
+                    continue
+                # The best so far stand in falling order.
+                at = count[side]
+                if at == most and (at == 0 or self.soon_gain[side, at - 1] >= gain):
+                    continue
+                if at < most:
+                    count[side] += 1
+                else:
+                    at -= 1
+                while at > 0 and self.soon_gain[side, at - 1] < gain:
+                    self.soon_gain[side, at], self.soon[side, at] = (
+                        self.soon_gain[side, at - 1], self.soon[side, at - 1])
+                    at -= 1
+                self.soon_gain[side, at], self.soon[side, at] = gain, i
+        found = [self.point[self.where[v]]]
+        for side in range(2):
+            found += [self.soon[side, at] for at in range(count[side]) if self.soon_gain[side, at] >= SOON * best]
+        return found[:self.cache.capacity]
 
     def follow(self, chosen, moved):
         """b of the chosen variables is `moved`: the scores follow."""
@@ -348,7 +379,7 @@ def best_shift(table, const double[::1] cost, const double[::1] signs, const dou
     with nogil:
         while True:
             middle = low + (high - low) / 2
-            if not low < middle < high:
+            if not low < middle < high or high - low <= CLOSE * (fabs(low) + fabs(high)):
                 break
             slope = 0
             for i in range(cost.shape[0]):

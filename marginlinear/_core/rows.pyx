@@ -43,6 +43,8 @@ cdef extern from "simd.h":
 PART = 2**22
 # Bytes for the float32 rows of a Gram matrix that are kept, unless others are given.
 ROOM = 200 * 2**20
+# Of these, whole rows; the others are for what is gathered of them.
+OF_ROWS = 0.75
 # Rows that are asked for at once, where many of them are asked for in vain.
 LEAST = 8
 EMPTY = -1
@@ -332,7 +334,7 @@ cdef class Rows:
             cache = self._caches.pop()
         except IndexError:
             cache = RowCache(self._source or Held(self.arrays), self.m,
-                             max(1, self.room // self.takers // (4 * max(1, self.m))))
+                             max(1, int(OF_ROWS * self.room) // self.takers // (4 * max(1, self.m))))
         try:
             yield cache
         finally:

@@ -302,16 +302,22 @@ def convex_fit(made, terms):
     return fit
 
 
-def margin_fit(problem, run, cost, tables):
-    """The MarginFit of a binary loss; over a kernel a PairFit, where that knows the loss."""
-    if problem.rows is not None and problem.rows.is_gram and run.algorithm == "auto":
-        from marginlinear.algorithms.pairs import PairFit, dual_of
+def margin_fit_of(loss):
+    """The `fit` of a binary method whose `loss` is flat above a knot: over a kernel by a PairFit."""
+    by_rows = fit_of(loss)
 
-        if dual_of(*tables[0]) is not None:
-            return PairFit(problem, run, cost, tables[0])
-    return MarginFit(problem, run, cost, tables)
+    def fit(problem, params, run):
+        if not problem.rows.is_gram or run.algorithm != "auto":
+            if params["free_bias"]:
+                raise ValueError(f"free_bias = True does not go with algorithm = {run.algorithm!r}: give 'auto'")
+            return by_rows(problem, params, run)
+        from marginlinear.algorithms.pairs import PairFit
+
+        return PairFit(problem, run, *loss(problem, params), params["free_bias"]).convex()
+
+    return fit
 
 
 def fit_of(loss):
     """The `fit` of a binary method by its `loss`, both as Method has them."""
-    return convex_fit(margin_fit, partial(of_loss, loss))
+    return convex_fit(MarginFit, partial(of_loss, loss))

@@ -48,7 +48,7 @@ class Columns:
         # An event of another's is never set here: fits that have one run on one thread.
         self.cancel = threading.Event() if run.cancel is None else run.cancel
         # In a Model's own layout: no other copy of all columns is made.
-        length = problem.rows.m if problem.rows.is_gram else problem.rows.d
+        length = problem.rows.m + params.get("free_bias", False) if problem.rows.is_gram else problem.rows.d
         self.weights = np.zeros((length, self.codes.shape[1]))
         self.supports = np.zeros(problem.rows.m, dtype=bool)
 
@@ -74,6 +74,7 @@ class Columns:
     def _outcomes(self):
         """(info, state) of the columns, in their order, as they are known."""
         threads = self.run.threads if self.problem.rows.shared else 1
+        self.problem.rows.takers = max(1, min(threads, self.codes.shape[1]))
         found, told = [], 0
         if self._alike:
             parts = groups(self.codes.shape[1])
@@ -131,7 +132,11 @@ class Columns:
             raise ValueError(f"{error} (in binary problem {at + 1} of {self.codes.shape[1]}: class number {positive} "
                              f"against {negative}, in the order of the labels)") from error
         state, column = solution.state, self.weights[:, at]
-        column[slice(None) if which is None or not self.problem.rows.is_gram else which] = solution.weights[:, 0]
+        if which is None or not self.problem.rows.is_gram:
+            column[:] = solution.weights[:, 0]
+        else:
+            column[which] = solution.weights[:len(which), 0]
+            column[self.problem.rows.m:] = solution.weights[len(which):, 0]
         if len(state["W"]) == len(solution.weights) and np.may_share_memory(state["W"], solution.weights):
             state = {**state, "W": column}
         support = np.flatnonzero(state["duals"])

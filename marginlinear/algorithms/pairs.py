@@ -11,8 +11,9 @@ import math
 import numpy as np
 
 from marginlinear._core.margin_cd import table_of
-from marginlinear._core.pair_cd import PairCD, values_of
+from marginlinear._core.pair_cd import PairCD, best_shift, values_of
 from marginlinear._core.row_cache import add_rows
+from marginlinear._core.rows import OF_ROWS
 from marginlinear.algorithms.certificate import Budget
 from marginlinear.problem import Info, Solution
 from marginlinear.status import STALLED, allowance, status_of
@@ -22,6 +23,8 @@ from marginlinear.threads import ranges
 LEAST, PART, FREE = 1024, 1 / 16, 1.25
 # A round ends where a step gains less than this part of the first one, or after so many steps a variable.
 INNER, STEPS = 0.1, 5
+# A sum of coefficients is 0 where it is within this part of theirs.
+ROUNDING = 1e-12
 # Numbers of a block of rows in float64.
 BLOCK = 2**20
 
@@ -53,13 +56,17 @@ class PairFit:
     cost : float64 array of shape (m,)
     loss : tuple
         (knots, parts) of which `dual_of` makes something.
+    free_bias : bool
+        Whether scores have an offset that costs nothing. Then the sum of the coefficients is 0, and the objective is
+        that at the best offset for the weights.
     """
 
-    def __init__(self, problem, run, cost, loss):
+    def __init__(self, problem, run, cost, loss, free_bias=False):
         self.problem, self.run, self.cost, self.table = problem, run, cost, table_of(*loss)
         self.budget = Budget(run.max_iter, run.time_limit, run.progress, run.cancel)
         self.signs = np.where(problem.y > 0, 1.0, -1.0)
         self.target, self.add, self.upper = dual_of(*loss)
+        self.free_bias, self.offset = free_bias, 0.0
         self.random, self.n_iter = np.random.default_rng(run.seed), 0
 
     def convex(self):
@@ -71,7 +78,7 @@ class PairFit:
         m, bound = rows.m, self.upper * cost
         self.engine = engine = PairCD(
             cache, rows.sqnorms(), np.arange(m, dtype=np.int32), self.target * signs, self.add / cost,
-            np.where(signs > 0, 0.0, -bound), np.where(signs > 0, bound, 0.0), room=max(rows.room // rows.takers, 1))
+            np.where(signs > 0, 0.0, -bound), np.where(signs > 0, bound, 0.0), sum_is_fixed=self.free_bias, room=int((1 - OF_ROWS) * rows.room) // rows.takers)
         if self.run.start is not None:
             self._resume(self.run.start)
         exact, stopped = True, None
@@ -103,11 +110,18 @@ class PairFit:
         engine = self.engine
         b = self.signs * start["duals"] * (self.cost / start["cost"])
         engine.b[:] = np.clip(b, engine.lower, engine.upper)
+        if self.free_bias and abs(np.sum(engine.b)) > ROUNDING * np.abs(engine.b).sum():
+            # Of other costs, or of a fit without an offset.
+            engine.b[:] = 0
         self._refresh()
 
     def _refresh(self):
         """The scores afresh, in float64."""
         rows, b, scores = self.problem.rows, np.asarray(self.engine.b), np.asarray(self.engine.scores)
+        if self.free_bias:
+            # What rounding has left of the sum goes to the variable that has the most room on both sides.
+            room = np.minimum(b - self.engine.lower, self.engine.upper - b)
+            b[np.argmax(room)] -= math.fsum(b)
         which = np.flatnonzero(b)
         scores[:] = 0
         step = max(8, min(64, BLOCK // max(1, rows.m)))
@@ -120,14 +134,18 @@ class PairFit:
         """(objective, bound)"""
         b, scores = np.asarray(self.engine.b), np.asarray(self.engine.scores)
         half = 0.5 * float((b * scores).sum())
-        loss, dual = values_of(self.table, self.cost, self.signs, scores, b)
+        if self.free_bias:
+            slopes = self.engine.slopes()
+            self.offset = best_shift(self.table, self.cost, self.signs, scores, slopes.min(), slopes.max())
+            self.engine.shift = self.offset
+        loss, dual = values_of(self.table, self.cost, self.signs, scores, b, self.offset)
         return half + loss, dual - half
 
     def _active(self):
         """Numbers of the variables of the next round, rising."""
         engine = self.engine
         b, lower, upper = np.asarray(engine.b), np.asarray(engine.lower), np.asarray(engine.upper)
-        slopes, curvature = engine.slopes(), np.asarray(engine.curvature)
+        slopes, curvature = engine.slopes() - self.offset, np.asarray(engine.curvature)
         m = len(b)
         free = (lower < b) & (b < upper)
         size = min(m, max(LEAST, int(PART * m), int(FREE * free.sum())))
@@ -155,7 +173,8 @@ class PairFit:
                     seconds=self.budget.seconds, tol=run.tol, history=self.budget.history)
         state = {"duals": self.signs * b, "cost": self.cost, "W": np.concatenate((scores, b)), "kappa": 0.0,
                  "before": None}
-        return Solution(b.reshape(-1, 1), info, state)
+        weights = np.append(b, self.offset) if self.free_bias else b
+        return Solution(weights.reshape(-1, 1), info, state)
 
 
 def largest(values, count):

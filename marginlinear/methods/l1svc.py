@@ -4,7 +4,7 @@
 """
 
 from marginlinear import params as P
-from marginlinear.algorithms.dual import fit_of
+from marginlinear.algorithms.dual import margin_fit_of
 from marginlinear.registry import Method
 
 HINGE = (1,), ((0, -1, 1), (0, 0, 0))
@@ -20,8 +20,8 @@ METHOD = Method(
     objective="1/2 ||w||^2 + C sum_i (1 - g_i)_+",
     reference="C.-J. Hsieh, K.-W. Chang, C.-J. Lin, S. S. Keerthi and S. Sundararajan, A Dual Coordinate Descent "
               "Method for Large-scale Linear SVM, ICML 2008",
-    params=(P.C,),
-    fit=fit_of(loss),
+    params=(P.C, P.FREE_BIAS),
+    fit=margin_fit_of(loss),
     loss=loss,
     joint=False,
     liblinear=3,
