@@ -75,7 +75,7 @@ OWN_WORDS = {
 # The other parameters of a run that estimators have, as declared. Their tol is smaller than that of `train`, 1e-4 for
 # 1e-3: coefficients are looked at here, and selected by. docs/sklearn.md has the measurement.
 RUN_WORDS = "tol", "algorithm", "max_iter", "time_limit", "probability"
-KERNEL_WORDS = {p.name: p for p in P.KERNELS}
+KERNEL_WORDS = {p.name: p for p in (*P.KERNELS, P.FREE_BIAS)}
 KERNEL_NOTE = (' None: a linear model with weights of features. "precomputed": X is the matrix of kernel values. A '
                "callable gets two blocks of rows and returns the kernel's values for each pair, dense or sparse. "
                "gamma, degree, coef0 and cache are left aside by kernels that do not use them.")
@@ -359,7 +359,9 @@ class MarginClassifier(ClassifierMixin, BaseEstimator):
         scaling = self.intercept_scaling
         if not (isinstance(scaling, (int, float, np.number)) and 0 < scaling < np.inf):
             raise ValueError(f"intercept_scaling = {scaling!r} is not allowed: give a number in (0, inf)")
-        return {**given, "bias": float(scaling) if self.fit_intercept else -1.0, "seed": seed_of(self.random_state),
+        free = given.pop("free_bias", False) and self.fit_intercept
+        bias = float(scaling) if self.fit_intercept and not free else -1.0
+        return {**given, **({"free_bias": True} if free else {}), "bias": bias, "seed": seed_of(self.random_state),
                 "threads": joblib.effective_n_jobs(self.n_jobs)}
 
     def _class_weights(self, y, sample_weight):
@@ -374,7 +376,8 @@ class MarginClassifier(ClassifierMixin, BaseEstimator):
     def _ground_of(self, X, y, sample_weight, params):
         """What must be the same for a warm start."""
         kept = None if sample_weight is None or (sample_weight > 0).all() else sample_weight > 0
-        space = {name: params.get(name) for name in ("bias", "kernel", "gamma", "degree", "coef0", "multiclass")}
+        space = {name: params.get(name) for name in ("bias", "free_bias", "kernel", "gamma", "degree", "coef0",
+                                                      "multiclass")}
         if space["multiclass"] == "ecoc":
             space["seed"] = params["seed"]
         return joblib.hash((X, y, kept)), self._method.name, space
@@ -548,9 +551,9 @@ class SVMClassifier(MarginClassifier):
                                            "(1 - g)_+ or (1 - g)_+^2.")})
 
     def __init__(self, *, loss="hinge", C=1.0, multiclass="ovr", kernel=None, gamma="scale", degree=3, coef0=0.0,
-                 cache=None, fit_intercept=True, intercept_scaling=1.0, class_weight=None, tol=0.0001, algorithm="auto",
-                 max_iter=20_000, time_limit=None, probability=False, random_state=0, n_jobs=None, warm_start=False,
-                 verbose=False):
+                 cache=None, free_bias=False, fit_intercept=True, intercept_scaling=1.0, class_weight=None, tol=0.0001,
+                 algorithm="auto", max_iter=20_000, time_limit=None, probability=False, random_state=0, n_jobs=None,
+                 warm_start=False, verbose=False):
         keep(self, locals())
 
     @property

@@ -457,7 +457,8 @@ def test_precomputed_kernels_in_any_storage(tmp_path, kind):
 def test_default_of_gamma_and_what_params_hold():
     X, y = two_classes()
     model = ml.train(X, y, solver="l1svc", kernel="rbf", cache=10)
-    assert model.params == {"C": 1.0, "kernel": "rbf", "gamma": 1 / 3, "tol": 1e-3, "algorithm": "auto", "seed": 0}
+    assert model.params == {"C": 1.0, "kernel": "rbf", "gamma": 1 / 3, "free_bias": False, "tol": 1e-3,
+                            "algorithm": "auto", "seed": 0}
     assert (model.kernel.kind, model.kernel.gamma) == ("rbf", 1 / 3)
     assert ml.train(X, y, solver="l1svc", kernel=2).params["kernel"] == "rbf"
     assert set(ml.train(X, y, solver="l1svc").params) == {"C", "tol", "algorithm", "seed"}

@@ -59,6 +59,11 @@ cdef class RowCache:
         self.older[end] = slot
         return &self.store[slot, 0]
 
+    def hold(self, gram):
+        """All rows, of a matrix; the capacity is m."""
+        self.store = np.asarray(gram, dtype=np.float32)
+        self.row_of, self.slot_of = np.arange(self.m, dtype=np.int32), np.arange(self.m, dtype=np.int32)
+
     def present(self, which):
         """Whether each row of an int array is there."""
         return np.asarray(self.slot_of)[which] != NOWHERE
@@ -67,15 +72,16 @@ cdef class RowCache:
         """Let the rows `which`, at most `capacity`, be there, in place of those that were not used for longest."""
         cdef Py_ssize_t at
         cdef int32_t slot, i
+        cdef bint missing = False
         cdef const int32_t[::1] wanted = np.ascontiguousarray(which, dtype=np.int32)
         cdef const float[:, ::1] rows
         if wanted.shape[0] > self.capacity:
             raise ValueError(f"require: {wanted.shape[0]} rows, there is room for {self.capacity}")
         for at in range(wanted.shape[0]):
-            self.at(wanted[at])
-        absent = np.unique(np.asarray(wanted)[~self.present(wanted)]).astype(np.intp)
-        if len(absent) == 0:
+            missing |= self.at(wanted[at]) == NULL
+        if not missing:
             return
+        absent = np.unique(np.asarray(wanted)[~self.present(wanted)]).astype(np.intp)
         if len(absent) > self.made_at_once.shape[0]:
             self.made_at_once = np.empty((len(absent), self.m), dtype=np.float32)
         rows = self.made_at_once

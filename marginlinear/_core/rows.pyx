@@ -335,6 +335,8 @@ cdef class Rows:
         except IndexError:
             cache = RowCache(self._source or Held(self.arrays), self.m,
                              max(1, int(OF_ROWS * self.room) // self.takers // (4 * max(1, self.m))))
+            if self._source is None and cache.capacity == self.m:
+                cache.hold(self.arrays)
         try:
             yield cache
         finally:

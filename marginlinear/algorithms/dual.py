@@ -10,6 +10,8 @@ from marginlinear.status import ROUNDING, STALLED, allowance, status_of
 SPARSIFYING = 1
 # What comes before sweeps is to cost no more than this part of them.
 WORTH = 0.65
+# Kernels of rows with themselves that float32 numbers hold with room to spare, the largest of them.
+SINGLE = 1e-30, 1e30
 
 
 def margin_engine(problem, cost, seed, threads, tables, kind=None, **others):
@@ -307,13 +309,25 @@ def margin_fit_of(loss):
     by_rows = fit_of(loss)
 
     def fit(problem, params, run):
-        if not problem.rows.is_gram or run.algorithm != "auto":
+        import numpy as np
+
+        rows = problem.rows
+        single = rows.is_gram and rows.m and SINGLE[0] <= np.max(rows.sqnorms()) <= SINGLE[1]
+        if not single or run.algorithm != "auto":
             if params["free_bias"]:
-                raise ValueError(f"free_bias = True does not go with algorithm = {run.algorithm!r}: give 'auto'")
+                if run.algorithm != "auto":
+                    raise ValueError(f"free_bias = True does not go with algorithm = {run.algorithm!r}: give 'auto'")
+                raise ValueError("free_bias = True: the kernel's values are too large, or too small, for float32 "
+                                 "numbers: scale the features")
             return by_rows(problem, params, run)
         from marginlinear.algorithms.pairs import PairFit
 
-        return PairFit(problem, run, *loss(problem, params), params["free_bias"]).convex()
+        pairs = PairFit(problem, run, *loss(problem, params), params["free_bias"])
+        solution = pairs.convex()
+        if solution is None:
+            left = None if run.time_limit is None else max(0.0, run.time_limit - pairs.budget.seconds)
+            solution = by_rows(problem, params, run._replace(time_limit=left))
+        return solution
 
     return fit
 

@@ -23,6 +23,8 @@ from marginlinear.threads import ranges
 LEAST, PART, FREE = 1024, 1 / 16, 1.25
 # A round ends where a step gains less than this part of the first one, or after so many steps a variable.
 INNER, STEPS = 0.1, 5
+# Where a loss has curvature most duals may be free: rows that were made this many times are too many.
+AGAIN = 2.5
 # A sum of coefficients is 0 where it is within this part of theirs.
 ROUNDING = 1e-12
 # Numbers of a block of rows in float64.
@@ -70,12 +72,13 @@ class PairFit:
         self.random, self.n_iter = np.random.default_rng(run.seed), 0
 
     def convex(self):
+        """The Solution; None where most duals are free: that is for methods that move all of them."""
         with self.problem.rows.cache() as cache:
             return self._fit(cache)
 
     def _fit(self, cache):
         rows, cost, signs = self.problem.rows, self.cost, self.signs
-        m, bound = rows.m, self.upper * cost
+        m, bound, made = rows.m, self.upper * cost, cache.made
         self.engine = engine = PairCD(
             cache, rows.sqnorms(), np.arange(m, dtype=np.int32), self.target * signs, self.add / cost,
             np.where(signs > 0, 0.0, -bound), np.where(signs > 0, bound, 0.0), sum_is_fixed=self.free_bias, room=int((1 - OF_ROWS) * rows.room) // rows.takers)
@@ -89,12 +92,17 @@ class PairFit:
             if exact and (certified or stopped):
                 break
             stopped = stopped or self.budget.exhausted(self.n_iter)
+            if not objective - bound >= -allowance(self.run.tol, objective):
+                # Of a kernel that is not positive semidefinite the dual may rise for ever.
+                stopped = STALLED
+            if self.dense(cache.made - made) and not stopped:
+                return None
             if certified or stopped:
                 self._refresh()
                 exact = True
                 continue
             active = self._active()
-            risen = engine.round(active, INNER, STEPS * len(active))
+            risen = engine.round(active, INNER, STEPS * len(active), 2 * (objective - bound))
             self.n_iter += 1
             if risen > 0:
                 exact = False
@@ -162,6 +170,11 @@ class PairFit:
             worst = largest(np.where(side, gain, 0.0), size // 4)
             rank[worst[gain[worst] > 0]] = 2.0
         return np.sort(largest(rank, size))
+
+    def dense(self, made):
+        """Whether so many rows were made that it had been less work to make all of them once, and hold them."""
+        rows = self.problem.rows
+        return made > AGAIN * rows.m and self.add > 0 and not self.free_bias and rows.shared
 
     def _solution(self, objective, bound, stopped):
         engine, run = self.engine, self.run
