@@ -140,15 +140,13 @@ cdef class PairCD:
         """Of D along each variable: float64 array of shape (n,)."""
         return self.target - np.asarray(self.scores)[self.point] - np.multiply(self.add, self.b)
 
-    def round(self, variables, double part, Py_ssize_t most, double ceiling=INFINITY):
+    def round(self, variables, double part, Py_ssize_t most):
         """Steps within an active set until the gain of one is below a `part` of the first one's, at most so many.
 
         Parameters
         ----------
         variables : int array
             Their numbers, rising.
-        ceiling : float
-            What D can rise by at most, if K is positive semidefinite: above it there is no more step.
 
         Returns
         -------
@@ -175,7 +173,7 @@ cdef class PairCD:
         self.active = pair_t(n, &self.own[0, 0], &self.own[1, 0], &self.own[2, 0], &self.own[3, 0], &self.own[4, 0])
         while end != DONE and self.steps < until:
             with nogil:
-                end = self.run(min(self.steps + TURN, until), part, ceiling, &enough, &risen, &v)
+                end = self.run(min(self.steps + TURN, until), part, &enough, &risen, &v)
             if end == MISSING and not self.gather(v):
                 end = DONE
             PyErr_CheckSignals()
@@ -183,8 +181,7 @@ cdef class PairCD:
         self.follow(chosen, moved)
         return risen
 
-    cdef End run(self, Py_ssize_t until, double part, double ceiling, double* enough, double* risen,
-                 Py_ssize_t* missing) noexcept nogil:
+    cdef End run(self, Py_ssize_t until, double part, double* enough, double* risen, Py_ssize_t* missing) noexcept nogil:
         """Steps, until so many were made."""
         cdef pair_t* x = &self.active
         cdef Py_ssize_t i, j
@@ -217,7 +214,7 @@ cdef class PairCD:
             self.moved = True
             risen[0] += gain
             self.steps += 1
-            if gain <= enough[0] or risen[0] > ceiling:
+            if gain <= enough[0]:
                 return DONE
         return LOOK
 

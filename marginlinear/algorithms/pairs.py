@@ -84,17 +84,20 @@ class PairFit:
             np.where(signs > 0, 0.0, -bound), np.where(signs > 0, bound, 0.0), sum_is_fixed=self.free_bias, room=int((1 - OF_ROWS) * rows.room) // rows.takers)
         if self.run.start is not None:
             self._resume(self.run.start)
-        exact, stopped = True, None
+        exact, stopped, least = True, None, math.inf
         while True:
             objective, bound = self._values()
             self.budget.record(self.n_iter, objective, bound, objective - bound)
+            least = min(least, objective)
+            if not bound - least <= allowance(self.run.tol, least):
+                # The kernel is not positive semidefinite: the dual may rise for ever.
+                engine.b[:] = 0
+                self._refresh()
+                return self._solution(self._values()[0], bound, STALLED)
             certified = objective - bound <= allowance(self.run.tol, objective)
             if exact and (certified or stopped):
                 break
             stopped = stopped or self.budget.exhausted(self.n_iter)
-            if not objective - bound >= -allowance(self.run.tol, objective):
-                # Of a kernel that is not positive semidefinite the dual may rise for ever.
-                stopped = STALLED
             if self.dense(cache.made - made) and not stopped:
                 return None
             if certified or stopped:
@@ -102,7 +105,7 @@ class PairFit:
                 exact = True
                 continue
             active = self._active()
-            risen = engine.round(active, INNER, STEPS * len(active), 2 * (objective - bound))
+            risen = engine.round(active, INNER, STEPS * len(active))
             self.n_iter += 1
             if risen > 0:
                 exact = False
