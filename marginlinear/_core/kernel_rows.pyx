@@ -218,8 +218,8 @@ cdef void multiply(const kernel_t* kernel, KernelPoints left, const Py_ssize_t* 
             else:
                 gram.dense(panels + lo * n, n, hi - lo, task.lanes, products)
             for lane in range(min(<Py_ssize_t>LANES, count - at)):
-                gram.values[number_t is float](kernel, products + lane * BLOCK, left.norms[who[at + lane]], &right.norms[lo], hi - lo,
-                            values)
+                gram.values[number_t is float](kernel, products + lane * BLOCK, left.norms[who[at + lane]],
+                                               &right.norms[lo], hi - lo, values)
                 memcpy(&out[first + at + lane, lo - start], values, (hi - lo) * sizeof(number_t))
             at += LANES
         lo = hi

@@ -1,5 +1,5 @@
-"""Greedy steps of two variables of a dual at a time (Steinwart, Hush and Scovel, JMLR 2011; with a fixed sum: Platt 1998,
-the second variable as Fan, Chen and Lin, JMLR 2005, choose it).
+"""Greedy steps of two variables of a dual at a time (Steinwart, Hush and Scovel, JMLR 2011; with a fixed sum: Platt
+1998, the second variable as Fan, Chen and Lin, JMLR 2005, choose it).
 
     max D(b) = sum_v (target_v b_v - add_v b_v^2/2) - 1/2 sum_uv b_u b_v K(p_u, p_v),    lower_v <= b_v <= upper_v,
 
@@ -112,12 +112,12 @@ cdef class PairCD:
     cdef readonly double[::1] b, scores, curvature
     cdef readonly const double[::1] target, add, lower, upper
     cdef const int32_t[::1] point
-    # Of the active set: rows of `gathered` are those of `slot`.
+    # Of the active set: the row of `gathered` of variable v is slot[v], and that row's variable is `stands`.
     cdef pair_t active
     cdef double[:, ::1] own
     cdef float[:, ::1] gathered
     cdef float[::1] columns
-    cdef int32_t[::1] where, slot
+    cdef int32_t[::1] where, slot, stands
     # Rows to make with one that is asked for, of variables that would rise, or fall, by most.
     cdef int32_t[:, ::1] soon
     cdef double[:, ::1] soon_gain
@@ -165,7 +165,7 @@ cdef class PairCD:
         own[2] = 1 / own[1]
         own[3, :n], own[4, :n] = np.asarray(self.lower)[chosen] - b, np.asarray(self.upper)[chosen] - b
         self.own, self.where, self.slot = own, chosen, np.full(n, ABSENT, dtype=np.int32)
-        self.n_gathered, self.moved = 0, False
+        self.n_gathered, self.moved, self.stands = 0, False, np.empty(n, dtype=np.int32)
         room = max(2, min(n, self.room // (4 * wide)))
         if self.columns.shape[0] < room * wide:
             self.columns = np.empty(max(room * wide, self.room // 4), dtype=np.float32)
@@ -174,14 +174,15 @@ cdef class PairCD:
         while end != DONE and self.steps < until:
             with nogil:
                 end = self.run(min(self.steps + TURN, until), part, &enough, &risen, &v)
-            if end == MISSING and not self.gather(v):
-                end = DONE
+            if end == MISSING:
+                self.gather(v)
             PyErr_CheckSignals()
         moved = np.asarray(self.own)[5, :n]
         self.follow(chosen, moved)
         return risen
 
-    cdef End run(self, Py_ssize_t until, double part, double* enough, double* risen, Py_ssize_t* missing) noexcept nogil:
+    cdef End run(self, Py_ssize_t until, double part, double* enough, double* risen,
+                 Py_ssize_t* missing) noexcept nogil:
         """Steps, until so many were made."""
         cdef pair_t* x = &self.active
         cdef Py_ssize_t i, j
@@ -285,25 +286,24 @@ cdef class PairCD:
         self.own[4, i] -= step
         self.own[5, i] += step
 
-    cdef bint gather(self, Py_ssize_t v):
-        """Let the row of variable v stand among the gathered ones; False where there is no room."""
-        cdef Py_ssize_t i = self.point[self.where[v]], u
+    cdef gather(self, Py_ssize_t v):
+        """Let the row of variable v stand among the gathered ones, in place of the one that does so for longest."""
+        cdef Py_ssize_t i = self.point[self.where[v]], u, place = self.n_gathered % self.gathered.shape[0]
         cdef const float* row
         cdef float* out
-        if self.n_gathered == self.gathered.shape[0]:
-            return False
         if not self.cache.has(i):
             self.cache.require(self.wanted(v))
-        row, out = self.cache.at(i), &self.gathered[self.n_gathered, 0]
+        if self.n_gathered >= self.gathered.shape[0]:
+            self.slot[self.stands[place]] = ABSENT
+        row, out = self.cache.at(i), &self.gathered[place, 0]
         with nogil:
             for u in range(self.active.n):
                 check(self.where[u], self.point.shape[0])
                 out[u] = row[self.point[self.where[u]]]
             for u in range(self.active.n, self.gathered.shape[1]):
                 out[u] = 0
-        self.slot[v] = self.n_gathered
+        self.slot[v], self.stands[place] = place, v
         self.n_gathered += 1
-        return True
 
     cdef wanted(self, Py_ssize_t v):
         """The row of variable v, and those of others that will soon be asked for: rows made together take less time."""

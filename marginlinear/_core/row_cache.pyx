@@ -59,10 +59,11 @@ cdef class RowCache:
         self.older[end] = slot
         return &self.store[slot, 0]
 
-    def hold(self, gram):
-        """All rows, of a matrix; the capacity is m."""
-        self.store = np.asarray(gram, dtype=np.float32)
-        self.row_of, self.slot_of = np.arange(self.m, dtype=np.int32), np.arange(self.m, dtype=np.int32)
+    def fill(self):
+        """Make all rows; the capacity is m."""
+        everyone = np.arange(self.m, dtype=np.int32)
+        self.source.fill(everyone, np.asarray(self.store))
+        self.row_of, self.slot_of, self.made = everyone, everyone.copy(), self.m
 
     def present(self, which):
         """Whether each row of an int array is there."""
@@ -139,14 +140,19 @@ cdef class RowCache:
             lo = hi
 
 
-def add_rows(const double[:, ::1] rows, const double[::1] coefficients, double[::1] sums):
-    """sums += sum_i coefficients_i rows_i, in their order."""
-    cdef Py_ssize_t i, j, m = sums.shape[0]
+def add_rows(const double[:, ::1] rows, which, const double[::1] coefficients, double[::1] sums):
+    """sums += sum_i coefficients_i rows_i over the rows `which`, an int array, in their order."""
+    cdef const Py_ssize_t[::1] wanted = np.ascontiguousarray(which, dtype=np.intp)
+    cdef Py_ssize_t at, j, m = sums.shape[0]
+    cdef const double* row
+    cdef double* sum
     cdef double c
-    if rows.shape[0] != coefficients.shape[0] or rows.shape[1] != m:
-        raise ValueError(f"add_rows: {rows.shape[0]} x {rows.shape[1]}, {coefficients.shape[0]}, {m}")
+    if wanted.shape[0] != coefficients.shape[0] or rows.shape[1] != m:
+        raise ValueError(f"add_rows: {wanted.shape[0]} rows of {rows.shape[1]}, {coefficients.shape[0]} coefficients, "
+                         f"{m} sums")
     with nogil:
-        for i in range(rows.shape[0]):
-            c = coefficients[i]
+        for at in range(wanted.shape[0]):
+            check(wanted[at], rows.shape[0])
+            c, row, sum = coefficients[at], &rows[wanted[at], 0], &sums[0]
             for j in range(m):
-                sums[j] += c * rows[i, j]
+                sum[j] += c * row[j]

@@ -31,7 +31,7 @@ from marginlinear._core.rows cimport (
     row_sqnorm,
     rows_t,
 )
-from marginlinear._core.row_cache import RowCache
+from marginlinear._core.row_cache import RowCache, add_rows
 from marginlinear.errors import RowError
 from marginlinear.threads import CHUNK, ranges, run_chunks
 
@@ -45,6 +45,8 @@ PART = 2**22
 ROOM = 200 * 2**20
 # Of these, whole rows; the others are for what is gathered of them.
 OF_ROWS = 0.75
+# So few rows are made at once.
+SMALL = 1024
 # Rows that are asked for at once, where many of them are asked for in vain.
 LEAST = 8
 EMPTY = -1
@@ -276,9 +278,7 @@ cdef class Rows:
             raise ValueError(f"capacity = {capacity} is not allowed: give at least {FETCH}")
         rows._source = source
         rows._gram(len(source.diagonal), source.diagonal)
-        cdef Py_ssize_t held = min(capacity, rows.m)
-        rows._store = np.empty((held, rows.m))
-        rows._held = np.full(held, EMPTY, dtype=np.intp)
+        rows._held = np.full(min(capacity, rows.m), EMPTY, dtype=np.intp)
         rows._met, rows._used = np.zeros(rows.m, dtype=np.int64), np.zeros(rows.m, dtype=np.int64)
         cdef int64_t[::1] met = rows._met, used = rows._used
         rows.gram.met, rows.gram.used, rows.gram.now = &met[0], &used[0], &rows.now
@@ -312,13 +312,13 @@ cdef class Rows:
         return self._source is None or len(self._held) == self.m
 
     def complete(self):
-        """To be called before sweeps over a Gram matrix: all of its rows are made now where all may be held."""
+        """To be called before all rows of a Gram matrix are visited: they are made now, where all may be held."""
         with self._lock:
             if self._source is not None and len(self._held) == self.m:
                 self.arrays = self._source.matrix()
                 self._point_at(self.arrays)
                 self.gram.met = self.gram.used = NULL
-                self._store = self._source = None
+                self._source = None
 
     def fill(self, which, out):
         """out = the rows `which` of a Gram matrix: float64 or float32 array of shape (len(which), m)."""
@@ -326,6 +326,17 @@ cdef class Rows:
             out[:] = self.arrays[which]
         else:
             self._source.fill(which, out)
+
+    def add(self, which, coefficients, sums):
+        """sums += sum_i coefficients_i row_i over the rows `which` of a Gram matrix, in their order: float64 arrays."""
+        if self._source is None:
+            add_rows(self.arrays, which, coefficients, sums)
+            return
+        step = max(LEAST, min(FETCH, PART // (4 * max(1, self.m))))
+        values = np.empty((step, self.m))
+        for lo, hi in ranges(len(which), step):
+            self._source.fill(which[lo:hi], values[:hi - lo])
+            add_rows(values, np.arange(hi - lo), coefficients[lo:hi], sums)
 
     @contextmanager
     def cache(self):
@@ -335,8 +346,8 @@ cdef class Rows:
         except IndexError:
             cache = RowCache(self._source or Held(self.arrays), self.m,
                              max(1, int(OF_ROWS * self.room) // self.takers // (4 * max(1, self.m))))
-            if self._source is None and cache.capacity == self.m:
-                cache.hold(self.arrays)
+            if cache.capacity == self.m <= SMALL:
+                cache.fill()
         try:
             yield cache
         finally:
@@ -413,6 +424,8 @@ cdef class Rows:
         self._last = which
         if len(which) == 0:
             return
+        if self._store is None:
+            self._store = np.empty((len(self._held), self.m))
         made = self._source.rows(which)
         waiting = self._met[self._held] != self.now
         idle = self.now - self._used[self._held] - waiting + np.where(waiting, 0, 0.5)

@@ -1,9 +1,9 @@
 """Over a kernel: greedy steps of two variables, within an active set that holds all free ones.
 
-The variables of the dual are coefficients of the rows. A loss that is flat on one side of a knot, and beside it a line, a
-parabola, or first the one and then the other, gives each row one whose dual is a parabola between bounds. Kernel rows
-are float32 numbers, and the certificate of a fit is recomputed in float64: where that falls short, the rounds go on from
-the scores it has found, so that the error is that of what changes alone.
+The variables of the dual are coefficients of the rows. A loss that is flat above a knot, and below it a line, a
+parabola, or first a parabola and then a line, gives each row one, whose dual is a parabola between bounds. Kernel rows
+are float32 numbers, and the certificate of a fit is recomputed in float64: where that falls short, the rounds go on
+from the scores it has found, so that the error is that of what changes alone.
 """
 
 import math
@@ -12,12 +12,10 @@ import numpy as np
 
 from marginlinear._core.margin_cd import table_of
 from marginlinear._core.pair_cd import PairCD, best_shift, values_of
-from marginlinear._core.row_cache import add_rows
 from marginlinear._core.rows import OF_ROWS
 from marginlinear.algorithms.certificate import Budget
 from marginlinear.problem import Info, Solution
 from marginlinear.status import STALLED, allowance, status_of
-from marginlinear.threads import ranges
 
 # Variables of an active set, at least: so many, this part of all, and this multiple of the free ones.
 LEAST, PART, FREE = 1024, 1 / 16, 1.25
@@ -25,15 +23,15 @@ LEAST, PART, FREE = 1024, 1 / 16, 1.25
 INNER, STEPS = 0.1, 5
 # Where a loss has curvature most duals may be free: rows that were made this many times are too many.
 AGAIN = 2.5
+# A bound that is this part of the least objective above it is not one: float32 numbers are not as wrong.
+ABOVE = 1e-3
 # A sum of coefficients is 0 where it is within this part of theirs.
 ROUNDING = 1e-12
-# Numbers of a block of rows in float64.
-BLOCK = 2**20
 
 
 def dual_of(knots, parts):
-    """(target, add, upper) of the dual target a - add a^2/(2 c), 0 <= a <= upper c, of a loss of the margin that is flat
-    above a knot; None for others. The loss is given as `margin_cd.table_of` takes it."""
+    """(target, add, upper) of the dual target a - add a^2/(2 c), 0 <= a <= upper c, of a loss that is flat above a
+    knot; None for others. The loss is given as `margin_cd.table_of` takes it."""
     quads, slopes = ([float(part[at]) for part in parts] for at in (0, 1))
     if len(parts) < 2 or quads[-1] or slopes[-1] or any(parts[-1]):
         return None
@@ -81,15 +79,16 @@ class PairFit:
         m, bound, made = rows.m, self.upper * cost, cache.made
         self.engine = engine = PairCD(
             cache, rows.sqnorms(), np.arange(m, dtype=np.int32), self.target * signs, self.add / cost,
-            np.where(signs > 0, 0.0, -bound), np.where(signs > 0, bound, 0.0), sum_is_fixed=self.free_bias, room=int((1 - OF_ROWS) * rows.room) // rows.takers)
+            np.where(signs > 0, 0.0, -bound), np.where(signs > 0, bound, 0.0), sum_is_fixed=self.free_bias,
+            room=int((1 - OF_ROWS) * rows.room) // rows.takers)
+        exact, stopped, least = self.run.start is None, None, math.inf
         if self.run.start is not None:
             self._resume(self.run.start)
-        exact, stopped, least = True, None, math.inf
         while True:
             objective, bound = self._values()
             self.budget.record(self.n_iter, objective, bound, objective - bound)
             least = min(least, objective)
-            if not bound - least <= allowance(self.run.tol, least):
+            if not bound - least <= max(ABOVE, self.run.tol) * max(1.0, abs(least)):
                 # The kernel is not positive semidefinite: the dual may rise for ever.
                 engine.b[:] = 0
                 self._refresh()
@@ -124,7 +123,8 @@ class PairFit:
         if self.free_bias and abs(np.sum(engine.b)) > ROUNDING * np.abs(engine.b).sum():
             # Of other costs, or of a fit without an offset.
             engine.b[:] = 0
-        self._refresh()
+        which = np.flatnonzero(engine.b)
+        engine.cache.add(which, np.asarray(engine.b)[which, np.newaxis], np.asarray(engine.scores)[:, np.newaxis])
 
     def _refresh(self):
         """The scores afresh, in float64."""
@@ -135,11 +135,7 @@ class PairFit:
             b[np.argmax(room)] -= math.fsum(b)
         which = np.flatnonzero(b)
         scores[:] = 0
-        step = max(8, min(64, BLOCK // max(1, rows.m)))
-        values = np.empty((step, rows.m))
-        for lo, hi in ranges(len(which), step):
-            rows.fill(which[lo:hi], values[:hi - lo])
-            add_rows(values[:hi - lo], b[which[lo:hi]], scores)
+        rows.add(which, b[which], scores)
 
     def _values(self):
         """(objective, bound)"""

@@ -15,7 +15,7 @@ import math
 import numpy as np
 
 from marginlinear._core.kernel_rows import FULL, KernelPoints, kernel_values
-from marginlinear._core.rows import FETCH, ROOM, Rows
+from marginlinear._core.rows import FETCH, Rows
 from marginlinear.data import one_against_one
 from marginlinear.data.arrays import CSR, as_rows, held, row_count, select_rows, shape_of
 from marginlinear.errors import RowError
@@ -194,7 +194,7 @@ def require_symmetry(values, turned, largest, name, row, column):
 
 
 def rows_of(source):
-    """Rows over a KernelRows: the whole matrix at once where it takes a quarter of what is held for float32 rows."""
+    """Rows over a KernelRows; sweeps make the whole matrix where the cache holds it."""
     m = len(source.diagonal)
     there = memory()
     held = there / 4 if source.cache is None else source.cache * 2**20
@@ -205,12 +205,9 @@ def rows_of(source):
     if needed > there:
         raise MemoryError(f"{capacity} kernel rows of {m} values need {needed / 2**30:.1f} GiB, the machine has "
                           f"{there / 2**30:.1f}: give a smaller cache (-m)")
-    room = ROOM if source.cache is None else int(source.cache * 2**20)
-    if 8 * m * m <= room // 4 or (m <= FETCH and capacity >= m):
-        rows = Rows.from_gram(source.matrix())
-    else:
-        rows = Rows.from_source(source, capacity)
-    rows.room = room
+    rows = Rows.from_source(source, max(FETCH, capacity))
+    if source.cache is not None:
+        rows.room = int(source.cache * 2**20)
     return rows
 
 
