@@ -161,8 +161,9 @@ GAMMA = Param("gamma", float, None, "gamma of poly, rbf and sigmoid (default: 1/
 DEGREE = Param("degree", int, 3, "degree of poly", "[0, 1000]", letter="d", needs=("kernel", ("poly",)))
 COEF0 = Param("coef0", float, 0.0, "coef0 of poly and sigmoid", "(-inf, inf)", letter="r",
               needs=("kernel", ("poly", "sigmoid")))
-CACHE = Param("cache", float, None, "megabytes for rows of the kernel's Gram matrix; others are computed when "
-              "needed (default: 200 where few rows are needed, else a quarter of the memory)", "(0, inf)", letter="m", metavar="MB",
+CACHE = Param("cache", float, None, "megabytes for rows of the kernel's Gram matrix; others are computed when needed "
+              "(default: 200 where few rows are needed, else a quarter of the memory)", "(0, inf)", letter="m",
+              metavar="MB",
               needs=("kernel", (*KERNEL.choices, callable)))
 FREE_BIAS = Param("free_bias", bool, False, "with a kernel: an offset of the scores that costs nothing in the "
                   "objective, as LIBSVM's C-SVC has, in place of the constant feature of -B", letter="R",
