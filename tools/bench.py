@@ -16,6 +16,7 @@
     tools/bench.py help
     tools/bench.py --suite joint --data DIR --json out.json    # every comparison with a goal: met or missed
     tools/bench.py --suite binary --data DIR                   # those of the binary and the kernel methods
+    tools/bench.py --suite kernels --data DIR                  # RBF kernels, beside LIBSVM and sklearnex
     tools/bench.py --suite papers --data DIR                   # msvmav, lpmcsvm, m3svm, ism3 on real sets
     tools/bench.py --suite speed --data DIR --write docs/benchmarks.md    # the page of ratios to LIBLINEAR
     tools/bench.py --scaling --write docs/cost.md              # how time and memory grow, and the machine's rates
@@ -108,7 +109,16 @@ GET_LIBLINEAR = "pip install liblinear-official scipy"
 GET_SKLEARN = "pip install scikit-learn"
 DECOMPRESS = {".xz": lzma.open, ".bz2": bz2.open, ".gz": gzip.open}
 CASES = ("read", "train", "fit", "pass", "norms", "kernel", "search", "predict", "write", "help")
-SUITES = ("joint", "binary", "papers", "speed")
+SUITES = ("joint", "binary", "kernels", "papers", "speed")
+# Rows, whether features are standardised, gamma, and the goal, of the sets that a kernel's methods are compared on.
+KERNEL_SETS = {"a9a": (10_000, False, 0.05, 0.35), "ijcnn1": (10_000, False, 0.7, 0.35),
+               "magic": (None, True, 0.1, 0.35), "cod-rna30k": (None, True, 0.125, 0.35),
+               "splice": (None, False, 0.0166, 0.35), "svmguide1": (None, False, 3.0, 0.35),
+               "connect-4": (8_000, False, 0.1, None),
+               "phishing": (None, False, 0.1, None), "usps": (None, False, 0.02, 0.3),
+               "letter": (None, True, 0.0625, 0.3), "satimage": (None, False, 1.0, 0.3),
+               "mnist": (10_000, False, 0.02, 0.3), "segment": (None, True, 0.1, None)}
+SEVERAL = ("usps", "letter", "satimage", "mnist", "segment", "connect-4")
 # LIBLINEAR's number for the methods whose objective its -C searches.
 SEARCHED = {"l2svc": 2}
 # Sets that tools/make_synthetic.py makes where no folder has them.
@@ -586,6 +596,51 @@ class Bench:
             out.missing("time, marginlinear / LIBSVM", "at most", goal, "; ".join(failed.values()) or GET_LIBSVM)
         self.finish(out)
 
+    def svc_case(self, name, C, options, goal=None):
+        """l1svc with an RBF kernel and LIBSVM's offset, by the library, beside C-SVC: the same problem, to 1e-3."""
+        count, standard, gamma, _ = KERNEL_SETS[name]
+        train = self.cache / f"{name}.drawn"
+        if not train.exists():
+            in_child(self.args.python, "draw", str(self.file(name)), str(train), count, standard)
+        words = " ".join(f"{key}={value}" for key, value in options.items())
+        out = Comparison(f"{name}, C = {C:g}, gamma = {gamma:g} {words}")
+        contestants = {
+            "marginlinear": self.library(self.args.python, "svc", "ours", str(train), "l1svc",
+                                         {"free_bias": True, "cache": 200, **options}, C, gamma, 1e-3),
+            "sklearnex": self.library(self.args.peer_python, "svc", "sklearnex", str(train), None, None, C, gamma,
+                                      None)}
+        commands = {"marginlinear": f"train(solver='l1svc', kernel='rbf', free_bias=True, cache=200 {words})",
+                    "sklearnex": "sklearnex.svm.SVC(cache_size=200).fit"}
+        if self.svm_train:
+            command = [self.svm_train, "-q", "-m", "200", "-c", f"{C:g}", "-g", f"{gamma:g}", str(train),
+                       str(self.scratch / "svm")]
+            contestants["svm-train"], commands["svm-train"] = self.whole(command), shlex.join(command)
+        results, failed = self.rounds(out.title, contestants, long=self.args.long)
+        for label, why in failed.items():
+            self.skip(f"{out.title}, {label}", why)
+        for label, got in results.items():
+            out.add(label, commands[label], got, user=median(got, "user"), system=median(got, "system"),
+                    **{key: got[-1][key] for key in ("certificate", "support") if key in got[-1]})
+        for peer in ("svm-train", "sklearnex"):
+            if peer in results and "marginlinear" in results:
+                out.ratio(f"CPU, marginlinear / {peer}", results["marginlinear"], results[peer], "at most", goal,
+                          key="cpu")
+                out.ratio(f"memory, marginlinear / {peer}", results["marginlinear"], results[peer], key="peak")
+        self.finish(out)
+
+    def kernels_suite(self):
+        """C-SVC with an RBF kernel beside LIBSVM and sklearnex."""
+        cases = []
+        for name, (*_, goal) in KERNEL_SETS.items():
+            several = name in SEVERAL
+            for how in ("ovo", "ovr") if several else (None,):
+                for C in (1, 16, 100):
+                    options = {} if how is None else {"multiclass": how}
+                    cases.append((f"kernel {name} {how or ''} C={C}".replace("  ", " "),
+                                  lambda name=name, C=C, options=options, goal=1.0 if how == "ovr" else goal:
+                                  self.svc_case(name, C, options, goal)))
+        return cases
+
     def fit_case(self, name, solver, options, C):
         """A method that has no peer, beside LIBLINEAR -s 4: whole processes."""
         train, test = self.files(name, self.args.scale01)
@@ -683,6 +738,7 @@ class Bench:
     def suite(self):
         """The comparisons that have a goal, or a table."""
         suites = {"joint": self.joint_suite, "binary": self.binary_suite, "papers": self.papers_suite,
+                  "kernels": self.kernels_suite,
                   "speed": lambda: speed.cases(self)}
         return suites[self.args.suite]()
 

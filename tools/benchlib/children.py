@@ -1,5 +1,6 @@
 """Library calls, each in a fresh interpreter: measure.in_child calls what CHILDREN names."""
 
+import os
 import platform
 import sys
 import time
@@ -7,7 +8,7 @@ import warnings
 from importlib import import_module
 from pathlib import Path
 
-from .evaluation import evaluate_all, leave_fifth, read_model, scale01
+from .evaluation import draw, evaluate_all, leave_fifth, read_model, scale01
 from .measure import BenchError
 
 # LIBLINEAR's number for each method, and the objective in which both are compared.
@@ -24,18 +25,20 @@ def resident(field):
 
 
 def timed(call):
-    """(result, {seconds, cpu, peak}): peak is what the call added to the resident size, None off Linux."""
+    """(result, {seconds, cpu, user, system, peak}): peak is what the call added to the resident size, None off Linux.
+    """
     # OpenBLAS's new threads wait busily on the cores that the call may need, about 30 ms from NumPy's import on.
     time.sleep(0.3)
     linux = sys.platform == "linux"
     if linux:
         Path("/proc/self/clear_refs").write_text("5")  # sets VmHWM back to VmRSS
         before = resident("VmRSS")
-    cpu, start = time.process_time(), time.perf_counter()
+    spent, cpu, start = os.times(), time.process_time(), time.perf_counter()
     result = call()
-    seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
+    seconds, cpu, ended = time.perf_counter() - start, time.process_time() - cpu, os.times()
     peak = resident("VmHWM") - before if linux else None
-    return result, {"seconds": seconds, "cpu": cpu, "peak": peak}
+    return result, {"seconds": seconds, "cpu": cpu, "user": ended.user - spent.user,
+                    "system": ended.system - spent.system, "peak": peak}
 
 
 def child_read(who, path, threads):
@@ -89,6 +92,28 @@ def child_train(who, path, model, solver, C, tol, bias, threads=None):
     fitted, cost = timed(lambda: train(data, f"-s {PEERS[solver][0]} -c {C:.17g} -e {tol:.17g} -B {bias:.17g} -q"))
     save_model(model, fitted)
     return cost
+
+
+def child_svc(who, path, solver, options, C, gamma, tol):
+    """A fit with an RBF kernel: ours, with these words of train, or scikit-learn's SVC, sped up by sklearnex or not."""
+    import numpy as np
+
+    if who == "ours":
+        import marginlinear as ml
+
+        X, y = ml.load_libsvm(path)
+        ml.train(X[:100], y[:100], solver=solver, kernel="rbf")
+        model, cost = timed(lambda: ml.train(X, y, solver=solver, kernel="rbf", C=C, gamma=gamma, tol=tol, threads=1,
+                                             **options))
+        return {**cost, "certificate": model.info.certificate / max(1.0, abs(model.info.objective)),
+                "support": model.n_support}
+    from sklearn.datasets import load_svmlight_file
+
+    SVC = import_module("sklearnex.svm" if who == "sklearnex" else "sklearn.svm").SVC
+    X, y = load_svmlight_file(path)
+    X = X.toarray() if X.nnz > 0.5 * np.prod(X.shape) else X
+    model, cost = timed(lambda: SVC(C=C, gamma=gamma, cache_size=200).fit(X, y))
+    return {**cost, "support": int(model.n_support_.sum())}
 
 
 def child_pass(who, path):
@@ -227,7 +252,8 @@ def child_versions():
     return found
 
 
-CHILDREN = {"read": child_read, "train": child_train, "pass": child_pass, "search": child_search,
+CHILDREN = {"read": child_read, "train": child_train, "svc": child_svc, "pass": child_pass, "search": child_search,
             "write": child_write, "evaluate_all": evaluate_all, "scale01": scale01, "leave_fifth": leave_fifth,
+            "draw": draw,
             "same_weights": child_same_weights, "model_file": child_model_file, "rates": child_rates,
             "versions": child_versions}

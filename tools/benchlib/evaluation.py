@@ -204,6 +204,22 @@ def scale01(train, test, train_out, test_out):
         os.replace(f"{target}.part", target)
 
 
+def draw(path, out, count, standard):
+    """`count` rows of a file, drawn with a fixed seed, or all; `standard`: each feature of mean 0 and deviation 1."""
+    import numpy as np
+
+    import marginlinear as ml
+
+    X, y = ml.load_libsvm(path)
+    which = np.random.default_rng(0).permutation(len(y))[:count]
+    X, y = X[which], y[which]
+    if standard:
+        X = X.toarray()
+        deviation = X.std(axis=0)
+        X = (X - X.mean(axis=0)) / np.where(deviation > 0, deviation, 1.0)
+    ml.dump_libsvm(X, y, out)
+
+
 def leave_fifth(source, train_out, test_out):
     """Lines of `source` cut into four fifths and one, both in their order."""
     import numpy as np

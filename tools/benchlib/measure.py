@@ -75,7 +75,7 @@ def run(command, limit):
     if process.returncode:
         raise BenchError(f"the launcher of {program} failed: {texts[2].strip()}")
     seconds, user, system, peak, status, floor = map(float, texts[0].split())
-    return {"seconds": seconds, "user": user, "cpu": user + system, "peak": peak * MAXRSS_UNIT,
+    return {"seconds": seconds, "user": user, "system": system, "cpu": user + system, "peak": peak * MAXRSS_UNIT,
             "floor": floor * MAXRSS_UNIT, "status": os.waitstatus_to_exitcode(int(status)), "over": False,
             "stdout": texts[1], "stderr": texts[2]}
 
@@ -148,7 +148,7 @@ class Comparison:
         self.rows, self.ratios, self.notes = [], [], []
 
     def add(self, name, command, results, **more):
-        rounds = [{key: r.get(key) for key in ("seconds", "cpu", "user", "peak", "floor")} for r in results]
+        rounds = [{key: r.get(key) for key in ("seconds", "cpu", "user", "system", "peak", "floor")} for r in results]
         self.rows.append({"name": name, "command": command, "seconds": median(results, "seconds"),
                           "cpu": median(results, "cpu"), "peak": median(results, "peak"), **more,
                           "rounds": rounds})

@@ -31,7 +31,7 @@ def where(about):
 
 
 COLUMNS = [("rate", "MB/s", "{:.0f}"), ("over_arrays", "peak / arrays", "{:.2f}"),
-           ("bytes", "bytes written", "{:,}"), ("user", "user s", "{:.3f}"),
+           ("bytes", "bytes written", "{:,}"), ("user", "user s", "{:.3f}"), ("system", "system s", "{:.3f}"),
            ("cs", "CS objective", "{:.6g}"), ("mcodm", "mcODM objective", "{:.6g}"),
            *((name, f"{name} objective", "{:.6g}") for name in ("l1svc", "l2svc", "ldm", "odm")),
            ("support", "support vectors", "{:.0f}"), ("iterations", "iterations", "{:.0f}"),
