@@ -33,7 +33,7 @@ typedef struct {
    first: of the largest gain by a step of its own. second: of the largest gain after a `step` of another variable, with
    this curvature and row, and as if both were free to move together from there.
    rising: of the largest slope among those that may rise. falling: of those that may fall, the one with the largest gain
-   when another, of a larger slope, rises by as much. */
+   when another, of this slope, rises by as much; *best is how far that slope is above the least of theirs. */
 typedef ptrdiff_t (*ml_first_f)(const ml_pair_t *x, const ml_move_t *move, double *best);
 typedef ptrdiff_t (*ml_second_f)(const ml_pair_t *x, const float *row, double step, double curvature, double *best);
 

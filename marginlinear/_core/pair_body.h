@@ -99,19 +99,23 @@ static TARGET ptrdiff_t AT(rising)(const ml_pair_t *x, const ml_move_t *move, do
 
 static TARGET ptrdiff_t AT(falling)(const ml_pair_t *x, const float *row, double slope, double curvature, double *best)
 {
-    NUMBERS over = SPLAT(0.0), under = SPLAT(1.0);
+    NUMBERS over = SPLAT(0.0), under = SPLAT(1.0), most = SPLAT(0.0);
     BITS where = {0}, at = AT(lanes)();
+    ptrdiff_t found;
     where -= 1;
     for (ptrdiff_t v = 0; v < x->n; v += WIDTH, at += WIDTH) {
         const NUMBERS both = NUMBERS_AT(x->curvature) + curvature, fall = slope - NUMBERS_AT(x->slope);
         const NUMBERS left = LARGER(both - 2.0 * ROW_AT(row), ML_SINGULAR * both), gain = fall * fall;
-        const BITS better = (gain * under > over * left) & (fall > 0.0) & (NUMBERS_AT(x->down) < 0.0);
+        const BITS may = (fall > 0.0) & (NUMBERS_AT(x->down) < 0.0), better = (gain * under > over * left) & may;
+        most = LARGER(most, (NUMBERS)((BITS)fall & may));
         over = (NUMBERS)CHOOSE(better, gain, over);
         under = (NUMBERS)CHOOSE(better, left, under);
         where = CHOOSE(better, at, where);
     }
+    found = AT(place)(over, under, where, best);
     *best = 0;
-    return AT(place)(over, under, where, best);
+    for (int lane = 0; lane < WIDTH; lane++) *best = most[lane] > *best ? most[lane] : *best;
+    return found;
 }
 
 static const ml_passes_t AT(passes) = {WIDTH, AT(first), AT(second), AT(rising), AT(falling)};

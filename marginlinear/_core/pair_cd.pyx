@@ -14,7 +14,7 @@ from a cache of float32 rows; afterwards F follows for all rows.
 import numpy as np
 
 from cpython.exc cimport PyErr_CheckSignals
-from libc.math cimport INFINITY, fabs, fmax, fmin
+from libc.math cimport INFINITY, fabs, fmax, fmin, sqrt
 from libc.stdint cimport int32_t
 
 from marginlinear._core.check cimport check
@@ -141,7 +141,7 @@ cdef class PairCD:
         return self.target - np.asarray(self.scores)[self.point] - np.multiply(self.add, self.b)
 
     def round(self, variables, double part, Py_ssize_t most):
-        """Steps within an active set until the gain of one is below a `part` of the first one's, at most so many.
+        """Steps within an active set until one promises no more than a `part` of the first one's gain, at most so many.
 
         Parameters
         ----------
@@ -200,36 +200,35 @@ cdef class PairCD:
             if self.slot[i] == ABSENT:
                 missing[0] = i
                 return MISSING
-            j = self.partner(i)
+            j = self.partner(i, &best)
+            if self.sum_is_fixed:
+                if enough[0] < 0:
+                    # What a step gains goes as the square of the difference of the slopes.
+                    enough[0] = sqrt(part) * best
+                if j < 0 or best <= enough[0]:
+                    return DONE
             if j >= 0 and self.slot[j] == ABSENT:
                 missing[0] = j
                 return MISSING
-            if self.sum_is_fixed:
-                if j < 0:
-                    return DONE
-                gain = self.exchange(i, j)
-                if enough[0] < 0:
-                    enough[0] = part * gain
-            else:
-                gain = self.together(i, j)
+            gain = self.exchange(i, j) if self.sum_is_fixed else self.together(i, j)
             self.moved = True
             risen[0] += gain
             self.steps += 1
-            if gain <= enough[0]:
+            if gain <= 0:
                 return DONE
         return LOOK
 
-    cdef Py_ssize_t partner(self, Py_ssize_t i) noexcept nogil:
+    cdef Py_ssize_t partner(self, Py_ssize_t i, double* best) noexcept nogil:
         """The variable to move with i, or -1."""
         cdef pair_t* x = &self.active
         cdef const float* row = &self.gathered[self.slot[i], 0]
-        cdef double best, down = self.own[3, i], up = self.own[4, i], step
+        cdef double down = self.own[3, i], up = self.own[4, i], step
         cdef Py_ssize_t j
         if self.sum_is_fixed:
-            return passes.falling(x, row, x.slope[i], x.curvature[i], &best)
+            return passes.falling(x, row, x.slope[i], x.curvature[i], best)
         step = fmin(fmax(x.slope[i] * x.inverse[i], down), up)
         self.own[3, i] = self.own[4, i] = 0
-        j = passes.second(x, row, step, x.curvature[i], &best)
+        j = passes.second(x, row, step, x.curvature[i], best)
         self.own[3, i], self.own[4, i] = down, up
         return j
 
