@@ -2,6 +2,7 @@
 
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -28,7 +29,7 @@ from distributed import Client, LocalCluster  # noqa: E402
 
 import marginlinear.dask as mld  # noqa: E402
 from marginlinear.dask import journal  # noqa: E402
-from marginlinear.errors import PartitionWarning  # noqa: E402
+from marginlinear.errors import PartitionWarning, RowError  # noqa: E402
 
 TABLE = {"solver": "l2svc", "C": 10, "algorithm": "accelerated", "tol": 1e-7, "max_iter": 24}
 
@@ -212,8 +213,69 @@ def test_groups_are_where_their_rows_are_and_on_all_workers():
     assert places_of([["a"]], {}, {}) == [None]
 
 
+@pytest.fixture
+def threads():
+    """A cluster in this process, where tasks can be tampered with."""
+    with (LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0",
+                       silence_logs=60) as made, Client(made) as client):
+        yield client
+
+
+def test_a_slow_worker_is_told(threads, rows, monkeypatch):
+    from marginlinear.algorithms.partitions.partition import Partition
+    from marginlinear.dask import pace
+
+    answer = Partition.answer
+
+    def answered(partition, *message):
+        if partition.number == 3:
+            time.sleep(0.02)
+        return answer(partition, *message)
+
+    undisturbed = mld.train(*rows, client=threads, partitions=4, **TABLE)
+    monkeypatch.setattr(Partition, "answer", answered)
+    monkeypatch.setattr(pace, "SECONDS", 0.2)
+    with pytest.warns(PartitionWarning, match=r"worker \S+ takes 0\.02\d? s .* times what the others do") as caught:
+        model = mld.train(*rows, client=threads, partitions=4, **TABLE)
+    assert [one.category for one in caught].count(PartitionWarning) == 1 and same(model, undisturbed)
+    fast, slow = sorted(model.info.cluster["seconds"].values())
+    assert slow > 0.02 * (model.info.cluster["messages"] - 1) > fast
+
+
+def test_the_third_exception_of_a_task_ends_the_fit(threads, rows, monkeypatch):
+    from marginlinear.algorithms.partitions.partition import Partition
+
+    undisturbed = mld.train(*rows, client=threads, partitions=4, **TABLE)
+    answer, failures, failed = Partition.answer, 2, []
+
+    def answered(partition, recipe, state, about, operations):
+        if partition.number == 2 and about.number == 5 and len(failed) < failures:
+            failed.append(about)
+            raise RowError(7, "row {row} is not there")
+        return answer(partition, recipe, state, about, operations)
+
+    monkeypatch.setattr(Partition, "answer", answered)
+    assert same(mld.train(*rows, client=threads, partitions=4, **TABLE), undisturbed) and len(failed) == 2
+    failures, failed = 9, []
+    with pytest.raises(RowError, match="row 7 is not there") as caught:
+        mld.train(*rows, client=threads, partitions=4, **TABLE)
+    assert len(failed) == 3 and re.fullmatch(r"in partition 2, on worker \S+", *caught.value.__notes__)
+
+
+def test_a_single_partition_tells_its_progress(client, rows):
+    told = []
+    model = mld.train(*rows, client=client, partitions=1, progress=told.append, **TABLE)
+    assert told == model.info.history and len(told) > 3
+    with pytest.raises(Stop):
+        mld.train(*rows, client=client, partitions=1, progress=stop_at_once, **TABLE)
+
+
 class Stop(Exception):
     pass
+
+
+def stop_at_once(check):
+    raise Stop
 
 
 @pytest.mark.parametrize("torn", [False, True])

@@ -10,9 +10,10 @@ import io
 import json
 import math
 import os
+import sys
 import warnings
 import zlib
-from collections import namedtuple
+from collections import Counter, namedtuple
 from contextlib import contextmanager
 from itertools import pairwise
 
@@ -39,12 +40,15 @@ from marginlinear.data.labels import labels_of
 from marginlinear.errors import DataError, PartitionWarning, renumber_rows
 from marginlinear.libsvm import read_libsvm
 from marginlinear.libsvm.reader import decompressed, first_bytes, opened
+from marginlinear.memory import memory
 from marginlinear.store import Store
 
 # Total variation distance of a partition's classes from the whole's, from which on rows are shuffled.
 SORTED = 0.1
-# The part of a worker's memory above which a store stays on disk.
+# The part of a worker's memory above which stores stay on disk.
 IN_MEMORY = 0.3
+# How often a task is done again that has failed: its third exception ends the fit.
+RETRIES = 2
 # A LIBSVM file is cut into pieces of about this, or of its part of a partition where that is less.
 PIECE = 64 << 20
 TAKEN = ("give a dask Array or DataFrame, or a list of delayed, of futures, or of stores and paths of stores and "
@@ -63,6 +67,26 @@ class Part(namedtuple("Part", "X y weights")):
     __slots__ = ()
 
 
+class Room(namedtuple("Room", "memory threads workers")):
+    """What the workers have for stores.
+
+    Attributes
+    ----------
+    memory : int
+        Bytes that one may hold, at least: what Dask lets it have, and its part of the machine's.
+    threads : int
+        Of one, at most.
+    workers : int
+    """
+
+    __slots__ = ()
+
+    @property
+    def of_a_partition(self):
+        """As a Partition takes it. Fixed for the whole fit: the sweeps' order depends on it."""
+        return self.memory // 2, self.threads
+
+
 class Description(namedtuple("Description", "rows columns labels counts weights")):
     """What the driver is told of a Part.
 
@@ -77,6 +101,18 @@ class Description(namedtuple("Description", "rows columns labels counts weights"
 
 
 # On the driver: from collections to partitions, without their rows.
+
+
+def room_of(client):
+    """The Room that stores have on each worker."""
+    workers = client.scheduler_info(n_workers=-1)["workers"]
+    memories = client.run(memories_there)
+    hosts = Counter(worker["host"] for worker in workers.values())
+    least = min((min(limit, machine / hosts[workers[address]["host"]])
+                 for address, (limit, machine) in memories.items() if address in workers), default=memory())
+    # A size for store.paging.
+    return Room(int(min(least, sys.maxsize)), max((worker["nthreads"] for worker in workers.values()), default=1),
+                max(1, len(workers)))
 
 
 def parts_of(X, y, sample_weight, client, partitions):
@@ -100,7 +136,8 @@ def parts_of(X, y, sample_weight, client, partitions):
                              "ones: give fewer, or smaller chunks")
         count = len(chunks)
     cuts = [len(chunks) * at // count for at in range(count + 1)]
-    return client.compute([delayed(part_of)([tuple(chunk) for chunk in chunks[lo:hi]]) for lo, hi in pairwise(cuts)])
+    return client.compute([delayed(part_of)([tuple(chunk) for chunk in chunks[lo:hi]]) for lo, hi in pairwise(cuts)],
+                          retries=RETRIES)
 
 
 def chunks_of(X, y, sample_weight, client, wanted):
@@ -167,10 +204,13 @@ def pieces_of(paths, client, wanted):
                 raise ValueError(f"{path} on worker {other} is another file than on worker {first}: all workers need "
                                  "the same under this name")
     whole = max(1, sum(size for _, size in looks[first] if size is not None))
-    chunks = []
+    stores, chunks = sum(stored for stored, _ in looks[first]), []
+    if stores:
+        room = room_of(client)
+        most = IN_MEMORY * room.memory / -(-stores // room.workers)
     for path, (stored, size) in zip(paths, looks[first], strict=True):
         if stored:
-            chunks.append(Chunk(path, delayed(read_store)(path), None, None))
+            chunks.append(Chunk(path, delayed(read_store)(path, most), None, None))
             continue
         count = 1
         if size:
@@ -283,13 +323,16 @@ def named_worker(path, worker=None):
                       ) from error
 
 
-def read_store(path):
-    """(rows, labels): the Store, which is read in windows, where its rows would take more than a part of the worker's
-    memory."""
+def memories_there(dask_worker):
+    """(bytes that Dask lets the worker have, bytes of its machine). `dask_worker` is what Client.run gives."""
+    return dask_worker.memory_manager.memory_limit or math.inf, memory()
+
+
+def read_store(path, most):
+    """(rows, labels): the Store, which is read in windows, where its rows would take more than so many bytes."""
     with named_worker(path):
         store = Store(path)
-        limit = get_worker().memory_manager.memory_limit or math.inf
-        if store.data.nbytes + store.indices.nbytes > IN_MEMORY * limit:
+        if store.data.nbytes + store.indices.nbytes > most:
             return store, np.array(store.y)
         rows = store.in_memory()
     return rows, rows.labels
@@ -481,7 +524,7 @@ def piece_of(pieces, number):
     return pieces[number]
 
 
-def partition_of(part, number, classes, n_features, factors, whole, bias):
+def partition_of(part, number, classes, n_features, factors, whole, bias, room=(None, 1)):
     """The Partition of a Part.
 
     Parameters
@@ -497,7 +540,9 @@ def partition_of(part, number, classes, n_features, factors, whole, bias):
     whole : float
         Sum of the weights of all partitions.
     bias : float
+    room : (int, int)
+        Of a Store, as a Partition takes it.
     """
     codes = np.searchsorted(classes, part.y).astype(np.int32)
     return Partition(widened(part.X, n_features, f"partition {number}"), codes, len(classes),
-                     np.ascontiguousarray(part.weights), factors[codes], whole, bias, number)
+                     np.ascontiguousarray(part.weights), factors[codes], whole, bias, number, room)

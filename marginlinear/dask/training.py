@@ -74,6 +74,8 @@ def train(X, y=None, *, solver=None, classes=None, class_weight=None, sample_wei
     ValueError, TypeError
         As of `marginlinear.train`, with the number of the chunk; for a method that does not go over partitions, and
         for workers without marginlinear, or with another version.
+    Exception
+        The third one of a task; its `__notes__` name the partition and the worker.
     OSError
         A worker cannot read a file.
     TimeoutError
@@ -82,7 +84,9 @@ def train(X, y=None, *, solver=None, classes=None, class_weight=None, sample_wei
 
     Warns
     -----
-    ConvergenceWarning, PartitionWarning
+    ConvergenceWarning
+    PartitionWarning
+        Rows were dealt anew, or rounds will be slow; or a worker is at least twice as slow as the others.
 
     Notes
     -----
@@ -91,7 +95,7 @@ def train(X, y=None, *, solver=None, classes=None, class_weight=None, sample_wei
     are found by Newton steps of summed matrices; of losses with kinks or a flat side the rows that still matter are
     brought to one worker in the end, where they fit it.
 
-    A single partition is fitted by one task, as on one machine, and tells no progress.
+    A single partition is fitted by one task, as on one machine.
     """
     method = registry.get(registry.DEFAULT if solver is None else solver)
     for name in HERE:
@@ -188,10 +192,10 @@ class DaskFit:
             self.futures += parts
         self.width = max(one.columns for one in descriptions)
         fitting.require_features(self.width, self.values, {"bias": self.bias})
-        size = float(weights.sum())
+        size, room = float(weights.sum()), collections.room_of(client).of_a_partition
         self.partitions = [
             client.submit(collections.partition_of, part, number, labels, self.width, factors, size, self.bias,
-                          pure=False) for number, part in enumerate(parts)]
+                          room, pure=False, retries=collections.RETRIES) for number, part in enumerate(parts)]
         wait(self.partitions)
         self.rows = [one.rows for one in descriptions]
         if parts is not before:
@@ -216,18 +220,17 @@ class DaskFit:
         method, values = self.method, self.values
         how = self.how(len(found))
         own = {p.name: values[p.name] for p in method.params}
-        communicator = self.communicator
+        communicator, run = self.communicator, Run(progress=self.progress, **self.run_values)
         with fitting.named(len(found), self.width, "features"):
             if whole.count == 1 and communicator.journal is None:
-                solution = communicator.alone(method.name, own, Run(**self.run_values), how)
+                solution = communicator.alone(method.name, own, run, how)
             else:
-                solution = partitioned.fit(method, whole, own, Run(progress=self.progress, **self.run_values), how,
-                                           communicator)
+                solution = partitioned.fit(method, whole, own, run, how, communicator)
         places = solution.state
         info = solution.info._replace(cluster={
             "rows": self.rows, "messages": communicator.total("messages"), "collections": places["collections"],
             "bytes": 8 * places["numbers_sent"], "restarts": communicator.total("restarts"),
-            "seconds_waiting": communicator.total("waiting")})
+            "seconds_waiting": communicator.total("waiting"), "seconds": communicator.pace.seconds})
         fitting.require_finite(solution, None, method)
         fitted = fitting.Fitted(solution.weights, found, self.bias, solution.codes, method.name, self.effective(how),
                                 info, None)

@@ -101,11 +101,13 @@ class Partition:
     bias : float
     number : int
         Its place among the partitions.
+    room : (int, int), optional
+        For a Store: bytes that the process may hold, and how many partitions are visited there at the same time.
     """
 
-    def __init__(self, X, y, n_classes, instance, factor, whole, bias, number):
+    def __init__(self, X, y, n_classes, instance, factor, whole, bias, number, room=(None, 1)):
         self.X, self.y, self.n_classes, self.instance, self.factor = X, y, n_classes, instance, factor
-        self.whole, self.bias, self.number = whole, bias, number
+        self.whole, self.bias, self.number, self.room = whole, bias, number, room
         self._rows = self._chosen = self._held = None
         self.features = self._features()
 
@@ -127,7 +129,8 @@ class Partition:
     @property
     def rows(self):
         if self._rows is None:
-            self._rows = as_rows(paged(self.X) if is_stored(self.X) else self.X, self.bias)
+            memory, sharers = self.room
+            self._rows = as_rows(paged(self.X, memory, sharers=sharers) if is_stored(self.X) else self.X, self.bias)
         return self._rows
 
     def problem(self, signs):
