@@ -508,16 +508,18 @@ def cut_at_random(part, count, seed, number):
 
 
 def fingerprint(partition):
-    """CRC-32 of the rows, labels and weights: a checkpoint is of these. Of a store its description speaks for it."""
-    X = partition.X
+    """(CRC-32 of the rows, labels and weights, what a Store is read in or None): a checkpoint is of these. Of a store
+    its description speaks for the rows."""
+    X, room = partition.X, None
     if is_stored(X):
+        room = partition.room
         arrays = [np.frombuffer(json.dumps(X.meta, sort_keys=True).encode(), np.uint8)]
     else:
         arrays = [X.data, X.indices, X.indptr] if is_sparse(X) else [X]
     found = 0
     for array in (*arrays, partition.y, partition.instance, partition.factor):
         found = zlib.crc32(np.ascontiguousarray(array).view(np.uint8).data, found)
-    return found
+    return found, room
 
 
 def piece_of(pieces, number):

@@ -205,10 +205,10 @@ class DaskFit:
 
     def header(self, whole):
         """What a journal knows the fit by."""
-        prints = self.client.gather([self.client.submit(collections.fingerprint, partition, pure=False)
-                                     for partition in self.partitions])
+        prints, rooms = zip(*self.client.gather([self.client.submit(collections.fingerprint, partition, pure=False)
+                                                 for partition in self.partitions]), strict=True)
         return {"version": version, "solver": self.method.name, "params": self.effective(self.how(whole.n_classes)),
-                "rows": self.rows, "features": self.width, "bias": self.bias, "data": prints}
+                "rows": self.rows, "features": self.width, "bias": self.bias, "data": prints, "memory": rooms}
 
     def how(self, n_classes):
         return None if self.method.joint or n_classes == 2 else self.values["multiclass"]
