@@ -388,6 +388,15 @@ cdef class Iterates:
             PyErr_CheckSignals()
         self.kappa = kappa
 
+    def recentred(self, double kappa, double A, double a, bint restart):
+        """W as `recentre` would leave it, to the bit."""
+        cdef Iterates other = Iterates(self.w.shape[0], self.paired, self.factors)
+        other._allocate()
+        other.w[:], other.v[:], other.z[:] = self.w, self.v, self.z
+        other.kappa = self.kappa
+        other.recentre(kappa, A, a, restart)
+        return other.W
+
     def adopt(self):
         """Go on from the averages: U = U_avg, V = z = W_avg, W = (kappa V + U)/(1 + kappa)."""
         cdef Py_ssize_t j, start, stop, n = self.w.shape[0]

@@ -112,7 +112,7 @@ def summed(count, *parts):
 
 def solved(found, work):
     (sums, times), (solve, arguments) = found, work.parts
-    return solve(sums[-1][0], *arguments), times
+    return solve(sums, *arguments), times
 
 
 def fitted_alone(group, topic, name, params, run, how):

@@ -8,8 +8,9 @@ Operations of a message are done in their order. What they add up over all parti
 arrays, or None:
 
     begin()                     rows, values that are not 0, P(0), sum of the rows' conditions
-    visit(W, theta, extra, ..)  coordinate steps, each row once: sums_t, the norms of what W would move by, and that
-    accept(t)                   the duals go the part t of the way of the last visit
+    visit(W, theta, extra)      duals are proposed, by coordinate steps, each row once: sums_t, the norms of what W
+                                would move by, and that. The duals stay as they are
+    accept(t)                   they go the part t of the way to those proposed last
     losses(W)                   loss, tight, moment, stale of sums_t
     terms(which)                what D adds up over the rows, at the duals, their averages, or those kept
     weights(which)              U
@@ -214,7 +215,8 @@ class Visit:
     def visit(self, W, theta, extra):
         engine = self.engine
         copy, pull, before = W.copy(), np.zeros(engine.n_classes), np.empty(len(engine.duals))
-        self.kept["before"] = np.array(engine.duals)
+        duals = np.asarray(engine.duals)
+        now = duals.copy()
         sums = np.zeros(5)
         along = self.kept.get("along")
         if along is None:
@@ -222,6 +224,8 @@ class Visit:
         for window in engine.windows():
             for _ in range(engine.rows.turns):
                 sums += engine.visit(0, engine.draw(window), copy, theta, along, extra, pull, before)
+        self.kept["proposed"] = duals.copy()
+        duals[:] = now
         moved = copy - W
         each = engine.iterates.sqnorm_of(moved)
         weight = 1.0 if self.about.factors is None else self.about.factors
@@ -236,11 +240,10 @@ class Visit:
         return Few(places, vector[places], len(vector))
 
     def accept(self, t):
-        duals, before = np.asarray(self.engine.duals), self.kept.pop("before")
+        duals, proposed = np.asarray(self.engine.duals), self.kept.pop("proposed")
         if t < 1:
-            duals -= before
-            duals *= t
-            duals += before
+            proposed = duals + t * (proposed - duals)
+        duals[:] = proposed
 
     def losses(self, W):
         return (np.array(self.engine.loss_sums(W)),)
