@@ -37,11 +37,13 @@ from marginlinear.data.arrays import (
 )
 from marginlinear.data.checks import require_unmasked, row_weights
 from marginlinear.data.labels import labels_of
+from marginlinear.data.scaling import MAXABS, RANGE, UNIT, Scaling, extremes, maxabs, table
 from marginlinear.errors import DataError, PartitionWarning, renumber_rows
 from marginlinear.libsvm import read_libsvm
 from marginlinear.libsvm.reader import decompressed, first_bytes, opened
 from marginlinear.memory import memory
 from marginlinear.store import Store
+from marginlinear.store.paging import paged
 
 # Total variation distance of a partition's classes from the whole's, from which on rows are shuffled.
 SORTED = 0.1
@@ -223,6 +225,19 @@ def labels_of_all(descriptions):
     """The labels of all partitions, ascending; ValueError where they are of different kinds."""
     names = [f"partition {number}" for number in range(len(descriptions))]
     return np.unique(joined_labels([one.labels for one in descriptions], names))
+
+
+def scaling_of(kind, parts, width, client):
+    """The Scaling of the given kind for the rows of all Parts, of which some may have fewer features than others."""
+    if kind == UNIT:
+        return Scaling(UNIT)
+    bounds = np.zeros((2, width))
+    for at, future in enumerate([client.submit(extremes_of, part, pure=False, retries=RETRIES) for part in parts]):
+        found = np.zeros((2, width))
+        for row, values in zip(found, future.result(), strict=True):
+            row[:len(values)] = values
+        bounds = found if at == 0 else np.array([np.minimum(bounds[0], found[0]), np.maximum(bounds[1], found[1])])
+    return maxabs(*bounds) if kind == MAXABS else Scaling(RANGE, *bounds)
 
 
 def evened(parts, descriptions, labels, shuffle, seed, client):
@@ -493,6 +508,15 @@ def described(part):
                        np.bincount(places, part.weights, minlength=len(labels)))
 
 
+def number_of_rows(part):
+    return len(part.y)
+
+
+def extremes_of(part):
+    """(least, most) values of the features of a Part."""
+    return extremes(table(paged(part.X) if is_stored(part.X) else part.X))
+
+
 def cut_at_random(part, count, seed, number):
     """[Part]: the rows of partition `number` for each of `count` partitions."""
     if is_stored(part.X):
@@ -526,8 +550,8 @@ def piece_of(pieces, number):
     return pieces[number]
 
 
-def partition_of(part, number, classes, n_features, factors, whole, bias, room=(None, 1)):
-    """The Partition of a Part.
+def partition_of(part, number, classes, n_features, factors, whole, bias, room=(None, 1), scaling=None):
+    """The Partition of a Part, with its rows scaled.
 
     Parameters
     ----------
@@ -544,7 +568,11 @@ def partition_of(part, number, classes, n_features, factors, whole, bias, room=(
     bias : float
     room : (int, int)
         Of a Store, as a Partition takes it.
+    scaling : Scaling or None
     """
     codes = np.searchsorted(classes, part.y).astype(np.int32)
-    return Partition(widened(part.X, n_features, f"partition {number}"), codes, len(classes),
-                     np.ascontiguousarray(part.weights), factors[codes], whole, bias, number, room)
+    X = widened(part.X, n_features, f"partition {number}")
+    if scaling is not None and not is_stored(X):
+        X = scaling.apply(X)
+    return Partition(X, codes, len(classes), np.ascontiguousarray(part.weights), factors[codes], whole, bias, number,
+                     room, scaling)

@@ -166,6 +166,8 @@ class Cluster:
     wait_timeout : float
         Seconds that the cluster may be without any worker.
     journal : journal.Journal or None
+    fit : int
+        Of the fits in the journal before.
 
     Attributes
     ----------
@@ -176,8 +178,9 @@ class Cluster:
     pace : Pace
     """
 
-    def __init__(self, client, partitions, every=10, wait_timeout=300.0, journal=None):
+    def __init__(self, client, partitions, every=10, wait_timeout=300.0, journal=None, fit=0):
         self.client, self.every, self.wait_timeout, self.journal = client, every, wait_timeout, journal
+        self.fit = fit
         self.name, self.count = f"marginlinear-{uuid.uuid4().hex}", len(partitions)
         threads = client.nthreads()
         groups = max(1, min(self.count, sum(threads.values())))
@@ -205,12 +208,16 @@ class Cluster:
         self.others.append(other)
         return other
 
+    def over(self, partitions):
+        """A Cluster of other partitions, whose fits follow those of this one."""
+        return Cluster(self.client, partitions, self.every, self.wait_timeout, self.journal, self.fit)
+
     def total(self, name):
         """`messages`, `restarts` or `waiting`, with those beside."""
         return getattr(self, name) + sum(getattr(other, name) for other in self.others)
 
     def _begin_counts(self):
-        self.fit = self.tasks = self.messages = self.restarts = 0
+        self.tasks = self.messages = self.restarts = 0
         self.waiting = 0.0
         self._begin()
 

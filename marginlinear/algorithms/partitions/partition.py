@@ -104,11 +104,13 @@ class Partition:
         Its place among the partitions.
     room : (int, int), optional
         For a Store: bytes that the process may hold, and how many partitions are visited there at the same time.
+    scaling : Scaling, optional
+        Of a Store's rows. Others are scaled.
     """
 
-    def __init__(self, X, y, n_classes, instance, factor, whole, bias, number, room=(None, 1)):
+    def __init__(self, X, y, n_classes, instance, factor, whole, bias, number, room=(None, 1), scaling=None):
         self.X, self.y, self.n_classes, self.instance, self.factor = X, y, n_classes, instance, factor
-        self.whole, self.bias, self.number, self.room = whole, bias, number, room
+        self.whole, self.bias, self.number, self.room, self.scaling = whole, bias, number, room, scaling
         self._rows = self._chosen = self._held = None
         self.features = self._features()
 
@@ -130,8 +132,11 @@ class Partition:
     @property
     def rows(self):
         if self._rows is None:
-            memory, sharers = self.room
-            self._rows = as_rows(paged(self.X, memory, sharers=sharers) if is_stored(self.X) else self.X, self.bias)
+            X, (memory, sharers) = self.X, self.room
+            if is_stored(X):
+                X = paged(X, memory, sharers=sharers)
+                X = X if self.scaling is None else X.changed(self.scaling.apply)
+            self._rows = as_rows(X, self.bias)
         return self._rows
 
     def problem(self, signs):
