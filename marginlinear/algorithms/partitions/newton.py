@@ -11,6 +11,7 @@ import numpy as np
 
 from marginlinear._core.block_newton import BlockNewton
 from marginlinear._core.margin_newton import MarginNewton
+from marginlinear._core.proximal import MOST
 
 # Unknowns of the linear system.
 LIMIT = 4000
@@ -48,6 +49,8 @@ class SummedCost:
 
 class SummedMarginNewton(MarginNewton):
     """MarginNewton on the engine places.Margins."""
+
+    START = MOST
 
     def __init__(self, engine):
         self.places = engine.places
@@ -95,6 +98,8 @@ class SummedMarginNewton(MarginNewton):
 
 class SummedBlockNewton(BlockNewton):
     """BlockNewton on the engine places.Blocks."""
+
+    START = MOST
 
     def __init__(self, engine):
         self.places = engine.places
