@@ -53,7 +53,8 @@ class Places:
     def __init__(self, communicator, recipe, count, run):
         self.communicator, self.recipe, self.count, self.run = communicator, recipe, count, run
         self.engine, self.waiting, self.table = None, [], None
-        self.rounds_made = None
+        # The Rounds, and a direction that rows share, until it has gone to them.
+        self.rounds_made = self.shared = None
         self.messages = self.numbers_sent = self.collections = 0
         self.joint_engine = partial(joint_engine, kind=partial(Blocks, self))
 
@@ -127,7 +128,10 @@ class Places:
         iterates = self.engine.iterates
         W, steps, found = self.engine.at_hand.pop("visits", (None, None, None))
         if steps != (theta, extra) or not np.array_equal(W, iterates.W):
-            found = self.ask("visit", iterates.W, theta, extra)
+            along = self.along()
+            *shared, found = self.ask_all(*along, ("visit", (iterates.W, theta, extra)))
+            if along and self.engine.n_iter < STEPS:
+                (self.shared,), = shared
         numbers, pull, self.moves = found
         *sums, each, each_along = numbers.tolist()
         weight = 1.0 if iterates.factors is None else iterates.factors
@@ -140,17 +144,12 @@ class Places:
         iterates.mix(iterates.W, 1.0, self.moves, share)
         self.tell("accept", t)
 
-    def find_direction(self, whole):
-        """The direction b that rows share the most goes to the partitions: two steps of the power method from `whole`,
-        the sum of a few rows."""
-        for step in range(STEPS + 1):
-            length = np.linalg.norm(whole)
-            if not 0 < length < np.inf:
-                return
-            b = whole / length
-            if step < STEPS:
-                whole, = self.ask("direction", b)
-        self.tell("direction", b)
+    def along(self):
+        """What the next round has to ask before it for the direction b that rows share the most, by the power method
+        from the sum of a few rows: a step goes with each of the first rounds, which have the direction so far."""
+        whole, self.shared = self.shared, None
+        length = 0.0 if whole is None else np.linalg.norm(whole)
+        return [("direction", (whole / length,))] if 0 < length < np.inf else []
 
 
 class Elsewhere:
@@ -164,9 +163,9 @@ class Elsewhere:
         # What came with an answer, until the duals change; whether a sweep was the last that they did, and what its
         # next centre is.
         self.at_hand, self.swept, self.centre = {}, False, None
-        (numbers,), (whole,), (terms,) = places.ask_all(("begin", ()), ("direction", (None,)), ("terms", ("duals",)))
+        (numbers,), (places.shared,), (terms,) = places.ask_all(("begin", ()), ("direction", (None,)),
+                                                                ("terms", ("duals",)))
         self.m, self.nonzeros, self.at_zero, self.conditions = numbers.tolist()
-        places.find_direction(whole)
         super().__init__(rows, *arguments, **keywords)
         places.engine = self
         if self.alone:
