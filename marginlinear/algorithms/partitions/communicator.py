@@ -25,7 +25,7 @@ class Few:
 
     Parameters
     ----------
-    places : int32 array, ascending
+    places : int32 array, ascending; int64 where int32 does not do
     values : float64 array
     size : int
     """

@@ -16,7 +16,7 @@ arrays, or None:
     weights(which)              U
     support(which)              rows with a dual that is not 0
     mean_row()                  sum_i c_i y_i x_i
-    direction(b)                <x_i, b> is kept; of a few rows, sum_i <x_i, b> x_i
+    direction(b, more)          <x_i, b> is kept; if more, of a few rows, sum_i <x_i, b> x_i
     average(weight), adopt(), keep(averaged), zero()      as DualEngine has them
     into_range()                every dual goes to the nearest place where D is finite
     wake()                      no row rests
@@ -242,6 +242,8 @@ class Visit:
         if features is None:
             return vector
         places = (features[:, np.newaxis] * k + np.arange(k)).ravel()
+        if len(vector) <= np.iinfo(np.int32).max:
+            places = places.astype(np.int32)
         return Few(places, vector[places], len(vector))
 
     def accept(self, t):
@@ -265,13 +267,15 @@ class Visit:
     def mean_row(self):
         return (self.engine.weights_of(np.asarray(self.engine.cost)),)
 
-    def direction(self, b):
+    def direction(self, b, more=True):
         rows, m = self.engine.rows, self.engine.rows.m
         share, whole = np.ones(m), np.zeros(rows.d)
         if b is not None:
             b, along = b.reshape(-1, 1), np.zeros((m, 1))
             run_chunks(lambda lo, hi: scores_of(rows, b, along, lo, hi), m, self.recipe.threads, rows.slice())
             self.kept["along"] = share = along.ravel()
+        if not more:
+            return None
         step = max(1, m // RUNS)
         for lo in range(0, m, step):
             add_rows(rows, share, whole, lo, min(m, lo + min(step, NEIGHBOURS)))

@@ -102,8 +102,8 @@ class Places:
         sums = self.communicator.run(self.recipe, about, [*before, *operations])[len(before):]
         self.messages += 1
         self.numbers_sent += sum(np.size(one) for _, arguments in (*before, *operations) for one in arguments)
-        self.numbers_sent += sum(numbers_of(array) for arrays in sums for array in arrays)
-        return [[dense(array) for array in arrays] for arrays in sums]
+        self.numbers_sent += sum(numbers_of(array) for arrays in sums if arrays is not None for array in arrays)
+        return [None if arrays is None else [dense(array) for array in arrays] for arrays in sums]
 
     def collect(self, operations, solve, *arguments):
         """solve(sums, *arguments), whose last sums are those of these operations."""
@@ -130,7 +130,7 @@ class Places:
         if steps != (theta, extra) or not np.array_equal(W, iterates.W):
             along = self.along()
             *shared, found = self.ask_all(*along, ("visit", (iterates.W, theta, extra)))
-            if along and self.engine.n_iter < STEPS:
+            if along and shared[0] is not None:
                 (self.shared,), = shared
         numbers, pull, self.moves = found
         *sums, each, each_along = numbers.tolist()
@@ -149,7 +149,9 @@ class Places:
         from the sum of a few rows: a step goes with each of the first rounds, which have the direction so far."""
         whole, self.shared = self.shared, None
         length = 0.0 if whole is None else np.linalg.norm(whole)
-        return [("direction", (whole / length,))] if 0 < length < np.inf else []
+        if not 0 < length < np.inf:
+            return []
+        return [("direction", (whole / length, self.engine.n_iter < STEPS))]
 
 
 class Elsewhere:
@@ -276,7 +278,7 @@ class Elsewhere:
         super().start_over()
 
     def average(self, weight, A, a):
-        self.averaging = weight < 1
+        self.averaging = self.averaging or weight < 1
         self._tell("average", weight)
         return self.iterates.average(weight, A, a)
 
