@@ -329,12 +329,17 @@ def test_the_third_exception_of_a_task_ends_the_fit(threads, rows, monkeypatch):
     assert len(failed) == 3 and re.fullmatch(r"in partition 2, on worker \S+", *caught.value.__notes__)
 
 
-def test_a_single_partition_tells_its_progress(client, rows):
+def test_a_single_partition_tells_its_progress(cluster, client, rows):
     told = []
     model = mld.train(*rows, client=client, partitions=1, progress=told.append, **TABLE)
     assert told == model.info.history and len(told) > 3
+    assert left(cluster) == []
+    # What is not wanted any more ends: the worker is free for others.
+    endless = {**TABLE, "C": 1e9, "max_iter": 10**9, "algorithm": "cd"}
     with pytest.raises(Stop):
-        mld.train(*rows, client=client, partitions=1, progress=stop_at_once, **TABLE)
+        mld.train(*rows, client=client, partitions=1, progress=stop_at_once, **endless)
+    done = [client.submit(os.getpid, workers=[worker], pure=False) for worker in client.nthreads()]
+    assert len({future.result(timeout=5) for future in done}) == 2
 
 
 class Stop(Exception):

@@ -115,8 +115,20 @@ def solved(found, work):
     return solve(sums, *arguments), times
 
 
+class Unwanted:
+    """Whether the task at hand was cancelled, as an Event has it: Dask does not end one that has begun."""
+
+    def __init__(self, worker):
+        self.tasks, self.key = worker.state.tasks, worker.get_current_task()
+
+    def is_set(self):
+        task = self.tasks.get(self.key)
+        return task is None or task.state == "cancelled"
+
+
 def fitted_alone(group, topic, name, params, run, how):
     worker = get_worker()
+    run = run._replace(cancel=Unwanted(worker))
     if topic is not None:
         run = run._replace(progress=lambda check: worker.log_event(topic, check))
     with noted(f"on worker {worker.address}"):
