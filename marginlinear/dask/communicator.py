@@ -346,6 +346,10 @@ class Cluster:
         *self.answers, result = self.client.get(graph, [*keys, root], sync=False, retries=RETRIES)
         return result
 
+    def results(self, futures):
+        """Their values."""
+        return [self._result(future) for future in futures]
+
     def _result(self, future, meanwhile=None):
         """Its value; TimeoutError where the cluster has no worker for too long. meanwhile() is called in turns."""
         while True:

@@ -51,12 +51,12 @@ class Fold(namedtuple("Fold", "fitted y instance places scores")):
     __slots__ = ()
 
 
-def folds_of(client, partitions, whole, cuts, classes, fitted, model):
+def folds_of(cluster, partitions, whole, cuts, classes, fitted, model):
     """Yield the Folds, one after the other.
 
     Parameters
     ----------
-    client : distributed.Client
+    cluster : Cluster
     partitions : list of futures of Partition
     whole : Whole
     cuts : Cuts
@@ -72,9 +72,10 @@ def folds_of(client, partitions, whole, cuts, classes, fitted, model):
         A class has no row outside of a fold, or a partition's rows are read from a disk.
     """
     def asked(work, *arguments):
-        return [client.submit(work, partition, *arguments, pure=False, retries=RETRIES) for partition in partitions]
+        return cluster.results([cluster.client.submit(work, partition, *arguments, pure=False, retries=RETRIES)
+                                for partition in partitions])
 
-    sizes = client.gather(asked(sizes_of, cuts))
+    sizes = asked(sizes_of, cuts)
     weights = sum(weights for _, weights in sizes)
     counts = sum(counts for counts, _ in sizes)
     lacking = np.argwhere(counts.sum(axis=0) - counts[:cuts.folds] <= 0)
@@ -86,13 +87,13 @@ def folds_of(client, partitions, whole, cuts, classes, fitted, model):
         there = [at for at, (counts, _) in enumerate(sizes) if counts.sum() > counts[fold].sum()]
         size = float(weights.sum() - weights[fold])
         rows = [int(sizes[at][0].sum() - sizes[at][0][fold].sum()) for at in there]
-        inside = [client.submit(without, partitions[at], cuts, fold, number, size, pure=False, retries=RETRIES)
+        inside = [cluster.client.submit(without, partitions[at], cuts, fold, number, size, pure=False, retries=RETRIES)
                   for number, at in enumerate(there)]
         try:
             found = fitted(inside, whole._replace(size=size, count=len(inside)), rows, fold)
         finally:
-            drop(client, inside)
-        told = zip(*client.gather(asked(scored, cuts, fold, model(found))), strict=True)
+            drop(cluster.client, inside)
+        told = zip(*asked(scored, cuts, fold, model(found)), strict=True)
         yield Fold(found, *map(np.concatenate, told))
 
 

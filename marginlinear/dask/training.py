@@ -353,7 +353,7 @@ class DaskFit:
                 before.fit = cluster.fit
                 cluster.close()
 
-        yield from folds_of(self.client, self.partitions, self.whole, cuts, self.classes, fitted, model)
+        yield from folds_of(self.communicator, self.partitions, self.whole, cuts, self.classes, fitted, model)
 
     def calibration(self):
         """The Calibration of the method's scores by those of models that have not seen the rows."""
