@@ -170,7 +170,7 @@ class Elsewhere:
         self.m, self.nonzeros, self.at_zero, self.conditions = numbers.tolist()
         super().__init__(rows, *arguments, **keywords)
         places.engine = self
-        if self.alone:
+        if self.steady:
             self.at_hand["duals"] = terms
 
     def about(self):
@@ -183,8 +183,8 @@ class Elsewhere:
         return None
 
     @property
-    def alone(self):
-        """Whether the losses and norms of now are those of any weights."""
+    def steady(self):
+        """Whether rows need W alone: no mean of the margins, and no factors, that change with it."""
         return self.present_mean() is None and self.iterates.factors is None
 
     def loss_at_zero(self):
@@ -209,7 +209,7 @@ class Elsewhere:
         if self.averaging and now:
             names += ["losses", "mean"]
             operations += [("losses", (self.iterates.averaged,)), ("terms", ("mean",))]
-        if now and self.swept and self.alone:
+        if now and self.swept and self.steady:
             W, kappa = self.iterates.W.copy(), self.iterates.kappa
             if self.centre is not None:
                 W, kappa = self.iterates.recentred(*self.centre), self.centre[0]
