@@ -164,6 +164,8 @@ def test_probabilities(threads, name, k):
 def test_cross_validation(threads):
     X, y = table()
     found = mld.cross_validate(*dealt(X, y), solver="lssvm", folds=4, metric="auc", client=threads, partitions=4)
+    wider = mld.cross_validate(*dealt(X, y), solver="lssvm", folds=4, client=threads, partitions=4, classes=[-1, 0, 1])
+    assert 0.6 < wider.score < 1 and wider.score == pytest.approx(np.mean(wider.fold_scores))
     best = ml.cross_validate(X, y, solver="lssvm", folds=4, metric="auc")
     assert found.score == pytest.approx(best.score, abs=0.03) and found.fold_scores.shape == (4,)
     assert [sum(info.cluster["rows"]) for info in found.infos] == [300] * 4

@@ -282,7 +282,7 @@ def evened(parts, descriptions, labels, shuffle, seed, client):
             raise ValueError(f"{what}, and partition {number} has no row of label {labels.tolist()[at]!r}: give "
                              "shuffle = 'auto', or rows in random order")
         what += ": rounds will be slow, or not converge; give shuffle = 'auto'"
-    warnings.warn(what if shuffle is False else f"{what}: they are dealt anew", PartitionWarning, stacklevel=4)
+    warnings.warn(what if shuffle is False else f"{what}: they are dealt anew", PartitionWarning, stacklevel=6)
     return parts if shuffle is False else shuffled(parts, seed, client)
 
 

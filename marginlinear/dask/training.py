@@ -157,7 +157,7 @@ def cross_validate(X, y=None, *, folds=P.FOLDS.default, metric=P.METRIC.default,
     values, sizes, infos = [], [], []
     with prepared(X, y, seed=seed, **given) as fit:
         for fold in fit.folds(Cuts(folds, fit.run_values["seed"], ()), fit.model):
-            values.append(METRICS[metric](fold.y, fold.places, fold.scores))
+            values.append(METRICS[metric](fit.places[fold.y], fold.places, fold.scores))
             sizes.append(len(fold.y))
             infos.append(fold.fitted.info)
     for info in infos:
@@ -304,6 +304,11 @@ class DaskFit:
     def how(self):
         return None if self.method.joint or len(self.classes) == 2 else self.values["multiclass"]
 
+    @property
+    def places(self):
+        """Of the classes among the labels."""
+        return np.searchsorted(self.labels, self.classes)
+
     def effective(self):
         return fitting.effective(self.method, {**self.values, "multiclass": self.how, "scale": self.scale},
                                  self.run_values)
@@ -364,8 +369,7 @@ class DaskFit:
         cuts = Cuts(int(min(calibration.FOLDS, self.counts[self.counts > 1].sum())), self.run_values["seed"],
                     np.flatnonzero(self.counts == 1))
         _, y, instance, _, scores = zip(*self.folds(cuts, self.model), strict=True)
-        places = np.searchsorted(self.labels, self.classes)
-        return calibration.fit(np.concatenate(scores), places[np.concatenate(y)], np.concatenate(instance),
+        return calibration.fit(np.concatenate(scores), self.places[np.concatenate(y)], np.concatenate(instance),
                                len(self.labels))
 
     def partial(self, error):
