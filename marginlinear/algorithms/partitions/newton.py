@@ -54,6 +54,8 @@ class SummedMarginNewton(MarginNewton):
 
     def __init__(self, engine):
         self.places = engine.places
+        # No round follows.
+        engine.swept = False
         super().__init__(engine)
 
     def sum_of_rows(self):
