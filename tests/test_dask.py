@@ -163,8 +163,8 @@ def test_probabilities(threads, name, k):
 
 def test_cross_validation(threads):
     X, y = table()
-    found = mld.cross_validate(*dealt(X, y), solver="lssvm", folds=4, metric="auc", client=threads, partitions=4)
-    wider = mld.cross_validate(*dealt(X, y), solver="lssvm", folds=4, client=threads, partitions=4, classes=[-1, 0, 1])
+    found = mld.cross_validate(*dealt(X, y), solver="lssvm", folds=4, metric="auc", client=threads, partitions=2)
+    wider = mld.cross_validate(*dealt(X, y), solver="lssvm", folds=2, client=threads, partitions=2, classes=[-1, 0, 1])
     assert 0.6 < wider.score < 1 and wider.score == pytest.approx(np.mean(wider.fold_scores))
     best = ml.cross_validate(X, y, solver="lssvm", folds=4, metric="auc")
     assert found.score == pytest.approx(best.score, abs=0.03) and found.fold_scores.shape == (4,)
@@ -282,7 +282,7 @@ def test_groups_are_where_their_rows_are_and_on_all_workers():
     assert places_of([["a"]], {}, {}) == [None]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def threads():
     """A cluster in this process, where tasks can be tampered with."""
     with (LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0",
