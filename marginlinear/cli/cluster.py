@@ -73,8 +73,6 @@ class OnCluster:
                 model = mld.train([os.path.abspath(one) for one in paths], client=client, **given, **self.rest)
             except TimeoutError as error:
                 raise Failure(error) from error
-            except ValueError as error:
-                raise Failure("; ".join([str(error), *getattr(error, "__notes__", ())])) from error
         for warning in caught:
             if issubclass(warning.category, UserWarning) and not issubclass(warning.category, ConvergenceWarning):
                 warn(warning.message)
