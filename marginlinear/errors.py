@@ -21,7 +21,7 @@ class DataError(ValueError):
         self.path, self.line, self.column, self.reason = str(path), line, column, reason
 
     def __reduce__(self):
-        return type(self), (self.path, self.line, self.column, self.reason)
+        return type(self), (self.path, self.line, self.column, self.reason), self.__dict__
 
 
 class RowError(ValueError):
@@ -39,7 +39,7 @@ class RowError(ValueError):
         self.row, self.text = int(row), text
 
     def __reduce__(self):
-        return type(self), (self.row, self.text)
+        return type(self), (self.row, self.text), self.__dict__
 
 
 @contextmanager
@@ -54,9 +54,19 @@ def renumber_rows(which):
         raise RowError(which[error.row], error.text) from None
 
 
+@contextmanager
+def noted(where):
+    """An error within it says where it was, below its message: as `add_note`, which Python 3.10 does not have."""
+    try:
+        yield
+    except Exception as error:
+        error.__notes__ = [*getattr(error, "__notes__", ()), where]
+        raise
+
+
 class ConvergenceWarning(UserWarning):
     """A solver stopped before its certificate reached the tolerance; the message says what to do."""
 
 
 class PartitionWarning(UserWarning):
-    """Rows are spread over partitions in a way that makes fits slow."""
+    """Rows are spread over partitions, or these over workers, in a way that makes fits slow."""

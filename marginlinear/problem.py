@@ -85,7 +85,8 @@ class Info(namedtuple("Info", "status algorithm n_iter n_outer objective bound c
         The same in bytes.
     cluster : dict or None
         Of a fit over partitions: `rows` of each, `messages`, `collections` of rows, `bytes` of the vectors that
-        each partition was sent and of the sums that came back, `restarts`, `seconds_waiting` for the workers.
+        each partition was sent and of the sums that came back, `restarts`, `seconds_waiting` for the workers, and the
+        `seconds` that each worker, by its address, was at work.
     """
 
     __slots__ = ()

@@ -2,6 +2,7 @@
 
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -28,7 +29,7 @@ from distributed import Client, LocalCluster  # noqa: E402
 
 import marginlinear.dask as mld  # noqa: E402
 from marginlinear.dask import journal  # noqa: E402
-from marginlinear.errors import PartitionWarning  # noqa: E402
+from marginlinear.errors import PartitionWarning, RowError  # noqa: E402
 
 TABLE = {"solver": "l2svc", "C": 10, "algorithm": "accelerated", "tol": 1e-7, "max_iter": 24}
 
@@ -127,6 +128,73 @@ def test_weights_and_classes(client):
     assert model.classes.tolist() == ["a", "b", "c", "d"] and (model.predict(X) == best.predict(X)).mean() > 0.99
 
 
+@pytest.mark.parametrize(("scale", "sparse"), [("range", False), ("range", True), ("maxabs", True), ("unit", True)])
+def test_scaling_is_that_of_all_rows(threads, scale, sparse):
+    X, y = table()
+    X *= np.arange(1, 9)
+    if sparse:
+        X[np.random.default_rng(1).random(X.shape) < 0.5] = 0
+    blocks = [(X[lo:lo + 100], y[lo:lo + 100]) for lo in range(0, 400, 100)]
+    pairs = [delayed((csr_array(rows) if sparse else rows, labels)) for rows, labels in blocks]
+    model = mld.train(pairs, solver="l2svc", client=threads, partitions=4, tol=1e-8, scale=scale)
+    best = ml.train(csr_array(X) if sparse else X, y, solver="l2svc", tol=1e-8, scale=scale)
+    assert model.params == best.params
+    assert model.info.objective == pytest.approx(best.info.objective, rel=1e-7)
+    np.testing.assert_allclose(model.decision_function(X), best.decision_function(X), atol=2e-3)
+
+
+@pytest.mark.parametrize(("name", "k"), [("l2svc", 2), ("cs", 3), ("softmax", 3)])
+def test_probabilities(threads, name, k):
+    X, y = table(k=k)
+    labels, told = np.array(["a", "b", "c"])[y], []
+    given = {"solver": name, "client": threads, "partitions": 2, "scale": "range", "classes": ["a", "b", "c"],
+             "tol": 0.05}
+    model = mld.train(*dealt(X, labels), **given, probability=True, progress=told.append)
+    plain = mld.train(*dealt(X, labels), **given)
+    assert same(model, plain)
+    assert {check.get("fold") for check in told} == ({None} if name == "softmax" else {None, 1, 2, 3, 4, 5})
+    best = ml.train(X, labels, solver=name, probability=True, scale="range", classes=["a", "b", "c"], tol=1e-4)
+    found = mld.predict_proba(model, da.from_array(X, chunks=(150, -1))).compute()
+    assert found.tobytes() == model.predict_proba(X).tobytes()
+    assert abs(found - best.predict_proba(X)).mean() < 0.05
+    with pytest.raises(ValueError, match="calibration"):
+        mld.predict_proba(mld.DaskMarginClassifier(name, client=threads).fit(*dealt(X, y)).to_local(), X)
+
+
+def test_cross_validation(threads):
+    X, y = table()
+    found = mld.cross_validate(*dealt(X, y), solver="lssvm", folds=4, metric="auc", client=threads, partitions=2)
+    wider = mld.cross_validate(*dealt(X, y), solver="lssvm", folds=2, client=threads, partitions=2, classes=[-1, 0, 1])
+    assert 0.6 < wider.score < 1 and wider.score == pytest.approx(np.mean(wider.fold_scores))
+    best = ml.cross_validate(X, y, solver="lssvm", folds=4, metric="auc")
+    assert found.score == pytest.approx(best.score, abs=0.03) and found.fold_scores.shape == (4,)
+    assert [sum(info.cluster["rows"]) for info in found.infos] == [300] * 4
+    # One row cannot be held out: all models of a calibration learn from it.
+    rare, given = np.where(np.arange(400) == 7, 9, y), {"solver": "cs", "client": threads, "partitions": 2, "tol": 0.5}
+    with pytest.raises(ValueError, match=r"label 9 has rows in fold \d alone"):
+        mld.cross_validate(*dealt(X, rare), **given)
+    assert mld.train(*dealt(X, rare), **given, probability=True).calibration
+    with pytest.raises(ValueError, match="leave it out"):
+        mld.cross_validate(*dealt(X, y), client=threads, probability=True)
+    with pytest.raises(ValueError, match="folds = 1"):
+        mld.cross_validate(*dealt(X, y), client=threads, folds=1)
+
+
+def test_stores_that_stay_on_disk_are_scaled_and_not_folded(threads, tmp_path, monkeypatch):
+    from marginlinear.dask import collections
+
+    X, y = table()
+    stores = [ml.Store.write([(csr_array(X[lo:lo + 200]), y[lo:lo + 200])], tmp_path / f"{lo}.store")
+              for lo in (0, 200)]
+    given = {"solver": "l2svc", "client": threads, "scale": "range", "tol": 1e-7}
+    inside = mld.train(stores, **given)
+    monkeypatch.setattr(collections, "IN_MEMORY", 0)
+    model = mld.train(stores, **given)
+    np.testing.assert_allclose(model.weights, inside.weights, rtol=1e-3, atol=1e-4)
+    with pytest.raises(ValueError, match=r"folds are of rows in memory, .*\.store takes more"):
+        mld.train(stores, **given, probability=True)
+
+
 def test_rows_that_are_sorted_by_class_are_dealt_anew(client):
     X, y = table()
     order = np.argsort(y, kind="stable")
@@ -146,7 +214,9 @@ def test_rows_that_are_sorted_by_class_are_dealt_anew(client):
     ({"resume": True}, ValueError, "resume = True is for a checkpoint"),
     ({"checkpoint_every": 0}, ValueError, "checkpoint_every = 0"),
     ({"wait_timeout": 0}, ValueError, "wait_timeout = 0"),
-    ({"C": -1}, ValueError, "C = -1"), ({"scale": "range"}, ValueError, "scale works on rows that are here")])
+    ({"C": -1}, ValueError, "C = -1"), ({"scale": "log"}, ValueError, "scale = 'log'"),
+    ({"probability": 2}, (ValueError, TypeError), "probability"),
+    ({"memory": "1G"}, ValueError, "memory works on rows that are here")])
 def test_what_is_refused(client, rows, given, error, fragment):
     with pytest.raises(error, match=fragment):
         mld.train(*rows, client=client, **given)
@@ -212,8 +282,74 @@ def test_groups_are_where_their_rows_are_and_on_all_workers():
     assert places_of([["a"]], {}, {}) == [None]
 
 
+@pytest.fixture(scope="module")
+def threads():
+    """A cluster in this process, where tasks can be tampered with."""
+    with (LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0",
+                       silence_logs=60) as made, Client(made) as client):
+        yield client
+
+
+def test_a_slow_worker_is_told(threads, rows, monkeypatch):
+    from marginlinear.algorithms.partitions.partition import Partition
+    from marginlinear.dask import pace
+
+    answer = Partition.answer
+
+    def answered(partition, *message):
+        if partition.number == 3:
+            time.sleep(0.02)
+        return answer(partition, *message)
+
+    undisturbed = mld.train(*rows, client=threads, partitions=4, **TABLE)
+    monkeypatch.setattr(Partition, "answer", answered)
+    monkeypatch.setattr(pace, "SECONDS", 0.2)
+    with pytest.warns(PartitionWarning, match=r"worker \S+ takes 0\.02\d? s .* times what the others do") as caught:
+        model = mld.train(*rows, client=threads, partitions=4, **TABLE)
+    assert [one.category for one in caught].count(PartitionWarning) == 1 and same(model, undisturbed)
+    fast, slow = sorted(model.info.cluster["seconds"].values())
+    assert slow > 0.02 * (model.info.cluster["messages"] - 1) > fast
+
+
+def test_the_third_exception_of_a_task_ends_the_fit(threads, rows, monkeypatch):
+    from marginlinear.algorithms.partitions.partition import Partition
+
+    undisturbed = mld.train(*rows, client=threads, partitions=4, **TABLE)
+    answer, failures, failed = Partition.answer, 2, []
+
+    def answered(partition, recipe, state, about, operations):
+        if partition.number == 2 and about.number == 5 and len(failed) < failures:
+            failed.append(about)
+            raise RowError(7, "row {row} is not there")
+        return answer(partition, recipe, state, about, operations)
+
+    monkeypatch.setattr(Partition, "answer", answered)
+    assert same(mld.train(*rows, client=threads, partitions=4, **TABLE), undisturbed) and len(failed) == 2
+    failures, failed = 9, []
+    with pytest.raises(RowError, match="row 7 is not there") as caught:
+        mld.train(*rows, client=threads, partitions=4, **TABLE)
+    assert len(failed) == 3 and re.fullmatch(r"in partition 2, on worker \S+", *caught.value.__notes__)
+
+
+def test_a_single_partition_tells_its_progress(cluster, client, rows):
+    told = []
+    model = mld.train(*rows, client=client, partitions=1, progress=told.append, **TABLE)
+    assert told == model.info.history and len(told) > 3
+    assert left(cluster) == []
+    # What is not wanted any more ends: the worker is free for others.
+    endless = {**TABLE, "C": 1e9, "max_iter": 10**9, "algorithm": "cd"}
+    with pytest.raises(Stop):
+        mld.train(*rows, client=client, partitions=1, progress=stop_at_once, **endless)
+    done = [client.submit(os.getpid, workers=[worker], pure=False) for worker in client.nthreads()]
+    assert len({future.result(timeout=5) for future in done}) == 2
+
+
 class Stop(Exception):
     pass
+
+
+def stop_at_once(check):
+    raise Stop
 
 
 @pytest.mark.parametrize("torn", [False, True])

@@ -14,6 +14,7 @@ from scipy.sparse import csr_array, csr_matrix, random_array, vstack
 import marginlinear as ml
 from marginlinear.data.arrays import held, is_sparse, shape_of
 from marginlinear.errors import DataError, PartitionWarning
+from marginlinear.memory import memory
 
 dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
@@ -215,6 +216,11 @@ def test_large_stores_stay_on_disk(client, tmp_path, monkeypatch):
     assert all(isinstance(part.X, Store) for part in client.gather(found))
     partition = client.submit(collections.partition_of, found[0], 0, np.arange(3), 40, np.ones(3), 60.0, 1.0).result()
     assert isinstance(partition.X, Store) and partition.rows.m == 30
+    room = collections.room_of(client)
+    assert room.memory <= memory() / room.workers
+    pager = collections.partition_of(client.gather(found[0]), 0, np.arange(3), 40, np.ones(3), 60.0, 1.0,
+                                     room._replace(threads=4).of_a_partition).rows.pager
+    assert pager.window == room.memory // 2 // 16 and pager.memory == room.memory // 2
     with pytest.raises(ValueError, match="others have 41: write it with n_features = 41"):
         collections.widened(stores[0], 41, "partition 0")
     with pytest.raises(ValueError, match="partitions = 'chunks'"):

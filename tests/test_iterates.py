@@ -62,7 +62,10 @@ def test_outer_steps(size):
         if restart:
             A = 0.0
         a = ((1 + A) + np.sqrt((1 + A) ** 2 + 4 * kappa * A * (1 + A))) / (2 * kappa)
+        ahead, before = ours.recentred(kappa, A, a, restart), ours.W.copy()
+        assert ours.W.tobytes() == before.tobytes()
         ours.recentre(kappa, A, a, restart)
+        assert ours.W.tobytes() == ahead.tobytes()
         theirs.recentre(kappa, A, a, restart)
         assert np.allclose(ours.W, theirs.W)
         assert ours.kappa == kappa

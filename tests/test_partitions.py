@@ -107,6 +107,31 @@ def test_the_rows_that_matter_are_collected(name):
     assert value == pytest.approx(solution.info.objective, rel=1e-12)
 
 
+class Counted(InProcess):
+    """Messages, and rounds that they asked for."""
+
+    messages = visits = 0
+
+    def run(self, recipe, about, operations):
+        self.messages += 1
+        self.visits += sum(name == "visit" for name, _ in operations)
+        return super().run(recipe, about, operations)
+
+
+@pytest.mark.parametrize(("name", "algorithm"), [("l2svc", "accelerated"), ("l2svc", "cd"), ("l1svc", "accelerated"),
+                                                 ("cs", "accelerated"), ("mcodm", "accelerated")])
+def test_checks_take_the_next_round_with_them(name, algorithm):
+    X, y = table(m=800, k=3 if registry.get(name).joint else 2)
+    params = {"mu": 0} if name == "mcodm" else {}
+    communicator = Counted(cut(X, y, even(len(y), 4)))
+    info = fitted(name, X, y, even(len(y), 4), communicator=communicator, algorithm=algorithm, tol=1e-4, **params).info
+    assert info.status == "converged" and info.n_iter > 20
+    # Visits are for nothing at the end, and where another way is taken than was foreseen.
+    assert communicator.visits <= 1.05 * info.n_iter + 3
+    # Beside the rounds what begins and ends the fit.
+    assert communicator.messages <= 1.1 * info.n_iter + 3
+
+
 @pytest.mark.parametrize("name", ["l2svc", "l1svc", "cs", "ldm"])
 def test_partitions_of_any_kind(name):
     """One row, empty rows alone, one class alone; of weights."""
@@ -162,6 +187,9 @@ def test_an_answer_changes_nothing_and_comes_again():
     W = np.zeros(X.shape[1])
     state, _ = partition.answer(recipe, None, about, [("visit", (W, 1.0, 0.0)), ("keep", (False,))])
     before = {name: np.array(value) for name, value in state.items() if isinstance(value, np.ndarray)}
+    # A visit proposes; the duals of empty rows are always at their best.
+    there = X.any(axis=1)
+    assert not before["duals"][there].any() and before["proposed"][there].any()
     operations = [("accept", (0.5,)), ("average", (1.0,)), ("visit", (W + 0.1, 2.0, 0.0)), ("average", (0.25,)),
                   ("losses", (W,)), ("terms", ("mean",)), ("adopt", ()), ("keep", (True,)), ("wake", ())]
     answers = [partition.answer(recipe, state, about._replace(number=2), operations) for _ in range(2)]

@@ -187,6 +187,9 @@ cdef class DualEngine:
                     self.mean_duals[j] += weight * (self.duals[j] - self.mean_duals[j])
         return self.iterates.average(weight, A, a)
 
+    def foresee(self, double kappa, double A, double a, bint restart):
+        """What `Iterates.recentre` is about to be told: who asks for sweeps from far away can do so before."""
+
     def adopt(self):
         """Go on from the averaged duals and weights."""
         self.skip[:] = 0

@@ -7,3 +7,4 @@ cdef class Iterates:
     cdef _allocate(self)
     cdef double _square_sum(self, double p, const double[::1] x, double q, const double[::1] y) except? -1
     cdef _place(self, double p, const double[::1] W, double q, const double[::1] U)
+    cdef _recentre(self, double kappa, double A, double a, bint restart, double[::1] W, double[::1] V, double[::1] z)

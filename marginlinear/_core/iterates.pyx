@@ -374,6 +374,17 @@ cdef class Iterates:
 
     def recentre(self, double kappa, double A, double a, bint restart):
         """The next centre: V = (A W + a z)/(A + a), W = (kappa V + U)/(1 + kappa); z = W first at a restart."""
+        self._recentre(kappa, A, a, restart, self.w, self.v, self.z)
+        self.kappa = kappa
+
+    def recentred(self, double kappa, double A, double a, bint restart):
+        """W as `recentre` would leave it, to the bit: a new array."""
+        W, V, z = (np.empty(self.w.shape[0]) for _ in range(3))
+        self._recentre(kappa, A, a, restart, W, V, z)
+        return W
+
+    cdef _recentre(self, double kappa, double A, double a, bint restart, double[::1] W, double[::1] V, double[::1] z):
+        """What `recentre` makes of the vectors, which W, V and z may be."""
         cdef Py_ssize_t j, start, stop, n = self.w.shape[0]
         cdef double u, old = self.kappa, share = A / (A + a)
         for start in range(0, n, BLOCK):
@@ -381,12 +392,10 @@ cdef class Iterates:
             with nogil:
                 for j in range(start, stop):
                     u = (1 + old) * self.w[j] - old * self.v[j]
-                    if restart:
-                        self.z[j] = self.w[j]
-                    self.v[j] = share * self.w[j] + (1 - share) * self.z[j]
-                    self.w[j] = (kappa * self.v[j] + u) / (1 + kappa)
+                    z[j] = self.w[j] if restart else self.z[j]
+                    V[j] = share * self.w[j] + (1 - share) * z[j]
+                    W[j] = (kappa * V[j] + u) / (1 + kappa)
             PyErr_CheckSignals()
-        self.kappa = kappa
 
     def adopt(self):
         """Go on from the averages: U = U_avg, V = z = W_avg, W = (kappa V + U)/(1 + kappa)."""

@@ -77,11 +77,13 @@ cdef class ProximalNewton:
         D at the duals.
     """
 
+    START = FIRST
+
     def __init__(self, engine):
         self.engine, self.rows = engine, engine.rows
         self.W = engine.iterates.W.copy()
         self.U, self.gradient, self.start = (np.empty(self.W.shape[0]) for _ in range(3))
-        self.g = FIRST
+        self.g = self.START
 
     def restart(self):
         """The engine's problem has changed: W stays, the duals follow."""

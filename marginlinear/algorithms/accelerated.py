@@ -125,6 +125,7 @@ class Accelerator:
             restart = self._end_cycle() or restart
         steered = min(max(MOST_KAPPA, self.least_kappa), max(self.least_kappa, kappa * factor))
         self.pending = steered if self.steered else kappa, restart
+        engine.foresee(*self._next_centre(*self.pending))
         return merit
 
     def _begin_cycle(self):
@@ -150,11 +151,14 @@ class Accelerator:
         if self.switching:
             self._switch(kappa)
             return
-        if restart:
-            self.A = 0.0
-        grown = 1 + self.A
-        self.a = (grown + math.sqrt(grown * grown + 4 * kappa * self.A * grown)) / (2 * kappa)
-        self.engine.iterates.recentre(kappa, self.A, self.a, restart)
+        _, self.A, self.a, _ = centre = self._next_centre(kappa, restart)
+        self.engine.iterates.recentre(*centre)
+
+    def _next_centre(self, kappa, restart):
+        """What Iterates.recentre is told: kappa, A, a, restart."""
+        A = 0.0 if restart else self.A
+        grown = 1 + A
+        return kappa, A, (grown + math.sqrt(grown * grown + 4 * kappa * A * grown)) / (2 * kappa), restart
 
     def _switch(self, kappa):
         """From steered kappa to slack or back, from the averages where they are better."""

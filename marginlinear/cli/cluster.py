@@ -21,8 +21,8 @@ CHECKPOINT = Param("checkpoint", str, None, "of a cluster: keep the fit in this 
                    "--resume DIR goes on with it", metavar="DIR")
 OPTIONS = CLUSTER, SCHEDULER_FILE, PARTITIONS, CHECKPOINT
 # What works on the rows here.
-HERE = ("weights", "cross_validation", "search", "grid", "store", "zero_based", "text_labels", "float32", "probability",
-        "scale", "memory", "sweeps_per_load", "kernel")
+HERE = ("weights", "cross_validation", "search", "grid", "store", "zero_based", "text_labels", "float32", "memory",
+        "sweeps_per_load", "kernel")
 
 
 def on_cluster(line, declared, resume):

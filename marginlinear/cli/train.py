@@ -331,7 +331,7 @@ class Training:
             return self.cluster.fit(self.path, solver=self.method.name, class_weight=self.class_weight,
                                     progress=self._progress, **self.params)
         except ValueError as error:
-            raise Failure(f"{self.path}: {error}") from error
+            raise Failure("; ".join([f"{self.path}: {error}", *getattr(error, "__notes__", ())])) from error
 
     def _progress(self, check):
         self._write_log(check)

@@ -17,8 +17,9 @@ except ImportError as error:
                       name=error.name) from error
 
 from marginlinear.dask.estimator import DaskMarginClassifier
-from marginlinear.dask.prediction import decision_function, predict
-from marginlinear.dask.training import train
+from marginlinear.dask.prediction import decision_function, predict, predict_proba
+from marginlinear.dask.training import cross_validate, train
 from marginlinear.errors import PartitionWarning
 
-__all__ = ["DaskMarginClassifier", "PartitionWarning", "decision_function", "predict", "train"]
+__all__ = ["DaskMarginClassifier", "PartitionWarning", "cross_validate", "decision_function", "predict",
+           "predict_proba", "train"]

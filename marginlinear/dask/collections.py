@@ -10,9 +10,10 @@ import io
 import json
 import math
 import os
+import sys
 import warnings
 import zlib
-from collections import namedtuple
+from collections import Counter, namedtuple
 from contextlib import contextmanager
 from itertools import pairwise
 
@@ -36,15 +37,20 @@ from marginlinear.data.arrays import (
 )
 from marginlinear.data.checks import require_unmasked, row_weights
 from marginlinear.data.labels import labels_of
+from marginlinear.data.scaling import MAXABS, RANGE, UNIT, Scaling, extremes, maxabs, table
 from marginlinear.errors import DataError, PartitionWarning, renumber_rows
 from marginlinear.libsvm import read_libsvm
 from marginlinear.libsvm.reader import decompressed, first_bytes, opened
+from marginlinear.memory import memory
 from marginlinear.store import Store
+from marginlinear.store.paging import paged
 
 # Total variation distance of a partition's classes from the whole's, from which on rows are shuffled.
 SORTED = 0.1
-# The part of a worker's memory above which a store stays on disk.
+# The part of a worker's memory above which stores stay on disk.
 IN_MEMORY = 0.3
+# How often a task is done again that has failed: its third exception ends the fit.
+RETRIES = 2
 # A LIBSVM file is cut into pieces of about this, or of its part of a partition where that is less.
 PIECE = 64 << 20
 TAKEN = ("give a dask Array or DataFrame, or a list of delayed, of futures, or of stores and paths of stores and "
@@ -63,6 +69,26 @@ class Part(namedtuple("Part", "X y weights")):
     __slots__ = ()
 
 
+class Room(namedtuple("Room", "memory threads workers")):
+    """What the workers have for stores.
+
+    Attributes
+    ----------
+    memory : int
+        Bytes that one may hold, at least: what Dask lets it have, and its part of the machine's.
+    threads : int
+        Of one, at most.
+    workers : int
+    """
+
+    __slots__ = ()
+
+    @property
+    def of_a_partition(self):
+        """As a Partition takes it. Fixed for the whole fit: the sweeps' order depends on it."""
+        return self.memory // 2, self.threads
+
+
 class Description(namedtuple("Description", "rows columns labels counts weights")):
     """What the driver is told of a Part.
 
@@ -77,6 +103,18 @@ class Description(namedtuple("Description", "rows columns labels counts weights"
 
 
 # On the driver: from collections to partitions, without their rows.
+
+
+def room_of(client):
+    """The Room that stores have on each worker."""
+    workers = client.scheduler_info(n_workers=-1)["workers"]
+    memories = client.run(memories_there)
+    hosts = Counter(worker["host"] for worker in workers.values())
+    least = min((min(limit, machine / hosts[workers[address]["host"]])
+                 for address, (limit, machine) in memories.items() if address in workers), default=memory())
+    # A size for store.paging.
+    return Room(int(min(least, sys.maxsize)), max((worker["nthreads"] for worker in workers.values()), default=1),
+                max(1, len(workers)))
 
 
 def parts_of(X, y, sample_weight, client, partitions):
@@ -100,7 +138,8 @@ def parts_of(X, y, sample_weight, client, partitions):
                              "ones: give fewer, or smaller chunks")
         count = len(chunks)
     cuts = [len(chunks) * at // count for at in range(count + 1)]
-    return client.compute([delayed(part_of)([tuple(chunk) for chunk in chunks[lo:hi]]) for lo, hi in pairwise(cuts)])
+    return client.compute([delayed(part_of)([tuple(chunk) for chunk in chunks[lo:hi]]) for lo, hi in pairwise(cuts)],
+                          retries=RETRIES)
 
 
 def chunks_of(X, y, sample_weight, client, wanted):
@@ -167,10 +206,13 @@ def pieces_of(paths, client, wanted):
                 raise ValueError(f"{path} on worker {other} is another file than on worker {first}: all workers need "
                                  "the same under this name")
     whole = max(1, sum(size for _, size in looks[first] if size is not None))
-    chunks = []
+    stores, chunks = sum(stored for stored, _ in looks[first]), []
+    if stores:
+        room = room_of(client)
+        most = IN_MEMORY * room.memory / -(-stores // room.workers)
     for path, (stored, size) in zip(paths, looks[first], strict=True):
         if stored:
-            chunks.append(Chunk(path, delayed(read_store)(path), None, None))
+            chunks.append(Chunk(path, delayed(read_store)(path, most), None, None))
             continue
         count = 1
         if size:
@@ -183,6 +225,19 @@ def labels_of_all(descriptions):
     """The labels of all partitions, ascending; ValueError where they are of different kinds."""
     names = [f"partition {number}" for number in range(len(descriptions))]
     return np.unique(joined_labels([one.labels for one in descriptions], names))
+
+
+def scaling_of(kind, parts, width, client):
+    """The Scaling of the given kind for the rows of all Parts, of which some may have fewer features than others."""
+    if kind == UNIT:
+        return Scaling(UNIT)
+    bounds = np.zeros((2, width))
+    for at, future in enumerate([client.submit(extremes_of, part, pure=False, retries=RETRIES) for part in parts]):
+        found = np.zeros((2, width))
+        for row, values in zip(found, future.result(), strict=True):
+            row[:len(values)] = values
+        bounds = found if at == 0 else np.array([np.minimum(bounds[0], found[0]), np.maximum(bounds[1], found[1])])
+    return maxabs(*bounds) if kind == MAXABS else Scaling(RANGE, *bounds)
 
 
 def evened(parts, descriptions, labels, shuffle, seed, client):
@@ -227,7 +282,7 @@ def evened(parts, descriptions, labels, shuffle, seed, client):
             raise ValueError(f"{what}, and partition {number} has no row of label {labels.tolist()[at]!r}: give "
                              "shuffle = 'auto', or rows in random order")
         what += ": rounds will be slow, or not converge; give shuffle = 'auto'"
-    warnings.warn(what if shuffle is False else f"{what}: they are dealt anew", PartitionWarning, stacklevel=4)
+    warnings.warn(what if shuffle is False else f"{what}: they are dealt anew", PartitionWarning, stacklevel=6)
     return parts if shuffle is False else shuffled(parts, seed, client)
 
 
@@ -283,13 +338,16 @@ def named_worker(path, worker=None):
                       ) from error
 
 
-def read_store(path):
-    """(rows, labels): the Store, which is read in windows, where its rows would take more than a part of the worker's
-    memory."""
+def memories_there(dask_worker):
+    """(bytes that Dask lets the worker have, bytes of its machine). `dask_worker` is what Client.run gives."""
+    return dask_worker.memory_manager.memory_limit or math.inf, memory()
+
+
+def read_store(path, most):
+    """(rows, labels): the Store, which is read in windows, where its rows would take more than so many bytes."""
     with named_worker(path):
         store = Store(path)
-        limit = get_worker().memory_manager.memory_limit or math.inf
-        if store.data.nbytes + store.indices.nbytes > IN_MEMORY * limit:
+        if store.data.nbytes + store.indices.nbytes > most:
             return store, np.array(store.y)
         rows = store.in_memory()
     return rows, rows.labels
@@ -450,6 +508,15 @@ def described(part):
                        np.bincount(places, part.weights, minlength=len(labels)))
 
 
+def number_of_rows(part):
+    return len(part.y)
+
+
+def extremes_of(part):
+    """(least, most) values of the features of a Part."""
+    return extremes(table(paged(part.X) if is_stored(part.X) else part.X))
+
+
 def cut_at_random(part, count, seed, number):
     """[Part]: the rows of partition `number` for each of `count` partitions."""
     if is_stored(part.X):
@@ -465,24 +532,26 @@ def cut_at_random(part, count, seed, number):
 
 
 def fingerprint(partition):
-    """CRC-32 of the rows, labels and weights: a checkpoint is of these. Of a store its description speaks for it."""
-    X = partition.X
+    """(CRC-32 of the rows, labels and weights, what a Store is read in or None): a checkpoint is of these. Of a store
+    its description speaks for the rows."""
+    X, room = partition.X, None
     if is_stored(X):
+        room = partition.room
         arrays = [np.frombuffer(json.dumps(X.meta, sort_keys=True).encode(), np.uint8)]
     else:
         arrays = [X.data, X.indices, X.indptr] if is_sparse(X) else [X]
     found = 0
     for array in (*arrays, partition.y, partition.instance, partition.factor):
         found = zlib.crc32(np.ascontiguousarray(array).view(np.uint8).data, found)
-    return found
+    return found, room
 
 
 def piece_of(pieces, number):
     return pieces[number]
 
 
-def partition_of(part, number, classes, n_features, factors, whole, bias):
-    """The Partition of a Part.
+def partition_of(part, number, classes, n_features, factors, whole, bias, room=(None, 1), scaling=None):
+    """The Partition of a Part, with its rows scaled.
 
     Parameters
     ----------
@@ -497,7 +566,13 @@ def partition_of(part, number, classes, n_features, factors, whole, bias):
     whole : float
         Sum of the weights of all partitions.
     bias : float
+    room : (int, int)
+        Of a Store, as a Partition takes it.
+    scaling : Scaling or None
     """
     codes = np.searchsorted(classes, part.y).astype(np.int32)
-    return Partition(widened(part.X, n_features, f"partition {number}"), codes, len(classes),
-                     np.ascontiguousarray(part.weights), factors[codes], whole, bias, number)
+    X = widened(part.X, n_features, f"partition {number}")
+    if scaling is not None and not is_stored(X):
+        X = scaling.apply(X)
+    return Partition(X, codes, len(classes), np.ascontiguousarray(part.weights), factors[codes], whole, bias, number,
+                     room, scaling)

@@ -20,18 +20,22 @@ copies: a fit whose driver was lost goes through the same motions, without a clu
 import asyncio
 import copy
 import math
+import queue
 import time
 import uuid
 from concurrent.futures import CancelledError
 from itertools import pairwise
 
 import numpy as np
-from distributed import wait
+from distributed import get_worker, wait
 from distributed.comm import CommClosedError
 
 from marginlinear import registry
 from marginlinear.algorithms.partitions.communicator import FAN_IN, merged
 from marginlinear.algorithms.partitions.fit import fit_alone
+from marginlinear.dask.collections import RETRIES
+from marginlinear.dask.pace import Pace
+from marginlinear.errors import noted
 
 # Seconds between looks at the signals, and at the cluster, while workers answer.
 TURN = 0.2
@@ -74,14 +78,17 @@ def sent(message):
 
 
 def answered(group, before, message, count):
-    """(states, nodes of the tree over `count` partitions); `before` is what the message before has left, or None."""
+    """(states, (nodes of the tree over `count` partitions, [(worker, seconds)])); `before` is what the message before
+    has left, or None."""
+    started, worker = time.perf_counter(), get_worker().address
     recipe, about, operations = message.parts
     states, nodes = [], {}
     for at, partition in enumerate(group):
-        state, nodes[0, partition.number] = partition.answer(recipe, None if before is None else before[0][at], about,
-                                                             operations)
+        with noted(f"in partition {partition.number}, on worker {worker}"):
+            state, nodes[0, partition.number] = partition.answer(recipe, None if before is None else before[0][at],
+                                                                 about, operations)
         states.append(state)
-    return states, merged(nodes, count)
+    return states, (merged(nodes, count), [(worker, time.perf_counter() - started)])
 
 
 def states_of(answer):
@@ -93,21 +100,39 @@ def sums_of(answer):
 
 
 def joined(count, *parts):
-    return merged({place: node for nodes in parts for place, node in nodes.items()}, count)
+    nodes = {place: node for nodes, _ in parts for place, node in nodes.items()}
+    return merged(nodes, count), [time for _, times in parts for time in times]
 
 
 def summed(count, *parts):
-    whole, = joined(count, *parts).values()
-    return whole
+    nodes, times = joined(count, *parts)
+    whole, = nodes.values()
+    return whole, times
 
 
-def solved(sums, work):
-    solve, arguments = work.parts
-    return solve(sums[-1][0], *arguments)
+def solved(found, work):
+    (sums, times), (solve, arguments) = found, work.parts
+    return solve(sums, *arguments), times
 
 
-def fitted_alone(group, name, *work):
-    return fit_alone(registry.get(name), *group, *work)
+class Unwanted:
+    """Whether the task at hand was cancelled, as an Event has it: Dask does not end one that has begun."""
+
+    def __init__(self, worker):
+        self.tasks, self.key = worker.state.tasks, worker.get_current_task()
+
+    def is_set(self):
+        task = self.tasks.get(self.key)
+        return task is None or task.state == "cancelled"
+
+
+def fitted_alone(group, topic, name, params, run, how):
+    worker = get_worker()
+    run = run._replace(cancel=Unwanted(worker))
+    if topic is not None:
+        run = run._replace(progress=lambda check: worker.log_event(topic, check))
+    with noted(f"on worker {worker.address}"):
+        return fit_alone(registry.get(name), *group, params, run, how)
 
 
 def places_of(groups, threads, holders):
@@ -153,6 +178,8 @@ class Cluster:
     wait_timeout : float
         Seconds that the cluster may be without any worker.
     journal : journal.Journal or None
+    fit : int
+        Of the fits in the journal before.
 
     Attributes
     ----------
@@ -160,10 +187,12 @@ class Cluster:
         Messages so far; how often some were sent again.
     waiting : float
         Seconds that the driver has waited for sums.
+    pace : Pace
     """
 
-    def __init__(self, client, partitions, every=10, wait_timeout=300.0, journal=None):
+    def __init__(self, client, partitions, every=10, wait_timeout=300.0, journal=None, fit=0):
         self.client, self.every, self.wait_timeout, self.journal = client, every, wait_timeout, journal
+        self.fit = fit
         self.name, self.count = f"marginlinear-{uuid.uuid4().hex}", len(partitions)
         threads = client.nthreads()
         groups = max(1, min(self.count, sum(threads.values())))
@@ -175,7 +204,7 @@ class Cluster:
                                      workers=place, allow_other_workers=True)
                        for (lo, hi), place in zip(self.ranges, places, strict=True)]
         wait(self.groups)
-        self.others = []
+        self.others, self.pace = [], Pace()
         self._begin_counts()
 
     @property
@@ -191,12 +220,16 @@ class Cluster:
         self.others.append(other)
         return other
 
+    def over(self, partitions):
+        """A Cluster of other partitions, whose fits follow those of this one."""
+        return Cluster(self.client, partitions, self.every, self.wait_timeout, self.journal, self.fit)
+
     def total(self, name):
         """`messages`, `restarts` or `waiting`, with those beside."""
         return getattr(self, name) + sum(getattr(other, name) for other in self.others)
 
     def _begin_counts(self):
-        self.fit = self.tasks = self.messages = self.restarts = 0
+        self.tasks = self.messages = self.restarts = 0
         self.waiting = 0.0
         self._begin()
 
@@ -213,9 +246,33 @@ class Cluster:
     def collect(self, recipe, about, operations, solve, *arguments):
         return self._run(Message(recipe, about, kept(operations)), Message(solve, arguments))
 
-    def alone(self, *work):
-        """Solution of fit.fit_alone over the one partition that there is, with these arguments."""
-        return self._result(self.client.submit(fitted_alone, self.groups[0], *work, pure=False))
+    def alone(self, name, params, run, how):
+        """Solution of fit.fit_alone over the one partition that there is. Its checks come as events of the worker's,
+        and run.progress is called here."""
+        progress, checks, told, topic = run.progress, queue.SimpleQueue(), 0, None
+        if progress is not None:
+            topic = f"progress-{self.name}"
+            self.client.subscribe_topic(topic, lambda event: checks.put(event[1]))
+
+        def tell():
+            nonlocal told
+            while not checks.empty():
+                told += 1
+                progress(checks.get())
+
+        future = self.client.submit(fitted_alone, self.groups[0], topic, name, params, run._replace(progress=None), how,
+                                    pure=False, retries=RETRIES)
+        try:
+            solution = self._result(future, tell)
+        finally:
+            drop(self.client, [future])
+            if topic is not None:
+                self.client.unsubscribe_topic(topic)
+        if progress is not None:
+            # Those that were on their way.
+            for check in solution.info.history[told:]:
+                progress(check)
+        return solution
 
     def _run(self, message, work=None):
         self.since.append(message)
@@ -236,7 +293,7 @@ class Cluster:
                     self._again()
                 wanted = [self._submit(message, work)]
                 try:
-                    result = self._result(wanted[0])
+                    result, times = self._result(wanted[0])
                 finally:
                     # Now, not when whoever holds the traceback lets go of it.
                     drop(self.client, wanted)
@@ -248,8 +305,10 @@ class Cluster:
         if result is None:
             raise RuntimeError("rows were lost with their workers, and cannot be made anew: give data that Dask can "
                                "load again (files, or collections that are not scattered), and train anew")
-        self.spent += time.perf_counter() - started
-        self.waiting += time.perf_counter() - started
+        waited = time.perf_counter() - started
+        self.spent += waited
+        self.waiting += waited
+        self.pace.note(times, waited)
         if self.journal is not None:
             self.journal.note(self.fit, self.messages, result)
         if len(self.since) >= self.every:
@@ -269,7 +328,7 @@ class Cluster:
         for g, key in enumerate(keys):
             graph[key] = (answered, self.groups[g], None if before is None else before[g], asked, count)
         if not wanted:
-            self.answers = self.client.get(graph, keys, sync=False)
+            self.answers = self.client.get(graph, keys, sync=False, retries=RETRIES)
             return None
         sums = [f"sums-{key}" for key in keys]
         graph.update({some: (sums_of, key) for some, key in zip(sums, keys, strict=True)})
@@ -284,18 +343,27 @@ class Cluster:
         if work is not None:
             graph[f"solved-{name}"] = (solved, root, work)
             root = f"solved-{name}"
-        *self.answers, result = self.client.get(graph, [*keys, root], sync=False)
+        *self.answers, result = self.client.get(graph, [*keys, root], sync=False, retries=RETRIES)
         return result
 
-    def _result(self, future):
-        """Its value; TimeoutError where the cluster has no worker for too long."""
+    def results(self, futures):
+        """Their values."""
+        return [self._result(future) for future in futures]
+
+    def _result(self, future, meanwhile=None):
+        """Its value; TimeoutError where the cluster has no worker for too long. meanwhile() is called in turns."""
         while True:
             try:
                 wait(future, timeout=TURN)
                 return future.result()
             except (TimeoutError, asyncio.TimeoutError):
+                if future.status == "error":
+                    # The task's own.
+                    raise
                 if future.status == "pending":
                     self._require_worker()
+            if meanwhile is not None:
+                meanwhile()
 
     def _require_worker(self):
         last = time.monotonic() + self.wait_timeout

@@ -1,6 +1,6 @@
 """An estimator in scikit-learn's manner, whose rows are on a cluster."""
 
-from marginlinear.dask.prediction import decision_function, predict
+from marginlinear.dask.prediction import decision_function, predict, predict_proba
 from marginlinear.dask.training import train
 
 try:
@@ -71,6 +71,11 @@ class DaskMarginClassifier(ClassifierMixin, BaseEstimator):
         """Scores, lazy: `marginlinear.dask.decision_function`."""
         check_is_fitted(self)
         return decision_function(self.model_, X)
+
+    def predict_proba(self, X):
+        """Probabilities, lazy: `marginlinear.dask.predict_proba`, with params={"probability": True}."""
+        check_is_fitted(self)
+        return predict_proba(self.model_, X)
 
     def score(self, X, y, sample_weight=None):
         """Accuracy, computed."""

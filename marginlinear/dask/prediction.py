@@ -1,4 +1,4 @@
-"""Labels and scores of rows on a cluster: lazy, in partitions as the rows have."""
+"""Labels, scores and probabilities of rows on a cluster: lazy, in partitions as the rows have."""
 
 import numpy as np
 from dask import delayed
@@ -34,12 +34,34 @@ def decision_function(model, X):
     return mapped(X, scores_of_block, model, np.dtype(np.float64), columns)
 
 
+def predict_proba(model, X):
+    """Probabilities of the classes, as `Model.predict_proba` has them.
+
+    Parameters are those of `predict`.
+
+    Returns
+    -------
+    dask Array of float64, of shape (m, n_classes)
+
+    Raises
+    ------
+    ValueError
+        The model has no calibration.
+    """
+    model._require_calibration()
+    return mapped(X, probabilities_of_block, model, np.dtype(np.float64), len(model.classes))
+
+
 def labels_of_block(block, model):
     return model.predict(numbers_of(block), threads=1)
 
 
 def scores_of_block(block, model):
     return model.decision_function(numbers_of(block), threads=1)
+
+
+def probabilities_of_block(block, model):
+    return model.predict_proba(numbers_of(block), threads=1)
 
 
 def numbers_of(block):

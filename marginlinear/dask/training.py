@@ -1,24 +1,29 @@
-"""train, where the rows are on the workers of a cluster."""
+"""train and cross_validate, where the rows are on the workers of a cluster."""
+
+import time
+from contextlib import contextmanager
 
 import numpy as np
 from distributed import default_client, wait
 
-from marginlinear import fitting, registry
+from marginlinear import calibration, fitting, registry
 from marginlinear import params as P
 from marginlinear._version import version
 from marginlinear.algorithms.partitions import fit as partitioned
-from marginlinear.api import warn_unless_converged
+from marginlinear.api import require_pairs, warn_unless_converged
 from marginlinear.dask import collections
 from marginlinear.dask.communicator import Cluster, drop
+from marginlinear.dask.folds import Cuts, folds_of
 from marginlinear.dask.journal import Journal
 from marginlinear.data.checks import class_factors, labels_with
 from marginlinear.data.labels import require_words
 from marginlinear.errors import ConvergenceWarning
 from marginlinear.model import Model, among
 from marginlinear.problem import Run
+from marginlinear.status import fell_short
 
 # What `marginlinear.train` takes, and partitions do not.
-HERE = "scale", "probability", "start", "memory", "sweeps_per_load"
+HERE = "start", "memory", "sweeps_per_load"
 # Messages from one copy of the states to the next, at least; seconds without any worker that end a fit.
 CHECKPOINT_EVERY = P.Param("checkpoint_every", int, 10, "", "[1, inf)")
 WAIT_TIMEOUT = P.Param("wait_timeout", float, 300.0, "", "(0, inf)")
@@ -26,8 +31,7 @@ WAIT_TIMEOUT = P.Param("wait_timeout", float, 300.0, "", "(0, inf)")
 
 def train(X, y=None, *, solver=None, classes=None, class_weight=None, sample_weight=None, client=None, partitions=None,
           shuffle="auto", checkpoint=None, checkpoint_every=CHECKPOINT_EVERY.default, resume=False,
-          wait_timeout=WAIT_TIMEOUT.default, progress=None,
-          **params):
+          wait_timeout=WAIT_TIMEOUT.default, progress=None, probability=False, scale=None, **params):
     """Train a linear classifier on rows that are spread over the workers of a Dask cluster.
 
     Parameters
@@ -38,8 +42,11 @@ def train(X, y=None, *, solver=None, classes=None, class_weight=None, sample_wei
         which every worker can read under this name.
     y : dask Array or Series, or list, optional
         Labels, in chunks as X has them.
-    solver, classes, class_weight, progress
-        As of `marginlinear.train`.
+    solver, classes, class_weight, progress, scale
+        As of `marginlinear.train`. The range of a feature is that of all rows.
+    probability : bool
+        As of `marginlinear.train`, by 5 more fits, one after the other. Folds are cut inside the partitions, whose rows
+        have to be in memory; scores of all rows come to the driver, 8 bytes a row and column, with 20 for the row.
     sample_weight : dask Array or Series, or list, optional
         Weights of the rows, >= 0, in chunks as X has them.
     client : distributed.Client, optional
@@ -74,6 +81,8 @@ def train(X, y=None, *, solver=None, classes=None, class_weight=None, sample_wei
     ValueError, TypeError
         As of `marginlinear.train`, with the number of the chunk; for a method that does not go over partitions, and
         for workers without marginlinear, or with another version.
+    Exception
+        The third one of a task; its `__notes__` name the partition and the worker.
     OSError
         A worker cannot read a file.
     TimeoutError
@@ -82,7 +91,9 @@ def train(X, y=None, *, solver=None, classes=None, class_weight=None, sample_wei
 
     Warns
     -----
-    ConvergenceWarning, PartitionWarning
+    ConvergenceWarning
+    PartitionWarning
+        Rows were dealt anew, or rounds will be slow; or a worker is at least twice as slow as the others.
 
     Notes
     -----
@@ -91,8 +102,77 @@ def train(X, y=None, *, solver=None, classes=None, class_weight=None, sample_wei
     are found by Newton steps of summed matrices; of losses with kinks or a flat side the rows that still matter are
     brought to one worker in the end, where they fit it.
 
-    A single partition is fitted by one task, as on one machine, and tells no progress.
+    A single partition is fitted by one task, as on one machine.
     """
+    given = {"solver": solver, "classes": classes, "class_weight": class_weight, "sample_weight": sample_weight,
+             "client": client, "partitions": partitions, "shuffle": shuffle, "checkpoint": checkpoint,
+             "checkpoint_every": checkpoint_every, "resume": resume, "wait_timeout": wait_timeout, "progress": progress,
+             "scale": scale, **params}
+    P.resolve((P.PROBABILITY,), {"probability": probability})
+    with prepared(X, y, **given) as fit:
+        model = fit.model(fit.fitted(fit.communicator, fit.whole, fit.rows), folded=True)
+        if probability:
+            fit.best = model
+            model.calibration = fit.calibration()
+    warn_unless_converged(fit.method, model.info, None, ConvergenceWarning)
+    return model
+
+
+def cross_validate(X, y=None, *, folds=P.FOLDS.default, metric=P.METRIC.default, seed=P.SEED.default, **given):
+    """Stratified cross-validation of rows that are spread over the workers of a Dask cluster.
+
+    Parameters
+    ----------
+    X, y, **given
+        As `train` takes them, but `probability`.
+    folds : int
+        At least 2. They are cut inside the partitions, whose rows have to be in memory.
+    metric, seed
+        As of `marginlinear.cross_validate`.
+
+    Returns
+    -------
+    CrossValidation
+        As of `marginlinear.cross_validate`, but that predictions, scores and fold_of are None.
+
+    Raises
+    ------
+    ValueError, TypeError, OSError, TimeoutError
+        As `train`; ValueError for folds and metric, and where a label has rows in one fold alone.
+
+    Warns
+    -----
+    ConvergenceWarning, PartitionWarning
+
+    Notes
+    -----
+    The fits of the folds follow one another, each on all workers. Scores of one fold at a time come to the driver.
+    """
+    from marginlinear.selection.cross_validation import CrossValidation
+    from marginlinear.selection.metrics import METRICS, pooled
+
+    if "probability" in given:
+        raise ValueError("probability is part of a model, and none is made: leave it out")
+    folds, metric, began = P.FOLDS.check(folds), P.METRIC.check(metric), time.perf_counter()
+    values, sizes, infos = [], [], []
+    with prepared(X, y, seed=seed, **given) as fit:
+        for fold in fit.folds(Cuts(folds, fit.run_values["seed"], ()), fit.model):
+            values.append(METRICS[metric](fit.places[fold.y], fold.places, fold.scores))
+            sizes.append(len(fold.y))
+            infos.append(fold.fitted.info)
+    for info in infos:
+        if fell_short(info.status):
+            warn_unless_converged(fit.method, info, None, ConvergenceWarning)
+            break
+    return CrossValidation(pooled(metric, np.array(values), np.array(sizes)), np.array(values), None, None, None, infos,
+                           time.perf_counter() - began)
+
+
+@contextmanager
+def prepared(X, y, *, solver=None, classes=None, class_weight=None, sample_weight=None, client=None, partitions=None,
+             shuffle="auto", checkpoint=None, checkpoint_every=CHECKPOINT_EVERY.default, resume=False,
+             wait_timeout=WAIT_TIMEOUT.default, progress=None, scale=None, **params):
+    """The DaskFit of what `train` takes, for as long as its rows are on the workers."""
     method = registry.get(registry.DEFAULT if solver is None else solver)
     for name in HERE:
         if name in params:
@@ -102,26 +182,25 @@ def train(X, y=None, *, solver=None, classes=None, class_weight=None, sample_wei
     if values.get("kernel") is not None:
         raise ValueError(f"kernel = {values['kernel']!r} does not go over partitions: give no kernel")
     P.check_function("progress", progress)
+    scale = P.resolve((P.SCALE,), {"scale": scale})["scale"]
     check_words(partitions, shuffle, checkpoint, resume)
     check_numbers(checkpoint_every, wait_timeout)
     client = default_client() if client is None else client
     require_workers(client)
-    fit = DaskFit(client, method, values, run_values, params.get("threads"), progress)
+    fit = DaskFit(client, method, values, run_values, params.get("threads"), progress, scale)
     try:
         parts = collections.parts_of(X, y, sample_weight, client, partitions)
-        found, whole = fit.prepare(parts, class_weight, shuffle)
-        labels = found if classes is None else labels_with(found, classes)
+        fit.prepare(parts, class_weight, shuffle)
+        fit.labels = fit.classes if classes is None else labels_with(fit.classes, classes)
         fit.communicator = Cluster(client, fit.partitions, checkpoint_every, wait_timeout)
         if checkpoint is not None:
-            fit.communicator.journal = Journal(checkpoint, fit.header(whole), resume)
-        model = fit.model(whole, found, labels)
+            fit.communicator.journal = Journal(checkpoint, fit.header(), resume)
+        yield fit
     except TimeoutError as error:
-        error.partial = fit.partial(error, labels) if fit.communicator is not None else None
+        error.partial = fit.partial(error)
         raise
     finally:
         fit.close()
-    warn_unless_converged(method, model.info, None, ConvergenceWarning)
-    return model
 
 
 def check_words(partitions, shuffle, checkpoint, resume):
@@ -155,20 +234,31 @@ def require_workers(client):
 
 
 class DaskFit:
-    """One call of `train`."""
+    """One call of `train`, or of `cross_validate`.
 
-    def __init__(self, client, method, values, run_values, threads, progress):
-        self.client, self.method, self.values, self.progress = client, method, values, progress
+    Attributes
+    ----------
+    classes, labels : arrays
+        Those of the rows, ascending; and those that a model is to know.
+    whole : Whole
+    rows : list of int
+        Of each partition.
+    best : Model or None
+        What there is where the cluster is lost in later fits.
+    """
+
+    def __init__(self, client, method, values, run_values, threads, progress, scale):
+        self.client, self.method, self.values, self.progress, self.scale = client, method, values, progress, scale
         self.run_values = dict(run_values)
         self.bias = self.run_values.pop("bias")
         self.run_values["shared"] = False
         if not threads:
             # A worker's threads are for its tasks.
             self.run_values["threads"] = 1
-        self.futures, self.partitions, self.communicator = [], [], None
+        self.futures, self.partitions, self.communicator, self.scaling, self.best = [], [], None, None, None
 
     def prepare(self, parts, class_weight, shuffle):
-        """(labels, Whole): the partitions are made, on the workers."""
+        """The partitions are made, on the workers."""
         client = self.client
         self.futures += parts
         told = [client.submit(collections.described, part, pure=False) for part in parts]
@@ -188,61 +278,110 @@ class DaskFit:
             self.futures += parts
         self.width = max(one.columns for one in descriptions)
         fitting.require_features(self.width, self.values, {"bias": self.bias})
-        size = float(weights.sum())
+        size, room = float(weights.sum()), collections.room_of(client).of_a_partition
+        if self.scale is not None:
+            self.scaling = collections.scaling_of(self.scale, parts, self.width, client)
+        common = labels, self.width, factors, size, self.bias, room, self.scaling
         self.partitions = [
-            client.submit(collections.partition_of, part, number, labels, self.width, factors, size, self.bias,
-                          pure=False) for number, part in enumerate(parts)]
+            client.submit(collections.partition_of, part, number, *common, pure=False, retries=collections.RETRIES)
+            for number, part in enumerate(parts)]
         wait(self.partitions)
         self.rows = [one.rows for one in descriptions]
         if parts is not before:
-            self.rows = client.gather([client.submit(lambda part: len(part.y), part, pure=False)
-                                       for part in self.partitions])
-        return labels, partitioned.Whole(self.width, len(labels), size, self.bias, len(parts))
+            self.rows = client.gather([client.submit(collections.number_of_rows, part, pure=False) for part in parts])
+        self.classes, self.counts = labels, sum(np.bincount(np.searchsorted(labels, one.labels), one.counts,
+                                                            len(labels)) for one in descriptions)
+        self.whole = partitioned.Whole(self.width, len(labels), size, self.bias, len(parts))
 
-    def header(self, whole):
+    def header(self):
         """What a journal knows the fit by."""
-        prints = self.client.gather([self.client.submit(collections.fingerprint, partition, pure=False)
-                                     for partition in self.partitions])
-        return {"version": version, "solver": self.method.name, "params": self.effective(self.how(whole.n_classes)),
-                "rows": self.rows, "features": self.width, "bias": self.bias, "data": prints}
+        prints, rooms = zip(*self.client.gather([self.client.submit(collections.fingerprint, partition, pure=False)
+                                                 for partition in self.partitions]), strict=True)
+        return {"version": version, "solver": self.method.name, "params": self.effective(), "rows": self.rows,
+                "features": self.width, "bias": self.bias, "data": prints, "memory": rooms}
 
-    def how(self, n_classes):
-        return None if self.method.joint or n_classes == 2 else self.values["multiclass"]
+    @property
+    def how(self):
+        return None if self.method.joint or len(self.classes) == 2 else self.values["multiclass"]
 
-    def effective(self, how):
-        return fitting.effective(self.method, {**self.values, "multiclass": how, "scale": None}, self.run_values)
+    @property
+    def places(self):
+        """Of the classes among the labels."""
+        return np.searchsorted(self.labels, self.classes)
 
-    def model(self, whole, found, labels):
-        method, values = self.method, self.values
-        how = self.how(len(found))
+    def effective(self):
+        return fitting.effective(self.method, {**self.values, "multiclass": self.how, "scale": self.scale},
+                                 self.run_values)
+
+    def fitted(self, communicator, whole, rows, progress=None):
+        """Fitted of the scaled rows of the communicator's partitions."""
+        method, values, how = self.method, self.values, self.how
         own = {p.name: values[p.name] for p in method.params}
-        communicator = self.communicator
-        with fitting.named(len(found), self.width, "features"):
+        run = Run(progress=progress or self.progress, **self.run_values)
+        with fitting.named(len(self.classes), self.width, "features"):
             if whole.count == 1 and communicator.journal is None:
-                solution = communicator.alone(method.name, own, Run(**self.run_values), how)
+                solution = communicator.alone(method.name, own, run, how)
             else:
-                solution = partitioned.fit(method, whole, own, Run(progress=self.progress, **self.run_values), how,
-                                           communicator)
+                solution = partitioned.fit(method, whole, own, run, how, communicator)
         places = solution.state
         info = solution.info._replace(cluster={
-            "rows": self.rows, "messages": communicator.total("messages"), "collections": places["collections"],
+            "rows": rows, "messages": communicator.total("messages"), "collections": places["collections"],
             "bytes": 8 * places["numbers_sent"], "restarts": communicator.total("restarts"),
-            "seconds_waiting": communicator.total("waiting")})
+            "seconds_waiting": communicator.total("waiting"), "seconds": communicator.pace.seconds})
         fitting.require_finite(solution, None, method)
-        fitted = fitting.Fitted(solution.weights, found, self.bias, solution.codes, method.name, self.effective(how),
-                                info, None)
-        fitted, lowered = among(labels, fitted)
-        model = Model(**fitted._asdict())
+        return fitting.Fitted(solution.weights, self.classes, self.bias, solution.codes, method.name, self.effective(),
+                              info, None)
+
+    def model(self, fitted, folded=False):
+        """Model of all labels; folded: of the rows as they are given, else of the scaled ones."""
+        fitted, lowered = among(self.labels, fitted)
+        scaling = self.scaling if folded else None
+        if scaling is not None and scaling.linear:
+            weights, bias = scaling.folded(np.asarray(fitted.weights), fitted.bias)
+            fitted, scaling = fitted._replace(weights=weights, bias=bias), None
+        model = Model(**fitted._asdict(), scaling=scaling)
         if np.any(lowered):
             model.weights, model.bias = np.vstack([model.coef.T, model.intercept - lowered]), 1.0
         return model
 
-    def partial(self, error, labels):
+    def folds(self, cuts, model):
+        """Yield the Folds, with `model` of their Fitted."""
+        def fitted(partitions, whole, rows, fold):
+            def tell(check):
+                self.progress({"fold": fold + 1, "folds": cuts.folds, **check})
+
+            before = self.communicator
+            cluster = before.over(partitions)
+            try:
+                return self.fitted(cluster, whole, rows, self.progress and tell)
+            finally:
+                before.fit = cluster.fit
+                cluster.close()
+
+        yield from folds_of(self.communicator, self.partitions, self.whole, cuts, self.classes, fitted, model)
+
+    def calibration(self):
+        """The Calibration of the method's scores by those of models that have not seen the rows."""
+        if self.method.probabilistic:
+            return calibration.of_softmax(len(self.labels))
+        # Of each class at most two rows: it has none, one, or a pair.
+        require_pairs(self.classes, np.repeat(np.arange(len(self.counts)), np.minimum(self.counts, 2).astype(int)))
+        cuts = Cuts(int(min(calibration.FOLDS, self.counts[self.counts > 1].sum())), self.run_values["seed"],
+                    np.flatnonzero(self.counts == 1))
+        _, y, instance, _, scores = zip(*self.folds(cuts, self.model), strict=True)
+        return calibration.fit(np.concatenate(scores), self.places[np.concatenate(y)], np.concatenate(instance),
+                               len(self.labels))
+
+    def partial(self, error):
         """Model of the weights that a fit had when the cluster was lost; None without any."""
         weights = getattr(error, "weights", None)
-        if weights is None or weights.shape[1] not in ((len(labels),) if self.method.joint else (3 - len(labels),)):
+        if self.best is not None or weights is None:
+            return self.best
+        columns = len(self.labels) if self.method.joint else 3 - len(self.labels)
+        if weights.shape[1] != columns:
             return None
-        return Model(weights, labels, bias=self.bias, solver=self.method.name, params=self.effective(None))
+        return self.model(fitting.Fitted(weights, self.classes, self.bias, None, self.method.name, self.effective(),
+                                         None, None), folded=True)
 
     def close(self):
         """Leave nothing on the cluster."""

@@ -39,11 +39,11 @@ WATCH = "marginlinear pages"
 READ, PART = 1 << 22, 1 << 24
 
 
-def paged(X, memory=None, sweeps_per_load=None):
+def paged(X, memory=None, sweeps_per_load=None, sharers=1):
     """The Pager of a Store, within `memory`, a size or None; X where it is none."""
     if isinstance(X, Store):
         return Pager(X, memories.memory() // 2 if memory is None else memories.bytes_of(memory, MEMORY.name),
-                     turns=1 if sweeps_per_load is None else SWEEPS_PER_LOAD.check(sweeps_per_load))
+                     turns=1 if sweeps_per_load is None else SWEEPS_PER_LOAD.check(sweeps_per_load), sharers=sharers)
     for param, value in ((MEMORY, memory), (SWEEPS_PER_LOAD, sweeps_per_load)):
         if value is not None:
             raise ValueError(f"{param.name} = {value!r} is for a Store: other rows are in memory")
@@ -115,6 +115,8 @@ class Pager:
         Of another Pager within the same memory.
     turns : int
         Sweeps over a window each time it is read.
+    sharers : int
+        Pagers that are read at the same time within the same memory.
 
     Attributes
     ----------
@@ -124,9 +126,9 @@ class Pager:
         The first row of each chunk, and m: a single one where all rows fit a window.
     """
 
-    def __init__(self, store, memory, scratch=None, pages=None, turns=1):
-        self.store, self.memory, self.turns = store, memory, turns
-        self.window = int(WINDOW * memory)
+    def __init__(self, store, memory, scratch=None, pages=None, turns=1, sharers=1):
+        self.store, self.memory, self.turns, self.sharers = store, memory, turns, sharers
+        self.window = int(WINDOW * memory / sharers)
         self.sizes = np.diff(store.indptr[store.chunks]) * (store.data.itemsize + store.indices.itemsize)
         self.whole = int(self.sizes.sum())
         self.chunks = np.array([0, store.m]) if self.whole <= self.window else store.chunks
@@ -196,7 +198,7 @@ class Pager:
             raise
         weakref.finalize(store, shutil.rmtree, folder)
         self.pages.bytes_read += self.whole
-        return Pager(store, self.memory, self.scratch, self.pages, self.turns)
+        return Pager(store, self.memory, self.scratch, self.pages, self.turns, self.sharers)
 
     def require(self):
         """All rows are about to be read in their order: those that nobody has verified are."""

@@ -4,8 +4,7 @@ A Communicator has a number of fits that may go on at once, `at_once`, and four 
 
     run(recipe, about, operations)      [the sums of each operation's arrays, or None], in partition.py's words
     collect(recipe, about, operations, solve, *arguments)
-                                        solve(the sum of the last operation's one array, *arguments), where there is
-                                        room for it
+                                        solve(these sums, *arguments), where there is room for them
     forget()                            the states of the rows are not needed any more
     beside()                            a Communicator for another fit over the same rows; with at_once = 1 itself
 
@@ -26,7 +25,7 @@ class Few:
 
     Parameters
     ----------
-    places : int32 array, ascending
+    places : int32 array, ascending; int64 where int32 does not do
     values : float64 array
     size : int
     """
@@ -131,7 +130,7 @@ class InProcess:
         self.states = [None] * len(self.partitions)
 
     def collect(self, recipe, about, operations, solve, *arguments):
-        return solve(self.run(recipe, about, operations)[-1][0], *arguments)
+        return solve(self.run(recipe, about, operations), *arguments)
 
     def run(self, recipe, about, operations):
         answers = [partition.answer(recipe, state, about, operations)

@@ -12,9 +12,9 @@ of all partitions says. If not, they are among the next A.
 
 import numpy as np
 
+from marginlinear.algorithms.partitions.communicator import dense
 from marginlinear.algorithms.partitions.newton import LIMIT
 from marginlinear.problem import Problem, Run
-from marginlinear.status import allowance
 
 # Bytes of a stored value and its index, and those that the collected rows may take.
 VALUE, ROOM = 12, 2 << 30
@@ -70,22 +70,17 @@ def as_csr(rows):
     return csr_array(hstack([X, np.full((rows.m, 1), rows.bias)], format="csr"))
 
 
-def solved(collected, table, U, h, wanted, run):
+def solved(sums, table, run):
     """Solve the problem of the collected rows.
 
     Parameters
     ----------
-    collected : Collected
+    sums : list
+        The last ones are the weights U of all duals, what these add to D beside -1/2 ||U||^2, and Collected.
     table : (knots, parts)
         The loss.
-    U : float64 array of shape (d,)
-        The weights of all duals, and
-    h : float
-        what they add to D beside -1/2 ||U||^2.
-    wanted : float
-        The gap to be left.
     run : Run
-        Seed, threads, and what is left of sweeps and time.
+        Its tolerance, seed, threads, and what is left of sweeps and time.
 
     Returns
     -------
@@ -99,6 +94,8 @@ def solved(collected, table, U, h, wanted, run):
     from marginlinear.algorithms.dual import MarginFit, margin_engine
     from marginlinear.data.arrays import as_rows
 
+    *_, (U,), (terms,), (collected,) = sums
+    U, h = dense(U), float(terms[0])
     _, Xs, ys, costs, starts = zip(*collected.parts, strict=True)
     X = csr_array(vstack(Xs, format="csr"))
     y, cost, duals = (np.concatenate(some) for some in (ys, costs, starts))
@@ -113,8 +110,7 @@ def solved(collected, table, U, h, wanted, run):
     group[-1] = 1
     cost, duals = np.append(cost, 1.0), np.append(duals, 1.0)
     start = {"duals": duals, "cost": cost, "W": None, "kappa": 0.0, "before": None}
-    value = max(1.0, abs(h))
-    solution = MarginFit(problem, run._replace(tol=wanted / value, start=start), cost, [table, ((), ((0, -1, level),))],
+    solution = MarginFit(problem, run._replace(start=start), cost, [table, ((), ((0, -1, level),))],
                          group=group).convex()
     duals = np.asarray(solution.state["duals"])[:-1]
     ends = np.cumsum([X.shape[0] for X in Xs])
@@ -146,13 +142,11 @@ class Finish:
         engine, places = self.engine, self.places
         iterates = engine.iterates
         W = iterates.averaged if engine.averaging else iterates.W
-        (U,), (terms,) = places.ask_all(("weights", ("kept",)), ("terms", ("kept",)))
-        h = float(terms[0])
         run = places.run
-        wanted = PART * allowance(run.tol, h)
-        W, U, duals = places.collect(("active", (np.array(W),)), solved, places.table, U, h, wanted,
-                                       Run(tol=None, algorithm="auto", max_iter=run.max_iter,
-                                           time_limit=run.time_limit, seed=run.seed, threads=run.threads))
+        W, U, duals = places.collect([("weights", ("kept",)), ("terms", ("kept",)), ("active", (np.array(W),))], solved,
+                                     places.table,
+                                     Run(tol=PART * run.tol, algorithm="auto", max_iter=run.max_iter,
+                                         time_limit=run.time_limit, seed=run.seed, threads=run.threads))
         places.tell("take", duals)
         iterates.resume(W, U, 1.0)
         engine.at_hand, engine.averaging = {}, False

@@ -11,6 +11,7 @@ import numpy as np
 
 from marginlinear._core.block_newton import BlockNewton
 from marginlinear._core.margin_newton import MarginNewton
+from marginlinear._core.proximal import MOST
 
 # Unknowns of the linear system.
 LIMIT = 4000
@@ -49,8 +50,12 @@ class SummedCost:
 class SummedMarginNewton(MarginNewton):
     """MarginNewton on the engine places.Margins."""
 
+    START = MOST
+
     def __init__(self, engine):
         self.places = engine.places
+        # No round follows.
+        engine.swept = False
         super().__init__(engine)
 
     def sum_of_rows(self):
@@ -95,6 +100,8 @@ class SummedMarginNewton(MarginNewton):
 
 class SummedBlockNewton(BlockNewton):
     """BlockNewton on the engine places.Blocks."""
+
+    START = MOST
 
     def __init__(self, engine):
         self.places = engine.places

@@ -8,14 +8,15 @@ Operations of a message are done in their order. What they add up over all parti
 arrays, or None:
 
     begin()                     rows, values that are not 0, P(0), sum of the rows' conditions
-    visit(W, theta, extra, ..)  coordinate steps, each row once: sums_t, the norms of what W would move by, and that
-    accept(t)                   the duals go the part t of the way of the last visit
+    visit(W, theta, extra)      duals are proposed, by coordinate steps, each row once: sums_t, the norms of what W
+                                would move by, and that. The duals stay as they are
+    accept(t)                   they go the part t of the way to those proposed last
     losses(W)                   loss, tight, moment, stale of sums_t
     terms(which)                what D adds up over the rows, at the duals, their averages, or those kept
     weights(which)              U
     support(which)              rows with a dual that is not 0
     mean_row()                  sum_i c_i y_i x_i
-    direction(b)                <x_i, b> is kept; of a few rows, sum_i <x_i, b> x_i
+    direction(b, more)          <x_i, b> is kept; if more, of a few rows, sum_i <x_i, b> x_i
     average(weight), adopt(), keep(averaged), zero()      as DualEngine has them
     into_range()                every dual goes to the nearest place where D is finite
     wake()                      no row rests
@@ -101,11 +102,15 @@ class Partition:
     bias : float
     number : int
         Its place among the partitions.
+    room : (int, int), optional
+        For a Store: bytes that the process may hold, and how many partitions are visited there at the same time.
+    scaling : Scaling, optional
+        Of a Store's rows. Others are scaled.
     """
 
-    def __init__(self, X, y, n_classes, instance, factor, whole, bias, number):
+    def __init__(self, X, y, n_classes, instance, factor, whole, bias, number, room=(None, 1), scaling=None):
         self.X, self.y, self.n_classes, self.instance, self.factor = X, y, n_classes, instance, factor
-        self.whole, self.bias, self.number = whole, bias, number
+        self.whole, self.bias, self.number, self.room, self.scaling = whole, bias, number, room, scaling
         self._rows = self._chosen = self._held = None
         self.features = self._features()
 
@@ -127,7 +132,11 @@ class Partition:
     @property
     def rows(self):
         if self._rows is None:
-            self._rows = as_rows(paged(self.X) if is_stored(self.X) else self.X, self.bias)
+            X, (memory, sharers) = self.X, self.room
+            if is_stored(X):
+                X = paged(X, memory, sharers=sharers)
+                X = X if self.scaling is None else X.changed(self.scaling.apply)
+            self._rows = as_rows(X, self.bias)
         return self._rows
 
     def problem(self, signs):
@@ -211,7 +220,8 @@ class Visit:
     def visit(self, W, theta, extra):
         engine = self.engine
         copy, pull, before = W.copy(), np.zeros(engine.n_classes), np.empty(len(engine.duals))
-        self.kept["before"] = np.array(engine.duals)
+        duals = np.asarray(engine.duals)
+        now = duals.copy()
         sums = np.zeros(5)
         along = self.kept.get("along")
         if along is None:
@@ -219,6 +229,8 @@ class Visit:
         for window in engine.windows():
             for _ in range(engine.rows.turns):
                 sums += engine.visit(0, engine.draw(window), copy, theta, along, extra, pull, before)
+        self.kept["proposed"] = duals.copy()
+        duals[:] = now
         moved = copy - W
         each = engine.iterates.sqnorm_of(moved)
         weight = 1.0 if self.about.factors is None else self.about.factors
@@ -230,14 +242,15 @@ class Visit:
         if features is None:
             return vector
         places = (features[:, np.newaxis] * k + np.arange(k)).ravel()
+        if len(vector) <= np.iinfo(np.int32).max:
+            places = places.astype(np.int32)
         return Few(places, vector[places], len(vector))
 
     def accept(self, t):
-        duals, before = np.asarray(self.engine.duals), self.kept.pop("before")
+        duals, proposed = np.asarray(self.engine.duals), self.kept.pop("proposed")
         if t < 1:
-            duals -= before
-            duals *= t
-            duals += before
+            proposed = duals + t * (proposed - duals)
+        duals[:] = proposed
 
     def losses(self, W):
         return (np.array(self.engine.loss_sums(W)),)
@@ -254,13 +267,15 @@ class Visit:
     def mean_row(self):
         return (self.engine.weights_of(np.asarray(self.engine.cost)),)
 
-    def direction(self, b):
+    def direction(self, b, more=True):
         rows, m = self.engine.rows, self.engine.rows.m
         share, whole = np.ones(m), np.zeros(rows.d)
         if b is not None:
             b, along = b.reshape(-1, 1), np.zeros((m, 1))
             run_chunks(lambda lo, hi: scores_of(rows, b, along, lo, hi), m, self.recipe.threads, rows.slice())
             self.kept["along"] = share = along.ravel()
+        if not more:
+            return None
         step = max(1, m // RUNS)
         for lo in range(0, m, step):
             add_rows(rows, share, whole, lo, min(m, lo + min(step, NEIGHBOURS)))

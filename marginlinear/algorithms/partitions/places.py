@@ -4,7 +4,8 @@ What is one vector, W and what goes with it, is here; what rows have is where th
 objective and bound are sums over the partitions, so that the certificate is that of one machine. In place of sweeps
 there are rounds (rounds.py), of which a group is a partition.
 
-What needs no answer waits for the next message that does.
+What needs no answer waits for the next message that does. A check takes the next round's visits with it, where these
+can be foreseen.
 """
 
 from functools import partial
@@ -21,10 +22,12 @@ from marginlinear.algorithms.partitions.groups import Proposal
 from marginlinear.algorithms.partitions.partition import About
 from marginlinear.algorithms.partitions.rounds import Rounds
 
-# Rounds before Newton steps.
-WARM_UP = 4
+# Rounds before Newton steps: more of them leave no better duals, as counted over a9a, ijcnn1 and letter.
+WARM_UP = 1
 # Steps of the power method for the direction that rows share the most.
-STEPS = 3
+STEPS = 2
+# What a fit's end asks of the duals kept.
+OF_KEPT = {"weights": ("weights", ("kept",)), "kept": ("terms", ("kept",)), "support": ("support", ("kept",))}
 
 
 class Places:
@@ -50,6 +53,8 @@ class Places:
     def __init__(self, communicator, recipe, count, run):
         self.communicator, self.recipe, self.count, self.run = communicator, recipe, count, run
         self.engine, self.waiting, self.table = None, [], None
+        # The Rounds, and a direction that rows share, until it has gone to them.
+        self.rounds_made = self.shared = None
         self.messages = self.numbers_sent = self.collections = 0
         self.joint_engine = partial(joint_engine, kind=partial(Blocks, self))
 
@@ -72,7 +77,7 @@ class Places:
 
     def sweeper(self, engine):
         """Rounds for this engine; of one partition they are sweeps."""
-        made = Rounds(engine, self)
+        self.rounds_made = made = Rounds(engine, self)
         made.pace = PLAIN if self.count == 1 else made.pace._replace(warm_up=WARM_UP)
         return made
 
@@ -97,23 +102,37 @@ class Places:
         sums = self.communicator.run(self.recipe, about, [*before, *operations])[len(before):]
         self.messages += 1
         self.numbers_sent += sum(np.size(one) for _, arguments in (*before, *operations) for one in arguments)
-        self.numbers_sent += sum(numbers_of(array) for arrays in sums for array in arrays)
-        return [[dense(array) for array in arrays] for arrays in sums]
+        self.numbers_sent += sum(numbers_of(array) for arrays in sums if arrays is not None for array in arrays)
+        return [None if arrays is None else [dense(array) for array in arrays] for arrays in sums]
 
-    def collect(self, operation, solve, *arguments):
-        """What `solve` makes of what an operation collects, with these arguments."""
+    def collect(self, operations, solve, *arguments):
+        """solve(sums, *arguments), whose last sums are those of these operations."""
         before, self.waiting = self.waiting, []
         about = About(self.messages, *self.engine.about())
         self.messages += 1
-        return self.communicator.collect(self.recipe, about, [*before, operation], solve, *arguments)
+        return self.communicator.collect(self.recipe, about, [*before, *operations], solve, *arguments)
 
     def deal(self):
         yield None, True
 
+    def ask_ahead(self, W, kappa, *operations):
+        """ask_all, with the visits of the next round, which `propose` finds, from these weights around a centre of this
+        strength."""
+        steps = self.rounds_made.lengths(kappa)
+        *sums, found = self.ask_all(*operations, ("visit", (W, *steps)))
+        self.engine.at_hand["visits"] = W, steps, found
+        return sums
+
     def propose(self, _, theta, extra):
         """Proposal of steps with theta, and theta + extra along the direction."""
         iterates = self.engine.iterates
-        numbers, pull, self.moves = self.ask("visit", iterates.W, theta, extra)
+        W, steps, found = self.engine.at_hand.pop("visits", (None, None, None))
+        if steps != (theta, extra) or not np.array_equal(W, iterates.W):
+            along = self.along()
+            *shared, found = self.ask_all(*along, ("visit", (iterates.W, theta, extra)))
+            if along and shared[0] is not None:
+                (self.shared,), = shared
+        numbers, pull, self.moves = found
         *sums, each, each_along = numbers.tolist()
         weight = 1.0 if iterates.factors is None else iterates.factors
         whole = iterates.sqnorm_of(self.moves) / theta**2
@@ -125,17 +144,14 @@ class Places:
         iterates.mix(iterates.W, 1.0, self.moves, share)
         self.tell("accept", t)
 
-    def find_direction(self, d):
-        """The direction b that rows share the most goes to the partitions: two steps of the power method from the mean
-        of a few rows."""
-        b = None
-        for _ in range(STEPS):
-            whole, = self.ask("direction", b)
-            length = np.linalg.norm(whole)
-            if not 0 < length < np.inf:
-                return
-            b = whole / length
-        self.tell("direction", b)
+    def along(self):
+        """What the next round has to ask before it for the direction b that rows share the most, by the power method
+        from the sum of a few rows: a step goes with each of the first rounds, which have the direction so far."""
+        whole, self.shared = self.shared, None
+        length = 0.0 if whole is None else np.linalg.norm(whole)
+        if not 0 < length < np.inf:
+            return []
+        return [("direction", (whole / length, self.engine.n_iter < STEPS))]
 
 
 class Elsewhere:
@@ -145,11 +161,17 @@ class Elsewhere:
     lines = False
 
     def __init__(self, places, rows, *arguments, **keywords):
-        self.places, self.averaging, self.at_hand, self.best, self.least = places, False, {}, None, np.inf
-        self.m, self.nonzeros, self.at_zero, self.conditions = places.ask("begin")[0].tolist()
-        places.find_direction(rows.d)
+        self.places, self.averaging, self.best, self.least = places, False, None, np.inf
+        # What came with an answer, until the duals change; whether a sweep was the last that they did, and what its
+        # next centre is.
+        self.at_hand, self.swept, self.centre = {}, False, None
+        (numbers,), (places.shared,), (terms,) = places.ask_all(("begin", ()), ("direction", (None,)),
+                                                                ("terms", ("duals",)))
+        self.m, self.nonzeros, self.at_zero, self.conditions = numbers.tolist()
         super().__init__(rows, *arguments, **keywords)
         places.engine = self
+        if self.steady:
+            self.at_hand["duals"] = terms
 
     def about(self):
         """What About has beside the number."""
@@ -159,6 +181,11 @@ class Elsewhere:
 
     def present_mean(self):
         return None
+
+    @property
+    def steady(self):
+        """Whether rows need W alone: no mean of the margins, and no factors, that change with it."""
+        return self.present_mean() is None and self.iterates.factors is None
 
     def loss_at_zero(self):
         return self.at_zero
@@ -172,25 +199,46 @@ class Elsewhere:
 
     def loss_sums(self, weights, margins=None):
         """As DualEngine has it. What else a check asks for comes with it: the duals' part of D, and both at the
-        averages."""
+        averages; after a sweep the visits of the next; and where nothing is told but the duals to keep, as at the end
+        of a fit, what speaks of these."""
         found = self.at_hand.pop("losses", None) if weights is self.iterates.averaged else None
         if found is not None:
-            return found
-        operations = [("losses", (weights,)), ("terms", ("duals",))]
-        if self.averaging and weights is self.iterates.W:
+            return found.tolist()
+        now, places = weights is self.iterates.W, self.places
+        names, operations = ["duals"], [("losses", (weights,)), ("terms", ("duals",))]
+        if self.averaging and now:
+            names += ["losses", "mean"]
             operations += [("losses", (self.iterates.averaged,)), ("terms", ("mean",))]
-        sums = [arrays[0].tolist() for arrays in self.places.ask_all(*operations)]
-        self.at_hand = dict(zip(("duals", "losses", "mean"), sums[1:], strict=False))
-        return sums[0]
+        if now and self.swept and self.steady:
+            W, kappa = self.iterates.W.copy(), self.iterates.kappa
+            if self.centre is not None:
+                W, kappa = self.iterates.recentred(*self.centre), self.centre[0]
+            sums = places.ask_ahead(W, kappa, *operations)
+        elif now and all(name == "keep" for name, _ in places.waiting):
+            names += OF_KEPT
+            sums = places.ask_all(*operations, *OF_KEPT.values())
+        else:
+            sums = places.ask_all(*operations)
+        self.swept = False
+        sums = [arrays[0] for arrays in sums]
+        self.at_hand.update(zip(names, sums[1:], strict=True))
+        return sums[0].tolist()
 
     def terms(self, which):
         """`dual_sums` of these duals: "duals", their averages "mean", or those "kept"."""
         found = self.at_hand.pop(which, None)
-        return self.places.ask("terms", which)[0].tolist() if found is None else found
+        return (self.places.ask("terms", which)[0] if found is None else found).tolist()
 
     def weights_of(self, which):
         """U, summed afresh."""
         return self.places.ask("weights", which)[0]
+
+    def of_kept(self, name):
+        """What OF_KEPT names, of the duals kept: all of it by one message."""
+        if name not in self.at_hand:
+            self.at_hand.update(zip(OF_KEPT, [found for found, in self.places.ask_all(*OF_KEPT.values())],
+                                    strict=True))
+        return self.at_hand.pop(name)
 
     def note(self, value, weights):
         """A check has seen P at these weights."""
@@ -198,10 +246,10 @@ class Elsewhere:
             self.least, self.best = value, np.array(weights)
 
     def dual_weights(self, averaged):
-        return self.weights_of("kept")
+        return self.of_kept("weights")
 
     def count_support(self, averaged):
-        return int(self.places.ask("support", "kept")[0][0])
+        return int(self.of_kept("support")[0])
 
     def refresh(self):
         self.iterates.refresh(self.weights_of("duals"))
@@ -219,15 +267,18 @@ class Elsewhere:
         self.end_sweep(found.gap, found.loss, found.tight)
 
     def end_sweep(self, gap, loss, tight):
-        self.at_hand = {}
+        self.at_hand, self.swept, self.centre = {}, True, None
         super().end_sweep(gap, loss, tight)
+
+    def foresee(self, *centre):
+        self.centre = centre
 
     def start_over(self):
         self._tell("zero")
         super().start_over()
 
     def average(self, weight, A, a):
-        self.averaging = weight < 1
+        self.averaging = self.averaging or weight < 1
         self._tell("average", weight)
         return self.iterates.average(weight, A, a)
 
@@ -244,7 +295,10 @@ class Elsewhere:
         return {}
 
     def _tell(self, operation, *arguments):
-        if operation != "keep":
+        if operation == "keep":
+            for name in OF_KEPT:
+                self.at_hand.pop(name, None)
+        else:
             self.at_hand = {}
         self.places.tell(operation, *arguments)
 
@@ -277,8 +331,9 @@ class Margins(Elsewhere, MarginCD):
         return self.bound_of(*self.terms("mean"), iterates.averaged_sqnorm(), iterates.averaged_dot)
 
     def recomputed_dual(self, averaged, weights=None):
-        weights = self.weights_of("kept") if weights is None else weights
-        return self.bound_of(*self.terms("kept"), self.iterates.sqnorm_of(weights), lambda row: row @ weights)
+        weights = self.of_kept("weights") if weights is None else weights
+        terms = self.of_kept("kept").tolist()
+        return self.bound_of(*terms, self.iterates.sqnorm_of(weights), lambda row: row @ weights)
 
 
 class Blocks(Elsewhere, BlockCD):
@@ -298,9 +353,9 @@ class Blocks(Elsewhere, BlockCD):
         return self.terms("mean")[0] - self._dual_half(iterates.averaged_sqnorm, iterates.averaged_class_sqnorms)
 
     def recomputed_dual(self, averaged, weights=None):
-        weights = self.weights_of("kept") if weights is None else weights
+        weights = self.of_kept("weights") if weights is None else weights
         half = self._dual_half(self.iterates.sqnorm_of, self.iterates.class_sqnorms_of, weights)
-        return self.terms("kept")[0] - half
+        return self.of_kept("kept")[0] - half
 
     def adapt(self):
         if self.iterates.kappa > 0:

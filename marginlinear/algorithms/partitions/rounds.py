@@ -117,9 +117,13 @@ class Rounds:
                 gap, loss, tight = gap + found.gap, loss + found.loss, tight + found.tight
         engine.end_sweep(gap, loss, tight)
 
+    def lengths(self, kappa):
+        """(theta, extra) of the next round."""
+        return self.sigma / (1 + kappa), (self.firm - self.sigma) / (1 + kappa)
+
     def _round(self, places):
-        beside = 1 + self.engine.iterates.kappa
-        theta, extra = self.sigma / beside, (self.firm - self.sigma) / beside
+        kappa = self.engine.iterates.kappa
+        beside, (theta, extra) = 1 + kappa, self.lengths(kappa)
         found = self.groups.propose(places, theta, extra)
         t = self._part(found, theta, extra, beside)
         self.groups.accept(places, t, t / self.sigma)

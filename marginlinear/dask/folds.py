@@ -1,0 +1,127 @@
+"""Folds of the rows in partitions: models of all rows but those of a fold, and what they say of these.
+
+A partition cuts its own rows into folds, class by class: they are as even as partitions are large.
+"""
+
+from collections import namedtuple
+
+import numpy as np
+
+from marginlinear.algorithms.partitions.partition import Partition
+from marginlinear.dask.collections import RETRIES
+from marginlinear.dask.communicator import drop
+from marginlinear.data.arrays import is_stored, select_rows
+from marginlinear.data.folds import stratified_folds
+
+
+class Cuts(namedtuple("Cuts", "folds seed lonely")):
+    """How rows are cut into folds.
+
+    Attributes
+    ----------
+    folds, seed : int
+    lonely : int array
+        Classes of one row, which is in no fold: all models learn from it.
+    """
+
+    __slots__ = ()
+
+    def of(self, partition):
+        """The fold of each row, or -1: int array of shape (m,)."""
+        found = stratified_folds(partition.y, self.folds, [self.seed, partition.number])
+        # A partition's first row of a class is not to be in the first fold everywhere.
+        found = (found + partition.number) % self.folds
+        found[np.isin(partition.y, self.lonely)] = -1
+        return found
+
+
+class Fold(namedtuple("Fold", "fitted y instance places scores")):
+    """What a model says of rows that it has not seen.
+
+    Attributes
+    ----------
+    fitted : Fitted
+    y, places : int arrays of shape (rows,)
+        The classes that rows have, and those that the model gives them.
+    instance : float64 array of shape (rows,)
+    scores : float64 array of shape (rows,) or (rows, columns)
+        What is compared between the classes.
+    """
+
+    __slots__ = ()
+
+
+def folds_of(cluster, partitions, whole, cuts, classes, fitted, model):
+    """Yield the Folds, one after the other.
+
+    Parameters
+    ----------
+    cluster : Cluster
+    partitions : list of futures of Partition
+    whole : Whole
+    cuts : Cuts
+    classes : array of shape (k,)
+    fitted : callable
+        fitted(partitions, whole, rows, fold) is a Fitted of these, of so many rows each,
+    model : callable
+        and model(fitted) the Model whose scores are wanted.
+
+    Raises
+    ------
+    ValueError
+        A class has no row outside of a fold, or a partition's rows are read from a disk.
+    """
+    def asked(work, *arguments):
+        return cluster.results([cluster.client.submit(work, partition, *arguments, pure=False, retries=RETRIES)
+                                for partition in partitions])
+
+    sizes = asked(sizes_of, cuts)
+    weights = sum(weights for _, weights in sizes)
+    counts = sum(counts for counts, _ in sizes)
+    lacking = np.argwhere(counts.sum(axis=0) - counts[:cuts.folds] <= 0)
+    if len(lacking):
+        fold, place = lacking[0]
+        raise ValueError(f"label {classes.tolist()[place]!r} has rows in fold {fold} alone: folds are cut inside the "
+                         "partitions; give more rows of it, or fewer partitions or folds")
+    for fold in range(cuts.folds):
+        there = [at for at, (counts, _) in enumerate(sizes) if counts.sum() > counts[fold].sum()]
+        size = float(weights.sum() - weights[fold])
+        rows = [int(sizes[at][0].sum() - sizes[at][0][fold].sum()) for at in there]
+        inside = [cluster.client.submit(without, partitions[at], cuts, fold, number, size, pure=False, retries=RETRIES)
+                  for number, at in enumerate(there)]
+        try:
+            found = fitted(inside, whole._replace(size=size, count=len(inside)), rows, fold)
+        finally:
+            drop(cluster.client, inside)
+        told = zip(*asked(scored, cuts, fold, model(found)), strict=True)
+        yield Fold(found, *map(np.concatenate, told))
+
+
+# On the workers.
+
+
+def sizes_of(partition, cuts):
+    """(rows of each fold and class, sums of the weights of each fold): the last are those of no fold."""
+    if is_stored(partition.X):
+        raise ValueError(f"folds are of rows in memory, {partition.X.path} takes more than a worker has for it: give "
+                         "workers more memory, or smaller stores")
+    found = cuts.of(partition)
+    counts = np.zeros((cuts.folds + 1, partition.n_classes), dtype=np.int64)
+    np.add.at(counts, (found, partition.y), 1)
+    weights = np.zeros(cuts.folds + 1)
+    np.add.at(weights, found, partition.instance)
+    return counts, weights
+
+
+def without(partition, cuts, fold, number, whole):
+    """The Partition of the rows of other folds."""
+    which = np.flatnonzero(cuts.of(partition) != fold)
+    return Partition(select_rows(partition.X, which), partition.y[which], partition.n_classes,
+                     partition.instance[which], partition.factor[which], whole, partition.bias, number)
+
+
+def scored(partition, cuts, fold, model):
+    """(classes, weights, predicted classes, what is compared between the classes) of the rows of a fold."""
+    which = np.flatnonzero(cuts.of(partition) == fold)
+    scores = model.decide(select_rows(partition.X, which), threads=1)
+    return partition.y[which], partition.instance[which], model.places_of(scores), model._ranks(scores)
