@@ -467,10 +467,10 @@ def test_results_do_not_depend_on_the_disk(tmp_path, small, vehicle, monkeypatch
     found = ml.train(store, solver="cs", memory=50_000).weights
     read = paging.Pager._read
 
-    def slow(self, window, ended):
+    def slow(self, chunk):
         time.sleep(0.002)
         self.pages.let_go()
-        read(self, window, ended)
+        read(self, chunk)
 
     monkeypatch.setattr(paging.Pager, "_read", slow)
     np.testing.assert_array_equal(ml.train(store, solver="cs", memory=50_000).weights, found)
