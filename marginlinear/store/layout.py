@@ -61,7 +61,7 @@ def header_of(dtype, shape):
 
 def pieces(path, start=0, stop=None):
     """Yield the bytes start to stop of a file, at most PART at a time, in memory that the next ones take."""
-    room = memoryview(bytearray(PART))
+    room = memoryview(np.empty(PART, np.uint8))
     with open(path, "rb", buffering=0) as stream:
         if hasattr(os, "posix_fadvise"):
             # No more than is asked for: what stands behind a chunk has no turn yet.

@@ -40,6 +40,8 @@ WATCH = "marginlinear pages"
 PART = 1 << 24
 # Threads that read ahead: one alone leaves the disk idle while it copies.
 READERS = 4
+# Windows that they are ahead of the one that is visited.
+AHEAD = 2
 
 
 def paged(X, memory=None, sweeps_per_load=None):
@@ -221,11 +223,12 @@ class Pager:
         pool = ThreadPoolExecutor(READERS)
         try:
             found = self._cut(numbers)
-            ahead = [pool.submit(self._read, chunk) for chunk in found[0]] if found else []
+            reading = [[pool.submit(self._read, chunk) for chunk in window] for window in found[:AHEAD]]
             for at, window in enumerate(found):
-                for chunk in ahead:
+                for chunk in reading.pop(0):
                     chunk.result()
-                ahead = [pool.submit(self._read, chunk) for chunk in found[at + 1]] if at + 1 < len(found) else []
+                reading += [[pool.submit(self._read, chunk) for chunk in later]
+                            for later in found[at + AHEAD:at + AHEAD + 1]]
                 self.pages.bytes_read += int(self.sizes[window].sum())
                 yield merged([(int(self.chunks[chunk]), int(self.chunks[chunk + 1])) for chunk in window])
                 self._let_go_of_rows()
