@@ -537,6 +537,60 @@ def test_prediction_goes_over_verified_chunks(tmp_path, small, vehicle, params):
         model.predict(ml.Store(tmp_path / "s"))
 
 
+def not_whole(store):
+    raise AssertionError("all rows of the store were read into memory")
+
+
+@pytest.mark.parametrize("params", [{"solver": "cs"}, {"solver": "l2svc", "multiclass": "ovo"}, {"scale": "range"},
+                                    {"solver": "cs", "kernel": "rbf"}])
+def test_margins_are_those_of_rows_in_memory(tmp_path, small, vehicle, monkeypatch, params):
+    """A chunk at a time, the rows of weight 0 left out, and those of a chunk that has no other."""
+    X, y = vehicle
+    model = ml.train(X, y, **{"solver": "l2svc", **params})
+    store = ml.Store.write([(X, y)], tmp_path / "s")
+    monkeypatch.setattr(ml.Store, "in_memory", not_whole)
+    weights = np.arange(len(y)) % 3 * 0.5
+    weights[store.chunks[2]:store.chunks[3]] = 0
+    for how in ({}, {"sample_weight": weights}):
+        there, here = (ml.margin_report(model, rows, y, **how).to_dict() for rows in (store, X))
+        lowest = [row.pop("margin") for report in (there, here) for row in report["lowest_rows"]]
+        assert lowest[:10] == pytest.approx(lowest[10:], rel=1e-9)
+        for name in ("margin", "normalised_margin"):
+            ours, theirs = there.pop(name), here.pop(name)
+            if theirs is not None:
+                assert [level["margin"] for level in ours.pop("quantiles")] == pytest.approx(
+                    [level["margin"] for level in theirs.pop("quantiles")], rel=1e-9)
+                assert ours == pytest.approx(theirs, rel=1e-9)
+        assert there == here
+    assert store.verified.all()
+    with pytest.raises(ValueError, match="X has 846 rows, y has 845 labels"):
+        ml.margin_report(model, store, y[1:])
+
+
+def test_commands_inspect_and_draw_a_store(tmp_path, small, vehicle, monkeypatch, capfd):
+    """As they do its text, where some labels and features are unknown to the model."""
+    X, y = vehicle
+    monkeypatch.chdir(tmp_path)
+    ml.dump_libsvm(X, y, "text")
+    ml.save_model(ml.train(X[y > 1, :-1], y[y > 1], solver="l2svc", probability=True), "m")
+    ml.Store.write("text", "s")
+    monkeypatch.setattr(ml.Store, "in_memory", not_whole)
+    told = []
+    for data in "text", "s":
+        assert inspect_main(["m", data]) == 0
+        out, err = capfd.readouterr()
+        assert "values of features above 17" in err and "rows have a label that the model does not know (1)" in err
+        told.append((out.replace(f"{data}: ", "DATA: "), err))
+    assert told[0] == told[1]
+    pytest.importorskip("matplotlib", reason="pip install matplotlib")
+    from marginlinear.cli import plot
+
+    for words in (["margins"], ["histogram"], ["reliability"]):
+        for data in "text", "s":
+            assert plot.main([*words, "-q", "-o", f"{data}.svg", data, "m"]) == 0, capfd.readouterr()
+        assert Path("text.svg").read_bytes() == Path("s.svg").read_bytes()
+
+
 def test_what_needs_all_rows_is_refused(glass):
     store = ml.Store(glass)
     for params, words in (({"solver": "msvmav"}, "msvmav"), ({"solver": "ldm-asgd"}, "ldm-asgd"),

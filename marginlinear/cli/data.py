@@ -13,13 +13,13 @@ BLOCK = 1 << 20  # bytes of a file that are worked on at once: what NumPy's call
 
 
 def read_data(path, status, **options):
-    """What `read_libsvm` returns for `path`, with progress on the status line; the same of a store."""
+    """What `read_libsvm` returns for `path`, with progress on the status line; of a store the Store."""
     from marginlinear.libsvm import read_libsvm
 
     if is_store(path):
         from marginlinear.store import Store
 
-        return Store(path).in_memory()
+        return Store(path)
     require_text(path)
     with opening("open input file", path):
         return read_libsvm(path, progress=progress_of(f"reading {path}", status), **options)
@@ -111,9 +111,12 @@ def read_model(path):
 
 def count_extra(data, model):
     """Values that a linear model leaves out; to a kernel all features matter, as they are part of a distance."""
-    if getattr(model, "kernel", None) is None and data.n_features > model.n_features:
-        return int((data.indices >= model.n_features).sum())
-    return 0
+    from marginlinear.data.arrays import is_stored
+
+    n = model.n_features
+    if getattr(model, "kernel", None) is not None or data.n_features <= n:
+        return 0
+    return sum(int((part.indices >= n).sum()) for part in (data.parts() if is_stored(data) else [data]))
 
 
 def warn_of_extra(extra, n_features):

@@ -56,7 +56,7 @@ def work(argv):
     if output:
         with opening("open output file", output):
             check_writable(output)
-    from marginlinear.cli.data import located, read_blocks, read_data, read_model, warn_of_extra
+    from marginlinear.cli.data import is_store, located, read_blocks, read_data, read_model, warn_of_extra
 
     model = read_model(model_path)
     if added.probabilities and model.calibration is None:
@@ -69,8 +69,8 @@ def work(argv):
     # On a terminal the lines themselves are the progress.
     silent = quiet or (not output and sys.stdout.isatty())
     with replacing(output or "-") as stream, StatusLine(silent) as status:
-        # A kernel's support vectors meet all rows at once: what is done to them is done once.
-        whole = getattr(model, "kernel", None) is not None
+        # A kernel's support vectors meet all rows at once: what is done to them is done once. A store may not fit.
+        whole = getattr(model, "kernel", None) is not None and not is_store(test)
         parts = [read_data(test, status, **how)] if whole else read_blocks(test, f"predicting {test}", status, **how)
         predictor = Predictor(model, threads, added, stream.write)
         for data in parts:
