@@ -169,14 +169,38 @@ def mapped(folder, name, dtype, shape):
     return np.memmap(path, dtype, "r", HEADER, shape)
 
 
+def files_in(path):
+    """The file `path`, or the Parquet files of a folder, by name; what begins with . or _ is others' bookkeeping."""
+    if not os.path.isdir(path):
+        return [path]
+    files = [os.path.join(path, name) for name in sorted(os.listdir(path)) if not name.startswith((".", "_"))]
+    for file in files:
+        if os.path.isdir(file):
+            raise DataError(file, 0, 0, "a folder within a folder: give pyarrow.dataset.dataset(folder, "
+                            "partitioning='hive'), or what else tells what its name means")
+        if not file.endswith(".parquet"):
+            raise DataError(file, 0, 0, "its name does not end in .parquet, as those of all files in the folder must")
+    if not files:
+        raise DataError(path, 0, 0, "there is no Parquet file in this folder")
+    return files
+
+
 def source_of(path, zero_based, dtype, text_labels):
     """What tells a file from another one: name, size, time of its last change, digests of its ends; and how it is read.
+
+    Of a folder the sum of its files' sizes, each one's name, size and time, and digests of all beginnings and all ends.
     """
-    status = os.stat(path)
-    with open(path, "rb") as stream:
-        head = hashlib.sha256(stream.read(END)).hexdigest()
-        stream.seek(max(0, status.st_size - END))
-        tail = hashlib.sha256(stream.read(END)).hexdigest()
-    return {"name": os.path.basename(path), "size": status.st_size, "mtime_ns": status.st_mtime_ns, "head": head,
-            "tail": tail, "zero_based": bool(zero_based), "dtype": np.dtype(dtype).name,
-            "text_labels": bool(text_labels)}
+    files = files_in(path)
+    head, tail = hashlib.sha256(), hashlib.sha256()
+    found = []
+    for file in files:
+        status = os.stat(file)
+        found.append([os.path.basename(file), status.st_size, status.st_mtime_ns])
+        with open(file, "rb") as stream:
+            head.update(stream.read(END))
+            stream.seek(max(0, status.st_size - END))
+            tail.update(stream.read(END))
+    when = {"mtime_ns": found[0][2]} if files == [path] else {"files": found}
+    return {"name": os.path.basename(os.path.normpath(path)), "size": sum(size for _, size, _ in found), **when,
+            "head": head.hexdigest(), "tail": tail.hexdigest(), "zero_based": bool(zero_based),
+            "dtype": np.dtype(dtype).name, "text_labels": bool(text_labels)}

@@ -15,6 +15,10 @@ from marginlinear.threads import ranges
 
 # Rows of which something is looked at together.
 ROWS = 1 << 20
+# What is to be done where a store is there, and another one is wanted.
+OTHER = "remove the store, or name another folder"
+# What says in meta.json how columns of Parquet and Arrow became features.
+RULE = "features", "onehot", "hash"
 
 
 class Store:
@@ -180,28 +184,37 @@ class Store:
         self.verified[chunk] = True
 
     def require_source(self, path, zero_based=False, dtype="float64", text_labels=False):
-        """DataError unless the store was made of the file `path` as it is now, read as these parameters of `write` say.
-        """
+        """DataError unless the store was made of the file `path`, or the folder of Parquet, as it is now, read as these
+        parameters of `write` say."""
         was = self.meta["source"]
         if was is None:
             raise DataError(self.path, 0, 0, f"the store was not made of a file, so not of {path}: name another folder")
         now = layout.source_of(path, zero_based, dtype, text_labels)
         other = [name for name in now if was.get(name) != now[name]]
         if other:
-            words = {"mtime_ns": "time of the last change", "head": "beginning", "tail": "end"}
+            words = {"mtime_ns": "time of the last change", "files": "names, sizes and times of its files",
+                     "head": "beginning", "tail": "end"}
             names = ", ".join(words.get(name, name) for name in other)
-            raise DataError(self.path, 0, 0, f"the store was made of another {path}, or otherwise ({names}): remove "
-                            "the store, or name another folder")
+            raise DataError(self.path, 0, 0, f"the store was made of another {path}, or otherwise ({names}): {OTHER}")
 
-    def require_columns(self, given):
-        """DataError unless the store, of Parquet, has its features by these values of params.COLUMNS."""
+    def require_columns(self, given, like=None):
+        """DataError unless the store, of Parquet, has its features by these values of params.COLUMNS, or by the rule of
+        the Store `like`."""
+        if like is None and self.meta.get("like"):
+            raise DataError(self.path, 0, 0, f"the store was made like another one, and none is given: {OTHER}")
+        if like is not None and not (self.meta.get("like") and all(
+                self.meta.get(name) == like.meta.get(name) for name in RULE)):
+            raise DataError(self.path, 0, 0, f"the store was not made like {like.path}: {OTHER}")
         hashed = self.meta.get("hash")
-        was = {"label": self.meta["label"], "categorical": "hash" if hashed else "onehot",
-               "hash_bits": hashed["bits"] if hashed else params.HASH_BITS.default}
-        for name, value in params.resolve(params.COLUMNS, given).items():
-            if value != was[name]:
-                raise DataError(self.path, 0, 0, f"the store was made with {name} = {was[name]!r}, not {value!r}: "
-                                "remove the store, or name another folder")
+        was = {"label": self.meta["label"]}
+        if like is None:
+            was |= {"categorical": "hash" if hashed else "onehot",
+                    "hash_bits": hashed["bits"] if hashed else params.HASH_BITS.default}
+        values = params.resolve(params.COLUMNS, given)
+        for name in was:
+            if values[name] != was[name]:
+                raise DataError(self.path, 0, 0,
+                                f"the store was made with {name} = {was[name]!r}, not {values[name]!r}: {OTHER}")
 
     def parts(self):
         """Yield all rows as LibsvmData, a verified chunk at a time, in arrays of their own."""
