@@ -38,7 +38,7 @@ LOOK, FULL = 0.004, 0.85
 WATCH = "marginlinear pages"
 # Bytes that are copied at once.
 PART = 1 << 24
-# Threads that read ahead: one alone leaves the disk idle while it copies.
+# Threads that read ahead: one alone leaves the disk idle between two chunks.
 READERS = 4
 # Windows that they are ahead of the one that is visited.
 AHEAD = 2
@@ -252,9 +252,8 @@ class Pager:
             self.store.verify(chunk)
             return
         for array in (self.store.indices, self.store.data):
-            first, last = self.store.indptr[self.chunks[chunk:chunk + 2]] * array.itemsize + array.offset
-            for _ in layout.pieces(array.filename, first, last):
-                pass
+            ends = self.store.indptr[self.chunks[chunk:chunk + 2]] * array.itemsize + array.offset
+            layout.read_ahead(array.filename, *ends.tolist())
 
     def _let_go_of_rows(self):
         if hasattr(mmap, "MADV_DONTNEED"):
