@@ -63,9 +63,6 @@ def pieces(path, start=0, stop=None):
     """Yield the bytes start to stop of a file, at most PART at a time, in memory that the next ones take."""
     room = memoryview(np.empty(PART, np.uint8))
     with open(path, "rb", buffering=0) as stream:
-        if hasattr(os, "posix_fadvise"):
-            # No more than is asked for: what stands behind a chunk has no turn yet.
-            os.posix_fadvise(stream.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
         stream.seek(start)
         while stop is None or start < stop:
             count = stream.readinto(room if stop is None else room[:stop - start])
@@ -76,7 +73,7 @@ def pieces(path, start=0, stop=None):
 
 
 def read_ahead(path, start, stop):
-    """Bring the bytes start to stop of a file to the system's memory."""
+    """Bring the bytes start to stop of a file to the system's memory, and no more: others have no turn yet."""
     if start < stop and hasattr(os, "posix_fadvise"):
         # No copy is made of them: when the last one can be read, the others are there, or on their way.
         with open(path, "rb", buffering=0) as stream:

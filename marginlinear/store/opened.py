@@ -1,6 +1,7 @@
 """A store that is there: what it holds, mapped, and whether it is what was written."""
 
 import os
+import zlib
 from itertools import pairwise
 
 import numpy as np
@@ -167,17 +168,15 @@ class Store:
             return
         lo, hi = self.chunks[chunk:chunk + 2].tolist()
         first, last = self.indptr[[lo, hi]].tolist()
-        for name, array, wanted in zip(layout.LARGE, (self.data, self.indices), self._crc[chunk], strict=True):
-            path = layout.place(self.path, name)
-            found = layout.crc_of(path, layout.HEADER + first * array.itemsize, layout.HEADER + last * array.itemsize)
-            if found != wanted:
-                raise DataError(path, 0, 0, f"chunk {chunk}, rows {lo} to {hi - 1}: its CRC-32 is another one, the "
-                                f"file was changed: {layout.AGAIN}")
+        parts = [self._part(name, first, last) for name in layout.LARGE]
+        for name, part, wanted in zip(layout.LARGE, parts, self._crc[chunk], strict=True):
+            if zlib.crc32(part) != wanted:
+                raise DataError(layout.place(self.path, name), 0, 0, f"chunk {chunk}, rows {lo} to {hi - 1}: its "
+                                f"CRC-32 is another one, the file was changed: {layout.AGAIN}")
         # As before they were written: under the right CRC wrong columns would become addresses, too.
         indptr = self._part("indptr", lo, hi + 1) - first
         try:
-            Rows.from_csr(self._part("values", first, last), self._part("indices", first, last), indptr,
-                          self.n_features).sqnorms()
+            Rows.from_csr(*parts, indptr, self.n_features).sqnorms()
         except RowError as error:
             fault = RowError(lo + error.row, error.text)
             raise DataError(self.path, 0, 0, f"chunk {chunk}, {fault}: {layout.AGAIN}") from error

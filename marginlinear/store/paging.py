@@ -248,12 +248,10 @@ class Pager:
 
     def _read(self, chunk):
         """Bring a chunk to the system's memory; one that nobody has verified yet is verified."""
-        if not self.store.verified[chunk]:
-            self.store.verify(chunk)
-            return
         for array in (self.store.indices, self.store.data):
             ends = self.store.indptr[self.chunks[chunk:chunk + 2]] * array.itemsize + array.offset
             layout.read_ahead(array.filename, *ends.tolist())
+        self.store.verify(chunk)
 
     def _let_go_of_rows(self):
         if hasattr(mmap, "MADV_DONTNEED"):
