@@ -474,6 +474,25 @@ def test_results_do_not_depend_on_the_disk(tmp_path, small, vehicle, monkeypatch
 
     monkeypatch.setattr(paging.Pager, "_read", slow)
     np.testing.assert_array_equal(ml.train(store, solver="cs", memory=50_000).weights, found)
+    monkeypatch.delattr(os, "posix_fadvise", raising=False)
+    np.testing.assert_array_equal(ml.train(store, solver="cs", memory=50_000).weights, found)
+
+
+def test_what_is_read_ahead_is_what_is_asked_for(tmp_path, monkeypatch):
+    """In pieces, where the system takes no advice, up to the end of the file."""
+    path = tmp_path / "x"
+    path.write_bytes(bytes(range(256)))
+    monkeypatch.setattr(layout, "PART", 100)
+    assert [bytes(piece) for piece in layout.pieces(path, 30, 240)] == [bytes(range(lo, hi)) for lo, hi in (
+        (30, 130), (130, 230), (230, 240))]
+    assert b"".join(map(bytes, layout.pieces(path, 200, 400))) == bytes(range(200, 256))
+    asked, pieces = [], layout.pieces
+    monkeypatch.setattr(layout, "pieces", lambda *given: asked.append(given[1:]) or pieces(*given))
+    for _ in range(2):
+        for ends in (30, 240), (30, 30), (200, 400):
+            layout.read_ahead(path, *ends)
+        monkeypatch.delattr(os, "posix_fadvise", raising=False)
+    assert asked[-3:] == [(30, 240), (30, 30), (200, 400)]
 
 
 def test_more_sweeps_a_load_need_fewer_passes(tmp_path, small):
