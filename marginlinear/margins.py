@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from marginlinear import params as P
-from marginlinear.data.arrays import row_blocks
-from marginlinear.data.checks import training_data
+from marginlinear.data.arrays import held, is_stored, row_blocks, select_rows
+from marginlinear.data.checks import labels_and_weights, require_unmasked
+from marginlinear.errors import renumber_rows
 from marginlinear.model import Model
 
 __all__ = ["Feature", "LowRow", "MarginReport", "MarginStatistics", "TopFeatures", "margin_report"]
@@ -209,8 +210,9 @@ def margin_report(model, X, y, *, sample_weight=None, feature_names=None, n_top=
     ----------
     model : Model
         Linear or kernel.
-    X : array or sparse array of shape (m, n)
-        As in `Model.decision_function`; also what `libsvm.read_libsvm` returns.
+    X : array, sparse array or Store of shape (m, n)
+        As in `Model.decision_function`; also what `libsvm.read_libsvm` returns. Of a Store a chunk is in memory at a
+        time.
     y : array of shape (m,)
         Labels. Those that the model does not know are told, and counted as predicted wrong.
     sample_weight : array of shape (m,), optional
@@ -245,9 +247,13 @@ def margin_report(model, X, y, *, sample_weight=None, feature_names=None, n_top=
     linear = getattr(model, "kernel", None) is None
     check_names(model, feature_names)
     model.require_features(X)
-    X, y, weights, kept = training_data(X, y, sample_weight)
+    require_unmasked(X, y)
+    X = X if is_stored(X) else held(X)
+    y, weights, kept = labels_and_weights(X, y, sample_weight)
+    if kept is not None:
+        y, weights = y[kept], weights[kept]
     counted = None if sample_weight is None else weights  # None: counts are integers
-    places, predicted, margins = evaluate(model, X, y, threads)
+    places, predicted, margins = evaluate(model, X, y, threads, kept)
     known = places >= 0
     k = len(model.classes)
 
@@ -290,12 +296,24 @@ def margin_report(model, X, y, *, sample_weight=None, feature_names=None, n_top=
     )
 
 
-def evaluate(model, X, y, threads=None):
-    """(places of y in model.classes, -1 for unknown; predicted places; margins, NaN for unknown): a number a row."""
+def evaluate(model, X, y, threads=None, kept=None):
+    """(places of y in model.classes, -1 for unknown; predicted places; margins, NaN for unknown): a number a row.
+
+    Of the rows `kept` of X, rising numbers, which are those that y has labels of; None: all.
+    """
     places = model.places_in_classes(y)
     predicted, margins = np.empty(len(places), dtype=np.intp), np.empty(len(places))
     for lo, hi, block in row_blocks(X, max(1, BLOCK // max(len(model.classes), model.columns))):
-        scores = model.decide(block, threads=threads)
+        numbers = range(lo, hi)
+        if kept is not None:
+            first = lo
+            lo, hi = np.searchsorted(kept, (lo, hi))
+            numbers = kept[lo:hi]
+            if lo == hi:
+                continue
+            block = select_rows(block, numbers - first)
+        with renumber_rows(numbers):
+            scores = model.decide(block, threads=threads)
         predicted[lo:hi] = model.places_of(scores)
         margins[lo:hi] = model.margins_of(scores, np.maximum(places[lo:hi], 0))
     margins[places < 0] = np.nan

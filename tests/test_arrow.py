@@ -1,5 +1,9 @@
 """From Parquet and Arrow to stores: what columns become, and what is refused."""
 
+import gc
+import json
+import os
+import shutil
 import sys
 from itertools import product
 
@@ -7,6 +11,7 @@ import numpy as np
 import pytest
 
 import marginlinear as ml
+from marginlinear.cli.inspect import main as inspect_main
 from marginlinear.cli.predict import main as predict_main
 from marginlinear.cli.train import main as train_main
 from marginlinear.errors import DataError
@@ -92,7 +97,7 @@ def test_columns_become_features(tmp_path, monkeypatch, kind, how):
     assert store.y.tolist() == LABEL and store.n_features == WANTED[how].shape[1]
     assert told[-1][0] > 0 and told[-1][1] is None
     assert store.meta["label"] == "label"
-    assert (store.meta["source"] is None) == (kind != "file")
+    assert (store.meta["source"] is None) == (kind not in ("file", "folder"))
     if how == "onehot":
         assert store.meta["features"] == ["age", "member", "town=Rom", "town=Oslo", "town=", "size=s", "size=m",
                                           "size=Rom"]
@@ -140,8 +145,8 @@ def test_a_test_set_like_the_training_set(tmp_path, how):
         ml.Store.write(table(), tmp_path / "no", like=ml.Store.write([([[1.0]], [1])], tmp_path / "pairs"))
 
 
-def test_commands(tmp_path, capsys):
-    """Train on a file, predict on a store that is like the one that was made of it."""
+def test_commands(tmp_path, monkeypatch, capsys):
+    """Train on a file, predict on what becomes like the store that was made of it."""
     path, folder, model = tmp_path / "x.parquet", tmp_path / "stores", tmp_path / "m"
     pq.write_table(table(), path)
     args = ["-s", "l2svc", "-q", "--store", str(folder), "--label", "label", "--categorical", "hash", "--hash-bits",
@@ -150,8 +155,21 @@ def test_commands(tmp_path, capsys):
     made = ml.Store(folder / "x.parquet.store")
     np.testing.assert_array_equal(rows_of(made), WANTED["hash"])
     test = ml.Store.write(path, tmp_path / "test", like=made)
-    assert predict_main([str(tmp_path / "test"), str(model), str(tmp_path / "out")]) == 0
-    assert (tmp_path / "out").read_text().split() == [str(y) for y in ml.load_model(model).predict(rows_of(test))]
+    predicted = [str(y) for y in ml.load_model(model).predict(rows_of(test))]
+    out, temporary = tmp_path / "out", tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(temporary))
+    for words in ([str(tmp_path / "test")], ["--like", made.path, str(path)]):
+        assert predict_main([*words, str(model), str(out)]) == 0
+        assert out.read_text().split() == predicted
+    capsys.readouterr()
+    told = []
+    for words in ([str(tmp_path / "test")], ["--like", made.path, "--label", "label", str(path)]):
+        assert inspect_main(["--json", str(model), *words]) == 0
+        told.append({**json.loads(capsys.readouterr().out), "data": None})
+    assert told[0] == told[1]
+    gc.collect()
+    assert [*temporary.iterdir()] == []
     capsys.readouterr()
     other = args[:]
     other[other.index("3")] = "4"
@@ -161,9 +179,66 @@ def test_commands(tmp_path, capsys):
             ((train_main, ["--label", "y", str(tmp_path / "x"), str(model)]), "--label is of no use with", 2),
             ((train_main, ["--store", "s", "--hash-bits", "3", str(path)]), "hash_bits = 3 is of no use with", 2),
             ((train_main, ["--store", str(tmp_path / "s"), "--zero-based", str(path)]), "zero_based and text_lab", 1),
-            ((predict_main, [str(path), str(model)]), "Parquet is read by way of a store", 1)):
+            ((predict_main, [str(path), str(model)]), "the store that the model was trained on: give --like STORE", 2),
+            ((predict_main, ["--like", made.path, made.path, str(model)]), "--like is of no use with", 2),
+            ((predict_main, ["--like", str(tmp_path), str(path), str(model)]), "this is no store", 1),
+            ((predict_main, ["--like", made.path, "--label", "y", str(path), str(model)]), "no column 'y'", 1),
+            ((predict_main, ["--like", made.path, "--zero-based", str(path), str(model)]), "zero_based and text", 1),
+            ((train_main, ["--like", made.path, *args]), "--categorical is of no use with --like", 2),
+            ((train_main, ["--like", made.path, made.path]), "--like is of no use with", 2)):
         assert command[0](command[1]) == status
         assert words in capsys.readouterr().err
+
+
+def test_a_store_is_used_again_by_its_rule(tmp_path, capsys):
+    """New rows that are trained on like those before."""
+    path, new, folder = tmp_path / "x.parquet", tmp_path / "new.parquet", tmp_path / "stores"
+    pq.write_table(table(), path)
+    pq.write_table(table().slice(1), new)
+    for how in ([], ["--categorical", "hash", "--hash-bits", "3"]):
+        args = ["-s", "l2svc", "-q", "--store", str(folder)]
+        assert train_main([*args, *how, str(path), str(tmp_path / "m")]) == 0
+        made = folder / "x.parquet.store"
+        args += ["--like", str(made), str(new), str(tmp_path / "m")]
+        assert train_main(args) == 0 and train_main(args) == 0
+        store = ml.Store(folder / "new.parquet.store")
+        np.testing.assert_array_equal(rows_of(store), WANTED["hash" if how else "onehot"][1:])
+        capsys.readouterr()
+        assert train_main([word for word in args if word not in ("--like", str(made))]) == 1
+        assert "made like another one, and none is given: remove the store" in capsys.readouterr().err
+        other = ml.Store.write(table().drop_columns(["size"]), tmp_path / "other")
+        for like, store in ((other.path, new), (str(made), path)):
+            assert train_main([*args[:5], "--like", like, str(store), str(tmp_path / "m")]) == 1
+            assert f"was not made like {like}: remove the store" in capsys.readouterr().err
+        for store in (folder, other.path):
+            shutil.rmtree(store)
+
+
+def test_a_folder_is_used_again_until_it_changes(tmp_path, monkeypatch, capsys):
+    folder, made = tmp_path / "x", tmp_path / "stores" / "x.store"
+    folder.mkdir()
+    monkeypatch.chdir(tmp_path)
+    args = ["-s", "l2svc", "-q", "--store", "stores", "--categorical", "hash", "--hash-bits", "3", "x/"]
+    for name, part in (("a", table().slice(0, 3)), ("b", table().slice(3))):
+        pq.write_table(part, folder / f"{name}.parquet")
+    assert train_main(args) == 0
+    before = made.stat().st_ino
+    (folder / "_SUCCESS").touch()
+    assert train_main(args) == 0 and made.stat().st_ino == before and (tmp_path / "x.model").exists()
+    np.testing.assert_array_equal(rows_of(ml.Store(made)), WANTED["hash"])
+    assert predict_main(["-q", "--like", str(made), "x", "x.model", "out"]) == 0
+    capsys.readouterr()
+    status = (folder / "a.parquet").stat()
+    for change in (lambda: pq.write_table(table().slice(0, 2), folder / "a.parquet"),
+                   lambda: os.utime(folder / "a.parquet", ns=(status.st_atime_ns, status.st_mtime_ns - 10**9)),
+                   lambda: pq.write_table(table(), folder / "c.parquet"),
+                   lambda: (folder / "b.parquet").unlink()):
+        change()
+        assert train_main(args) == 1
+        assert "made of another x/, or otherwise (" in (err := capsys.readouterr().err)
+        assert "names, sizes and times of its files" in err and "remove the store" in err
+        shutil.rmtree(made)
+        assert train_main(args) == 0
 
 
 def test_a_source_that_changes_between_the_passes(tmp_path, monkeypatch):

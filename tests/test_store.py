@@ -467,13 +467,32 @@ def test_results_do_not_depend_on_the_disk(tmp_path, small, vehicle, monkeypatch
     found = ml.train(store, solver="cs", memory=50_000).weights
     read = paging.Pager._read
 
-    def slow(self, window, ended):
+    def slow(self, chunk):
         time.sleep(0.002)
         self.pages.let_go()
-        read(self, window, ended)
+        read(self, chunk)
 
     monkeypatch.setattr(paging.Pager, "_read", slow)
     np.testing.assert_array_equal(ml.train(store, solver="cs", memory=50_000).weights, found)
+    monkeypatch.delattr(os, "posix_fadvise", raising=False)
+    np.testing.assert_array_equal(ml.train(store, solver="cs", memory=50_000).weights, found)
+
+
+def test_what_is_read_ahead_is_what_is_asked_for(tmp_path, monkeypatch):
+    """In pieces, where the system takes no advice, up to the end of the file."""
+    path = tmp_path / "x"
+    path.write_bytes(bytes(range(256)))
+    monkeypatch.setattr(layout, "PART", 100)
+    assert [bytes(piece) for piece in layout.pieces(path, 30, 240)] == [bytes(range(lo, hi)) for lo, hi in (
+        (30, 130), (130, 230), (230, 240))]
+    assert b"".join(map(bytes, layout.pieces(path, 200, 400))) == bytes(range(200, 256))
+    asked, pieces = [], layout.pieces
+    monkeypatch.setattr(layout, "pieces", lambda *given: asked.append(given[1:]) or pieces(*given))
+    for _ in range(2):
+        for ends in (30, 240), (30, 30), (200, 400):
+            layout.read_ahead(path, *ends)
+        monkeypatch.delattr(os, "posix_fadvise", raising=False)
+    assert asked[-3:] == [(30, 240), (30, 30), (200, 400)]
 
 
 def test_more_sweeps_a_load_need_fewer_passes(tmp_path, small):
@@ -535,6 +554,60 @@ def test_prediction_goes_over_verified_chunks(tmp_path, small, vehicle, params):
     flip(tmp_path / "s" / "values.npy", 5000)
     with pytest.raises(DataError, match=r"values\.npy.*chunk"):
         model.predict(ml.Store(tmp_path / "s"))
+
+
+def not_whole(store):
+    raise AssertionError("all rows of the store were read into memory")
+
+
+@pytest.mark.parametrize("params", [{"solver": "cs"}, {"solver": "l2svc", "multiclass": "ovo"}, {"scale": "range"},
+                                    {"solver": "cs", "kernel": "rbf"}])
+def test_margins_are_those_of_rows_in_memory(tmp_path, small, vehicle, monkeypatch, params):
+    """A chunk at a time, the rows of weight 0 left out, and those of a chunk that has no other."""
+    X, y = vehicle
+    model = ml.train(X, y, **{"solver": "l2svc", **params})
+    store = ml.Store.write([(X, y)], tmp_path / "s")
+    monkeypatch.setattr(ml.Store, "in_memory", not_whole)
+    weights = np.arange(len(y)) % 3 * 0.5
+    weights[store.chunks[2]:store.chunks[3]] = 0
+    for how in ({}, {"sample_weight": weights}):
+        there, here = (ml.margin_report(model, rows, y, **how).to_dict() for rows in (store, X))
+        lowest = [row.pop("margin") for report in (there, here) for row in report["lowest_rows"]]
+        assert lowest[:10] == pytest.approx(lowest[10:], rel=1e-9)
+        for name in ("margin", "normalised_margin"):
+            ours, theirs = there.pop(name), here.pop(name)
+            if theirs is not None:
+                assert [level["margin"] for level in ours.pop("quantiles")] == pytest.approx(
+                    [level["margin"] for level in theirs.pop("quantiles")], rel=1e-9)
+                assert ours == pytest.approx(theirs, rel=1e-9)
+        assert there == here
+    assert store.verified.all()
+    with pytest.raises(ValueError, match="X has 846 rows, y has 845 labels"):
+        ml.margin_report(model, store, y[1:])
+
+
+def test_commands_inspect_and_draw_a_store(tmp_path, small, vehicle, monkeypatch, capfd):
+    """As they do its text, where some labels and features are unknown to the model."""
+    X, y = vehicle
+    monkeypatch.chdir(tmp_path)
+    ml.dump_libsvm(X, y, "text")
+    ml.save_model(ml.train(X[y > 1, :-1], y[y > 1], solver="l2svc", probability=True), "m")
+    ml.Store.write("text", "s")
+    monkeypatch.setattr(ml.Store, "in_memory", not_whole)
+    told = []
+    for data in "text", "s":
+        assert inspect_main(["m", data]) == 0
+        out, err = capfd.readouterr()
+        assert "values of features above 17" in err and "rows have a label that the model does not know (1)" in err
+        told.append((out.replace(f"{data}: ", "DATA: "), err))
+    assert told[0] == told[1]
+    pytest.importorskip("matplotlib", reason="pip install matplotlib")
+    from marginlinear.cli import plot
+
+    for words in (["margins"], ["histogram"], ["reliability"]):
+        for data in "text", "s":
+            assert plot.main([*words, "-q", "-o", f"{data}.svg", data, "m"]) == 0, capfd.readouterr()
+        assert Path("text.svg").read_bytes() == Path("s.svg").read_bytes()
 
 
 def test_what_needs_all_rows_is_refused(glass):

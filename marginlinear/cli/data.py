@@ -6,21 +6,26 @@ from contextlib import contextmanager
 
 from marginlinear.cli.output import Failure, opening, warn
 from marginlinear.errors import DataError
-from marginlinear.params import COLUMNS
+from marginlinear.options import UsageError
+from marginlinear.params import COLUMNS, LABEL, Param
 
+LIKE = Param("like", str, None, "of Parquet: a store that was made of Parquet, as that of the training set, by whose "
+             "rule the columns become features", metavar="STORE")
 LISTED = 20  # labels that a line names at most
 BLOCK = 1 << 20  # bytes of a file that are worked on at once: what NumPy's calls cost is little beside them
 
 
-def read_data(path, status, **options):
-    """What `read_libsvm` returns for `path`, with progress on the status line; the same of a store."""
+def read_data(path, status, like=None, label=None, **options):
+    """What `read_libsvm` returns for `path`, with progress on the status line; of a store, or of Parquet that becomes
+    one `like` another, the Store."""
     from marginlinear.libsvm import read_libsvm
 
     if is_store(path):
         from marginlinear.store import Store
 
-        return Store(path).in_memory()
-    require_text(path)
+        return Store(path)
+    if is_parquet(path):
+        return temporary_store(path, status, like, label, options["zero_based"], options["threads"])
     with opening("open input file", path):
         return read_libsvm(path, progress=progress_of(f"reading {path}", status), **options)
 
@@ -30,11 +35,52 @@ def is_store(path):
 
 
 def is_parquet(path):
-    return path.endswith(".parquet") and not is_store(path)
+    """Whether a path is Parquet, a file by its name or a folder by one in it."""
+    if is_store(path):
+        return False
+    return path.endswith(".parquet") or (
+        os.path.isdir(path) and any(name.endswith(".parquet") for name in os.listdir(path)))
 
 
-def read_store(path, folder, status, **options):
-    """The Store `path`, or that of the file `path` in `folder`, which is made unless it is there."""
+def parquet_options(line, path):
+    """What is given of LIKE and LABEL for a data file that is predicted; UsageError where they are for another kind, or
+    where Parquet has no store to be like."""
+    given = {param.name: line.value(param) for param in (LIKE, LABEL) if line.given(param)}
+    if is_parquet(path) and "like" not in given:
+        raise UsageError(f"{path}: Parquet becomes the features of the store that the model was trained on: give "
+                         f"{LIKE.flag} STORE")
+    if given and not is_parquet(path):
+        flag = next(param.flag for param in (LIKE, LABEL) if param.name in given)
+        raise UsageError(f"{flag} is of no use with {path}: it is for a file whose name ends in .parquet, or a folder "
+                         "of such")
+    return given
+
+
+def temporary_store(path, status, like, label, zero_based, threads):
+    """A Store of Parquet, `like` another one, which is on disk for as long as somebody has it."""
+    import shutil
+    import tempfile
+    import weakref
+
+    from marginlinear.store import Store
+
+    if like is None:
+        raise Failure(f"{path}: Parquet is read by way of a store: give one, as margin-train --store makes it")
+    folder = tempfile.mkdtemp(prefix="marginlinear-")
+    try:
+        with opening("open input file", path):
+            found = Store.write(path, os.path.join(folder, "rows.store"), label=label, like=Store(like),
+                                zero_based=zero_based, threads=threads, progress=progress_of(f"reading {path}", status))
+    except BaseException:
+        shutil.rmtree(folder)
+        raise
+    weakref.finalize(found, shutil.rmtree, folder)
+    return found
+
+
+def read_store(path, folder, status, like=None, **options):
+    """The Store `path`, or that of the file `path` in `folder`, which is made unless it is there; of Parquet `like` the
+    store of this path."""
     from marginlinear.store import Store
 
     with opening("open input file", path):
@@ -42,34 +88,26 @@ def read_store(path, folder, status, **options):
             return Store(path)
         if path == "-":
             raise Failure("standard input: a store has the name of its file: give one, or --store no folder")
-        place = os.path.join(folder, os.path.basename(path) + ".store")
+        place = os.path.join(folder, os.path.basename(os.path.normpath(path)) + ".store")
+        like = None if like is None else Store(like)
         if os.path.exists(place):
             found = Store(place)
             found.require_source(path, **{name: options[name] for name in ("zero_based", "dtype", "text_labels")})
             if is_parquet(path):
-                found.require_columns({p.name: options.get(p.name) for p in COLUMNS})
+                found.require_columns({p.name: options.get(p.name) for p in COLUMNS}, like)
             return found
         os.makedirs(folder, exist_ok=True)
-        return Store.write(path, place, progress=progress_of(f"writing {place}", status), **options)
-
-
-def require_text(path):
-    """Failure for Parquet, whose features are those of the store that a model was trained on."""
-    if is_parquet(path):
-        raise Failure(f"{path}: Parquet is read by way of a store: make one in Python, Store.write({path!r}, folder, "
-                      "like=Store(TRAINED)), TRAINED the folder of the training set's, and give its folder")
+        return Store.write(path, place, progress=progress_of(f"writing {place}", status), like=like, **options)
 
 
 def read_blocks(path, what, status, **options):
-    """What `libsvm_blocks` yields for `path`, with progress on the status line: `what` is done. The same of a store."""
+    """What `libsvm_blocks` yields for `path`, with progress on the status line: `what` is done. The same of what
+    `read_data` has as a store."""
     from marginlinear.libsvm import libsvm_blocks
 
-    if is_store(path):
-        from marginlinear.store import Store
-
-        yield from Store(path).parts()
+    if is_store(path) or is_parquet(path):
+        yield from read_data(path, status, **options).parts()
         return
-    require_text(path)
     with opening("open input file", path):
         yield from libsvm_blocks(path, progress=progress_of(what, status), _block_size=BLOCK, **options)
 
@@ -111,9 +149,12 @@ def read_model(path):
 
 def count_extra(data, model):
     """Values that a linear model leaves out; to a kernel all features matter, as they are part of a distance."""
-    if getattr(model, "kernel", None) is None and data.n_features > model.n_features:
-        return int((data.indices >= model.n_features).sum())
-    return 0
+    from marginlinear.data.arrays import is_stored
+
+    n = model.n_features
+    if getattr(model, "kernel", None) is not None or data.n_features <= n:
+        return 0
+    return sum(int((part.indices >= n).sum()) for part in (data.parts() if is_stored(data) else [data]))
 
 
 def warn_of_extra(extra, n_features):

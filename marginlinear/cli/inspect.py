@@ -7,7 +7,7 @@ import textwrap
 from marginlinear import params
 from marginlinear._version import version
 from marginlinear.atomic import replacing
-from marginlinear.cli.data import is_store
+from marginlinear.cli.data import LIKE, is_store, parquet_options
 from marginlinear.cli.files import require_apart
 from marginlinear.cli.output import DONE, Failure, StatusLine, run, settle_blas
 from marginlinear.options import HELP, QUIET, VERSION, ZERO_BASED, CommandLine, UsageError, describe
@@ -21,7 +21,7 @@ TOP = Param("top", int, 10, "positive, and negative, weights shown of each class
 ROWS = Param("rows", int, 10, "rows of lowest margin shown", "[0, inf)")
 CLASSES = Param("classes", int, 30, "classes shown, with their features; of more those of the lowest F1", "[0, inf)")
 WEIGHTS = Param("weights", str, None, "weights of the rows, one a line", metavar="FILE")
-OPTIONS = (JSON, NAMES, TOP, ROWS, CLASSES, WEIGHTS, ZERO_BASED, params.THREADS,
+OPTIONS = (JSON, NAMES, TOP, ROWS, CLASSES, WEIGHTS, ZERO_BASED, LIKE, params.LABEL, params.THREADS,
            QUIET._replace(help="no progress; warnings stay"), HELP, VERSION)
 WIDTH = 100
 # Characters up to which a line of the confusion matrix is shown; where it is longer, only so many of the errors.
@@ -61,6 +61,7 @@ def work(argv):
         return inspect_store(line.files[0], line.value(JSON))
     model_path, data_path = _files(line.files)
     names_path, weights_path = line.value(NAMES), line.value(WEIGHTS)
+    columns = parquet_options(line, data_path)
     top, rows, classes, threads = (line.value(param) for param in (TOP, ROWS, CLASSES, params.THREADS))
     require_apart([("model_file", model_path), ("data_file", data_path), (NAMES.flag, names_path),
                    (WEIGHTS.flag, weights_path)], [("report", "-")])
@@ -86,7 +87,7 @@ def work(argv):
         names = read_names(names_path, model.n_features)
     with StatusLine(line.value(QUIET)) as status:
         data = read_data(data_path, status, zero_based=zero_based, threads=threads,
-                         text_labels=model.classes.dtype.kind == "U")
+                         text_labels=model.classes.dtype.kind == "U", **columns)
         weights = read_weights(weights_path, len(data.labels)) if weights_path is not None else None
         warn_of_extra(count_extra(data, model), model.n_features)
         status.show(f"{len(data.labels)} rows of scores")

@@ -193,7 +193,7 @@ class Picture:
         from marginlinear.plotting import NORMALISED, MarginDistributionDisplay
 
         raw, found, votes = self.values["raw"], [], set()
-        for path, name, model, rows, labels in self._models():
+        for path, name, model, data, kept in self._models():
             if len(model.classes) < 2:
                 raise Failure(f"{path}: the model has one class, and so no margins")
             norm = None if raw else margin_norm(model, self.values["threads"])
@@ -202,17 +202,16 @@ class Picture:
             votes.add(model.voted)
             if len(votes) > 1:
                 raise Failure(f"{path}: the margins of some models are votes, of others scores: draw them apart")
-            margins = evaluate(model, rows, labels, self.values["threads"])[2]
+            margins = evaluate(model, data, data.labels[kept], self.values["threads"], kept)[2]
             xlabel = f"margin ({'votes' if model.voted else 'score'})" if raw else NORMALISED
             found.append(MarginDistributionDisplay(margins / (norm or 1), name=name, xlabel=xlabel))
         return found
 
     def _models(self):
-        """Yield (path, name for the legend, model, rows, labels that it knows) of each model."""
+        """Yield (path, name for the legend, model, data, numbers of the rows whose label it knows) of each model."""
         import numpy as np
 
         from marginlinear.cli.data import count_extra, read_data, read_model, warn_of_extra, warn_of_unknown
-        from marginlinear.data.arrays import select_rows
 
         path, *model_paths = self.files
         models = [read_model(model_path) for model_path in model_paths]
@@ -225,14 +224,12 @@ class Picture:
         for model_path, name, model in zip(model_paths, self.labels, models, strict=True):
             warn_of_extra(count_extra(data, model), model.n_features)
             places = model.places_in_classes(data.labels)
-            rows, labels = data, data.labels
             if (places < 0).any():
                 unknown = data.labels[places < 0]
                 warn_of_unknown(sorted(set(unknown.tolist())), len(unknown), "they are left out")
                 if len(unknown) == len(places):
                     raise Failure(f"{model_path}: {path} has no row with a label that the model knows")
-                rows, labels = select_rows(data, np.flatnonzero(places >= 0)), labels[places >= 0]
-            yield model_path, name, model, rows, labels
+            yield model_path, name, model, data, np.flatnonzero(places >= 0)
 
     def _convergence(self):
         from marginlinear.plotting import ConvergenceDisplay
@@ -266,12 +263,13 @@ class Picture:
         from marginlinear.plotting import ReliabilityDisplay
 
         figure, (ax,) = self._figure(5.0, 5.0)
-        for path, name, model, rows, labels in self._models():
+        for path, name, model, data, kept in self._models():
             if getattr(model, "calibration", None) is None:
                 raise Failure(f"{path}: the model has no probabilities: train it with margin-train --probability")
             try:
-                ReliabilityDisplay.from_estimator(
-                    model, rows, labels, n_bins=self.values["bins"] or 10, name=name, ax=ax,
+                ReliabilityDisplay.from_predictions(
+                    data.labels[kept], model.predict_proba(data)[kept], classes=model.classes,
+                    n_bins=self.values["bins"] or 10, name=name, ax=ax,
                     strategy="quantile" if self.values["quantile"] else "uniform")
             except ValueError as error:
                 raise Failure(f"{path} on {self.files[0]}: {error}") from None

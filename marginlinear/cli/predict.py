@@ -6,6 +6,7 @@ from collections import namedtuple
 from marginlinear import params
 from marginlinear._version import version
 from marginlinear.atomic import check_writable, replacing
+from marginlinear.cli.data import LIKE, is_parquet, is_store, parquet_options
 from marginlinear.cli.files import require_apart
 from marginlinear.cli.output import DONE, Failure, StatusLine, opening, run, settle_blas, tell
 from marginlinear.errors import renumber_rows
@@ -19,16 +20,17 @@ SCORES = Param("scores", bool, False, "after each label its row's scores: one a 
 MARGINS = Param("margins", bool, False, "at the end of each line the margin: the score of the test file's "
                 "label less the largest other, y f(x) with one column, votes in place of scores with ovo and ecoc; "
                 "nan if the model lacks the label")
-OPTIONS = (SCORES, MARGINS, ZERO_BASED, params.THREADS, params.PREDICTED_PROBABILITY, QUIET, HELP, VERSION)
+OPTIONS = (SCORES, MARGINS, ZERO_BASED, LIKE, params.LABEL, params.THREADS, params.PREDICTED_PROBABILITY, QUIET, HELP,
+           VERSION)
 BLOCK = 1 << 21  # scores held at a time
 
 USAGE = """\
 usage: margin-predict [options] test_file model_file [output_file]
 
 Predict with a model of margin-train, of LIBLINEAR's train or LIBSVM's svm-train, for the rows of a LIBSVM text
-file ('-': standard input; .gz, .bz2 and .xz are unpacked). One line a row: the label, then what options add,
-with blanks between: probabilities, scores, the margin. Without an output_file the lines go to standard output,
-and the accuracy to standard error.
+file ('-': standard input; .gz, .bz2 and .xz are unpacked), of a store, or of Parquet. One line a row: the label,
+then what options add, with blanks between: probabilities, scores, the margin. Without an output_file the lines
+go to standard output, and the accuracy to standard error.
 
 Options:"""
 STATUSES = """
@@ -51,6 +53,7 @@ def work(argv):
     added = Added(line.value(params.PREDICTED_PROBABILITY), line.value(SCORES), line.value(MARGINS))
     test, model_path, output = _files(line.files)
     threads = line.value(params.THREADS)
+    columns = parquet_options(line, test)
     quiet = line.value(QUIET)
     settle_blas()
     if output:
@@ -64,13 +67,14 @@ def work(argv):
                       "margin-train --probability, or svm-train -b 1 (for models of LIBLINEAR probability output is "
                       "only supported for logistic regression); --scores gives the scores")
     how = {"zero_based": line.value(ZERO_BASED), "threads": threads,
-           "text_labels": model.classes.dtype.kind == "U"}
+           "text_labels": model.classes.dtype.kind == "U", **columns}
     m = correct = 0
     # On a terminal the lines themselves are the progress.
     silent = quiet or (not output and sys.stdout.isatty())
     with replacing(output or "-") as stream, StatusLine(silent) as status:
-        # A kernel's support vectors meet all rows at once: what is done to them is done once.
-        whole = getattr(model, "kernel", None) is not None
+        # A kernel's support vectors meet all rows at once: what is done to them is done once. A store may not fit.
+        whole = getattr(model, "kernel", None) is not None and not (
+            is_store(test) or is_parquet(test))
         parts = [read_data(test, status, **how)] if whole else read_blocks(test, f"predicting {test}", status, **how)
         predictor = Predictor(model, threads, added, stream.write)
         for data in parts:

@@ -10,7 +10,7 @@ from marginlinear import options, params, registry
 from marginlinear._version import version
 from marginlinear.atomic import check_writable, replacing
 from marginlinear.cli import cluster
-from marginlinear.cli.data import is_parquet, is_store, located, read_data, read_store, read_weights
+from marginlinear.cli.data import LIKE, is_parquet, is_store, located, read_data, read_store, read_weights
 from marginlinear.cli.files import require_apart
 from marginlinear.cli.output import (
     DONE,
@@ -46,14 +46,14 @@ FLOAT32 = Param("float32", bool, False, "hold the values of the data in single p
 VERBOSE = Param("verbose", bool, False, "tell the data's size and every check of the certificate, on stderr")
 LOG = Param("log", str, None, "write one JSON object for each check, and one for the result; of cross-validation and "
             "search one for each fit", metavar="FILE")
-STORE = Param("store", str, None, "make a store of the data, which may be a .parquet file, in this folder, or use the "
-              "one that is there, and go over its rows on disk: for data larger than memory, with --memory",
-              metavar="DIR")
+STORE = Param("store", str, None, "make a store of the data, which may be a .parquet file or a folder of such, in this "
+              "folder, or use the one that is there, and go over its rows on disk: for data larger than memory, with "
+              "--memory", metavar="DIR")
 STRICT = Param("strict", bool, False, "exit with status 3 when training did not converge")
 
 SELECTION = (params.CROSS_VALIDATION, params.SEARCH, GRID, params.METRIC, REFIT, TABLE, RESUME)
-GENERAL = (WEIGHTS, *SELECTION, STORE, *params.COLUMNS, *cluster.OPTIONS, options.ZERO_BASED, TEXT_LABELS, FLOAT32,
-           options.QUIET, VERBOSE, LOG, STRICT, options.HELP, options.VERSION)
+GENERAL = (WEIGHTS, *SELECTION, STORE, *params.COLUMNS, LIKE, *cluster.OPTIONS, options.ZERO_BASED, TEXT_LABELS,
+           FLOAT32, options.QUIET, VERBOSE, LOG, STRICT, options.HELP, options.VERSION)
 
 # Metrics as the results call them; characters of the bar that shows a search's progress.
 METRICS = {"accuracy": "accuracy", "balanced": "balanced accuracy", "f1_macro": "macro F1", "auc": "AUC"}
@@ -161,19 +161,23 @@ class Training:
         self.results = Results(aside=self.model_path == "-")
 
     def _columns(self, line):
-        """What is given of params.COLUMNS; UsageError where there is no Parquet file, or no store for it to become."""
-        given = {p.name: line.value(p) for p in params.COLUMNS if line.given(p)}
+        """What is given of params.COLUMNS and LIKE; UsageError where there is no Parquet, or no store for it to become.
+        """
+        given = {p.name: line.value(p) for p in (*params.COLUMNS, LIKE) if line.given(p)}
         if is_parquet(self.path):
             if not self.store:
                 raise UsageError(f"{self.path}: a Parquet file becomes a store: give {STORE.flag} DIR")
+            for param in (params.CATEGORICAL, params.HASH_BITS):
+                if LIKE.name in given and param.name in given:
+                    raise UsageError(f"{param.flag} is of no use with {LIKE.flag}: its store has a rule for columns")
             try:
                 params.resolve(params.COLUMNS, given)
             except ValueError as error:
                 raise UsageError(error) from None
         elif given:
-            flag = next(p.flag for p in params.COLUMNS if p.name in given)
+            flag = next(p.flag for p in (*params.COLUMNS, LIKE) if p.name in given)
             raise UsageError(f"{flag} is of no use with {_shown(self.path)}: it is for a file whose name ends in "
-                             ".parquet")
+                             ".parquet, or a folder of such")
         return given
 
     def run(self):
@@ -482,7 +486,7 @@ def _files(files, no_model):
         return path, None
     if len(files) == 1 and path == "-":
         raise UsageError("with standard input as the training set, a model_file must be named")
-    return path, files[1] if len(files) == 2 else os.path.basename(path) + ".model"
+    return path, files[1] if len(files) == 2 else os.path.basename(os.path.normpath(path)) + ".model"
 
 
 def _shown(path):

@@ -53,24 +53,34 @@ def training_data(X, y, sample_weight, square=False, overwrite_rows=False):
     X may be overwritten, as nothing else reads it any more.
     """
     require_unmasked(X, y)
-    X, y = held(X, overwrite_rows), labels_of(y)
+    X = held(X, overwrite_rows)
+    y, factors, kept = labels_and_weights(X, y, sample_weight)
     m, n = shape_of(X)
+    if square and n != m:
+        raise ValueError(f"X has {m} rows and {n} columns: a precomputed kernel is the square matrix of "
+                         "the rows' inner products")
+    if kept is None:
+        return X, y, factors, None
+    return select_square(X, kept) if square else select_rows(X, kept), y[kept], factors[kept], kept
+
+
+def labels_and_weights(X, y, sample_weight):
+    """(y, instance weights, numbers of the rows of weight > 0 or None for all) of the rows of X, checked."""
+    y = labels_of(y)
+    m = shape_of(X)[0]
     if len(y) != m:
         raise ValueError(f"X has {m} rows, y has {len(y)} labels")
     if m == 0:
         raise ValueError("X has no rows")
-    if square and n != m:
-        raise ValueError(f"X has {m} rows and {n} columns: a precomputed kernel is the square matrix of "
-                         "the rows' inner products")
     if sample_weight is None:
-        return X, y, np.broadcast_to(1.0, m), None
+        return y, np.broadcast_to(1.0, m), None
     factors = row_weights(sample_weight, m)
     kept = np.flatnonzero(factors > 0)
     if len(kept) == m:
-        return X, y, factors, None
+        return y, factors, None
     if not len(kept):
         raise ValueError("sample_weight is zero for all rows")
-    return select_square(X, kept) if square else select_rows(X, kept), y[kept], factors[kept], kept
+    return y, factors, kept
 
 
 def require_unmasked(X, y):

@@ -8,7 +8,7 @@
 
 In meta.json stand `label`, the column of the labels; `features`, the names of features that one column or value has
 alone, null above NAMES of them; and `onehot`, [[column, number of values], ...], or `hash`, {"bits", "columns",
-"first": the first of its features}.
+"first": the first of its features}; and `like`, whether another store's rule was gone by.
 """
 
 import os
@@ -21,6 +21,7 @@ from marginlinear import params
 from marginlinear.data.arrays import CSR
 from marginlinear.data.labels import labels_of, require_words
 from marginlinear.errors import DataError
+from marginlinear.store import layout
 
 try:
     import pyarrow as pa
@@ -69,7 +70,7 @@ def encoded(source, given, like, dtype, threads, progress):
         numeric, rule = rule_of(table, label, values["categorical"], values["hash_bits"])
     names = [*numeric, *rule.names()] if len(numeric) + rule.named <= NAMES else None
     return (pairs(table, label, numeric, rule, np.dtype(dtype), progress),
-            {"label": label, "features": names, **rule.meta()})
+            {"label": label, "features": names, "like": like is not None, **rule.meta()})
 
 
 def rule_of(table, label, categorical, bits):
@@ -286,7 +287,7 @@ def reading(name):
 
 def files_of(path):
     """The Parquet files of a path and their schema; DataError unless they have one."""
-    files = parquet_in(path) if os.path.isdir(path) else [path]
+    files = layout.files_in(path)
     schemas = []
     for file in files:
         os.stat(file)
@@ -297,20 +298,6 @@ def files_of(path):
             raise DataError(file, 0, 0, f"its columns, or their types, are not those of {files[0]}: write the files "
                             "with one schema")
     return files, schemas[0]
-
-
-def parquet_in(folder):
-    """The files of a folder, by name; what begins with . or _ is others' bookkeeping."""
-    files = [os.path.join(folder, name) for name in sorted(os.listdir(folder)) if not name.startswith((".", "_"))]
-    for file in files:
-        if os.path.isdir(file):
-            raise DataError(file, 0, 0, "a folder within a folder: give pyarrow.dataset.dataset(folder, "
-                            "partitioning='hive'), or what else tells what its name means")
-        if not file.endswith(".parquet"):
-            raise DataError(file, 0, 0, "its name does not end in .parquet, as those of all files in the folder must")
-    if not files:
-        raise DataError(folder, 0, 0, "there is no Parquet file in this folder")
-    return files
 
 
 def kind_of(dtype):

@@ -59,17 +59,35 @@ def header_of(dtype, shape):
     return b"\x93NUMPY\x01\x00" + (HEADER - 10).to_bytes(2, "little") + words.ljust(HEADER - 11).encode() + b"\n"
 
 
-def crc_of(path, start=0, stop=None):
-    """CRC-32 of the bytes start to stop of a file."""
-    found = 0
+def pieces(path, start=0, stop=None):
+    """Yield the bytes start to stop of a file, at most PART at a time, in memory that the next ones take."""
+    room = memoryview(np.empty(PART, np.uint8))
     with open(path, "rb", buffering=0) as stream:
         stream.seek(start)
         while stop is None or start < stop:
-            part = stream.read(PART if stop is None else min(PART, stop - start))
-            if not part:
-                break
-            found = zlib.crc32(part, found)
-            start += len(part)
+            count = stream.readinto(room if stop is None else room[:stop - start])
+            if not count:
+                return
+            yield room[:count]
+            start += count
+
+
+def read_ahead(path, start, stop):
+    """Bring the bytes start to stop of a file to the system's memory, and no more: others have no turn yet."""
+    if start < stop and hasattr(os, "posix_fadvise"):
+        # No copy is made of them: when the last one can be read, the others are there, or on their way.
+        with open(path, "rb", buffering=0) as stream:
+            os.posix_fadvise(stream.fileno(), start, stop - start, os.POSIX_FADV_WILLNEED)
+        start = stop - 1
+    for _ in pieces(path, start, stop):
+        pass
+
+
+def crc_of(path, start=0, stop=None):
+    """CRC-32 of the bytes start to stop of a file."""
+    found = 0
+    for piece in pieces(path, start, stop):
+        found = zlib.crc32(piece, found)
     return found
 
 
@@ -159,14 +177,38 @@ def mapped(folder, name, dtype, shape):
     return np.memmap(path, dtype, "r", HEADER, shape)
 
 
+def files_in(path):
+    """The file `path`, or the Parquet files of a folder, by name; what begins with . or _ is others' bookkeeping."""
+    if not os.path.isdir(path):
+        return [path]
+    files = [os.path.join(path, name) for name in sorted(os.listdir(path)) if not name.startswith((".", "_"))]
+    for file in files:
+        if os.path.isdir(file):
+            raise DataError(file, 0, 0, "a folder within a folder: give pyarrow.dataset.dataset(folder, "
+                            "partitioning='hive'), or what else tells what its name means")
+        if not file.endswith(".parquet"):
+            raise DataError(file, 0, 0, "its name does not end in .parquet, as those of all files in the folder must")
+    if not files:
+        raise DataError(path, 0, 0, "there is no Parquet file in this folder")
+    return files
+
+
 def source_of(path, zero_based, dtype, text_labels):
     """What tells a file from another one: name, size, time of its last change, digests of its ends; and how it is read.
+
+    Of a folder the sum of its files' sizes, each one's name, size and time, and digests of all beginnings and all ends.
     """
-    status = os.stat(path)
-    with open(path, "rb") as stream:
-        head = hashlib.sha256(stream.read(END)).hexdigest()
-        stream.seek(max(0, status.st_size - END))
-        tail = hashlib.sha256(stream.read(END)).hexdigest()
-    return {"name": os.path.basename(path), "size": status.st_size, "mtime_ns": status.st_mtime_ns, "head": head,
-            "tail": tail, "zero_based": bool(zero_based), "dtype": np.dtype(dtype).name,
-            "text_labels": bool(text_labels)}
+    files = files_in(path)
+    head, tail = hashlib.sha256(), hashlib.sha256()
+    found = []
+    for file in files:
+        status = os.stat(file)
+        found.append([os.path.basename(file), status.st_size, status.st_mtime_ns])
+        with open(file, "rb") as stream:
+            head.update(stream.read(END))
+            stream.seek(max(0, status.st_size - END))
+            tail.update(stream.read(END))
+    when = {"mtime_ns": found[0][2]} if files == [path] else {"files": found}
+    return {"name": os.path.basename(os.path.normpath(path)), "size": sum(size for _, size, _ in found), **when,
+            "head": head.hexdigest(), "tail": tail.hexdigest(), "zero_based": bool(zero_based),
+            "dtype": np.dtype(dtype).name, "text_labels": bool(text_labels)}

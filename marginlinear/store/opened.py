@@ -1,6 +1,7 @@
 """A store that is there: what it holds, mapped, and whether it is what was written."""
 
 import os
+import zlib
 from itertools import pairwise
 
 import numpy as np
@@ -15,6 +16,10 @@ from marginlinear.threads import ranges
 
 # Rows of which something is looked at together.
 ROWS = 1 << 20
+# What is to be done where a store is there, and another one is wanted.
+OTHER = "remove the store, or name another folder"
+# What says in meta.json how columns of Parquet and Arrow became features.
+RULE = "features", "onehot", "hash"
 
 
 class Store:
@@ -163,45 +168,52 @@ class Store:
             return
         lo, hi = self.chunks[chunk:chunk + 2].tolist()
         first, last = self.indptr[[lo, hi]].tolist()
-        for name, array, wanted in zip(layout.LARGE, (self.data, self.indices), self._crc[chunk], strict=True):
-            path = layout.place(self.path, name)
-            found = layout.crc_of(path, layout.HEADER + first * array.itemsize, layout.HEADER + last * array.itemsize)
-            if found != wanted:
-                raise DataError(path, 0, 0, f"chunk {chunk}, rows {lo} to {hi - 1}: its CRC-32 is another one, the "
-                                f"file was changed: {layout.AGAIN}")
+        parts = [self._part(name, first, last) for name in layout.LARGE]
+        for name, part, wanted in zip(layout.LARGE, parts, self._crc[chunk], strict=True):
+            if zlib.crc32(part) != wanted:
+                raise DataError(layout.place(self.path, name), 0, 0, f"chunk {chunk}, rows {lo} to {hi - 1}: its "
+                                f"CRC-32 is another one, the file was changed: {layout.AGAIN}")
         # As before they were written: under the right CRC wrong columns would become addresses, too.
         indptr = self._part("indptr", lo, hi + 1) - first
         try:
-            Rows.from_csr(self._part("values", first, last), self._part("indices", first, last), indptr,
-                          self.n_features).sqnorms()
+            Rows.from_csr(*parts, indptr, self.n_features).sqnorms()
         except RowError as error:
             fault = RowError(lo + error.row, error.text)
             raise DataError(self.path, 0, 0, f"chunk {chunk}, {fault}: {layout.AGAIN}") from error
         self.verified[chunk] = True
 
     def require_source(self, path, zero_based=False, dtype="float64", text_labels=False):
-        """DataError unless the store was made of the file `path` as it is now, read as these parameters of `write` say.
-        """
+        """DataError unless the store was made of the file `path`, or the folder of Parquet, as it is now, read as these
+        parameters of `write` say."""
         was = self.meta["source"]
         if was is None:
             raise DataError(self.path, 0, 0, f"the store was not made of a file, so not of {path}: name another folder")
         now = layout.source_of(path, zero_based, dtype, text_labels)
         other = [name for name in now if was.get(name) != now[name]]
         if other:
-            words = {"mtime_ns": "time of the last change", "head": "beginning", "tail": "end"}
+            words = {"mtime_ns": "time of the last change", "files": "names, sizes and times of its files",
+                     "head": "beginning", "tail": "end"}
             names = ", ".join(words.get(name, name) for name in other)
-            raise DataError(self.path, 0, 0, f"the store was made of another {path}, or otherwise ({names}): remove "
-                            "the store, or name another folder")
+            raise DataError(self.path, 0, 0, f"the store was made of another {path}, or otherwise ({names}): {OTHER}")
 
-    def require_columns(self, given):
-        """DataError unless the store, of Parquet, has its features by these values of params.COLUMNS."""
+    def require_columns(self, given, like=None):
+        """DataError unless the store, of Parquet, has its features by these values of params.COLUMNS, or by the rule of
+        the Store `like`."""
+        if like is None and self.meta.get("like"):
+            raise DataError(self.path, 0, 0, f"the store was made like another one, and none is given: {OTHER}")
+        if like is not None and not (self.meta.get("like") and all(
+                self.meta.get(name) == like.meta.get(name) for name in RULE)):
+            raise DataError(self.path, 0, 0, f"the store was not made like {like.path}: {OTHER}")
         hashed = self.meta.get("hash")
-        was = {"label": self.meta["label"], "categorical": "hash" if hashed else "onehot",
-               "hash_bits": hashed["bits"] if hashed else params.HASH_BITS.default}
-        for name, value in params.resolve(params.COLUMNS, given).items():
-            if value != was[name]:
-                raise DataError(self.path, 0, 0, f"the store was made with {name} = {was[name]!r}, not {value!r}: "
-                                "remove the store, or name another folder")
+        was = {"label": self.meta["label"]}
+        if like is None:
+            was |= {"categorical": "hash" if hashed else "onehot",
+                    "hash_bits": hashed["bits"] if hashed else params.HASH_BITS.default}
+        values = params.resolve(params.COLUMNS, given)
+        for name in was:
+            if values[name] != was[name]:
+                raise DataError(self.path, 0, 0,
+                                f"the store was made with {name} = {was[name]!r}, not {values[name]!r}: {OTHER}")
 
     def parts(self):
         """Yield all rows as LibsvmData, a verified chunk at a time, in arrays of their own."""

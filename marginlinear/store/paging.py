@@ -25,6 +25,7 @@ from marginlinear import memory as memories
 from marginlinear._core.rows import Rows
 from marginlinear.data.arrays import CSR, shape_of
 from marginlinear.params import MEMORY, SWEEPS_PER_LOAD
+from marginlinear.store import layout
 from marginlinear.store.opened import Store
 from marginlinear.threads import ranges, run_chunks
 
@@ -35,8 +36,12 @@ LITTLE = 1 << 20
 # Seconds between looks at what the process holds, and the part of the memory at which pages are let go of.
 LOOK, FULL = 0.004, 0.85
 WATCH = "marginlinear pages"
-# Bytes that are read ahead, and that are copied, at once.
-READ, PART = 1 << 22, 1 << 24
+# Bytes that are copied at once.
+PART = 1 << 24
+# Threads that read ahead: one alone leaves the disk idle between two chunks.
+READERS = 4
+# Windows that they are ahead of the one that is visited.
+AHEAD = 2
 
 
 def paged(X, memory=None, sweeps_per_load=None, sharers=1):
@@ -217,21 +222,20 @@ class Pager:
             self.require()
             yield [(0, self.store.m)]
             return
-        ended = threading.Event()
-        pool = ThreadPoolExecutor(1)
+        pool = ThreadPoolExecutor(READERS)
         try:
             found = self._cut(numbers)
-            ahead = pool.submit(self._read, found[0], ended) if found else None
+            reading = [[pool.submit(self._read, chunk) for chunk in window] for window in found[:AHEAD]]
             for at, window in enumerate(found):
-                ahead.result()
-                if at + 1 < len(found):
-                    ahead = pool.submit(self._read, found[at + 1], ended)
+                for chunk in reading.pop(0):
+                    chunk.result()
+                reading += [[pool.submit(self._read, chunk) for chunk in later]
+                            for later in found[at + AHEAD:at + AHEAD + 1]]
                 self.pages.bytes_read += int(self.sizes[window].sum())
                 yield merged([(int(self.chunks[chunk]), int(self.chunks[chunk + 1])) for chunk in window])
                 self._let_go_of_rows()
         finally:
-            ended.set()
-            pool.shutdown()
+            pool.shutdown(cancel_futures=True)
 
     def _cut(self, numbers):
         """Lists of chunks that fit a window each, sorted, so that the disk goes forwards."""
@@ -244,24 +248,12 @@ class Pager:
             held += self.sizes[chunk]
         return [sorted(window) for window in found]
 
-    def _read(self, window, ended):
-        """Bring chunks to the system's memory; those that nobody has verified yet are verified."""
-        room = bytearray(READ)
+    def _read(self, chunk):
+        """Bring a chunk to the system's memory; one that nobody has verified yet is verified."""
         for array in (self.store.indices, self.store.data):
-            with open(array.filename, "rb", buffering=0) as stream:
-                if hasattr(os, "posix_fadvise"):
-                    # No more than is asked for: what stands behind a chunk has no turn yet.
-                    os.posix_fadvise(stream.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
-                for chunk in window:
-                    if ended.is_set():
-                        return
-                    if not self.store.verified[chunk]:
-                        self.store.verify(chunk)
-                        continue
-                    first, last = self.store.indptr[self.chunks[chunk:chunk + 2]] * array.itemsize + array.offset
-                    stream.seek(first)
-                    while first < last:
-                        first += stream.readinto(memoryview(room)[:min(READ, last - first)])
+            ends = self.store.indptr[self.chunks[chunk:chunk + 2]] * array.itemsize + array.offset
+            layout.read_ahead(array.filename, *ends.tolist())
+        self.store.verify(chunk)
 
     def _let_go_of_rows(self):
         if hasattr(mmap, "MADV_DONTNEED"):

@@ -35,7 +35,8 @@ def write(source, path, n_features, zero_based, dtype, text_labels, overwrite, t
     dtype, threads = checked(dtype, threads, zero_based, text_labels, progress)
     n_features = None if n_features is None else N_FEATURES.check(n_features)
     meta = {}
-    file = isinstance(source, (str, os.PathLike)) and os.fspath(source) != "-" and os.path.isfile(source)
+    file = isinstance(source, (str, os.PathLike)) and os.fspath(source) != "-" and (
+        os.path.isfile(source) or os.path.isdir(source))
     made_of = layout.source_of(source, zero_based, dtype, text_labels) if file else None
     with folder_that_becomes(path, overwrite) as folder, closing(Writer(folder)) as writer:
         if is_table(source):
