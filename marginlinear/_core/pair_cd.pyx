@@ -19,7 +19,7 @@ from libc.stdint cimport int32_t
 
 from marginlinear._core.check cimport check
 from marginlinear._core.piecewise cimport dual_term, loss_at, pieces_t, slope_at
-from marginlinear._core.row_cache cimport RowCache
+from marginlinear._core.row_cache cimport RowCache, untouched
 
 cdef extern from "pair.h":
     enum:
@@ -168,7 +168,7 @@ cdef class PairCD:
         self.n_gathered, self.moved, self.stands = 0, False, np.empty(n, dtype=np.int32)
         room = max(2, min(n, self.room // (4 * wide)))
         if self.columns.shape[0] < room * wide:
-            self.columns = np.empty(max(room * wide, self.room // 4), dtype=np.float32)
+            self.columns = untouched(1, max(room * wide, self.room // 4))[0]
         self.gathered = np.asarray(self.columns)[:room * wide].reshape(room, wide)
         self.active = pair_t(n, &self.own[0, 0], &self.own[1, 0], &self.own[2, 0], &self.own[3, 0], &self.own[4, 0])
         while end != DONE and self.steps < until:

@@ -1,5 +1,8 @@
 from libc.stdint cimport int32_t
 
+cdef float[:, ::1] untouched(Py_ssize_t rows, Py_ssize_t columns)
+
+
 cdef class RowCache:
     cdef readonly Py_ssize_t m, capacity, made
     cdef object source

@@ -3,6 +3,7 @@
 import numpy as np
 
 from cpython.exc cimport PyErr_CheckSignals
+from cython cimport view
 from libc.stdint cimport int32_t
 from libc.string cimport memcpy
 
@@ -11,6 +12,12 @@ from marginlinear._core.check cimport check
 cdef enum:
     NOWHERE = -1
     STRIP = 1024    # columns that stay in the first cache while rows are added
+
+
+cdef float[:, ::1] untouched(Py_ssize_t rows, Py_ssize_t columns):
+    """Memory that the system gives page by page, as it is written to: NumPy asks for large pages, and to clear room for
+    these may take the system several times as long."""
+    return view.array(shape=(max(1, rows), max(1, columns)), itemsize=sizeof(float), format="f")
 
 
 cdef class RowCache:
@@ -34,7 +41,7 @@ cdef class RowCache:
         if capacity < 1:
             raise ValueError(f"capacity = {capacity} is not allowed: give at least 1")
         self.source, self.m, self.capacity, self.made = source, m, min(capacity, m), 0
-        self.store = np.empty((self.capacity, m), dtype=np.float32)
+        self.store = untouched(self.capacity, m)
         self.made_at_once = np.empty((0, m), dtype=np.float32)
         self.row_of = np.full(self.capacity, NOWHERE, dtype=np.int32)
         self.slot_of = np.full(m, NOWHERE, dtype=np.int32)
