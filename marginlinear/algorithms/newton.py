@@ -10,8 +10,17 @@ import math
 LIMIT = 3000
 # A joint step whose algebra is dearer than this many sweeps comes with so many features that the steps may be many too.
 DEAR = 25
+# A step over Gram rows, in sweeps: conjugate gradients read half of the matrix in each iteration.
+OVER_GRAM = 1.0
 
 ON_A_KERNEL = "algorithm = 'newton' works on features, not on a kernel: take 'auto'"
+KINKED = "algorithm = 'newton' over a kernel needs a loss without kinks, and no variance of the margins: take 'auto'"
+NOT_HELD = "algorithm = 'newton' needs all kernel rows, {:.0f} MB: give a larger cache (-m), or take 'auto'"
+
+
+def smooth(engine):
+    """Whether a MarginCD has losses with curvature, no kinks, and nothing that couples the rows."""
+    return engine.curved and not engine.nonsmooth and engine.spread == 0
 
 
 class MarginNewtonCost:
@@ -25,7 +34,9 @@ class MarginNewtonCost:
     def sweeps_of_a_step(engine):
         """What a step costs, in sweeps, roughly; infinite where steps are not possible."""
         rows = engine.rows
-        if rows.is_gram or rows.d > LIMIT:
+        if rows.is_gram:
+            return OVER_GRAM if smooth(engine) and rows.shared else math.inf
+        if rows.d > LIMIT:
             return math.inf
         # A multiplication costs 150 times what it does in a product of tiles, 60 times what it does in a solution; the
         # calls of a step cost 100,000. Of a loss without curvature about a third of the rows is at a knot.
@@ -37,14 +48,20 @@ class MarginNewtonCost:
     def require(engine):
         """ValueError where steps are not possible."""
         rows = engine.rows
-        if rows.is_gram:
-            raise ValueError(ON_A_KERNEL)
-        if rows.d > LIMIT:
+        if rows.is_gram and not smooth(engine):
+            raise ValueError(KINKED)
+        if rows.is_gram and not rows.shared:
+            raise ValueError(NOT_HELD.format(8 * rows.m * rows.m / 1e6))
+        if rows.d > LIMIT and not rows.is_gram:
             raise ValueError(f"algorithm = 'newton' solves for one weight a feature, at most {LIMIT}: here "
                              f"{rows.d}; take 'auto'")
 
     @staticmethod
     def begin(engine):
+        if engine.rows.is_gram:
+            from marginlinear.algorithms.gram_newton import GramNewton
+
+            return GramNewton(engine)
         from marginlinear._core.margin_newton import MarginNewton
 
         return MarginNewton(engine)
