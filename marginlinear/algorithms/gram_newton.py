@@ -21,10 +21,14 @@ import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from scipy.linalg.blas import dsymv
 
+from marginlinear._core.proximal import solve
+from marginlinear.algorithms.newton import LIMIT
+from marginlinear.status import ROUNDING
 from marginlinear.threads import aside
 
-# Free rows that one factorisation takes.
-DIRECT = 1500
+# Free rows that one factorisation takes; beyond, steps are good where all rows are free: what conjugate gradients leave
+# moves margins from piece to piece.
+DIRECT = LIMIT
 # Conjugate gradients reduce the gap to this part, in so many iterations at most; where the direction does not fall yet,
 # to a TIGHTER part.
 REDUCED, TIGHTER, ITERATIONS = 0.03, 0.1, 60
@@ -71,14 +75,14 @@ class GramNewton:
         wanted = -self.sign[free] * slope[free] / quad[free] - d * self.b[free] - (self.scores + turn)[free]
         if np.count_nonzero(free) <= DIRECT:
             change = self._solved(free, d, wanted)
-            moved = None if change is None else (fixed + change, turn + self._times(change))
+            direction, turn = fixed + change, turn + self._times(change)
         else:
-            moved = self._iterated(free, d, wanted, fixed, turn, self.b - dual)
+            direction, turn = self._iterated(free, d, wanted, fixed, turn, self.b - dual)
         self.engine.n_iter += 1
-        if moved is None:
-            self.primal = math.nan
+        if not (self.b - dual) @ turn < 0:
+            # P does not fall that way: at the optimum, or where the kernel is not positive semidefinite.
+            self.primal = self.primal if self.bound >= self.primal - ROUNDING * abs(self.primal) else math.nan
             return
-        direction, turn = moved
         t = self._search(direction, turn)
         self.b += t * direction
         self.scores += t * turn
@@ -100,22 +104,16 @@ class GramNewton:
         return -self.cost * (quad * self.sign * scores + slope)
 
     def _solved(self, free, d, wanted):
-        """The changes of all coefficients, by Cholesky; None where it fails."""
+        """The changes of all coefficients, by Cholesky; not finite where it fails."""
         which, change = np.flatnonzero(free), np.zeros(len(free))
-        if not len(which):
-            return change
-        matrix = self.K[np.ix_(which, which)]
-        matrix[np.diag_indices(len(which))] += d
-        try:
-            factor = cho_factor(matrix, lower=True, overwrite_a=True)
-        except LinAlgError:
-            return None
-        change[which] = cho_solve(factor, wanted)
+        if len(which):
+            matrix = self.K[np.ix_(which, which)]
+            matrix[np.diag_indices(len(which))] += d
+            change[which] = solve(matrix, wanted, self.engine.threads)
         return change
 
     def _iterated(self, free, d, wanted, fixed, turn, gradient):
-        """(direction, K direction), by conjugate gradients to a direction along which P falls; None where there is
-        none."""
+        """(direction, K direction), by conjugate gradients to a direction along which P falls."""
         precondition = self._preconditioner(free, d)
         change, product, p = (np.zeros(len(free)) for _ in range(3))
         residual, before = wanted.copy(), 0.0
@@ -137,9 +135,9 @@ class GramNewton:
             left = float((residual**2 / d).sum())
             if left <= target:
                 if gradient @ (turn + product) < 0:
-                    return fixed + change, turn + product
+                    break
                 target = TIGHTER * left
-        return (fixed + change, turn + product) if gradient @ (turn + product) < 0 else None
+        return fixed + change, turn + product
 
     def _preconditioner(self, free, d):
         """The function that multiplies by (K_FJ K_JJ^-1 K_JF + diag(d))^-1."""

@@ -10,17 +10,24 @@ import math
 LIMIT = 3000
 # A joint step whose algebra is dearer than this many sweeps comes with so many features that the steps may be many too.
 DEAR = 25
-# A step over Gram rows, in sweeps: conjugate gradients read half of the matrix in each iteration.
-OVER_GRAM = 1.0
+# A step by conjugate gradients over Gram rows, in sweeps: each iteration reads half of the matrix, once.
+ITERATED = 1.0
 
 ON_A_KERNEL = "algorithm = 'newton' works on features, not on a kernel: take 'auto'"
 KINKED = "algorithm = 'newton' over a kernel needs a loss without kinks, and no variance of the margins: take 'auto'"
+FLAT = (f"algorithm = 'newton' over a kernel takes at most {LIMIT} rows of a loss with a flat piece: here {{}}; take "
+        "'auto'")
 NOT_HELD = "algorithm = 'newton' needs all kernel rows, {:.0f} MB: give a larger cache (-m), or take 'auto'"
 
 
 def smooth(engine):
     """Whether a MarginCD has losses with curvature, no kinks, and nothing that couples the rows."""
     return engine.curved and not engine.nonsmooth and engine.spread == 0
+
+
+def flat_nowhere(engine):
+    """Whether all pieces of a MarginCD's losses have curvature."""
+    return min(min(table[2:5]) for table in engine.tables) > 0
 
 
 class MarginNewtonCost:
@@ -35,7 +42,9 @@ class MarginNewtonCost:
         """What a step costs, in sweeps, roughly; infinite where steps are not possible."""
         rows = engine.rows
         if rows.is_gram:
-            return OVER_GRAM if smooth(engine) and rows.shared else math.inf
+            if not (rows.shared and smooth(engine)):
+                return math.inf
+            return 1 + rows.m / 60 if rows.m <= LIMIT else ITERATED if flat_nowhere(engine) else math.inf
         if rows.d > LIMIT:
             return math.inf
         # A multiplication costs 150 times what it does in a product of tiles, 60 times what it does in a solution; the
@@ -52,6 +61,8 @@ class MarginNewtonCost:
             raise ValueError(KINKED)
         if rows.is_gram and not rows.shared:
             raise ValueError(NOT_HELD.format(8 * rows.m * rows.m / 1e6))
+        if rows.is_gram and rows.m > LIMIT and not flat_nowhere(engine):
+            raise ValueError(FLAT.format(rows.m))
         if rows.d > LIMIT and not rows.is_gram:
             raise ValueError(f"algorithm = 'newton' solves for one weight a feature, at most {LIMIT}: here "
                              f"{rows.d}; take 'auto'")
