@@ -31,9 +31,9 @@ from marginlinear.threads import aside
 DIRECT = LIMIT
 # Conjugate gradients reduce the gap to this part, in so many iterations at most; where the direction does not fall yet,
 # to a TIGHTER part.
-REDUCED, TIGHTER, ITERATIONS = 0.03, 0.1, 60
+REDUCED, TIGHTER, ITERATIONS = 1e-4, 0.1, 60
 # Rows of the preconditioner: this many times the square root of c quad K_ii, at most this part of all.
-RANK, PART = 100, 0.1
+RANK, PART = 100, 0.05
 # On the diagonal of K_JJ, as a part of it: its rows may depend on each other.
 RIDGE = 1e-9
 # A search ends where the slope is down to this part of that at its start, or after so many evaluations.
@@ -146,9 +146,9 @@ class GramNewton:
         rows, corner = self.sketch
         if not free.all():
             rows = rows[:, free]
-        inner = aside(lambda left, right: (left / d) @ right.T, rows, rows) + corner
+        scaled = rows / np.sqrt(d)
         try:
-            factor = cho_factor(inner, lower=True, overwrite_a=True)
+            factor = cho_factor(aside(np.matmul, scaled, scaled.T) + corner, lower=True, overwrite_a=True)
         except LinAlgError:
             return lambda u: u / d
         return lambda u: (u - rows.T @ cho_solve(factor, rows @ (u / d))) / d

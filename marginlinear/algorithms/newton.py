@@ -11,7 +11,7 @@ LIMIT = 3000
 # A joint step whose algebra is dearer than this many sweeps comes with so many features that the steps may be many too.
 DEAR = 25
 # A step by conjugate gradients over Gram rows, in sweeps: each iteration reads half of the matrix, once.
-ITERATED = 1.0
+ITERATED = 0.5
 
 ON_A_KERNEL = "algorithm = 'newton' works on features, not on a kernel: take 'auto'"
 KINKED = "algorithm = 'newton' over a kernel needs a loss without kinks, and no variance of the margins: take 'auto'"
