@@ -5,7 +5,7 @@ import oracles
 import pytest
 
 import marginlinear as ml
-from marginlinear.algorithms import gram_newton, newton
+from marginlinear.algorithms import newton
 
 GAMMA, THETA = 0.4, 0.2
 METHODS = [("lssvm", {}), ("odm", {}), ("odm", {"mu": 0.0}), ("l2svc", {})]
@@ -39,10 +39,10 @@ def gap_of(solver, b, K, sign, C, mu):
 
 
 # Conjugate gradients are for losses without a flat piece.
-@pytest.mark.parametrize(("solver", "params", "direct"), [("lssvm", {}, 10)] + [(*one, 3000) for one in METHODS])
+@pytest.mark.parametrize(("solver", "params", "limit"), [("lssvm", {}, 10)] + [(*one, 3000) for one in METHODS])
 @pytest.mark.parametrize("C", [0.1, 5.0, 1000.0])
-def test_certificate(monkeypatch, solver, params, direct, C):
-    monkeypatch.setattr(gram_newton, "DIRECT", direct)
+def test_certificate(monkeypatch, solver, params, limit, C):
+    monkeypatch.setattr(newton, "LIMIT", limit)
     X, y = problem()
     model = ml.train(X, y, solver=solver, kernel="rbf", gamma=GAMMA, C=C, algorithm="newton", tol=1e-6, bias=-1,
                      **params)

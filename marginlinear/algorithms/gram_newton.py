@@ -22,13 +22,9 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from scipy.linalg.blas import dsymv
 
 from marginlinear._core.proximal import solve
-from marginlinear.algorithms.newton import LIMIT
 from marginlinear.status import ROUNDING
 from marginlinear.threads import aside
 
-# Free rows that one factorisation takes; beyond, steps are good where all rows are free: what conjugate gradients leave
-# moves margins from piece to piece.
-DIRECT = LIMIT
 # Conjugate gradients reduce the gap to this part, in so many iterations at most; where the direction does not fall yet,
 # to a TIGHTER part.
 REDUCED, TIGHTER, ITERATIONS = 1e-4, 0.1, 60
@@ -43,6 +39,13 @@ FLAT, TRIALS = 0.5, 60
 class GramNewton:
     """Steps on the state of a MarginCD over Gram rows, all of which are held.
 
+    Parameters
+    ----------
+    engine : MarginCD
+    limit : int
+        Free rows that one factorisation takes. Beyond, steps are good where no piece is flat: what conjugate gradients
+        leave moves margins from one to another.
+
     Attributes
     ----------
     primal, objective : float
@@ -51,8 +54,8 @@ class GramNewton:
         D at the duals.
     """
 
-    def __init__(self, engine):
-        self.engine, self.K = engine, engine.rows.arrays
+    def __init__(self, engine, limit):
+        self.engine, self.K, self.limit = engine, engine.rows.arrays, limit
         self.sign = np.where(np.asarray(engine.positive) > 0, 1.0, -1.0)
         self.cost, self.table = np.asarray(engine.cost), np.asarray(engine.tables)[np.asarray(engine.group)]
         self.random, self.sketch = np.random.default_rng(0), None
@@ -73,7 +76,7 @@ class GramNewton:
         turn = self._times(fixed)
         d = 1 / (self.cost[free] * quad[free])
         wanted = -self.sign[free] * slope[free] / quad[free] - d * self.b[free] - (self.scores + turn)[free]
-        if np.count_nonzero(free) <= DIRECT:
+        if np.count_nonzero(free) <= self.limit:
             change = self._solved(free, d, wanted)
             direction, turn = fixed + change, turn + self._times(change)
         else:

@@ -72,7 +72,7 @@ class MarginNewtonCost:
         if engine.rows.is_gram:
             from marginlinear.algorithms.gram_newton import GramNewton
 
-            return GramNewton(engine)
+            return GramNewton(engine, LIMIT)
         from marginlinear._core.margin_newton import MarginNewton
 
         return MarginNewton(engine)
