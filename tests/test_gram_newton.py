@@ -98,6 +98,8 @@ def test_what_newton_does_not_take_is_refused(monkeypatch):
             ml.train(X, y, solver=solver, **known)
     with pytest.raises(ValueError, match="newton' needs all kernel rows, 0 MB: give a larger cache"):
         ml.train(X, y, solver="lssvm", cache=0.01, **known)
+    with pytest.raises(ValueError, match=r"K\(x, x\) of at most 1e\+09: here .*take a smaller C"):
+        ml.train(X, y, solver="lssvm", C=1e12, **known)
     monkeypatch.setattr(newton, "LIMIT", 100)
     with pytest.raises(ValueError, match="takes at most 3000 rows of a loss with a flat piece: here 240"):
         ml.train(X, y, solver="odm", **known)

@@ -12,9 +12,12 @@ LIMIT = 3000
 DEAR = 25
 # A step by conjugate gradients over Gram rows, in sweeps: each iteration reads half of the matrix, once.
 ITERATED = 0.5
-
+# Mean of c_i K_ii: beyond, what rounding leaves of the scores of a Newton step is too much for a certificate.
+SHARPEST = 1e9
 ON_A_KERNEL = "algorithm = 'newton' works on features, not on a kernel: take 'auto'"
 KINKED = "algorithm = 'newton' over a kernel needs a loss without kinks, and no variance of the margins: take 'auto'"
+SHARP = (f"algorithm = 'newton' over a kernel needs a mean of cost times K(x, x) of at most {SHARPEST:g}: here "
+         "{:.3g}; take a smaller C, scale the kernel, or take 'auto'")
 FLAT = (f"algorithm = 'newton' over a kernel takes at most {LIMIT} rows of a loss with a flat piece: here {{}}; take "
         "'auto'")
 NOT_HELD = "algorithm = 'newton' needs all kernel rows, {:.0f} MB: give a larger cache (-m), or take 'auto'"
@@ -42,7 +45,7 @@ class MarginNewtonCost:
         """What a step costs, in sweeps, roughly; infinite where steps are not possible."""
         rows = engine.rows
         if rows.is_gram:
-            if not (rows.shared and smooth(engine)):
+            if not (rows.shared and smooth(engine) and engine.condition() <= SHARPEST):
                 return math.inf
             return 1 + rows.m / 60 if rows.m <= LIMIT else ITERATED if flat_nowhere(engine) else math.inf
         if rows.d > LIMIT:
@@ -61,6 +64,8 @@ class MarginNewtonCost:
             raise ValueError(KINKED)
         if rows.is_gram and not rows.shared:
             raise ValueError(NOT_HELD.format(8 * rows.m * rows.m / 1e6))
+        if rows.is_gram and not engine.condition() <= SHARPEST:
+            raise ValueError(SHARP.format(engine.condition()))
         if rows.is_gram and rows.m > LIMIT and not flat_nowhere(engine):
             raise ValueError(FLAT.format(rows.m))
         if rows.d > LIMIT and not rows.is_gram:
