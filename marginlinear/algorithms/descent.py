@@ -87,6 +87,8 @@ class Descent:
         self.steps = newton.STEPS * cost if cost < math.inf else math.inf
         self.newton_first = algorithm == "newton" or (
             algorithm == "auto" and self.steps < math.inf and self.steps <= self.sweeps)
+        if self.newton_first and engine.rows.is_gram:
+            self.route = "newton"
         self.go_on()
 
     @property

@@ -81,7 +81,8 @@ class DualFit:
         engine, tol, to_sparsify = self.engine, self.run.tol, self.engine.rows.is_gram
         while True:
             self.until(tol)
-            if to_sparsify and not self.descent.stopped and (
+            # The weights of Newton steps over Gram rows are those of their duals.
+            if to_sparsify and self.descent.route != "newton" and not self.descent.stopped and (
                     engine.count_support(self.descent.incumbent.from_average) < engine.rows.m):
                 self.descent, to_sparsify = sparsify_kernel_expansion(self, tol), False
             solution = self.solution_of_incumbent()

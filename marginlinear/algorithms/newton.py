@@ -10,8 +10,27 @@ import math
 LIMIT = 3000
 # A joint step whose algebra is dearer than this many sweeps comes with so many features that the steps may be many too.
 DEAR = 25
-
+# A step by conjugate gradients over Gram rows, in sweeps: each iteration reads half of the matrix, once.
+ITERATED = 0.5
+# Mean of c_i K_ii: beyond, what rounding leaves of the scores of a Newton step is too much for a certificate.
+SHARPEST = 1e9
 ON_A_KERNEL = "algorithm = 'newton' works on features, not on a kernel: take 'auto'"
+KINKED = "algorithm = 'newton' over a kernel needs a loss without kinks, and no variance of the margins: take 'auto'"
+SHARP = (f"algorithm = 'newton' over a kernel needs a mean of cost times K(x, x) of at most {SHARPEST:g}: here "
+         "{:.3g}; take a smaller C, scale the kernel, or take 'auto'")
+FLAT = (f"algorithm = 'newton' over a kernel takes at most {LIMIT} rows of a loss with a flat piece: here {{}}; take "
+        "'auto'")
+NOT_HELD = "algorithm = 'newton' needs all kernel rows, {:.0f} MB: give a larger cache (-m), or take 'auto'"
+
+
+def smooth(engine):
+    """Whether a MarginCD has losses with curvature, no kinks, and nothing that couples the rows."""
+    return engine.curved and not engine.nonsmooth and engine.spread == 0
+
+
+def flat_nowhere(engine):
+    """Whether all pieces of a MarginCD's losses have curvature."""
+    return min(min(table[2:5]) for table in engine.tables) > 0
 
 
 class MarginNewtonCost:
@@ -25,7 +44,11 @@ class MarginNewtonCost:
     def sweeps_of_a_step(engine):
         """What a step costs, in sweeps, roughly; infinite where steps are not possible."""
         rows = engine.rows
-        if rows.is_gram or rows.d > LIMIT:
+        if rows.is_gram:
+            if not (rows.shared and smooth(engine) and engine.condition() <= SHARPEST):
+                return math.inf
+            return 1 + rows.m / 60 if rows.m <= LIMIT else ITERATED if flat_nowhere(engine) else math.inf
+        if rows.d > LIMIT:
             return math.inf
         # A multiplication costs 150 times what it does in a product of tiles, 60 times what it does in a solution; the
         # calls of a step cost 100,000. Of a loss without curvature about a third of the rows is at a knot.
@@ -37,14 +60,24 @@ class MarginNewtonCost:
     def require(engine):
         """ValueError where steps are not possible."""
         rows = engine.rows
-        if rows.is_gram:
-            raise ValueError(ON_A_KERNEL)
-        if rows.d > LIMIT:
+        if rows.is_gram and not smooth(engine):
+            raise ValueError(KINKED)
+        if rows.is_gram and not rows.shared:
+            raise ValueError(NOT_HELD.format(8 * rows.m * rows.m / 1e6))
+        if rows.is_gram and not engine.condition() <= SHARPEST:
+            raise ValueError(SHARP.format(engine.condition()))
+        if rows.is_gram and rows.m > LIMIT and not flat_nowhere(engine):
+            raise ValueError(FLAT.format(rows.m))
+        if rows.d > LIMIT and not rows.is_gram:
             raise ValueError(f"algorithm = 'newton' solves for one weight a feature, at most {LIMIT}: here "
                              f"{rows.d}; take 'auto'")
 
     @staticmethod
     def begin(engine):
+        if engine.rows.is_gram:
+            from marginlinear.algorithms.gram_newton import GramNewton
+
+            return GramNewton(engine, LIMIT)
         from marginlinear._core.margin_newton import MarginNewton
 
         return MarginNewton(engine)
