@@ -454,7 +454,6 @@ OPTIONS = [
     ("-c 0", "options: -c 0: C = 0.0 is not allowed"),
     ("-cost 5", "options: unknown option: -cost"),
     ("-e nan", "options: -e nan: tol = nan is not allowed"),
-    ("-R", "options: unknown option: -R"),
     ("-v 1", "options: -v 1: cross_validation = 1 is not allowed: give integer in [2, inf)"),
     ("-wcat 2", "options: -wcat 2: give a number as label"),
     ("-w1 -3", "options: -w1 -3: give a number as label and a number in (0, inf)"),
@@ -478,6 +477,7 @@ def bad_calls():
     fitted = ours.train(y, x)
     return [
         (lambda: ours.train(y), TypeError, "x is missing"),
+        (lambda: ours.train(y, x, "-R -B 1"), ValueError, "free_bias = True is of no use without a kernel"),
         (lambda: ours.train(ours.problem(y, x), "", ""), TypeError, "a third argument"),
         (lambda: ours.train(y, x, 3), TypeError, "options are a int"),
         (lambda: ours.train([1], x), ValueError, "x has 2 rows, y has 1 labels"),
