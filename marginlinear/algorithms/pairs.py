@@ -23,6 +23,8 @@ LEAST, PART, FREE = 1024, 1 / 16, 1.25
 INNER, STEPS = 0.1, 5
 # Where a loss has curvature most duals may be free: rows that were made this many times are too many.
 AGAIN = 2.5
+# Of a gap at scores of float64, what rounds with float32 numbers can tell.
+STALE = 1e-4
 # A bound that is this part of the least objective above it is not one: float32 numbers are not as wrong.
 ABOVE = 1e-3
 # A sum of coefficients is 0 where it is within this part of theirs.
@@ -81,7 +83,7 @@ class PairFit:
             cache, rows.sqnorms(), np.arange(m, dtype=np.int32), self.target * signs, self.add / cost,
             np.where(signs > 0, 0.0, -bound), np.where(signs > 0, bound, 0.0), sum_is_fixed=self.free_bias,
             room=int((1 - OF_ROWS) * rows.room) // rows.takers)
-        exact, stopped, least = self.run.start is None, None, math.inf
+        exact, stopped, least, fresh = self.run.start is None, None, math.inf, 0.0
         if self.run.start is not None:
             self._resume(self.run.start)
         while True:
@@ -96,10 +98,13 @@ class PairFit:
             certified = objective - bound <= allowance(self.run.tol, objective)
             if exact and (certified or stopped):
                 break
-            stopped = stopped or self.budget.exhausted(self.n_iter)
+            fresh = objective - bound if exact else fresh
+            # Rounds from exact scores that change nothing any more have met rounding.
+            ended = self.budget.spent(self.n_iter, objective, bound) if exact else self.budget.exhausted(self.n_iter)
+            stopped = stopped or ended
             if self.dense(cache.made - made) and not stopped:
                 return None
-            if certified or stopped:
+            if certified or stopped or (not exact and objective - bound <= STALE * fresh):
                 self._refresh()
                 exact = True
                 continue
