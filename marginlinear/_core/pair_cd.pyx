@@ -75,7 +75,8 @@ choose_width()
 
 
 cdef class PairCD:
-    """
+    """State and steps of one problem.
+
     Parameters
     ----------
     cache : RowCache
