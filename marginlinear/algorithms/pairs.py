@@ -19,8 +19,9 @@ from marginlinear.status import STALLED, allowance, status_of
 
 # Variables of an active set, at least: so many, this part of all, and this multiple of the free ones.
 LEAST, PART, FREE = 1024, 1 / 16, 1.25
-# A round ends where a step gains less than this part of the first one, or after so many steps a variable.
-INNER, STEPS = 0.1, 5
+# A round ends where a step gains less than this part of the first one, a smaller one where no row waits outside, or
+# after so many steps a variable.
+INNER, WHOLE, STEPS = 0.1, 1e-3, 5
 # Where a loss has curvature most duals may be free: rows that were made this many times are too many.
 AGAIN = 2.5
 # Of a gap at scores of float64, what rounds with float32 numbers can tell.
@@ -109,7 +110,7 @@ class PairFit:
                 exact = True
                 continue
             active = self._active()
-            risen = engine.round(active, INNER, STEPS * len(active))
+            risen = engine.round(active, INNER if len(active) < m else WHOLE, STEPS * len(active))
             self.n_iter += 1
             if risen > 0:
                 exact = False
