@@ -167,7 +167,7 @@ CACHE = Param("cache", float, None, "megabytes for rows of the kernel's Gram mat
               needs=("kernel", (*KERNEL.choices, callable)))
 FREE_BIAS = Param("free_bias", bool, False, "with a kernel: an offset of the scores that costs nothing in the "
                   "objective, as LIBSVM's C-SVC has, in place of the constant feature of -B", letter="R",
-                  needs=("kernel", (*KERNEL.choices, callable)))
+                  needs=("kernel", (*KERNEL.choices, "precomputed", callable)))
 # Positive semidefinite whatever the rows and the parameters are.
 DEFINITE = ("linear", "rbf")
 INDEFINITE = "the kernel is not positive semidefinite on these rows, and nothing can be certified; take another one"

@@ -168,7 +168,8 @@ def test_other_kernels(kind):
     X, y = problem(120)
     K = oracles.rbf(X, X, GAMMA)
     options = {"poly": {"gamma": 0.5, "coef0": 1.0, "degree": 2}, "sigmoid": {"gamma": 0.01}, "precomputed": {}}[kind]
-    model = ml.train(K if kind == "precomputed" else X, y, solver="l1svc", kernel=kind, C=2.0, tol=1e-6, **options)
+    model = ml.train(K if kind == "precomputed" else X, y, solver="l1svc", kernel=kind, C=2.0, free_bias=True, tol=1e-6,
+                     **options)
     assert model.info.converged
     assert model.info.algorithm == "pairs"
 
@@ -232,6 +233,26 @@ def test_free_bias_refuses(options, words):
     if "kernel" in options:
         with pytest.raises(ValueError, match="free_bias = True: the kernel's values are too large"):
             ml.train(1e20 * X, y, solver="l1svc", kernel="linear", free_bias=True)
+
+
+def test_an_offset_at_the_corner_of_a_row_that_costs_much():
+    """Found by hand: a shift of 1e-13 too little cost 0.2 at weights of 1e12, and no fit could be certified."""
+    X, y = problem(60)
+    y[:3] = 1
+    weights = np.where(np.arange(60) < 3, 1e12, 1e-12)
+    assert ml.train(X, y, solver="l1svc", kernel="rbf", free_bias=True, sample_weight=weights).info.converged
+
+
+def test_rows_of_zeros_have_an_offset():
+    model = ml.train(np.zeros((20, 2)), np.arange(20) % 4 == 0, solver="l1svc", kernel="linear", free_bias=True)
+    assert model.info.converged
+    assert (model.predict(np.zeros((2, 2))) == [False, False]).all()
+
+
+def test_given_values_beyond_float32_are_no_certificate():
+    K = np.where(np.eye(30) > 0, 1.0, 1e39)
+    with pytest.warns(ml.ConvergenceWarning, match="not positive semidefinite"):
+        ml.train(K, np.arange(30) % 2, solver="l1svc", kernel="precomputed")
 
 
 def test_least_loss_of_a_shift():

@@ -93,8 +93,6 @@ cdef class KernelPoints:
     Attributes
     ----------
     sqnorms : float64 array of shape (m,)
-    wide : bool
-        Whether many rows at once take less time each.
     """
 
     cdef readonly Rows rows
@@ -113,10 +111,6 @@ cdef class KernelPoints:
     @property
     def sqnorms(self):
         return np.asarray(self.norms)[:self.rows.m]
-
-    @property
-    def wide(self):
-        return self.panels is not None and self.rows.n > BLOCK
 
     def _pack(self):
         cdef double[::1] panels

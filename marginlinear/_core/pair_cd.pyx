@@ -58,8 +58,6 @@ cdef enum End:
 # A row is made early where its gain is this part of the best one.
 cdef double SOON = 0.3
 cdef double TINY = 1e-30
-# An interval of shifts is not cut any further where it is this part of their size.
-cdef double CLOSE = 1e-13
 
 cdef const passes_t* passes
 
@@ -379,7 +377,7 @@ def best_shift(table, const double[::1] cost, const double[::1] signs, const dou
     with nogil:
         while True:
             middle = low + (high - low) / 2
-            if not low < middle < high or high - low <= CLOSE * (fabs(low) + fabs(high)):
+            if not low < middle < high:
                 break
             slope = 0
             for i in range(cost.shape[0]):
@@ -388,4 +386,6 @@ def best_shift(table, const double[::1] cost, const double[::1] signs, const dou
                 low = middle
             else:
                 high = middle
-    return low
+    # The corner of a loss is at one of them, and its cost may be large.
+    losses = [values_of(table, cost, signs, scores, np.zeros(len(cost)), end)[0] for end in (low, high)]
+    return low if losses[0] <= losses[1] else high

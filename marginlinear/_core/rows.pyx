@@ -320,13 +320,6 @@ cdef class Rows:
                 self.gram.met = self.gram.used = NULL
                 self._source = None
 
-    def fill(self, which, out):
-        """out = the rows `which` of a Gram matrix: float64 or float32 array of shape (len(which), m)."""
-        if self._source is None:
-            out[:] = self.arrays[which]
-        else:
-            self._source.fill(which, out)
-
     def add(self, which, coefficients, sums):
         """sums += sum_i coefficients_i row_i over the rows `which` of a Gram matrix, in their order: float64 arrays."""
         if self._source is None:
@@ -558,7 +551,9 @@ class Held:
         self.gram = gram
 
     def fill(self, which, out):
-        out[:] = self.gram[which]
+        # A value beyond float32 on no diagonal is one of a matrix that is not positive semidefinite: fits look at that.
+        with np.errstate(over="ignore"):
+            out[:] = self.gram[which]
 
 
 def finite(array):

@@ -313,7 +313,8 @@ def margin_fit_of(loss):
         import numpy as np
 
         rows = problem.rows
-        single = rows.is_gram and rows.m and SINGLE[0] <= np.max(rows.sqnorms()) <= SINGLE[1]
+        largest = np.max(rows.sqnorms(), initial=0.0) if rows.is_gram else math.nan
+        single = largest == 0 or SINGLE[0] <= largest <= SINGLE[1]
         if not single or run.algorithm != "auto":
             if params["free_bias"]:
                 if run.algorithm != "auto":

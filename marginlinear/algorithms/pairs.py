@@ -95,7 +95,7 @@ class PairFit:
                 # The kernel is not positive semidefinite: the dual may rise for ever.
                 engine.b[:] = 0
                 self._refresh()
-                return self._solution(self._values()[0], bound, STALLED)
+                return self._solution(self._values()[0], math.inf if math.isnan(bound) else bound, STALLED)
             certified = objective - bound <= allowance(self.run.tol, objective)
             if exact and (certified or stopped):
                 break

@@ -14,6 +14,7 @@ import math
 
 import numpy as np
 
+from marginlinear._core import kernel_rows
 from marginlinear._core.kernel_rows import FULL, KernelPoints, kernel_values
 from marginlinear._core.rows import FETCH, Rows
 from marginlinear.data import one_against_one
@@ -22,7 +23,7 @@ from marginlinear.errors import RowError
 from marginlinear.memory import memory
 from marginlinear.threads import default_threads, ranges, run_chunks
 
-KINDS = ("linear", "poly", "rbf", "sigmoid", "precomputed")
+KINDS = (*kernel_rows.KINDS, "precomputed")
 # Rows that are looked at together, and support vectors.
 COLUMNS, SUPPORT = 1024, 256
 # Multiplications that are worth another thread.
