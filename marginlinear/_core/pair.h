@@ -92,6 +92,78 @@ static const ml_passes_t *ml_passes_of(int width)
 static const ml_passes_t *ml_passes_of(int width) { (void)width; return &passes_2; }
 
 #else
-#error "pair.h needs vectors of GCC or Clang; on Windows build with clang-cl"
+
+static double moved_1(const ml_pair_t *x, ptrdiff_t v, const ml_move_t *move)
+{
+    if (move) {
+        x->slope[v] -= move->step[0] * move->row[0][v];
+        x->slope[v] -= move->step[1] * move->row[1][v];
+    }
+    return x->slope[v];
+}
+
+static double gain_1(const ml_pair_t *x, ptrdiff_t v, double slope)
+{
+    const double wanted = slope * x->inverse[v], above = wanted > x->down[v] ? wanted : x->down[v];
+    const double step = above < x->up[v] ? above : x->up[v];
+    return step * (slope - 0.5 * x->curvature[v] * step);
+}
+
+static double larger_1(double a, double b) { return a > b ? a : b; }
+
+static ptrdiff_t first_1(const ml_pair_t *x, const ml_move_t *move, double *best)
+{
+    ptrdiff_t found = -1;
+    *best = 0;
+    for (ptrdiff_t v = 0; v < x->n; v++) {
+        const double gain = gain_1(x, v, moved_1(x, v, move));
+        if (gain > *best) *best = gain, found = v;
+    }
+    return found;
+}
+
+static ptrdiff_t second_1(const ml_pair_t *x, const float *row, double step, double curvature, double *best)
+{
+    ptrdiff_t found = -1;
+    *best = 0;
+    for (ptrdiff_t v = 0; v < x->n; v++) {
+        const double product = row[v], both = curvature * x->curvature[v];
+        const double left = larger_1(both - product * product, ML_SINGULAR * both);
+        const double gain = both * gain_1(x, v, x->slope[v] - step * product) / left;
+        if (gain > *best) *best = gain, found = v;
+    }
+    return found;
+}
+
+static ptrdiff_t rising_1(const ml_pair_t *x, const ml_move_t *move, double *best)
+{
+    ptrdiff_t found = -1;
+    *best = -INFINITY;
+    for (ptrdiff_t v = 0; v < x->n; v++) {
+        const double slope = moved_1(x, v, move);
+        if (slope > *best && x->up[v] > 0) *best = slope, found = v;
+    }
+    return found;
+}
+
+static ptrdiff_t falling_1(const ml_pair_t *x, const float *row, double slope, double curvature, double *best)
+{
+    ptrdiff_t found = -1;
+    double most = 0;
+    *best = 0;
+    for (ptrdiff_t v = 0; v < x->n; v++) {
+        const double both = x->curvature[v] + curvature, fall = slope - x->slope[v];
+        const double gain = fall * fall / larger_1(both - 2.0 * row[v], ML_SINGULAR * both);
+        if (!(fall > 0) || !(x->down[v] < 0)) continue;
+        if (gain > most) most = gain, found = v;
+        *best = larger_1(*best, fall);
+    }
+    return found;
+}
+
+static const ml_passes_t passes_1 = {1, first_1, second_1, rising_1, falling_1};
+
+static const ml_passes_t *ml_passes_of(int width) { (void)width; return &passes_1; }
+
 #endif
 #endif
