@@ -14,6 +14,7 @@ from marginlinear._core.pair_cd import PairCD, best_shift, choose_width, values_
 from marginlinear._core.row_cache import RowCache, add_rows
 from marginlinear.algorithms import pairs
 from marginlinear.algorithms.pairs import dual_of
+from marginlinear.cli import predict, train
 from marginlinear.methods import l1svc
 
 libsvm = pytest.mark.skipif(shutil.which("svm-train") is None, reason="needs `apt-get install libsvm-tools`")
@@ -270,29 +271,25 @@ def test_least_loss_of_a_shift():
 
 @libsvm
 @pytest.mark.parametrize("C", [1.0, 50.0])
-def test_libsvm_s_own_problem_and_files(tmp_path, C):
+def test_libsvm_s_own_problem_and_files(tmp_path, monkeypatch, C):
     """svm-train's optimum is within our certificate; svm-predict serves our file, we serve theirs, and say the same."""
     X, y = problem(300)
     text = "".join(f"{2 * label - 1} " + " ".join(f"{j + 1}:{v:.17g}" for j, v in enumerate(x)) + "\n"
                    for label, x in zip(y, X, strict=True))
     (tmp_path / "train").write_text(text)
-
-    def run(*words):
-        return subprocess.run(words, cwd=tmp_path, check=True, capture_output=True, text=True).stdout
-
-    run("svm-train", "-q", "-g", str(GAMMA), "-c", str(C), "-e", "1e-6", "train", "theirs")
-    run("margin-train", "-q", "-s", "l1svc", "-t", "rbf", "-g", str(GAMMA), "-c", str(C), "-R", "-e", "1e-6", "train",
-        "ours")
+    monkeypatch.chdir(tmp_path)
+    options = ["-q", "-g", str(GAMMA), "-c", str(C), "-e", "1e-6", "train"]
+    subprocess.run(["svm-train", *options, "theirs"], check=True)
+    assert train.main(["-s", "l1svc", "-t", "rbf", "-R", *options, "ours"]) == 0
     theirs, ours = ml.load_model(tmp_path / "theirs"), ml.load_model(tmp_path / "ours")
     b, K = theirs.dual_coef[:, 0], oracles.rbf(theirs.support.toarray(), theirs.support.toarray(), GAMMA)
     dual = abs(b).sum() - 0.5 * b @ K @ b
     assert ours.info.bound - 1e-6 * dual <= dual <= ours.info.objective
-    for program in ("svm-predict", "margin-predict"):
-        for model in ("ours", "theirs"):
-            run(program, "train", model, f"{program}.{model}")
-    said = [(tmp_path / f"{program}.{model}").read_text().split()
-            for program in ("svm-predict", "margin-predict") for model in ("ours", "theirs")]
-    assert said[0] == said[2]
-    assert said[1] == said[3]
+    said = []
+    for model in ("ours", "theirs"):
+        subprocess.run(["svm-predict", "train", model, "libsvm.out"], check=True, capture_output=True)
+        assert predict.main(["train", model, "our.out"]) == 0
+        said.append((tmp_path / "libsvm.out").read_text().split())
+        assert said[-1] == (tmp_path / "our.out").read_text().split()
     assert np.mean(np.array(said[0]) != np.array(said[1])) < 0.01
     assert np.allclose(ours.decision_function(X), theirs.decision_function(X), atol=1e-3)
