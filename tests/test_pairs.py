@@ -256,11 +256,12 @@ def test_given_values_beyond_float32_are_no_certificate():
         ml.train(K, np.arange(30) % 2, solver="l1svc", kernel="precomputed")
 
 
-def test_least_loss_of_a_shift():
+@pytest.mark.parametrize("guess", [-20.0, 0.0, 0.3, 9.0])
+def test_least_loss_of_a_shift(guess):
     rng = np.random.default_rng(4)
     scores, signs, cost = rng.standard_normal(50), np.sign(rng.standard_normal(50)), rng.uniform(0.1, 2, 50)
     table = table_of(*l1svc.HINGE)
-    shift = best_shift(table, cost, signs, scores, -9.0, 9.0)
+    shift = best_shift(table, cost, signs, scores, -9.0, 9.0, guess)
 
     def loss(s):
         return values_of(table, cost, signs, scores, np.zeros(50), s)[0]

@@ -79,7 +79,8 @@ choose_width()
 def aligned(Py_ssize_t count):
     """float64 zeros, one at least, from a line of the cache on."""
     made = np.zeros(count + LANES)
-    return made[-made.ctypes.data // made.itemsize % LANES:]
+    cdef double[::1] numbers = made
+    return made[-(<size_t> &numbers[0] // sizeof(double)) % LANES:]
 
 
 cdef class KernelPoints:
@@ -176,7 +177,7 @@ def kernel_values(kernel, double offset, KernelPoints left, which, KernelPoints 
                          f"shape {out.shape[0]} x {out.shape[1]}")
     if panels is not None:
         packed = &panels[0]
-    most = max(1, min(BATCHES, NEAR // max(1, n * LANES)))
+    most = max(1, min(BATCHES, NEAR // max(1, n * LANES), (count + LANES - 1) // LANES))
     lanes = aligned(most * LANES * n)
     task.n, task.lanes = n, &lanes[0]
     for lo in range(0, count, most * LANES):

@@ -18,7 +18,7 @@ from libc.math cimport INFINITY, fabs, fmax, fmin, sqrt
 from libc.stdint cimport int32_t
 
 from marginlinear._core.check cimport check
-from marginlinear._core.piecewise cimport dual_term, loss_at, pieces_t, slope_at
+from marginlinear._core.piecewise cimport dual_term, loss_at, piece_at, pieces_t, slope_at
 from marginlinear._core.row_cache cimport RowCache, untouched
 
 cdef extern from "pair.h":
@@ -56,8 +56,10 @@ cdef enum End:
     LOOK
 
 # A row is made early where its gain is this part of the best one.
-cdef double SOON = 0.3
+cdef double SOON = 0.03
 cdef double TINY = 1e-30
+# A best shift is looked for at this part of its range from a guess, and then so many times as far.
+cdef double NEARBY = 1e-3, WIDER = 8
 
 cdef const passes_t* passes
 
@@ -109,6 +111,8 @@ cdef class PairCD:
     cdef readonly bint sum_is_fixed
     cdef public double shift
     cdef readonly double[::1] b, scores, curvature
+    # Of the scores' coefficients, by row, after a round; else zeros.
+    cdef double[::1] change
     cdef readonly const double[::1] target, add, lower, upper
     cdef const int32_t[::1] point
     # Of the active set: the row of `gathered` of variable v is slot[v], and that row's variable is `stands`.
@@ -116,7 +120,8 @@ cdef class PairCD:
     cdef double[:, ::1] own
     cdef float[:, ::1] gathered
     cdef float[::1] columns
-    cdef int32_t[::1] where, slot, stands
+    cdef const int32_t[::1] where
+    cdef int32_t[::1] slot, stands
     # Rows to make with one that is asked for, of variables that would rise, or fall, by most.
     cdef int32_t[:, ::1] soon
     cdef double[:, ::1] soon_gain
@@ -133,11 +138,79 @@ cdef class PairCD:
         self.room, self.company = room, company
         self.soon_gain, self.soon = np.empty((2, company)), np.empty((2, company), dtype=np.int32)
         self.b, self.scores = np.zeros(len(target)), np.zeros(len(diagonal))
+        self.change = np.zeros(len(diagonal))
         self.columns = np.empty(0, dtype=np.float32)
 
     def slopes(self):
         """Of D along each variable: float64 array of shape (n,)."""
         return self.target - np.asarray(self.scores)[self.point] - np.multiply(self.add, self.b)
+
+    def choose(self, Py_ssize_t least, double multiple, jitter=None):
+        """Variables of the next round: those that are free, those that gain most by a step of their own, half of them
+        upwards, half downwards, as many as half of all chosen, and of the others those that are next to move.
+
+        Parameters
+        ----------
+        least : int
+            So many, at least, or all.
+        multiple : float
+            And this multiple of the free ones.
+        jitter : float64 array of shape (n,), optional
+            Factors of the gains, where many are equal, in whatever order they stand.
+
+        Returns
+        -------
+        int32 array
+            Their numbers, rising.
+        """
+        cdef Py_ssize_t n = self.b.shape[0], n_free = 0, size, v, at = 0, ties, side
+        cdef double slope, step, gain, bar
+        cdef double[2] enough
+        cdef Py_ssize_t[2] count = [0, 0]
+        cdef const double[::1] factors = jitter
+        cdef double[::1] rank = np.empty(n), order = np.empty(n)
+        cdef double[:, ::1] gains = np.empty((2, n))
+        cdef int32_t[::1] chosen
+        with nogil:
+            for v in range(n):
+                n_free += self.lower[v] < self.b[v] < self.upper[v]
+            size = min(n, max(least, <Py_ssize_t>(multiple * n_free)))
+        chosen = np.arange(size, dtype=np.int32)
+        if size == n:
+            return np.asarray(chosen)
+        with nogil:
+            for v in range(n):
+                slope = self.target[v] - self.scores[self.point[v]] - self.add[v] * self.b[v] - self.shift
+                step = fmin(fmax(slope / self.curvature[v], self.lower[v] - self.b[v]), self.upper[v] - self.b[v])
+                gain = step * (slope - 0.5 * self.curvature[v] * step)
+                if self.lower[v] < self.b[v] < self.upper[v]:
+                    rank[v] = INFINITY
+                else:
+                    rank[v] = -fabs(slope) / sqrt(self.curvature[v])
+                order[v] = 0
+                if gain > 0:
+                    if factors is not None:
+                        gain *= factors[v]
+                    side = step > 0
+                    order[v] = gain if side else -gain
+                    gains[side, count[side]] = gain
+                    count[side] += 1
+            for side in range(2):
+                enough[side] = largest(&gains[side, 0], count[side], size // 4)
+            for v in range(n):
+                if order[v] and fabs(order[v]) >= enough[order[v] > 0]:
+                    rank[v] = INFINITY
+                order[v] = rank[v]
+            bar = largest(&order[0], n, size)
+            ties = size
+            for v in range(n):
+                ties -= rank[v] > bar
+            for v in range(n):
+                if rank[v] > bar or (rank[v] == bar and ties > 0):
+                    ties -= rank[v] == bar
+                    chosen[at] = v
+                    at += 1
+        return np.asarray(chosen)
 
     def round(self, variables, double part, Py_ssize_t most):
         """Steps within an active set until one promises no more than a `part` of the first one's gain, at most so many.
@@ -152,18 +225,21 @@ cdef class PairCD:
         float
             What D rose by.
         """
-        cdef Py_ssize_t n = len(variables), wide = (n + LANES - 1) // LANES * LANES, v, until = self.steps + most
+        cdef const int32_t[::1] chosen = np.ascontiguousarray(variables, dtype=np.int32)
+        cdef Py_ssize_t n = chosen.shape[0], wide = (n + LANES - 1) // LANES * LANES, at, v, until = self.steps + most
         cdef double risen = 0, enough = -1
         cdef End end = LOOK
-        chosen = np.ascontiguousarray(variables, dtype=np.int32)
-        own = np.zeros((6, wide))
-        b = np.asarray(self.b)[chosen]
-        own[0, :n] = np.asarray(self.slopes())[chosen]
-        own[1:3], own[5, :n] = 1.0, b
-        own[1, :n] = np.asarray(self.curvature)[chosen]
-        own[2] = 1 / own[1]
-        own[3, :n], own[4, :n] = np.asarray(self.lower)[chosen] - b, np.asarray(self.upper)[chosen] - b
-        self.own, self.where, self.slot = own, chosen, np.full(n, ABSENT, dtype=np.int32)
+        self.own, self.where, self.slot = np.zeros((6, wide)), chosen, np.full(n, ABSENT, dtype=np.int32)
+        with nogil:
+            for at in range(wide):
+                self.own[1, at] = self.own[2, at] = 1.0
+            for at in range(n):
+                v = chosen[at]
+                check(v, self.b.shape[0])
+                self.own[0, at] = self.target[v] - self.scores[self.point[v]] - self.add[v] * self.b[v]
+                self.own[1, at], self.own[2, at] = self.curvature[v], 1 / self.curvature[v]
+                self.own[3, at], self.own[4, at] = self.lower[v] - self.b[v], self.upper[v] - self.b[v]
+                self.own[5, at] = self.b[v]
         self.n_gathered, self.moved, self.stands = 0, False, np.empty(n, dtype=np.int32)
         room = max(2, min(n, self.room // (4 * wide)))
         if self.columns.shape[0] < room * wide:
@@ -176,8 +252,7 @@ cdef class PairCD:
             if end == MISSING:
                 self.gather(v)
             PyErr_CheckSignals()
-        moved = np.asarray(self.own)[5, :n]
-        self.follow(chosen, moved)
+        self.follow()
         return risen
 
     cdef End run(self, Py_ssize_t until, double part, double* enough, double* risen,
@@ -332,24 +407,65 @@ cdef class PairCD:
                         self.soon_gain[side, at - 1], self.soon[side, at - 1])
                     at -= 1
                 self.soon_gain[side, at], self.soon[side, at] = gain, i
-        found = [self.point[self.where[v]]]
-        for side in range(2):
-            found += [self.soon[side, at] for at in range(count[side]) if self.soon_gain[side, at] >= SOON * best]
-        return found[:self.cache.capacity]
+        others = sorted((-self.soon_gain[side, at], self.soon[side, at]) for side in range(2) for at in range(count[side])
+                        if self.soon_gain[side, at] >= SOON * best)
+        return [self.point[self.where[v]], *(i for _, i in others)][:min(self.company, self.cache.capacity)]
 
-    def follow(self, chosen, moved):
-        """b of the chosen variables is `moved`: the scores follow."""
-        # What has come to a bound is there, whatever rounding says.
-        down, up = np.asarray(self.own)[3:5, :len(chosen)]
-        lower, upper = np.asarray(self.lower)[chosen], np.asarray(self.upper)[chosen]
-        after = np.where(up == 0, upper, np.where(down == 0, lower, np.clip(moved, lower, upper)))
-        b = np.asarray(self.b)
-        change = after - b[chosen]
-        b[chosen] = after
-        rows, at = np.unique(np.asarray(self.point)[chosen], return_inverse=True)
-        sums = np.bincount(at, change, minlength=len(rows))
-        there = np.flatnonzero(sums)
-        self.cache.add(rows[there], sums[there, np.newaxis], np.asarray(self.scores)[:, np.newaxis])
+    cdef follow(self):
+        """b and the scores, after the steps of a round."""
+        cdef Py_ssize_t at, v, count = 0
+        cdef int32_t i
+        cdef double after
+        cdef int32_t[::1] rows = np.empty(self.active.n, dtype=np.int32)
+        cdef double[:, ::1] sums = np.empty((self.active.n, 1))
+        with nogil:
+            for at in range(self.active.n):
+                v, i = self.where[at], self.point[self.where[at]]
+                # What has come to a bound is there, whatever rounding says.
+                if self.own[4, at] == 0:
+                    after = self.upper[v]
+                elif self.own[3, at] == 0:
+                    after = self.lower[v]
+                else:
+                    after = fmin(fmax(self.own[5, at], self.lower[v]), self.upper[v])
+                if after == self.b[v]:
+                    continue
+                if self.change[i] == 0:
+                    rows[count] = i
+                    count += 1
+                self.change[i] += after - self.b[v]
+                self.b[v] = after
+            for at in range(count):
+                sums[at, 0] = self.change[rows[at]]
+                self.change[rows[at]] = 0
+        self.cache.add(rows[:count], sums[:count], np.asarray(self.scores)[:, np.newaxis])
+
+
+cdef double largest(double* values, Py_ssize_t n, Py_ssize_t k) noexcept nogil:
+    """The k-th largest of n values, which are put into another order (Hoare's selection); the least one where k > n."""
+    cdef Py_ssize_t low = 0, high = n - 1, i, j
+    cdef double pivot
+    k = min(k, n) - 1
+    if k < 0:
+        return INFINITY
+    while low < high:
+        pivot, i, j = values[low + (high - low) // 2], low, high
+        while i <= j:
+            while values[i] > pivot:
+                i += 1
+            while values[j] < pivot:
+                j -= 1
+            if i <= j:
+                values[i], values[j] = values[j], values[i]
+                i += 1
+                j -= 1
+        if k <= j:
+            high = j
+        elif k >= i:
+            low = i
+        else:
+            break
+    return values[k]
 
 
 def values_of(table, const double[::1] cost, const double[::1] signs, const double[::1] scores, const double[::1] b,
@@ -368,24 +484,52 @@ def values_of(table, const double[::1] cost, const double[::1] signs, const doub
 
 
 def best_shift(table, const double[::1] cost, const double[::1] signs, const double[::1] scores, double low,
-               double high):
-    """The shift of all scores at which their loss is least, between low and high."""
+               double high, double guess):
+    """The shift of all scores at which their loss is least, between low and high, found soon where a guess is near."""
     cdef const double[::1] numbers = np.ascontiguousarray(table)
     cdef const pieces_t* phi = <const pieces_t*> &numbers[0]
-    cdef double slope, middle
-    cdef Py_ssize_t i
+    cdef int32_t[::1] rest = np.arange(cost.shape[0], dtype=np.int32)
+    # The loss's slope is `level` + `rise` shift, and that of the rest: rows with a knot between low and high.
+    cdef double middle = fmin(fmax(guess, low), high), stride = NEARBY * (high - low)
+    cdef double slope, level = 0, rise = 0, quad, loss = 0
+    cdef Py_ssize_t n_rest = cost.shape[0], at, left
+    cdef bint above = False, below = False
+    cdef int32_t i
+    cdef int piece
     with nogil:
         while True:
-            middle = low + (high - low) / 2
+            if above and below:
+                middle = low + (high - low) / 2
             if not low < middle < high:
-                break
-            slope = 0
-            for i in range(cost.shape[0]):
+                if above and below:
+                    break
+                above = below = True
+                continue
+            slope, left = level + rise * middle, 0
+            for at in range(n_rest):
+                i = rest[at]
                 slope += cost[i] * signs[i] * slope_at(phi, signs[i] * (scores[i] + middle))
             if slope < 0:
-                low = middle
+                low, above = middle, True
+                middle += stride
             else:
-                high = middle
-    # The corner of a loss is at one of them, and its cost may be large.
-    losses = [values_of(table, cost, signs, scores, np.zeros(len(cost)), end)[0] for end in (low, high)]
-    return low if losses[0] <= losses[1] else high
+                high, below = middle, True
+                middle -= stride
+            stride *= WIDER
+            for at in range(n_rest):
+                i = rest[at]
+                piece = piece_at(phi, signs[i] * (scores[i] + low))
+                if piece == piece_at(phi, signs[i] * (scores[i] + high)):
+                    quad = cost[i] * phi.quad[piece]
+                    level += quad * scores[i] + cost[i] * signs[i] * phi.slope[piece]
+                    rise += quad
+                else:
+                    rest[left] = i
+                    left += 1
+            n_rest = left
+        # The corner of a loss is at one of them, and its cost may be large.
+        for at in range(n_rest):
+            i = rest[at]
+            loss += cost[i] * loss_at(phi, signs[i] * (scores[i] + low))
+            loss -= cost[i] * loss_at(phi, signs[i] * (scores[i] + high))
+    return low if loss <= 0 else high

@@ -23,15 +23,20 @@ cdef struct pieces_t:
     double level[3]
 
 
+cdef inline int piece_at(const pieces_t* phi, double g) noexcept nogil:
+    """The piece of a margin, at a knot that above it"""
+    return 0 if g < phi.knot[0] else (1 if g < phi.knot[1] else 2)
+
+
 cdef inline double loss_at(const pieces_t* phi, double g) noexcept nogil:
     """phi(g)"""
-    cdef int j = 0 if g < phi.knot[0] else (1 if g < phi.knot[1] else 2)
+    cdef int j = piece_at(phi, g)
     return (0.5 * phi.quad[j] * g + phi.slope[j]) * g + phi.level[j]
 
 
 cdef inline double slope_at(const pieces_t* phi, double g) noexcept nogil:
     """phi'(g), at a knot that from above"""
-    cdef int j = 0 if g < phi.knot[0] else (1 if g < phi.knot[1] else 2)
+    cdef int j = piece_at(phi, g)
     return phi.quad[j] * g + phi.slope[j]
 
 

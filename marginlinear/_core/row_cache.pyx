@@ -80,16 +80,14 @@ cdef class RowCache:
         """Let the rows `which`, at most `capacity`, be there, in place of those that were not used for longest."""
         cdef Py_ssize_t at
         cdef int32_t slot, i
-        cdef bint missing = False
         cdef const int32_t[::1] wanted = np.ascontiguousarray(which, dtype=np.int32)
         cdef const float[:, ::1] rows
         if wanted.shape[0] > self.capacity:
             raise ValueError(f"require: {wanted.shape[0]} rows, there is room for {self.capacity}")
-        for at in range(wanted.shape[0]):
-            missing |= self.at(wanted[at]) == NULL
+        missing = {wanted[at] for at in range(wanted.shape[0]) if self.at(wanted[at]) == NULL}
         if not missing:
             return
-        absent = np.unique(np.asarray(wanted)[~self.present(wanted)]).astype(np.intp)
+        absent = np.array(sorted(missing), dtype=np.intp)
         if len(absent) > self.made_at_once.shape[0]:
             self.made_at_once = np.empty((len(absent), self.m), dtype=np.float32)
         rows = self.made_at_once

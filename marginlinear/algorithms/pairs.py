@@ -18,14 +18,14 @@ from marginlinear.problem import Info, Solution
 from marginlinear.status import STALLED, allowance, status_of
 
 # Variables of an active set, at least: so many, this part of all, and this multiple of the free ones.
-LEAST, PART, FREE = 1024, 1 / 16, 1.25
+LEAST, PART, FREE = 256, 1 / 16, 1.25
 # A round ends where a step gains less than this part of the first one, a smaller one where no row waits outside, or
 # after so many steps a variable.
 INNER, WHOLE, STEPS = 0.1, 1e-3, 5
 # Where a loss has curvature most duals may be free: rows that were made this many times are too many.
 AGAIN = 2.5
 # Of a gap at scores of float64, what rounds with float32 numbers can tell.
-STALE = 1e-4
+STALE = 1e-5
 # A bound that is this part of the least objective above it is not one: float32 numbers are not as wrong.
 ABOVE = 1e-3
 # A sum of coefficients is 0 where it is within this part of theirs.
@@ -149,32 +149,17 @@ class PairFit:
         half = 0.5 * float((b * scores).sum())
         if self.free_bias:
             slopes = self.engine.slopes()
-            self.offset = best_shift(self.table, self.cost, self.signs, scores, slopes.min(), slopes.max())
+            self.offset = best_shift(self.table, self.cost, self.signs, scores, slopes.min(), slopes.max(),
+                                     self.offset)
             self.engine.shift = self.offset
         loss, dual = values_of(self.table, self.cost, self.signs, scores, b, self.offset)
         return half + loss, dual - half
 
     def _active(self):
         """Numbers of the variables of the next round, rising."""
-        engine = self.engine
-        b, lower, upper = np.asarray(engine.b), np.asarray(engine.lower), np.asarray(engine.upper)
-        slopes, curvature = engine.slopes() - self.offset, np.asarray(engine.curvature)
-        m = len(b)
-        free = (lower < b) & (b < upper)
-        size = min(m, max(LEAST, int(PART * m), int(FREE * free.sum())))
-        if size == m:
-            return np.arange(m)
-        step = np.clip(slopes / curvature, lower - b, upper - b)
-        gain = step * (slopes - 0.5 * curvature * step)
-        if self.n_iter == 0:
-            # Many are equal, in whatever order they stand.
-            gain *= 1 + 1e-6 * self.random.random(m)
-        # The rows that would be violated next come last.
-        rank = np.where(free, 1.0, -abs(slopes) / np.sqrt(curvature) / (1 + abs(slopes).max()))
-        for side in (step > 0, step < 0):
-            worst = largest(np.where(side, gain, 0.0), size // 4)
-            rank[worst[gain[worst] > 0]] = 2.0
-        return np.sort(largest(rank, size))
+        n = len(self.cost)
+        jitter = 1 + 1e-6 * self.random.random(n) if self.n_iter == 0 else None
+        return self.engine.choose(max(LEAST, int(PART * n)), FREE, jitter)
 
     def dense(self, made):
         """Whether so many rows were made that it had been less work to make all of them once, and hold them."""
@@ -194,7 +179,3 @@ class PairFit:
         weights = np.append(b, self.offset) if self.free_bias else b
         return Solution(weights.reshape(-1, 1), info, state)
 
-
-def largest(values, count):
-    """Places of so many largest values."""
-    return np.argpartition(-values, count - 1)[:count] if 0 < count < len(values) else np.arange(len(values))[:count]
