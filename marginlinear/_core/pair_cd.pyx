@@ -407,8 +407,8 @@ cdef class PairCD:
                         self.soon_gain[side, at - 1], self.soon[side, at - 1])
                     at -= 1
                 self.soon_gain[side, at], self.soon[side, at] = gain, i
-        others = sorted((-self.soon_gain[side, at], self.soon[side, at]) for side in range(2) for at in range(count[side])
-                        if self.soon_gain[side, at] >= SOON * best)
+        others = sorted((-self.soon_gain[side, at], self.soon[side, at])
+                        for side in range(2) for at in range(count[side]) if self.soon_gain[side, at] >= SOON * best)
         return [self.point[self.where[v]], *(i for _, i in others)][:min(self.company, self.cache.capacity)]
 
     cdef follow(self):

@@ -204,8 +204,9 @@ def scale01(train, test, train_out, test_out):
         os.replace(f"{target}.part", target)
 
 
-def draw(path, out, count, standard):
-    """`count` rows of a file, drawn with a fixed seed, or all; `standard`: each feature of mean 0 and deviation 1."""
+def draw(path, out, count, standard, parity):
+    """`count` rows of a file, drawn with a fixed seed, or all; `standard`: each feature of mean 0 and deviation 1;
+    `parity`: even labels against odd ones."""
     import numpy as np
 
     import marginlinear as ml
@@ -217,7 +218,7 @@ def draw(path, out, count, standard):
         X = X.toarray()
         deviation = X.std(axis=0)
         X = (X - X.mean(axis=0)) / np.where(deviation > 0, deviation, 1.0)
-    ml.dump_libsvm(X, y, out)
+    ml.dump_libsvm(X, y % 2 if parity else y, out)
 
 
 def leave_fifth(source, train_out, test_out):
