@@ -72,6 +72,8 @@ def choose_width(int width=8):
 
 
 choose_width()
+# Of a float32 number of a kernel, its error, relative to the value.
+UNIT = 2**-23
 
 
 cdef class PairCD:
@@ -104,12 +106,18 @@ cdef class PairCD:
         Of all slopes, where the sum is fixed: what tells which variables are far from where they will be.
     steps : int
         Of two variables, so far.
+    root : float64 array of shape (m,)
+        Of the diagonal.
+    drift : float
+        The sum of |change| root(K(p, p)) of all changes: where no value of K is larger than those on its diagonal
+        allow, F(p) has an error of UNIT drift root(K(p, p)) at most, by float32 numbers.
     """
 
     cdef readonly RowCache cache
     cdef readonly Py_ssize_t steps, room, company
     cdef readonly bint sum_is_fixed
-    cdef public double shift
+    cdef public double shift, drift
+    cdef readonly double[::1] root
     cdef readonly double[::1] b, scores, curvature
     # Of the scores' coefficients, by row, after a round; else zeros.
     cdef double[::1] change
@@ -138,7 +146,7 @@ cdef class PairCD:
         self.room, self.company = room, company
         self.soon_gain, self.soon = np.empty((2, company)), np.empty((2, company), dtype=np.int32)
         self.b, self.scores = np.zeros(len(target)), np.zeros(len(diagonal))
-        self.change = np.zeros(len(diagonal))
+        self.change, self.root, self.drift = np.zeros(len(diagonal)), np.sqrt(diagonal), 0.0
         self.columns = np.empty(0, dtype=np.float32)
 
     def slopes(self):
@@ -438,7 +446,16 @@ cdef class PairCD:
             for at in range(count):
                 sums[at, 0] = self.change[rows[at]]
                 self.change[rows[at]] = 0
-        self.cache.add(rows[:count], sums[:count], np.asarray(self.scores)[:, np.newaxis])
+        self.update(rows[:count], sums[:count])
+
+    def update(self, which, sums):
+        """The scores follow coefficients of the rows `which` that have moved by `sums`, of shape (len(which), 1)."""
+        cdef const int32_t[::1] rows = np.ascontiguousarray(which, dtype=np.int32)
+        cdef const double[:, ::1] change = sums
+        cdef Py_ssize_t at
+        for at in range(rows.shape[0]):
+            self.drift += fabs(change[at, 0]) * self.root[rows[at]]
+        self.cache.add(rows, sums, np.asarray(self.scores)[:, np.newaxis])
 
 
 cdef double largest(double* values, Py_ssize_t n, Py_ssize_t k) noexcept nogil:

@@ -269,7 +269,8 @@ cdef class Rows:
         source : object
             source.diagonal: float64 array of shape (m,). source.rows(which): float64 array of shape (len(which), m) for
             an int array of at most FETCH row numbers; source.fill(which, out) into an array, float32 too.
-            source.matrix(): all of them. source.select(which): Rows of these rows.
+            source.matrix(): all of them. source.select(which): Rows of these rows. source.definite: whether no value is
+            larger than the diagonal allows; source.at(columns): a source of the rows there alone.
         capacity : int
             At least FETCH; m or more: `complete` may make all.
         """
@@ -320,15 +321,24 @@ cdef class Rows:
                 self.gram.met = self.gram.used = NULL
                 self._source = None
 
-    def add(self, which, coefficients, sums):
-        """sums += sum_i coefficients_i row_i over the rows `which` of a Gram matrix, in their order: float64 arrays."""
+    @property
+    def definite(self):
+        """Whether a Gram matrix is known to have no value beyond the roots of two on its diagonal."""
+        return self._source is not None and self._source.definite
+
+    def add(self, which, coefficients, sums, columns=None):
+        """sums += sum_i coefficients_i row_i over the rows `which` of a Gram matrix, in their order: float64 arrays.
+
+        With `columns`, an int array, of these values of each row alone, where the matrix is `definite`.
+        """
         if self._source is None:
             add_rows(self.arrays, which, coefficients, sums)
             return
-        step = max(LEAST, min(FETCH, PART // (4 * max(1, self.m))))
-        values = np.empty((step, self.m))
+        source = self._source if columns is None else self._source.at(columns)
+        step = max(LEAST, min(FETCH, PART // (4 * max(1, len(sums)))))
+        values = np.empty((step, len(sums)))
         for lo, hi in ranges(len(which), step):
-            self._source.fill(which[lo:hi], values[:hi - lo])
+            source.fill(which[lo:hi], values[:hi - lo])
             add_rows(values, np.arange(hi - lo), coefficients[lo:hi], sums)
 
     @contextmanager

@@ -11,7 +11,7 @@ import math
 import numpy as np
 
 from marginlinear._core.margin_cd import table_of
-from marginlinear._core.pair_cd import PairCD, best_shift, values_of
+from marginlinear._core.pair_cd import UNIT, PairCD, best_shift, values_of
 from marginlinear._core.rows import OF_ROWS
 from marginlinear.algorithms.certificate import Budget
 from marginlinear.problem import Info, Solution
@@ -26,6 +26,8 @@ INNER, WHOLE, STEPS = 0.1, 1e-3, 5
 AGAIN = 2.5
 # Of a gap at scores of float64, what rounds with float32 numbers can tell.
 STALE = 1e-5
+# Rows whose margins are that far in the flat part of their loss have none after a refresh either.
+MARGIN = 0.01
 # A bound that is this part of the least objective above it is not one: float32 numbers are not as wrong.
 ABOVE = 1e-3
 # A sum of coefficients is 0 where it is within this part of theirs.
@@ -69,6 +71,7 @@ class PairFit:
         self.budget = Budget(run.max_iter, run.time_limit, run.progress, run.cancel)
         self.signs = np.where(problem.y > 0, 1.0, -1.0)
         self.target, self.add, self.upper = dual_of(*loss)
+        self.flat = float(loss[0][-1])
         self.free_bias, self.offset = free_bias, 0.0
         self.random, self.n_iter = np.random.default_rng(run.seed), 0
 
@@ -130,18 +133,38 @@ class PairFit:
             # Of other costs, or of a fit without an offset.
             engine.b[:] = 0
         which = np.flatnonzero(engine.b)
-        engine.cache.add(which, np.asarray(engine.b)[which, np.newaxis], np.asarray(engine.scores)[:, np.newaxis])
+        engine.update(which, np.asarray(engine.b)[which, np.newaxis])
 
     def _refresh(self):
-        """The scores afresh, in float64."""
-        rows, b, scores = self.problem.rows, np.asarray(self.engine.b), np.asarray(self.engine.scores)
+        """The scores afresh, in float64: those of rows that have a coefficient or, perhaps, a loss."""
+        engine = self.engine
+        b = np.asarray(engine.b)
         if self.free_bias:
             # What rounding has left of the sum goes to the variable that has the most room on both sides.
-            room = np.minimum(b - self.engine.lower, self.engine.upper - b)
+            room = np.minimum(b - engine.lower, engine.upper - b)
             b[np.argmax(room)] -= math.fsum(b)
-        which = np.flatnonzero(b)
-        scores[:] = 0
-        rows.add(which, b[which], scores)
+        if self.problem.rows.definite:
+            asked = (b != 0) | (self._clear() <= MARGIN)
+            self._recompute(np.flatnonzero(asked))
+            self._values()
+            if (asked | (self._clear() > 0)).all():
+                return
+        self._recompute(np.arange(len(b)))
+
+    def _clear(self):
+        """How far each margin is above the knot from which its loss is flat, whatever float32 numbers did to it."""
+        engine = self.engine
+        return self.signs * (np.asarray(engine.scores) + self.offset) - self.flat - UNIT * engine.drift * np.asarray(engine.root)
+
+    def _recompute(self, columns):
+        """The scores of these rows in float64."""
+        engine, rows = self.engine, self.problem.rows
+        b, sums, which = np.asarray(engine.b), np.zeros(len(columns)), np.flatnonzero(engine.b)
+        everyone = len(columns) == rows.m
+        rows.add(which, b[which], sums, None if everyone else columns)
+        np.asarray(engine.scores)[columns] = sums
+        if everyone:
+            engine.drift = 0.0
 
     def _values(self):
         """(objective, bound)"""

@@ -148,18 +148,22 @@ class KernelRows:
                     out[lo:hi, first:last] = values[:hi - lo]
             out += self.offset
         else:
-            points = self.points
-
-            def work(lo, hi):
-                kernel_values(kernel, self.offset, points, which, points, lo, hi, out[:, lo:hi])
-
-            threads = min(self.threads or default_threads(), int(len(which) * points.rows.nnz / SHARE))
-            run_chunks(work, m, threads, COLUMNS if threads > 1 else max(1, m))
+            fill_values(kernel, self.offset, self.points, which, self.points, self.threads, out)
         if kernel.kind not in BOUNDED and not np.isfinite(out).all():
             i, j = np.argwhere(~np.isfinite(out))[0]
             raise ValueError(f"kernel of rows {which[i]} and {j} is not finite: scale the features, or take a smaller "
                              "gamma or degree")
         out[np.arange(len(which)), which] = self.diagonal[which]
+
+    @property
+    def definite(self):
+        """Whether the kernel is positive semidefinite on any rows."""
+        kernel = self.kernel
+        return kernel.kind in ("linear", "rbf") or (kernel.kind == "poly" and kernel.gamma >= 0 and kernel.coef0 >= 0)
+
+    def at(self, columns):
+        """A source of the rows' values at these columns alone: an int array, rising."""
+        return KernelColumns(self, columns)
 
     def matrix(self):
         """All rows."""
@@ -172,6 +176,33 @@ class KernelRows:
     def select(self, which):
         """Rows of these rows, over the same cache."""
         return rows_of(KernelRows(self.kernel, select_rows(self.X, which), self.offset, self.cache, self.threads))
+
+
+class KernelColumns:
+    """Some columns of the rows of a KernelRows, whose kernel is not the user's."""
+
+    def __init__(self, whole, columns):
+        self.whole, self.columns = whole, columns
+        self.points = points_of(select_rows(whole.X, columns))
+
+    def fill(self, which, out):
+        """out = the rows `which`: float64 array of shape (len(which), len(columns))."""
+        whole = self.whole
+        fill_values(whole.kernel, whole.offset, whole.points, which, self.points, whole.threads, out)
+        there = np.searchsorted(self.columns, which)
+        own = np.flatnonzero(self.columns[np.minimum(there, len(self.columns) - 1)] == which)
+        out[own, there[own]] = whole.diagonal[which[own]]
+
+
+def fill_values(kernel, offset, left, which, right, threads, out):
+    """out = the kernel's values of the left points `which` and all right ones."""
+    m = right.rows.m
+
+    def work(lo, hi):
+        kernel_values(kernel, offset, left, which, right, lo, hi, out[:, lo:hi])
+
+    threads = min(threads or default_threads(), int(len(which) * right.rows.nnz / SHARE))
+    run_chunks(work, m, threads, COLUMNS if threads > 1 else max(1, m))
 
 
 def call(function, X, Z):
