@@ -133,10 +133,10 @@ SPARSE(csr32, 1, 4)
 SPARSE(narrow64, 0, 2)
 SPARSE(narrow32, 1, 2)
 
-/* Half of the lanes at a time: all sums stay in registers. */
+/* As many lanes at a time as their sums stay in registers. */
 static TARGET void AT(dense)(const double *panels, ptrdiff_t n, ptrdiff_t count, const double *lanes, double *products)
 {
-    enum { HALF = ML_LANES / 2 };
+    enum { HALF = WIDTH == ML_LANES ? ML_LANES : ML_LANES / 2 };
     for (ptrdiff_t j = 0; j < count; j += ML_LANES, panels += ML_LANES * n)
         for (int from = 0; from < ML_LANES; from += HALF) {
             NUMBERS sum[HALF][PARTS];

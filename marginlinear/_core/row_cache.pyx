@@ -20,6 +20,19 @@ cdef float[:, ::1] untouched(Py_ssize_t rows, Py_ssize_t columns):
     return view.array(shape=(max(1, rows), max(1, columns)), itemsize=sizeof(float), format="f")
 
 
+cdef void add_four(const float** rows, const double* coefficients, Py_ssize_t start, Py_ssize_t stop,
+                   double* sums) noexcept nogil:
+    """sums += coefficients_0 rows_0 + ... + coefficients_3 rows_3, in this order."""
+    cdef const float* first = rows[0]
+    cdef const float* second = rows[1]
+    cdef const float* third = rows[2]
+    cdef const float* fourth = rows[3]
+    cdef double a = coefficients[0], b = coefficients[1], c = coefficients[2], d = coefficients[3]
+    cdef Py_ssize_t j
+    for j in range(start, stop):
+        sums[j] = (((sums[j] + a * first[j]) + b * second[j]) + c * third[j]) + d * fourth[j]
+
+
 cdef class RowCache:
     """The rows used last.
 
@@ -115,7 +128,6 @@ cdef class RowCache:
         cdef const float* rows[32]
         cdef const float* row
         cdef double* sum
-        cdef double c
         if coefficients.shape[0] != wanted.shape[0] or sums.shape[0] != self.m or sums.shape[1] != k:
             raise ValueError(f"add: {wanted.shape[0]} rows, {coefficients.shape[0]} coefficients of {k}, sums "
                              f"{sums.shape[0]} x {sums.shape[1]} of {self.m}")
@@ -128,18 +140,17 @@ cdef class RowCache:
                     rows[at - lo] = self.at(wanted[at])
                 start = 0
                 while start < self.m:
-                    stop = min(start + STRIP, self.m)
-                    for at in range(lo, hi):
+                    stop, at = min(start + STRIP, self.m), lo
+                    if k == 1:
+                        while at + 4 <= hi:
+                            add_four(&rows[at - lo], &coefficients[at, 0], start, stop, &sums[0, 0])
+                            at += 4
+                    for at in range(at, hi):
                         row = rows[at - lo]
-                        if k == 1:
-                            c, sum = coefficients[at, 0], &sums[0, 0]
-                            for j in range(start, stop):
-                                sum[j] += c * row[j]
-                        else:
-                            for j in range(start, stop):
-                                sum = &sums[j, 0]
-                                for l in range(k):
-                                    sum[l] += coefficients[at, l] * row[j]
+                        for j in range(start, stop):
+                            sum = &sums[j, 0]
+                            for l in range(k):
+                                sum[l] += coefficients[at, l] * row[j]
                     start = stop
             PyErr_CheckSignals()
             lo = hi
