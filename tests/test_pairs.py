@@ -154,6 +154,49 @@ def test_certificates_are_those_of_the_model(solver, C, free_bias):
         assert abs(b.sum()) <= 1e-12 * abs(b).sum()
 
 
+@pytest.mark.parametrize("kernel", ["rbf", "sigmoid"])
+@pytest.mark.parametrize("C", [1.0, 1e4])
+def test_scores_that_no_certificate_asks_for_stay_as_they_are(monkeypatch, kernel, C):
+    """Most rows are far from the margin: their scores are not made in float64, and P is that of the coefficients."""
+    X, y = problem(2000)
+    X[:, 0] += np.where(y, 3, -3)
+    asked = []
+    recompute = pairs.PairFit._recompute
+    monkeypatch.setattr(pairs.PairFit, "_recompute", lambda fit, columns: asked.append(len(columns)) or
+                        recompute(fit, columns))
+    model = ml.train(X, y, solver="l1svc", kernel=kernel, gamma=0.02, C=C, free_bias=True, tol=1e-3)
+    K = oracles.rbf(X, X, 0.02) if kernel == "rbf" else np.tanh(0.02 * X @ X.T)
+    b = np.zeros(2000)
+    b[[int(np.flatnonzero((row == X).all(axis=1))[0]) for row in model.support]] = model.dual_coef[:, 0]
+    margins = (2 * y - 1) * model.decision_function(X).ravel()
+    assert model.info.objective == pytest.approx(0.5 * b @ K @ b + C * np.maximum(0, 1 - margins).sum(), rel=1e-12)
+    assert max(asked) < 100 if kernel == "rbf" else set(asked) == {2000}
+
+
+def test_the_choice_of_a_round():
+    """All free variables, and of the others those that gain most on each side."""
+    rng = np.random.default_rng(5)
+    m = 300
+    signs, add = np.where(rng.random(m) < 0.7, 1.0, -1.0), np.where(rng.random(m) < 0.5, 0.0, 0.3)
+    lower, upper = np.where(signs > 0, 0.0, -1.0), np.where(signs > 0, 1.0, 0.0)
+    engine = PairCD(RowCache(Source(np.eye(m)), m, 9), np.ones(m), np.arange(m, dtype=np.int32), signs, add, lower,
+                    upper, sum_is_fixed=True, room=2**20)
+    engine.shift = 0.1
+    engine.b[:] = np.where(rng.random(m) < 0.1, 0.5 * signs, np.where(rng.random(m) < 0.3, signs, 0.0))
+    engine.scores[:] = rng.standard_normal(m)
+    slopes, b = engine.slopes() - 0.1, np.asarray(engine.b)
+    step = np.clip(slopes / np.asarray(engine.curvature), lower - b, upper - b)
+    gain = step * (slopes - 0.5 * np.asarray(engine.curvature) * step)
+    free = np.flatnonzero((lower < b) & (b < upper))
+    chosen = engine.choose(80, 1.25)
+    assert len(chosen) == 80
+    assert (np.diff(chosen) > 0).all()
+    worst = [where[np.argsort(-gain[where])[:20]] for where in (np.flatnonzero(step > 0), np.flatnonzero(step < 0))]
+    assert set(free) | set(np.concatenate(worst)) <= set(chosen)
+    assert len(engine.choose(10, 2.0)) == 2 * len(free)
+    assert np.array_equal(engine.choose(m + 5, 1.0), np.arange(m))
+
+
 @pytest.mark.parametrize("solver", LOSSES)
 def test_the_optimum_of_the_sweeps(solver):
     X, y = problem()
