@@ -74,9 +74,9 @@ def test_sums_of_rows_do_not_depend_on_what_is_kept(capacity, k):
 
 def test_add_rows_in_float64():
     rng = np.random.default_rng(2)
-    K, c, sums = rng.standard_normal((6, 8)), rng.standard_normal(3), np.zeros(8)
+    K, c, sums = rng.standard_normal((6, 8)), rng.standard_normal((3, 2)), np.zeros((8, 2))
     add_rows(K, np.array([5, 0, 3]), c, sums)
-    assert np.allclose(sums, c @ K[[5, 0, 3]])
+    assert np.allclose(sums, K[[5, 0, 3]].T @ c)
 
 
 @pytest.mark.parametrize(("loss", "wanted"), [

@@ -105,9 +105,14 @@ class Source:
     def __init__(self, K):
         self.K, self.diagonal, self.made = K, np.diagonal(K).copy(), []
 
-    def rows(self, which):
+    definite = True
+
+    def fill(self, which, out):
         self.made.append(which.tolist())
-        return self.K[which]
+        out[:] = self.K[which]
+
+    def matrix(self, dtype):
+        return self.K.astype(dtype)
 
     def select(self, which):
         return Rows.from_gram(np.ascontiguousarray(self.K[np.ix_(which, which)]))

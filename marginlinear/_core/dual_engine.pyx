@@ -368,6 +368,8 @@ cdef class DualEngine:
     def weights_of(self, duals):
         """U of these duals, summed afresh from the rows, in `parts` that have a sum each."""
         cdef Py_ssize_t m = self.rows.m
+        if self.rows.single:
+            return self._exact_weights(self.coefficients(duals, 0, m))
         self.rows.require()
         U, *others = run_chunks(lambda lo, hi: self._weights_of(duals, lo, hi), m, self.threads, -(-m // self.parts))
         for W in others:
@@ -380,6 +382,13 @@ cdef class DualEngine:
             self._add(self.coefficients(duals, first + lo, first + hi), W, first + lo)
         return W
 
+    def _exact_weights(self, coefficients):
+        """Scores, then coefficients, of a Gram matrix, from its float64 values."""
+        table = np.asarray(coefficients).reshape(self.rows.m, self.n_classes)
+        scores, which = np.zeros(table.shape), np.flatnonzero(table.any(axis=1))
+        self.rows.add(which, table[which], scores)
+        return np.concatenate((scores.ravel(), table.ravel()))
+
     def dual_weights(self, bint averaged):
         """U of the duals, or of their averages, summed afresh from the rows."""
         return self.weights_of(self._duals(averaged))
@@ -388,6 +397,9 @@ cdef class DualEngine:
         """Over Gram rows: the scores of W, summed afresh from its coefficients."""
         W = np.asarray(self.iterates.vector(False))
         coefficients = W[self.rows.m * self.n_classes:].copy()
+        if self.rows.single:
+            W[:] = self._exact_weights(coefficients)
+            return
         W[:] = 0
         self._add(coefficients, W)
 

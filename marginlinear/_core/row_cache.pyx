@@ -156,19 +156,22 @@ cdef class RowCache:
             lo = hi
 
 
-def add_rows(const double[:, ::1] rows, which, const double[::1] coefficients, double[::1] sums):
-    """sums += sum_i coefficients_i rows_i over the rows `which`, an int array, in their order."""
+def add_rows(const double[:, ::1] rows, which, const double[:, ::1] coefficients, double[:, ::1] sums):
+    """sums += sum_i row_i' coefficients_i over the rows `which`, an int array, in their order; coefficients have shape
+    (len(which), k), sums (m, k)."""
     cdef const Py_ssize_t[::1] wanted = np.ascontiguousarray(which, dtype=np.intp)
-    cdef Py_ssize_t at, j, m = sums.shape[0]
+    cdef Py_ssize_t at, j, l, m = sums.shape[0], k = sums.shape[1]
     cdef const double* row
+    cdef const double* own
     cdef double* sum
-    cdef double c
-    if wanted.shape[0] != coefficients.shape[0] or rows.shape[1] != m:
-        raise ValueError(f"add_rows: {wanted.shape[0]} rows of {rows.shape[1]}, {coefficients.shape[0]} coefficients, "
-                         f"{m} sums")
+    if wanted.shape[0] != coefficients.shape[0] or rows.shape[1] != m or coefficients.shape[1] != k:
+        raise ValueError(f"add_rows: {wanted.shape[0]} rows of {rows.shape[1]}, {coefficients.shape[0]} coefficients of "
+                         f"{coefficients.shape[1]}, sums {m} x {k}")
     with nogil:
         for at in range(wanted.shape[0]):
             check(wanted[at], rows.shape[0])
-            c, row, sum = coefficients[at], &rows[wanted[at], 0], &sums[0]
+            row, own, sum = &rows[wanted[at], 0], &coefficients[at, 0], &sums[0, 0]
             for j in range(m):
-                sum[j] += c * row[j]
+                for l in range(k):
+                    sum[l] += own[l] * row[j]
+                sum += k

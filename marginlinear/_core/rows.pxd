@@ -11,7 +11,8 @@ and <w, v> = sum of scores of w times coefficients of v. State is float64 throug
 with a constant bias feature that is not stored.
 
 A row of a Gram matrix may be absent: it is needed for its own updates alone, the diagonal and the scores do for all
-else. An engine asks `row_present` before an update, and Rows.fetch for what is absent.
+else. An engine asks `row_present` before an update, and Rows.fetch for what is absent. Values of a large matrix are
+float32; what is to be exact asks Rows.add for them in float64.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint16_t
@@ -88,7 +89,8 @@ ctypedef struct gram_t:
     Py_ssize_t n
     Py_ssize_t d         # 2m: scores, then coefficients
     double bias          # negative: a kernel carries its own
-    const double** at    # m rows of m values; NULL for a row that is absent
+    const void** at      # m rows of m values; NULL for a row that is absent
+    bint single          # values are float32
     const double* diagonal
     int64_t* met         # the last pass that each row was met in; NULL where no row is ever absent
     int64_t* used        # the last pass that it was added in
@@ -145,7 +147,7 @@ cdef class Rows:
     cdef dense64_t dense64
     cdef dense32_t dense32
     cdef gram_t gram
-    cdef object _sqnorms, _source, _pointers, _diagonal, _met, _used, _held, _store, _last, _caches, _lock
+    cdef object _sqnorms, _source, _exact, _pointers, _diagonal, _met, _used, _held, _store, _last, _caches, _lock
     cdef public Py_ssize_t room, takers    # bytes for RowCaches, and how many of them at once
     cdef object renumbered    # renumber.pyx: made once, for all fits on these rows
     cdef int64_t now
@@ -161,10 +163,12 @@ cdef extern from "simd_table.h":
                               double* s) noexcept nogil
     ctypedef void (*update_f)(const void* data, const void* features, Py_ssize_t n, const double* delta, double* W,
                               Py_ssize_t k) noexcept nogil
+    ctypedef void (*axpy_f)(const void* row, Py_ssize_t n, double a, double* w) noexcept nogil
     ctypedef struct kernels_t:
         int width
         scores_f scores[6]
         update_f update[6]
+        axpy_f axpy[2]
 
 cdef const kernels_t* kernels
 
@@ -207,7 +211,7 @@ cdef inline void check_features(const rows_t* X, Py_ssize_t i) noexcept nogil:
 cdef inline double value(const rows_t* X, Py_ssize_t i, Py_ssize_t p) noexcept nogil:
     """Of feature(X, i, p) in row i."""
     if rows_t is gram_t:
-        return X.at[i][p]
+        return (<const float*> X.at[i])[p] if X.single else (<const double*> X.at[i])[p]
     else:
         return X.data[p]
 
@@ -323,7 +327,7 @@ cdef inline void row_update(const rows_t* X, Py_ssize_t i, const double* delta, 
     if count < k:
         add_some(X, i, delta, which, count, W, k)
     elif rows_t is gram_t:
-        kernels.update[<int>DENSE64](X.at[i], NULL, X.m, delta, W, k)
+        kernels.update[<int>(DENSE32 if X.single else DENSE64)](X.at[i], NULL, X.m, delta, W, k)
     else:
         check_features(X, i)
         start = row_begin(X, i)
@@ -364,14 +368,10 @@ cdef inline double row_dot(const rows_t* X, Py_ssize_t i, const double* w) noexc
 cdef inline void row_axpy(const rows_t* X, Py_ssize_t i, double a, double* w) noexcept nogil:
     """w += a x_i"""
     cdef Py_ssize_t p
-    cdef scores_t state = w
-    cdef fixed_t data
     check(i, X.m)
     if rows_t is gram_t:
         row_used(X, i)
-        data = X.at[i]
-        for p in range(X.m):
-            state[p] += a * data[p]
+        kernels.axpy[X.single](X.at[i], X.m, a, w)
         w[X.m + i] += a
     else:
         for p in range(row_begin(X, i), row_end(X, i)):

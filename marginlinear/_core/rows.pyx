@@ -47,6 +47,10 @@ ROOM = 200 * 2**20
 OF_ROWS = 0.75
 # So few rows are made at once.
 SMALL = 1024
+# Gram matrices of so many rows have float64 values.
+EXACT = 4096
+# Kernels of rows with themselves that float32 numbers hold with room to spare, the largest of them.
+SINGLE = 1e-30, 1e30
 # Rows that are asked for at once, where many of them are asked for in vain.
 LEAST = 8
 EMPTY = -1
@@ -256,9 +260,7 @@ cdef class Rows:
 
     def _point_at(self, gram):
         """All rows are those of this array."""
-        cdef const double[:, ::1] K = gram
-        if self.m:
-            self._pointers[:] = <size_t> &K[0, 0] + 8 * self.m * np.arange(self.m, dtype=np.uintp)
+        self._pointers[:] = gram.ctypes.data + gram.itemsize * self.m * np.arange(self.m, dtype=np.uintp)
 
     @staticmethod
     def from_source(source, Py_ssize_t capacity):
@@ -267,10 +269,10 @@ cdef class Rows:
         Parameters
         ----------
         source : object
-            source.diagonal: float64 array of shape (m,). source.rows(which): float64 array of shape (len(which), m) for
-            an int array of at most FETCH row numbers; source.fill(which, out) into an array, float32 too.
-            source.matrix(): all of them. source.select(which): Rows of these rows. source.definite: whether no value is
-            larger than the diagonal allows; source.at(columns): a source of the rows there alone.
+            source.diagonal: float64 array of shape (m,). source.fill(which, out): the rows of an int array, of at most
+            FETCH numbers, into a float64 or float32 array; source.matrix(dtype): all of them. source.select(which):
+            Rows of these rows. source.definite: whether no value is larger than the diagonal allows; source.at(columns):
+            a source of the rows there alone.
         capacity : int
             At least FETCH; m or more: `complete` may make all.
         """
@@ -283,6 +285,7 @@ cdef class Rows:
         rows._met, rows._used = np.zeros(rows.m, dtype=np.int64), np.zeros(rows.m, dtype=np.int64)
         cdef int64_t[::1] met = rows._met, used = rows._used
         rows.gram.met, rows.gram.used, rows.gram.now = &met[0], &used[0], &rows.now
+        rows.gram.single = value_bytes(source) == 4
         rows._last, rows.ahead = rows._held[:0], FETCH
         return rows
 
@@ -295,12 +298,12 @@ cdef class Rows:
         self.bias = -1.0
         self.nnz = m * m
         self.storage = GRAM
-        self.gram = gram_t(m, m, 2 * m, -1.0, NULL, NULL, NULL, NULL, NULL)
+        self.gram = gram_t(m, m, 2 * m, -1.0, NULL, False, NULL, NULL, NULL, NULL)
         self._pointers, self._diagonal = np.zeros(m, dtype=np.uintp), diagonal
         self._caches, self._lock, self.room, self.takers = [], threading.Lock(), ROOM, 1
         pointers, values = self._pointers, diagonal
         if m:
-            self.gram.at, self.gram.diagonal = <const double**> &pointers[0], &values[0]
+            self.gram.at, self.gram.diagonal = <const void**> &pointers[0], &values[0]
 
     @property
     def is_gram(self):
@@ -316,25 +319,43 @@ cdef class Rows:
         """To be called before all rows of a Gram matrix are visited: they are made now, where all may be held."""
         with self._lock:
             if self._source is not None and len(self._held) == self.m:
-                self.arrays = self._source.matrix()
+                self.arrays = self._source.matrix(self._dtype)
                 self._point_at(self.arrays)
                 self.gram.met = self.gram.used = NULL
-                self._source = None
+                self._exact, self._source = self._source if self.gram.single else None, None
+
+    @property
+    def single(self):
+        """Whether the values of a Gram matrix that engines see are float32 numbers, and `add` has others."""
+        return bool(self.gram.single)
+
+    @property
+    def _dtype(self):
+        return np.float32 if self.gram.single else np.float64
 
     @property
     def definite(self):
         """Whether a Gram matrix is known to have no value beyond the roots of two on its diagonal."""
-        return self._source is not None and self._source.definite
+        source = self._source or self._exact
+        return source is not None and source.definite
 
     def add(self, which, coefficients, sums, columns=None):
-        """sums += sum_i coefficients_i row_i over the rows `which` of a Gram matrix, in their order: float64 arrays.
+        """sums += sum_i row_i' coefficients_i over the rows `which` of a Gram matrix, in their order.
 
-        With `columns`, an int array, of these values of each row alone, where the matrix is `definite`.
+        Parameters
+        ----------
+        which : int array
+        coefficients : float64 array of shape (len(which), k)
+        sums : float64 array of shape (m, k)
+        columns : int array, optional
+            Where the matrix is `definite`: of these values of each row alone; `sums` has a row for each.
         """
-        if self._source is None:
+        source = self._source or self._exact
+        if source is None:
             add_rows(self.arrays, which, coefficients, sums)
             return
-        source = self._source if columns is None else self._source.at(columns)
+        if columns is not None:
+            source = source.at(columns)
         step = max(LEAST, min(FETCH, PART // (4 * max(1, len(sums)))))
         values = np.empty((step, len(sums)))
         for lo, hi in ranges(len(which), step):
@@ -347,7 +368,7 @@ cdef class Rows:
         try:
             cache = self._caches.pop()
         except IndexError:
-            cache = RowCache(self._source or Held(self.arrays), self.m,
+            cache = RowCache(self._source or self._exact or Held(self.arrays), self.m,
                              max(1, int(OF_ROWS * self.room) // self.takers // (4 * max(1, self.m))))
             if cache.capacity == self.m <= SMALL:
                 cache.fill()
@@ -428,8 +449,9 @@ cdef class Rows:
         if len(which) == 0:
             return
         if self._store is None:
-            self._store = np.empty((len(self._held), self.m))
-        made = self._source.rows(which)
+            self._store = np.empty((len(self._held), self.m), self._dtype)
+        made = np.empty((len(which), self.m), self._dtype)
+        self._source.fill(which, made)
         waiting = self._met[self._held] != self.now
         idle = self.now - self._used[self._held] - waiting + np.where(waiting, 0, 0.5)
         idle[self._held == EMPTY] = np.inf
@@ -438,7 +460,7 @@ cdef class Rows:
         self._pointers[gone[gone != EMPTY]] = 0
         self._store[slots] = made
         self._held[slots] = which
-        self._pointers[which] = self._store.ctypes.data + 8 * self.m * slots.astype(np.uintp)
+        self._pointers[which] = self._store.ctypes.data + self._store.itemsize * self.m * slots.astype(np.uintp)
         # As if used in the last pass.
         self._used[which] = self.now - 1
 
@@ -449,8 +471,9 @@ cdef class Rows:
         cdef uint8_t[::1] to_values, to_features
         cdef task_t task
         which = np.ascontiguousarray(which, dtype=np.intp)
-        if self._source is not None:
-            return self._source.select(which)
+        source = self._source or self._exact
+        if source is not None:
+            return source.select(which)
         if self.pager is not None and not self.pager.fits(which):
             return self.pager.selected(which).rows(self.bias)
         self.require()
@@ -484,14 +507,15 @@ cdef class Rows:
         cdef double[:, ::1] out
         cdef double[::1] one
         cdef task_t task
-        if self.storage == GRAM and self._source is None:
+        source = self._source or self._exact
+        if self.storage == GRAM and source is None:
             return self.arrays
         if self.pager is not None:
             raise ValueError(f"the inner products of {self.m} rows on disk are not made: take algorithm = 'auto'")
         K = np.empty((self.m, self.m))
         if self.storage == GRAM:
             for i in range(0, self.m, FETCH):
-                K[i:i + FETCH] = self._source.rows(np.arange(i, min(self.m, i + FETCH)))
+                source.fill(np.arange(i, min(self.m, i + FETCH)), K[i:i + FETCH])
             return K
         out, one = K, np.empty(max(1, self.d))
         task.what, task.one = PRODUCTS, &one[0]
@@ -552,6 +576,13 @@ cdef void perform_on(engine_t self, const rows_t* X, task_t* task) noexcept nogi
             memcpy(task.values + task.begin[at] * sizeof(X.data[0]), X.data + first, count * sizeof(X.data[0]))
             memcpy(task.features + task.begin[at] * sizeof(X.indices[0]), X.indices + first,
                    count * sizeof(X.indices[0]))
+
+
+def value_bytes(source):
+    """Of a value of the Gram matrix of a source, as engines see it: float32 where that saves much, and loses nothing but
+    last digits."""
+    largest = np.max(source.diagonal, initial=0.0)
+    return 4 if len(source.diagonal) > EXACT and source.definite and SINGLE[0] <= largest <= SINGLE[1] else 8
 
 
 class Held:

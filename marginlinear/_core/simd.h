@@ -35,6 +35,7 @@
 
 #define INLINE inline __attribute__((always_inline))
 #define UNROLL _Pragma("GCC unroll 8")
+#define ML_RESTRICT __restrict__
 
 typedef double vec_2 __attribute__((vector_size(16)));
 
@@ -63,6 +64,7 @@ static INLINE void put_part_2(double *p, ptrdiff_t n, vec_2 v)
 
 #define INLINE inline
 #define UNROLL
+#define ML_RESTRICT
 
 static INLINE double part_1(const double *p, ptrdiff_t n) { (void)n; return p[0]; }
 static INLINE void put_part_1(double *p, ptrdiff_t n, double v) { (void)n; p[0] = v; }

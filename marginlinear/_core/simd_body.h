@@ -73,15 +73,28 @@ KERNELS(narrow32, 1, 2)
 KERNELS(dense64, 0, 0)
 KERNELS(dense32, 1, 0)
 
+#define AXPY(name, number) \
+    static TARGET void AT(name)(const void *row, ptrdiff_t n, double a, double *w) \
+    { \
+        const number *ML_RESTRICT value = (const number *)row; \
+        double *ML_RESTRICT sum = w; \
+        for (ptrdiff_t p = 0; p < n; p++) sum[p] += a * value[p]; \
+    }
+
+AXPY(axpy64, double)
+AXPY(axpy32, float)
+
 static const kernels_t AT(kernels) = {
     WIDTH,
     {AT(csr64_scores), AT(csr32_scores), AT(narrow64_scores), AT(narrow32_scores), AT(dense64_scores),
      AT(dense32_scores)},
     {AT(csr64_update), AT(csr32_update), AT(narrow64_update), AT(narrow32_update), AT(dense64_update),
      AT(dense32_update)},
+    {AT(axpy64), AT(axpy32)},
 };
 
 #undef KERNELS
+#undef AXPY
 #undef SCORES
 #undef UPDATE
 #undef WIDTH

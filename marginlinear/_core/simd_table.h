@@ -13,11 +13,15 @@ typedef void (*scores_f)(const void *data, const void *features, ptrdiff_t n, co
 typedef void (*update_f)(const void *data, const void *features, ptrdiff_t n, const double *delta, double *W,
                          ptrdiff_t k);
 
-/* By storage: csr64, csr32, narrow64, narrow32, dense64, dense32. */
+/* w += a row, of n values in turn. */
+typedef void (*axpy_f)(const void *row, ptrdiff_t n, double a, double *w);
+
+/* By storage: csr64, csr32, narrow64, narrow32, dense64, dense32; axpy of float64 and float32. */
 typedef struct {
     int width;
     scores_f scores[6];
     update_f update[6];
+    axpy_f axpy[2];
 } kernels_t;
 
 #endif

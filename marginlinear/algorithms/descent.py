@@ -294,6 +294,8 @@ class Descent:
             self.engine.refresh()
             if self.engine.iterates.kappa > 0:
                 self._begin(self.engine.iterates.kappa)
+        elif self.engine.rows.is_gram:
+            self.newton.restart()
 
     def _forget_bounds(self):
         self.incumbent.forget_bounds()

@@ -10,8 +10,6 @@ from marginlinear.status import ROUNDING, STALLED, allowance, status_of
 SPARSIFYING = 1
 # What comes before sweeps is to cost no more than this part of them.
 WORTH = 0.65
-# Kernels of rows with themselves that float32 numbers hold with room to spare, the largest of them.
-SINGLE = 1e-30, 1e30
 
 
 def margin_engine(problem, cost, seed, threads, tables, kind=None, **others):
@@ -311,6 +309,8 @@ def margin_fit_of(loss):
 
     def fit(problem, params, run):
         import numpy as np
+
+        from marginlinear._core.rows import SINGLE
 
         rows = problem.rows
         largest = np.max(rows.sqnorms(), initial=0.0) if rows.is_gram else math.nan

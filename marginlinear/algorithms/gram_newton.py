@@ -19,7 +19,7 @@ import math
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
-from scipy.linalg.blas import dsymv
+from scipy.linalg.blas import dsymv, ssymv
 
 from marginlinear._core.proximal import solve
 from marginlinear.status import ROUNDING
@@ -63,8 +63,8 @@ class GramNewton:
 
     def restart(self):
         """From the duals of the engine."""
-        self.b = self.sign * np.asarray(self.engine.duals)
-        self.scores = self._times(self.b)
+        weights = np.asarray(self.engine.weights_of(self.engine.duals))
+        self.scores, self.b = weights[:len(self.cost)].copy(), weights[len(self.cost):].copy()
         self._publish()
 
     def step(self):
@@ -93,8 +93,12 @@ class GramNewton:
 
     def _times(self, b):
         """K b"""
+        if not b.any():
+            return np.zeros(len(b))
         # K is symmetric: one of its triangles is read.
-        return dsymv(1.0, self.K.T, b) if b.any() else np.zeros(len(b))
+        if self.K.dtype == np.float32:
+            return ssymv(1.0, self.K.T, b).astype(np.float64)
+        return dsymv(1.0, self.K.T, b)
 
     def _pieces(self, scores):
         """(quad, slope) of the piece of each margin."""
@@ -110,7 +114,7 @@ class GramNewton:
         """The changes of all coefficients, by Cholesky; not finite where it fails."""
         which, change = np.flatnonzero(free), np.zeros(len(free))
         if len(which):
-            matrix = self.K[np.ix_(which, which)]
+            matrix = self.K[np.ix_(which, which)].astype(np.float64, copy=False)
             matrix[np.diag_indices(len(which))] += d
             change[which] = solve(matrix, wanted, self.engine.threads)
         return change
@@ -160,7 +164,7 @@ class GramNewton:
         """(the rows J of K, K_JJ)"""
         m = len(self.K)
         J = np.sort(self.random.permutation(m)[:min(int(PART * m), math.ceil(RANK * math.sqrt(condition)))])
-        rows = self.K[J]
+        rows = self.K[J].astype(np.float64, copy=False)
         corner = rows[:, J]
         corner[np.diag_indices(len(J))] *= 1 + RIDGE
         return rows, corner

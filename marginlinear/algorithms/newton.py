@@ -63,7 +63,7 @@ class MarginNewtonCost:
         if rows.is_gram and not smooth(engine):
             raise ValueError(KINKED)
         if rows.is_gram and not rows.shared:
-            raise ValueError(NOT_HELD.format(8 * rows.m * rows.m / 1e6))
+            raise ValueError(NOT_HELD.format((4 if rows.single else 8) * rows.m * rows.m / 1e6))
         if rows.is_gram and not engine.condition() <= SHARPEST:
             raise ValueError(SHARP.format(engine.condition()))
         if rows.is_gram and rows.m > LIMIT and not flat_nowhere(engine):

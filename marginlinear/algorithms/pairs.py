@@ -159,10 +159,10 @@ class PairFit:
     def _recompute(self, columns):
         """The scores of these rows in float64."""
         engine, rows = self.engine, self.problem.rows
-        b, sums, which = np.asarray(engine.b), np.zeros(len(columns)), np.flatnonzero(engine.b)
+        b, sums, which = np.asarray(engine.b), np.zeros((len(columns), 1)), np.flatnonzero(engine.b)
         everyone = len(columns) == rows.m
-        rows.add(which, b[which], sums, None if everyone else columns)
-        np.asarray(engine.scores)[columns] = sums
+        rows.add(which, b[which, np.newaxis], sums, None if everyone else columns)
+        np.asarray(engine.scores)[columns] = sums[:, 0]
         if everyone:
             engine.drift = 0.0
 

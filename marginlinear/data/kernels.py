@@ -16,7 +16,7 @@ import numpy as np
 
 from marginlinear._core import kernel_rows
 from marginlinear._core.kernel_rows import FULL, KernelPoints, kernel_values
-from marginlinear._core.rows import FETCH, Rows
+from marginlinear._core.rows import FETCH, Rows, value_bytes
 from marginlinear.data import one_against_one
 from marginlinear.data.arrays import CSR, as_rows, held, row_count, select_rows, shape_of
 from marginlinear.errors import RowError
@@ -130,12 +130,6 @@ class KernelRows:
                            "positive semidefinite on these rows, and nothing can be certified; try a larger coef0 or "
                            "another kernel")
 
-    def rows(self, which):
-        """float64 array of shape (len(which), m)."""
-        out = np.empty((len(which), len(self.diagonal)))
-        self.fill(which, out)
-        return out
-
     def fill(self, which, out):
         """out = the rows `which`: float64 or float32 array of shape (len(which), m)."""
         kernel, m = self.kernel, len(self.diagonal)
@@ -165,10 +159,10 @@ class KernelRows:
         """A source of the rows' values at these columns alone: an int array, rising."""
         return KernelColumns(self, columns)
 
-    def matrix(self):
+    def matrix(self, dtype=np.float64):
         """All rows."""
         m = len(self.diagonal)
-        out = np.empty((m, m))
+        out = np.empty((m, m), dtype)
         for lo, hi in ranges(m, FETCH):
             self.fill(np.arange(lo, hi), out[lo:hi])
         return out
@@ -232,8 +226,9 @@ def rows_of(source):
     held = there / 4 if source.cache is None else source.cache * 2**20
     if math.isinf(held):
         held = 2**30
-    capacity = m if 8 * m * m <= held else min(m, max(FETCH, int(held / (8 * max(1, m)))))
-    needed = 8 * m * capacity
+    size = value_bytes(source) * max(1, m)
+    capacity = min(m, max(FETCH, int(held / size)))
+    needed = size * capacity
     if needed > there:
         raise MemoryError(f"{capacity} kernel rows of {m} values need {needed / 2**30:.1f} GiB, the machine has "
                           f"{there / 2**30:.1f}: give a smaller cache (-m)")
