@@ -165,8 +165,8 @@ def add_rows(const double[:, ::1] rows, which, const double[:, ::1] coefficients
     cdef const double* own
     cdef double* sum
     if wanted.shape[0] != coefficients.shape[0] or rows.shape[1] != m or coefficients.shape[1] != k:
-        raise ValueError(f"add_rows: {wanted.shape[0]} rows of {rows.shape[1]}, {coefficients.shape[0]} coefficients of "
-                         f"{coefficients.shape[1]}, sums {m} x {k}")
+        raise ValueError(f"add_rows: {wanted.shape[0]} rows of {rows.shape[1]}, {coefficients.shape[0]} x "
+                         f"{coefficients.shape[1]} coefficients, sums {m} x {k}")
     with nogil:
         for at in range(wanted.shape[0]):
             check(wanted[at], rows.shape[0])

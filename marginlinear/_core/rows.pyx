@@ -271,8 +271,8 @@ cdef class Rows:
         source : object
             source.diagonal: float64 array of shape (m,). source.fill(which, out): the rows of an int array, of at most
             FETCH numbers, into a float64 or float32 array; source.matrix(dtype): all of them. source.select(which):
-            Rows of these rows. source.definite: whether no value is larger than the diagonal allows; source.at(columns):
-            a source of the rows there alone.
+            Rows of these rows. source.definite: whether no value is larger than the diagonal allows;
+            source.at(columns): a source of the rows there alone.
         capacity : int
             At least FETCH; m or more: `complete` may make all.
         """
@@ -579,8 +579,8 @@ cdef void perform_on(engine_t self, const rows_t* X, task_t* task) noexcept nogi
 
 
 def value_bytes(source):
-    """Of a value of the Gram matrix of a source, as engines see it: float32 where that saves much, and loses nothing but
-    last digits."""
+    """Of a value of the Gram matrix of a source, as engines see it: of a float32 number where that saves much, and loses
+    nothing but last digits."""
     largest = np.max(source.diagonal, initial=0.0)
     return 4 if len(source.diagonal) > EXACT and source.definite and SINGLE[0] <= largest <= SINGLE[1] else 8
 

@@ -154,7 +154,8 @@ class PairFit:
     def _clear(self):
         """How far each margin is above the knot from which its loss is flat, whatever float32 numbers did to it."""
         engine = self.engine
-        return self.signs * (np.asarray(engine.scores) + self.offset) - self.flat - UNIT * engine.drift * np.asarray(engine.root)
+        margins = self.signs * (np.asarray(engine.scores) + self.offset)
+        return margins - self.flat - UNIT * engine.drift * np.asarray(engine.root)
 
     def _recompute(self, columns):
         """The scores of these rows in float64."""
