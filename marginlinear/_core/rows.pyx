@@ -579,7 +579,7 @@ cdef void perform_on(engine_t self, const rows_t* X, task_t* task) noexcept nogi
 
 
 def value_bytes(source):
-    """Of a value of the Gram matrix of a source, as engines see it: of a float32 number where that saves much, and loses
+    """Of a value of the Gram matrix of a source, as engines see it: float32 numbers where that saves much and loses
     nothing but last digits."""
     largest = np.max(source.diagonal, initial=0.0)
     return 4 if len(source.diagonal) > EXACT and source.definite and SINGLE[0] <= largest <= SINGLE[1] else 8
