@@ -212,7 +212,7 @@ class ModelFit(fitting.Fit):
             else:
                 require_memory(self.columns, len(sample.y), "rows")
                 rows = (gram or GramCache()).rows(kernel, X, bias, self.values["cache"],
-                                                 threads or self.run_values["threads"])
+                                                 threads or self.run_values["threads"], sample.kept)
         problem = Problem(rows, sample.y, len(self.classes), sample.instance, sample.factor)
         fitted = self.fitted(problem, start, progress, cancel, threads, overwrite_rows)
         if kernel is not None:

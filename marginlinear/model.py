@@ -152,6 +152,10 @@ class Model(fitting.Linear):
         else:
             parts = [self._scores(part, threads) for part in self.scaling.parts(X)]
             scores = np.concatenate(parts) if parts else np.empty((0, self.columns))
+        return self._decided(scores)
+
+    def _decided(self, scores):
+        """The scores as `decision_function` returns them."""
         require_numbers(scores)
         return scores[:, 0] if scores.shape[1] == 1 and not self.joint else scores
 
@@ -352,6 +356,14 @@ class KernelModel(Model):
         return kernel_scores(self.kernel, X, self.support_rows, self.weights, offset=0.0,
                              threads=threads or default_threads(),
                              pairs_of=self.support_counts if self._packed else None) + self._intercept
+
+    def decide_among(self, points, trained, rows):
+        """`decide` for the `rows` of KernelPoints that know their products: the model is one of those `trained`."""
+        from marginlinear.data.kernels import known_scores
+
+        scores = known_scores(self.kernel, points.select(rows), points.select(trained[self.support_indices]),
+                              self.weights, pairs_of=self.support_counts if self._packed else None)
+        return self._decided(scores + self._intercept)
 
 
 def require_numbers(scores):

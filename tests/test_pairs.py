@@ -25,6 +25,8 @@ LOSSES = {"l1svc": lambda g: np.maximum(0, 1 - g), "l2svc": lambda g: np.maximum
 class Source:
     """A Gram matrix as RowCache asks for it, which counts."""
 
+    known = False
+
     def __init__(self, K):
         self.K, self.asked = K, []
 

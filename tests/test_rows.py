@@ -102,6 +102,8 @@ def test_gram_is_scores_and_coefficients(kernels, k):
 class Source:
     """Rows of a Gram matrix as Rows.from_source asks for them; `made` lists what it was asked for."""
 
+    known = False
+
     def __init__(self, K):
         self.K, self.diagonal, self.made = K, np.diagonal(K).copy(), []
 

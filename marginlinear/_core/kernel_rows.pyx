@@ -93,25 +93,58 @@ cdef class KernelPoints:
 
     Attributes
     ----------
+    m : int
     sqnorms : float64 array of shape (m,)
+    products : float64 array or None
+        Of `known` points: inner products, which take the place of the rows. Of these are the points `numbers`.
+    work : int
+        Steps of one row with all points.
     """
 
+    cdef readonly Py_ssize_t m
     cdef readonly Rows rows
+    cdef readonly object products
     cdef object panels
     cdef double[::1] norms
+    cdef const Py_ssize_t[::1] numbers
 
     def __init__(self, Rows rows):
-        cdef Py_ssize_t m = rows.m
-        self.rows = rows
-        norms = np.zeros((m + BLOCK - 1) // BLOCK * BLOCK)
-        norms[:m] = rows.sqnorms()
-        self.norms = norms
-        if not isinstance(rows.arrays, tuple) or rows.nnz >= FULL * m * rows.n:
+        self.rows, self.m = rows, rows.m
+        self._measure(rows.sqnorms())
+        if not isinstance(rows.arrays, tuple) or rows.nnz >= FULL * rows.m * rows.n:
             self._pack()
+
+    def _measure(self, sqnorms):
+        norms = np.zeros((self.m + BLOCK - 1) // BLOCK * BLOCK)
+        norms[:self.m] = sqnorms
+        self.norms = norms
 
     @property
     def sqnorms(self):
-        return np.asarray(self.norms)[:self.rows.m]
+        return np.asarray(self.norms)[:self.m]
+
+    @property
+    def work(self):
+        return self.rows.nnz if self.products is None else self.m
+
+    def known(self, products):
+        """The same points by their inner products, a float64 array of shape (m, m): what is selected of these is read
+        there by every kernel, with the bits that it has without them."""
+        if products.shape != (self.m, self.m):
+            raise ValueError(f"known: products of shape {products.shape} for {self.m} points")
+        return self._among(products, np.arange(self.m, dtype=np.intp), self.sqnorms)
+
+    def select(self, which):
+        """The points of these numbers, an int array, in their order."""
+        if self.products is None:
+            return KernelPoints(self.rows.select(which))
+        return self._among(self.products, np.asarray(self.numbers)[which], self.sqnorms[which])
+
+    def _among(self, products, numbers, sqnorms):
+        cdef KernelPoints points = KernelPoints.__new__(KernelPoints)
+        points.products, points.numbers, points.m = products, numbers, len(numbers)
+        points._measure(sqnorms)
+        return points
 
     def _pack(self):
         cdef double[::1] panels
@@ -165,16 +198,28 @@ def kernel_values(kernel, double offset, KernelPoints left, which, KernelPoints 
     out : float64 or float32 array of shape (len(which), stop - start), C order
     """
     cdef const Py_ssize_t[::1] who = np.ascontiguousarray(which, dtype=np.intp)
-    cdef Py_ssize_t n = right.rows.n, count = who.shape[0], lo, hi, most
+    cdef Py_ssize_t n, count = who.shape[0], lo, hi, most
+    cdef const double[:, ::1] products
     cdef kernel_t wanted = kernel_t(KINDS.index(kernel.kind), kernel.degree, kernel.gamma or 0.0, kernel.coef0, offset)
     cdef double[::1] lanes
     cdef const double[::1] panels = right.panels
     cdef const double* packed = NULL
     cdef task_t task
-    if start % BLOCK or not 0 <= start <= stop <= right.rows.m or out.shape[0] != count or (
+    if start % BLOCK or not 0 <= start <= stop <= right.m or out.shape[0] != count or (
             out.shape[1] != stop - start or (out.size and out.strides[1] != sizeof(number_t))):
-        raise ValueError(f"kernel_values: rows {start} to {stop} of {right.rows.m}, {count} others, and an array of "
+        raise ValueError(f"kernel_values: rows {start} to {stop} of {right.m}, {count} others, and an array of "
                          f"shape {out.shape[0]} x {out.shape[1]}")
+    if left.products is not right.products:
+        raise ValueError("kernel_values: points of other products")
+    if right.products is not None:
+        products = right.products
+        for lo in range(0, count, LANES):
+            hi = min(count, lo + LANES)
+            with nogil:
+                look_up(&wanted, left, &who[lo], hi - lo, right, products, start, stop, lo, out)
+            PyErr_CheckSignals()
+        return
+    n = right.rows.n
     if panels is not None:
         packed = &panels[0]
     most = max(1, min(BATCHES, NEAR // max(1, n * LANES), (count + LANES - 1) // LANES))
@@ -218,3 +263,26 @@ cdef void multiply(const kernel_t* kernel, KernelPoints left, const Py_ssize_t* 
                 memcpy(&out[first + at + lane, lo - start], values, (hi - lo) * sizeof(number_t))
             at += LANES
         lo = hi
+
+
+cdef void look_up(const kernel_t* kernel, KernelPoints left, const Py_ssize_t* who, Py_ssize_t count,
+                  KernelPoints right, const double[:, ::1] known, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t first,
+                  number_t[:, :] out) noexcept nogil:
+    """Rows first to first + count of `out`: those of `who`, whose products are known."""
+    cdef Py_ssize_t at, lo, j, some
+    cdef const double* row
+    cdef const Py_ssize_t* numbers
+    cdef double products[BLOCK]
+    cdef number_t values[BLOCK]
+    memset(products, 0, sizeof(products))
+    for at in range(count):
+        check(who[at], left.m)
+        row, lo = &known[left.numbers[who[at]], 0], start
+        while lo < stop:
+            numbers, some = &right.numbers[lo], min(<Py_ssize_t>BLOCK, stop - lo)
+            for j in range(some):
+                check(numbers[j], known.shape[1])
+                products[j] = row[numbers[j]]
+            gram.values[number_t is float](kernel, products, left.norms[who[at]], &right.norms[lo], some, values)
+            memcpy(&out[first + at, lo - start], values, some * sizeof(number_t))
+            lo += BLOCK

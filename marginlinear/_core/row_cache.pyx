@@ -40,6 +40,7 @@ cdef class RowCache:
     ----------
     source : object
         source.fill(which, out) puts the rows `which`, an int array, into a float32 array of shape (len(which), m).
+        source.known: whether it has what they are made of at hand, so that no row counts as made.
     m : int
     capacity : int
         Rows, at least 1.
@@ -112,7 +113,8 @@ cdef class RowCache:
             self.row_of[slot], self.slot_of[i] = i, slot
             memcpy(&self.store[slot, 0], &rows[at, 0], self.m * sizeof(float))
             self.at(i)
-        self.made += len(absent)
+        if not self.source.known:
+            self.made += len(absent)
 
     def add(self, which, const double[:, ::1] coefficients, double[:, ::1] sums):
         """sums += sum_i row_i' coefficients_i over the rows `which`, in their order.

@@ -272,7 +272,7 @@ cdef class Rows:
             source.diagonal: float64 array of shape (m,). source.fill(which, out): the rows of an int array, of at most
             FETCH numbers, into a float64 or float32 array; source.matrix(dtype): all of them. source.select(which):
             Rows of these rows. source.definite: whether no value is larger than the diagonal allows;
-            source.at(columns): a source of the rows there alone.
+            source.at(columns): a source of the rows there alone. source.known: as RowCache asks.
         capacity : int
             At least FETCH; m or more: `complete` may make all.
         """
@@ -587,6 +587,8 @@ def value_bytes(source):
 
 class Held:
     """A Gram matrix as a source of its rows."""
+
+    known = False
 
     def __init__(self, gram):
         self.gram = gram

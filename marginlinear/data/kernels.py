@@ -11,12 +11,13 @@ A value has the same bits whatever is made with it (_core/kernel_rows.pyx), in a
 """
 
 import math
+import mmap
 
 import numpy as np
 
 from marginlinear._core import kernel_rows
 from marginlinear._core.kernel_rows import FULL, KernelPoints, kernel_values
-from marginlinear._core.rows import FETCH, Rows, value_bytes
+from marginlinear._core.rows import FETCH, ROOM, Rows, value_bytes
 from marginlinear.data import one_against_one
 from marginlinear.data.arrays import CSR, as_rows, held, row_count, select_rows, shape_of
 from marginlinear.errors import RowError
@@ -28,6 +29,10 @@ KINDS = (*kernel_rows.KINDS, "precomputed")
 COLUMNS, SUPPORT = 1024, 256
 # Multiplications that are worth another thread.
 SHARE = 1e6
+# Of the bytes for kernel rows, what the inner products of all rows may take.
+OF_PRODUCTS = 0.8
+# Values of a row from which on its inner products take longer to make than to read.
+DEAR = 16
 # Kernels whose values are finite whatever the rows are.
 BOUNDED = ("rbf", "sigmoid")
 # A matrix that differs from its transpose by more than this part of its largest value is not symmetric.
@@ -90,6 +95,34 @@ def points_of(X):
     return KernelPoints(rows)
 
 
+def room_of(cache):
+    """Bytes for float32 rows of a kernel, by the parameter."""
+    return ROOM if cache is None else int(cache * 2**20)
+
+
+def shared_points(X, classes, cache, threads):
+    """KernelPoints of the rows of X that know their inner products, for fits on parts of them with any kernel; None
+    where these do not fit OF_PRODUCTS of the `cache`, or are made as quickly as they are read.
+
+    `classes`, an int array: products of the rows of one class stand together, as a problem of few classes reads them.
+    """
+    m, order = row_count(X), np.argsort(classes, kind="stable")
+    if 8 * m * m > OF_PRODUCTS * room_of(cache):
+        return None
+    points = points_of(select_rows(held(X), order))
+    if points.rows.nnz < DEAR * m:
+        return None
+    # Memory of small pages: see `untouched` in _core/row_cache.pyx.
+    linear, products = Kernel("linear"), np.frombuffer(mmap.mmap(-1, 8 * m * m)).reshape(m, m)
+
+    def work(lo, hi):
+        kernel_values(linear, 0.0, points, np.arange(lo, hi), points, lo, m, products[lo:hi, lo:])
+        products[hi:, lo:hi] = products[lo:hi, hi:].T
+
+    run_chunks(work, m, threads, FETCH)
+    return points.known(products).select(np.argsort(order, kind="stable"))
+
+
 def dense(rows, lo, hi):
     """Rows lo to hi as a float64 array."""
     part = rows.select(np.arange(lo, hi)).arrays
@@ -101,15 +134,25 @@ def dense(rows, lo, hi):
 class KernelRows:
     """The rows of a Gram matrix, made when they are asked for; a source of Rows.from_source.
 
+    Parameters
+    ----------
+    kernel, X, offset, cache, threads
+        As of `gram_rows`.
+    points : KernelPoints, optional
+        The rows of X, where they are made.
+    room : int, optional
+        Bytes for float32 rows. Default: those of the cache.
+
     Attributes
     ----------
     diagonal : float64 array of shape (m,)
     """
 
-    def __init__(self, kernel, X, offset, cache, threads):
-        self.kernel, self.X, self.offset, self.cache, self.threads = kernel, held(X), offset, cache, threads
-        m = row_count(X)
+    def __init__(self, kernel, X, offset, cache, threads, points=None, room=None):
+        self.kernel, self.offset, self.cache, self.threads = kernel, offset, cache, threads
+        self.room = room_of(cache) if room is None else room
         if callable(kernel.kind):
+            self.X, m = held(X), row_count(X)
             self.diagonal = np.empty(m)
             for lo, hi in ranges(m, FETCH):
                 part = select_rows(self.X, np.arange(lo, hi))
@@ -117,7 +160,7 @@ class KernelRows:
                 require_symmetry(values, values, abs(values).max(), "kernel", lo, lo)
                 self.diagonal[lo:hi] = np.diagonal(values)
         else:
-            self.points = points_of(self.X)
+            self.points = points_of(X) if points is None else points
             self.diagonal = kernel.diagonal(self.points.sqnorms)
         self.diagonal += offset
         if not np.isfinite(self.diagonal).all():
@@ -129,6 +172,11 @@ class KernelRows:
             raise RowError(i, f"kernel of row {{row}} with itself is {self.diagonal[i]:.6g}, below 0: it is not "
                            "positive semidefinite on these rows, and nothing can be certified; try a larger coef0 or "
                            "another kernel")
+
+    @property
+    def known(self):
+        """Whether rows are made of inner products that are known."""
+        return not callable(self.kernel.kind) and self.points.products is not None
 
     def fill(self, which, out):
         """out = the rows `which`: float64 or float32 array of shape (len(which), m)."""
@@ -169,7 +217,9 @@ class KernelRows:
 
     def select(self, which):
         """Rows of these rows, over the same cache."""
-        return rows_of(KernelRows(self.kernel, select_rows(self.X, which), self.offset, self.cache, self.threads))
+        given = callable(self.kernel.kind)
+        return rows_of(KernelRows(self.kernel, select_rows(self.X, which) if given else None, self.offset, self.cache,
+                                  self.threads, None if given else self.points.select(which), self.room))
 
 
 class KernelColumns:
@@ -177,7 +227,7 @@ class KernelColumns:
 
     def __init__(self, whole, columns):
         self.whole, self.columns = whole, columns
-        self.points = points_of(select_rows(whole.X, columns))
+        self.points = whole.points.select(columns)
 
     def fill(self, which, out):
         """out = the rows `which`: float64 array of shape (len(which), len(columns))."""
@@ -190,12 +240,12 @@ class KernelColumns:
 
 def fill_values(kernel, offset, left, which, right, threads, out):
     """out = the kernel's values of the left points `which` and all right ones."""
-    m = right.rows.m
+    m = right.m
 
     def work(lo, hi):
         kernel_values(kernel, offset, left, which, right, lo, hi, out[:, lo:hi])
 
-    threads = min(threads or default_threads(), int(len(which) * right.rows.nnz / SHARE))
+    threads = min(threads or default_threads(), int(len(which) * right.work / SHARE))
     run_chunks(work, m, threads, COLUMNS if threads > 1 else max(1, m))
 
 
@@ -233,12 +283,11 @@ def rows_of(source):
         raise MemoryError(f"{capacity} kernel rows of {m} values need {needed / 2**30:.1f} GiB, the machine has "
                           f"{there / 2**30:.1f}: give a smaller cache (-m)")
     rows = Rows.from_source(source, max(FETCH, capacity))
-    if source.cache is not None:
-        rows.room = int(source.cache * 2**20)
+    rows.room = source.room
     return rows
 
 
-def gram_rows(kernel, X, n_features, *, offset=0.0, cache=None, threads=None):
+def gram_rows(kernel, X, n_features, *, offset=0.0, cache=None, threads=None, points=None, room=None):
     """Rows in the feature space of a kernel.
 
     Parameters
@@ -256,6 +305,10 @@ def gram_rows(kernel, X, n_features, *, offset=0.0, cache=None, threads=None):
         not for two threads at once (`Rows.shared`). The rows have the same bits in both cases.
     threads : int, optional
         Default: all cores. The values do not depend on it.
+    points : KernelPoints, optional
+        The rows of X, for a kernel that is not given by values, where they are made.
+    room : int, optional
+        Bytes for float32 rows, where the cache is shared. Default: all of it. The values do not depend on it.
 
     Raises
     ------
@@ -266,22 +319,32 @@ def gram_rows(kernel, X, n_features, *, offset=0.0, cache=None, threads=None):
     """
     if kernel.kind == "precomputed":
         return Rows.from_gram(precomputed(X, offset))
-    return rows_of(KernelRows(kernel.resolved(n_features), X, offset, cache, threads))
+    return rows_of(KernelRows(kernel.resolved(n_features), X, offset, cache, threads, points, room))
 
 
 class GramCache:
-    """Rows in a kernel's feature space, kept for the next fit on the same X; of another kernel they are made anew."""
+    """Rows in a kernel's feature space, kept for the next fit on the same X; of another kernel they are made anew.
 
-    def __init__(self):
+    Parameters
+    ----------
+    points, room
+        As of `gram_rows`, for every kernel.
+    """
+
+    def __init__(self, points=None, room=None):
+        self._points, self._room = points, room
         self._kept = self._rows = None
 
-    def rows(self, kernel, X, bias, cache, threads):
-        """Rows of X: a constant feature, the bias, adds its square to all inner products."""
+    def rows(self, kernel, X, bias, cache, threads, kept=None):
+        """Rows of X, which are those `kept` of the points: a constant feature, the bias, adds its square to all inner
+        products."""
         wanted = kernel.kind, kernel.gamma, kernel.degree, kernel.coef0, constant_of(bias), cache
         if wanted != self._kept:
             # The old ones go before there are others: both may not fit into memory.
             self._kept = self._rows = None
-            self._rows = gram_rows(kernel, X, shape_of(X)[1], offset=constant_of(bias), cache=cache, threads=threads)
+            points = self._points if self._points is None or kept is None else self._points.select(kept)
+            self._rows = gram_rows(kernel, X, shape_of(X)[1], offset=constant_of(bias), cache=cache, threads=threads,
+                                   points=points, room=self._room)
             self._kept = wanted
         return self._rows
 
@@ -353,41 +416,58 @@ def kernel_scores(kernel, X, support, coefficients, *, offset=0.0, threads=None,
     -------
     float64 array of shape (m, columns)
     """
-    coefficients = np.ascontiguousarray(coefficients, dtype=np.float64)
     X = held(X)
     m = row_count(X)
-    out = np.zeros((m, coefficients.shape[1] if pairs_of is None else one_against_one.column_count(len(pairs_of))))
-
-    def add(scores, values, low=0, high=None):
-        """Add to the scores what the support vectors low to high give."""
-        high = len(coefficients) if high is None else high
-        if pairs_of is None:
-            scores += values @ coefficients[low:high]
-        else:
-            one_against_one.add_scores(scores, values, coefficients, pairs_of, low, high)
-
+    out = Scores(m, coefficients, pairs_of)
     if callable(kernel.kind):
         for lo, hi in ranges(m, COLUMNS):
             values = call(kernel.kind, select_rows(X, np.arange(lo, hi)), support)
-            add(out[lo:hi], values + offset)
-        return out
-    if kernel.kind == "precomputed":
+            out.add(lo, hi, values + offset)
+    elif kernel.kind == "precomputed":
         rows = as_rows(X, -1.0)
         if len(support) and support.max() >= rows.n:
             raise ValueError(f"X has {rows.n} columns: a precomputed kernel needs its values for each row that was "
                              f"trained on, {support.max() + 1} at least")
         for lo, hi in ranges(m, COLUMNS):
-            add(out[lo:hi], dense(rows, lo, hi)[:, support] + offset)
-        return out
-    known = points_of(support)
+            out.add(lo, hi, dense(rows, lo, hi)[:, support] + offset)
+    else:
+        known = points_of(support)
 
-    def work(lo, hi):
-        points = points_of(select_rows(X, np.arange(lo, hi)))
+        def work(lo, hi):
+            out.add_points(lo, hi, kernel, offset, known, points_of(select_rows(X, np.arange(lo, hi))))
+
+        run_chunks(work, m, threads, COLUMNS)
+    return out.scores
+
+
+def known_scores(kernel, points, support, coefficients, *, pairs_of=None):
+    """`kernel_scores` of KernelPoints with support vectors that are KernelPoints too, of the same products."""
+    out = Scores(points.m, coefficients, pairs_of)
+    for lo, hi in ranges(points.m, COLUMNS):
+        out.add_points(lo, hi, kernel, 0.0, support, points.select(np.arange(lo, hi)))
+    return out.scores
+
+
+class Scores:
+    """Sums of kernel values times coefficients, `scores`, float64 array of shape (m, columns): see `kernel_scores`."""
+
+    def __init__(self, m, coefficients, pairs_of):
+        self.coefficients, self.pairs_of = np.ascontiguousarray(coefficients, dtype=np.float64), pairs_of
+        self.scores = np.zeros((m, self.coefficients.shape[1] if pairs_of is None
+                                else one_against_one.column_count(len(pairs_of))))
+
+    def add(self, lo, hi, values, low=0, high=None):
+        """Add to the scores lo to hi what the support vectors low to high give."""
+        high = len(self.coefficients) if high is None else high
+        if self.pairs_of is None:
+            self.scores[lo:hi] += values @ self.coefficients[low:high]
+        else:
+            one_against_one.add_scores(self.scores[lo:hi], values, self.coefficients, self.pairs_of, low, high)
+
+    def add_points(self, lo, hi, kernel, offset, support, points):
+        """Add to the scores lo to hi, of these points, what all support vectors give."""
         values = np.empty((SUPPORT, hi - lo))
-        for first, last in ranges(known.rows.m, SUPPORT):
+        for first, last in ranges(support.m, SUPPORT):
             part = values[:last - first]
-            kernel_values(kernel, offset, known, np.arange(first, last), points, 0, hi - lo, part)
-            add(out[lo:hi], part.T, first, last)
-
-    run_chunks(work, m, threads, COLUMNS)
-    return out
+            kernel_values(kernel, offset, support, np.arange(first, last), points, 0, hi - lo, part)
+            self.add(lo, hi, part.T, first, last)

@@ -3,6 +3,9 @@
 Rows go to stratified folds. A fold's training rows are picked once and serve all fits of the fold. Along one axis of
 the grid, C where it has one, a fit goes on from the last one's model: such chains run on threads, each fit on one. What
 they find does not depend on the number of threads.
+
+Of a kernel, the inner products of all rows are made once where there is room for them: all fits, and the scores of the
+rows held out, read them there, and are what they are without them, bit for bit.
 """
 
 import hashlib
@@ -20,10 +23,10 @@ from marginlinear import params as P
 from marginlinear import registry
 from marginlinear._version import version
 from marginlinear.api import fit_model, train
+from marginlinear.data import kernels
 from marginlinear.data.arrays import is_paged, select_columns, select_rows, shape_of
 from marginlinear.data.checks import check_class_weight, row_weights, training_data
 from marginlinear.data.folds import stratified_folds
-from marginlinear.data.kernels import GramCache
 from marginlinear.errors import ConvergenceWarning, renumber_rows
 from marginlinear.fitting import require_stores, resolved
 from marginlinear.selection import grid as G
@@ -170,9 +173,8 @@ class Folds:
             rows, held_out = select_columns(rows, inside), select_columns(held_out, inside)
         return inside, rows, labels, others, outside, held_out
 
-    def judged(self, model, held_out, joint):
-        """(places, scores) of the held-out rows among the classes of all rows."""
-        scores = model.decision_function(held_out, threads=1)
+    def judged(self, model, scores):
+        """(places, scores) of held-out rows, of their scores by a model, among the classes of all rows."""
         columns = np.searchsorted(self.classes, model.classes)
         places = columns[model.places_of(scores)]
         if not model.voted and not model.joint:
@@ -210,7 +212,10 @@ class Fits:
     def __init__(self, method, folds, params, points, axis, report=None):
         self.method, self.folds, self.points, self.report = method, folds, points, report
         self.params = {name: value for name, value in params.items() if name != P.THREADS.name}
-        self.threads = resolved(method, _inner(params))[1]["threads"] or default_threads()
+        values, run_values = resolved(method, _inner(params))
+        self.threads, self.cache = run_values["threads"] or default_threads(), values.get(P.CACHE.name)
+        # Each fold's training rows are scaled in their own way.
+        self.shares = values.get("kernel") in P.KERNEL.choices and params.get(P.SCALE.name) is None
         chains = {}
         for p, point in enumerate(points):
             chains.setdefault(tuple((n, v) for n, v in point.items() if n != axis), []).append(p)
@@ -233,11 +238,12 @@ class Fits:
         # Of rows on disk a fold is a store of its own: there is one at a time.
         threads = 1 if is_paged(self.folds.X) else self.threads
         several = min(threads, len(todo)) > 1
+        points, room = self._shared(max(1, min(threads, len(todo))))
 
         def work(job):
             fold, chain = todo[job]
             inside, rows, labels, others, outside, held_out = self.folds.take(fold)
-            done, model, gram = [], None, GramCache()
+            done, model, gram = [], None, kernels.GramCache(None if points is None else points.select(inside), room)
             for p in chain:
                 if self._cancel.is_set():
                     break
@@ -249,7 +255,11 @@ class Fits:
                 except ValueError as error:
                     place = f"{G.shown(self.points[p])}, " if self.points[p] else ""
                     raise ValueError(f"{error} ({place}fold {fold + 1} of {self.folds.n})") from error
-                places, scores = self.folds.judged(model, held_out, self.method.joint)
+                if points is None:
+                    scores = model.decision_function(held_out, threads=1)
+                else:
+                    scores = model.decide_among(points, inside, outside)
+                places, scores = self.folds.judged(model, scores)
                 done.append((p, fold, Fold(outside, places, scores, model.info)))
                 if self.report is not None:
                     with self._report_lock:
@@ -258,6 +268,16 @@ class Fits:
             return done
 
         yield from in_order(work, len(todo), threads, self._cancel)
+
+    def _shared(self, takers):
+        """(KernelPoints of all rows that know their products, or None; bytes for the kernel rows of a chain, of which
+        so many run at once)."""
+        room, points = kernels.room_of(self.cache), None
+        if self.shares:
+            points = kernels.shared_points(self.folds.X, self.folds.places, self.cache, self.threads)
+        if points is not None:
+            room = (room - points.products.nbytes) // takers
+        return points, room
 
 
 def out_of_fold(X, y=None, *, solver=None, folds=5, seed=0, threads=None, sample_weight=None, class_weight=None,
