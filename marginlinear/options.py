@@ -27,7 +27,7 @@ class CommandLine:
         """Split `argv` by the options that `declared` lists; they may stand before, between and after files.
 
         As in LIBLINEAR, an argument follows its letter as a word of its own. After a long name it may also be
-        joined by `=`. Where an option comes twice the last one counts. `--` ends the options.
+        joined by `=`. Where an option comes twice the last one counts, but see `values`. `--` ends the options.
         """
         by_flag = {}
         for param in declared:
@@ -57,7 +57,7 @@ class CommandLine:
                         raise UsageError(f"{flag} takes no argument")
                 elif not joined:
                     text = _argument(flag, words, by_flag)
-                self._typed[param.name] = flag, text
+                self._typed.setdefault(param.name, []).append((flag, text))
 
     def given(self, param):
         """True where the option stands on the command line."""
@@ -65,13 +65,17 @@ class CommandLine:
 
     def flag(self, param):
         """The option's name as typed."""
-        return self._typed[param.name][0]
+        return self._typed[param.name][-1][0]
 
     def value(self, param):
         """The checked value of the option, its default where it is not given."""
-        if not self.given(param):
-            return param.default
-        flag, text = self._typed[param.name]
+        return self._checked(param, *self._typed[param.name][-1]) if self.given(param) else param.default
+
+    def values(self, param):
+        """The checked values of an option each time that it is given."""
+        return [self._checked(param, flag, text) for flag, text in self._typed.get(param.name, ())]
+
+    def _checked(self, param, flag, text):
         if param.type is bool:
             return True
         try:

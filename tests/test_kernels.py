@@ -133,6 +133,35 @@ def test_a_row_has_the_same_bits_in_any_company(name, stored, monkeypatch):
                           kernel_scores(KERNELS[name], X, support, C, threads=3))
 
 
+@pytest.mark.parametrize("stored", ["csr", "dense", "float32"])
+@pytest.mark.parametrize("name", KERNELS)
+def test_values_of_known_products_have_the_same_bits(name, stored, monkeypatch):
+    monkeypatch.setattr(kernels, "DEAR", 0)
+    kernel, X = KERNELS[name], STORED[stored](points(301))
+    known = kernels.shared_points(X, np.arange(301) % 4, None, 2)
+    plain = kernels.points_of(X)
+    assert np.array_equal(known.sqnorms, plain.sqnorms)
+    rng = np.random.default_rng(1)
+    left, right, which = rng.permutation(301)[:70], rng.permutation(301)[:133], rng.permutation(70)[:19]
+    for dtype in (np.float32, np.float64):
+        wanted, found = np.empty((19, 69), dtype), np.empty((19, 69), dtype)
+        kernels.kernel_values(kernel, 0.25, plain.select(left), which, plain.select(right), 64, 133, wanted)
+        kernels.kernel_values(kernel, 0.25, known.select(left), which, known.select(right), 64, 133, found)
+        assert found.tobytes() == wanted.tobytes()
+    C = rng.standard_normal((70, 2))
+    assert np.array_equal(kernels.known_scores(kernel, known.select(right), known.select(left), C),
+                          kernel_scores(kernel, kernels.select_rows(X, right), take_support(kernel, X, left), C))
+
+
+def test_points_of_other_products_are_refused():
+    plain = kernels.points_of(points(20))
+    known = plain.known(np.zeros((20, 20)))
+    with pytest.raises(ValueError, match="kernel_values: points of other products"):
+        kernels.kernel_values(KERNELS["rbf"], 0.0, plain, np.arange(3), known, 0, 20, np.empty((3, 20)))
+    with pytest.raises(ValueError, match=r"products of shape \(20, 19\) for 20 points"):
+        plain.known(np.zeros((20, 19)))
+
+
 def test_exponentials_are_within_1_1_ulp():
     roots = np.sort(np.random.default_rng(0).uniform(0, 27, 4000))
     left, right = (KernelPoints(as_rows(X, -1.0)) for X in (np.zeros((1, 1)), roots[:, None].copy()))

@@ -509,6 +509,39 @@ def test_a_kernel_is_evaluated_once_along_c(cache, monkeypatch):
         assert {entry["C"]: entry["n_iter"] for entry in found.table if entry["gamma"] == gamma} == sweeps
 
 
+@pytest.mark.parametrize("weights", [None, np.arange(90) % 5 * 1.0], ids=["", "weights"])
+@pytest.mark.parametrize("given", [
+    {"solver": "l1svc", "multiclass": "ovo", "free_bias": True, "cache": 1},
+    {"solver": "l2svc", "bias": 1.0, "kernel": "poly", "coef0": 1.0}, {"solver": "cs"}, {"solver": "odm"}], ids=str)
+def test_products_that_fits_share_change_no_bit(given, weights, monkeypatch):
+    """Of all rows, for all folds and gammas, on any number of threads."""
+    rng = np.random.default_rng(2)
+    X = np.hstack([X3, rng.standard_normal((90, 16))])
+    X[5] = X[6]
+    shared, made = kernels.shared_points, []
+    monkeypatch.setattr(kernels, "shared_points", lambda *rest: (made.append(shared(*rest)), made[-1])[1])
+    found = []
+    for part, threads in ((0.5, 1), (0.5, 3), (0, 1)):
+        monkeypatch.setattr(kernels, "OF_PRODUCTS", part)
+        given = {"kernel": "rbf", "threads": threads, "folds": 3, "sample_weight": weights, **given}
+        table = ml.search(X, y3, grid={"C": [1.0, 10.0], "gamma": [0.02, 0.1]}, refit=False, **given).table
+        checked = ml.cross_validate(sparse.csr_array(X), y3, gamma=0.05, **given)
+        found.append((without_time(table), checked.scores.tobytes(), [info.bound for info in checked.infos]))
+    assert found[0] == found[1] == found[2]
+    assert [points is not None for points in made] == [True] * 4 + [False] * 2
+    assert all(points.products.shape == (90, 90) for points in made[:4])
+
+
+@pytest.mark.parametrize("given", [{"scale": "range"}, {"cache": 0.01}, {"kernel": lambda X, Z: X @ Z.T}], ids=str)
+def test_products_are_not_shared_where_they_are_of_no_use(given, monkeypatch):
+    """Folds are scaled each in its own way; there is no room; the kernel is the user's."""
+    X, made = np.hstack([X3] * 5), []
+    values = kernels.kernel_values
+    monkeypatch.setattr(kernels, "kernel_values", lambda *rest: made.append(rest[0].kind) or values(*rest))
+    ml.cross_validate(X, y3, folds=3, solver="l1svc", threads=1, **{"kernel": "rbf", **given})
+    assert "linear" not in made
+
+
 @pytest.mark.parametrize(("text", "words"), [
     ("C=1:0.0000001:1e9", r"C = '1:0.0000001:1e9' has 9999999990000001 values, more than 100000: give a larger step"),
     ("C=1:1:1000,mu=0:0.001:1", "grid: 1001000 points, more than 100000: give fewer values")])

@@ -34,7 +34,8 @@ from marginlinear.status import fell_short, option, remedies, shortfall
 PROGRAM = "margin-train"
 WEIGHTS = Param("weights", str, None, "factors of C, one a line for each row of the data", metavar="FILE")
 GRID = Param("grid", str, None, "values to search: 'C=log2:-5:2:15,mu=0.2:0.2:0.8' or 'C=1,4,16,outer=ccp,paper'; a "
-             "range is start:step:stop, of the exponent after log2: and log10:", metavar="NAME=VALUES,...")
+             "range is start:step:stop, of the exponent after log2: and log10:; a further --grid adds its names",
+             metavar="NAME=VALUES,...")
 REFIT = Param("refit", bool, False, "after the search train with the best parameters, and write the model")
 TABLE = Param("table", str, None, "write the search's results as a table, by the name's end as .csv or .json",
               metavar="FILE")
@@ -235,7 +236,7 @@ class Training:
         try:
             self.grid = {}
             if self.searches:
-                self.grid = grids.parse_grid(line.value(GRID) or grids.default_grid(self.method), self.method)
+                self.grid = grids.parse_grids(line.values(GRID) or [grids.default_grid(self.method)], self.method)
             self.points = grids.points_of(self.grid, self.method, self.params)
         except ValueError as error:
             raise UsageError(error) from None

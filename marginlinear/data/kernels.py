@@ -29,8 +29,8 @@ KINDS = (*kernel_rows.KINDS, "precomputed")
 COLUMNS, SUPPORT = 1024, 256
 # Multiplications that are worth another thread.
 SHARE = 1e6
-# Of the bytes for kernel rows, what the inner products of all rows may take.
-OF_PRODUCTS = 0.8
+# Of the bytes for kernel rows, what the inner products of all rows may take: beside them fits the matrix of any part.
+OF_PRODUCTS = 0.5
 # Values of a row from which on its inner products take longer to make than to read.
 DEAR = 16
 # Kernels whose values are finite whatever the rows are.

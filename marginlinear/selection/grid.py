@@ -46,6 +46,18 @@ def parse_grid(text, method):
     return grid
 
 
+def parse_grids(texts, method):
+    """`parse_grid` of several texts together, each with names of its own."""
+    grid = {}
+    for text in texts:
+        found = parse_grid(text, method)
+        twice = next((name for name in found if name in grid), None)
+        if twice is not None:
+            raise ValueError(f"grid {text!r}: another grid names {twice.rstrip('_')} too: give all its values in one")
+        grid |= found
+    return grid
+
+
 def check_grid(grid, method):
     """{name: values} with every value checked; `grid` is text, or a dict of a name and its values."""
     if isinstance(grid, str):
