@@ -392,6 +392,21 @@ def test_select_makes_rows_of_a_part():
     assert not cached.select(np.arange(250)).shared
 
 
+def test_parts_stay_where_there_is_room():
+    X, first, second = points(300), np.arange(100), np.arange(50, 150)
+    rows = kernels.gram_rows(KERNELS["rbf"], X, N, room=4 * 100 * 200)
+    part = rows.select(first)
+    assert rows.select(first) is part
+    with part.cache() as cache:
+        assert cache.capacity == 100
+    assert part.held_bytes == 4 * 100 * 100
+    # A quarter is left for those that go.
+    assert rows.select(second) is not rows.select(second)
+    assert rows.select(second).room == 4 * 100 * 100
+    once = kernels.gram_rows(KERNELS["rbf"], X, N)
+    assert once.select(first) is not once.select(first)
+
+
 @pytest.mark.parametrize("name, k", [("l1svc", 2), ("cs", 3)])
 def test_interrupted_while_rows_are_made(name, k):
     X = points(300)

@@ -513,16 +513,17 @@ def test_a_kernel_is_evaluated_once_along_c(cache, monkeypatch):
 @pytest.mark.parametrize("given", [
     {"solver": "l1svc", "multiclass": "ovo", "free_bias": True, "cache": 1},
     {"solver": "l2svc", "bias": 1.0, "kernel": "poly", "coef0": 1.0}, {"solver": "cs"}, {"solver": "odm"}], ids=str)
-def test_products_that_fits_share_change_no_bit(given, weights, monkeypatch):
-    """Of all rows, for all folds and gammas, on any number of threads."""
+def test_products_and_parts_that_fits_share_change_no_bit(given, weights, monkeypatch):
+    """Of all rows, for all folds and gammas, on any number of threads; of two classes, along C."""
     rng = np.random.default_rng(2)
     X = np.hstack([X3, rng.standard_normal((90, 16))])
     X[5] = X[6]
     shared, made = kernels.shared_points, []
     monkeypatch.setattr(kernels, "shared_points", lambda *rest: (made.append(shared(*rest)), made[-1])[1])
     found = []
-    for part, threads in ((0.5, 1), (0.5, 3), (0, 1)):
+    for part, beside, threads in ((0.5, 0.25, 1), (0.5, 0.25, 3), (0, 2, 1)):
         monkeypatch.setattr(kernels, "OF_PRODUCTS", part)
+        monkeypatch.setattr(kernels, "BESIDE", beside)
         given = {"kernel": "rbf", "threads": threads, "folds": 3, "sample_weight": weights, **given}
         table = ml.search(X, y3, grid={"C": [1.0, 10.0], "gamma": [0.02, 0.1]}, refit=False, **given).table
         checked = ml.cross_validate(sparse.csr_array(X), y3, gamma=0.05, **given)

@@ -377,6 +377,12 @@ cdef class Rows:
         finally:
             self._caches.append(cache)
 
+    @property
+    def held_bytes(self):
+        """What rows of a Gram matrix that were made take, and may."""
+        made = [array.nbytes for array in (self.arrays, self._store) if array is not None]
+        return sum(made) + sum(4 * cache.capacity * cache.m for cache in self._caches)
+
     def slice(self, Py_ssize_t columns=1):
         """How many rows may be multiplied with so many columns of weights between two looks at the signals: 1 to CHUNK.
         """

@@ -31,6 +31,8 @@ COLUMNS, SUPPORT = 1024, 256
 SHARE = 1e6
 # Of the bytes for kernel rows, what the inner products of all rows may take: beside them fits the matrix of any part.
 OF_PRODUCTS = 0.5
+# Of the bytes for kernel rows, what is left to a part that does not stay.
+BESIDE = 0.25
 # Values of a row from which on its inner products take longer to make than to read.
 DEAR = 16
 # Kernels whose values are finite whatever the rows are.
@@ -141,7 +143,8 @@ class KernelRows:
     points : KernelPoints, optional
         The rows of X, where they are made.
     room : int, optional
-        Bytes for float32 rows. Default: those of the cache.
+        Bytes for float32 rows of several fits, one after the other: parts that were selected stay for the next one.
+        Default: those of the cache, for one fit.
 
     Attributes
     ----------
@@ -150,7 +153,7 @@ class KernelRows:
 
     def __init__(self, kernel, X, offset, cache, threads, points=None, room=None):
         self.kernel, self.offset, self.cache, self.threads = kernel, offset, cache, threads
-        self.room = room_of(cache) if room is None else room
+        self.room, self.parts = room_of(cache) if room is None else room, None if room is None else {}
         if callable(kernel.kind):
             self.X, m = held(X), row_count(X)
             self.diagonal = np.empty(m)
@@ -216,10 +219,22 @@ class KernelRows:
         return out
 
     def select(self, which):
-        """Rows of these rows, over the same cache."""
+        """Rows of these rows, an int array, over the same cache."""
+        if self.parts is None:
+            return self._part(which, None)
+        key = which.tobytes()
+        if key not in self.parts:
+            left = self.room - sum(part.held_bytes for part in self.parts.values())
+            part = self._part(which, max(0, left))
+            if left - 4 * len(which)**2 < BESIDE * self.room:
+                return part
+            self.parts[key] = part
+        return self.parts[key]
+
+    def _part(self, which, room):
         given = callable(self.kernel.kind)
         return rows_of(KernelRows(self.kernel, select_rows(self.X, which) if given else None, self.offset, self.cache,
-                                  self.threads, None if given else self.points.select(which), self.room))
+                                  self.threads, None if given else self.points.select(which), room))
 
 
 class KernelColumns:
