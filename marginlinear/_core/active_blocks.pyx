@@ -86,6 +86,8 @@ cdef class ActiveBlocks:
             The rows whose duals have moved, rising.
         float64 array of shape (rows, k)
             The changes of their coefficients.
+        bool
+            Whether their gaps are as small as was asked for.
         """
         cdef Py_ssize_t turn
         cdef double left = 0, first = -1
@@ -102,7 +104,7 @@ cdef class ActiveBlocks:
         np.asarray(self.engine.alpha)[rows] = self.alpha
         np.asarray(self.engine.beta)[rows] = self.beta
         moved = change.any(axis=1)
-        return rows[moved], np.ascontiguousarray(change[moved])
+        return rows[moved], np.ascontiguousarray(change[moved]), left <= max(part * first, enough)
 
     def _begin(self, active):
         cdef Py_ssize_t n = len(active), k = self.k, room

@@ -14,12 +14,17 @@ from marginlinear._core.rows import OF_ROWS
 from marginlinear.algorithms.descent import Pace
 from marginlinear.status import allowance
 
-# Rows of an active set, at least: so many, this part of all, and this multiple of the free ones.
-LEAST, PART, FREE = 512, 1 / 16, 1.25
+# Rows of an active set, at least: so many, this part of all, and this multiple of the free ones; at most so many: of
+# these the columns that are gathered fit into what ROOM has for them, and rounds over more are no fewer by much.
+LEAST, PART, FREE, MOST = 512, 1 / 16, 1.25, 3500
 # A round ends where its rows have this part of their gaps left, or of what is allowed, or after so many passes.
 INNER, ENOUGH, PASSES = 0.1, 0.3, 200
-import os
-INNER, LEAST, PART, FREE = (float(os.environ.get(*x)) for x in (("INNER", ".1"), ("LEAST", "512"), ("PART", ".0625"), ("FREE", "1.25")))
+# So many rounds that fell short are a crawl.
+CRAWL = 12
+
+
+class Crawl(Exception):
+    """Blocks one after another come near too slowly: sweeps around a centre, over all rows, do so sooner."""
 
 
 class ActiveSets:
@@ -39,7 +44,7 @@ class ActiveSets:
         self.engine, self.tol = engine, run.tol
         rows = engine.rows
         self.blocks = ActiveBlocks(engine, cache, room=int((1 - OF_ROWS) * rows.room) // rows.takers, seed=run.seed)
-        self.random = np.random.default_rng(run.seed)
+        self.random, self.short = np.random.default_rng(run.seed), 0
 
     def start_over(self):
         """Duals and weights of 0."""
@@ -51,12 +56,15 @@ class ActiveSets:
         gaps, loss, tight = engine.gaps()
         active = self._active(gaps)
         enough = ENOUGH * allowance(self.tol, loss + engine.half_norm())
-        moved, change = self.blocks.round(active, INNER, enough, PASSES)
+        moved, change, done = self.blocks.round(active, INNER, enough, PASSES)
         scores, coefficients = np.split(engine.iterates.W.reshape(-1, engine.n_classes), 2)
         self.blocks.cache.add(moved, change, scores)
         coefficients[moved] += change
         gaps, loss, tight = engine.gaps()
         engine.end_sweep(float(gaps.sum()), loss, tight)
+        self.short += not done
+        if self.short > CRAWL:
+            raise Crawl
 
     def _active(self, gaps):
         """Numbers of the rows of the next round, rising."""
@@ -67,7 +75,7 @@ class ActiveSets:
             # At a corner all of c_i is against one rival.
             free &= (own < engine.cost) | (np.count_nonzero(engine.alpha, axis=1) > 2)
         there = engine.rows.sqnorms() > 0
-        size = max(int(LEAST), int(PART * m), int(FREE * free.sum()))
+        size = min(MOST, max(LEAST, int(PART * m), int(FREE * free.sum())))
         if size >= np.count_nonzero(there):
             return np.flatnonzero(there).astype(np.int32)
         # Many are equal at first, in whatever order they stand.

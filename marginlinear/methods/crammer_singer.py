@@ -19,7 +19,7 @@ METHOD = Method(
     reference="K. Crammer and Y. Singer, On the Algorithmic Implementation of Multiclass Kernel-based Vector "
               "Machines, JMLR 2001",
     params=(P.C,),
-    fit=joint_fit_of(dual),
+    fit=joint_fit_of(dual, lambda solver, params: solver.convex()),
     dual=dual,
     joint=True,
     liblinear=4,
