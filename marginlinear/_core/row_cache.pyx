@@ -9,9 +9,19 @@ from libc.string cimport memcpy
 
 from marginlinear._core.check cimport check
 
+cdef extern from "spread.h":
+    ctypedef void (*spread_f "ml_spread_f")(const float* row, Py_ssize_t n, const double* c, double* const* sums,
+                                            Py_ssize_t count) noexcept nogil
+    spread_f spread_of "ml_spread_of"() noexcept nogil
+
+ctypedef double* sums_p
+cdef spread_f spread = spread_of()
+
 cdef enum:
     NOWHERE = -1
-    STRIP = 1024    # columns that stay in the first cache while rows are added
+    STRIP = 1024    # columns that stay in a core's cache while rows are added
+    BATCH = 128     # rows that are there at once
+    MANY = 64       # classes that are added at once
 
 
 cdef float[:, ::1] untouched(Py_ssize_t rows, Py_ssize_t columns):
@@ -110,12 +120,10 @@ cdef class RowCache:
         coefficients : float64 array of shape (len(which), k)
         sums : float64 array of shape (m, k)
         """
-        cdef Py_ssize_t lo, hi, at, start, stop, j, l, k = coefficients.shape[1], step = min(self.capacity, 32)
+        cdef Py_ssize_t lo, hi, at, start, stop, k = coefficients.shape[1], step = min(self.capacity, BATCH)
         cdef const int32_t[::1] wanted = np.ascontiguousarray(which, dtype=np.int32)
-        cdef const float* rows[32]
-        cdef const float* row
-        cdef double* sum
-        cdef double c
+        cdef const float* rows[BATCH]
+        cdef double[:, ::1] strip = np.empty((k, STRIP if k > 1 else 0))
         if coefficients.shape[0] != wanted.shape[0] or sums.shape[0] != self.m or sums.shape[1] != k:
             raise ValueError(f"add: {wanted.shape[0]} rows, {coefficients.shape[0]} coefficients of {k}, sums "
                              f"{sums.shape[0]} x {sums.shape[1]} of {self.m}")
@@ -129,20 +137,46 @@ cdef class RowCache:
                 start = 0
                 while start < self.m:
                     stop = min(start + STRIP, self.m)
-                    for at in range(lo, hi):
-                        row = rows[at - lo]
-                        if k == 1:
-                            c, sum = coefficients[at, 0], &sums[0, 0]
-                            for j in range(start, stop):
-                                sum[j] += c * row[j]
-                        else:
-                            for j in range(start, stop):
-                                sum = &sums[j, 0]
-                                for l in range(k):
-                                    sum[l] += coefficients[at, l] * row[j]
+                    if k == 1:
+                        for at in range(lo, hi):
+                            add_one(rows[at - lo] + start, stop - start, coefficients[at, 0], &sums[start, 0])
+                    else:
+                        add_several(rows, start, stop, coefficients[lo:hi], sums, strip)
                     start = stop
             PyErr_CheckSignals()
             lo = hi
+
+
+cdef inline void add_one(const float* row, Py_ssize_t n, double c, double* sum) noexcept nogil:
+    """sum += c row"""
+    cdef Py_ssize_t j
+    for j in range(n):
+        sum[j] += c * row[j]
+
+
+cdef void add_several(const float** rows, Py_ssize_t start, Py_ssize_t stop, const double[:, ::1] coefficients,
+                      double[:, ::1] sums, double[:, ::1] strip) noexcept nogil:
+    """The sums from start to stop, class by class: most rows have a coefficient in a few classes alone."""
+    cdef Py_ssize_t at, j, l, count, n = stop - start, k = coefficients.shape[1]
+    cdef double[MANY] c
+    cdef sums_p[MANY] to
+    for j in range(n):
+        for l in range(k):
+            strip[l, j] = sums[start + j, l]
+    for at in range(coefficients.shape[0]):
+        count = 0
+        for l in range(k):
+            if coefficients[at, l] == 0:
+                continue
+            if count == MANY:
+                spread(rows[at] + start, n, c, to, count)
+                count = 0
+            c[count], to[count] = coefficients[at, l], &strip[l, 0]
+            count += 1
+        spread(rows[at] + start, n, c, to, count)
+    for j in range(n):
+        for l in range(k):
+            sums[start + j, l] = strip[l, j]
 
 
 def add_rows(const double[:, ::1] rows, which, const double[::1] coefficients, double[::1] sums):
