@@ -27,6 +27,7 @@ cdef spread_f spread = spread_of()
 cdef enum:
     ABSENT = -1
     LANES = 8       # columns of a set are a multiple of it
+    MANY = 64       # classes that are added at once
     TURN = 2000     # visits between looks at the signals
 
 # A pass leaves rows with less than this part of the mean gap of the pass before.
@@ -89,11 +90,10 @@ cdef class ActiveBlocks:
         bool
             Whether their gaps are as small as was asked for.
         """
-        cdef Py_ssize_t turn
         cdef double left = 0, first = -1
         self._begin(active)
         before = self._coefficients()
-        for turn in range(most):
+        for _ in range(most):
             left = self._pass(LEVEL * left / max(1, self.n))
             if first < 0:
                 first = left
@@ -207,15 +207,14 @@ cdef class ActiveBlocks:
     cdef bint _move(self, Py_ssize_t i, const double* change) noexcept nogil:
         """scores_l += change_l row i, over the set's columns; True, and nothing done, where the row is not gathered."""
         cdef Py_ssize_t l, count = 0
-        cdef double[64] c
-        cdef sums_p[64] to
-        cdef const float* row
+        cdef double[MANY] c
+        cdef sums_p[MANY] to
         for l in range(self.k):
             if change[l] == 0:
                 continue
             if self.slot[i] == ABSENT:
                 return True
-            if count == 64:
+            if count == MANY:
                 spread(&self.gathered[self.slot[i], 0], self.wide, c, to, count)
                 count = 0
             c[count], to[count] = change[l], &self.scores[l, 0]
@@ -225,8 +224,8 @@ cdef class ActiveBlocks:
         return False
 
     cdef _gather(self, Py_ssize_t at, double level):
-        """Let the row of the place `at` of the order stand among the gathered ones, in place of the one that does so for
-        longest. Rows that will soon be asked for are made with it."""
+        """Let the row of the place `at` of the order stand among the gathered ones, in place of the one that does so
+        for longest. Rows that will soon be asked for are made with it."""
         cdef Py_ssize_t i = self.order[at], j, u, place = self.n_gathered % self.gathered.shape[0]
         cdef Py_ssize_t most = min(self.company, self.cache.capacity)
         cdef int32_t row_number = self.where[i]

@@ -1,8 +1,8 @@
 """Over a kernel: rounds over active sets of rows, in place of sweeps over all.
 
 A round takes the rows whose duals are free and those with the largest gaps, moves them until little of their gaps is
-left, and then adds what has changed to the scores of all rows. Kernel rows are float32 numbers; the certificate of a fit
-is recomputed in float64, and where it falls short, the rounds go on from the scores it has found.
+left, and then adds what has changed to the scores of all rows. Kernel rows are float32 numbers; the certificate of a
+fit is recomputed in float64, and where it falls short, the rounds go on from the scores it has found.
 """
 
 import math
