@@ -246,6 +246,23 @@ cdef class BlockCD(DualEngine):
         half = self._half(weights)
         return half + loss, half + tight, stale
 
+    def gaps(self):
+        """(gaps, loss, tight) at the scores of W, over Gram rows: those of each row, and the sums of `sums_t`."""
+        cdef Py_ssize_t i
+        cdef sums_t sums
+        cdef double[::1] W = self.iterates.vector(False), s = np.empty(self.n_classes)
+        out = np.empty(self.rows.m)
+        cdef double[::1] gap = out
+        memset(&sums, 0, sizeof(sums_t))
+        with nogil:
+            for i in range(self.rows.m):
+                row_scores(&self.rows.gram, i, &W[0], self.n_classes, &s[0])
+                scale_scores(self, &s[0])
+                sums.gap = 0
+                add_row(self, i, &s[0], &sums)
+                gap[i] = sums.gap
+        return out, sums.loss, sums.tight
+
     def half_norm(self):
         """1/2 ||W||_p^2 at the present W."""
         return self._half(self.iterates.vector(False))

@@ -9,28 +9,26 @@ from libc.string cimport memcpy
 
 from marginlinear._core.check cimport check
 
+cdef extern from "spread.h":
+    ctypedef void (*spread_f "ml_spread_f")(const float* row, Py_ssize_t n, const double* c, double* const* sums,
+                                            Py_ssize_t count) noexcept nogil
+    spread_f spread_of "ml_spread_of"() noexcept nogil
+
+ctypedef double* sums_p
+cdef spread_f spread = spread_of()
+
 cdef enum:
     NOWHERE = -1
-    STRIP = 1024    # columns that stay in the first cache while rows are added
+    STRIP = 1024    # columns that stay in a core's cache while rows are added
+    BATCH = 128     # rows that are there at once
+    MANY = 64       # classes that are added at once
+    TOGETHER = 32   # rows that are made at once
 
 
 cdef float[:, ::1] untouched(Py_ssize_t rows, Py_ssize_t columns):
     """Memory that the system gives page by page, as it is written to: NumPy asks for large pages, and to clear room for
     these may take the system several times as long."""
     return view.array(shape=(max(1, rows), max(1, columns)), itemsize=sizeof(float), format="f")
-
-
-cdef void add_four(const float** rows, const double* coefficients, Py_ssize_t start, Py_ssize_t stop,
-                   double* sums) noexcept nogil:
-    """sums += coefficients_0 rows_0 + ... + coefficients_3 rows_3, in this order."""
-    cdef const float* first = rows[0]
-    cdef const float* second = rows[1]
-    cdef const float* third = rows[2]
-    cdef const float* fourth = rows[3]
-    cdef double a = coefficients[0], b = coefficients[1], c = coefficients[2], d = coefficients[3]
-    cdef Py_ssize_t j
-    for j in range(start, stop):
-        sums[j] = (((sums[j] + a * first[j]) + b * second[j]) + c * third[j]) + d * fourth[j]
 
 
 cdef class RowCache:
@@ -92,27 +90,27 @@ cdef class RowCache:
 
     def require(self, which):
         """Let the rows `which`, at most `capacity`, be there, in place of those that were not used for longest."""
-        cdef Py_ssize_t at
+        cdef Py_ssize_t at, first
         cdef int32_t slot, i
         cdef const int32_t[::1] wanted = np.ascontiguousarray(which, dtype=np.int32)
-        cdef const float[:, ::1] rows
         if wanted.shape[0] > self.capacity:
             raise ValueError(f"require: {wanted.shape[0]} rows, there is room for {self.capacity}")
         missing = {wanted[at] for at in range(wanted.shape[0]) if self.at(wanted[at]) == NULL}
         if not missing:
             return
         absent = np.array(sorted(missing), dtype=np.intp)
-        if len(absent) > self.made_at_once.shape[0]:
-            self.made_at_once = np.empty((len(absent), self.m), dtype=np.float32)
-        rows = self.made_at_once
-        self.source.fill(absent, np.asarray(self.made_at_once)[:len(absent)])
-        for at in range(len(absent)):
-            slot, i = self.newer[self.capacity], absent[at]
-            if self.row_of[slot] != NOWHERE:
-                self.slot_of[self.row_of[slot]] = NOWHERE
-            self.row_of[slot], self.slot_of[i] = i, slot
-            memcpy(&self.store[slot, 0], &rows[at, 0], self.m * sizeof(float))
-            self.at(i)
+        if self.made_at_once.shape[0] < min(len(absent), TOGETHER):
+            self.made_at_once = np.empty((min(len(absent), TOGETHER), self.m), dtype=np.float32)
+        for first in range(0, len(absent), TOGETHER):
+            part = absent[first:first + TOGETHER]
+            self.source.fill(part, np.asarray(self.made_at_once)[:len(part)])
+            for at in range(len(part)):
+                slot, i = self.newer[self.capacity], part[at]
+                if self.row_of[slot] != NOWHERE:
+                    self.slot_of[self.row_of[slot]] = NOWHERE
+                self.row_of[slot], self.slot_of[i] = i, slot
+                memcpy(&self.store[slot, 0], &self.made_at_once[at, 0], self.m * sizeof(float))
+                self.at(i)
         if not self.source.known:
             self.made += len(absent)
 
@@ -125,11 +123,10 @@ cdef class RowCache:
         coefficients : float64 array of shape (len(which), k)
         sums : float64 array of shape (m, k)
         """
-        cdef Py_ssize_t lo, hi, at, start, stop, j, l, k = coefficients.shape[1], step = min(self.capacity, 32)
+        cdef Py_ssize_t lo, hi, at, start, stop, k = coefficients.shape[1], step = min(self.capacity, BATCH)
         cdef const int32_t[::1] wanted = np.ascontiguousarray(which, dtype=np.int32)
-        cdef const float* rows[32]
-        cdef const float* row
-        cdef double* sum
+        cdef const float* rows[BATCH]
+        cdef double[:, ::1] strip = np.empty((k, STRIP if k > 1 else 0))
         if coefficients.shape[0] != wanted.shape[0] or sums.shape[0] != self.m or sums.shape[1] != k:
             raise ValueError(f"add: {wanted.shape[0]} rows, {coefficients.shape[0]} coefficients of {k}, sums "
                              f"{sums.shape[0]} x {sums.shape[1]} of {self.m}")
@@ -142,20 +139,60 @@ cdef class RowCache:
                     rows[at - lo] = self.at(wanted[at])
                 start = 0
                 while start < self.m:
-                    stop, at = min(start + STRIP, self.m), lo
+                    stop = min(start + STRIP, self.m)
                     if k == 1:
-                        while at + 4 <= hi:
-                            add_four(&rows[at - lo], &coefficients[at, 0], start, stop, &sums[0, 0])
-                            at += 4
-                    for at in range(at, hi):
-                        row = rows[at - lo]
-                        for j in range(start, stop):
-                            sum = &sums[j, 0]
-                            for l in range(k):
-                                sum[l] += coefficients[at, l] * row[j]
+                        add_one(rows, start, stop, &coefficients[lo, 0], hi - lo, &sums[0, 0])
+                    else:
+                        add_several(rows, start, stop, coefficients[lo:hi], sums, strip)
                     start = stop
             PyErr_CheckSignals()
             lo = hi
+
+
+cdef void add_one(const float** rows, Py_ssize_t start, Py_ssize_t stop, const double* coefficients, Py_ssize_t count,
+                  double* sums) noexcept nogil:
+    """The sums from start to stop, of one column: four rows at a time, in their order."""
+    cdef const float* first
+    cdef const float* second
+    cdef const float* third
+    cdef const float* fourth
+    cdef double a, b, c, d
+    cdef Py_ssize_t at = 0, j
+    while at + 4 <= count:
+        first, second, third, fourth = rows[at], rows[at + 1], rows[at + 2], rows[at + 3]
+        a, b, c, d = coefficients[at], coefficients[at + 1], coefficients[at + 2], coefficients[at + 3]
+        for j in range(start, stop):
+            sums[j] = (((sums[j] + a * first[j]) + b * second[j]) + c * third[j]) + d * fourth[j]
+        at += 4
+    for at in range(at, count):
+        first, a = rows[at], coefficients[at]
+        for j in range(start, stop):
+            sums[j] += a * first[j]
+
+
+cdef void add_several(const float** rows, Py_ssize_t start, Py_ssize_t stop, const double[:, ::1] coefficients,
+                      double[:, ::1] sums, double[:, ::1] strip) noexcept nogil:
+    """The sums from start to stop, class by class: most rows have a coefficient in a few classes alone."""
+    cdef Py_ssize_t at, j, l, count, n = stop - start, k = coefficients.shape[1]
+    cdef double[MANY] c
+    cdef sums_p[MANY] to
+    for j in range(n):
+        for l in range(k):
+            strip[l, j] = sums[start + j, l]
+    for at in range(coefficients.shape[0]):
+        count = 0
+        for l in range(k):
+            if coefficients[at, l] == 0:
+                continue
+            if count == MANY:
+                spread(rows[at] + start, n, c, to, count)
+                count = 0
+            c[count], to[count] = coefficients[at, l], &strip[l, 0]
+            count += 1
+        spread(rows[at] + start, n, c, to, count)
+    for j in range(n):
+        for l in range(k):
+            sums[start + j, l] = strip[l, j]
 
 
 def add_rows(const double[:, ::1] rows, which, const double[:, ::1] coefficients, double[:, ::1] sums):

@@ -333,6 +333,14 @@ cdef class Rows:
     def _dtype(self):
         return np.float32 if self.gram.single else np.float64
 
+    def streamed(self):
+        """The same Gram matrix, of which FETCH rows are held at a time, unless all are there."""
+        if self._source is None:
+            return self
+        cdef Rows rows = Rows.from_source(self._source, FETCH)
+        rows.room, rows.takers = self.room, self.takers
+        return rows
+
     @property
     def definite(self):
         """Whether a Gram matrix is known to have no value beyond the roots of two on its diagonal."""

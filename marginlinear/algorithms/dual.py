@@ -39,9 +39,11 @@ class DualFit:
     engine : BlockCD or MarginCD
     newton_cost : class
         MarginNewtonCost or BlockNewtonCost, whichever fits the engine.
+    sweeper : object, optional
+        What makes the sweeps, as Descent takes it.
     """
 
-    def __init__(self, problem, run, engine, newton_cost):
+    def __init__(self, problem, run, engine, newton_cost, sweeper=None):
         # The engines, and NumPy with them, are imported when a fit starts: --help lists the methods without them.
         from marginlinear.algorithms.certificate import Budget
         from marginlinear.algorithms.descent import Descent
@@ -56,8 +58,8 @@ class DualFit:
             engine.n_iter = start.get("n_iter", 0)
         if run.places is not None:
             sweeper = run.places.sweeper(engine)
-        else:
-            sweeper = rounds_on(engine, run.threads) if run.shared else None
+        elif sweeper is None and run.shared:
+            sweeper = rounds_on(engine, run.threads)
         self.descent = Descent(engine, self.budget, run.tol, run.algorithm, newton_cost, sweeper)
         self.descent.gaps = list(start.get("gaps", ()))
         # What other sweeps began goes on with sweeps, as if they were its own.
@@ -76,7 +78,9 @@ class DualFit:
 
     def convex(self):
         """Minimise the problem of the engine as it stands."""
-        engine, tol, to_sparsify = self.engine, self.run.tol, self.engine.rows.is_gram
+        engine, tol = self.engine, self.run.tol
+        # Without a centre the weights are those of the duals.
+        to_sparsify = engine.rows.is_gram and self.descent.sweeper is engine
         while True:
             self.until(tol)
             # The weights of Newton steps over Gram rows are those of their duals.
@@ -195,12 +199,17 @@ def sparsify_kernel_expansion(fit, tol):
 class JointFit(DualFit):
     """A joint multi-class fit by block coordinate descent: of what `joint_engine` takes."""
 
-    def __init__(self, problem, run, cost, **loss):
+    def __init__(self, problem, run, cost, *, cache=None, **loss):
         from marginlinear.algorithms.newton import BlockNewtonCost
 
         make = joint_engine if run.places is None else run.places.joint_engine
-        engine = make(problem, cost, run.seed, run.threads, **loss)
-        super().__init__(problem, run, engine, BlockNewtonCost if run.places is None else run.places.block_newton)
+        engine, sweeper = make(problem, cost, run.seed, run.threads, **loss), None
+        if cache is not None:
+            from marginlinear.algorithms.active_sets import ActiveSets
+
+            sweeper = ActiveSets(engine, cache, run)
+        super().__init__(problem, run, engine, BlockNewtonCost if run.places is None else run.places.block_newton,
+                         sweeper)
 
     def start_with_admm(self):
         """Where alternating directions promise to cost less than what is ahead, begin with them. Whether they did."""
@@ -330,6 +339,35 @@ def margin_fit_of(loss):
             left = None if run.time_limit is None else max(0.0, run.time_limit - pairs.budget.seconds)
             solution = by_rows(problem, params, run._replace(time_limit=left))
         return solution
+
+    return fit
+
+
+def joint_fit_of(terms, solve):
+    """The `fit` of a joint method of these `terms`: over a kernel, of more than a few rows, by active sets at first.
+    `solve(fit, params)`, of a JointFit, returns the Solution."""
+    def fit(problem, params, run):
+        import numpy as np
+
+        from marginlinear._core.rows import SINGLE, SMALL
+
+        cost, loss = terms(problem, params)
+        rows = problem.rows
+        # The published iteration is followed to where exact solutions lead it.
+        by_sets = run.algorithm == "auto" and run.places is None and params.get("outer") != "paper"
+        if by_sets and rows.is_gram and rows.m > SMALL and SINGLE[0] <= np.max(rows.sqnorms()) <= SINGLE[1]:
+            from marginlinear.algorithms.active_sets import Crawl
+
+            with rows.cache() as cache:
+                sets = JointFit(problem._replace(rows=rows.streamed()), run._replace(algorithm="cd"), cost, cache=cache,
+                                **loss)
+                try:
+                    return solve(sets, params)
+                except Crawl:
+                    left = None if run.time_limit is None else max(0.0, run.time_limit - sets.budget.seconds)
+                    start = {**sets.engine.state(False), "n_iter": sets.engine.n_iter}
+                    run = run._replace(time_limit=left, start=start)
+        return solve(JointFit(problem, run, cost, **loss), params)
 
     return fit
 

@@ -4,7 +4,7 @@
 """
 
 from marginlinear import params as P
-from marginlinear.algorithms.dual import JointFit, convex_fit
+from marginlinear.algorithms.dual import joint_fit_of
 from marginlinear.registry import Method
 
 
@@ -19,7 +19,7 @@ METHOD = Method(
     reference="K. Crammer and Y. Singer, On the Algorithmic Implementation of Multiclass Kernel-based Vector "
               "Machines, JMLR 2001",
     params=(P.C,),
-    fit=convex_fit(JointFit, dual),
+    fit=joint_fit_of(dual, lambda solver, params: solver.convex()),
     dual=dual,
     joint=True,
     liblinear=4,

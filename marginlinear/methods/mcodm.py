@@ -15,7 +15,7 @@ paper  Algorithm 1: in eps the best rival's score is fixed at its value M_i of n
 import math
 
 from marginlinear import params as P
-from marginlinear.algorithms.dual import JointFit
+from marginlinear.algorithms.dual import joint_fit_of
 from marginlinear.registry import Method
 from marginlinear.status import OUTER_ITERATIONS, STALLED
 
@@ -34,9 +34,7 @@ def dual(problem, params):
                                                  "mu": params["mu"]}
 
 
-def fit(problem, params, run):
-    cost, loss = dual(problem, params)
-    solver = JointFit(problem, run, cost, **loss)
+def solved(solver, params):
     if params["mu"] == 0:
         return solver.convex()
     cap = params["max_outer"] or CAPS[params["outer"]]
@@ -111,7 +109,7 @@ METHOD = Method(
     objective="1/2 sum_l ||w_l||^2 + C/(1-theta)^2 sum_i [(1-theta-g_i)_+^2 + mu (g_i-1-theta)_+^2]",
     reference="T. Zhang and Z.-H. Zhou, Multi-Class Optimal Margin Distribution Machine, ICML 2017",
     params=(P.C, P.LAMBDA, P.MU, P.THETA, P.OUTER, P.MAX_OUTER),
-    fit=fit,
+    fit=joint_fit_of(dual, solved),
     dual=dual,
     joint=True,
 )
