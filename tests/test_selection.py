@@ -533,7 +533,8 @@ def test_products_and_parts_that_fits_share_change_no_bit(given, weights, monkey
     assert all(points.products.shape == (90, 90) for points in made[:4])
 
 
-@pytest.mark.parametrize("given", [{"scale": "range"}, {"cache": 0.01}, {"kernel": lambda X, Z: X @ Z.T}], ids=str)
+@pytest.mark.parametrize("given", [{"scale": "range"}, {"cache": 0.01}, {"kernel": lambda X, Z: X @ Z.T}],
+                         ids=["scale", "cache", "callable"])
 def test_products_are_not_shared_where_they_are_of_no_use(given, monkeypatch):
     """Folds are scaled each in its own way; there is no room; the kernel is the user's."""
     X, made = np.hstack([X3] * 5), []
