@@ -7,12 +7,13 @@ float32 rows as they are asked for. What rows outside add to the scores is in th
 import numpy as np
 
 from cpython.exc cimport PyErr_CheckSignals
+from libc.math cimport INFINITY, fmax, fmin
 from libc.stdint cimport int32_t, uint64_t
 
 from marginlinear._core.block_cd cimport BlockCD
 from marginlinear._core.block_problem cimport dot, max_other
 from marginlinear._core.check cimport check
-from marginlinear._core.joint_loss cimport fenchel_gap, joint_t, solve_block
+from marginlinear._core.joint_loss cimport fenchel_gap, joint_t, largest_dual, solve_block
 from marginlinear._core.row_cache cimport RowCache, untouched
 from marginlinear._core.shrinking cimport shuffle
 
@@ -30,6 +31,10 @@ cdef enum:
     MANY = 64       # classes that are added at once
     TURN = 2000     # visits between looks at the signals
 
+# Passes from one step along what they have done to the next.
+cdef int EVERY = 5
+# Less of that way than this is not worth a step.
+cdef double LITTLE = 0.1
 # A pass leaves rows with less than this part of the mean gap of the pass before.
 cdef double LEVEL = 0.1
 
@@ -71,6 +76,8 @@ cdef class ActiveBlocks:
     cdef int32_t[::1] slot, stands
     cdef Py_ssize_t[::1] order
     cdef double[::1] scratch
+    # Duals and scores where the last step along what passes have done began.
+    cdef object before
 
     def __init__(self, BlockCD engine, RowCache cache, *, Py_ssize_t room, seed=0, Py_ssize_t company=32):
         self.engine, self.cache, self.room, self.company, self.rng = engine, cache, room, company, seed
@@ -90,15 +97,18 @@ cdef class ActiveBlocks:
         bool
             Whether their gaps are as small as was asked for.
         """
+        cdef Py_ssize_t turn
         cdef double left = 0, first = -1
         self._begin(active)
         before = self._coefficients()
-        for _ in range(most):
+        for turn in range(1, most + 1):
             left = self._pass(LEVEL * left / max(1, self.n))
             if first < 0:
                 first = left
             if left <= max(part * first, enough):
                 break
+            if turn % EVERY == 0:
+                self._go_on()
         change = self._coefficients() - before
         rows = np.asarray(active)
         np.asarray(self.engine.alpha)[rows] = self.alpha
@@ -117,7 +127,7 @@ cdef class ActiveBlocks:
         self.alpha, self.beta = np.asarray(engine.alpha)[rows], np.asarray(engine.beta)[rows]
         self.scores = np.zeros((k, self.wide))
         np.asarray(self.scores)[:, :n] = engine.iterates.W[:engine.rows.m * k].reshape(-1, k)[rows].T
-        self.n_gathered, self.slot = 0, np.full(n, ABSENT, dtype=np.int32)
+        self.before, self.n_gathered, self.slot = None, 0, np.full(n, ABSENT, dtype=np.int32)
         self.stands, self.order = np.empty(n, dtype=np.int32), np.arange(n)
         room = max(1, min(n, self.room // (4 * self.wide)))
         if self.columns.shape[0] < room * self.wide:
@@ -253,3 +263,80 @@ cdef class ActiveBlocks:
                 out[u] = 0
         self.slot[i], self.stands[place] = <int32_t>place, <int32_t>i
         self.n_gathered += 1
+
+    def _go_on(self):
+        """Go on the way that the last passes went, to where D is highest; rows end where they would leave their range.
+
+        Passes crawl along directions in which D hardly bends; what many of them have in common is such a one.
+        """
+        n, rows = self.n, np.arange(self.n)
+        y, cost, scores = np.asarray(self.y), np.asarray(self.cost), np.asarray(self.scores)
+        alpha, beta, before = np.asarray(self.alpha), np.asarray(self.beta), self.before
+        self.before = alpha.copy(), beta.copy(), scores.copy()
+        if before is None:
+            return
+        along, upwards, S = alpha - before[0], beta - before[1], scores - before[2]
+        change = along.copy()
+        if self.phi.upper:
+            change[rows, y] -= upwards
+            if self.engine.named:
+                change[rows, self.rival] += upwards
+        own, rise = alpha[rows, y], along[rows, y]
+        # What D rises by, a row and a unit of the way, and how it bends.
+        slope, bend = self.phi.low * rise - (change * scores[:, :n].T).sum(axis=1), np.zeros(n)
+        if self.phi.squared:
+            slope -= own * rise / (2 * cost)
+            bend += rise * rise / (2 * cost)
+        if self.phi.upper:
+            slope -= upwards * (self.phi.high + (0 if self.engine.named else np.asarray(self.fixed)))
+            slope -= beta * upwards / (2 * cost * self.phi.mu)
+            bend += upwards * upwards / (2 * cost * self.phi.mu)
+        curvature = (change * S[:, :n].T).sum() + bend.sum()
+        if not (slope.sum() > LITTLE * curvature and curvature > 0):
+            return
+        t = slope.sum() / curvature
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ends = np.where(along > 0, -alpha / along, np.inf)
+            ends[rows, y] = np.inf if self.phi.squared else np.where(rise > 0, (cost - own) / rise, np.inf)
+            way = np.minimum(np.minimum(t, ends.min(axis=1)), np.where(upwards < 0, -beta / upwards, np.inf))
+        way = np.maximum(way, 0.0)
+        total = (way * slope).sum()
+        if not total > 0:
+            return
+        kept = scores.copy()
+        scores += t * S
+        self._add((way - t)[:, np.newaxis] * change)
+        S = scores - kept
+        curvature = ((way[:, np.newaxis] * change) * S[:, :n].T).sum() + (way * way * bend).sum()
+        part = min(1.0, total / curvature) if curvature > 0 else 1.0
+        scores[:] = kept + part * S
+        self._add_duals(part * way[:, np.newaxis] * along, part * way * upwards)
+
+    def _add(self, const double[:, ::1] change):
+        """The scores follow coefficients that change by this much."""
+        cdef Py_ssize_t at = 0
+        while at < self.n:
+            with nogil:
+                while at < self.n and not self._move(self.order[at], &change[self.order[at], 0]):
+                    at += 1
+            if at < self.n:
+                self._gather(at, INFINITY)
+        PyErr_CheckSignals()
+
+    def _add_duals(self, const double[:, ::1] along, const double[::1] upwards):
+        """The duals change by this much, which leads out of their range by rounding alone."""
+        cdef Py_ssize_t i, l, y
+        cdef double total, most
+        with nogil:
+            for i in range(self.n):
+                y, total, most = self.y[i], 0, largest_dual(&self.phi, self.cost[i])
+                for l in range(self.k):
+                    if l != y:
+                        self.alpha[i, l] = fmin(0.0, self.alpha[i, l] + along[i, l])
+                        total -= self.alpha[i, l]
+                if total > most:
+                    for l in range(self.k):
+                        self.alpha[i, l] *= most / total
+                    total = most
+                self.alpha[i, y] = total
+                self.beta[i] = fmax(0.0, self.beta[i] + upwards[i])
