@@ -134,6 +134,8 @@ def test_sums_of_several_columns(capacity, k):
     K = rng.standard_normal((1100, 1100)).astype(np.float32)
 
     class Source:
+        known = False
+
         def fill(self, which, out):
             out[:] = K[which]
 
