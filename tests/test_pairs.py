@@ -339,3 +339,20 @@ def test_libsvm_s_own_problem_and_files(tmp_path, monkeypatch, C):
         assert said[-1] == (tmp_path / "our.out").read_text().split()
     assert np.mean(np.array(said[0]) != np.array(said[1])) < 0.01
     assert np.allclose(ours.decision_function(X), theirs.decision_function(X), atol=1e-3)
+
+
+@pytest.mark.parametrize("free_bias", [False, True])
+@pytest.mark.parametrize("solver", ["l1svc", "l2svc"])
+def test_a_start_is_the_best_multiple_of_the_duals(solver, free_bias):
+    """Of rows that a kernel tells apart no dual of the hinge loss is at its bound: larger costs change nothing."""
+    rng = np.random.default_rng(3)
+    X, y = rng.standard_normal((80, 3)), np.arange(80) % 2
+    given = {"solver": solver, "kernel": "rbf", "gamma": 2.0, "free_bias": free_bias}
+    first = ml.train(X, y, C=1e3, tol=1e-7, **given)
+    for C in (1e2, 4e3):
+        again = ml.train(X, y, C=C, tol=1e-3, start=first, **given)
+        cold = ml.train(X, y, C=C, tol=1e-7, **given)
+        assert again.info.converged
+        assert again.info.bound <= cold.info.objective * (1 + 1e-9)
+        assert again.info.objective >= cold.info.bound * (1 - 1e-9)
+    assert again.info.n_iter == 0 or solver == "l2svc"

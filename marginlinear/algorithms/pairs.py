@@ -125,15 +125,21 @@ class PairFit:
         return self._solution(objective, bound, stopped)
 
     def _resume(self, start):
-        """From the duals of another fit, in the range of these costs."""
-        engine = self.engine
-        b = self.signs * start["duals"] * (self.cost / start["cost"])
-        engine.b[:] = np.clip(b, engine.lower, engine.upper)
-        if self.free_bias and abs(np.sum(engine.b)) > ROUNDING * np.abs(engine.b).sum():
-            # Of other costs, or of a fit without an offset.
-            engine.b[:] = 0
-        which = np.flatnonzero(engine.b)
-        engine.update(which, np.asarray(engine.b)[which, np.newaxis])
+        """From the best multiple of the duals of another fit, of those that these costs allow: where no dual is at its
+        bound, larger costs change nothing."""
+        engine, b = self.engine, self.signs * start["duals"]
+        if self.free_bias and abs(np.sum(b)) > ROUNDING * np.abs(b).sum():
+            # Of a fit without an offset.
+            return
+        which = np.flatnonzero(b)
+        engine.update(which, b[which, np.newaxis])
+        # D(t b) = t sum_v target_v b_v - t^2/2 sum_v (F_v + add_v b_v) b_v
+        scores, most = np.asarray(engine.scores), float(np.min(self.cost / start["cost"]))
+        rise, bend = float((b * engine.target).sum()), float((b * (scores + engine.add * b)).sum())
+        part = min(rise / bend, most) if bend > 0 else most
+        engine.b[:] = np.clip(part * b, engine.lower, engine.upper)
+        scores *= part
+        engine.drift *= part
 
     def _refresh(self):
         """The scores afresh, in float64: those of rows that have a coefficient or, perhaps, a loss."""
