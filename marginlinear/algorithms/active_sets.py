@@ -20,7 +20,9 @@ LEAST, PART, FREE, MOST = 512, 1 / 16, 1.25, 3500
 # A round ends where its rows have this part of their gaps left, or of what is allowed, or after so many passes.
 INNER, ENOUGH, PASSES = 0.1, 0.3, 200
 # So many rounds that fell short are a crawl.
-CRAWL = 12
+CRAWL = 4
+# A bound that is this part of P(0) above it is not one: float32 numbers are not as wrong.
+ABOVE = 1e-3
 
 
 class Crawl(Exception):
@@ -44,6 +46,7 @@ class ActiveSets:
         self.engine, self.tol = engine, run.tol
         rows = engine.rows
         self.blocks = ActiveBlocks(engine, cache, room=int((1 - OF_ROWS) * rows.room) // rows.takers, seed=run.seed)
+        self.at_zero = engine.loss_at_zero()
         self.random, self.short = np.random.default_rng(run.seed), 0
 
     def start_over(self):
@@ -63,6 +66,10 @@ class ActiveSets:
         gaps, loss, tight = engine.gaps()
         engine.end_sweep(float(gaps.sum()), loss, tight)
         self.short += not done
+        if engine.dual() > (1 + ABOVE) * self.at_zero:
+            # The kernel is not positive semidefinite: the dual may rise for ever.
+            engine.start_over()
+            raise Crawl
         if self.short > CRAWL:
             raise Crawl
 
