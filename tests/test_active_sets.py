@@ -101,6 +101,16 @@ def test_a_crawl_is_left_to_sweeps_over_all_rows(monkeypatch):
     assert trained(X, y, "cs", C=30.0).info.objective == pytest.approx(swept.info.objective, rel=2e-6)
 
 
+def test_most_rows_free_are_left_to_sweeps_over_all_rows(monkeypatch):
+    monkeypatch.setattr(active_sets, "MOST", 60)
+    X, y = problem()
+    fits = [trained(X, y, "mcodm", C=3.0, mu=0.0, cache=cache) for cache in (1, 200)]
+    assert all(fit.info.converged and fit.info.algorithm == "accelerated" for fit in fits)
+    swept = trained(X, y, "mcodm", C=3.0, mu=0.0, algorithm="cd")
+    assert fits[0].info.objective == pytest.approx(swept.info.objective, rel=2e-6)
+    assert np.array_equal(fits[0].dual_coef, fits[1].dual_coef)
+
+
 def test_few_rows_are_swept_from_the_start():
     X, y = problem(17)
     for C in (1.0, 10.0, 100.0):

@@ -17,6 +17,8 @@ from marginlinear.status import allowance
 # Rows of an active set, at least: so many, this part of all, and this multiple of the free ones; at most so many: of
 # these the columns that are gathered fit into what ROOM has for them, and rounds over more are no fewer by much.
 LEAST, PART, FREE, MOST = 512, 1 / 16, 1.25, 3500
+# More free rows than this multiple of MOST are moved to and fro, from set to set.
+DENSE = 2.5
 # A round ends where its rows have this part of their gaps left, or of what is allowed, or after so many passes.
 INNER, ENOUGH, PASSES = 0.1, 0.3, 200
 # So many rounds that fell short are a crawl.
@@ -81,6 +83,8 @@ class ActiveSets:
         if engine.piecewise_linear:
             # At a corner all of c_i is against one rival.
             free &= (own < engine.cost) | (np.count_nonzero(engine.alpha, axis=1) > 2)
+        if free.sum() > DENSE * MOST:
+            raise Crawl
         there = engine.rows.sqnorms() > 0
         size = min(MOST, max(LEAST, int(PART * m), int(FREE * free.sum())))
         if size >= np.count_nonzero(there):
