@@ -51,11 +51,11 @@ def on_files(files, config):
         files.append(File.generated(config, f"{name.lower()}.md", content=text))
     for page in [file for file in files if file.src_uri.endswith(".md")]:
         for name, picture in drawn(drawing(page.content_string)):
-            files.append(File.generated(config, name, content=picture))
+            files.append(File.generated(config, str(Path(page.src_uri).with_name(name)), content=picture))
     for method in registry.methods():
         for name, picture in drawn(figure_commands(method).splitlines()):
             files.append(File.generated(config, f"methods/{name}", content=picture))
-    written = {Path(file.src_uri).stem for file in files if file.src_uri.startswith("methods/")} - {"index"}
+    written = {Path(file.src_uri).stem for file in files if re.match(r"methods/.*\.md$", file.src_uri)} - {"index"}
     for name in written ^ set(registry.methods()):
         raise PluginError(f"docs/methods/{name}.md: there must be one page for each method of the registry")
     return files

@@ -150,15 +150,12 @@ def fit_model(X, y=None, warning=None, *, solver=None, classes=None, class_weigh
               else class_factors(class_weight, found, np.bincount(codes, factors))[codes])
     sample = Sample(data, codes, factors, factor, kept)
     fit = ModelFit(labels, method, values, run_values, found, width, around["scale"])
-    folded = None
-    if around["probability"] and not method.probabilistic:
+    folded, own = None, calibration.of_scores(method, values, len(found), len(labels))
+    if around["probability"] and own is None:
         folded = sample if given else sample.merged()
         require_pairs(found, folded.y)
     model = fit.model(sample, start, progress, cancel, gram=gram, overwrite_rows=overwrite_rows and folded is None)
-    if folded is not None:
-        model.calibration = fit.calibration(folded, progress, cancel)
-    elif around["probability"]:
-        model.calibration = calibration.of_softmax(len(labels))
+    model.calibration = own if folded is None else fit.calibration(folded, progress, cancel)
     if is_paged(X):
         read = X.pages.bytes_read - read
         model.info = model.info._replace(passes=read / max(1, X.whole), bytes_read=read)

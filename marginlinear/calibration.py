@@ -115,6 +115,14 @@ def of_softmax(n_classes):
     return Calibration(SIGMOID if n_classes == 2 else TEMPERATURE)
 
 
+def of_scores(method, values, n_fitted, n_classes):
+    """That of a method whose scores are probabilities as they are, by its `values` for n_fitted of n_classes classes;
+    None where a calibration is a fit of its own."""
+    if method.probabilities is None or not (method.joint or n_fitted == 2 or values["multiclass"] == "ovr"):
+        return None
+    return (of_softmax if method.probabilities == "softmax" else of_logistic)(n_classes)
+
+
 def fit(ranks, y, weights, n_classes):
     """The Calibration that is most likely for rows that the scores' model has not seen.
 

@@ -132,6 +132,9 @@ OUTER = Param("outer", str, "ccp", "outer loop of the non-convex problem: ccp de
               "published fixed-point iteration", choices=("ccp", "paper"))
 MAX_OUTER = Param("max_outer", int, None, "cap on outer iterations; unless given, 50 for ccp and 20 for paper",
                   "[1, inf)")
+RESTARTS = Param("restarts", int, 1, "where the problem is not convex (mu > 0, three classes or more), fits with the "
+                 "seeds seed, seed + 1, ...; the one of lowest objective is kept", "[1, 1000]",
+                 needs=("outer", ("ccp",)))
 LAMBDA1 = Param("lambda1", float, 0.25, "weight of the margins' variance (twice the population variance); it acts from "
                 "about 0.05 C x rows on", "[0, inf)")
 LAMBDA2 = Param("lambda2", float, 0.25, "weight of the margins' mean", "[0, inf)")
@@ -174,8 +177,8 @@ INDEFINITE = "the kernel is not positive semidefinite on these rows, and nothing
 # What every method that works on Gram rows takes.
 KERNELS = (KERNEL, GAMMA, DEGREE, COEF0, CACHE)
 # What there is for methods to take: a command line is taken apart without the methods.
-OWN = (C, LAMBDA, MU, THETA, OUTER, MAX_OUTER, LAMBDA1, LAMBDA2, NORM, EPS, DELTA, LOSS, ALPHA, BETA, EPOCHS, ETA0,
-       FREE_BIAS, MULTICLASS, *KERNELS)
+OWN = (C, LAMBDA, MU, THETA, OUTER, MAX_OUTER, RESTARTS, LAMBDA1, LAMBDA2, NORM, EPS, DELTA, LOSS, ALPHA, BETA, EPOCHS,
+       ETA0, FREE_BIAS, MULTICLASS, *KERNELS)
 
 TOL = Param("tol", float, 1e-3, "stop when certificate <= tol * max(1, |objective|)", "(0, inf)", letter="e")
 BIAS = Param("bias", float, -1.0, "value of a constant feature added to every row; negative: none", "(-inf, inf)",

@@ -50,8 +50,8 @@ class Problem(namedtuple("Problem", "rows y n_classes instance factor whole", de
 
 
 class Info(namedtuple("Info", "status algorithm n_iter n_outer objective bound certificate n_support seconds tol "
-                      "history residual reason passes bytes_read cluster",
-                      defaults=((), None, None, None, None, None))):
+                      "history residual reason passes bytes_read cluster notes",
+                      defaults=((), None, None, None, None, None, ()))):
     """How a run ended.
 
     Attributes
@@ -87,6 +87,8 @@ class Info(namedtuple("Info", "status algorithm n_iter n_outer objective bound c
         Of a fit over partitions: `rows` of each, `messages`, `collections` of rows, `bytes` of the vectors that
         each partition was sent and of the sums that came back, `restarts`, `seconds_waiting` for the workers, and the
         `seconds` that each worker, by its address, was at work.
+    notes : sequence of str
+        What `margin-train --verbose` tells beside, such as why a start was left.
     """
 
     __slots__ = ()

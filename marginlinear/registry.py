@@ -24,17 +24,19 @@ MODULES = {
     "odm": "odm",
     "l1svc": "l1svc",
     "l2svc": "l2svc",
+    "logistic": "logistic",
     "lssvm": "lssvm",
     "mamc": "mamc",
+    "msv": "msv",
     "msvmav": "msvmav",
 }
 DEFAULT = next(iter(MODULES))
 
 
 class Method(namedtuple("Method", "name summary objective reference params fit joint liblinear kernels routes defaults "
-                        "probabilistic loss dual smooth path stores",
-                        defaults=(None, True, ("auto", "cd", "accelerated", "newton"), MappingProxyType({}), False,
-                                  None, None, False, True, True))):
+                        "probabilities loss dual smooth path stores relaxation",
+                        defaults=(None, True, ("auto", "cd", "accelerated", "newton"), MappingProxyType({}), None,
+                                  None, None, False, True, True, None))):
     """A training method: what it minimises, what it takes, and the function that does it.
 
     Attributes
@@ -54,16 +56,17 @@ class Method(namedtuple("Method", "name summary objective reference params fit j
     joint : bool
         True: one column of weights a class, the largest score wins. False: one column, its sign decides.
     liblinear : int or None
-        LIBLINEAR's number where that solver has the same objective: `-s` takes it, and a model file, with one class
-        against the rest for several, has its solver_type.
+        LIBLINEAR's number where that solver has the same objective: `-s` takes it, and those of LIBLINEAR's other ways
+        to the same optimum, and a model file, with one class against the rest for several, has its solver_type.
     kernels : bool
         Whether it works on the rows of a Gram matrix.
     routes : tuple of str
         The values of `algorithm` that it knows.
     defaults : dict
         Defaults of parameters of every run that are others here, by name.
-    probabilistic : bool
-        Whether the scores of its model are logarithms of probabilities, up to a constant of the row.
+    probabilities : str or None
+        What the scores of its model are without any fit: "softmax", logarithms of probabilities, up to a constant of
+        the row; "logistic", of a model whose columns are not decoded, logarithms of odds.
     loss : callable or None
         Of a binary method that is a loss of the margin alone: `loss(problem, params) -> (c_i, (knots, parts))`, as
         `margin_cd.table_of` takes the latter; c_i does not depend on which classes are positive.
@@ -78,6 +81,9 @@ class Method(namedtuple("Method", "name summary objective reference params fit j
         or on which of several optima is near.
     stores : bool
         Whether its rows may be on disk: it only goes over them.
+    relaxation : dict or None
+        Of a method that is not convex: values of its parameters with which it is, and whose objective is nowhere above
+        that of others. Its bound there is one of all weights.
     """
 
     __slots__ = ()
@@ -91,6 +97,13 @@ class Method(namedtuple("Method", "name summary objective reference params fit j
     def terms(self):
         """`dual`, or the same of a `loss`; None for a method that is certified otherwise."""
         return self.dual if self.loss is None else partial(of_loss, self.loss)
+
+    @property
+    def numbers(self):
+        """LIBLINEAR's numbers that mean this method, its own first."""
+        if self.liblinear is None:
+            return ()
+        return self.liblinear, *(number for number, same in liblinear.SAME.items() if same == self.liblinear)
 
     @property
     def run(self):
@@ -111,15 +124,10 @@ def get(name):
     if isinstance(name, str) and name in MODULES:
         return import_module(f"marginlinear.methods.{MODULES[name]}").METHOD
     known = methods()
-    numbers = {str(m.liblinear): m for m in known.values() if m.liblinear is not None}
+    numbers = {str(number): m for m in known.values() for number in m.numbers}
     method = numbers.get(str(name))
     if method is None:
-        number = int(name) if str(name).isdecimal() else None
-        theirs = liblinear.SOLVERS.get(number)
-        same = numbers.get(str(liblinear.SAME.get(number)))
-        if same is not None:
-            raise ValueError(f"LIBLINEAR's {theirs} has the same objective as -s {same.liblinear}: give "
-                             f"{same.liblinear}, or {same.name}")
+        theirs = liblinear.SOLVERS.get(int(name) if str(name).isdecimal() else None)
         if theirs is not None:
             raise ValueError(f"LIBLINEAR's {theirs} is not among the methods of marginlinear: give one of "
                              f"{', '.join(known)}")

@@ -37,8 +37,9 @@ except ImportError as error:
     raise ImportError(f"marginlinear.sklearn needs scikit-learn 1.6 or newer: pip install 'marginlinear[sklearn]' "
                       f"({error})", name="sklearn") from error
 
-__all__ = ["ConvergenceWarning", "CrammerSingerClassifier", "ISM3Classifier", "LDMClassifier", "LpMCSVMClassifier",
-           "M3SVMClassifier", "MCODMClassifier", "MSVMAvClassifier", "ODMClassifier", "SVMClassifier"]
+__all__ = ["ConvergenceWarning", "CrammerSingerClassifier", "ISM3Classifier", "LDMClassifier", "LogisticClassifier",
+           "LpMCSVMClassifier", "M3SVMClassifier", "MCODMClassifier", "MSVMAvClassifier", "ODMClassifier",
+           "SVMClassifier"]
 
 # What scikit-learn has its own words for, in place of what the registry declares: the type and default, the meaning.
 OWN_WORDS = {
@@ -155,6 +156,12 @@ def gamma_of(gamma, X):
     if isinstance(gamma, str):
         raise ValueError(f'gamma = {gamma!r} is not allowed: give "scale", "auto" or a number in (0, inf)')
     return gamma
+
+
+def has_probabilities(estimator):
+    """Whether its models have probabilities: where they are asked for, and where scores are probabilities anyway."""
+    return estimator.probability or (
+        estimator._method.probabilities is not None and getattr(estimator, "multiclass", "ovr") == "ovr")
 
 
 def seed_of(random_state):
@@ -303,19 +310,19 @@ class MarginClassifier(ClassifierMixin, BaseEstimator):
         model, scores = self._scored(X)
         return self.classes_[model.places_of(scores)]
 
-    @available_if(lambda self: self.probability)
+    @available_if(has_probabilities)
     def predict_proba(self, X):
-        """Probabilities of the classes, with probability=True: float64 array of shape (n_samples, n_classes).
+        """Probabilities of the classes: float64 array of shape (n_samples, n_classes).
 
-        Columns in the order of classes_; the largest is that of the class that `predict` gives. NotFittedError where
-        probability was False in `fit`.
+        With probability=True, or of a method whose scores are probabilities. Columns in the order of classes_; the
+        largest is that of the class that `predict` gives. NotFittedError where probability was False in `fit`.
         """
         model, scores = self._scored(X)
         if model.calibration is None:
             raise exceptions.NotFittedError("predict_proba needs what probability=True makes in fit: fit again")
         return model.proba_of(scores)
 
-    @available_if(lambda self: self.probability)
+    @available_if(has_probabilities)
     def predict_log_proba(self, X):
         """Logarithms of `predict_proba`."""
         return np.log(self.predict_proba(X))
@@ -419,10 +426,10 @@ class MCODMClassifier(MarginClassifier):
 
     method_name = "mcodm"
 
-    def __init__(self, *, C=1.0, lambda_=None, mu=0.8, theta=0.2, outer="ccp", max_outer=None, kernel=None,
-                 gamma="scale", degree=3, coef0=0.0, cache=None, fit_intercept=True, intercept_scaling=1.0,
-                 class_weight=None, tol=0.0001, algorithm="auto", max_iter=20_000, time_limit=None, probability=False,
-                 random_state=0, n_jobs=None, warm_start=False, verbose=False):
+    def __init__(self, *, C=1.0, lambda_=None, mu=0.8, theta=0.2, outer="ccp", max_outer=None, restarts=1,
+                 kernel=None, gamma="scale", degree=3, coef0=0.0, cache=None, fit_intercept=True,
+                 intercept_scaling=1.0, class_weight=None, tol=0.0001, algorithm="auto", max_iter=20_000,
+                 time_limit=None, probability=False, random_state=0, n_jobs=None, warm_start=False, verbose=False):
         keep(self, locals())
 
 
@@ -472,6 +479,23 @@ class MSVMAvClassifier(MarginClassifier):
     def __init__(self, *, alpha=None, beta=None, multiclass="ovr", kernel=None, gamma="scale", degree=3, coef0=0.0,
                  cache=None, fit_intercept=True, intercept_scaling=1.0, class_weight=None, tol=1e-08, max_iter=100,
                  time_limit=None, probability=False, random_state=0, n_jobs=None, warm_start=False, verbose=False):
+        keep(self, locals())
+
+
+@documented
+class LogisticClassifier(MarginClassifier):
+    """Logistic regression.
+
+    The objective of LogisticRegression, trained to a certificate. It has probabilities whatever probability says, but
+    for multiclass="ovo" and "ecoc". A binary method: see multiclass.
+    """
+
+    method_name = "logistic"
+
+    def __init__(self, *, C=1.0, multiclass="ovr", kernel=None, gamma="scale", degree=3, coef0=0.0, cache=None,
+                 fit_intercept=True, intercept_scaling=1.0, class_weight=None, tol=0.0001, algorithm="auto",
+                 max_iter=20_000, time_limit=None, probability=False, random_state=0, n_jobs=None, warm_start=False,
+                 verbose=False):
         keep(self, locals())
 
 

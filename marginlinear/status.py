@@ -9,7 +9,7 @@ import math
 from marginlinear import params as P
 
 CONVERGED = "converged"  # certificate <= tol * max(1, |objective|)
-FINISHED = "finished"  # a stochastic method has made its epochs and promises no more: see its certificate
+FINISHED = "finished"  # a method of so many epochs or rounds has made them and promises no more
 STALLED = "stalled"  # what is left is rounding, and the certificate is still above the tolerance
 CYCLE = "cycle"  # an alternation has come back to where it was, and will not settle
 MAX_ITER = "max_iter"  # a cap came first: the reason says which

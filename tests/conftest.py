@@ -9,6 +9,8 @@ from pathlib import Path
 
 # Before NumPy: threads of OpenBLAS that wait busily for each other can stop a fit for seconds on a machine at work.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+# Hundreds of programs start: they keep what they compile, as they do by default.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 import numpy as np
 import pytest

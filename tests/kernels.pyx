@@ -4,8 +4,8 @@ import numpy as np
 
 from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t
 
-from marginlinear._core cimport block_problem, piecewise, rng, rows, shrinking
-from marginlinear._core.piecewise cimport pieces_t
+from marginlinear._core cimport block_problem, margin_loss, rng, rows, shrinking
+from marginlinear._core.margin_loss cimport loss_t
 from marginlinear._core.rows cimport Rows, rows_t
 
 cdef enum Kernel:
@@ -142,24 +142,29 @@ def shuffled(order, uint64_t seed):
 
 def piece_loss(const double[::1] table, double g):
     """phi(g) of a row of `tables` of margin_cd."""
-    return piecewise.loss_at(<const pieces_t*> &table[0], g)
+    return margin_loss.loss_at(<const loss_t*> &table[0], g)
 
 
 def piece_dual(const double[::1] table, double c, double g):
-    """a of piecewise.dual_at."""
-    return piecewise.dual_at(<const pieces_t*> &table[0], c, g)
+    """a of margin_loss.dual_at."""
+    return margin_loss.dual_at(<const loss_t*> &table[0], c, g)
 
 
-def piece_step(const double[::1] table, double c, double base, double A):
-    """(a, curvature) of piecewise.coordinate_step."""
+def piece_step(const double[::1] table, double c, double base, double A, double start=0.0):
+    """(a, curvature) of margin_loss.coordinate_step."""
     cdef double curvature = float("nan")
-    a = piecewise.coordinate_step(<const pieces_t*> &table[0], c, base, A, &curvature)
+    a = margin_loss.coordinate_step(<const loss_t*> &table[0], c, base, A, start, &curvature)
     return a, curvature
 
 
 def piece_gap(const double[::1] table, double c, double g, double a):
     """c phi(g) + c phi*(-a/c) + a g"""
-    return piecewise.fenchel_gap(<const pieces_t*> &table[0], c, g, a)
+    return margin_loss.fenchel_gap(<const loss_t*> &table[0], c, g, a)
+
+
+def piece_dual_term(const double[::1] table, double c, double a):
+    """-c phi*(-a/c)"""
+    return margin_loss.dual_term(<const loss_t*> &table[0], c, a)
 
 
 def active_rows(const double[::1] sqnorms, uint8_t[::1] skip):

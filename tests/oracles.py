@@ -9,7 +9,7 @@ from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
-from scipy import linalg, optimize
+from scipy import linalg, optimize, special
 
 decimal.getcontext().prec = 60
 
@@ -319,6 +319,35 @@ def minimal_odm(X, sign, cost, mu, theta):
             size /= 2
         w = w + size * step
     assert 0.5 * gradient @ gradient <= 1e-12 * max(1, value(w))
+    return w
+
+
+def logistic_objective(w, Z, cost):
+    """1/2 ||w||^2 + sum_i c_i log(1 + exp(-g_i)), g = Z w."""
+    return 0.5 * w @ w + cost @ np.logaddexp(0, -Z @ w)
+
+
+def logistic_dual(a, Z, cost):
+    """-1/2 ||Z'a||^2 - sum_i [a_i log(a_i/c_i) + (c_i - a_i) log(1 - a_i/c_i)], 0 <= a <= c."""
+    u, share = Z.T @ a, a / cost
+    return -0.5 * u @ u - cost @ (special.xlogy(share, share) + special.xlogy(1 - share, 1 - share))
+
+
+def minimal_logistic(X, sign, cost):
+    """argmin logistic_objective, by Newton steps with a halving line search; 1/2 ||gradient||^2 is the gap."""
+    Z, w = sign[:, None] * X, np.zeros(X.shape[1])
+    for _ in range(100):
+        share = special.expit(-Z @ w)
+        gradient = w - Z.T @ (cost * share)
+        if gradient @ gradient <= 1e-22 * max(1, logistic_objective(w, Z, cost)):
+            break
+        step = -np.linalg.solve(np.eye(len(w)) + Z.T @ ((cost * share * (1 - share))[:, None] * Z), gradient)
+        size = 1.0
+        while size > 1e-10 and (logistic_objective(w + size * step, Z, cost)
+                                > logistic_objective(w, Z, cost) + 1e-4 * size * gradient @ step):
+            size /= 2
+        w = w + size * step
+    assert 0.5 * gradient @ gradient <= 1e-12 * max(1, logistic_objective(w, Z, cost))
     return w
 
 

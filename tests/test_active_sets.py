@@ -60,6 +60,24 @@ def test_hinge_has_the_objective_of_its_model_and_the_optimum_of_sweeps(C):
     assert model.info.objective == pytest.approx(swept.info.objective, rel=2e-6)
 
 
+@pytest.mark.parametrize("C", [0.3, 30.0])
+@pytest.mark.parametrize("norm", [1.0, 1.3])
+def test_other_norms_have_the_certificate_of_their_definition(norm, C):
+    X, y = problem()
+    model = trained(X, y, "lpmcsvm", norm=norm, C=C)
+    assert model.info.converged
+    assert model.info.algorithm == "cd"
+    A, K, rows = coefficients(model, len(y)), oracles.rbf(X, X, GAMMA), np.arange(len(y))
+    scores = K @ A
+    norms = np.sqrt((A * scores).sum(axis=0))
+    rivals = np.where(np.eye(3, dtype=bool)[y], -np.inf, scores).max(axis=1)
+    objective = 0.5 * np.linalg.norm(norms, norm) ** 2 + C * np.maximum(0, 1 - scores[rows, y] + rivals).sum()
+    assert model.info.objective == pytest.approx(objective, rel=1e-9)
+    assert model.info.certificate <= 1.001e-6 * max(1, objective)
+    swept = trained(X, y, "lpmcsvm", norm=norm, C=C, algorithm="cd")
+    assert model.info.objective == pytest.approx(swept.info.objective, rel=2e-6)
+
+
 @pytest.mark.parametrize("C", [0.1, 3.0])
 @pytest.mark.parametrize("mu", [0.0, 0.8])
 def test_squared_losses_have_the_objective_of_their_model(C, mu):

@@ -264,8 +264,8 @@ def test_masks_are_not_dropped():
 
 
 WRONG = [[], 3, "x", None, object(), b"x", {"x": "x"}, np.zeros((2, 2, 2))]
-METHOD_PARAMETERS = ("C", "lambda_", "mu", "theta", "outer", "max_outer", "kernel", "tol", "bias", "algorithm", "seed",
-                     "threads", "max_iter", "time_limit", "gamma", "degree", "cache", "coef0")
+METHOD_PARAMETERS = ("C", "lambda_", "mu", "theta", "outer", "max_outer", "restarts", "kernel", "tol", "bias",
+                     "algorithm", "seed", "threads", "max_iter", "time_limit", "gamma", "degree", "cache", "coef0")
 
 
 def public_calls(folder):

@@ -229,6 +229,17 @@ def test_structure_is_copied_unless_its_memory_is_read_only(tmp_path):
     assert np.shares_memory(held(CSR(X.data, mapped, X.indptr, M)).indices, mapped)
 
 
+def test_what_was_found_in_order_is_looked_through_once_until_its_values_are_others():
+    X = sparse.csr_array(np.array([[1.0, 0, 2], [0, 3, 0]]))
+    once = held(X)
+    with pytest.raises(ValueError, match="X"):
+        as_rows(CSR(np.array([1, np.nan, 3]), once.indices, once.indptr, 3), -1.0)
+    assert once.in_order and as_rows(once, -1.0).nnz == 3
+    once.data = np.array([1, np.nan, 3])
+    with pytest.raises(ValueError, match="X"):
+        as_rows(once, -1.0)
+
+
 def wreck(X, names):
     """Writes into arrays of X, and puts others into its attributes."""
     for name in names:

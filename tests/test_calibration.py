@@ -234,7 +234,8 @@ def test_every_method_has_probabilities(name, k):
     X, y = sample(k, m=60)
     plain = ml.train(X, y, solver=name, tol=0.1)
     model = ml.train(X, y, solver=name, tol=0.1, probability=True)
-    assert np.array_equal(plain.weights, model.weights) and plain.calibration is None
+    assert np.array_equal(plain.weights, model.weights)
+    assert plain.calibration == (None if registry.get(name).probabilities is None else model.calibration)
     p = model.predict_proba(X)
     assert p.shape == (60, k) and (p >= 0).all() and np.allclose(p.sum(axis=1), 1, rtol=0, atol=1e-12)
     assert (model.classes[p.argmax(axis=1)] == model.predict(X)).all()
@@ -302,7 +303,7 @@ def test_a_weight_is_a_repeated_row_and_0_is_none(kernel, k):
 
 def test_softmax_is_a_model_of_probabilities():
     X, y = sample(3)
-    model = ml.train(X, y, solver="softmax", probability=True)
+    model = ml.train(X, y, solver="softmax")
     s = model.decision_function(X)
     assert np.allclose(model.predict_proba(X), np.exp(s) / np.exp(s).sum(axis=1, keepdims=True))
     assert model.calibration == Calibration(TEMPERATURE)

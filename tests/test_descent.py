@@ -14,7 +14,8 @@ from marginlinear.status import SWEEPS, TIME_LIMIT
 
 def stalled(gap, *, follows_best, renewal):
     """A Descent after a dozen checks that all found this gap below an objective of 1,000, tolerance 1e-3."""
-    engine = SimpleNamespace(iterates=SimpleNamespace(kappa=0.0), n_iter=0, nonsmooth=False, loss_at_zero=lambda: 1e3)
+    engine = SimpleNamespace(iterates=SimpleNamespace(kappa=0.0), n_iter=0, nonsmooth=False, loss_at_zero=lambda: 1e3,
+                             rows=SimpleNamespace(is_gram=False))
     descent = Descent(engine, Budget(None, None), 1e-3, "accelerated")
     descent.renewal, incumbent = renewal, descent.incumbent
     incumbent.follows_best, incumbent.objective, descent.accelerator.switching = follows_best, 1000.0, False
@@ -97,7 +98,7 @@ def test_first_sweeps_are_checked_when_they_may_be_the_last(solver):
 def test_sweeps_that_diverge(gap, kappa, stable, ran_away):
     """P(0) = 1, D = -999: W = 0 may be 1,000 from the optimum. Stable sweeps come back from anything finite."""
     engine = SimpleNamespace(iterates=SimpleNamespace(kappa=kappa), gap=gap, stable=stable, n_iter=0,
-                             piecewise_linear=True, loss_at_zero=lambda: 1.0,
+                             piecewise_linear=True, rows=SimpleNamespace(is_gram=False), loss_at_zero=lambda: 1.0,
                              set_skip_tolerance=lambda gap: None, sweep=lambda: None)
     descent = Descent(engine, Budget(None, None), 1e-3, "cd")
     descent.incumbent.bound = -999.0

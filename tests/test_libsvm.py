@@ -569,6 +569,26 @@ def test_narrow(last, value, indices, values, block_size, threads):
         assert zero_based.indices.dtype == (np.uint16 if last == "1" else np.int32)
 
 
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("block_size", [40, 1 << 18])
+@pytest.mark.parametrize(("at", "row", "is_equal"), [
+    (0, "2", True), (0, "2 70001:0.5", True), (0, "2 1:0.1 2:0.1", True), (0, "2 1:0.1 2:0.2", False),
+    (50, "2 1:1 2:2 3:1", False), (89, "2 1:1 2:1 3:-1", False), (89, "2 1:0 2:-0", False)])
+def test_rows_of_equal_values(at, row, is_equal, block_size, dtype):
+    """One value a row is held while no row has two, and features are many; the numbers are the same."""
+    lines = [f"{i % 3} 1:0.{i} {i + 2}:0.{i} 300:0.{i} 500:0.{i} 70000:0.{i}" for i in range(90)]
+    text = "\n".join([*lines[:at], row, *lines[at:]]).encode()
+    wide = read_libsvm(io.BytesIO(text), dtype=dtype)
+    narrow = read_libsvm(io.BytesIO(text), dtype=dtype, narrow=True, _block_size=block_size)
+    assert (narrow.equal is not None) == is_equal and wide.equal is None
+    assert narrow.data.astype(np.float64).tobytes() == wide.data.astype(np.float64).tobytes()
+    assert narrow.equal is None and (narrow.indices == wide.indices).all() and (narrow.indptr == wide.indptr).all()
+    few = read_libsvm(io.BytesIO(text.replace(b"7000", b"700")), narrow=True, _block_size=block_size)
+    assert few.equal is None and few.indices.dtype == np.uint16
+    short = read_libsvm(io.BytesIO(b"1 70000:1\n" * 9), narrow=True)
+    assert short.equal is None and short.data.dtype == np.float32
+
+
 def test_narrow_without_features():
     for text in (b"1\n2\n", b"1\n2 65537:0.1\n"):
         wide, narrow = read_libsvm(io.BytesIO(text)), read_libsvm(io.BytesIO(text), narrow=True, _block_size=2)

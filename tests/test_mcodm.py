@@ -1,6 +1,7 @@
 """mcODM against generic QPs, against ODM, and against its own identities (math.md 1.1 to 1.5)."""
 
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import oracles
@@ -11,6 +12,7 @@ from marginlinear._core.block_cd import BlockCD
 from marginlinear._core.rows import Rows
 from marginlinear.algorithms.certificate import Budget
 from marginlinear.algorithms.descent import Descent
+from marginlinear.methods import mcodm
 
 MU, THETA = 0.8, 0.2
 SEEDS = range(36)
@@ -268,7 +270,8 @@ def test_routes_agree(k, C, params):
         for other in infos:
             allowed = info.certificate if exact else 1e-3 * other.objective
             assert info.objective - other.objective <= allowed + 1e-9
-    assert infos[0].algorithm == "cd"
+    # A quarter of the sweeps that are allowed, then Newton steps.
+    assert infos[0].algorithm == ("cd" if infos[0].n_iter <= 5000 else "newton")
     assert C == 0.1 or infos[2].algorithm == "accelerated"
 
 
@@ -312,3 +315,67 @@ def test_history_of_ccp_ends_with_the_certificate():
     last = model.info.history[-1]
     assert (last["objective"], last["bound"], last["certificate"]) == (
         model.info.objective, model.info.bound, model.info.certificate)
+
+
+def raw_table(seed=0, m=366, k=6):
+    """Grades 0 to 3 and an age, as a medical table has them: classes apart, features of very different sizes."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(k, size=m)
+    grades = rng.gamma(0.5, 1.2, (k, 33)).clip(0, 3)
+    X = np.rint((grades[y] + rng.normal(0, 0.6, (m, 33))).clip(0, 3))
+    return np.column_stack((X, rng.integers(5, 80, m))), y
+
+
+@pytest.mark.parametrize("algorithm", ["cd", "accelerated"])
+def test_sweeps_on_a_raw_table_end(algorithm):
+    """Of sweeps alone 20,000 do not: Newton steps take over."""
+    X, y = raw_table()
+    info = fit(X, y, C=16, algorithm=algorithm)[0].info
+    assert info.converged
+    assert info.algorithm == "newton"
+    assert 5000 < info.n_iter < 5500
+
+
+def test_auto_is_as_good_as_the_best_of_other_ways():
+    """Newton steps on one choice of rivals after another, and mu raised by `start`, end at worse critical points."""
+    X, y = raw_table()
+    raised = None
+    for mu in (0, 0.05, 0.1, 0.2, 0.4, MU):
+        raised = fit(X, y, C=16, mu=mu, start=raised, algorithm="newton")[0]
+    others = raised.info.objective, fit(X, y, C=16, algorithm="newton")[0].info.objective
+    assert fit(X, y, C=16)[0].info.objective <= 1.005 * min(others)
+
+
+def test_restarts_keep_the_best_of_their_seeds():
+    X, y = raw_table(1, m=120)
+    by_seed = [fit(X, y, C=16, seed=seed) for seed in (7, 8, 9)]
+    model, W = fit(X, y, C=16, seed=7, restarts=3)
+    best, expected = min(by_seed, key=lambda found: found[0].info.objective)
+    assert W.tobytes() == expected.tobytes()
+    assert model.info.objective == best.info.objective
+    told = ", ".join(f"{found.info.objective:.6g}" for found, _ in by_seed)
+    assert model.info.notes == (f"objectives of 3 of 3 restarts: {told}",)
+
+
+@pytest.mark.parametrize("params", [{"mu": 0}, {"classes": 2}])
+def test_a_convex_problem_is_not_restarted(params):
+    X, y, _, C = data(4, params.pop("classes", None))
+    assert fit(X, y, C=C, restarts=3, **params)[0].info.notes == ()
+
+
+def test_restarts_share_the_time_limit():
+    X, y = raw_table()
+    model, _ = unconverged(X, y, C=16, restarts=1000, time_limit=0.3)
+    assert model.info.seconds < 2
+    assert " of 1000 restarts: " in model.info.notes[-1]
+
+
+def test_restarts_are_for_the_descent():
+    X, y, _, _ = data(3)
+    with pytest.raises(ValueError, match="restarts = 2 is of no use with outer = paper: it is for outer = ccp"):
+        fit(X, y, outer="paper", restarts=2)
+
+
+def test_restarts_are_for_one_process():
+    with pytest.raises(ValueError, match="restarts = 2 is for rows in one process: on a cluster give 1"):
+        mcodm.fit(SimpleNamespace(n_classes=3), {"mu": MU, "restarts": 2}, SimpleNamespace(places=object()))

@@ -2,6 +2,7 @@
 
 import threading
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -206,7 +207,19 @@ def test_a_cycle_is_said_so():
     assert model.info.n_iter < 100
     assert min(np.linalg.norm(model.weights[:, 0] - w) for w in rounds[-2:]) < 1e-3
     slow = ml.train(X, y, solver="msvmav", alpha=1e6, beta=1e5, bias=-1)
-    assert slow.info.status == "max_iter"
+    assert slow.info.status == "finished"
+
+
+def test_rounds_that_are_at_rest_are_finished_and_others_warn():
+    X, y = ml.load_libsvm(Path(__file__).parent.parent / "data" / "dna")
+    given = {"solver": "msvmav", "bias": 1}
+    y = np.where(y == 3, 1, -1)
+    enough = ml.train(X, y, **given)
+    scores = [entry["objective"] for entry in enough.info.history]
+    assert enough.info.status == "finished"
+    assert max(scores[-11:]) - min(scores[-11:]) <= 0.01 * scores[-1]
+    with pytest.warns(ml.ConvergenceWarning, match=r"\(max_iter\)"):
+        assert ml.train(X, y, **given, max_iter=5).info.status == "max_iter"
 
 
 @pytest.mark.parametrize("seed", [seed for seed in range(40) if len(np.unique(clouds(15, 2, seed)[1])) == 2])

@@ -21,6 +21,7 @@ from scipy import sparse
 import marginlinear as ml
 from marginlinear import params as P
 from marginlinear import registry
+from marginlinear.api import fit_model
 from marginlinear.data.arrays import CSR
 from marginlinear.threads import default_threads
 
@@ -64,14 +65,20 @@ def has_means(method):
     return takes(method, "lambda1")
 
 
+def searches(method):
+    """A search along a line, between fits."""
+    return method.name == "msv"
+
+
 def draws(method):
     """Whether the seed has an effect: on the order of the rows."""
     return "cd" in method.routes or finishes(method)
 
 
 def amplifies(method):
-    """Conjugate gradients magnify rounding: sums in another order lead to other weights within the certificate."""
-    return method.joint and not method.kernels
+    """Conjugate gradients and searches magnify rounding: sums in another order lead to other weights within the
+    certificate."""
+    return (method.joint and not method.kernels) or searches(method)
 
 
 def has_offset(method):
@@ -118,7 +125,7 @@ def one_sweep(name):
 
 def ended(method, info):
     """The run came to the end that its method has."""
-    others = ("finished",) if finishes(method) else ("max_iter", "cycle") if alternates(method) else ()
+    others = ("finished",) if finishes(method) else ("finished", "max_iter", "cycle") if alternates(method) else ()
     return info.converged or info.status in others
 
 
@@ -194,6 +201,16 @@ def test_compact_storages_give_the_same_bits(method, algorithm):
         for real, whole in ((np.float64, np.int32), (np.float64, np.uint16), (np.float32, np.uint16))]
     for other in others:
         assert_same(plain, other)
+
+
+@by_route
+def test_rows_of_equal_values_give_the_same_bits(method, algorithm):
+    X, y = problem()
+    csr = sparse.csr_array(np.where(abs(X) > 0.5, np.linspace(0.2, 1, len(X))[:, np.newaxis], 0))
+    plain = ml.train(csr, y, solver=method.name, algorithm=algorithm, bias=1.0)
+    each = csr.max(axis=1).toarray().ravel()
+    equal = CSR(None, csr.indices.copy(), csr.indptr.astype(np.int64), X.shape[1], equal=each)
+    assert_same(plain, fit_model(equal, y, solver=method.name, algorithm=algorithm, bias=1.0, overwrite_rows=True))
 
 
 def test_csr_arrays_are_not_copied_or_changed(method):
@@ -273,6 +290,8 @@ def test_a_class_of_weight_zero_is_no_class(method):
 
 def test_class_weights_multiply_the_cost(method):
     """They are instance weights, but for the means of a method, and for what its steps draw by instance weights."""
+    if searches(method):
+        pytest.skip("its mean goes by the instance weights")
     X, y = problem()
     factors = {0: 0.5, 2: 3.0}
     same = assert_equivalent if has_means(method) else assert_same
@@ -405,10 +424,10 @@ def test_info_and_history(method):
 @pytest.mark.parametrize("threads", [1, 2])
 def test_ctrl_c_is_seen_at_once(method, threads):
     """While one sweep takes long."""
-    X, y = problem(m=60_000, d=60)
+    X, y = problem(m=30_000, d=60)
     with looks(), warnings.catch_warnings():
         warnings.simplefilter("ignore", ml.ConvergenceWarning)
-        ml.train(X * 100, y, solver=method.name, tol=1e-12, threads=threads, time_limit=0.4, **cost(method, 1e4),
+        ml.train(X * 100, y, solver=method.name, tol=1e-12, threads=threads, time_limit=0.2, **cost(method, 1e4),
                  max_iter=10**9, algorithm="cd" if "cd" in method.routes else "auto", **endless(method))
 
 
@@ -518,7 +537,7 @@ def test_bias_is_a_constant_feature(method, bias, kind):
     X, y = problem()
     appended = np.hstack([X, np.full((len(y), 1), bias)])
     # Lines that are searched around a centre have kinks of hinges on them: rounding decides where within the tolerance.
-    lines = method.name in ("l1svc", "ldm")
+    lines = method.name in ("l1svc", "ldm", "msv")
     tol = {"tol": 1e-9} if lines else {}
     by_bias = ml.train(kind(X), y, solver=method.name, bias=bias, **tol)
     by_column = ml.train(kind(appended), y, solver=method.name, bias=-1, **tol)
@@ -527,7 +546,7 @@ def test_bias_is_a_constant_feature(method, bias, kind):
         assert by_bias.info.converged and by_column.info.converged
         assert by_bias.info.objective == pytest.approx(objective, rel=1e-9)
         # P grows by half the squared distance from the optimum at least.
-        assert np.linalg.norm(by_bias.weights - by_column.weights) <= 2 * np.sqrt(2e-9 * objective)
+        assert np.linalg.norm(by_bias.weights - by_column.weights) <= 2 * np.sqrt(2e-9 * abs(objective))
     else:
         assert by_bias.info.objective == pytest.approx(by_column.info.objective, rel=1e-12)
         assert np.allclose(by_bias.weights, by_column.weights, rtol=1e-9, atol=1e-12)

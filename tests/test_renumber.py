@@ -104,6 +104,41 @@ def test_threads_and_place_change_nothing(threads, monkeypatch):
     assert np.array_equal(found.to_outer(w), in_place.to_outer(w))
 
 
+def equal_words(seed):
+    """(Rows of float64 values, the same with one value a row, y): no empty column of values, one value in a row."""
+    X, y = words(seed, m=60, n=300)
+    each = np.random.default_rng(seed).normal(size=60)
+    X.data[:] = np.repeat(each, np.diff(X.indptr))
+    indptr = X.indptr.astype(np.int64)
+    return X, CSR(None, X.indices.copy(), indptr, X.shape[1], equal=each), y
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("in_place", [False, True])
+def test_rows_of_equal_values(seed, in_place):
+    """What stands for the features of one row alone is a last value of its own."""
+    X, given, _ = equal_words(seed)
+    plain = renumber(rows_of(X.copy()))
+    rows = Rows.from_equal(given.equal, given.indices, given.indptr, X.shape[1])
+    found = renumber(rows, 1, in_place)
+    assert found.rows.equal and np.shares_memory(found.rows.arrays[1], given.indices) == in_place
+    assert found.rows.stored().tobytes() == plain.rows.stored().tobytes()
+    for a, b in zip(found.rows.arrays[1:], plain.rows.arrays[1:], strict=True):
+        assert np.array_equal(a, b)
+    w = np.random.default_rng(seed).normal(size=found.rows.d)
+    there = np.asarray(found.to_outer(w))
+    assert there.tobytes() == np.asarray(plain.to_outer(w)).tobytes()
+    assert found.to_inner(there).tobytes() == plain.to_inner(there).tobytes()
+    assert renumber(found.rows) is None
+
+
+@pytest.mark.parametrize("solver", ["l1svc", "l2svc", "ldm", "odm"])
+def test_fits_on_rows_of_equal_values_have_the_same_bits(solver, rows_as_given):
+    X, given, y = equal_words(3)
+    plain = marginlinear.train(X, y, solver=solver)
+    assert fit_model(given, y, solver=solver, overwrite_rows=True).weights.tobytes() == plain.weights.tobytes()
+
+
 def test_arrays_that_cannot_be_written_to_are_copied():
     X, _ = words(2)
     X.data.flags.writeable = False

@@ -17,6 +17,17 @@ def values():
     return X
 
 
+def equal_values():
+    """The same with one value in each row."""
+    return np.where(values() != 0, np.random.default_rng(8).standard_normal((M, 1)), 0)
+
+
+def equal_rows(X, bias):
+    csr = sparse.csr_array(X)
+    each = X[np.arange(M), abs(X).argmax(axis=1)]
+    return Rows.from_equal(each, csr.indices.astype(np.int32), csr.indptr.astype(np.int64), X.shape[1], bias)
+
+
 def csr_rows(X, bias, dtype, width=np.int32):
     csr = sparse.csr_array(X.astype(dtype))
     indices, indptr = csr.indices.astype(width), csr.indptr.astype(np.int64)
@@ -28,6 +39,7 @@ MAKERS = {
     "csr32": lambda X, bias: csr_rows(X, bias, np.float32),
     "narrow64": lambda X, bias: csr_rows(X, bias, np.float64, np.uint16),
     "narrow32": lambda X, bias: csr_rows(X, bias, np.float32, np.uint16),
+    "equal64": equal_rows,
     "dense64": lambda X, bias: Rows.from_dense(X, bias),
     "dense32": lambda X, bias: Rows.from_dense(X.astype(np.float32), bias),
 }
@@ -37,7 +49,7 @@ MAKERS = {
 def stored(request):
     """(Rows, the same numbers with the bias feature as last column)."""
     name, bias = request.param
-    X = values()
+    X = equal_values() if name == "equal64" else values()
     return MAKERS[name](X, bias), np.hstack([X, np.full((M, 1), bias)]) if bias >= 0 else X
 
 
@@ -200,11 +212,15 @@ def test_select_of_a_gram_matrix():
 
 
 def test_storages_give_the_same_bits(kernels):
-    """Zeros that are stored or not, and float32 values, change no sum."""
-    X = values()
+    """Zeros that are stored or not, float32 values, and one value for all of a row, change no sum."""
     W = np.random.default_rng(2).standard_normal((N, 11))
-    made = [maker(X, -1.0) for maker in MAKERS.values()]
+    wide = equal_values()
+    made = [maker(values(), -1.0) for name, maker in MAKERS.items() if name != "equal64"]
+    equal = [maker(wide, -1.0) for name, maker in MAKERS.items() if name in ("csr64", "narrow64", "equal64")]
     for i in range(M):
+        first, *others = [(*kernels.row_scores(rows, i, W), kernels.row_dot(rows, i, W[:, 0].copy()),
+                           kernels.row_sqnorm(rows, i)) for rows in equal]
+        assert all(other == first for other in others)
         first, *others = [kernels.row_scores(rows, i, W) for rows in made]
         assert all((other == first).all() for other in others)
 
@@ -238,6 +254,34 @@ def test_hostile_narrow_features_are_refused(dtype):
     for features, words in (([0, 65535], "feature 65535, outside 0 to 65534"), ([7, 7], "repeated or falling")):
         with pytest.raises(ValueError, match=words):
             Rows.from_csr(data, np.array(features, dtype=np.uint16), indptr, 65535)
+
+
+def test_stored_values():
+    X = equal_values()
+    csr, rows = csr_rows(X, -1.0, np.float64), equal_rows(X, -1.0)
+    for part in ((), (2,), (3, 7), (4, 5), (5, 5)):
+        assert np.array_equal(rows.stored(*part), csr.stored(*part))
+    assert rows.nonzeros() == csr.nonzeros()
+    chosen = rows.select([6, 2, 4, 2])
+    assert chosen.equal and np.array_equal(chosen.stored(), csr.select([6, 2, 4, 2]).stored())
+
+
+@pytest.mark.parametrize("change, words", [
+    (lambda v, j, p: j.__setitem__(2, 13), "outside 0 to 12"),
+    (lambda v, j, p: j.__setitem__(1, j[0]), "repeated or falling"),
+    (lambda v, j, p: v.__setitem__(1, np.nan), "row 1, feature .* is nan"),
+    (lambda v, j, p: p.__setitem__(1, -3), "indptr of row 0 does not fit"),
+    (lambda v, j, p: p.__setitem__(-1, p[-1] + 1), "indptr does not fit"),
+], ids=["wide", "repeated", "nan", "falling indptr", "long indptr"])
+def test_hostile_rows_of_equal_values_are_refused(change, words):
+    csr = sparse.csr_array(equal_values())
+    arrays = np.ones(M), csr.indices.astype(np.int32), csr.indptr.astype(np.int64)
+    change(*arrays)
+    with pytest.raises(ValueError, match=words) as refused:
+        Rows.from_equal(*arrays, N)
+    assert "{row}" not in str(refused.value)
+    with pytest.raises(ValueError, match="8 values for 9 rows: one a row is needed"):
+        Rows.from_equal(arrays[0][:8], *arrays[1:], N)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])

@@ -20,6 +20,7 @@
     tools/bench.py --suite papers --data DIR                   # msvmav, lpmcsvm, m3svm, ism3 on real sets
     tools/bench.py --suite speed --data DIR --write docs/benchmarks.md    # the page of ratios to LIBLINEAR
     tools/bench.py --scaling --write docs/cost.md              # how time and memory grow, and the machine's rates
+    tools/bench.py --roofline --data DIR --write docs/cost.md  # what sweeps and fits cost, in products X w
 
 How it measures. All contestants of a comparison take turns (forth in one round, back in the next),
 --repeat rounds, 5 by default; what counts is the median, as a ratio. Beside it stand the smallest and the
@@ -67,7 +68,7 @@ speed    1 and 2 threads of ours beside one LIBLINEAR, which the methods of one 
          one run where one takes more than 2 s. benchlib/scaling.py has the sizes.
 
 Data. SET is looked for in the --data folders as SET, SET.xz, SET.bz2 or SET.gz; compressed ones are
-decompressed into the cache folder; rcv1-shape and kdd-shape, where they are missing, are made there by
+decompressed into the cache folder; sets named -shape, where they are missing, are made there by
 make_synthetic.py. --scale01 writes SET scaled to [0,1] there: each feature's minimum and
 maximum over all rows of the training part (an entry that is left out is 0), x -> (x - min) / (max - min),
 a feature that is constant -> 0, six significant digits, zeros left out; the test part with the numbers of
@@ -97,7 +98,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchlib import page, scaling, speed
+from benchlib import page, roofline, scaling, speed
 from benchlib.children import CHILDREN, PEERS, TOLERANCES
 from benchlib.measure import BenchError, Comparison, Skip, checked, in_child, interleave, median, run, survey
 from benchlib.text import accuracy, grep, render, render_summary
@@ -125,7 +126,11 @@ SEVERAL = ("usps", "letter", "satimage", "mnist", "segment", "connect-4")
 # LIBLINEAR's number for the methods whose objective its -C searches.
 SEARCHED = {"l2svc": 2}
 # Sets that tools/make_synthetic.py makes where no folder has them.
-SYNTHETIC = {"rcv1-shape": ["--shape", "rcv1"], "kdd-shape": ["--shape", "kdd2010", "--rows", "1000000"]}
+SYNTHETIC = {"rcv1-shape": ["--shape", "rcv1"], "kdd-shape": ["--shape", "kdd2010", "--rows", "1000000"],
+             "wide-shape": ["--shape", "rcv1", "--rows", "300000", "--features", "1000000"],
+             "news52-shape": ["--rows", "6500", "--features", "16000", "--nonzeros", "45", "--classes", "52"],
+             "words-shape": ["--rows", "1080", "--features", "856", "--nonzeros", "7", "--classes", "9", "--values",
+                             "binary"]}
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -759,7 +764,7 @@ class Bench:
         for name in ("sector", "news20", "news20bydate"):
             for p in ("1.1", "1.5", "2"):
                 fit(name, "lpmcsvm", "-p", p)
-        for name in ("cornell", "isolet1560", "usps", "vehicle", "glass", "sector"):
+        for name in ("cornell", "isolet1560", "usps", "vehicle", "glass", "sector", "news20bydate"):
             for solver in ("m3svm", "ism3"):
                 fit(name, solver)
         cases.append(("pass sector", lambda: self.pass_case("sector", 3)))
@@ -890,7 +895,8 @@ def parser():
     p.add_argument("--suite", choices=SUITES,
                    help="every comparison that has a goal; papers: a table of methods without a peer")
     p.add_argument("--scaling", action="store_true", help="how time and memory grow on synthetic data")
-    p.add_argument("--write", type=Path, metavar="PAGE", help="of --suite speed and of --scaling, as Markdown")
+    p.add_argument("--roofline", action="store_true", help="what sweeps cost and how many it takes, on real sets")
+    p.add_argument("--write", type=Path, metavar="PAGE", help="of --suite speed, --scaling and --roofline, as Markdown")
     p.add_argument("--long", type=positive(float), default=60.0, metavar="S",
                    help="speed, read, kernel: one round of what takes longer (default %(default)g)")
     p.add_argument("--only", default="", metavar="REGEX", help="those comparisons whose name it fits")
@@ -936,10 +942,10 @@ def main(argv=None):
         return 0
     p = parser()
     args = p.parse_args(argv)
-    if bool(args.suite) + bool(args.case) + args.scaling != 1:
-        p.error(f"give one of: a case ({', '.join(CASES)}), --suite, --scaling")
-    if args.write and args.suite != "speed" and not args.scaling:
-        p.error("--write is for --suite speed and for --scaling")
+    if bool(args.suite) + bool(args.case) + args.scaling + args.roofline != 1:
+        p.error(f"give one of: a case ({', '.join(CASES)}), --suite, --scaling, --roofline")
+    if args.write and args.suite != "speed" and not (args.scaling or args.roofline):
+        p.error("--write is for --suite speed, --scaling and --roofline")
     if args.case not in (None, "help") and not args.sets:
         p.error(f"{args.case}: name at least one data set")
     bench = None
@@ -951,6 +957,12 @@ def main(argv=None):
               f"{about['liblinear_train']}\n{args.repeat} interleaved rounds, medians\n", flush=True)
         if args.scaling:
             scaling.measure(bench)
+            return 0
+        if args.roofline:
+            record = roofline.measure(bench)
+            if args.write:
+                scaling.write(args.write, {"roofline": record})
+                roofline.draw(record, args.write.with_name("roofline.svg"))
             return 0
         bench.everything()
         about["load_after"] = list(os.getloadavg())

@@ -11,7 +11,7 @@ from libc.math cimport INFINITY, fmax, fmin
 from libc.stdint cimport int32_t, uint64_t
 
 from marginlinear._core.block_cd cimport BlockCD
-from marginlinear._core.block_problem cimport dot, max_other
+from marginlinear._core.block_problem cimport dot, max_other, solve_hinge_block_by_class
 from marginlinear._core.check cimport check
 from marginlinear._core.joint_loss cimport fenchel_gap, joint_t, largest_dual, solve_block
 from marginlinear._core.row_cache cimport RowCache, untouched
@@ -45,7 +45,7 @@ cdef class ActiveBlocks:
     Parameters
     ----------
     engine : BlockCD
-        With p = 2, over Gram rows. Duals and scores are its own.
+        Over Gram rows, without a centre. Duals, scores and the factors of classes are its own.
     cache : RowCache
         Of the same rows.
     room : int
@@ -65,6 +65,9 @@ cdef class ActiveBlocks:
     cdef Py_ssize_t n, k, wide, n_gathered
     cdef joint_t phi
     cdef uint64_t rng
+    # Where the norm is not the one of all weights: scores are multiplied by the class's factor.
+    cdef bint uneven
+    cdef const double[::1] factor
     # Of the set's rows: their numbers, constants, duals; scores by class.
     cdef const int32_t[::1] where
     cdef int32_t[::1] y, rival
@@ -82,7 +85,8 @@ cdef class ActiveBlocks:
     def __init__(self, BlockCD engine, RowCache cache, *, Py_ssize_t room, seed=0, Py_ssize_t company=32):
         self.engine, self.cache, self.room, self.company, self.rng = engine, cache, room, company, seed
         self.k, self.columns = engine.n_classes, np.empty(0, dtype=np.float32)
-        self.scratch = np.empty(5 * self.k)
+        self.scratch = np.empty(6 * self.k)
+        self.uneven, self.factor = engine.uneven, engine.factor
 
     def round(self, const int32_t[::1] active, double part, double enough, Py_ssize_t most):
         """Steps at the rows `active`, until their gaps add up to no more than this part of them at the start, or to
@@ -160,7 +164,7 @@ cdef class ActiveBlocks:
         """That of row i, whose scores s becomes."""
         cdef Py_ssize_t l, y = self.y[i]
         for l in range(self.k):
-            s[l] = self.scores[l, i]
+            s[l] = self.scores[l, i] * (self.factor[l] if self.uneven else 1.0)
         return fenchel_gap(&self.phi, self.cost[i], s[y], max_other(s, self.k, y), self._reference(i, s),
                            self.alpha[i, y], self.beta[i], dot(&self.alpha[i, 0], s, self.k))
 
@@ -178,6 +182,7 @@ cdef class ActiveBlocks:
         cdef double* v = B + k
         cdef double* a = v + k
         cdef double* change = a + k
+        cdef double* curvature = change + k
         cdef const double* old
         for at in range(start, stop):
             i = self.order[at]
@@ -188,7 +193,8 @@ cdef class ActiveBlocks:
             y, A, old, F = self.y[i], self.diagonal[i], &self.alpha[i, 0], 0
             r = self.rival[i] if self.phi.upper and self.engine.named else -1
             for l in range(k):
-                B[l] = s[l] - A * old[l] + self.phi.low
+                curvature[l] = A * self.factor[l] if self.uneven else A
+                B[l] = s[l] - curvature[l] * old[l] + self.phi.low
             B[y] -= self.phi.low
             if self.phi.upper:
                 B[y] += A * self.beta[i]
@@ -197,7 +203,11 @@ cdef class ActiveBlocks:
                     F = self.phi.high - (B[y] - (B[r] - self.phi.low))
                 else:
                     F = self.phi.high + self.fixed[i] - B[y]
-            b = solve_block(&self.phi, B, k, y, A, self.cost[i], r, F, a, v)
+            if self.uneven:
+                solve_hinge_block_by_class(B, k, y, curvature, self.cost[i], a)
+                b = 0
+            else:
+                b = solve_block(&self.phi, B, k, y, A, self.cost[i], r, F, a, v)
             for l in range(k):
                 change[l] = a[l] - old[l]
             if self.phi.upper:
@@ -282,8 +292,9 @@ cdef class ActiveBlocks:
             if self.engine.named:
                 change[rows, self.rival] += upwards
         own, rise = alpha[rows, y], along[rows, y]
+        factor = np.asarray(self.factor)[:, np.newaxis] if self.uneven else 1.0
         # What D rises by, a row and a unit of the way, and how it bends.
-        slope, bend = self.phi.low * rise - (change * scores[:, :n].T).sum(axis=1), np.zeros(n)
+        slope, bend = self.phi.low * rise - (change * (factor * scores[:, :n]).T).sum(axis=1), np.zeros(n)
         if self.phi.squared:
             slope -= own * rise / (2 * cost)
             bend += rise * rise / (2 * cost)
@@ -291,7 +302,7 @@ cdef class ActiveBlocks:
             slope -= upwards * (self.phi.high + (0 if self.engine.named else np.asarray(self.fixed)))
             slope -= beta * upwards / (2 * cost * self.phi.mu)
             bend += upwards * upwards / (2 * cost * self.phi.mu)
-        curvature = (change * S[:, :n].T).sum() + bend.sum()
+        curvature = (change * (factor * S[:, :n]).T).sum() + bend.sum()
         if not (slope.sum() > LITTLE * curvature and curvature > 0):
             return
         t = slope.sum() / curvature
@@ -307,7 +318,7 @@ cdef class ActiveBlocks:
         scores += t * S
         self._add((way - t)[:, np.newaxis] * change)
         S = scores - kept
-        curvature = ((way[:, np.newaxis] * change) * S[:, :n].T).sum() + (way * way * bend).sum()
+        curvature = ((way[:, np.newaxis] * change) * (factor * S[:, :n]).T).sum() + (way * way * bend).sum()
         part = min(1.0, total / curvature) if curvature > 0 else 1.0
         scores[:] = kept + part * S
         self._add_duals(part * way[:, np.newaxis] * along, part * way * upwards)

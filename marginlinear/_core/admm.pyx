@@ -11,8 +11,12 @@ rho_i = `ratio` c_i an iteration is
 
 The system is one for all classes, and both products with X are one pass, on all threads: an iteration costs about as
 much as a sweep, and features that go together do not slow it down. The upper slack is taken against the best rival at
-each W, so that J itself falls, not P at one choice of rivals. A small ratio gets far, a large one comes to rest: it
-grows. The weights of these duals are far from W, and certify nothing yet: sweeps or Newton steps go on from both.
+each W, so that J itself falls, not P at one choice of rivals.
+
+With mu > 0 J is not convex, and `ratio` is a temperature: a small one lets the scores S stand far from X W, so that
+rows still change their rivals, a large one holds both where they are. As in graduated non-convexity mu rises from 0 to
+its value over the first iterations, at a small ratio; then the ratio rises to its last value, a step each PERIOD. The
+weights of the duals at the end are far from W, and certify nothing yet: sweeps or Newton steps go on from both.
 """
 
 import math
@@ -21,11 +25,12 @@ import numpy as np
 
 from cpython.exc cimport PyErr_CheckSignals
 from libc.math cimport sqrt
-from libc.stdint cimport int32_t
+from libc.stdint cimport int32_t, uint64_t
 
 from marginlinear._core.block_cd cimport BlockCD
 from marginlinear._core.cholesky cimport NormalMatrix
 from marginlinear._core.joint_loss cimport add_loss, joint_t, solve_block
+from marginlinear._core.rng cimport rng_next
 from marginlinear._core.rows cimport GRAM, SLICE, Rows, data_t, row_axpy, row_scores, row_update
 
 from marginlinear._core.cholesky import factor, substitute_columns
@@ -33,16 +38,26 @@ from marginlinear.threads import run_chunks
 
 # Over-relaxation.
 cdef double RELAX = 1.9
-# The ratio at first and at last. Where J has fallen by less than a part SLOW in PERIOD iterations, the ratio grows;
-# at last, by less than a part STILL, it is over.
-FIRST, LAST, GROWTH, PERIOD, SLOW, STILL = 0.1, 0.6, 1.5, 10, 0.02, 0.005
-# At most EACH sqrt(mean c_i ||x_i||^2) iterations, as sweeps are, MOST, and BEFORE where Newton steps follow; fewer
-# than FEWEST do not pay. They change all classes of a row, sweeps few: k classes cost 1/(1 + FEW/k) of a sweep.
-EACH, MOST, BEFORE, FEWEST, FEW = 4.5, 300, 40, 30, 6.0
+# Schedules: the ratio until mu has risen, the part of the iterations in which mu rises, and as which power of these.
+# Which one ends lower, by how much, is up to the data; of more than SMALL multiplications there is one run, not one for
+# each. LAST is the ratio at last, which rises each PERIOD.
+SCHEDULES = (0.03, 0.2, 1), (0.07, 0.2, 2)
+SMALL, LAST, PERIOD = 2e8, 0.6, 10
+# Of the scores at first: their standard deviation about 1 for the own class, 0 for others. Each seed has its own.
+SPREAD = 0.1
+# At most EACH sqrt(mean c_i ||x_i||^2) iterations, as sweeps are, and MOST; fewer than FEWEST do not pay. They change
+# all classes of a row, sweeps few: k classes cost 1/(1 + FEW/k) of a sweep.
+EACH, MOST, FEWEST, FEW = 8.0, 300, 20, 6.0
+# Where after PERIOD of them J is above this part of P(0), most rows have a margin below the band whatever W is, and
+# critical points differ by little: sweeps from 0 end at one as low, and of large data they go on from there.
+BENIGN = 0.25
 # The centre of the sweeps that follow has this part of mean c_i ||x_i||^2.
 FIRMNESS = 0.3
 # Features, beyond which the d x d system takes too long.
 LIMIT = 2000
+# Of fewer rows a feature W fits almost all: J is little but the norm, critical points are alike, and sweeps soon skip
+# most rows.
+SCARCE = 4
 # Sums over the rows have so many parts at most, whatever the number of threads.
 cdef Py_ssize_t PARTS = 16
 
@@ -116,59 +131,62 @@ cdef class ADMM:
         return self.gram.result()
 
     @staticmethod
-    def iterations(engine, newton):
-        """How many; `newton`: Newton steps follow."""
-        return math.ceil(min(BEFORE if newton else MOST, EACH * math.sqrt(engine.condition())))
-
-    @staticmethod
-    def sweeps(BlockCD engine, n):
-        """What n iterations cost, in sweeps, roughly; infinite where they are not possible or too few."""
+    def iterations(BlockCD engine, worth):
+        """How many a run may have for what `worth` sweeps cost, roughly; 0 where they are not possible or too few."""
         cdef Rows rows = engine.rows
-        if rows.storage == GRAM or rows.d > LIMIT or not engine.phi.squared or n < FEWEST:
-            return math.inf
+        if rows.storage == GRAM or rows.d > LIMIT or rows.m < SCARCE * rows.d or not engine.phi.squared:
+            return 0
         # A multiplication costs 60 times what it does in a tile.
         square = <double>rows.d * rows.d
         sweep = 1.0 + <double>rows.nonzeros() * <double>engine.n_classes
-        share = 1 / (1 + FEW / engine.n_classes)
         # A sweep multiplies twice: for scores and for weights.
-        return n * (share + 0.5 * square * engine.n_classes / sweep) + square * rows.m / 60 / sweep
+        cost = 1 / (1 + FEW / engine.n_classes) + 0.5 * square * engine.n_classes / sweep
+        n = min(MOST, EACH * math.sqrt(engine.condition()), (worth - square * rows.m / 60 / sweep) / cost)
+        return math.ceil(n) if n >= FEWEST else 0
 
-    def run(self, n, budget):
-        """n iterations at most, from duals of 0 and margins of 1: the first W is that of least squares. The last W and
-        the duals become those of the engine, around a centre. False, with all at 0, where numbers are out of range."""
+    def schedules(self, n):
+        """Those that runs of n iterations are worth, one after the other."""
+        return SCHEDULES if self.engine.phi.mu > 0 and self._is_small(n) else SCHEDULES[:1]
+
+    def _is_small(self, n):
+        return n * self.k * (2.0 * self.rows.nonzeros() + <double>self.rows.d * self.rows.d) <= SMALL
+
+    def run(self, n, budget, seed=0, schedule=SCHEDULES[0]):
+        """n iterations at most, from duals of 0 and margins of about 1. The last W and the duals become those of the
+        engine, around a centre. Returns J(W), or infinity, with all at 0, where that is left to sweeps."""
         cdef BlockCD engine = self.engine
-        ratio = following = FIRST
+        cdef double mu = self.phi.mu, objective
+        first, rise, power = schedule
+        ratio = first
         own = np.arange(self.rows.m), np.asarray(self.y)
-        scores = self.rows.zeros(self.rows.m * self.k).reshape(-1, self.k)
-        scores[own] = ratio * np.asarray(self.cost)
+        scores = spread(self.rows.zeros(self.rows.m * self.k), seed).reshape(-1, self.k)
+        scores[own] += 1.0
         wanted = np.zeros((self.rows.d, self.k))
-        engine._add(scores.ravel(), wanted.ravel())
-        scores[own] = 1.0
+        engine._add((ratio * np.asarray(self.cost)[:, np.newaxis] * scores).ravel(), wanted.ravel())
         self.scores, self.wanted = scores, wanted
-        engine.duals[:] = 0
-        engine.set_empty_duals()
-        best = before = math.inf
+        engine.start_over()
         for at in range(n):
             if budget.exhausted(engine.n_iter):
                 break
-            if at % PERIOD == PERIOD - 1:
-                if ratio == LAST and best > (1 - STILL) * before:
-                    break
-                if best > (1 - SLOW) * before:
-                    following = min(LAST, GROWTH * ratio)
-                before = best
+            self.phi.mu = mu * min(1.0, at / (rise * n)) ** power
+            self.phi.upper = self.phi.mu > 0
+            following = ratio
+            if (at + 1) % PERIOD == 0 and at + 1 < n:
+                following = first * (LAST / first) ** max(0.0, ((at + 1) / n - rise) / (1 - rise))
             objective = self._respond(ratio, following) if self._solve(ratio) else math.inf
-            if not objective < math.inf:
-                engine.start_over()
-                return False
-            best = min(best, objective)
-            ratio = following
             engine.n_iter += 1
+            benign = at + 1 == PERIOD and objective > BENIGN * engine.loss_at_zero()
+            if not objective < math.inf or (benign and self._is_small(n)):
+                engine.start_over()
+                return math.inf
+            if benign:
+                break
+            ratio = following
             if engine.n_iter % PERIOD == 0:
                 # All that is known of the least J is that no loss is below 0.
                 budget.record(engine.n_iter, objective, 0.0, objective)
         engine.stand_beside(np.asarray(self.W).ravel(), FIRMNESS * engine.condition())
-        return True
+        return engine.primal()[1]
 
     def _solve(self, double ratio):
         """W of the right-hand side; whether the system is positive definite to working precision."""
@@ -212,6 +230,15 @@ cdef class ADMM:
                 perform(self, self.rows, &task)
             PyErr_CheckSignals()
         return task.loss, total
+
+
+def spread(double[::1] values, uint64_t seed):
+    """The array of `values`, which become uniform random numbers of mean 0 and standard deviation SPREAD."""
+    cdef Py_ssize_t i
+    cdef double width = sqrt(12) * SPREAD
+    for i in range(values.shape[0]):
+        values[i] = width * (0.5 - (rng_next(&seed) >> 11) * 2.0 ** -53)
+    return np.asarray(values)
 
 
 ctypedef fused engine_t:
@@ -259,9 +286,8 @@ cdef void alternate(ADMM self, const data_t* X, task_t* task) noexcept nogil:
             if l != y and s[l] > s[r]:
                 r = l
         add_loss(&self.phi, c, s[y], s[r], s[r], &at_reference, &task.loss)
-        if self.phi.upper:
-            self.rival[i] = <int32_t>r
-        else:
+        self.rival[i] = <int32_t>r
+        if not self.phi.upper:
             r = -1
         if self.sqnorms[i] == 0:
             continue

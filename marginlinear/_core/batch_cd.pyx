@@ -16,7 +16,7 @@ from libc.math cimport INFINITY
 from libc.stdint cimport int8_t, int32_t, uint8_t, uint64_t, uintptr_t
 
 from marginlinear._core.shrinking cimport active_rows, drawn_chunks, note_visit, shuffle
-from marginlinear._core.piecewise cimport coordinate_step, dual_at, dual_term, fenchel_gap, loss_at, pieces_t
+from marginlinear._core.margin_loss cimport dual_at, dual_term, loss_at, loss_t, visit
 from marginlinear._core.rows cimport (
     AHEAD,
     SLICE,
@@ -106,7 +106,7 @@ cdef class BatchMarginCD:
     cdef double skip_tolerance[K]
     # ||w_l||^2, as the sweeps' steps change it.
     cdef double sqnorm[K]
-    cdef const pieces_t* phi
+    cdef const loss_t* phi
     # phi is 0 from here to there.
     cdef double zero_from, zero_to
 
@@ -123,12 +123,12 @@ cdef class BatchMarginCD:
         for l in range(K):
             self.skip_tolerance[l], self.sqnorm[l] = -INFINITY, 0
         self.slice_rows = max(1, <Py_ssize_t>(SLICE * m / (5 * (1.0 + <double>rows.nnz))))
-        self.phi = <const pieces_t*> &self.table[0]
+        self.phi = <const loss_t*> &self.table[0]
         self.zero_from, self.zero_to = INFINITY, -INFINITY
         for j in range(3):
-            if self.phi.quad[j] == 0 and self.phi.slope[j] == 0 and self.phi.level[j] == 0:
-                self.zero_from = min(self.zero_from, self.phi.knot[j - 1] if j else -INFINITY)
-                self.zero_to = max(self.zero_to, self.phi.knot[j] if j < 2 else INFINITY)
+            if self.phi.pieces.quad[j] == 0 and self.phi.pieces.slope[j] == 0 and self.phi.pieces.level[j] == 0:
+                self.zero_from = min(self.zero_from, self.phi.pieces.knot[j - 1] if j else -INFINITY)
+                self.zero_to = max(self.zero_to, self.phi.pieces.knot[j] if j < 2 else INFINITY)
         # A row with x_i = 0 has g_i = 0 for any w: its dual leaves no gap there.
         for i in range(m):
             if self.sqnorms[i] == 0:
@@ -329,7 +329,7 @@ cdef inline void perform_on(BatchMarginCD self, const data_t* X, task_t* task) n
 cdef void update_rows(BatchMarginCD self, const data_t* X, task_t* task) noexcept nogil:
     """Coordinate steps: scores, exact minima along the duals, update of the weights."""
     cdef Py_ssize_t at, i, l, n
-    cdef double g, old, new, own, A, c, curvature
+    cdef double g, old, new, own, loss, A, c
     cdef double s[K]
     cdef double delta[K]
     cdef double* a
@@ -352,12 +352,9 @@ cdef void update_rows(BatchMarginCD self, const data_t* X, task_t* task) noexcep
             g, old = s[l] * sign[l], a[l]
             if old == 0 and g >= self.zero_from and g <= self.zero_to:
                 continue
-            own = fenchel_gap(self.phi, c, g, old)
+            new = visit(self.phi, c, A, g, old, self.skip_tolerance[l], &own, &loss)
             task.gap[l] += own
-            task.loss[l] += c * loss_at(self.phi, g)
-            if own <= self.skip_tolerance[l]:
-                continue
-            new = coordinate_step(self.phi, c, g - A * old, A, &curvature)
+            task.loss[l] += loss
             if new != old:
                 delta[l] = (new - old) * sign[l]
                 self.sqnorm[l] += delta[l] * (2 * s[l] + delta[l] * A)

@@ -154,6 +154,7 @@ cdef class DualEngine:
         self.skip[:] = 0
         self.before = state.get("before")
         np.asarray(self.duals)[:] = state["duals"]
+        self.kept_duals = None
         U = self.weights_of(self.duals)
         self.iterates.resume(U if state["W"] is None else state["W"], U, state["kappa"])
 

@@ -10,7 +10,7 @@ from libc.stdint cimport int64_t
 from libc.string cimport memcpy, memset
 
 from marginlinear._core.check cimport check
-from marginlinear._core.rows cimport Rows, csr_t, data_t, feature, row_begin, row_end, storage_of
+from marginlinear._core.rows cimport Rows, csr_t, data_t, equal64_t, feature, row_begin, row_end, storage_of, value
 
 cdef extern from "gram.h":
     enum:
@@ -109,6 +109,8 @@ cdef class KernelPoints:
     cdef const Py_ssize_t[::1] numbers
 
     def __init__(self, Rows rows):
+        if rows.equal:
+            rows = Rows.from_csr(rows.stored(), *rows.arrays[1:], rows.n, rows.bias)
         self.rows, self.m = rows, rows.m
         self._measure(rows.sqnorms())
         if not isinstance(rows.arrays, tuple) or rows.nnz >= FULL * rows.m * rows.n:
@@ -168,7 +170,7 @@ cdef void perform_on(KernelPoints self, const data_t* X, task_t* task) noexcept 
     cdef Py_ssize_t i, p, j, lane
     cdef double* panel
     if task.what == MULTIPLY:
-        if data_t in csr_t:
+        if data_t in csr_t and data_t is not equal64_t:
             gram.sparse[storage_of(X)](X.data, X.indices, X.indptr + task.start, task.stop - task.start, task.lanes,
                                        task.products)
         return
@@ -179,7 +181,7 @@ cdef void perform_on(KernelPoints self, const data_t* X, task_t* task) noexcept 
         for p in range(row_begin(X, i), row_end(X, i)):
             j = feature(X, i, p)
             if j < task.n:
-                panel[LANES * j] = 0.0 if task.what == CLEAR else X.data[p]
+                panel[LANES * j] = 0.0 if task.what == CLEAR else value(X, i, p)
 
 
 def kernel_values(kernel, double offset, KernelPoints left, which, KernelPoints right, Py_ssize_t start,

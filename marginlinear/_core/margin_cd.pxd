@@ -1,7 +1,7 @@
 from libc.stdint cimport int32_t
 
 from marginlinear._core.dual_engine cimport DualEngine
-from marginlinear._core.piecewise cimport pieces_t
+from marginlinear._core.margin_loss cimport loss_t
 
 
 cdef class MarginCD(DualEngine):
@@ -11,7 +11,7 @@ cdef class MarginCD(DualEngine):
     # The losses, and the same with spread (g - v)^2, which `phi` points to.
     cdef readonly double[:, ::1] tables
     cdef double[:, ::1] shifted
-    cdef const pieces_t* phi
+    cdef const loss_t* phi
     cdef list empty, margins
     cdef const double[::1] mean_row
     cdef double mean_row_sqnorm

@@ -2,8 +2,8 @@
 
     P(w) = 1/2 ||w||^2 + sum_i c_i phi_i(g_i) + spread min_v sum_i c_i (g_i - v)^2,   g_i = y_i <w, x_i>, y_i = +1, -1
 
-phi_i is one of a few tables (piecewise.pxd). With spread > 0 the best v is the mean of the margins, and v is a variable
-of the problem: at a given v, spread (g - v)^2 goes into the tables, and v follows after every sweep.
+phi_i is one of a few tables (margin_loss.pxd). With spread > 0 the best v is the mean of the margins, and v is a
+variable of the problem: at a given v, spread (g - v)^2 goes into the tables, and v follows after every sweep.
 
     D(a) = -1/2 ||u||^2 + sum_i h_i(v),    u = sum_i a_i y_i x_i,    h_i(v) = min_z c_i phi_{i,v}(z) + a_i z
 
@@ -19,20 +19,21 @@ every row.
 import numpy as np
 
 from cpython.exc cimport PyErr_CheckSignals
-from libc.math cimport INFINITY, fabs
+from libc.math cimport INFINITY, fabs, log
 
 from marginlinear._core.dual_engine cimport ROWS_TO_FETCH, SUM_LOSSES, UPDATE_ROWS, DualEngine, task_t
-from marginlinear._core.piecewise cimport (
+from marginlinear._core.margin_loss cimport (
     conjugate_at,
-    coordinate_step,
+    curvature_at,
     dual_at,
     dual_term,
     fenchel_gap,
     jump_at,
     least_curvature,
     loss_at,
-    pieces_t,
+    loss_t,
     slope_at,
+    visit,
 )
 from marginlinear._core.rows cimport (
     AHEAD,
@@ -61,11 +62,13 @@ cdef enum:
 
 
 def table_of(knots, parts):
-    """One row of `tables`: a loss of len(parts) pieces, 1 to 3, cut at `knots`, each piece (quad, slope, level)."""
-    knots, parts = list(knots), list(parts)
+    """One row of `tables`: a loss of len(parts) pieces, 1 to 3, cut at `knots`, each piece (quad, slope, level); with
+    "softplus" in place of the parts, and no knots, log(1 + exp(-g))."""
+    soft = parts == "softplus"
+    knots, parts = list(knots), [(0.25, -0.5, log(2.0))] if soft else list(parts)
     knots += (knots[len(knots) - 1:] or [0.0]) * (2 - len(knots))
     parts += parts[len(parts) - 1:] * (3 - len(parts))
-    return np.concatenate((knots, *zip(*parts, strict=True)), dtype=np.float64)
+    return np.concatenate((knots, *zip(*parts, strict=True), [soft]), dtype=np.float64)
 
 
 cdef class MarginCD(DualEngine):
@@ -108,7 +111,7 @@ cdef class MarginCD(DualEngine):
         self.positive, self.spread = y, spread
         self.group = np.zeros(m, dtype=np.int32) if group is None else group
         self.tables, self.shifted = np.array(tables), np.array(tables)
-        self.phi = <const pieces_t*> &self.shifted[0, 0]
+        self.phi = <const loss_t*> &self.shifted[0, 0]
         for at in range(self.tables.shape[0]):
             self.nonsmooth |= jump_at(&self.phi[at], 0) > 0 or jump_at(&self.phi[at], 1) > 0
             self.curved |= self.tables[at, 2] > 0 or self.tables[at, 3] > 0 or self.tables[at, 4] > 0
@@ -152,6 +155,10 @@ cdef class MarginCD(DualEngine):
         for i in self.empty:
             self.duals[i] = dual_at(&self.phi[self.group[i]], self.cost[i], 0.0)
 
+    def take_losses(self, tables):
+        """Other losses in the place of these, as many, with kinks where these have them. The caller calls `resume`."""
+        np.asarray(self.tables)[:] = tables
+
     cdef _need_mean_row(self):
         if self.mean_row is None:
             self.mean_row, self.mean_row_sqnorm = self.mean_of_rows()
@@ -175,16 +182,32 @@ cdef class MarginCD(DualEngine):
         pull = 1 + 2 * self.spread * self.size * self.mean_row_sqnorm
         self.skip_tolerance = gap / (max(1, self.rows.m) * pull * pull)
 
+    def models_at(self, margins):
+        """(quad, slope) of each row's loss about its margin: phi' is quad z + slope at a z nearby."""
+        cdef Py_ssize_t i
+        cdef const loss_t* phi
+        cdef const double[::1] g = np.ascontiguousarray(margins)
+        cdef double[::1] quad = np.empty(self.rows.m), slope = np.empty(self.rows.m)
+        with nogil:
+            for i in range(self.rows.m):
+                phi = <const loss_t*> &self.tables[self.group[i], 0]
+                quad[i] = curvature_at(phi, g[i])
+                slope[i] = slope_at(phi, g[i]) - quad[i] * g[i]
+        return np.asarray(quad), np.asarray(slope)
+
     def into_range(self):
         """Every dual goes to the nearest place where D is finite."""
         cdef Py_ssize_t i
-        cdef const pieces_t* phi
+        cdef const loss_t* phi
         for i in range(self.rows.m):
             phi = &self.phi[self.group[i]]
-            if phi.quad[0] == 0:
-                self.duals[i] = min(self.duals[i], -self.cost[i] * phi.slope[0])
-            if phi.quad[2] == 0:
-                self.duals[i] = max(self.duals[i], -self.cost[i] * phi.slope[2])
+            if phi.soft:
+                self.duals[i] = min(max(self.duals[i], 0.0), self.cost[i])
+                continue
+            if phi.pieces.quad[0] == 0:
+                self.duals[i] = min(self.duals[i], -self.cost[i] * phi.pieces.slope[0])
+            if phi.pieces.quad[2] == 0:
+                self.duals[i] = max(self.duals[i], -self.cost[i] * phi.pieces.slope[2])
 
     def end_sweep(self, double gap, double loss, double tight):
         DualEngine.end_sweep(self, gap, loss, tight)
@@ -251,7 +274,7 @@ cdef class MarginCD(DualEngine):
         cdef double loss = self.spread * covariance(self.cost, margins, margins) if self.spread > 0 else 0.0
         with nogil:
             for i in range(self.rows.m):
-                loss += self.cost[i] * loss_at(<const pieces_t*> &self.tables[self.group[i], 0], margins[i])
+                loss += self.cost[i] * loss_at(<const loss_t*> &self.tables[self.group[i], 0], margins[i])
         return self.iterates.sqnorm_of(weights) / 2 + loss
 
     cdef double _search(self, margins, turns, double along, double far, double t, double enough) except? -1:
@@ -291,7 +314,7 @@ cdef class MarginCD(DualEngine):
         cdef double slope = 0
         with nogil:
             for i in range(self.rows.m):
-                slope += self.cost[i] * turns[i] * slope_at(<const pieces_t*> &self.tables[self.group[i], 0],
+                slope += self.cost[i] * turns[i] * slope_at(<const loss_t*> &self.tables[self.group[i], 0],
                                                             margins[i] + t * turns[i])
         PyErr_CheckSignals()
         return slope
@@ -316,7 +339,7 @@ cdef class MarginCD(DualEngine):
     def dual_sums(self, duals):
         """(h, h'/(2 spread)) of these duals, the latter 0 without spread."""
         cdef const double[::1] a = duals
-        cdef const pieces_t* phi
+        cdef const loss_t* phi
         cdef double h = 0, slope = 0
         cdef Py_ssize_t i
         with nogil:
@@ -344,17 +367,19 @@ cdef class MarginCD(DualEngine):
         cdef Py_ssize_t i
         cdef double value = 0
         for i in range(self.rows.m):
-            value += self.cost[i] * loss_at(<const pieces_t*> &self.tables[self.group[i], 0], 0.0)
+            value += self.cost[i] * loss_at(<const loss_t*> &self.tables[self.group[i], 0], 0.0)
         return value
 
     def condition(self):
         cdef Py_ssize_t i, at
-        cdef const pieces_t* phi
+        cdef const loss_t* phi
         cdef double whole = 0
         cdef double[::1] weight = np.empty(self.tables.shape[0])
         for at in range(self.tables.shape[0]):
             phi = &self.phi[at]
-            weight[at] = max(jump_at(phi, 0), jump_at(phi, 1), phi.quad[0] / 2, phi.quad[1] / 2, phi.quad[2] / 2)
+            weight[at] = max(jump_at(phi, 0), jump_at(phi, 1))
+            for i in range(3):
+                weight[at] = max(weight[at], phi.pieces.quad[i] / 2)
         for i in range(self.rows.m):
             whole += self.cost[i] * weight[self.group[i]] * self.sqnorms[i]
         return whole / self.rows.m
@@ -399,22 +424,18 @@ cdef inline double strength(MarginCD self, Py_ssize_t i, const task_t* task) noe
 
 
 cdef inline double margin_step(MarginCD self, const rows_t* X, Py_ssize_t i, const task_t* task, double* g,
-                               double* gap) noexcept nogil:
-    """Row i's dual after its exact minimum, its margin g and its gap before.
+                               double* gap, double* loss) noexcept nogil:
+    """Row i's dual after its exact minimum, its margin g, its gap before and its loss.
 
     Where the gap is negligible, the old dual.
     """
-    cdef double A = strength(self, i, task), curvature
-    cdef const pieces_t* phi = &self.phi[self.group[i]]
     g[0] = row_dot(X, i, task.W)
     if task.before != NULL:
         g[0] += task.extra * task.along[i] * task.pull[0]
     if not self.positive[i]:
         g[0] = -g[0]
-    gap[0] = fenchel_gap(phi, self.cost[i], g[0], self.duals[i])
-    if gap[0] <= self.skip_tolerance:
-        return self.duals[i]
-    return coordinate_step(phi, self.cost[i], g[0] - A * self.duals[i], A, &curvature)
+    return visit(&self.phi[self.group[i]], self.cost[i], strength(self, i, task), g[0], self.duals[i],
+                 self.skip_tolerance, gap, loss)
 
 
 cdef inline void own_prefetch(MarginCD self, Py_ssize_t i) noexcept nogil:
@@ -428,7 +449,7 @@ cdef inline void own_prefetch(MarginCD self, Py_ssize_t i) noexcept nogil:
 
 cdef inline void note_step(MarginCD self, Py_ssize_t i, double g, double gap, double a, task_t* task) noexcept nogil:
     """The step from row i's dual to a, at the margin g, where it had this gap."""
-    cdef const pieces_t* phi = &self.phi[self.group[i]]
+    cdef const loss_t* phi = &self.phi[self.group[i]]
     cdef double c = self.cost[i], change = a - self.duals[i]
     task.sums.gain += gap - fenchel_gap(phi, c, g, a) - strength(self, i, task) / 2 * change * change
     task.sums.curvature += least_curvature(phi, c) * change * change
@@ -439,7 +460,7 @@ cdef void update_rows(MarginCD self, const rows_t* X, task_t* task) noexcept nog
     """Coordinate steps: margin, exact minimum along the dual, update of the weights."""
     cdef Py_ssize_t at, i
     # Sums go on where the rows before were left, so that a stop changes no bit of them.
-    cdef double g, a, own, move, gap = task.sums.gap, loss = task.sums.loss
+    cdef double g, a, own, own_loss, move, gap = task.sums.gap, loss = task.sums.loss
     cdef double* w = task.W
     for at in range(task.start, task.stop):
         i = self.order[at]
@@ -450,13 +471,13 @@ cdef void update_rows(MarginCD self, const rows_t* X, task_t* task) noexcept nog
             own_prefetch(self, self.order[at + AHEAD])
         if self.far and at + 1 < task.stop:
             weights_prefetch(X, self.order[at + 1], w, 1)
-        a = margin_step(self, X, i, task, &g, &own)
+        a = margin_step(self, X, i, task, &g, &own, &own_loss)
         row_turn(X, i)
         if a != self.duals[i] and not row_present(X, i):
             task.start = at
             break
         gap += own
-        loss += self.cost[i] * loss_at(&self.phi[self.group[i]], g)
+        loss += own_loss
         if task.before != NULL:
             task.before[at] = self.duals[i]
             if a != self.duals[i]:
@@ -473,10 +494,10 @@ cdef void update_rows(MarginCD self, const rows_t* X, task_t* task) noexcept nog
 
 cdef void rows_to_fetch(MarginCD self, const rows_t* X, task_t* task) noexcept nogil:
     cdef Py_ssize_t at, i
-    cdef double g, own
+    cdef double g, own, loss
     for at in range(task.start, task.stop):
         i = self.order[at]
-        if not row_present(X, i) and margin_step(self, X, i, task, &g, &own) != self.duals[i]:
+        if not row_present(X, i) and margin_step(self, X, i, task, &g, &own, &loss) != self.duals[i]:
             task.found[task.count] = i
             task.count += 1
             if task.count == FETCH:

@@ -28,7 +28,7 @@ from libc.stdint cimport int32_t
 
 from marginlinear._core.cholesky cimport NormalMatrix
 from marginlinear._core.margin_cd cimport MarginCD
-from marginlinear._core.piecewise cimport coordinate_step, fenchel_gap, jump_at, loss_at, pieces_t
+from marginlinear._core.margin_loss cimport coordinate_step, fenchel_gap, jump_at, loss_at, loss_t
 from marginlinear._core.proximal cimport ProximalNewton, sequential_dot
 from marginlinear._core.rows cimport SLICE, data_t, row_axpy, row_dot
 
@@ -196,15 +196,15 @@ cdef class MarginNewton(ProximalNewton):
         Returns ((loss, e, sum_i gamma_i (b_i - q_i)^2, sum_i c_i (g_i - mean)^2), U).
         """
         cdef Py_ssize_t i
-        cdef const pieces_t* phi
+        cdef const loss_t* phi
         cdef double g, c, gamma, loss = 0, gap = 0, move = 0, spread = 0
         if not measured:
             self._measure(W, self.margin)
         with nogil:
             for i in range(self.rows.m):
-                phi, c, g = <const pieces_t*> &self.tables[self.group[i], 0], self.c[i], self.margin[i]
+                phi, c, g = <const loss_t*> &self.tables[self.group[i], 0], self.c[i], self.margin[i]
                 gamma = self.g * self.soft[self.group[i]] / (2 * c)
-                self.own[i] = coordinate_step(phi, c, g - gamma * self.centre[i], gamma, &self.weight[i])
+                self.own[i] = coordinate_step(phi, c, g - gamma * self.centre[i], gamma, g, &self.weight[i])
                 loss += c * loss_at(phi, g)
                 gap += fenchel_gap(phi, c, g, self.own[i])
                 move += gamma * (self.own[i] - self.centre[i]) * (self.own[i] - self.centre[i])
@@ -276,14 +276,14 @@ cdef class MarginNewton(ProximalNewton):
     cdef void _slope(self, double t, double mean, double* slope, double* curvature) noexcept nogil:
         """The losses' part of (F', F'') at W - t direction, `turn` being the margins of the direction."""
         cdef Py_ssize_t i
-        cdef const pieces_t* phi
+        cdef const loss_t* phi
         cdef double g, c, gamma, b, h, off, turn
         slope[0] = curvature[0] = 0
         for i in range(self.rows.m):
-            phi, c, turn = <const pieces_t*> &self.tables[self.group[i], 0], self.c[i], self.turn[i]
+            phi, c, turn = <const loss_t*> &self.tables[self.group[i], 0], self.c[i], self.turn[i]
             g = self.margin[i] - t * turn
             gamma = self.g * self.soft[self.group[i]] / (2 * c)
-            b = coordinate_step(phi, c, g - gamma * self.centre[i], gamma, &h)
+            b = coordinate_step(phi, c, g - gamma * self.centre[i], gamma, g, &h)
             off = turn - mean
             slope[0] += b * turn - 2 * self.spread * c * (g - self.v + t * mean) * off
             curvature[0] += h * turn * turn + 2 * self.spread * c * off * off
@@ -291,12 +291,12 @@ cdef class MarginNewton(ProximalNewton):
 
 def softness_of(const double[:, ::1] tables):
     """1/(the largest jump of phi') of each table, 0 where there is none."""
-    cdef const pieces_t* phi
+    cdef const loss_t* phi
     cdef double jump
     cdef Py_ssize_t at
     cdef double[::1] out = np.empty(tables.shape[0])
     for at in range(tables.shape[0]):
-        phi = <const pieces_t*> &tables[at, 0]
+        phi = <const loss_t*> &tables[at, 0]
         jump = max(jump_at(phi, 0), jump_at(phi, 1))
         out[at] = 1 / jump if jump > 0 else 0.0
     return out

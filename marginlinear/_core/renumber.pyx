@@ -18,7 +18,9 @@ from libc.math cimport sqrt
 from libc.stdint cimport int32_t, int64_t, uint16_t
 
 from marginlinear._core.check cimport check
-from marginlinear._core.rows cimport CSR32, CSR64, Rows, csr32_t, csr64_t, prefetch
+from marginlinear._core.rows cimport (
+    CSR32, CSR64, EQUAL64, Rows, csr32_t, csr64_t, equal64_t, prefetch, value,
+)
 from marginlinear.threads import run_chunks
 
 # Of so few features all weights stay near a core, whatever their order.
@@ -33,6 +35,7 @@ cdef enum:
 ctypedef fused csr_t:
     csr64_t
     csr32_t
+    equal64_t
 
 ctypedef fused values_t:
     double
@@ -49,8 +52,8 @@ cdef class RenumberedRows:
     """
 
     cdef readonly Rows rows
-    # Arrays: the caller's numbers of the shared features; those of the others, row by row, and x_ij/r_i; where each row
-    # begins that has such.
+    # Arrays: the caller's numbers of the shared features; those of the others, row by row, and x_ij/r_i, which rows of
+    # equal values have once; where each row begins that has such.
     cdef object shared, own, parts, begin
     cdef Py_ssize_t n
 
@@ -63,7 +66,7 @@ cdef class RenumberedRows:
         # How many features have each count; then the place of the first of them. Larger counts come first.
         cdef int64_t[::1] at = np.zeros(OFTEN + 1, dtype=np.int64)
         # Rounded to float32, r_i would no longer be the length of what it stands for.
-        cdef int least = 2 if given.storage == CSR64 else 1
+        cdef int least = 1 if given.storage == CSR32 else 2
         for lo in range(0, m, step):
             with nogil:
                 count_features(&indices[0], indptr[lo], indptr[min(m, lo + step)], &counts[0], n)
@@ -112,14 +115,17 @@ cdef class RenumberedRows:
             owners += single
         cdef Py_ssize_t total = begin[m], singles = given.nnz - before[m]
         values, features, _ = given.arrays
-        data = values[:total] if in_place else np.empty(total, dtype=values.dtype)
+        if given.storage == EQUAL64:
+            data = values.copy()
+        else:
+            data = values[:total] if in_place else np.empty(total, dtype=values.dtype)
         features = features[:total] if in_place else np.empty(total, dtype=np.int32)
         rows.arrays = data, features, indptrs
         rows.m, rows.n, rows.nnz, rows.bias = m, shared + owners, total, given.bias
         rows.d = rows.n + (given.bias >= 0)
         rows.storage = given.storage
         rows._sqnorms = given.sqnorms()
-        self.own, self.parts = np.empty(singles, dtype=np.int32), np.empty(singles)
+        self.own, self.parts = np.empty(singles, dtype=np.int32), np.empty(owners if given.equal else singles)
         self.begin = np.empty(owners, dtype=np.int64)
         cdef int32_t[::1] numbers = features, own = self.own
         cdef double[::1] parts = self.parts
@@ -137,6 +143,9 @@ cdef class RenumberedRows:
         if given.storage == CSR64:
             v64 = data
             rows.csr64 = csr64_t(m, rows.n, rows.d, rows.bias, &v64[0], &numbers[0], &begin[0])
+        elif given.storage == EQUAL64:
+            v64 = data.ravel()
+            rows.equal64 = equal64_t(m, rows.n, rows.d, rows.bias, &v64[0], &numbers[0], &begin[0])
         else:
             v32 = data
             rows.csr32 = csr32_t(m, rows.n, rows.d, rows.bias, &v32[0], &numbers[0], &begin[0])
@@ -148,6 +157,9 @@ cdef class RenumberedRows:
             with nogil:
                 if given.storage == CSR64:
                     fill_rows(&given.csr64, lo, hi, &places[0], shared, near, &before[0], &begin[0], &v64[0],
+                              &numbers[0], own_at, parts_at, &far[0], &far_numbers[0])
+                elif given.storage == EQUAL64:
+                    fill_rows(&given.equal64, lo, hi, &places[0], shared, near, &before[0], &begin[0], &v64[0],
                               &numbers[0], own_at, parts_at, &far[0], &far_numbers[0])
                 else:
                     fill_rows(&given.csr32, lo, hi, &places[0], shared, near, &before[0], &begin[0], &v32[0],
@@ -162,9 +174,15 @@ cdef class RenumberedRows:
         split, out = len(self.shared), np.empty(self.rows.d)
         out[:split] = weights[self.shared]
         if len(self.begin):
-            out[split:self.rows.n] = np.add.reduceat(weights[self.own] * self.parts, self.begin)
+            out[split:self.rows.n] = np.add.reduceat(weights[self.own] * self._parts(), self.begin)
         out[self.rows.n:] = weights[self.n:]
         return out
+
+    def _parts(self):
+        """x_ij/r_i of each feature that one row has."""
+        if len(self.parts) == len(self.own):
+            return self.parts
+        return np.repeat(self.parts, np.diff(self.begin, append=len(self.own)))
 
     def to_outer(self, const double[::1] weights):
         """The reverse."""
@@ -173,6 +191,7 @@ cdef class RenumberedRows:
         cdef const double[::1] parts = self.parts
         cdef const int64_t[::1] begin = self.begin
         cdef Py_ssize_t split = shared.shape[0], owners = begin.shape[0], j, row, p, stop
+        cdef bint each = parts.shape[0] < own.shape[0]
         found = np.zeros(self.n + self.rows.d - self.rows.n)
         cdef double[::1] out = found
         with nogil:
@@ -182,7 +201,7 @@ cdef class RenumberedRows:
             for row in range(owners):
                 stop = begin[row + 1] if row + 1 < owners else own.shape[0]
                 for p in range(begin[row], stop):
-                    out[own[p]] = weights[split + row] * parts[p]
+                    out[own[p]] = weights[split + row] * parts[row if each else p]
             for j in range(self.n, out.shape[0]):
                 out[j] = weights[split + owners + j - self.n]
         return found
@@ -193,7 +212,10 @@ def renumber(Rows rows, int threads=1, bint in_place=False):
 
     in_place: their arrays, where they can be written to, are used for it, and `rows` are not to be read any more.
     """
-    if rows.storage not in (CSR64, CSR32) or rows.n <= FEW or rows.nnz == 0 or rows.pager is not None:
+    if rows.storage not in (CSR64, CSR32, EQUAL64) or rows.n <= FEW or rows.nnz == 0 or rows.pager is not None:
+        return None
+    if rows.equal and (rows.arrays[0][:, 0] != rows.arrays[0][:, 1]).any():
+        # Rows that were renumbered: the feature of the last value must stay the last.
         return None
     if rows.renumbered is None:
         writeable = all(array.flags.writeable for array in rows.arrays[:2])
@@ -258,10 +280,11 @@ cdef void fill_rows(const csr_t* X, Py_ssize_t lo, Py_ssize_t hi, const int32_t*
         count = 0
         for p in range(X.indptr[i], X.indptr[i + 1]):
             prefetch(&places[X.indices[min(p + DISTANCE, stop - 1)]])
-            place, v = places[X.indices[p]], X.data[p]
+            place, v = places[X.indices[p]], value(X, i, p)
             if place >= 0:
                 # To both places: a jump that is mispredicted would cost more.
-                data[at] = <values_t>v
+                if csr_t is not equal64_t:
+                    data[at] = <values_t>v
                 numbers[at] = place
                 far[count] = v
                 far_numbers[count] = place
@@ -269,16 +292,24 @@ cdef void fill_rows(const csr_t* X, Py_ssize_t lo, Py_ssize_t hi, const int32_t*
                 count += place >= near
             else:
                 own[single] = X.indices[p]
-                parts[single] = v
+                if csr_t is not equal64_t:
+                    parts[single] = v
                 single += 1
                 length += v * v
         for p in range(count):
-            data[at + p] = <values_t>far[p]
+            if csr_t is not equal64_t:
+                data[at + p] = <values_t>far[p]
             numbers[at + p] = far_numbers[p]
         at += count
         if at < begin[i + 1]:
             length = sqrt(length)
-            data[at] = <values_t>length
+            if csr_t is equal64_t:
+                data[2 * i + 1] = <values_t>length
+            else:
+                data[at] = <values_t>length
             numbers[at] = <int32_t>(shared + begin[i] - before[i])
-            for p in range(first, single):
-                parts[p] = parts[p] / length if length > 0 else 0.0
+            if csr_t is equal64_t:
+                parts[begin[i] - before[i]] = X.data[2 * i] / length if length > 0 else 0.0
+            else:
+                for p in range(first, single):
+                    parts[p] = parts[p] / length if length > 0 else 0.0

@@ -4,8 +4,9 @@
     update      w_l += delta_l x_i           for the classes that changed
     dot, axpy   the same with one column;    sqnorm  <x_i, x_i>
 
-The storages are CSR (features as int32, or narrow: as uint16) and dense, of float64 or float32, with the weights W as
-state, W[j*k + l] being feature j of class l, and a Gram matrix K of m rows. There the weights are known by their
+The storages are CSR (features as int32, or narrow: as uint16) and dense, of float64 or float32, CSR of equal values
+(a row has one float64 for all its values but the last, and one for the last, which renumber.pyx makes differ), with the
+weights W as state, W[j*k + l] being feature j of class l, and a Gram matrix K of m rows. There these are known by their
 coefficients, w_l = sum_j C[j,l] x_j, and the state is 2m rows: the scores S = K C, then C; a row's update adds to both,
 and <w, v> = sum of scores of w times coefficients of v. State is float64 throughout. A row of CSR or dense data may end
 with a constant bias feature that is not stored.
@@ -70,6 +71,15 @@ ctypedef struct narrow32_t:
     const uint16_t* indices
     const int64_t* indptr
 
+ctypedef struct equal64_t:
+    Py_ssize_t m
+    Py_ssize_t n
+    Py_ssize_t d
+    double bias
+    const double* data   # m x 2: each value of the row but the last, and the last
+    const int32_t* indices
+    const int64_t* indptr
+
 ctypedef struct dense64_t:
     Py_ssize_t m
     Py_ssize_t n
@@ -101,12 +111,14 @@ ctypedef fused csr_t:
     csr32_t
     narrow64_t
     narrow32_t
+    equal64_t
 
 ctypedef fused data_t:
     csr64_t
     csr32_t
     narrow64_t
     narrow32_t
+    equal64_t
     dense64_t
     dense32_t
 
@@ -115,6 +127,7 @@ ctypedef fused rows_t:
     csr32_t
     narrow64_t
     narrow32_t
+    equal64_t
     dense64_t
     dense32_t
     gram_t
@@ -129,6 +142,7 @@ cdef enum Storage:
     CSR32
     NARROW64
     NARROW32
+    EQUAL64
     DENSE64
     DENSE32
     GRAM
@@ -144,6 +158,7 @@ cdef class Rows:
     cdef csr32_t csr32
     cdef narrow64_t narrow64
     cdef narrow32_t narrow32
+    cdef equal64_t equal64
     cdef dense64_t dense64
     cdef dense32_t dense32
     cdef gram_t gram
@@ -166,15 +181,15 @@ cdef extern from "simd_table.h":
     ctypedef void (*axpy_f)(const void* row, Py_ssize_t n, double a, double* w) noexcept nogil
     ctypedef struct kernels_t:
         int width
-        scores_f scores[6]
-        update_f update[6]
+        scores_f scores[7]
+        update_f update[7]
         axpy_f axpy[2]
 
 cdef const kernels_t* kernels
 
 
 cdef inline Py_ssize_t row_begin(const rows_t* X, Py_ssize_t i) noexcept nogil:
-    """Row i's stored values are data[row_begin:row_end] (CSR, dense)."""
+    """Row i's stored values are numbers row_begin to row_end (CSR, dense)."""
     if rows_t in csr_t:
         return X.indptr[i]
     else:
@@ -189,7 +204,7 @@ cdef inline Py_ssize_t row_end(const rows_t* X, Py_ssize_t i) noexcept nogil:
 
 
 cdef inline Py_ssize_t feature(const rows_t* X, Py_ssize_t i, Py_ssize_t p) noexcept nogil:
-    """Of the value data[p] of row i."""
+    """Of stored value p, which row i has."""
     cdef Py_ssize_t j
     if rows_t in csr_t:
         j = X.indices[p]
@@ -212,8 +227,18 @@ cdef inline double value(const rows_t* X, Py_ssize_t i, Py_ssize_t p) noexcept n
     """Of feature(X, i, p) in row i."""
     if rows_t is gram_t:
         return (<const float*> X.at[i])[p] if X.single else (<const double*> X.at[i])[p]
+    elif rows_t is equal64_t:
+        return X.data[2 * i + (p + 1 == X.indptr[i + 1])]
     else:
         return X.data[p]
+
+
+cdef inline const void* values(const data_t* X, Py_ssize_t i) noexcept nogil:
+    """Where those of row i begin."""
+    if data_t is equal64_t:
+        return X.data + 2 * i
+    else:
+        return X.data + row_begin(X, i)
 
 
 cdef inline int storage_of(const rows_t* X) noexcept nogil:
@@ -225,6 +250,8 @@ cdef inline int storage_of(const rows_t* X) noexcept nogil:
         return NARROW64
     elif rows_t is narrow32_t:
         return NARROW32
+    elif rows_t is equal64_t:
+        return EQUAL64
     elif rows_t is dense64_t:
         return DENSE64
     elif rows_t is dense32_t:
@@ -234,7 +261,7 @@ cdef inline int storage_of(const rows_t* X) noexcept nogil:
 
 
 cdef inline const void* features(const rows_t* X, Py_ssize_t p) noexcept nogil:
-    """Of the stored values from data[p] on; NULL where they are all features in turn."""
+    """Of the stored values from number p on; NULL where they are all features in turn."""
     if rows_t in csr_t:
         return X.indices + p
     else:
@@ -251,7 +278,7 @@ cdef inline void row_scores(const rows_t* X, Py_ssize_t i, const double* W, Py_s
     else:
         start, stop = row_begin(X, i), row_end(X, i)
         check_features(X, i)
-        kernels.scores[storage_of(X)](X.data + start, features(X, start), stop - start, W, k, s)
+        kernels.scores[storage_of(X)](values(X, i), features(X, start), stop - start, W, k, s)
         if X.bias >= 0:
             for l in range(k):
                 s[l] += X.bias * W[X.n * k + l]
@@ -331,7 +358,7 @@ cdef inline void row_update(const rows_t* X, Py_ssize_t i, const double* delta, 
     else:
         check_features(X, i)
         start = row_begin(X, i)
-        kernels.update[storage_of(X)](X.data + start, features(X, start), row_end(X, i) - start, delta, W, k)
+        kernels.update[storage_of(X)](values(X, i), features(X, start), row_end(X, i) - start, delta, W, k)
     if rows_t is gram_t:
         own = W + (X.m + i) * k
         for l in range(count):
@@ -352,13 +379,13 @@ cdef inline double row_dot(const rows_t* X, Py_ssize_t i, const double* w) noexc
     else:
         p, stop = row_begin(X, i), row_end(X, i)
         while p + 4 <= stop:
-            s0 += X.data[p] * w[feature(X, i, p)]
-            s1 += X.data[p + 1] * w[feature(X, i, p + 1)]
-            s2 += X.data[p + 2] * w[feature(X, i, p + 2)]
-            s3 += X.data[p + 3] * w[feature(X, i, p + 3)]
+            s0 += value(X, i, p) * w[feature(X, i, p)]
+            s1 += value(X, i, p + 1) * w[feature(X, i, p + 1)]
+            s2 += value(X, i, p + 2) * w[feature(X, i, p + 2)]
+            s3 += value(X, i, p + 3) * w[feature(X, i, p + 3)]
             p += 4
         while p < stop:
-            s0 += X.data[p] * w[feature(X, i, p)]
+            s0 += value(X, i, p) * w[feature(X, i, p)]
             p += 1
         if X.bias >= 0:
             s0 += X.bias * w[X.n]
@@ -375,7 +402,7 @@ cdef inline void row_axpy(const rows_t* X, Py_ssize_t i, double a, double* w) no
         w[X.m + i] += a
     else:
         for p in range(row_begin(X, i), row_end(X, i)):
-            w[feature(X, i, p)] += a * X.data[p]
+            w[feature(X, i, p)] += a * value(X, i, p)
         if X.bias >= 0:
             w[X.n] += a * X.bias
 
@@ -389,7 +416,7 @@ cdef inline double row_sqnorm(const rows_t* X, Py_ssize_t i) noexcept nogil:
         return X.diagonal[i]
     else:
         for p in range(row_begin(X, i), row_end(X, i)):
-            v = X.data[p]
+            v = value(X, i, p)
             s += v * v
         if X.bias >= 0:
             s += X.bias * X.bias
@@ -416,9 +443,12 @@ cdef inline void row_prefetch(const rows_t* X, Py_ssize_t i) noexcept nogil:
         if stop > start + 256:
             stop = start + 256
         p = start
-        while p < stop:
-            prefetch(X.data + p)
-            p += LINE // sizeof(X.data[0])
+        if rows_t is equal64_t:
+            prefetch(X.data + 2 * i)
+        else:
+            while p < stop:
+                prefetch(X.data + p)
+                p += LINE // sizeof(X.data[0])
         if rows_t in csr_t:
             p = start
             while p < stop:

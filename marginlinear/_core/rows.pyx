@@ -15,6 +15,7 @@ from marginlinear._core.rows cimport (
     CSR64,
     DENSE32,
     DENSE64,
+    EQUAL64,
     FETCH,
     GRAM,
     NARROW32,
@@ -24,12 +25,14 @@ from marginlinear._core.rows cimport (
     csr32_t,
     csr64_t,
     csr_t,
+    equal64_t,
     kernels_t,
     narrow64_t,
     row_axpy,
     row_dot,
     row_sqnorm,
     rows_t,
+    value,
 )
 from marginlinear._core.row_cache import RowCache, add_rows
 from marginlinear.errors import RowError
@@ -106,7 +109,7 @@ cdef class Rows:
     """
 
     @staticmethod
-    def from_csr(data, indices, indptr, Py_ssize_t n, double bias=-1.0, threads=1):
+    def from_csr(data, indices, indptr, Py_ssize_t n, double bias=-1.0, threads=1, bint in_order=False):
         """CSR rows without a copy of the values.
 
         Parameters
@@ -119,6 +122,8 @@ cdef class Rows:
         bias : float
         threads : int
             That check the arrays.
+        in_order : bool
+            Whether they were checked before.
 
         Raises
         ------
@@ -128,9 +133,23 @@ cdef class Rows:
         """
         cdef Rows rows = Rows.__new__(Rows)
         rows._csr(data, indices, indptr, n, bias)
-        for where in run_chunks(rows._csr_fault, rows.m, threads, rows.share()):
+        for where in run_chunks(rows._csr_fault, rows.m, threads, rows.share()) if not in_order else ():
             if where >= 0:
                 raise csr_error(data, indices, indptr, n, where)
+        return rows
+
+    @staticmethod
+    def from_equal(each, indices, indptr, Py_ssize_t n, double bias=-1.0, threads=1, bint in_order=False):
+        """CSR rows of which each has one value only: `each`, a float64 array of shape (m,). The rest as of `from_csr`,
+        indices int32; errors too."""
+        if len(each) != len(indptr) - 1:
+            raise ValueError(f"X: {len(each)} values for {len(indptr) - 1} rows: one a row is needed")
+        cdef Rows rows = Rows.__new__(Rows)
+        rows._sizes(len(indices), len(indices), indptr, n, bias)
+        rows._equal(np.repeat(each, 2).reshape(-1, 2), indices, indptr)
+        for where in run_chunks(rows._csr_fault, rows.m, threads, rows.share()) if not in_order else ():
+            if where >= 0:
+                raise csr_error(np.broadcast_to(each[where], len(indices)), indices, indptr, n, where)
         return rows
 
     def _csr_fault(self, Py_ssize_t lo, Py_ssize_t hi):
@@ -142,6 +161,8 @@ cdef class Rows:
                 where = csr_fault(&self.narrow64, self.nnz, lo, hi)
             elif self.storage == CSR32:
                 where = csr_fault(&self.csr32, self.nnz, lo, hi)
+            elif self.storage == EQUAL64:
+                where = csr_fault(&self.equal64, self.nnz, lo, hi)
             else:
                 where = csr_fault(&self.csr64, self.nnz, lo, hi)
         return where
@@ -183,16 +204,7 @@ cdef class Rows:
         cdef bint single = memoryview(data).itemsize == sizeof(float)
         cdef bint short = memoryview(indices).itemsize == sizeof(uint16_t)
         self.arrays = tuple(map(np.asarray, (data, indices, indptr)))
-        self.m = ptr.shape[0] - 1
-        self.n = n
-        self.d = n + (bias >= 0)
-        self.bias = bias
-        if n < 0:
-            raise ValueError(f"X has {n} features")
-        if self.m < 0 or ptr[0] != 0 or ptr[self.m] > min(len(data), len(indices)):
-            raise ValueError(f"X: indptr does not fit {len(data)} data and {len(indices)} indices: it goes from "
-                             f"{ptr[0] if self.m >= 0 else None} to {ptr[self.m] if self.m >= 0 else None}")
-        self.nnz = ptr[self.m]
+        self._sizes(len(data), len(indices), ptr, n, bias)
         if single:
             v32 = data
             values = &v32[0] if self.nnz else NULL
@@ -217,6 +229,27 @@ cdef class Rows:
         else:
             self.storage = CSR64
             place(self, &self.csr64, values, features, &ptr[0])
+
+    def _sizes(self, Py_ssize_t values, Py_ssize_t features, const int64_t[::1] ptr, Py_ssize_t n, double bias):
+        self.m = ptr.shape[0] - 1
+        self.n = n
+        self.d = n + (bias >= 0)
+        self.bias = bias
+        if n < 0:
+            raise ValueError(f"X has {n} features")
+        if self.m < 0 or ptr[0] != 0 or ptr[self.m] > min(values, features):
+            raise ValueError(f"X: indptr does not fit {values} data and {features} indices: it goes from "
+                             f"{ptr[0] if self.m >= 0 else None} to {ptr[self.m] if self.m >= 0 else None}")
+        self.nnz = ptr[self.m]
+
+    def _equal(self, pairs, indices, indptr):
+        """Addresses of rows whose values but the last are equal: `pairs` is a float64 array of shape (m, 2)."""
+        cdef const double[:, ::1] values = pairs
+        cdef const int32_t[::1] features = indices
+        cdef const int64_t[::1] ptr = indptr
+        self.storage = EQUAL64
+        self.arrays = tuple(map(np.asarray, (pairs, indices, indptr)))
+        place(self, &self.equal64, &values[0, 0] if self.m else NULL, &features[0] if self.nnz else NULL, &ptr[0])
 
     @staticmethod
     def from_dense(data, double bias=-1.0):
@@ -304,6 +337,23 @@ cdef class Rows:
         pointers, values = self._pointers, diagonal
         if m:
             self.gram.at, self.gram.diagonal = <const void**> &pointers[0], &values[0]
+
+    @property
+    def equal(self):
+        """True where all values of a row but the last are stored as one."""
+        return self.storage == EQUAL64
+
+    def stored(self, Py_ssize_t lo=0, hi=None):
+        """The stored values of sparse rows lo to hi, by default all, one a feature: float64 or float32 array."""
+        values, _, indptr = self.arrays
+        hi = self.m if hi is None else hi
+        if self.storage != EQUAL64:
+            return values[indptr[lo]:indptr[hi]]
+        lengths = np.diff(indptr[lo:hi + 1])
+        found = np.repeat(values[lo:hi, 0], lengths)
+        last = np.cumsum(lengths)[lengths > 0] - 1
+        found[last] = values[lo:hi, 1][lengths > 0]
+        return found
 
     @property
     def is_gram(self):
@@ -502,15 +552,27 @@ cdef class Rows:
         data, indices, indptr = self.arrays
         starts = np.zeros(len(which) + 1, dtype=np.int64)
         np.cumsum(np.diff(indptr)[which], out=starts[1:])
-        values, features = np.empty(starts[len(which)], data.dtype), np.empty(starts[len(which)], indices.dtype)
-        if len(values):
-            chosen, begin, to_values, to_features = which, starts, values.view(np.uint8), features.view(np.uint8)
+        features = np.empty(starts[len(which)], indices.dtype)
+        values = np.empty((len(which), 2) if self.equal else features.shape, data.dtype)
+        if len(features):
+            chosen, begin = which, starts
+            to_values, to_features = values.ravel().view(np.uint8), features.view(np.uint8)
             task.what, task.start, task.stop = COPY, 0, len(which)
             task.chosen, task.begin, task.values, task.features = (
                 &chosen[0], &begin[0], &to_values[0], &to_features[0])
             with nogil:
                 perform(self, self, &task)
-        return Rows.from_csr(values, features, starts, self.n, self.bias)
+        return self._like(values, features, starts)
+
+    def _like(self, values, features, indptr):
+        """Rows of other arrays of this storage, in order."""
+        cdef Rows rows
+        if self.storage != EQUAL64:
+            return Rows.from_csr(values, features, indptr, self.n, self.bias)
+        rows = Rows.__new__(Rows)
+        rows._sizes(len(features), len(features), indptr, self.n, self.bias)
+        rows._equal(values, features, indptr)
+        return rows
 
     def products(self):
         """Inner products of all rows, the bias feature included: float64 array of shape (m, m), not to be changed.
@@ -545,7 +607,7 @@ cdef class Rows:
         """How many stored values are not 0: the same for every storage of the same numbers, as nnz is not."""
         if self.pager is not None:
             return self.pager.nonzeros
-        values = self.arrays[0][:self.nnz] if isinstance(self.arrays, tuple) else self.arrays
+        values = self.stored() if isinstance(self.arrays, tuple) else self.arrays
         # Twice as fast as a count of numbers.
         return int(np.count_nonzero(values != 0))
 
@@ -587,7 +649,10 @@ cdef void perform_on(engine_t self, const rows_t* X, task_t* task) noexcept nogi
     elif rows_t in csr_t:
         for at in range(task.start, task.stop):
             first, count = X.indptr[task.chosen[at]], task.begin[at + 1] - task.begin[at]
-            memcpy(task.values + task.begin[at] * sizeof(X.data[0]), X.data + first, count * sizeof(X.data[0]))
+            if rows_t is equal64_t:
+                memcpy(task.values + 2 * at * sizeof(double), X.data + 2 * task.chosen[at], 2 * sizeof(double))
+            else:
+                memcpy(task.values + task.begin[at] * sizeof(X.data[0]), X.data + first, count * sizeof(X.data[0]))
             memcpy(task.features + task.begin[at] * sizeof(X.indices[0]), X.indices + first,
                    count * sizeof(X.indices[0]))
 
@@ -622,11 +687,11 @@ def finite(array):
 cdef void place(Rows rows, csr_t* X, const void* data, const void* indices, const int64_t* indptr) noexcept nogil:
     """Let X be the rows of these arrays."""
     X.m, X.n, X.d, X.bias, X.indptr = rows.m, rows.n, rows.d, rows.bias, indptr
-    if csr_t is csr64_t or csr_t is narrow64_t:
+    if csr_t is csr64_t or csr_t is narrow64_t or csr_t is equal64_t:
         X.data = <const double*> data
     else:
         X.data = <const float*> data
-    if csr_t is csr64_t or csr_t is csr32_t:
+    if csr_t is csr64_t or csr_t is csr32_t or csr_t is equal64_t:
         X.indices = <const int32_t*> indices
     else:
         X.indices = <const uint16_t*> indices
@@ -641,7 +706,7 @@ cdef Py_ssize_t csr_fault(const csr_t* X, Py_ssize_t nnz, Py_ssize_t lo, Py_ssiz
             return i
         previous = -1
         for p in range(X.indptr[i], X.indptr[i + 1]):
-            if X.indices[p] <= previous or X.indices[p] >= X.n or not isfinite(X.data[p]):
+            if X.indices[p] <= previous or X.indices[p] >= X.n or not isfinite(value(X, i, p)):
                 return i
             previous = X.indices[p]
     return -1

@@ -15,6 +15,12 @@
 #define FEATURE_AT(index, bytes, p) \
     ((bytes) == 4 ? ((const int32_t *)(index))[p] : (bytes) == 2 ? ((const uint16_t *)(index))[p] : (p))
 
+#define VALUE_AT(data, kind, p, n) \
+    ((kind) == FLOATS ? ((const float *)(data))[p] : ((const double *)(data))[(kind) == EQUALS ? (p) + 1 == (n) : (p)])
+
+/* Values of a row: float64, float32, or one float64 for all but the last, which is the next. */
+enum { DOUBLES, FLOATS, EQUALS };
+
 /* `call` with the number of vectors, a constant in each branch, for all k classes from l on. */
 #define BY_VECTORS(call) \
     for (ptrdiff_t l = 0; l < k; l += MOST * WIDTH) { \

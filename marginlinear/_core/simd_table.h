@@ -16,11 +16,11 @@ typedef void (*update_f)(const void *data, const void *features, ptrdiff_t n, co
 /* w += a row, of n values in turn. */
 typedef void (*axpy_f)(const void *row, ptrdiff_t n, double a, double *w);
 
-/* By storage: csr64, csr32, narrow64, narrow32, dense64, dense32; axpy of float64 and float32. */
+/* By storage: csr64, csr32, narrow64, narrow32, equal64, dense64, dense32; axpy of float64 and float32. */
 typedef struct {
     int width;
-    scores_f scores[6];
-    update_f update[6];
+    scores_f scores[7];
+    update_f update[7];
     axpy_f axpy[2];
 } kernels_t;
 

@@ -259,9 +259,10 @@ cdef class SmoothLoss:
         """The columns of rows lo to hi as Rows, None for dense rows."""
         if not self._is_sparse():
             return None
-        data, indices, indptr = map(np.asarray, self.rows.arrays)
+        _, indices, indptr = map(np.asarray, self.rows.arrays)
         part = slice(indptr[lo], indptr[hi])
-        block = csr_array((data[part], indices[part], indptr[lo:hi + 1] - indptr[lo]), shape=(hi - lo, self.rows.n))
+        arrays = self.rows.stored(lo, hi), indices[part], indptr[lo:hi + 1] - indptr[lo]
+        block = csr_array(arrays, shape=(hi - lo, self.rows.n))
         block = block.tocsc()
         PyErr_CheckSignals()
         arrays = block.data, block.indices.astype(np.int32, copy=False), block.indptr.astype(np.int64, copy=False)

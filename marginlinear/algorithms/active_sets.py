@@ -17,8 +17,9 @@ from marginlinear.status import allowance
 # Rows of an active set, at least: so many, this part of all, and this multiple of the free ones; at most so many: of
 # these the columns that are gathered fit into what ROOM has for them, and rounds over more are no fewer by much.
 LEAST, PART, FREE, MOST = 512, 1 / 16, 1.25, 3500
-# More free rows than this multiple of MOST are moved to and fro, from set to set.
-DENSE = 2.5
+# More free rows than this multiple of MOST are moved to and fro, from set to set: unless the rate of so many rounds
+# promises no more than so many.
+DENSE, LAST, PROMISED = 2.5, 6, 30
 # A round ends where its rows have this part of their gaps left, or of what is allowed, or after so many passes.
 INNER, ENOUGH, PASSES = 0.1, 0.3, 200
 # So many rounds that fell short are a crawl.
@@ -37,7 +38,7 @@ class ActiveSets:
     Parameters
     ----------
     engine : BlockCD
-        Without a centre, and with the norm 2.
+        Without a centre.
     cache : RowCache
         Of the same rows.
     """
@@ -50,6 +51,8 @@ class ActiveSets:
         self.blocks = ActiveBlocks(engine, cache, room=int((1 - OF_ROWS) * rows.room) // rows.takers, seed=run.seed)
         self.at_zero = engine.loss_at_zero()
         self.random, self.short = np.random.default_rng(run.seed), 0
+        # What there was to go, as a multiple of what is allowed, before each round.
+        self.left = []
 
     def start_over(self):
         """Duals and weights of 0."""
@@ -59,8 +62,12 @@ class ActiveSets:
         """One round."""
         engine = self.engine
         gaps, loss, tight = engine.gaps()
-        active = self._active(gaps)
-        enough = ENOUGH * allowance(self.tol, loss + engine.half_norm())
+        allowed = allowance(self.tol, loss + engine.half_norm())
+        # More than before is to go to other references.
+        if self.left and gaps.sum() > 2 * allowed * self.left[-1]:
+            self.left.clear()
+        self.left.append(float(gaps.sum()) / allowed)
+        active, enough = self._active(gaps), ENOUGH * allowed
         moved, change, done = self.blocks.round(active, INNER, enough, PASSES)
         scores, coefficients = np.split(engine.iterates.W.reshape(-1, engine.n_classes), 2)
         self.blocks.cache.add(moved, change, scores)
@@ -75,6 +82,14 @@ class ActiveSets:
         if self.short > CRAWL:
             raise Crawl
 
+    def _promised(self):
+        """The rounds that are ahead, at the rate of the last ones."""
+        if self.left[-1] <= 1 or len(self.left) <= LAST:
+            return 0
+        if self.left[-1] >= self.left[-1 - LAST]:
+            return math.inf
+        return LAST * math.log(self.left[-1]) / math.log(self.left[-1 - LAST] / self.left[-1])
+
     def _active(self, gaps):
         """Numbers of the rows of the next round, rising."""
         engine, m = self.engine, len(gaps)
@@ -83,7 +98,7 @@ class ActiveSets:
         if engine.piecewise_linear:
             # At a corner all of c_i is against one rival.
             free &= (own < engine.cost) | (np.count_nonzero(engine.alpha, axis=1) > 2)
-        if free.sum() > DENSE * MOST:
+        if free.sum() > DENSE * MOST and self._promised() > PROMISED:
             raise Crawl
         there = engine.rows.sqnorms() > 0
         size = min(MOST, max(LEAST, int(PART * m), int(FREE * free.sum())))

@@ -41,7 +41,8 @@ EARLY = 20
 RUNAWAY, FIRMER, RUNAWAYS, FIRMEST = 1e6, 100.0, 3, 1e15
 # Over many sets, accelerated sweeps to 1e-3 are about EACH sqrt(mean c_i ||x_i||^2), Newton steps are the STEPS of
 # their class. Where sweeps were promised too early, Newton takes over after as many as ENOUGH steps cost, and before
-# this part of the sweeps that are allowed: of few rows a step costs thousands.
+# this part of the sweeps that are allowed: of few rows a step costs thousands. Sweeps over features that were
+# asked for by name have all of this part: where features differ in size by much they would come to no end.
 EACH, ENOUGH, LATEST = 7.0, 40, 0.25
 
 
@@ -83,7 +84,11 @@ class Descent:
             newton.require(engine)
         # Of one Newton step and, as a whole, of those that a problem may take, in sweeps.
         cost = newton.sweeps_of_a_step(engine) if newton is not None else math.inf
-        self.enough = min(ENOUGH * cost, LATEST * budget.max_iter) if cost < math.inf else math.inf
+        self.enough = LATEST * budget.max_iter if cost < math.inf else math.inf
+        if algorithm == "auto":
+            self.enough = min(ENOUGH * cost, self.enough)
+        elif engine.rows.is_gram:
+            self.enough = math.inf
         self.steps = newton.STEPS * cost if cost < math.inf else math.inf
         self.newton_first = algorithm == "newton" or (
             algorithm == "auto" and self.steps < math.inf and self.steps <= self.sweeps)
@@ -109,7 +114,7 @@ class Descent:
             self.stopped = self.budget.exhausted(self.engine.n_iter)
             if self.stopped:
                 return self.check()
-            if self.algorithm == "auto" and self.route == "accelerated" and self.engine.n_iter > self.enough:
+            if (self.route == "accelerated" or self.algorithm == "cd") and self.engine.n_iter > self.enough:
                 self.route = "newton"
             if self.route == "newton":
                 check = self._newton_step()

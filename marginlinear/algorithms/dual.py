@@ -8,8 +8,8 @@ from marginlinear.status import ROUNDING, STALLED, allowance, status_of
 
 # Sweeps that Gram rows may take to lose the coefficients of rows whose dual is 0, as a multiple of those before.
 SPARSIFYING = 1
-# What comes before sweeps is to cost no more than this part of them.
-WORTH = 0.65
+# What comes before sweeps may cost as much as these promise to.
+WORTH = 1.0
 
 
 def margin_engine(problem, cost, seed, threads, tables, kind=None, **others):
@@ -50,7 +50,7 @@ class DualFit:
         from marginlinear.algorithms.partitions.rounds import rounds_on
         from marginlinear.algorithms.warm_start import resume
 
-        self.problem, self.run, self.engine = problem, run, engine
+        self.problem, self.run, self.engine, self.notes = problem, run, engine, ()
         self.budget = Budget(run.max_iter, run.time_limit, run.progress, run.cancel)
         start = {} if run.start is None else run.start
         if start:
@@ -60,10 +60,16 @@ class DualFit:
             sweeper = run.places.sweeper(engine)
         elif sweeper is None and run.shared:
             sweeper = rounds_on(engine, run.threads)
-        self.descent = Descent(engine, self.budget, run.tol, run.algorithm, newton_cost, sweeper)
+        self._descent = partial(Descent, engine, self.budget, newton=newton_cost, sweeper=sweeper)
+        self.descent = self._descent(run.tol, run.algorithm)
         self.descent.gaps = list(start.get("gaps", ()))
         # What other sweeps began goes on with sweeps, as if they were its own.
         self.unchecked_start = bool(start) and "gaps" not in start
+
+    def renew(self, tol):
+        """Go on to this tolerance, on what has become another problem, from the duals and weights of now."""
+        self.run = self.run._replace(tol=tol)
+        self.descent = self._descent(tol, self.run.algorithm)
 
     def until(self, tol, renewal=0.0):
         """Descent.until, but a start is checked, once, before its first sweep."""
@@ -130,7 +136,8 @@ class DualFit:
         info = Info(
             status=status, reason=reason, algorithm=descent.way, n_iter=engine.n_iter, n_outer=n_outer,
             objective=objective, bound=bound, certificate=certificate, n_support=engine.count_support(averaged),
-            seconds=self.budget.seconds, tol=self.run.tol, history=self.budget.history, residual=residual)
+            seconds=self.budget.seconds, tol=self.run.tol, history=self.budget.history, residual=residual,
+            notes=self.notes)
         weights = self._weights(engine.weights_at(engine.iterates.W))
         return Solution(weights, info, {**engine.state(averaged), **references})
 
@@ -166,6 +173,12 @@ class DualFit:
         return weights[rows.m:] if rows.is_gram else weights
 
 
+def copied_state(engine, averaged):
+    """The engine's `state`, in memory of its own."""
+    return {name: getattr(value, "copy", lambda value=value: value)()
+            for name, value in engine.state(averaged).items()}
+
+
 def sparsify_kernel_expansion(fit, tol):
     """Over Gram rows: plain sweeps from W = U on, until the duals certify their own weights. The descent to go on with.
 
@@ -176,8 +189,7 @@ def sparsify_kernel_expansion(fit, tol):
 
     engine, original = fit.engine, fit.descent
     averaged = original.incumbent.from_average
-    before = {name: getattr(value, "copy", lambda value=value: value)()
-              for name, value in engine.state(averaged).items()}
+    before = copied_state(engine, averaged)
     if averaged:
         engine.adopt()
     engine.iterates.plain()
@@ -212,25 +224,45 @@ class JointFit(DualFit):
                          sweeper)
 
     def start_with_admm(self):
-        """Where alternating directions promise to cost less than what is ahead, begin with them. Whether they did."""
+        """Where alternating directions cost no more than what is ahead, begin with them. Whether the fit goes on from
+        them: from a start at other costs it does where that has the higher objective."""
         import numpy as np
 
         from marginlinear._core.admm import ADMM
 
         run, engine, descent = self.run, self.engine, self.descent
-        if run.places is not None:
+        if run.places is not None or run.algorithm != "auto":
             return False
-        # Weights of other costs are no better a start than these steps make, and sweeps from them take longer.
-        if run.algorithm != "auto" or (run.start is not None and np.array_equal(engine.cost, run.start["cost"])):
+        if run.start is not None and np.array_equal(engine.cost, run.start["cost"]):
             return False
-        n = ADMM.iterations(engine, descent.newton_first)
-        if ADMM.sweeps(engine, n) > WORTH * min(descent.sweeps, descent.steps):
+        n = ADMM.iterations(engine, WORTH * min(descent.sweeps, descent.steps))
+        if n == 0:
             return False
-        done = ADMM(engine).run(n, self.budget)
-        if done:
+        given, kept = math.inf, None
+        if run.start is not None:
+            if not engine.named:
+                engine.name_rivals(engine.best_rivals()[0])
+            given, kept = engine.primal()[1], copied_state(engine, False)
+        admm, objective, lowest = ADMM(engine), math.inf, None
+        for schedule in admm.schedules(n):
+            found = admm.run(n, self.budget, run.seed, schedule)
+            if found < objective:
+                objective, lowest = found, copied_state(engine, False)
+            elif lowest is not None:
+                engine.resume(lowest)
+            else:
+                break
+        if kept is not None and given <= objective:
+            engine.resume(kept)
             descent.go_on()
+            return False
+        if kept is not None:
+            self.notes += (f"start left: its objective is {given:.6g}, alternating directions begin at "
+                           f"{objective:.6g}",)
         self.unchecked_start = False
-        return done
+        if objective < math.inf:
+            descent.go_on()
+        return objective < math.inf
 
     def solution(self, n_outer=0, residual=None, **references):
         kept = None if self.engine.factors is None else self.engine.factors.copy()

@@ -3,7 +3,8 @@
     P(b) = 1/2 b'K b + sum_i c_i phi_i(y_i s_i),   s = K b the scores of the coefficients b, a_i = y_i b_i the duals
 
 A row whose margin is on a curved piece, phi(g) = quad/2 g^2 + slope g + level, is free, F; the dual of any other is the
-constant -c slope of its piece. With those fixed, the free coefficients of a step solve
+constant -c slope of its piece. Of a loss without pieces it is the parabola about the margin. With those fixed, the free
+coefficients of a step solve
 
     (K_FF + diag(d)) b_F = -y_F slope/quad - K_FN b_N,   d_i = 1/(c_i quad)
 
@@ -12,7 +13,7 @@ sum_i r_i^2/(2 d_i). They are preconditioned by the rows of K of a random set J 
 
     (K_FJ K_JJ^-1 K_JF + diag(d))^-1 = 1/d - 1/d K_FJ (K_JJ + K_JF 1/d K_FJ)^-1 K_JF 1/d
 
-The step goes along a line to where P hardly falls any more: P is piecewise quadratic there.
+The step goes along a line to where P hardly falls any more.
 """
 
 import math
@@ -32,6 +33,8 @@ REDUCED, TIGHTER, ITERATIONS = 1e-4, 0.1, 60
 RANK, PART = 100, 0.05
 # On the diagonal of K_JJ, as a part of it: its rows may depend on each other.
 RIDGE = 1e-9
+# A margin's curvature times K_ii: down to here its row is taken for one without.
+FLATTEST = 1e-12
 # A search ends where the slope is down to this part of that at its start, or after so many evaluations.
 FLAT, TRIALS = 0.5, 60
 
@@ -57,12 +60,12 @@ class GramNewton:
     def __init__(self, engine, limit):
         self.engine, self.K, self.limit = engine, engine.rows.arrays, limit
         self.sign = np.where(np.asarray(engine.positive) > 0, 1.0, -1.0)
-        self.cost, self.table = np.asarray(engine.cost), np.asarray(engine.tables)[np.asarray(engine.group)]
+        self.cost, self.diagonal = np.asarray(engine.cost), np.diagonal(self.K)
         self.random, self.sketch = np.random.default_rng(0), None
         self.restart()
 
     def restart(self):
-        """From the duals of the engine."""
+        """From the duals and losses of the engine."""
         weights = np.asarray(self.engine.weights_of(self.engine.duals))
         self.scores, self.b = weights[:len(self.cost)].copy(), weights[len(self.cost):].copy()
         self._publish()
@@ -102,9 +105,9 @@ class GramNewton:
 
     def _pieces(self, scores):
         """(quad, slope) of the piece of each margin."""
-        g, rows = self.sign * scores, np.arange(len(scores))
-        piece = (g >= self.table[:, 0]).astype(np.intp) + (g >= self.table[:, 1])
-        return self.table[rows, 2 + piece], self.table[rows, 5 + piece]
+        quad, slope = self.engine.models_at(self.sign * scores)
+        flat = quad * self.cost * self.diagonal <= FLATTEST
+        return np.where(flat, 0.0, quad), np.where(flat, slope + quad * self.sign * scores, slope)
 
     def _duals(self, quad, slope, scores):
         """-c phi' at these margins, by their pieces."""

@@ -7,8 +7,8 @@ at their bounds, which stay there, the combination of the others,
 
     the duals;  those extrapolated, a (a/a_before)^e, e = log(c_new/c)/log(c/c_before);  those before
 
-that has the best D, which is quadratic as long as no dual leaves its piece of the loss: with weights U_0 of the duals
-at their bounds,
+that has the best D, which is quadratic, or nearly so, as long as no dual leaves its piece of the loss: with weights U_0
+of the duals at their bounds,
 
     D(t) = <t, l> - 1/2 ||U_0 + sum_j t_j U_j||^2 - 1/2 sum_i h_i (sum_j t_j a_ij)^2
 
@@ -22,6 +22,8 @@ import numpy as np
 DEPENDENT = 1e-10
 # A dual that has this part of its bound is there but for rounding.
 AT_BOUND = 1 - 1e-12
+# The place in a table of what tells softplus from pieces.
+SOFT = -1
 
 
 def resume(engine, state):
@@ -86,9 +88,9 @@ class MarginMix:
     def range_of(engine):
         """The least and the largest -phi' of each row."""
         tables, group = np.asarray(engine.tables), np.asarray(engine.group)
-        quad, slope = tables[:, 2:5] + 2 * engine.spread, tables[:, 5:8]
-        low = np.where(quad[:, 2] == 0, -slope[:, 2], -np.inf)
-        high = np.where(quad[:, 0] == 0, -slope[:, 0], np.inf)
+        quad, slope, soft = tables[:, 2:5] + 2 * engine.spread, tables[:, 5:8], tables[:, SOFT] > 0
+        low = np.where(soft, 0.0, np.where(quad[:, 2] == 0, -slope[:, 2], -np.inf))
+        high = np.where(soft, 1.0, np.where(quad[:, 0] == 0, -slope[:, 0], np.inf))
         return low[group], high[group]
 
     @staticmethod
@@ -111,13 +113,20 @@ class MarginMix:
         return parts @ self.knot, (parts * (self.curvature / self.cost)) @ parts.T
 
     def _find_pieces(self, force):
-        """(l, h) of D's terms l a - h a^2/(2 c) for rows where -phi' is `force`: at a knot h = 0."""
+        """(l, h) of D's terms l a - h a^2/(2 c) for rows where -phi' is `force`: at a knot h = 0; of softplus, whose D
+        is not quadratic, those about the force."""
         self.knot, self.curvature = np.zeros(len(force)), np.zeros(len(force))
         for number, table in enumerate(np.asarray(self.engine.tables)):
             knots, quad, slope = table[:2], table[2:5], table[5:8]
             # phi' where each piece ends and the next begins.
             edges = [part[j] * knots[i] + slope[j] for i in range(2) for part, j in ((quad, i), (quad, i + 1))]
             rows = np.flatnonzero(np.asarray(self.engine.group) == number)
+            if table[SOFT]:
+                rows = rows[(force[rows] > 0) & (force[rows] < 1)]
+                share = force[rows]
+                self.curvature[rows] = 1 / (share * (1 - share))
+                self.knot[rows] = np.log((1 - share) / share) + self.curvature[rows] * share
+                continue
             place = np.searchsorted(edges, -force[rows], side="left")
             place[-force[rows] == edges[0]] = 1 if quad[0] == 0 else 0
             piece = place // 2

@@ -121,7 +121,7 @@ def located(data):
     try:
         yield
     except MemoryError as error:
-        if data.n_features <= len(data.data) or not hasattr(data, "largest"):
+        if data.n_features <= len(data.indices) or not hasattr(data, "largest"):
             raise
         reason = f"this index makes {data.n_features} features, more than there is memory for: {error}"
         raise DataError(*data.largest, reason) from error

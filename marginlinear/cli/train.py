@@ -94,7 +94,7 @@ def work(argv):
 
 def help_text(known):
     """All of `--help`; the methods' part is what the registry knows."""
-    numbers = ", ".join(f"{m.liblinear} for {m.name}" for m in known.values() if m.liblinear is not None)
+    numbers = ", ".join(f"{' or '.join(map(str, m.numbers))} for {m.name}" for m in known.values() if m.numbers)
     lines = [USAGE, "Options:"]
     lines += options.entry("-s, --solver NAME", f"the method: {' | '.join(known)}, or LIBLINEAR's number, "
                            f"{numbers} (default {next(iter(known))})")
@@ -206,6 +206,8 @@ class Training:
         with opening("save model to file", self.model_path):
             save_model(model, self.model_path, threads=self.params.get("threads"))
         info = model.info
+        if self.verbose:
+            self._tell_beyond(data, model)
         if not self.quiet:
             criterion, value, allowed = info.criterion
             # LIBSVM's word for the support vectors that the model holds.
@@ -215,6 +217,20 @@ class Training:
                              f"nSV = {info.n_support}\n{total}"
                              f"{criterion} = {value:.4g} ({info.status}; tolerance {allowed:.4g})")
         return self._judge(info)
+
+    def _tell_beyond(self, data, model):
+        """What the fit has noted; where critical points are many, what all weights are bounded by."""
+        for note in model.info.notes:
+            tell(note)
+        relaxation = self.method.relaxation
+        local = relaxation and len(model.classes) > 2 and any(
+            model.params[name] != value for name, value in relaxation.items())
+        if not local or data is None:
+            return
+        values = ", ".join(f"{name} = {value:g}" for name, value in relaxation.items())
+        convex = self._fit(data, relaxation).info
+        tell(f"the certificate is one of a critical point; by {values} no weights have an objective below "
+             f"{convex.bound:.6g} ({convex.seconds:.1f} s)")
 
     def _selection(self, line):
         """-v, -C, and what goes with them. Without --grid cross-validation is a search over one point."""
@@ -315,18 +331,21 @@ class Training:
                 text = _csv(table)
             stream.write(text.encode())
 
-    def _fit(self, data):
-        """A model of the data, which it may overwrite."""
+    def _fit(self, data, relaxation=None):
+        """A model of the data, which it may overwrite where no other is to come. `relaxation`: parameters in place of
+        those given, of a fit beside."""
         from marginlinear.api import fit_model
 
         if self.cluster:
             return self._fit_there()
         if self.kernel:
             self.status.show(f"{len(data.labels)} rows of the Gram matrix")
+        last = relaxation is not None or not (self.verbose and self.method.relaxation)
         try:
             return fit_model(data, data.labels, solver=self.method.name, class_weight=self.class_weight,
-                             sample_weight=self.sample_weight, progress=self._progress, overwrite_rows=True,
-                             **self.params)
+                             sample_weight=self.sample_weight, overwrite_rows=last,
+                             progress=self._progress if relaxation is None else None,
+                             **{**self.params, **(relaxation or {})})
         except ValueError as error:
             raise Failure(f"{_shown(self.path)}: {error}") from error
 
@@ -367,7 +386,7 @@ class Training:
         self.status.wipe()
         m = len(data.labels)
         if self.verbose:
-            tell(f"{_shown(self.path)}: {m} rows, {data.n_features} features, {len(data.data)} values, "
+            tell(f"{_shown(self.path)}: {m} rows, {data.n_features} features, {len(data.indices)} values, "
                  f"read in {seconds:.2f} s")
         self.class_weight = self._known_classes(np.unique(data.labels).tolist()) if self.class_weights else {}
         self.sample_weight = read_weights(self.weights, m) if self.weights else None

@@ -111,7 +111,8 @@ def train(X, y=None, *, solver=None, classes=None, class_weight=None, sample_wei
     P.resolve((P.PROBABILITY,), {"probability": probability})
     with prepared(X, y, **given) as fit:
         model = fit.model(fit.fitted(fit.communicator, fit.whole, fit.rows), folded=True)
-        if probability:
+        model.calibration = fit.own_calibration()
+        if probability and model.calibration is None:
             fit.best = model
             model.calibration = fit.calibration()
     warn_unless_converged(fit.method, model.info, None, ConvergenceWarning)
@@ -360,10 +361,12 @@ class DaskFit:
 
         yield from folds_of(self.communicator, self.partitions, self.whole, cuts, self.classes, fitted, model)
 
+    def own_calibration(self):
+        """`calibration.of_scores`"""
+        return calibration.of_scores(self.method, self.values, len(self.classes), len(self.labels))
+
     def calibration(self):
         """The Calibration of the method's scores by those of models that have not seen the rows."""
-        if self.method.probabilistic:
-            return calibration.of_softmax(len(self.labels))
         # Of each class at most two rows: it has none, one, or a pair.
         require_pairs(self.classes, np.repeat(np.arange(len(self.counts)), np.minimum(self.counts, 2).astype(int)))
         cuts = Cuts(int(min(calibration.FOLDS, self.counts[self.counts > 1].sum())), self.run_values["seed"],

@@ -30,11 +30,26 @@ class CSR:
     n_features : int
     container : class, optional
         SciPy's class of what was given, for functions of the user's. Default csr_array.
+    equal : float64 array of shape (m,), optional
+        In place of data: the one value that all stored values of each row have. Who asks for data gets them spread,
+        and the rows are stored so from there on.
+    in_order : bool
+        Whether they were found in order, and numbers finite: they are not looked through again.
     """
 
-    def __init__(self, data, indices, indptr, n_features, container=None):
-        self.data, self.indices, self.indptr, self.n_features = data, indices, indptr, n_features
-        self.container = container
+    def __init__(self, data, indices, indptr, n_features, container=None, equal=None):
+        self._data, self.indices, self.indptr, self.n_features = data, indices, indptr, n_features
+        self.container, self.equal, self.in_order = container, equal, False
+
+    @property
+    def data(self):
+        if self.equal is not None:
+            self._data, self.equal = spread(self.equal, self.indptr), None
+        return self._data
+
+    @data.setter
+    def data(self, values):
+        self._data, self.equal, self.in_order = values, None, False
 
     @property
     def shape(self):
@@ -46,6 +61,19 @@ class CSR:
 
         container = self.container or csr_array
         return container((self.data, np.array(self.indices), np.array(self.indptr)), shape=self.shape)
+
+
+def as_singles(values):
+    """The same numbers as float32; None where one is none."""
+    with np.errstate(over="ignore"):
+        singles = values.astype(np.float32, copy=False)
+    return singles if (singles == values).all() else None
+
+
+def spread(each, indptr):
+    """The value `each` of a row for all its stored values; float32 where these are the same numbers."""
+    singles = as_singles(each)
+    return np.repeat(each if singles is None else singles, np.diff(indptr))
 
 
 def held(X, given=False):
@@ -125,14 +153,25 @@ def sparse_rows(X, bias, given, threads=1):
     """(CSR, Rows) of a sparse X: see `held`. Of a Store, who does not go over its parts gets all rows, verified."""
     csr = compressed(X.in_memory(), True) if is_stored(X) else compressed(X, given)
     try:
-        rows = Rows.from_csr(csr.data, csr.indices, csr.indptr, csr.n_features, bias, threads)
+        rows = rows_of(csr, bias, threads)
     except OrderError:
         csr = summed(csr)
-        rows = Rows.from_csr(csr.data, csr.indices, csr.indptr, csr.n_features, bias, threads)
+        rows = rows_of(csr, bias, threads)
     # Behind the last row SciPy may have entries that are no part of the matrix.
     stop = csr.indptr[-1]
-    csr.data, csr.indices = csr.data[:stop], csr.indices[:stop]
+    csr.indices = csr.indices[:stop]
+    if csr.equal is None:
+        csr.data = csr.data[:stop]
+    csr.in_order = True
     return csr, rows
+
+
+def rows_of(csr, bias, threads):
+    """Rows over the arrays of a CSR, which are checked unless they were."""
+    structure = csr.indices, csr.indptr, csr.n_features, bias, threads, csr.in_order
+    if csr.equal is not None:
+        return Rows.from_equal(csr.equal, *structure)
+    return Rows.from_csr(csr.data, *structure)
 
 
 def compressed(X, given):
@@ -157,11 +196,17 @@ def compressed(X, given):
     if wide and len(indices) and not (indices.min() >= 0 and indices.max() < n):
         # Before the conversion, which would fold a wrong index into a right one.
         raise ValueError(f"X has feature numbers from {indices.min()} to {indices.max()}, outside 0 to {n - 1}")
-    data = array_of(X.data, "X: data").view()
-    if data.ndim != 1:
-        raise ValueError(f"X: data has shape {data.shape}: one dimension is needed")
-    return CSR(np.ascontiguousarray(real_values(data)), own(indices, np.int32 if wide else indices.dtype, given),
-               own(indptr, np.int64, given), int(n), container)
+    equal = getattr(X, "equal", None) if given else None
+    if equal is not None:
+        csr = CSR(None, own(indices, np.int32, given), own(indptr, np.int64, given), int(n), container, equal)
+    else:
+        data = array_of(X.data, "X: data").view()
+        if data.ndim != 1:
+            raise ValueError(f"X: data has shape {data.shape}: one dimension is needed")
+        csr = CSR(np.ascontiguousarray(real_values(data)), own(indices, np.int32 if wide else indices.dtype, given),
+                  own(indptr, np.int64, given), int(n), container)
+    csr.in_order = getattr(X, "in_order", False)
+    return csr
 
 
 def integers(array, name):

@@ -34,8 +34,8 @@ def merged(rows, y, instance):
     table = np.zeros((rows.m, rows.n + 2))
     if isinstance(rows.arrays, tuple):
         rows.require()
-        data, indices, indptr = rows.arrays
-        table[np.repeat(np.arange(rows.m), np.diff(indptr)), indices[:rows.nnz]] = data[:rows.nnz]
+        _, indices, indptr = rows.arrays
+        table[np.repeat(np.arange(rows.m), np.diff(indptr)), indices[:rows.nnz]] = rows.stored()
     else:
         table[:, :-2] = rows.arrays
     table[:, -2], table[:, -1] = y, instance

@@ -127,10 +127,12 @@ def shared_points(X, classes, cache, threads):
 
 def dense(rows, lo, hi):
     """Rows lo to hi as a float64 array."""
-    part = rows.select(np.arange(lo, hi)).arrays
-    if isinstance(part, tuple):
-        part = CSR(*map(np.asarray, part), rows.n).to_scipy().toarray()
-    return part.astype(np.float64, copy=False)
+    part = rows.select(np.arange(lo, hi))
+    if isinstance(part.arrays, tuple):
+        table = CSR(part.stored(), *part.arrays[1:], rows.n).to_scipy().toarray()
+    else:
+        table = part.arrays
+    return table.astype(np.float64, copy=False)
 
 
 class KernelRows:

@@ -141,6 +141,36 @@ cdef class Block:
         return self.place - self.line_start + 1, reason
 
 
+def equal_values(Block b):
+    """The value of each row, 0 for an empty one, as a float64 array; None where a row's values differ in a bit."""
+    found = np.empty(b.rows)
+    if b.dtype == "float32":
+        return found if rows_equal[float](b, b.data, found) else None
+    return found if rows_equal[double](b, b.data, found) else None
+
+
+cdef bint rows_equal(Block b, const real[::1] data, double[::1] found):
+    cdef const int64_t[::1] row_ends = b.row_ends
+    cdef Py_ssize_t i, p, start = 0
+    cdef uint64_t differ
+    with nogil:
+        for i in range(b.rows):
+            differ = 0
+            for p in range(start + 1, row_ends[i]):
+                differ |= bits_of(data[p]) ^ bits_of(data[start])
+            if differ:
+                return False
+            found[i] = data[start] if start < row_ends[i] else 0.0
+            start = row_ends[i]
+    return True
+
+
+cdef inline uint64_t bits_of(real x) noexcept nogil:
+    cdef uint64_t bits = 0
+    memcpy(&bits, &x, sizeof(x))
+    return bits
+
+
 def first_word(text):
     """The first word of bytes as a message shows it."""
     words = text[:1000].replace(b"#", b" ").split(maxsplit=1)

@@ -11,9 +11,10 @@ from contextlib import closing, contextmanager
 
 import numpy as np
 
+from marginlinear.data.arrays import CSR, as_singles, spread
 from marginlinear.data.reading import MEMORY, SPARE
 from marginlinear.errors import DataError
-from marginlinear.libsvm.parser import Block, first_word
+from marginlinear.libsvm.parser import Block, equal_values, first_word
 from marginlinear.params import THREADS, Param, check_flag, check_function, refusal
 from marginlinear.threads import default_threads, started
 
@@ -24,9 +25,11 @@ N_FEATURES = Param("n_features", int, None, "number of columns", f"[1, {LARGEST_
 FLOATS = "float64", "float32"
 # What is read of a source of unknown size is thought to be this part of it: room for the rest is not all used.
 KNOWN = 0.8
+# Rows that have so many values on average take less memory with two numbers a row than with one float32 a value.
+WORTH = 4
 
 
-class LibsvmData:
+class LibsvmData(CSR):
     """Rows of a file in compressed sparse row form.
 
     Attributes
@@ -41,11 +44,9 @@ class LibsvmData:
         Where the largest index stands: the file, line and column as of a DataError.
     """
 
-    __slots__ = ("data", "indices", "indptr", "labels", "largest", "n_features")
-
-    def __init__(self, data, indices, indptr, labels, n_features, largest):
-        self.data, self.indices, self.indptr = data, indices, indptr
-        self.labels, self.n_features, self.largest = labels, n_features, largest
+    def __init__(self, data, indices, indptr, labels, n_features, largest, equal=None):
+        super().__init__(data, indices, indptr, n_features, equal=equal)
+        self.labels, self.largest = labels, largest
 
 
 def read_libsvm(source, *, n_features=None, zero_based=False, dtype="float64", narrow=False, text_labels=False,
@@ -58,7 +59,8 @@ def read_libsvm(source, *, n_features=None, zero_based=False, dtype="float64", n
         As `load_libsvm` has them, and with its errors; a small file takes one thread.
     narrow : bool, default=False
         Hold indices as uint16 where there are at most 2^16 features, and float64 values as float32 where these are
-        the same numbers: all of them, as in a table of counts. Nothing is lost.
+        the same numbers: all of them, as in a table of counts; with more features, one value a row where all that a
+        row has are equal, as in words present or absent (`CSR.equal`). Nothing is lost.
     progress : callable, default=None
         Called as progress(bytes_done, bytes_total) at most ten times a second and at the end, in the calling
         thread. bytes_total is None where it is not known; of compressed files, what came out is counted.
@@ -188,6 +190,10 @@ class Column:
         self.room = np.empty(len(narrow), dtype)
         self.room[:self.size] = narrow[:self.size]
 
+    def take(self, values):
+        """These in place of all others: an array that nobody else has."""
+        self.room, self.size = values, len(values)
+
     def array(self):
         self.room.resize(self.size, refcheck=False)
         return self.room
@@ -200,6 +206,8 @@ class Table:
         self.path, self.n_features, self.total, self.lines = path, n_features, total, lines
         self.base, self.largest, self.place = block.base, block.base - 1, (path, 0, 0)
         self.data = Column(np.float32 if narrow else block.dtype)
+        # The value of each row, while no row has several.
+        self.equal = Column(np.float64) if narrow else None
         self.indices = Column(np.uint16 if narrow else np.int32)
         self.indptr, self.labels = Column(np.int64), Column(np.float64)
         self.indptr.append([0], 1)
@@ -232,16 +240,28 @@ class Table:
         indices, values = block.indices[:block.features], block.data[:block.features]
         if self.indices.room.dtype == np.uint16 and block.largest - block.base >= 1 << 16:
             self.indices.widen(np.int32)
-        if self.data.room.dtype != values.dtype:
-            with np.errstate(over="ignore"):
-                singles = values.astype(np.float32)
-            if (singles == values).all():
-                values = singles
-            else:
-                self.data.widen(np.float64)
-        self.indptr.append(block.row_ends[:block.rows] + self.data.size, share)
+        equal = None if self.equal is None else equal_values(block)
+        if equal is not None:
+            self.equal.append(equal, share)
+        else:
+            self._spread()
+            if self.data.room.dtype != values.dtype:
+                singles = as_singles(values)
+                if singles is None:
+                    self.data.widen(np.float64)
+                else:
+                    values = singles
+            self.data.append(values, share)
+        self.indptr.append(block.row_ends[:block.rows] + self.indices.size, share)
         self.indices.append(indices, share)
-        self.data.append(values, share)
+
+    def _spread(self):
+        """From here on each value has a place."""
+        if self.equal is None:
+            return
+        each, self.equal = self.equal.array(), None
+        if self.indices.size:
+            self.data.take(spread(each, self.indptr.room[:self.indptr.size]))
 
     def _append_names(self, block):
         names = block.names[:block.names_size].tobytes()
@@ -272,7 +292,13 @@ class Table:
                 raise DataError(self.path, 0, 0, f"a label of {longest} characters is too long beside {self.rows} rows")
             labels = np.array(self.names)
         n_features = self.largest - self.base + 1 if self.n_features is None else self.n_features
-        return LibsvmData(self.data.array(), self.indices.array(), self.indptr.array(), labels, n_features, self.place)
+        # Where numbers of features are not narrow, a value for each would be the most of what is held.
+        if self.indices.room.dtype == np.uint16 or WORTH * self.rows > self.indices.size:
+            self._spread()
+        equal = None if self.equal is None else self.equal.array()
+        data = None if self.equal is not None else self.data.array()
+        return LibsvmData(data, self.indices.array(), self.indptr.array(), labels, n_features, self.place, equal)
+
 
 
 def parsed_blocks(source, zero_based, n_features, dtype, text_labels, threads, progress, block_size):

@@ -12,7 +12,7 @@ P(W) - D(alpha) is one of (P) at any time. `n_outer` counts the updates of b.
 """
 
 from marginlinear import params as P
-from marginlinear.algorithms.dual import JointFit
+from marginlinear.algorithms.dual import joint_fit_of
 from marginlinear.registry import Method
 
 
@@ -20,11 +20,9 @@ def dual(problem, params):
     return problem.costs(params["C"]), {"squared": False, "norm": params["norm"]}
 
 
-def fit(problem, params, run):
-    cost, loss = dual(problem, params)
-    solver = JointFit(problem, run, cost, **loss)
-    solution = solver.convex()
-    return solution._replace(info=solution.info._replace(n_outer=solver.engine.n_adapt))
+def solve(fit, params):
+    solution = fit.convex()
+    return solution._replace(info=solution.info._replace(n_outer=fit.engine.n_adapt))
 
 
 METHOD = Method(
@@ -34,7 +32,7 @@ METHOD = Method(
     reference="Y. Lei, U. Dogan, A. Binder and M. Kloft, Multi-class SVMs: From Tighter Data-Dependent Generalization "
               "Bounds to Novel Algorithms, NIPS 2015",
     params=(P.C, P.NORM._replace(default=1.5, domain="[1, 2]")),
-    fit=fit,
+    fit=joint_fit_of(dual, solve),
     dual=dual,
     joint=True,
 )

@@ -8,11 +8,14 @@ J is not convex for mu > 0 and three or more classes, since g is concave. Two ou
 ccp    the convex-concave procedure: in eps the best rival of each row is fixed at its class r_i of now, which gives a
        convex P_r >= J with equality at W. J falls; the certificate J(W) - D_r, r being the best rivals at W, is zero
        at a critical point of J. With two classes it is an ordinary duality gap.
+       How far critical points differ depends on the data: `algorithms.dual.JointFit.start_with_admm` looks for a good
+       one, `restarts` for the best of several. What mu = 0 proves, where J is convex, is a bound of all of them.
 paper  Algorithm 1: in eps the best rival's score is fixed at its value M_i of now. The certificate J(W) - D_M, M taken
        at W, is zero at a fixed point of that algorithm, which is no critical point of J.
 """
 
 import math
+import time
 
 from marginlinear import params as P
 from marginlinear.algorithms.dual import joint_fit_of
@@ -103,13 +106,42 @@ def paper(solver, cap):
     return solver.solution(n_outer, residual, fixed=fixed)
 
 
+once = joint_fit_of(dual, solved)
+
+
+def fit(problem, params, run):
+    """The fit of lowest objective of as many as `restarts` says. Only the first begins at `run.start`."""
+    convex = params["mu"] == 0 or problem.n_classes == 2
+    count = 1 if convex else params["restarts"]
+    if count == 1:
+        return once(problem, params, run)
+    if run.places is not None:
+        raise ValueError(f"restarts = {count} is for rows in one process: on a cluster give 1")
+    began, best, objectives = time.perf_counter(), None, []
+    for turn in range(count):
+        seconds = time.perf_counter() - began
+        if turn and run.time_limit is not None and seconds >= run.time_limit:
+            break
+        left = None if run.time_limit is None else run.time_limit - seconds
+        solution = once(problem, params, run._replace(seed=(run.seed + turn) % 2**64, time_limit=left,
+                                                      start=None if turn else run.start))
+        objectives.append(solution.info.objective)
+        if best is None or objectives[-1] < best.info.objective:
+            best = solution
+    told = ", ".join(f"{objective:.6g}" for objective in objectives)
+    info = best.info
+    return best._replace(info=info._replace(seconds=time.perf_counter() - began, notes=(
+        *info.notes, f"objectives of {len(objectives)} of {count} restarts: {told}")))
+
+
 METHOD = Method(
     name="mcodm",
     summary="multi-class optimal margin distribution machine",
     objective="1/2 sum_l ||w_l||^2 + C/(1-theta)^2 sum_i [(1-theta-g_i)_+^2 + mu (g_i-1-theta)_+^2]",
     reference="T. Zhang and Z.-H. Zhou, Multi-Class Optimal Margin Distribution Machine, ICML 2017",
-    params=(P.C, P.LAMBDA, P.MU, P.THETA, P.OUTER, P.MAX_OUTER),
-    fit=joint_fit_of(dual, solved),
+    params=(P.C, P.LAMBDA, P.MU, P.THETA, P.OUTER, P.MAX_OUTER, P.RESTARTS),
+    fit=fit,
+    relaxation={"mu": 0.0},
     dual=dual,
     joint=True,
 )

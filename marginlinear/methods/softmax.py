@@ -27,5 +27,5 @@ METHOD = Method(
     kernels=False,
     smooth=True,
     routes=("auto",),
-    probabilistic=True,
+    probabilities="softmax",
 )

@@ -108,7 +108,7 @@ def verdict(ratio):
 def summary(rows):
     """For each line of goals how many are met, and the ratios' range."""
     lines = []
-    for line, (title, goals) in LINES.items():
+    for line, (title, goals, _) in LINES.items():
         cells = [title]
         for threads, goal in zip(THREADS, goals, strict=True):
             got = [row[threads] for key, row in rows.items() if key[0] == line and threads in row]
@@ -137,7 +137,7 @@ def goals(rows, marks):
     """The table of all ratios; marks: {date: the number of the run}."""
     header = ["data", "method", "C", "1 thread", "", "2 threads", "", "run"]
     text = []
-    for line, (title, wanted) in LINES.items():
+    for line, (title, wanted, _) in LINES.items():
         own = {key: row for key, row in rows.items() if key[0] == line}
         if not own:
             continue
@@ -152,6 +152,8 @@ def goals(rows, marks):
             lines.append([*cells, ", ".join(sorted({marks[ratio["date"]] for ratio in row.values()}))])
         text += [f"### {title}", "", f"Goals: {', '.join(aims)}.\n" if aims else "No goals.\n",
                  table(header, lines), ""]
+        if LINES[line].bound and any("missed" in cell for row in lines for cell in row):
+            text += [f"What bounds it: {LINES[line].bound}", ""]
     return "\n".join(text)
 
 
@@ -181,7 +183,7 @@ def details(record):
         notes[line] += [f"- {comparison['title']}: {note}" for note in comparison["notes"]
                         if not note.startswith("The model: ")]
     header = ["contestant", "seconds", "range", "CPU", "MB", "sweeps", "objective ratio", "certificate"]
-    return "\n".join(text for line, (title, _) in LINES.items() if lines[line]
+    return "\n".join(text for line, (title, _, _) in LINES.items() if lines[line]
                      for text in (f"### Contestants: {title}\n", table(header, lines[line]), "", *notes[line], ""))
 
 

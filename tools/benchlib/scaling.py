@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 from .children import PEERS
 from .measure import BENCH, BenchError, checked, in_child, interleave, median
-from .text import portable, table, where
+from .roofline import section
+from .text import GREY, portable, table, where
 
 TOL, PEER_TOL = 0.01, 0.1
 SHORT = 2.0  # seconds; what takes longer is measured once
@@ -71,14 +72,19 @@ def measure(bench):
             path.unlink()
     record = {"about": bench.about, "rates": rates, "startup": startup, "points": points}
     page = bench.args.write
-    picture = page.with_suffix(".svg") if page else None
-    text = rendered(record, picture.name if picture else "")
     if not page:
-        print(text, end="")
+        print(rendered(record, ""), end="")
         return
-    draw(record, picture)
+    write(page, record)
+    draw(record, page.with_suffix(".svg"))
+
+
+def write(page, record):
+    """The page, and beside it what it is made of: this, and what is there of the other options' record."""
+    kept = page.with_suffix(".json")
+    record = (json.loads(kept.read_text("utf-8")) if kept.exists() else {}) | record
     page.with_suffix(".json").write_text(portable(dumped(record)), "utf-8")
-    page.write_text(portable(text), "utf-8")
+    page.write_text(portable(rendered(record, page.with_suffix(".svg").name)), "utf-8")
 
 
 def small(bench, classes):
@@ -221,7 +227,7 @@ def gathered(rates, size):
     return known[-1][1]
 
 
-def roofline(record):
+def rates_of(record):
     rates = record["rates"]
     own = {(p["x"], p["contestant"]): p for p in record["points"] if p["axis"] == "features" and p["sweeps"]}
     lines = []
@@ -282,7 +288,9 @@ def rendered(record, picture):
               "Time ~ size^b, by least squares in logarithms, of the time less that of the start-up; in brackets the "
               "range of b\nwhen one point is left out.\n", exponents(record, "seconds") + "\n",
               "The same of the peak memory less that of the start-up.\n", exponents(record, "peak") + "\n",
-              "## Nanoseconds per nonzero per sweep\n", BOUNDS, roofline(record)]
+              "## Nanoseconds per nonzero per sweep\n", BOUNDS, rates_of(record)]
+    if record.get("roofline"):
+        parts.append(section(record["roofline"], "roofline.svg" if picture else ""))
     for axis in measured(record):
         parts += [f"## {axis.title[0].upper()}{axis.title[1:]}\n", sizes(record, axis)]
     start = ", ".join(f"{name} {p['seconds']:.3f} s and {p['peak'] / 1e6:.0f} MB"
@@ -293,7 +301,6 @@ def rendered(record, picture):
 
 COLOURS = {"l1svc": "#2b8cbe", "l2svc": "#e6842a", "ldm": "#3aa655", "mcodm": "#d6453d", "cs": "#9467bd",
            "LIBLINEAR -s 3": "#2b8cbe", "LIBLINEAR -s 1": "#e6842a", "LIBLINEAR -s 4": "#9467bd"}
-GREY = "#808080"  # seen on white and on black
 
 
 def draw(record, path):

@@ -3,6 +3,8 @@
 import re
 import shlex
 
+GREY = "#808080"  # of pictures: seen on white and on black
+
 
 def grep(text, name):
     """The number of a line `name = number`, or None."""

@@ -28,7 +28,7 @@ SETTLED, SHARPER, LEAST = 0.1, 4.0, 1e-12
 # A Newton step is good enough when its residual is this part of the gradient's, in the preconditioner's norm: rough
 # at first, in proportion to certificate/P, then fine. Rough steps of a hinge miss the bias, whose own curvature is eps,
 # and stages seem settled that are not.
-ROUGH, ROUGH_HINGE, FINE = 0.3, 0.03, 1e-2
+ROUGH, ROUGH_HINGE, FINE = 0.3, 0.1, 1e-2
 # A step is taken for so much of the decrease that its slope promises; or, where values are but rounding, once the slope
 # is flatter by a factor. Of TRIALS lengths, the first PATIENCE are to be flat as well; the next one is this far WITHIN
 # the bracket.
@@ -352,9 +352,9 @@ def maximum(a, A, q, B):
 def column_squares(rows, cost):
     """sum_i c_i x_ij^2, float64 array of shape (d,)."""
     if isinstance(rows.arrays, tuple):
-        data, indices, indptr = map(np.asarray, rows.arrays)
+        _, indices, indptr = rows.arrays
         weights = np.repeat(cost, np.diff(indptr))
-        weights *= np.square(data[: rows.nnz], dtype=np.float64)
+        weights *= np.square(rows.stored(), dtype=np.float64)
         squares = np.bincount(indices[: rows.nnz], weights=weights, minlength=rows.n)
     else:
         squares = np.einsum("i,ij,ij->j", cost, rows.arrays, rows.arrays)
@@ -365,8 +365,8 @@ def mean_square(rows, weights, budget):
     """sum_i weights_i x_i x_i', float64 array of shape (d, d); None where the budget, if there is one, ends."""
     A = np.zeros((rows.d, rows.d))
     if isinstance(rows.arrays, tuple):
-        data, indices, indptr = map(np.asarray, rows.arrays)
-        X = csr_array((data[: rows.nnz], indices[: rows.nnz], indptr), shape=(rows.m, rows.n))
+        _, indices, indptr = rows.arrays
+        X = csr_array((rows.stored(), indices[: rows.nnz], indptr), shape=(rows.m, rows.n))
     else:
         X = rows.arrays
     for part in blocks(rows.m, rows.d):

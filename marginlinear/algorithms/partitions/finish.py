@@ -21,7 +21,7 @@ VALUE, ROOM = 12, 2 << 30
 # How far from a knot a margin may be, for its row to be asked for, where its dual stands at an end.
 NEAR = 0.05
 # Rounds before the first time: without curvature, and of losses that curve on one side alone.
-ROUNDS, ROUNDS_CURVED = 15, 18
+ROUNDS, ROUNDS_CURVED = 9, 12
 # The part of what is allowed that the collected rows may leave.
 PART = 0.2
 
@@ -61,8 +61,8 @@ def as_csr(rows):
     from scipy.sparse import csr_array, hstack
 
     if isinstance(rows.arrays, tuple):
-        data, indices, indptr = rows.arrays
-        X = csr_array((data[:rows.nnz], indices[:rows.nnz].astype(np.int32), indptr), shape=(rows.m, rows.n))
+        _, indices, indptr = rows.arrays
+        X = csr_array((rows.stored(), indices[:rows.nnz].astype(np.int32), indptr), shape=(rows.m, rows.n))
     else:
         X = csr_array(rows.arrays)
     if rows.bias < 0:
