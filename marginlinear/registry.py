@@ -22,6 +22,7 @@ MODULES = {
     "ldm": "ldm",
     "ldm-asgd": "ldm_asgd",
     "odm": "odm",
+    "rmm": "rmm",
     "l1svc": "l1svc",
     "l2svc": "l2svc",
     "logistic": "logistic",
