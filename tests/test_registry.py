@@ -537,7 +537,7 @@ def test_bias_is_a_constant_feature(method, bias, kind):
     X, y = problem()
     appended = np.hstack([X, np.full((len(y), 1), bias)])
     # Lines that are searched around a centre have kinks of hinges on them: rounding decides where within the tolerance.
-    lines = method.name in ("l1svc", "ldm", "msv")
+    lines = method.name in ("l1svc", "ldm", "msv", "rmm")
     tol = {"tol": 1e-9} if lines else {}
     by_bias = ml.train(kind(X), y, solver=method.name, bias=bias, **tol)
     by_column = ml.train(kind(appended), y, solver=method.name, bias=-1, **tol)

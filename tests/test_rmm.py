@@ -19,7 +19,7 @@ def objective(w, Z, cost, upper, bound):
 def least(Z, cost, upper, bound):
     """P* from (w, xi, eta): xi >= 1 - g, eta >= g - B, both >= 0."""
     m, d = Z.shape
-    H, I, O = np.zeros((d + 2 * m, d + 2 * m)), np.eye(m), np.zeros((m, m))  # noqa: E741
+    H, I, O = np.zeros((d + 2 * m, d + 2 * m)), np.eye(m), np.zeros((m, m))
     H[:d, :d] = np.eye(d)
     G = np.block([[-Z, -I, O], [Z, O, -I], [np.zeros((m, d)), -I, O], [np.zeros((m, d)), O, -I]])
     z, _ = oracles.convex_qp(H, np.concatenate([np.zeros(d), cost, upper]), G,
