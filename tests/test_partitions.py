@@ -17,10 +17,10 @@ from marginlinear.errors import RowError
 from marginlinear.fitting import require_partitions, resolved
 from marginlinear.problem import Run
 
-METHODS = [("l1svc", {}), ("l2svc", {}), ("rmm", {}), ("odm", {}), ("lssvm", {}), ("mamc", {}), ("ldm", {}), ("ldm",
-           {"lambda1": 0}), ("cs", {}), ("mcodm", {"mu": 0}), ("mcodm", {"mu": 0.5}), ("lpmcsvm", {}), ("lpmcsvm",
-           {"norm": 1.2}), ("softmax", {}), ("softmax", {"C": 50}), ("ism3", {}), ("m3svm", {}), ("m3svm", {"norm":
-           2.0}), ("ww", {})]
+METHODS = [("l1svc", {}), ("l2svc", {}), ("rmm", {}), ("odm", {}), ("lssvm", {}), ("mamc", {}), ("ldm", {}),
+           ("ldm", {"lambda1": 0}), ("cs", {}), ("mcodm", {"mu": 0}), ("mcodm", {"mu": 0.5}), ("lpmcsvm", {}),
+           ("lpmcsvm", {"norm": 1.2}), ("softmax", {}), ("softmax", {"C": 50}), ("ism3", {}), ("m3svm", {}),
+           ("m3svm", {"norm": 2.0}), ("ww", {})]
 
 
 def table(m=240, d=7, k=3, seed=0):

@@ -76,9 +76,9 @@ def draws(method):
 
 
 def amplifies(method):
-    """Conjugate gradients and searches magnify rounding: sums in another order lead to other weights within the
-    certificate."""
-    return (method.joint and not method.kernels) or searches(method)
+    """Conjugate gradients, searches, and lines over the kinks of a hinge on either side magnify rounding: sums in
+    another order lead to other weights within the certificate."""
+    return (method.joint and not method.kernels) or searches(method) or method.name == "rmm"
 
 
 def has_offset(method):
