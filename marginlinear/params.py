@@ -130,6 +130,8 @@ MU = Param("mu", float, 0.8, "weight of margins above 1 + theta against margins 
 THETA = Param("theta", float, 0.2, "half-width of the band of margins that costs nothing", "[0, 1)")
 MARGIN_BOUND = Param("margin_bound", float, 2.0, "B, above which margins cost", "[1, inf)")
 BOUND_COST = Param("bound_cost", float, None, "D, cost of a unit of margin above B (default: C)", "(0, inf)")
+K = Param("K", int, None, "how many of a row's classes count, those of highest scores (default: 5, or one less than "
+          "there are)", "[1, inf)")
 OUTER = Param("outer", str, "ccp", "outer loop of the non-convex problem: ccp descends on it, paper is the "
               "published fixed-point iteration", choices=("ccp", "paper"))
 MAX_OUTER = Param("max_outer", int, None, "cap on outer iterations; unless given, 50 for ccp and 20 for paper",
@@ -179,8 +181,8 @@ INDEFINITE = "the kernel is not positive semidefinite on these rows, and nothing
 # What every method that works on Gram rows takes.
 KERNELS = (KERNEL, GAMMA, DEGREE, COEF0, CACHE)
 # What there is for methods to take: a command line is taken apart without the methods.
-OWN = (C, LAMBDA, MU, THETA, MARGIN_BOUND, BOUND_COST, OUTER, MAX_OUTER, RESTARTS, LAMBDA1, LAMBDA2, NORM, EPS, DELTA,
-       LOSS, ALPHA, BETA, EPOCHS, ETA0, FREE_BIAS, MULTICLASS, *KERNELS)
+OWN = (C, LAMBDA, MU, THETA, MARGIN_BOUND, BOUND_COST, K, OUTER, MAX_OUTER, RESTARTS, LAMBDA1, LAMBDA2, NORM, EPS,
+       DELTA, LOSS, ALPHA, BETA, EPOCHS, ETA0, FREE_BIAS, MULTICLASS, *KERNELS)
 
 TOL = Param("tol", float, 1e-3, "stop when certificate <= tol * max(1, |objective|)", "(0, inf)", letter="e")
 BIAS = Param("bias", float, -1.0, "value of a constant feature added to every row; negative: none", "(-inf, inf)",
@@ -196,8 +198,9 @@ TIME_LIMIT = Param("time_limit", float, None, "stop training after this many sec
 
 FOLDS = Param("folds", int, 5, "folds of cross-validation", "[2, inf)")
 METRIC = Param("metric", str, "accuracy", "what cross-validation measures: the part of the rows predicted right, the "
-               "mean recall of the classes, the mean F1 of the classes, or the area under the ROC curve (more than "
-               "two classes: the mean of each against the rest)", choices=("accuracy", "balanced", "f1_macro", "auc"))
+               "mean recall of the classes, the mean F1 of the classes, the area under the ROC curve (more than two "
+               "classes: the mean of each against the rest), or the part of the rows whose class is among the 3, 5 or "
+               "10 of highest scores", choices=("accuracy", "balanced", "f1_macro", "auc", "top3", "top5", "top10"))
 
 # What every fit takes, in the order of --help.
 RUN = (TOL, BIAS, ALGORITHM, MAX_ITER, TIME_LIMIT, SEED, THREADS)

@@ -14,6 +14,7 @@ from marginlinear.algorithms.dual import of_loss
 MODULES = {
     "mcodm": "mcodm",
     "cs": "crammer_singer",
+    "topk": "topk",
     "lpmcsvm": "lpmcsvm",
     "m3svm": "m3svm",
     "ism3": "ism3",

@@ -122,6 +122,24 @@ def solve_hinge_block_by_class(const double[::1] B, Py_ssize_t y, const double[:
     return out
 
 
+def solve_top_block(const double[::1] B, Py_ssize_t y, double A, double E, double cap, Py_ssize_t K):
+    """a of block_problem.solve_top_block."""
+    cdef double[::1] scratch = np.empty(B.shape[0])
+    out = np.full(B.shape[0], np.nan)
+    cdef double[::1] a = out
+    block_problem.solve_top_block(&B[0], B.shape[0], y, A, E, cap, K, &a[0], &scratch[0])
+    return out
+
+
+def solve_sum_block(const double[::1] B, Py_ssize_t y, double A, double E, double cap):
+    """a of block_problem.solve_sum_block."""
+    cdef double[::1] scratch = np.empty(B.shape[0])
+    out = np.full(B.shape[0], np.nan)
+    cdef double[::1] a = out
+    block_problem.solve_sum_block(&B[0], B.shape[0], y, A, E, cap, &a[0], &scratch[0])
+    return out
+
+
 def rng_stream(uint64_t seed, Py_ssize_t count):
     """The first numbers of the generator, uint64."""
     return np.array([rng.rng_next(&seed) for _ in range(count)], dtype=np.uint64)

@@ -146,7 +146,7 @@ def test_ends_by_the_budget_with_its_certificate():
 
 def test_gaps_add_up_to_that_of_the_problem():
     X, y = problem(60)
-    engine = BlockCD(Rows.from_gram(oracles.rbf(X, X, GAMMA)), y, 3, np.full(60, 2.0), squared=False)
+    engine = BlockCD(Rows.from_gram(oracles.rbf(X, X, GAMMA)), y, 3, np.full(60, 2.0), loss="hinge")
     for _ in range(3):
         engine.sweep()
     gaps, loss, _ = engine.gaps()

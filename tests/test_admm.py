@@ -23,7 +23,7 @@ def problem(m=300, d=12, k=4, seed=0):
 
 def engine_of(X, y, mu, threads=1):
     cost = np.random.default_rng(1).uniform(0.5, 2, len(y))
-    return BlockCD(Rows.from_dense(X), y.astype(np.int32), int(y.max()) + 1, cost, squared=True, low=0.8, high=1.2,
+    return BlockCD(Rows.from_dense(X), y.astype(np.int32), int(y.max()) + 1, cost, loss="squared", low=0.8, high=1.2,
                    mu=mu, threads=threads)
 
 

@@ -26,8 +26,8 @@ class Case:
         self.engine = self.build(rows(self.X))
 
     def build(self, rows):
-        loss = {"squared": False} if self.kind == "hinge" else {
-            "squared": True, "low": 1 - THETA, "high": 1 + THETA, "mu": MU}
+        loss = {"loss": "hinge"} if self.kind == "hinge" else {
+            "loss": "squared", "low": 1 - THETA, "high": 1 + THETA, "mu": MU}
         engine = BlockCD(rows, self.y.astype(np.int32), self.k, self.cost, seed=7, **loss)
         if self.kind == "named":
             engine.name_rivals(self.some_rivals())
@@ -298,7 +298,7 @@ def test_a_state_with_an_upper_loss_serves_a_problem_without(kind):
     state = case.engine.state(False)
     assert (case.engine.split(state["duals"])[1] > 0).any()
     case.kind = "squared"
-    case.engine = BlockCD(Rows.from_dense(case.X), case.y.astype(np.int32), case.k, case.cost, squared=True,
+    case.engine = BlockCD(Rows.from_dense(case.X), case.y.astype(np.int32), case.k, case.cost, loss="squared",
                           low=1 - THETA, high=1 + THETA, mu=0.0)
     case.engine.resume(state)
     case.engine.iterates.plain()
@@ -398,7 +398,7 @@ def test_threads_give_the_same_bits():
     X, y = rng.standard_normal((10_000, 3)), rng.integers(0, 4, 10_000).astype(np.int32)
     results = []
     for threads in (1, 2, 8):
-        engine = BlockCD(Rows.from_dense(X), y, 4, np.ones(10_000), squared=True, low=0.8, high=1.2, mu=0.5,
+        engine = BlockCD(Rows.from_dense(X), y, 4, np.ones(10_000), loss="squared", low=0.8, high=1.2, mu=0.5,
                          seed=1, threads=threads)
         engine.name_rivals(engine.best_rivals()[0])
         engine.sweep()
@@ -420,7 +420,7 @@ def test_checks_without_sweeps_put_off_no_check():
 def test_idle_rows_are_skipped():
     """A row whose block moves at sweep 1 is visited at 2, 3, 5, 8, 12, ...; the values see it all the same."""
     X = np.array([[10.0, 0.0], [0.0, 1.0]])
-    engine = BlockCD(Rows.from_dense(X), np.array([0, 1], dtype=np.int32), 2, np.array([1.0, 0.25]), squared=False)
+    engine = BlockCD(Rows.from_dense(X), np.array([0, 1], dtype=np.int32), 2, np.array([1.0, 0.25]), loss="hinge")
     seen = []
     for _ in range(40):
         before = engine.visits

@@ -42,8 +42,8 @@ def objective(W, X, y, solver, C, mu=0.8, theta=0.2):
 def engine_of(loss, X, y, k, seed=0):
     rng = np.random.default_rng(seed)
     engine = BlockCD(Rows.from_dense(X), y.astype(np.int32), k, rng.uniform(0.5, 2, len(y)),
-                     squared=loss not in HINGES, low=0.8 if loss not in HINGES else 1.0, high=1.1, mu=0.7,
-                     norm=1.2 if loss == "norm" else 2.0)
+                     loss="hinge" if loss in HINGES else "squared", low=1.0 if loss in HINGES else 0.8, high=1.1,
+                     mu=0.7, norm=1.2 if loss == "norm" else 2.0)
     for _ in range(3):
         engine.sweep()
         engine.adapt()

@@ -121,6 +121,69 @@ def test_hinge_block(kernels):
     assert 50 < capped < 250
 
 
+def assert_least(a, y, v, A, E, G, h):
+    """a has the least A/2 ||x||^2 + E/2 (sum x)^2 - v.x, x = -a without a_y, among x >= 0, G x <= h."""
+    x, n = -np.delete(a, y), len(v)
+    assert np.isfinite(a).all() and (x >= 0).all()
+    assert abs(a.sum()) <= 1e-14 * n * a[y]
+    # In units of the caps and of the values, in which the oracle has all its digits.
+    size = h.max()
+    assert (G @ x - h).max() <= 1e-13 * size
+    H = (A * np.eye(n) + E) * size**2
+    scale = abs(H).max() + abs(v * size).max()
+    best, _ = oracles.convex_qp(H / scale, -v * size / scale, np.vstack([G, -np.eye(n)]),
+                                np.append(h / size, np.zeros(n)))
+
+    def value(z):
+        return 0.5 * z @ H @ z - size * v @ z
+
+    assert value(x / size) - value(best) <= 1e-9 * scale
+
+
+def block_for_caps(seed):
+    rng, B, y, A = block(seed)
+    B = B / max(abs(B).max(), 1e-300)
+    A, cap = spread(rng, -3, 3), spread(rng, -3, 3)
+    return rng, B, y, A, cap, 0.0 if seed % 3 == 1 else A
+
+
+def test_top_block(kernels):
+    ends = set()
+    for seed in range(400):
+        rng, B, y, A, cap, E = block_for_caps(seed)
+        n = len(B) - 1
+        v, K = np.delete(B, y) - B[y], int(rng.integers(1, n + 2))
+        a = kernels.solve_top_block(B, y, A, E, cap, K)
+        within = (K - 1) * np.eye(n) - 1
+        G = np.vstack([K * np.eye(n), np.ones(n), *([within] if K > 1 else [])])
+        assert_least(a, y, v, A, E, G, np.concatenate([np.full(n + 1, cap), np.zeros(n if K > 1 else 0)]))
+        if K == 1:
+            assert np.allclose(a, kernels.solve_hinge_block(B, y, A, cap), rtol=1e-9, atol=1e-9 * cap) or E == 0
+        share = a[y] / cap
+        ends.add("none" if share == 0 else "all" if share == 1 else "kink" if abs(share * K - K + 1) < 1e-12 else
+                 "low" if share * K < K - 1 else "high")
+    assert ends == {"none", "all", "kink", "low", "high"}
+
+
+def test_top_block_of_a_tiny_row(kernels):
+    """Rounding leaves nothing of the differences: the duals still add up to the cap, each within its own."""
+    for seed in range(50):
+        _, B, y, _ = block(seed)
+        for K in range(1, len(B)):
+            a = kernels.solve_top_block(np.round(B / max(abs(B).max(), 1.0)) + (np.arange(len(B)) != y) * 3, y, 1e-30,
+                                        1e-30, 0.7, K)
+            assert a[y] == pytest.approx(0.7, rel=1e-14)
+            assert (-np.delete(a, y)).max() <= 0.7 / K * (1 + 1e-14)
+
+
+def test_sum_block(kernels):
+    for seed in range(200):
+        _, B, y, A, cap, E = block_for_caps(seed)
+        n = len(B) - 1
+        a = kernels.solve_sum_block(B, y, A, E, cap)
+        assert_least(a, y, np.delete(B, y) - B[y], A, E, np.eye(n), np.full(n, cap))
+
+
 def test_hinge_block_by_class(kernels):
     """Curvatures that differ by up to 1e9, as the floor of BlockCD's class factors lets them."""
     capped = 0

@@ -18,8 +18,8 @@ ABSTRACT = {"set_empty_duals": (), "primal": (), "dual": (), "averaged_dual": ()
 
 def engines():
     rows, cost = Rows.from_dense(X), np.ones(4)
-    return [BlockCD(rows, Y, 2, cost, squared=False), BlockCD(rows, Y, 2, cost, squared=True, mu=0.5),
-            BlockCD(rows, Y, 2, cost, squared=False, norm=1.5),
+    return [BlockCD(rows, Y, 2, cost, loss="hinge"), BlockCD(rows, Y, 2, cost, loss="squared", mu=0.5),
+            BlockCD(rows, Y, 2, cost, loss="hinge", norm=1.5),
             MarginCD(rows, Y, cost, [table_of((1,), ((0, -1, 1), (0, 0, 0)))]),
             MarginCD(rows, Y, cost, [table_of((), ((2, -2, 1),))], spread=0.3)]
 

@@ -129,7 +129,7 @@ def test_factors_of_now_are_the_best(p):
 
 
 def engine_of(X, y, k, C, p):
-    return BlockCD(Rows.from_dense(X), y.astype(np.int32), k, np.full(len(y), C), squared=False, norm=p)
+    return BlockCD(Rows.from_dense(X), y.astype(np.int32), k, np.full(len(y), C), loss="hinge", norm=p)
 
 
 @pytest.mark.parametrize("p", [1.0, 1.1, 1.5])
@@ -232,7 +232,7 @@ def test_norm_outside_its_domain(p):
 
 def test_squared_loss_has_one_norm():
     with pytest.raises(ValueError, match=r"norm = 1.5.*squared"):
-        BlockCD(Rows.from_dense(np.eye(2)), np.arange(2, dtype=np.int32), 2, np.ones(2), squared=True, norm=1.5)
+        BlockCD(Rows.from_dense(np.eye(2)), np.arange(2, dtype=np.int32), 2, np.ones(2), loss="squared", norm=1.5)
 
 
 def test_p_one_has_exactly_zero_classes():

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.usefixtures("rows_as_given")
 
 def solve_inner(X, y, k, cost, mu, theta, tol, rival=None, fixed=None, algorithm="auto"):
     """(W, primal, bound) by the engine and the descent that mcodm uses."""
-    engine = BlockCD(Rows.from_dense(X), y.astype(np.int32), k, cost, squared=True, low=1 - theta,
+    engine = BlockCD(Rows.from_dense(X), y.astype(np.int32), k, cost, loss="squared", low=1 - theta,
                      high=1 + theta, mu=mu)
     if rival is not None:
         engine.name_rivals(rival.astype(np.int32))

@@ -89,7 +89,8 @@ def has_offset(method):
 def loss_at_zero(method, k):
     """What W = 0 costs a row at C = 1, at most: a joint method may sum over the k - 1 rivals, corners are rounded."""
     rounding = 1e-3 if takes(method, "delta") else 0.0
-    return (k - 1 if method.joint and not method.kernels else 1 if method.joint else 3) + rounding
+    summed = method.name == "ww" or (method.joint and not method.kernels)
+    return (k - 1 if summed else 1 if method.joint else 3) + rounding
 
 
 def alternates(method):

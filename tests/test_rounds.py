@@ -44,8 +44,8 @@ def binary(loss, C=1.0, seed=0, **of):
 
 def joint(squared, mu=0.0, norm=2.0, seed=0, **of):
     X, y = data(k=3, seed=seed, **of)
-    engine = BlockCD(Rows.from_dense(X), y, 3, np.ones(len(y)), squared=squared, low=0.8 if squared else 1.0,
-                     high=1.2, mu=mu, norm=norm, seed=seed)
+    engine = BlockCD(Rows.from_dense(X), y, 3, np.ones(len(y)), loss="squared" if squared else "hinge",
+                     low=0.8 if squared else 1.0, high=1.2, mu=mu, norm=norm, seed=seed)
     if mu > 0:
         engine.sweep()
         engine.name_rivals(engine.best_rivals()[0])

@@ -13,7 +13,7 @@ from libc.stdint cimport int32_t, uint64_t
 from marginlinear._core.block_cd cimport BlockCD
 from marginlinear._core.block_problem cimport dot, max_other, solve_hinge_block_by_class
 from marginlinear._core.check cimport check
-from marginlinear._core.joint_loss cimport fenchel_gap, joint_t, largest_dual, solve_block
+from marginlinear._core.joint_loss cimport SQUARED, fenchel_gap, joint_t, largest_dual, solve_block
 from marginlinear._core.row_cache cimport RowCache, untouched
 from marginlinear._core.shrinking cimport shuffle
 
@@ -295,7 +295,7 @@ cdef class ActiveBlocks:
         factor = np.asarray(self.factor)[:, np.newaxis] if self.uneven else 1.0
         # What D rises by, a row and a unit of the way, and how it bends.
         slope, bend = self.phi.low * rise - (change * (factor * scores[:, :n]).T).sum(axis=1), np.zeros(n)
-        if self.phi.squared:
+        if self.phi.kind == SQUARED:
             slope -= own * rise / (2 * cost)
             bend += rise * rise / (2 * cost)
         if self.phi.upper:
@@ -308,7 +308,7 @@ cdef class ActiveBlocks:
         t = slope.sum() / curvature
         with np.errstate(divide="ignore", invalid="ignore"):
             ends = np.where(along > 0, -alpha / along, np.inf)
-            ends[rows, y] = np.inf if self.phi.squared else np.where(rise > 0, (cost - own) / rise, np.inf)
+            ends[rows, y] = np.inf if self.phi.kind == SQUARED else np.where(rise > 0, (cost - own) / rise, np.inf)
             way = np.minimum(np.minimum(t, ends.min(axis=1)), np.where(upwards < 0, -beta / upwards, np.inf))
         way = np.maximum(way, 0.0)
         total = (way * slope).sum()
@@ -340,7 +340,7 @@ cdef class ActiveBlocks:
         cdef double total, most
         with nogil:
             for i in range(self.n):
-                y, total, most = self.y[i], 0, largest_dual(&self.phi, self.cost[i])
+                y, total, most = self.y[i], 0, largest_dual(&self.phi, self.cost[i], self.k)
                 for l in range(self.k):
                     if l != y:
                         self.alpha[i, l] = fmin(0.0, self.alpha[i, l] + along[i, l])

@@ -29,7 +29,7 @@ from libc.stdint cimport int32_t, uint64_t
 
 from marginlinear._core.block_cd cimport BlockCD
 from marginlinear._core.cholesky cimport NormalMatrix
-from marginlinear._core.joint_loss cimport add_loss, joint_t, solve_block
+from marginlinear._core.joint_loss cimport SQUARED, add_loss, joint_t, solve_block
 from marginlinear._core.rng cimport rng_next
 from marginlinear._core.rows cimport GRAM, SLICE, Rows, data_t, row_axpy, row_scores, row_update
 
@@ -134,7 +134,7 @@ cdef class ADMM:
     def iterations(BlockCD engine, worth):
         """How many a run may have for what `worth` sweeps cost, roughly; 0 where they are not possible or too few."""
         cdef Rows rows = engine.rows
-        if rows.storage == GRAM or rows.d > LIMIT or rows.m < SCARCE * rows.d or not engine.phi.squared:
+        if rows.storage == GRAM or rows.d > LIMIT or rows.m < SCARCE * rows.d or engine.phi.kind != SQUARED:
             return 0
         # A multiplication costs 60 times what it does in a tile.
         square = <double>rows.d * rows.d

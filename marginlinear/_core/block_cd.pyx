@@ -3,16 +3,19 @@
     P(W) = 1/2 sum_l ||w_l||^2 + sum_i loss_i(s_i),   s_il = <w_l, x_i>,   y = y_i
 
     hinge     loss_i = c_i xi_i                            xi_i  = max_l (1 - [l = y] + s_il) - s_iy
+    top       loss_i = c_i (mean of the K largest of all 1 - [l = y] + s_il - s_iy)_+
+    sum       loss_i = c_i sum_{l != y} (1 + s_il - s_iy)_+
     squared   loss_i = c_i (xi_i^2 + mu eps_i^2)           xi_i  = (low - s_iy + max_{l != y} s_il)_+
                                                            eps_i = (s_iy - ref_i - high)_+
 
     where ref_i is s_{i, r_i}, the score of a class named in `rival`, or a number given in `fixed`, or absent (no eps).
 
-    D = -1/2 sum_l ||u_l||^2 + sum_i [alpha_iy]                                          (hinge)
+    D = -1/2 sum_l ||u_l||^2 + sum_i [alpha_iy]                                          (hinge, top, sum)
     D = -1/2 sum_l ||u_l||^2 + sum_i [low alpha_iy - alpha_iy^2/(4 c_i)
                                       - (high + fixed_i) beta_i - beta_i^2/(4 c_i mu)]   (squared)
     u_l = sum_i (alpha_il - [l = y_i] beta_i + [l = r_i] beta_i) x_i
-    alpha_il <= 0 for l != y, sum_l alpha_il = 0, beta_i >= 0;  hinge: alpha_iy <= c_i
+    alpha_il <= 0 for l != y, sum_l alpha_il = 0, beta_i >= 0;  hinge: alpha_iy <= c_i;  sum: -alpha_il <= c_i;
+    top: alpha_iy <= c_i and -alpha_il <= min(c_i/K, alpha_iy/(K - 1))
 
 In place of ||W||^2 = sum_l ||w_l||^2 there may be the square of another norm of the classes' norms, 1 <= p < 2 (hinge):
 
@@ -33,7 +36,7 @@ from libc.math cimport pow
 from libc.stdint cimport int32_t
 from libc.string cimport memset
 
-from marginlinear._core.block_problem cimport dot, max_other, solve_hinge_block_by_class
+from marginlinear._core.block_problem cimport dot, solve_hinge_block_by_class
 from marginlinear._core.dual_engine cimport (
     FIND_RIVALS,
     ROWS_TO_FETCH,
@@ -44,14 +47,21 @@ from marginlinear._core.dual_engine cimport (
     task_t,
 )
 from marginlinear._core.joint_loss cimport (
+    HINGE,
+    SQUARED,
+    SUM,
+    TOP,
     add_loss,
     curvature_along,
-    dual_at_zero,
     dual_scale,
     dual_term,
+    duals_at_zero,
     fenchel_gap,
     joint_t,
     largest_dual,
+    loss_at_zero,
+    nearest_duals,
+    rival_of,
     solve_block,
 )
 from marginlinear._core.rows cimport (
@@ -77,6 +87,7 @@ from marginlinear.threads import CHUNK, ranges, run_chunks
 FLOOR = 1e-9
 # Parts of the largest norm below which one may be called smaller: that of a class to drop, tried in turn.
 NEAR = 0.99, 0.9, 0.5
+KINDS = {"hinge": HINGE, "squared": SQUARED, "top": TOP, "sum": SUM}
 # A block whose gap is this part of c_i was moved by rounding, at most.
 cdef double IDLE = 1e-12
 cdef enum:
@@ -93,10 +104,12 @@ cdef class BlockCD(DualEngine):
     n_classes : int
     cost : contiguous float64 array of shape (m,)
         c_i > 0.
-    squared : bool
-        False: hinge.
+    loss : str
+        hinge, squared, top or sum.
     low, high, mu : float
         Of the squared loss.
+    top : int
+        K <= n_classes, of the loss `top`.
     norm : float
         p on [1, 2]; below 2 with the hinge only.
     seed : int
@@ -115,18 +128,20 @@ cdef class BlockCD(DualEngine):
         How often b was taken anew.
     """
 
-    def __init__(self, Rows rows, y, Py_ssize_t n_classes, cost, *, bint squared, double low=1.0, double high=1.0,
-                 double mu=0.0, double norm=2.0, seed=0, int threads=1):
-        if norm < 2 and squared:
-            raise ValueError(f"norm = {norm}: the squared loss has the norm 2 only")
+    def __init__(self, Rows rows, y, Py_ssize_t n_classes, cost, *, loss, double low=1.0, double high=1.0,
+                 double mu=0.0, Py_ssize_t top=1, double norm=2.0, seed=0, int threads=1):
+        if norm < 2 and loss != "hinge":
+            raise ValueError(f"norm = {norm}: the loss {loss} has the norm 2 only")
+        if not 1 <= top <= n_classes:
+            raise ValueError(f"top = {top} is not allowed: give 1 to the number of classes, {n_classes}")
         cdef Py_ssize_t m = rows.m, k = n_classes
         self.norm, self.uneven = norm, norm < 2
         factors = np.empty(k)
         self.factor = factors
         self._level_factors()
         DualEngine.__init__(self, rows, cost, k, m * (k + 1), factors if self.uneven else None, seed, threads)
-        self.phi = joint_t(squared=squared, upper=False, low=low, high=high, mu=mu)
-        self.nonsmooth = self.piecewise_linear = not squared
+        self.phi = joint_t(kind=KINDS[loss], top=top, upper=False, low=low, high=high, mu=mu)
+        self.nonsmooth = self.piecewise_linear = loss != "squared"
         self.y, self.rival, self.fixed = y, rows.zeros(m, np.int32), rows.zeros(m)
         self.alpha, self.beta = self.split(self.duals)
         # Weights within a core's own cache need no prefetch.
@@ -143,13 +158,33 @@ cdef class BlockCD(DualEngine):
         return flat[:-self.rows.m].reshape(self.rows.m, self.n_classes), flat[-self.rows.m:]
 
     def set_empty_duals(self):
-        cdef Py_ssize_t i, y, k = self.n_classes
+        cdef Py_ssize_t i
         for i in range(self.rows.m):
             if self.sqnorms[i] == 0:
-                y = self.y[i]
-                self.alpha[i, :] = 0
-                self.alpha[i, y] = dual_at_zero(&self.phi, self.cost[i])
-                self.alpha[i, (y + 1) % k] = -self.alpha[i, y]
+                duals_at_zero(&self.phi, self.cost[i], self.n_classes, self.y[i], &self.alpha[i, 0])
+
+    def nearest(self, duals):
+        """Duals of losses whose range alone says something of every class, top and sum: the nearest to `duals`."""
+        out = np.array(duals)
+        cdef double[:, ::1] alpha = self.split(out)[0]
+        cdef double[::1] scratch = np.empty(2 * self.n_classes)
+        cdef Py_ssize_t i
+        if self.ranged:
+            with nogil:
+                for i in range(self.rows.m):
+                    nearest_duals(&self.phi, self.cost[i], self.n_classes, self.y[i], &alpha[i, 0], &scratch[0],
+                                  &scratch[self.n_classes])
+        return out
+
+    @property
+    def ranged(self):
+        """Whether the range of a row's duals is not that of their sum alone."""
+        return self.phi.kind == TOP or self.phi.kind == SUM
+
+    @property
+    def laplacian(self):
+        """Whether the curvature of the smoothed loss is one, as Newton steps need it."""
+        return self.phi.kind != TOP
 
     def shorten(self, Py_ssize_t start, Py_ssize_t stop, const double[::1] before, double t):
         cdef Py_ssize_t at, i, l, first, k = self.n_classes
@@ -204,7 +239,8 @@ cdef class BlockCD(DualEngine):
         bounds, scales = np.empty((2, self.rows.m))
         cdef double[::1] bound = bounds, scale = scales
         for i in range(self.rows.m):
-            bound[i], scale[i] = largest_dual(&self.phi, cost[i]), dual_scale(&self.phi, cost[i])
+            bound[i] = largest_dual(&self.phi, cost[i], self.n_classes)
+            scale[i] = dual_scale(&self.phi, cost[i])
         high = self.phi.high + (np.zeros(self.rows.m) if self.named else np.asarray(self.fixed))
         return self.phi.low, bounds, scales, high, 2 * np.asarray(cost) * self.phi.mu
 
@@ -250,7 +286,7 @@ cdef class BlockCD(DualEngine):
         """(gaps, loss, tight) at the scores of W, over Gram rows: those of each row, and the sums of `sums_t`."""
         cdef Py_ssize_t i
         cdef sums_t sums
-        cdef double[::1] W = self.iterates.vector(False), s = np.empty(self.n_classes)
+        cdef double[::1] W = self.iterates.vector(False), s = np.empty(2 * self.n_classes)
         out = np.empty(self.rows.m)
         cdef double[::1] gap = out
         memset(&sums, 0, sizeof(sums_t))
@@ -259,7 +295,7 @@ cdef class BlockCD(DualEngine):
                 row_scores(&self.rows.gram, i, &W[0], self.n_classes, &s[0])
                 scale_scores(self, &s[0])
                 sums.gap = 0
-                add_row(self, i, &s[0], &sums)
+                add_row(self, i, &s[0], &s[self.n_classes], &sums)
                 gap[i] = sums.gap
         return out, sums.loss, sums.tight
 
@@ -393,7 +429,7 @@ cdef class BlockCD(DualEngine):
         return vector.total(terms), 0.0
 
     def loss_at_zero(self):
-        return vector.total(self.cost) * (self.phi.low * self.phi.low if self.phi.squared else 1.0)
+        return vector.total(self.cost) * loss_at_zero(&self.phi, 1.0, self.n_classes)
 
     def start_over(self):
         DualEngine.start_over(self)
@@ -457,10 +493,10 @@ cdef inline double block_gap(BlockCD self, Py_ssize_t i, const double* s, double
     return fenchel_gap(&self.phi, self.cost[i], s[y], rival, reference, a[y], b, dot(a, s, self.n_classes))
 
 
-cdef inline void add_row(BlockCD self, Py_ssize_t i, const double* s, sums_t* sums) noexcept nogil:
-    """Add row i's loss and its block's gap."""
+cdef inline void add_row(BlockCD self, Py_ssize_t i, const double* s, double* scratch, sums_t* sums) noexcept nogil:
+    """Add row i's loss and its block's gap. scratch: k numbers."""
     cdef Py_ssize_t k = self.n_classes, y = self.y[i]
-    cdef double c = self.cost[i], rival = max_other(s, k, y), reference = 0, gap
+    cdef double c = self.cost[i], rival = rival_of(&self.phi, s, k, y, scratch), reference = 0, gap
     if self.phi.upper:
         reference = s[self.rival[i]] if self.named else self.fixed[i]
         sums.stale += self.named and reference < rival
@@ -523,7 +559,7 @@ cdef inline Py_ssize_t block_step(BlockCD self, const rows_t* X, Py_ssize_t i, c
     scale_scores(self, s)
     own.gap = own.loss = own.tight = 0
     own.stale = 0
-    add_row(self, i, s, own)
+    add_row(self, i, s, B, own)
     if own.gap <= self.skip_tolerance and not self.naming:
         return 0
     if self.uneven:
@@ -576,10 +612,10 @@ cdef inline void own_prefetch(BlockCD self, Py_ssize_t i) noexcept nogil:
     prefetch(&self.rival[i])
 
 
-cdef inline void note_step(BlockCD self, Py_ssize_t i, const double* s, double gap, const double* a, double b,
+cdef inline void note_step(BlockCD self, Py_ssize_t i, double* s, double gap, const double* a, double b,
                            task_t* task) noexcept nogil:
-    """The step from row i's duals to (a, b), at the scores s, where they had this gap. s[k:2k] is theta times the
-    change of the coefficients."""
+    """The step from row i's duals to (a, b), at the scores s[:k], where they had this gap. s[k:2k] is theta times the
+    change of the coefficients; s[2k:3k] is free."""
     cdef Py_ssize_t l, k = self.n_classes, y = self.y[i]
     cdef double reference = 0, square = 0, change
     if self.phi.upper:
@@ -588,7 +624,7 @@ cdef inline void note_step(BlockCD self, Py_ssize_t i, const double* s, double g
         change = s[k + l] / task.theta
         square += change * change * (self.factor[l] if self.uneven else 1.0)
         task.pull[l] += change * task.along[i]
-    task.sums.gain += (gap - block_gap(self, i, s, max_other(s, k, y), reference, a, b)
+    task.sums.gain += (gap - block_gap(self, i, s, rival_of(&self.phi, s, k, y, s + 2 * k), reference, a, b)
                        - strength(self, i, task) / 2 * square)
     task.sums.curvature += curvature_along(&self.phi, self.cost[i], a[y] - self.alpha[i, y], b - self.beta[i])
 
@@ -658,7 +694,7 @@ cdef void sum_losses(BlockCD self, const rows_t* X, task_t* task) noexcept nogil
     for i in range(task.start, task.stop):
         row_scores(X, i, task.W, self.n_classes, task.scratch)
         scale_scores(self, task.scratch)
-        add_row(self, i, task.scratch, task.sums)
+        add_row(self, i, task.scratch, task.scratch + self.n_classes, task.sums)
 
 
 cdef void find_rivals(BlockCD self, const rows_t* X, task_t* task) noexcept nogil:

@@ -5,13 +5,14 @@ The losses have kinks where rivals tie, and optima sit there. With p_l = -alpha_
     loss_i = max_p <p, u> - h(p) + c mu eps^2,   u_l = low + s_l - s_y,   eps = (s_y - ref - high)_+
     hinge    h = 0,              p >= 0, sum p <= c
     squared  h = (sum p)^2/(4c), p >= 0
+    sum      h = 0,              0 <= p <= c
 
-    p_l = (u_l + gamma q_l - nu)_+/gamma,  nu by `smooth_threshold`,   beta = 2 c mu eps
+    p_l = min(end of its range, (u_l + gamma q_l - nu)_+/gamma),  nu by `smooth_threshold`,   beta = 2 c mu eps
 
-The curvature of F is I + sum_i B_i kron x_i x_i', B_i a Laplacian over the classes, n of them with p > 0, weights
-on pairs
+The curvature of F is I + sum_i B_i kron x_i x_i', B_i a Laplacian over the classes, n of them with p > 0 (sum: < c),
+weights on pairs
 
-    {l, l'}   1/(gamma (n + g))   squared;   1/(gamma n)   hinge, sum p = c;   0         hinge, sum p < c
+    {l, l'}   1/(gamma (n + g))   squared;   1/(gamma n)   hinge, sum p = c;   0         hinge, sum p < c; sum
     {l, y}    2c/(n + g)                     0                                 1/gamma
     {y, r}    2 c mu where eps > 0           ({y} alone for a fixed reference)
 
@@ -24,7 +25,7 @@ The curvature is summed pair by pair as Z'Z, the rows of Z being x_i times the r
 import numpy as np
 
 from cpython.exc cimport PyErr_CheckSignals
-from libc.math cimport INFINITY, fmax, sqrt
+from libc.math cimport fmin, sqrt
 from libc.stdint cimport int32_t
 
 from marginlinear._core.block_cd cimport BlockCD
@@ -34,7 +35,9 @@ from marginlinear._core.joint_loss cimport (
     dual_sum,
     joint_t,
     lower_loss,
+    most_of_one,
     pair_weights,
+    rival_of,
     smooth_cost,
     smooth_threshold,
     upper_curvature,
@@ -305,7 +308,7 @@ cdef inline void perform_on(BlockNewton self, const data_t* X, task_t* task) noe
 cdef void respond(BlockNewton self, const data_t* X, const task_t* task) noexcept nogil:
     """Row by row: scores, p and beta, sums, and the row's part of U."""
     cdef Py_ssize_t i, l, n, count, y, r, k = self.k
-    cdef double gamma, c, nu, total, inner, move, rival, reference
+    cdef double gamma, c, nu, most, total, inner, move, rival, reference
     cdef double* s = task.scratch
     cdef double* B = s + k
     cdef double* heap = B + k
@@ -317,12 +320,11 @@ cdef void respond(BlockNewton self, const data_t* X, const task_t* task) noexcep
             for l in range(k):
                 s[l] *= self.r[l]
         y, c = self.y[i], self.cost[i]
-        gamma = self.g / (2 * c)
-        rival = -INFINITY
+        gamma, most = self.g / (2 * c), most_of_one(&self.phi, c)
+        rival = rival_of(&self.phi, s, k, y, heap)
         n = 0
         for l in range(k):
             if l != y:
-                rival = fmax(rival, s[l])
                 B[l] = self.phi.low + s[l] - s[y] - gamma * self.centre[i, l]
                 if B[l] > 0:
                     heap[n] = B[l]
@@ -334,7 +336,7 @@ cdef void respond(BlockNewton self, const data_t* X, const task_t* task) noexcep
             dual[l] = 0
             if l != y:
                 if B[l] > nu:
-                    dual[l] = -(B[l] - nu) / gamma
+                    dual[l] = -fmin(most, (B[l] - nu) / gamma)
                     total -= dual[l]
                     inner -= dual[l] * (self.phi.low + s[l] - s[y])
                     task.which[count] = <int32_t>l
@@ -381,16 +383,16 @@ cdef inline void put(Py_ssize_t a, Py_ssize_t b, Py_ssize_t k, Py_ssize_t i, dou
 cdef void weigh(BlockNewton self, Py_ssize_t* at, int32_t* who, double* root) noexcept nogil:
     """All weights of all B_i by pairs of classes."""
     cdef Py_ssize_t i, l, o, n, y, k = self.k
-    cdef double c, between = 0, own = 0
+    cdef double c, least, between = 0, own = 0
     for i in range(self.rows.m):
         y, c = self.y[i], self.cost[i]
-        n = 0
+        n, least = 0, -most_of_one(&self.phi, c)
         for l in range(k):
-            n += l != y and self.alpha[i, l] < 0
+            n += l != y and least < self.alpha[i, l] < 0
         pair_weights(&self.phi, c, n, self.g, self.alpha[i, y], &between, &own)
         if n:
             for l in range(k):
-                if l != y and self.alpha[i, l] < 0:
+                if l != y and least < self.alpha[i, l] < 0:
                     if own > 0:
                         put(l, y, k, i, own, at, who, root)
                     if n > 1 and between > 0:

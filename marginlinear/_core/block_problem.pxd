@@ -207,6 +207,176 @@ cdef inline void solve_hinge_block(const double* B, Py_ssize_t k, Py_ssize_t y, 
         fill_block(a, v, k, y, nu, A, nu / A)
 
 
+cdef inline void to_front(double* values, Py_ssize_t n, Py_ssize_t at) noexcept nogil:
+    """The largest of values[at:n] goes to values[at]."""
+    cdef Py_ssize_t l, top = at
+    cdef double value
+    for l in range(at + 1, n):
+        if values[l] > values[top]:
+            top = l
+    value, values[top] = values[top], values[at]
+    values[at] = value
+
+
+cdef inline double mean_of_top(double* values, Py_ssize_t n, Py_ssize_t K) noexcept nogil:
+    """The mean of the K largest of n values, whose order changes."""
+    cdef Py_ssize_t l
+    cdef double total = 0
+    for l in range(K):
+        to_front(values, n, l)
+        total += values[l]
+    return total / K
+
+
+cdef inline void fill_capped_block(double* a, double* v, Py_ssize_t k, Py_ssize_t y, double tau, double A, double u,
+                                   double total) noexcept nogil:
+    """a_l = -min(u, (v_l - tau)_+/A) for l != y, scaled where they are less than u to the sum -total; a_y = total.
+
+    Where A is tiny rounding leaves little of v_l - tau: what is missing then goes to the largest v_l. v is lost.
+    """
+    cdef Py_ssize_t l, top
+    cdef double missing = total, free = 0, scale, part
+    for l in range(k):
+        a[l] = smaller(u, larger(0.0, v[l] - tau) / A)
+        if a[l] < u:
+            free += a[l]
+        else:
+            missing -= a[l]
+    scale = larger(missing, 0.0) / free if free > 0 else 0.0
+    missing = total
+    for l in range(k):
+        a[l] = -(smaller(u, a[l] * scale) if a[l] < u else a[l])
+        missing += a[l]
+    while missing > 1e-15 * total:
+        top = 0
+        for l in range(1, k):
+            if v[l] > v[top]:
+                top = l
+        if v[top] == -INFINITY:
+            break
+        v[top] = -INFINITY
+        part = smaller(missing, u + a[top])
+        a[top] -= part
+        missing -= part
+    scale = total / (total - missing) if missing < 0 else 1.0
+    a[y] = 0
+    for l in range(k):
+        a[l] *= scale
+    a[y] = -sum_of(a, k)
+
+
+cdef inline void solve_top_block(const double* B, Py_ssize_t k, Py_ssize_t y, double A, double E, double cap,
+                                 Py_ssize_t K, double* a, double* v) noexcept nogil:
+    """The mean of the K largest (Lapin, Hein and Schiele, NIPS 2015); for K = 1 the hinge. v: k numbers.
+
+    min over x: A/2 sum_{l != y} x_l^2 + E/2 S^2 - sum_{l != y} (B_l - B_y) x_l,   S = sum_{l != y} x_l
+    s.t.        0 <= x_l <= u,  S <= cap,   u = min(cap/K, S/(K - 1))
+    answer:     a_l = -x_l,  x_l = min(u, (B_l - B_y - tau)_+/A),  a_y = S
+
+    Where u = S/(K - 1), and U of the x_l are u, V being the sum of their B_l - B_y, the derivative along S is 0 for
+
+        (K - 1 - U) tau = u (E (K - 1)^2 + U A) - V
+
+    which makes (K - 1 - U) u = sum of the other x_l an equation for `threshold`. U is the first number whose next x_l
+    is no more than u. Where that u is too large, it is cap/K, and S is where the derivative changes its sign: tau = E S
+    within (cap (K - 1)/K, cap), or one of its ends.
+    """
+    cdef Py_ssize_t l, n = 0, U = 0
+    cdef double tau = 0, u = 0, S = 0, V = 0, p, r
+    differences(B, k, y, v)
+    for l in range(k):
+        if l != y:
+            a[n] = v[l]
+            n += 1
+    if K == 1:
+        u = INFINITY
+    else:
+        while True:
+            if U < n:
+                to_front(a, n, U)
+            p, r = K - 1 - U, E * (K - 1) * (K - 1) + U * A
+            if U == K - 1:
+                u, tau = V / ((K - 1) * (A + (K - 1) * E)), 0
+                tau = a[U - 1] - A * u
+                break
+            if r == 0:
+                tau = 0
+                for l in range(n):
+                    u += larger(0.0, a[l]) / (A * (K - 1))
+            else:
+                tau = threshold(a + U, n - U, -A * p * V / r, A * p * p / r)
+                u = (p * tau + V) / r
+            if U == n or a[U] - tau <= A * u:
+                break
+            V += a[U]
+            U += 1
+            u = 0
+        u = larger(u, 0.0)
+        S = (K - 1) * u
+    if K * u > cap:
+        u, U = cap / K, 0
+        while True:
+            if U < n:
+                to_front(a, n, U)
+            tau = threshold(a + U, n - U, A * U * u, A / E) if E > 0 and U < n else E * U * u
+            if U == n or U == K or a[U] - tau <= A * u:
+                break
+            U += 1
+        S = U * u
+        for l in range(U, n):
+            S += larger(0.0, a[l] - tau) / A
+        if not cap * (K - 1) / K <= S <= cap:
+            S = larger(cap * (K - 1) / K, smaller(S, cap))
+            U = 0
+            while U < n and U * u < S:
+                tau = threshold(a + U, n - U, -A * (S - U * u), 0)
+                if a[U] - tau <= A * u:
+                    break
+                U += 1
+                if U < n:
+                    to_front(a, n, U)
+            if U * u >= S:
+                U, tau = K if S >= cap else K - 1, INFINITY
+                tau = a[U - 1] - A * u
+    fill_capped_block(a, v, k, y, tau, A, u, S)
+
+
+cdef inline void solve_sum_block(const double* B, Py_ssize_t k, Py_ssize_t y, double A, double E, double cap, double* a,
+                                 double* v) noexcept nogil:
+    """A hinge for each rival. v: k numbers.
+
+    min over x: A/2 sum_{l != y} x_l^2 + E/2 S^2 - sum_{l != y} (B_l - B_y) x_l,  S = sum_{l != y} x_l,  0 <= x_l <= cap
+    answer:     a_l = -min(cap, (B_l - B_y - tau)_+/A),  a_y = S,  tau = E S
+
+    What is missing to A S in tau A/E falls with tau; without the caps `threshold` has its zero, with them Newton's
+    steps go down from there, in an interval.
+    """
+    cdef Py_ssize_t l, _
+    cdef double tau = 0, low = 0, high, Q, missing, n, part, S = 0
+    differences(B, k, y, v)
+    if E > 0:
+        Q = A / E
+        tau = high = threshold(v, k, 0, Q)
+        for _ in range(200):
+            missing, n = -Q * tau, Q
+            for l in range(k):
+                part = larger(0.0, v[l] - tau)
+                n += 1.0 if 0 < part < A * cap else 0.0
+                missing += smaller(A * cap, part)
+            if missing >= 0:
+                low = tau
+            else:
+                high = tau
+            part = tau + missing / n
+            if part == tau or not low < high:
+                break
+            tau = part if low < part < high else low + (high - low) / 2
+    for l in range(k):
+        a[l] = -smaller(cap, larger(0.0, v[l] - tau) / A)
+        S -= a[l]
+    a[y] = S
+
+
 cdef inline double threshold_by_class(const double* B, Py_ssize_t k, Py_ssize_t y, const double* A, double P,
                                       double Q) noexcept nogil:
     """nu with Q nu = P + sum_{l != y} (B_l - B_y - nu)_+/A_l, nu >= 0 where P = 0.

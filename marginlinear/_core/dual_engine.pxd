@@ -27,7 +27,7 @@ cdef struct task_t:
     Py_ssize_t start
     Py_ssize_t stop
     sums_t* sums
-    double* scratch                # UPDATE_ROWS, ROWS_TO_FETCH: 5 numbers a class; else 1
+    double* scratch                # UPDATE_ROWS, ROWS_TO_FETCH: 5 numbers a class; else 2
     int32_t* changed               # UPDATE_ROWS, ROWS_TO_FETCH, ADD_ROWS: room for the numbers of all classes
     const double* coefficients
     double* W

@@ -343,7 +343,7 @@ cdef class DualEngine:
         cdef Py_ssize_t start
         cdef sums_t sums
         cdef task_t task
-        cdef double[::1] scratch = np.empty(self.n_classes)
+        cdef double[::1] scratch = np.empty(2 * self.n_classes)
         memset(&sums, 0, sizeof(sums_t))
         task.what, task.scratch, task.sums, task.W = SUM_LOSSES, &scratch[0], &sums, &W[0]
         task.values = NULL if margins is None else &margins[0]

@@ -95,7 +95,7 @@ class BlockNewtonCost:
         """What a step costs, in sweeps, roughly; infinite where steps are not possible."""
         rows, k = engine.rows, engine.n_classes
         unknowns = (k - 1) * rows.d
-        if rows.is_gram or unknowns > LIMIT:
+        if rows.is_gram or unknowns > LIMIT or not engine.laplacian:
             return math.inf
         # A multiplication costs 60 times what it does in a tile; a pair of classes costs 10,000 in calls.
         sweep = 1.0 + rows.nonzeros() * k

@@ -168,7 +168,7 @@ class BlockMix:
 
     def cut(self, duals):
         """Duals within their range."""
-        alpha, beta = self.engine.split(duals)
+        alpha, beta = self.engine.split(self.engine.nearest(duals))
         alpha = self._balanced(np.minimum(alpha, 0))
         top = alpha[self.every, self.y]
         with np.errstate(invalid="ignore"):

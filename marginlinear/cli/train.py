@@ -57,7 +57,8 @@ GENERAL = (WEIGHTS, *SELECTION, STORE, *params.COLUMNS, LIKE, *cluster.OPTIONS, 
            FLOAT32, options.QUIET, VERBOSE, LOG, STRICT, options.HELP, options.VERSION)
 
 # Metrics as the results call them; characters of the bar that shows a search's progress.
-METRICS = {"accuracy": "accuracy", "balanced": "balanced accuracy", "f1_macro": "macro F1", "auc": "AUC"}
+METRICS = {"accuracy": "accuracy", "balanced": "balanced accuracy", "f1_macro": "macro F1", "auc": "AUC",
+           "top3": "top-3 accuracy", "top5": "top-5 accuracy", "top10": "top-10 accuracy"}
 BAR = 20
 
 # What several methods take, by its title in --help.

@@ -9,7 +9,7 @@ from marginlinear.registry import Method
 
 
 def dual(problem, params):
-    return problem.costs(params["C"]), {"squared": False}
+    return problem.costs(params["C"]), {"loss": "hinge"}
 
 
 METHOD = Method(

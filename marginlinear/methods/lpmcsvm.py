@@ -17,7 +17,7 @@ from marginlinear.registry import Method
 
 
 def dual(problem, params):
-    return problem.costs(params["C"]), {"squared": False, "norm": params["norm"]}
+    return problem.costs(params["C"]), {"loss": "hinge", "norm": params["norm"]}
 
 
 def solve(fit, params):

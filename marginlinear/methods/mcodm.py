@@ -33,7 +33,7 @@ CAPS = {"ccp": 50, "paper": 20}
 def dual(problem, params):
     C = params["C"] if params["lambda_"] is None else params["lambda_"] / problem.size
     theta = params["theta"]
-    return problem.costs(C / (1 - theta) ** 2), {"squared": True, "low": 1 - theta, "high": 1 + theta,
+    return problem.costs(C / (1 - theta) ** 2), {"loss": "squared", "low": 1 - theta, "high": 1 + theta,
                                                  "mu": params["mu"]}
 
 

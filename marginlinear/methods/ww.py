@@ -2,18 +2,17 @@
 
     P(W) = 1/2 ||W||^2 + sum_i C_i sum_{l != y_i} (1 - t_il)_+,      t_il = (w_{y_i} - w_l).x_i
 
-This is M3SVM without rounding, with p = 2 and lambda = 1/(2 k): ||W||^2 = (1/k) sum_{j<l} ||w_j - w_l||^2 where the
-columns add up to 0, as they do at the optimum. It is minimised with a rounded hinge, but objective and certificate are
-those of the hinge itself.
+    D(a) = -1/2 ||U||^2 + sum_i sum_{l != y_i} a_il,  U = sum_i sum_{l != y_i} a_il (e_{y_i} - e_l) x_i',
+    0 <= a_il <= C_i
 """
 
-from marginlinear.algorithms import pairwise
-from marginlinear.params import C
+from marginlinear import params as P
+from marginlinear.algorithms.dual import JointFit, convex_fit
 from marginlinear.registry import Method
 
 
-def fit(problem, params, run):
-    return pairwise.fit_ridge(problem, params, run, "hinge")
+def dual(problem, params):
+    return problem.costs(params["C"]), {"loss": "sum"}
 
 
 METHOD = Method(
@@ -21,10 +20,8 @@ METHOD = Method(
     summary="multi-class SVM of Weston and Watkins",
     objective="1/2 ||W||^2 + C sum_i sum_{l != y_i} (1 - (w_{y_i} - w_l).x_i)_+",
     reference="J. Weston and C. Watkins, Support Vector Machines for Multi-Class Pattern Recognition, ESANN 1999",
-    params=(C,),
-    fit=fit,
+    params=(P.C,),
+    fit=convex_fit(JointFit, dual),
+    dual=dual,
     joint=True,
-    kernels=False,
-    smooth=True,
-    routes=("auto",),
 )

@@ -311,9 +311,10 @@ def cross_validate(X, y=None, *, solver=None, folds=5, metric="accuracy", seed=0
         As `train` takes them. Weights act on training; a metric counts every row once.
     folds : int
         At least 2; more than rows mean one row a fold, with a warning.
-    metric : {"accuracy", "balanced", "f1_macro", "auc"}
+    metric : {"accuracy", "balanced", "f1_macro", "auc", "top3", "top5", "top10"}
         Part of the rows predicted right; mean recall of the classes; mean F1 of the classes; area under the ROC curve,
-        for more than two classes the mean of each against the rest.
+        for more than two classes the mean of each against the rest; part of the rows whose class is among so many of
+        highest scores.
     seed : int
         Of the folds and of the fits.
     threads : int, optional

@@ -2,6 +2,7 @@
 the classes, and of the rows' scores."""
 
 import math
+from functools import partial
 
 import numpy as np
 
@@ -37,6 +38,13 @@ def auc(y, predicted, scores):
     return float(np.mean([_area(y == label, scores[:, label]) for label in labels]))
 
 
+def among_best(k, y, predicted, scores):
+    """Part of the rows whose class is among the k of highest scores, ties in its favour."""
+    if scores.ndim == 1 or scores.shape[1] <= k:
+        return 1.0
+    return float(np.mean((scores > scores[np.arange(len(y)), y][:, np.newaxis]).sum(axis=1) < k))
+
+
 def _area(positive, scores):
     """(sum of the positive rows' ranks - p (p + 1)/2)/(p n), ranks of equal scores averaged."""
     place, counts = np.unique(scores, return_inverse=True, return_counts=True)[1:]
@@ -45,7 +53,8 @@ def _area(positive, scores):
     return float((ranks[place][positive].sum() - p * (p + 1) / 2) / (p * (len(scores) - p)))
 
 
-METRICS = {"accuracy": accuracy, "balanced": balanced, "f1_macro": f1_macro, "auc": auc}
+METRICS = {"accuracy": accuracy, "balanced": balanced, "f1_macro": f1_macro, "auc": auc,
+           **{f"top{k}": partial(among_best, k) for k in (3, 5, 10)}}
 # Those that rows of one class have no value of.
 PARTIAL = ("auc",)
 
