@@ -27,6 +27,8 @@ MODULES = {
     "l1svc": "l1svc",
     "l2svc": "l2svc",
     "logistic": "logistic",
+    "l1l2svc": "l1l2svc",
+    "l1lr": "l1lr",
     "lssvm": "lssvm",
     "mamc": "mamc",
     "msv": "msv",

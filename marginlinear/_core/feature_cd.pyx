@@ -1,0 +1,582 @@
+"""Sparse weights: coordinate descent over the features that may have one.
+
+    P(w) = l1 ||w||_1 + l2/2 ||w||^2 + sum_i c_i phi(g_i),   g_i = y_i w.x_i,   phi smooth
+
+    D(a) = - sum_i c_i phi*(-a_i/c_i) - [sum_j (|U_j| - l1)_+^2/(2 l2), or |U_j| <= l1 for all j where l2 = 0],
+    U = sum_i a_i y_i x_i
+
+Rows are met in passes alone: `survey` has margins, forces a_i = -c_i phi'(g_i) and U from one of them, `gather` the
+columns of some features, y_i x_ij by feature. A proximal Newton step (Yuan, Ho and Lin, JMLR 2012) minimises, over
+these, the quadratic model of the loss with the penalty as it is,
+
+    -U.v + sum_i c_i phi''(g_i) (y_i v.x_i)^2/2 + penalty(w + v),
+
+by coordinate descent that leaves out what stays at 0, and goes the part of v that lowers P enough.
+"""
+
+import numpy as np
+
+from cpython.exc cimport PyErr_CheckSignals
+from libc.math cimport INFINITY, fabs, fmax
+from libc.stdint cimport int32_t, int64_t, uint64_t
+
+from marginlinear._core.margin_loss cimport curvature_at, dual_at, dual_term, loss_at, loss_t
+from marginlinear._core.rows cimport (
+    SLICE,
+    Rows,
+    data_t,
+    feature,
+    row_axpy,
+    row_begin,
+    row_dot,
+    row_end,
+    value,
+)
+from marginlinear._core.shrinking cimport shuffle
+
+from marginlinear._core.proximal import solve
+
+# What is added to the model's curvature, so that no column is without.
+cdef double NU = 1e-12
+# An Armijo step: the part of the promised descent that is enough.
+cdef double ENOUGH = 0.01
+# Cycles that are extrapolated from.
+MEMORY = 5
+# Columns of which the curvature's matrix is made, and the most cycles over it.
+MATRIX, TURNS, EXACT = 500, 2000, 1e-3
+cdef enum:
+    HALVINGS = 40
+cdef enum Work:
+    SURVEY    # margins, forces, loss and U of the rows start to stop
+    COUNT     # how many values each feature has
+    GATHER    # columns of the features with place[j] >= first
+    MULTIPLY  # `matrix`: the curvature over the columns with spot[s] >= 0
+
+
+cdef struct task_t:
+    Work what
+    Py_ssize_t start
+    Py_ssize_t stop
+    Py_ssize_t first
+    double loss
+
+
+cdef struct cycle_t:
+    Py_ssize_t n     # columns that are not left out, at the front
+    double last      # how near to the range's ends the others are held to come
+    double enough    # sum of violations
+
+
+cdef class FeatureCD:
+    """State and steps of one problem.
+
+    Parameters
+    ----------
+    rows : Rows
+        Of features.
+    y : int32 array of shape (m,)
+        1 for a positive row, 0 for a negative one.
+    cost : float64 array of shape (m,)
+        c_i > 0.
+    table : float64 array
+        The loss, as margin_cd.table_of returns it.
+    l1, l2 : float
+        l1 > 0, l2 >= 0.
+    seed : int
+
+    Attributes
+    ----------
+    W : float64 array of shape (d,)
+    U : float64 array of shape (d,)
+        At the weights of the last survey.
+    counts : int64 array of shape (d,)
+        Values of each feature.
+    cycles : int
+        Passes over sets of columns so far.
+    """
+
+    cdef readonly Rows rows
+    cdef readonly double l1, l2
+    cdef readonly double[::1] W, U
+    cdef readonly int64_t[::1] counts
+    cdef readonly Py_ssize_t cycles
+    cdef const double[::1] table
+    cdef const loss_t* phi
+    cdef uint64_t rng
+    cdef Py_ssize_t n, filled, slice_rows
+    cdef const int32_t[::1] y
+    cdef const double[::1] cost
+    cdef double[::1] margin, force, curve, way
+    # Of the columns that were gathered: their features, where their values begin, and what a step knows of them.
+    cdef int32_t[::1] place, features, who
+    cdef int64_t[::1] begins
+    cdef double[::1] values, slope, bend, change
+    # While a matrix is made: each column's row of it; the values of a row of data.
+    cdef int32_t[::1] spot, found
+    cdef double[::1] found_values
+    cdef double[:, ::1] matrix
+
+    def __init__(self, Rows rows, y, cost, table, double l1, double l2, seed):
+        cdef Py_ssize_t m = rows.m, d = rows.d
+        self.rows, self.y, self.cost, self.l1, self.l2, self.rng = rows, y, cost, l1, l2, seed
+        self.table = table
+        self.phi = <const loss_t*> &self.table[0]
+        self.W, self.U, self.counts = np.zeros(d), np.empty(d), np.zeros(d, dtype=np.int64)
+        self.margin, self.force, self.curve, self.way = np.empty((4, m))
+        self.place, self.begins = np.full(d, -1, dtype=np.int32), np.zeros(1, dtype=np.int64)
+        self.features, self.who = np.empty(0, dtype=np.int32), np.empty(0, dtype=np.int32)
+        self.values = self.slope = self.bend = self.change = np.empty(0)
+        self.slice_rows = max(1, <Py_ssize_t>(SLICE * m / (1.0 + 2.0 * rows.nnz)))
+        self._pass(COUNT)
+
+    cdef double _pass(self, Work what, Py_ssize_t first=0) except? -1:
+        """Over all rows; the sum of their losses, where that is asked for."""
+        cdef task_t task
+        cdef Py_ssize_t start
+        task.what, task.first, task.loss = what, first, 0
+        self.rows.require()
+        for start in range(0, self.rows.m, self.slice_rows):
+            task.start, task.stop = start, min(self.rows.m, start + self.slice_rows)
+            with nogil:
+                perform(self, self.rows, &task)
+            PyErr_CheckSignals()
+        return task.loss
+
+    def survey(self):
+        """P at W, from the rows; margins, forces and U follow."""
+        cdef Py_ssize_t j
+        cdef double penalty = 0
+        self.U[:] = 0
+        for j in range(self.rows.d):
+            penalty += penalty_at(self, self.W[j])
+        return penalty + self._pass(SURVEY)
+
+    def bound(self, double share):
+        """D of the forces times `share`; -inf where these are not feasible."""
+        cdef Py_ssize_t i, j
+        cdef double total = 0, over, rounding = 1e-15 * self.l1
+        with nogil:
+            for j in range(self.rows.d):
+                over = share * fabs(self.U[j]) - self.l1
+                if over > 0:
+                    total += over * over / (2 * self.l2) if self.l2 > 0 else 0.0 if over <= rounding else INFINITY
+            total = -total
+            for i in range(self.rows.m):
+                total += dual_term(self.phi, self.cost[i], share * self.force[i])
+        return total
+
+    def count_support(self):
+        """Rows with a force."""
+        return int(np.count_nonzero(self.force))
+
+    def gather(self, wanted):
+        """The numbers of the columns of these features; those that are not there yet are gathered."""
+        wanted = np.asarray(wanted, dtype=np.int32)
+        place = np.asarray(self.place)
+        new = wanted[place[wanted] < 0]
+        if len(new):
+            first = self.n
+            self.features = np.concatenate((np.asarray(self.features)[:first], new))
+            place[new] = np.arange(first, first + len(new), dtype=np.int32)
+            begins = np.asarray(self.begins)[:first + 1]
+            self.begins = np.concatenate((begins, begins[first] + np.cumsum(np.asarray(self.counts)[new])))
+            self.n += len(new)
+            self._make_room(self.begins[self.n])
+            self.slope, self.bend, self.change = np.empty((3, self.n))
+            self.filled = first
+            starts = np.array(self.begins)
+            self._pass(GATHER, first)
+            self.begins = starts
+        return place[wanted]
+
+    def _make_room(self, Py_ssize_t total):
+        """For so many values, those that are there kept."""
+        if total > self.values.shape[0]:
+            room, kept = max(total, 3 * self.values.shape[0] // 2), self.values.shape[0]
+            values, who = np.empty(room), np.empty(room, dtype=np.int32)
+            values[:kept], who[:kept] = self.values, self.who
+            self.values, self.who = values, who
+
+    def step(self, Py_ssize_t[::1] order, double part, Py_ssize_t most):
+        """A proximal Newton step on these columns, by cycles until violations of optimality add up to this part of what
+        they are at the start.
+
+        Returns
+        -------
+        float
+            Their sum at the start.
+        float
+            By how much P falls.
+        """
+        cdef double violation, gain
+        with nogil:
+            violation = model(self, order)
+        if order.shape[0] <= MATRIX:
+            self._solve_by_matrix(order, EXACT * violation)
+        else:
+            self._solve_by_columns(order, part * violation, most)
+        with nogil:
+            gain = go(self, order)
+        PyErr_CheckSignals()
+        return violation, gain
+
+    def _solve_by_columns(self, Py_ssize_t[::1] order, double enough, Py_ssize_t most):
+        """Cycles over the columns; `way` has curvatures times y_i v.x_i."""
+        cdef cycle_t state
+        cdef Py_ssize_t turn
+        state.n, state.last, state.enough = order.shape[0], INFINITY, enough
+        change, way = np.asarray(self.change), np.asarray(self.way)
+        columns = np.array(order)
+        curve, slope = np.asarray(self.curve), np.asarray(self.slope)[columns]
+        bent = curve > 0
+        penalty = self._penalty_of(columns)
+
+        def value(v, image):
+            return slope @ v + 0.5 * (image[bent] ** 2 / curve[bent]).sum() + penalty(v)
+
+        trail = [(change[columns], way.copy())]
+        for turn in range(most):
+            with nogil:
+                done = cycle(self, order, &state)
+            self.cycles += 1
+            PyErr_CheckSignals()
+            if done:
+                return
+            trail.append((change[columns], way.copy()))
+            if len(trail) > MEMORY:
+                change[columns], way[:] = extrapolated(trail, value)
+                trail = [(change[columns], way.copy())]
+
+    def _solve_by_matrix(self, order, double enough):
+        """Cycles over the matrix of the model's curvature; `residual` is the slope of all but the penalty's kink."""
+        cdef Py_ssize_t n = len(order), turn
+        cdef double[:, ::1] H = self._curvature(order)
+        matrix, slope, change = np.asarray(H), np.asarray(self.slope)[order], np.zeros(n)
+        w = np.asarray(self.W)[np.asarray(self.features)[order]]
+        residual = slope.copy()
+        cdef double[::1] v = change, r = residual
+        cdef const double[::1] held = w
+
+        def value(v, image):
+            return 0.5 * (slope + image) @ v + self.l1 * np.abs(w + v).sum()
+
+        trail = [(change.copy(), residual.copy())]
+        for turn in range(TURNS):
+            with nogil:
+                left = cycle_matrix(H, v, r, held, self.l1)
+            if left <= enough:
+                break
+            trail.append((change.copy(), residual.copy()))
+            if len(trail) > MEMORY:
+                best = extrapolated(trail, value)
+                exact = self._on_signs(matrix, slope, w, best[0])
+                if value(*exact) < value(*best):
+                    best = exact
+                change[:], residual[:] = best
+                trail = [(change.copy(), residual.copy())]
+                PyErr_CheckSignals()
+        self.cycles += 1
+        np.asarray(self.change)[order] = change
+
+    def _on_signs(self, matrix, slope, w, change):
+        """(change, residual) where the model is least over the weights that are not 0, as long as these keep their
+        signs: on the way there, one that comes to 0 stays there."""
+        new, signs = w + change, np.sign(w + change)
+        while True:
+            free = np.flatnonzero(signs)
+            residual = slope + matrix @ (new - w)
+            if len(free) == 0:
+                return new - w, residual
+            wanted = -(residual[free] + self.l1 * signs[free])
+            step = solve(np.ascontiguousarray(matrix[np.ix_(free, free)]), wanted, 1)
+            against = step * signs[free] < 0
+            reach = np.where(against, -new[free] / np.where(against, step, 1.0), np.inf)
+            first = reach.argmin()
+            if reach[first] >= 1:
+                new[free] += step
+                return new - w, slope + matrix @ (new - w)
+            new[free] += reach[first] * step
+            new[free[first]] = signs[free[first]] = 0
+
+    def _penalty_of(self, columns):
+        """The penalty's part of the model's value, and the curvature that no row has, as a function of the change."""
+        w, l1, l2 = np.asarray(self.W)[np.asarray(self.features)[columns]], self.l1, self.l2 + NU
+        return lambda v: 0.5 * l2 * v @ v + l1 * np.abs(w + v).sum()
+
+    def _curvature(self, order):
+        """The matrix of the model's curvature over these columns."""
+        cdef Py_ssize_t a, b, n = len(order)
+        cdef double[:, ::1] H = np.zeros((n, n))
+        spots = np.full(self.n, -1, dtype=np.int32)
+        spots[order] = np.arange(n)
+        self.spot, self.matrix = spots, H
+        self.found, self.found_values = np.empty(n, dtype=np.int32), np.empty(n)
+        self._pass(MULTIPLY)
+        with nogil:
+            for a in range(n):
+                for b in range(a):
+                    H[b, a] = H[a, b]
+                H[a, a] += self.l2 + NU
+        return np.asarray(H)
+
+
+def extrapolated(trail, value):
+    """The last (change, image) of a trail, or Anderson's extrapolation of it (Bertrand and Massias, AISTATS 2021) where
+    the model has a lower value there."""
+    last = trail[len(trail) - 1]
+    changes, images = np.array([change for change, _ in trail]), np.array([image for _, image in trail])
+    moves = np.diff(changes, axis=0)
+    gram = moves @ moves.T
+    gram[np.diag_indices(len(gram))] += 1e-12 * gram.trace()
+    try:
+        weights = np.linalg.solve(gram, np.ones(len(gram)))
+    except np.linalg.LinAlgError:
+        return last
+    if not np.isfinite(weights).all() or weights.sum() == 0:
+        return last
+    weights /= weights.sum()
+    further = weights @ changes[1:], weights @ images[1:]
+    return further if value(*further) < value(*last) else last
+
+
+ctypedef fused engine_t:
+    FeatureCD
+
+include "on_features.pxi"
+
+
+cdef inline void perform_on(FeatureCD self, const data_t* X, task_t* task) noexcept nogil:
+    if task.what == SURVEY:
+        survey_rows(self, X, task)
+    elif task.what == COUNT:
+        count_values(self, X, task)
+    elif task.what == MULTIPLY:
+        multiply_rows(self, X, task)
+    else:
+        gather_values(self, X, task)
+
+
+cdef inline double penalty_at(FeatureCD self, double w) noexcept nogil:
+    return self.l1 * fabs(w) + 0.5 * self.l2 * w * w
+
+
+cdef void survey_rows(FeatureCD self, const data_t* X, task_t* task) noexcept nogil:
+    cdef Py_ssize_t i
+    cdef double sign
+    for i in range(task.start, task.stop):
+        sign = 1 if self.y[i] else -1
+        self.margin[i] = sign * row_dot(X, i, &self.W[0])
+        self.force[i] = dual_at(self.phi, self.cost[i], self.margin[i])
+        task.loss += self.cost[i] * loss_at(self.phi, self.margin[i])
+        if self.force[i] != 0:
+            row_axpy(X, i, sign * self.force[i], &self.U[0])
+
+
+cdef void count_values(FeatureCD self, const data_t* X, task_t* task) noexcept nogil:
+    cdef Py_ssize_t i, p
+    for i in range(task.start, task.stop):
+        for p in range(row_begin(X, i), row_end(X, i)):
+            self.counts[feature(X, i, p)] += 1
+    if X.bias > 0:
+        self.counts[X.n] += task.stop - task.start
+
+
+cdef inline void put(FeatureCD self, Py_ssize_t i, Py_ssize_t j, Py_ssize_t first, double x) noexcept nogil:
+    """The next value of column j, where that is wanted."""
+    cdef Py_ssize_t s = self.place[j]
+    if s >= first:
+        self.who[self.begins[s]] = <int32_t>i
+        self.values[self.begins[s]] = x if self.y[i] else -x
+        self.begins[s] += 1
+
+
+cdef void gather_values(FeatureCD self, const data_t* X, task_t* task) noexcept nogil:
+    """The beginnings of the new columns go on to their ends."""
+    cdef Py_ssize_t i, p
+    for i in range(task.start, task.stop):
+        for p in range(row_begin(X, i), row_end(X, i)):
+            put(self, i, feature(X, i, p), task.first, value(X, i, p))
+        if X.bias > 0:
+            put(self, i, X.n, task.first, X.bias)
+
+
+cdef inline Py_ssize_t find(FeatureCD self, Py_ssize_t j, double x, Py_ssize_t count) noexcept nogil:
+    """Note a value of the matrix's columns; how many there are now."""
+    cdef int32_t s = self.place[j]
+    if s >= 0 and self.spot[s] >= 0 and x != 0:
+        self.found[count], self.found_values[count] = self.spot[s], x
+        return count + 1
+    return count
+
+
+cdef void multiply_rows(FeatureCD self, const data_t* X, task_t* task) noexcept nogil:
+    cdef Py_ssize_t i, p, a, b, n, s, t
+    cdef double x
+    for i in range(task.start, task.stop):
+        if self.curve[i] == 0:
+            continue
+        n = 0
+        for p in range(row_begin(X, i), row_end(X, i)):
+            n = find(self, feature(X, i, p), value(X, i, p), n)
+        if X.bias > 0:
+            n = find(self, X.n, X.bias, n)
+        for a in range(n):
+            s, x = self.found[a], self.curve[i] * self.found_values[a]
+            for b in range(a + 1):
+                t = self.found[b]
+                if s >= t:
+                    self.matrix[s, t] += x * self.found_values[b]
+                else:
+                    self.matrix[t, s] += x * self.found_values[b]
+
+
+cdef inline double column_dot(FeatureCD self, Py_ssize_t s, const double* z) noexcept nogil:
+    cdef int64_t p = self.begins[s], stop = self.begins[s + 1]
+    cdef double s0 = 0, s1 = 0, s2 = 0, s3 = 0
+    while p + 4 <= stop:
+        s0 += self.values[p] * z[self.who[p]]
+        s1 += self.values[p + 1] * z[self.who[p + 1]]
+        s2 += self.values[p + 2] * z[self.who[p + 2]]
+        s3 += self.values[p + 3] * z[self.who[p + 3]]
+        p += 4
+    while p < stop:
+        s0 += self.values[p] * z[self.who[p]]
+        p += 1
+    return (s0 + s1) + (s2 + s3)
+
+
+cdef inline double violation_of(FeatureCD self, double w, double G) noexcept nogil:
+    """The size of the least subgradient, G being the slope of all but l1 |w|."""
+    if w == 0:
+        return fmax(0.0, fabs(G) - self.l1)
+    return fabs(G + self.l1) if w > 0 else fabs(G - self.l1)
+
+
+cdef double model(FeatureCD self, const Py_ssize_t[::1] order) noexcept nogil:
+    """Forces, curvatures, and the columns' slopes and bends at the margins of now. Returns the sum of violations."""
+    cdef Py_ssize_t i, at, s
+    cdef int64_t p
+    cdef double total = 0, bend, w
+    for i in range(self.rows.m):
+        self.force[i] = dual_at(self.phi, self.cost[i], self.margin[i])
+        self.curve[i] = self.cost[i] * curvature_at(self.phi, self.margin[i])
+        self.way[i] = 0
+    for at in range(order.shape[0]):
+        s = order[at]
+        w = self.W[self.features[s]]
+        bend = 0
+        for p in range(self.begins[s], self.begins[s + 1]):
+            bend += self.values[p] * self.values[p] * self.curve[self.who[p]]
+        self.slope[s] = self.l2 * w - column_dot(self, s, &self.force[0])
+        self.bend[s], self.change[s] = bend + self.l2 + NU, 0
+        total += violation_of(self, w, self.slope[s])
+    return total
+
+
+cdef bint cycle(FeatureCD self, Py_ssize_t[::1] order, cycle_t* state) noexcept nogil:
+    """Coordinate descent on the model: `change`, and in `way` the curvatures times y_i v.x_i. Whether violations are
+    small enough.
+
+    Columns that stay at 0, well within the range of l1, are left out until the others are done.
+    """
+    cdef Py_ssize_t at = 0, s, kept
+    cdef int64_t p
+    cdef double G, w, d, total = 0, worst = 0
+    shuffle(&order[0], state.n, &self.rng)
+    while at < state.n:
+        s = order[at]
+        w = self.W[self.features[s]] + self.change[s]
+        G = self.slope[s] + (self.l2 + NU) * self.change[s] + column_dot(self, s, &self.way[0])
+        if w == 0 and fabs(G) + state.last < self.l1:
+            state.n -= 1
+            kept, order[at] = order[at], order[state.n]
+            order[state.n] = kept
+            continue
+        at += 1
+        d = violation_of(self, w, G)
+        total += d
+        worst = fmax(worst, d)
+        if d == 0:
+            continue
+        if G + self.l1 < self.bend[s] * w:
+            d = -(G + self.l1) / self.bend[s]
+        elif G - self.l1 > self.bend[s] * w:
+            d = -(G - self.l1) / self.bend[s]
+        else:
+            d = -w
+        self.change[s] = d + self.change[s] if d != -w else -self.W[self.features[s]]
+        for p in range(self.begins[s], self.begins[s + 1]):
+            self.way[self.who[p]] += d * self.values[p] * self.curve[self.who[p]]
+    state.last = worst / self.rows.m
+    if total > state.enough:
+        return False
+    if state.n == order.shape[0]:
+        return True
+    state.n, state.last = order.shape[0], INFINITY
+    return False
+
+
+cdef double cycle_matrix(const double[:, ::1] H, double[::1] v, double[::1] r, const double[::1] held,
+                         double l1) noexcept nogil:
+    """Coordinate descent on r.v + |held + v| l1, r the residual; the sum of the violations that it met."""
+    cdef Py_ssize_t s, t, n = v.shape[0]
+    cdef double w, d, total = 0
+    for s in range(n):
+        w = held[s] + v[s]
+        if w == 0:
+            d = fmax(0.0, fabs(r[s]) - l1)
+        else:
+            d = fabs(r[s] + l1) if w > 0 else fabs(r[s] - l1)
+        total += d
+        if d == 0:
+            continue
+        if r[s] + l1 < H[s, s] * w:
+            d = -(r[s] + l1) / H[s, s]
+        elif r[s] - l1 > H[s, s] * w:
+            d = -(r[s] - l1) / H[s, s]
+        else:
+            d = -w
+        v[s] = v[s] + d if d != -w else -held[s]
+        for t in range(n):
+            r[t] += d * H[s, t]
+    return total
+
+
+cdef double go(FeatureCD self, const Py_ssize_t[::1] order) noexcept nogil:
+    """W and the margins go the part 1, 1/2, 1/4, ... of the change that lowers P enough. Returns by how much it falls;
+    0, and nothing moves, where none does."""
+    cdef Py_ssize_t i, at, s, turn
+    cdef int64_t p
+    cdef double promised = 0, part = 1, w, fall, c
+    for i in range(self.rows.m):
+        self.way[i] = 0
+    for at in range(order.shape[0]):
+        s = order[at]
+        if self.change[s] != 0:
+            w = self.W[self.features[s]]
+            promised -= ((self.slope[s] - self.l2 * w) * self.change[s]
+                         + penalty_at(self, w + self.change[s]) - penalty_at(self, w))
+            for p in range(self.begins[s], self.begins[s + 1]):
+                self.way[self.who[p]] += self.change[s] * self.values[p]
+    if not promised > 0:
+        return 0
+    for turn in range(HALVINGS):
+        fall = 0
+        for at in range(order.shape[0]):
+            s = order[at]
+            if self.change[s] != 0:
+                w = self.W[self.features[s]]
+                fall += penalty_at(self, w) - penalty_at(self, w + part * self.change[s])
+        for i in range(self.rows.m):
+            if self.way[i] != 0:
+                c = self.cost[i]
+                fall += c * (loss_at(self.phi, self.margin[i]) - loss_at(self.phi, self.margin[i] + part * self.way[i]))
+        if fall >= ENOUGH * part * promised:
+            for at in range(order.shape[0]):
+                s = order[at]
+                self.W[self.features[s]] += part * self.change[s]
+            for i in range(self.rows.m):
+                self.margin[i] += part * self.way[i]
+            return fall
+        part /= 2
+    return 0

@@ -1,0 +1,116 @@
+"""Sparse weights: the features that violate optimality most are solved for, until the gap of all is small enough.
+
+    P(w) = l1 ||w||_1 + l2/2 ||w||^2 + sum_i c_i phi(y_i w.x_i),   D(a) as in _core/feature_cd.pyx
+
+A survey of the rows has U = sum_i a_i y_i x_i with a_i = -c_i phi'. Where l2 = 0 the duals must have |U_j| <= l1: they
+are those forces times a share that makes them so, and the best one below it. At the optimum the share is 1.
+"""
+
+import math
+
+import numpy as np
+
+from marginlinear.problem import Info, Solution
+from marginlinear.status import STALLED, allowance, status_of
+
+# The first set has so many features; a later one all that have a weight, and as many again.
+FIRST = 2000
+# A set is solved until its violations are this part of what those of all features are, a step's model until they are
+# this part of the set's; by so many cycles at most.
+PART, MODEL, CYCLES = 0.3, 0.3, 20
+# Steps on a set.
+STEPS = 20
+
+
+class SparseFit:
+    """A binary fit of the loss `table`, as margin_cd.table_of takes it, of costs `cost`.
+
+    Parameters
+    ----------
+    problem : Problem
+    run : Run
+    cost : float64 array of shape (m,)
+    table : tuple
+    l1, l2 : float
+    """
+
+    def __init__(self, problem, run, cost, table, l1, l2):
+        from marginlinear._core.feature_cd import FeatureCD
+        from marginlinear._core.margin_cd import table_of
+        from marginlinear.algorithms.certificate import Budget
+        from marginlinear.algorithms.dual import renumbered
+
+        problem, run, self.to_outer = renumbered(problem, run)
+        self.run = run
+        self.engine = FeatureCD(problem.rows, problem.y, cost, table_of(*table), l1, l2, run.seed)
+        if run.start is not None:
+            np.asarray(self.engine.W)[:] = run.start["W"]
+        self.budget = Budget(run.max_iter, run.time_limit, run.progress, run.cancel)
+
+    def convex(self):
+        engine, bound, stopped = self.engine, -math.inf, None
+        while True:
+            objective = engine.survey()
+            bound = max(bound, self.bound())
+            certificate = objective - bound
+            self.budget.record(engine.cycles, objective, bound, certificate)
+            if certificate <= allowance(self.run.tol, objective):
+                break
+            stopped = self.budget.spent(engine.cycles, objective, bound)
+            if stopped:
+                break
+            self.solve()
+        status, reason = status_of(certificate, objective, self.run.tol, stopped or STALLED)
+        W = np.array(engine.W)
+        info = Info(status=status, reason=reason, algorithm="cd", n_iter=engine.cycles, n_outer=0, objective=objective,
+                    bound=bound, certificate=certificate, n_support=engine.count_support(), seconds=self.budget.seconds,
+                    tol=self.run.tol, history=self.budget.history,
+                    notes=(f"{np.count_nonzero(W)} of {len(W)} weights are not 0",))
+        weights = W if self.to_outer is None else self.to_outer(W)
+        return Solution(weights.reshape(-1, 1), info, {"W": weights})
+
+    def bound(self):
+        """The best D of the forces times a share."""
+        engine = self.engine
+        largest = np.abs(engine.U).max()
+        most = min(1.0, engine.l1 / largest) if largest > 0 and engine.l2 == 0 else 1.0
+        best = engine.bound(most)
+        # D is concave in the share: where a little less is worth more, so is what is between.
+        if engine.bound((1 - 1e-6) * most) > best:
+            from scipy.optimize import minimize_scalar
+
+            found = minimize_scalar(lambda share: -engine.bound(share), bounds=(0.0, most), method="bounded")
+            best = max(best, -found.fun)
+        return best
+
+    def violations(self):
+        """The least subgradients' sizes, of all features, at the last survey."""
+        W, l1 = np.asarray(self.engine.W), self.engine.l1
+        slope = self.engine.l2 * W - np.asarray(self.engine.U)
+        return np.where(W == 0, np.maximum(0.0, np.abs(slope) - l1), np.abs(slope + l1 * np.sign(W)))
+
+    def solve(self):
+        """Steps on the features with a weight, and those that violate optimality most."""
+        engine, violations = self.engine, self.violations()
+        held = np.flatnonzero(engine.W)
+        others = np.flatnonzero((np.asarray(engine.W) == 0) & (violations > 0))
+        room = max(FIRST, len(held))
+        if len(others) > room:
+            others = others[np.argpartition(-violations[others], room)[:room]]
+        columns = engine.gather(np.concatenate((held, others))).astype(np.intp)
+        enough = PART * violations.sum()
+        for _ in range(STEPS):
+            violation, gain = engine.step(columns, MODEL, CYCLES)
+            if violation <= enough or gain <= 0 or self.budget.exhausted(engine.cycles):
+                return
+
+
+def sparse_fit_of(loss):
+    """The `fit` of a binary method with the loss of another, by that one's `loss` as Method has it, and the parameter
+    `l1_ratio`."""
+    def fit(problem, params, run):
+        cost, table = loss(problem, params)
+        ratio = params["l1_ratio"]
+        return SparseFit(problem, run, cost, table, ratio, 1 - ratio).convex()
+
+    return fit

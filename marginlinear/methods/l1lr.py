@@ -1,0 +1,29 @@
+"""Logistic regression with sparse weights, LIBLINEAR's -s 6 (Yuan, Ho and Lin, JMLR 2012).
+
+    P(w) = ||w||_1 + sum_i C_i log(1 + exp(-g_i)),      g_i = y_i w.x_i
+
+    D(a) = -sum_i [a_i log(a_i/C_i) + (C_i - a_i) log(1 - a_i/C_i)],      |sum_i a_i y_i x_ij| <= 1 for all j
+
+With `l1_ratio` r, r ||w||_1 + (1 - r)/2 ||w||^2 in place of ||w||_1.
+"""
+
+from marginlinear import params as P
+from marginlinear.algorithms.working_sets import sparse_fit_of
+from marginlinear.methods.logistic import loss
+from marginlinear.registry import Method
+
+METHOD = Method(
+    name="l1lr",
+    summary="logistic regression, sparse weights",
+    objective="||w||_1 + C sum_i log(1 + exp(-g_i))",
+    reference="G.-X. Yuan, C.-H. Ho and C.-J. Lin, An Improved GLMNET for L1-regularized Logistic Regression, JMLR "
+              "2012",
+    params=(P.C, P.L1_RATIO),
+    fit=sparse_fit_of(loss),
+    joint=False,
+    liblinear=6,
+    kernels=False,
+    routes=("auto",),
+    stores=False,
+    probabilities="logistic",
+)

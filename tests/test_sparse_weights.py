@@ -1,0 +1,170 @@
+"""l1l2svc and l1lr against SciPy, LIBLINEAR, and their certificates in NumPy."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import oracles
+import pytest
+from scipy import optimize, sparse, special
+
+import marginlinear as ml
+
+liblinear = pytest.mark.skipif(shutil.which("liblinear-train") is None,
+                               reason="needs `apt-get install liblinear-tools`")
+DATA = Path(__file__).parent.parent / "data"
+METHODS = ("l1l2svc", "l1lr")
+
+
+def loss(solver, g):
+    """(phi, phi')"""
+    if solver == "l1lr":
+        return np.logaddexp(0, -g), -special.expit(-g)
+    return np.maximum(0, 1 - g) ** 2, -2 * np.maximum(0, 1 - g)
+
+
+def objective(solver, w, Z, cost, ratio=1.0):
+    return ratio * abs(w).sum() + (1 - ratio) / 2 * w @ w + cost @ loss(solver, Z @ w)[0]
+
+
+def conjugate_sum(solver, a, cost):
+    """sum_i c_i phi*(-a_i/c_i)"""
+    if solver == "l1lr":
+        share = a / cost
+        return (cost * (special.xlogy(share, share) + special.xlogy(1 - share, 1 - share))).sum()
+    return (a * a / (4 * cost) - a).sum()
+
+
+def least(solver, Z, cost, ratio):
+    """P*, of w = u - v with u, v >= 0, by L-BFGS-B, polished by SciPy's trust region on the weights that are not 0."""
+    d = Z.shape[1]
+
+    def value(z):
+        w = z[:d] - z[d:]
+        phi, slope = loss(solver, Z @ w)
+        gradient = Z.T @ (cost * slope) + (1 - ratio) * w
+        return (ratio * z.sum() + (1 - ratio) / 2 * w @ w + cost @ phi,
+                np.concatenate((gradient + ratio, ratio - gradient)))
+
+    z = np.zeros(2 * d)
+    for _ in range(6):
+        found = optimize.minimize(value, z, jac=True, method="L-BFGS-B", bounds=[(0, None)] * (2 * d),
+                                  options={"maxiter": 20_000, "maxfun": 10**6, "ftol": 0, "gtol": 1e-12, "maxcor": 30})
+        z = found.x
+    return found.fun
+
+
+def problem(seed):
+    rng = np.random.default_rng(seed)
+    m, d = int(rng.integers(30, 80)), int(rng.integers(4, 12))
+    X = rng.standard_normal((m, d)) * (rng.random((m, d)) < 0.7)
+    y = np.where(X @ rng.standard_normal(d) + rng.standard_normal(m) > 0, 1, -1)
+    X[3], X[:, 2] = 0, 0
+    X[5], y[5] = X[4], -y[4]
+    X[:, 1] = X[:, 0]
+    return X, y, 10.0 ** rng.uniform(-1.5, 2) * rng.uniform(0.5, 2, m)
+
+
+@pytest.mark.parametrize("solver", METHODS)
+@pytest.mark.parametrize("seed", range(10))
+def test_certified_against_scipy(solver, seed):
+    X, y, cost = problem(seed)
+    ratio, Z = (1.0, 1.0, 0.6, 0.05)[seed % 4], y[:, np.newaxis] * X
+    best = least(solver, Z, cost, ratio)
+    model = ml.train(sparse.csr_array(X) if seed % 2 else X, y, solver=solver, sample_weight=cost, l1_ratio=ratio,
+                     tol=1e-10)
+    info, w = model.info, model.coef[0]
+    assert info.converged
+    assert info.objective == pytest.approx(objective(solver, w, Z, cost, ratio), rel=1e-12)
+    assert info.objective == pytest.approx(best, rel=1e-9)
+    assert info.bound <= best * (1 + 1e-11)
+    assert w[2] == 0
+
+
+@pytest.mark.parametrize("solver", METHODS)
+def test_the_bound_in_numpy(solver, monkeypatch):
+    """Of forces far from the optimum, too: by the best share of them that is feasible."""
+    from marginlinear.algorithms.working_sets import SparseFit
+
+    X, y, cost = problem(1)
+    Z, seen = y[:, np.newaxis] * X, []
+    original = SparseFit.bound
+
+    def bound(self):
+        seen.append((np.array(self.engine.W), original(self)))
+        return seen[-1][1]
+
+    monkeypatch.setattr(SparseFit, "bound", bound)
+    ml.train(X, y, solver=solver, sample_weight=cost, tol=1e-9)
+    assert len(seen) > 2
+    for w, found in seen:
+        a = -cost * loss(solver, Z @ w)[1]
+        most = min(1.0, 1 / abs(Z.T @ a).max())
+        shares = np.linspace(0, most, 2001)
+        dual = max(-conjugate_sum(solver, share * a, cost) for share in shares)
+        assert dual - 1e-12 * abs(dual) <= found <= dual + 1e-6 * cost.sum()
+
+
+@pytest.mark.parametrize("solver", METHODS)
+def test_the_least_C_with_a_weight(solver):
+    """C ||sum_i l_i y_i x_i||_inf = 1, l_i = 1/2 or 2."""
+    X, y, _ = problem(2)
+    C = 1 / ({"l1lr": 0.5, "l1l2svc": 2.0}[solver] * abs(y @ X).max())
+    below, above = (ml.train(X, y, solver=solver, C=factor * C, tol=1e-12) for factor in (0.999, 1.01))
+    assert below.info.converged and not below.coef.any()
+    assert np.count_nonzero(above.coef) >= 1
+
+
+@pytest.mark.parametrize("solver", METHODS)
+def test_many_features_and_starts(solver):
+    """More columns than the matrix of a model is made of, and a way over C from weights to weights."""
+    rng = np.random.default_rng(0)
+    X = sparse.random_array((600, 3000), density=0.02, rng=rng, format="csr")
+    y = np.where(X @ rng.standard_normal(3000) + 0.1 * rng.standard_normal(600) > 0, 1, -1)
+    Z = sparse.diags_array(y.astype(float)) @ X
+    start = None
+    for C in (3.0, 30.0):
+        start = ml.train(X, y, solver=solver, C=C, tol=1e-7, start=start)
+        w = start.coef[0]
+        assert start.info.converged
+        assert start.info.objective == pytest.approx(objective(solver, w, Z, np.full(600, C)), rel=1e-12)
+        # Subgradients: |U_j| <= 1, and = 1 with the sign of w_j where it is not 0.
+        U = -Z.T @ (C * loss(solver, Z @ w)[1])
+        assert abs(U).max() <= 1 + 1e-2
+        assert np.allclose(U[w != 0], np.sign(w[w != 0]), atol=1e-2)
+
+
+@liblinear
+@pytest.mark.parametrize(("number", "solver"), [(5, "l1l2svc"), (6, "l1lr")])
+def test_liblinears_objective_and_file(tmp_path, number, solver):
+    X, y, _ = problem(4)
+    text = "".join(f"{label} " + " ".join(f"{j + 1}:{v:.17g}" for j, v in enumerate(x) if v) + "\n"
+                   for label, x in zip(y, X, strict=True))
+    (tmp_path / "train").write_text(text)
+    subprocess.run(["liblinear-train", "-q", "-s", str(number), "-e", "1e-8", "train", "model"], cwd=tmp_path, check=True,
+                   capture_output=True)
+    theirs = ml.load_model(tmp_path / "model")
+    w = theirs.coef[0] * (1 if theirs.classes[1] == 1 else -1)
+    value = objective(solver, w, y[:, np.newaxis] * X, np.ones(len(y)))
+    model = ml.train(X, y, solver=number, tol=1e-9)
+    assert model.solver == solver
+    assert model.info.bound <= value * (1 + 1e-12)
+    assert model.info.objective == pytest.approx(value, rel=2e-9)
+    ml.save_model(model, tmp_path / "ours")
+    subprocess.run(["liblinear-predict", "train", "ours", "out"], cwd=tmp_path, check=True, capture_output=True)
+    assert [int(line) for line in (tmp_path / "out").read_text().split()] == model.predict(X).tolist()
+
+
+def test_columns_of_several_classes_and_probabilities():
+    X, y = ml.load_libsvm(DATA / "vehicle")
+    model = ml.train(X, y, solver="l1lr", C=0.5, bias=1.0, tol=1e-8)
+    assert model.coef.shape == (4, 18)
+    odds = special.expit(model.decision_function(X))
+    assert np.allclose(model.predict_proba(X), odds / odds.sum(axis=1, keepdims=True))
+
+
+def test_what_is_refused():
+    X, y, _ = problem(0)
+    with pytest.raises(ValueError, match=r"l1_ratio = 0 is not allowed: give number in \(0, 1\]"):
+        ml.train(X, y, solver="l1lr", l1_ratio=0)
