@@ -130,7 +130,7 @@ MU = Param("mu", float, 0.8, "weight of margins above 1 + theta against margins 
 THETA = Param("theta", float, 0.2, "half-width of the band of margins that costs nothing", "[0, 1)")
 MARGIN_BOUND = Param("margin_bound", float, 2.0, "B, above which margins cost", "[1, inf)")
 BOUND_COST = Param("bound_cost", float, None, "D, cost of a unit of margin above B (default: C)", "(0, inf)")
-L1_RATIO = Param("l1_ratio", float, 1.0, "r of the penalty r ||w||_1 + (1 - r)/2 ||w||^2; below 1 it is the elastic net",
+L1_RATIO = Param("l1_ratio", float, 1.0, "r of the penalty r ||w||_1 + (1-r)/2 ||w||^2",
                  "(0, 1]")
 K = Param("K", int, None, "how many of a row's classes count, those of highest scores (default: 5, or one less than "
           "there are)", "[1, inf)")

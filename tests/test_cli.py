@@ -187,7 +187,7 @@ GOLDEN = [
     ("train -c -q d", 2, "", "margin-train: -c: its argument is missing" + HINT),
     ("train --quiet=1 d", 2, "", "margin-train: --quiet takes no argument" + HINT),
     ("train -s abc d", 2, "", "margin-train: -s abc: solver = 'abc' is not known: .*" + HINT),
-    ("train -s 5 d", 2, "", "margin-train: -s 5: LIBLINEAR's L1R_L2LOSS_SVC is not .* mcodm, cs, .*" + HINT),
+    ("train -s 21 d", 2, "", "margin-train: -s 21: LIBLINEAR's ONECLASS_SVM is not .* mcodm, cs, .*" + HINT),
     ("train -s 11 d", 2, "", "margin-train: -s 11: LIBLINEAR's L2R_L2LOSS_SVR is not among .*" + HINT),
     ("train -s 99 d", 2, "", "margin-train: -s 99: solver = '99' is not known: .*" + HINT),
     ("train -s cs --mu 0.5 d", 2, "", "margin-train: --mu is not a parameter of -s cs, but of mcodm, odm" + HINT),

@@ -237,7 +237,7 @@ def test_parameters_are_set_as_liblinears(vehicle):
     param = ours.parameter("-s mcodm --mu 0.5")
     for name, value, error, words in (
             ("solver_type", 1, ValueError, "l2svc has no parameter 'mu'"),
-            ("solver_type", 5, ValueError, "L1R_L2LOSS_SVC is not"),
+            ("solver_type", 21, ValueError, "ONECLASS_SVM is not"),
             ("weight", [1.0], AttributeError, "follows from class_weight: set that"),
             ("flag_C_specified", True, AttributeError, "follows from C: set that"),
             ("cost", 1, AttributeError, "cost")):
@@ -444,7 +444,7 @@ def test_unscaled_models_warn(vehicle):
 
 
 OPTIONS = [
-    ("-s 5", "LIBLINEAR's L1R_L2LOSS_SVC is not among the methods of marginlinear: give one of mcodm"),
+    ("-s 21", "LIBLINEAR's ONECLASS_SVM is not among the methods of marginlinear: give one of mcodm"),
     ("-s 11", "LIBLINEAR's L2R_L2LOSS_SVR is not among"),
     ("-s 9", "solver = '9' is not known"),
     ("-s abc", "solver = 'abc' is not known"),

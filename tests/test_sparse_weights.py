@@ -5,7 +5,6 @@ import subprocess
 from pathlib import Path
 
 import numpy as np
-import oracles
 import pytest
 from scipy import optimize, sparse, special
 
@@ -142,8 +141,8 @@ def test_liblinears_objective_and_file(tmp_path, number, solver):
     text = "".join(f"{label} " + " ".join(f"{j + 1}:{v:.17g}" for j, v in enumerate(x) if v) + "\n"
                    for label, x in zip(y, X, strict=True))
     (tmp_path / "train").write_text(text)
-    subprocess.run(["liblinear-train", "-q", "-s", str(number), "-e", "1e-8", "train", "model"], cwd=tmp_path, check=True,
-                   capture_output=True)
+    subprocess.run(["liblinear-train", "-q", "-s", str(number), "-e", "1e-8", "train", "model"], cwd=tmp_path,
+                   check=True, capture_output=True)
     theirs = ml.load_model(tmp_path / "model")
     w = theirs.coef[0] * (1 if theirs.classes[1] == 1 else -1)
     value = objective(solver, w, y[:, np.newaxis] * X, np.ones(len(y)))

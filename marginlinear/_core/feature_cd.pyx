@@ -40,10 +40,15 @@ from marginlinear._core.proximal import solve
 cdef double NU = 1e-12
 # An Armijo step: the part of the promised descent that is enough.
 cdef double ENOUGH = 0.01
+# What the sums of the line search may be off by, a part of their terms' sizes.
+cdef double ROUNDING = 1e-14
 # Cycles that are extrapolated from.
 MEMORY = 5
 # Columns of which the curvature's matrix is made, and the most cycles over it.
 MATRIX, TURNS, EXACT = 500, 2000, 1e-3
+# Where cycles over the columns do not end, it is made of so many with a weight at most, and solved with it for weights
+# that keep their signs, so many of which may come to 0.
+LARGE, CROSSINGS = 2000, 10
 cdef enum:
     HALVINGS = 40
 cdef enum Work:
@@ -106,7 +111,8 @@ cdef class FeatureCD:
     cdef Py_ssize_t n, filled, slice_rows
     cdef const int32_t[::1] y
     cdef const double[::1] cost
-    cdef double[::1] margin, force, curve, way
+    cdef readonly double[::1] force
+    cdef double[::1] margin, curve, way
     # Of the columns that were gathered: their features, where their values begin, and what a step knows of them.
     cdef int32_t[::1] place, features, who
     cdef int64_t[::1] begins
@@ -197,33 +203,33 @@ cdef class FeatureCD:
             values[:kept], who[:kept] = self.values, self.who
             self.values, self.who = values, who
 
-    def step(self, Py_ssize_t[::1] order, double part, Py_ssize_t most):
+    def step(self, Py_ssize_t[::1] order, double part, Py_ssize_t most, bint polish):
         """A proximal Newton step on these columns, by cycles until violations of optimality add up to this part of what
-        they are at the start.
+        they are at the start; `polish`: exactly, where there are more.
 
         Returns
         -------
         float
             Their sum at the start.
         float
-            By how much P falls.
+            By how much P falls; 0 where W has not moved.
         """
-        cdef double violation, gain
+        cdef double violation, fall
         with nogil:
             violation = model(self, order)
+        order = order[:front(self, order)]
         if order.shape[0] <= MATRIX:
             self._solve_by_matrix(order, EXACT * violation)
         else:
-            self._solve_by_columns(order, part * violation, most)
+            self._solve_by_columns(order, part * violation, most, polish)
         with nogil:
-            gain = go(self, order)
+            fall = go(self, order)
         PyErr_CheckSignals()
-        return violation, gain
+        return violation, fall
 
-    def _solve_by_columns(self, Py_ssize_t[::1] order, double enough, Py_ssize_t most):
+    def _solve_by_columns(self, Py_ssize_t[::1] order, double enough, Py_ssize_t most, bint polish):
         """Cycles over the columns; `way` has curvatures times y_i v.x_i."""
         cdef cycle_t state
-        cdef Py_ssize_t turn
         state.n, state.last, state.enough = order.shape[0], INFINITY, enough
         change, way = np.asarray(self.change), np.asarray(self.way)
         columns = np.array(order)
@@ -231,11 +237,11 @@ cdef class FeatureCD:
         bent = curve > 0
         penalty = self._penalty_of(columns)
 
-        def value(v, image):
+        def model_at(v, image):
             return slope @ v + 0.5 * (image[bent] ** 2 / curve[bent]).sum() + penalty(v)
 
         trail = [(change[columns], way.copy())]
-        for turn in range(most):
+        for _ in range(most):
             with nogil:
                 done = cycle(self, order, &state)
             self.cycles += 1
@@ -244,8 +250,18 @@ cdef class FeatureCD:
                 return
             trail.append((change[columns], way.copy()))
             if len(trail) > MEMORY:
-                change[columns], way[:] = extrapolated(trail, value)
+                change[columns], way[:] = extrapolated(trail, model_at)
                 trail = [(change[columns], way.copy())]
+        w = np.asarray(self.W)[np.asarray(self.features)[columns]]
+        columns = columns[w + change[columns] != 0]
+        if polish and len(columns) <= LARGE:
+            self._polish(columns)
+
+    def _polish(self, columns):
+        """The change of these columns, all others at 0, where the model is least as long as signs stay."""
+        change, slope = np.asarray(self.change), np.asarray(self.slope)[columns]
+        w, H = np.asarray(self.W)[np.asarray(self.features)[columns]], self._curvature(columns)
+        change[columns] = self._on_signs(H, slope, w, change[columns])[0]
 
     def _solve_by_matrix(self, order, double enough):
         """Cycles over the matrix of the model's curvature; `residual` is the slope of all but the penalty's kink."""
@@ -257,10 +273,10 @@ cdef class FeatureCD:
         cdef double[::1] v = change, r = residual
         cdef const double[::1] held = w
 
-        def value(v, image):
+        def model_at(v, image):
             return 0.5 * (slope + image) @ v + self.l1 * np.abs(w + v).sum()
 
-        trail = [(change.copy(), residual.copy())]
+        trail, exact_at = [(change.copy(), residual.copy())], MEMORY
         for turn in range(TURNS):
             with nogil:
                 left = cycle_matrix(H, v, r, held, self.l1)
@@ -268,10 +284,9 @@ cdef class FeatureCD:
                 break
             trail.append((change.copy(), residual.copy()))
             if len(trail) > MEMORY:
-                best = extrapolated(trail, value)
-                exact = self._on_signs(matrix, slope, w, best[0])
-                if value(*exact) < value(*best):
-                    best = exact
+                best = extrapolated(trail, model_at)
+                if turn + 1 >= exact_at:
+                    best, exact_at = self._on_signs(matrix, slope, w, best[0]), 2 * exact_at
                 change[:], residual[:] = best
                 trail = [(change.copy(), residual.copy())]
                 PyErr_CheckSignals()
@@ -280,23 +295,30 @@ cdef class FeatureCD:
 
     def _on_signs(self, matrix, slope, w, change):
         """(change, residual) where the model is least over the weights that are not 0, as long as these keep their
-        signs: on the way there, one that comes to 0 stays there."""
+        signs: those that would not become 0 together where that lowers the model, or the first of them alone."""
         new, signs = w + change, np.sign(w + change)
-        while True:
+        residual = slope + matrix @ change
+        for _ in range(CROSSINGS):
             free = np.flatnonzero(signs)
-            residual = slope + matrix @ (new - w)
             if len(free) == 0:
-                return new - w, residual
-            wanted = -(residual[free] + self.l1 * signs[free])
-            step = solve(np.ascontiguousarray(matrix[np.ix_(free, free)]), wanted, 1)
-            against = step * signs[free] < 0
-            reach = np.where(against, -new[free] / np.where(against, step, 1.0), np.inf)
-            first = reach.argmin()
-            if reach[first] >= 1:
-                new[free] += step
-                return new - w, slope + matrix @ (new - w)
-            new[free] += reach[first] * step
-            new[free[first]] = signs[free[first]] = 0
+                break
+            step = solve(np.ascontiguousarray(matrix[np.ix_(free, free)]),
+                         -(residual[free] + self.l1 * signs[free]), 1)
+            against = (new[free] + step) * signs[free] <= 0
+            move = np.zeros_like(new)
+            move[free] = np.where(against, -new[free], step)
+            image = matrix @ move
+            if against.any() and (residual + 0.5 * image) @ move + self.l1 * (signs @ move) >= 0:
+                reach = np.where(against, -new[free] / np.where(against, step, 1.0), np.inf)
+                against = np.arange(len(free)) == reach.argmin()
+                move[free] = reach.min() * step
+                image = matrix @ move
+            new += move
+            residual += image
+            new[free[against]] = signs[free[against]] = 0
+            if not against.any():
+                break
+        return new - w, residual
 
     def _penalty_of(self, columns):
         """The penalty's part of the model's value, and the curvature that no row has, as a function of the change."""
@@ -320,7 +342,7 @@ cdef class FeatureCD:
         return np.asarray(H)
 
 
-def extrapolated(trail, value):
+def extrapolated(trail, model_at):
     """The last (change, image) of a trail, or Anderson's extrapolation of it (Bertrand and Massias, AISTATS 2021) where
     the model has a lower value there."""
     last = trail[len(trail) - 1]
@@ -336,7 +358,7 @@ def extrapolated(trail, value):
         return last
     weights /= weights.sum()
     further = weights @ changes[1:], weights @ images[1:]
-    return further if value(*further) < value(*last) else last
+    return further if model_at(*further) < model_at(*last) else last
 
 
 ctypedef fused engine_t:
@@ -473,6 +495,17 @@ cdef double model(FeatureCD self, const Py_ssize_t[::1] order) noexcept nogil:
     return total
 
 
+cdef Py_ssize_t front(FeatureCD self, Py_ssize_t[::1] order) noexcept nogil:
+    """Bring the columns to the front that have a weight or should; how many these are."""
+    cdef Py_ssize_t at, s, n = 0
+    for at in range(order.shape[0]):
+        s = order[at]
+        if self.W[self.features[s]] != 0 or fabs(self.slope[s]) > self.l1:
+            order[at], order[n] = order[n], s
+            n += 1
+    return n
+
+
 cdef bint cycle(FeatureCD self, Py_ssize_t[::1] order, cycle_t* state) noexcept nogil:
     """Coordinate descent on the model: `change`, and in `way` the curvatures times y_i v.x_i. Whether violations are
     small enough.
@@ -542,41 +575,50 @@ cdef double cycle_matrix(const double[:, ::1] H, double[::1] v, double[::1] r, c
     return total
 
 
+cdef inline double ascent(FeatureCD self, double w, double slope, double v) noexcept nogil:
+    """slope v + l1 |w + v| - l1 |w| + l2 v^2/2, where w keeps its sign of the small sum of both slopes."""
+    if w * (w + v) > 0:
+        return (slope + self.l1 if w > 0 else slope - self.l1) * v + 0.5 * self.l2 * v * v
+    return slope * v + self.l1 * (fabs(w + v) - fabs(w)) + 0.5 * self.l2 * v * v
+
+
 cdef double go(FeatureCD self, const Py_ssize_t[::1] order) noexcept nogil:
-    """W and the margins go the part 1, 1/2, 1/4, ... of the change that lowers P enough. Returns by how much it falls;
-    0, and nothing moves, where none does."""
-    cdef Py_ssize_t i, at, s, turn
+    """W and the margins go the part 1, 1/2, 1/4, ... of the change that lowers P enough, as far as rounding tells.
+    Returns by how much it falls."""
+    cdef Py_ssize_t i, at, s, _
     cdef int64_t p
-    cdef double promised = 0, part = 1, w, fall, c
+    cdef double promised = 0, part = 1, w, before, after, fall, total
     for i in range(self.rows.m):
         self.way[i] = 0
     for at in range(order.shape[0]):
         s = order[at]
         if self.change[s] != 0:
-            w = self.W[self.features[s]]
-            promised -= ((self.slope[s] - self.l2 * w) * self.change[s]
-                         + penalty_at(self, w + self.change[s]) - penalty_at(self, w))
+            promised -= ascent(self, self.W[self.features[s]], self.slope[s], self.change[s])
             for p in range(self.begins[s], self.begins[s + 1]):
                 self.way[self.who[p]] += self.change[s] * self.values[p]
     if not promised > 0:
         return 0
-    for turn in range(HALVINGS):
-        fall = 0
+    for _ in range(HALVINGS):
+        fall = total = 0
         for at in range(order.shape[0]):
             s = order[at]
             if self.change[s] != 0:
                 w = self.W[self.features[s]]
-                fall += penalty_at(self, w) - penalty_at(self, w + part * self.change[s])
+                before, after = penalty_at(self, w), penalty_at(self, w + part * self.change[s])
+                fall += before - after
+                total += before + after
         for i in range(self.rows.m):
             if self.way[i] != 0:
-                c = self.cost[i]
-                fall += c * (loss_at(self.phi, self.margin[i]) - loss_at(self.phi, self.margin[i] + part * self.way[i]))
-        if fall >= ENOUGH * part * promised:
+                before = self.cost[i] * loss_at(self.phi, self.margin[i])
+                after = self.cost[i] * loss_at(self.phi, self.margin[i] + part * self.way[i])
+                fall += before - after
+                total += before + after
+        if fall >= ENOUGH * part * promised - ROUNDING * total:
             for at in range(order.shape[0]):
                 s = order[at]
                 self.W[self.features[s]] += part * self.change[s]
             for i in range(self.rows.m):
                 self.margin[i] += part * self.way[i]
-            return fall
+            return fmax(fall, ROUNDING * total)
         part /= 2
     return 0

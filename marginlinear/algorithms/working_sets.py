@@ -14,12 +14,12 @@ from marginlinear.problem import Info, Solution
 from marginlinear.status import STALLED, allowance, status_of
 
 # The first set has so many features; a later one all that have a weight, and as many again.
-FIRST = 2000
+FIRST = 5000
 # A set is solved until its violations are this part of what those of all features are, a step's model until they are
 # this part of the set's; by so many cycles at most.
-PART, MODEL, CYCLES = 0.3, 0.3, 20
-# Steps on a set.
-STEPS = 20
+PART, MODEL, CYCLES = 0.3, 0.3, 5
+# Steps on a set; the fall of the objective, as a part of it, below which they are exact.
+STEPS, NEAR = 20, 1e-6
 
 
 class SparseFit:
@@ -45,6 +45,7 @@ class SparseFit:
         self.engine = FeatureCD(problem.rows, problem.y, cost, table_of(*table), l1, l2, run.seed)
         if run.start is not None:
             np.asarray(self.engine.W)[:] = run.start["W"]
+        self.fall = math.inf
         self.budget = Budget(run.max_iter, run.time_limit, run.progress, run.cancel)
 
     def convex(self):
@@ -67,7 +68,7 @@ class SparseFit:
                     tol=self.run.tol, history=self.budget.history,
                     notes=(f"{np.count_nonzero(W)} of {len(W)} weights are not 0",))
         weights = W if self.to_outer is None else self.to_outer(W)
-        return Solution(weights.reshape(-1, 1), info, {"W": weights})
+        return Solution(weights.reshape(-1, 1), info, {"W": weights, "duals": np.array(engine.force)})
 
     def bound(self):
         """The best D of the forces times a share."""
@@ -99,18 +100,8 @@ class SparseFit:
             others = others[np.argpartition(-violations[others], room)[:room]]
         columns = engine.gather(np.concatenate((held, others))).astype(np.intp)
         enough = PART * violations.sum()
+        near = NEAR * self.budget.history[-1]["objective"]
         for _ in range(STEPS):
-            violation, gain = engine.step(columns, MODEL, CYCLES)
-            if violation <= enough or gain <= 0 or self.budget.exhausted(engine.cycles):
+            violation, self.fall = engine.step(columns, MODEL, CYCLES, self.fall <= near)
+            if violation <= enough or self.fall == 0 or self.budget.exhausted(engine.cycles):
                 return
-
-
-def sparse_fit_of(loss):
-    """The `fit` of a binary method with the loss of another, by that one's `loss` as Method has it, and the parameter
-    `l1_ratio`."""
-    def fit(problem, params, run):
-        cost, table = loss(problem, params)
-        ratio = params["l1_ratio"]
-        return SparseFit(problem, run, cost, table, ratio, 1 - ratio).convex()
-
-    return fit

@@ -108,7 +108,7 @@ def help_text(known):
         lines += options.other_defaults(method.defaults, params.RUN)
     for title, shared in SHARED.items():
         takers = [method.name for method in known.values() if set(shared) <= set(method.takes)]
-        lines += ["", f"{title}, for {', '.join(takers)}:", *options.describe(shared)]
+        lines += ["", title, *options.wrapped(f"of {', '.join(takers)}"), *options.describe(shared)]
     return "\n".join([*lines, "", STATUSES])
 
 

@@ -9,9 +9,15 @@ With `l1_ratio` r, r ||w||_1 + (1 - r)/2 ||w||^2 in place of ||w||_1.
 """
 
 from marginlinear import params as P
-from marginlinear.algorithms.working_sets import sparse_fit_of
-from marginlinear.methods.l2svc import loss
+from marginlinear.algorithms.sparse_weights import sparse_fit_of
 from marginlinear.registry import Method
+
+SQUARED_HINGE = (1,), ((2, -2, 1), (0, 0, 0))
+
+
+def loss(problem, params):
+    return problem.costs(params["C"]), SQUARED_HINGE
+
 
 METHOD = Method(
     name="l1l2svc",

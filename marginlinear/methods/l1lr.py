@@ -8,9 +8,15 @@ With `l1_ratio` r, r ||w||_1 + (1 - r)/2 ||w||^2 in place of ||w||_1.
 """
 
 from marginlinear import params as P
-from marginlinear.algorithms.working_sets import sparse_fit_of
-from marginlinear.methods.logistic import loss
+from marginlinear.algorithms.sparse_weights import sparse_fit_of
 from marginlinear.registry import Method
+
+SOFTPLUS = (), "softplus"
+
+
+def loss(problem, params):
+    return problem.costs(params["C"]), SOFTPLUS
+
 
 METHOD = Method(
     name="l1lr",
