@@ -194,9 +194,14 @@ MAX_ITER = Param("max_iter", int, 20_000, "cap on sweeps over the rows, Newton s
 TIME_LIMIT = Param("time_limit", float, None, "stop training after this many seconds", "(0, inf)", metavar="SECONDS")
 
 FOLDS = Param("folds", int, 5, "folds of cross-validation", "[2, inf)")
-METRIC = Param("metric", str, "accuracy", "what cross-validation measures: the part of the rows predicted right, the "
-               "mean recall of the classes, the mean F1 of the classes, or the area under the ROC curve (more than "
-               "two classes: the mean of each against the rest)", choices=("accuracy", "balanced", "f1_macro", "auc"))
+OF_CLASSES, OF_NUMBERS = ("accuracy", "balanced", "f1_macro", "auc"), ("mse", "mae", "r2")
+# Those of which the least is the best.
+ERRORS = ("mse", "mae")
+METRIC = Param("metric", str, None, "what cross-validation measures: the part of the rows predicted right (accuracy, the "
+               "default), the mean recall of the classes, the mean F1 of the classes, or the area under the ROC curve "
+               "(more than two classes: the mean of each against the rest); of regression the mean squared error (the "
+               "default), the mean absolute error, or 1 less the part of the variance that is left",
+               choices=(*OF_CLASSES, *OF_NUMBERS))
 
 # What every fit takes, in the order of --help.
 RUN = (TOL, BIAS, ALGORITHM, MAX_ITER, TIME_LIMIT, SEED, THREADS)
@@ -228,7 +233,7 @@ COLUMNS = (LABEL, CATEGORICAL, HASH_BITS)
 
 # Options of the commands that `liblinearutil` takes too.
 SOLVER = Param("solver", str, None, "the method", letter="s", metavar="NAME")
-CROSS_VALIDATION = Param("cross_validation", int, None, "accuracy, or what --metric says, by stratified n-fold "
+CROSS_VALIDATION = Param("cross_validation", int, None, "accuracy, or mean squared error, or what --metric says, by n-fold "
                          "cross-validation; no model is written", FOLDS.domain, letter="v", metavar="n")
 SEARCH = Param("search", bool, False, "search for the best C, or with --grid for other parameters, by cross-"
                f"validation with {FOLDS.default} folds or those of -v; a method without C has a grid of its own",
@@ -253,6 +258,15 @@ def resolve(declared, given):
             raise ValueError(f"{p.name} = {values[p.name]!r} is of no use {_with(other, values[other])}: it is for "
                              f"{other} = {' | '.join(useful)}")
     return values
+
+
+def metric_of(method, metric):
+    """The name of the metric, None standing for the first of those of the method's kind; ValueError for others."""
+    kind = OF_NUMBERS if method.regression else OF_CLASSES
+    metric = kind[0] if metric is None else METRIC.check(metric)
+    if metric not in kind:
+        raise ValueError(f"metric = {metric!r} does not measure what {method.name} predicts: give {' | '.join(kind)}")
+    return metric
 
 
 def is_used(param, values):

@@ -43,7 +43,7 @@ def write(model, put, threads):
     rows, columns = model.weights.shape
     number = registry.liblinear_number(model.solver)
     if model.classes is None:
-        kind = liblinear.REGRESSORS.get(number, model.solver)
+        kind = model.solver if model.solver in liblinear.REGRESSORS.values() else liblinear.REGRESSORS[number or 11]
     else:
         kind = liblinear.CODED if model.voted else liblinear.solver_type(number, len(model.classes), columns)
     put((f"solver_type {kind}\n{label_lines(model)}{code_line(model)}{scaling_line(model)}"
