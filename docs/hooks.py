@@ -35,6 +35,10 @@ margin-plot margins -q -o {name}.svg data/vehicle {other}.model {name}.model
 LISTS = ("Parameters", "Attributes", "Returns", "Yields", "Raises", "Warns")
 
 
+def classifiers():
+    return [name for name, method in registry.methods().items() if not method.regression]
+
+
 def on_config(config):
     """The menu's methods are the registry's."""
     methods = [{name: f"methods/{name}.md"} for name in registry.methods()]
@@ -52,7 +56,7 @@ def on_files(files, config):
     for page in [file for file in files if file.src_uri.endswith(".md")]:
         for name, picture in drawn(drawing(page.content_string)):
             files.append(File.generated(config, str(Path(page.src_uri).with_name(name)), content=picture))
-    for method in registry.methods():
+    for method in classifiers():
         for name, picture in drawn(figure_commands(method).splitlines()):
             files.append(File.generated(config, f"methods/{name}", content=picture))
     written = {Path(file.src_uri).stem for file in files if re.match(r"methods/.*\.md$", file.src_uri)} - {"index"}
@@ -73,7 +77,8 @@ def on_page_markdown(markdown, page, config, files):
 def method_page(method, text):
     """All of a method's page around the text on when to use it."""
     number = "" if method.liblinear is None else f", or LIBLINEAR's number `-s {method.liblinear}`"
-    takes = ["joint multi-class" if method.joint else "binary, several classes by `--multiclass`",
+    takes = ["regression" if method.regression else
+             "joint multi-class" if method.joint else "binary, several classes by `--multiclass`",
              "linear and kernel" if method.kernels else "linear only",
              "rows in memory only" if not method.stores else
              f"{'if linear also ' if method.kernels else ''}from [stores](../stores.md), larger than memory"]
@@ -85,9 +90,12 @@ def method_page(method, text):
         "## Parameters\n", *parameter_table(method.params), "",
         *other_defaults(method), "Every method also takes [those of every run](../commands.md).\n",
         *([f"Routes: {', '.join(f'`{route}`' for route in method.routes)}.\n"] if len(method.routes) > 1 else []),
-        "## Its margins\n", "The margins of the training rows beside those of another method, by\n",
-        "```sh", figure_commands(method.name) + "```\n", f"![Distribution of the margins]({method.name}.svg)\n",
-        "## Mathematics\n", *indented(mathematics)])
+        *([] if method.regression else margins_of(method)), "## Mathematics\n", *indented(mathematics)])
+
+
+def margins_of(method):
+    return ["## Its margins\n", "The margins of the training rows beside those of another method, by\n",
+            "```sh", figure_commands(method.name) + "```\n", f"![Distribution of the margins]({method.name}.svg)\n"]
 
 
 def split_objective(objective):
@@ -120,7 +128,8 @@ def make_methods(_):
              "| --- | --- | --- | --- | --- | --- |"]
     for m in registry.methods().values():
         number = "" if m.liblinear is None else f"`-s {m.liblinear}`"
-        lines.append(f"| [`{m.name}`]({m.name}.md) | {escaped(m.summary)} | {'joint' if m.joint else 'binary'} | "
+        classes = "" if m.regression else "joint" if m.joint else "binary"
+        lines.append(f"| [`{m.name}`]({m.name}.md) | {escaped(m.summary)} | {classes} | "
                      f"{'yes' if m.kernels else ''} | {'yes' if m.stores else ''} | {number} |")
     return "\n".join(lines)
 
@@ -130,7 +139,7 @@ def make_sweeps(sets):
     names = sets.split()
     data = [load_libsvm(ROOT / "data" / name) for name in names]
     lines = [f"| method | {' | '.join(names)} |", "| --- |" + " ---: |" * len(names)]
-    for method in registry.methods():
+    for method in classifiers():
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # the table tells
             infos = [train(X, y, solver=method, bias=1).info for X, y in data]

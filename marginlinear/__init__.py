@@ -11,6 +11,7 @@ _HOME = {
     "train": "marginlinear.api",
     "Model": "marginlinear.model",
     "KernelModel": "marginlinear.model",
+    "RegressionModel": "marginlinear.model",
     "load_model": "marginlinear.modelfile",
     "save_model": "marginlinear.modelfile",
     "MarginReport": "marginlinear.margins",
@@ -24,9 +25,9 @@ _HOME = {
     "search": "marginlinear.selection",
 }
 
-__all__ = ["ConvergenceWarning", "DataError", "Info", "KernelModel", "MarginReport", "Model", "Store",
-           "__version__", "cross_validate", "dump_libsvm", "load_libsvm", "load_model", "margin_report", "out_of_fold",
-           "save_model", "search", "train"]
+__all__ = ["ConvergenceWarning", "DataError", "Info", "KernelModel", "MarginReport", "Model", "RegressionModel",
+           "Store", "__version__", "cross_validate", "dump_libsvm", "load_libsvm", "load_model", "margin_report",
+           "out_of_fold", "save_model", "search", "train"]
 
 
 def __getattr__(name):

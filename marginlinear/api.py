@@ -16,7 +16,7 @@ from marginlinear.data.kernels import GramCache
 from marginlinear.data.labels import classes_of
 from marginlinear.errors import ConvergenceWarning, renumber_rows
 from marginlinear.fitting import require_memory, resolved
-from marginlinear.model import Model, among, kernel_model
+from marginlinear.model import Model, RegressionModel, among, kernel_model
 from marginlinear.problem import Problem
 from marginlinear.status import fell_short, keyword, shortfall
 from marginlinear.store.paging import paged
@@ -25,7 +25,7 @@ from marginlinear.threads import in_order
 
 def train(X, y=None, *, solver=None, classes=None, class_weight=None, sample_weight=None, start=None, progress=None,
           probability=False, scale=None, memory=None, sweeps_per_load=None, **params):
-    """Train a linear or a kernel classifier.
+    """Train a linear or a kernel classifier, or a linear regression.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ def train(X, y=None, *, solver=None, classes=None, class_weight=None, sample_wei
         whose rows stay on disk.
     y : array of shape (m,), optional with a Store
         Labels: bools, integers, other numbers, or strings of one word; at least two different ones. Others are refused,
-        as neither a model file nor one of predictions could hold them.
+        as neither a model file nor one of predictions could hold them. Of a regression finite numbers.
     solver : str
         Name of a method, or LIBLINEAR's number for it. Default "mcodm".
     classes : array of shape (n_classes,), optional
@@ -87,7 +87,7 @@ def train(X, y=None, *, solver=None, classes=None, class_weight=None, sample_wei
     Returns
     -------
     Model
-        A `KernelModel` with a kernel.
+        A `KernelModel` with a kernel, a `RegressionModel` of a regression.
 
     Raises
     ------
@@ -130,7 +130,7 @@ def fit_model(X, y=None, warning=None, *, solver=None, classes=None, class_weigh
     method = registry.get(registry.DEFAULT if solver is None else solver)
     values, run_values = resolved(method, params)
     P.check_function("progress", progress)
-    X = paged(X, memory, sweeps_per_load)
+    X, read = paged(X, memory, sweeps_per_load), 0
     if is_paged(X):
         fitting.require_stores(method, values.get("kernel"))
         y, read = X.y if y is None else y, X.pages.bytes_read
@@ -140,20 +140,29 @@ def fit_model(X, y=None, warning=None, *, solver=None, classes=None, class_weigh
     given = values.get("kernel") == "precomputed"
     if given and around["scale"]:
         raise ValueError(f"scale = {scale!r} is for features: a precomputed kernel has none")
-    data, y, factors, kept = training_data(X, y, sample_weight, square=given, overwrite_rows=overwrite_rows)
+    if method.regression:
+        require_no_classes(method, classes=classes, class_weight=class_weight or None,
+                           probability=around["probability"] or None)
+    data, y, factors, kept = training_data(X, y, sample_weight, square=given, overwrite_rows=overwrite_rows,
+                                           regression=method.regression)
     width = shape_of(X)[1]
     fitting.require_features(width, values, run_values)
-    found, codes = classes_of(y)
-    fitting.require_classes(method, found, "y" if kept is None else "y, its rows of weight 0 left out,")
-    labels = found if classes is None else labels_with(found, classes)
-    factor = (np.broadcast_to(1.0, len(codes)) if class_weight is None
-              else class_factors(class_weight, found, np.bincount(codes, factors))[codes])
-    sample = Sample(data, codes, factors, factor, kept)
-    fit = ModelFit(labels, method, values, run_values, found, width, around["scale"])
-    folded, own = None, calibration.of_scores(method, values, len(found), len(labels))
-    if around["probability"] and own is None:
-        folded = sample if given else sample.merged()
-        require_pairs(found, folded.y)
+    folded = own = None
+    if method.regression:
+        sample = Sample(data, y, factors, np.broadcast_to(1.0, len(y)), kept)
+        fit = ModelFit(None, method, values, run_values, None, width, around["scale"])
+    else:
+        found, codes = classes_of(y)
+        fitting.require_classes(method, found, "y" if kept is None else "y, its rows of weight 0 left out,")
+        labels = found if classes is None else labels_with(found, classes)
+        factor = (np.broadcast_to(1.0, len(codes)) if class_weight is None
+                  else class_factors(class_weight, found, np.bincount(codes, factors))[codes])
+        sample = Sample(data, codes, factors, factor, kept)
+        fit = ModelFit(labels, method, values, run_values, found, width, around["scale"])
+        own = calibration.of_scores(method, values, len(found), len(labels))
+        if around["probability"] and own is None:
+            folded = sample if given else sample.merged()
+            require_pairs(found, folded.y)
     model = fit.model(sample, start, progress, cancel, gram=gram, overwrite_rows=overwrite_rows and folded is None)
     model.calibration = own if folded is None else fit.calibration(folded, progress, cancel)
     if is_paged(X):
@@ -164,8 +173,17 @@ def fit_model(X, y=None, warning=None, *, solver=None, classes=None, class_weigh
     return model
 
 
+def require_no_classes(method, **given):
+    """ValueError for arguments that speak of classes, where they are not None."""
+    for name, value in given.items():
+        if value is not None:
+            raise ValueError(f"{name} = {value!r} is for classes, which a regression by {method.name} does not have: "
+                             "leave it out")
+
+
 class Sample(NamedTuple):
-    """Checked rows: X, classes 0..k-1, instance weights, factors of C, and their numbers in the caller's data, or None.
+    """Checked rows: X, classes 0..k-1 or targets, instance weights, factors of C, and their numbers in the caller's
+    data, or None.
     """
 
     X: Any
@@ -188,7 +206,8 @@ class Sample(NamedTuple):
 
 
 class ModelFit(fitting.Fit):
-    """A fit that makes a Model of a Sample; the model knows all `labels`, of which the fit's classes are some."""
+    """A fit that makes a Model of a Sample; the model knows all `labels`, of which the fit's classes are some. Both are
+    None for a regression."""
 
     def __init__(self, labels, *fit):
         super().__init__(*fit)
@@ -210,15 +229,21 @@ class ModelFit(fitting.Fit):
                 require_memory(self.columns, len(sample.y), "rows")
                 rows = (gram or GramCache()).rows(kernel, X, bias, self.values["cache"],
                                                  threads or self.run_values["threads"], sample.kept)
-        problem = Problem(rows, sample.y, len(self.classes), sample.instance, sample.factor)
+        if self.method.regression:
+            ones = np.ones(len(sample.y), dtype=np.int32)
+            problem = Problem(rows, ones, 2, sample.instance, sample.factor, targets=sample.y)
+        else:
+            problem = Problem(rows, sample.y, len(self.classes), sample.instance, sample.factor)
         fitted = self.fitted(problem, start, progress, cancel, threads, overwrite_rows)
         if kernel is not None:
             return kernel_model(kernel, X, fitted, self.labels, sample.kept, n_features=self.width, scaling=scaling)
-        fitted, lowered = among(self.labels, fitted)
+        lowered = 0.0
+        if self.labels is not None:
+            fitted, lowered = among(self.labels, fitted)
         if scaling is not None and scaling.linear:
             weights, bias = scaling.folded(np.asarray(fitted.weights), bias)
             fitted, scaling = fitted._replace(weights=weights, bias=bias), None
-        model = Model(**fitted._asdict(), scaling=scaling)
+        model = (RegressionModel if self.labels is None else Model)(**fitted._asdict(), scaling=scaling)
         if np.any(lowered):
             model.weights, model.bias = np.vstack([model.coef.T, model.intercept - lowered]), 1.0
         return model

@@ -36,7 +36,7 @@ class Linear:
     @property
     def joint(self):
         """True where the largest of several columns of scores wins: one column a class."""
-        return not self.voted and self.columns == len(self.classes)
+        return self.classes is not None and not self.voted and self.columns == len(self.classes)
 
     @property
     def n_features(self):
@@ -50,8 +50,8 @@ class Fitted(namedtuple("Fitted", "weights classes bias codes solver params info
     ----------
     weights : float64 array of shape (d, columns)
         As in a Solution.
-    classes : array
-        The labels, ascending.
+    classes : array or None
+        The labels, ascending; None of a regression.
     bias, codes, solver, params, info
         As of a Model.
     state : Start
@@ -62,14 +62,15 @@ class Fitted(namedtuple("Fitted", "weights classes bias codes solver params info
 
 
 class Start:
-    """The state of a Solution, and what it belongs to: a dict of what must be the same, and the classes of the rows."""
+    """The state of a Solution, and what it belongs to: a dict of what must be the same, and the classes of the rows, or
+    their targets."""
 
     def __init__(self, origin, y, state):
         self.origin, self.y, self.state = origin, y, state
 
 
 class Fit:
-    """A method with all its parameters: what makes Fitted of rows that have all `classes`.
+    """A method with all its parameters: what makes Fitted of rows that have all `classes`, None for a regression.
 
     `width` is the number of the caller's features, before any scaling.
     """
@@ -82,7 +83,7 @@ class Fit:
         if values.get(P.FREE_BIAS.name) and self.bias >= 0:
             raise ValueError(f"bias = {self.bias!r} does not go with free_bias = True, whose offset takes its place: "
                              "give one of them")
-        k = len(classes)
+        k = 2 if method.regression else len(classes)
         self.how = None if method.joint or k == 2 else values["multiclass"]
         self.columns = k if method.joint else 1
         if self.how is not None:
@@ -112,8 +113,9 @@ class Fit:
                   "bias feature": self.bias >= 0, "classes": problem.n_classes,
                   "kernel": kernel and (kernel.kind, kernel.gamma, kernel.degree, kernel.coef0),
                   "multiclass": how, "scale": self.scale}
+        told = problem.y if problem.targets is None else problem.targets
         # Several binary problems share the rows.
-        run = Run(start=start_state(start, origin, problem.y), progress=progress, cancel=cancel,
+        run = Run(start=start_state(start, origin, told), progress=progress, cancel=cancel,
                   overwrite_rows=overwrite_rows and how is None, **run_values)
         method_values = {p.name: values[p.name] for p in method.params}
         with named(self.columns, problem.rows.m if kernel else problem.rows.n, "rows" if kernel else "features"):
@@ -126,7 +128,7 @@ class Fit:
         require_finite(solution, problem.rows, method)
         return Fitted(solution.weights, self.classes, self.bias, solution.codes, method.name,
                       effective(method, {**values, "multiclass": how, "scale": self.scale}, run_values),
-                      solution.info, Start(origin, problem.y, solution.state))
+                      solution.info, Start(origin, told, solution.state))
 
 
 def resolved(method, params):
@@ -175,6 +177,9 @@ def require_stores(method, kernel):
 
 def require_partitions(method, params, algorithm):
     """ValueError for a method whose objective does not split over rows, or that is not built to."""
+    if method.regression:
+        raise ValueError(f"solver = {method.name!r} does not go over partitions yet: train where all rows are, or over "
+                         "a Store")
     if method.terms is None and not method.smooth:
         raise ValueError(f"solver = {method.name!r} does not go over partitions: give "
                          f"{'mcodm or cs' if method.joint else 'odm, l2svc or ldm'}, or train where all rows are")

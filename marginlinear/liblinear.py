@@ -11,15 +11,15 @@ CLASSIFIERS = {
     7: "L2R_LR_DUAL",
 }
 LOGISTIC = tuple(CLASSIFIERS[number] for number in (0, 6, 7))
-OTHERS = {
+REGRESSORS = {
     11: "L2R_L2LOSS_SVR",
     12: "L2R_L2LOSS_SVR_DUAL",
     13: "L2R_L1LOSS_SVR_DUAL",
-    21: "ONECLASS_SVM",
 }
-SOLVERS = {**CLASSIFIERS, **OTHERS}
+ONE_CLASS = {21: "ONECLASS_SVM"}
+SOLVERS = {**CLASSIFIERS, **REGRESSORS, **ONE_CLASS}
 # Solver -> another one with the same objective and so the same model, by another algorithm.
-SAME = {2: 1, 7: 0}
+SAME = {2: 1, 7: 0, 12: 11}
 JOINT = CLASSIFIERS[4]  # k columns of weights even for two classes
 SIGN = CLASSIFIERS[1]  # one column for two classes, positive for the first label
 CODED = "MARGINLINEAR"  # columns with codes: a name that LIBLINEAR does not know, so that it refuses the file

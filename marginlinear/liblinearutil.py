@@ -6,8 +6,8 @@ with marginlinear's methods, certificates and files, and an exception with its r
 
 What differs from LIBLINEAR:
 
-- `-s` takes the names of marginlinear's methods and LIBLINEAR's numbers of those with the same objective: 1 (the
-  default, as there), 3 and 4. Another number is refused by name. All options of `margin-train --help` that are not
+- `-s` takes the names of marginlinear's methods and LIBLINEAR's numbers: 1 is the default, as there, and 21 is refused
+  by name. All options of `margin-train --help` that are not
   about files are understood, and all are read strictly.
 - `-e` is the tolerance of the certificate relative to the objective, 0.001 unless given. LIBLINEAR's bounds the
   largest violation of the dual's optimality conditions, 0.1 unless given: the same number means another thing.
@@ -69,7 +69,8 @@ def _derived(get, instead):
     return property(get, refuse)
 
 
-REGRESSION = "marginlinear neither regresses nor looks for outliers"
+STEPS_OF_P = 20  # as LIBLINEAR has them, from 0 up to the largest target
+OUTLIERS = "marginlinear does not look for outliers"
 C_MEMORY = "there is no C library that needs it: x has the rows"
 
 
@@ -154,18 +155,18 @@ class parameter:
         LIBLINEAR's number of it; may be set. AttributeError for a method that LIBLINEAR does not have.
     values : dict
         Parameters by their names in Python, those that were given.
-    C, eps, bias : float
-        Of `values`, or the defaults; may be set. C is None for a method without.
+    C, eps, bias, p : float
+        Of `values`, or the defaults; may be set. C and p are None for a method without.
     class_weight : dict
         Label -> factor of C. nr_weight, weight_label and weight, lists, follow from it.
     flag_cross_validation, flag_find_parameters : bool
         Whether `train` cross-validates, or searches for the best C, in place of training.
     nr_fold : int
         Folds of either; 0 where none was given.
-    flag_C_specified, flag_solver_specified : bool
-        Whether C is among `values`, and whether the options have `-s`.
+    flag_C_specified, flag_p_specified, flag_solver_specified : bool
+        Whether C and p are among `values`, and whether the options have `-s`.
     quiet : bool
-    p, nu, init_sol, regularize_bias, w_recalc, flag_p_specified, print_func
+    nu, init_sol, regularize_bias, w_recalc, print_func
         AttributeError, which says why they are not here.
 
     Raises
@@ -202,8 +203,9 @@ class parameter:
         taken = (*params.RUN, *params.AROUND, *params.OWN)
         line = _command_line(options, (params.SOLVER, params.CROSS_VALIDATION, params.SEARCH, QUIET, *taken),
                              class_weights=True)
-        self.solver = registry.get(_value(line, params.SOLVER) or DEFAULT_SOLVER).name
-        self.values = {p.name: _value(line, p) for p in taken if line.given(p)}
+        method = registry.get(_value(line, params.SOLVER) or DEFAULT_SOLVER)
+        self.solver = method.name
+        self.values = {p.name: _value(line, p) for p in taken if line.meant(p, method.takes)}
         self.flag_solver_specified = line.given(params.SOLVER)
         self.flag_cross_validation = line.given(params.CROSS_VALIDATION)
         self.flag_find_parameters = line.value(params.SEARCH)
@@ -252,9 +254,9 @@ class parameter:
     weight_label = _derived(lambda self: list(self.class_weight), "class_weight")
     weight = _derived(lambda self: list(self.class_weight.values()), "class_weight")
     flag_C_specified = _derived(lambda self: params.C.name in self.values, "C")
-    p = _Absent(REGRESSION)
-    nu = _Absent(REGRESSION)
-    flag_p_specified = _Absent(REGRESSION)
+    p = property(lambda self: self._get("epsilon"), lambda self, value: self._set("epsilon", value))
+    flag_p_specified = _derived(lambda self: params.EPSILON.name in self.values, "p")
+    nu = _Absent(OUTLIERS)
     init_sol = _Absent("a fit goes on from another one by marginlinear.train(start=)")
     w_recalc = _Absent("the weights are always those of the duals")
     regularize_bias = _Absent("the bias feature is one like others; a large bias is regularised less")
@@ -262,13 +264,14 @@ class parameter:
 
 
 class model:
-    """A trained classifier with LIBLINEAR's questions; it can be pickled.
+    """A trained model with LIBLINEAR's questions; it can be pickled.
 
     Attributes
     ----------
     classifier : marginlinear.Model
-        The model itself, with certificate and all.
+        The model itself, with certificate and all; a RegressionModel too.
     nr_feature, nr_class : int
+        As LIBLINEAR has it a regression has 2 classes, without labels.
     label : list
         As get_labels has them.
     w : float64 array of shape (nr_feature * columns,), one more row of columns with a bias feature
@@ -287,7 +290,7 @@ class model:
 
     @property
     def nr_class(self):
-        return len(self.classifier.classes)
+        return 2 if self.is_regression_model() else len(self.classifier.classes)
 
     @property
     def bias(self):
@@ -323,7 +326,9 @@ class model:
         return self.nr_class
 
     def get_labels(self):
-        """The labels, as a list: of two, the one of the positive scores first."""
+        """The labels, as a list: of two, the one of the positive scores first; of a regression none."""
+        if self.is_regression_model():
+            return []
         return self.classifier.classes[self._order()].tolist()
 
     def get_decfun_coef(self, feat_idx, label_idx=0):
@@ -355,8 +360,8 @@ class model:
         return self.classifier.calibration is not None
 
     def is_regression_model(self):
-        """False: marginlinear does not regress, and load_model refuses models that do."""
-        return False
+        """Whether its scores are the predictions."""
+        return self.classifier.classes is None
 
     def is_oneclass_model(self):
         """False: marginlinear needs two classes, and load_model refuses one-class models."""
@@ -386,7 +391,7 @@ class model:
         self._require_columns_of_labels()
         coef, intercept = self.classifier.coef, self.classifier.intercept
         if self.nr_class == 2 and len(coef) == 1:
-            sign = -1.0 if label_idx else 1.0
+            sign = -1.0 if label_idx and not self.is_regression_model() else 1.0
             return sign * coef[0], sign * float(intercept[0])
         at = range(self.nr_class)[self._order()][label_idx]
         return coef[at], float(intercept[at])
@@ -521,9 +526,11 @@ def train(arg1, arg2=None, arg3=None):
     Returns
     -------
     model
-        With `-v` a float in its place: the accuracy of the cross-validation in per cent, which is printed too. With
-        `-C` a tuple (best C, -1.0, its accuracy in cross-validation from 0 to 1), printed too, by 5 folds or those of
-        `-v`. The values of C are 2^-5, 2^-3, ..., 2^9, or with `-c` that one and its doubles up to 1024.
+        With `-v` a float in its place: the accuracy of the cross-validation in per cent, of a regression its mean
+        squared error, which is printed too. With `-C` a tuple (best C, -1.0, its accuracy in cross-validation from 0 to
+        1), printed too, by 5 folds or those of `-v`; of a regression (best C, best p, mean squared error). The values
+        of C are 2^-5, 2^-3, ..., 2^9, or with `-c` that one and its doubles up to 1024; of p 20, from 0 to the largest
+        target, or with `-p` that one.
 
     Raises
     ------
@@ -558,7 +565,7 @@ def train(arg1, arg2=None, arg3=None):
         return _find_C(prob, param, values)
     if param.flag_cross_validation:
         return _cross_validation(prob, param, values)
-    return model(api.train(prob.x, _labels(prob.y), solver=param.solver, class_weight=param.class_weight,
+    return model(api.train(prob.x, _told(param, prob.y), solver=param.solver, class_weight=param.class_weight,
                            **values))
 
 
@@ -590,7 +597,7 @@ def predict(y, x, m, options=""):
         Name the option, or what is wrong with y, x or m.
     """
     classifier = _classifier(m)
-    if classifier.classes.dtype.kind == "U":
+    if not m.is_regression_model() and classifier.classes.dtype.kind == "U":
         raise TypeError("m has words for labels, which LIBLINEAR does not know: use m.classifier.predict")
     line = _command_line(options, (params.PREDICTED_PROBABILITY, QUIET))
     with_probabilities = _value(line, params.PREDICTED_PROBABILITY) != 0
@@ -601,12 +608,15 @@ def predict(y, x, m, options=""):
     if len(y) not in (0, shape_of(x)[0]):
         raise ValueError(f"x has {shape_of(x)[0]} rows, y has {len(y)} labels")
     scores = classifier.decide(x)
-    labels = classifier.labels_of(scores).astype(np.float64)
+    labels = scores if m.is_regression_model() else classifier.labels_of(scores).astype(np.float64)
     values = m.probabilities_of(scores) if with_probabilities else m.values_of(scores)
     metrics = (float("nan"),) * 3
     if len(y):
         metrics = evaluations(y, labels)
-        if not line.value(QUIET):
+        if not line.value(QUIET) and m.is_regression_model():
+            print(f"Mean squared error = {metrics[1]:g} (regression)")
+            print(f"Squared correlation coefficient = {metrics[2]:g} (regression)")
+        elif not line.value(QUIET):
             print(f"Accuracy = {metrics[0]:g}% ({np.count_nonzero(y == labels)}/{len(y)}) (classification)")
     return labels.tolist(), metrics, values.tolist()
 
@@ -720,26 +730,47 @@ def csr_scale(x, scale_param):
     return scaled
 
 
+def _told(param, y):
+    """y as `train` takes it for the method: labels, or targets."""
+    return np.asarray(y, dtype=np.float64) if registry.get(param.solver).regression else _labels(y)
+
+
 def _cross_validation(prob, param, values):
-    """Accuracy in per cent."""
+    """Accuracy in per cent, or mean squared error."""
     from marginlinear.selection import cross_validate
 
-    accuracy = 100 * cross_validate(prob.x, _labels(prob.y), solver=param.solver, folds=param.nr_fold,
-                                    class_weight=param.class_weight, **values).score
-    print(f"Cross Validation Accuracy = {accuracy:g}%")
-    return accuracy
+    y = _told(param, prob.y)
+    found = cross_validate(prob.x, y, solver=param.solver, folds=param.nr_fold, class_weight=param.class_weight,
+                           **values)
+    if registry.get(param.solver).regression:
+        print(f"Cross Validation Mean squared error = {found.score:g}")
+        print(f"Cross Validation Squared correlation coefficient = {evaluations(y, found.predictions)[2]:g}")
+        return found.score
+    print(f"Cross Validation Accuracy = {100 * found.score:g}%")
+    return 100 * found.score
 
 
 def _find_C(prob, param, values):
-    """(best C, -1.0, accuracy from 0 to 1); -1.0 stands for the p of regression."""
+    """(best C, -1.0, accuracy from 0 to 1), or (best C, best p, mean squared error)."""
     from marginlinear.selection import search
+    from marginlinear.selection.grid import default_grid, parse_grid
 
-    start, grid = values.pop(params.C.name, None), None
+    y, regression = _told(param, prob.y), registry.get(param.solver).regression
+    start, grid = values.pop(params.C.name, None), {}
     if start is not None:
         grid = {params.C.name: [start * 2.0**i for i in range(max(1, int(np.log2(LARGEST_C / start)) + 1))]}
-    found = search(prob.x, _labels(prob.y), solver=param.solver, grid=grid, refit=False,
-                   folds=param.nr_fold, class_weight=param.class_weight, **values)
+    if regression and params.EPSILON.name not in values:
+        largest = np.abs(y).max(initial=0.0)
+        method = registry.get(param.solver)
+        grid = {**parse_grid(default_grid(method), method), **grid,
+                params.EPSILON.name: [largest * i / STEPS_OF_P for i in range(STEPS_OF_P)]}
+    found = search(prob.x, y, solver=param.solver, grid=grid or None, refit=False, folds=param.nr_fold,
+                   class_weight=param.class_weight, **values)
     best = found.best_params[params.C.name]
+    if regression:
+        p = found.best_params.get(params.EPSILON.name, values.get(params.EPSILON.name))
+        print(f"Best C = {best:g} Best p = {p:g}  CV MSE = {found.best_score:g}")
+        return best, p, found.best_score
     print(f"Best C = {best:g}  CV accuracy = {100 * found.best_score:g}%")
     return best, -1.0, found.best_score
 

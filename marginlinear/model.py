@@ -15,6 +15,7 @@ from marginlinear.threads import default_threads, run_chunks
 
 ONE_AGAINST_ONE = "ovo"  # in place of codes
 SCORES = 1 << 22  # numbers that labels are made of at a time
+NO_CLASSES = "the model is a regression: it has no classes, nor margins; predict(X) - y are its residuals"
 NOT_A_NUMBER = ("a score of row {row} is NaN: its values times the model's weights, or its kernel's values, are too "
                 "large to be summed; scale the features, in training and here")
 
@@ -58,7 +59,7 @@ class Model(fitting.Linear):
     def __init__(self, weights, classes, *, bias=-1.0, codes=None, solver="", params=None, info=None, state=None,
                  scaling=None, calibration=None):
         self.weights = np.ascontiguousarray(weights, dtype=np.float64)
-        self.classes = np.asarray(classes)
+        self.classes = None if classes is None else np.asarray(classes)
         self.bias = float(bias)
         self.solver = solver
         self.params = dict(params or {})
@@ -263,6 +264,33 @@ class Model(fitting.Linear):
         rows.require()
         run_chunks(lambda lo, hi: scores_of(rows, self.weights, out, lo, hi), rows.m, threads, rows.share(self.columns))
         return out
+
+
+class RegressionModel(Model):
+    """A linear function of the features, whose values are the predictions: one column of weights, and no classes.
+
+    The attributes are those of `Model`; `classes`, `codes` and `calibration` are None.
+    """
+
+    def __init__(self, weights, classes=None, **rest):
+        if classes is not None:
+            raise ValueError(f"classes = {classes!r}: a regression has none")
+        super().__init__(weights, None, **rest)
+
+    def _checked_codes(self, codes):
+        if self.columns != 1 or codes is not None:
+            raise ValueError(f"weights have {self.columns} columns: a regression has 1, without codes")
+        return None
+
+    def predict(self, X, *, threads=None):
+        """Predictions for the rows of X, float64 array of shape (m,): their scores."""
+        return self.decision_function(X, threads=threads)
+
+    def places_of(self, scores):
+        raise TypeError(NO_CLASSES)
+
+    def places_in_classes(self, y):
+        raise TypeError(NO_CLASSES)
 
 
 class KernelModel(Model):

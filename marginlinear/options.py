@@ -27,13 +27,14 @@ class CommandLine:
         """Split `argv` by the options that `declared` lists; they may stand before, between and after files.
 
         As in LIBLINEAR, an argument follows its letter as a word of its own. After a long name it may also be
-        joined by `=`. Where an option comes twice the last one counts, but see `values`. `--` ends the options.
+        joined by `=`. Where an option comes twice the last one counts, but see `values`. `--` ends the options. A
+        letter that several have is given for all of them: who asks knows which one is meant.
         """
-        by_flag = {}
+        by_flag, names = {}, {}
         for param in declared:
-            by_flag[param.flag] = param
-            if param.letter:
-                by_flag["-" + param.letter] = param
+            for flag in (param.flag, "-" + param.letter) if param.letter else (param.flag,):
+                by_flag[flag] = param
+                names.setdefault(flag, []).append(param.name)
         self.files = []
         self.class_weights = []
         self._typed = {}
@@ -57,11 +58,17 @@ class CommandLine:
                         raise UsageError(f"{flag} takes no argument")
                 elif not joined:
                     text = _argument(flag, words, by_flag)
-                self._typed.setdefault(param.name, []).append((flag, text))
+                for name in names[flag]:
+                    self._typed.setdefault(name, []).append((flag, text))
 
     def given(self, param):
         """True where the option stands on the command line."""
         return param.name in self._typed
+
+    def meant(self, param, taken):
+        """Whether it is given, and no other one of those that are `taken` by the name it is given by."""
+        flags = {flag for p in taken for flag in (p.flag, f"-{p.letter}")}
+        return self.given(param) and (param.name in {p.name for p in taken} or self.flag(param) not in flags)
 
     def flag(self, param):
         """The option's name as typed."""

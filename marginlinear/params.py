@@ -149,6 +149,7 @@ EPS = Param("eps", float, 1e-6, "weight of ||W||_F^2 + ||b||^2, which makes the 
 DELTA = Param("delta", float, 1e-3, "width of the smoothed corner of the hinge", "[1e-12, 1e6]")
 LOSS = Param("loss", str, "logistic", "logistic: sum over the rivals of log(1 + exp(-t)), the paper's; softmax: "
              "log(1 + sum over the rivals of exp(-t))", choices=("logistic", "softmax"))
+EPSILON = Param("epsilon", float, 0.1, "half-width of the band of residuals that cost nothing", "[0, inf)", letter="p")
 ALPHA = Param("alpha", float, None, "weight of staying near in the step that raises the mean of the margins; a small "
               "one pulls towards the mean of y_i x_i (default: 100 r, r the root mean square of the rows' norms)",
               "(0, inf)", grid="log10:0:1:3")
@@ -184,7 +185,7 @@ INDEFINITE = "the kernel is not positive semidefinite on these rows, and nothing
 KERNELS = (KERNEL, GAMMA, DEGREE, COEF0, CACHE)
 # What there is for methods to take: a command line is taken apart without the methods.
 OWN = (C, LAMBDA, MU, THETA, MARGIN_BOUND, BOUND_COST, K, L1_RATIO, OUTER, MAX_OUTER, RESTARTS, LAMBDA1, LAMBDA2,
-       NORM, EPS, DELTA, LOSS, ALPHA, BETA, EPOCHS, ETA0, FREE_BIAS, MULTICLASS, *KERNELS)
+       NORM, EPS, DELTA, LOSS, EPSILON, ALPHA, BETA, EPOCHS, ETA0, FREE_BIAS, MULTICLASS, *KERNELS)
 
 TOL = Param("tol", float, 1e-3, "stop when certificate <= tol * max(1, |objective|)", "(0, inf)", letter="e")
 BIAS = Param("bias", float, -1.0, "value of a constant feature added to every row; negative: none", "(-inf, inf)",
@@ -199,10 +200,15 @@ MAX_ITER = Param("max_iter", int, 20_000, "cap on sweeps over the rows, Newton s
 TIME_LIMIT = Param("time_limit", float, None, "stop training after this many seconds", "(0, inf)", metavar="SECONDS")
 
 FOLDS = Param("folds", int, 5, "folds of cross-validation", "[2, inf)")
-METRIC = Param("metric", str, "accuracy", "what cross-validation measures: the part of the rows predicted right, the "
-               "mean recall of the classes, the mean F1 of the classes, the area under the ROC curve (more than two "
-               "classes: the mean of each against the rest), or the part of the rows whose class is among the 3, 5 or "
-               "10 of highest scores", choices=("accuracy", "balanced", "f1_macro", "auc", "top3", "top5", "top10"))
+OF_CLASSES, OF_NUMBERS = ("accuracy", "balanced", "f1_macro", "auc", "top3", "top5", "top10"), ("mse", "mae", "r2")
+# Those of which the least is the best.
+ERRORS = ("mse", "mae")
+METRIC = Param("metric", str, None, "what cross-validation measures: the part of the rows predicted right (accuracy, "
+               "the default), the mean recall of the classes, the mean F1 of the classes, the area under the ROC curve "
+               "(more than two classes: the mean of each against the rest), or the part of the rows whose class is "
+               "among the 3, 5 or 10 of highest scores; of regression the mean squared error (the default), the mean "
+               "absolute error, or 1 less the part of the variance that is left",
+               choices=(*OF_CLASSES, *OF_NUMBERS))
 
 # What every fit takes, in the order of --help.
 RUN = (TOL, BIAS, ALGORITHM, MAX_ITER, TIME_LIMIT, SEED, THREADS)
@@ -234,8 +240,8 @@ COLUMNS = (LABEL, CATEGORICAL, HASH_BITS)
 
 # Options of the commands that `liblinearutil` takes too.
 SOLVER = Param("solver", str, None, "the method", letter="s", metavar="NAME")
-CROSS_VALIDATION = Param("cross_validation", int, None, "accuracy, or what --metric says, by stratified n-fold "
-                         "cross-validation; no model is written", FOLDS.domain, letter="v", metavar="n")
+CROSS_VALIDATION = Param("cross_validation", int, None, "accuracy, or mean squared error, or what --metric says, by "
+                         "n-fold cross-validation; no model is written", FOLDS.domain, letter="v", metavar="n")
 SEARCH = Param("search", bool, False, "search for the best C, or with --grid for other parameters, by cross-"
                f"validation with {FOLDS.default} folds or those of -v; a method without C has a grid of its own",
                letter="C")
@@ -259,6 +265,15 @@ def resolve(declared, given):
             raise ValueError(f"{p.name} = {values[p.name]!r} is of no use {_with(other, values[other])}: it is for "
                              f"{other} = {' | '.join(useful)}")
     return values
+
+
+def metric_of(method, metric):
+    """The name of the metric, None standing for the first of those of the method's kind; ValueError for others."""
+    kind = OF_NUMBERS if method.regression else OF_CLASSES
+    metric = kind[0] if metric is None else METRIC.check(metric)
+    if metric not in kind:
+        raise ValueError(f"metric = {metric!r} does not measure what {method.name} predicts: give {' | '.join(kind)}")
+    return metric
 
 
 def is_used(param, values):

@@ -5,7 +5,8 @@ from collections import namedtuple
 from marginlinear.status import CONVERGED
 
 
-class Problem(namedtuple("Problem", "rows y n_classes instance factor whole", defaults=(None,))):
+class Problem(namedtuple("Problem", "rows y n_classes instance factor whole targets",
+                         defaults=(None, None))):
     """Training data as an engine reads it.
 
     Attributes
@@ -22,6 +23,8 @@ class Problem(namedtuple("Problem", "rows y n_classes instance factor whole", de
         Positive factor of C for each row: the weight of its class. Means over the rows do not know it. Broadcast too.
     whole : float or None
         Where the rows are a part of those of the problem: the sum of `instance` over all of them.
+    targets : float64 array of shape (m,) or None
+        Of a regression, whose rows are all of class 1 of two: what is to be predicted.
     """
 
     __slots__ = ()

@@ -33,14 +33,16 @@ MODULES = {
     "mamc": "mamc",
     "msv": "msv",
     "msvmav": "msvmav",
+    "l1svr": "l1svr",
+    "l2svr": "l2svr",
 }
 DEFAULT = next(iter(MODULES))
 
 
 class Method(namedtuple("Method", "name summary objective reference params fit joint liblinear kernels routes defaults "
-                        "probabilities loss dual smooth path stores relaxation",
+                        "probabilities loss dual smooth path stores relaxation regression",
                         defaults=(None, True, ("auto", "cd", "accelerated", "newton"), MappingProxyType({}), None,
-                                  None, None, False, True, True, None))):
+                                  None, None, False, True, True, None, False))):
     """A training method: what it minimises, what it takes, and the function that does it.
 
     Attributes
@@ -88,6 +90,8 @@ class Method(namedtuple("Method", "name summary objective reference params fit j
     relaxation : dict or None
         Of a method that is not convex: values of its parameters with which it is, and whose objective is nowhere above
         that of others. Its bound there is one of all weights.
+    regression : bool
+        Whether it learns numbers, by one column whose scores are the predictions, in place of classes.
     """
 
     __slots__ = ()
@@ -95,7 +99,8 @@ class Method(namedtuple("Method", "name summary objective reference params fit j
     @property
     def takes(self):
         """Its own parameters, then those of what it works with: several classes, kernels."""
-        return (*self.params, *(() if self.joint else (P.MULTICLASS,)), *(P.KERNELS if self.kernels else ()))
+        several = () if self.joint or self.regression else (P.MULTICLASS,)
+        return (*self.params, *several, *(P.KERNELS if self.kernels else ()))
 
     @property
     def terms(self):

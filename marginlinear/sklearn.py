@@ -20,13 +20,13 @@ from marginlinear import errors, registry
 from marginlinear import params as P
 from marginlinear.api import fit_model
 from marginlinear.data.arrays import checked
-from marginlinear.model import KernelModel, Model
+from marginlinear.model import KernelModel
 
 try:
     import joblib
     from scipy import sparse
     from sklearn import exceptions
-    from sklearn.base import BaseEstimator, ClassifierMixin
+    from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
     from sklearn.utils import check_random_state
     from sklearn.utils.class_weight import compute_class_weight
     from sklearn.utils.metaestimators import available_if
@@ -39,7 +39,7 @@ except ImportError as error:
 
 __all__ = ["ConvergenceWarning", "CrammerSingerClassifier", "ISM3Classifier", "LDMClassifier", "LogisticClassifier",
            "LpMCSVMClassifier", "M3SVMClassifier", "MCODMClassifier", "MSVMAvClassifier", "ODMClassifier",
-           "SVMClassifier"]
+           "SVMClassifier", "SVMRegressor"]
 
 # What scikit-learn has its own words for, in place of what the registry declares: the type and default, the meaning.
 OWN_WORDS = {
@@ -76,18 +76,31 @@ OWN_WORDS = {
 # The other parameters of a run that estimators have, as declared. Their tol is smaller than that of `train`, 1e-4 for
 # 1e-3: coefficients are looked at here, and selected by. docs/sklearn.md has the measurement.
 RUN_WORDS = "tol", "algorithm", "max_iter", "time_limit", "probability"
+PENALTY_WORDS = {
+    "penalty": ('{"l2", "l1"}, default="l2"', "What is added to the losses: half the squared weights, or with \"l1\" "
+                "the sum of their absolute values, which leaves most of them 0; without kernels."),
+    "l1_ratio": ("float in (0, 1], default=1.0", 'Of penalty="l1": r of r ||w||_1 + (1 - r)/2 ||w||^2, the elastic '
+                 "net."),
+}
 KERNEL_WORDS = {p.name: p for p in (*P.KERNELS, P.FREE_BIAS)}
 KERNEL_NOTE = (' None: a linear model with weights of features. "precomputed": X is the matrix of kernel values. A '
                "callable gets two blocks of rows and returns the kernel's values for each pair, dense or sparse. "
                "gamma, degree, coef0 and cache are left aside by kernels that do not use them.")
 
-ATTRIBUTES = """\
+CLASSIFIER_ATTRIBUTES = """\
 classes_ : array of shape (n_classes,)
     The labels of y, ascending. One whose rows all have weight 0 is never predicted, and changes nothing for the others.
 coef_ : float64 array of shape (1, n_features) or (n_classes, n_features)
     One row for two classes. With multiclass="ovo" or "ecoc" a row for each binary problem. Not with a kernel. May be
     changed or assigned, as may intercept_: decisions are made of them.
-intercept_ : float64 array of shape (1,) or (n_classes,)
+intercept_ : float64 array of shape (1,) or (n_classes,)"""
+
+REGRESSOR_ATTRIBUTES = """\
+coef_ : float64 array of shape (n_features,)
+    May be changed or assigned, as may intercept_: predictions are made of them.
+intercept_ : float"""
+
+ATTRIBUTES = """\
 n_iter_ : int
     Sweeps over the rows, Newton steps included.
 converged_ : bool
@@ -127,7 +140,8 @@ def one_of_two(columns):
 def coef_and_intercept(model):
     """Those of a linear Model as scikit-learn has them: one row for two classes."""
     found = model.coef, model.intercept
-    return tuple(map(one_of_two, found)) if len(model.classes) == 2 else found
+    two = model.classes is not None and len(model.classes) == 2
+    return tuple(map(one_of_two, found)) if two else found
 
 
 def confident_votes(model, scores):
@@ -164,6 +178,21 @@ def has_probabilities(estimator):
         estimator._method.probabilities is not None and getattr(estimator, "multiclass", "ovr") == "ovr")
 
 
+def one_of(known, name, value):
+    """known[value]; ValueError for another value of the parameter `name`."""
+    if value not in known:
+        raise ValueError(f"{name} = {value!r} is not allowed: give {' | '.join(known)}")
+    return known[value]
+
+
+def has_sparse_weights(estimator):
+    """Whether the penalty is "l1"; ValueError for what does not go with it."""
+    sparse_weights = one_of({"l2": False, "l1": True}, "penalty", estimator.penalty)
+    if sparse_weights and estimator.kernel is not None:
+        raise ValueError('penalty = "l1" is for weights of features: it does not go with a kernel')
+    return sparse_weights
+
+
 def seed_of(random_state):
     """A seed for `train`: an int as it is."""
     if isinstance(random_state, (int, np.integer)):
@@ -188,7 +217,9 @@ def documented(cls):
         own = cls.own_words.get(name) or OWN_WORDS.get(name)
         kind, words = own or entry(declared[name], parameter.default, method)
         lines += [f"{name} : {kind}", *textwrap.wrap(words, 112, initial_indent="    ", subsequent_indent="    ")]
-    lines += ["", "Attributes", "----------", ATTRIBUTES, *([KERNEL_ATTRIBUTES] if method.kernels else [])]
+    lines += ["", "Attributes", "----------", cls.own_attributes, ATTRIBUTES]
+    if method.kernels:
+        lines.append(KERNEL_ATTRIBUTES)
     cls.__doc__ = "\n".join([*lines, "", "References", "----------", *textwrap.wrap(method.reference, 112), ""])
     return cls
 
@@ -215,10 +246,10 @@ def sentence(words):
     return words if len(first) == 1 or not first.isalpha() else words[0].upper() + words[1:]
 
 
-class MarginClassifier(ClassifierMixin, BaseEstimator):
-    """What the estimators share. A subclass names its method and declares its parameters."""
+class MarginEstimator(BaseEstimator):
+    """What all estimators share. A subclass names its method and declares its parameters."""
 
-    method_name = ""
+    method_name = own_attributes = ""
     # Words for parameters that the registry does not have: name -> (type and default, meaning).
     own_words = MappingProxyType({})
 
@@ -249,7 +280,7 @@ class MarginClassifier(ClassifierMixin, BaseEstimator):
             float64 or float32; the values of CSR and C-ordered dense arrays are not copied. With kernel="precomputed"
             the kernel's values, of shape (n_samples, n_samples).
         y : array of shape (n_samples,)
-            Labels.
+            Labels, or the targets of a regression.
         sample_weight : array of shape (n_samples,), default=None
             Factors of C of the rows: a weight of 2 is a row given twice, one of 0 a row left out.
 
@@ -257,19 +288,18 @@ class MarginClassifier(ClassifierMixin, BaseEstimator):
         -------
         self
         """
-        X, y = validate_data(self, checked(X), y, accept_sparse="csr", dtype=[np.float64, np.float32], order="C")
-        check_classification_targets(y)
+        X, y = validate_data(self, checked(X), y, accept_sparse="csr", dtype=[np.float64, np.float32], order="C",
+                             y_numeric=isinstance(self, RegressorMixin))
         if sample_weight is not None:
             sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64)
-        classes = np.unique(y)
+        told = self._told(y, sample_weight)
         method, params = self._method, self._given(X)
         ground = self._ground_of(X, y, sample_weight, params) if self.warm_start else None
         start = self._trained if ground is not None and ground == getattr(self, "_ground", None) else None
-        model = fit_model(X, y, ConvergenceWarning, solver=method.name, classes=classes, sample_weight=sample_weight,
-                          start=start, class_weight=self._class_weights(y, sample_weight),
-                          progress=self._tell if self.verbose else None, **params)
-        self.classes_, self._trained, self._ground = classes, model, ground
-        self._describe(model)
+        model = fit_model(X, y, ConvergenceWarning, solver=method.name, sample_weight=sample_weight, start=start,
+                          progress=self._tell if self.verbose else None, **told, **params)
+        self._trained, self._ground = model, ground
+        self._describe(model, **told)
         return self
 
     @property
@@ -282,8 +312,85 @@ class MarginClassifier(ClassifierMixin, BaseEstimator):
         if all(map(np.array_equal, found, coef_and_intercept(trained))):
             return trained
         coef, intercept = found
-        return Model(np.vstack([coef.T, intercept]), trained.classes, bias=1.0, codes=trained.codes,
-                     solver=trained.solver, params=trained.params, calibration=trained.calibration)
+        return type(trained)(np.vstack([coef.T, intercept]), trained.classes, bias=1.0, codes=trained.codes,
+                             solver=trained.solver, params=trained.params, calibration=trained.calibration)
+
+    def _scored(self, X):
+        """(Model that turns scores into predictions and probabilities, scores of the rows of X as it takes them)."""
+        check_is_fitted(self)
+        X = validate_data(self, checked(X), accept_sparse="csr", dtype=[np.float64, np.float32], order="C", reset=False)
+        model, intercept, threads = self._trained, 0.0, joblib.effective_n_jobs(self.n_jobs)
+        if not isinstance(model, KernelModel):
+            coef, intercept = self._coef_and_intercept()
+            model = type(model)(coef.T, model.classes, codes=model.codes, calibration=model.calibration)
+        return model, model.decision_function(X, threads=threads) + intercept
+
+    def _coef_and_intercept(self):
+        """coef_ and intercept_ as they are, in float64 and with a row a column of scores: whoever has changed them has
+        to have kept their shapes."""
+        coef = self.coef_.toarray() if sparse.issparse(self.coef_) else self.coef_
+        coef, intercept = (np.asarray(values, dtype=np.float64) for values in (coef, self.intercept_))
+        columns = len(coef_and_intercept(self._trained)[0])
+        shape = (columns, self._trained.n_features)[self._flat:]
+        if coef.shape != shape or intercept.shape not in ((), (columns,)):
+            raise ValueError(f"coef_ has shape {coef.shape}, intercept_ {intercept.shape}: {shape} and ({columns},) "
+                             "are needed")
+        return coef.reshape(columns, -1), np.broadcast_to(intercept, columns)
+
+    def _given(self, X):
+        """Keywords of `train`, but for those that `fit` makes itself."""
+        own = {p.name: p for p in self._method.takes}
+        given = {name: value for name in (*own, *RUN_WORDS) if (value := getattr(self, name, None)) is not None}
+        for p in own.values():
+            # Where one parameter stands in place of another, the default of that one is left aside.
+            if p.replaces and p.name in given and given.get(p.replaces) == own[p.replaces].default:
+                given.pop(p.replaces, None)
+        kernel = given.get("kernel")
+        if kernel is not None:
+            kernel = P.KERNEL.check(kernel)
+        given = {p: value for p, value in given.items()
+                 if p not in KERNEL_WORDS or P.is_used(KERNEL_WORDS[p], {"kernel": kernel})}
+        if "gamma" in given:
+            given["gamma"] = gamma_of(given["gamma"], X)
+        scaling = self.intercept_scaling
+        if not (isinstance(scaling, (int, float, np.number)) and 0 < scaling < np.inf):
+            raise ValueError(f"intercept_scaling = {scaling!r} is not allowed: give a number in (0, inf)")
+        free = given.pop("free_bias", False) and self.fit_intercept
+        bias = float(scaling) if self.fit_intercept and not free else -1.0
+        return {**given, **({"free_bias": True} if free else {}), "bias": bias, "seed": seed_of(self.random_state),
+                "threads": joblib.effective_n_jobs(self.n_jobs)}
+
+    def _ground_of(self, X, y, sample_weight, params):
+        """What must be the same for a warm start."""
+        kept = None if sample_weight is None or (sample_weight > 0).all() else sample_weight > 0
+        space = {name: params.get(name) for name in ("bias", "free_bias", "kernel", "gamma", "degree", "coef0",
+                                                      "multiclass")}
+        if space["multiclass"] == "ecoc":
+            space["seed"] = params["seed"]
+        return joblib.hash((X, y, kept)), self._method.name, space
+
+    def _describe(self, model, **told):
+        """scikit-learn's attributes of a model that was told so of y."""
+        info = model.info
+        self.info_, self.n_iter_, self.converged_ = info, info.n_iter, info.converged
+        self.objective_, self.dual_gap_ = info.objective, info.certificate
+        for name in ("coef_", "support_", "n_support_", "support_vectors_", "dual_coef_"):
+            vars(self).pop(name, None)
+        if not isinstance(model, KernelModel):
+            # Copies: a warm start goes on from the model as it was trained.
+            self.coef_, self.intercept_ = map(np.array, coef_and_intercept(model))
+
+    def _tell(self, check):
+        criterion = "residual" if check["certificate"] is None else "certificate"
+        print(f"{type(self).__name__}: {check['n_iter']} sweeps, objective {check['objective']:.6g}, "
+              f"{criterion} {check[criterion]:.3g}, {check['seconds']:.1f} s")
+
+
+class MarginClassifier(ClassifierMixin, MarginEstimator):
+    """What the classifiers share."""
+
+    own_attributes = CLASSIFIER_ATTRIBUTES
+    _flat = False
 
     def decision_function(self, X):
         """Scores of the rows of X.
@@ -327,49 +434,10 @@ class MarginClassifier(ClassifierMixin, BaseEstimator):
         """Logarithms of `predict_proba`."""
         return np.log(self.predict_proba(X))
 
-    def _scored(self, X):
-        """(Model that turns scores into labels and probabilities, scores of the rows of X as it takes them)."""
-        check_is_fitted(self)
-        X = validate_data(self, checked(X), accept_sparse="csr", dtype=[np.float64, np.float32], order="C", reset=False)
-        model, intercept, threads = self._trained, 0.0, joblib.effective_n_jobs(self.n_jobs)
-        if not isinstance(model, KernelModel):
-            coef, intercept = self._coef_and_intercept()
-            model = Model(coef.T, model.classes, codes=model.codes, calibration=model.calibration)
-        return model, model.decision_function(X, threads=threads) + intercept
-
-    def _coef_and_intercept(self):
-        """coef_ and intercept_ as they are, in float64: whoever has changed them has to have kept their shapes."""
-        coef = self.coef_.toarray() if sparse.issparse(self.coef_) else self.coef_
-        coef, intercept = (np.asarray(values, dtype=np.float64) for values in (coef, self.intercept_))
-        columns = 1 if len(self.classes_) == 2 else self._trained.weights.shape[1]
-        shape = columns, self._trained.n_features
-        if coef.shape != shape or intercept.shape not in ((), (columns,)):
-            raise ValueError(f"coef_ has shape {coef.shape}, intercept_ {intercept.shape}: {shape} and ({columns},) "
-                             "are needed")
-        return coef, np.broadcast_to(intercept, columns)
-
-    def _given(self, X):
-        """Keywords of `train`, but for those that `fit` makes itself."""
-        own = {p.name: p for p in self._method.takes}
-        given = {name: value for name in (*own, *RUN_WORDS) if (value := getattr(self, name, None)) is not None}
-        for p in own.values():
-            # Where one parameter stands in place of another, the default of that one is left aside.
-            if p.replaces and p.name in given and given.get(p.replaces) == own[p.replaces].default:
-                given.pop(p.replaces, None)
-        kernel = given.get("kernel")
-        if kernel is not None:
-            kernel = P.KERNEL.check(kernel)
-        given = {p: value for p, value in given.items()
-                 if p not in KERNEL_WORDS or P.is_used(KERNEL_WORDS[p], {"kernel": kernel})}
-        if "gamma" in given:
-            given["gamma"] = gamma_of(given["gamma"], X)
-        scaling = self.intercept_scaling
-        if not (isinstance(scaling, (int, float, np.number)) and 0 < scaling < np.inf):
-            raise ValueError(f"intercept_scaling = {scaling!r} is not allowed: give a number in (0, inf)")
-        free = given.pop("free_bias", False) and self.fit_intercept
-        bias = float(scaling) if self.fit_intercept and not free else -1.0
-        return {**given, **({"free_bias": True} if free else {}), "bias": bias, "seed": seed_of(self.random_state),
-                "threads": joblib.effective_n_jobs(self.n_jobs)}
+    def _told(self, y, sample_weight):
+        """What `train` is told of the labels."""
+        check_classification_targets(y)
+        return {"classes": np.unique(y), "class_weight": self._class_weights(y, sample_weight)}
 
     def _class_weights(self, y, sample_weight):
         """class_weight as `train` takes it: a dict has the labels that weigh something."""
@@ -380,26 +448,12 @@ class MarginClassifier(ClassifierMixin, BaseEstimator):
         there = np.bincount(codes, weights=sample_weight) > 0
         return dict(zip(classes[there].tolist(), factors[there].tolist(), strict=True))
 
-    def _ground_of(self, X, y, sample_weight, params):
-        """What must be the same for a warm start."""
-        kept = None if sample_weight is None or (sample_weight > 0).all() else sample_weight > 0
-        space = {name: params.get(name) for name in ("bias", "free_bias", "kernel", "gamma", "degree", "coef0",
-                                                      "multiclass")}
-        if space["multiclass"] == "ecoc":
-            space["seed"] = params["seed"]
-        return joblib.hash((X, y, kept)), self._method.name, space
-
-    def _describe(self, model):
-        """scikit-learn's attributes of a model."""
-        info, two = model.info, len(self.classes_) == 2
-        self.info_, self.n_iter_, self.converged_ = info, info.n_iter, info.converged
-        self.objective_, self.dual_gap_ = info.objective, info.certificate
-        for name in ("coef_", "support_", "n_support_", "support_vectors_", "dual_coef_"):
-            vars(self).pop(name, None)
+    def _describe(self, model, **told):
+        super()._describe(model)
+        self.classes_ = told["classes"]
         if not isinstance(model, KernelModel):
-            # Copies: a warm start goes on from the model as it was trained.
-            self.coef_, self.intercept_ = map(np.array, coef_and_intercept(model))
             return
+        two = len(self.classes_) == 2
         self.n_support_ = model.support_counts
         # LIBSVM's files begin with classes_[1] of two.
         order = np.roll(np.arange(model.n_support), self.n_support_[0]) if two else slice(None)
@@ -409,11 +463,6 @@ class MarginClassifier(ClassifierMixin, BaseEstimator):
         self.intercept_ = one_of_two(model.intercept) if two else model.intercept
         if model.kernel.kind != "precomputed":
             self.support_vectors_ = model.support[order]
-
-    def _tell(self, check):
-        criterion = "residual" if check["certificate"] is None else "certificate"
-        print(f"{type(self).__name__}: {check['n_iter']} sweeps, objective {check['objective']:.6g}, "
-              f"{criterion} {check[criterion]:.3g}, {check['seconds']:.1f} s")
 
 
 @documented
@@ -487,16 +536,21 @@ class LogisticClassifier(MarginClassifier):
     """Logistic regression.
 
     The objective of LogisticRegression, trained to a certificate. It has probabilities whatever probability says, but
-    for multiclass="ovo" and "ecoc". A binary method: see multiclass.
+    for multiclass="ovo" and "ecoc". With penalty="l1" most weights are 0. A binary method: see multiclass.
     """
 
     method_name = "logistic"
+    own_words = MappingProxyType(PENALTY_WORDS)
 
-    def __init__(self, *, C=1.0, multiclass="ovr", kernel=None, gamma="scale", degree=3, coef0=0.0, cache=None,
-                 fit_intercept=True, intercept_scaling=1.0, class_weight=None, tol=0.0001, algorithm="auto",
-                 max_iter=20_000, time_limit=None, probability=False, random_state=0, n_jobs=None, warm_start=False,
-                 verbose=False):
+    def __init__(self, *, C=1.0, penalty="l2", l1_ratio=1.0, multiclass="ovr", kernel=None, gamma="scale", degree=3,
+                 coef0=0.0, cache=None, fit_intercept=True, intercept_scaling=1.0, class_weight=None, tol=0.0001,
+                 algorithm="auto", max_iter=20_000, time_limit=None, probability=False, random_state=0, n_jobs=None,
+                 warm_start=False, verbose=False):
         keep(self, locals())
+
+    @property
+    def _method(self):
+        return registry.get("l1lr" if has_sparse_weights(self) else "logistic")
 
 
 @documented
@@ -566,23 +620,65 @@ class CrammerSingerClassifier(MarginClassifier):
 class SVMClassifier(MarginClassifier):
     """Support vector machine with the hinge loss or its square.
 
-    The objective of LinearSVC, trained to a certificate. With loss="squared_hinge" the terms of its sum are squared. A
-    binary method: see multiclass.
+    The objective of LinearSVC, trained to a certificate. With loss="squared_hinge" the terms of its sum are squared,
+    and penalty="l1" leaves most weights 0. A binary method: see multiclass.
     """
 
     method_name = "l1svc"
     own_words = MappingProxyType({"loss": ('{"hinge", "squared_hinge"}, default="hinge"', "The loss of a margin g: "
-                                           "(1 - g)_+ or (1 - g)_+^2.")})
+                                           "(1 - g)_+ or (1 - g)_+^2."), **PENALTY_WORDS})
 
-    def __init__(self, *, loss="hinge", C=1.0, multiclass="ovr", kernel=None, gamma="scale", degree=3, coef0=0.0,
-                 cache=None, free_bias=False, fit_intercept=True, intercept_scaling=1.0, class_weight=None, tol=0.0001,
-                 algorithm="auto", max_iter=20_000, time_limit=None, probability=False, random_state=0, n_jobs=None,
-                 warm_start=False, verbose=False):
+    def __init__(self, *, loss="hinge", C=1.0, penalty="l2", l1_ratio=1.0, multiclass="ovr", kernel=None,
+                 gamma="scale", degree=3, coef0=0.0, cache=None, free_bias=False, fit_intercept=True,
+                 intercept_scaling=1.0, class_weight=None, tol=0.0001, algorithm="auto", max_iter=20_000,
+                 time_limit=None, probability=False, random_state=0, n_jobs=None, warm_start=False, verbose=False):
         keep(self, locals())
 
     @property
     def _method(self):
         by_loss = {"hinge": "l1svc", "squared_hinge": "l2svc"}
-        if self.loss not in by_loss:
-            raise ValueError(f"loss = {self.loss!r} is not allowed: give {' | '.join(by_loss)}")
-        return registry.get(by_loss[self.loss])
+        name = one_of(by_loss, "loss", self.loss)
+        if has_sparse_weights(self):
+            if self.loss == "hinge":
+                raise ValueError('penalty = "l1" goes with loss = "squared_hinge"')
+            if self.free_bias:
+                raise ValueError('free_bias = True does not go with penalty = "l1"')
+            name = "l1l2svc"
+        return registry.get(name)
+
+
+@documented
+class SVMRegressor(RegressorMixin, MarginEstimator):
+    """Support vector regression, linear.
+
+    The objective of LinearSVR, trained to a certificate. Residuals within epsilon cost nothing; with
+    loss="squared_epsilon_insensitive" the terms of its sum are squared.
+    """
+
+    method_name = "l1svr"
+    own_attributes = REGRESSOR_ATTRIBUTES
+    own_words = MappingProxyType({"loss": (
+        '{"epsilon_insensitive", "squared_epsilon_insensitive"}, default="epsilon_insensitive"',
+        "The loss of a residual r: (|r| - epsilon)_+ or its square.")})
+    _flat = True
+
+    def __init__(self, *, loss="epsilon_insensitive", epsilon=0.1, C=1.0, fit_intercept=True, intercept_scaling=1.0,
+                 tol=0.0001, algorithm="auto", max_iter=20_000, time_limit=None, random_state=0, n_jobs=None,
+                 warm_start=False, verbose=False):
+        keep(self, locals())
+
+    @property
+    def _method(self):
+        by_loss = {"epsilon_insensitive": "l1svr", "squared_epsilon_insensitive": "l2svr"}
+        return registry.get(one_of(by_loss, "loss", self.loss))
+
+    def predict(self, X):
+        """Predictions for the rows of X, float64 array of shape (n_samples,)."""
+        return self._scored(X)[1]
+
+    def _told(self, y, sample_weight):
+        return {}
+
+    def _describe(self, model, **told):
+        super()._describe(model)
+        self.coef_, self.intercept_ = self.coef_[0], float(self.intercept_[0])

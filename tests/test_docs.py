@@ -92,7 +92,7 @@ def test_every_method_has_a_page_with_a_block():
 
 def test_readme_lists_the_methods():
     text = (ROOT / "README.md").read_text("utf-8")
-    rows = re.findall(r"^\| (`\w[\w-]*`(?:, `\d`)?) \|", text, re.MULTILINE)
+    rows = re.findall(r"^\| (`\w[\w-]*`(?:, `\d+`)?) \|", text, re.MULTILINE)
     assert rows == [f"`{name}`" + ("" if method.liblinear is None else f", `{method.liblinear}`")
                     for name, method in registry.methods().items()]
     *some, last = (f"`{name}`" for name, method in registry.methods().items() if not method.kernels)
@@ -123,7 +123,8 @@ def test_site_has_what_the_package_knows(site):
     for name, method in registry.methods().items():
         page = (site / "methods" / f"{name}.html").read_text("utf-8")
         assert all(p.flag in page for p in method.params)
-        assert (site / "methods" / f"{name}.svg").read_text("utf-8").startswith("<?xml")
+        if not method.regression:
+            assert (site / "methods" / f"{name}.svg").read_text("utf-8").startswith("<?xml")
     assert "margin-train [options] training_set_file" in (site / "commands.html").read_text("utf-8")
 
 

@@ -180,7 +180,7 @@ def names_of(thing):
 
 # LIBLINEAR's names that are refused, by what they belong to: all others are there.
 REFUSED = {"problem": {"x_space", "rowptr"}, "model": {"rho"},
-           "parameter": {"p", "nu", "flag_p_specified", "init_sol", "w_recalc", "regularize_bias", "print_func"}}
+           "parameter": {"nu", "init_sol", "w_recalc", "regularize_bias", "print_func"}}
 
 
 def test_same_names(theirs, vehicle):
@@ -445,7 +445,6 @@ def test_unscaled_models_warn(vehicle):
 
 OPTIONS = [
     ("-s 21", "LIBLINEAR's ONECLASS_SVM is not among the methods of marginlinear: give one of mcodm"),
-    ("-s 11", "LIBLINEAR's L2R_L2LOSS_SVR is not among"),
     ("-s 9", "solver = '9' is not known"),
     ("-s abc", "solver = 'abc' is not known"),
     ("-c", "options: -c: its argument is missing"),
@@ -506,7 +505,8 @@ def bad_calls():
         (lambda: ours.csr_scale(sparse.csr_array(np.eye(2)), {"coef": np.ones(3), "offset": np.zeros(3)}), ValueError,
          "x has 2 features, scale_param 3"),
         (lambda: setattr(ours.parameter(), "C", -1), ValueError, "C = -1 is not allowed"),
-        (lambda: setattr(ours.parameter(), "p", 1), AttributeError, "neither regresses nor"),
+        (lambda: setattr(ours.parameter(), "p", 1), ValueError, "l2svc has no parameter 'epsilon'"),
+        (lambda: setattr(ours.parameter("-s 13"), "p", -1), ValueError, "epsilon = -1 is not allowed"),
     ]
 
 

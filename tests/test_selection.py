@@ -17,6 +17,7 @@ import pytest
 from scipy import sparse
 
 import marginlinear as ml
+from marginlinear import params as P
 from marginlinear import registry
 from marginlinear.cli import train as command
 from marginlinear.cli.output import StatusLine
@@ -25,7 +26,7 @@ from marginlinear.data.folds import stratified_folds
 from marginlinear.selection import grid, metrics
 
 ROOT = str(Path(ml.__file__).parents[1])
-METHODS = list(registry.methods())
+METHODS = [name for name, method in registry.methods().items() if not method.regression]
 
 
 def clusters(k=3, m=90, seed=0, noise=1.5):
@@ -191,7 +192,7 @@ def test_metrics_are_those_of_scikit_learn():
         assert metrics.auc(y, predicted, scores[:, 1] if k == 2 else scores) == pytest.approx(area)
 
 
-@pytest.mark.parametrize("metric", list(metrics.METRICS))
+@pytest.mark.parametrize("metric", P.OF_CLASSES)
 def test_scores_are_means_of_the_folds_but_accuracy_is_that_of_all_rows(metric):
     found = ml.cross_validate(X3[:-1], y3[:-1], metric=metric, folds=4)
     expected = np.mean(found.predictions == y3[:-1]) if metric == "accuracy" else found.fold_scores.mean()

@@ -8,6 +8,9 @@ cdef class MarginCD(DualEngine):
     cdef readonly double spread, mean, size
     cdef readonly bint curved, stable
     cdef readonly const int32_t[::1] positive, group
+    cdef readonly const double[::1] targets
+    # The first of the targets, NULL where there are none.
+    cdef const double* target
     # The losses, and the same with spread (g - v)^2, which `phi` points to.
     cdef readonly double[:, ::1] tables
     cdef double[:, ::1] shifted

@@ -12,6 +12,10 @@ same, have it, and bound P at any v:
 
     D = -1/2 ||u - h'(v) x||^2 + h(v) - v h'(v) + h'(v)^2/(4 spread sum c),    x = sum_i c_i y_i x_i/sum c
 
+A row may have a target z_i: its margin is g_i = y_i <w, x_i> - z_i, and with v = 0
+
+    D(a) = -1/2 ||u||^2 + sum_i (h_i + a_i z_i)
+
 All duals start at 0. Where that is out of a dual's range (piecewise.pxd) D is -inf, no bound, until a sweep has visited
 every row.
 """
@@ -87,6 +91,8 @@ cdef class MarginCD(DualEngine):
         The table of each row; default: the first.
     spread : float
         Weight of the squared distances of the margins from their mean, which counts rows by `cost`.
+    targets : float64 array of shape (m,), optional
+        z_i, which do not go with spread; default: 0.
     seed : int
     threads : int
         For passes that only read; sweeps use one.
@@ -105,11 +111,17 @@ cdef class MarginCD(DualEngine):
 
     lines = True
 
-    def __init__(self, Rows rows, y, cost, tables, *, group=None, double spread=0.0, seed=0, int threads=1):
+    def __init__(self, Rows rows, y, cost, tables, *, group=None, double spread=0.0, targets=None, seed=0,
+                 int threads=1):
         cdef Py_ssize_t at, m = rows.m
         DualEngine.__init__(self, rows, cost, 1, m, None, seed, threads)
         self.positive, self.spread = y, spread
         self.group = np.zeros(m, dtype=np.int32) if group is None else group
+        self.targets, self.target = targets, NULL
+        if targets is not None:
+            if spread > 0:
+                raise ValueError("targets do not go with spread")
+            self.target = &self.targets[0]
         self.tables, self.shifted = np.array(tables), np.array(tables)
         self.phi = <const loss_t*> &self.shifted[0, 0]
         for at in range(self.tables.shape[0]):
@@ -153,7 +165,7 @@ cdef class MarginCD(DualEngine):
                 self.shifted[at, 5 + j] = self.tables[at, 5 + j] - 2 * self.spread * mean
                 self.shifted[at, 8 + j] = self.tables[at, 8 + j] + self.spread * mean * mean
         for i in self.empty:
-            self.duals[i] = dual_at(&self.phi[self.group[i]], self.cost[i], 0.0)
+            self.duals[i] = dual_at(&self.phi[self.group[i]], self.cost[i], margin_at_zero(self, i))
 
     def take_losses(self, tables):
         """Other losses in the place of these, as many, with kinks where these have them. The caller calls `resume`."""
@@ -247,7 +259,7 @@ cdef class MarginCD(DualEngine):
         return ROUNDING * self.spread * self.size * self.mean * self.mean
 
     def margins_of(self, weights):
-        """y_i <weights, x_i>: array of shape (m,)"""
+        """g_i at these weights: array of shape (m,)"""
         margins = self.rows.zeros(self.rows.m)
         self._primal(weights, margins)
         return margins
@@ -264,7 +276,8 @@ cdef class MarginCD(DualEngine):
         s = self._search(margins, turns, along, far, 0.5, enough)
         iterates.mix(weights, 1 - s, other, s)
         own = iterates.sqnorm_of(weights)
-        s = self._search(margins, np.array(margins), own, own, 0.05, enough)
+        turns = np.array(margins) if self.target == NULL else np.add(margins, self.targets)
+        s = self._search(margins, turns, own, own, 0.05, enough)
         iterates.mix(weights, 1 + s, weights, 0.0)
         return self._objective(weights, margins)
 
@@ -345,7 +358,7 @@ cdef class MarginCD(DualEngine):
         with nogil:
             for i in range(self.rows.m):
                 phi = &self.phi[self.group[i]]
-                h += dual_term(phi, self.cost[i], a[i])
+                h += dual_term(phi, self.cost[i], a[i]) - a[i] * margin_at_zero(self, i)
                 if self.spread > 0:
                     slope += self.cost[i] * (self.mean - conjugate_at(phi, -a[i] / self.cost[i]))
         return h, slope
@@ -363,11 +376,11 @@ cdef class MarginCD(DualEngine):
         return int(np.count_nonzero(duals))
 
     def loss_at_zero(self):
-        # With all margins 0 their mean is 0 too, and the spread adds nothing.
+        # Without targets all margins are 0, their mean is 0 too, and the spread adds nothing.
         cdef Py_ssize_t i
         cdef double value = 0
         for i in range(self.rows.m):
-            value += self.cost[i] * loss_at(<const loss_t*> &self.tables[self.group[i], 0], 0.0)
+            value += self.cost[i] * loss_at(<const loss_t*> &self.tables[self.group[i], 0], margin_at_zero(self, i))
         return value
 
     def condition(self):
@@ -415,6 +428,17 @@ cdef inline void perform_on(MarginCD self, const rows_t* X, task_t* task) noexce
         add_rows(self, X, task)
 
 
+cdef inline double margin_at_zero(MarginCD self, Py_ssize_t i) noexcept nogil:
+    """g_i at w = 0: -z_i"""
+    return 0.0 if self.target == NULL else -self.target[i]
+
+
+cdef inline double margin_of(MarginCD self, Py_ssize_t i, double score) noexcept nogil:
+    """g_i where <w, x_i> is this score"""
+    cdef double g = score if self.positive[i] else -score
+    return g if self.target == NULL else g - self.target[i]
+
+
 cdef inline double strength(MarginCD self, Py_ssize_t i, const task_t* task) noexcept nogil:
     """A of row i's step."""
     cdef double A = self.sqnorms[i] * task.theta
@@ -432,8 +456,7 @@ cdef inline double margin_step(MarginCD self, const rows_t* X, Py_ssize_t i, con
     g[0] = row_dot(X, i, task.W)
     if task.before != NULL:
         g[0] += task.extra * task.along[i] * task.pull[0]
-    if not self.positive[i]:
-        g[0] = -g[0]
+    g[0] = margin_of(self, i, g[0])
     return visit(&self.phi[self.group[i]], self.cost[i], strength(self, i, task), g[0], self.duals[i],
                  self.skip_tolerance, gap, loss)
 
@@ -445,6 +468,8 @@ cdef inline void own_prefetch(MarginCD self, Py_ssize_t i) noexcept nogil:
     prefetch(&self.sqnorms[i])
     prefetch(&self.positive[i])
     prefetch(&self.group[i])
+    if self.target != NULL:
+        prefetch(&self.target[i])
 
 
 cdef inline void note_step(MarginCD self, Py_ssize_t i, double g, double gap, double a, task_t* task) noexcept nogil:
@@ -510,9 +535,7 @@ cdef void sum_losses(MarginCD self, const rows_t* X, task_t* task) noexcept nogi
     for i in range(task.start, task.stop):
         if self.far and i + 1 < task.stop:
             weights_prefetch(X, i + 1, task.W, 1)
-        g = row_dot(X, i, task.W)
-        if not self.positive[i]:
-            g = -g
+        g = margin_of(self, i, row_dot(X, i, task.W))
         if task.values != NULL:
             task.values[i] = g
         task.sums.loss += self.cost[i] * loss_at(&self.phi[self.group[i]], g)

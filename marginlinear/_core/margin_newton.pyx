@@ -44,7 +44,7 @@ cdef double NEAR = 1e-2
 
 
 cdef enum Work:
-    MARGINS    # out[i] = y_i <w, x_i>
+    SCORES     # out[i] = y_i <w, x_i>
     GATHER     # the rows who[start:stop] times their roots, packed by `gram`; `out` is scratch
 
 
@@ -65,7 +65,7 @@ cdef class MarginNewton(ProximalNewton):
     cdef NormalMatrix gram
     cdef readonly double spread, size, v
     cdef const double[:, ::1] tables
-    cdef const double[::1] c, soft, row_sum
+    cdef const double[::1] c, soft, row_sum, targets
     cdef const int32_t[::1] positive, group
     cdef double[::1] dual, own, margin, turn, centre, weight, root, scratch
     cdef int32_t[::1] who
@@ -84,6 +84,7 @@ cdef class MarginNewton(ProximalNewton):
         cdef double double_spread = 2 * engine.spread
         self.spread, self.size = engine.spread, engine.size
         self.dual, self.positive, self.group, self.tables = engine.duals, engine.positive, engine.group, engine.tables
+        self.targets = engine.targets
         self.c, self.q = engine.cost, self.rows.zeros(m)
         self.centre, self.own = self.q, self.rows.zeros(m)
         self.margin, self.turn, self.weight, self.root = (self.rows.zeros(m) for _ in range(4))
@@ -112,7 +113,7 @@ cdef class MarginNewton(ProximalNewton):
     def begin_rows(self, const double[::1] W, double mean):
         """b = a + tau at the duals of the sweeps, where the mean of the margins is `mean`."""
         cdef Py_ssize_t i
-        self._measure(W, self.margin)
+        self._measure_margins(W)
         for i in range(self.rows.m):
             self.own[i] = self.dual[i] + 2 * self.spread * self.c[i] * (self.margin[i] - mean)
 
@@ -199,7 +200,7 @@ cdef class MarginNewton(ProximalNewton):
         cdef const loss_t* phi
         cdef double g, c, gamma, loss = 0, gap = 0, move = 0, spread = 0
         if not measured:
-            self._measure(W, self.margin)
+            self._measure_margins(W)
         with nogil:
             for i in range(self.rows.m):
                 phi, c, g = <const loss_t*> &self.tables[self.group[i], 0], self.c[i], self.margin[i]
@@ -212,11 +213,18 @@ cdef class MarginNewton(ProximalNewton):
                 self.dual[i] = self.own[i] - 2 * self.spread * c * (g - mean)
         return (loss, gap, move, spread), self.engine.weights_of(self.dual)
 
+    cdef _measure_margins(self, const double[::1] W):
+        cdef Py_ssize_t i
+        self._measure(W, self.margin)
+        if self.targets is not None:
+            for i in range(self.rows.m):
+                self.margin[i] -= self.targets[i]
+
     cdef _measure(self, const double[::1] W, double[::1] out):
-        """out = the margins of all rows."""
+        """out = the margins of all rows, as if their targets were 0."""
         cdef Py_ssize_t start
         cdef task_t task
-        task.what, task.w, task.out = MARGINS, &W[0], &out[0]
+        task.what, task.w, task.out = SCORES, &W[0], &out[0]
         self.rows.require()
         for start in range(0, self.rows.m, self.slice_rows):
             task.start, task.stop = start, min(self.rows.m, start + self.slice_rows)
@@ -265,7 +273,7 @@ cdef class MarginNewton(ProximalNewton):
         the direction. Float64 array."""
         cdef double slope, curvature
         self.v = v
-        self._measure(W, self.margin)
+        self._measure_margins(W)
         self._measure(direction, self.turn)
         found = []
         for t in lengths:
@@ -309,7 +317,7 @@ include "on_features.pxi"
 
 
 cdef inline void perform_on(MarginNewton self, const data_t* X, task_t* task) noexcept nogil:
-    if task.what == MARGINS:
+    if task.what == SCORES:
         measure(self, X, task)
     else:
         gather(X, task, self.gram)

@@ -17,8 +17,8 @@ def margin_engine(problem, cost, seed, threads, tables, kind=None, **others):
     `margin_cd.table_of` takes them."""
     from marginlinear._core.margin_cd import MarginCD, table_of
 
-    return (kind or MarginCD)(problem.rows, problem.y, cost, [table_of(*table) for table in tables], seed=seed,
-                              threads=threads, **others)
+    return (kind or MarginCD)(problem.rows, problem.y, cost, [table_of(*table) for table in tables],
+                              targets=problem.targets, seed=seed, threads=threads, **others)
 
 
 def joint_engine(problem, cost, seed, threads, kind=None, **loss):

@@ -116,7 +116,8 @@ class Columns:
 
     def _column(self, at, start):
         """(info, state) of one binary problem, from `start` if not None; its weights go to their place."""
-        run, (rows, y, _, instance, factor, _), signs = self.run, self.problem, self.codes[:, at]
+        run, problem, signs = self.run, self.problem, self.codes[:, at]
+        rows, y, instance, factor = problem.rows, problem.y, problem.instance, problem.factor
         which = None if signs.all() else np.flatnonzero(signs[y])
         if which is not None:
             rows, y, instance, factor = rows.select(which), y[which], instance[which], factor[which]

@@ -29,8 +29,8 @@ usage: margin-predict [options] test_file model_file [output_file]
 
 Predict with a model of margin-train, of LIBLINEAR's train or LIBSVM's svm-train, for the rows of a LIBSVM text
 file ('-': standard input; .gz, .bz2 and .xz are unpacked), of a store, or of Parquet. One line a row: the label,
-then what options add, with blanks between: probabilities, scores, the margin. Without an output_file the lines
-go to standard output, and the accuracy to standard error.
+or the number that a regression predicts, then what options add, with blanks between: probabilities, scores, the
+margin. Without an output_file the lines go to standard output, and the accuracy to standard error.
 
 Options:"""
 STATUSES = """
@@ -61,14 +61,18 @@ def work(argv):
             check_writable(output)
     from marginlinear.cli.data import located, read_blocks, read_data, read_model, warn_of_extra
 
-    model = read_model(model_path)
+    model = read_model(model_path, regression=True)
     if added.probabilities and model.calibration is None:
         raise Failure(f"{model_path}: the model has no calibration, which probabilities need: train it with "
                       "margin-train --probability, or svm-train -b 1 (for models of LIBLINEAR probability output is "
                       "only supported for logistic regression); --scores gives the scores")
+    regression = model.classes is None
+    if regression and (added.scores or added.margins):
+        raise Failure(f"{model_path}: the model is a regression: its lines are its scores, and it has no margins: "
+                      f"leave out {(SCORES if added.scores else MARGINS).flag}")
     how = {"zero_based": line.value(ZERO_BASED), "threads": threads,
-           "text_labels": model.classes.dtype.kind == "U", **columns}
-    m = correct = 0
+           "text_labels": not regression and model.classes.dtype.kind == "U", **columns}
+    m = 0
     # On a terminal the lines themselves are the progress.
     silent = quiet or (not output and sys.stdout.isatty())
     with replacing(output or "-") as stream, StatusLine(silent) as status:
@@ -76,14 +80,15 @@ def work(argv):
         whole = getattr(model, "kernel", None) is not None and not (
             is_store(test) or is_parquet(test))
         parts = [read_data(test, status, **how)] if whole else read_blocks(test, f"predicting {test}", status, **how)
-        predictor = Predictor(model, threads, added, stream.write)
+        predictor = (NumberPredictor if regression else Predictor)(model, threads, added, stream.write)
         for data in parts:
             with located(data), renumber_rows(range(m, m + len(data.labels))):
-                correct += predictor.write(data)
+                predictor.write(data)
             m += len(data.labels)
     warn_of_extra(predictor.extra, predictor.n_features)
     if not quiet:
-        (print if output else tell)(f"Accuracy = {100 * correct / m:g}% ({correct}/{m})")
+        for text in predictor.results(m):
+            (print if output else tell)(text)
     return DONE
 
 
@@ -104,7 +109,7 @@ class Predictor:
         from marginlinear.modelfile.text import label_text
 
         self.model, self.threads, self.added, self._write = model, threads, added, write
-        self.extra, self.n_features = 0, model.n_features
+        self.extra, self.n_features, self.correct = 0, model.n_features, 0
         self.names = [label_text(label).encode("utf-8", "surrogateescape") for label in model.classes.tolist()]
         # As in the model file: of two classes classes[1] comes first.
         self.order = slice(None, None, -1 if len(self.names) == 2 else 1)
@@ -112,7 +117,7 @@ class Predictor:
             write(b" ".join([b"labels", *self.names[self.order]]) + b"\n")
 
     def write(self, data):
-        """Returns the number of rows whose label is predicted."""
+        """The lines of some rows."""
         import numpy as np
 
         from marginlinear._core.decimal import format_rows
@@ -124,13 +129,12 @@ class Predictor:
         X = CSR(data.data, sealed(data.indices), sealed(data.indptr), max(data.n_features, self.n_features))
         self.extra += count_extra(X, model)
         truth = model.places_in_classes(data.labels)
-        correct = 0
         for low, high, block in row_blocks(X, max(1, BLOCK // max(len(names), model.columns))):
             with renumber_rows(range(low, high)):
                 scores = model.decide(block, threads=self.threads)
             known = truth[low:high]
             codes = model.places_of(scores)
-            correct += int(np.count_nonzero(codes == known))
+            self.correct += int(np.count_nonzero(codes == known))
             lines = [names[code] for code in codes.tolist()]
             tables = []
             if added.probabilities:
@@ -145,7 +149,36 @@ class Predictor:
                 lines = [line + b" " + (margin if code >= 0 else b"nan")
                          for line, margin, code in zip(lines, margins, known.tolist(), strict=True)]
             self._write(b"\n".join(lines) + b"\n")
-        return correct
+
+    def results(self, m):
+        """What m rows have come to."""
+        return [f"Accuracy = {100 * self.correct / m:g}% ({self.correct}/{m})"]
+
+
+class NumberPredictor:
+    """The same for a regression."""
+
+    def __init__(self, model, threads, added, write):
+        self.model, self.threads, self._write = model, threads, write
+        from marginlinear.selection.metrics import Agreement
+
+        self.extra, self.n_features, self.agreement = 0, model.n_features, Agreement()
+
+    def write(self, data):
+        from marginlinear._core.decimal import format_rows
+        from marginlinear.cli.data import count_extra
+        from marginlinear.data.arrays import row_blocks
+
+        self.extra += count_extra(data, self.model)
+        for low, high, block in row_blocks(data, BLOCK):
+            with renumber_rows(range(low, high)):
+                scores = self.model.decide(block, threads=self.threads)
+            self.agreement.add(data.labels[low:high], scores)
+            self._write(format_rows(scores[:, None]).replace(b" \n", b"\n"))
+
+    def results(self, m):
+        return [f"Mean squared error = {self.agreement.mse:g} (regression)",
+                f"Squared correlation coefficient = {self.agreement.squared_correlation:g} (regression)"]
 
 
 def _files(files):

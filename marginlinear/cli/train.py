@@ -58,7 +58,8 @@ GENERAL = (WEIGHTS, *SELECTION, STORE, *params.COLUMNS, LIKE, *cluster.OPTIONS, 
 
 # Metrics as the results call them; characters of the bar that shows a search's progress.
 METRICS = {"accuracy": "accuracy", "balanced": "balanced accuracy", "f1_macro": "macro F1", "auc": "AUC",
-           "top3": "top-3 accuracy", "top5": "top-5 accuracy", "top10": "top-10 accuracy"}
+           "top3": "top-3 accuracy", "top5": "top-5 accuracy", "top10": "top-10 accuracy",
+           "mse": "MSE", "mae": "MAE", "r2": "R2"}
 BAR = 20
 
 # What several methods take, by its title in --help.
@@ -67,8 +68,9 @@ SHARED = {"More than two classes": (params.MULTICLASS,), "Kernels": params.KERNE
 USAGE = """\
 usage: margin-train [options] training_set_file [model_file]
 
-Train a linear or kernel classifier on a LIBSVM text file ('-': standard input; .gz, .bz2 and .xz are
-unpacked) and write a model file, which margin-predict and LIBLINEAR's predict or LIBSVM's svm-predict read.
+Train a linear or kernel classifier, or a linear regression, on a LIBSVM text file ('-': standard input; .gz,
+.bz2 and .xz are unpacked) and write a model file, which margin-predict and LIBLINEAR's predict or LIBSVM's
+svm-predict read.
 Unless named ('-': standard output) it is called <training_set_file>.model, in the current folder.
 """
 STATUSES = """\
@@ -122,7 +124,7 @@ class Training:
         self.method = _method(line)
         taken = {p.name for p in self.method.takes}
         for param in params.OWN:
-            if line.given(param) and param.name not in taken:
+            if param.name not in taken and line.meant(param, self.method.takes):
                 owners = (m.name for m in registry.methods().values() if param.name in {p.name for p in m.takes})
                 raise UsageError(f"{line.flag(param)} is not a parameter of -s {self.method.name}, "
                                  f"but of {', '.join(owners)}")
@@ -141,6 +143,8 @@ class Training:
         self.text_labels = line.value(TEXT_LABELS)
         self.class_weights = [(text if self.text_labels else _number(text), text, _factor(text, factor))
                               for text, factor in line.class_weights]
+        if self.method.regression:
+            self._no_classes(line)
         self.folds = _folds(line)
         self.cluster = cluster.on_cluster(line, (*params.AROUND, *params.KERNELS, *GENERAL), line.value(RESUME))
         self._selection(line)
@@ -161,6 +165,13 @@ class Training:
         self.log = None
         # A model on standard output leaves no room there for results.
         self.results = Results(aside=self.model_path == "-")
+
+    def _no_classes(self, line):
+        """UsageError for what speaks of classes."""
+        words = [f"-w{text}" for _, text, _ in self.class_weights]
+        words += [line.flag(p) for p in (TEXT_LABELS, params.PROBABILITY) if line.given(p)]
+        if words:
+            raise UsageError(f"{words[0]} is for classes: -s {self.method.name} predicts numbers")
 
     def _columns(self, line):
         """What is given of params.COLUMNS and LIKE; UsageError where there is no Parquet, or no store for it to become.
@@ -236,7 +247,11 @@ class Training:
     def _selection(self, line):
         """-v, -C, and what goes with them. Without --grid cross-validation is a search over one point."""
         self.searches = line.given(params.SEARCH) or line.given(GRID)
-        self.refit, self.metric = line.value(REFIT), line.value(params.METRIC)
+        self.refit = line.value(REFIT)
+        try:
+            self.metric = params.metric_of(self.method, line.value(params.METRIC))
+        except ValueError as error:
+            raise UsageError(f"{params.METRIC.flag}: {error}") from None
         self.table_path, self.resume = line.value(TABLE), line.value(RESUME)
         if not (self.searches or self.folds):
             for param in (params.METRIC, RESUME):
@@ -272,16 +287,16 @@ class Training:
         total = len(self.points) * folds
         if self.searches and not self.quiet:
             self.results.say(f"{len(self.points)} points, {folds} folds: {total} fits")
-        best = {}
+        best, better = {}, min if self.metric in params.ERRORS else max
 
         def progress(fit):
             done, total = fit["done"], fit["total"]
             best[fit["score"] or 0.0] = grids.shown(fit["params"])
             bar = "#" * (BAR * done // total)
-            text = (f"[{bar:<{BAR}}] {done}/{total} fits; best of a fold {100 * max(best):.4g}% "
-                    f"{best[max(best)]}")
+            text = (f"[{bar:<{BAR}}] {done}/{total} fits; best of a fold {self._score(better(best), '.4g')} "
+                    f"{best[better(best)]}")
             if self.verbose:
-                tell(f"{grids.shown(fit['params'])} fold {fit['fold']}: {metric} {100 * (fit['score'] or 0):g}%, "
+                tell(f"{grids.shown(fit['params'])} fold {fit['fold']}: {metric} {self._score(fit['score'] or 0)}, "
                      f"{fit['n_iter']} sweeps, {fit['status']}, {fit['seconds']:.1f} s")
             self.status.show(text)
 
@@ -311,15 +326,44 @@ class Training:
             self._write_table(found.table)
         if self.searches:
             if not self.quiet:
-                self.results.say("\n".join(_text_table(found.table, metric)))
-            self.results.say(f"Best {grids.shown(found.best_params)}  CV {metric} = {100 * found.best_score:g}%")
+                self.results.say("\n".join(self._text_table(found.table, metric)))
+            self.results.say(f"Best {grids.shown(found.best_params)}  CV {metric} = {self._score(found.best_score)}")
         else:
-            self.results.say(f"Cross Validation {metric[0].upper()}{metric[1:]} = {100 * found.best_score:g}%")
+            what = "Mean squared error" if self.metric == "mse" else f"{metric[0].upper()}{metric[1:]}"
+            self.results.say(f"Cross Validation {what} = {self._score(found.best_score)}")
+            if found.predictions is not None:
+                from marginlinear.selection.metrics import Agreement
+
+                agreement = Agreement().add(data.labels, found.predictions)
+                self.results.say("Cross Validation Squared correlation coefficient = "
+                                 f"{agreement.squared_correlation:g}")
         if not self.refit:
             return NOT_CONVERGED if short and self.strict else DONE
         self.params.update(found.best_params)
         self.log_path = None
         return max(self._train(data), NOT_CONVERGED if short and self.strict else DONE)
+
+    def _score(self, value, form="g"):
+        """A score as text: per cent of rows, or a number of targets."""
+        return format(value, form) if self.method.regression else f"{100 * value:{form}}%"
+
+    def _text_table(self, table, metric):
+        """Lines: a column a parameter of the grid, the score, its deviation over the folds, sweeps, seconds, and how
+        many fits did not converge."""
+        names = list(table[0])[:list(table[0]).index("score")]
+        rows = [[*(name.rstrip("_") for name in names), f"CV {metric}", "deviation", "sweeps", "seconds",
+                 "unconverged"]]
+        forms = (".6g", ".3g") if self.method.regression else (".4f", ".2f")
+        for entry in table:
+            values = [value for value in entry["fold_scores"] if math.isfinite(value)]
+            mean = sum(values) / len(values)
+            deviation = math.sqrt(sum((value - mean) ** 2 for value in values) / len(values))
+            scores = map(self._score, (entry["score"], deviation), forms)
+            rows.append([*(f"{entry[name]:.6g}" if isinstance(entry[name], float) else str(entry[name])
+                           for name in names), *scores, str(entry["n_iter"]), f"{entry['seconds']:.2f}",
+                         str(entry["unconverged"])])
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        return ["  ".join(f"{word:>{width}}" for word, width in zip(row, widths, strict=True)) for row in rows]
 
     def _write_table(self, table):
         import json
@@ -444,22 +488,6 @@ def _folds(line):
         return line.value(params.CROSS_VALIDATION)
     except UsageError as error:
         raise UsageError(f"n-fold cross validation: n must >= 2 ({error})") from None
-
-
-def _text_table(table, metric):
-    """Lines: a column a parameter of the grid, the score, its deviation over the folds, sweeps, seconds, and how many
-    fits did not converge."""
-    names = list(table[0])[:list(table[0]).index("score")]
-    rows = [[*(name.rstrip("_") for name in names), f"CV {metric}", "deviation", "sweeps", "seconds", "unconverged"]]
-    for entry in table:
-        values = [value for value in entry["fold_scores"] if math.isfinite(value)]
-        mean = sum(values) / len(values)
-        deviation = math.sqrt(sum((value - mean) ** 2 for value in values) / len(values))
-        rows.append([*(f"{entry[name]:.6g}" if isinstance(entry[name], float) else str(entry[name]) for name in names),
-                     f"{100 * entry['score']:.4f}%", f"{100 * deviation:.2f}%", str(entry["n_iter"]),
-                     f"{entry['seconds']:.2f}", str(entry["unconverged"])])
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return ["  ".join(f"{word:>{width}}" for word, width in zip(row, widths, strict=True)) for row in rows]
 
 
 def _csv(table):

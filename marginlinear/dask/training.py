@@ -119,7 +119,7 @@ def train(X, y=None, *, solver=None, classes=None, class_weight=None, sample_wei
     return model
 
 
-def cross_validate(X, y=None, *, folds=P.FOLDS.default, metric=P.METRIC.default, seed=P.SEED.default, **given):
+def cross_validate(X, y=None, *, folds=P.FOLDS.default, metric=None, seed=P.SEED.default, **given):
     """Stratified cross-validation of rows that are spread over the workers of a Dask cluster.
 
     Parameters
@@ -154,9 +154,10 @@ def cross_validate(X, y=None, *, folds=P.FOLDS.default, metric=P.METRIC.default,
 
     if "probability" in given:
         raise ValueError("probability is part of a model, and none is made: leave it out")
-    folds, metric, began = P.FOLDS.check(folds), P.METRIC.check(metric), time.perf_counter()
+    folds, began = P.FOLDS.check(folds), time.perf_counter()
     values, sizes, infos = [], [], []
     with prepared(X, y, seed=seed, **given) as fit:
+        metric = P.metric_of(fit.method, metric)
         for fold in fit.folds(Cuts(folds, fit.run_values["seed"], ()), fit.model):
             values.append(METRICS[metric](fit.places[fold.y], fold.places, fold.scores))
             sizes.append(len(fold.y))

@@ -16,11 +16,14 @@ SMALL = 2**17
 
 def canonical(problem):
     """The same problem in canonical form where it is small and its rows have features; else as it is."""
-    found = None if problem.rows.is_gram else merged(problem.rows, problem.y, problem.instance)
+    targets = problem.targets
+    found = None if problem.rows.is_gram else merged(problem.rows, problem.y if targets is None else targets,
+                                                     problem.instance)
     if found is None:
         return problem
     which, instance = found
-    return Problem(problem.rows.select(which), problem.y[which], problem.n_classes, instance, problem.factor[which])
+    return Problem(problem.rows.select(which), problem.y[which], problem.n_classes, instance, problem.factor[which],
+                   targets=None if targets is None else targets[which])
 
 
 def merged(rows, y, instance):
@@ -30,7 +33,7 @@ def merged(rows, y, instance):
     """
     if rows.m * (rows.n + 2) > SMALL or rows.m == 0:
         return None
-    # A row a row: features, class and weight; -0 is 0.
+    # A row a row: features, class or target, and weight; -0 is 0.
     table = np.zeros((rows.m, rows.n + 2))
     if isinstance(rows.arrays, tuple):
         rows.require()

@@ -7,7 +7,7 @@ import numpy as np
 
 from marginlinear import params as P
 from marginlinear.data.arrays import held, select_rows, select_square, shape_of
-from marginlinear.data.labels import labels_of, require_words
+from marginlinear.data.labels import labels_of, require_words, targets_of
 
 BALANCED = "balanced"
 
@@ -46,15 +46,15 @@ def places_in(classes, y):
     return np.where(classes[places] == y, places, -1)
 
 
-def training_data(X, y, sample_weight, square=False, overwrite_rows=False):
+def training_data(X, y, sample_weight, square=False, overwrite_rows=False, regression=False):
     """(X as `held` has it, y, instance weights, numbers of the rows kept): checked, without the rows of weight 0.
 
     Numbers None: all rows are kept. In a `square` X, a Gram matrix, the columns stand for the rows too. overwrite_rows:
-    X may be overwritten, as nothing else reads it any more.
+    X may be overwritten, as nothing else reads it any more. regression: y are targets.
     """
     require_unmasked(X, y)
     X = held(X, overwrite_rows)
-    y, factors, kept = labels_and_weights(X, y, sample_weight)
+    y, factors, kept = labels_and_weights(X, y, sample_weight, regression)
     m, n = shape_of(X)
     if square and n != m:
         raise ValueError(f"X has {m} rows and {n} columns: a precomputed kernel is the square matrix of "
@@ -64,12 +64,12 @@ def training_data(X, y, sample_weight, square=False, overwrite_rows=False):
     return select_square(X, kept) if square else select_rows(X, kept), y[kept], factors[kept], kept
 
 
-def labels_and_weights(X, y, sample_weight):
+def labels_and_weights(X, y, sample_weight, regression=False):
     """(y, instance weights, numbers of the rows of weight > 0 or None for all) of the rows of X, checked."""
-    y = labels_of(y)
+    y = (targets_of if regression else labels_of)(y)
     m = shape_of(X)[0]
     if len(y) != m:
-        raise ValueError(f"X has {m} rows, y has {len(y)} labels")
+        raise ValueError(f"X has {m} rows, y has {len(y)} {'targets' if regression else 'labels'}")
     if m == 0:
         raise ValueError("X has no rows")
     if sample_weight is None:

@@ -5,7 +5,7 @@
     float64         finite; and all floats that it holds
     str             one word: what the reader of data takes for one label, in any line, and nothing takes for two
 
-Other labels are refused before a fit.
+Other labels are refused before a fit. The targets of a regression are finite numbers.
 """
 
 import numpy as np
@@ -63,6 +63,22 @@ def labels_of(y, name="y"):
             raise ValueError(f"{name}: label {found.max()} is beyond 64-bit integers; {TO_WORDS}")
         found = found.astype(np.int64)
     return found
+
+
+def targets_of(y, name="y"):
+    """y as a float64 array of shape (m,); ValueError unless it is one finite number a row."""
+    try:
+        found = np.asarray(y)
+        numbers = found.astype(np.float64) if found.dtype.kind in "biufO" else None
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ValueError(f"{name}: a regression needs numbers: {error}") from None
+    if found.ndim != 1:
+        raise ValueError(f"{name} has {found.ndim} dimensions: one number a row is needed")
+    if numbers is None:
+        raise ValueError(f"{name} holds {found.dtype}: a regression needs numbers")
+    if not np.isfinite(numbers).all():
+        raise ValueError(f"{name}: target {numbers[~np.isfinite(numbers)][0]} is not finite: drop such rows")
+    return numbers
 
 
 def classes_of(y, size=1 << 22):

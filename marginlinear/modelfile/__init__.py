@@ -32,7 +32,7 @@ import numpy as np
 from marginlinear.atomic import replacing
 from marginlinear.data.reading import shown
 from marginlinear.modelfile import kernel, linear
-from marginlinear.modelfile.text import Source, check_labels, header_line
+from marginlinear.modelfile.text import NUMBERS, Source, check_labels, header_line
 from marginlinear.modelfile.trailer import calibration_of, read_trailer, scaling_of, write_trailer
 from marginlinear.params import THREADS, check_path, refusal
 from marginlinear.threads import default_threads
@@ -76,7 +76,7 @@ def save_model(model, path, *, threads=None):
 
 
 def load_model(path):
-    """Read a model file of marginlinear, of LIBLINEAR's classifiers (solver types 0 to 7) or LIBSVM's (c_svc, nu_svc).
+    """Read a model file of marginlinear, of LIBLINEAR's (but for ONECLASS_SVM) or LIBSVM's (c_svc, nu_svc).
 
     Parameters
     ----------
@@ -119,16 +119,20 @@ def _model_of(source):
     if trailer is None:
         if not body.foreign:
             raise source.cut("after its last row")
-        dtype, about = "int64", {"solver": body.kind}
+        dtype, about = "int64" if body.labels is not None else NUMBERS, {"solver": body.kind}
         check_labels(source, body.labels, dtype)
     else:
         dtype, about = trailer["labels"], {key: trailer[key] for key in ("solver", "params", "info")}
         check_labels(source, body.labels, dtype)
-        about["calibration"] = calibration_of(source, trailer.get("calibration"), len(body.labels))
+        if body.labels is not None:
+            about["calibration"] = calibration_of(source, trailer.get("calibration"), len(body.labels))
+        elif "calibration" in trailer:
+            raise source.damaged("a regression has no calibration")
         kind = trailer.get("scaling", {}).get("kind")
         if kind != body.scaling:
             raise source.damaged(f"scaling is {shown(kind)} in the trailer, {shown(body.scaling)} above it")
-    model = body.model(np.array(body.labels, dtype=dtype), trailer, **about)
+    classes = None if body.labels is None else np.array(body.labels, dtype=dtype)
+    model = body.model(classes, trailer, **about)
     if body.scaling is not None:
         model.scaling = scaling_of(source, trailer["scaling"], model.n_features)
     return model

@@ -17,6 +17,8 @@ labels, classes[1] first. Columns with codes have a solver_type that LIBLINEAR r
 
     codes ++0 -0+ 0--           a word a class: what the class is in each column, + positive, - negative, 0 neither
 
+A regression has LIBLINEAR's name too (L2R_L2LOSS_SVR for l2svr, L2R_L1LOSS_SVR_DUAL for l1svr), nr_class 2, no labels.
+
 A line `scaling unit`, which LIBLINEAR refuses too, tells that rows are scaled before they are scored.
 """
 
@@ -26,7 +28,7 @@ from marginlinear import liblinear, registry
 from marginlinear._core.decimal import ROWS_LONG_LINE, ROWS_SHORT_LINE, format_rows, parse_rows
 from marginlinear.calibration import of_logistic
 from marginlinear.data.reading import NATURAL, shown
-from marginlinear.model import Model
+from marginlinear.model import Model, RegressionModel
 from marginlinear.modelfile.text import WORD, WORD_ONLY, Body, Fields, code_line, label_lines, scaling_line
 from marginlinear.threads import ranges, run_chunks
 
@@ -39,8 +41,11 @@ AHEAD = 4  # blocks for each thread whose text is held
 def write(model, put, threads):
     """Give `put` the text, some of it at a time; returns what the trailer of a linear model has of its own: nothing."""
     rows, columns = model.weights.shape
-    kind = (liblinear.CODED if model.voted else
-            liblinear.solver_type(registry.liblinear_number(model.solver), len(model.classes), columns))
+    number = registry.liblinear_number(model.solver)
+    if model.classes is None:
+        kind = model.solver if model.solver in liblinear.REGRESSORS.values() else liblinear.REGRESSORS[number or 11]
+    else:
+        kind = liblinear.CODED if model.voted else liblinear.solver_type(number, len(model.classes), columns)
     put((f"solver_type {kind}\n{label_lines(model)}{code_line(model)}{scaling_line(model)}"
          f"nr_feature {model.n_features}\nbias {model.bias:.17g}\nw\n").encode("ascii"))
     flipped = model.joint and columns == 2
@@ -72,11 +77,12 @@ class LinearBody(Body):
         fields = Fields(source, first, KEYS, "w", "its weights")
         self.kind = read_solver_type(source, fields)
         self.trailer_keys = {}
-        self.labels, listed = fields.labels()
+        regression = self.kind in liblinear.REGRESSORS.values()
+        self.labels, listed = (fields.no_labels(), False) if regression else fields.labels()
         nr_feature = fields.value("nr_feature", NATURAL, int, "the number of features")
         self.bias = fields.number("bias")
         self.codes = None
-        k = len(self.labels)
+        k = 2 if regression else len(self.labels)
         if self.kind == liblinear.CODED:
             self.codes = fields.codes(k)
         elif "codes" in fields:
@@ -89,6 +95,8 @@ class LinearBody(Body):
     def model(self, classes, trailer, **rest):
         """The Model; `rest` are arguments of it."""
         weights = self.weights
+        if classes is None:
+            return RegressionModel(weights, bias=self.bias, **rest)
         if len(classes) == weights.shape[1] == 2 and self.codes is None:
             # LIBLINEAR's own model decides by its first column, and so does it here.
             weights = weights[:, :1] if trailer is None else weights[:, ::-1]
@@ -99,10 +107,10 @@ class LinearBody(Body):
 
 def read_solver_type(source, fields):
     name = fields.value("solver_type", WORD_ONLY, bytes.decode, "a solver's name")
-    if name in liblinear.OTHERS.values():
-        raise source.error(f"{name} does not classify: use LIBLINEAR's predict", *fields.place("solver_type"))
-    if name != liblinear.CODED and name not in liblinear.CLASSIFIERS.values():
-        known = ", ".join(liblinear.CLASSIFIERS.values())
+    if name in liblinear.ONE_CLASS.values():
+        raise source.error(f"{name} looks for outliers: use LIBLINEAR's predict", *fields.place("solver_type"))
+    if name not in (liblinear.CODED, *liblinear.SOLVERS.values()):
+        known = ", ".join(liblinear.SOLVERS.values())
         raise source.error(f"unknown solver type. {name[:WORD]} is none of {known}", *fields.place("solver_type"))
     return name
 

@@ -22,6 +22,7 @@ WRITERS = "give a file that margin-train, LIBLINEAR's train or LIBSVM's svm-trai
 WORD_ONLY = re.compile(rb"[!-~]+")
 LISTS = (b"label", b"classes", b"codes", b"rho", b"probA", b"probB", b"nr_sv")  # keys with a value a class or more
 LABELS = {"b": "bool", "i": "int64", "u": "int64", "f": "float64", "U": "str"}  # by NumPy's kind
+NUMBERS = "numbers"  # in place of such a kind, of a regression
 SIGNS = "0+-"  # a code of 0, 1, -1
 
 
@@ -163,6 +164,15 @@ class Fields:
             raise self.source.damaged(f"label {shown(twice)} stands twice", 1, self.lines[key])
         return labels[::-1] if nr_class == 2 else labels, listed
 
+    def no_labels(self):
+        """DataError for classes other than the two that LIBLINEAR gives a regression, and for labels."""
+        self.require("nr_class")
+        given = next((key for key in ("label", "classes", "codes") if key in self), None)
+        if given is not None:
+            raise self.source.damaged(f"{given} does not go with a regression", 1, self.lines[given])
+        if self.value("nr_class", NATURAL, int, "the number of classes") != 2:
+            raise self.source.damaged("nr_class of a regression is 2", *self.place("nr_class"))
+
     def scaling(self):
         """The word after `scaling`; None without."""
         return self.value("scaling", WORD_ONLY, bytes.decode, "a kind of scaling") if "scaling" in self else None
@@ -195,7 +205,11 @@ def header_line(source, body="its weights"):
 
 
 def check_labels(source, labels, kind):
-    """DataError unless the labels are of the type that the trailer names."""
+    """DataError unless the labels, None of a regression, are of the type that the trailer names."""
+    if labels is None:
+        if kind != NUMBERS:
+            raise source.damaged(f"the trailer calls the labels {shown(kind)}, a regression has none")
+        return
     allowed = {"bool": int, "int64": int, "float64": (int, float), "str": str}.get(kind)
     if allowed is None or not all(isinstance(label, allowed) for label in labels):
         raise source.damaged(f"the trailer calls the labels {shown(kind)}, and they are not")
@@ -233,6 +247,8 @@ def parse_json(source, text, line, column):
 
 def label_kind(model):
     """What the trailer calls the labels."""
+    if model.classes is None:
+        return NUMBERS
     kind = model.classes.dtype.kind
     if kind not in LABELS:
         raise TypeError(f"the model is not saved: its labels are {model.classes.dtype}, not bools, numbers or text")
@@ -249,7 +265,10 @@ def label_text(label):
 
 
 def label_lines(model):
-    """The lines of the number of classes and of the labels; of two classes classes[1] comes first."""
+    """The lines of the number of classes and of the labels; of two classes classes[1] comes first. Of a regression what
+    LIBLINEAR writes: two classes without labels."""
+    if model.classes is None:
+        return "nr_class 2\n"
     kind = label_kind(model)
     classes = model.classes.tolist()
     if len(classes) == 2:

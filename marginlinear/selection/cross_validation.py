@@ -1,8 +1,8 @@
 """Cross-validation, and the search for parameters by it.
 
-Rows go to stratified folds. A fold's training rows are picked once and serve all fits of the fold. Along one axis of
-the grid, C where it has one, a fit goes on from the last one's model: such chains run on threads, each fit on one. What
-they find does not depend on the number of threads.
+Rows go to stratified folds, those of a regression to random ones. A fold's training rows are picked once and serve all
+fits of the fold. Along one axis of the grid, C where it has one, a fit goes on from the last one's model: such chains
+run on threads, each fit on one. What they find does not depend on the number of threads.
 
 Of a kernel, the inner products of all rows are made once where there is room for them: all fits, and the scores of the
 rows held out, read them there, and are what they are without them, bit for bit.
@@ -22,11 +22,11 @@ import numpy as np
 from marginlinear import params as P
 from marginlinear import registry
 from marginlinear._version import version
-from marginlinear.api import fit_model, train
+from marginlinear.api import fit_model, require_no_classes, train
 from marginlinear.data import kernels
 from marginlinear.data.arrays import is_paged, select_columns, select_rows, shape_of
 from marginlinear.data.checks import check_class_weight, row_weights, training_data
-from marginlinear.data.folds import stratified_folds
+from marginlinear.data.folds import random_folds, stratified_folds
 from marginlinear.errors import ConvergenceWarning, renumber_rows
 from marginlinear.fitting import require_stores, resolved
 from marginlinear.selection import grid as G
@@ -45,11 +45,11 @@ class CrossValidation(NamedTuple):
     Attributes
     ----------
     score : float
-        Accuracy of all rows together; of the other metrics the mean over the folds that have a value.
+        Accuracy, mse or mae of all rows together; of the other metrics the mean over the folds that have a value.
     fold_scores : float64 array of shape (folds,)
-        NaN where a fold has no value: auc of rows of one class.
+        NaN where a fold has no value: auc of rows of one class, r2 of one target.
     predictions : array of shape (m,)
-        The label that the fold's model, which has not seen the row, gives it.
+        The label, or the number, that the fold's model, which has not seen the row, gives it.
     scores : float64 array of shape (m,) or (m, n_classes)
         Its scores, as `out_of_fold` has them.
     fold_of : int array of shape (m,)
@@ -81,12 +81,15 @@ class Search(NamedTuple):
         (of all its fits), `unconverged` (how many of its fits).
     model : Model or None
         Trained on all rows with the best parameters; None without refit.
+    predictions : float64 array of shape (m,) or None
+        Of a regression over a single point, not resumed: as of CrossValidation.
     """
 
     best_params: dict
     best_score: float
     table: list
     model: Any
+    predictions: Any
 
 
 class Fold(NamedTuple):
@@ -97,7 +100,7 @@ class Fold(NamedTuple):
     rows : int array
         The rows that were held out, ascending.
     places : int array
-        Their predictions, as places in the sorted classes of all rows.
+        Their predictions, as places in the sorted classes of all rows; of a regression float64, the predictions.
     scores : float64 array
     info : Info
     """
@@ -114,32 +117,41 @@ class Folds:
     Attributes
     ----------
     classes : array of shape (k,);  places : int array of shape (m,)
-        The classes of all rows, and each row's place among them.
+        The classes of all rows, and each row's place among them; of a regression None, and the targets.
     fold_of : int array of shape (m,)
     """
 
-    def __init__(self, X, y, n, seed, sample_weight, class_weight, square):
+    def __init__(self, X, y, n, seed, sample_weight, class_weight, square, method):
         n, seed = P.FOLDS.check(n), P.SEED.check(seed)
-        X, y, _, _ = training_data(X, y, None, square)
+        if method.regression:
+            require_no_classes(method, class_weight=class_weight or None)
+        X, y, _, _ = training_data(X, y, None, square, regression=method.regression)
         if sample_weight is not None:
             sample_weight = row_weights(sample_weight, len(y))
         if n > len(y):
             warnings.warn(LOO, UserWarning, stacklevel=4)
             n = len(y)
         self.X, self.y, self.weights, self.class_weight = X, y, sample_weight, check_class_weight(class_weight)
+        self.n, self.square, self.classes, self.places, self.factors = n, square, None, y, {}
+        if method.regression:
+            self.fold_of = random_folds(len(y), n, seed)
+        else:
+            self._by_class(seed)
+        self.sizes = np.bincount(self.fold_of, minlength=n)
+        self._lock, self._held, self._users = threading.Lock(), {}, Counter()
+
+    def _by_class(self, seed):
+        y = self.y
         # By label; "balanced" is counted in each fold.
-        self.factors = self.class_weight if isinstance(class_weight, dict) else {}
+        self.factors = self.class_weight if isinstance(self.class_weight, dict) else {}
         self.classes, self.places = np.unique(y, return_inverse=True)
         unknown = [label for label in self.factors if label not in self.classes]
         for label in unknown:
-            warnings.warn(f"class label {label} specified in weight is not found", UserWarning, stacklevel=4)
+            warnings.warn(f"class label {label} specified in weight is not found", UserWarning, stacklevel=5)
         if len(self.classes) < 2:
             raise ValueError(f"cross-validation needs at least 2 classes, y has {len(self.classes)} "
                              f"(label {self.classes[0]})")
-        self.n, self.square = n, square
-        self.fold_of = stratified_folds(y, n, seed)
-        self.sizes = np.bincount(self.fold_of, minlength=n)
-        self._lock, self._held, self._users = threading.Lock(), {}, Counter()
+        self.fold_of = stratified_folds(y, self.n, seed)
 
     def expect(self, fold, users):
         """So many chains will `take` the fold, and `leave` it."""
@@ -161,13 +173,14 @@ class Folds:
     def _picked(self, fold):
         inside, outside = np.flatnonzero(self.fold_of != fold), np.flatnonzero(self.fold_of == fold)
         labels = self.y[inside]
-        there = self.classes[np.unique(self.places[inside])]
-        if len(there) < 2:
-            raise ValueError(f"fold {fold + 1} of {self.n} leaves label {there[0]} alone in its training rows: give "
-                             "fewer folds, or more rows of the other classes")
-        others = {"sample_weight": None if self.weights is None else self.weights[inside],
-                  "class_weight": self.class_weight if not self.factors else
-                  {label: factor for label, factor in self.factors.items() if label in there}}
+        others = {"sample_weight": None if self.weights is None else self.weights[inside]}
+        if self.classes is not None:
+            there = self.classes[np.unique(self.places[inside])]
+            if len(there) < 2:
+                raise ValueError(f"fold {fold + 1} of {self.n} leaves label {there[0]} alone in its training rows: "
+                                 "give fewer folds, or more rows of the other classes")
+            others["class_weight"] = self.class_weight if not self.factors else {
+                label: factor for label, factor in self.factors.items() if label in there}
         rows, held_out = select_rows(self.X, inside), select_rows(self.X, outside)
         if self.square:
             rows, held_out = select_columns(rows, inside), select_columns(held_out, inside)
@@ -175,6 +188,8 @@ class Folds:
 
     def judged(self, model, scores):
         """(places, scores) of held-out rows, of their scores by a model, among the classes of all rows."""
+        if self.classes is None:
+            return scores, scores
         columns = np.searchsorted(self.classes, model.classes)
         places = columns[model.places_of(scores)]
         if not model.voted and not model.joint:
@@ -301,9 +316,9 @@ def out_of_fold(X, y=None, *, solver=None, folds=5, seed=0, threads=None, sample
     return data.classes, (fold for chain in fits.run(fits.missing(())) for _, _, fold in chain)
 
 
-def cross_validate(X, y=None, *, solver=None, folds=5, metric="accuracy", seed=0, threads=None, sample_weight=None,
+def cross_validate(X, y=None, *, solver=None, folds=5, metric=None, seed=0, threads=None, sample_weight=None,
                    class_weight=None, **params):
-    """Stratified cross-validation.
+    """Cross-validation, stratified by class.
 
     Parameters
     ----------
@@ -311,10 +326,11 @@ def cross_validate(X, y=None, *, solver=None, folds=5, metric="accuracy", seed=0
         As `train` takes them. Weights act on training; a metric counts every row once.
     folds : int
         At least 2; more than rows mean one row a fold, with a warning.
-    metric : {"accuracy", "balanced", "f1_macro", "auc", "top3", "top5", "top10"}
-        Part of the rows predicted right; mean recall of the classes; mean F1 of the classes; area under the ROC curve,
-        for more than two classes the mean of each against the rest; part of the rows whose class is among so many of
-        highest scores.
+    metric : {"accuracy", "balanced", "f1_macro", "auc", "top3", "top5", "top10"}, of a regression {"mse", "mae", "r2"}
+        Part of the rows predicted right, the default; mean recall of the classes; mean F1 of the classes; area under
+        the ROC curve, for more than two classes the mean of each against the rest; part of the rows whose class is
+        among so many of highest scores. Mean squared error, the default; mean absolute error; 1 less the part of the
+        variance that is left.
     seed : int
         Of the folds and of the fits.
     threads : int, optional
@@ -335,20 +351,22 @@ def cross_validate(X, y=None, *, solver=None, folds=5, metric="accuracy", seed=0
         Once, when fits did not converge.
     """
     began = time.perf_counter()
-    metric = P.METRIC.check(metric)
     method, data, params = _prepared(X, y, solver, folds, seed, threads, sample_weight, class_weight, params)
+    metric = P.metric_of(method, metric)
     fits = Fits(method, data, params, [{}], None)
     done = [fold for chain in fits.run(fits.missing(())) for _, _, fold in chain]
-    places, scores = np.empty(len(data.y), dtype=np.intp), np.empty((len(data.y), *done[0].scores.shape[1:]))
+    places = np.empty(len(data.y), dtype=done[0].places.dtype)
+    scores = np.empty((len(data.y), *done[0].scores.shape[1:]))
     for fold in done:
         places[fold.rows], scores[fold.rows] = fold.places, fold.scores
     values = np.array([METRICS[metric](data.places[f.rows], f.places, f.scores) for f in done])
     _warn(method, [fold.info.status for fold in done])
-    return CrossValidation(pooled(metric, values, data.sizes), values, data.classes[places], scores, data.fold_of,
+    predictions = places if method.regression else data.classes[places]
+    return CrossValidation(pooled(metric, values, data.sizes), values, predictions, scores, data.fold_of,
                            [fold.info for fold in done], time.perf_counter() - began)
 
 
-def search(X, y=None, *, solver=None, grid=None, refit=True, folds=5, metric="accuracy", seed=0, threads=None,
+def search(X, y=None, *, solver=None, grid=None, refit=True, folds=5, metric=None, seed=0, threads=None,
            sample_weight=None, class_weight=None, log=None, resume=None, progress=None, **params):
     """Search a grid of parameters for the best score of cross-validation.
 
@@ -388,7 +406,7 @@ def search(X, y=None, *, solver=None, grid=None, refit=True, folds=5, metric="ac
         Once, when fits did not converge.
     """
     method = registry.get(registry.DEFAULT if solver is None else solver)
-    metric = P.METRIC.check(metric)
+    metric = P.metric_of(method, metric)
     grid = G.check_grid(G.default_grid(method) if grid is None else grid, method)
     points = G.points_of(grid, method, params)
     refit, progress = P.check_flag("refit", refit), P.check_function("progress", progress)
@@ -422,16 +440,20 @@ def search(X, y=None, *, solver=None, grid=None, refit=True, folds=5, metric="ac
         for p in chain:
             entries.pop((p, fold), None)
     with nullcontext() if journal is None else journal.opened(fresh=resume is None):
-        for _ in fits.run(todo):
-            pass
+        predictions = np.empty(len(data.y)) if method.regression and len(points) == 1 and not entries else None
+        for chain in fits.run(todo):
+            if predictions is not None:
+                for _, _, fold in chain:
+                    predictions[fold.rows] = fold.places
     table = entries.table(metric, data.sizes)
     _warn(method, [entry["status"] for entry in entries.values()])
-    best = max(range(len(points)), key=lambda p: (table[p]["score"], -p))
+    better = -1 if metric in P.ERRORS else 1
+    best = max(range(len(points)), key=lambda p: (better * table[p]["score"], -p))
     model = None
     if refit:
         model = train(data.X if is_paged(data.X) else X, y, solver=method.name, sample_weight=sample_weight,
                       class_weight=class_weight, **{**params, **points[best], P.PROBABILITY.name: probability})
-    return Search(points[best], table[best]["score"], table, model)
+    return Search(points[best], table[best]["score"], table, model, predictions)
 
 
 def _prepared(X, y, solver, folds, seed, threads, sample_weight, class_weight, params):
@@ -445,7 +467,7 @@ def _prepared(X, y, solver, folds, seed, threads, sample_weight, class_weight, p
         require_stores(method, values.get("kernel"))
         y = X.y if y is None else y
     square = values.get("kernel") == "precomputed"
-    data = Folds(X, y, folds, seed, sample_weight, class_weight, square)
+    data = Folds(X, y, folds, seed, sample_weight, class_weight, square, method)
     return method, data, params
 
 

@@ -1,10 +1,12 @@
 """What cross-validation measures: functions of the labels y and the predictions of one fold's rows, both as places in
-the classes, and of the rows' scores."""
+the classes, and of the rows' scores; of regression of the targets and the predictions."""
 
 import math
 from functools import partial
 
 import numpy as np
+
+from marginlinear.params import ERRORS
 
 
 def accuracy(y, predicted, scores):
@@ -53,24 +55,75 @@ def _area(positive, scores):
     return float((ranks[place][positive].sum() - p * (p + 1) / 2) / (p * (len(scores) - p)))
 
 
+def mse(y, predicted, scores):
+    """Mean squared error."""
+    return float(np.mean((y - predicted) ** 2))
+
+
+def mae(y, predicted, scores):
+    """Mean absolute error."""
+    return float(np.mean(np.abs(y - predicted)))
+
+
+def r2(y, predicted, scores):
+    """1 less the squared errors over those of the mean of y; NaN where y does not vary."""
+    varies = float(np.sum((y - y.mean()) ** 2))
+    return 1 - float(np.sum((y - predicted) ** 2)) / varies if varies > 0 else math.nan
+
+
+class Agreement:
+    """How targets and predictions agree, of which some come at a time.
+
+    Attributes
+    ----------
+    mse : float
+        Mean squared error.
+    squared_correlation : float
+        NaN where targets or predictions do not vary.
+    """
+
+    def __init__(self):
+        self.n, self.mse, self.means, self.products = 0, 0.0, np.zeros(2), np.zeros((2, 2))
+
+    def add(self, y, predicted):
+        n, both = len(y), np.array([y, predicted], dtype=np.float64)
+        means = both.mean(axis=1)
+        apart, shift, both = mse(*both, None), means - self.means, both - means[:, None]
+        self.products += both @ both.T + np.outer(shift, shift) * (self.n * n / (self.n + n))
+        self.n += n
+        self.means += shift * (n / self.n)
+        self.mse += (apart - self.mse) * (n / self.n)
+        return self
+
+    @property
+    def squared_correlation(self):
+        below = float(self.products[0, 0] * self.products[1, 1])
+        return float(self.products[0, 1]) ** 2 / below if below > 0 else math.nan
+
+
 METRICS = {"accuracy": accuracy, "balanced": balanced, "f1_macro": f1_macro, "auc": auc,
-           **{f"top{k}": partial(among_best, k) for k in (3, 5, 10)}}
-# Those that rows of one class have no value of.
-PARTIAL = ("auc",)
+           **{f"top{k}": partial(among_best, k) for k in (3, 5, 10)}, "mse": mse, "mae": mae, "r2": r2}
+# Those that rows of one class, or of one target, have no value of.
+PARTIAL = ("auc", "r2")
 
 
 def is_score(metric, value):
     """Whether rows can have this value of the metric; None is none."""
     if value is None:
         return metric in PARTIAL
-    return type(value) in (int, float) and 0 <= value <= 1
+    low, high = (0, math.inf) if metric in ERRORS else (-math.inf if metric == "r2" else 0, 1)
+    return type(value) in (int, float) and low <= value <= high
 
 
 def pooled(metric, fold_scores, sizes):
-    """One score of those of the folds: over all rows for accuracy, else the mean of the folds that have a value."""
+    """One score of those of the folds: over all rows for accuracy and errors, else the mean of the folds that have a
+    value."""
     values = np.asarray(fold_scores, dtype=np.float64)
     if metric == "accuracy":
         return sum(round(float(v) * int(n)) for v, n in zip(values, sizes, strict=True)) / int(sum(sizes))
+    if metric in ERRORS:
+        return float(values @ sizes / np.sum(sizes))
     if np.isnan(values).all():
-        raise ValueError(f"{metric}: no fold has rows of two classes: give fewer folds, or another metric")
+        what = "two targets" if metric == "r2" else "two classes"
+        raise ValueError(f"{metric}: no fold has rows of {what}: give fewer folds, or another metric")
     return float(np.nanmean(values))
