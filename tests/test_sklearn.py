@@ -67,7 +67,8 @@ def problem(k=3, m=40, d=4, seed=0):
     return X, y
 
 
-@parametrize_with_checks([*(Estimator() for Estimator in ESTIMATORS), ours.MCODMClassifier(probability=True)])
+@parametrize_with_checks([*(Estimator() for Estimator in ESTIMATORS), ours.MCODMClassifier(probability=True),
+                          ours.LogisticClassifier(penalty="l1"), ours.SVMRegressor()])
 @pytest.mark.filterwarnings("ignore:ldm did not converge")
 def test_scikit_learns_checks(estimator, check):
     check(estimator)
