@@ -17,6 +17,7 @@ from marginlinear.cli.scale import read_ranges
 from marginlinear.data.reading import MEMORY, NESTED, NUMBER, SPARE, JSONFault, json_of
 from marginlinear.errors import DataError
 from marginlinear.modelfile import load_model, save_model
+from marginlinear.params import ERRORS
 from marginlinear.selection.journal import Entries, Journal
 from marginlinear.selection.metrics import METRICS, is_score
 from marginlinear.selection.tables import is_number, read_log, read_table
@@ -207,8 +208,9 @@ def test_no_numbers(text):
 
 def test_what_a_metric_can_be():
     for metric in METRICS:
-        assert is_score(metric, 0) and is_score(metric, 1.0) and is_score(metric, None) == (metric == "auc")
-        assert not any(is_score(metric, value) for value in (5, -0.1, 1.0000001, "x", True, [], math.nan, 10**400))
+        assert is_score(metric, 0) and is_score(metric, 1.0) and is_score(metric, None) == (metric in ("auc", "r2"))
+        assert is_score(metric, 5) == (metric in ERRORS) and is_score(metric, -0.1) == (metric == "r2")
+        assert not any(is_score(metric, value) for value in ("x", True, [], math.nan, math.inf, 10**400))
 
 
 def test_numbers_of_tables():

@@ -2,6 +2,7 @@
 the classes, and of the rows' scores; of regression of the targets and the predictions."""
 
 import math
+import sys
 from functools import partial
 
 import numpy as np
@@ -103,6 +104,7 @@ class Agreement:
 
 METRICS = {"accuracy": accuracy, "balanced": balanced, "f1_macro": f1_macro, "auc": auc,
            **{f"top{k}": partial(among_best, k) for k in (3, 5, 10)}, "mse": mse, "mae": mae, "r2": r2}
+LARGEST = sys.float_info.max
 # Those that rows of one class, or of one target, have no value of.
 PARTIAL = ("auc", "r2")
 
@@ -111,7 +113,7 @@ def is_score(metric, value):
     """Whether rows can have this value of the metric; None is none."""
     if value is None:
         return metric in PARTIAL
-    low, high = (0, math.inf) if metric in ERRORS else (-math.inf if metric == "r2" else 0, 1)
+    low, high = (0, LARGEST) if metric in ERRORS else (-LARGEST if metric == "r2" else 0, 1)
     return type(value) in (int, float) and low <= value <= high
 
 

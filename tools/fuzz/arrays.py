@@ -161,7 +161,7 @@ def called(recipe, X, y):
     path = os.path.join(tempfile.gettempdir(), f"arrays-{os.getpid()}")
     save_model(model, path)
     again = load_model(path)
-    assert again.classes.tolist() == model.classes.tolist(), f"labels {model.classes} came back as {again.classes}"
+    assert np.array_equal(again.classes, model.classes), f"labels {model.classes} came back as {again.classes}"
     return "trained", model.info.status
 
 
