@@ -36,7 +36,7 @@ LISTS = ("Parameters", "Attributes", "Returns", "Yields", "Raises", "Warns")
 
 
 def classifiers():
-    return [name for name, method in registry.methods().items() if not method.regression]
+    return [name for name, method in registry.methods().items() if method.classifies]
 
 
 def on_config(config):
@@ -77,7 +77,7 @@ def on_page_markdown(markdown, page, config, files):
 def method_page(method, text):
     """All of a method's page around the text on when to use it."""
     number = "" if method.liblinear is None else f", or LIBLINEAR's number `-s {method.liblinear}`"
-    takes = ["regression" if method.regression else
+    takes = ["regression" if method.regression else "one class" if method.one_class else
              "joint multi-class" if method.joint else "binary, several classes by `--multiclass`",
              "linear and kernel" if method.kernels else "linear only",
              "rows in memory only" if not method.stores else
@@ -90,7 +90,7 @@ def method_page(method, text):
         "## Parameters\n", *parameter_table(method.params), "",
         *other_defaults(method), "Every method also takes [those of every run](../commands.md).\n",
         *([f"Routes: {', '.join(f'`{route}`' for route in method.routes)}.\n"] if len(method.routes) > 1 else []),
-        *([] if method.regression else margins_of(method)), "## Mathematics\n", *indented(mathematics)])
+        *(margins_of(method) if method.classifies else []), "## Mathematics\n", *indented(mathematics)])
 
 
 def margins_of(method):
@@ -128,7 +128,7 @@ def make_methods(_):
              "| --- | --- | --- | --- | --- | --- |"]
     for m in registry.methods().values():
         number = "" if m.liblinear is None else f"`-s {m.liblinear}`"
-        classes = "" if m.regression else "joint" if m.joint else "binary"
+        classes = "" if not m.classifies else "joint" if m.joint else "binary"
         lines.append(f"| [`{m.name}`]({m.name}.md) | {escaped(m.summary)} | {classes} | "
                      f"{'yes' if m.kernels else ''} | {'yes' if m.stores else ''} | {number} |")
     return "\n".join(lines)

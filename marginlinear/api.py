@@ -37,7 +37,8 @@ def train(X, y=None, *, solver=None, classes=None, class_weight=None, sample_wei
         whose rows stay on disk.
     y : array of shape (m,), optional with a Store
         Labels: bools, integers, other numbers, or strings of one word; at least two different ones. Others are refused,
-        as neither a model file nor one of predictions could hold them. Of a regression finite numbers.
+        as neither a model file nor one of predictions could hold them. Of a regression finite numbers. `oneclass` does
+        not look at it.
     solver : str
         Name of a method, or LIBLINEAR's number for it. Default "mcodm".
     classes : array of shape (n_classes,), optional
@@ -134,13 +135,15 @@ def fit_model(X, y=None, warning=None, *, solver=None, classes=None, class_weigh
     if is_paged(X):
         fitting.require_stores(method, values.get("kernel"))
         y, read = X.y if y is None else y, X.pages.bytes_read
+    elif method.one_class:
+        y = np.ones(shape_of(X)[0])
     elif y is None:
         raise TypeError("y is missing: the labels, which a Store alone has with it")
     around = P.resolve(P.AROUND, {"probability": probability, "scale": scale})
     given = values.get("kernel") == "precomputed"
     if given and around["scale"]:
         raise ValueError(f"scale = {scale!r} is for features: a precomputed kernel has none")
-    if method.regression:
+    if not method.classifies:
         require_no_classes(method, classes=classes, class_weight=class_weight or None,
                            probability=around["probability"] or None)
     data, y, factors, kept = training_data(X, y, sample_weight, square=given, overwrite_rows=overwrite_rows,
@@ -148,9 +151,11 @@ def fit_model(X, y=None, warning=None, *, solver=None, classes=None, class_weigh
     width = shape_of(X)[1]
     fitting.require_features(width, values, run_values)
     folded = own = None
-    if method.regression:
-        sample = Sample(data, y, factors, np.broadcast_to(1.0, len(y)), kept)
-        fit = ModelFit(None, method, values, run_values, None, width, around["scale"])
+    if not method.classifies:
+        sample = Sample(data, y if method.regression else np.ones(len(y), dtype=np.int32), factors,
+                        np.broadcast_to(1.0, len(y)), kept)
+        labels = None if method.regression else np.array([-1, 1])
+        fit = ModelFit(labels, method, values, run_values, labels, width, around["scale"])
     else:
         found, codes = classes_of(y)
         fitting.require_classes(method, found, "y" if kept is None else "y, its rows of weight 0 left out,")
@@ -177,8 +182,7 @@ def require_no_classes(method, **given):
     """ValueError for arguments that speak of classes, where they are not None."""
     for name, value in given.items():
         if value is not None:
-            raise ValueError(f"{name} = {value!r} is for classes, which a regression by {method.name} does not have: "
-                             "leave it out")
+            raise ValueError(f"{name} = {value!r} is for classes, which {method.name} does not have: leave it out")
 
 
 class Sample(NamedTuple):
@@ -241,7 +245,7 @@ class ModelFit(fitting.Fit):
         if self.labels is not None:
             fitted, lowered = among(self.labels, fitted)
         if scaling is not None and scaling.linear:
-            weights, bias = scaling.folded(np.asarray(fitted.weights), bias)
+            weights, bias = scaling.folded(np.asarray(fitted.weights), fitted.bias)
             fitted, scaling = fitted._replace(weights=weights, bias=bias), None
         model = (RegressionModel if self.labels is None else Model)(**fitted._asdict(), scaling=scaling)
         if np.any(lowered):

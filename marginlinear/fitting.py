@@ -83,6 +83,9 @@ class Fit:
         if values.get(P.FREE_BIAS.name) and self.bias >= 0:
             raise ValueError(f"bias = {self.bias!r} does not go with free_bias = True, whose offset takes its place: "
                              "give one of them")
+        if method.one_class and self.bias >= 0:
+            raise ValueError(f"bias = {self.bias!r} is ignored by one-class machines, whose rho is in its place: leave "
+                             "it out")
         k = 2 if method.regression else len(classes)
         self.how = None if method.joint or k == 2 else values["multiclass"]
         self.columns = k if method.joint else 1
@@ -126,7 +129,12 @@ class Fit:
 
                 solution = multiclass.fit(method, problem, method_values, run, how)
         require_finite(solution, problem.rows, method)
-        return Fitted(solution.weights, self.classes, self.bias, solution.codes, method.name,
+        weights, bias = solution.weights, self.bias
+        if solution.offset is not None:
+            import numpy as np
+
+            weights, bias = np.vstack((weights, solution.offset)), 1.0
+        return Fitted(weights, self.classes, bias, solution.codes, method.name,
                       effective(method, {**values, "multiclass": how, "scale": self.scale}, run_values),
                       solution.info, Start(origin, told, solution.state))
 

@@ -6,9 +6,8 @@ with marginlinear's methods, certificates and files, and an exception with its r
 
 What differs from LIBLINEAR:
 
-- `-s` takes the names of marginlinear's methods and LIBLINEAR's numbers: 1 is the default, as there, and 21 is refused
-  by name. All options of `margin-train --help` that are not
-  about files are understood, and all are read strictly.
+- `-s` takes the names of marginlinear's methods and LIBLINEAR's numbers: 1 is the default, as there. All options of
+  `margin-train --help` that are not about files are understood, and all are read strictly.
 - `-e` is the tolerance of the certificate relative to the objective, 0.001 unless given. LIBLINEAR's bounds the
   largest violation of the dual's optimality conditions, 0.1 unless given: the same number means another thing.
 - Training prints nothing; one that did not converge gives a `ConvergenceWarning`.
@@ -29,6 +28,7 @@ from marginlinear import api, fitting, libsvm, modelfile, params, registry
 from marginlinear.data.arrays import checked, shape_of
 from marginlinear.liblinear import SOLVERS
 from marginlinear.libsvm.reader import LARGEST_INDEX
+from marginlinear.modelfile.linear import is_one_class
 from marginlinear.options import QUIET, CommandLine, UsageError
 
 __all__ = ["csr_find_scale_param", "csr_scale", "evaluations", "feature_node", "gen_feature_nodearray", "load_model",
@@ -70,7 +70,6 @@ def _derived(get, instead):
 
 
 STEPS_OF_P = 20  # as LIBLINEAR has them, from 0 up to the largest target
-OUTLIERS = "marginlinear does not look for outliers"
 C_MEMORY = "there is no C library that needs it: x has the rows"
 
 
@@ -155,8 +154,8 @@ class parameter:
         LIBLINEAR's number of it; may be set. AttributeError for a method that LIBLINEAR does not have.
     values : dict
         Parameters by their names in Python, those that were given.
-    C, eps, bias, p : float
-        Of `values`, or the defaults; may be set. C and p are None for a method without.
+    C, eps, bias, p, nu : float
+        Of `values`, or the defaults; may be set. C, p and nu are None for a method without.
     class_weight : dict
         Label -> factor of C. nr_weight, weight_label and weight, lists, follow from it.
     flag_cross_validation, flag_find_parameters : bool
@@ -166,7 +165,7 @@ class parameter:
     flag_C_specified, flag_p_specified, flag_solver_specified : bool
         Whether C and p are among `values`, and whether the options have `-s`.
     quiet : bool
-    nu, init_sol, regularize_bias, w_recalc, print_func
+    init_sol, regularize_bias, w_recalc, print_func
         AttributeError, which says why they are not here.
 
     Raises
@@ -256,7 +255,7 @@ class parameter:
     flag_C_specified = _derived(lambda self: params.C.name in self.values, "C")
     p = property(lambda self: self._get("epsilon"), lambda self, value: self._set("epsilon", value))
     flag_p_specified = _derived(lambda self: params.EPSILON.name in self.values, "p")
-    nu = _Absent(OUTLIERS)
+    nu = property(lambda self: self._get("nu"), lambda self, value: self._set("nu", value))
     init_sol = _Absent("a fit goes on from another one by marginlinear.train(start=)")
     w_recalc = _Absent("the weights are always those of the duals")
     regularize_bias = _Absent("the bias feature is one like others; a large bias is regularised less")
@@ -294,7 +293,7 @@ class model:
 
     @property
     def bias(self):
-        return self.classifier.bias
+        return -1.0 if self.is_oneclass_model() else self.classifier.bias
 
     @property
     def label(self):
@@ -303,7 +302,7 @@ class model:
     @property
     def w(self):
         self._require_columns_of_labels()
-        weights = self.classifier.weights
+        weights = self.classifier.coef.T if self.is_oneclass_model() else self.classifier.weights
         return np.ravel(weights[:, self._order()] if weights.shape[1] == self.nr_class else weights)
 
     @property
@@ -312,10 +311,19 @@ class model:
         # A file of LIBLINEAR's has its name for the method.
         found.solver = registry.get(solver_names.__members__.get(trained.solver, trained.solver)).name
         found.values = {name: value for name, value in trained.params.items() if value is not None}
-        found.values[params.BIAS.name] = self.bias
+        if not self.is_oneclass_model():
+            found.values[params.BIAS.name] = self.bias
         return found
 
-    rho = _Absent("only one-class models have one")
+    @property
+    def rho(self):
+        if not self.is_oneclass_model():
+            raise AttributeError("rho: only one-class models have one")
+        return -float(self.classifier.intercept[0])
+
+    @rho.setter
+    def rho(self, value):
+        raise AttributeError("rho: a model stays as it was trained")
 
     def get_nr_feature(self):
         """Features, the bias feature not counted."""
@@ -326,8 +334,8 @@ class model:
         return self.nr_class
 
     def get_labels(self):
-        """The labels, as a list: of two, the one of the positive scores first; of a regression none."""
-        if self.is_regression_model():
+        """The labels, as a list: of two, the one of the positive scores first; none of a regression or of one class."""
+        if self.is_regression_model() or self.is_oneclass_model():
             return []
         return self.classifier.classes[self._order()].tolist()
 
@@ -347,8 +355,10 @@ class model:
         return self._column(label_idx)[1]
 
     def get_decfun_rho(self):
-        """ValueError: only one-class models have a rho."""
-        raise ValueError("get_decfun_rho can be used only for a one-class SVM model")
+        """What scores are less of; ValueError for a model that is not of one class."""
+        if not self.is_oneclass_model():
+            raise ValueError("get_decfun_rho can be used only for a one-class SVM model")
+        return self.rho
 
     def get_decfun(self, label_idx=0):
         """(list of the weights of all features, constant part). Raises as get_decfun_coef."""
@@ -364,8 +374,8 @@ class model:
         return self.classifier.classes is None
 
     def is_oneclass_model(self):
-        """False: marginlinear needs two classes, and load_model refuses one-class models."""
-        return False
+        """Whether it tells where rows are, 1, from elsewhere, -1."""
+        return is_one_class(self.classifier)
 
     def values_of(self, scores):
         """Scores as LIBLINEAR has them, shape (m, columns), for those of `classifier.decision_function`.
@@ -391,7 +401,7 @@ class model:
         self._require_columns_of_labels()
         coef, intercept = self.classifier.coef, self.classifier.intercept
         if self.nr_class == 2 and len(coef) == 1:
-            sign = -1.0 if label_idx and not self.is_regression_model() else 1.0
+            sign = -1.0 if label_idx and not (self.is_regression_model() or self.is_oneclass_model()) else 1.0
             return sign * coef[0], sign * float(intercept[0])
         at = range(self.nr_class)[self._order()][label_idx]
         return coef[at], float(intercept[at])
@@ -560,7 +570,9 @@ def train(arg1, arg2=None, arg3=None):
     else:
         prob, options = problem(arg1, arg2), arg3
     param = options if isinstance(options, parameter) else parameter("" if options is None else options)
-    values = {"bias": prob.bias, **param.values}
+    values = {**({} if registry.get(param.solver).one_class else {"bias": prob.bias}), **param.values}
+    if registry.get(param.solver).one_class and (param.flag_cross_validation or param.flag_find_parameters):
+        raise ValueError(f"options: -v and -C measure labels: {param.solver} learns without")
     if param.flag_find_parameters:
         return _find_C(prob, param, values)
     if param.flag_cross_validation:

@@ -150,6 +150,8 @@ DELTA = Param("delta", float, 1e-3, "width of the smoothed corner of the hinge",
 LOSS = Param("loss", str, "logistic", "logistic: sum over the rivals of log(1 + exp(-t)), the paper's; softmax: "
              "log(1 + sum over the rivals of exp(-t))", choices=("logistic", "softmax"))
 EPSILON = Param("epsilon", float, 0.1, "half-width of the band of residuals that cost nothing", "[0, inf)", letter="p")
+NU = Param("nu", float, 0.5, "part of the rows that may be outside, at most, and that are support vectors, at least",
+           "(0, 1]", letter="n")
 ALPHA = Param("alpha", float, None, "weight of staying near in the step that raises the mean of the margins; a small "
               "one pulls towards the mean of y_i x_i (default: 100 r, r the root mean square of the rows' norms)",
               "(0, inf)", grid="log10:0:1:3")
@@ -185,7 +187,7 @@ INDEFINITE = "the kernel is not positive semidefinite on these rows, and nothing
 KERNELS = (KERNEL, GAMMA, DEGREE, COEF0, CACHE)
 # What there is for methods to take: a command line is taken apart without the methods.
 OWN = (C, LAMBDA, MU, THETA, MARGIN_BOUND, BOUND_COST, K, L1_RATIO, OUTER, MAX_OUTER, RESTARTS, LAMBDA1, LAMBDA2,
-       NORM, EPS, DELTA, LOSS, EPSILON, ALPHA, BETA, EPOCHS, ETA0, FREE_BIAS, MULTICLASS, *KERNELS)
+       NORM, EPS, DELTA, LOSS, EPSILON, NU, ALPHA, BETA, EPOCHS, ETA0, FREE_BIAS, MULTICLASS, *KERNELS)
 
 TOL = Param("tol", float, 1e-3, "stop when certificate <= tol * max(1, |objective|)", "(0, inf)", letter="e")
 BIAS = Param("bias", float, -1.0, "value of a constant feature added to every row; negative: none", "(-inf, inf)",

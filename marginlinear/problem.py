@@ -138,7 +138,7 @@ class Run(namedtuple("Run", "tol algorithm max_iter time_limit seed threads star
     __slots__ = ()
 
 
-class Solution(namedtuple("Solution", "weights info state codes", defaults=(None, None))):
+class Solution(namedtuple("Solution", "weights info state codes offset", defaults=(None, None, None))):
     """What a method's `fit` returns.
 
     Attributes
@@ -153,6 +153,8 @@ class Solution(namedtuple("Solution", "weights info state codes", defaults=(None
     codes : int8 array of shape (k, columns) or None
         For several binary problems: +1 or -1 where the class is a positive or negative one of the column's problem,
         0 where it has no part. None: the largest score wins, or the sign of a single one.
+    offset : float64 array of shape (columns,) or None
+        Of a fit over features without a bias: what is added to the scores.
     """
 
     __slots__ = ()

@@ -33,6 +33,7 @@ MODULES = {
     "mamc": "mamc",
     "msv": "msv",
     "msvmav": "msvmav",
+    "oneclass": "oneclass",
     "l1svr": "l1svr",
     "l2svr": "l2svr",
 }
@@ -40,9 +41,9 @@ DEFAULT = next(iter(MODULES))
 
 
 class Method(namedtuple("Method", "name summary objective reference params fit joint liblinear kernels routes defaults "
-                        "probabilities loss dual smooth path stores relaxation regression",
+                        "probabilities loss dual smooth path stores relaxation regression one_class",
                         defaults=(None, True, ("auto", "cd", "accelerated", "newton"), MappingProxyType({}), None,
-                                  None, None, False, True, True, None, False))):
+                                  None, None, False, True, True, None, False, False))):
     """A training method: what it minimises, what it takes, and the function that does it.
 
     Attributes
@@ -92,6 +93,8 @@ class Method(namedtuple("Method", "name summary objective reference params fit j
         that of others. Its bound there is one of all weights.
     regression : bool
         Whether it learns numbers, by one column whose scores are the predictions, in place of classes.
+    one_class : bool
+        Whether it learns where the rows are, without labels, and predicts 1 there and -1 elsewhere.
     """
 
     __slots__ = ()
@@ -99,13 +102,18 @@ class Method(namedtuple("Method", "name summary objective reference params fit j
     @property
     def takes(self):
         """Its own parameters, then those of what it works with: several classes, kernels."""
-        several = () if self.joint or self.regression else (P.MULTICLASS,)
+        several = (P.MULTICLASS,) if self.classifies and not self.joint else ()
         return (*self.params, *several, *(P.KERNELS if self.kernels else ()))
 
     @property
     def terms(self):
         """`dual`, or the same of a `loss`; None for a method that is certified otherwise."""
         return self.dual if self.loss is None else partial(of_loss, self.loss)
+
+    @property
+    def classifies(self):
+        """Whether it learns classes from labels."""
+        return not (self.regression or self.one_class)
 
     @property
     def numbers(self):
@@ -136,10 +144,6 @@ def get(name):
     numbers = {str(number): m for m in known.values() for number in m.numbers}
     method = numbers.get(str(name))
     if method is None:
-        theirs = liblinear.SOLVERS.get(int(name) if str(name).isdecimal() else None)
-        if theirs is not None:
-            raise ValueError(f"LIBLINEAR's {theirs} is not among the methods of marginlinear: give one of "
-                             f"{', '.join(known)}")
         with_numbers = ", ".join(f"{n} ({m.name})" for n, m in sorted(numbers.items()))
         raise ValueError(f"solver = {name!r} is not known: give {', '.join(known)}, or LIBLINEAR's {with_numbers}")
     return method

@@ -252,8 +252,8 @@ HOSTILE = {
     "data file": (lambda data: b"1 1:0.5 2:1\n", 1, 1, "unknown text in model file: [1]"),
     "nul": (lambda data: b"\0" * 5000, 1, 1, "too long"),
     "libsvm": (lambda data: b"svm_type c_svc\nkernel_type rbf\n", 0, 0, "ends before its support vectors"),
-    "svr": (replaced(b"MCSVM_CS", b"L2R_L2LOSS_SVR"), 3, 1, "label does not go with a regression"),
-    "one-class": (replaced(b"MCSVM_CS", b"ONECLASS_SVM"), 1, 13, "ONECLASS_SVM looks for outliers"),
+    "svr": (replaced(b"MCSVM_CS", b"L2R_L2LOSS_SVR"), 3, 1, "label does not go with this solver_type"),
+    "one-class": (replaced(b"MCSVM_CS", b"ONECLASS_SVM"), 3, 1, "label does not go with this solver_type"),
     "solver": (replaced(b"MCSVM_CS", b"MCSVM_CT"), 1, 13, "unknown solver type."),
     "solver empty": (replaced(b"MCSVM_CS", b""), 1, 13, "give a solver's name"),
     "unknown key": (replaced(b"bias -1", b"bias -1\nrho 0"), 6, 1, "unknown text in model file: [rho]"),
@@ -412,7 +412,7 @@ def test_liblinear_predicts_with_ours(tmp_path, k, columns, bias):
 
 @needs_liblinear
 @pytest.mark.parametrize("k", [2, 4])
-@pytest.mark.parametrize("name", registry.MODULES)
+@pytest.mark.parametrize("name", [name for name in registry.MODULES if name != "oneclass"])  # newer than Debian's
 @pytest.mark.filterwarnings("ignore:msvmav did not converge")
 def test_liblinear_serves_every_method_by_its_own_name_of_it(tmp_path, name, k):
     """The solver_type is the one that LIBLINEAR's train writes for the method's number."""

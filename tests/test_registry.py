@@ -25,7 +25,7 @@ from marginlinear.api import fit_model
 from marginlinear.data.arrays import CSR
 from marginlinear.threads import default_threads
 
-METHODS = {name: method for name, method in registry.methods().items() if not method.regression}
+METHODS = {name: method for name, method in registry.methods().items() if method.classifies}
 HOW = P.MULTICLASS.choices
 
 

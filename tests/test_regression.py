@@ -204,7 +204,7 @@ def test_a_store_and_threads_give_the_same(folder):
 
 
 @pytest.mark.parametrize(("words", "status", "text"), [
-    ("-s 11 -w1 2 train", 2, "-w1 is for classes: -s l2svr predicts numbers"),
+    ("-s 11 -w1 2 train", 2, "-w1 is for classes, which -s l2svr does not learn"),
     ("-s 11 --probability train", 2, "--probability is for classes"),
     ("-s 11 --text-labels train", 2, "--text-labels is for classes"),
     ("-s 11 -t 2 train", 2, "l2svr"),

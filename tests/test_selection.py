@@ -26,7 +26,7 @@ from marginlinear.data.folds import stratified_folds
 from marginlinear.selection import grid, metrics
 
 ROOT = str(Path(ml.__file__).parents[1])
-METHODS = [name for name, method in registry.methods().items() if not method.regression]
+METHODS = [name for name, method in registry.methods().items() if method.classifies]
 
 
 def clusters(k=3, m=90, seed=0, noise=1.5):

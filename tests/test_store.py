@@ -390,7 +390,7 @@ def test_a_full_disk(tmp_path):
 # Fits
 
 
-METHODS = {name: method for name, method in registry.methods().items() if method.stores and not method.regression}
+METHODS = {name: method for name, method in registry.methods().items() if method.stores and method.classifies}
 OWN = {"lpmcsvm": {"norm": 1.5}}
 
 

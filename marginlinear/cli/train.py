@@ -143,7 +143,7 @@ class Training:
         self.text_labels = line.value(TEXT_LABELS)
         self.class_weights = [(text if self.text_labels else _number(text), text, _factor(text, factor))
                               for text, factor in line.class_weights]
-        if self.method.regression:
+        if not self.method.classifies:
             self._no_classes(line)
         self.folds = _folds(line)
         self.cluster = cluster.on_cluster(line, (*params.AROUND, *params.KERNELS, *GENERAL), line.value(RESUME))
@@ -171,7 +171,11 @@ class Training:
         words = [f"-w{text}" for _, text, _ in self.class_weights]
         words += [line.flag(p) for p in (TEXT_LABELS, params.PROBABILITY) if line.given(p)]
         if words:
-            raise UsageError(f"{words[0]} is for classes: -s {self.method.name} predicts numbers")
+            raise UsageError(f"{words[0]} is for classes, which -s {self.method.name} does not learn")
+        words = [line.flag(p) for p in (params.CROSS_VALIDATION, params.SEARCH) if line.given(p)]
+        if words and self.method.one_class:
+            raise UsageError(f"{words[0]}: nothing is measured without classes: -s {self.method.name} learns where the "
+                             "rows are")
 
     def _columns(self, line):
         """What is given of params.COLUMNS and LIKE; UsageError where there is no Parquet, or no store for it to become.

@@ -27,6 +27,7 @@ from collections import namedtuple
 
 from marginlinear import params as P
 from marginlinear.algorithms.dual import MarginFit
+from marginlinear.algorithms.secant import Secant
 from marginlinear.problem import Solution
 from marginlinear.registry import Method
 from marginlinear.status import STALLED, allowance, status_of
@@ -37,8 +38,6 @@ NOTHING = 1e-14
 FIRST, PART, LEAST = 0.1, 0.1, 0.3
 # The first step of nu is by a slope that is so many times its lower bound.
 NEARER = 10.0
-# A slope within the errors of the values changes the one before by no more than this factor.
-WARY = 4.0
 # So many solutions in a row that bring neither a lower P nor a higher D are the end: what is left is rounding.
 IDLE = 8
 
@@ -172,33 +171,6 @@ class SemiVarianceFit:
         half = engine.iterates.sqnorm_of(engine.weights_of(excess + self.nu * self.instance)) / 2
         half += float((excess * excess / self.cost).sum()) / 4
         return -half * (self.size / total) * (self.size / total)
-
-
-class Secant:
-    """Where a rising function that is known with some error is 0."""
-
-    def __init__(self, slope):
-        """`slope` is that of the function, roughly."""
-        self.slope, self.low, self.high = slope, -math.inf, math.inf
-        self.last = None
-
-    def after(self, x, value, error):
-        """The next place, when the function was found to have this value at x."""
-        if value < -error:
-            self.low = max(self.low, x)
-        elif value > error:
-            self.high = min(self.high, x)
-        else:
-            return x
-        if self.last is not None and x != self.last[0]:
-            x0, value0, error0 = self.last
-            found, trusted = (value - value0) / (x - x0), abs(value - value0) > error + error0
-            self.slope = found if trusted and found > 0 else min(max(found, self.slope / WARY), self.slope * WARY)
-        self.last = x, value, error
-        new = x - value / self.slope if self.slope > 0 else x
-        if self.low < new < self.high:
-            return float(new)
-        return (self.low + self.high) / 2 if self.low < self.high and math.isfinite(self.low + self.high) else x
 
 
 METHOD = Method(

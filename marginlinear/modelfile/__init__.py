@@ -76,7 +76,7 @@ def save_model(model, path, *, threads=None):
 
 
 def load_model(path):
-    """Read a model file of marginlinear, of LIBLINEAR's (but for ONECLASS_SVM) or LIBSVM's (c_svc, nu_svc).
+    """Read a model file of marginlinear, of LIBLINEAR's or LIBSVM's (c_svc, nu_svc).
 
     Parameters
     ----------

@@ -18,6 +18,8 @@ labels, classes[1] first. Columns with codes have a solver_type that LIBLINEAR r
     codes ++0 -0+ 0--           a word a class: what the class is in each column, + positive, - negative, 0 neither
 
 A regression has LIBLINEAR's name too (L2R_L2LOSS_SVR for l2svr, L2R_L1LOSS_SVR_DUAL for l1svr), nr_class 2, no labels.
+So has a one-class model, ONECLASS_SVM, and after the line of the bias, which it has none of, one of `rho`: scores are
+w.x - rho.
 
 A line `scaling unit`, which LIBLINEAR refuses too, tells that rows are scaled before they are scored.
 """
@@ -29,10 +31,11 @@ from marginlinear._core.decimal import ROWS_LONG_LINE, ROWS_SHORT_LINE, format_r
 from marginlinear.calibration import of_logistic
 from marginlinear.data.reading import NATURAL, shown
 from marginlinear.model import Model, RegressionModel
-from marginlinear.modelfile.text import WORD, WORD_ONLY, Body, Fields, code_line, label_lines, scaling_line
+from marginlinear.modelfile.text import NO_LABELS, WORD, WORD_ONLY, Body, Fields, code_line, label_lines, scaling_line
 from marginlinear.threads import ranges, run_chunks
 
-KEYS = ("solver_type", "nr_class", "label", "classes", "codes", "scaling", "nr_feature", "bias")
+KEYS = ("solver_type", "nr_class", "label", "classes", "codes", "scaling", "nr_feature", "bias", "rho")
+ONE_CLASS = ("oneclass", *liblinear.ONE_CLASS.values())
 READ_AT_ONCE = 1 << 20  # bytes of text
 WRITTEN_AT_ONCE = 1 << 18  # bytes of weights
 AHEAD = 4  # blocks for each thread whose text is held
@@ -40,14 +43,19 @@ AHEAD = 4  # blocks for each thread whose text is held
 
 def write(model, put, threads):
     """Give `put` the text, some of it at a time; returns what the trailer of a linear model has of its own: nothing."""
-    rows, columns = model.weights.shape
     number = registry.liblinear_number(model.solver)
-    if model.classes is None:
+    bias, weights, rho = model.bias, model.weights, ""
+    if is_one_class(model):
+        kind, bias, weights = liblinear.ONE_CLASS[21], -1.0, model.coef.T
+        rho = f"rho {-model.intercept[0]:.17g}\n"
+    elif model.classes is None:
         kind = model.solver if model.solver in liblinear.REGRESSORS.values() else liblinear.REGRESSORS[number or 11]
     else:
-        kind = liblinear.CODED if model.voted else liblinear.solver_type(number, len(model.classes), columns)
-    put((f"solver_type {kind}\n{label_lines(model)}{code_line(model)}{scaling_line(model)}"
-         f"nr_feature {model.n_features}\nbias {model.bias:.17g}\nw\n").encode("ascii"))
+        kind = liblinear.CODED if model.voted else liblinear.solver_type(number, len(model.classes), model.columns)
+    rows, columns = weights.shape
+    labels = NO_LABELS if rho else label_lines(model)
+    put((f"solver_type {kind}\n{labels}{code_line(model)}{scaling_line(model)}"
+         f"nr_feature {model.n_features}\nbias {bias:.17g}\n{rho}w\n").encode("ascii"))
     flipped = model.joint and columns == 2
     blocks = ranges(rows, max(1, WRITTEN_AT_ONCE // (8 * columns)))
     made = []
@@ -59,7 +67,7 @@ def write(model, put, threads):
                     put(text)
                 return b""
             low, high = blocks[first + number - 1]
-            part = model.weights[low:high]
+            part = weights[low:high]
             try:
                 return format_rows(np.ascontiguousarray(part[:, ::-1]) if flipped else part)
             except ValueError:
@@ -71,18 +79,25 @@ def write(model, put, threads):
     return {}
 
 
+def is_one_class(model):
+    return model.solver in ONE_CLASS and model.classes is not None
+
+
 class LinearBody(Body):
 
     def __init__(self, source, first):
         fields = Fields(source, first, KEYS, "w", "its weights")
         self.kind = read_solver_type(source, fields)
         self.trailer_keys = {}
-        regression = self.kind in liblinear.REGRESSORS.values()
-        self.labels, listed = (fields.no_labels(), False) if regression else fields.labels()
+        one_class = self.kind in ONE_CLASS
+        unlabelled = one_class or self.kind in liblinear.REGRESSORS.values()
+        self.labels, listed = (fields.no_labels(), False) if unlabelled else fields.labels()
+        if one_class:
+            self.labels = [-1, 1]
         nr_feature = fields.value("nr_feature", NATURAL, int, "the number of features")
         self.bias = fields.number("bias")
         self.codes = None
-        k = 2 if regression else len(self.labels)
+        k = 2 if unlabelled else len(self.labels)
         if self.kind == liblinear.CODED:
             self.codes = fields.codes(k)
         elif "codes" in fields:
@@ -90,7 +105,14 @@ class LinearBody(Body):
         self.scaling = fields.scaling()
         self.foreign = not listed and self.codes is None and self.scaling is None
         columns = liblinear.columns_of(self.kind, k) if self.codes is None else self.codes.shape[1]
+        if "rho" in fields and not one_class:
+            raise source.error("unknown text in model file: [rho]", 1, fields.lines["rho"])
+        rho = fields.number("rho") if one_class else 0.0
+        if one_class and self.bias >= 0:
+            raise source.damaged("a one-class model has a rho in place of a bias", *fields.place("bias"))
         self.weights = read_weights(source, nr_feature + (self.bias >= 0), columns)
+        if one_class:
+            self.weights, self.bias = np.vstack((self.weights, [[-rho]])), 1.0
 
     def model(self, classes, trailer, **rest):
         """The Model; `rest` are arguments of it."""
@@ -107,8 +129,6 @@ class LinearBody(Body):
 
 def read_solver_type(source, fields):
     name = fields.value("solver_type", WORD_ONLY, bytes.decode, "a solver's name")
-    if name in liblinear.ONE_CLASS.values():
-        raise source.error(f"{name} looks for outliers: use LIBLINEAR's predict", *fields.place("solver_type"))
     if name not in (liblinear.CODED, *liblinear.SOLVERS.values()):
         known = ", ".join(liblinear.SOLVERS.values())
         raise source.error(f"unknown solver type. {name[:WORD]} is none of {known}", *fields.place("solver_type"))

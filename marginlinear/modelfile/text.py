@@ -22,6 +22,7 @@ WRITERS = "give a file that margin-train, LIBLINEAR's train or LIBSVM's svm-trai
 WORD_ONLY = re.compile(rb"[!-~]+")
 LISTS = (b"label", b"classes", b"codes", b"rho", b"probA", b"probB", b"nr_sv")  # keys with a value a class or more
 LABELS = {"b": "bool", "i": "int64", "u": "int64", "f": "float64", "U": "str"}  # by NumPy's kind
+NO_LABELS = "nr_class 2\n"  # LIBLINEAR's lines of a model without classes
 NUMBERS = "numbers"  # in place of such a kind, of a regression
 SIGNS = "0+-"  # a code of 0, 1, -1
 
@@ -165,13 +166,13 @@ class Fields:
         return labels[::-1] if nr_class == 2 else labels, listed
 
     def no_labels(self):
-        """DataError for classes other than the two that LIBLINEAR gives a regression, and for labels."""
+        """DataError for classes other than the two that LIBLINEAR gives a model without any, and for labels."""
         self.require("nr_class")
         given = next((key for key in ("label", "classes", "codes") if key in self), None)
         if given is not None:
-            raise self.source.damaged(f"{given} does not go with a regression", 1, self.lines[given])
+            raise self.source.damaged(f"{given} does not go with this solver_type", 1, self.lines[given])
         if self.value("nr_class", NATURAL, int, "the number of classes") != 2:
-            raise self.source.damaged("nr_class of a regression is 2", *self.place("nr_class"))
+            raise self.source.damaged("nr_class of this solver_type is 2", *self.place("nr_class"))
 
     def scaling(self):
         """The word after `scaling`; None without."""
@@ -268,7 +269,7 @@ def label_lines(model):
     """The lines of the number of classes and of the labels; of two classes classes[1] comes first. Of a regression what
     LIBLINEAR writes: two classes without labels."""
     if model.classes is None:
-        return "nr_class 2\n"
+        return NO_LABELS
     kind = label_kind(model)
     classes = model.classes.tolist()
     if len(classes) == 2:

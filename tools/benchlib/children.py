@@ -94,6 +94,75 @@ def child_train(who, path, model, solver, C, tol, bias, threads=None):
     return cost
 
 
+def made_target(X, y, solver):
+    """Of a regression a noisy linear function of the features, the same everywhere; else the labels."""
+    import numpy as np
+
+    if not solver.endswith("svr"):
+        return y
+    random = np.random.default_rng(0)
+    z = X @ random.standard_normal(X.shape[1])
+    return (z - z.mean()) / z.std() + 0.3 * random.standard_normal(X.shape[0])
+
+
+def child_solver(who, path, solver, number, C, tol, weights):
+    """A fit on one thread: ours, or LIBLINEAR's of this number, whose weights are written, a column a score. A first
+    one of ours, of some rows, imports what it needs."""
+    import numpy as np
+
+    if who == "ours":
+        import marginlinear as ml
+
+        X, y = ml.load_libsvm(path)
+        z = made_target(X, y, solver)
+        few = np.concatenate([np.flatnonzero(y == label)[:50] for label in np.unique(y)])
+        ml.train(X[few], z[few], solver=solver, tol=0.1)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ml.ConvergenceWarning)  # the certificate tells
+            fitted, cost = timed(lambda: ml.train(X, z, solver=solver, C=C, tol=tol, threads=1))
+        return {**cost, "certificate": fitted.info.certificate, "objective": fitted.info.objective}
+    from liblinear.liblinear import problem
+    from liblinear.liblinearutil import svm_read_problem, train
+
+    y, X = svm_read_problem(path, return_scipy=True)
+    data = problem(made_target(X, y, solver), X, -1)
+    fitted, cost = timed(lambda: train(data, f"-s {number} -c {C:.17g} -e {tol:.17g} -p 0.1 -q"))
+    columns = 1 if fitted.get_nr_class() == 2 else fitted.get_nr_class()
+    if weights != os.devnull:
+        found = np.array([fitted.get_decfun(at)[0] for at in range(columns)])
+        if columns == 1 and not solver.endswith("svr") and fitted.get_labels()[0] != max(fitted.get_labels()):
+            found = -found
+        order = np.argsort(fitted.get_labels()) if columns > 1 else [0]
+        np.save(weights, found[order].T)
+    return cost
+
+
+def child_objective(path, solver, C, weights):
+    """What LIBLINEAR's weights make of the objective: the sum of those of the columns, one class against the rest."""
+    import numpy as np
+
+    import marginlinear as ml
+
+    X, y = ml.load_libsvm(path)
+    W = np.load(weights)
+    scores, classes = X @ W, np.unique(y)
+    if solver == "oneclass":
+        # At the best rho and length.
+        total, ordered, square = 0.5 * len(y), np.sort(scores[:, 0]), float((W**2).sum())
+        rho = ordered[int(np.ceil(total)) - 1]
+        h = max(0.0, total * rho - np.maximum(0, rho - ordered).sum())
+        return -h * h / (2 * square) if square else 0.0
+    if solver.endswith("svr"):
+        over = np.maximum(0, abs(made_target(X, y, solver)[:, None] - scores) - 0.1)
+        losses = over if solver == "l1svr" else over**2
+    else:
+        signs = np.where(y[:, None] == (classes[1:] if len(classes) == 2 else classes), 1.0, -1.0)
+        g = signs * scores
+        losses = np.maximum(0, 1 - g) ** 2 if solver == "l1l2svc" else np.logaddexp(0, -g)
+    penalty = abs(W).sum() if solver.startswith("l1l") else 0.5 * (W**2).sum()
+    return float(penalty + C * losses.sum())
+
+
 def child_svc(who, path, solver, options, C, gamma, tol):
     """A fit with an RBF kernel: ours, with these words of train, or scikit-learn's SVC, sped up by sklearnex or not. A
     first one, of 100 rows, imports what it needs."""
@@ -281,9 +350,8 @@ def child_versions():
     return found
 
 
-CHILDREN = {"read": child_read, "train": child_train, "svc": child_svc, "pass": child_pass, "search": child_search,
-            "sweeps": child_sweeps,
+CHILDREN = {"read": child_read, "train": child_train, "svc": child_svc, "solver": child_solver,
+            "objective": child_objective, "pass": child_pass, "search": child_search, "sweeps": child_sweeps,
             "write": child_write, "evaluate_all": evaluate_all, "scale01": scale01, "leave_fifth": leave_fifth,
-            "draw": draw,
-            "same_weights": child_same_weights, "model_file": child_model_file, "rates": child_rates,
+            "draw": draw, "same_weights": child_same_weights, "model_file": child_model_file, "rates": child_rates,
             "versions": child_versions}

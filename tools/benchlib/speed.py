@@ -5,6 +5,7 @@ import re
 import shlex
 from typing import NamedTuple
 
+from . import solvers
 from .children import PEERS, TOLERANCES
 from .measure import Comparison, Skip, checked, in_child, median, survey
 from .text import accuracy, grep
@@ -68,6 +69,18 @@ LINES = {
         "Predicting", (0.25, 0.15), (
             f"{START}, of 0.2 to 0.4 s; reading is most of the rest.")),
     "model": Line("Loading and writing a model of 5.8 million weights", (0.25, 0.25)),
+    "logistic-text": Line("Logistic regression, text, to -s 7", (0.4, None)),
+    "logistic-tables": Line("Logistic regression, tables, to -s 0", (0.4, None)),
+    "logistic-ovr": Line("Logistic regression, one against the rest, to the quicker of -s 0 and -s 7", (0.35, None)),
+    "l1lr": Line("Sparse weights: l1lr, to -s 6", (0.6, None)),
+    "l1l2svc": Line("Sparse weights: l1l2svc, to -s 5", (0.5, None)),
+    "l1l2svc-16": Line("Sparse weights: l1l2svc at C = 16, to -s 5", (0.3, None)),
+    "l1svr-tables": Line("Regression: l1svr, tables, to -s 13", (0.2, None)),
+    "l1svr-text": Line("Regression: l1svr, text, to -s 13", (0.4, None)),
+    "l2svr": Line("Regression: l2svr, to the quicker of -s 11 and -s 12", (0.5, None)),
+    "oneclass": Line("oneclass, to -s 21", (0.6, None)),
+    "ww-text": Line("ww, text, to -s 4", (0.8, None)),
+    "ww-tables": Line("ww, tables, to -s 4", (1.2, None)),
     "library": Line("Library calls"),
     "kernel": Line("RBF kernel"),
     "more": Line("More sets"),
@@ -134,6 +147,8 @@ def cases(bench):
     found.append(("model sector", lambda: model_file(bench, "sector")))
     for name, method in (("news20bydate", "l2svc"), ("news20bydate", "cs"), ("imdb", "l1svc"), ("a9a", "l2svc")):
         found.append((f"library {name} {method}", lambda name=name, method=method: library(bench, name, method)))
+    for case in solvers.fits():
+        found.append((case.title, lambda case=case: solvers.fit(bench, case, LINES[case.line].goals[0])))
     for name, C, gamma in (("ijcnn1", 16, 1), ("letter", 16, 0.1)):
         place = {"line": "kernel", "data": name, "method": "l1svc, to LIBSVM", "C": C, "threads": 2}
         found.append((f"kernel {name} l1svc", lambda name=name, C=C, gamma=gamma, place=place: bench.kernel_case(
