@@ -176,18 +176,19 @@ def kernel_of(values, n_features):
 
 def require_stores(method, kernel):
     """ValueError for what works on all rows at once: these would have to be in memory."""
-    where = "needs all rows in memory: it does not go over a Store; give the arrays of a sample, or "
+    where = "needs all rows in memory: it does not go over a Store; give the arrays of a sample"
     if not method.stores:
-        raise ValueError(f"solver = {method.name!r} {where}solver = {'mcodm' if method.joint else 'odm'!r}")
+        other = f", or solver = {'mcodm' if method.joint else 'odm'!r}" if method.classifies else ""
+        raise ValueError(f"solver = {method.name!r} {where}{other}")
     if kernel is not None:
-        raise ValueError(f"kernel = {kernel!r} {where}no kernel")
+        raise ValueError(f"kernel = {kernel!r} {where}, or no kernel")
 
 
 def require_partitions(method, params, algorithm):
     """ValueError for a method whose objective does not split over rows, or that is not built to."""
-    if method.regression:
-        raise ValueError(f"solver = {method.name!r} does not go over partitions yet: train where all rows are, or over "
-                         "a Store")
+    if not method.classifies:
+        raise ValueError(f"solver = {method.name!r} does not go over partitions: train where all rows are"
+                         f"{', or over a Store' if method.stores else ''}")
     if method.terms is None and not method.smooth:
         raise ValueError(f"solver = {method.name!r} does not go over partitions: give "
                          f"{'mcodm or cs' if method.joint else 'odm, l2svc or ldm'}, or train where all rows are")
