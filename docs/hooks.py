@@ -82,7 +82,7 @@ def method_page(method, text):
              "linear and kernel" if method.kernels else "linear only",
              "rows in memory only" if not method.stores else
              f"{'if linear also ' if method.kernels else ''}from [stores](../stores.md), larger than memory"]
-    mathematics = inspect.getdoc(import_module(method.fit.__module__))
+    mathematics = inspect.getdoc(import_module(f"marginlinear.methods.{registry.MODULES[method.name]}"))
     return "\n".join([
         f"# {method.name}\n", f"{method.summary[0].upper()}{method.summary[1:]}: `-s {method.name}`{number}; "
         f"{', '.join(takes)}.\n", "Minimises\n", *indented(split_objective(method.objective)), "",
@@ -224,7 +224,7 @@ def make_estimators(_):
     lines = ["| estimator | method | |", "| --- | --- | --- |"]
     for name in sklearn.__all__:
         estimator = getattr(sklearn, name)
-        if issubclass(estimator, sklearn.MarginClassifier):
+        if issubclass(estimator, sklearn.MarginEstimator):
             first = inspect.getdoc(estimator).partition("\n")[0]
             lines.append(f"| `{name}` | [`{estimator.method_name}`](methods/{estimator.method_name}.md) | "
                          f"{escaped(first)} |")

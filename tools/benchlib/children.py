@@ -119,7 +119,8 @@ def child_solver(who, path, solver, number, C, tol, weights):
         ml.train(X[few], z[few], solver=solver, tol=0.1)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ml.ConvergenceWarning)  # the certificate tells
-            fitted, cost = timed(lambda: ml.train(X, z, solver=solver, C=C, tol=tol, threads=1))
+            own = {} if solver == "oneclass" else {"C": C}
+            fitted, cost = timed(lambda: ml.train(X, z, solver=solver, tol=tol, threads=1, **own))
         return {**cost, "certificate": fitted.info.certificate, "objective": fitted.info.objective}
     from liblinear.liblinear import problem
     from liblinear.liblinearutil import svm_read_problem, train
