@@ -173,3 +173,9 @@ def test_damaged_files(tmp_path):
         (tmp_path / "damaged").write_text(other)
         with pytest.raises(ml.DataError, match=words):
             ml.load_model(tmp_path / "damaged")
+
+
+@pytest.mark.parametrize("scale", [1e-150, 1e-160, 1e-300])
+def test_squares_that_vanish_leave_a_certificate(scale):
+    info = ml.train(scale * np.array([[1.0], [2.0], [3.0]]), np.ones(3), solver="oneclass").info
+    assert info.converged and -1e-290 <= info.bound <= info.objective <= 0

@@ -62,7 +62,7 @@ class OneClassFit:
             scores = engine.margins_of(W)
             rho, h = self._quantile(scores)
             square = engine.iterates.sqnorm_of(W)
-            self.rho = rho * h / square if h > 0 and rho > 0 else 1.0
+            self.rho = rho * (h / square) if h > 0 and rho > 0 and square > 0 else 1.0
             self.duals = np.where(scores < rho, self.cost, 0.0)
         else:
             self.rho, self.duals = run.start["rho"], np.asarray(run.start["duals"])
@@ -106,7 +106,7 @@ class OneClassFit:
             error = self.rho * math.sqrt(2 * search.slope * max(0.0, inner.info.certificate))
             rho = search.after(self.rho, float(found.sum()) - self.sum, error)
             part = max(PART * certificate, LEAST * allowance(tol, best.objective))
-            part = min(part / (self.rho * self.rho * max(1.0, abs(inner.info.objective))), FIRST)
+            part = min(part / self.rho / self.rho / max(1.0, abs(inner.info.objective)), FIRST)
             if rho == self.rho:
                 part = min(part, PART * solver.run.tol)
             self.rho = rho if rho > 0 else self.rho / NEARER
