@@ -80,9 +80,8 @@ class Fit:
         self.run_values = dict(run_values)
         self.bias = self.run_values.pop("bias")
         self.kernel = kernel_of(values, width)
-        if values.get(P.FREE_BIAS.name) and self.bias >= 0:
-            raise ValueError(f"bias = {self.bias!r} does not go with free_bias = True, whose offset takes its place: "
-                             "give one of them")
+        if values.get(P.FREE_BIAS.name):
+            self._free_bias()
         if method.one_class and self.bias >= 0:
             raise ValueError(f"bias = {self.bias!r} is ignored by one-class machines, whose rho is in its place: leave "
                              "it out")
@@ -93,6 +92,15 @@ class Fit:
             from marginlinear.data.codes import column_count
 
             self.columns = column_count(self.how, k)
+
+    def _free_bias(self):
+        """With a kernel there is an offset in place of the bias feature; else it is that feature's weight which costs
+        nothing."""
+        if self.kernel is None:
+            self.bias = 1.0 if self.bias < 0 else self.bias
+        if (self.bias >= 0) if self.kernel else (self.bias == 0):
+            instead = "whose offset takes its place: give one of them" if self.kernel else "which needs one: give 1"
+            raise ValueError(f"bias = {self.bias!r} does not go with free_bias = True, {instead}")
 
     def check(self, rows):
         """Refuse rows that the machine cannot hold the weights for, or whose squares overflow.
@@ -194,6 +202,8 @@ def require_partitions(method, params, algorithm):
                          f"{'mcodm or cs' if method.joint else 'odm, l2svc or ldm'}, or train where all rows are")
     if algorithm == "paper":
         raise ValueError("algorithm = 'paper' does not go over partitions, as it needs the rows' products: give 'auto'")
+    if params.get("free_bias"):
+        raise ValueError("free_bias = True does not go over partitions: give bias = 1, or train where all rows are")
     if params.get("outer") == "paper":
         raise ValueError("outer = 'paper' does not go over partitions: give 'ccp'")
 

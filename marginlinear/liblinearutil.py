@@ -165,7 +165,9 @@ class parameter:
     flag_C_specified, flag_p_specified, flag_solver_specified : bool
         Whether C and p are among `values`, and whether the options have `-s`.
     quiet : bool
-    init_sol, regularize_bias, w_recalc, print_func
+    regularize_bias : int
+        0 where the options have `-R`.
+    init_sol, w_recalc, print_func
         AttributeError, which says why they are not here.
 
     Raises
@@ -258,7 +260,7 @@ class parameter:
     nu = property(lambda self: self._get("nu"), lambda self, value: self._set("nu", value))
     init_sol = _Absent("a fit goes on from another one by marginlinear.train(start=)")
     w_recalc = _Absent("the weights are always those of the duals")
-    regularize_bias = _Absent("the bias feature is one like others; a large bias is regularised less")
+    regularize_bias = _derived(lambda self: int(not self._get("free_bias")), "free_bias")
     print_func = _Absent("training prints nothing; marginlinear.train(progress=) is told how it goes")
 
 

@@ -177,9 +177,8 @@ CACHE = Param("cache", float, None, "megabytes for rows of the kernel's Gram mat
               "(default: 200 where few rows are needed, else a quarter of the memory)", "(0, inf)", letter="m",
               metavar="MB",
               needs=("kernel", (*KERNEL.choices, callable)))
-FREE_BIAS = Param("free_bias", bool, False, "with a kernel: an offset of the scores that costs nothing in the "
-                  "objective, as LIBSVM's C-SVC has, in place of the constant feature of -B", letter="R",
-                  needs=("kernel", (*KERNEL.choices, "precomputed", callable)))
+FREE_BIAS = Param("free_bias", bool, False, "a bias that costs nothing in the objective, LIBLINEAR's -R with -B 1, and "
+                  "with a kernel the offset of LIBSVM's C-SVC", letter="R")
 # Positive semidefinite whatever the rows and the parameters are.
 DEFINITE = ("linear", "rbf")
 INDEFINITE = "the kernel is not positive semidefinite on these rows, and nothing can be certified; take another one"

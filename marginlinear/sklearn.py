@@ -509,9 +509,9 @@ class ODMClassifier(MarginClassifier):
     method_name = "odm"
 
     def __init__(self, *, C=1.0, lambda_=None, mu=0.8, theta=0.2, multiclass="ovr", kernel=None, gamma="scale",
-                 degree=3, coef0=0.0, cache=None, fit_intercept=True, intercept_scaling=1.0, class_weight=None,
-                 tol=0.0001, algorithm="auto", max_iter=20_000, time_limit=None, probability=False, random_state=0,
-                 n_jobs=None, warm_start=False, verbose=False):
+                 degree=3, coef0=0.0, cache=None, free_bias=False, fit_intercept=True, intercept_scaling=1.0,
+                 class_weight=None, tol=0.0001, algorithm="auto", max_iter=20_000, time_limit=None, probability=False,
+                 random_state=0, n_jobs=None, warm_start=False, verbose=False):
         keep(self, locals())
 
 
@@ -543,9 +543,9 @@ class LogisticClassifier(MarginClassifier):
     own_words = MappingProxyType(PENALTY_WORDS)
 
     def __init__(self, *, C=1.0, penalty="l2", l1_ratio=1.0, multiclass="ovr", kernel=None, gamma="scale", degree=3,
-                 coef0=0.0, cache=None, fit_intercept=True, intercept_scaling=1.0, class_weight=None, tol=0.0001,
-                 algorithm="auto", max_iter=20_000, time_limit=None, probability=False, random_state=0, n_jobs=None,
-                 warm_start=False, verbose=False):
+                 coef0=0.0, cache=None, free_bias=False, fit_intercept=True, intercept_scaling=1.0, class_weight=None,
+                 tol=0.0001, algorithm="auto", max_iter=20_000, time_limit=None, probability=False, random_state=0,
+                 n_jobs=None, warm_start=False, verbose=False):
         keep(self, locals())
 
     @property
@@ -662,9 +662,9 @@ class SVMRegressor(RegressorMixin, MarginEstimator):
         "The loss of a residual r: (|r| - epsilon)_+ or its square.")})
     _flat = True
 
-    def __init__(self, *, loss="epsilon_insensitive", epsilon=0.1, C=1.0, fit_intercept=True, intercept_scaling=1.0,
-                 tol=0.0001, algorithm="auto", max_iter=20_000, time_limit=None, random_state=0, n_jobs=None,
-                 warm_start=False, verbose=False):
+    def __init__(self, *, loss="epsilon_insensitive", epsilon=0.1, C=1.0, free_bias=False, fit_intercept=True,
+                 intercept_scaling=1.0, tol=0.0001, algorithm="auto", max_iter=20_000, time_limit=None, random_state=0,
+                 n_jobs=None, warm_start=False, verbose=False):
         keep(self, locals())
 
     @property

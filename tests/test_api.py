@@ -461,7 +461,7 @@ def test_default_of_gamma_and_what_params_hold():
                             "algorithm": "auto", "seed": 0}
     assert (model.kernel.kind, model.kernel.gamma) == ("rbf", 1 / 3)
     assert ml.train(X, y, solver="l1svc", kernel=2).params["kernel"] == "rbf"
-    assert set(ml.train(X, y, solver="l1svc").params) == {"C", "tol", "algorithm", "seed"}
+    assert set(ml.train(X, y, solver="l1svc").params) == {"C", "free_bias", "tol", "algorithm", "seed"}
 
 
 def test_features_above_those_of_training_are_part_of_a_distance():

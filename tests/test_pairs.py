@@ -268,7 +268,7 @@ def test_many_free_duals_are_left_to_sweeps(monkeypatch):
 
 
 @pytest.mark.parametrize(("options", "words"), [
-    ({"free_bias": True}, "free_bias = True is of no use without a kernel"),
+    ({"free_bias": True, "bias": 0.0}, "bias = 0.0 does not go with free_bias = True, which needs one: give 1"),
     ({"free_bias": True, "kernel": "rbf", "bias": 1.0}, "bias = 1.0 does not go with free_bias = True"),
     ({"free_bias": True, "kernel": "rbf", "algorithm": "cd"}, "free_bias = True does not go with algorithm = 'cd'"),
 ])

@@ -28,6 +28,7 @@ from libc.math cimport INFINITY, fabs, log
 from marginlinear._core.dual_engine cimport ROWS_TO_FETCH, SUM_LOSSES, UPDATE_ROWS, DualEngine, task_t
 from marginlinear._core.margin_loss cimport (
     conjugate_at,
+    coordinate_step,
     curvature_at,
     dual_at,
     dual_term,
@@ -206,6 +207,41 @@ cdef class MarginCD(DualEngine):
                 quad[i] = curvature_at(phi, g[i])
                 slope[i] = slope_at(phi, g[i]) - quad[i] * g[i]
         return np.asarray(quad), np.asarray(slope)
+
+    def loss_of(self, const double[::1] margins):
+        """sum_i c_i phi(g_i)"""
+        cdef Py_ssize_t i
+        cdef double loss = 0
+        with nogil:
+            for i in range(self.rows.m):
+                loss += self.cost[i] * loss_at(&self.phi[self.group[i]], margins[i])
+        return loss
+
+    def slopes_at(self, margins, double shift):
+        """c_i phi'(g_i) at margins of scores that are all higher by the shift: array of shape (m,)"""
+        cdef Py_ssize_t i
+        cdef const double[::1] g = margins
+        cdef double[::1] out = np.empty(self.rows.m)
+        cdef double at
+        with nogil:
+            for i in range(self.rows.m):
+                at = g[i] + (shift if self.positive[i] else -shift)
+                out[i] = self.cost[i] * slope_at(&self.phi[self.group[i]], at)
+        return np.asarray(out)
+
+    def duals_near(self, const double[::1] duals, margins, double A, double shift):
+        """The duals after a coordinate step of each row with this A, as if it were the only one and all scores were
+        higher by the shift: array of shape (m,), within the duals' bounds. A large A keeps them near."""
+        cdef Py_ssize_t i
+        cdef const double[::1] g = margins
+        cdef double[::1] out = np.empty(self.rows.m)
+        cdef double at, curvature
+        with nogil:
+            for i in range(self.rows.m):
+                at = g[i] + (shift if self.positive[i] else -shift)
+                out[i] = coordinate_step(&self.phi[self.group[i]], self.cost[i], at - A * duals[i], A, g[i],
+                                         &curvature)
+        return np.asarray(out)
 
     def into_range(self):
         """Every dual goes to the nearest place where D is finite."""

@@ -356,8 +356,8 @@ def margin_fit_of(loss):
         rows = problem.rows
         largest = np.max(rows.sqnorms(), initial=0.0) if rows.is_gram else math.nan
         single = largest == 0 or SINGLE[0] <= largest <= SINGLE[1]
-        if not single or run.algorithm != "auto":
-            if params["free_bias"]:
+        if not rows.is_gram or not single or run.algorithm != "auto":
+            if params["free_bias"] and rows.is_gram:
                 if run.algorithm != "auto":
                     raise ValueError(f"free_bias = True does not go with algorithm = {run.algorithm!r}: give 'auto'")
                 raise ValueError("free_bias = True: the kernel's values are too large, or too small, for float32 "
@@ -406,4 +406,16 @@ def joint_fit_of(terms, solve):
 
 def fit_of(loss):
     """The `fit` of a binary method by its `loss`, both as Method has them."""
-    return convex_fit(MarginFit, partial(of_loss, loss))
+    penalised = convex_fit(MarginFit, partial(of_loss, loss))
+
+    def fit(problem, params, run):
+        if not params.get("free_bias"):
+            return penalised(problem, params, run)
+        if problem.rows.is_gram:
+            raise ValueError("free_bias = True does not go with a kernel here: give l1svc or l2svc, or bias = 1")
+        from marginlinear.algorithms.free_bias import FreeBiasFit
+
+        cost, table = loss(problem, params)
+        return FreeBiasFit(problem, run, partial(MarginFit, cost=cost, tables=[table])).solution()
+
+    return fit

@@ -99,7 +99,7 @@ class Columns:
         """Whether all columns are problems over all rows that differ in the signs of the classes alone."""
         run = self.run
         return (self.method.loss is not None and run.algorithm == "auto" and run.start is None
-                and not self.problem.rows.is_gram and self.codes.all())
+                and not self.params.get("free_bias") and not self.problem.rows.is_gram and self.codes.all())
 
     def _group(self, first, stop, threads):
         """[(info, state)] of the columns `first` to `stop`, as Batch has them."""

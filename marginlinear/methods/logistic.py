@@ -22,7 +22,7 @@ METHOD = Method(
     objective="1/2 ||w||^2 + C sum_i log(1 + exp(-g_i))",
     reference="H.-F. Yu, F.-L. Huang and C.-J. Lin, Dual Coordinate Descent Methods for Logistic Regression and "
               "Maximum Entropy Models, Machine Learning 2011",
-    params=(P.C,),
+    params=(P.C, P.FREE_BIAS),
     fit=fit_of(loss),
     loss=loss,
     joint=False,

@@ -22,7 +22,7 @@ METHOD = Method(
     objective="1/2 ||w||^2 + C sum_i (1 - g_i)^2",
     reference="J. A. K. Suykens and J. Vandewalle, Least Squares Support Vector Machine Classifiers, Neural "
               "Processing Letters 1999",
-    params=(P.C,),
+    params=(P.C, P.FREE_BIAS),
     fit=fit_of(loss),
     loss=loss,
     joint=False,
