@@ -641,8 +641,6 @@ class SVMClassifier(MarginClassifier):
         if has_sparse_weights(self):
             if self.loss == "hinge":
                 raise ValueError('penalty = "l1" goes with loss = "squared_hinge"')
-            if self.free_bias:
-                raise ValueError('free_bias = True does not go with penalty = "l1"')
             name = "l1l2svc"
         return registry.get(name)
 

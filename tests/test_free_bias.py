@@ -100,3 +100,32 @@ def test_the_bracket_of_a_step_and_of_what_never_changes_its_sign():
     assert low < 0.3 <= high
     assert high == math.nextafter(low, 1.0)
     assert bracket(lambda b: -1.0, 0.0, 1.0, 0.0)[1] == math.inf
+
+
+@pytest.mark.parametrize(("solver", "number", "power"), [("l1lr", 6, None), ("l1l2svc", 5, 2)])
+@pytest.mark.parametrize("l1_ratio", [1.0, 0.4])
+def test_sparse_weights(solver, number, power, l1_ratio):
+    X, y = problem(solver, 300, 12)
+    loss = LOSSES["l2svc" if power else "logistic"]
+
+    def value(w, b):
+        return (l1_ratio * abs(w).sum() + (1 - l1_ratio) / 2 * w @ w + 0.1 * loss(y * (X @ w + b)).sum())
+
+    model = ml.train(X, y, solver=solver, C=0.1, l1_ratio=l1_ratio, free_bias=True, tol=1e-9)
+    info = model.info
+    assert info.converged
+    assert info.objective == pytest.approx(value(np.ravel(model.coef), model.intercept[0]), rel=1e-12)
+
+    def split(v):
+        return value(v[:12] - v[12:24], v[24])
+
+    found = optimize.minimize(split, np.r_[np.full(24, 0.1), 0.0], bounds=[(0, None)] * 24 + [(None, None)],
+                              method="L-BFGS-B", options={"ftol": 1e-15, "gtol": 1e-10, "maxiter": 5000}).fun
+    assert info.bound <= found + 1e-12 * found
+    assert info.objective <= found + 1e-9 * found
+    if l1_ratio == 1.0:
+        liblinear = pytest.importorskip("liblinear.liblinearutil")
+        rows = [{j + 1: float(x) for j, x in enumerate(row)} for row in X]
+        theirs = liblinear.train(y.tolist(), rows, f"-s {number} -R -B 1 -c 0.1 -e 1e-6 -q")
+        v = np.array(theirs.w[:13]) * (1 if theirs.label[0] == 1 else -1)
+        assert info.bound <= value(v[:12], v[12]) + 1e-9

@@ -5,8 +5,10 @@
     D(a) = - sum_i c_i phi*(-a_i/c_i) - [sum_j (|U_j| - l1)_+^2/(2 l2), or |U_j| <= l1 for all j where l2 = 0],
     U = sum_i a_i y_i x_i
 
+One feature's weight may cost nothing, that of the bias: U is 0 there.
+
 Rows are met in passes alone: `survey` has margins, forces a_i = -c_i phi'(g_i) and U from one of them, `gather` the
-columns of some features, y_i x_ij by feature. A proximal Newton step (Yuan, Ho and Lin, JMLR 2012) minimises, over
+columns of some features, x_ij by feature. A proximal Newton step (Yuan, Ho and Lin, JMLR 2012) minimises, over
 these, the quadratic model of the loss with the penalty as it is,
 
     -U.v + sum_i c_i phi''(g_i) (y_i v.x_i)^2/2 + penalty(w + v),
@@ -88,6 +90,8 @@ cdef class FeatureCD:
     l1, l2 : float
         l1 > 0, l2 >= 0.
     seed : int
+    free : int
+        The feature whose weight costs nothing; -1 for none.
 
     Attributes
     ----------
@@ -102,6 +106,7 @@ cdef class FeatureCD:
 
     cdef readonly Rows rows
     cdef readonly double l1, l2
+    cdef readonly Py_ssize_t free
     cdef readonly double[::1] W, U
     cdef readonly int64_t[::1] counts
     cdef readonly Py_ssize_t cycles
@@ -109,10 +114,10 @@ cdef class FeatureCD:
     cdef const loss_t* phi
     cdef uint64_t rng
     cdef Py_ssize_t n, filled, slice_rows
-    cdef const int32_t[::1] y
     cdef const double[::1] cost
     cdef readonly double[::1] force
-    cdef double[::1] margin, curve, way
+    # y_i a_i, and +1 or -1.
+    cdef double[::1] margin, curve, way, pull, sign
     # Of the columns that were gathered: their features, where their values begin, and what a step knows of them.
     cdef int32_t[::1] place, features, who
     cdef int64_t[::1] begins
@@ -122,18 +127,33 @@ cdef class FeatureCD:
     cdef double[::1] found_values
     cdef double[:, ::1] matrix
 
-    def __init__(self, Rows rows, y, cost, table, double l1, double l2, seed):
+    def __init__(self, Rows rows, y, cost, table, double l1, double l2, seed,
+                 Py_ssize_t free=-1):
         cdef Py_ssize_t m = rows.m, d = rows.d
-        self.rows, self.y, self.cost, self.l1, self.l2, self.rng = rows, y, cost, l1, l2, seed
+        self.rows, self.cost, self.l1, self.l2, self.rng, self.free = rows, cost, l1, l2, seed, free
         self.table = table
         self.phi = <const loss_t*> &self.table[0]
-        self.W, self.U, self.counts = np.zeros(d), np.empty(d), np.zeros(d, dtype=np.int64)
-        self.margin, self.force, self.curve, self.way = np.empty((4, m))
+        self.U, self.counts = np.empty(d), np.zeros(d, dtype=np.int64)
+        self.force, self.curve, self.way, self.pull = np.empty((4, m))
+        self.turn_to(np.zeros(d), y, np.empty(m))
         self.place, self.begins = np.full(d, -1, dtype=np.int32), np.zeros(1, dtype=np.int64)
         self.features, self.who = np.empty(0, dtype=np.int32), np.empty(0, dtype=np.int32)
         self.values = self.slope = self.bend = self.change = np.empty(0)
         self.slice_rows = max(1, <Py_ssize_t>(SLICE * m / (1.0 + 2.0 * rows.nnz)))
         self._pass(COUNT)
+
+    def turn_to(self, W, y, margin):
+        """Another problem over these rows: its weights and margins, which steps change, and its positive rows."""
+        self.W, self.margin, self.sign = W, margin, np.where(np.asarray(y) > 0, 1.0, -1.0)
+
+    def slope_of_bias(self, double shift):
+        """sum_i y_i c_i phi'(g_i) where all scores are higher by the shift."""
+        cdef Py_ssize_t i
+        cdef double total = 0
+        with nogil:
+            for i in range(self.rows.m):
+                total -= self.sign[i] * dual_at(self.phi, self.cost[i], self.margin[i] + self.sign[i] * shift)
+        return total
 
     cdef double _pass(self, Work what, Py_ssize_t first=0) except? -1:
         """Over all rows; the sum of their losses, where that is asked for."""
@@ -154,7 +174,7 @@ cdef class FeatureCD:
         cdef double penalty = 0
         self.U[:] = 0
         for j in range(self.rows.d):
-            penalty += penalty_at(self, self.W[j])
+            penalty += penalty_at(self, j, self.W[j])
         return penalty + self._pass(SURVEY)
 
     def bound(self, double share):
@@ -163,6 +183,8 @@ cdef class FeatureCD:
         cdef double total = 0, over, rounding = 1e-15 * self.l1
         with nogil:
             for j in range(self.rows.d):
+                if j == self.free:
+                    continue
                 over = share * fabs(self.U[j]) - self.l1
                 if over > 0:
                     total += over * over / (2 * self.l2) if self.l2 > 0 else 0.0 if over <= rounding else INFINITY
@@ -261,7 +283,7 @@ cdef class FeatureCD:
         """The change of these columns, all others at 0, where the model is least as long as signs stay."""
         change, slope = np.asarray(self.change), np.asarray(self.slope)[columns]
         w, H = np.asarray(self.W)[np.asarray(self.features)[columns]], self._curvature(columns)
-        change[columns] = self._on_signs(H, slope, w, change[columns])[0]
+        change[columns] = self._on_signs(H, slope, w, self._kinks(columns), change[columns])[0]
 
     def _solve_by_matrix(self, order, double enough):
         """Cycles over the matrix of the model's curvature; `residual` is the slope of all but the penalty's kink."""
@@ -273,27 +295,30 @@ cdef class FeatureCD:
         cdef double[::1] v = change, r = residual
         cdef const double[::1] held = w
 
+        kinks = self._kinks(order)
+        cdef const double[::1] l1 = kinks
+
         def model_at(v, image):
-            return 0.5 * (slope + image) @ v + self.l1 * np.abs(w + v).sum()
+            return 0.5 * (slope + image) @ v + kinks @ np.abs(w + v)
 
         trail, exact_at = [(change.copy(), residual.copy())], MEMORY
         for turn in range(TURNS):
             with nogil:
-                left = cycle_matrix(H, v, r, held, self.l1)
+                left = cycle_matrix(H, v, r, held, l1)
             if left <= enough:
                 break
             trail.append((change.copy(), residual.copy()))
             if len(trail) > MEMORY:
                 best = extrapolated(trail, model_at)
                 if turn + 1 >= exact_at:
-                    best, exact_at = self._on_signs(matrix, slope, w, best[0]), 2 * exact_at
+                    best, exact_at = self._on_signs(matrix, slope, w, kinks, best[0]), 2 * exact_at
                 change[:], residual[:] = best
                 trail = [(change.copy(), residual.copy())]
                 PyErr_CheckSignals()
         self.cycles += 1
         np.asarray(self.change)[order] = change
 
-    def _on_signs(self, matrix, slope, w, change):
+    def _on_signs(self, matrix, slope, w, kinks, change):
         """(change, residual) where the model is least over the weights that are not 0, as long as these keep their
         signs: those that would not become 0 together where that lowers the model, or the first of them alone."""
         new, signs = w + change, np.sign(w + change)
@@ -303,12 +328,12 @@ cdef class FeatureCD:
             if len(free) == 0:
                 break
             step = solve(np.ascontiguousarray(matrix[np.ix_(free, free)]),
-                         -(residual[free] + self.l1 * signs[free]), 1)
+                         -(residual[free] + kinks[free] * signs[free]), 1)
             against = (new[free] + step) * signs[free] <= 0
             move = np.zeros_like(new)
             move[free] = np.where(against, -new[free], step)
             image = matrix @ move
-            if against.any() and (residual + 0.5 * image) @ move + self.l1 * (signs @ move) >= 0:
+            if against.any() and (residual + 0.5 * image) @ move + (kinks * signs) @ move >= 0:
                 reach = np.where(against, -new[free] / np.where(against, step, 1.0), np.inf)
                 against = np.arange(len(free)) == reach.argmin()
                 move[free] = reach.min() * step
@@ -322,8 +347,12 @@ cdef class FeatureCD:
 
     def _penalty_of(self, columns):
         """The penalty's part of the model's value, and the curvature that no row has, as a function of the change."""
-        w, l1, l2 = np.asarray(self.W)[np.asarray(self.features)[columns]], self.l1, self.l2 + NU
-        return lambda v: 0.5 * l2 * v @ v + l1 * np.abs(w + v).sum()
+        w, l1, l2 = np.asarray(self.W)[np.asarray(self.features)[columns]], self._kinks(columns), self.l2 + NU
+        return lambda v: 0.5 * l2 * v @ v + l1 @ np.abs(w + v)
+
+    def _kinks(self, columns):
+        """l1 of each of these columns."""
+        return np.where(np.asarray(self.features)[columns] == self.free, 0.0, self.l1)
 
     def _curvature(self, order):
         """The matrix of the model's curvature over these columns."""
@@ -378,20 +407,26 @@ cdef inline void perform_on(FeatureCD self, const data_t* X, task_t* task) noexc
         gather_values(self, X, task)
 
 
-cdef inline double penalty_at(FeatureCD self, double w) noexcept nogil:
-    return self.l1 * fabs(w) + 0.5 * self.l2 * w * w
+cdef inline double l1_of(FeatureCD self, Py_ssize_t j) noexcept nogil:
+    return 0.0 if j == self.free else self.l1
+
+
+cdef inline double l2_of(FeatureCD self, Py_ssize_t j) noexcept nogil:
+    return 0.0 if j == self.free else self.l2
+
+
+cdef inline double penalty_at(FeatureCD self, Py_ssize_t j, double w) noexcept nogil:
+    return l1_of(self, j) * fabs(w) + 0.5 * l2_of(self, j) * w * w
 
 
 cdef void survey_rows(FeatureCD self, const data_t* X, task_t* task) noexcept nogil:
     cdef Py_ssize_t i
-    cdef double sign
     for i in range(task.start, task.stop):
-        sign = 1 if self.y[i] else -1
-        self.margin[i] = sign * row_dot(X, i, &self.W[0])
+        self.margin[i] = self.sign[i] * row_dot(X, i, &self.W[0])
         self.force[i] = dual_at(self.phi, self.cost[i], self.margin[i])
         task.loss += self.cost[i] * loss_at(self.phi, self.margin[i])
         if self.force[i] != 0:
-            row_axpy(X, i, sign * self.force[i], &self.U[0])
+            row_axpy(X, i, self.sign[i] * self.force[i], &self.U[0])
 
 
 cdef void count_values(FeatureCD self, const data_t* X, task_t* task) noexcept nogil:
@@ -408,7 +443,7 @@ cdef inline void put(FeatureCD self, Py_ssize_t i, Py_ssize_t j, Py_ssize_t firs
     cdef Py_ssize_t s = self.place[j]
     if s >= first:
         self.who[self.begins[s]] = <int32_t>i
-        self.values[self.begins[s]] = x if self.y[i] else -x
+        self.values[self.begins[s]] = x
         self.begins[s] += 1
 
 
@@ -467,31 +502,31 @@ cdef inline double column_dot(FeatureCD self, Py_ssize_t s, const double* z) noe
     return (s0 + s1) + (s2 + s3)
 
 
-cdef inline double violation_of(FeatureCD self, double w, double G) noexcept nogil:
+cdef inline double violation_of(double l1, double w, double G) noexcept nogil:
     """The size of the least subgradient, G being the slope of all but l1 |w|."""
     if w == 0:
-        return fmax(0.0, fabs(G) - self.l1)
-    return fabs(G + self.l1) if w > 0 else fabs(G - self.l1)
+        return fmax(0.0, fabs(G) - l1)
+    return fabs(G + l1) if w > 0 else fabs(G - l1)
 
 
 cdef double model(FeatureCD self, const Py_ssize_t[::1] order) noexcept nogil:
-    """Forces, curvatures, and the columns' slopes and bends at the margins of now. Returns the sum of violations."""
+    """Curvatures, and the columns' slopes and bends at the margins of now. Returns the sum of violations."""
     cdef Py_ssize_t i, at, s
     cdef int64_t p
-    cdef double total = 0, bend, w
+    cdef double total = 0, bend, w, l2
     for i in range(self.rows.m):
-        self.force[i] = dual_at(self.phi, self.cost[i], self.margin[i])
+        self.pull[i] = self.sign[i] * dual_at(self.phi, self.cost[i], self.margin[i])
         self.curve[i] = self.cost[i] * curvature_at(self.phi, self.margin[i])
         self.way[i] = 0
     for at in range(order.shape[0]):
         s = order[at]
-        w = self.W[self.features[s]]
+        w, l2 = self.W[self.features[s]], l2_of(self, self.features[s])
         bend = 0
         for p in range(self.begins[s], self.begins[s + 1]):
             bend += self.values[p] * self.values[p] * self.curve[self.who[p]]
-        self.slope[s] = self.l2 * w - column_dot(self, s, &self.force[0])
-        self.bend[s], self.change[s] = bend + self.l2 + NU, 0
-        total += violation_of(self, w, self.slope[s])
+        self.slope[s] = l2 * w - column_dot(self, s, &self.pull[0])
+        self.bend[s], self.change[s] = bend + l2 + NU, 0
+        total += violation_of(l1_of(self, self.features[s]), w, self.slope[s])
     return total
 
 
@@ -500,7 +535,7 @@ cdef Py_ssize_t front(FeatureCD self, Py_ssize_t[::1] order) noexcept nogil:
     cdef Py_ssize_t at, s, n = 0
     for at in range(order.shape[0]):
         s = order[at]
-        if self.W[self.features[s]] != 0 or fabs(self.slope[s]) > self.l1:
+        if self.W[self.features[s]] != 0 or fabs(self.slope[s]) > l1_of(self, self.features[s]):
             order[at], order[n] = order[n], s
             n += 1
     return n
@@ -514,27 +549,28 @@ cdef bint cycle(FeatureCD self, Py_ssize_t[::1] order, cycle_t* state) noexcept 
     """
     cdef Py_ssize_t at = 0, s, kept
     cdef int64_t p
-    cdef double G, w, d, total = 0, worst = 0
+    cdef double G, w, d, l1, total = 0, worst = 0
     shuffle(&order[0], state.n, &self.rng)
     while at < state.n:
         s = order[at]
         w = self.W[self.features[s]] + self.change[s]
-        G = self.slope[s] + (self.l2 + NU) * self.change[s] + column_dot(self, s, &self.way[0])
-        if w == 0 and fabs(G) + state.last < self.l1:
+        l1 = l1_of(self, self.features[s])
+        G = self.slope[s] + (l2_of(self, self.features[s]) + NU) * self.change[s] + column_dot(self, s, &self.way[0])
+        if w == 0 and fabs(G) + state.last < l1:
             state.n -= 1
             kept, order[at] = order[at], order[state.n]
             order[state.n] = kept
             continue
         at += 1
-        d = violation_of(self, w, G)
+        d = violation_of(l1, w, G)
         total += d
         worst = fmax(worst, d)
         if d == 0:
             continue
-        if G + self.l1 < self.bend[s] * w:
-            d = -(G + self.l1) / self.bend[s]
-        elif G - self.l1 > self.bend[s] * w:
-            d = -(G - self.l1) / self.bend[s]
+        if G + l1 < self.bend[s] * w:
+            d = -(G + l1) / self.bend[s]
+        elif G - l1 > self.bend[s] * w:
+            d = -(G - l1) / self.bend[s]
         else:
             d = -w
         self.change[s] = d + self.change[s] if d != -w else -self.W[self.features[s]]
@@ -550,23 +586,20 @@ cdef bint cycle(FeatureCD self, Py_ssize_t[::1] order, cycle_t* state) noexcept 
 
 
 cdef double cycle_matrix(const double[:, ::1] H, double[::1] v, double[::1] r, const double[::1] held,
-                         double l1) noexcept nogil:
+                         const double[::1] l1) noexcept nogil:
     """Coordinate descent on r.v + |held + v| l1, r the residual; the sum of the violations that it met."""
     cdef Py_ssize_t s, t, n = v.shape[0]
     cdef double w, d, total = 0
     for s in range(n):
         w = held[s] + v[s]
-        if w == 0:
-            d = fmax(0.0, fabs(r[s]) - l1)
-        else:
-            d = fabs(r[s] + l1) if w > 0 else fabs(r[s] - l1)
+        d = violation_of(l1[s], w, r[s])
         total += d
         if d == 0:
             continue
-        if r[s] + l1 < H[s, s] * w:
-            d = -(r[s] + l1) / H[s, s]
-        elif r[s] - l1 > H[s, s] * w:
-            d = -(r[s] - l1) / H[s, s]
+        if r[s] + l1[s] < H[s, s] * w:
+            d = -(r[s] + l1[s]) / H[s, s]
+        elif r[s] - l1[s] > H[s, s] * w:
+            d = -(r[s] - l1[s]) / H[s, s]
         else:
             d = -w
         v[s] = v[s] + d if d != -w else -held[s]
@@ -575,17 +608,17 @@ cdef double cycle_matrix(const double[:, ::1] H, double[::1] v, double[::1] r, c
     return total
 
 
-cdef inline double ascent(FeatureCD self, double w, double slope, double v) noexcept nogil:
+cdef inline double ascent(double l1, double l2, double w, double slope, double v) noexcept nogil:
     """slope v + l1 |w + v| - l1 |w| + l2 v^2/2, where w keeps its sign of the small sum of both slopes."""
     if w * (w + v) > 0:
-        return (slope + self.l1 if w > 0 else slope - self.l1) * v + 0.5 * self.l2 * v * v
-    return slope * v + self.l1 * (fabs(w + v) - fabs(w)) + 0.5 * self.l2 * v * v
+        return (slope + l1 if w > 0 else slope - l1) * v + 0.5 * l2 * v * v
+    return slope * v + l1 * (fabs(w + v) - fabs(w)) + 0.5 * l2 * v * v
 
 
 cdef double go(FeatureCD self, const Py_ssize_t[::1] order) noexcept nogil:
     """W and the margins go the part 1, 1/2, 1/4, ... of the change that lowers P enough, as far as rounding tells.
     Returns by how much it falls."""
-    cdef Py_ssize_t i, at, s, _
+    cdef Py_ssize_t i, j, at, s, _
     cdef int64_t p
     cdef double promised = 0, part = 1, w, before, after, fall, total
     for i in range(self.rows.m):
@@ -593,7 +626,8 @@ cdef double go(FeatureCD self, const Py_ssize_t[::1] order) noexcept nogil:
     for at in range(order.shape[0]):
         s = order[at]
         if self.change[s] != 0:
-            promised -= ascent(self, self.W[self.features[s]], self.slope[s], self.change[s])
+            j = self.features[s]
+            promised -= ascent(l1_of(self, j), l2_of(self, j), self.W[j], self.slope[s], self.change[s])
             for p in range(self.begins[s], self.begins[s + 1]):
                 self.way[self.who[p]] += self.change[s] * self.values[p]
     if not promised > 0:
@@ -603,14 +637,15 @@ cdef double go(FeatureCD self, const Py_ssize_t[::1] order) noexcept nogil:
         for at in range(order.shape[0]):
             s = order[at]
             if self.change[s] != 0:
-                w = self.W[self.features[s]]
-                before, after = penalty_at(self, w), penalty_at(self, w + part * self.change[s])
+                j = self.features[s]
+                w = self.W[j]
+                before, after = penalty_at(self, j, w), penalty_at(self, j, w + part * self.change[s])
                 fall += before - after
                 total += before + after
         for i in range(self.rows.m):
             if self.way[i] != 0:
                 before = self.cost[i] * loss_at(self.phi, self.margin[i])
-                after = self.cost[i] * loss_at(self.phi, self.margin[i] + part * self.way[i])
+                after = self.cost[i] * loss_at(self.phi, self.margin[i] + part * self.sign[i] * self.way[i])
                 fall += before - after
                 total += before + after
         if fall >= ENOUGH * part * promised - ROUNDING * total:
@@ -618,7 +653,7 @@ cdef double go(FeatureCD self, const Py_ssize_t[::1] order) noexcept nogil:
                 s = order[at]
                 self.W[self.features[s]] += part * self.change[s]
             for i in range(self.rows.m):
-                self.margin[i] += part * self.way[i]
+                self.margin[i] += part * self.sign[i] * self.way[i]
             return fmax(fall, ROUNDING * total)
         part /= 2
     return 0

@@ -2,12 +2,12 @@
 
 
 def sparse_fit_of(loss):
-    """The `fit` of a binary method with sparse weights: of a smooth `loss`, as Method has it, with the parameter
-    `l1_ratio`."""
+    """The `fit` of a binary method with sparse weights: of a smooth `loss`, as Method has it, with the parameters
+    `l1_ratio` and `free_bias`."""
     def fit(problem, params, run):
         from marginlinear.algorithms.working_sets import SparseFit
 
         ratio = params["l1_ratio"]
-        return SparseFit(problem, run, *loss(problem, params), ratio, 1 - ratio).convex()
+        return SparseFit(problem, run, *loss(problem, params), ratio, 1 - ratio, params["free_bias"]).convex()
 
     return fit

@@ -10,6 +10,7 @@ import math
 
 import numpy as np
 
+from marginlinear.algorithms.free_bias import ROUNDING, bracket
 from marginlinear.problem import Info, Solution
 from marginlinear.status import STALLED, allowance, status_of
 
@@ -32,9 +33,12 @@ class SparseFit:
     cost : float64 array of shape (m,)
     table : tuple
     l1, l2 : float
+    free_bias : bool
+        Whether the weight of the bias feature, the last one, costs nothing. Then it is the best one for the others
+        wherever duals are made, which so have sum_i y_i a_i = 0.
     """
 
-    def __init__(self, problem, run, cost, table, l1, l2):
+    def __init__(self, problem, run, cost, table, l1, l2, free_bias=False):
         from marginlinear._core.feature_cd import FeatureCD
         from marginlinear._core.margin_cd import table_of
         from marginlinear.algorithms.certificate import Budget
@@ -42,7 +46,8 @@ class SparseFit:
 
         problem, run, self.to_outer = renumbered(problem, run)
         self.run = run
-        self.engine = FeatureCD(problem.rows, problem.y, cost, table_of(*table), l1, l2, run.seed)
+        self.free, self.bias = problem.rows.d - 1 if free_bias else -1, problem.rows.bias
+        self.engine = FeatureCD(problem.rows, problem.y, cost, table_of(*table), l1, l2, run.seed, self.free)
         if run.start is not None:
             np.asarray(self.engine.W)[:] = run.start["W"]
         self.fall = math.inf
@@ -50,8 +55,10 @@ class SparseFit:
 
     def convex(self):
         engine, bound, stopped = self.engine, -math.inf, None
+        if self.free >= 0:
+            engine.survey()
         while True:
-            objective = engine.survey()
+            objective = self.survey()
             bound = max(bound, self.bound())
             certificate = objective - bound
             self.budget.record(engine.cycles, objective, bound, certificate)
@@ -70,10 +77,22 @@ class SparseFit:
         weights = W if self.to_outer is None else self.to_outer(W)
         return Solution(weights.reshape(-1, 1), info, {"W": weights, "duals": np.array(engine.force)})
 
+    def survey(self):
+        """P, at the best bias where that is free."""
+        engine = self.engine
+        if self.free >= 0:
+            low, high = bracket(engine.slope_of_bias, 0.0, 1e-3, ROUNDING * float(np.sum(engine.force)))
+            shift = high if math.isinf(low) else low
+            engine.W[self.free] += shift / self.bias
+        return engine.survey()
+
     def bound(self):
         """The best D of the forces times a share."""
         engine = self.engine
-        largest = np.abs(engine.U).max()
+        U = np.abs(engine.U)
+        if self.free >= 0:
+            U[self.free] = 0.0
+        largest = U.max()
         most = min(1.0, engine.l1 / largest) if largest > 0 and engine.l2 == 0 else 1.0
         best = engine.bound(most)
         # D is concave in the share: where a little less is worth more, so is what is between.
@@ -85,15 +104,21 @@ class SparseFit:
         return best
 
     def violations(self):
-        """The least subgradients' sizes, of all features, at the last survey."""
+        """The least subgradients' sizes, of all features, at the last survey; 0 of the one whose weight is free, which
+        that survey has found."""
         W, l1 = np.asarray(self.engine.W), self.engine.l1
         slope = self.engine.l2 * W - np.asarray(self.engine.U)
-        return np.where(W == 0, np.maximum(0.0, np.abs(slope) - l1), np.abs(slope + l1 * np.sign(W)))
+        found = np.where(W == 0, np.maximum(0.0, np.abs(slope) - l1), np.abs(slope + l1 * np.sign(W)))
+        if self.free >= 0:
+            found[self.free] = 0.0
+        return found
 
     def solve(self):
         """Steps on the features with a weight, and those that violate optimality most."""
         engine, violations = self.engine, self.violations()
         held = np.flatnonzero(engine.W)
+        if self.free >= 0:
+            held = np.union1d(held, [self.free])
         others = np.flatnonzero((np.asarray(engine.W) == 0) & (violations > 0))
         room = max(FIRST, len(held))
         if len(others) > room:

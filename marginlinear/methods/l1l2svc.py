@@ -25,7 +25,7 @@ METHOD = Method(
     objective="||w||_1 + C sum_i (1 - g_i)_+^2",
     reference="G.-X. Yuan, K.-W. Chang, C.-J. Hsieh and C.-J. Lin, A Comparison of Optimization Methods and Software "
               "for Large-scale L1-regularized Linear Classification, JMLR 2010",
-    params=(P.C, P.L1_RATIO),
+    params=(P.C, P.L1_RATIO, P.FREE_BIAS),
     fit=sparse_fit_of(loss),
     joint=False,
     liblinear=5,

@@ -24,7 +24,7 @@ METHOD = Method(
     objective="||w||_1 + C sum_i log(1 + exp(-g_i))",
     reference="G.-X. Yuan, C.-H. Ho and C.-J. Lin, An Improved GLMNET for L1-regularized Logistic Regression, JMLR "
               "2012",
-    params=(P.C, P.L1_RATIO),
+    params=(P.C, P.L1_RATIO, P.FREE_BIAS),
     fit=sparse_fit_of(loss),
     joint=False,
     liblinear=6,
