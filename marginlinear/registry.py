@@ -20,6 +20,7 @@ MODULES = {
     "ism3": "ism3",
     "ww": "ww",
     "softmax": "softmax",
+    "smlr": "smlr",
     "ldm": "ldm",
     "ldm-asgd": "ldm_asgd",
     "odm": "odm",

@@ -92,16 +92,7 @@ class SparseFit:
         U = np.abs(engine.U)
         if self.free >= 0:
             U[self.free] = 0.0
-        largest = U.max()
-        most = min(1.0, engine.l1 / largest) if largest > 0 and engine.l2 == 0 else 1.0
-        best = engine.bound(most)
-        # D is concave in the share: where a little less is worth more, so is what is between.
-        if engine.bound((1 - 1e-6) * most) > best:
-            from scipy.optimize import minimize_scalar
-
-            found = minimize_scalar(lambda share: -engine.bound(share), bounds=(0.0, most), method="bounded")
-            best = max(best, -found.fun)
-        return best
+        return best_share(engine.bound, U.max(), engine.l1, engine.l2)
 
     def violations(self):
         """The least subgradients' sizes, of all features, at the last survey; 0 of the one whose weight is free, which
@@ -116,17 +107,34 @@ class SparseFit:
     def solve(self):
         """Steps on the features with a weight, and those that violate optimality most."""
         engine, violations = self.engine, self.violations()
-        held = np.flatnonzero(engine.W)
+        wanted = features_to_solve(np.asarray(engine.W), violations)
         if self.free >= 0:
-            held = np.union1d(held, [self.free])
-        others = np.flatnonzero((np.asarray(engine.W) == 0) & (violations > 0))
-        room = max(FIRST, len(held))
-        if len(others) > room:
-            others = others[np.argpartition(-violations[others], room)[:room]]
-        columns = engine.gather(np.concatenate((held, others))).astype(np.intp)
+            wanted = np.union1d(wanted, [self.free])
+        columns = engine.gather(wanted).astype(np.intp)
         enough = PART * violations.sum()
         near = NEAR * self.budget.history[-1]["objective"]
         for _ in range(STEPS):
             violation, self.fall = engine.step(columns, MODEL, CYCLES, self.fall <= near)
             if violation <= enough or self.fall == 0 or self.budget.exhausted(engine.cycles):
                 return
+
+
+def features_to_solve(W, violations):
+    """The features with a weight, and those others that violate optimality most."""
+    held, others = np.flatnonzero(W), np.flatnonzero((W == 0) & (violations > 0))
+    room = max(FIRST, len(held))
+    if len(others) > room:
+        others = others[np.argpartition(-violations[others], room)[:room]]
+    return np.concatenate((held, others))
+
+
+def best_share(bound, largest, l1, l2):
+    """The largest bound(share) of those allowed, `largest` being that of |U|: D is concave in the share."""
+    most = min(1.0, l1 / largest) if largest > 0 and l2 == 0 else 1.0
+    best = bound(most)
+    # Where a little less is worth more, so is what is between.
+    if bound((1 - 1e-6) * most) > best:
+        from scipy.optimize import minimize_scalar
+
+        best = max(best, -minimize_scalar(lambda share: -bound(share), bounds=(0.0, most), method="bounded").fun)
+    return best

@@ -1,0 +1,184 @@
+"""Sparse weights of several classes at once: the blocks of a class each, in turn.
+
+    P(W) = sum_l penalty(w_l) + sum_i c_i log sum_l exp(s_il - s_iy),      s_il = w_l.x_i,   y the row's class
+
+As a function of w_l, the others held, row i's loss is the softplus of the margin s_il - r_i for its own class, and of
+r_i - s_il for others, r_i = log sum_{j != l} exp(s_ij): the problem of two classes with an offset a row, for which
+`feature_cd` has steps. A survey of the rows has p_il, the classes' shares of exp(s_il), and
+
+    U_l = sum_i c_i ([l = y_i] - p_il) x_i,      D = sum_i c_i H(e_y + share (p_i - e_y)),   H the entropy,
+
+of a share that makes |U_lj| <= l1 for all l and j (with l2 > 0 any share, and (|U_lj| - l1)_+^2/(2 l2) less).
+"""
+
+import math
+
+import numpy as np
+
+from marginlinear.algorithms.working_sets import CYCLES, MODEL, PART, best_share, features_to_solve
+from marginlinear.problem import Info, Solution
+from marginlinear.status import STALLED, allowance, status_of
+
+# Steps on a class before the next one has its turn, which changes its problem.
+STEPS = 3
+# A class whose violations are a smaller part than this of the mean of all has no turn.
+IDLE = 0.01
+# Newton steps on what is not 0, their products with the Hessian and their halvings, at most; one that gains a smaller
+# part of what the certificate lacks is the last.
+NEWTON, PRODUCTS, HALVINGS, ENOUGH = 10, 50, 20, 0.01
+# The part of the slope that a step leaves.
+LEFT = 0.2
+# Of a share below this, the rest of exp(s_il) is not rounded away.
+NOT_ALL = 0.9
+
+
+class SparseClassesFit:
+    """A joint fit: `cost` is c_i, the penalty l1 ||w||_1 + l2/2 ||w||^2."""
+
+    def __init__(self, problem, run, cost, l1, l2):
+        from marginlinear._core.feature_cd import FeatureCD
+        from marginlinear._core.margin_cd import table_of
+        from marginlinear._core.smooth import SmoothLoss
+        from marginlinear.algorithms.certificate import Budget
+
+        self.run, self.y, self.cost, self.l1, self.l2 = run, np.asarray(problem.y), np.array(cost), l1, l2
+        self.loss = SmoothLoss(problem.rows, problem.y, problem.n_classes, self.cost, loss="softmax",
+                               threads=run.threads)
+        self.engine = FeatureCD(problem.rows, problem.y, self.cost, table_of((), "softplus"), l1, l2, run.seed)
+        self.W = np.zeros((problem.n_classes, problem.rows.d))
+        if run.start is not None:
+            self.W[:] = run.start["W"].T
+        self.U = np.empty(self.W.shape[::-1])
+        self.budget = Budget(run.max_iter, run.time_limit, run.progress, run.cancel)
+
+    def convex(self):
+        bound, stopped = -math.inf, None
+        while True:
+            objective = self.survey()
+            bound = max(bound, self.bound())
+            certificate = objective - bound
+            self.budget.record(self.engine.cycles, objective, bound, certificate)
+            if certificate <= allowance(self.run.tol, objective):
+                break
+            stopped = self.budget.spent(self.engine.cycles, objective, bound)
+            if stopped:
+                break
+            self.solve()
+            self.newton(ENOUGH * certificate)
+        status, reason = status_of(certificate, objective, self.run.tol, stopped or STALLED)
+        weights = np.ascontiguousarray(self.W.T)
+        info = Info(status=status, reason=reason, algorithm="cd", n_iter=self.engine.cycles, n_outer=0,
+                    objective=objective, bound=bound, certificate=certificate,
+                    n_support=int(np.count_nonzero(self.off)), seconds=self.budget.seconds, tol=self.run.tol,
+                    history=self.budget.history,
+                    notes=(f"{np.count_nonzero(weights)} of {weights.size} weights are not 0",))
+        return Solution(weights, info, {"W": weights})
+
+    def survey(self):
+        """P at W; scores, their logarithmic sums, U and what D is made of follow."""
+        own = np.arange(len(self.y)), self.y
+        self.scores = self.loss.scores(np.ascontiguousarray(self.W.T).reshape(-1))
+        self.total = np.logaddexp.reduce(self.scores, axis=1)
+        p = np.exp(self.scores - self.total[:, np.newaxis])
+        with np.errstate(divide="ignore", invalid="ignore"):
+            terms = np.where(p > 0, p * (self.total[:, np.newaxis] - self.scores), 0.0)
+        terms[own] = p[own] = 0.0
+        # The part of a row's entropy that is of other classes, and their share.
+        self.of_others, self.off = terms.sum(axis=1), p.sum(axis=1)
+        p *= -self.cost[:, np.newaxis]
+        p[own] = self.cost * self.off
+        self.loss.combine(p, self.U.reshape(-1))
+        losses = self.total - self.scores[own]
+        size = np.abs(self.W)
+        return float(self.l1 * size.sum() + 0.5 * self.l2 * np.vdot(size, size) + self.cost @ losses)
+
+    def bound(self):
+        """The best D."""
+        return best_share(self._dual, np.abs(self.U).max(initial=0.0), self.l1, self.l2)
+
+    def _dual(self, share):
+        if share <= 0:
+            return 0.0
+        over = np.maximum(0.0, share * np.abs(self.U) - self.l1)
+        if self.l2 == 0 and over.max(initial=0.0) > 1e-15 * self.l1:
+            return -math.inf
+        penalty = np.vdot(over, over) / (2 * self.l2) if self.l2 > 0 else 0.0
+        rest = share * self.off
+        entropy = share * (self.of_others - self.off * math.log(share)) - (1 - rest) * np.log1p(-rest, where=rest < 1,
+                                                                                               out=np.zeros_like(rest))
+        return float(self.cost @ entropy - penalty)
+
+    def violations(self, at):
+        """The least subgradients' sizes of a class's features, at the last survey."""
+        w = self.W[at]
+        slope = self.l2 * w - self.U[:, at]
+        return np.where(w == 0, np.maximum(0.0, np.abs(slope) - self.l1), np.abs(slope + self.l1 * np.sign(w)))
+
+    def solve(self):
+        """Steps on each class, those that violate optimality most at first."""
+        engine, k = self.engine, len(self.W)
+        sums = np.array([self.violations(at).sum() for at in range(k)])
+        for at in np.argsort(-sums, kind="stable"):
+            if sums[at] <= IDLE * sums.mean() or self.budget.exhausted(engine.cycles):
+                return
+            others = self.others(at)
+            signs = np.where(self.y == at, 1.0, -1.0)
+            margins = signs * (self.scores[:, at] - others)
+            engine.turn_to(self.W[at], self.y == at, margins)
+            columns = engine.gather(features_to_solve(self.W[at], self.violations(at))).astype(np.intp)
+            for _ in range(STEPS):
+                violation, fall = engine.step(columns, MODEL, CYCLES, False)
+                if violation <= PART * sums[at] or fall == 0 or self.budget.exhausted(engine.cycles):
+                    break
+            self.scores[:, at] = others + signs * margins
+            self.total = np.logaddexp(others, self.scores[:, at])
+
+    def newton(self, enough):
+        """Newton steps on the weights that are not 0, as long as these keep their signs, which move all classes
+        together; those that would not become 0."""
+        from scipy.sparse.linalg import LinearOperator, cg
+
+        loss, shape = self.loss, self.U.shape
+        W = np.ascontiguousarray(self.W.T)
+        free, signs = np.flatnonzero(W), np.sign(W)
+        direction, image, gradient = (np.zeros(shape) for _ in range(3))
+
+        def product(v):
+            direction.reshape(-1)[free] = v
+            loss.product(direction.reshape(-1), image.reshape(-1))
+            return image.reshape(-1)[free] + self.l2 * v
+
+        def value(W):
+            return loss.value(W.reshape(-1)) + self.l1 * np.abs(W).sum() + 0.5 * self.l2 * np.vdot(W, W)
+
+        for _ in range(NEWTON if len(free) else 0):
+            before = loss.value_and_gradient(W.reshape(-1), gradient.reshape(-1))
+            before += self.l1 * np.abs(W).sum() + 0.5 * self.l2 * np.vdot(W, W)
+            slope = (gradient + self.l2 * W + self.l1 * signs).reshape(-1)[free]
+            H = LinearOperator((len(free), len(free)), matvec=product, dtype=float)
+            step = cg(H, -slope, rtol=LEFT, maxiter=PRODUCTS)[0]
+            direction.reshape(-1)[free] = step
+            part = 1.0
+            for _ in range(HALVINGS):
+                new = W + part * direction
+                new[new * signs < 0] = 0.0
+                after = value(new)
+                if after < before:
+                    break
+                part /= 2
+            else:
+                break
+            W, signs = new, np.sign(new)
+            free = np.flatnonzero(W)
+            direction[:] = 0.0
+            if before - after <= enough or len(free) == 0:
+                break
+        self.W[:] = W.T
+
+    def others(self, at):
+        """r_i of this class: float64 array of shape (m,)"""
+        p = np.exp(self.scores[:, at] - self.total)
+        found = self.total + np.log1p(-np.minimum(p, NOT_ALL))
+        most = np.flatnonzero(p > NOT_ALL)
+        found[most] = np.logaddexp.reduce(np.delete(self.scores[most], at, axis=1), axis=1)
+        return found

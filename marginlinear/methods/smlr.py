@@ -1,0 +1,39 @@
+"""Sparse multinomial logistic regression (Krishnapuram et al., PAMI 2005), all classes penalised.
+
+    P(W) = sum_l ||w_l||_1 + sum_i C_i log(1 + sum_{l != y_i} exp(w_l.x_i - w_{y_i}.x_i))
+
+    D(p) = sum_i C_i H(p_i),      p_i in the simplex,  |sum_i C_i ([l = y_i] - p_il) x_ij| <= 1 for all l and j
+
+With `l1_ratio` r, r ||w_l||_1 + (1 - r)/2 ||w_l||^2 in place of ||w_l||_1. The paper fixes the weights of one class at
+0; here none is special.
+"""
+
+from marginlinear import params as P
+from marginlinear.registry import Method
+
+
+def fit(problem, params, run):
+    import numpy as np
+
+    from marginlinear.algorithms.sparse_classes import SparseClassesFit
+
+    ratio = params["l1_ratio"]
+    # Values that overflow are refused where they are compared.
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        return SparseClassesFit(problem, run, problem.costs(params["C"]), ratio, 1 - ratio).convex()
+
+
+METHOD = Method(
+    name="smlr",
+    summary="multinomial logistic regression, sparse weights",
+    objective="sum_l ||w_l||_1 + C sum_i log(1 + sum_{l != y_i} exp(w_l.x_i - w_{y_i}.x_i))",
+    reference="B. Krishnapuram, L. Carin, M. A. T. Figueiredo and A. J. Hartemink, Sparse Multinomial Logistic "
+              "Regression, PAMI 2005",
+    params=(P.C, P.L1_RATIO),
+    fit=fit,
+    joint=True,
+    kernels=False,
+    routes=("auto",),
+    stores=False,
+    probabilities="softmax",
+)
