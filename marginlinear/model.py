@@ -266,16 +266,8 @@ class Model(fitting.Linear):
         return out
 
 
-class RegressionModel(Model):
-    """A linear function of the features, whose values are the predictions: one column of weights, and no classes.
-
-    The attributes are those of `Model`; `classes`, `codes` and `calibration` are None.
-    """
-
-    def __init__(self, weights, classes=None, **rest):
-        if classes is not None:
-            raise ValueError(f"classes = {classes!r}: a regression has none")
-        super().__init__(weights, None, **rest)
+class Regression:
+    """What models have in common whose one column of scores are predictions, and that have no classes."""
 
     def _checked_codes(self, codes):
         if self.columns != 1 or codes is not None:
@@ -291,6 +283,18 @@ class RegressionModel(Model):
 
     def places_in_classes(self, y):
         raise TypeError(NO_CLASSES)
+
+
+class RegressionModel(Regression, Model):
+    """A linear function of the features, whose values are the predictions: one column of weights, and no classes.
+
+    The attributes are those of `Model`; `classes`, `codes` and `calibration` are None.
+    """
+
+    def __init__(self, weights, classes=None, **rest):
+        if classes is not None:
+            raise ValueError(f"classes = {classes!r}: a regression has none")
+        super().__init__(weights, None, **rest)
 
 
 class KernelModel(Model):
@@ -394,6 +398,14 @@ class KernelModel(Model):
         return self._decided(scores + self._intercept)
 
 
+class KernelRegressionModel(Regression, KernelModel):
+    """A function f(x) = sum_i dual_coef_i K(s_i, x) + intercept, whose values are the predictions.
+
+    The attributes are those of `KernelModel`; `classes`, `codes` and `calibration` are None, and `support_counts` has
+    one number.
+    """
+
+
 def require_numbers(scores):
     """RowError for a row one of whose scores is NaN: it decides for no class."""
     if np.isnan(scores).any():
@@ -424,12 +436,17 @@ def among(labels, fitted):
 
 
 def kernel_model(kernel, X, fitted, labels, kept, **rest):
-    """KernelModel of the rows of X that have a coefficient; `kept` are their numbers in the caller's data."""
+    """KernelModel of the rows of X that have a coefficient; `kept` are their numbers in the caller's data. Of a
+    regression `labels` are None."""
     from marginlinear.data.kernels import take_support
 
-    y = np.searchsorted(labels, fitted.classes)[fitted.state.y]
-    fitted, lowered = among(labels, fitted)
-    weights, m, k = np.asarray(fitted.weights), len(fitted.state.y), len(labels)
+    m, lowered = len(fitted.state.y), 0.0
+    if labels is None:
+        y, k = np.zeros(m, dtype=np.intp), 1
+    else:
+        y, k = np.searchsorted(labels, fitted.classes)[fitted.state.y], len(labels)
+        fitted, lowered = among(labels, fitted)
+    weights = np.asarray(fitted.weights)
     coefficients, offset = weights[:m], weights[m:].sum(axis=0)
     if coefficients.shape[1] == k == 2:
         # Two columns say one thing twice. LIBSVM's file has it once: here too they agree to the last bit.
@@ -443,6 +460,7 @@ def kernel_model(kernel, X, fitted, labels, kept, **rest):
     support = indices if kernel.kind == "precomputed" else take_support(kernel, X, which)
     found = fitted._asdict()
     del found["weights"]
-    return KernelModel(kernel, support, dual_coef, support_counts=np.bincount(y[which], minlength=k),
+    made = KernelRegressionModel if labels is None else KernelModel
+    return made(kernel, support, dual_coef, support_counts=np.bincount(y[which], minlength=k),
                        support_indices=indices,
                        intercept=intercept, **found, **rest)

@@ -345,7 +345,7 @@ def convex_fit(made, terms):
 
 
 def margin_fit_of(loss):
-    """The `fit` of a binary method whose `loss` is flat above a knot: over a kernel by a PairFit."""
+    """The `fit` of a binary method whose `loss` is flat above a knot, or within a band: over a kernel by a PairFit."""
     by_rows = fit_of(loss)
 
     def fit(problem, params, run):
@@ -363,9 +363,10 @@ def margin_fit_of(loss):
                 raise ValueError("free_bias = True: the kernel's values are too large, or too small, for float32 "
                                  "numbers: scale the features")
             return by_rows(problem, params, run)
-        from marginlinear.algorithms.pairs import PairFit
+        from marginlinear.algorithms.pairs import PairFit, ResidualPairs
 
-        pairs = PairFit(problem, run, *loss(problem, params), params["free_bias"])
+        made = PairFit if problem.targets is None else ResidualPairs
+        pairs = made(problem, run, *loss(problem, params), params["free_bias"])
         solution = pairs.convex()
         if solution is None:
             left = None if run.time_limit is None else max(0.0, run.time_limit - pairs.budget.seconds)

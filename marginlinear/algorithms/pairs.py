@@ -1,7 +1,8 @@
 """Over a kernel: greedy steps of two variables, within an active set that holds all free ones.
 
 The variables of the dual are coefficients of the rows. A loss that is flat above a knot, and below it a line, a
-parabola, or first a parabola and then a line, gives each row one, whose dual is a parabola between bounds. Kernel rows
+parabola, or first a parabola and then a line, gives each row one, whose dual is a parabola between bounds; one that is
+flat within a band, and such beyond it on both sides, gives each row two, of either sign. Kernel rows
 are float32 numbers, and the certificate of a fit is recomputed in float64: where that falls short, the rounds go on
 from the scores it has found, so that the error is that of what changes alone.
 """
@@ -66,14 +67,32 @@ class PairFit:
         that at the best offset for the weights.
     """
 
+    # What the coefficients add up to, where the bias is free.
+    sum = 0.0
+
     def __init__(self, problem, run, cost, loss, free_bias=False):
         self.problem, self.run, self.cost, self.table = problem, run, cost, table_of(*loss)
         self.budget = Budget(run.max_iter, run.time_limit, run.progress, run.cancel)
         self.signs = np.where(problem.y > 0, 1.0, -1.0)
-        self.target, self.add, self.upper = dual_of(*loss)
+        self.target, self.add, self.upper = self._dual_of(*loss)
         self.flat = float(loss[0][-1])
         self.free_bias, self.offset = free_bias, 0.0
         self.random, self.n_iter = np.random.default_rng(run.seed), 0
+
+    _dual_of = staticmethod(dual_of)
+
+    def _variables(self):
+        """The row of each variable, its target, what it adds to the curvature, and its bounds."""
+        signs, bound = self.signs, self.upper * self.cost
+        return (np.arange(len(signs), dtype=np.int32), self.target * signs, self.add / self.cost,
+                np.where(signs > 0, 0.0, -bound), np.where(signs > 0, bound, 0.0))
+
+    def _coefficients(self):
+        """Of the rows: float64 array of shape (m,)"""
+        return np.asarray(self.engine.b)
+
+    def _begin(self):
+        """The variables before the first round, where they cannot all be 0."""
 
     def convex(self):
         """The Solution; None where most duals are free: that is for methods that move all of them."""
@@ -81,13 +100,11 @@ class PairFit:
             return self._fit(cache)
 
     def _fit(self, cache):
-        rows, cost, signs = self.problem.rows, self.cost, self.signs
-        m, bound, made = rows.m, self.upper * cost, cache.made
-        self.engine = engine = PairCD(
-            cache, rows.sqnorms(), np.arange(m, dtype=np.int32), self.target * signs, self.add / cost,
-            np.where(signs > 0, 0.0, -bound), np.where(signs > 0, bound, 0.0), sum_is_fixed=self.free_bias,
-            room=int((1 - OF_ROWS) * rows.room) // rows.takers)
+        rows, made = self.problem.rows, cache.made
+        self.engine = engine = PairCD(cache, rows.sqnorms(), *self._variables(), sum_is_fixed=self.free_bias,
+                                      room=int((1 - OF_ROWS) * rows.room) // rows.takers)
         exact, stopped, least, fresh = self.run.start is None, None, math.inf, 0.0
+        self._begin()
         if self.run.start is not None:
             self._resume(self.run.start)
         while True:
@@ -113,7 +130,7 @@ class PairFit:
                 exact = True
                 continue
             active = self._active()
-            risen = engine.round(active, INNER if len(active) < m else WHOLE, STEPS * len(active))
+            risen = engine.round(active, INNER if len(active) < len(engine.b) else WHOLE, STEPS * len(active))
             self.n_iter += 1
             if risen > 0:
                 exact = False
@@ -143,12 +160,8 @@ class PairFit:
 
     def _refresh(self):
         """The scores afresh, in float64: those of rows that have a coefficient or, perhaps, a loss."""
-        engine = self.engine
-        b = np.asarray(engine.b)
-        if self.free_bias:
-            # What rounding has left of the sum goes to the variable that has the most room on both sides.
-            room = np.minimum(b - engine.lower, engine.upper - b)
-            b[np.argmax(room)] -= math.fsum(b)
+        engine, b = self.engine, np.asarray(self.engine.b)
+        self._balance()
         if self.problem.rows.definite:
             asked = (b != 0) | (self._clear() <= MARGIN)
             self._recompute(np.flatnonzero(asked))
@@ -156,6 +169,14 @@ class PairFit:
             if (asked | (self._clear() > 0)).all():
                 return
         self._recompute(np.arange(len(b)))
+
+    def _balance(self):
+        """Give the variables the sum that they must have."""
+        engine, b = self.engine, np.asarray(self.engine.b)
+        if self.free_bias:
+            # What rounding has left of the sum goes to the variable that has the most room on both sides.
+            room = np.minimum(b - engine.lower, engine.upper - b)
+            b[np.argmax(room)] -= math.fsum(b) - self.sum
 
     def _clear(self):
         """How far each margin is above the knot from which its loss is flat, whatever float32 numbers did to it."""
@@ -165,8 +186,8 @@ class PairFit:
 
     def _recompute(self, columns):
         """The scores of these rows in float64."""
-        engine, rows = self.engine, self.problem.rows
-        b, sums, which = np.asarray(engine.b), np.zeros((len(columns), 1)), np.flatnonzero(engine.b)
+        engine, rows, b, sums = self.engine, self.problem.rows, self._coefficients(), np.zeros((len(columns), 1))
+        which = np.flatnonzero(b)
         everyone = len(columns) == rows.m
         rows.add(which, b[which, np.newaxis], sums, None if everyone else columns)
         np.asarray(engine.scores)[columns] = sums[:, 0]
@@ -187,7 +208,7 @@ class PairFit:
 
     def _active(self):
         """Numbers of the variables of the next round, rising."""
-        n = len(self.cost)
+        n = len(self.engine.b)
         jitter = 1 + 1e-6 * self.random.random(n) if self.n_iter == 0 else None
         return self.engine.choose(max(LEAST, int(PART * n)), FREE, jitter)
 
@@ -198,7 +219,7 @@ class PairFit:
 
     def _solution(self, objective, bound, stopped):
         engine, run = self.engine, self.run
-        b, scores = np.array(engine.b), np.array(engine.scores)
+        b, scores = np.array(self._coefficients()), np.array(engine.scores)
         certificate = objective - bound
         status, reason = status_of(certificate, objective, run.tol, stopped or STALLED)
         info = Info(status=status, reason=reason, algorithm="pairs", n_iter=self.n_iter, n_outer=0, objective=objective,
@@ -209,3 +230,45 @@ class PairFit:
         weights = np.append(b, self.offset) if self.free_bias else b
         return Solution(weights.reshape(-1, 1), info, state)
 
+
+class ResidualPairs(PairFit):
+    """A regression over Gram rows: PairFit of a loss of f(x_i) - z_i that is the same on both sides of its band."""
+
+    @staticmethod
+    def _dual_of(knots, parts):
+        """That of the side below the band."""
+        return dual_of(knots[:1], parts[:2])
+
+    def _variables(self):
+        z, bound, none = self.problem.targets, self.upper * self.cost, np.zeros(len(self.cost))
+        rows, add = np.arange(len(z), dtype=np.int32), self.add / self.cost
+        return (np.tile(rows, 2), np.concatenate((z + self.target, z - self.target)), np.tile(add, 2),
+                np.concatenate((none, -bound)), np.concatenate((bound, none)))
+
+    def _coefficients(self):
+        return np.asarray(self.engine.b).reshape(2, -1).sum(axis=0)
+
+    def _resume(self, start):
+        """From the duals of another fit, within the bounds of this one's."""
+        engine, b = self.engine, np.asarray(start["duals"])
+        if self.free_bias and abs(np.sum(b)) > ROUNDING * np.abs(b).sum():
+            return
+        part = min(1.0, float(np.min(self.cost / start["cost"])))
+        engine.b[:] = part * np.concatenate((np.maximum(b, 0.0), np.minimum(b, 0.0)))
+        which = np.flatnonzero(b)
+        engine.update(which, part * b[which, np.newaxis])
+
+    def _refresh(self):
+        self._balance()
+        self._recompute(np.arange(len(self.cost)))
+
+    def _values(self):
+        engine, z = self.engine, self.problem.targets
+        b, scores = self._coefficients(), np.asarray(engine.scores)
+        half, residuals = 0.5 * float(b @ scores), scores - z
+        if self.free_bias:
+            slopes = engine.slopes()
+            self.offset = engine.shift = best_shift(self.table, self.cost, self.signs, residuals, slopes.min(),
+                                                    slopes.max(), self.offset)
+        loss, dual = values_of(self.table, self.cost, self.signs, residuals, b, self.offset)
+        return half + loss, dual + float(b @ z) - half

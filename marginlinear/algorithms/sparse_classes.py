@@ -65,6 +65,9 @@ class SparseClassesFit:
                 break
             self.solve()
             self.newton(ENOUGH * certificate)
+            if len(self.W) == 2:
+                # What both share changes no score's difference, and costs something.
+                self.W[:] = (self.W - self.W[::-1]) / 2
         status, reason = status_of(certificate, objective, self.run.tol, stopped or STALLED)
         weights = np.ascontiguousarray(self.W.T)
         info = Info(status=status, reason=reason, algorithm="cd", n_iter=self.engine.cycles, n_outer=0,

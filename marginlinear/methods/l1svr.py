@@ -8,7 +8,7 @@ z_i is the target of row i. The engine's margin is w.x_i - z_i, and its dual of 
 """
 
 from marginlinear import params as P
-from marginlinear.algorithms.dual import fit_of
+from marginlinear.algorithms.dual import margin_fit_of
 from marginlinear.registry import Method
 
 
@@ -23,10 +23,9 @@ METHOD = Method(
     objective="1/2 ||w||^2 + C sum_i (|z_i - w.x_i| - epsilon)_+",
     reference="C.-H. Ho and C.-J. Lin, Large-scale Linear Support Vector Regression, JMLR 2012",
     params=(P.C, P.EPSILON, P.FREE_BIAS),
-    fit=fit_of(loss),
+    fit=margin_fit_of(loss),
     loss=loss,
     joint=False,
     liblinear=13,
-    kernels=False,
     regression=True,
 )

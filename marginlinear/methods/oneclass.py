@@ -47,6 +47,7 @@ class OneClassFit:
         import numpy as np
 
         from marginlinear.algorithms.certificate import Budget
+        from marginlinear.algorithms.fixed_sums import threshold
 
         self.run, self.told = run, Budget(None, None, run.progress)
         self.cost = np.array(problem.instance)
@@ -60,21 +61,12 @@ class OneClassFit:
             # have duals.
             W = engine.weights_of(params["nu"] * self.cost)
             scores = engine.margins_of(W)
-            rho, h = self._quantile(scores)
+            rho, h = threshold(scores, self.cost, self.sum)
             square = engine.iterates.sqnorm_of(W)
             self.rho = rho * (h / square) if h > 0 and rho > 0 and square > 0 else 1.0
             self.duals = np.where(scores < rho, self.cost, 0.0)
         else:
             self.rho, self.duals = run.start["rho"], np.asarray(run.start["duals"])
-
-    def _quantile(self, scores):
-        """(rho, h) that are best for these scores."""
-        import numpy as np
-
-        order = np.argsort(scores, kind="stable")
-        below = np.cumsum(self.cost[order])
-        rho = float(scores[order[min(np.searchsorted(below, self.sum), len(order) - 1)]])
-        return rho, self.sum * rho - float(self.cost @ np.maximum(0.0, rho - scores))
 
     def solution(self):
         import numpy as np
@@ -123,10 +115,12 @@ class OneClassFit:
         """The Best of the direction of these weights."""
         import numpy as np
 
+        from marginlinear.algorithms.fixed_sums import threshold
+
         engine = self.solver.engine
         W = np.array(engine.iterates.vector(False))
         square = engine.iterates.sqnorm_of(W)
-        rho, h = self._quantile(engine.margins_of(W))
+        rho, h = threshold(engine.margins_of(W), self.cost, self.sum)
         length = h / square if h > 0 and square > 0 else 0.0
         return Best(-0.5 * length * length * square, length * inner.weights, length * rho, W)
 
@@ -154,7 +148,12 @@ def fit(problem, params, run):
 
     # Values that overflow are refused where they are compared.
     with np.errstate(over="ignore", invalid="ignore"):
-        return OneClassFit(problem, params, run).solution()
+        if not problem.rows.is_gram:
+            return OneClassFit(problem, params, run).solution()
+        from marginlinear.algorithms.fixed_sums import HalfSpacePairs
+
+        cost = np.array(problem.instance)
+        return HalfSpacePairs(problem, run, cost, params["nu"] * float(cost.sum())).convex()
 
 
 METHOD = Method(
@@ -167,7 +166,6 @@ METHOD = Method(
     fit=fit,
     joint=False,
     liblinear=21,
-    kernels=False,
     stores=False,
     one_class=True,
 )

@@ -15,6 +15,9 @@
 Where a calibration is made of sigmoids, before nr_sv stand `probA` and `probB`, one value a pair, whose first class has
 1/(1 + exp(A f + B)): svm-predict -b 1 serves that. Of a file with a trailer the calibration there is what counts.
 
+A regression is `svm_type epsilon_svr`, with nr_class 2 and neither labels nor nr_sv; so is `one_class`, whose score
+above 0 is that of 1.
+
 Such a file holds a column of scores for each pair of classes i < j, positive for the first of them in the order of
 the labels. A support vector of class i has the coefficient for the pair with j in place j - 1 or, where j < i, in
 place j: one value for two classes, k - 1 for k. Where two columns say one thing twice, for two classes, the second one
@@ -38,16 +41,17 @@ from marginlinear.data.reading import NATURAL, NUMBER, shown
 from marginlinear.errors import DataError
 from marginlinear.libsvm import read_libsvm
 from marginlinear.libsvm.writer import compressed, rows_text
-from marginlinear.model import ONE_AGAINST_ONE, KernelModel
-from marginlinear.modelfile.text import WORD_ONLY, Body, Fields, code_line, label_lines, scaling_line
+from marginlinear.model import ONE_AGAINST_ONE, KernelModel, KernelRegressionModel
+from marginlinear.modelfile.linear import is_one_class
+from marginlinear.modelfile.text import NO_LABELS, WORD_ONLY, Body, Fields, code_line, label_lines, scaling_line
 from marginlinear.threads import ranges
 
 KEYS = ("svm_type", "kernel_type", "degree", "gamma", "coef0", "nr_class", "total_sv", "rho", "label", "classes",
         "codes", "scaling", "probA", "probB", "nr_sv")
 SIGMOIDS = "probA", "probB"
 PAIRS, OWN = "c_svc", "marginlinear"
-FOREIGN = (PAIRS, "nu_svc")
-REGRESSION = ("one_class", "epsilon_svr", "nu_svr")
+REGRESSION, ONE_CLASS = ("epsilon_svr", "nu_svr"), "one_class"
+FOREIGN = (PAIRS, "nu_svc", *REGRESSION, ONE_CLASS)
 # LIBSVM's names of the kernels, and what each has beside its name.
 KERNELS = {"linear": "linear", "poly": "polynomial", "rbf": "rbf", "sigmoid": "sigmoid", "precomputed": "precomputed"}
 PARAMETERS = {"poly": ("degree", "gamma", "coef0"), "rbf": ("gamma",), "sigmoid": ("gamma", "coef0")}
@@ -62,19 +66,20 @@ def write(model, put, threads):
         raise ValueError("the model is not saved: its kernel is a Python function, which a file cannot hold")
     if not (np.isfinite(model.weights).all() and np.isfinite(model.intercept).all()):
         raise ValueError("the model is not saved: it holds a coefficient that is not finite")
-    k = len(model.classes)
+    unlabelled = REGRESSION[0] if model.classes is None else ONE_CLASS if is_one_class(model) else None
+    k = 2 if unlabelled else len(model.classes)
     flip = -1 if k == 2 else 1
-    coefficients = pairwise(model)
-    kind = OWN if coefficients is None else PAIRS
+    coefficients = model.weights if unlabelled else pairwise(model)
+    kind = unlabelled or (OWN if coefficients is None else PAIRS)
     intercept = model.intercept[-1:] if kind == PAIRS and k == 2 else model.intercept
     coefficients = model.weights if coefficients is None else coefficients
     header = [f"svm_type {kind}", f"kernel_type {KERNELS[kernel.kind]}"]
     header += [f"{name} {getattr(kernel, name):.17g}" for name in PARAMETERS.get(kernel.kind, ())]
     counts = " ".join(map(str, model.support_counts[::flip].tolist()))
     rho = " ".join(f"{value:.17g}" for value in (0.0 - intercept).tolist())
-    nr_class, labels = label_lines(model).splitlines()
-    header += [nr_class, f"total_sv {model.n_support}", f"rho {rho}", labels]
-    header += [*(sigmoid_lines(model.calibration) if kind == PAIRS else ()), f"nr_sv {counts}"]
+    nr_class, *labels = NO_LABELS.splitlines() if unlabelled else label_lines(model).splitlines()
+    header += [nr_class, f"total_sv {model.n_support}", f"rho {rho}", *labels]
+    header += [*(sigmoid_lines(model.calibration) if kind == PAIRS else ()), *(() if unlabelled else (f"nr_sv {counts}",))]
     codes = code_line(model) if kind == OWN else ""
     put(("\n".join(header) + "\n" + codes + scaling_line(model) + "SV\n").encode("ascii"))
     for low, high in ranges(model.n_support, WRITTEN_AT_ONCE):
@@ -115,16 +120,20 @@ class KernelBody(Body):
         self.trailer_keys = {"bias": (int, float), "columns": int, "nr_feature": int}
         self.kind = read_svm_type(source, fields)
         self.kernel = read_kernel(source, fields)
-        self.labels, listed = fields.labels()
+        unlabelled = self.kind == ONE_CLASS or self.kind in REGRESSION
+        self.labels, listed = (fields.no_labels(), False) if unlabelled else fields.labels()
+        if self.kind == ONE_CLASS:
+            self.labels = [-1, 1]
         self.scaling = fields.scaling()
         self.foreign = self.kind in FOREIGN and not listed and self.scaling is None
-        k = len(self.labels)
+        k = 2 if unlabelled else len(self.labels)
         if k < 2:
             raise source.error(f"nr_class is {k}: a model of one class decides nothing", *fields.place("nr_class"))
         pairs = k * (k - 1) // 2
         self.rho = fields.several("rho", NUMBER, float, "a finite number", None if self.kind == OWN else pairs)
-        self.counts = fields.several("nr_sv", NATURAL, int, "a number of support vectors", k)
         total = fields.value("total_sv", NATURAL, int, "the number of support vectors")
+        self.counts = [total] if self.kind in REGRESSION else [total, 0] if unlabelled else fields.several(
+            "nr_sv", NATURAL, int, "a number of support vectors", k)
         if sum(self.counts) != total:
             raise source.damaged(f"nr_sv has a sum of {sum(self.counts)}, total_sv is {total}", *fields.place("nr_sv"))
         self.codes = fields.codes(k) if "codes" in fields else None
@@ -132,10 +141,14 @@ class KernelBody(Body):
             raise source.damaged(f"codes do not go with {len(self.rho)} values of rho and svm_type {self.kind}", 1,
                                  fields.lines["codes"])
         self.calibration = None
-        if fields.lines.keys() & SIGMOIDS:
-            if self.kind == OWN:
+        if self.kind in REGRESSION:
+            # The scale of the residuals' distribution, which svm-train -b 1 adds: no prediction depends on it.
+            if SIGMOIDS[0] in fields:
+                fields.number(SIGMOIDS[0])
+        elif fields.lines.keys() & SIGMOIDS:
+            if self.kind in (OWN, ONE_CLASS):
                 key = min(fields.lines.keys() & SIGMOIDS)
-                raise source.damaged(f"{key} does not go with svm_type {OWN}", 1, fields.lines[key])
+                raise source.damaged(f"{key} does not go with svm_type {self.kind}", 1, fields.lines[key])
             a, b = (fields.several(key, NUMBER, float, "a finite number", pairs) for key in SIGMOIDS)
             self.calibration = Calibration(PAIRWISE, tuple(0.0 - v for v in a), tuple(0.0 - v for v in b))
         columns = len(self.rho) if self.kind == OWN else k - 1
@@ -143,7 +156,7 @@ class KernelBody(Body):
 
     def model(self, classes, trailer, **rest):
         """The KernelModel; `rest` are arguments of it."""
-        k = len(classes)
+        k = 2 if classes is None else len(classes)
         weights, intercept, codes = self.coefficients, 0.0 - np.array(self.rho), self.codes
         if self.kind != OWN and k > 2:
             codes = ONE_AGAINST_ONE
@@ -164,14 +177,13 @@ class KernelBody(Body):
             raise self.source.damaged(f"rho has {len(intercept)} values for {k} classes")
         if isinstance(support, CSR):
             support.n_features = n_features
-        return KernelModel(self.kernel, support, weights, classes, codes=codes, intercept=intercept, bias=bias,
-                           support_counts=self.counts[::-1] if k == 2 else self.counts, n_features=n_features, **rest)
+        made = KernelRegressionModel if classes is None else KernelModel
+        return made(self.kernel, support, weights, classes, codes=codes, intercept=intercept, bias=bias,
+                    support_counts=self.counts[::-1] if k == 2 else self.counts, n_features=n_features, **rest)
 
 
 def read_svm_type(source, fields):
     name = fields.value("svm_type", WORD_ONLY, bytes.decode, "a kind of model")
-    if name in REGRESSION:
-        raise source.error(f"{name} does not classify: use svm-predict", *fields.place("svm_type"))
     if name not in (*FOREIGN, OWN):
         raise source.error(f"unknown svm type. {shown(name)} is none of {', '.join(FOREIGN)}",
                            *fields.place("svm_type"))
