@@ -28,7 +28,7 @@ from marginlinear import api, fitting, libsvm, modelfile, params, registry
 from marginlinear.data.arrays import checked, shape_of
 from marginlinear.liblinear import SOLVERS
 from marginlinear.libsvm.reader import LARGEST_INDEX
-from marginlinear.modelfile.linear import is_one_class
+from marginlinear.modelfile.text import is_one_class
 from marginlinear.options import QUIET, CommandLine, UsageError
 
 __all__ = ["csr_find_scale_param", "csr_scale", "evaluations", "feature_node", "gen_feature_nodearray", "load_model",

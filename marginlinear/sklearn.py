@@ -380,6 +380,13 @@ class MarginEstimator(BaseEstimator):
             # Copies: a warm start goes on from the model as it was trained.
             self.coef_, self.intercept_ = map(np.array, coef_and_intercept(model))
 
+    def _describe_support(self, model, order=slice(None)):
+        """Those of a kernel model, its support vectors in this order."""
+        self.n_support_, self.support_ = model.support_counts, model.support_indices[order]
+        self.dual_coef_, self.intercept_ = model.dual_coef[order].T, model.intercept
+        if model.kernel.kind != "precomputed":
+            self.support_vectors_ = model.support[order]
+
     def _tell(self, check):
         criterion = "residual" if check["certificate"] is None else "certificate"
         print(f"{type(self).__name__}: {check['n_iter']} sweeps, objective {check['objective']:.6g}, "
@@ -454,15 +461,11 @@ class MarginClassifier(ClassifierMixin, MarginEstimator):
         if not isinstance(model, KernelModel):
             return
         two = len(self.classes_) == 2
-        self.n_support_ = model.support_counts
         # LIBSVM's files begin with classes_[1] of two.
-        order = np.roll(np.arange(model.n_support), self.n_support_[0]) if two else slice(None)
-        coefficients = model.dual_coef[order].T
-        self.support_ = model.support_indices[order]
-        self.dual_coef_ = one_of_two(coefficients) if two else coefficients
-        self.intercept_ = one_of_two(model.intercept) if two else model.intercept
-        if model.kernel.kind != "precomputed":
-            self.support_vectors_ = model.support[order]
+        self._describe_support(model, np.roll(np.arange(model.n_support), model.support_counts[0]) if two
+                               else slice(None))
+        if two:
+            self.dual_coef_, self.intercept_ = one_of_two(self.dual_coef_), one_of_two(self.intercept_)
 
 
 @documented
@@ -647,10 +650,10 @@ class SVMClassifier(MarginClassifier):
 
 @documented
 class SVMRegressor(RegressorMixin, MarginEstimator):
-    """Support vector regression, linear.
+    """Support vector regression.
 
-    The objective of LinearSVR, trained to a certificate. Residuals within epsilon cost nothing; with
-    loss="squared_epsilon_insensitive" the terms of its sum are squared.
+    The objective of LinearSVR, and with free_bias=True and a kernel that of SVR, trained to a certificate. Residuals
+    within epsilon cost nothing; with loss="squared_epsilon_insensitive" the terms of its sum are squared.
     """
 
     method_name = "l1svr"
@@ -660,9 +663,10 @@ class SVMRegressor(RegressorMixin, MarginEstimator):
         "The loss of a residual r: (|r| - epsilon)_+ or its square.")})
     _flat = True
 
-    def __init__(self, *, loss="epsilon_insensitive", epsilon=0.1, C=1.0, free_bias=False, fit_intercept=True,
-                 intercept_scaling=1.0, tol=0.0001, algorithm="auto", max_iter=20_000, time_limit=None, random_state=0,
-                 n_jobs=None, warm_start=False, verbose=False):
+    def __init__(self, *, loss="epsilon_insensitive", epsilon=0.1, C=1.0, kernel=None, gamma="scale", degree=3,
+                 coef0=0.0, cache=None, free_bias=False, fit_intercept=True, intercept_scaling=1.0, tol=0.0001,
+                 algorithm="auto", max_iter=20_000, time_limit=None, random_state=0, n_jobs=None, warm_start=False,
+                 verbose=False):
         keep(self, locals())
 
     @property
@@ -679,4 +683,8 @@ class SVMRegressor(RegressorMixin, MarginEstimator):
 
     def _describe(self, model, **told):
         super()._describe(model)
-        self.coef_, self.intercept_ = self.coef_[0], float(self.intercept_[0])
+        if isinstance(model, KernelModel):
+            self._describe_support(model)
+        else:
+            self.coef_ = self.coef_[0]
+        self.intercept_ = float(self.intercept_[0])

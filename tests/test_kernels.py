@@ -261,7 +261,7 @@ def fitted(name, rows, y, k=2, given=(), **run):
 
 
 BINARY = [name for name, method in registry.methods().items()
-          if method.kernels and not method.joint and "cd" in method.routes]
+          if method.kernels and not method.joint and not method.one_class and "cd" in method.routes]
 JOINT = [(name, given) for name, given in (("mcodm", {}), ("mcodm", {"mu": 0.0}), ("mcodm", {"outer": "paper"}),
                                            ("cs", {}))]
 

@@ -252,8 +252,8 @@ HOSTILE = {
     "data file": (lambda data: b"1 1:0.5 2:1\n", 1, 1, "unknown text in model file: [1]"),
     "nul": (lambda data: b"\0" * 5000, 1, 1, "too long"),
     "libsvm": (lambda data: b"svm_type c_svc\nkernel_type rbf\n", 0, 0, "ends before its support vectors"),
-    "svr": (replaced(b"MCSVM_CS", b"L2R_L2LOSS_SVR"), 3, 1, "label does not go with this solver_type"),
-    "one-class": (replaced(b"MCSVM_CS", b"ONECLASS_SVM"), 3, 1, "label does not go with this solver_type"),
+    "svr": (replaced(b"MCSVM_CS", b"L2R_L2LOSS_SVR"), 3, 1, "label does not go with a model without classes"),
+    "one-class": (replaced(b"MCSVM_CS", b"ONECLASS_SVM"), 3, 1, "label does not go with a model without classes"),
     "solver": (replaced(b"MCSVM_CS", b"MCSVM_CT"), 1, 13, "unknown solver type."),
     "solver empty": (replaced(b"MCSVM_CS", b""), 1, 13, "give a solver's name"),
     "unknown key": (replaced(b"bias -1", b"bias -1\nrho 0"), 6, 1, "unknown text in model file: [rho]"),
@@ -687,8 +687,8 @@ SV
 """
 HOSTILE_KERNELS = {
     "svm type": (b"c_svc", b"c_svm", 1, 10, "unknown svm type."),
-    "svr": (b"c_svc", b"epsilon_svr", 1, 10, "epsilon_svr does not classify"),
-    "one class svm": (b"c_svc", b"one_class", 1, 10, "one_class does not classify"),
+    "svr": (b"c_svc", b"epsilon_svr", 7, 1, "label does not go with a model without classes"),
+    "one class svm": (b"c_svc", b"one_class", 7, 1, "label does not go with a model without classes"),
     "kernel": (b"rbf", b"rfb", 2, 13, "unknown kernel function."),
     "kernel missing": (b"kernel_type rbf\n", b"", 8, 1, "kernel_type is missing before its support vectors"),
     "gamma missing": (b"gamma 0.5\n", b"", 8, 1, "gamma is missing"),

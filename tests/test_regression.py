@@ -207,7 +207,6 @@ def test_a_store_and_threads_give_the_same(folder):
     ("-s 11 -w1 2 train", 2, "-w1 is for classes, which -s l2svr does not learn"),
     ("-s 11 --probability train", 2, "--probability is for classes"),
     ("-s 11 --text-labels train", 2, "--text-labels is for classes"),
-    ("-s 11 -t 2 train", 2, "l2svr"),
     ("-s 11 --multiclass ovo train", 2, "--multiclass"),
     ("-s 11 -v 2 --metric auc train", 2, "metric = 'auc' does not measure what l2svr predicts: give mse | mae | r2"),
     ("-s 1 -v 2 --metric mse train", 2, "metric = 'mse' does not measure what l2svc predicts"),

@@ -103,10 +103,12 @@ class PairFit:
         rows, made = self.problem.rows, cache.made
         self.engine = engine = PairCD(cache, rows.sqnorms(), *self._variables(), sum_is_fixed=self.free_bias,
                                       room=int((1 - OF_ROWS) * rows.room) // rows.takers)
-        exact, stopped, least, fresh = self.run.start is None, None, math.inf, 0.0
-        self._begin()
-        if self.run.start is not None:
+        stopped, least, fresh = None, math.inf, 0.0
+        if self.run.start is None:
+            self._begin()
+        else:
             self._resume(self.run.start)
+        exact = not np.any(engine.b)
         while True:
             objective, bound = self._values()
             self.budget.record(self.n_iter, objective, bound, objective - bound)
@@ -160,7 +162,7 @@ class PairFit:
 
     def _refresh(self):
         """The scores afresh, in float64: those of rows that have a coefficient or, perhaps, a loss."""
-        engine, b = self.engine, np.asarray(self.engine.b)
+        b = np.asarray(self.engine.b)
         self._balance()
         if self.problem.rows.definite:
             asked = (b != 0) | (self._clear() <= MARGIN)

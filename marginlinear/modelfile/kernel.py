@@ -42,8 +42,16 @@ from marginlinear.errors import DataError
 from marginlinear.libsvm import read_libsvm
 from marginlinear.libsvm.writer import compressed, rows_text
 from marginlinear.model import ONE_AGAINST_ONE, KernelModel, KernelRegressionModel
-from marginlinear.modelfile.linear import is_one_class
-from marginlinear.modelfile.text import NO_LABELS, WORD_ONLY, Body, Fields, code_line, label_lines, scaling_line
+from marginlinear.modelfile.text import (
+    NO_LABELS,
+    WORD_ONLY,
+    Body,
+    Fields,
+    code_line,
+    is_one_class,
+    label_lines,
+    scaling_line,
+)
 from marginlinear.threads import ranges
 
 KEYS = ("svm_type", "kernel_type", "degree", "gamma", "coef0", "nr_class", "total_sv", "rho", "label", "classes",
@@ -79,7 +87,8 @@ def write(model, put, threads):
     rho = " ".join(f"{value:.17g}" for value in (0.0 - intercept).tolist())
     nr_class, *labels = NO_LABELS.splitlines() if unlabelled else label_lines(model).splitlines()
     header += [nr_class, f"total_sv {model.n_support}", f"rho {rho}", *labels]
-    header += [*(sigmoid_lines(model.calibration) if kind == PAIRS else ()), *(() if unlabelled else (f"nr_sv {counts}",))]
+    if not unlabelled:
+        header += [*(sigmoid_lines(model.calibration) if kind == PAIRS else ()), f"nr_sv {counts}"]
     codes = code_line(model) if kind == OWN else ""
     put(("\n".join(header) + "\n" + codes + scaling_line(model) + "SV\n").encode("ascii"))
     for low, high in ranges(model.n_support, WRITTEN_AT_ONCE):

@@ -31,11 +31,20 @@ from marginlinear._core.decimal import ROWS_LONG_LINE, ROWS_SHORT_LINE, format_r
 from marginlinear.calibration import of_logistic
 from marginlinear.data.reading import NATURAL, shown
 from marginlinear.model import Model, RegressionModel
-from marginlinear.modelfile.text import NO_LABELS, WORD, WORD_ONLY, Body, Fields, code_line, label_lines, scaling_line
+from marginlinear.modelfile.text import (
+    NO_LABELS,
+    WORD,
+    WORD_ONLY,
+    Body,
+    Fields,
+    code_line,
+    is_one_class,
+    label_lines,
+    scaling_line,
+)
 from marginlinear.threads import ranges, run_chunks
 
 KEYS = ("solver_type", "nr_class", "label", "classes", "codes", "scaling", "nr_feature", "bias", "rho")
-ONE_CLASS = ("oneclass", *liblinear.ONE_CLASS.values())
 READ_AT_ONCE = 1 << 20  # bytes of text
 WRITTEN_AT_ONCE = 1 << 18  # bytes of weights
 AHEAD = 4  # blocks for each thread whose text is held
@@ -79,17 +88,13 @@ def write(model, put, threads):
     return {}
 
 
-def is_one_class(model):
-    return model.solver in ONE_CLASS and model.classes is not None
-
-
 class LinearBody(Body):
 
     def __init__(self, source, first):
         fields = Fields(source, first, KEYS, "w", "its weights")
         self.kind = read_solver_type(source, fields)
         self.trailer_keys = {}
-        one_class = self.kind in ONE_CLASS
+        one_class = self.kind in liblinear.ONE_CLASS.values()
         unlabelled = one_class or self.kind in liblinear.REGRESSORS.values()
         self.labels, listed = (fields.no_labels(), False) if unlabelled else fields.labels()
         if one_class:

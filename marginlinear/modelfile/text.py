@@ -10,6 +10,7 @@ from hashlib import sha256
 
 import numpy as np
 
+from marginlinear import liblinear
 from marginlinear.data.labels import require_words
 from marginlinear.data.reading import INTEGER, NATURAL, NUMBER, JSONFault, json_of, shown
 from marginlinear.errors import DataError
@@ -24,6 +25,8 @@ LISTS = (b"label", b"classes", b"codes", b"rho", b"probA", b"probB", b"nr_sv")  
 LABELS = {"b": "bool", "i": "int64", "u": "int64", "f": "float64", "U": "str"}  # by NumPy's kind
 NO_LABELS = "nr_class 2\n"  # LIBLINEAR's lines of a model without classes
 NUMBERS = "numbers"  # in place of such a kind, of a regression
+# LIBLINEAR's and LIBSVM's names of the method, too.
+ONE_CLASS = ("oneclass", *liblinear.ONE_CLASS.values(), "one_class")
 SIGNS = "0+-"  # a code of 0, 1, -1
 
 
@@ -170,9 +173,9 @@ class Fields:
         self.require("nr_class")
         given = next((key for key in ("label", "classes", "codes") if key in self), None)
         if given is not None:
-            raise self.source.damaged(f"{given} does not go with this solver_type", 1, self.lines[given])
+            raise self.source.damaged(f"{given} does not go with a model without classes", 1, self.lines[given])
         if self.value("nr_class", NATURAL, int, "the number of classes") != 2:
-            raise self.source.damaged("nr_class of this solver_type is 2", *self.place("nr_class"))
+            raise self.source.damaged("nr_class of a model without classes is 2", *self.place("nr_class"))
 
     def scaling(self):
         """The word after `scaling`; None without."""
@@ -244,6 +247,10 @@ def parse_json(source, text, line, column):
         return json_of(text)
     except JSONFault as fault:
         raise source.damaged(f"JSON cannot be read ({fault})", column + fault.column - 1, line) from None
+
+
+def is_one_class(model):
+    return model.solver in ONE_CLASS and model.classes is not None
 
 
 def label_kind(model):
