@@ -36,7 +36,7 @@ VALUES = [number.decode() for number in text.NUMBERS] + [
     "ovo", "ecoc", "accuracy", "auc", "f1_macro", "range", "unit", "maxabs", "a,b", "time", "sweeps", "0 1", "é",
     "\udcff", *methods()]
 KINDS = ["margins", "histogram", "convergence", "search", "reliability"]
-NO_PATHS = {"--title", "--labels", "--param", "--score"}
+NO_PATHS = {"--title", "--labels", "--param", "--score", "--cluster"}
 STARTS = (
     ["train", "d", "out"], ["train", "-C", "--grid", "C=1,2", "-v", "2", "--table", "out.csv", "--log", "out", "d"],
     ["train", "-s", "odm", "-t", "rbf", "-w1", "2", "--weights", "weights", "--strict", "d", "out"],
