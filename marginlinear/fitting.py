@@ -80,7 +80,7 @@ class Fit:
         self.run_values = dict(run_values)
         self.bias = self.run_values.pop("bias")
         self.kernel = kernel_of(values, width)
-        if values.get(P.FREE_BIAS.name):
+        if values.get(P.FREE_BIAS.name) or method.offset:
             self._free_bias()
         if method.one_class and self.bias >= 0:
             raise ValueError(f"bias = {self.bias!r} is ignored by one-class machines, whose rho is in its place: leave "
@@ -98,7 +98,7 @@ class Fit:
         nothing."""
         if self.kernel is None:
             self.bias = 1.0 if self.bias < 0 else self.bias
-        if (self.bias >= 0) if self.kernel else (self.bias == 0):
+        if self.bias >= 0 if self.kernel and not self.method.offset else self.bias == 0:
             instead = "whose offset takes its place: give one of them" if self.kernel else "which needs one: give 1"
             raise ValueError(f"bias = {self.bias!r} does not go with free_bias = True, {instead}")
 

@@ -27,6 +27,7 @@ MODULES = {
     "rmm": "rmm",
     "l1svc": "l1svc",
     "l2svc": "l2svc",
+    "nusvc": "nusvc",
     "logistic": "logistic",
     "l1l2svc": "l1l2svc",
     "l1lr": "l1lr",
@@ -37,14 +38,15 @@ MODULES = {
     "oneclass": "oneclass",
     "l1svr": "l1svr",
     "l2svr": "l2svr",
+    "nusvr": "nusvr",
 }
 DEFAULT = next(iter(MODULES))
 
 
 class Method(namedtuple("Method", "name summary objective reference params fit joint liblinear kernels routes defaults "
-                        "probabilities loss dual smooth path stores relaxation regression one_class",
+                        "probabilities loss dual smooth path stores relaxation regression one_class offset",
                         defaults=(None, True, ("auto", "cd", "accelerated", "newton"), MappingProxyType({}), None,
-                                  None, None, False, True, True, None, False, False))):
+                                  None, None, False, True, True, None, False, False, False))):
     """A training method: what it minimises, what it takes, and the function that does it.
 
     Attributes
@@ -94,6 +96,8 @@ class Method(namedtuple("Method", "name summary objective reference params fit j
         that of others. Its bound there is one of all weights.
     regression : bool
         Whether it learns numbers, by one column whose scores are the predictions, in place of classes.
+    offset : bool
+        Whether its scores always have a bias that costs nothing.
     one_class : bool
         Whether it learns where the rows are, without labels, and predicts 1 there and -1 elsewhere.
     """

@@ -3,7 +3,8 @@
 
     max D(b) = sum_v (target_v b_v - add_v b_v^2/2) - 1/2 sum_uv b_u b_v K(p_u, p_v),    lower_v <= b_v <= upper_v,
 
-p_v being the row of variable v, and sum_v b_v = 0 where `sum_is_fixed`. The slope of D along b_v is
+p_v being the row of variable v, and sum_v b_v what it is where `sum_is_fixed`, or with groups the sum over each of the
+two. The slope of D along b_v is
 
     target_v - F(p_v) - add_v b_v,      F(p) = sum_v b_v K(p_v, p).
 
@@ -15,7 +16,7 @@ import numpy as np
 
 from cpython.exc cimport PyErr_CheckSignals
 from libc.math cimport INFINITY, fabs, fmax, fmin, sqrt
-from libc.stdint cimport int32_t
+from libc.stdint cimport int8_t, int32_t
 
 from marginlinear._core.check cimport check
 from marginlinear._core.piecewise cimport dual_term, loss_at, piece_at, pieces_t, slope_at
@@ -90,6 +91,8 @@ cdef class PairCD:
     target, add, lower, upper : float64 arrays of shape (n,)
         add >= 0, lower <= 0 <= upper, which may be infinite.
     sum_is_fixed : bool
+    group : int8 array of shape (n,), optional
+        0 or 1 for each variable, where the sums of both groups are fixed.
     room : int
         Bytes for the gathered columns of an active set.
     company : int
@@ -102,8 +105,8 @@ cdef class PairCD:
         F.
     curvature : float64 array of shape (n,)
         K(p_v, p_v) + add_v.
-    shift : float
-        Of all slopes, where the sum is fixed: what tells which variables are far from where they will be.
+    shift, other_shift : float
+        Of all slopes, where the sum is fixed, and of those of group 1: what tells which variables are far from where they will be.
     steps : int
         Of two variables, so far.
     root : float64 array of shape (m,)
@@ -116,15 +119,19 @@ cdef class PairCD:
     cdef readonly RowCache cache
     cdef readonly Py_ssize_t steps, room, company
     cdef readonly bint sum_is_fixed
-    cdef public double shift, drift
+    cdef readonly bint grouped
+    cdef public double shift, other_shift, drift
     cdef readonly double[::1] root
     cdef readonly double[::1] b, scores, curvature
     # Of the scores' coefficients, by row, after a round; else zeros.
     cdef double[::1] change
     cdef readonly const double[::1] target, add, lower, upper
     cdef const int32_t[::1] point
+    cdef const int8_t[::1] group
     # Of the active set: the row of `gathered` of variable v is slot[v], and that row's variable is `stands`.
     cdef pair_t active
+    # Of two groups: where the first ends, and the second begins, in vectors of its own.
+    cdef Py_ssize_t ends, begins
     cdef double[:, ::1] own
     cdef float[:, ::1] gathered
     cdef float[::1] columns
@@ -138,9 +145,10 @@ cdef class PairCD:
     cdef bint moved
 
     def __init__(self, RowCache cache, diagonal, point, target, add, lower, upper, *, bint sum_is_fixed=False,
-                 Py_ssize_t room, Py_ssize_t company=8):
+                 group=None, Py_ssize_t room, Py_ssize_t company=8):
         self.cache, self.point, self.target, self.add = cache, point, target, add
         self.lower, self.upper, self.sum_is_fixed = lower, upper, sum_is_fixed
+        self.grouped, self.group = group is not None, np.zeros(len(target), dtype=np.int8) if group is None else group
         # A row of zeros has no curvature: one long step takes its variable to a bound.
         self.curvature = np.maximum(np.asarray(diagonal)[np.asarray(point)] + np.asarray(add), TINY)
         self.room, self.company = room, company
@@ -188,7 +196,8 @@ cdef class PairCD:
             return np.asarray(chosen)
         with nogil:
             for v in range(n):
-                slope = self.target[v] - self.scores[self.point[v]] - self.add[v] * self.b[v] - self.shift
+                slope = self.target[v] - self.scores[self.point[v]] - self.add[v] * self.b[v]
+                slope -= self.other_shift if self.group[v] else self.shift
                 step = fmin(fmax(slope / self.curvature[v], self.lower[v] - self.b[v]), self.upper[v] - self.b[v])
                 gain = step * (slope - 0.5 * self.curvature[v] * step)
                 if self.lower[v] < self.b[v] < self.upper[v]:
@@ -233,7 +242,7 @@ cdef class PairCD:
         float
             What D rose by.
         """
-        cdef const int32_t[::1] chosen = np.ascontiguousarray(variables, dtype=np.int32)
+        cdef const int32_t[::1] chosen = self.in_groups(np.ascontiguousarray(variables, dtype=np.int32))
         cdef Py_ssize_t n = chosen.shape[0], wide = (n + LANES - 1) // LANES * LANES, at, v, until = self.steps + most
         cdef double risen = 0, enough = -1
         cdef End end = LOOK
@@ -242,6 +251,8 @@ cdef class PairCD:
             for at in range(wide):
                 self.own[1, at] = self.own[2, at] = 1.0
             for at in range(n):
+                if self.ends <= at < self.begins:
+                    continue
                 v = chosen[at]
                 check(v, self.b.shape[0])
                 self.own[0, at] = self.target[v] - self.scores[self.point[v]] - self.add[v] * self.b[v]
@@ -256,7 +267,10 @@ cdef class PairCD:
         self.active = pair_t(n, &self.own[0, 0], &self.own[1, 0], &self.own[2, 0], &self.own[3, 0], &self.own[4, 0])
         while end != DONE and self.steps < until:
             with nogil:
-                end = self.run(min(self.steps + TURN, until), part, &enough, &risen, &v)
+                if self.grouped:
+                    end = self.run_in_groups(min(self.steps + TURN, until), part, &enough, &risen, &v)
+                else:
+                    end = self.run(min(self.steps + TURN, until), part, &enough, &risen, &v)
             if end == MISSING:
                 self.gather(v)
             PyErr_CheckSignals()
@@ -299,6 +313,70 @@ cdef class PairCD:
             if gain <= 0:
                 return DONE
         return LOOK
+
+    def in_groups(self, chosen):
+        """The variables of group 1 after those of group 0, from the next vector on: what is between cannot move."""
+        self.ends = self.begins = len(chosen)
+        if not self.grouped:
+            return chosen
+        group = np.asarray(self.group)[chosen]
+        first, second = chosen[group == 0], chosen[group == 1]
+        self.ends = len(first)
+        self.begins = (self.ends + LANES - 1) // LANES * LANES
+        return np.concatenate((first, np.full(self.begins - self.ends, chosen[0], dtype=np.int32), second))
+
+    cdef End run_in_groups(self, Py_ssize_t until, double part, double* enough, double* risen,
+                           Py_ssize_t* missing) noexcept nogil:
+        """As `run`: each step is of two variables of one group, whose slopes differ most."""
+        cdef pair_t side
+        cdef move_t move
+        cdef Py_ssize_t i, j, at, g
+        cdef Py_ssize_t[2] rising
+        cdef double best, gain, widest
+        cdef Py_ssize_t found
+        while self.steps < until:
+            for g in range(2):
+                side = self.side(g)
+                move = self.move
+                if g and self.moved:
+                    move.row[0], move.row[1] = move.row[0] + self.begins, move.row[1] + self.begins
+                at = self.begins if g else 0
+                rising[g] = passes.rising(&side, &move if self.moved else NULL, &best)
+                if rising[g] >= 0:
+                    rising[g] += at
+            self.moved = False
+            i = j = -1
+            widest = -INFINITY
+            for g in range(2):
+                if rising[g] < 0:
+                    continue
+                if self.slot[rising[g]] == ABSENT:
+                    missing[0] = rising[g]
+                    return MISSING
+                side, at = self.side(g), self.begins if g else 0
+                found = passes.falling(&side, &self.gathered[self.slot[rising[g]], at], self.active.slope[rising[g]],
+                                       self.active.curvature[rising[g]], &best)
+                if found >= 0 and best > widest:
+                    i, j, widest = rising[g], found + at, best
+            if enough[0] < 0:
+                enough[0] = sqrt(part) * widest
+            if j < 0 or widest <= enough[0]:
+                return DONE
+            if self.slot[j] == ABSENT:
+                missing[0] = j
+                return MISSING
+            gain = self.exchange(i, j)
+            self.moved = True
+            risen[0] += gain
+            self.steps += 1
+            if gain <= 0:
+                return DONE
+        return LOOK
+
+    cdef pair_t side(self, Py_ssize_t g) noexcept nogil:
+        """The active variables of a group."""
+        cdef Py_ssize_t at = self.begins if g else 0, n = self.active.n - at if g else self.ends
+        return pair_t(n, &self.own[0, at], &self.own[1, at], &self.own[2, at], &self.own[3, at], &self.own[4, at])
 
     cdef Py_ssize_t partner(self, Py_ssize_t i, double* best) noexcept nogil:
         """The variable to move with i, or -1."""
@@ -395,7 +473,7 @@ cdef class PairCD:
         cdef int32_t i
         with nogil:
             for u in range(x.n):
-                slope = x.slope[u] - self.shift
+                slope = x.slope[u] - (self.other_shift if u >= self.begins else self.shift)
                 step = fmin(fmax(slope * x.inverse[u], x.down[u]), x.up[u])
                 gain = step * (slope - 0.5 * x.curvature[u] * step)
                 best = fmax(best, gain)
@@ -428,6 +506,8 @@ cdef class PairCD:
         cdef double[:, ::1] sums = np.empty((self.active.n, 1))
         with nogil:
             for at in range(self.active.n):
+                if self.ends <= at < self.begins:
+                    continue
                 v, i = self.where[at], self.point[self.where[at]]
                 # What has come to a bound is there, whatever rounding says.
                 if self.own[4, at] == 0:

@@ -48,7 +48,8 @@ class Columns:
         # An event of another's is never set here: fits that have one run on one thread.
         self.cancel = threading.Event() if run.cancel is None else run.cancel
         # In a Model's own layout: no other copy of all columns is made.
-        length = problem.rows.m + params.get("free_bias", False) if problem.rows.is_gram else problem.rows.d
+        offset = method.offset or params.get("free_bias", False)
+        length = problem.rows.m + offset if problem.rows.is_gram else problem.rows.d
         self.weights = np.zeros((length, self.codes.shape[1]))
         self.supports = np.zeros(problem.rows.m, dtype=bool)
 

@@ -69,6 +69,8 @@ class PairFit:
 
     # What the coefficients add up to, where the bias is free.
     sum = 0.0
+    # 0 or 1 for each variable, where two sums are fixed.
+    group = None
 
     def __init__(self, problem, run, cost, loss, free_bias=False):
         self.problem, self.run, self.cost, self.table = problem, run, cost, table_of(*loss)
@@ -102,7 +104,7 @@ class PairFit:
     def _fit(self, cache):
         rows, made = self.problem.rows, cache.made
         self.engine = engine = PairCD(cache, rows.sqnorms(), *self._variables(), sum_is_fixed=self.free_bias,
-                                      room=int((1 - OF_ROWS) * rows.room) // rows.takers)
+                                      group=self.group, room=int((1 - OF_ROWS) * rows.room) // rows.takers)
         stopped, least, fresh = None, math.inf, 0.0
         if self.run.start is None:
             self._begin()

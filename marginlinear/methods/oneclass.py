@@ -47,7 +47,7 @@ class OneClassFit:
         import numpy as np
 
         from marginlinear.algorithms.certificate import Budget
-        from marginlinear.algorithms.half_space import threshold
+        from marginlinear.algorithms.fixed_sums import threshold
 
         self.run, self.told = run, Budget(None, None, run.progress)
         self.cost = np.array(problem.instance)
@@ -115,7 +115,7 @@ class OneClassFit:
         """The Best of the direction of these weights."""
         import numpy as np
 
-        from marginlinear.algorithms.half_space import threshold
+        from marginlinear.algorithms.fixed_sums import threshold
 
         engine = self.solver.engine
         W = np.array(engine.iterates.vector(False))
@@ -150,7 +150,7 @@ def fit(problem, params, run):
     with np.errstate(over="ignore", invalid="ignore"):
         if not problem.rows.is_gram:
             return OneClassFit(problem, params, run).solution()
-        from marginlinear.algorithms.half_space import HalfSpacePairs
+        from marginlinear.algorithms.fixed_sums import HalfSpacePairs
 
         if run.algorithm != "auto":
             raise ValueError(f"algorithm = {run.algorithm!r} does not go with a kernel and without labels: give 'auto'")

@@ -1,0 +1,202 @@
+"""Over a kernel: pairs of variables whose sums the problem fixes, those of one-class machines and of nu.
+
+    1/2 ||w||^2 - total rho + sum_i c_i (rho - w.x_i)_+
+
+has the dual -1/2 ||w||^2, w = sum_i b_i x_i, 0 <= b_i <= c_i that add up to `total`; where rows have signs and scores a
+bias, those of either sign add up to half of it, and so do those of residuals above and below a band whose width is
+found. For given scores the best rho, and with it the bias or the width, is a quantile on each side.
+"""
+
+import math
+
+import numpy as np
+
+from marginlinear._core.scores import add_rows
+from marginlinear.algorithms.pairs import ROUNDING, PairFit
+from marginlinear.data.arrays import CSR
+from marginlinear.data.kernels import Kernel, gram_rows
+
+FLAT = (0.0,), ((0, -1, 0), (0, 0, 0))
+
+
+class HalfSpacePairs(PairFit):
+    """Over Gram rows, without labels: 1/2 ||w||^2 - total rho + sum_i c_i (rho - w.x_i)_+, whose dual is -1/2 ||w||^2,
+    w = sum_i b_i x_i with 0 <= b_i <= c_i that add up to `total`.
+
+    The objective is taken at the best rho, and the best length of both; the offset is -rho.
+    """
+
+    def __init__(self, problem, run, cost, total):
+        super().__init__(problem, run, cost, FLAT, True)
+        self.sum, self.signs, self.length = total, np.ones(len(cost)), 0.0
+
+    def _begin(self):
+        """The first rows have all of the sum."""
+        self._take(np.clip(self.sum - (np.cumsum(self.cost) - self.cost), 0.0, self.cost))
+
+    def _resume(self, start):
+        """From duals of the same sum."""
+        duals = start["duals"]
+        if (duals <= self.cost).all() and abs(duals.sum() - self.sum) <= ROUNDING * self.sum:
+            self._take(duals)
+        else:
+            self._begin()
+
+    def _take(self, b):
+        self.engine.b[:] = b
+        which = np.flatnonzero(b)
+        self.engine.update(which, b[which, np.newaxis])
+
+    def _refresh(self):
+        self._balance()
+        self._recompute(np.arange(len(self.cost)))
+
+    def _values(self):
+        b, scores = np.asarray(self.engine.b), np.asarray(self.engine.scores)
+        square = float(b @ scores)
+        rho, height = threshold(scores, self.cost, self.sum)
+        self.length = height / square if height > 0 and square > 0 else 0.0
+        self.engine.shift, self.offset = -rho, -rho * self.length
+        return -0.5 * self.length * self.length * square, -0.5 * square
+
+    def _solution(self, objective, bound, stopped):
+        solution = super()._solution(objective, bound, stopped)
+        return solution._replace(weights=np.vstack((self.length * solution.weights[:-1], solution.weights[-1:])))
+
+
+class TwoSumPairs(PairFit):
+    """Two sides of variables, each with a sum of its own.
+
+    `sides` are masks of the variables, `total` what those of the first add up to, and those of the second to -total.
+    """
+
+    def _start_with(self, total, first, second):
+        self.total, self.sides, self.group = total, (first, second), second.astype(np.int8)
+
+    def _begin(self):
+        """The first variables of each side have all of its sum."""
+        engine, b = self.engine, np.zeros(len(self.group))
+        for side, bound in zip(self.sides, (engine.upper, engine.lower), strict=True):
+            room = np.abs(np.asarray(bound)[side])
+            b[side] = np.sign(np.asarray(bound)[side]) * np.clip(self.total - (np.cumsum(room) - room), 0.0, room)
+        self._take(b)
+
+    def _take(self, b):
+        self.engine.b[:] = b
+        coefficients = self._coefficients()
+        which = np.flatnonzero(coefficients)
+        self.engine.update(which, coefficients[which, np.newaxis])
+
+    def _resume(self, start):
+        """From variables of the same sums."""
+        b, engine = start["variables"], self.engine
+        inside = (b >= engine.lower).all() and (b <= engine.upper).all()
+        if inside and all(abs(abs(b[side].sum()) - self.total) <= ROUNDING * self.total for side in self.sides):
+            self._take(b)
+        else:
+            self._begin()
+
+    def _solution(self, objective, bound, stopped):
+        solution = super()._solution(objective, bound, stopped)
+        return solution._replace(state={**solution.state, "variables": np.array(self.engine.b)})
+
+    def _balance(self):
+        engine, b = self.engine, np.asarray(self.engine.b)
+        for side, sign in zip(self.sides, (1.0, -1.0), strict=True):
+            room = np.where(side, np.minimum(b - engine.lower, engine.upper - b), -1.0)
+            b[np.argmax(room)] -= math.fsum(b[side]) - sign * self.total
+
+    def _refresh(self):
+        self._balance()
+        self._recompute(np.arange(len(self.cost)))
+
+
+class NuPairs(TwoSumPairs):
+    """1/2 ||w||^2 - total rho + sum_i c_i (rho - y_i f_i)_+,   f_i = w.x_i + bias
+
+    The objective is at the best rho and bias, and the best length of all; weights and offset are in units of rho.
+    """
+
+    def __init__(self, problem, run, cost, nu):
+        super().__init__(problem, run, cost, FLAT, True)
+        total = 0.5 * nu * float(cost.sum())
+        least = min(float(cost[self.signs == sign].sum()) for sign in (1, -1))
+        if total > least:
+            raise ValueError(f"nu = {nu:g} is more than twice the part of the smaller class: give at most "
+                             f"{2 * least / float(cost.sum()):g}")
+        self._start_with(total, self.signs > 0, self.signs < 0)
+
+    def _values(self):
+        b, scores, (first, second) = np.asarray(self.engine.b), np.asarray(self.engine.scores), self.sides
+        square = float(b @ scores)
+        u, above = threshold(scores[first], self.cost[first], self.total)
+        v, below = threshold(-scores[second], self.cost[second], self.total)
+        height = above + below
+        self.length = height / square if height > 0 and square > 0 else 0.0
+        self.rho, self.offset = 0.5 * (u + v), 0.5 * (v - u)
+        self.engine.shift, self.engine.other_shift = -u, v
+        return -0.5 * self.length * self.length * square, -0.5 * square
+
+    def _solution(self, objective, bound, stopped):
+        solution = super()._solution(objective, bound, stopped)
+        return solution._replace(weights=solution.weights / self.rho if self.length > 0 else 0.0 * solution.weights)
+
+
+class NuResidualPairs(TwoSumPairs):
+    """1/2 ||w||^2 + sum_i c_i (nu epsilon + (|z_i - f_i| - epsilon)_+),   f_i = w.x_i + bias, epsilon >= 0"""
+
+    def __init__(self, problem, run, cost, nu):
+        super().__init__(problem, run, cost, FLAT, True)
+        m = len(cost)
+        self.nu = nu
+        self._start_with(0.5 * nu * float(cost.sum()), np.arange(2 * m) < m, np.arange(2 * m) >= m)
+
+    def _variables(self):
+        z, none = np.asarray(self.problem.targets), np.zeros(len(self.cost))
+        return (np.tile(np.arange(len(z), dtype=np.int32), 2), np.tile(z, 2), np.zeros(2 * len(z)),
+                np.concatenate((none, -self.cost)), np.concatenate((self.cost, none)))
+
+    def _coefficients(self):
+        return np.asarray(self.engine.b).reshape(2, -1).sum(axis=0)
+
+    def _values(self):
+        b, scores, z = self._coefficients(), np.asarray(self.engine.scores), self.problem.targets
+        half, residuals, whole = 0.5 * float(b @ scores), z - scores, float(self.cost.sum())
+        # The best widths of the band above and below, each a quantile.
+        above, below = (-threshold(sign * residuals, self.cost, self.total)[0] for sign in (-1.0, 1.0))
+        self.engine.shift, self.engine.other_shift = above, -below
+        self.epsilon, self.offset = 0.5 * (above + below), 0.5 * (above - below)
+        if self.epsilon < 0:
+            self.epsilon, self.offset = 0.0, threshold(residuals, self.cost, 0.5 * whole)[0]
+        loss = np.maximum(0.0, np.abs(residuals - self.offset) - self.epsilon)
+        return half + self.nu * self.epsilon * whole + float(self.cost @ loss), float(b @ z) - half
+
+    def _solution(self, objective, bound, stopped):
+        solution = super()._solution(objective, bound, stopped)
+        return solution._replace(info=solution.info._replace(notes=(f"epsilon is {self.epsilon:.6g}",)))
+
+
+def threshold(scores, cost, total):
+    """(rho, height) with the largest height, total rho - sum_i c_i (rho - s_i)_+: a quantile of the scores."""
+    order = np.argsort(scores, kind="stable")
+    below = np.cumsum(cost[order])
+    rho = float(scores[order[min(np.searchsorted(below, total), len(order) - 1)]])
+    return rho, total * rho - float(cost @ np.maximum(0.0, rho - scores))
+
+
+def fit_by_pairs(made, problem, run, cost, nu):
+    """The Solution of `made`, NuPairs or NuResidualPairs; of rows of features by their products, as weights of these
+    and of the bias feature."""
+    rows = problem.rows
+    if rows.is_gram:
+        return made(problem, run, cost, nu).convex()
+    if isinstance(rows.arrays, tuple):
+        X = CSR(rows.stored(), *rows.arrays[1:], rows.n)
+    else:
+        X = rows.arrays
+    gram = gram_rows(Kernel("linear"), X, rows.n, threads=run.threads)
+    solution = made(problem._replace(rows=gram), run, cost, nu).convex()
+    weights = np.zeros(rows.d)
+    add_rows(rows, np.ascontiguousarray(solution.weights[:-1, 0]), weights, 0, rows.m)
+    weights[-1] = solution.weights[-1, 0] / rows.bias
+    return solution._replace(weights=weights.reshape(-1, 1), state={**solution.state, "W": weights})

@@ -1,0 +1,34 @@
+"""Support vector classifier with nu in place of C, LIBSVM's -s 1 (Scholkopf, Smola, Williamson and Bartlett, Neural
+Computation 2000).
+
+    P(w, b, rho) = 1/2 ||w||^2 - nu n rho + sum_i c_i (rho - y_i (w.x_i + b))_+,      n = sum_i c_i
+
+    D(a) = -1/2 ||sum_i a_i y_i x_i||^2,      0 <= a_i <= c_i,  sum_i a_i = nu n,  sum_i a_i y_i = 0
+
+c_i being the weights. The weights of the model are w/rho, so that margins are in units of rho: those of C-SVC with C =
+1/rho.
+"""
+
+from marginlinear import params as P
+from marginlinear.registry import Method
+
+
+def fit(problem, params, run):
+    from marginlinear.algorithms.fixed_sums import NuPairs, fit_by_pairs
+
+    return fit_by_pairs(NuPairs, problem, run, problem.costs(1.0), params["nu"])
+
+
+METHOD = Method(
+    name="nusvc",
+    summary="support vector classifier, nu in place of C",
+    objective="1/2 ||w||^2 - nu m rho + sum_i (rho - y_i (w.x_i + b))_+",
+    reference="B. Scholkopf, A. J. Smola, R. C. Williamson and P. L. Bartlett, New Support Vector Algorithms, Neural "
+              "Computation 2000",
+    params=(P.NU._replace(default=0.1),),
+    fit=fit,
+    joint=False,
+    routes=("auto",),
+    stores=False,
+    offset=True,
+)

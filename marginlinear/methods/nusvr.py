@@ -1,0 +1,33 @@
+"""Support vector regression with nu in place of epsilon, LIBSVM's -s 4 (Scholkopf, Smola, Williamson and Bartlett,
+Neural Computation 2000).
+
+    P(w, b, epsilon) = 1/2 ||w||^2 + sum_i C_i (nu epsilon + (|z_i - w.x_i - b| - epsilon)_+),      epsilon >= 0
+
+    D(a, a') = -1/2 ||w||^2 + sum_i z_i (a_i - a'_i),      w = sum_i (a_i - a'_i) x_i,  0 <= a_i, a'_i <= C_i,
+               sum_i a_i = sum_i a'_i = nu/2 sum_i C_i
+"""
+
+from marginlinear import params as P
+from marginlinear.registry import Method
+
+
+def fit(problem, params, run):
+    from marginlinear.algorithms.fixed_sums import NuResidualPairs, fit_by_pairs
+
+    return fit_by_pairs(NuResidualPairs, problem, run, problem.costs(params["C"]), params["nu"])
+
+
+METHOD = Method(
+    name="nusvr",
+    summary="support vector regression, nu in place of epsilon",
+    objective="1/2 ||w||^2 + C sum_i (nu epsilon + (|z_i - w.x_i - b| - epsilon)_+)",
+    reference="B. Scholkopf, A. J. Smola, R. C. Williamson and P. L. Bartlett, New Support Vector Algorithms, Neural "
+              "Computation 2000",
+    params=(P.C, P.NU),
+    fit=fit,
+    joint=False,
+    routes=("auto",),
+    stores=False,
+    regression=True,
+    offset=True,
+)
