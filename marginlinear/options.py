@@ -117,8 +117,9 @@ def describe(params):
 def other_defaults(values, declared):
     """Lines of `--help`: defaults of one method that are not those of `declared`."""
     if values:
-        named = ", ".join(f"{p.flag} {values[p.name]:g}" for p in declared if p.name in values)
-        yield from entry("  by default", named)
+        named = {p.flag: values[p.name] for p in declared if p.name in values}
+        told = (f"{flag} {value if isinstance(value, str) else f'{value:g}'}" for flag, value in named.items())
+        yield from entry("  by default", ", ".join(told))
 
 
 def wrapped(text):

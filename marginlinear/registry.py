@@ -107,7 +107,7 @@ class Method(namedtuple("Method", "name summary objective reference params fit j
     @property
     def takes(self):
         """Its own parameters, then those of what it works with: several classes, kernels."""
-        several = (P.MULTICLASS,) if self.classifies and not self.joint else ()
+        several = self._with_defaults(P.MULTICLASS) if self.classifies and not self.joint else ()
         return (*self.params, *several, *(P.KERNELS if self.kernels else ()))
 
     @property
@@ -130,7 +130,10 @@ class Method(namedtuple("Method", "name summary objective reference params fit j
     @property
     def run(self):
         """The parameters of every run, with its own defaults."""
-        return tuple(p._replace(default=self.defaults.get(p.name, p.default)) for p in P.RUN)
+        return self._with_defaults(*P.RUN)
+
+    def _with_defaults(self, *params):
+        return tuple(p._replace(default=self.defaults.get(p.name, p.default)) for p in params)
 
 
 def methods():

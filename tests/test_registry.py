@@ -103,6 +103,18 @@ def cost(method, C):
     return {"C": C} if takes(method, "C") else {}
 
 
+def few(method):
+    """A part of the rows that any class has, where the method takes one."""
+    return {"nu": 0.3} if takes(method, "nu") else {}
+
+
+def columns(method, k):
+    """Of scores of k classes."""
+    if k == 2 and not method.joint:
+        return 1
+    return k * (k - 1) // 2 if method.defaults.get("multiclass") == "ovo" else k
+
+
 def slack(info):
     """What an objective may be above another one of the same problem."""
     return info.certificate or 0.0
@@ -296,12 +308,12 @@ def test_class_weights_multiply_the_cost(method):
     X, y = problem()
     factors = {0: 0.5, 2: 3.0}
     same = assert_equivalent if has_means(method) else assert_same
-    without = {name: 0.0 for name in ("lambda1", "lambda2") if takes(method, name)}
+    without = {**{name: 0.0 for name in ("lambda1", "lambda2") if takes(method, name)}, **few(method)}
     fit = functools.partial(ml.train, X, y, solver=method.name, **without)
     by_class = fit(class_weight=factors)
     by_row = fit(sample_weight=[factors.get(label, 1.0) for label in y])
     same(by_class, by_row)
-    fit = functools.partial(ml.train, X, y, solver=method.name)
+    fit = functools.partial(ml.train, X, y, solver=method.name, **few(method))
     both = fit(class_weight=factors, sample_weight=np.full(len(y), 2.0))
     doubled = fit(class_weight={0: 1.0, 1: 2.0, 2: 6.0})
     same(both, doubled)
@@ -340,6 +352,9 @@ def test_start_must_fit(method):
     X, y = problem()
     start = ml.train(X, y, solver=method.name, bias=-1)
     for rows, labels, bias in ((X[1:], y[1:], -1), (X[:, 1:], y, -1), (X, y % 2, -1), (X, y, 1.0)):
+        if bias == 1 and method.offset:
+            # It had one already.
+            continue
         with pytest.raises(ValueError, match=r"^start: "):
             ml.train(rows, labels, solver=method.name, start=start, bias=bias)
     with pytest.raises(ValueError, match=r"^start: "):
@@ -533,7 +548,7 @@ def test_pickle_and_copy(method):
 @pytest.mark.parametrize("bias", [1.0, 0.25, 0.0])
 @pytest.mark.parametrize("kind", [np.array, sparse.csr_array])
 def test_bias_is_a_constant_feature(method, bias, kind):
-    if has_offset(method):
+    if has_offset(method) or method.offset:
         pytest.skip("its bias is no feature")
     X, y = problem()
     appended = np.hstack([X, np.full((len(y), 1), bias)])
@@ -609,6 +624,10 @@ def test_awkward_data(method, name, bias):
         with pytest.raises(ValueError, match="mean of y_i x_i over the rows is 0"):
             ml.train(X, y, solver=method.name, bias=bias)
         return
+    if few(method) and name == "a class with one row":
+        with pytest.raises(ValueError, match="more than twice the part of the smaller class: give at most 0"):
+            ml.train(X, y, solver=method.name, bias=bias)
+        return
     dense = ml.train(X, y, solver=method.name, bias=bias, time_limit=10)
     assert ended(method, dense.info)
     assert np.isfinite(dense.weights).all()
@@ -618,11 +637,13 @@ def test_awkward_data(method, name, bias):
         # Rounds that do not settle may drive apart what rounding has made different.
         assert alternates(method) or apart <= 1e-9 + max(slack(sparse_model.info), slack(dense.info))
     k = len(np.unique(y))
-    assert dense.decision_function(X).shape == ((len(y), k) if method.joint or k > 2 else (len(y),))
+    assert dense.decision_function(X).reshape(len(y), -1).shape == (len(y), columns(method, k))
 
 
 def test_a_bias_alone_is_a_feature(method):
     """Without features a bias still tells the frequent class from the others."""
+    if method.offset:
+        pytest.skip("it has no weight")
     y = np.array([0, 1, 1, 1, 2])
     model = ml.train(np.zeros((5, 0)), y, solver=method.name, bias=1.0)
     assert model.predict(np.zeros((2, 0))).tolist() == [1, 1]
@@ -822,6 +843,8 @@ def test_the_linear_kernel_is_the_linear_method(method, k, bias):
 @pytest.mark.parametrize("how", HOW)
 def test_several_classes(method, how, tmp_path):
     """The same bits for any threads; a model file gives the scores back."""
+    if few(method) and how != "ovo":
+        pytest.skip("where one side has few rows, nu is too small to tell them from the others")
     X, y = problem(4, m=80)
     ends = {"solver": method.name, "multiclass": how, "bias": 1.0, "seed": 2}
     model = ml.train(X, y, threads=1, **ends)
@@ -858,7 +881,7 @@ def test_the_bound_holds_after_any_number_of_sweeps(method, k):
     """Also before the first one, where a dual of 0 may be out of its range: there is no bound then, and no optimum."""
     X, y = problem(k, m=24, d=4)
     given = {"lambda1": 0.0, "lambda2": 500.0} if has_means(method) else {}
-    known = {**given, **cost(method, 3.0)}
+    known = {**given, **cost(method, 3.0), **few(method)}
     same = "ldm" if finishes(method) else method.name
     for kernel in (None, "rbf") if method.kernels else (None,):
         for how in (None,) if k == 2 or method.joint else HOW:
@@ -877,7 +900,7 @@ def test_the_bound_holds_after_any_number_of_sweeps(method, k):
                 assert info.certificate == info.objective - info.bound
                 assert info.bound <= least.objective + near
                 assert not info.converged or info.objective <= least.objective + near + info.tol * max(
-                    1, abs(info.objective)) or not convex(method, k)
+                    k, abs(info.objective)) or not convex(method, k)
 
 
 LARGE = [1e-300, 1e75, 1e150, 1e200, 1e300]

@@ -106,7 +106,8 @@ cdef class PairCD:
     curvature : float64 array of shape (n,)
         K(p_v, p_v) + add_v.
     shift, other_shift : float
-        Of all slopes, where the sum is fixed, and of those of group 1: what tells which variables are far from where they will be.
+        Of all slopes, where the sum is fixed, and of those of group 1: what tells which variables are far from where
+        they will be.
     steps : int
         Of two variables, so far.
     root : float64 array of shape (m,)

@@ -92,7 +92,8 @@ class TwoSumPairs(PairFit):
         b, engine = start["variables"], self.engine
         inside = (b >= engine.lower).all() and (b <= engine.upper).all()
         if inside and all(abs(abs(b[side].sum()) - self.total) <= ROUNDING * self.total for side in self.sides):
-            self._take(b)
+            engine.b[:] = b
+            self._refresh()
         else:
             self._begin()
 
@@ -139,7 +140,10 @@ class NuPairs(TwoSumPairs):
 
     def _solution(self, objective, bound, stopped):
         solution = super()._solution(objective, bound, stopped)
-        return solution._replace(weights=solution.weights / self.rho if self.length > 0 else 0.0 * solution.weights)
+        if self.length > 0:
+            return solution._replace(weights=solution.weights / self.rho)
+        note = "nu is too small for rows that the kernel does not tell apart: all weights are 0; give a larger nu"
+        return solution._replace(weights=0.0 * solution.weights, info=solution.info._replace(notes=(note,)))
 
 
 class NuResidualPairs(TwoSumPairs):
@@ -190,10 +194,8 @@ def fit_by_pairs(made, problem, run, cost, nu):
     rows = problem.rows
     if rows.is_gram:
         return made(problem, run, cost, nu).convex()
-    if isinstance(rows.arrays, tuple):
-        X = CSR(rows.stored(), *rows.arrays[1:], rows.n)
-    else:
-        X = rows.arrays
+    arrays = rows.arrays
+    X = CSR(rows.stored(), *arrays[1:], rows.n) if isinstance(arrays, tuple) else arrays
     gram = gram_rows(Kernel("linear"), X, rows.n, threads=run.threads)
     solution = made(problem._replace(rows=gram), run, cost, nu).convex()
     weights = np.zeros(rows.d)

@@ -107,7 +107,7 @@ def help_text(known):
     for method in known.values():
         lines += ["", f"-s {method.name}: {method.summary}", *options.wrapped(f"minimises {method.objective}")]
         lines += options.describe(method.params)
-        lines += options.other_defaults(method.defaults, params.RUN)
+        lines += options.other_defaults(method.defaults, (*params.RUN, params.MULTICLASS))
     for title, shared in SHARED.items():
         takers = [method.name for method in known.values() if set(shared) <= set(method.takes)]
         lines += ["", title, *options.wrapped(f"of {', '.join(takers)}"), *options.describe(shared)]

@@ -25,10 +25,11 @@ METHOD = Method(
     objective="1/2 ||w||^2 - nu m rho + sum_i (rho - y_i (w.x_i + b))_+",
     reference="B. Scholkopf, A. J. Smola, R. C. Williamson and P. L. Bartlett, New Support Vector Algorithms, Neural "
               "Computation 2000",
-    params=(P.NU._replace(default=0.1),),
+    params=(P.NU,),
     fit=fit,
     joint=False,
     routes=("auto",),
     stores=False,
+    defaults={P.MULTICLASS.name: "ovo"},
     offset=True,
 )

@@ -1,0 +1,143 @@
+"""nusvc and nusvr: their certificates in NumPy, LIBSVM's optimum, what nu promises, and what it cannot be."""
+
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+from scipy import optimize, sparse
+
+import marginlinear as ml
+from marginlinear.cli import train as margin_train
+from tests import oracles
+from tests.test_kernel_regression import GAMMA, coefficients, problem
+
+libsvm = pytest.mark.skipif(shutil.which("svm-train") is None, reason="needs `apt-get install libsvm-tools`")
+RBF = {"kernel": "rbf", "gamma": GAMMA, "tol": 1e-8}
+
+
+def classes(m=250):
+    X, z = problem(m)
+    return X, np.where(z > np.median(z) + 0.5, 1, -1)
+
+
+@pytest.mark.parametrize("nu", [0.1, 0.3, 0.7])
+def test_certificate_of_nusvc(nu):
+    """At the rho that the weights, in units of it, have: that of the optimum."""
+    X, y = classes()
+    weights = np.where(np.arange(len(y)) % 3, 1.0, 1.5)
+    model = ml.train(X, y, solver="nusvc", nu=nu, sample_weight=weights, **RBF)
+    info, K, total = model.info, oracles.rbf(X, X, GAMMA), nu * weights.sum()
+    assert info.converged
+    margins = y * (K @ coefficients(model, len(y)) + model.intercept[0])
+    assert np.allclose(model.decision_function(X) * y, margins, rtol=1e-9)
+    b = coefficients(model, len(y))
+    least = optimize.minimize_scalar(lambda rho: 0.5 * rho**2 * (b @ K @ b) - total * rho + rho * (
+        weights @ np.maximum(0, 1 - margins)), bounds=(0, 1e4), method="bounded", options={"xatol": 1e-10}).fun
+    assert info.objective == pytest.approx(least, rel=1e-7)
+    assert info.bound == pytest.approx(-0.5 * (b @ K @ b) * rho_of(b, y, total) ** 2, rel=1e-5)
+    # At most a part nu of the weights is within the margin, and at least that part has duals.
+    assert weights[margins < 1 - 1e-4].sum() <= total <= weights[b != 0].sum() + 1e-9
+
+
+def rho_of(b, y, total):
+    """What the duals were divided by: they add up to `total`."""
+    return total / (y @ b)
+
+
+def test_nusvc_is_csvc_with_the_cost_that_nu_means():
+    X, y = classes()
+    model = ml.train(X, y, solver="nusvc", nu=0.4, **RBF)
+    C = 1 / rho_of(coefficients(model, len(y)), y, 0.4 * len(y))
+    same = ml.train(X, y, solver="l1svc", C=C, free_bias=True, **RBF)
+    assert np.allclose(model.decision_function(X), same.decision_function(X), atol=1e-3)
+
+
+@pytest.mark.parametrize("nu", [0.05, 0.4, 1.0])
+@pytest.mark.parametrize("C", [0.5, 20.0])
+def test_certificate_of_nusvr(nu, C):
+    X, z = problem()
+    weights = np.where(np.arange(len(z)) % 3, 1.0, 2.0)
+    model = ml.train(X, z, solver="nusvr", nu=nu, C=C, sample_weight=weights, **RBF)
+    info, K, b = model.info, oracles.rbf(X, X, GAMMA), coefficients(model, len(z))
+    assert info.converged
+    f = K @ b + model.intercept[0]
+    assert np.allclose(model.predict(X), f)
+
+    def value(epsilon):
+        return 0.5 * b @ K @ b + C * weights @ (nu * epsilon + np.maximum(0, abs(z - f) - epsilon))
+
+    candidates = np.append(abs(z - f), 0.0)
+    assert info.objective == pytest.approx(min(map(value, candidates)), rel=1e-9)
+    assert info.bound == pytest.approx(b @ z - 0.5 * b @ K @ b, rel=1e-6)
+    assert (abs(b) <= C * weights * (1 + 1e-12)).all()
+    assert abs(b.sum()) <= 1e-9 * abs(b).sum()
+    assert abs(b).sum() <= nu * C * weights.sum() * (1 + 1e-12)
+    epsilon = min(candidates, key=value)
+    assert float(info.notes[0].removeprefix("epsilon is ")) == pytest.approx(epsilon, rel=1e-4, abs=1e-8)
+
+
+@pytest.mark.parametrize("solver, given", [("nusvc", {}), ("nusvr", {"C": 2.0})])
+def test_linear_is_the_linear_kernel(solver, given):
+    """Weights of the features, and of the bias feature whatever its value, in any storage."""
+    X, z = problem()
+    y = z if solver == "nusvr" else np.where(z > np.median(z), 1, -1)
+    by_kernel = ml.train(X, y, solver=solver, kernel="linear", tol=1e-9, **given)
+    expected = by_kernel.predict(X) if solver == "nusvr" else by_kernel.decision_function(X)
+    for rows, bias in ((X, -1), (sparse.csr_array(X), 1.0), (X, 7.0)):
+        model = ml.train(rows, y, solver=solver, bias=bias, tol=1e-9, **given)
+        assert model.info.objective == pytest.approx(by_kernel.info.objective, rel=1e-8)
+        found = model.predict(rows) if solver == "nusvr" else model.decision_function(rows)
+        assert np.allclose(found, expected, atol=1e-5 * abs(expected).max())
+
+
+@pytest.mark.parametrize("solver, given", [("nusvc", {}), ("nusvr", {"C": 2.0})])
+def test_a_start_helps(solver, given):
+    X, z = problem(600)
+    y = z if solver == "nusvr" else np.where(z > np.median(z), 1, -1)
+    first = ml.train(X, y, solver=solver, nu=0.4, **given, **RBF)
+    again = ml.train(X, y, solver=solver, nu=0.4, start=first, **given, **RBF)
+    assert again.info.n_iter <= 1
+    other = ml.train(X, y, solver=solver, nu=0.42, start=first, **given, **RBF)
+    assert other.info.converged
+
+
+@libsvm
+@pytest.mark.parametrize("number, solver", [("1", "nusvc"), ("4", "nusvr")])
+def test_libsvm_agrees(tmp_path, number, solver):
+    X, z = problem()
+    X[1] += 0.1
+    y = z if solver == "nusvr" else np.digitize(z, np.quantile(z, [0.3, 0.7]))
+    ml.dump_libsvm(X, y, tmp_path / "d")
+    options = ["-t", "2", "-g", "0.2", "-n", "0.4", *(["-c", "2"] if solver == "nusvr" else [])]
+    subprocess.run(["svm-train", "-q", "-s", number, "-e", "1e-6", *options, "d", "theirs"], cwd=tmp_path, check=True)
+    assert margin_train.main(["-s", solver, *options, "-e", "1e-9", "-q", str(tmp_path / "d"),
+                              str(tmp_path / "ours")]) == 0
+    ours, theirs = ml.load_model(tmp_path / "ours"), ml.load_model(tmp_path / "theirs")
+    # Pairs of classes stand in the order of the file's labels: LIBSVM's are those of its rows.
+    scores = [m.predict(X) if solver == "nusvr" else np.sort(abs(m.decision_function(X))) for m in (ours, theirs)]
+    assert np.allclose(*scores, atol=1e-3 * abs(scores[0]).max())
+    for name in ("ours", "theirs"):
+        subprocess.run(["svm-predict", "-q", "d", name, "out"], cwd=tmp_path, check=True)
+        assert np.allclose(ml.load_model(tmp_path / name).predict(X), np.loadtxt(tmp_path / "out"), rtol=1e-5)
+
+
+def test_more_than_a_class_has_is_refused():
+    X, y = classes()
+    y = np.where(np.arange(len(y)) < 25, 1, -1)
+    with pytest.raises(ValueError, match="more than twice the part of the smaller class: give at most 0"):
+        ml.train(X, y, solver="nusvc", **RBF)
+    assert ml.train(X, y, solver="nusvc", nu=0.2, **RBF).info.converged
+
+
+def test_classes_that_cannot_be_told_apart_are_said_so():
+    X, y = np.repeat(classes(50)[0], 2, axis=0), np.tile([1, -1], 50)
+    model = ml.train(X, y, solver="nusvc", **RBF)
+    assert not model.coefficients.any() if hasattr(model, "coefficients") else not model.dual_coef.any()
+    assert "give a larger nu" in model.info.notes[0]
+
+
+def test_a_bias_of_no_value_is_refused():
+    X, y = classes(40)
+    with pytest.raises(ValueError, match=r"bias = 0\.0 does not go with"):
+        ml.train(X, y, solver="nusvc", bias=0.0)
