@@ -21,7 +21,7 @@ from pathlib import Path
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File
 
-from marginlinear import ConvergenceWarning, cli, load_libsvm, params, registry, train
+from marginlinear import ConvergenceWarning, cli, load_libsvm, options, params, registry, train
 
 ROOT = Path(__file__).parent.parent
 MARKER = re.compile(r"^<!-- make: (\w+) ?(.*?) -->$", re.MULTILINE)
@@ -36,7 +36,12 @@ LISTS = ("Parameters", "Attributes", "Returns", "Yields", "Raises", "Warns")
 
 
 def classifiers():
-    return [name for name, method in registry.methods().items() if method.classifies]
+    """Those that have margins of scores, with several classes too."""
+    return [name for name, method in registry.methods().items() if has_scores(method)]
+
+
+def has_scores(method):
+    return method.classifies and params.MULTICLASS.name not in method.defaults
 
 
 def on_config(config):
@@ -90,7 +95,7 @@ def method_page(method, text):
         "## Parameters\n", *parameter_table(method.params), "",
         *other_defaults(method), "Every method also takes [those of every run](../commands.md).\n",
         *([f"Routes: {', '.join(f'`{route}`' for route in method.routes)}.\n"] if len(method.routes) > 1 else []),
-        *(margins_of(method) if method.classifies else []), "## Mathematics\n", *indented(mathematics)])
+        *(margins_of(method) if has_scores(method) else []), "## Mathematics\n", *indented(mathematics)])
 
 
 def margins_of(method):
@@ -117,9 +122,8 @@ def parameter_table(declared):
 def other_defaults(method):
     if not method.defaults:
         return []
-    flags = {p.name: p.flag for p in params.RUN}
-    return ["Its defaults of what every run takes: "
-            + ", ".join(f"`{flags[name]} {value:g}`" for name, value in method.defaults.items()) + ".\n"]
+    told = options.flags_with(method.defaults, (*params.RUN, params.MULTICLASS))
+    return ["Its defaults of what others take too: " + ", ".join(f"`{flag}`" for flag in told) + ".\n"]
 
 
 def make_methods(_):

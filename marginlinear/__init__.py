@@ -16,6 +16,8 @@ _HOME = {
     "save_model": "marginlinear.modelfile",
     "MarginReport": "marginlinear.margins",
     "margin_report": "marginlinear.margins",
+    "ResidualReport": "marginlinear.residuals",
+    "residual_report": "marginlinear.residuals",
     "ConvergenceWarning": "marginlinear.errors",
     "DataError": "marginlinear.errors",
     "Info": "marginlinear.problem",
@@ -26,8 +28,8 @@ _HOME = {
 }
 
 __all__ = ["ConvergenceWarning", "DataError", "Info", "KernelModel", "MarginReport", "Model", "RegressionModel",
-           "Store", "__version__", "cross_validate", "dump_libsvm", "load_libsvm", "load_model", "margin_report",
-           "out_of_fold", "save_model", "search", "train"]
+           "ResidualReport", "Store", "__version__", "cross_validate", "dump_libsvm", "load_libsvm", "load_model",
+           "margin_report", "out_of_fold", "residual_report", "save_model", "search", "train"]
 
 
 def __getattr__(name):

@@ -182,14 +182,14 @@ class MarginReport(NamedTuple):
         names = "label", "precision", "recall", "f1", "support"
         columns = zip(*(values.tolist() for values in (
             self.classes, self.precision, self.recall, self.f1, self.support)), strict=True)
-        return _finite({
+        return finite({
             "n_rows": self.n_rows,
             "accuracy": self.accuracy,
             "macro": self.macro,
             "unit": self.unit,
-            "margin": self.margin and _statistics(self.margin),
+            "margin": self.margin and statistics_dict(self.margin),
             "norm": self.norm,
-            "normalised_margin": self.normalised_margin and _statistics(self.normalised_margin),
+            "normalised_margin": self.normalised_margin and statistics_dict(self.normalised_margin),
             "classes": [dict(zip(names, values, strict=True)) for values in columns],
             "confused": [{"label": label, "predicted": predicted, "count": count}
                          for label, predicted, count in self.confused],
@@ -242,8 +242,7 @@ def margin_report(model, X, y, *, sample_weight=None, feature_names=None, n_top=
     if not isinstance(model, Model):
         raise P.refusal("model", model, "a Model, as train returns it")
     for name, value in (("n_top", n_top), ("n_lowest", n_lowest)):
-        if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 0:
-            raise ValueError(f"{name} = {value!r} is not allowed: give an integer in [0, inf)")
+        check_count(name, value)
     linear = getattr(model, "kernel", None) is None
     check_names(model, feature_names)
     model.require_features(X)
@@ -352,16 +351,18 @@ def top_features(model, count, names=None):
     else:
         sides = [(labels[1:].tolist(), labels[:1].tolist())]
 
-    def features(weights, which):
+    return [TopFeatures(positive, negative, intercept, *strongest(weights, count, names))
+            for (positive, negative), weights, intercept in zip(
+                sides, model.coef, model.intercept.tolist(), strict=True)]
+
+
+def strongest(weights, count, names=None):
+    """(Features of the `count` largest positive weights, of the smallest negative ones), the strongest first."""
+    def features(which):
         return [Feature(at, None if names is None else names[at], float(weights[at])) for at in which.tolist()]
 
-    found = []
-    for (positive, negative), weights, intercept in zip(sides, model.coef, model.intercept.tolist(), strict=True):
-        up, down = np.flatnonzero(weights > 0), np.flatnonzero(weights < 0)
-        found.append(TopFeatures(positive, negative, intercept,
-                                 features(weights, up[smallest(-weights[up], count)]),
-                                 features(weights, down[smallest(weights[down], count)])))
-    return found
+    up, down = np.flatnonzero(weights > 0), np.flatnonzero(weights < 0)
+    return features(up[smallest(-weights[up], count)]), features(down[smallest(weights[down], count)])
 
 
 def smallest(values, count):
@@ -373,6 +374,12 @@ def smallest(values, count):
     bound = np.partition(values, count - 1)[count - 1]
     candidates = np.flatnonzero(~(values > bound))
     return candidates[np.argsort(values[candidates], kind="stable")[:count]]
+
+
+def check_count(name, value):
+    """ValueError for what is no number of things to tell."""
+    if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 0:
+        raise ValueError(f"{name} = {value!r} is not allowed: give an integer in [0, inf)")
 
 
 def check_names(model, names):
@@ -396,14 +403,16 @@ def _mean(values):
     return float(defined.mean()) if len(defined) else math.nan
 
 
-def _finite(value):
+def finite(value):
+    """Dicts, lists and numbers with None for each that is not finite, as JSON wants it."""
     if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
+        return {key: finite(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_finite(item) for item in value]
+        return [finite(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _statistics(statistics):
-    quantiles = [{"level": level, "margin": value} for level, value in statistics.quantiles.items()]
+def statistics_dict(statistics, what="margin"):
+    """MarginStatistics as a dict, its quantiles as a list of levels and of `what` they are of."""
+    quantiles = [{"level": level, what: value} for level, value in statistics.quantiles.items()]
     return {**statistics._asdict(), "quantiles": quantiles}

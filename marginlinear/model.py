@@ -15,7 +15,7 @@ from marginlinear.threads import default_threads, run_chunks
 
 ONE_AGAINST_ONE = "ovo"  # in place of codes
 SCORES = 1 << 22  # numbers that labels are made of at a time
-NO_CLASSES = "the model is a regression: it has no classes, nor margins; predict(X) - y are its residuals"
+NO_CLASSES = "the model is a regression: it has no classes, nor margins; residual_report tells of its residuals"
 NOT_A_NUMBER = ("a score of row {row} is NaN: its values times the model's weights, or its kernel's values, are too "
                 "large to be summed; scale the features, in training and here")
 

@@ -117,9 +117,13 @@ def describe(params):
 def other_defaults(values, declared):
     """Lines of `--help`: defaults of one method that are not those of `declared`."""
     if values:
-        named = {p.flag: values[p.name] for p in declared if p.name in values}
-        told = (f"{flag} {value if isinstance(value, str) else f'{value:g}'}" for flag, value in named.items())
-        yield from entry("  by default", ", ".join(told))
+        yield from entry("  by default", ", ".join(flags_with(values, declared)))
+
+
+def flags_with(values, declared):
+    """`--flag value` of each declared parameter that has one of these values, by name."""
+    told = {name: value if isinstance(value, str) else f"{value:g}" for name, value in values.items()}
+    return [f"{p.flag} {told[p.name]}" for p in declared if p.name in told]
 
 
 def wrapped(text):

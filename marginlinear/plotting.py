@@ -1,4 +1,4 @@
-"""Pictures of margins, convergence, searches and probabilities (extra `[plot]`).
+"""Pictures of margins, residuals, convergence, searches and probabilities (extra `[plot]`).
 
 Displays in scikit-learn's manner: `from_...` computes and draws, the constructor takes what was computed, and
 `plot(ax=...)` draws again. scikit-learn is not needed, and matplotlib is imported when something is drawn.
@@ -20,8 +20,8 @@ from marginlinear.margins import MarginStatistics, evaluate, margin_norm
 from marginlinear.model import Model
 from marginlinear.selection.tables import is_number, read_log, read_table
 
-__all__ = ["ConvergenceDisplay", "MarginDistributionDisplay", "ReliabilityDisplay", "SearchDisplay", "read_log",
-           "read_table", "style"]
+__all__ = ["ConvergenceDisplay", "MarginDistributionDisplay", "ReliabilityDisplay",
+           "ResidualDistributionDisplay", "SearchDisplay", "read_log", "read_table", "style"]
 
 # The colours that M. Okabe and K. Ito chose for all kinds of colour vision; dashes tell curves apart without colours.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -50,7 +50,80 @@ def style():
         yield
 
 
-class MarginDistributionDisplay:
+class DistributionDisplay:
+    """What margins and residuals have in common: `values`, one a row, their `weights`, and how both are drawn."""
+
+    what = None
+
+    def __init__(self, values, *, weights=None, name=None, xlabel=None):
+        self.values = np.asarray(values, dtype=np.float64)
+        if self.values.ndim != 1 or not len(self.values) or not np.isfinite(self.values).all():
+            raise ValueError(f"{self.what}s must be finite numbers, one a row; their shape is {self.values.shape}")
+        self.weights = np.ones(len(self.values)) if weights is None else np.asarray(weights, dtype=np.float64)
+        if self.weights.shape != self.values.shape or not (self.weights >= 0).all() or not (
+                0 < self.weights.sum() < math.inf):
+            raise ValueError(f"weights must be finite numbers >= 0, one a {self.what}, not all 0")
+        self.name, self.xlabel = name, xlabel or self.what
+        self.mean, self.variance = MarginStatistics.of(self.values, self.weights)[:2]
+
+    def plot(self, ax=None, *, kind="cumulative", name=None, bins=None, **kwargs):
+        """Draw onto `ax`, or a new figure.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+        kind : {"cumulative", "histogram"}
+            Share of the rows with at most this value, or in each of `bins` intervals.
+        name : str, optional
+            For the legend, in place of that of the constructor.
+        bins : int or array, optional
+            As in numpy.histogram; for a histogram only. Default: 40, or one for each vote where margins are votes.
+        **kwargs
+            For the curve: what matplotlib's Line2D takes.
+
+        Returns
+        -------
+        DistributionDisplay
+            Itself.
+        """
+        if kind not in ("cumulative", "histogram"):
+            raise ValueError(f"kind = {kind!r} is not allowed: give 'cumulative' or 'histogram'")
+        self.ax_, self.figure_ = _axes(ax)
+        name = name if name is not None else self.name
+        moments = f"mean {self.mean:.3g}, variance {self.variance:.2g}"
+        label = literal(f"{name}: {moments}" if name else moments)
+        deviation = math.sqrt(self.variance)
+        if kind == "cumulative":
+            x, shares = cumulative(self.values, self.weights)
+            self.line_, = self.ax_.plot(x, shares, **{"label": label, "drawstyle": "steps-post", **kwargs})
+            at = float(np.average(self.values <= self.mean, weights=self.weights))
+            self.mean_ = self.ax_.errorbar(self.mean, at, xerr=deviation, fmt="o", color=self.line_.get_color(),
+                                           markersize=5, capsize=3, linewidth=1.2, zorder=3)
+            self.band_ = None
+            marks = "point and bar"
+            self.ax_.set(ylabel=f"share of rows with at most this {self.what}", ylim=(0, 1.02))
+        else:
+            counts, edges = np.histogram(self.values, histogram_edges(self.values, bins), weights=self.weights)
+            shares = counts / self.weights.sum()
+            self.line_, = self.ax_.step(np.append(edges, edges[-1]), [0, *shares, 0],
+                                        **{"label": label, "where": "pre", **kwargs})
+            colour = self.line_.get_color()
+            self.ax_.stairs(shares, edges, fill=True, color=colour, alpha=0.25)
+            self.mean_ = self.ax_.axvline(self.mean, color=colour, linestyle="--", linewidth=1.2)
+            self.band_ = self.ax_.axvspan(self.mean - deviation, self.mean + deviation, color=colour, alpha=0.1,
+                                          linewidth=0)
+            marks = "dashed line and band"
+            self.ax_.set_ylabel("share of rows")
+            self.ax_.set_ylim(bottom=0, auto=True)
+        self.ax_.set_xlabel(f"{self.xlabel}\n({marks}: mean \u00b1 standard deviation)")
+        if not any(line.get_gid() == "zero" for line in self.ax_.lines):
+            # Rows with margins to its left are predicted wrong, those with residuals there too high.
+            self.ax_.axvline(0, color=GREY, linewidth=0.8, linestyle="-", zorder=1, gid="zero")
+        _legend(self.ax_)
+        return self
+
+
+class MarginDistributionDisplay(DistributionDisplay):
     """The distribution of margins, one a row: cumulative, as Figure 1 of LDM, or a histogram, as Figure 2 of mcODM.
 
     Parameters
@@ -76,16 +149,14 @@ class MarginDistributionDisplay:
     ax_, figure_ : matplotlib Axes, Figure
     """
 
+    what = "margin"
+
     def __init__(self, margins, *, weights=None, name=None, xlabel="margin"):
-        self.margins = np.asarray(margins, dtype=np.float64)
-        if self.margins.ndim != 1 or not len(self.margins) or not np.isfinite(self.margins).all():
-            raise ValueError(f"margins must be finite numbers, one a row; their shape is {self.margins.shape}")
-        self.weights = np.ones(len(self.margins)) if weights is None else np.asarray(weights, dtype=np.float64)
-        if self.weights.shape != self.margins.shape or not (self.weights >= 0).all() or not (
-                0 < self.weights.sum() < math.inf):
-            raise ValueError("weights must be finite numbers >= 0, one a margin, not all 0")
-        self.name, self.xlabel = name, xlabel
-        self.mean, self.variance = MarginStatistics.of(self.margins, self.weights)[:2]
+        super().__init__(margins, weights=weights, name=name, xlabel=xlabel)
+
+    @property
+    def margins(self):
+        return self.values
 
     @classmethod
     def from_estimator(cls, estimator, X, y, *, sample_weight=None, normalise=True, threads=None, name=None,
@@ -148,61 +219,33 @@ class MarginDistributionDisplay:
         display = cls(margins, weights=sample_weight, name=name, xlabel="margin (score)")
         return display.plot(ax, kind=kind, **kwargs)
 
-    def plot(self, ax=None, *, kind="cumulative", name=None, bins=None, **kwargs):
-        """Draw onto `ax`, or a new figure.
 
-        Parameters
-        ----------
-        ax : matplotlib Axes, optional
-        kind : {"cumulative", "histogram"}
-            Share of the rows with at most this margin, or in each of `bins` intervals.
-        name : str, optional
-            For the legend, in place of that of the constructor.
-        bins : int or array, optional
-            As in numpy.histogram; for a histogram only. Default: 40, or one for each vote where margins are votes.
-        **kwargs
-            For the curve: what matplotlib's Line2D takes.
+class ResidualDistributionDisplay(DistributionDisplay):
+    """The distribution of residuals, target less prediction, one a row: cumulative, or a histogram.
 
-        Returns
-        -------
-        MarginDistributionDisplay
-            Itself.
-        """
-        if kind not in ("cumulative", "histogram"):
-            raise ValueError(f"kind = {kind!r} is not allowed: give 'cumulative' or 'histogram'")
-        self.ax_, self.figure_ = _axes(ax)
-        name = name if name is not None else self.name
-        moments = f"mean {self.mean:.3g}, variance {self.variance:.2g}"
-        label = literal(f"{name}: {moments}" if name else moments)
-        deviation = math.sqrt(self.variance)
-        if kind == "cumulative":
-            x, shares = cumulative(self.margins, self.weights)
-            self.line_, = self.ax_.plot(x, shares, **{"label": label, "drawstyle": "steps-post", **kwargs})
-            at = float(np.average(self.margins <= self.mean, weights=self.weights))
-            self.mean_ = self.ax_.errorbar(self.mean, at, xerr=deviation, fmt="o", color=self.line_.get_color(),
-                                           markersize=5, capsize=3, linewidth=1.2, zorder=3)
-            self.band_ = None
-            marks = "point and bar"
-            self.ax_.set(ylabel="share of rows with at most this margin", ylim=(0, 1.02))
-        else:
-            counts, edges = np.histogram(self.margins, histogram_edges(self.margins, bins), weights=self.weights)
-            shares = counts / self.weights.sum()
-            self.line_, = self.ax_.step(np.append(edges, edges[-1]), [0, *shares, 0],
-                                        **{"label": label, "where": "pre", **kwargs})
-            colour = self.line_.get_color()
-            self.ax_.stairs(shares, edges, fill=True, color=colour, alpha=0.25)
-            self.mean_ = self.ax_.axvline(self.mean, color=colour, linestyle="--", linewidth=1.2)
-            self.band_ = self.ax_.axvspan(self.mean - deviation, self.mean + deviation, color=colour, alpha=0.1,
-                                          linewidth=0)
-            marks = "dashed line and band"
-            self.ax_.set_ylabel("share of rows")
-            self.ax_.set_ylim(bottom=0, auto=True)
-        self.ax_.set_xlabel(f"{self.xlabel}\n({marks}: mean \u00b1 standard deviation)")
-        if not any(line.get_gid() == "zero" for line in self.ax_.lines):
-            # Rows to its left are predicted wrong.
-            self.ax_.axvline(0, color=GREY, linewidth=0.8, linestyle="-", zorder=1, gid="zero")
-        _legend(self.ax_)
-        return self
+    Parameters and attributes are those of MarginDistributionDisplay, with `residuals` in place of `margins`.
+    """
+
+    what = "residual"
+
+    def __init__(self, residuals, *, weights=None, name=None, xlabel="residual (target less prediction)"):
+        super().__init__(residuals, weights=weights, name=name, xlabel=xlabel)
+
+    @property
+    def residuals(self):
+        return self.values
+
+    @classmethod
+    def from_estimator(cls, estimator, X, y, *, sample_weight=None, name=None, kind="cumulative", ax=None, **kwargs):
+        """Draw the residuals of a regression, a Model or one in scikit-learn's manner, on rows with targets."""
+        return cls.from_predictions(y, estimator.predict(X), sample_weight=sample_weight,
+                                    name=name or _name(estimator), kind=kind, ax=ax, **kwargs)
+
+    @classmethod
+    def from_predictions(cls, y_true, y_pred, *, sample_weight=None, name=None, kind="cumulative", ax=None, **kwargs):
+        """Draw targets less predictions, arrays of shape (m,)."""
+        difference = np.asarray(y_true, dtype=np.float64) - np.asarray(y_pred, dtype=np.float64)
+        return cls(difference, weights=sample_weight, name=name).plot(ax, kind=kind, **kwargs)
 
 
 class ConvergenceDisplay:

@@ -8,7 +8,7 @@ from scipy import optimize, sparse
 
 import marginlinear as ml
 from marginlinear import registry
-from marginlinear.cli import inspect, predict, train
+from marginlinear.cli import predict, train
 
 METHODS = ("l1svr", "l2svr")
 
@@ -230,7 +230,6 @@ def test_what_is_refused_of_a_model(folder, capsys):
         words = [*option, "train", "m", "out"]
         assert predict.main(words) != 0
         assert "regression" in capsys.readouterr().err
-    assert inspect.main(["m", "train"]) == 1 and "margin-predict takes it" in capsys.readouterr().err
     with pytest.raises(TypeError, match="it has no classes, nor margins"):
         ml.margin_report(model, X, z)
     for given, words in (({"class_weight": {1: 2}}, "is for classes"), ({"classes": [1, 2]}, "is for classes"),

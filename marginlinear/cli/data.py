@@ -135,16 +135,12 @@ def progress_of(what, status):
     return progress
 
 
-def read_model(path, regression=False):
-    """The model of a file; Failure for one that the rows of a data file cannot be given to, and for a regression where
-    the command takes none."""
+def read_model(path):
+    """The model of a file; Failure for one that the rows of a data file cannot be given to."""
     from marginlinear.modelfile import load_model
 
     with opening("open model file", path):
         model = load_model(path)
-    if model.classes is None and not regression:
-        raise Failure(f"{path}: the model is a regression, which has no classes and no margins: margin-predict takes "
-                      "it")
     kernel = getattr(model, "kernel", None)
     if kernel is not None and kernel.kind == "precomputed":
         raise Failure(f"{path}: the kernel is precomputed, a data file has no features for it: use the model in Python")

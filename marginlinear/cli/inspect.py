@@ -18,7 +18,7 @@ JSON = Param("json", bool, False, "one JSON object, with all classes, in place o
 NAMES = Param("names", str, None, "names of the features, one a line, as many as the model has features",
               metavar="FILE")
 TOP = Param("top", int, 10, "positive, and negative, weights shown of each class", "[0, inf)")
-ROWS = Param("rows", int, 10, "rows of lowest margin shown", "[0, inf)")
+ROWS = Param("rows", int, 10, "rows of lowest margin, or of largest residual, shown", "[0, inf)")
 CLASSES = Param("classes", int, 30, "classes shown, with their features; of more those of the lowest F1", "[0, inf)")
 WEIGHTS = Param("weights", str, None, "weights of the rows, one a line", metavar="FILE")
 OPTIONS = (JSON, NAMES, TOP, ROWS, CLASSES, WEIGHTS, ZERO_BASED, LIKE, params.LABEL, params.THREADS,
@@ -34,7 +34,8 @@ usage: margin-inspect [options] model_file data_file
 Show what a model of margin-train, of LIBLINEAR's train or LIBSVM's svm-train does on the rows of a LIBSVM text
 file ('-': standard input; .gz, .bz2 and .xz are unpacked): accuracy, the distribution of the margins, precision
 and recall of each class, the confusion matrix, the features with the largest weights, and the rows of lowest
-margin, whose labels are likely to be wrong. Rows are counted from 1; blank lines and comments are none.
+margin, whose labels are likely to be wrong; of a regression its errors, the distribution of the residuals, the
+features, and the rows of largest residual. Rows are counted from 1; blank lines and comments are none.
 Of a store alone, what is in it, once all of it has been compared with what was written.
 
 Options:"""
@@ -78,6 +79,7 @@ def work(argv):
         warn_of_unknown,
     )
     from marginlinear.margins import margin_report
+    from marginlinear.residuals import residual_report
 
     model = read_model(model_path)
     names = None
@@ -87,23 +89,33 @@ def work(argv):
         names = read_names(names_path, model.n_features)
     with StatusLine(line.value(QUIET)) as status:
         data = read_data(data_path, status, zero_based=zero_based, threads=threads,
-                         text_labels=model.classes.dtype.kind == "U", **columns)
+                         text_labels=model.classes is not None and model.classes.dtype.kind == "U", **columns)
         weights = read_weights(weights_path, len(data.labels)) if weights_path is not None else None
         warn_of_extra(count_extra(data, model), model.n_features)
         status.show(f"{len(data.labels)} rows of scores")
         with located(data):
-            report = margin_report(model, data, data.labels, sample_weight=weights, feature_names=names, n_top=top,
-                                   n_lowest=rows, threads=threads)
-    if report.unknown_labels:
-        warn_of_unknown(report.unknown_labels, sum(report.unknown_labels.values()),
-                        "they count as predicted wrong, and have no margin")
-    report = _counted_as_in_files(report, 0 if zero_based else 1)
+            given = {"sample_weight": weights, "feature_names": names, "n_top": top, "threads": threads}
+            if model.classes is None:
+                report = residual_report(model, data, data.labels, n_largest=rows, **given)
+            else:
+                report = margin_report(model, data, data.labels, n_lowest=rows, **given)
+    base = 0 if zero_based else 1
+    if model.classes is None:
+        report = report._replace(largest_rows=[row._replace(row=row.row + 1) for row in report.largest_rows],
+                                 largest=_features_from(base, report.largest),
+                                 smallest=_features_from(base, report.smallest))
+    else:
+        if report.unknown_labels:
+            warn_of_unknown(report.unknown_labels, sum(report.unknown_labels.values()),
+                            "they count as predicted wrong, and have no margin")
+        report = _counted_as_in_files(report, base)
     described = {"model": model_path, "solver": model.solver, "kernel": _kernel(model), "n_features": model.n_features,
                  "data": data_path}
     if as_json:
         text = json.dumps({**described, **report.to_dict()}, allow_nan=False) + "\n"
     else:
-        text = "\n".join(_text(described, model, report, classes)) + "\n"
+        lines = _of_numbers(report) if model.classes is None else _of_classes(model, report, classes)
+        text = "\n".join([*_heading(described, model, report), *lines]) + "\n"
     with replacing("-") as stream:
         stream.write(text.encode("utf-8", "surrogateescape"))
     return DONE
@@ -132,26 +144,51 @@ def inspect_store(path, as_json):
 
 def _counted_as_in_files(report, base):
     """The report with rows counted from 1, and features from `base`."""
-    def features(found):
-        return [feature._replace(number=feature.number + base) for feature in found]
-
     return report._replace(
         lowest_rows=[row._replace(row=row.row + 1) for row in report.lowest_rows],
-        top_features=[top._replace(largest=features(top.largest), smallest=features(top.smallest))
-                      for top in report.top_features])
+        top_features=[top._replace(largest=_features_from(base, top.largest),
+                                   smallest=_features_from(base, top.smallest)) for top in report.top_features])
 
 
-def _text(described, model, report, most):
-    """The report's lines, on at most so many classes."""
+def _features_from(base, found):
+    return [feature._replace(number=feature.number + base) for feature in found]
+
+
+def _heading(described, model, report):
+    kind = f"kernel {described['kernel']}, {model.n_support} support vectors" if described["kernel"] else "linear"
+    what = "regression" if model.classes is None else f"{len(model.classes)} classes"
+    yield (f"{described['model']}: {described['solver'] or 'of another program'}, {kind}, {what}, "
+           f"{described['n_features']} features")
+    yield f"{described['data']}: {report.n_rows} rows"
+    yield ""
+
+
+def _of_numbers(report):
+    """The lines of a regression."""
+    yield f"Mean squared error = {report.mse:g}"
+    yield f"Mean absolute error = {report.mae:g}"
+    yield f"R2 = {report.r2:g}"
+    yield ""
+    yield "residual: target less prediction"
+    yield from _distribution({"residual": report.residual, "absolute": report.absolute})
+    if report.largest or report.smallest:
+        yield ""
+        bias = f", intercept {report.intercept:.6g}" if report.intercept else ""
+        yield f"strongest features{bias}:"
+        yield from _weights(report.largest, report.smallest)
+    if report.largest_rows:
+        yield ""
+        yield "rows of largest residual:"
+        yield from _table([["row", "target", "predicted", "residual"],
+                           *([str(row.row), *(f"{value:.6g}" for value in row[1:])] for row in report.largest_rows)])
+
+
+def _of_classes(model, report, most):
+    """The lines of a classifier, on at most so many classes."""
     from marginlinear.cli.data import number
     from marginlinear.modelfile.text import label_text
 
     labels = [label_text(label) for label in model.classes.tolist()]
-    kind = f"kernel {described['kernel']}, {model.n_support} support vectors" if described["kernel"] else "linear"
-    yield (f"{described['model']}: {described['solver'] or 'of another program'}, {kind}, {len(labels)} classes, "
-           f"{described['n_features']} features")
-    yield f"{described['data']}: {report.n_rows} rows"
-    yield ""
     known = report.support.sum().item()
     total = known + sum(report.unknown_labels.values())
     hits = sum(count for label, predicted, count in report.confused if label == predicted)
@@ -204,19 +241,23 @@ def _margins(model, report, labels):
         yield ("  no row has a label that the model knows" if len(labels) > 1 else
                "  none: the model has one class, and no other score")
         return
-    columns = [report.margin]
-    head = ["", "margin"]
+    columns = {"margin": report.margin}
     if report.normalised_margin:
         norm = "||w||" if single else "the largest ||w_j - w_l||"
         yield f"normalised: divided by {report.norm:.6g}, {norm}"
-        columns.append(report.normalised_margin)
-        head.append("normalised")
-    table = [[name.replace("_", "-"), *(f"{getattr(column, name):.6g}" for column in columns)]
+        columns["normalised"] = report.normalised_margin
+    yield from _distribution(columns)
+
+
+def _distribution(columns):
+    """Lines of a dict of MarginStatistics."""
+    first, *_ = columns.values()
+    table = [[name.replace("_", "-"), *(f"{getattr(column, name):.6g}" for column in columns.values())]
              for name in ("mean", "variance", "semi_variance", "minimum")]
-    table += [[f"{100 * level:g}%", *(f"{column.quantiles[level]:.6g}" for column in columns)]
-              for level in report.margin.quantiles]
-    table.append(["maximum", *(f"{column.maximum:.6g}" for column in columns)])
-    yield from _table([head, *table])
+    table += [[f"{100 * level:g}%", *(f"{column.quantiles[level]:.6g}" for column in columns.values())]
+              for level in first.quantiles]
+    table.append(["maximum", *(f"{column.maximum:.6g}" for column in columns.values())])
+    yield from _table([["", *columns], *table])
 
 
 def _confusion(report, labels):
@@ -244,7 +285,11 @@ def _features(top):
     against = f" against {few(top.negative)}" if top.negative else ""
     bias = f", intercept {top.intercept:.6g}" if top.intercept else ""
     yield f"strongest features for {few(top.positive)}{against}{bias}:"
-    for features in (top.largest, top.smallest):
+    yield from _weights(top.largest, top.smallest)
+
+
+def _weights(*found):
+    for features in found:
         words = "  ".join(f"{feature.name or feature.number}\xa0{feature.weight:+.4g}" for feature in features)
         yield from (line.replace("\xa0", " ") for line in textwrap.wrap(
             words, WIDTH, initial_indent="  ", subsequent_indent="    ", break_long_words=False,

@@ -31,8 +31,9 @@ GENERAL = (OUTPUT, TITLE, DPI, QUIET._replace(help="no progress; warnings stay")
 DATA = (LABELS, ZERO_BASED, params.THREADS)
 # Word -> what it draws, its files, its options.
 KINDS = {
-    "margins": ("cumulative distribution of the margins of models", "data_file model_file ...", (RAW, *DATA)),
-    "histogram": ("histogram of the margins, one below the other", "data_file model_file ...", (RAW, BINS, *DATA)),
+    "margins": ("cumulative distribution of margins, or of residuals, of models", "data_file model_file ...",
+                (RAW, *DATA)),
+    "histogram": ("histogram of these, one below the other", "data_file model_file ...", (RAW, BINS, *DATA)),
     "convergence": ("certificate and objective of runs, from margin-train --log", "log_file ...", (X, LOG_X, LABELS)),
     "search": ("score against C, or another parameter, from the table of a search (.csv, .json)", "table_file",
                (PARAM, SCORE)),
@@ -178,7 +179,7 @@ class Picture:
 
         displays = self._distributions()
         figure, axes = self._figure(6.4, 0.8 + (2.4 if len(displays) == 1 else 1.5) * len(displays), len(displays))
-        bins = histogram_edges(np.concatenate([display.margins for display in displays]), self.values["bins"])
+        bins = histogram_edges(np.concatenate([display.values for display in displays]), self.values["bins"])
         for display, ax, colour in zip(displays, axes, cycle(COLOURS)):
             display.plot(ax, kind="histogram", bins=bins, color=colour, linestyle="-")
             ax.label_outer()
@@ -190,10 +191,15 @@ class Picture:
     def _distributions(self):
         """A MarginDistributionDisplay, not drawn yet, of each model."""
         from marginlinear.margins import evaluate, margin_norm
-        from marginlinear.plotting import NORMALISED, MarginDistributionDisplay
+        from marginlinear.plotting import NORMALISED, MarginDistributionDisplay, ResidualDistributionDisplay
+        from marginlinear.residuals import residuals
 
         raw, found, votes = self.values["raw"], [], set()
         for path, name, model, data, kept in self._models():
+            if model.classes is None:
+                found.append(ResidualDistributionDisplay(
+                    residuals(model, data, data.labels, self.values["threads"]), name=name))
+                continue
             if len(model.classes) < 2:
                 raise Failure(f"{path}: the model has one class, and so no margins")
             norm = None if raw else margin_norm(model, self.values["threads"])
@@ -215,7 +221,9 @@ class Picture:
 
         path, *model_paths = self.files
         models = [read_model(model_path) for model_path in model_paths]
-        words = {model.classes.dtype.kind == "U" for model in models}
+        if len({model.classes is None for model in models}) > 1:
+            raise Failure(f"{', '.join(model_paths)}: some are regressions, some have classes: draw them apart")
+        words = {model.classes is not None and model.classes.dtype.kind == "U" for model in models}
         if len(words) > 1:
             raise Failure(f"{', '.join(model_paths)}: some have words as labels, some numbers")
         with StatusLine(self.values["quiet"]) as status:
@@ -223,6 +231,9 @@ class Picture:
                              text_labels=words.pop())
         for model_path, name, model in zip(model_paths, self.labels, models, strict=True):
             warn_of_extra(count_extra(data, model), model.n_features)
+            if model.classes is None:
+                yield model_path, name, model, data, np.arange(len(data.labels))
+                continue
             places = model.places_in_classes(data.labels)
             if (places < 0).any():
                 unknown = data.labels[places < 0]

@@ -61,7 +61,7 @@ def work(argv):
             check_writable(output)
     from marginlinear.cli.data import located, read_blocks, read_data, read_model, warn_of_extra
 
-    model = read_model(model_path, regression=True)
+    model = read_model(model_path)
     if added.probabilities and model.calibration is None:
         raise Failure(f"{model_path}: the model has no calibration, which probabilities need: train it with "
                       "margin-train --probability, or svm-train -b 1 (for models of LIBLINEAR probability output is "
