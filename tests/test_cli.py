@@ -488,7 +488,8 @@ from marginlinear import registry
 from marginlinear.cli import inspect, predict, scale, train
 resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30))
 for name, method in registry.methods().items():
-    more = [] if method.one_class else [["-C", "-v", "2"]]
+    searched = ["-C"] if any(p.grid for p in method.params) else []
+    more = [] if method.one_class else [[*searched, "-v", "2"]]
     for options in ([], *more, ["--scale", "range"], *([["-t", "2"]] if method.kernels else [])):
         print(train.main(["-q", "-s", name, *options, "huge", "out"]))
 print(predict.main(["huge", "k2"]), inspect.main(["k2", "huge"]), scale.main(["huge"]), scale.main(["-l", "0", "huge"]))

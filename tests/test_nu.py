@@ -141,3 +141,12 @@ def test_a_bias_of_no_value_is_refused():
     X, y = classes(40)
     with pytest.raises(ValueError, match=r"bias = 0\.0 does not go with"):
         ml.train(X, y, solver="nusvc", bias=0.0)
+
+
+def test_a_search_must_say_of_what(tmp_path, capsys):
+    X, y = classes(60)
+    ml.dump_libsvm(X, y, tmp_path / "d")
+    assert margin_train.main(["-s", "nusvc", "-C", str(tmp_path / "d")]) == 2
+    assert "nusvc has no C, and no other grid by default: name what to search, such as nu=" in capsys.readouterr().err
+    grid = ["--grid", "nu=0.1,0.3", "-v", "2", "-t", "rbf", "-q"]
+    assert margin_train.main(["-s", "nusvc", "-C", *grid, str(tmp_path / "d")]) == 0

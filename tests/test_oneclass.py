@@ -152,7 +152,7 @@ def test_the_commands(tmp_path, monkeypatch, capsys):
     ("-s 21 -w1 2 train", "-w1 is for classes, which -s oneclass does not learn"),
     ("-s 21 -n 0 train", "nu = 0.0 is not allowed: give number in (0, 1]"),
     ("-s 21 -c 2 train", "-c is not a parameter of -s oneclass"),
-    ("-s 1 -n 0.2 train", "-n is not a parameter of -s l2svc, but of oneclass"),
+    ("-s 1 -n 0.2 train", "-n is not a parameter of -s l2svc, but of nusvc, oneclass, nusvr"),
 ])
 def test_what_is_refused(tmp_path, monkeypatch, capsys, words, text):
     monkeypatch.chdir(tmp_path)

@@ -21,6 +21,9 @@ MOST = 100_000
 def default_grid(method):
     """The `grid` that the parameters of a method declare, as text: that of C alone where it has C."""
     axes = [p for p in method.params if p.grid]
+    if not axes:
+        raise ValueError(f"{method.name} has no C, and no other grid by default: name what to search, such as "
+                         f"{method.params[0].name}=0.1,0.2,0.5")
     cost = [p for p in axes if p.name == P.C.name]
     return ",".join(f"{p.name}={p.grid}" for p in cost or axes)
 
