@@ -298,10 +298,12 @@ def test_every_method_is_searched_and_trained_on_the_command_line(solver, tmp_pa
     options = ["-s", solver, "-C", "-v", "2", "--refit", "-e", "0.1", "--table", "t.json"]
     if solver == "msvmav":
         options += ["--grid", "alpha=10,100,beta=0.01,0.1"]
+    if solver == "nusvc":
+        options += ["--grid", "nu=0.2,0.4"]
     assert command.main([*options, "d", "m"]) == 0
     shown = capsys.readouterr().out
     method = registry.get(solver)
-    axes = {"msvmav": ("alpha", "beta")}.get(solver, ("C",))
+    axes = {"msvmav": ("alpha", "beta"), "nusvc": ("nu",)}.get(solver, ("C",))
     words = " ".join(rf"{axis} = \S+" for axis in axes)
     best = re.search(rf"^Best {words}  CV accuracy = \S+%$", shown, re.MULTILINE)
     assert best, shown
