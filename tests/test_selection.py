@@ -308,11 +308,12 @@ def test_every_method_is_searched_and_trained_on_the_command_line(solver, tmp_pa
     best = re.search(rf"^Best {words}  CV accuracy = \S+%$", shown, re.MULTILINE)
     assert best, shown
     table = json.loads(Path("t.json").read_text())
-    assert len(table) == (4 if solver == "msvmav" else 8)
+    assert len(table) == {"msvmav": 4, "nusvc": 2}.get(solver, 8)
     model = ml.load_model("m")
     winner = max(table, key=lambda entry: entry["score"])
     assert all(model.params[axis] == winner[axis] for axis in axes)
-    assert grid.default_grid(method)
+    if solver != "nusvc":
+        assert grid.default_grid(method)
 
 
 # ---- logs
