@@ -194,12 +194,10 @@ def require_stores(method, kernel):
 
 def require_partitions(method, params, algorithm):
     """ValueError for a method whose objective does not split over rows, or that is not built to."""
-    if not method.classifies:
-        raise ValueError(f"solver = {method.name!r} does not go over partitions: train where all rows are"
-                         f"{', or over a Store' if method.stores else ''}")
     if method.terms is None and not method.smooth:
-        raise ValueError(f"solver = {method.name!r} does not go over partitions: give "
-                         f"{'mcodm or cs' if method.joint else 'odm, l2svc or ldm'}, or train where all rows are")
+        other = "mcodm or cs" if method.joint else "l1svr or l2svr" if method.regression else "odm, l2svc or ldm"
+        instead = "" if method.one_class else f"give {other}, or "
+        raise ValueError(f"solver = {method.name!r} does not go over partitions: {instead}train where all rows are")
     if algorithm == "paper":
         raise ValueError("algorithm = 'paper' does not go over partitions, as it needs the rows' products: give 'auto'")
     if params.get("free_bias"):

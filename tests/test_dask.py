@@ -165,6 +165,60 @@ def test_probabilities(threads, name, k):
             mld.predict_proba(bare, X)
 
 
+def numbers(m=400, d=8, seed=0):
+    generator = np.random.default_rng(seed)
+    X = generator.standard_normal((m, d))
+    return X, X @ np.arange(d) + 3 + generator.standard_normal(m)
+
+
+@pytest.mark.parametrize("scale", [None, "range"])
+@pytest.mark.parametrize("partitions", [1, 4])
+@pytest.mark.parametrize("solver", ["l1svr", "l2svr"])
+def test_regressions(threads, solver, partitions, scale):
+    X, z = numbers()
+    w = np.random.default_rng(0).integers(0, 3, len(z)).astype(float)
+    given = {"solver": solver, "epsilon": 0.5, "bias": 1.0, "tol": 1e-6, "scale": scale}
+    model = mld.train(*dealt(X, z), sample_weight=da.from_array(w, chunks=100), client=threads, partitions=partitions,
+                      **given)
+    best = ml.train(X, z, sample_weight=w, **given)
+    assert isinstance(model, ml.RegressionModel) and model.info.converged
+    assert best.info.bound - 1e-9 <= model.info.objective and model.info.bound <= best.info.objective + 1e-9
+    assert model.info.objective == pytest.approx(best.info.objective, rel=3e-6)
+    found = mld.predict(model, da.from_array(X, chunks=(150, -1)))
+    assert found.dtype == np.float64 and (found.compute() == model.predict(X)).all()
+
+
+def test_the_end_of_rounds_is_that_of_residuals_too(threads):
+    """More weights than Newton steps take: rows outside of the band, or near its edges, are brought together."""
+    generator = np.random.default_rng(1)
+    X = generator.standard_normal((300, 4200)) * (generator.random((300, 4200)) < 0.02)
+    z = X @ generator.standard_normal(4200)
+    rows = [delayed((csr_array(X[lo:lo + 75]), z[lo:lo + 75])) for lo in range(0, 300, 75)]
+    model = mld.train(rows, solver="l1svr", epsilon=1.0, C=0.5, tol=1e-5, client=threads, partitions=4)
+    best = ml.train(csr_array(X), z, solver="l1svr", epsilon=1.0, C=0.5, tol=1e-7)
+    assert model.info.converged and model.info.cluster["collections"] > 0
+    assert model.info.objective == pytest.approx(best.info.objective, rel=2e-5)
+    assert model.info.bound <= best.info.objective + 1e-9
+
+
+def test_a_regression_has_no_classes(threads):
+    X, z = numbers()
+    found = mld.cross_validate(*dealt(X, z), solver="l2svr", folds=4, client=threads, partitions=2)
+    best = ml.cross_validate(X, z, solver="l2svr", folds=4)
+    assert found.score == pytest.approx(best.score, rel=0.1)
+    for given in ({"class_weight": {1: 2.0}}, {"classes": [1, 2]}, {"probability": True}):
+        with pytest.raises(ValueError, match="is for classes, which l1svr does not have"):
+            mld.train(*dealt(X, z), solver="l1svr", client=threads, **given)
+    with pytest.raises(ValueError, match="target nan is not finite"):
+        mld.train(*dealt(X, np.where(z == z[150], np.nan, z)), solver="l1svr", client=threads)
+    estimator = mld.DaskMarginRegressor(C=2.0, params={"tol": 1e-4}, client=threads).fit(*dealt(X, z))
+    r = z - estimator.to_local().predict(X)
+    assert estimator.score(*dealt(X, z)) == pytest.approx(1 - (r**2).sum() / ((z - z.mean())**2).sum())
+    w = np.arange(400) % 3
+    assert estimator.score(*dealt(X, z), sample_weight=da.from_array(w, chunks=100)) == pytest.approx(
+        1 - w @ r**2 / (w @ (z - np.average(z, weights=w))**2))
+
+
 def test_cross_validation(threads):
     X, y = table()
     found = mld.cross_validate(*dealt(X, y), solver="lssvm", folds=4, metric="auc", client=threads, partitions=2)
@@ -212,6 +266,8 @@ def test_rows_that_are_sorted_by_class_are_dealt_anew(client):
 
 @pytest.mark.parametrize(("given", "error", "fragment"), [
     ({"solver": "msvmav"}, ValueError, "msvmav' does not go over partitions"),
+    ({"solver": "oneclass"}, ValueError, "oneclass' does not go over partitions: train where all rows are"),
+    ({"solver": "nusvr"}, ValueError, "nusvr' does not go over partitions: give l1svr or l2svr, or train"),
     ({"kernel": "rbf"}, ValueError, "kernel = 'rbf' does not go over partitions"),
     ({"partitions": 0}, ValueError, "partitions = 0 is not allowed"),
     ({"shuffle": "no"}, ValueError, "shuffle = 'no' is not allowed"),

@@ -16,10 +16,10 @@ except ImportError as error:
     raise ImportError(f"marginlinear.dask needs dask and distributed: pip install 'marginlinear[dask]' ({error})",
                       name=error.name) from error
 
-from marginlinear.dask.estimator import DaskMarginClassifier
+from marginlinear.dask.estimator import DaskMarginClassifier, DaskMarginRegressor
 from marginlinear.dask.prediction import decision_function, predict, predict_proba
 from marginlinear.dask.training import cross_validate, train
 from marginlinear.errors import PartitionWarning
 
-__all__ = ["DaskMarginClassifier", "PartitionWarning", "cross_validate", "decision_function", "predict",
-           "predict_proba", "train"]
+__all__ = ["DaskMarginClassifier", "DaskMarginRegressor", "PartitionWarning", "cross_validate", "decision_function",
+           "predict", "predict_proba", "train"]

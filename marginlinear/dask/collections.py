@@ -36,7 +36,7 @@ from marginlinear.data.arrays import (
     shape_of,
 )
 from marginlinear.data.checks import require_unmasked, row_weights
-from marginlinear.data.labels import labels_of
+from marginlinear.data.labels import labels_of, targets_of
 from marginlinear.data.scaling import MAXABS, RANGE, UNIT, Scaling, extremes, maxabs, table
 from marginlinear.errors import DataError, PartitionWarning, renumber_rows
 from marginlinear.libsvm import read_libsvm
@@ -64,7 +64,7 @@ class Chunk(namedtuple("Chunk", "name X y weights")):
 
 
 class Part(namedtuple("Part", "X y weights")):
-    """Checked rows of a partition: X as `held` has it, or a Store; labels; instance weights, all above 0."""
+    """Checked rows of a partition: X as `held` has it, or a Store; labels, or targets; instance weights, above 0."""
 
     __slots__ = ()
 
@@ -96,7 +96,7 @@ class Description(namedtuple("Description", "rows columns labels counts weights"
     ----------
     rows, columns : int
     labels, counts, weights : arrays
-        The labels, ascending, their rows, and the sums of these rows' weights.
+        The labels, ascending, their rows, and the sums of these rows' weights; of targets as of one label, 1.
     """
 
     __slots__ = ()
@@ -117,7 +117,7 @@ def room_of(client):
                 max(1, len(workers)))
 
 
-def parts_of(X, y, sample_weight, client, partitions):
+def parts_of(X, y, sample_weight, client, partitions, regression=False):
     """Futures of Parts, one a partition, in the order of the rows. One without rows may be among them.
 
     Parameters
@@ -138,8 +138,8 @@ def parts_of(X, y, sample_weight, client, partitions):
                              "ones: give fewer, or smaller chunks")
         count = len(chunks)
     cuts = [len(chunks) * at // count for at in range(count + 1)]
-    return client.compute([delayed(part_of)([tuple(chunk) for chunk in chunks[lo:hi]]) for lo, hi in pairwise(cuts)],
-                          retries=RETRIES)
+    return client.compute([delayed(part_of)([tuple(chunk) for chunk in chunks[lo:hi]], regression)
+                           for lo, hi in pairwise(cuts)], retries=RETRIES)
 
 
 def chunks_of(X, y, sample_weight, client, wanted):
@@ -394,12 +394,12 @@ def lines_before(path, end):
     return count
 
 
-def part_of(chunks):
+def part_of(chunks, regression):
     """The Part of the rows of some chunks, each a Chunk's fields."""
-    return together([checked(*chunk) for chunk in chunks], [chunk[0] for chunk in chunks])
+    return together([checked(*chunk, regression) for chunk in chunks], [chunk[0] for chunk in chunks])
 
 
-def checked(name, X, y, weights):
+def checked(name, X, y, weights, regression):
     """The Part of one chunk. ValueError begins with the name, and names the row in the chunk."""
     try:
         if y is None:
@@ -409,10 +409,10 @@ def checked(name, X, y, weights):
             if X is None:
                 return Part(None, np.empty(0), np.empty(0))
         require_unmasked(X, y)
-        X, y = rows_of(X), labels_of(y)
+        X, y = rows_of(X), (targets_of if regression else labels_of)(y)
         m = shape_of(X)[0]
         if len(y) != m:
-            raise ValueError(f"X has {m} rows, y has {len(y)} labels")
+            raise ValueError(f"X has {m} rows, y has {len(y)} {'targets' if regression else 'labels'}")
         weights = np.ones(m) if weights is None else row_weights(weights, m)
         kept = np.flatnonzero(weights > 0)
         if len(kept) < m:
@@ -500,9 +500,9 @@ def joined_labels(found, names):
     return labels
 
 
-def described(part):
+def described(part, regression):
     """The Description of a Part."""
-    labels, places = np.unique(part.y, return_inverse=True)
+    labels, places = np.unique(np.ones(len(part.y)) if regression else part.y, return_inverse=True)
     columns = 0 if part.X is None else shape_of(part.X)[1]
     return Description(len(part.y), columns, labels, np.bincount(places, minlength=len(labels)),
                        np.bincount(places, part.weights, minlength=len(labels)))
@@ -541,7 +541,8 @@ def fingerprint(partition):
     else:
         arrays = [X.data, X.indices, X.indptr] if is_sparse(X) else [X]
     found = 0
-    for array in (*arrays, partition.y, partition.instance, partition.factor):
+    told = partition.y if partition.targets is None else partition.targets
+    for array in (*arrays, told, partition.instance, partition.factor):
         found = zlib.crc32(np.ascontiguousarray(array).view(np.uint8).data, found)
     return found, room
 
@@ -558,8 +559,8 @@ def partition_of(part, number, classes, n_features, factors, whole, bias, room=(
     part : Part
     number : int
         Its place.
-    classes : array of shape (k,)
-        The labels, ascending.
+    classes : array of shape (k,) or None
+        The labels, ascending; None for a regression.
     n_features : int
     factors : float64 array of shape (k,)
         Factors of C.
@@ -570,9 +571,11 @@ def partition_of(part, number, classes, n_features, factors, whole, bias, room=(
         Of a Store, as a Partition takes it.
     scaling : Scaling or None
     """
-    codes = np.searchsorted(classes, part.y).astype(np.int32)
+    codes = np.ones(len(part.y), np.int32) if classes is None else np.searchsorted(classes, part.y).astype(np.int32)
     X = widened(part.X, n_features, f"partition {number}")
     if scaling is not None and not is_stored(X):
         X = scaling.apply(X)
-    return Partition(X, codes, len(classes), np.ascontiguousarray(part.weights), factors[codes], whole, bias, number,
-                     room, scaling)
+    weights = np.ascontiguousarray(part.weights)
+    if classes is None:
+        return Partition(X, codes, 2, weights, np.ones(len(codes)), whole, bias, number, room, scaling, part.y)
+    return Partition(X, codes, len(classes), weights, factors[codes], whole, bias, number, room, scaling)

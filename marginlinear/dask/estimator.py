@@ -1,10 +1,10 @@
-"""An estimator in scikit-learn's manner, whose rows are on a cluster."""
+"""Estimators in scikit-learn's manner, whose rows are on a cluster."""
 
 from marginlinear.dask.prediction import decision_function, predict, predict_proba
 from marginlinear.dask.training import train
 
 try:
-    from sklearn.base import BaseEstimator, ClassifierMixin
+    from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
     from sklearn.utils.validation import check_is_fitted
 except ImportError:
     # get_params and clone are scikit-learn's; fit and predict need it not.
@@ -14,12 +14,44 @@ except ImportError:
     class ClassifierMixin:
         pass
 
+    class RegressorMixin:
+        pass
+
     def check_is_fitted(estimator):
         if not hasattr(estimator, "model_"):
             raise AttributeError(f"{type(estimator).__name__} is not fitted yet: call fit")
 
 
-class DaskMarginClassifier(ClassifierMixin, BaseEstimator):
+class DaskEstimator(BaseEstimator):
+    """What both have in common."""
+
+    def __sklearn_clone__(self):
+        # The client is no parameter to be copied: a copy works on the same cluster.
+        return type(self)(**self.get_params(deep=False))
+
+    def fit(self, X, y, sample_weight=None):
+        """Train; X, y and sample_weight as of `train`."""
+        given = dict(self.params or {})
+        if self.C is not None:
+            given["C"] = self.C
+        self.model_ = train(X, y, solver=self.solver, sample_weight=sample_weight, client=self.client, **given)
+        self.info_ = self.model_.info
+        self.coef_, self.intercept_ = self.model_.coef, self.model_.intercept
+        self.n_features_in_, self.n_iter_ = self.model_.n_features, self.info_.n_iter
+        return self
+
+    def predict(self, X):
+        """Labels, or a regression's predictions, lazy: `marginlinear.dask.predict`."""
+        check_is_fitted(self)
+        return predict(self.model_, X)
+
+    def to_local(self):
+        """The Model, which predicts without a cluster."""
+        check_is_fitted(self)
+        return self.model_
+
+
+class DaskMarginClassifier(ClassifierMixin, DaskEstimator):
     """A classifier on dask collections.
 
     Parameters
@@ -47,25 +79,11 @@ class DaskMarginClassifier(ClassifierMixin, BaseEstimator):
     def __init__(self, solver="mcodm", C=None, params=None, client=None):
         self.solver, self.C, self.params, self.client = solver, C, params, client
 
-    def __sklearn_clone__(self):
-        # The client is no parameter to be copied: a copy works on the same cluster.
-        return type(self)(**self.get_params(deep=False))
-
     def fit(self, X, y, sample_weight=None):
         """Train; X, y and sample_weight as of `train`."""
-        given = dict(self.params or {})
-        if self.C is not None:
-            given["C"] = self.C
-        self.model_ = train(X, y, solver=self.solver, sample_weight=sample_weight, client=self.client, **given)
-        self.classes_, self.info_ = self.model_.classes, self.model_.info
-        self.coef_, self.intercept_ = self.model_.coef, self.model_.intercept
-        self.n_features_in_, self.n_iter_ = self.model_.n_features, self.info_.n_iter
+        super().fit(X, y, sample_weight)
+        self.classes_ = self.model_.classes
         return self
-
-    def predict(self, X):
-        """Labels, lazy: `marginlinear.dask.predict`."""
-        check_is_fitted(self)
-        return predict(self.model_, X)
 
     def decision_function(self, X):
         """Scores, lazy: `marginlinear.dask.decision_function`."""
@@ -85,7 +103,34 @@ class DaskMarginClassifier(ClassifierMixin, BaseEstimator):
             return float(right.mean().compute())
         return float(((right * sample_weight).sum() / sample_weight.sum()).compute())
 
-    def to_local(self):
-        """The Model, which predicts without a cluster."""
+
+class DaskMarginRegressor(RegressorMixin, DaskEstimator):
+    """A regression on dask collections.
+
+    Parameters
+    ----------
+    solver : str, default="l1svr"
+        Name of a method.
+    C, params, client
+        As of DaskMarginClassifier.
+
+    Attributes
+    ----------
+    model_ : RegressionModel
+    coef_, intercept_ : arrays
+        As of the model.
+    n_features_in_, n_iter_ : int
+    info_ : Info
+    """
+
+    def __init__(self, solver="l1svr", C=None, params=None, client=None):
+        self.solver, self.C, self.params, self.client = solver, C, params, client
+
+    def score(self, X, y, sample_weight=None):
+        """R2, computed."""
         check_is_fitted(self)
-        return self.model_
+        weights = 1.0 if sample_weight is None else sample_weight
+        total = (y * 0 + weights).sum()
+        mean = (y * weights).sum() / total
+        errors, varies = (((y - other) ** 2 * weights).sum() for other in (self.predict(X), mean))
+        return float(1 - (errors / varies).compute())

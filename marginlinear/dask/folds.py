@@ -41,8 +41,8 @@ class Fold(namedtuple("Fold", "fitted y instance places scores")):
     Attributes
     ----------
     fitted : Fitted
-    y, places : int arrays of shape (rows,)
-        The classes that rows have, and those that the model gives them.
+    y, places : arrays of shape (rows,)
+        The classes that rows have, and those that the model gives them; of a regression targets and predictions.
     instance : float64 array of shape (rows,)
     scores : float64 array of shape (rows,) or (rows, columns)
         What is compared between the classes.
@@ -78,7 +78,7 @@ def folds_of(cluster, partitions, whole, cuts, classes, fitted, model):
     sizes = asked(sizes_of, cuts)
     weights = sum(weights for _, weights in sizes)
     counts = sum(counts for counts, _ in sizes)
-    lacking = np.argwhere(counts.sum(axis=0) - counts[:cuts.folds] <= 0)
+    lacking = np.argwhere((counts.sum(axis=0) > 0) & (counts.sum(axis=0) - counts[:cuts.folds] <= 0))
     if len(lacking):
         fold, place = lacking[0]
         raise ValueError(f"label {classes.tolist()[place]!r} has rows in fold {fold} alone: folds are cut inside the "
@@ -116,12 +116,17 @@ def sizes_of(partition, cuts):
 def without(partition, cuts, fold, number, whole):
     """The Partition of the rows of other folds."""
     which = np.flatnonzero(cuts.of(partition) != fold)
+    targets = partition.targets
     return Partition(select_rows(partition.X, which), partition.y[which], partition.n_classes,
-                     partition.instance[which], partition.factor[which], whole, partition.bias, number)
+                     partition.instance[which], partition.factor[which], whole, partition.bias, number,
+                     targets=None if targets is None else targets[which])
 
 
 def scored(partition, cuts, fold, model):
-    """(classes, weights, predicted classes, what is compared between the classes) of the rows of a fold."""
+    """(classes, weights, predicted classes, what is compared between the classes) of the rows of a fold; of a
+    regression targets and predictions."""
     which = np.flatnonzero(cuts.of(partition) == fold)
     scores = model.decide(select_rows(partition.X, which), threads=1)
+    if partition.targets is not None:
+        return partition.targets[which], partition.instance[which], scores, scores
     return partition.y[which], partition.instance[which], model.places_of(scores), model._ranks(scores)

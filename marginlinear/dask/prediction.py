@@ -1,4 +1,4 @@
-"""Labels, scores and probabilities of rows on a cluster: lazy, in partitions as the rows have."""
+"""Predictions, scores and probabilities of rows on a cluster: lazy, in partitions as the rows have."""
 
 import numpy as np
 from dask import delayed
@@ -6,7 +6,7 @@ from dask.base import is_dask_collection
 
 
 def predict(model, X):
-    """Labels of the rows of X.
+    """Labels, or a regression's predictions, of the rows of X.
 
     Parameters
     ----------
@@ -18,7 +18,8 @@ def predict(model, X):
     -------
     dask Array of shape (m,), or, for a DataFrame, a dask Series with its index
     """
-    return mapped(X, labels_of_block, model, model.classes.dtype, None)
+    dtype = np.dtype(np.float64) if model.classes is None else model.classes.dtype
+    return mapped(X, labels_of_block, model, dtype, None)
 
 
 def decision_function(model, X):

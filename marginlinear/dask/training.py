@@ -10,7 +10,7 @@ from marginlinear import calibration, fitting, registry
 from marginlinear import params as P
 from marginlinear._version import version
 from marginlinear.algorithms.partitions import fit as partitioned
-from marginlinear.api import require_pairs, warn_unless_converged
+from marginlinear.api import require_no_classes, require_pairs, warn_unless_converged
 from marginlinear.dask import collections
 from marginlinear.dask.communicator import Cluster, drop
 from marginlinear.dask.folds import Cuts, folds_of
@@ -18,7 +18,7 @@ from marginlinear.dask.journal import Journal
 from marginlinear.data.checks import class_factors, labels_with
 from marginlinear.data.labels import require_words
 from marginlinear.errors import ConvergenceWarning
-from marginlinear.model import Model, among
+from marginlinear.model import Model, RegressionModel, among
 from marginlinear.problem import Run
 from marginlinear.status import fell_short
 
@@ -32,7 +32,7 @@ WAIT_TIMEOUT = P.Param("wait_timeout", float, 300.0, "", "(0, inf)")
 def train(X, y=None, *, solver=None, classes=None, class_weight=None, sample_weight=None, client=None, partitions=None,
           shuffle="auto", checkpoint=None, checkpoint_every=CHECKPOINT_EVERY.default, resume=False,
           wait_timeout=WAIT_TIMEOUT.default, progress=None, probability=False, scale=None, **params):
-    """Train a linear classifier on rows that are spread over the workers of a Dask cluster.
+    """Train a linear classifier, or regression, on rows that are spread over the workers of a Dask cluster.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ def train(X, y=None, *, solver=None, classes=None, class_weight=None, sample_wei
         arrays, dense or sparse; or, without y, of pairs of rows and labels; or of paths of stores and LIBSVM files,
         which every worker can read under this name.
     y : dask Array or Series, or list, optional
-        Labels, in chunks as X has them.
+        Labels, or a regression's targets, in chunks as X has them.
     solver, classes, class_weight, progress, scale
         As of `marginlinear.train`. The range of a feature is that of all rows.
     probability : bool
@@ -107,11 +107,11 @@ def train(X, y=None, *, solver=None, classes=None, class_weight=None, sample_wei
     given = {"solver": solver, "classes": classes, "class_weight": class_weight, "sample_weight": sample_weight,
              "client": client, "partitions": partitions, "shuffle": shuffle, "checkpoint": checkpoint,
              "checkpoint_every": checkpoint_every, "resume": resume, "wait_timeout": wait_timeout, "progress": progress,
-             "scale": scale, **params}
+             "scale": scale, "probability": probability, **params}
     P.resolve((P.PROBABILITY,), {"probability": probability})
     with prepared(X, y, **given) as fit:
         model = fit.model(fit.fitted(fit.communicator, fit.whole, fit.rows), folded=True)
-        model.calibration = fit.own_calibration()
+        model.calibration = None if fit.method.regression else fit.own_calibration()
         if probability and model.calibration is None:
             fit.best = model
             model.calibration = fit.calibration()
@@ -120,7 +120,7 @@ def train(X, y=None, *, solver=None, classes=None, class_weight=None, sample_wei
 
 
 def cross_validate(X, y=None, *, folds=P.FOLDS.default, metric=None, seed=P.SEED.default, **given):
-    """Stratified cross-validation of rows that are spread over the workers of a Dask cluster.
+    """Cross-validation, stratified of classes, of rows that are spread over the workers of a Dask cluster.
 
     Parameters
     ----------
@@ -159,7 +159,8 @@ def cross_validate(X, y=None, *, folds=P.FOLDS.default, metric=None, seed=P.SEED
     with prepared(X, y, seed=seed, **given) as fit:
         metric = P.metric_of(fit.method, metric)
         for fold in fit.folds(Cuts(folds, fit.run_values["seed"], ()), fit.model):
-            values.append(METRICS[metric](fit.places[fold.y], fold.places, fold.scores))
+            told = fold.y if fit.method.regression else fit.places[fold.y]
+            values.append(METRICS[metric](told, fold.places, fold.scores))
             sizes.append(len(fold.y))
             infos.append(fold.fitted.info)
     for info in infos:
@@ -173,13 +174,15 @@ def cross_validate(X, y=None, *, folds=P.FOLDS.default, metric=None, seed=P.SEED
 @contextmanager
 def prepared(X, y, *, solver=None, classes=None, class_weight=None, sample_weight=None, client=None, partitions=None,
              shuffle="auto", checkpoint=None, checkpoint_every=CHECKPOINT_EVERY.default, resume=False,
-             wait_timeout=WAIT_TIMEOUT.default, progress=None, scale=None, **params):
+             wait_timeout=WAIT_TIMEOUT.default, progress=None, scale=None, probability=False, **params):
     """The DaskFit of what `train` takes, for as long as its rows are on the workers."""
     method = registry.get(registry.DEFAULT if solver is None else solver)
     for name in HERE:
         if name in params:
             raise ValueError(f"{name} works on rows that are here: leave it out over partitions")
     values, run_values = fitting.resolved(method, params)
+    if method.regression:
+        require_no_classes(method, classes=classes, class_weight=class_weight, probability=probability or None)
     fitting.require_partitions(method, values, run_values["algorithm"])
     if values.get("kernel") is not None:
         raise ValueError(f"kernel = {values['kernel']!r} does not go over partitions: give no kernel")
@@ -191,7 +194,7 @@ def prepared(X, y, *, solver=None, classes=None, class_weight=None, sample_weigh
     require_workers(client)
     fit = DaskFit(client, method, values, run_values, params.get("threads"), progress, scale)
     try:
-        parts = collections.parts_of(X, y, sample_weight, client, partitions)
+        parts = collections.parts_of(X, y, sample_weight, client, partitions, method.regression)
         fit.prepare(parts, class_weight, shuffle)
         fit.labels = fit.classes if classes is None else labels_with(fit.classes, classes)
         fit.communicator = Cluster(client, fit.partitions, checkpoint_every, wait_timeout)
@@ -240,8 +243,8 @@ class DaskFit:
 
     Attributes
     ----------
-    classes, labels : arrays
-        Those of the rows, ascending; and those that a model is to know.
+    classes, labels : arrays or None
+        Those of the rows, ascending; and those that a model is to know. None of a regression.
     whole : Whole
     rows : list of int
         Of each partition.
@@ -263,15 +266,17 @@ class DaskFit:
         """The partitions are made, on the workers."""
         client = self.client
         self.futures += parts
-        told = [client.submit(collections.described, part, pure=False) for part in parts]
+        regression = self.method.regression
+        told = [client.submit(collections.described, part, regression, pure=False) for part in parts]
         descriptions = client.gather(told)
         there = [at for at, one in enumerate(descriptions) if one.rows]
         parts, descriptions = [parts[at] for at in there], [descriptions[at] for at in there]
         if not parts:
             raise ValueError("X has no rows, or sample_weight is zero for all of them")
         labels = collections.labels_of_all(descriptions)
-        require_words(labels.tolist())
-        fitting.require_classes(self.method, labels)
+        if not regression:
+            require_words(labels.tolist())
+            fitting.require_classes(self.method, labels)
         weights = sum(np.bincount(np.searchsorted(labels, one.labels), one.weights, len(labels))
                       for one in descriptions)
         factors = np.ones(len(labels)) if class_weight is None else class_factors(class_weight, labels, weights)
@@ -283,7 +288,7 @@ class DaskFit:
         size, room = float(weights.sum()), collections.room_of(client).of_a_partition
         if self.scale is not None:
             self.scaling = collections.scaling_of(self.scale, parts, self.width, client)
-        common = labels, self.width, factors, size, self.bias, room, self.scaling
+        common = None if regression else labels, self.width, factors, size, self.bias, room, self.scaling
         self.partitions = [
             client.submit(collections.partition_of, part, number, *common, pure=False, retries=collections.RETRIES)
             for number, part in enumerate(parts)]
@@ -291,9 +296,10 @@ class DaskFit:
         self.rows = [one.rows for one in descriptions]
         if parts is not before:
             self.rows = client.gather([client.submit(collections.number_of_rows, part, pure=False) for part in parts])
-        self.classes, self.counts = labels, sum(np.bincount(np.searchsorted(labels, one.labels), one.counts,
-                                                            len(labels)) for one in descriptions)
-        self.whole = partitioned.Whole(self.width, len(labels), size, self.bias, len(parts))
+        self.counts = sum(np.bincount(np.searchsorted(labels, one.labels), one.counts, len(labels))
+                          for one in descriptions)
+        self.classes, n_classes = (None, 2) if regression else (labels, len(labels))
+        self.whole = partitioned.Whole(self.width, n_classes, size, self.bias, len(parts))
 
     def header(self):
         """What a journal knows the fit by."""
@@ -304,7 +310,7 @@ class DaskFit:
 
     @property
     def how(self):
-        return None if self.method.joint or len(self.classes) == 2 else self.values["multiclass"]
+        return None if self.method.joint or self.whole.n_classes == 2 else self.values["multiclass"]
 
     @property
     def places(self):
@@ -320,7 +326,7 @@ class DaskFit:
         method, values, how = self.method, self.values, self.how
         own = {p.name: values[p.name] for p in method.params}
         run = Run(progress=progress or self.progress, **self.run_values)
-        with fitting.named(len(self.classes), self.width, "features"):
+        with fitting.named(self.whole.n_classes, self.width, "features"):
             if whole.count == 1 and communicator.journal is None:
                 solution = communicator.alone(method.name, own, run, how)
             else:
@@ -336,12 +342,12 @@ class DaskFit:
 
     def model(self, fitted, folded=False):
         """Model of all labels; folded: of the rows as they are given, else of the scaled ones."""
-        fitted, lowered = among(self.labels, fitted)
+        fitted, lowered = (fitted, 0.0) if self.labels is None else among(self.labels, fitted)
         scaling = self.scaling if folded else None
         if scaling is not None and scaling.linear:
             weights, bias = scaling.folded(np.asarray(fitted.weights), fitted.bias)
             fitted, scaling = fitted._replace(weights=weights, bias=bias), None
-        model = Model(**fitted._asdict(), scaling=scaling)
+        model = (RegressionModel if self.labels is None else Model)(**fitted._asdict(), scaling=scaling)
         if np.any(lowered):
             model.weights, model.bias = np.vstack([model.coef.T, model.intercept - lowered]), 1.0
         return model
@@ -381,7 +387,7 @@ class DaskFit:
         weights = getattr(error, "weights", None)
         if self.best is not None or weights is None:
             return self.best
-        columns = len(self.labels) if self.method.joint else 3 - len(self.labels)
+        columns = self.whole.n_classes if self.method.joint else 3 - self.whole.n_classes
         if weights.shape[1] != columns:
             return None
         return self.model(fitting.Fitted(weights, self.classes, self.bias, None, self.method.name, self.effective(),

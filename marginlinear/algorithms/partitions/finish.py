@@ -31,7 +31,7 @@ class Collected:
 
     Attributes
     ----------
-    parts : list of (partition's number, rows as CSR with the bias in it, y, cost, duals)
+    parts : list of (partition's number, rows as CSR with the bias in it, y, targets or zeros, cost, duals)
     """
 
     def __init__(self, parts):
@@ -46,14 +46,16 @@ class Collected:
 
 
 def active(engine, table, W, duals):
-    """Numbers of the rows whose duals may move: those within their range, or with a margin near a knot, or beyond."""
+    """Numbers of the rows whose duals may move: those within their range, or with a margin near a knot, or beyond, but
+    for those that are well within a middle piece which is a line, and have its dual."""
     knots, quads, slopes = table[:2], table[2:5], table[5:8]
     margins, cost = np.zeros(engine.rows.m), np.asarray(engine.cost)
     engine.loss_sums(W, margins)
     low = -cost * slopes[2] if quads[2] == 0 else -np.inf
     high = -cost * slopes[0] if quads[0] == 0 else np.inf
+    settled = (margins > knots[0] + NEAR) & (margins < knots[1] - NEAR) & (duals == -cost * slopes[1])
     return np.flatnonzero(((duals > low) | (margins < knots[1] + NEAR))
-                          & ((duals < high) | (margins > knots[0] - NEAR)))
+                          & ((duals < high) | (margins > knots[0] - NEAR)) & ~(settled & (quads[1] == 0)))
 
 
 def as_csr(rows):
@@ -96,17 +98,18 @@ def solved(sums, table, run):
 
     *_, (U,), (terms,), (collected,) = sums
     U, h = dense(U), float(terms[0])
-    _, Xs, ys, costs, starts = zip(*collected.parts, strict=True)
+    _, Xs, ys, targets, costs, starts = zip(*collected.parts, strict=True)
     X = csr_array(vstack(Xs, format="csr"))
-    y, cost, duals = (np.concatenate(some) for some in (ys, costs, starts))
-    rest = Problem(as_rows(X, -1.0), y, 2, np.ones(len(y)), np.ones(len(y)))
+    y, targets, cost, duals = (np.concatenate(some) for some in (ys, targets, costs, starts))
+    ones = np.ones(len(y) + 1)
+    rest = Problem(as_rows(X, -1.0), y, 2, ones[1:], ones[1:], targets=targets)
     engine = margin_engine(rest, cost, run.seed, run.threads, [table])
     rest_of_U = U - engine.weights_of(duals)
     level = h - engine.dual_sums(duals)[0]
     X = csr_array(vstack([X, csr_array(rest_of_U[np.newaxis])], format="csr"))
-    m = X.shape[0]
-    problem = Problem(as_rows(X, -1.0), np.append(y, 1).astype(np.int32), 2, np.ones(m), np.ones(m))
-    group = np.zeros(m, np.int32)
+    problem = Problem(as_rows(X, -1.0), np.append(y, 1).astype(np.int32), 2, ones, ones,
+                      targets=np.append(targets, 0.0))
+    group = np.zeros(len(ones), np.int32)
     group[-1] = 1
     cost, duals = np.append(cost, 1.0), np.append(duals, 1.0)
     start = {"duals": duals, "cost": cost, "W": None, "kappa": 0.0, "before": None}

@@ -93,7 +93,7 @@ class Partition:
     ----------
     X : CSR, dense array or Store
     y : int32 array of shape (m,)
-        Classes 0 to n_classes - 1.
+        Classes 0 to n_classes - 1; of a regression 1, of two.
     n_classes : int
     instance, factor : float64 arrays of shape (m,)
         As of a Problem.
@@ -106,11 +106,15 @@ class Partition:
         For a Store: bytes that the process may hold, and how many partitions are visited there at the same time.
     scaling : Scaling, optional
         Of a Store's rows. Others are scaled.
+    targets : float64 array of shape (m,), optional
+        Of a regression.
     """
 
-    def __init__(self, X, y, n_classes, instance, factor, whole, bias, number, room=(None, 1), scaling=None):
+    def __init__(self, X, y, n_classes, instance, factor, whole, bias, number, room=(None, 1), scaling=None,
+                 targets=None):
         self.X, self.y, self.n_classes, self.instance, self.factor = X, y, n_classes, instance, factor
         self.whole, self.bias, self.number, self.room, self.scaling = whole, bias, number, room, scaling
+        self.targets = targets
         self._rows = self._chosen = self._held = None
         self.features = self._features()
 
@@ -142,9 +146,10 @@ class Partition:
     def problem(self, signs):
         """Problem of the rows, or of one column's classes."""
         if signs is None:
-            return Problem(self.rows, self.y, self.n_classes, self.instance, self.factor, self.whole)
+            return Problem(self.rows, self.y, self.n_classes, self.instance, self.factor, self.whole, self.targets)
         if signs.all():
-            return Problem(self.rows, (signs[self.y] > 0).astype(np.int32), 2, self.instance, self.factor, self.whole)
+            return Problem(self.rows, (signs[self.y] > 0).astype(np.int32), 2, self.instance, self.factor, self.whole,
+                           self.targets)
         # The rows of a pair of classes are copies: those of the last pair are kept.
         chosen = self._chosen
         if chosen is None or chosen[0] != signs.tobytes():
@@ -347,7 +352,9 @@ class Visit:
         engine, duals = self.engine, self.kept["kept"]
         which = active(engine, np.asarray(engine.tables)[0], W, duals)
         self.kept["active"] = which
+        targets = self.problem.targets
         return (Collected([(self.number, as_csr(engine.rows.select(which)), self.problem.y[which],
+                            np.zeros(len(which)) if targets is None else targets[which],
                             np.asarray(engine.cost)[which], duals[which])]),)
 
     def take(self, duals):
