@@ -581,6 +581,16 @@ def test_commands_that_are_refused(capfd, tmp_path, given, status, fragment):
     assert fragment in capfd.readouterr().err
 
 
+def test_the_command_takes_targets(capfd, tmp_path):
+    from marginlinear.cli.train import main
+
+    X, z = numbers()
+    ml.dump_libsvm(X, z, tmp_path / "rows")
+    assert main(["--cluster", "local:1", "-s", "l2svr", str(tmp_path / "rows"), str(tmp_path / "model")]) == 0
+    assert "converged" in capfd.readouterr().out
+    assert isinstance(ml.load_model(tmp_path / "model"), ml.RegressionModel)
+
+
 def test_importing_marginlinear_imports_no_dask():
     code = "import sys, marginlinear as ml; ml.train; ml.Store; print({'dask', 'pyarrow'} & set(sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "set()"

@@ -401,7 +401,7 @@ class Training:
     def _fit_there(self):
         self.status.show(f"{self.path} to the cluster")
         try:
-            return self.cluster.fit(self.path, solver=self.method.name, class_weight=self.class_weight,
+            return self.cluster.fit(self.path, solver=self.method.name, class_weight=self.class_weight or None,
                                     progress=self._progress, **self.params)
         except ValueError as error:
             raise Failure("; ".join([f"{self.path}: {error}", *getattr(error, "__notes__", ())])) from error
