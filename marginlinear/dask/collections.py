@@ -500,7 +500,7 @@ def joined_labels(found, names):
     return labels
 
 
-def described(part, regression):
+def described(part, regression=False):
     """The Description of a Part."""
     labels, places = np.unique(np.ones(len(part.y)) if regression else part.y, return_inverse=True)
     columns = 0 if part.X is None else shape_of(part.X)[1]
