@@ -228,7 +228,7 @@ def make_estimators(_):
     lines = ["| estimator | method | |", "| --- | --- | --- |"]
     for name in sklearn.__all__:
         estimator = getattr(sklearn, name)
-        if issubclass(estimator, sklearn.MarginEstimator):
+        if issubclass(estimator, sklearn.base.MarginEstimator):
             first = inspect.getdoc(estimator).partition("\n")[0]
             lines.append(f"| `{name}` | [`{estimator.method_name}`](methods/{estimator.method_name}.md) | "
                          f"{escaped(first)} |")

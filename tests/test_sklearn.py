@@ -81,7 +81,7 @@ def test_parameters_are_those_of_the_registry(Estimator):
     signature = inspect.signature(Estimator).parameters
     renamed = {"bias", "seed", "threads"}
     routes = {"algorithm"} if len(method.routes) == 1 else set()
-    other = {*ours.OWN_WORDS, *Estimator.own_words} - {"gamma"}
+    other = {*ours.base.OWN_WORDS, *Estimator.own_words} - {"gamma"}
     assert set(signature) - other == set(declared) - renamed - routes
     assert signature["tol"].default == min(1e-4, declared["tol"].default)
     for name in set(signature) - other - {"gamma", "tol"}:
@@ -93,7 +93,7 @@ def test_parameters_are_those_of_the_registry(Estimator):
         quoted = f'"{default}"' if isinstance(default, str) else default
         line = next(line for line in text.splitlines() if line.startswith(f"{name} : "))
         assert line.endswith(f"default={quoted}")
-        if name in declared and name not in ours.OWN_WORDS and declared[name].domain:
+        if name in declared and name not in ours.base.OWN_WORDS and declared[name].domain:
             assert f"in {declared[name].domain}, " in line
     for word in ("Parameters\n----------", "Attributes\n----------", "References\n----------", "classes_ :"):
         assert word in text
@@ -259,8 +259,8 @@ def test_what_X_may_be(Estimator, make):
 
 def test_float32_is_not_copied(monkeypatch):
     X, y = problem()
-    seen, fit_model = [], ours.fit_model
-    monkeypatch.setattr(ours, "fit_model", lambda X, *rest, **given: seen.append(X) or fit_model(X, *rest, **given))
+    seen, fit_model = [], ours.base.fit_model
+    monkeypatch.setattr(ours.base, "fit_model", lambda X, *rest, **given: seen.append(X) or fit_model(X, *rest, **given))
     for rows in (X.astype(np.float32), sparse.csr_array(X.astype(np.float32)), X, sparse.csr_array(X)):
         ours.ODMClassifier().fit(rows, y)
         assert seen[-1] is rows or np.shares_memory(getattr(seen[-1], "data", seen[-1]), getattr(rows, "data", rows))

@@ -1,0 +1,30 @@
+"""Estimators for scikit-learn (extra `[sklearn]`, scikit-learn 1.6 or newer).
+
+    from marginlinear.sklearn import MCODMClassifier
+
+    MCODMClassifier(C=10).fit(X, y).score(X_test, y_test)
+
+They train by `marginlinear.train`: with the same tol, and fit_intercept=False or bias=1 there, both give the same model
+bit for bit, and so does `margin-train`. Linear decisions are made of `coef_` and `intercept_`, as everywhere in
+scikit-learn: who changes them changes scores, predictions, margins and what is saved. `model_` is the model that they
+are.
+"""
+
+from marginlinear.sklearn.base import ConvergenceWarning
+from marginlinear.sklearn.estimators import (
+    CrammerSingerClassifier,
+    ISM3Classifier,
+    LDMClassifier,
+    LogisticClassifier,
+    LpMCSVMClassifier,
+    M3SVMClassifier,
+    MCODMClassifier,
+    MSVMAvClassifier,
+    ODMClassifier,
+    SVMClassifier,
+    SVMRegressor,
+)
+
+__all__ = ["ConvergenceWarning", "CrammerSingerClassifier", "ISM3Classifier", "LDMClassifier", "LogisticClassifier",
+           "LpMCSVMClassifier", "M3SVMClassifier", "MCODMClassifier", "MSVMAvClassifier", "ODMClassifier",
+           "SVMClassifier", "SVMRegressor"]
