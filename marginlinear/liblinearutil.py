@@ -40,7 +40,6 @@ solver_names.__doc__ = """LIBLINEAR's solvers: name and number. Only those that 
 
 DEFAULT_SOLVER = "1"
 AROUND = {p.name for p in params.AROUND}
-LARGEST_C = 1024.0  # of a search that begins at a given C
 
 
 class _Absent:
@@ -69,7 +68,6 @@ def _derived(get, instead):
     return property(get, refuse)
 
 
-STEPS_OF_P = 20  # as LIBLINEAR has them, from 0 up to the largest target
 C_MEMORY = "there is no C library that needs it: x has the rows"
 
 
@@ -541,8 +539,7 @@ def train(arg1, arg2=None, arg3=None):
         With `-v` a float in its place: the accuracy of the cross-validation in per cent, of a regression its mean
         squared error, which is printed too. With `-C` a tuple (best C, -1.0, its accuracy in cross-validation from 0 to
         1), printed too, by 5 folds or those of `-v`; of a regression (best C, best p, mean squared error). The values
-        of C are 2^-5, 2^-3, ..., 2^9, or with `-c` that one and its doubles up to 1024; of p 20, from 0 to the largest
-        target, or with `-p` that one.
+        are those that `marginlinear.search` tries: for `-s 0`, 2 and 11 LIBLINEAR's, which begin at `-c` and `-p`.
 
     Raises
     ------
@@ -767,22 +764,12 @@ def _cross_validation(prob, param, values):
 def _find_C(prob, param, values):
     """(best C, -1.0, accuracy from 0 to 1), or (best C, best p, mean squared error)."""
     from marginlinear.selection import search
-    from marginlinear.selection.grid import default_grid, parse_grid
 
-    y, regression = _told(param, prob.y), registry.get(param.solver).regression
-    start, grid = values.pop(params.C.name, None), {}
-    if start is not None:
-        grid = {params.C.name: [start * 2.0**i for i in range(max(1, int(np.log2(LARGEST_C / start)) + 1))]}
-    if regression and params.EPSILON.name not in values:
-        largest = np.abs(y).max(initial=0.0)
-        method = registry.get(param.solver)
-        grid = {**parse_grid(default_grid(method), method), **grid,
-                params.EPSILON.name: [largest * i / STEPS_OF_P for i in range(STEPS_OF_P)]}
-    found = search(prob.x, y, solver=param.solver, grid=grid or None, refit=False, folds=param.nr_fold,
+    found = search(prob.x, _told(param, prob.y), solver=param.solver, refit=False, folds=param.nr_fold,
                    class_weight=param.class_weight, **values)
     best = found.best_params[params.C.name]
-    if regression:
-        p = found.best_params.get(params.EPSILON.name, values.get(params.EPSILON.name))
+    if registry.get(param.solver).regression:
+        p = found.best_params.get(params.EPSILON.name, values.get(params.EPSILON.name, -1.0))
         print(f"Best C = {best:g} Best p = {p:g}  CV MSE = {found.best_score:g}")
         return best, p, found.best_score
     print(f"Best C = {best:g}  CV accuracy = {100 * found.best_score:g}%")

@@ -157,8 +157,9 @@ def test_liblinearutil(capsys):
     assert words == ["Mean squared error", "Squared correlation coefficient"] * 2
     error = ours.train(z.tolist(), x, "-q -s 11 -v 4")
     assert capsys.readouterr().out.startswith(f"Cross Validation Mean squared error = {error:g}\nCross Validation Squ")
-    C, p, score = ours.train(z.tolist(), x, "-q -s 11 -C -c 0.5 -p 0.1")
-    assert C in [2.0**i for i in range(-1, 11)] and p == 0.1 and 0 < score < np.var(z)
+    C, p, score = ours.train(z.tolist(), x, "-q -s 11 -C -c 0.5 -p 0.4")
+    steps = abs(z).max() * np.arange(20) / 20
+    assert C in [2.0**i for i in range(-1, 21)] and p in steps[steps <= 0.4] and 0 < score < np.var(z)
     C, p, best = ours.train(z.tolist(), x, "-q -s 11 -C -c 64 -v 3")
     assert C >= 64 and 0 <= p < abs(z).max() and best > 0
     param = ours.parameter("-s 13 -p 0.3")

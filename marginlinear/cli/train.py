@@ -271,9 +271,12 @@ class Training:
             raise UsageError(f"{TABLE.flag} {self.table_path}: give a name that ends in .csv or .json")
         try:
             self.grid = {}
-            if self.searches:
-                self.grid = grids.parse_grids(line.values(GRID) or [grids.default_grid(self.method)], self.method)
-            self.points = grids.points_of(self.grid, self.method, self.params)
+            if self.searches and not line.given(GRID) and grids.doubles(self.method, self.params):
+                self.grid = None  # it depends on the rows
+            else:
+                if self.searches:
+                    self.grid = grids.parse_grids(line.values(GRID) or [grids.default_grid(self.method)], self.method)
+                self.points = grids.points_of(self.grid, self.method, self.params)
         except ValueError as error:
             raise UsageError(error) from None
         if self.searches:
@@ -288,6 +291,9 @@ class Training:
 
         metric = METRICS[self.metric]
         folds = min(self.folds, len(data.labels))
+        doubled = self.grid is None
+        if doubled:
+            self._doubling(data)
         total = len(self.points) * folds
         if self.searches and not self.quiet:
             self.results.say(f"{len(self.points)} points, {folds} folds: {total} fits")
@@ -331,7 +337,10 @@ class Training:
         if self.searches:
             if not self.quiet:
                 self.results.say("\n".join(self._text_table(found.table, metric)))
-            self.results.say(f"Best {grids.shown(found.best_params)}  CV {metric} = {self._score(found.best_score)}")
+            best = grids.shown(found.best_params)
+            if doubled:
+                best = best.replace(params.EPSILON.name, "Best p")  # LIBLINEAR's words
+            self.results.say(f"Best {best}  CV {metric} = {self._score(found.best_score)}")
         else:
             what = "Mean squared error" if self.metric == "mse" else f"{metric[0].upper()}{metric[1:]}"
             self.results.say(f"Cross Validation {what} = {self._score(found.best_score)}")
@@ -346,6 +355,16 @@ class Training:
         self.params.update(found.best_params)
         self.log_path = None
         return max(self._train(data), NOT_CONVERGED if short and self.strict else DONE)
+
+    def _doubling(self, data):
+        from marginlinear.selection.doubling import doubling_grid
+
+        try:
+            self.grid = doubling_grid(self.method, data, data.labels, self.params, self.sample_weight)
+        except ValueError as error:
+            raise Failure(f"{_shown(self.path)}: {error}") from error
+        self.params = {name: value for name, value in self.params.items() if name not in self.grid}
+        self.points = grids.points_of(self.grid, self.method, self.params)
 
     def _score(self, value, form="g"):
         """A score as text: per cent of rows, or a number of targets."""
