@@ -26,7 +26,7 @@ import numpy as np
 
 from marginlinear import api, fitting, libsvm, modelfile, params, registry
 from marginlinear.data.arrays import checked, shape_of
-from marginlinear.liblinear import SOLVERS
+from marginlinear.liblinear import SOLVERS, STARTED
 from marginlinear.libsvm.reader import LARGEST_INDEX
 from marginlinear.modelfile.text import is_one_class
 from marginlinear.options import QUIET, CommandLine, UsageError
@@ -164,9 +164,14 @@ class parameter:
         Whether C and p are among `values`, and whether the options have `-s`.
     quiet : bool
     regularize_bias : int
-        0 where the options have `-R`.
-    init_sol, w_recalc, print_func
-        AttributeError, which says why they are not here.
+        0 where the options have `-R`; may be set.
+    init_sol : sequence of float, default=None
+        Weights to start from, as `w` of a model has them, of `-s 0`, 2 and 11; may be set. The certificate is asked for
+        as without.
+    w_recalc : bool
+        Without effect: the weights are always those of the duals.
+    print_func
+        AttributeError, which says why it is not here.
 
     Raises
     ------
@@ -183,8 +188,8 @@ class parameter:
     ('l1svc', 4.0, {1.0: 2.0})
     """
 
-    __slots__ = ("class_weight", "flag_cross_validation", "flag_find_parameters", "flag_solver_specified", "nr_fold",
-                 "quiet", "solver", "values")
+    __slots__ = ("class_weight", "flag_cross_validation", "flag_find_parameters", "flag_solver_specified", "init_sol",
+                 "nr_fold", "quiet", "solver", "values", "w_recalc")
 
     def __init__(self, options=None):
         self.parse_options("" if options is None else options)
@@ -211,6 +216,7 @@ class parameter:
         self.nr_fold = (_value(line, params.CROSS_VALIDATION)
                         or (params.FOLDS.default if self.flag_find_parameters else 0))
         self.quiet = line.value(QUIET)
+        self.init_sol, self.w_recalc = None, False
         if self.flag_find_parameters and params.C.name not in {p.name for p in registry.get(self.solver).params}:
             raise ValueError(f"options: -C: {self.solver} has no C to search for")
         self.class_weight = dict(_class_weight(*words) for words in line.class_weights)
@@ -256,9 +262,8 @@ class parameter:
     p = property(lambda self: self._get("epsilon"), lambda self, value: self._set("epsilon", value))
     flag_p_specified = _derived(lambda self: params.EPSILON.name in self.values, "p")
     nu = property(lambda self: self._get("nu"), lambda self, value: self._set("nu", value))
-    init_sol = _Absent("a fit goes on from another one by marginlinear.train(start=)")
-    w_recalc = _Absent("the weights are always those of the duals")
-    regularize_bias = _derived(lambda self: int(not self._get("free_bias")), "free_bias")
+    regularize_bias = property(lambda self: int(not self._get("free_bias")),
+                               lambda self, value: self._set("free_bias", not value))
     print_func = _Absent("training prints nothing; marginlinear.train(progress=) is told how it goes")
 
 
@@ -576,8 +581,9 @@ def train(arg1, arg2=None, arg3=None):
         return _find_C(prob, param, values)
     if param.flag_cross_validation:
         return _cross_validation(prob, param, values)
-    return model(api.train(prob.x, _told(param, prob.y), solver=param.solver, class_weight=param.class_weight,
-                           **values))
+    y = _told(param, prob.y)
+    return model(api.train(prob.x, y, solver=param.solver, class_weight=param.class_weight,
+                           start=_start(prob, param, y, values), **values))
 
 
 def predict(y, x, m, options=""):
@@ -744,6 +750,26 @@ def csr_scale(x, scale_param):
 def _told(param, y):
     """y as `train` takes it for the method: labels, or targets."""
     return np.asarray(y, dtype=np.float64) if registry.get(param.solver).regression else _labels(y)
+
+
+def _start(prob, param, y, values):
+    """The model that `init_sol` is the `w` of; None without."""
+    if param.init_sol is None:
+        return None
+    method = registry.get(param.solver)
+    if not STARTED & set(method.numbers):
+        raise ValueError("Initial-solution specification supported only for solvers "
+                         f"{', '.join(SOLVERS[number] for number in sorted(STARTED))}: init_sol is given for "
+                         f"{param.solver}")
+    classes = None if method.regression else np.unique(y)
+    columns = 1 if classes is None or len(classes) == 2 else len(classes)
+    bias = 1.0 if values.get(params.FREE_BIAS.name) and prob.bias < 0 else values[params.BIAS.name]
+    n, weights = shape_of(prob.x)[1] + (bias >= 0), np.asarray(param.init_sol, dtype=np.float64)
+    if weights.shape != (n * columns,):
+        raise ValueError(f"init_sol has shape {weights.shape}: {n * columns} numbers are needed, as many as w of the "
+                         "model has")
+    made = api.RegressionModel if classes is None else api.Model
+    return made(weights.reshape(n, columns), classes, bias=bias)
 
 
 def _cross_validation(prob, param, values):

@@ -1,5 +1,6 @@
 """l1svr and l2svr against SciPy, LIBLINEAR, and their certificates in NumPy; what stands in place of classes."""
 
+import pickle
 from pathlib import Path
 
 import numpy as np
@@ -116,6 +117,22 @@ def test_scaling_weights_rows_twice_and_starts():
     assert again.info.n_iter <= 2
 
 
+@pytest.mark.parametrize("free_bias", [False, True])
+def test_a_start_at_another_cost_or_at_weights_saves_sweeps(free_bias):
+    """The targets are a part of what is mixed."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((300, 20)) * np.geomspace(1, 0.05, 20)
+    z = X @ rng.standard_normal(20) + rng.standard_normal(300) + 5
+    given = {"solver": "l2svr", "free_bias": free_bias, "tol": 1e-6, "algorithm": "cd"}
+    first = ml.train(X, z, C=1.0, **given)
+    cold, warm = ml.train(X, z, C=1.5, **given), ml.train(X, z, C=1.5, start=first, **given)
+    assert warm.info.n_iter < 0.8 * cold.info.n_iter
+    assert warm.info.objective == pytest.approx(cold.info.objective, rel=2e-6)
+    there = ml.train(X, z, C=1.0, **{**given, "tol": 1e-11})
+    from_weights = ml.train(X, z, C=1.0, start=pickle.loads(pickle.dumps(there)), **given)
+    assert from_weights.info.converged and from_weights.info.n_iter < 0.3 * first.info.n_iter
+
+
 def theirs():
     return pytest.importorskip("liblinear.liblinearutil", reason="pip install liblinear-official")
 
@@ -160,7 +177,7 @@ def test_liblinearutil(capsys):
     C, p, score = ours.train(z.tolist(), x, "-q -s 11 -C -c 0.5 -p 0.4")
     steps = abs(z).max() * np.arange(20) / 20
     assert C in [2.0**i for i in range(-1, 21)] and p in steps[steps <= 0.4] and 0 < score < np.var(z)
-    C, p, best = ours.train(z.tolist(), x, "-q -s 11 -C -c 64 -v 3")
+    C, p, best = ours.train(z.tolist(), x, "-q -s 11 -C -c 64 -v 3 -p 1")
     assert C >= 64 and 0 <= p < abs(z).max() and best > 0
     param = ours.parameter("-s 13 -p 0.3")
     assert param.p == 0.3 and param.flag_p_specified and ours.parameter("-s lpmcsvm -p 1.2").values == {"norm": 1.2}
