@@ -204,12 +204,17 @@ class parameter:
 
     def parse_options(self, options):
         """Take all from these options; what they do not name gets its default. Raises as `parameter`."""
-        taken = (*params.RUN, *params.AROUND, *params.OWN)
-        line = _command_line(options, (params.SOLVER, params.CROSS_VALIDATION, params.SEARCH, QUIET, *taken),
+        known = (*params.RUN, *params.AROUND, *params.OWN)
+        line = _command_line(options, (params.SOLVER, params.CROSS_VALIDATION, params.SEARCH, QUIET, *known),
                              class_weights=True)
         method = registry.get(_value(line, params.SOLVER) or DEFAULT_SOLVER)
         self.solver = method.name
-        self.values = {p.name: _value(line, p) for p in taken if line.meant(p, method.takes)}
+        own = {p.name for p in method.takes}
+        for p in params.OWN:
+            if p.name not in own and line.meant(p, method.takes):
+                raise ValueError(f"options: {line.flag(p)} is not a parameter of {method.name}: it takes "
+                                 f"{', '.join(taken.flag for taken in method.takes)}")
+        self.values = {p.name: _value(line, p) for p in known if line.meant(p, method.takes)}
         self.flag_solver_specified = line.given(params.SOLVER)
         self.flag_cross_validation = line.given(params.CROSS_VALIDATION)
         self.flag_find_parameters = line.value(params.SEARCH)

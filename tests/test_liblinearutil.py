@@ -503,7 +503,8 @@ OPTIONS = [
     ("-w", "options: -w: the label is missing"),
     ("train.txt", "options: 'train.txt' is not an option"),
     ("-s msvmav -C", "options: -C: msvmav has no C"),
-    ("-s 1 --mu 0.5", "l2svc has no parameter 'mu'"),
+    ("-s 1 --mu 0.5", "options: --mu is not a parameter of l2svc: it takes --C, "),
+    ("-s 1 -p 0.1", "options: -p is not a parameter of l2svc: it takes --C, "),
     ("-s 1 -g 0.5", "gamma = 0.5 is of no use without a kernel"),
 ]
 

@@ -125,8 +125,10 @@ class Training:
         taken = {p.name for p in self.method.takes}
         for param in params.OWN:
             if param.name not in taken and line.meant(param, self.method.takes):
-                owners = (m.name for m in registry.methods().values() if param.name in {p.name for p in m.takes})
-                raise UsageError(f"{line.flag(param)} is not a parameter of -s {self.method.name}, "
+                flag = line.flag(param)
+                owners = (m.name for m in registry.methods().values()
+                          if any(flag in (p.flag, f"-{p.letter}") for p in m.takes))
+                raise UsageError(f"{flag} is not a parameter of -s {self.method.name}, "
                                  f"but of {', '.join(owners)}")
         self.params = {p.name: line.value(p) for p in (*params.RUN, *params.AROUND, *self.method.takes)
                        if line.given(p)}
@@ -175,7 +177,7 @@ class Training:
         words = [line.flag(p) for p in (params.CROSS_VALIDATION, params.SEARCH) if line.given(p)]
         if words and self.method.one_class:
             raise UsageError(f"{words[0]}: nothing is measured without classes: -s {self.method.name} learns where the "
-                             "rows are")
+                             "rows are; train on a part of them, and see by margin-predict how many of the others are 1")
 
     def _columns(self, line):
         """What is given of params.COLUMNS and LIKE; UsageError where there is no Parquet, or no store for it to become.
