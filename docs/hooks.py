@@ -91,7 +91,8 @@ def method_page(method, text):
     mathematics = inspect.getdoc(import_module(f"marginlinear.methods.{registry.MODULES[method.name]}"))
     return "\n".join([
         f"# {method.name}\n", f"{method.summary[0].upper()}{method.summary[1:]}: `-s {method.name}`{number}; "
-        f"{', '.join(takes)}. {where_it_runs(method)}\n", "Minimises\n", *indented(split_objective(method.objective)), "",
+        f"{', '.join(takes)}. {where_it_runs(method)}\n",
+        "Minimises\n", *indented(split_objective(method.objective)), "",
         f"Source: {escaped(method.reference)}.\n", "## When to use it\n", text.strip(), "",
         "## Parameters\n", *parameter_table(method.params), "",
         *other_defaults(method), "Every method also takes [those of every run](../commands.md).\n",
@@ -99,13 +100,13 @@ def method_page(method, text):
         *(margins_of(method) if has_scores(method) else []), "## Mathematics\n", *indented(mathematics)])
 
 
-def on_clusters(method):
+def over_clusters(method):
     return method.terms is not None or method.smooth
 
 
 def where_it_runs(method):
     """A sentence on threads and clusters, as `fitting.require_partitions` has it."""
-    if not on_clusters(method):
+    if not over_clusters(method):
         return "It runs over [threads](../threads.md), not over [clusters](../clusters.md)."
     free = any(p.name == "free_bias" for p in method.params)
     return (f"{'Linear, it' if method.kernels else 'It'} runs over [threads](../threads.md) and "
@@ -142,13 +143,14 @@ def other_defaults(method):
 
 def make_methods(_):
     """The registry as a table."""
-    lines = ["| method | what it is | classes | kernels | [stores](../stores.md) | [clusters](../clusters.md) | LIBLINEAR |",
+    lines = ["| method | what it is | classes | kernels | [stores](../stores.md) | [clusters](../clusters.md) "
+             "| LIBLINEAR |",
              "| --- | --- | --- | --- | --- | --- | --- |"]
     for m in registry.methods().values():
         number = ", ".join(f"`-s {number}`" for number in m.numbers)
         classes = "" if not m.classifies else "joint" if m.joint else "binary"
-        lines.append(f"| [`{m.name}`]({m.name}.md) | {escaped(m.summary)} | {classes} | "
-                     f"{'yes' if m.kernels else ''} | {'yes' if m.stores else ''} | {'yes' if on_clusters(m) else ''} | {number} |")
+        told = " | ".join("yes" if has else "" for has in (m.kernels, m.stores, over_clusters(m)))
+        lines.append(f"| [`{m.name}`]({m.name}.md) | {escaped(m.summary)} | {classes} | {told} | {number} |")
     return "\n".join(lines)
 
 

@@ -216,7 +216,7 @@ GOLDEN = [
      "margin-train: grid 'mu=0,C=4': another grid names C too: give all its values in one" + HINT),
     ("train --grid C=1,2 --grid 4 d", 2, "", "margin-train: grid '4': '4' has no name: .*" + HINT),
     ("train -C -c 4 --grid C=1,2 d", 2, "", "margin-train: C is given as 4.0 and by the grid: .*" + HINT),
-    ("train -s 0 -p 0.5 d", 2, "", "margin-train: -p is not a parameter of -s logistic, but of .*, l1svr, l2svr" + HINT),
+    ("train -s 0 -p 0.5 d", 2, "", "margin-train: -p is not a parameter of -s logistic, .*, l1svr, l2svr" + HINT),
     ("train -s msvmav -C -c 4 d", 2, "", "margin-train: -c is not a parameter of -s msvmav, .*" + HINT),
     ("train --grid C=1,lambda=2 d", 2, "", "margin-train: C and lambda are two names .*" + HINT),
     ("train -C -v 1 d", 2, "", "margin-train: n-fold cross validation: n must >= 2 .*" + HINT),

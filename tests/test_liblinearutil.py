@@ -271,8 +271,7 @@ def test_a_start_at_weights(theirs, vehicle, options, binary):
         ours.train(prob, param)
     param = ours.parameter("-s 3")
     param.init_sol = exact.w
-    with pytest.raises(ValueError, match="^Initial-solution specification supported only for solvers L2R_LR, L2R_L2L.*"
-                                         "init_sol is given for l1svc"):
+    with pytest.raises(ValueError, match=r"^Initial-solution .* only for solvers L2R_LR, .*given for l1svc"):
         ours.train(prob, param)
 
 

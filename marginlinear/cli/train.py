@@ -177,7 +177,7 @@ class Training:
         words = [line.flag(p) for p in (params.CROSS_VALIDATION, params.SEARCH) if line.given(p)]
         if words and self.method.one_class:
             raise UsageError(f"{words[0]}: nothing is measured without classes: -s {self.method.name} learns where the "
-                             "rows are; train on a part of them, and see by margin-predict how many of the others are 1")
+                             "rows are; train on a part of them, and let margin-predict count the others that are 1")
 
     def _columns(self, line):
         """What is given of params.COLUMNS and LIKE; UsageError where there is no Parquet, or no store for it to become.
