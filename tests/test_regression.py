@@ -133,6 +133,20 @@ def test_a_start_at_another_cost_or_at_weights_saves_sweeps(free_bias):
     assert from_weights.info.converged and from_weights.info.n_iter < 0.3 * first.info.n_iter
 
 
+@pytest.mark.parametrize("C", [2.0**20, 2.0**30])
+def test_the_bound_knows_what_rounding_takes_from_a_wide_band(C):
+    """One row is beyond the band: D is a t - a^2 (||x||^2/2 + 1/(4 C)) at most, t what it is beyond by at w = 0."""
+    X, z, _ = problem(4)
+    epsilon = 0.7 * float(abs(z).max())
+    row = int(abs(z).argmax())
+    X, z = X[[row, (row + 1) % len(z)]] * [[1.0], [1e-9]], z[[row, row]] * [1, 0]
+    model = ml.train(X, z, solver="l2svr", C=C, epsilon=epsilon)
+    best = (abs(z[0]) - epsilon) ** 2 / (2 * (X[0] @ X[0] + 1 / (2 * C)))
+    assert model.info.converged
+    assert model.info.bound <= best * (1 + 1e-12)
+    assert model.info.objective == pytest.approx(best, abs=1e-3)
+
+
 def theirs():
     return pytest.importorskip("liblinear.liblinearutil", reason="pip install liblinear-official")
 
@@ -177,7 +191,7 @@ def test_liblinearutil(capsys):
     C, p, score = ours.train(z.tolist(), x, "-q -s 11 -C -c 0.5 -p 0.4")
     steps = abs(z).max() * np.arange(20) / 20
     assert C in [2.0**i for i in range(-1, 21)] and p in steps[steps <= 0.4] and 0 < score < np.var(z)
-    C, p, best = ours.train(z.tolist(), x, "-q -s 11 -C -c 64 -v 3 -p 1")
+    C, p, best = ours.train(z.tolist(), x, "-q -s 11 -C -c 64 -v 3")
     assert C >= 64 and 0 <= p < abs(z).max() and best > 0
     param = ours.parameter("-s 13 -p 0.3")
     assert param.p == 0.3 and param.flag_p_specified and ours.parameter("-s lpmcsvm -p 1.2").values == {"norm": 1.2}
