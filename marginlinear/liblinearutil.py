@@ -195,7 +195,7 @@ class parameter:
         self.parse_options("" if options is None else options)
 
     def __str__(self):
-        names = [*self.__slots__, "C", "eps", "bias"]
+        names = [*self.__slots__, "C", "eps", "bias", "p", "nu", "regularize_bias"]
         return "\n".join(f"{name}: {getattr(self, name)}" for name in names)
 
     def set_to_default_values(self):
