@@ -81,7 +81,8 @@ def on_page_markdown(markdown, page, config, files):
 
 def method_page(method, text):
     """All of a method's page around the text on when to use it."""
-    number = "" if method.liblinear is None else f", or LIBLINEAR's number `-s {method.liblinear}`"
+    numbers = " or ".join(f"`-s {number}`" for number in method.numbers)
+    number = f", or LIBLINEAR's number {numbers}" if numbers else ""
     takes = ["regression" if method.regression else "one class" if method.one_class else
              "joint multi-class" if method.joint else "binary, several classes by `--multiclass`",
              "linear and kernel" if method.kernels else "linear only",
@@ -90,12 +91,26 @@ def method_page(method, text):
     mathematics = inspect.getdoc(import_module(f"marginlinear.methods.{registry.MODULES[method.name]}"))
     return "\n".join([
         f"# {method.name}\n", f"{method.summary[0].upper()}{method.summary[1:]}: `-s {method.name}`{number}; "
-        f"{', '.join(takes)}.\n", "Minimises\n", *indented(split_objective(method.objective)), "",
+        f"{', '.join(takes)}. {where_it_runs(method)}\n",
+        "Minimises\n", *indented(split_objective(method.objective)), "",
         f"Source: {escaped(method.reference)}.\n", "## When to use it\n", text.strip(), "",
         "## Parameters\n", *parameter_table(method.params), "",
         *other_defaults(method), "Every method also takes [those of every run](../commands.md).\n",
         *([f"Routes: {', '.join(f'`{route}`' for route in method.routes)}.\n"] if len(method.routes) > 1 else []),
         *(margins_of(method) if has_scores(method) else []), "## Mathematics\n", *indented(mathematics)])
+
+
+def over_clusters(method):
+    return method.terms is not None or method.smooth
+
+
+def where_it_runs(method):
+    """A sentence on threads and clusters, as `fitting.require_partitions` has it."""
+    if not over_clusters(method):
+        return "It runs over [threads](../threads.md), not over [clusters](../clusters.md)."
+    free = any(p.name == "free_bias" for p in method.params)
+    return (f"{'Linear, it' if method.kernels else 'It'} runs over [threads](../threads.md) and "
+            f"[clusters](../clusters.md){', there without `-R`' if free else ''}.")
 
 
 def margins_of(method):
@@ -128,13 +143,14 @@ def other_defaults(method):
 
 def make_methods(_):
     """The registry as a table."""
-    lines = ["| method | what it is | classes | kernels | [stores](../stores.md) | LIBLINEAR |",
-             "| --- | --- | --- | --- | --- | --- |"]
+    lines = ["| method | what it is | classes | kernels | [stores](../stores.md) | [clusters](../clusters.md) "
+             "| LIBLINEAR |",
+             "| --- | --- | --- | --- | --- | --- | --- |"]
     for m in registry.methods().values():
-        number = "" if m.liblinear is None else f"`-s {m.liblinear}`"
+        number = ", ".join(f"`-s {number}`" for number in m.numbers)
         classes = "" if not m.classifies else "joint" if m.joint else "binary"
-        lines.append(f"| [`{m.name}`]({m.name}.md) | {escaped(m.summary)} | {classes} | "
-                     f"{'yes' if m.kernels else ''} | {'yes' if m.stores else ''} | {number} |")
+        told = " | ".join("yes" if has else "" for has in (m.kernels, m.stores, over_clusters(m)))
+        lines.append(f"| [`{m.name}`]({m.name}.md) | {escaped(m.summary)} | {classes} | {told} | {number} |")
     return "\n".join(lines)
 
 

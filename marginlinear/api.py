@@ -52,7 +52,10 @@ def train(X, y=None, *, solver=None, classes=None, class_weight=None, sample_wei
         Factor of C of each row, finite and >= 0; a row of weight 0 is left out, and its label too where no other row
         has it.
     start : Model, optional
-        A model that `train` made of the same rows, with the same method and kernel: training goes on from it.
+        A model that `train` made of the same rows, with the same method and kernel: training goes on from it. Of a
+        binary loss of the margin without a kernel, such as logistic, l2svc and l2svr, also a linear model of the same
+        features and classes from a file, a pickle or other rows of which only the weights are known; not with scale,
+        and of several classes with ovr alone.
     progress : callable, optional
         Called with a dict (n_iter, seconds, objective, bound, certificate, residual) at every check; what the method
         does not have is None there. In the fits of `probability` the dict also has the number of the fold and

@@ -126,7 +126,7 @@ class Fit:
                   "multiclass": how, "scale": self.scale}
         told = problem.y if problem.targets is None else problem.targets
         # Several binary problems share the rows.
-        run = Run(start=start_state(start, origin, told), progress=progress, cancel=cancel,
+        run = Run(start=start_state(start, origin, told, self), progress=progress, cancel=cancel,
                   overwrite_rows=overwrite_rows and how is None, **run_values)
         method_values = {p.name: values[p.name] for p in method.params}
         with named(self.columns, problem.rows.m if kernel else problem.rows.n, "rows" if kernel else "features"):
@@ -255,14 +255,16 @@ def named(columns, count, what):
         raise MemoryError(f"a fit of {count} {what} with {columns} columns of weights: {error}") from error
 
 
-def start_state(start, origin, y):
-    """The state to go on from; ValueError where the model does not fit the problem."""
+def start_state(start, origin, y, fit):
+    """The state to go on from; ValueError where the model does not fit the problem.
+
+    Of a model without duals, such as one from a file, the weights: a margin's loss has duals of its own for them.
+    """
     if start is None:
         return None
     found = getattr(start, "_state", None)
     if found is None:
-        raise ValueError("start: the model holds no dual variables: only a model that train returned in this process "
-                         "can be gone on from, not one from a file or a pickle")
+        return weights_state(start, origin, fit)
     for name, value in origin.items():
         if found.origin[name] != value:
             raise ValueError(f"start: a model with {name} = {found.origin[name]}, this fit has {value}")
@@ -270,3 +272,20 @@ def start_state(start, origin, y):
         # A dual's sign belongs to its row's label: under another the bound would be none.
         raise ValueError("start: a model of other rows or labels")
     return found.state
+
+
+def weights_state(start, origin, fit):
+    if fit.method.loss is None or fit.kernel is not None or hasattr(start, "kernel") or fit.how not in (None, "ovr"):
+        raise ValueError("start: the model holds no dual variables: only a model that train returned in this process "
+                         "can be gone on from, not one from a file or a pickle")
+    shape = (fit.width + (fit.bias >= 0), fit.columns)
+    classes = np.array_equal(start.classes, fit.classes) if fit.classes is not None else start.classes is None
+    if start.weights.shape != shape or start.voted or not classes:
+        raise ValueError(f"start: a model of weights of shape {start.weights.shape}, or of other classes: this fit has "
+                         f"{shape}")
+    if fit.scale is not None or start.scaling is not None or (fit.bias >= 0 and start.bias != fit.bias):
+        raise ValueError("start: of a model from a file the weights alone are known: give scale = None, and its bias, "
+                         f"{start.bias:g}")
+    if fit.how is None:
+        return {"W": start.weights[:, 0].copy()}
+    return {"columns": [{"W": column.copy()} for column in start.weights.T]}

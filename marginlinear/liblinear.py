@@ -20,6 +20,10 @@ ONE_CLASS = {21: "ONECLASS_SVM"}
 SOLVERS = {**CLASSIFIERS, **REGRESSORS, **ONE_CLASS}
 # Solver -> another one with the same objective and so the same model, by another algorithm.
 SAME = {2: 1, 7: 0, 12: 11}
+# Solvers, as SAME has them, of which -C finds C, and epsilon; 13 is here the twin of 11.
+SEARCHED = (0, 1, 11, 13)
+# Those that begin at weights that are given.
+STARTED = {0, 2, 11}
 JOINT = CLASSIFIERS[4]  # k columns of weights even for two classes
 SIGN = CLASSIFIERS[1]  # one column for two classes, positive for the first label
 CODED = "MARGINLINEAR"  # columns with codes: a name that LIBLINEAR does not know, so that it refuses the file

@@ -26,7 +26,7 @@ import numpy as np
 
 from marginlinear import api, fitting, libsvm, modelfile, params, registry
 from marginlinear.data.arrays import checked, shape_of
-from marginlinear.liblinear import SOLVERS
+from marginlinear.liblinear import SOLVERS, STARTED
 from marginlinear.libsvm.reader import LARGEST_INDEX
 from marginlinear.modelfile.text import is_one_class
 from marginlinear.options import QUIET, CommandLine, UsageError
@@ -40,7 +40,6 @@ solver_names.__doc__ = """LIBLINEAR's solvers: name and number. Only those that 
 
 DEFAULT_SOLVER = "1"
 AROUND = {p.name for p in params.AROUND}
-LARGEST_C = 1024.0  # of a search that begins at a given C
 
 
 class _Absent:
@@ -69,7 +68,6 @@ def _derived(get, instead):
     return property(get, refuse)
 
 
-STEPS_OF_P = 20  # as LIBLINEAR has them, from 0 up to the largest target
 C_MEMORY = "there is no C library that needs it: x has the rows"
 
 
@@ -166,9 +164,14 @@ class parameter:
         Whether C and p are among `values`, and whether the options have `-s`.
     quiet : bool
     regularize_bias : int
-        0 where the options have `-R`.
-    init_sol, w_recalc, print_func
-        AttributeError, which says why they are not here.
+        0 where the options have `-R`; may be set.
+    init_sol : sequence of float, default=None
+        Weights to start from, as `w` of a model has them, of `-s 0`, 2 and 11; may be set. The certificate is asked for
+        as without.
+    w_recalc : bool
+        Without effect: the weights are always those of the duals.
+    print_func
+        AttributeError, which says why it is not here.
 
     Raises
     ------
@@ -185,14 +188,14 @@ class parameter:
     ('l1svc', 4.0, {1.0: 2.0})
     """
 
-    __slots__ = ("class_weight", "flag_cross_validation", "flag_find_parameters", "flag_solver_specified", "nr_fold",
-                 "quiet", "solver", "values")
+    __slots__ = ("class_weight", "flag_cross_validation", "flag_find_parameters", "flag_solver_specified", "init_sol",
+                 "nr_fold", "quiet", "solver", "values", "w_recalc")
 
     def __init__(self, options=None):
         self.parse_options("" if options is None else options)
 
     def __str__(self):
-        names = [*self.__slots__, "C", "eps", "bias"]
+        names = [*self.__slots__, "C", "eps", "bias", "p", "nu", "regularize_bias"]
         return "\n".join(f"{name}: {getattr(self, name)}" for name in names)
 
     def set_to_default_values(self):
@@ -201,18 +204,24 @@ class parameter:
 
     def parse_options(self, options):
         """Take all from these options; what they do not name gets its default. Raises as `parameter`."""
-        taken = (*params.RUN, *params.AROUND, *params.OWN)
-        line = _command_line(options, (params.SOLVER, params.CROSS_VALIDATION, params.SEARCH, QUIET, *taken),
+        known = (*params.RUN, *params.AROUND, *params.OWN)
+        line = _command_line(options, (params.SOLVER, params.CROSS_VALIDATION, params.SEARCH, QUIET, *known),
                              class_weights=True)
         method = registry.get(_value(line, params.SOLVER) or DEFAULT_SOLVER)
         self.solver = method.name
-        self.values = {p.name: _value(line, p) for p in taken if line.meant(p, method.takes)}
+        own = {p.name for p in method.takes}
+        for p in params.OWN:
+            if p.name not in own and line.meant(p, method.takes):
+                raise ValueError(f"options: {line.flag(p)} is not a parameter of {method.name}: it takes "
+                                 f"{', '.join(taken.flag for taken in method.takes)}")
+        self.values = {p.name: _value(line, p) for p in known if line.meant(p, method.takes)}
         self.flag_solver_specified = line.given(params.SOLVER)
         self.flag_cross_validation = line.given(params.CROSS_VALIDATION)
         self.flag_find_parameters = line.value(params.SEARCH)
         self.nr_fold = (_value(line, params.CROSS_VALIDATION)
                         or (params.FOLDS.default if self.flag_find_parameters else 0))
         self.quiet = line.value(QUIET)
+        self.init_sol, self.w_recalc = None, False
         if self.flag_find_parameters and params.C.name not in {p.name for p in registry.get(self.solver).params}:
             raise ValueError(f"options: -C: {self.solver} has no C to search for")
         self.class_weight = dict(_class_weight(*words) for words in line.class_weights)
@@ -258,9 +267,8 @@ class parameter:
     p = property(lambda self: self._get("epsilon"), lambda self, value: self._set("epsilon", value))
     flag_p_specified = _derived(lambda self: params.EPSILON.name in self.values, "p")
     nu = property(lambda self: self._get("nu"), lambda self, value: self._set("nu", value))
-    init_sol = _Absent("a fit goes on from another one by marginlinear.train(start=)")
-    w_recalc = _Absent("the weights are always those of the duals")
-    regularize_bias = _derived(lambda self: int(not self._get("free_bias")), "free_bias")
+    regularize_bias = property(lambda self: int(not self._get("free_bias")),
+                               lambda self, value: self._set("free_bias", not value))
     print_func = _Absent("training prints nothing; marginlinear.train(progress=) is told how it goes")
 
 
@@ -541,8 +549,7 @@ def train(arg1, arg2=None, arg3=None):
         With `-v` a float in its place: the accuracy of the cross-validation in per cent, of a regression its mean
         squared error, which is printed too. With `-C` a tuple (best C, -1.0, its accuracy in cross-validation from 0 to
         1), printed too, by 5 folds or those of `-v`; of a regression (best C, best p, mean squared error). The values
-        of C are 2^-5, 2^-3, ..., 2^9, or with `-c` that one and its doubles up to 1024; of p 20, from 0 to the largest
-        target, or with `-p` that one.
+        are those that `marginlinear.search` tries: for `-s 0`, 2 and 11 LIBLINEAR's, which begin at `-c` and `-p`.
 
     Raises
     ------
@@ -579,8 +586,9 @@ def train(arg1, arg2=None, arg3=None):
         return _find_C(prob, param, values)
     if param.flag_cross_validation:
         return _cross_validation(prob, param, values)
-    return model(api.train(prob.x, _told(param, prob.y), solver=param.solver, class_weight=param.class_weight,
-                           **values))
+    y = _told(param, prob.y)
+    return model(api.train(prob.x, y, solver=param.solver, class_weight=param.class_weight,
+                           start=_start(prob, param, y, values), **values))
 
 
 def predict(y, x, m, options=""):
@@ -749,6 +757,26 @@ def _told(param, y):
     return np.asarray(y, dtype=np.float64) if registry.get(param.solver).regression else _labels(y)
 
 
+def _start(prob, param, y, values):
+    """The model that `init_sol` is the `w` of; None without."""
+    if param.init_sol is None:
+        return None
+    method = registry.get(param.solver)
+    if not STARTED & set(method.numbers):
+        raise ValueError("Initial-solution specification supported only for solvers "
+                         f"{', '.join(SOLVERS[number] for number in sorted(STARTED))}: init_sol is given for "
+                         f"{param.solver}")
+    classes = None if method.regression else np.unique(y)
+    columns = 1 if classes is None or len(classes) == 2 else len(classes)
+    bias = 1.0 if values.get(params.FREE_BIAS.name) and prob.bias < 0 else values[params.BIAS.name]
+    n, weights = shape_of(prob.x)[1] + (bias >= 0), np.asarray(param.init_sol, dtype=np.float64)
+    if weights.shape != (n * columns,):
+        raise ValueError(f"init_sol has shape {weights.shape}: {n * columns} numbers are needed, as many as w of the "
+                         "model has")
+    made = api.RegressionModel if classes is None else api.Model
+    return made(weights.reshape(n, columns), classes, bias=bias)
+
+
 def _cross_validation(prob, param, values):
     """Accuracy in per cent, or mean squared error."""
     from marginlinear.selection import cross_validate
@@ -767,22 +795,12 @@ def _cross_validation(prob, param, values):
 def _find_C(prob, param, values):
     """(best C, -1.0, accuracy from 0 to 1), or (best C, best p, mean squared error)."""
     from marginlinear.selection import search
-    from marginlinear.selection.grid import default_grid, parse_grid
 
-    y, regression = _told(param, prob.y), registry.get(param.solver).regression
-    start, grid = values.pop(params.C.name, None), {}
-    if start is not None:
-        grid = {params.C.name: [start * 2.0**i for i in range(max(1, int(np.log2(LARGEST_C / start)) + 1))]}
-    if regression and params.EPSILON.name not in values:
-        largest = np.abs(y).max(initial=0.0)
-        method = registry.get(param.solver)
-        grid = {**parse_grid(default_grid(method), method), **grid,
-                params.EPSILON.name: [largest * i / STEPS_OF_P for i in range(STEPS_OF_P)]}
-    found = search(prob.x, y, solver=param.solver, grid=grid or None, refit=False, folds=param.nr_fold,
+    found = search(prob.x, _told(param, prob.y), solver=param.solver, refit=False, folds=param.nr_fold,
                    class_weight=param.class_weight, **values)
     best = found.best_params[params.C.name]
-    if regression:
-        p = found.best_params.get(params.EPSILON.name, values.get(params.EPSILON.name))
+    if registry.get(param.solver).regression:
+        p = found.best_params.get(params.EPSILON.name, values.get(params.EPSILON.name, -1.0))
         print(f"Best C = {best:g} Best p = {p:g}  CV MSE = {found.best_score:g}")
         return best, p, found.best_score
     print(f"Best C = {best:g}  CV accuracy = {100 * found.best_score:g}%")

@@ -244,7 +244,8 @@ SOLVER = Param("solver", str, None, "the method", letter="s", metavar="NAME")
 CROSS_VALIDATION = Param("cross_validation", int, None, "accuracy, or mean squared error, or what --metric says, by "
                          "n-fold cross-validation; no model is written", FOLDS.domain, letter="v", metavar="n")
 SEARCH = Param("search", bool, False, "search for the best C, or with --grid for other parameters, by cross-"
-               f"validation with {FOLDS.default} folds or those of -v; a method without C has a grid of its own",
+               f"validation with {FOLDS.default} folds or those of -v; -c is then where C begins to double, and of "
+               "regression -p where epsilon falls from; a method without C has a grid of its own",
                letter="C")
 FACTOR = Param("factor", float, 1.0, "what C is multiplied by", "(0, inf)")
 PREDICTED_PROBABILITY = Param("probability", int, 0, "1: after each label the probabilities of the classes, in the "

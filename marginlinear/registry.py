@@ -152,7 +152,7 @@ def get(name):
     numbers = {str(number): m for m in known.values() for number in m.numbers}
     method = numbers.get(str(name))
     if method is None:
-        with_numbers = ", ".join(f"{n} ({m.name})" for n, m in sorted(numbers.items()))
+        with_numbers = ", ".join(f"{n} ({numbers[n].name})" for n in sorted(numbers, key=int))
         raise ValueError(f"solver = {name!r} is not known: give {', '.join(known)}, or LIBLINEAR's {with_numbers}")
     return method
 

@@ -180,7 +180,7 @@ def names_of(thing):
 
 # LIBLINEAR's names that are refused, by what they belong to: all others are there.
 REFUSED = {"problem": {"x_space", "rowptr"}, "model": {"rho"},
-           "parameter": {"init_sol", "w_recalc", "print_func"}}
+           "parameter": {"print_func"}}
 
 
 def test_same_names(theirs, vehicle):
@@ -214,7 +214,9 @@ def test_parameters_read_as_liblinears(theirs, options):
     assert found.solver_type is ours.solver_names(int(known.solver_type))
     # The tolerance is that of another measure: only what was given is the same.
     assert found.eps == (known.eps if options and "-e" in options else 1e-3)
-    assert {line.partition(":")[0].strip() for line in str(known).splitlines()} & {"C", "eps"} == {"C", "eps"}
+    shown, told = ({line.partition(":")[0].strip() for line in str(param).splitlines()} for param in (known, found))
+    assert shown - told == {"solver_type", "nr_weight", "weight_label", "weight", "flag_C_specified",
+                            "flag_p_specified", "print_func"}
     assert f"C: {found.C}" in str(found).splitlines()
     found.set_to_default_values()
     assert str(found) == str(ours.parameter()) and (found.C, found.solver) == (1, "l2svc")
@@ -246,6 +248,51 @@ def test_parameters_are_set_as_liblinears(vehicle):
     assert param.solver == "mcodm"
     with pytest.raises(AttributeError, match="LIBLINEAR has no number for mcodm: see solver"):
         param.solver_type  # noqa: B018
+
+
+@pytest.mark.parametrize("options", ["-s 0", "-s 2 -B 1", "-s 0 -R -B 1", "-s 11", "-s 11 -R"])
+@pytest.mark.parametrize("binary", [False, True])
+def test_a_start_at_weights(theirs, vehicle, options, binary):
+    """init_sol is the w of a model, of LIBLINEAR's too: few sweeps are left, and the same certificate."""
+    y, x = vehicle
+    y = two_classes(y) if binary or "11" in options else y
+    prob, param = ours.problem(y, x), ours.parameter(f"{options} -e 1e-4")
+    first = ours.train(prob, param)
+    exact = ours.train(prob, f"{options} -e 1e-11")
+    param.init_sol = exact.w.tolist()
+    again = ours.train(prob, param)
+    before, after = first.classifier.info, again.classifier.info
+    assert after.converged and after.n_iter < before.n_iter / 2
+    assert abs(after.objective - before.objective) <= 1e-4 * before.objective
+    if binary and "-R" not in options:
+        known = theirs.train(y, x, f"-q {options} -e 1e-8")
+        param.init_sol = (ctypes.c_double * len(exact.w))(*known.w[:len(exact.w)])
+        assert ours.train(prob, param).classifier.info.n_iter < before.n_iter / 2
+    param.init_sol = exact.w[1:]
+    with pytest.raises(ValueError, match=f"init_sol has shape .*: {len(exact.w)} numbers are needed"):
+        ours.train(prob, param)
+    param = ours.parameter("-s 3")
+    param.init_sol = exact.w
+    with pytest.raises(ValueError, match=r"^Initial-solution .* only for solvers L2R_LR, .*given for l1svc"):
+        ours.train(prob, param)
+
+
+def test_parameters_of_regression_and_of_one_class(theirs, vehicle):
+    for options in ("-s 13 -p 0.3 -R", "-s 21 -n 0.2", "-s 0 -R -B 1"):
+        found, known = ours.parameter(options), theirs.parameter(options)
+        assert found.regularize_bias == known.regularize_bias and not known.init_sol and found.init_sol is None
+        assert (found.p if "-p" in options else known.p) == known.p
+        assert (found.nu if "-n" in options else known.nu) == known.nu
+        assert found.flag_p_specified == known.flag_p_specified
+    y, x = vehicle
+    param = ours.parameter("-s 0 -B 1")
+    param.regularize_bias = 0
+    assert param.values["free_bias"] is True and param.regularize_bias == 0
+    np.testing.assert_array_equal(ours.train(ours.problem(y, x), param).w, ours.train(y, x, "-s 0 -R -B 1").w)
+    param = ours.parameter("-s 21")
+    param.nu, param.w_recalc = 0.2, True
+    m, known = ours.train(ours.problem(y, x), param), theirs.train(y, x, "-s 21 -n 0.2 -e 1e-6 -q")
+    assert m.rho == m.get_decfun_rho() == -m.get_decfun()[1] == pytest.approx(known.get_decfun_rho(), rel=1e-2)
 
 
 @pytest.mark.parametrize("options", ["-s 1", "-s 1 -B 2", "-s 4 -B 2"])
@@ -428,7 +475,7 @@ def test_search_for_C(vehicle, capsys):
     y, x = vehicle
     best, p, score = ours.train(y, x, "-C -s 1 -v 3 -e 0.01")
     assert capsys.readouterr().out == f"Best C = {best:g}  CV accuracy = {100 * score:g}%\n"
-    assert (np.log2(best) + 5) % 2 == 0 and p == -1
+    assert np.log2(best) % 1 == 0 and p == -1
     assert score == pytest.approx(ours.train(y, x, f"-s 1 -v 3 -e 0.01 -c {best}") / 100, abs=0.01)
     best, _, _ = ours.train(y, x, "-C -c 300 -v 3 -e 0.1")
     assert best in (300, 600)
@@ -457,7 +504,8 @@ OPTIONS = [
     ("-w", "options: -w: the label is missing"),
     ("train.txt", "options: 'train.txt' is not an option"),
     ("-s msvmav -C", "options: -C: msvmav has no C"),
-    ("-s 1 --mu 0.5", "l2svc has no parameter 'mu'"),
+    ("-s 1 --mu 0.5", "options: --mu is not a parameter of l2svc: it takes --C, "),
+    ("-s 1 -p 0.1", "options: -p is not a parameter of l2svc: it takes --C, "),
     ("-s 1 -g 0.5", "gamma = 0.5 is of no use without a kernel"),
 ]
 

@@ -20,7 +20,7 @@ from marginlinear.problem import Run
 METHODS = [("l1svc", {}), ("l2svc", {}), ("rmm", {}), ("odm", {}), ("lssvm", {}), ("mamc", {}), ("ldm", {}),
            ("ldm", {"lambda1": 0}), ("cs", {}), ("mcodm", {"mu": 0}), ("mcodm", {"mu": 0.5}), ("lpmcsvm", {}),
            ("lpmcsvm", {"norm": 1.2}), ("softmax", {}), ("softmax", {"C": 50}), ("ism3", {}), ("m3svm", {}),
-           ("m3svm", {"norm": 2.0}), ("ww", {})]
+           ("m3svm", {"norm": 2.0}), ("ww", {}), ("logistic", {}), ("logistic", {"C": 50}), ("topk", {"K": 2})]
 
 
 def table(m=240, d=7, k=3, seed=0):

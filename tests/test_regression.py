@@ -1,5 +1,6 @@
 """l1svr and l2svr against SciPy, LIBLINEAR, and their certificates in NumPy; what stands in place of classes."""
 
+import pickle
 from pathlib import Path
 
 import numpy as np
@@ -116,6 +117,36 @@ def test_scaling_weights_rows_twice_and_starts():
     assert again.info.n_iter <= 2
 
 
+@pytest.mark.parametrize("free_bias", [False, True])
+def test_a_start_at_another_cost_or_at_weights_saves_sweeps(free_bias):
+    """The targets are a part of what is mixed."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((300, 20)) * np.geomspace(1, 0.05, 20)
+    z = X @ rng.standard_normal(20) + rng.standard_normal(300) + 5
+    given = {"solver": "l2svr", "free_bias": free_bias, "tol": 1e-6, "algorithm": "cd"}
+    first = ml.train(X, z, C=1.0, **given)
+    cold, warm = ml.train(X, z, C=1.5, **given), ml.train(X, z, C=1.5, start=first, **given)
+    assert warm.info.n_iter < 0.8 * cold.info.n_iter
+    assert warm.info.objective == pytest.approx(cold.info.objective, rel=2e-6)
+    there = ml.train(X, z, C=1.0, **{**given, "tol": 1e-11})
+    from_weights = ml.train(X, z, C=1.0, start=pickle.loads(pickle.dumps(there)), **given)
+    assert from_weights.info.converged and from_weights.info.n_iter < 0.3 * first.info.n_iter
+
+
+@pytest.mark.parametrize("C", [2.0**20, 2.0**30])
+def test_the_bound_knows_what_rounding_takes_from_a_wide_band(C):
+    """One row is beyond the band: D is a t - a^2 (||x||^2/2 + 1/(4 C)) at most, t what it is beyond by at w = 0."""
+    X, z, _ = problem(4)
+    epsilon = 0.7 * float(abs(z).max())
+    row = int(abs(z).argmax())
+    X, z = X[[row, (row + 1) % len(z)]] * [[1.0], [1e-9]], z[[row, row]] * [1, 0]
+    model = ml.train(X, z, solver="l2svr", C=C, epsilon=epsilon)
+    best = (abs(z[0]) - epsilon) ** 2 / (2 * (X[0] @ X[0] + 1 / (2 * C)))
+    assert model.info.converged
+    assert model.info.bound <= best * (1 + 1e-12)
+    assert model.info.objective == pytest.approx(best, abs=1e-3)
+
+
 def theirs():
     return pytest.importorskip("liblinear.liblinearutil", reason="pip install liblinear-official")
 
@@ -157,8 +188,9 @@ def test_liblinearutil(capsys):
     assert words == ["Mean squared error", "Squared correlation coefficient"] * 2
     error = ours.train(z.tolist(), x, "-q -s 11 -v 4")
     assert capsys.readouterr().out.startswith(f"Cross Validation Mean squared error = {error:g}\nCross Validation Squ")
-    C, p, score = ours.train(z.tolist(), x, "-q -s 11 -C -c 0.5 -p 0.1")
-    assert C in [2.0**i for i in range(-1, 11)] and p == 0.1 and 0 < score < np.var(z)
+    C, p, score = ours.train(z.tolist(), x, "-q -s 11 -C -c 0.5 -p 0.4")
+    steps = abs(z).max() * np.arange(20) / 20
+    assert C in [2.0**i for i in range(-1, 21)] and p in steps[steps <= 0.4] and 0 < score < np.var(z)
     C, p, best = ours.train(z.tolist(), x, "-q -s 11 -C -c 64 -v 3")
     assert C >= 64 and 0 <= p < abs(z).max() and best > 0
     param = ours.parameter("-s 13 -p 0.3")

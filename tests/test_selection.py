@@ -24,6 +24,7 @@ from marginlinear.cli.output import StatusLine
 from marginlinear.data import kernels
 from marginlinear.data.folds import stratified_folds
 from marginlinear.selection import grid, metrics
+from marginlinear.selection.doubling import doubling_grid
 
 ROOT = str(Path(ml.__file__).parents[1])
 METHODS = [name for name, method in registry.methods().items() if method.classifies]
@@ -308,12 +309,60 @@ def test_every_method_is_searched_and_trained_on_the_command_line(solver, tmp_pa
     best = re.search(rf"^Best {words}  CV accuracy = \S+%$", shown, re.MULTILINE)
     assert best, shown
     table = json.loads(Path("t.json").read_text())
-    assert len(table) == {"msvmav": 4, "nusvc": 2}.get(solver, 8)
+    if solver in ("l2svc", "logistic"):
+        assert [entry["C"] for entry in table] == doubling_grid(method, X2, y2, {})["C"]
+    else:
+        assert len(table) == {"msvmav": 4, "nusvc": 2}.get(solver, 8)
     model = ml.load_model("m")
     winner = max(table, key=lambda entry: entry["score"])
     assert all(model.params[axis] == winner[axis] for axis in axes)
     if solver != "nusvc":
         assert grid.default_grid(method)
+
+
+@pytest.mark.parametrize("number", [0, 2, 11])
+def test_the_values_of_C_are_liblinears(number, capfd):
+    """The first that it says, and the last: where one is given, too."""
+    theirs = pytest.importorskip("liblinear.liblinearutil", reason="pip install liblinear-official")
+    method = registry.get(str(number))
+    X, y = X2 * 3, np.where(y2 == 5, 1.0, -1.0) if number < 11 else X2 @ [1, -2, 0.5, 3.0]
+    for options, given in [("", {}), ("-B 1", {"bias": 1.0}), ("-c 0.3", {"C": 0.3})]:
+        theirs.train(y, X, f"-s {number} -C {options}")
+        lines = [line for line in capfd.readouterr().out.splitlines() if line.startswith("log2c=")]
+        log2 = [float(line.split()[1]) for line in lines if number < 11 or float(line.split()[3]) == 0]
+        found = doubling_grid(method, X, y, given)
+        assert np.log2(found["C"])[: len(log2)] == pytest.approx(log2[: len(found["C"])], abs=0.006)
+        assert found["C"][-1] <= 2.0 ** (20 if number == 11 else 10) < 2 * found["C"][-1]
+        if number == 11:
+            assert found["epsilon"] == pytest.approx(abs(y).max() * np.arange(20) / 20)
+    if number == 11:
+        few = doubling_grid(method, X, y, {"epsilon": 0.12 * abs(y).max()})["epsilon"]
+        assert few == pytest.approx(abs(y).max() * np.array([0, 0.05, 0.1]))
+
+
+def test_where_a_search_begins(tmp_path, monkeypatch, capsys):
+    """At a given C with every method; of rows in any storage, scaled or not, at the same one."""
+    found = ml.search(X3, y3, solver="cs", C=100.0, refit=False, folds=2)
+    assert [entry["C"] for entry in found.table] == [100.0, 200.0, 400.0, 800.0]
+    rbf = {"solver": "l2svc", "kernel": "rbf", "refit": False, "folds": 2, "tol": 0.1}
+    assert [entry["C"] for entry in ml.search(X2, y2, **rbf).table] == [2.0**i for i in range(-5, 10, 2)]
+    assert [entry["C"] for entry in ml.search(X2, y2, C=512.0, **rbf).table] == [512.0, 1024.0]
+    logistic = registry.get("logistic")
+    ranged, largest = (X2 - X2.min(axis=0)) / np.ptp(X2, axis=0), X2 / abs(X2).max(axis=0)
+    for scale, S in [(None, X2), ("range", ranged), ("maxabs", largest)]:
+        plain = doubling_grid(logistic, S, y2, {"bias": 1.0})
+        given = {"free_bias": True} if scale is None else {"free_bias": True, "scale": scale}
+        assert doubling_grid(logistic, sparse.csr_array(X2), y2, given) == plain
+    twice = doubling_grid(logistic, X2, y2, {}, sample_weight=np.full(len(y2), 2))["C"]
+    assert twice == doubling_grid(logistic, np.vstack((X2, X2)), np.tile(y2, 2), {})["C"]
+    assert doubling_grid(registry.get("l2svr"), X2, np.zeros(len(y2)), {}) == {"C": [2.0**i for i in range(21)],
+                                                                               "epsilon": [0.0]}
+    monkeypatch.chdir(tmp_path)
+    ml.dump_libsvm(X2, X2[:, 0], "d")
+    assert command.main(["-s", "11", "-C", "-c", "524288", "-v", "2", "-p", "0.01", "--refit", "d", "m"]) == 0
+    shown = capsys.readouterr().out
+    assert re.search(r"^Best C = (524288|1\.04858e\+06) Best p = 0  CV MSE = \S+$", shown, re.MULTILINE), shown
+    assert ml.load_model("m").params["epsilon"] == 0
 
 
 # ---- logs

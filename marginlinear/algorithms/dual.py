@@ -10,6 +10,8 @@ from marginlinear.status import ROUNDING, STALLED, allowance, status_of
 SPARSIFYING = 1
 # What comes before sweeps may cost as much as these promise to.
 WORTH = 1.0
+# Where a table has the constants of its pieces.
+LEVELS = slice(8, 11)
 
 
 def margin_engine(problem, cost, seed, threads, tables, kind=None, **others):
@@ -127,8 +129,9 @@ class DualFit:
             objective, bound = self._values(averaged, references)
         if not bound < math.inf:
             bound = -math.inf
-        if engine.rounding > allowance(ROUNDING, objective):
-            bound -= engine.rounding
+        rounding = self._rounding(averaged)
+        if rounding > allowance(ROUNDING, objective):
+            bound -= rounding
         certificate = objective - bound
         self.budget.record(engine.n_iter, objective, bound, certificate)
         # Where nothing ran out, checks have certified what the recomputed sums do not: what is left is rounding.
@@ -165,6 +168,10 @@ class DualFit:
         W[:] = before
         engine.recompute_scores()
         return engine.primal()[1], bound
+
+    def _rounding(self, averaged):
+        """What rounding may add to the bound, beside a part of its value."""
+        return self.engine.rounding
 
     def _weights(self, state):
         """A state as a Solution has it: a row a feature, or the coefficients of the rows."""
@@ -307,6 +314,18 @@ class MarginFit(DualFit):
             return super()._values(averaged, references)
         # A check has summed the incumbent's objective over the rows, at these very weights.
         return incumbent.objective, self.engine.recomputed_dual(averaged)
+
+    def _rounding(self, averaged):
+        """The pieces of a loss are polynomials about 0: of a band of residuals whose ends are far from it they are
+        differences of large terms, c_i epsilon^2 and less, on the rows beyond it."""
+        import numpy as np
+
+        engine = self.engine
+        if self.problem.targets is None or self.run.places is not None:
+            return engine.rounding
+        beyond = np.asarray(engine.state(averaged)["duals"]) != 0
+        levels = np.abs(np.asarray(engine.tables)[:, LEVELS]).max(axis=1)[np.asarray(engine.group)]
+        return engine.rounding + np.finfo(float).eps * float((np.asarray(engine.cost) * levels)[beyond].sum())
 
     def solution(self, n_outer=0, residual=None, **references):
         solution = super().solution(n_outer, residual, **references)

@@ -77,7 +77,10 @@ class FreeBiasFit:
         self.solver = made(problem._replace(targets=self.targets),
                            run._replace(tol=PART * run.tol, progress=None, shared=False))
         self.largest = float(np.max(problem.rows.sqnorms(), initial=0.0))
-        self._centre(self._best(np.zeros(problem.rows.m), 0.0)[0] if run.start is None else run.start["centre"])
+        if run.start is None:
+            self._centre(self._best(np.zeros(problem.rows.m), 0.0)[0])
+        else:
+            self._centre(run.start.get("centre", self.value * float(run.start["W"][-1])))
 
     def _centre(self, b):
         """Go round this b."""

@@ -43,7 +43,7 @@ class Columns:
         codes = None if how == "ovr" else codes_of(how, problem.n_classes, run.seed)
         self.codes = one_versus_rest(problem.n_classes) if codes is None else codes
         self.decoded = codes
-        if run.start is not None and not np.array_equal(run.start["codes"], self.codes):
+        if run.start is not None and not np.array_equal(run.start.get("codes", self.codes), self.codes):
             raise ValueError("start: a model of other binary problems (multiclass, or the seed of ecoc, was another)")
         # An event of another's is never set here: fits that have one run on one thread.
         self.cancel = threading.Event() if run.cancel is None else run.cancel

@@ -29,8 +29,13 @@ SOFT = -1
 def resume(engine, state):
     """Go on from the `state()` of an engine on the same rows; where a row's cost changed, from the best mix of duals.
 
-    With a spread of margins, whose duals are those of all rows together, from scaled duals.
+    With a spread of margins, whose duals are those of all rows together, from scaled duals. Of weights alone, W, from
+    what their margins say that the duals are, -c phi'(g), at the scale of the best D.
     """
+    if "duals" not in state:
+        duals, cost = -engine.slopes_at(engine.margins_of(state["W"]), 0.0), np.asarray(engine.cost)
+        engine.restart_from(*best_start(MarginMix(engine, duals, cost, None)), None)
+        return
     duals, cost = np.asarray(state["duals"]), np.asarray(state["cost"])
     changed = not np.array_equal(engine.cost, cost)
     if engine.n_classes > 1:
@@ -134,6 +139,9 @@ class MarginMix:
             self.knot[rows] = np.where(inside, -slope[piece] / np.where(inside, quad[piece], 1.0),
                                        knots[np.minimum(piece, 1)])
             self.curvature[rows] = np.where(inside, 1 / np.where(inside, quad[piece], 1.0), 0.0)
+        if self.engine.targets is not None:
+            # A margin is less by the target.
+            self.knot += self.engine.targets
 
 
 class BlockMix:

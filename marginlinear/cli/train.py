@@ -125,8 +125,10 @@ class Training:
         taken = {p.name for p in self.method.takes}
         for param in params.OWN:
             if param.name not in taken and line.meant(param, self.method.takes):
-                owners = (m.name for m in registry.methods().values() if param.name in {p.name for p in m.takes})
-                raise UsageError(f"{line.flag(param)} is not a parameter of -s {self.method.name}, "
+                flag = line.flag(param)
+                owners = (m.name for m in registry.methods().values()
+                          if any(flag in (p.flag, f"-{p.letter}") for p in m.takes))
+                raise UsageError(f"{flag} is not a parameter of -s {self.method.name}, "
                                  f"but of {', '.join(owners)}")
         self.params = {p.name: line.value(p) for p in (*params.RUN, *params.AROUND, *self.method.takes)
                        if line.given(p)}
@@ -175,7 +177,7 @@ class Training:
         words = [line.flag(p) for p in (params.CROSS_VALIDATION, params.SEARCH) if line.given(p)]
         if words and self.method.one_class:
             raise UsageError(f"{words[0]}: nothing is measured without classes: -s {self.method.name} learns where the "
-                             "rows are")
+                             "rows are; train on a part of them, and let margin-predict count the others that are 1")
 
     def _columns(self, line):
         """What is given of params.COLUMNS and LIKE; UsageError where there is no Parquet, or no store for it to become.
@@ -271,9 +273,12 @@ class Training:
             raise UsageError(f"{TABLE.flag} {self.table_path}: give a name that ends in .csv or .json")
         try:
             self.grid = {}
-            if self.searches:
-                self.grid = grids.parse_grids(line.values(GRID) or [grids.default_grid(self.method)], self.method)
-            self.points = grids.points_of(self.grid, self.method, self.params)
+            if self.searches and not line.given(GRID) and grids.doubles(self.method, self.params):
+                self.grid = None  # it depends on the rows
+            else:
+                if self.searches:
+                    self.grid = grids.parse_grids(line.values(GRID) or [grids.default_grid(self.method)], self.method)
+                self.points = grids.points_of(self.grid, self.method, self.params)
         except ValueError as error:
             raise UsageError(error) from None
         if self.searches:
@@ -288,6 +293,9 @@ class Training:
 
         metric = METRICS[self.metric]
         folds = min(self.folds, len(data.labels))
+        doubled = self.grid is None
+        if doubled:
+            self._doubling(data)
         total = len(self.points) * folds
         if self.searches and not self.quiet:
             self.results.say(f"{len(self.points)} points, {folds} folds: {total} fits")
@@ -331,7 +339,10 @@ class Training:
         if self.searches:
             if not self.quiet:
                 self.results.say("\n".join(self._text_table(found.table, metric)))
-            self.results.say(f"Best {grids.shown(found.best_params)}  CV {metric} = {self._score(found.best_score)}")
+            best = grids.shown(found.best_params)
+            if doubled:
+                best = best.replace(params.EPSILON.name, "Best p")  # LIBLINEAR's words
+            self.results.say(f"Best {best}  CV {metric} = {self._score(found.best_score)}")
         else:
             what = "Mean squared error" if self.metric == "mse" else f"{metric[0].upper()}{metric[1:]}"
             self.results.say(f"Cross Validation {what} = {self._score(found.best_score)}")
@@ -346,6 +357,16 @@ class Training:
         self.params.update(found.best_params)
         self.log_path = None
         return max(self._train(data), NOT_CONVERGED if short and self.strict else DONE)
+
+    def _doubling(self, data):
+        from marginlinear.selection.doubling import doubling_grid
+
+        try:
+            self.grid = doubling_grid(self.method, data, data.labels, self.params, self.sample_weight)
+        except ValueError as error:
+            raise Failure(f"{_shown(self.path)}: {error}") from error
+        self.params = {name: value for name, value in self.params.items() if name not in self.grid}
+        self.points = grids.points_of(self.grid, self.method, self.params)
 
     def _score(self, value, form="g"):
         """A score as text: per cent of rows, or a number of targets."""

@@ -30,6 +30,7 @@ from marginlinear.data.folds import random_folds, stratified_folds
 from marginlinear.errors import ConvergenceWarning, renumber_rows
 from marginlinear.fitting import require_stores, resolved
 from marginlinear.selection import grid as G
+from marginlinear.selection.doubling import doubling_grid
 from marginlinear.selection.journal import Entries, Journal
 from marginlinear.selection.metrics import METRICS, pooled
 from marginlinear.status import fell_short, keyword, remedies
@@ -376,7 +377,10 @@ def search(X, y=None, *, solver=None, grid=None, refit=True, folds=5, metric=Non
         As `cross_validate` takes them; params are those that stay fixed.
     grid : dict or str, optional
         Names of parameters and lists of values, or the text of `margin-train --grid`, as in
-        "C=log2:-5:2:9,mu=0.2:0.2:0.8". Default: what the method's parameters declare, C=log2:-5:2:9 where it has C.
+        "C=log2:-5:2:9,mu=0.2:0.2:0.8". Default: what the method's parameters declare, C=log2:-5:2:9 where it has C; of
+        logistic, l2svc, l1svr and l2svr without a kernel the values of LIBLINEAR's -C: C doubles from one that follows
+        from the rows up to 2^10, of a regression 2^20, and epsilon goes from 19/20 of the largest target, or from a
+        given epsilon, down to 0 by twentieths. Of every method C doubles from a given C.
     refit : bool
         Train on all rows with the best parameters.
     log : path, optional
@@ -407,6 +411,9 @@ def search(X, y=None, *, solver=None, grid=None, refit=True, folds=5, metric=Non
     """
     method = registry.get(registry.DEFAULT if solver is None else solver)
     metric = P.metric_of(method, metric)
+    if grid is None and G.doubles(method, params):
+        grid = doubling_grid(method, X, y, params, sample_weight)
+        params = {name: value for name, value in params.items() if name not in grid}
     grid = G.check_grid(G.default_grid(method) if grid is None else grid, method)
     points = G.points_of(grid, method, params)
     refit, progress = P.check_flag("refit", refit), P.check_function("progress", progress)

@@ -12,6 +12,7 @@ import itertools
 import math
 
 from marginlinear import params as P
+from marginlinear.liblinear import SEARCHED
 
 BASES = {"log2": 2, "log10": 10}
 # Points of a search at most: each is several fits.
@@ -26,6 +27,18 @@ def default_grid(method):
                          f"{method.params[0].name}=0.1,0.2,0.5")
     cost = [p for p in axes if p.name == P.C.name]
     return ",".join(f"{p.name}={p.grid}" for p in cost or axes)
+
+
+def doubles(method, params):
+    """Whether a search without a grid tries what LIBLINEAR's -C does (`doubling`), in place of `default_grid`: of its
+    solvers, and of others from a C that is given."""
+    has_cost = P.C.name in {p.name for p in method.params}
+    return has_cost and (params.get(P.C.name) is not None or own_range(method, params))
+
+
+def own_range(method, params):
+    """Whether LIBLINEAR's -C has a range of its own for this problem."""
+    return method.liblinear in SEARCHED and params.get(P.KERNEL.name) is None
 
 
 def parse_grid(text, method):

@@ -38,7 +38,9 @@ class SummedCost:
         return engine.rows.d * max(1, engine.n_classes - 1)
 
     def sweeps_of_a_step(self, engine):
-        return ROUNDS if self.unknowns(engine) <= LIMIT else math.inf
+        """As `newton.BlockNewtonCost` has it: infinite where steps are not possible."""
+        possible = self.unknowns(engine) <= LIMIT and (engine.n_classes == 1 or engine.laplacian)
+        return ROUNDS if possible else math.inf
 
     def require(self, engine):
         """ValueError where steps are not possible."""
