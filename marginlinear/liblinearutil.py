@@ -261,7 +261,7 @@ class parameter:
     init_sol = _Absent("a fit goes on from another one by marginlinear.train(start=)")
     w_recalc = _Absent("the weights are always those of the duals")
     regularize_bias = _derived(lambda self: int(not self._get("free_bias")), "free_bias")
-    print_func = _Absent("training prints nothing; marginlinear.train(progress=) is told how it goes")
+    print_func = _Absent("training prints nothing; marginlinear.train(callback=) is told how it goes")
 
 
 class model:

@@ -59,7 +59,7 @@ class Info(namedtuple("Info", "status algorithm n_iter n_outer objective bound c
 
     Attributes
     ----------
-    status : {"converged", "max_iter", "time_limit", "stalled", "cycle", "finished", "failed"}
+    status : {"converged", "max_iter", "time_limit", "stalled", "cycle", "finished", "stopped", "interrupted", "failed"}
         `converged` means certificate <= tol * max(1, abs(objective)), recomputed from the final weights; for a method
         without a certificate residual <= tol.
     algorithm : str
@@ -112,8 +112,33 @@ class Info(namedtuple("Info", "status algorithm n_iter n_outer objective bound c
         return self._asdict()
 
 
+class Progress(namedtuple("Progress", "n_iter seconds objective bound certificate residual columns fold folds model",
+                          defaults=(None, None, None, None))):
+    """What a `callback` is told at a check.
+
+    Attributes
+    ----------
+    n_iter, seconds, objective, bound, certificate, residual
+        As of an entry of `Info.history`.
+    columns : int or None
+        With several binary problems: how many have been solved so far.
+    fold, folds : int or None
+        In the fits of `probability`: the number of the fold, and how many there are.
+    model : callable or None
+        `model()` is the Model of the best weights so far: made when it is called, which takes a pass over the rows or a
+        few, and the memory of another fit. None in the fits of `probability`.
+    """
+
+    __slots__ = ()
+
+    def entry(self):
+        """The same as an entry of `Info.history`."""
+        return {name: value for name, value in self._asdict().items()
+                if name != "model" and (name not in ("columns", "fold", "folds") or value is not None)}
+
+
 class Run(namedtuple("Run", "tol algorithm max_iter time_limit seed threads start progress cancel overwrite_rows "
-                     "shared places", defaults=(None, None, None, False, False, None))):
+                     "shared places fits", defaults=(None, None, None, False, False, None, None))):
     """What a fit is told beside its method's parameters: the values of `params.RUN`, a start, an observer.
 
     Attributes
@@ -133,9 +158,17 @@ class Run(namedtuple("Run", "tol algorithm max_iter time_limit seed threads star
         do not depend on `threads`.
     places : algorithms.partitions.places.Places or None
         Where the rows are, if not in the Problem, which then has one in place of all.
+    fits : list or None
+        Where what does the fit puts itself: `state()` of the last one is, at a check and after an exception, the
+        `state` of a Solution so far, from which the fit can go on.
     """
 
     __slots__ = ()
+
+    def enlist(self, fit):
+        """`fit` is what does the fit from here on, and has its state."""
+        if self.fits is not None:
+            self.fits.append(fit)
 
 
 class Solution(namedtuple("Solution", "weights info state codes offset", defaults=(None, None, None))):

@@ -278,7 +278,8 @@ def public_calls(folder):
     method = dict.fromkeys(METHOD_PARAMETERS)
     folds = {"folds": 2, "seed": 0, "threads": None, "kernel": None, "C": 1.0}
     rows = {"X": X, "threads": None}
-    yield ml.train, {**fit, **method, "start": None, "progress": None, "probability": False, "scale": None}
+    yield ml.train, {**fit, **method, "start": None, "callback": None, "on_interrupt": "raise", "checkpoint": None,
+                     "checkpoint_seconds": 60, "resume_from": None, "probability": False, "scale": None}
     yield ml.train, {"X": X, "y": y, "solver": "odm"}
     yield functools.partial(ml.train, X, y, solver="odm"), {"multiclass": "ovr"}
     yield ml.cross_validate, {**fit, **folds, "solver": "mcodm", "metric": "accuracy"}
@@ -316,7 +317,7 @@ def test_arguments_of_the_wrong_kind_are_named(wrong, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("given, kind, words", [
-    ({"progress": 3}, TypeError, r"progress = 3 is not allowed: give a function"),
+    ({"callback": 3}, TypeError, r"callback = 3 is not allowed: give a function"),
     ({"class_weight": "uniform"}, ValueError, r"class_weight = 'uniform' .* or .balanced"),
     ({"class_weight": [1, 2]}, TypeError, r"class_weight = \[1, 2\] "),
     ({"class_weight": {0: "a"}}, ValueError, r"class_weight\[0\] = 'a'"),

@@ -393,7 +393,7 @@ class Training:
         try:
             return fit_model(data, data.labels, solver=self.method.name, class_weight=self.class_weight,
                              sample_weight=self.sample_weight, overwrite_rows=last,
-                             progress=self._progress if relaxation is None else None,
+                             callback=self._told if relaxation is None else None,
                              **{**self.params, **(relaxation or {})})
         except ValueError as error:
             raise Failure(f"{_shown(self.path)}: {error}") from error
@@ -405,6 +405,9 @@ class Training:
                                     progress=self._progress, **self.params)
         except ValueError as error:
             raise Failure("; ".join([f"{self.path}: {error}", *getattr(error, "__notes__", ())])) from error
+
+    def _told(self, check):
+        self._progress(check.entry())
 
     def _progress(self, check):
         self._write_log(check)
