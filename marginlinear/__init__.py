@@ -30,8 +30,8 @@ _HOME = {
 }
 
 __all__ = ["ConvergenceWarning", "DataError", "Info", "Interrupted", "KernelModel", "MarginReport", "Model", "Progress",
-           "RegressionModel", "ResidualReport", "Store", "__version__", "cross_validate", "dump_libsvm", "load_libsvm", "load_model",
-           "margin_report", "out_of_fold", "residual_report", "save_model", "search", "train"]
+           "RegressionModel", "ResidualReport", "Store", "__version__", "cross_validate", "dump_libsvm", "load_libsvm",
+           "load_model", "margin_report", "out_of_fold", "residual_report", "save_model", "search", "train"]
 
 
 def __getattr__(name):

@@ -61,8 +61,8 @@ def train(X, y=None, *, solver=None, classes=None, class_weight=None, sample_wei
     start : Model, optional
         A model that `train` made of the same rows, with the same method and kernel: training goes on from it.
     callback : callable, optional
-        Called with a `Progress` at every check: n_iter, seconds, objective, bound, certificate, residual (None where the
-        method has none), and `model()`, which makes the model so far. Where it returns True the fit ends, with that
+        Called with a `Progress` at every check: n_iter, seconds, objective, bound, certificate, residual (None where
+        the method has none), and `model()`, which makes the model so far. Where it returns True the fit ends, with that
         model and the status "stopped". In the fits of `probability` there are the number of the fold and how many
         there are (fold, folds) too; with several threads they call from theirs, one at a time.
     on_interrupt : {"raise", "keep"}

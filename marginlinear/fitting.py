@@ -207,8 +207,9 @@ class Fit:
                           solution.info, Start(origin, told, solution.state))
 
         if watch is not None:
-            watch.follow(lambda state: Start(origin, told, state, check_of(problem.rows)), lambda state: made(solve(run._replace(
-                start=state, time_limit=0.0, progress=None, cancel=None, overwrite_rows=False, fits=None))))
+            last = run._replace(time_limit=0.0, progress=None, cancel=None, overwrite_rows=False, fits=None)
+            watch.follow(lambda state: Start(origin, told, state, check_of(problem.rows)),
+                         lambda state: made(solve(last._replace(start=state))))
         return made(solve(run))
 
 

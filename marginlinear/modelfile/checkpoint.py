@@ -7,6 +7,7 @@ The file is a zip archive, not compressed, whose CRC-32 of each member is checke
     0, 1, ...       the arrays' bytes, in C order and in this machine's byte order; the header has types and shapes
 """
 
+import errno
 import json
 import math
 import os
@@ -20,7 +21,7 @@ import numpy as np
 
 from marginlinear._version import version
 from marginlinear.atomic import check_writable, replacing
-from marginlinear.data.reading import json_of
+from marginlinear.data.reading import json_of, shown
 from marginlinear.errors import DataError
 from marginlinear.fitting import Start
 
@@ -102,22 +103,28 @@ def read_checkpoint(path):
     """
     with open(path, "rb") as stream:
         try:
+            size = os.fstat(stream.fileno()).st_size
             with zipfile.ZipFile(stream) as archive:
-                header = json_of(member(archive, HEADER, stream))
+                header = json_of(member(archive, HEADER, size))
                 if header["format"] != FORMAT:
                     raise ValueError(f"format {header['format']}, of version {header['version']}; this is {version}")
-                arrays = [array_of(member(archive, str(number), stream), *kind)
+                arrays = [array_of(member(archive, str(number), size), *kind)
                           for number, kind in enumerate(header["arrays"])]
             found = decoded(header["tree"], arrays)
             return Start(found["origin"], found["y"], found["state"], header["rows"])
         except DAMAGE as error:
-            raise DataError(path, 0, 0, NOT_ONE.format(error)) from error
+            raise DataError(path, 0, 0, NOT_ONE.format(shown(error))) from error
+        except OSError as error:
+            # A damaged archive names places that the file does not have.
+            if error.errno != errno.EINVAL:
+                raise
+            raise DataError(path, 0, 0, NOT_ONE.format("it is too short")) from error
 
 
-def member(archive, name, stream):
-    """The bytes of a member; no more are believed to be there than the file has."""
+def member(archive, name, size):
+    """The bytes of a member; no more are believed to be there than the file has, which is of this size."""
     info = archive.getinfo(name)
-    if info.compress_type != zipfile.ZIP_STORED or info.file_size > os.fstat(stream.fileno()).st_size:
+    if info.compress_type != zipfile.ZIP_STORED or info.file_size > size:
         raise ValueError(f"member {name} is not stored as it is")
     return archive.read(info)
 
