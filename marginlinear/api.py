@@ -203,10 +203,10 @@ def fit_model(X, y=None, warning=None, *, solver=None, classes=None, class_weigh
     if callback is not None:
         watch.observers.append(lambda entry: callback(Progress(
             **entry, model=None if "fold" in entry else lambda: watch.model(STOPPED))))
-    kept = None
+    saved = None
     if checkpoint is not None:
-        kept = Checkpoint(P.check_path("checkpoint", checkpoint), watched["checkpoint_seconds"], watch.start)
-        watch.observers.append(kept)
+        saved = Checkpoint(P.check_path("checkpoint", checkpoint), watched["checkpoint_seconds"], watch.start)
+        watch.observers.append(saved)
     raises = watched["on_interrupt"] == ON_INTERRUPT.choices[0]
     try:
         model = fit.model(sample, start, cancel=cancel, gram=gram, watch=watch,
@@ -214,15 +214,16 @@ def fit_model(X, y=None, warning=None, *, solver=None, classes=None, class_weigh
     except (KeyboardInterrupt, Stopped) as end:
         if not watch.knows:
             raise
-        if kept is not None:
-            kept.write(watch.start())
+        if saved is not None:
+            saved.write(watch.start())
         status = STOPPED if isinstance(end, Stopped) else INTERRUPTED
         if raises and status == INTERRUPTED:
             raise Interrupted(lambda: watch.model(status)) from None
         model, folded = watch.model(status), None
     else:
-        if kept is not None:
-            kept.write(watch.start())
+        if saved is not None:
+            saved.write(watch.start())
+    watch.close()
     model.calibration = own
     if folded is not None:
         try:

@@ -106,6 +106,11 @@ class Watch:
         """`start(state)` is a Start, `fitted(state)` what a fit makes of the state that has no time left."""
         self._start, self._fitted = start, fitted
 
+    def close(self):
+        """Let go of the fit, which knows its Watch: the rows are not to wait for the garbage collector."""
+        self.fits.clear()
+        self._start = self._fitted = self.made = None
+
     def model(self, status):
         return self.made(self.fitted(status))
 
