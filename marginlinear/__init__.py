@@ -20,16 +20,18 @@ _HOME = {
     "residual_report": "marginlinear.residuals",
     "ConvergenceWarning": "marginlinear.errors",
     "DataError": "marginlinear.errors",
+    "Interrupted": "marginlinear.errors",
     "Info": "marginlinear.problem",
+    "Progress": "marginlinear.problem",
     "Store": "marginlinear.store",
     "cross_validate": "marginlinear.selection",
     "out_of_fold": "marginlinear.selection",
     "search": "marginlinear.selection",
 }
 
-__all__ = ["ConvergenceWarning", "DataError", "Info", "KernelModel", "MarginReport", "Model", "RegressionModel",
-           "ResidualReport", "Store", "__version__", "cross_validate", "dump_libsvm", "load_libsvm", "load_model",
-           "margin_report", "out_of_fold", "residual_report", "save_model", "search", "train"]
+__all__ = ["ConvergenceWarning", "DataError", "Info", "Interrupted", "KernelModel", "MarginReport", "Model", "Progress",
+           "RegressionModel", "ResidualReport", "Store", "__version__", "cross_validate", "dump_libsvm", "load_libsvm",
+           "load_model", "margin_report", "out_of_fold", "residual_report", "save_model", "search", "train"]
 
 
 def __getattr__(name):

@@ -14,16 +14,23 @@ from marginlinear.data.checks import class_factors, labels_with, training_data
 from marginlinear.data.folds import stratified_folds
 from marginlinear.data.kernels import GramCache
 from marginlinear.data.labels import classes_of
-from marginlinear.errors import ConvergenceWarning, renumber_rows
+from marginlinear.errors import ConvergenceWarning, Interrupted, Stopped, renumber_rows
 from marginlinear.fitting import require_memory, resolved
 from marginlinear.model import Model, RegressionModel, among, kernel_model
-from marginlinear.problem import Problem
-from marginlinear.status import fell_short, keyword, shortfall
+from marginlinear.modelfile.checkpoint import Checkpoint, read_checkpoint
+from marginlinear.problem import Problem, Progress
+from marginlinear.status import INTERRUPTED, STOPPED, fell_short, keyword, shortfall
 from marginlinear.store.paging import paged
 from marginlinear.threads import in_order
 
+ON_INTERRUPT = P.Param("on_interrupt", str, "raise", "", choices=("raise", "keep"))
+CHECKPOINT_SECONDS = P.Param("checkpoint_seconds", float, 60.0, "seconds between two writings of the checkpoint",
+                             "[0, inf)")
+NO_PROBABILITIES = "the fit was ended before its probabilities were made"
 
-def train(X, y=None, *, solver=None, classes=None, class_weight=None, sample_weight=None, start=None, progress=None,
+
+def train(X, y=None, *, solver=None, classes=None, class_weight=None, sample_weight=None, start=None, callback=None,
+          on_interrupt="raise", checkpoint=None, checkpoint_seconds=CHECKPOINT_SECONDS.default, resume_from=None,
           probability=False, scale=None, memory=None, sweeps_per_load=None, **params):
     """Train a linear or a kernel classifier, or a linear regression.
 
@@ -56,10 +63,22 @@ def train(X, y=None, *, solver=None, classes=None, class_weight=None, sample_wei
         binary loss of the margin without a kernel, such as logistic, l2svc and l2svr, also a linear model of the same
         features and classes from a file, a pickle or other rows of which only the weights are known; not with scale,
         and of several classes with ovr alone.
-    progress : callable, optional
-        Called with a dict (n_iter, seconds, objective, bound, certificate, residual) at every check; what the method
-        does not have is None there. In the fits of `probability` the dict also has the number of the fold and
-        how many there are (fold, folds); with several threads they call from theirs, one at a time.
+    callback : callable, optional
+        Called with a `Progress` at every check: n_iter, seconds, objective, bound, certificate, residual (None where
+        the method has none), and `model()`, which makes the model so far. Where it returns True the fit ends, with that
+        model and the status "stopped". In the fits of `probability` there are the number of the fold and how many
+        there are (fold, folds) too; with several threads they call from theirs, one at a time.
+    on_interrupt : {"raise", "keep"}
+        What Ctrl-C does: "raise" raises `Interrupted`, a KeyboardInterrupt whose `partial` is the model so far; "keep"
+        returns that model, with the status "interrupted". Its certificate is its own in both cases. Before there is
+        anything to keep, a KeyboardInterrupt is raised.
+    checkpoint : str or path, optional
+        A file in which the fit is kept: written every `checkpoint_seconds`, and at its end, however it ends.
+    checkpoint_seconds : float, default=60
+        Seconds between two writings of the checkpoint, at least.
+    resume_from : str or path, optional
+        A checkpoint to go on from: of the same rows, method, kernel and classes. The certificate is that of this fit.
+        May be the file that `checkpoint` names.
     probability : bool
         Whether to fit a calibration (`predict_proba`) on the scores of stratified 5-fold cross-validation: 5 more
         fits, on threads. The weights are the same without it. Two classes need two different rows each; of more, those
@@ -98,7 +117,11 @@ def train(X, y=None, *, solver=None, classes=None, class_weight=None, sample_wei
     ValueError
         Names the parameter, its value and its domain, or what is wrong with X, y or the weights.
     TypeError
-        For a parameter that the method does not have, and for a progress, or class_weight, of another type.
+        For a parameter that the method does not have, and for a callback, or class_weight, of another type.
+    Interrupted
+        After Ctrl-C: see `on_interrupt`.
+    DataError
+        For a file that is no checkpoint, or a damaged one.
     MemoryError
         For weights, or a cache of kernel rows, that are larger than the machine, and zeros that would take a quarter
         of it in "range": before they are asked for.
@@ -119,12 +142,14 @@ def train(X, y=None, *, solver=None, classes=None, class_weight=None, sample_wei
     fit: frequent features side by side, those that occur in one row only as one. X itself is never changed.
     """
     return fit_model(X, y, ConvergenceWarning, solver=solver, classes=classes, class_weight=class_weight,
-                     sample_weight=sample_weight, start=start, progress=progress, probability=probability, scale=scale,
-                     memory=memory, sweeps_per_load=sweeps_per_load, **params)
+                     sample_weight=sample_weight, start=start, callback=callback, on_interrupt=on_interrupt,
+                     checkpoint=checkpoint, checkpoint_seconds=checkpoint_seconds, resume_from=resume_from,
+                     probability=probability, scale=scale, memory=memory, sweeps_per_load=sweeps_per_load, **params)
 
 
 def fit_model(X, y=None, warning=None, *, solver=None, classes=None, class_weight=None, sample_weight=None, start=None,
-              progress=None, cancel=None, gram=None, overwrite_rows=False, probability=False, scale=None, memory=None,
+              callback=None, on_interrupt="raise", checkpoint=None, checkpoint_seconds=None, resume_from=None,
+              cancel=None, gram=None, overwrite_rows=False, probability=False, scale=None, memory=None,
               sweeps_per_load=None, **params):
     """`train`, with a category for the warning that a fit did not converge; None: no warning.
 
@@ -133,7 +158,13 @@ def fit_model(X, y=None, warning=None, *, solver=None, classes=None, class_weigh
     """
     method = registry.get(registry.DEFAULT if solver is None else solver)
     values, run_values = resolved(method, params)
-    P.check_function("progress", progress)
+    watched = {"on_interrupt": on_interrupt, "checkpoint_seconds": checkpoint_seconds}
+    watched = P.resolve((ON_INTERRUPT, CHECKPOINT_SECONDS), watched)
+    P.check_function("callback", callback)
+    if resume_from is not None:
+        if start is not None:
+            raise ValueError("start and resume_from are both given: a fit begins at one of them")
+        start = read_checkpoint(P.check_path("resume_from", resume_from))
     X, read = paged(X, memory, sweeps_per_load), 0
     if is_paged(X):
         fitting.require_stores(method, values.get("kernel"))
@@ -171,8 +202,39 @@ def fit_model(X, y=None, warning=None, *, solver=None, classes=None, class_weigh
         if around["probability"] and own is None:
             folded = sample if given else sample.merged()
             require_pairs(found, folded.y)
-    model = fit.model(sample, start, progress, cancel, gram=gram, overwrite_rows=overwrite_rows and folded is None)
-    model.calibration = own if folded is None else fit.calibration(folded, progress, cancel)
+    watch = fitting.Watch([])
+    if callback is not None:
+        watch.observers.append(lambda entry: callback(Progress(
+            **entry, model=None if "fold" in entry else lambda: watch.model(STOPPED))))
+    saved = None
+    if checkpoint is not None:
+        saved = Checkpoint(P.check_path("checkpoint", checkpoint), watched["checkpoint_seconds"], watch.start)
+        watch.observers.append(saved)
+    raises = watched["on_interrupt"] == ON_INTERRUPT.choices[0]
+    try:
+        model = fit.model(sample, start, cancel=cancel, gram=gram, watch=watch,
+                          overwrite_rows=overwrite_rows and folded is None)
+    except (KeyboardInterrupt, Stopped) as end:
+        if not watch.knows:
+            raise
+        if saved is not None:
+            saved.write(watch.start())
+        status = STOPPED if isinstance(end, Stopped) else INTERRUPTED
+        if raises and status == INTERRUPTED:
+            raise Interrupted(lambda: watch.model(status)) from None
+        model, folded = watch.model(status), None
+    else:
+        if saved is not None:
+            saved.write(watch.start())
+    watch.close()
+    model.calibration = own
+    if folded is not None:
+        try:
+            model.calibration = fit.calibration(folded, watch.tell, cancel)
+        except (KeyboardInterrupt, Stopped) as end:
+            if raises and isinstance(end, KeyboardInterrupt):
+                raise Interrupted(lambda: model) from None
+            model.info = model.info._replace(notes=(*model.info.notes, NO_PROBABILITIES))
     if is_paged(X):
         read = X.pages.bytes_read - read
         model.info = model.info._replace(passes=read / max(1, X.whole), bytes_read=read)
@@ -220,7 +282,8 @@ class ModelFit(fitting.Fit):
         super().__init__(*fit)
         self.labels = labels
 
-    def model(self, sample, start=None, progress=None, cancel=None, threads=None, gram=None, overwrite_rows=False):
+    def model(self, sample, start=None, progress=None, cancel=None, threads=None, gram=None, overwrite_rows=False,
+              watch=None):
         X, bias, kernel = sample.X, self.bias, self.kernel
         scaling = None
         if self.scale is not None:
@@ -241,19 +304,24 @@ class ModelFit(fitting.Fit):
             problem = Problem(rows, ones, 2, sample.instance, sample.factor, targets=sample.y)
         else:
             problem = Problem(rows, sample.y, len(self.classes), sample.instance, sample.factor)
-        fitted = self.fitted(problem, start, progress, cancel, threads, overwrite_rows)
-        if kernel is not None:
-            return kernel_model(kernel, X, fitted, self.labels, sample.kept, n_features=self.width, scaling=scaling)
-        lowered = 0.0
-        if self.labels is not None:
-            fitted, lowered = among(self.labels, fitted)
-        if scaling is not None and scaling.linear:
-            weights, bias = scaling.folded(np.asarray(fitted.weights), fitted.bias)
-            fitted, scaling = fitted._replace(weights=weights, bias=bias), None
-        model = (RegressionModel if self.labels is None else Model)(**fitted._asdict(), scaling=scaling)
-        if np.any(lowered):
-            model.weights, model.bias = np.vstack([model.coef.T, model.intercept - lowered]), 1.0
-        return model
+
+        def made(fitted):
+            if kernel is not None:
+                return kernel_model(kernel, X, fitted, self.labels, sample.kept, n_features=self.width, scaling=scaling)
+            lowered, rest = 0.0, scaling
+            if self.labels is not None:
+                fitted, lowered = among(self.labels, fitted)
+            if scaling is not None and scaling.linear:
+                weights, bias = scaling.folded(np.asarray(fitted.weights), fitted.bias)
+                fitted, rest = fitted._replace(weights=weights, bias=bias), None
+            model = (RegressionModel if self.labels is None else Model)(**fitted._asdict(), scaling=rest)
+            if np.any(lowered):
+                model.weights, model.bias = np.vstack([model.coef.T, model.intercept - lowered]), 1.0
+            return model
+
+        if watch is not None:
+            watch.made = made
+        return made(self.fitted(problem, start, progress, cancel, threads, overwrite_rows, watch))
 
     def calibration(self, sample, progress, cancel=None):
         """The Calibration by models of all folds but one and their scores of that one: folds run on threads."""

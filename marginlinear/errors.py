@@ -64,6 +64,31 @@ def noted(where):
         raise
 
 
+class Stopped(Exception):
+    """An observer of a fit has asked for its end."""
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C has ended a fit that had something to show.
+
+    Attributes
+    ----------
+    partial : Model
+        That of the best weights so far, with objective and certificate of its own: made when it is first asked for,
+        which takes a pass over the rows or a few.
+    """
+
+    def __init__(self, make):
+        super().__init__("interrupted; `partial` of this exception is the model so far")
+        self._make, self._made = make, None
+
+    @property
+    def partial(self):
+        if self._made is None:
+            self._made = self._make()
+        return self._made
+
+
 class ConvergenceWarning(UserWarning):
     """A solver stopped before its certificate reached the tolerance; the message says what to do."""
 

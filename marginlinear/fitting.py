@@ -1,6 +1,8 @@
 """From checked rows to what a linear model is made of; `api` adds the caller's arrays, kernels and scaling."""
 
 import math
+import time
+import zlib
 from collections import namedtuple
 from contextlib import contextmanager
 
@@ -10,6 +12,7 @@ from marginlinear import params as P
 from marginlinear._core.rows import finite
 from marginlinear.data.canonical import canonical
 from marginlinear.data.labels import require_words
+from marginlinear.errors import Stopped
 from marginlinear.memory import memory
 from marginlinear.problem import Run
 from marginlinear.threads import MANY, default_threads
@@ -62,11 +65,71 @@ class Fitted(namedtuple("Fitted", "weights classes bias codes solver params info
 
 
 class Start:
-    """The state of a Solution, and what it belongs to: a dict of what must be the same, and the classes of the rows, or
-    their targets."""
+    """The state of a Solution, and what it belongs to: a dict of what must be the same, the classes of the rows, or
+    their targets, and where the two may be of different processes a check of the rows."""
 
-    def __init__(self, origin, y, state):
-        self.origin, self.y, self.state = origin, y, state
+    def __init__(self, origin, y, state, rows=None):
+        self.origin, self.y, self.state, self.rows = origin, y, state, rows
+
+
+class Watch:
+    """One fit as those see it who look on: in place of the `progress` of its Run.
+
+    Attributes
+    ----------
+    observers : sequence of callable
+        Called with each entry of the history; where one returns True the fit ends by Stopped.
+    fits : list
+        As of Run.
+    history : list of dict
+        The entries so far.
+    made : callable
+        The Model of a Fitted.
+    """
+
+    def __init__(self, observers):
+        self.observers, self.fits, self.history = observers, [], []
+        self.began = time.perf_counter()
+        self._start = self._fitted = self.made = None
+
+    def __call__(self, entry):
+        self.history.append(entry)
+        self.tell(entry)
+
+    def tell(self, entry):
+        # All of them hear of it, whatever the first one says.
+        answers = [observer(entry) for observer in self.observers]
+        if any(isinstance(answer, (bool, np.bool_)) and answer for answer in answers):
+            raise Stopped
+
+    def follow(self, start, fitted):
+        """`start(state)` is a Start, `fitted(state)` what a fit makes of the state that has no time left."""
+        self._start, self._fitted = start, fitted
+
+    def close(self):
+        """Let go of the fit, which knows its Watch: the rows are not to wait for the garbage collector."""
+        self.fits.clear()
+        self._start = self._fitted = self.made = None
+
+    def model(self, status):
+        return self.made(self.fitted(status))
+
+    @property
+    def knows(self):
+        """Whether there is something so far."""
+        return bool(self.fits)
+
+    def start(self):
+        """The Start of what there is so far."""
+        return self._start(self.fits[-1].state())
+
+    def fitted(self, status):
+        """The Fitted of what there is so far: unless it has converged it has ended by `status`."""
+        found = self._fitted(self.fits[-1].state())
+        info, n_iter = found.info, max((entry["n_iter"] for entry in self.history), default=0)
+        return found._replace(info=info._replace(
+            status=info.status if info.converged else status, reason=None, n_iter=max(n_iter, info.n_iter),
+            seconds=time.perf_counter() - self.began, history=[*self.history, *info.history]))
 
 
 class Fit:
@@ -110,11 +173,12 @@ class Fit:
         require_memory(self.columns, rows.n, "features", rows.pager)
         rows.sqnorms()
 
-    def fitted(self, problem, start=None, progress=None, cancel=None, threads=None, overwrite_rows=False):
+    def fitted(self, problem, start=None, progress=None, cancel=None, threads=None, overwrite_rows=False, watch=None):
         """Fitted of a Problem; with a kernel, the weights are the coefficients of the rows.
 
-        Parameters are those of Run; `start` is a Model, `threads` in place of the fit's own, not `shared`. ValueError
-        where weights or their objective are not finite: no such model is made.
+        Parameters are those of Run; `start` is a Model or a Start, `threads` in place of the fit's own, not `shared`. A
+        Watch takes the place of `progress`. ValueError where weights or their objective are not finite: no such model
+        is made.
         """
         method, values, how, kernel = self.method, self.values, self.how, self.kernel
         run_values = {**self.run_values, "threads": threads or self.run_values["threads"],
@@ -126,25 +190,32 @@ class Fit:
                   "multiclass": how, "scale": self.scale}
         told = problem.y if problem.targets is None else problem.targets
         # Several binary problems share the rows.
-        run = Run(start=start_state(start, origin, told, self), progress=progress, cancel=cancel,
-                  overwrite_rows=overwrite_rows and how is None, **run_values)
+        run = Run(start=start_state(start, origin, told, problem.rows, self), progress=watch or progress, cancel=cancel,
+                  overwrite_rows=overwrite_rows and how is None, fits=watch and watch.fits, **run_values)
         method_values = {p.name: values[p.name] for p in method.params}
-        with named(self.columns, problem.rows.m if kernel else problem.rows.n, "rows" if kernel else "features"):
-            if how is None:
-                solution = method.fit(problem, method_values, run)
-            else:
+
+        def solve(run):
+            with named(self.columns, problem.rows.m if kernel else problem.rows.n, "rows" if kernel else "features"):
+                if how is None:
+                    return method.fit(problem, method_values, run)
                 from marginlinear.algorithms import multiclass
 
-                solution = multiclass.fit(method, problem, method_values, run, how)
-        require_finite(solution, problem.rows, method)
-        weights, bias = solution.weights, self.bias
-        if solution.offset is not None:
-            import numpy as np
+                return multiclass.fit(method, problem, method_values, run, how)
 
-            weights, bias = np.vstack((weights, solution.offset)), 1.0
-        return Fitted(weights, self.classes, bias, solution.codes, method.name,
-                      effective(method, {**values, "multiclass": how, "scale": self.scale}, run_values),
-                      solution.info, Start(origin, told, solution.state))
+        def made(solution):
+            require_finite(solution, problem.rows, method)
+            weights, bias = solution.weights, self.bias
+            if solution.offset is not None:
+                weights, bias = np.vstack((weights, solution.offset)), 1.0
+            return Fitted(weights, self.classes, bias, solution.codes, method.name,
+                          effective(method, {**values, "multiclass": how, "scale": self.scale}, run_values),
+                          solution.info, Start(origin, told, solution.state))
+
+        if watch is not None:
+            last = run._replace(time_limit=0.0, progress=None, cancel=None, overwrite_rows=False, fits=None)
+            watch.follow(lambda state: Start(origin, told, state, check_of(problem.rows)),
+                         lambda state: made(solve(last._replace(start=state))))
+        return made(solve(run))
 
 
 def resolved(method, params):
@@ -255,20 +326,25 @@ def named(columns, count, what):
         raise MemoryError(f"a fit of {count} {what} with {columns} columns of weights: {error}") from error
 
 
-def start_state(start, origin, y, fit):
+def check_of(rows):
+    """A number that rows of other lengths do not have."""
+    return zlib.crc32(np.ascontiguousarray(rows.sqnorms()))
+
+
+def start_state(start, origin, y, rows, fit):
     """The state to go on from; ValueError where the model does not fit the problem.
 
     Of a model without duals, such as one from a file, the weights: a margin's loss has duals of its own for them.
     """
     if start is None:
         return None
-    found = getattr(start, "_state", None)
+    found = start if isinstance(start, Start) else getattr(start, "_state", None)
     if found is None:
         return weights_state(start, origin, fit)
     for name, value in origin.items():
         if found.origin[name] != value:
             raise ValueError(f"start: a model with {name} = {found.origin[name]}, this fit has {value}")
-    if not np.array_equal(found.y, y):
+    if not np.array_equal(found.y, y) or found.rows not in (None, check_of(rows)):
         # A dual's sign belongs to its row's label: under another the bound would be none.
         raise ValueError("start: a model of other rows or labels")
     return found.state

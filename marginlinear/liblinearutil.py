@@ -269,7 +269,7 @@ class parameter:
     nu = property(lambda self: self._get("nu"), lambda self, value: self._set("nu", value))
     regularize_bias = property(lambda self: int(not self._get("free_bias")),
                                lambda self, value: self._set("free_bias", not value))
-    print_func = _Absent("training prints nothing; marginlinear.train(progress=) is told how it goes")
+    print_func = _Absent("training prints nothing; marginlinear.train(callback=) is told how it goes")
 
 
 class model:

@@ -11,16 +11,18 @@ from marginlinear.data.checks import places_in
 from marginlinear.data.kernels import constant_of
 from marginlinear.data.labels import labels_of
 from marginlinear.errors import RowError, renumber_rows
+from marginlinear.problem import Summary, counted, listed
 from marginlinear.threads import default_threads, run_chunks
 
 ONE_AGAINST_ONE = "ovo"  # in place of codes
+SHOWN = 5  # labels of a model that prints itself
 SCORES = 1 << 22  # numbers that labels are made of at a time
 NO_CLASSES = "the model is a regression: it has no classes, nor margins; residual_report tells of its residuals"
 NOT_A_NUMBER = ("a score of row {row} is NaN: its values times the model's weights, or its kernel's values, are too "
                 "large to be summed; scale the features, in training and here")
 
 
-class Model(fitting.Linear):
+class Model(Summary, fitting.Linear):
     """A linear classifier: columns of weights, what they say about the classes, and how they were found.
 
     Attributes
@@ -71,6 +73,26 @@ class Model(fitting.Linear):
 
     def __getstate__(self):
         return {**self.__dict__, "_state": None}
+
+    def _summary(self):
+        k = 0 if self.classes is None else len(self.classes)
+        some = ", ".join(str(label) for label in ([] if self.classes is None else self.classes[:SHOWN].tolist()))
+        learned = f"{k:,} classes ({some}{', ...' if k > SHOWN else ''})" if k else "numbers"
+        made = f"{type(self).__name__} of {self.solver or 'another program'}"
+        lines = [("parameters", listed(self.params))] if self.params else []
+        if self.info is not None:
+            lines += [("fit", self.info.verdict), ("objective", f"{self.info.objective:.6g}, {self.info.effort}")]
+        return f"{made}: {learned} from {counted(self.n_features, 'feature')}", [*lines, ("model", self._size())]
+
+    def _size(self):
+        """What it holds, in a line."""
+        parts = [f"{counted(self.columns, 'column')} of weights, {np.count_nonzero(self.weights):,} not 0"]
+        return ", ".join(parts + self._extras())
+
+    def _extras(self):
+        extras = [f"bias feature {self.bias:g}"] if self.bias >= 0 else []
+        extras += [f"rows scaled by {self.scaling.kind}"] if self.scaling is not None else []
+        return extras + ([f"probabilities by {self.calibration.kind}"] if self.calibration is not None else [])
 
     def _checked_codes(self, codes):
         """The codes that are kept: ONE_AGAINST_ONE, which may be given too, in place of such."""
@@ -376,6 +398,9 @@ class KernelModel(Model):
     @property
     def intercept(self):
         return self._intercept
+
+    def _size(self):
+        return ", ".join([counted(self.n_support, "support vector"), *self._extras()])
 
     def require_features(self, X):
         # LIBSVM's files do not tell: there n_features is the last feature of a support vector, or none.

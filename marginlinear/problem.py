@@ -1,8 +1,37 @@
 """What goes into a solver (Problem, Run), and what comes out (Solution, Info)."""
 
+import math
 from collections import namedtuple
+from html import escape
 
 from marginlinear.status import CONVERGED
+
+
+class Summary:
+    """What prints itself in a few lines, as text and in a notebook: `_summary()` is a title and (name, text) pairs."""
+
+    __slots__ = ()
+
+    def __repr__(self):
+        title, lines = self._summary()
+        width = max(len(name) for name, _ in lines)
+        return "\n".join([title, *(f"  {name:<{width}}  {text}" for name, text in lines)])
+
+    def _repr_html_(self):
+        title, lines = self._summary()
+        rows = "".join(f'<tr><th style="text-align: left">{escape(name)}</th><td style="text-align: left">'
+                       f"{escape(text)}</td></tr>" for name, text in lines)
+        return f"<table><caption>{escape(title)}</caption>{rows}</table>"
+
+
+def listed(values):
+    """A dict of parameters as text; those of None, which were not given, are left out."""
+    return ", ".join(f"{name.rstrip('_')} = {value:g}" if isinstance(value, float) else f"{name} = {value}"
+                     for name, value in values.items() if value is not None)
+
+
+def counted(number, noun):
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 class Problem(namedtuple("Problem", "rows y n_classes instance factor whole targets",
@@ -52,14 +81,14 @@ class Problem(namedtuple("Problem", "rows y n_classes instance factor whole targ
         return total(self.instance) if self.whole is None else self.whole
 
 
-class Info(namedtuple("Info", "status algorithm n_iter n_outer objective bound certificate n_support seconds tol "
-                      "history residual reason passes bytes_read cluster notes",
+class Info(Summary, namedtuple("Info", "status algorithm n_iter n_outer objective bound certificate n_support seconds "
+                               "tol history residual reason passes bytes_read cluster notes",
                       defaults=((), None, None, None, None, None, ()))):
     """How a run ended.
 
     Attributes
     ----------
-    status : {"converged", "max_iter", "time_limit", "stalled", "cycle", "finished", "failed"}
+    status : {"converged", "max_iter", "time_limit", "stalled", "cycle", "finished", "stopped", "interrupted", "failed"}
         `converged` means certificate <= tol * max(1, abs(objective)), recomputed from the final weights; for a method
         without a certificate residual <= tol.
     algorithm : str
@@ -111,9 +140,56 @@ class Info(namedtuple("Info", "status algorithm n_iter n_outer objective bound c
         """The attributes as a dict, `history` included."""
         return self._asdict()
 
+    @property
+    def verdict(self):
+        """The status and what it is judged by, in a line."""
+        criterion, value, limit = self.criterion
+        found = f"{criterion} {value:.3g}, tolerance {limit:.3g}"
+        return f"{self.status}{f' by {self.reason}' if self.reason else ''}: {found}"
+
+    @property
+    def effort(self):
+        """Sweeps, route and seconds, in a line."""
+        outer = f", {counted(self.n_outer, 'outer iteration')}" if self.n_outer else ""
+        # A model file does not hold the seconds, in which equal runs differ.
+        seconds = "" if math.isnan(self.seconds) else f", {self.seconds:.3g} s"
+        return f"{counted(self.n_iter, 'sweep')}{outer} by {self.algorithm}{seconds}"
+
+    def _summary(self):
+        bound = "" if self.bound is None else f", bound {self.bound:.6g}"
+        lines = [("objective", f"{self.objective:.6g}{bound}"), ("effort", self.effort),
+                 ("support", f"{counted(self.n_support, 'row')} with a dual variable"),
+                 ("history", counted(len(self.history), "check"))]
+        return f"Info: {self.verdict}", lines + [("note", note) for note in self.notes]
+
+
+class Progress(namedtuple("Progress", "n_iter seconds objective bound certificate residual columns fold folds model",
+                          defaults=(None, None, None, None))):
+    """What a `callback` is told at a check.
+
+    Attributes
+    ----------
+    n_iter, seconds, objective, bound, certificate, residual
+        As of an entry of `Info.history`.
+    columns : int or None
+        With several binary problems: how many have been solved so far.
+    fold, folds : int or None
+        In the fits of `probability`: the number of the fold, and how many there are.
+    model : callable or None
+        `model()` is the Model of the best weights so far: made when it is called, which takes a pass over the rows or a
+        few, and the memory of another fit. None in the fits of `probability`.
+    """
+
+    __slots__ = ()
+
+    def entry(self):
+        """The same as an entry of `Info.history`."""
+        return {name: value for name, value in self._asdict().items()
+                if name != "model" and (name not in ("columns", "fold", "folds") or value is not None)}
+
 
 class Run(namedtuple("Run", "tol algorithm max_iter time_limit seed threads start progress cancel overwrite_rows "
-                     "shared places", defaults=(None, None, None, False, False, None))):
+                     "shared places fits", defaults=(None, None, None, False, False, None, None))):
     """What a fit is told beside its method's parameters: the values of `params.RUN`, a start, an observer.
 
     Attributes
@@ -133,9 +209,17 @@ class Run(namedtuple("Run", "tol algorithm max_iter time_limit seed threads star
         do not depend on `threads`.
     places : algorithms.partitions.places.Places or None
         Where the rows are, if not in the Problem, which then has one in place of all.
+    fits : list or None
+        Where what does the fit puts itself: `state()` of the last one is, at a check and after an exception, the
+        `state` of a Solution so far, from which the fit can go on.
     """
 
     __slots__ = ()
+
+    def enlist(self, fit):
+        """`fit` is what does the fit from here on, and has its state."""
+        if self.fits is not None:
+            self.fits.append(fit)
 
 
 class Solution(namedtuple("Solution", "weights info state codes offset", defaults=(None, None, None))):

@@ -14,9 +14,11 @@ STALLED = "stalled"  # what is left is rounding, and the certificate is still ab
 CYCLE = "cycle"  # an alternation has come back to where it was, and will not settle
 MAX_ITER = "max_iter"  # a cap came first: the reason says which
 TIME_LIMIT = "time_limit"  # the time limit came first
+STOPPED = "stopped"  # the callback has asked for it
+INTERRUPTED = "interrupted"  # Ctrl-C: the best so far was kept
 FAILED = "failed"  # a bound was contradicted beyond rounding: a defect, please report it
 # From the best to the worst.
-STATUSES = (CONVERGED, FINISHED, STALLED, CYCLE, MAX_ITER, TIME_LIMIT, FAILED)
+STATUSES = (CONVERGED, FINISHED, STALLED, CYCLE, MAX_ITER, TIME_LIMIT, STOPPED, INTERRUPTED, FAILED)
 
 # Reasons of max_iter, and the parameters that cap them.
 SWEEPS = "sweeps"  # whatever n_iter counts: Newton steps, epochs and rounds, too
@@ -51,7 +53,7 @@ def ended_by(stopped):
 
 def fell_short(status):
     """Whether it is the end of a fit that its caller should hear of."""
-    return status not in (CONVERGED, FINISHED)
+    return status not in (CONVERGED, FINISHED, STOPPED)
 
 
 def shortfall(info, method, called, kernel=None):
@@ -73,6 +75,8 @@ def shortfall(info, method, called, kernel=None):
     if info.status == CYCLE:
         advice = ("the iterations come back to where they were and will not settle: take another "
                   f"{' or '.join(called(p) for p in method.params)}")
+    elif info.status == INTERRUPTED:
+        advice = "this is the best so far"
     elif info.status == STALLED:
         advice = (f"no step lowers the objective beyond rounding, and more of them would not: {SCALE}, or take a "
                   f"larger {called(P.TOL)}")

@@ -15,6 +15,7 @@ import marginlinear as ml
 from marginlinear.api import require_memory
 from marginlinear.data.arrays import CSR
 from marginlinear.model import KernelModel, Model
+from marginlinear.problem import counted
 
 
 def test_import_brings_nothing_that_is_not_used():
@@ -278,7 +279,8 @@ def public_calls(folder):
     method = dict.fromkeys(METHOD_PARAMETERS)
     folds = {"folds": 2, "seed": 0, "threads": None, "kernel": None, "C": 1.0}
     rows = {"X": X, "threads": None}
-    yield ml.train, {**fit, **method, "start": None, "progress": None, "probability": False, "scale": None}
+    yield ml.train, {**fit, **method, "start": None, "callback": None, "on_interrupt": "raise", "checkpoint": None,
+                     "checkpoint_seconds": 60, "resume_from": None, "probability": False, "scale": None}
     yield ml.train, {"X": X, "y": y, "solver": "odm"}
     yield functools.partial(ml.train, X, y, solver="odm"), {"multiclass": "ovr"}
     yield ml.cross_validate, {**fit, **folds, "solver": "mcodm", "metric": "accuracy"}
@@ -316,7 +318,7 @@ def test_arguments_of_the_wrong_kind_are_named(wrong, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("given, kind, words", [
-    ({"progress": 3}, TypeError, r"progress = 3 is not allowed: give a function"),
+    ({"callback": 3}, TypeError, r"callback = 3 is not allowed: give a function"),
     ({"class_weight": "uniform"}, ValueError, r"class_weight = 'uniform' .* or .balanced"),
     ({"class_weight": [1, 2]}, TypeError, r"class_weight = \[1, 2\] "),
     ({"class_weight": {0: "a"}}, ValueError, r"class_weight\[0\] = 'a'"),
@@ -612,3 +614,24 @@ def test_one_column_with_codes():
 def test_codes_must_fit(codes):
     with pytest.raises(ValueError, match=r"codes must be -1, 0 or 1, in the shape \(3, 1\)"):
         Model(np.ones((2, 1)), [1, 2, 3], codes=codes)
+
+
+def test_results_tell_their_story_in_a_few_lines(tmp_path):
+    X, y = data(), np.arange(30) % 3
+    model = ml.train(X, y, solver="mcodm", C=4, bias=1.0, probability=True, scale="unit")
+    ml.save_model(model, tmp_path / "m")
+    loaded, kernel = ml.load_model(tmp_path / "m"), ml.train(X, y, solver="l1svc", kernel="rbf", gamma=0.5)
+    search = ml.search(X, y, solver="cs", grid={"C": [1, 2]})
+    for told in (model, loaded, kernel, model.info, ml.cross_validate(X, y, solver="cs"), search,
+                 ml.train(X, X[:, 0], solver="l1svr")):
+        lines = repr(told).splitlines()
+        assert 4 <= len(lines) <= 5 and max(map(len, lines)) < 160 and "nan" not in repr(told)
+        assert told._repr_html_().count("<tr>") == len(lines) - 1
+    assert repr(model).splitlines()[0] == f"Model of mcodm: 3 classes (0, 1, 2) from {counted(X.shape[1], 'feature')}"
+    for words in ("C = 4, mu = 0.8", "converged: certificate", "3 columns of weights", "bias feature 1",
+                  "rows scaled by unit", "probabilities by temperature"):
+        assert words in repr(model)
+    assert f"{kernel.n_support} support vectors" in repr(kernel) and "gamma = 0.5" in repr(kernel)
+    assert "2 points" in repr(search) and repr(search).startswith("Search: best C = ")
+    words = ml.train(X, np.array(["<a>", "b&", "c"])[y])
+    assert "&lt;a&gt;, b&amp;" in words._repr_html_()

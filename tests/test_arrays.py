@@ -271,7 +271,7 @@ def test_a_function_of_the_users_may_change_the_arrays(kernel, solver, names, ro
         warnings.simplefilter("ignore")
         expected = ml.train(sparse.csr_array(table()), Y, kernel=kernel, **options)
         try:
-            found = ml.train(X, Y, kernel=function if callable(kernel) else kernel, progress=once, **options)
+            found = ml.train(X, Y, kernel=function if callable(kernel) else kernel, callback=once, **options)
         except ValueError as error:
             assert names == ("data",) and "finite" in str(error)
         else:

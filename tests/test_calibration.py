@@ -353,28 +353,28 @@ def test_a_lone_row_of_several_classes_is_learned_from_in_all_folds():
 def test_fewer_rows_than_folds():
     X, y = np.array([[0.0], [1.0], [4.0], [5.0]]), [1, 1, 2, 2]
     seen = []
-    assert ml.train(X, y, probability=True, progress=seen.append).calibration.kind == SIGMOID
-    assert {check.get("folds") for check in seen} == {None, 4}
+    assert ml.train(X, y, probability=True, callback=seen.append).calibration.kind == SIGMOID
+    assert {check.folds for check in seen} == {None, 4}
 
 
 @pytest.mark.parametrize("threads", [1, 4])
-def test_progress_names_the_fold(threads):
+def test_a_callback_is_told_the_fold(threads):
     X, y = sample(3)
     seen = []
-    ml.train(X, y, probability=True, progress=seen.append, threads=threads)
-    assert {(check.get("fold"), check.get("folds")) for check in seen} == {(None, None), *((i, 5) for i in range(1, 6))}
+    ml.train(X, y, probability=True, callback=seen.append, threads=threads)
+    assert {(check.fold, check.folds) for check in seen} == {(None, None), *((i, 5) for i in range(1, 6))}
 
 
-def test_what_progress_raises_ends_the_fits():
+def test_what_a_callback_raises_ends_the_fits():
     X, y = sample(3)
 
     def stop(check):
-        if "fold" in check:
+        if check.fold:
             raise RuntimeError("enough")
 
     for threads in (1, 3):
         with pytest.raises(RuntimeError, match="enough"):
-            ml.train(X, y, probability=True, progress=stop, threads=threads)
+            ml.train(X, y, probability=True, callback=stop, threads=threads)
 
 
 def test_a_fold_that_cannot_be_trained_is_named():
@@ -429,14 +429,14 @@ def test_ctrl_c_in_a_fold(monkeypatch):
     sent = []
 
     def interrupt(check):
-        if "fold" in check and not sent:
+        if check.fold and not sent:
             sent.append(time.monotonic())
             signal.raise_signal(signal.SIGINT)
 
     for threads in (1, 2):
         sent.clear()
         with pytest.raises(KeyboardInterrupt):
-            ml.train(X, y, solver="cs", C=1e6, tol=1e-15, probability=True, progress=interrupt, threads=threads,
+            ml.train(X, y, solver="cs", C=1e6, tol=1e-15, probability=True, callback=interrupt, threads=threads,
                      algorithm="cd", max_iter=2**31 - 1)
         # 0.2 s on an idle machine.
         assert time.monotonic() - sent[0] < 2

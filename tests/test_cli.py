@@ -226,7 +226,7 @@ GOLDEN = [
     ("train -v 5 --table t.csv d", 2, "", "margin-train: --table is for a search: .*" + HINT),
     ("train -C --table t.xls d", 2, "", r"margin-train: --table t.xls: .* ends in .csv or .json" + HINT),
     ("train -C --log a --resume b d", 2, "", "margin-train: --resume goes on writing .*" + HINT),
-    ("train --resume b d", 2, "", "margin-train: --resume is for cross-validation: .*" + HINT),
+    ("train --resume b d", 1, "", "margin-train: can't open checkpoint b: No such file or directory\n"),
     ("train -w 2 d", 2, "", "margin-train: -w: the label is missing, .*" + HINT),
     ("train -w1 0 d", 2, "", r"margin-train: -w1 0: give a number in \(0, inf\)" + HINT),
     ("train -wcat 2 d", 2, "", "margin-train: -wcat: the label is not a number; .*" + HINT),

@@ -68,7 +68,7 @@ def test_labels_that_files_cannot_hold_are_refused_before_training(labels, words
     y = [labels[code] for code in CODES[2]] if isinstance(labels, list) else labels[CODES[2]]
     calls = []
     for fit in (ml.train, ml.cross_validate, ml.search):
-        options = {} if fit is ml.cross_validate else {"progress": calls.append}
+        options = {ml.train: {"callback": calls.append}, ml.search: {"progress": calls.append}}.get(fit, {})
         with pytest.raises(ValueError, match=words):
             fit(X, y, solver="l2svc", **options)
     assert not calls

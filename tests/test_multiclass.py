@@ -155,11 +155,11 @@ def test_weights_exist_once():
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
-def test_progress_is_called_by_the_caller_in_order(threads):
+def test_a_callback_is_called_by_the_caller_in_order(threads):
     X, y = problem()
     calls = []
     model = ml.train(X, y, solver="l1svc", threads=threads, multiclass="ovo",
-                     progress=lambda entry: calls.append((threading.current_thread(), entry)))
+                     callback=lambda check: calls.append((threading.current_thread(), check.entry())))
     assert {thread for thread, _ in calls} == {threading.current_thread()}
     assert [entry for _, entry in calls] == model.info.history
     assert len(calls) == 10

@@ -17,6 +17,7 @@ from marginlinear.cli.scale import read_ranges
 from marginlinear.data.reading import MEMORY, NESTED, NUMBER, SPARE, JSONFault, json_of
 from marginlinear.errors import DataError
 from marginlinear.modelfile import load_model, save_model
+from marginlinear.modelfile.checkpoint import read_checkpoint
 from marginlinear.params import ERRORS
 from marginlinear.selection.journal import Entries, Journal
 from marginlinear.selection.metrics import METRICS, is_score
@@ -43,7 +44,7 @@ def journal(path):
 
 READERS = {"model": model, "ranges": lambda path: read_ranges(path, 1), "journal": journal, "log": read_log,
            "table": read_table, "names": lambda path: read_names(path, 2),
-           "weights": lambda path: read_weights(path, 2)}
+           "weights": lambda path: read_weights(path, 2), "checkpoint": read_checkpoint}
 FIT = '{"params": {"C": 1.0}, "fold": %d, "score": 0.5, "status": "converged", "n_iter": 3, "seconds": 0.1}\n'
 CHECK = '{"n_iter": 4, "seconds": 0.5, "objective": 1.5, "certificate": 0.25, "residual": null'
 TEXTS = {
@@ -73,6 +74,8 @@ def seeds(tmp_path_factory):
                   {"solver": "cs", "kernel": "rbf", "scale": "range", "probability": True, "bias": 1.0}):
         save_model(train(X, y, **given), path)
         found.append(("model", path.read_bytes()))
+    train(X, y, solver="cs", checkpoint=path)
+    found.append(("checkpoint", path.read_bytes()))
     # As other programs write it: without a trailer, with probabilities of pairs.
     found.append(("model", b"svm_type c_svc\nkernel_type precomputed\nnr_class 3\ntotal_sv 3\nrho 0 1 2\nlabel 4 5 6\n"
                   b"probA -1 -2 -3\nprobB 0 0 0\nnr_sv 1 1 1\nSV\n1 2 0:1\n3 4 0:2\n5 6 0:3\n"))
@@ -99,7 +102,7 @@ def test_any_number_of_any_file_may_be_anything(tmp_path, seeds, word):
         for number in re.finditer(rb"(?<![\w.])-?\d+(\.\d+)?(e-?\d+)?(?![\w.])", data):
             path.write_bytes(resealed(data[:number.start()] + word + data[number.end():]))
             error = outcome(name, path)
-            assert error is None or error.line or name in ("model", "log"), error
+            assert error is None or error.line or name in ("model", "log", "checkpoint"), error
 
 
 def test_what_is_saved_is_what_was_loaded(tmp_path, seeds):

@@ -410,7 +410,7 @@ def test_time_limit_says_so(method):
 def test_info_and_history(method):
     X, y = problem()
     seen = []
-    model = ml.train(X, y, solver=method.name, tol=1e-6, progress=seen.append, **cost(method, 10.0))
+    model = ml.train(X, y, solver=method.name, tol=1e-6, callback=seen.append, **cost(method, 10.0))
     info = model.info
     assert ended(method, info) and info.converged == (info.status == "converged")
     assert info.tol == 1e-6
@@ -525,13 +525,13 @@ def at_most(seconds):
         signal.signal(signal.SIGPROF, before)
 
 
-def test_an_error_in_progress_comes_through(method):
-    def progress(entry):
+def test_an_error_in_a_callback_comes_through(method):
+    def callback(check):
         raise KeyError("mine")
 
     X, y = problem()
     with pytest.raises(KeyError, match="mine"):
-        ml.train(X, y, solver=method.name, progress=progress)
+        ml.train(X, y, solver=method.name, callback=callback)
 
 
 def test_pickle_and_copy(method):

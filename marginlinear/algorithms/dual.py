@@ -67,6 +67,7 @@ class DualFit:
         self.descent.gaps = list(start.get("gaps", ()))
         # What other sweeps began goes on with sweeps, as if they were its own.
         self.unchecked_start = bool(start) and "gaps" not in start
+        run.enlist(self)
 
     def renew(self, tol):
         """Go on to this tolerance, on what has become another problem, from the duals and weights of now."""
@@ -103,6 +104,13 @@ class DualFit:
                 return self.solution_of_incumbent()
             self.descent.refresh(solution.info.objective)
             tol /= 2
+
+    def state(self):
+        """Duals and weights so far: see Run.fits."""
+        engine, incumbent = self.engine, self.descent.incumbent
+        state = engine.state(incumbent.from_average)
+        known = incumbent.weights is not None and engine.iterates.factors is None
+        return {**state, "W": incumbent.weights} if known else state
 
     def solution_of_incumbent(self, n_outer=0):
         """The `solution` for the incumbent; where it is not the end, the sweeps can go on."""
@@ -306,6 +314,10 @@ class MarginFit(DualFit):
         engine = make(problem, cost, run.seed, run.threads, tables, **others)
         newton = MarginNewtonCost if run.places is None else run.places.margin_newton(engine)
         super().__init__(problem, run, engine, newton)
+
+    def state(self):
+        state = super().state()
+        return state if self.to_outer is None else {**state, "W": self.to_outer(state["W"])}
 
     def _values(self, averaged, references):
         incumbent = self.descent.incumbent

@@ -97,9 +97,8 @@ class TwoSumPairs(PairFit):
         else:
             self._begin()
 
-    def _solution(self, objective, bound, stopped):
-        solution = super()._solution(objective, bound, stopped)
-        return solution._replace(state={**solution.state, "variables": np.array(self.engine.b)})
+    def state(self):
+        return {**super().state(), "variables": np.array(self.engine.b)}
 
     def _balance(self):
         engine, b = self.engine, np.asarray(self.engine.b)

@@ -75,12 +75,13 @@ class FreeBiasFit:
         self.value = float(problem.rows.bias)
         self.targets = self.given.copy()
         self.solver = made(problem._replace(targets=self.targets),
-                           run._replace(tol=PART * run.tol, progress=None, shared=False))
+                           run._replace(tol=PART * run.tol, progress=None, shared=False, fits=None))
         self.largest = float(np.max(problem.rows.sqnorms(), initial=0.0))
         if run.start is None:
             self._centre(self._best(np.zeros(problem.rows.m), 0.0)[0])
         else:
             self._centre(run.start.get("centre", self.value * float(run.start["W"][-1])))
+        run.enlist(self)
 
     def _centre(self, b):
         """Go round this b."""
@@ -157,6 +158,9 @@ class FreeBiasFit:
             status=status, reason=reason, n_iter=engine.n_iter, n_outer=n_outer, objective=objective, bound=bound,
             certificate=certificate, tol=tol, seconds=self.told.seconds, history=self.told.history)
         return Solution(weights, info, {**inner.state, "centre": self.centre})
+
+    def state(self):
+        return {**self.solver.state(), "centre": self.centre}
 
     def _primal(self, weights, scores, b):
         """P at the weights without the bias feature's, and b."""

@@ -40,6 +40,7 @@ class Columns:
     def __init__(self, method, problem, params, run, how):
         self.method, self.problem, self.params, self.run = method, problem, params, run
         self.started = time.perf_counter()
+        self.states = []
         codes = None if how == "ovr" else codes_of(how, problem.n_classes, run.seed)
         self.codes = one_versus_rest(problem.n_classes) if codes is None else codes
         self.decoded = codes
@@ -52,21 +53,27 @@ class Columns:
         length = problem.rows.m + offset if problem.rows.is_gram else problem.rows.d
         self.weights = np.zeros((length, self.codes.shape[1]))
         self.supports = np.zeros(problem.rows.m, dtype=bool)
+        run.enlist(self)
 
     def fit(self):
-        whole, states, history, algorithms = None, [], [], set()
+        whole, history, algorithms = None, [], set()
         for info, state in self._outcomes():
             whole = info if whole is None else combined(whole, info)
-            states.append(state)
+            self.states.append(state)
             algorithms.add(info.algorithm)
             history.append({"n_iter": whole.n_iter, "seconds": self.seconds, "objective": whole.objective,
                             "bound": whole.bound, "certificate": whole.certificate, "residual": whole.residual,
-                            "columns": len(states)})
+                            "columns": len(self.states)})
             if self.run.progress is not None:
                 self.run.progress(history[-1])
         info = whole._replace(algorithm=", ".join(sorted(algorithms)), n_support=int(np.count_nonzero(self.supports)),
                               seconds=self.seconds, tol=self.run.tol, history=history)
-        return Solution(self.weights, info, {"codes": self.codes, "columns": states}, self.decoded)
+        return Solution(self.weights, info, self.state(), self.decoded)
+
+    def state(self):
+        """That of the columns: None of those that are not there yet."""
+        missing = self.codes.shape[1] - len(self.states)
+        return {"codes": self.codes, "columns": [*self.states, *[None] * missing]}
 
     @property
     def seconds(self):
@@ -125,10 +132,11 @@ class Columns:
         binary = Problem(rows, (signs[y] > 0).astype(np.int32), 2, instance, factor)
         if run.start is not None:
             start = run.start["columns"][at]
-            start = {**start, "W": np.array(start["W"])}
+            start = None if start is None else {**start, "W": np.array(start["W"])}
         try:
             solution = self.method.fit(binary, self.params, run._replace(
-                threads=1, shared=False, time_limit=self._time_left(), start=start, progress=None, cancel=self.cancel))
+                threads=1, shared=False, time_limit=self._time_left(), start=start, progress=None, cancel=self.cancel,
+                fits=None))
         except ValueError as error:
             positive, negative = (_listed([code == sign for code in signs]) for sign in (1, -1))
             raise ValueError(f"{error} (in binary problem {at + 1} of {self.codes.shape[1]}: class number {positive} "

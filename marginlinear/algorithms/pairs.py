@@ -110,6 +110,7 @@ class PairFit:
             self._begin()
         else:
             self._resume(self.run.start)
+        self.run.enlist(self)
         exact = not np.any(engine.b)
         while True:
             objective, bound = self._values()
@@ -221,18 +222,21 @@ class PairFit:
         rows = self.problem.rows
         return made > AGAIN * rows.m and self.add > 0 and not self.free_bias and rows.shared
 
+    def state(self):
+        """Of the coefficients as they are: see Run.fits."""
+        b = np.array(self._coefficients())
+        return {"duals": self.signs * b, "cost": self.cost, "W": np.concatenate((self.engine.scores, b)), "kappa": 0.0,
+                "before": None}
+
     def _solution(self, objective, bound, stopped):
-        engine, run = self.engine, self.run
-        b, scores = np.array(self._coefficients()), np.array(engine.scores)
+        run, b = self.run, np.array(self._coefficients())
         certificate = objective - bound
         status, reason = status_of(certificate, objective, run.tol, stopped or STALLED)
         info = Info(status=status, reason=reason, algorithm="pairs", n_iter=self.n_iter, n_outer=0, objective=objective,
                     bound=bound, certificate=certificate, n_support=int(np.count_nonzero(b)),
                     seconds=self.budget.seconds, tol=run.tol, history=self.budget.history)
-        state = {"duals": self.signs * b, "cost": self.cost, "W": np.concatenate((scores, b)), "kappa": 0.0,
-                 "before": None}
         weights = np.append(b, self.offset) if self.free_bias else b
-        return Solution(weights.reshape(-1, 1), info, state)
+        return Solution(weights.reshape(-1, 1), info, self.state())
 
 
 class ResidualPairs(PairFit):

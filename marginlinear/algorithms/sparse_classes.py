@@ -50,6 +50,7 @@ class SparseClassesFit:
             self.W[:] = run.start["W"].T
         self.U = np.empty(self.W.shape[::-1])
         self.budget = Budget(run.max_iter, run.time_limit, run.progress, run.cancel)
+        run.enlist(self)
 
     def convex(self):
         bound, stopped = -math.inf, None
@@ -76,6 +77,10 @@ class SparseClassesFit:
                     history=self.budget.history,
                     notes=(f"{np.count_nonzero(weights)} of {weights.size} weights are not 0",))
         return Solution(weights, info, {"W": weights})
+
+    def state(self):
+        """The weights as they are: see Run.fits."""
+        return {"W": np.ascontiguousarray(self.W.T)}
 
     def survey(self):
         """P at W; scores, their logarithmic sums, U and what D is made of follow."""

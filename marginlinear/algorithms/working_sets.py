@@ -52,6 +52,7 @@ class SparseFit:
             np.asarray(self.engine.W)[:] = run.start["W"]
         self.fall = math.inf
         self.budget = Budget(run.max_iter, run.time_limit, run.progress, run.cancel)
+        run.enlist(self)
 
     def convex(self):
         engine, bound, stopped = self.engine, -math.inf, None
@@ -74,8 +75,13 @@ class SparseFit:
                     bound=bound, certificate=certificate, n_support=engine.count_support(), seconds=self.budget.seconds,
                     tol=self.run.tol, history=self.budget.history,
                     notes=(f"{np.count_nonzero(W)} of {len(W)} weights are not 0",))
-        weights = W if self.to_outer is None else self.to_outer(W)
-        return Solution(weights.reshape(-1, 1), info, {"W": weights, "duals": np.array(engine.force)})
+        state = self.state()
+        return Solution(state["W"].reshape(-1, 1), info, state)
+
+    def state(self):
+        """The weights as they are: see Run.fits."""
+        W = np.array(self.engine.W)
+        return {"W": W if self.to_outer is None else self.to_outer(W), "duals": np.array(self.engine.force)}
 
     def survey(self):
         """P, at the best bias where that is free."""

@@ -17,37 +17,32 @@ CLUSTER = Param("cluster", str, None, "train on this Dask cluster, as in tcp://h
 SCHEDULER_FILE = Param("scheduler_file", str, None, "train on the Dask cluster of this file, which dask scheduler "
                        "--scheduler-file writes", metavar="FILE")
 PARTITIONS = Param("partitions", int, None, "of a cluster: partitions of the rows (default: one a worker)", "[1, inf)")
-CHECKPOINT = Param("checkpoint", str, None, "of a cluster: keep the fit in this folder; where its command is lost, "
-                   "--resume DIR goes on with it", metavar="DIR")
-OPTIONS = CLUSTER, SCHEDULER_FILE, PARTITIONS, CHECKPOINT
+OPTIONS = CLUSTER, SCHEDULER_FILE, PARTITIONS
 # What works on the rows here.
 HERE = ("weights", "cross_validation", "search", "grid", "store", "zero_based", "text_labels", "float32", "memory",
         "sweeps_per_load", "kernel")
 
 
-def on_cluster(line, declared, resume):
-    """OnCluster, or None without --cluster and --scheduler-file; `declared` are the command's options, `resume` is the
-    value of --resume."""
+def on_cluster(line, declared, checkpoint, resume):
+    """OnCluster, or None without --cluster and --scheduler-file; `declared` are the command's options, `checkpoint` and
+    `resume` the folders that were given."""
     where = [param for param in (CLUSTER, SCHEDULER_FILE) if line.given(param)]
     if not where:
-        for param in (PARTITIONS, CHECKPOINT):
-            if line.given(param):
-                raise UsageError(f"{param.flag} is for a cluster: give {CLUSTER.flag} or {SCHEDULER_FILE.flag} too")
+        if line.given(PARTITIONS):
+            raise UsageError(f"{PARTITIONS.flag} is for a cluster: give {CLUSTER.flag} or {SCHEDULER_FILE.flag} too")
         return None
     if len(where) > 1:
         raise UsageError(f"{CLUSTER.flag} and {SCHEDULER_FILE.flag} both name a cluster: give one")
     for param in declared:
         if param.name in HERE and line.given(param):
             raise UsageError(f"{line.flag(param)} works on rows that are here: leave it out with {where[0].flag}")
-    if resume and line.given(CHECKPOINT):
-        raise UsageError(f"--resume goes on writing its own folder: leave out {CHECKPOINT.flag}")
-    return OnCluster(line, resume)
+    return OnCluster(line, checkpoint, resume)
 
 
 class OnCluster:
     """Where `margin-train` trains, in place of here."""
 
-    def __init__(self, line, resume):
+    def __init__(self, line, checkpoint, resume):
         self.address, self.file = line.value(CLUSTER), line.value(SCHEDULER_FILE)
         self.local = None
         if self.address is not None and self.address.startswith("local:"):
@@ -55,7 +50,7 @@ class OnCluster:
             if not count.isdecimal() or not 0 < int(count) <= 1024:
                 raise UsageError(f"{CLUSTER.flag} {self.address}: give local:N, N from 1 to 1024")
             self.local = int(count)
-        self.rest = {"partitions": line.value(PARTITIONS), "checkpoint": resume or line.value(CHECKPOINT),
+        self.rest = {"partitions": line.value(PARTITIONS), "checkpoint": resume or checkpoint,
                      "resume": bool(resume)}
 
     def fit(self, path, **given):

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from marginlinear import options, params, registry
 from marginlinear._version import version
 from marginlinear.atomic import check_writable, replacing
-from marginlinear.cli import cluster
+from marginlinear.cli import cluster, output
 from marginlinear.cli.data import LIKE, is_parquet, is_store, located, read_data, read_store, read_weights
 from marginlinear.cli.files import require_apart
 from marginlinear.cli.output import (
@@ -24,12 +24,12 @@ from marginlinear.cli.output import (
     tell,
     warn,
 )
-from marginlinear.errors import ConvergenceWarning, DataError
+from marginlinear.errors import ConvergenceWarning, DataError, Interrupted
 from marginlinear.memory import bytes_of
 from marginlinear.options import CommandLine, UsageError
 from marginlinear.params import Param
 from marginlinear.selection import grid as grids
-from marginlinear.status import fell_short, option, remedies, shortfall
+from marginlinear.status import INTERRUPTED, fell_short, option, remedies, shortfall
 
 PROGRAM = "margin-train"
 WEIGHTS = Param("weights", str, None, "factors of C, one a line for each row of the data", metavar="FILE")
@@ -39,8 +39,10 @@ GRID = Param("grid", str, None, "values to search: 'C=log2:-5:2:15,mu=0.2:0.2:0.
 REFIT = Param("refit", bool, False, "after the search train with the best parameters, and write the model")
 TABLE = Param("table", str, None, "write the search's results as a table, by the name's end as .csv or .json",
               metavar="FILE")
-RESUME = Param("resume", str, None, "go on with the interrupted search, or cross-validation, that wrote this --log, or "
-               "with the fit on a cluster that is in this --checkpoint", metavar="FILE")
+CHECKPOINT = Param("checkpoint", str, None, "keep the fit in this file, every minute and at its end, or of a cluster "
+                   "in this folder; --resume goes on with it", metavar="FILE")
+RESUME = Param("resume", str, None, "go on with the fit in this --checkpoint, and keep it there, or with the "
+               "interrupted search, or cross-validation, that wrote this --log", metavar="FILE")
 TEXT_LABELS = Param("text_labels", bool, False, "labels are words, not numbers")
 FLOAT32 = Param("float32", bool, False, "hold the values of the data in single precision, in half the memory; where "
                 "that is exact for all of them it is done anyway")
@@ -53,8 +55,8 @@ STORE = Param("store", str, None, "make a store of the data, which may be a .par
 STRICT = Param("strict", bool, False, "exit with status 3 when training did not converge")
 
 SELECTION = (params.CROSS_VALIDATION, params.SEARCH, GRID, params.METRIC, REFIT, TABLE, RESUME)
-GENERAL = (WEIGHTS, *SELECTION, STORE, *params.COLUMNS, LIKE, *cluster.OPTIONS, options.ZERO_BASED, TEXT_LABELS,
-           FLOAT32, options.QUIET, VERBOSE, LOG, STRICT, options.HELP, options.VERSION)
+GENERAL = (WEIGHTS, *SELECTION, CHECKPOINT, STORE, *params.COLUMNS, LIKE, *cluster.OPTIONS, options.ZERO_BASED,
+           TEXT_LABELS, FLOAT32, options.QUIET, VERBOSE, LOG, STRICT, options.HELP, options.VERSION)
 
 # Metrics as the results call them; characters of the bar that shows a search's progress.
 METRICS = {"accuracy": "accuracy", "balanced": "balanced accuracy", "f1_macro": "macro F1", "auc": "AUC",
@@ -148,7 +150,11 @@ class Training:
         if not self.method.classifies:
             self._no_classes(line)
         self.folds = _folds(line)
-        self.cluster = cluster.on_cluster(line, (*params.AROUND, *params.KERNELS, *GENERAL), line.value(RESUME))
+        self.resume, self.checkpoint = line.value(RESUME), line.value(CHECKPOINT)
+        if self.resume and self.checkpoint:
+            raise UsageError(f"{RESUME.flag} goes on writing its own file: leave out {CHECKPOINT.flag}")
+        self.cluster = cluster.on_cluster(line, (*params.AROUND, *params.KERNELS, *GENERAL), self.checkpoint,
+                                          self.resume)
         self._selection(line)
         self.weights = line.value(WEIGHTS)
         self.log_path = line.value(LOG)
@@ -161,7 +167,7 @@ class Training:
         self.path, self.model_path = _files(line.files, self.folds and not self.refit)
         require_apart([("training_set_file", self.path), (WEIGHTS.flag, self.weights)],
                       [("model_file", self.model_path), (LOG.flag, self.log_path), (TABLE.flag, self.table_path),
-                       (RESUME.flag, self.resume)])
+                       (RESUME.flag, self.resume), (CHECKPOINT.flag, self.checkpoint)])
         self.reading |= self._columns(line)
         self.status = StatusLine(self.quiet or self.verbose)
         self.log = None
@@ -207,6 +213,13 @@ class Training:
         if self.table_path:
             with opening("write table", self.table_path):
                 check_writable(self.table_path)
+        if not (self.cluster or self.folds):
+            if self.resume:
+                with opening("open checkpoint", self.resume), open(self.resume, "rb"):
+                    pass
+            if written := self.resume or self.checkpoint:
+                with opening("write checkpoint", written):
+                    check_writable(written)
         with self.results, self.status, self._opened_log() as self.log:
             if self.cluster:
                 self.class_weight = {label: factor for label, _, factor in self.class_weights}
@@ -224,7 +237,7 @@ class Training:
         with opening("save model to file", self.model_path):
             save_model(model, self.model_path, threads=self.params.get("threads"))
         info = model.info
-        if self.verbose:
+        if self.verbose and info.status != INTERRUPTED:
             self._tell_beyond(data, model)
         if not self.quiet:
             criterion, value, allowed = info.criterion
@@ -258,16 +271,17 @@ class Training:
             self.metric = params.metric_of(self.method, line.value(params.METRIC))
         except ValueError as error:
             raise UsageError(f"{params.METRIC.flag}: {error}") from None
-        self.table_path, self.resume = line.value(TABLE), line.value(RESUME)
+        self.table_path = line.value(TABLE)
         if not (self.searches or self.folds):
-            for param in (params.METRIC, RESUME):
-                if line.given(param) and not (self.cluster and param is RESUME):
-                    raise UsageError(f"{param.flag} is for cross-validation: give -v or -C too")
+            if line.given(params.METRIC):
+                raise UsageError(f"{params.METRIC.flag} is for cross-validation: give -v or -C too")
+        elif self.checkpoint:
+            raise UsageError(f"{CHECKPOINT.flag} is for a single fit: what a search has done is in its {LOG.flag}")
         if not self.searches:
             for param in (REFIT, TABLE):
                 if line.given(param):
                     raise UsageError(f"{param.flag} is for a search: give -C too")
-        if self.resume and line.given(LOG):
+        if self.resume and (self.searches or self.folds) and line.given(LOG):
             raise UsageError(f"{RESUME.flag} goes on writing its own file: leave out {LOG.flag}")
         if self.table_path and not self.table_path.endswith((".csv", ".json")):
             raise UsageError(f"{TABLE.flag} {self.table_path}: give a name that ends in .csv or .json")
@@ -411,11 +425,22 @@ class Training:
         if self.kernel:
             self.status.show(f"{len(data.labels)} rows of the Gram matrix")
         last = relaxation is not None or not (self.verbose and self.method.relaxation)
+        watched = {}
+        if relaxation is None:
+            # A search has used up what it resumes.
+            resume = None if self.folds else self.resume
+            watched = {"callback": self._told, "checkpoint": resume or self.checkpoint, "resume_from": resume}
         try:
             return fit_model(data, data.labels, solver=self.method.name, class_weight=self.class_weight,
-                             sample_weight=self.sample_weight, overwrite_rows=last,
-                             progress=self._progress if relaxation is None else None,
+                             sample_weight=self.sample_weight, overwrite_rows=last, **watched,
                              **{**self.params, **(relaxation or {})})
+        except Interrupted as interrupted:
+            self.status.wipe()
+            tell("interrupted: the model so far will be written; Ctrl-C again gives it up")
+            return interrupted.partial
+        except DataError:
+            # Of the checkpoint, which it names.
+            raise
         except ValueError as error:
             raise Failure(f"{_shown(self.path)}: {error}") from error
 
@@ -426,6 +451,9 @@ class Training:
                                     progress=self._progress, **self.params)
         except ValueError as error:
             raise Failure("; ".join([f"{self.path}: {error}", *getattr(error, "__notes__", ())])) from error
+
+    def _told(self, check):
+        self._progress(check.entry())
 
     def _progress(self, check):
         self._write_log(check)
@@ -441,6 +469,8 @@ class Training:
         if not fell_short(info.status):
             return DONE
         warn(f"not converged {shortfall(info, self.method, option, self.kernel)}")
+        if info.status == INTERRUPTED:
+            return output.INTERRUPTED
         return NOT_CONVERGED if self.strict else DONE
 
     def _read(self):

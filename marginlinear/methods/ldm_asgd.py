@@ -62,19 +62,19 @@ class ASGDFit:
 
         run, engine, epochs = self.run, self.engine, self.params["epochs"]
         done, next_check, ended = 0, FIRST_CHECK, None
-        eta0 = self.params["eta0"]
+        self.eta0 = self.params["eta0"]
         if run.start is not None:
             engine.resume(run.start)
-            eta0 = eta0 or run.start["eta0"]
+            self.eta0 = self.eta0 or run.start["eta0"]
             objective = self._check(done)
             if objective - self.bound <= allowance(run.tol, objective):
                 ended = FINISHED
         if not ended:
-            eta0 = eta0 or self._search()
+            self.eta0 = self.eta0 or self._search()
         # The first epoch is far from the end: its steps do not enter the average, unless there are no others.
         t0 = engine.draws // (1 if min(epochs, self.budget.max_iter) > 1 else 2)
         while not ended:
-            engine.epoch(eta0, t0)
+            engine.epoch(self.eta0, t0)
             done += 1
             ended = FINISHED if done == epochs else self.budget.exhausted(done)
             if ended or done == next_check:
@@ -82,7 +82,7 @@ class ASGDFit:
                 objective = self._check(done)
                 if objective - self.bound <= allowance(run.tol, objective):
                     break
-        state = {**engine.state(), "duals": self.duals, "eta0": eta0}
+        state = self.state()
         certificate = objective - self.bound
         status, reason = status_of(certificate, objective, run.tol, ended)
         info = Info(
@@ -101,6 +101,10 @@ class ASGDFit:
         )
         return Solution(state["W"].reshape(-1, 1), info, state)
 
+    def state(self):
+        """The averages so far: see Run.fits."""
+        return {**self.engine.state(), "duals": self.duals, "eta0": self.eta0}
+
     def _check(self, done):
         """P at the averaged weights, and a bound from what the visits in the average met of the hinge's subgradient."""
         import numpy as np
@@ -113,6 +117,7 @@ class ASGDFit:
         active = np.where(engine.met > 0, engine.active / np.maximum(engine.met, 1), margins < 1)
         self.bound = max(self.bound, objective - engine.certificate(weights, margins, active))
         self.duals = self.params["C"] * np.asarray(self.problem.weights) * active
+        self.run.enlist(self)
         self.budget.record(done, objective, self.bound, objective - self.bound)
         return objective
 

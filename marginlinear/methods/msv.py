@@ -75,7 +75,7 @@ class SemiVarianceFit:
         self.instance, self.size = np.array(problem.instance), problem.size
         self.cost = self.instance * self.costs[group]
         self.run, self.told = run, Budget(None, None, run.progress)
-        run = run._replace(tol=max(run.tol, FIRST), progress=None)
+        run = run._replace(tol=max(run.tol, FIRST), progress=None, fits=None)
         self.solver = MarginFit(problem, run, self.instance, self._losses(), group=group.astype(np.int32))
         engine = self.solver.engine
         # <r, y_i x_i>, and ||r||^2
@@ -85,6 +85,7 @@ class SemiVarianceFit:
         if whole > 0 and not self.square > NOTHING * NOTHING * whole:
             raise ValueError("msv: the mean of y_i x_i over the rows is 0, so there is no margin to raise: both "
                              "classes have the same mean; give a bias (bias=1, -B 1), or other features")
+        self.run.enlist(self)
 
     def _losses(self):
         """C_i (1 - g)_+^2 - nu p_i g, over the instance weight, of each class weight: the two pieces' slopes at 1 are
@@ -138,6 +139,10 @@ class SemiVarianceFit:
             certificate=certificate, tol=tol, seconds=self.told.seconds, history=self.told.history)
         state = {**inner.state, "W": best.W, "duals": excess + self.nu * self.instance, "nu": self.nu}
         return Solution(best.weights, info, state)
+
+    def state(self):
+        """That of the fit at the nu of now: see Run.fits."""
+        return {**self.solver.state(), "nu": self.nu}
 
     def _slope(self):
         """That of gbar over nu, roughly: of r'H^-1 r, H = 1 + 2 sum C_i x_i x_i' over the margins below 1, for which

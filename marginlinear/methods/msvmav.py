@@ -99,6 +99,7 @@ class MSVMAvFit:
 
         run, root, n_iter, change = self.run, math.sqrt(self.rows.d), 0, 1.0
         self.go_to(self.start())
+        run.enlist(self)
         while True:
             below, found = self.round(ACCURACY * change)
             change = norm(found - self.w)
@@ -137,7 +138,11 @@ class MSVMAvFit:
             residual=residual,
             reason=reason,
         )
-        return Solution(weights.reshape(-1, 1), info, {"W": self.w, "duals": duals})
+        return Solution(weights.reshape(-1, 1), info, {**self.state(), "duals": duals})
+
+    def state(self):
+        """The weights so far: see Run.fits."""
+        return {"W": self.w}
 
     def start(self):
         """The weights of an earlier fit where their mean margin is positive, else g0/||g0||."""

@@ -29,6 +29,7 @@ from marginlinear.data.checks import check_class_weight, row_weights, training_d
 from marginlinear.data.folds import random_folds, stratified_folds
 from marginlinear.errors import ConvergenceWarning, renumber_rows
 from marginlinear.fitting import require_stores, resolved
+from marginlinear.problem import Summary, counted, listed
 from marginlinear.selection import grid as G
 from marginlinear.selection.doubling import doubling_grid
 from marginlinear.selection.journal import Entries, Journal
@@ -68,6 +69,18 @@ class CrossValidation(NamedTuple):
     infos: list
     seconds: float
 
+    def _summary(self):
+        low, high = np.nanmin(self.fold_scores), np.nanmax(self.fold_scores)
+        short = sum(fell_short(info.status) for info in self.infos)
+        sweeps = sum(info.n_iter for info in self.infos)
+        return f"CrossValidation: score {self.score:.6g}", [
+            ("folds", f"{len(self.infos)}, scores {low:.4g} to {high:.4g}, "
+                      f"deviation {np.nanstd(self.fold_scores):.2g}"),
+            ("rows", f"{len(self.fold_of):,}, each predicted by a model that has not seen it"),
+            ("fits", f"{sweeps:,} sweeps, {self.seconds:.3g} s, {short} not converged")]
+
+    __repr__, _repr_html_ = Summary.__repr__, Summary._repr_html_
+
 
 class Search(NamedTuple):
     """What `search` found.
@@ -91,6 +104,18 @@ class Search(NamedTuple):
     table: list
     model: Any
     predictions: Any
+
+    def _summary(self):
+        ranked = sorted((entry["score"] for entry in self.table if math.isfinite(entry["score"])), reverse=True)
+        best = listed(self.best_params)
+        short, seconds = (sum(entry[name] for entry in self.table) for name in ("unconverged", "seconds"))
+        return f"Search: best {best or 'of one point'}, score {self.best_score:.6g}", [
+            ("table", f"{counted(len(self.table), 'point')}, scores {ranked[-1]:.4g} to {ranked[0]:.4g}"),
+            ("fits", f"{sum(len(entry['fold_scores']) for entry in self.table):,}, {seconds:.3g} s, "
+                     f"{short} not converged"),
+            ("model", "none: refit=False" if self.model is None else self.model.info.verdict)]
+
+    __repr__, _repr_html_ = Summary.__repr__, Summary._repr_html_
 
 
 class Fold(NamedTuple):

@@ -283,7 +283,7 @@ class MarginEstimator(BaseEstimator):
         ground = self._ground_of(X, y, sample_weight, params) if self.warm_start else None
         start = self._trained if ground is not None and ground == getattr(self, "_ground", None) else None
         model = fit_model(X, y, ConvergenceWarning, solver=method.name, sample_weight=sample_weight, start=start,
-                          progress=self._tell if self.verbose else None, **told, **params)
+                          callback=self._tell if self.verbose else None, **told, **params)
         self._trained, self._ground = model, ground
         self._describe(model, **told)
         return self
@@ -374,9 +374,9 @@ class MarginEstimator(BaseEstimator):
             self.support_vectors_ = model.support[order]
 
     def _tell(self, check):
-        criterion = "residual" if check["certificate"] is None else "certificate"
-        print(f"{type(self).__name__}: {check['n_iter']} sweeps, objective {check['objective']:.6g}, "
-              f"{criterion} {check[criterion]:.3g}, {check['seconds']:.1f} s")
+        criterion = "residual" if check.certificate is None else "certificate"
+        print(f"{type(self).__name__}: {check.n_iter} sweeps, objective {check.objective:.6g}, "
+              f"{criterion} {getattr(check, criterion):.3g}, {check.seconds:.1f} s")
 
 
 class MarginClassifier(ClassifierMixin, MarginEstimator):

@@ -11,9 +11,12 @@ from marginlinear._core.rows import Rows
 from marginlinear.data.arrays import CSR
 from marginlinear.errors import DataError, RowError
 from marginlinear.libsvm import LibsvmData
+from marginlinear.problem import Summary
 from marginlinear.store import layout
 from marginlinear.threads import ranges
 
+# Classes that a store which prints itself shows.
+SHOWN = 5
 # Rows of which something is looked at together.
 ROWS = 1 << 20
 # What is to be done where a store is there, and another one is wanted.
@@ -22,7 +25,7 @@ OTHER = "remove the store, or name another folder"
 RULE = "features", "onehot", "hash"
 
 
-class Store:
+class Store(Summary):
     """Rows and labels on disk. A fit goes over them in the memory that it is given: `train(store, memory="4G")`.
 
     Parameters
@@ -147,9 +150,16 @@ class Store:
         return Store(write(source, os.fspath(path), n_features, zero_based, dtype, text_labels, overwrite, threads,
                            progress, like, columns))
 
-    def __repr__(self):
-        return (f"Store({self.path!r}): {self.m:,} rows, {self.n_features:,} features, {self.nnz:,} values, "
-                f"{len(self.classes)} classes")
+    def _summary(self):
+        sizes = f"{self.m:,} rows, {self.n_features:,} features, {self.nnz:,} values"
+        each = sum(array.itemsize for array in (self.data, self.indices))
+        counts = ", ".join(f"{label}: {count:,}" for label, count in
+                           zip(self.classes[:SHOWN].tolist(), self.class_counts[:SHOWN].tolist(), strict=True))
+        more = ", ..." if len(self.classes) > SHOWN else ""
+        return f"Store({self.path!r}): {sizes}", [
+            ("values", f"{self.data.dtype}, {each} bytes each with their features, {each * self.nnz / 1e6:,.1f} MB"),
+            ("classes", f"{len(self.classes):,} ({counts}{more})"),
+            ("chunks", f"{len(self.verified):,}, {np.count_nonzero(self.verified):,} verified so far")]
 
     def __reduce__(self):
         return Store, (self.path,)

@@ -66,6 +66,7 @@ class NewtonFit:
         regulariser.tau = start.get("tau", regulariser.first_tau(cost.sum() * (k - 1), k))
         self.duals = self._duals() if self.hinge else None
         self.n_iter = self.products = 0
+        run.enlist(self)
 
     def _loss(self, name, width):
         problem = self.problem
@@ -129,9 +130,12 @@ class NewtonFit:
             history=self.budget.history,
             reason=reason,
         )
-        state = {"W": self.W, "width": self.loss.width, "tau": self.regulariser.tau,
-                 "duals": self.duals.sigma if self.hinge else None}
-        return Solution(weights, info, state)
+        return Solution(weights, info, self.state())
+
+    def state(self):
+        """The weights as they are: see Run.fits."""
+        return {"W": self.W, "width": self.loss.width, "tau": self.regulariser.tau,
+                "duals": self.duals.sigma if self.hinge else None}
 
     def _centred(self):
         """A copy of W and b, whose columns add up to 0 from here on."""
