@@ -106,8 +106,8 @@ def made_target(X, y, solver):
 
 
 def child_solver(who, path, solver, number, C, tol, weights):
-    """A fit on one thread: ours, or LIBLINEAR's of this number, or scikit-learn's, whose weights are written, a column a
-    score. A first one of ours or scikit-learn's, of some rows, imports what it needs."""
+    """A fit on one thread: ours, LIBLINEAR's of this number or scikit-learn's; the peers' weights are written, a column
+    a score. A first one of ours or scikit-learn's, of some rows, imports what it needs."""
     import numpy as np
 
     if who == "ours":

@@ -2,10 +2,10 @@
 
     P(W) = F(X W) + 1/2 <W, M W>,    W = M^-1 X' A,    S = X W = K A,    K = X M^-1 X'
 
-With R = dF/dS, M^-1 times the gradient of P is M^-1 X' (A + R), its scores are S + K R: from W = 0 on, weights, gradients
-and what L-BFGS keeps of both have this form. Each is a pair (A, S) of arrays of shape (m, k), and <A_1, S_2> is the
-inner product <W_1, M W_2>, so that the steps are those of L-BFGS on M^1/2 W: with one product with K each, and none to
-search along a line. The bound of __init__ is theta <-S, R> + theta F - theta^2/2 <R, K R>.
+With R = dF/dS, M^-1 times the gradient of P is M^-1 X' (A + R), its scores are S + K R: from W = 0 on, weights,
+gradients and what L-BFGS keeps of both have this form. Each is a pair (A, S) of arrays of shape (m, k), and <A_1, S_2>
+is the inner product <W_1, M W_2>, so that the steps are those of L-BFGS on M^1/2 W: with one product with K each, and
+none to search along a line. The bound of __init__ is theta <-S, R> + theta F - theta^2/2 <R, K R>.
 """
 
 import math

@@ -9,8 +9,9 @@ from marginlinear.threads import run_chunks
 
 # Multiplications of one BLAS call: signals wait for its end.
 AT_ONCE = 2e8
-# Numbers of a vector that are worked at once: they stay in a second-level cache.
-CACHED = 1 << 15
+# Numbers of a vector that are worked at once: they stay in a cache, and are too few for threads of the BLAS's own
+# (OpenBLAS: from 10,000 on), which would wait for each other at every call.
+CACHED = 1 << 13
 # Columns of one chunk of a product W'V.
 COLUMNS = 64
 
