@@ -224,6 +224,12 @@ cdef class SmoothLoss:
             self._scores(W, lo, out[lo:hi])
         return out
 
+    def value_at(self, S):
+        """F where the scores are S, a float64 array of shape (m, k), which becomes the residuals."""
+        for lo, hi, _ in self._blocks():
+            self._residuals_of(S[lo:hi], lo, self.delta)
+        return float(self._losses.sum())
+
     def combine(self, R, out):
         """X' R is written to `out`, of shape (d k,); R is a float64 array of shape (m, k)."""
         out = self._checked(out)
@@ -284,6 +290,10 @@ cdef class SmoothLoss:
     def _forward(self, W, lo, out, double width):
         """out = the residuals of the rows from lo; their losses are noted."""
         self._scores(W, lo, out)
+        self._residuals_of(out, lo, width)
+
+    def _residuals_of(self, out, lo, double width):
+        """out = the residuals of the rows from lo, whose scores it has; their losses are noted."""
         self._by_chunks(lambda a, b: self._respond(out, lo, a, b, width), len(out))
 
     def _by_chunks(self, work, n):

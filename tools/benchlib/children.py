@@ -106,8 +106,8 @@ def made_target(X, y, solver):
 
 
 def child_solver(who, path, solver, number, C, tol, weights):
-    """A fit on one thread: ours, or LIBLINEAR's of this number, whose weights are written, a column a score. A first
-    one of ours, of some rows, imports what it needs."""
+    """A fit on one thread: ours, LIBLINEAR's of this number or scikit-learn's; the peers' weights are written, a column
+    a score. A first one of ours or scikit-learn's, of some rows, imports what it needs."""
     import numpy as np
 
     if who == "ours":
@@ -122,6 +122,19 @@ def child_solver(who, path, solver, number, C, tol, weights):
             own = {} if solver == "oneclass" else {"C": C}
             fitted, cost = timed(lambda: ml.train(X, z, solver=solver, tol=tol, threads=1, **own))
         return {**cost, "certificate": fitted.info.certificate, "objective": fitted.info.objective}
+    if who == "sklearn":
+        from sklearn.datasets import load_svmlight_file
+        from sklearn.linear_model import LogisticRegression
+
+        X, y = load_svmlight_file(path)
+        X.indices, X.indptr = X.indices.astype("int32"), X.indptr.astype("int32")
+        LogisticRegression(fit_intercept=False).fit(X[::50], y[::50])
+        fitted, cost = timed(lambda: LogisticRegression(C=C, tol=tol, max_iter=1000, fit_intercept=False).fit(X, y))
+        if weights != os.devnull:
+            W = fitted.coef_.T
+            # Of two classes the difference of the columns.
+            np.save(weights, np.hstack([-W / 2, W / 2]) if W.shape[1] == 1 else W)
+        return cost
     from liblinear.liblinear import problem
     from liblinear.liblinearutil import svm_read_problem, train
 
@@ -139,7 +152,7 @@ def child_solver(who, path, solver, number, C, tol, weights):
 
 
 def child_objective(path, solver, C, weights):
-    """What LIBLINEAR's weights make of the objective: the sum of those of the columns, one class against the rest."""
+    """What a peer's weights make of the objective: the sum of those of the columns, one class against the rest."""
     import numpy as np
 
     import marginlinear as ml
@@ -153,7 +166,9 @@ def child_objective(path, solver, C, weights):
         rho = ordered[int(np.ceil(total)) - 1]
         h = max(0.0, total * rho - np.maximum(0, rho - ordered).sum())
         return -h * h / (2 * square) if square else 0.0
-    if solver.endswith("svr"):
+    if solver == "softmax":
+        losses = np.logaddexp.reduce(scores, axis=1) - scores[np.arange(len(y)), np.searchsorted(classes, y)]
+    elif solver.endswith("svr"):
         over = np.maximum(0, abs(made_target(X, y, solver)[:, None] - scores) - 0.1)
         losses = over if solver == "l1svr" else over**2
     else:

@@ -93,6 +93,7 @@ LINES = {
         "ww, text, to -s 4", (0.8, None), (
             "A row of sector has 104 rivals, each with a dual that sweeps go over.")),
     "ww-tables": Line("ww, tables, to -s 4", (1.2, None)),
+    "softmax": Line("softmax, text, to scikit-learn's lbfgs", (0.5, None)),
     "library": Line("Library calls"),
     "kernel": Line("RBF kernel"),
     "more": Line("More sets"),

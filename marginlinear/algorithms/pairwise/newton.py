@@ -1,5 +1,7 @@
 """Newton's method with conjugate gradients for a smooth loss and a regulariser of the classes' distances.
 
+Of few rows, lbfgs.py is the quicker one where it applies; what it leaves is Newton's.
+
 A Newton step solves H s = -gradient by conjugate gradients, in coordinates of the classes' directions in which M is
 the identity and C = sum_i B_i diagonal, B_i row i's curvature in its scores. Preconditioner: (I + A x C)^-1 with
 A = sum_i tr(B_i) x_i x_i' / sum_i tr(B_i), of which many features have the diagonal alone. SciPy's Newton methods take
@@ -14,8 +16,9 @@ from scipy.sparse import csr_array
 from marginlinear._core.scores import margins_of, scores_of
 from marginlinear._core.smooth import SmoothLoss
 from marginlinear.algorithms.certificate import Budget
+from marginlinear.algorithms.pairwise.lbfgs import ScoreDescent
 from marginlinear.algorithms.pairwise.loss import HingeDuals
-from marginlinear.algorithms.pairwise.passes import CACHED, add, blocks, by_rows, dot, multiply
+from marginlinear.algorithms.pairwise.passes import CACHED, add, blocks, by_rows, dot, maximum, multiply
 from marginlinear.problem import Info, Solution
 from marginlinear.status import STALLED, allowance, status_of
 from marginlinear.threads import aside, run_chunks
@@ -89,6 +92,10 @@ class NewtonFit:
 
     def _solution(self):
         tol, ended = self.run.tol, None
+        if self._on_scores:
+            self.n_iter = ScoreDescent(self.loss, self.regulariser, self.W, self.gradient, tol, self.budget,
+                                       self.run.threads).run()
+        first = self.n_iter
         self._evaluate(self.W, self.gradient)
         start = self.run.start or {}
         if self.hinge:
@@ -118,7 +125,7 @@ class NewtonFit:
         status, reason = status_of(certificate, self.objective, tol, ended)
         info = Info(
             status=status,
-            algorithm="newton",
+            algorithm="lbfgs" if self.n_iter == first > 0 else "newton",
             n_iter=self.n_iter,
             n_outer=0,
             objective=self.objective,
@@ -243,6 +250,11 @@ class NewtonFit:
         self.regulariser.add_product(self.W, V, out)
 
     @property
+    def _on_scores(self):
+        """Whether L-BFGS goes first."""
+        return not self.hinge and self.regulariser.quadratic and self.problem.rows.m < self.problem.rows.d
+
+    @property
     def _correlated(self):
         """Whether the preconditioner knows the features' correlations."""
         rows = self.problem.rows
@@ -334,23 +346,6 @@ class NewtonFit:
         run_chunks(lambda lo, hi: scores_of(rows, self.W, scores, lo, hi), rows.m, self.run.threads,
                    rows.slice(self.W.shape[1]))
         return int(np.count_nonzero(margins_of(scores, y) < 1 + 5 * self.loss.width))
-
-
-def maximum(a, A, q, B):
-    """max over theta in [0, 1] of a theta - A theta^q - B theta^2; for q = inf A theta <= 1 in place of the middle."""
-    if not (math.isfinite(A) and math.isfinite(B)):
-        return 0.0
-    low, high = 0.0, 1.0
-    if q == math.inf:
-        high, A, q = (1 / A if A > 1 else 1.0), 0.0, 2.0
-    if a - q * A * high ** (q - 1) - 2 * B * high < 0:
-        for _ in range(60):
-            theta = (low + high) / 2
-            if a - q * A * theta ** (q - 1) - 2 * B * theta > 0:
-                low = theta
-            else:
-                high = theta
-    return float(a * high - A * high**q - B * high * high)
 
 
 def column_squares(rows, cost):

@@ -1,5 +1,7 @@
 """Passes over weights of shape (d, k) and tables of shape (m, k), on threads: signals wait for no pass over all."""
 
+import math
+
 import numpy as np
 from scipy.linalg.blas import daxpy
 
@@ -7,8 +9,9 @@ from marginlinear.threads import run_chunks
 
 # Multiplications of one BLAS call: signals wait for its end.
 AT_ONCE = 2e8
-# Numbers of a vector that are worked at once: they stay in a second-level cache.
-CACHED = 1 << 15
+# Numbers of a vector that are worked at once: they stay in a cache, and are too few for threads of the BLAS's own
+# (OpenBLAS: from 10,000 on), which would wait for each other at every call.
+CACHED = 1 << 13
 # Columns of one chunk of a product W'V.
 COLUMNS = 64
 
@@ -66,3 +69,20 @@ def multiply(A, B, out, threads=1):
         out[lo:hi] = A[lo:hi] @ B
 
     run_chunks(some, len(out), threads, block_size(len(B)))
+
+
+def maximum(a, A, q, B):
+    """max over theta in [0, 1] of a theta - A theta^q - B theta^2; for q = inf A theta <= 1 in place of the middle."""
+    if not (math.isfinite(A) and math.isfinite(B)):
+        return 0.0
+    low, high = 0.0, 1.0
+    if q == math.inf:
+        high, A, q = (1 / A if A > 1 else 1.0), 0.0, 2.0
+    if a - q * A * high ** (q - 1) - 2 * B * high < 0:
+        for _ in range(60):
+            theta = (low + high) / 2
+            if a - q * A * theta ** (q - 1) - 2 * B * theta > 0:
+                low = theta
+            else:
+                high = theta
+    return float(a * high - A * high**q - B * high * high)

@@ -17,6 +17,7 @@ class Quadratic:
 
     tau = 0.0
     threads = 1
+    quadratic = True
 
     def __init__(self, square, shared=0.0, eps=0.0, bias=None):
         self.square, self.shared, self.bias = square, shared, bias
@@ -44,6 +45,13 @@ class Quadratic:
         out[features] += V[features]
         if self.bias is not None:
             out[-1] += self._own_of_bias() * (V[-1] @ self.basis.T @ self.basis)
+
+    def divide(self, W):
+        """W = the inverse Hessian times W, whose columns add up to 0."""
+        if self.square != 0.5:
+            by_rows(lambda lo, hi: np.divide(W[lo:hi], 2 * self.square, out=W[lo:hi]), W, self.threads)
+        if self.bias is not None:
+            W[-1] *= 2 * self.square / self._own_of_bias() if self.bias else 0.0
 
     def first_tau(self, lost, k):
         """A rounding to begin with, where W = 0 loses `lost`."""
@@ -107,6 +115,8 @@ class Quadratic:
 
 class Pairwise(Quadratic):
     """R(W) = lambda sum_{j<l} (||w_j - w_l||^2 + tau^2)^{p/2} + eps (||W||^2 + ||b||^2)."""
+
+    quadratic = False
 
     def __init__(self, p, lam, eps, bias):
         super().__init__(eps, 0.0, eps, bias)

@@ -197,6 +197,8 @@ class ElsewhereDuals:
 class SummedNewtonFit(NewtonFit):
     """NewtonFit over the rows of run.places."""
 
+    _on_scores = False
+
     def _loss(self, name, width):
         places = self.run.places
         places.recipe = Recipe(name, float(self.cost[0]) / self.problem.size, self.run.threads)
