@@ -8,7 +8,7 @@ from scipy import sparse
 
 import marginlinear as ml
 from marginlinear._core.margin_cd import MarginCD, table_of
-from marginlinear._core.margin_newton import MarginNewton
+from marginlinear._core.margin_newton import MarginNewton, few_products
 from marginlinear._core.rows import Rows
 from marginlinear.methods.l1svc import HINGE
 from marginlinear.methods.l2svc import SQUARED_HINGE
@@ -113,6 +113,22 @@ def test_storages_agree(kind, solver):
     fits = [ml.train(data, y, solver=solver, C=10, algorithm="newton", bias=1.0) for data in (X, sparse.csr_array(X))]
     assert fits[0].info.algorithm == "newton"
     np.testing.assert_allclose(fits[0].weights, fits[1].weights, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("kind", [np.float64, np.float32])
+@pytest.mark.parametrize("bias", [-1.0, 2.0])
+@pytest.mark.parametrize("values", [3, 30])
+def test_sums_of_products(kind, bias, values):
+    """Rows of few values are multiplied one by one, others in tiles."""
+    rng = np.random.default_rng(0)
+    X = sparse.random_array((300, 60), density=values / 60, rng=rng, format="csr", dtype=kind)
+    cost = rng.uniform(0.5, 2, 300)
+    rows = Rows.from_csr(X.data, X.indices.astype(np.int32), X.indptr.astype(np.int64), 60, bias=bias)
+    assert few_products(rows) == (values == 3)
+    engine = MarginCD(rows, rng.integers(2, size=300).astype(np.int32), cost, [table_of(*TABLES["squared"])])
+    Z = X.toarray().astype(float)
+    Z = Z if bias < 0 else np.column_stack([Z, np.full(300, bias)])
+    np.testing.assert_allclose(MarginNewton(engine).gram_of(False), (Z.T * cost) @ Z, rtol=1e-12, atol=1e-12)
 
 
 def test_same_bits_twice():

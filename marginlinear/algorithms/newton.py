@@ -14,6 +14,9 @@ DEAR = 25
 ITERATED = 0.5
 # Mean of c_i K_ii: beyond, what rounding leaves of the scores of a Newton step is too much for a certificate.
 SHARPEST = 1e9
+# Of the rows, one in so many for the first steps, while they are so many for each feature; those end when they promise
+# to gain no more than this part of the objective.
+EVERY, EACH, ROUGH, ROUGH_STEPS, GOLDEN = 8, 16, 0.02, 10, (math.sqrt(5) - 1) / 2
 ON_A_KERNEL = "algorithm = 'newton' works on features, not on a kernel: take 'auto'"
 KINKED = "algorithm = 'newton' over a kernel needs a loss without kinks, and no variance of the margins: take 'auto'"
 SHARP = (f"algorithm = 'newton' over a kernel needs a mean of cost times K(x, x) of at most {SHARPEST:g}: here "
@@ -37,8 +40,12 @@ class MarginNewtonCost:
     """Of steps on the engine MarginCD."""
 
     NAME = "newton"
-    # Steps from the sweeps' duals to 1e-3: about 4 for smooth losses, 10 to 20 for the hinge.
-    STEPS = 8
+
+    @staticmethod
+    def steps(engine):
+        """To 1e-3, roughly, those on a part of the rows counted in."""
+        few = 3 if begins_on_a_part(engine.rows) else 5
+        return 2 * few if engine.nonsmooth else few
 
     @staticmethod
     def sweeps_of_a_step(engine):
@@ -50,11 +57,13 @@ class MarginNewtonCost:
             return 1 + rows.m / 60 if rows.m <= LIMIT else ITERATED if flat_nowhere(engine) else math.inf
         if rows.d > LIMIT:
             return math.inf
-        # A multiplication costs 150 times what it does in a product of tiles, 60 times what it does in a solution; the
-        # calls of a step cost 100,000. Of a loss without curvature about a third of the rows is at a knot.
+        # A multiplication costs 100 times what it does in a product of tiles, 8 times what it does where only values
+        # that are not 0 are multiplied, 60 times what it does in a solution; the calls of a step cost 100,000. Of a
+        # loss without curvature about a third of the rows is at a knot.
         sweep = 1.0 + rows.nonzeros()
-        products = rows.m / (1 if engine.curved else 3) * rows.d * rows.d
-        return 3.0 + (products / 150 + rows.d**3 / 60) / sweep + 1e5 / sweep
+        product = min(rows.d**2 / 100, (sweep / rows.m)**2 / 8)
+        products = rows.m / (1 if engine.curved else 3) * product
+        return 1.5 + (products + rows.d**3 / 60 + 1e5) / sweep
 
     @staticmethod
     def require(engine):
@@ -80,15 +89,46 @@ class MarginNewtonCost:
             return GramNewton(engine, LIMIT)
         from marginlinear._core.margin_newton import MarginNewton
 
-        return MarginNewton(engine)
+        return MarginNewton(engine, rough_newton(engine))
+
+
+def begins_on_a_part(rows):
+    return rows.m >= EVERY * EACH * rows.d
+
+
+def rough_newton(engine):
+    """MarginNewton after its steps on a part of the rows, from which those on all go on; None where rows are few for
+    the features, or the engine's weights and duals are there to go on from."""
+    import numpy as np
+
+    from marginlinear._core.margin_newton import MarginNewton
+
+    rows = engine.rows
+    if not engine.untouched():
+        return None
+    if not begins_on_a_part(rows):
+        if engine.nonsmooth:
+            engine.sweep()
+        return None
+    # In no step with any period of the rows.
+    part = engine.of_rows(np.flatnonzero(np.arange(rows.m) * GOLDEN % 1 < 1 / EVERY))
+    newton = MarginNewton(part, rough_newton(part))
+    for _ in range(ROUGH_STEPS):
+        newton.step()
+        if newton.fall + newton.e <= ROUGH * newton.primal:
+            break
+    return newton
 
 
 class BlockNewtonCost:
     """Of steps on the engine BlockCD."""
 
     NAME = "newton"
-    # Steps from the sweeps' duals to 1e-3.
-    STEPS = 15
+
+    @staticmethod
+    def steps(engine):
+        """To 1e-3, roughly, from the duals of a sweep."""
+        return 15
 
     @staticmethod
     def sweeps_of_a_step(engine):

@@ -31,7 +31,10 @@ class SummedCost:
     NAME = "newton"
 
     def __init__(self, kind, steps):
-        self.begin, self.STEPS = kind, steps
+        self.begin, self.count = kind, steps
+
+    def steps(self, engine):
+        return self.count
 
     @staticmethod
     def unknowns(engine):
