@@ -309,18 +309,18 @@ cdef class MarginNewton(ProximalNewton):
     def _step_in_full(self, const double[::1] direction, double fall):
         """W moves by -`direction` if F falls enough; else `turn` becomes the margins of the direction."""
         cdef Py_ssize_t i
-        cdef double value = self.value
+        cdef double before = self.value
         self.start[:] = self.W
         self.turn[:] = self.margin
         for i in range(self.W.shape[0]):
             self.W[i] -= direction[i]
         self.value = self._respond(self.W)
-        if self.value <= value - ENOUGH * fall:
+        if self.value <= before - ENOUGH * fall:
             self.moved = 0
             for i in range(self.rows.m):
                 self.moved = fmax(self.moved, fabs(self.turn[i] - self.margin[i]))
             return True
-        self.W[:], self.value = self.start, value
+        self.W[:], self.value = self.start, before
         for i in range(self.rows.m):
             self.turn[i] -= self.margin[i]
             self.margin[i] += self.turn[i]

@@ -43,7 +43,7 @@ class ActiveSets:
         Of the same rows.
     """
 
-    pace = Pace(1, 0, 10.0)
+    pace = Pace(1, 0, 10.0, 10)
 
     def __init__(self, engine, cache, run):
         self.engine, self.tol = engine, run.tol

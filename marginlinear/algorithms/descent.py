@@ -13,7 +13,7 @@ from marginlinear.algorithms.certificate import FIRST_CHECK, Check, Incumbent, S
 from marginlinear.status import STALLED, allowance
 
 
-class Pace(namedtuple("Pace", "least_sweeps patience first_kappa")):
+class Pace(namedtuple("Pace", "least_sweeps patience first_kappa warm_up")):
     """What depends on how the sweeps are made.
 
     Attributes
@@ -25,24 +25,25 @@ class Pace(namedtuple("Pace", "least_sweeps patience first_kappa")):
         the first.
     first_kappa : float
         Its kappa then.
+    warm_up : int
+        Newton steps start from the duals of this many sweeps.
     """
 
     __slots__ = ()
 
 
 # Of sweeps one row after another.
-PLAIN = Pace(3, 12, 10.0)
+PLAIN = Pace(3, 12, 10.0, 10)
 # Of the first sweeps, without a centre, estimates are good enough to ask for checks alone.
 EARLY = 20
 # Blocks that together are this many times what W = 0 may be from the optimum from their solution: sweeps have run away.
 # Then kappa is FIRMER times as large, for as many times as RUNAWAYS; above FIRMEST a centre moves by rounding alone.
 RUNAWAY, FIRMER, RUNAWAYS, FIRMEST = 1e6, 100.0, 3, 1e15
 # Over many sets, accelerated sweeps to 1e-3 are about EACH sqrt(mean c_i ||x_i||^2), Newton steps are the `steps` of
-# their class; where those cost at most this PART of the sweeps no sweep comes first. Where sweeps were promised too
-# early, Newton takes over after as many as ENOUGH steps cost, and before this part of the sweeps that are allowed: of
-# few rows a step costs thousands. Sweeps over features that were asked for by name have all of this part: where
-# features differ in size by much they would come to no end.
-EACH, PART, ENOUGH, LATEST = 7.0, 0.5, 40, 0.25
+# their class. Where sweeps were promised too early, Newton takes over after as many as ENOUGH steps cost, and before
+# this part of the sweeps that are allowed: of few rows a step costs thousands. Sweeps over features that were
+# asked for by name have all of this part: where features differ in size by much they would come to no end.
+EACH, ENOUGH, LATEST = 7.0, 40, 0.25
 
 
 def slow(gaps, target, patience=PLAIN.patience):
@@ -91,7 +92,7 @@ class Descent:
         self.steps = newton.steps(engine) * cost if cost < math.inf else math.inf
         self.newton_first = algorithm == "newton" or (
             algorithm == "auto" and self.steps < math.inf and self.steps <= self.sweeps)
-        if self.newton_first and (engine.rows.is_gram or algorithm == "newton" or self.steps <= PART * self.sweeps):
+        if self.newton_first and newton.AT_ONCE:
             self.route = "newton"
         self.go_on()
 
@@ -148,7 +149,7 @@ class Descent:
         check = self._check_if_due(self.gaps[-1] * rate)
         if self.route == "cd" and self.algorithm != "cd":
             if self.newton_first:
-                if self._slow():
+                if self.engine.n_iter >= self.pace.warm_up and (self.algorithm == "newton" or self._slow()):
                     self.route = "newton"
             elif self.algorithm == "accelerated" or self._slow():
                 self._accelerate(self.pace.first_kappa)

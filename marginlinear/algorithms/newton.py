@@ -40,12 +40,18 @@ class MarginNewtonCost:
     """Of steps on the engine MarginCD."""
 
     NAME = "newton"
+    # Before any sweep.
+    AT_ONCE = True
 
     @staticmethod
     def steps(engine):
         """To 1e-3, roughly, those on a part of the rows counted in."""
-        few = 3 if begins_on_a_part(engine.rows) else 5
-        return 2 * few if engine.nonsmooth else few
+        if engine.rows.is_gram:
+            return 8
+        levels = levels_of(engine.rows)
+        if engine.nonsmooth:
+            return 4.5 if levels > 1 else 12
+        return 2.5 if levels > 0 else 5
 
     @staticmethod
     def sweeps_of_a_step(engine):
@@ -92,8 +98,9 @@ class MarginNewtonCost:
         return MarginNewton(engine, rough_newton(engine))
 
 
-def begins_on_a_part(rows):
-    return rows.m >= EVERY * EACH * rows.d
+def levels_of(rows):
+    """How often a part of the rows is taken, and of that a part, before the steps on all."""
+    return max(0, math.floor(math.log(rows.m / (EACH * rows.d)) / math.log(EVERY))) if rows.m else 0
 
 
 def rough_newton(engine):
@@ -106,7 +113,7 @@ def rough_newton(engine):
     rows = engine.rows
     if not engine.untouched():
         return None
-    if not begins_on_a_part(rows):
+    if levels_of(rows) == 0:
         if engine.nonsmooth:
             engine.sweep()
         return None
@@ -124,6 +131,7 @@ class BlockNewtonCost:
     """Of steps on the engine BlockCD."""
 
     NAME = "newton"
+    AT_ONCE = False
 
     @staticmethod
     def steps(engine):

@@ -163,6 +163,7 @@ class FinishCost:
     """What a Descent asks of a way to go on (newton.MarginNewtonCost)."""
 
     NAME = "collected"
+    AT_ONCE = False
 
     @staticmethod
     def steps(engine):

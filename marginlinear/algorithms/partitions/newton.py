@@ -29,6 +29,7 @@ class SummedCost:
     """What newton.MarginNewtonCost says of one machine, for steps of `kind`."""
 
     NAME = "newton"
+    AT_ONCE = False
 
     def __init__(self, kind, steps):
         self.begin, self.count = kind, steps

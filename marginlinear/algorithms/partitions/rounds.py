@@ -55,7 +55,7 @@ LEAST = 400_000
 # Values that are not 0, for a number in the copies of W: with less, a round is copies and their sums.
 WORTH = 4
 # A round of all rows leaves more of the gap than a sweep, and a new centre does as much against it as another round.
-AT_ONCE, BY_PARTS = Pace(1, 0, 30.0), Pace(2, 12, 10.0)
+AT_ONCE, BY_PARTS = Pace(1, 0, 30.0, 10), Pace(2, 12, 10.0, 10)
 
 
 def rounds_on(engine, threads):
