@@ -65,11 +65,13 @@ class MarginNewtonCost:
             return math.inf
         # A multiplication costs 100 times what it does in a product of tiles, 8 times what it does where only values
         # that are not 0 are multiplied, 60 times what it does in a solution; the calls of a step cost 100,000. Of a
-        # loss without curvature about a third of the rows is at a knot.
-        sweep = 1.0 + rows.nonzeros()
-        product = min(rows.d**2 / 100, (sweep / rows.m)**2 / 8)
+        # loss without curvature about a third of the rows is at a knot. Exponentials and logarithms of a row cost 33 in
+        # a sweep, 16 in a step.
+        values = 1.0 + rows.nonzeros()
+        product = min(rows.d**2 / 100, (values / rows.m)**2 / 8)
         products = rows.m / (1 if engine.curved else 3) * product
-        return 1.5 + (products + rows.d**3 / 60 + 1e5) / sweep
+        soft = rows.m if any(table[-1] for table in engine.tables) else 0
+        return (1.5 * values + 16 * soft + products + rows.d**3 / 60 + 1e5) / (values + 33 * soft)
 
     @staticmethod
     def require(engine):
