@@ -140,8 +140,8 @@ cdef class MarginCD(DualEngine):
         return 0
 
     def untouched(self):
-        """Whether W and all duals are 0."""
-        return self.n_iter == 0 and not np.any(self.duals) and not np.any(self.iterates.W)
+        """Whether nothing has been done yet: W is 0."""
+        return self.n_iter == 0 and not np.any(self.iterates.W)
 
     def of_rows(self, which):
         """The problem of these rows alone, at costs of the same sum for the same costs."""
