@@ -1,5 +1,6 @@
 """Proximal Newton steps on binary losses: derivatives, the certificate, and fits that agree with coordinate descent."""
 
+import threading
 import time
 
 import numpy as np
@@ -10,12 +11,14 @@ import marginlinear as ml
 from marginlinear._core.margin_cd import MarginCD, table_of
 from marginlinear._core.margin_newton import MarginNewton, few_products
 from marginlinear._core.rows import Rows
+from marginlinear.algorithms.certificate import Budget
 from marginlinear.algorithms.newton import MarginNewtonCost, levels_of
 from marginlinear.methods.l1svc import HINGE
 from marginlinear.methods.l2svc import SQUARED_HINGE
 from marginlinear.methods.logistic import SOFTPLUS
 from marginlinear.methods.lssvm import SQUARE
 from marginlinear.methods.mamc import LINEAR
+from marginlinear.threads import Cancelled
 
 BAND = (0.8, 1.2), ((2, -1.6, 0.64), (0, 0, 0), (1, -1.2, 0.72))
 # Jumps of different size at both knots, curvature between and beyond.
@@ -153,6 +156,22 @@ def test_steps_that_begin_on_a_part_of_the_rows(solver):
     np.testing.assert_array_equal(fits[0].weights, fits[1].weights)
 
 
+@pytest.mark.parametrize("rows", [300, 6000])
+@pytest.mark.parametrize("solver", ["logistic", "l1svc"])
+def test_first_steps_keep_to_the_budget(solver, rows):
+    X, y = alternating(rows)
+    for max_iter in (1, 2):
+        with pytest.warns(ml.ConvergenceWarning):
+            fit = ml.train(X, y, solver=solver, algorithm="newton", tol=1e-12, max_iter=max_iter)
+        assert fit.info.n_iter == max_iter and fit.info.status == "max_iter"
+    cancel = threading.Event()
+    cancel.set()
+    engine = MarginCD(Rows.from_dense(X), y.astype(np.int32), np.ones(rows), [table_of(*TABLES["squared"])])
+    if levels_of(engine.rows):
+        with pytest.raises(Cancelled):
+            MarginNewtonCost.begin(engine, Budget(None, None, cancel=cancel))
+
+
 def test_part_of_an_engine():
     X, y = problem()
     engine = engine_of("band", 0.3, X, y)
@@ -177,7 +196,7 @@ def test_steps_go_on_from_weights_that_are_there():
     X, y = problem(m=2000, d=4)
     engine = engine_of("squared", 0.0, X, y)
     W = engine.iterates.W.copy()
-    np.testing.assert_array_equal(MarginNewtonCost.begin(engine).W, W)
+    np.testing.assert_array_equal(MarginNewtonCost.begin(engine, Budget(None, None)).W, W)
 
 
 def test_same_bits_twice():

@@ -92,7 +92,8 @@ class Descent:
         self.steps = newton.steps(engine) * cost if cost < math.inf else math.inf
         self.newton_first = algorithm == "newton" or (
             algorithm == "auto" and self.steps < math.inf and self.steps <= self.sweeps)
-        if self.newton_first and newton.AT_ONCE:
+        self.first_step = newton.first_step(engine) if self.newton_first else None
+        if self.first_step == 0:
             self.route = "newton"
         self.go_on()
 
@@ -149,7 +150,8 @@ class Descent:
         check = self._check_if_due(self.gaps[-1] * rate)
         if self.route == "cd" and self.algorithm != "cd":
             if self.newton_first:
-                if self.engine.n_iter >= self.pace.warm_up and (self.algorithm == "newton" or self._slow()):
+                warm = self.engine.n_iter >= self.pace.warm_up and (self.algorithm == "newton" or self._slow())
+                if warm or self.first_step is not None:
                     self.route = "newton"
             elif self.algorithm == "accelerated" or self._slow():
                 self._accelerate(self.pace.first_kappa)
@@ -170,7 +172,7 @@ class Descent:
     def _newton_step(self):
         if self.newton is None:
             self.accelerator.stop()
-            self.newton = self.newton_cost.begin(self.engine)
+            self.newton = self.newton_cost.begin(self.engine, self.budget)
         newton = self.newton
         newton.step()
         if not math.isfinite(newton.primal):

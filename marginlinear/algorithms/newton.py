@@ -40,8 +40,6 @@ class MarginNewtonCost:
     """Of steps on the engine MarginCD."""
 
     NAME = "newton"
-    # Before any sweep.
-    AT_ONCE = True
 
     @staticmethod
     def steps(engine):
@@ -52,6 +50,11 @@ class MarginNewtonCost:
         if engine.nonsmooth:
             return 4.5 if levels > 1 else 12
         return 2.5 if levels > 0 else 5
+
+    @staticmethod
+    def first_step(engine):
+        """The sweeps before it; None: until they are slow. A loss with kinks needs duals to begin with."""
+        return int(engine.nonsmooth and levels_of(engine.rows) == 0)
 
     @staticmethod
     def sweeps_of_a_step(engine):
@@ -90,14 +93,14 @@ class MarginNewtonCost:
                              f"{rows.d}; take 'auto'")
 
     @staticmethod
-    def begin(engine):
+    def begin(engine, budget):
         if engine.rows.is_gram:
             from marginlinear.algorithms.gram_newton import GramNewton
 
             return GramNewton(engine, LIMIT)
         from marginlinear._core.margin_newton import MarginNewton
 
-        return MarginNewton(engine, rough_newton(engine))
+        return MarginNewton(engine, rough_newton(engine, budget))
 
 
 def levels_of(rows):
@@ -105,7 +108,7 @@ def levels_of(rows):
     return max(0, math.floor(math.log(rows.m / (EACH * rows.d)) / math.log(EVERY))) if rows.m else 0
 
 
-def rough_newton(engine):
+def rough_newton(engine, budget):
     """MarginNewton after its steps on a part of the rows, from which those on all go on; None where rows are few for
     the features, or the engine's weights and duals are there to go on from."""
     import numpy as np
@@ -119,12 +122,12 @@ def rough_newton(engine):
         if engine.nonsmooth:
             engine.sweep()
         return None
-    # In no step with any period of the rows.
+    # In step with no period of the rows.
     part = engine.of_rows(np.flatnonzero(np.arange(rows.m) * GOLDEN % 1 < 1 / EVERY))
-    newton = MarginNewton(part, rough_newton(part))
+    newton = MarginNewton(part, rough_newton(part, budget))
     for _ in range(ROUGH_STEPS):
         newton.step()
-        if newton.fall + newton.e <= ROUGH * newton.primal:
+        if newton.fall + newton.e <= ROUGH * newton.primal or budget.exhausted(0):
             break
     return newton
 
@@ -133,7 +136,6 @@ class BlockNewtonCost:
     """Of steps on the engine BlockCD."""
 
     NAME = "newton"
-    AT_ONCE = False
 
     @staticmethod
     def steps(engine):
@@ -164,7 +166,11 @@ class BlockNewtonCost:
                              f"{k - 1} x {rows.d} = {unknowns}; take 'auto'")
 
     @staticmethod
-    def begin(engine):
+    def first_step(engine):
+        return None
+
+    @staticmethod
+    def begin(engine, budget):
         from marginlinear._core.block_newton import BlockNewton
 
         return BlockNewton(engine)

@@ -163,7 +163,6 @@ class FinishCost:
     """What a Descent asks of a way to go on (newton.MarginNewtonCost)."""
 
     NAME = "collected"
-    AT_ONCE = False
 
     @staticmethod
     def steps(engine):
@@ -185,4 +184,10 @@ class FinishCost:
         raise ValueError(f"algorithm = 'newton' solves for {engine.rows.d} weights, over partitions at most {LIMIT}: "
                          "take 'auto'")
 
-    begin = Finish
+    @staticmethod
+    def first_step(engine):
+        return None
+
+    @staticmethod
+    def begin(engine, budget):
+        return Finish(engine)

@@ -29,13 +29,19 @@ class SummedCost:
     """What newton.MarginNewtonCost says of one machine, for steps of `kind`."""
 
     NAME = "newton"
-    AT_ONCE = False
 
     def __init__(self, kind, steps):
-        self.begin, self.count = kind, steps
+        self.kind, self.count = kind, steps
+
+    def begin(self, engine, budget):
+        return self.kind(engine)
 
     def steps(self, engine):
         return self.count
+
+    @staticmethod
+    def first_step(engine):
+        return None
 
     @staticmethod
     def unknowns(engine):
