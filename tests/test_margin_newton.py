@@ -1,5 +1,6 @@
 """Proximal Newton steps on binary losses: derivatives, the certificate, and fits that agree with coordinate descent."""
 
+import threading
 import time
 
 import numpy as np
@@ -8,17 +9,24 @@ from scipy import sparse
 
 import marginlinear as ml
 from marginlinear._core.margin_cd import MarginCD, table_of
-from marginlinear._core.margin_newton import MarginNewton
+from marginlinear._core.margin_newton import MarginNewton, few_products
 from marginlinear._core.rows import Rows
+from marginlinear.algorithms.certificate import Budget
+from marginlinear.algorithms.newton import MarginNewtonCost, levels_of
 from marginlinear.methods.l1svc import HINGE
 from marginlinear.methods.l2svc import SQUARED_HINGE
+from marginlinear.methods.logistic import SOFTPLUS
 from marginlinear.methods.lssvm import SQUARE
 from marginlinear.methods.mamc import LINEAR
+from marginlinear.threads import Cancelled
 
 BAND = (0.8, 1.2), ((2, -1.6, 0.64), (0, 0, 0), (1, -1.2, 0.72))
 # Jumps of different size at both knots, curvature between and beyond.
 KINKED = (-0.5, 1.0), ((0, -3, 0), (2, -1, 0.75), (1, 0.5, 0.75 - 0.5))
-TABLES = {"hinge": HINGE, "squared": SQUARED_HINGE, "square": SQUARE, "linear": LINEAR, "band": BAND, "kinked": KINKED}
+TABLES = {"hinge": HINGE, "squared": SQUARED_HINGE, "square": SQUARE, "linear": LINEAR, "band": BAND, "kinked": KINKED,
+          "softplus": SOFTPLUS}
+# The pieces of a loss can hold a spread, softplus cannot.
+WITH_SPREAD = [(table, spread) for table in TABLES for spread in (0.0, 0.3) if table != "softplus" or spread == 0]
 METHODS = [("l1svc", {}), ("l2svc", {}), ("odm", {}), ("odm", {"mu": 0.0}), ("lssvm", {}), ("mamc", {}), ("ldm", {}),
            ("ldm", {"lambda1": 30.0, "lambda2": 5.0})]
 
@@ -46,8 +54,7 @@ def engine_of(table, spread, X, y, seed=0):
     return engine
 
 
-@pytest.mark.parametrize("table", TABLES)
-@pytest.mark.parametrize("spread", [0.0, 0.3])
+@pytest.mark.parametrize(("table", "spread"), WITH_SPREAD)
 def test_derivatives_by_central_differences(table, spread):
     X, y = problem(m=40, d=4)
     engine = engine_of(table, spread, X, y)
@@ -68,8 +75,7 @@ def test_derivatives_by_central_differences(table, spread):
                                        atol=1e-4 * np.abs(curvature @ v).max())
 
 
-@pytest.mark.parametrize("table", TABLES)
-@pytest.mark.parametrize("spread", [0.0, 0.3])
+@pytest.mark.parametrize(("table", "spread"), WITH_SPREAD)
 def test_values_of_a_step_are_those_of_the_engine(table, spread):
     X, y = problem()
     engine = engine_of(table, spread, X, y)
@@ -113,6 +119,84 @@ def test_storages_agree(kind, solver):
     fits = [ml.train(data, y, solver=solver, C=10, algorithm="newton", bias=1.0) for data in (X, sparse.csr_array(X))]
     assert fits[0].info.algorithm == "newton"
     np.testing.assert_allclose(fits[0].weights, fits[1].weights, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("kind", [np.float64, np.float32])
+@pytest.mark.parametrize("bias", [-1.0, 2.0])
+@pytest.mark.parametrize("values", [3, 30])
+def test_sums_of_products(kind, bias, values):
+    """Rows of few values are multiplied one by one, others in tiles."""
+    rng = np.random.default_rng(0)
+    X = sparse.random_array((300, 60), density=values / 60, rng=rng, format="csr", dtype=kind)
+    cost = rng.uniform(0.5, 2, 300)
+    rows = Rows.from_csr(X.data, X.indices.astype(np.int32), X.indptr.astype(np.int64), 60, bias=bias)
+    assert few_products(rows) == (values == 3)
+    engine = MarginCD(rows, rng.integers(2, size=300).astype(np.int32), cost, [table_of(*TABLES["squared"])])
+    Z = X.toarray().astype(float)
+    Z = Z if bias < 0 else np.column_stack([Z, np.full(300, bias)])
+    np.testing.assert_allclose(MarginNewton(engine).gram_of(False), (Z.T * cost) @ Z, rtol=1e-12, atol=1e-12)
+
+
+def alternating(m=6000, d=5):
+    """Rows of both classes in turn: of every eighth one class would be left out."""
+    X = np.random.default_rng(0).normal(size=(m, d))
+    X[::2] += 0.5
+    return X, np.arange(m) % 2
+
+
+@pytest.mark.parametrize("solver", ["logistic", "l1svc", "l2svc", "rmm", "ldm", "l1svr", "l2svr"])
+def test_steps_that_begin_on_a_part_of_the_rows(solver):
+    X, y = alternating()
+    assert levels_of(Rows.from_dense(X)) == 2
+    fits = [ml.train(X, y, solver=solver, algorithm="newton", tol=1e-7, threads=threads) for threads in (1, 2)]
+    slow = ml.train(X, y, solver=solver, algorithm="cd", tol=1e-5)
+    assert fits[0].info.converged and fits[0].info.n_iter < 25
+    assert fits[0].info.objective == pytest.approx(slow.info.objective, rel=2e-5)
+    assert fits[0].info.bound <= slow.info.objective
+    np.testing.assert_array_equal(fits[0].weights, fits[1].weights)
+
+
+@pytest.mark.parametrize("rows", [300, 6000])
+@pytest.mark.parametrize("solver", ["logistic", "l1svc"])
+def test_first_steps_keep_to_the_budget(solver, rows):
+    X, y = alternating(rows)
+    for max_iter in (1, 2):
+        with pytest.warns(ml.ConvergenceWarning):
+            fit = ml.train(X, y, solver=solver, algorithm="newton", tol=1e-12, max_iter=max_iter)
+        assert fit.info.n_iter == max_iter and fit.info.status == "max_iter"
+    cancel = threading.Event()
+    cancel.set()
+    engine = MarginCD(Rows.from_dense(X), y.astype(np.int32), np.ones(rows), [table_of(*TABLES["squared"])])
+    if levels_of(engine.rows):
+        with pytest.raises(Cancelled):
+            MarginNewtonCost.begin(engine, Budget(None, None, cancel=cancel))
+
+
+def test_part_of_an_engine():
+    X, y = problem()
+    engine = engine_of("band", 0.3, X, y)
+    which = np.array([3, 4, 100, 190])
+    part = engine.of_rows(which)
+    np.testing.assert_array_equal(part.positive, y[which])
+    np.testing.assert_array_equal(part.group, [0, 0, 0, 1])
+    np.testing.assert_allclose(part.cost, np.asarray(engine.cost)[which] * 50)
+    assert part.untouched() and not engine.untouched() and part.spread == engine.spread
+    W = np.arange(1.0, 7)
+    np.testing.assert_array_equal(part.margins_of(W), np.asarray(engine.margins_of(W))[which])
+
+
+def test_part_has_its_targets():
+    X, y = problem()
+    z = np.arange(200.0)
+    engine = MarginCD(Rows.from_dense(X), y.astype(np.int32), np.ones(200), [table_of(*HINGE)], targets=z)
+    np.testing.assert_array_equal(engine.of_rows(np.array([7, 9])).targets, [7, 9])
+
+
+def test_steps_go_on_from_weights_that_are_there():
+    X, y = problem(m=2000, d=4)
+    engine = engine_of("squared", 0.0, X, y)
+    W = engine.iterates.W.copy()
+    np.testing.assert_array_equal(MarginNewtonCost.begin(engine, Budget(None, None)).W, W)
 
 
 def test_same_bits_twice():

@@ -139,6 +139,18 @@ cdef class MarginCD(DualEngine):
         perform(self, self.rows, task)
         return 0
 
+    def untouched(self):
+        """Whether nothing has been done yet: W is 0."""
+        return self.n_iter == 0 and not np.any(self.iterates.W)
+
+    def of_rows(self, which):
+        """The problem of these rows alone, at costs of the same sum for the same costs."""
+        share = self.rows.m / len(which)
+        return MarginCD(self.rows.select(which), np.asarray(self.positive)[which], np.asarray(self.cost)[which] * share,
+                        list(np.asarray(self.tables)), group=np.asarray(self.group)[which], spread=self.spread,
+                        targets=None if self.targets is None else np.asarray(self.targets)[which],
+                        threads=self.threads)
+
     def coefficients(self, const double[::1] duals, Py_ssize_t lo, Py_ssize_t hi):
         """y_i a_i"""
         cdef Py_ssize_t i

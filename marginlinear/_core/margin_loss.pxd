@@ -11,6 +11,7 @@ from marginlinear._core.softplus cimport (
     softplus_conjugate_at,
     softplus_dual_term,
     softplus_gap,
+    softplus_response,
     softplus_share,
     softplus_step,
     softplus_visit,
@@ -41,6 +42,10 @@ cdef inline double jump_at(const loss_t* phi, int j) noexcept nogil:
     return piecewise.jump_at(&phi.pieces, j)
 
 
+cdef inline double jump_middle(const loss_t* phi, int j) noexcept nogil:
+    return (piecewise.slope_left(&phi.pieces, j) + piecewise.slope_right(&phi.pieces, j)) / 2
+
+
 cdef inline double dual_at(const loss_t* phi, double c, double g) noexcept nogil:
     cdef double rest
     return c * softplus_share(g, &rest) if phi.soft else piecewise.dual_at(&phi.pieces, c, g)
@@ -52,6 +57,17 @@ cdef inline double coordinate_step(const loss_t* phi, double c, double base, dou
     if phi.soft:
         return softplus_step(c, base, A, start, curvature)
     return piecewise.coordinate_step(&phi.pieces, c, base, A, curvature)
+
+
+cdef inline double response(const loss_t* phi, double c, double g, double* curvature, double* loss) noexcept nogil:
+    """The dual that is best at a margin, of a loss without kinks: -c phi'(g); c phi''(g) and c phi(g) beside it."""
+    cdef int j
+    if phi.soft:
+        return softplus_response(c, g, curvature, loss)
+    j = piece_at(&phi.pieces, g)
+    curvature[0] = c * phi.pieces.quad[j]
+    loss[0] = c * ((0.5 * phi.pieces.quad[j] * g + phi.pieces.slope[j]) * g + phi.pieces.level[j])
+    return -c * (phi.pieces.quad[j] * g + phi.pieces.slope[j])
 
 
 cdef inline double visit(const loss_t* phi, double c, double A, double g, double a, double tolerance, double* gap,

@@ -28,24 +28,40 @@ from libc.stdint cimport int32_t
 
 from marginlinear._core.cholesky cimport NormalMatrix
 from marginlinear._core.margin_cd cimport MarginCD
-from marginlinear._core.margin_loss cimport coordinate_step, fenchel_gap, jump_at, loss_at, loss_t
+from marginlinear._core.margin_loss cimport (
+    coordinate_step,
+    fenchel_gap,
+    jump_at,
+    jump_middle,
+    loss_at,
+    loss_t,
+    response,
+)
 from marginlinear._core.proximal cimport ProximalNewton, sequential_dot
-from marginlinear._core.rows cimport SLICE, data_t, row_axpy, row_dot
+from marginlinear._core.rows cimport SLICE, Rows, data_t, feature, row_axpy, row_begin, row_dot, row_end, value
 
 from marginlinear._core.proximal import MOST, solve
 
 # A search ends where the slope is down to this part of that at its start, or after so many evaluations.
 cdef double FLAT = 0.1
 cdef int TRIALS = 60
+# A full step is taken without a search where F falls by this part of the slope at its start; half of it at best.
+cdef double ENOUGH = 0.25
 
 # Margins of unscaled rows are sums of large terms. Their rounding, times the curvature and the rows again, would keep
 # G up; after a step that moves no margin by more than this they are not summed afresh but moved with the step.
 cdef double NEAR = 1e-2
+# Steps that moved a margin by more come before such a one.
+cdef double FAR = 0.1
+
+# A product that is added to its own place costs so many of those in tiles.
+cdef double APART = 10
 
 
 cdef enum Work:
     SCORES     # out[i] = y_i <w, x_i>
     GATHER     # the rows who[start:stop] times their roots, packed by `gram`; `out` is scratch
+    OUTER      # their products with themselves, times the squares of their roots, added to `gram`
 
 
 cdef struct task_t:
@@ -62,6 +78,7 @@ cdef class MarginNewton(ProximalNewton):
     """Steps on binary losses."""
 
     cdef Py_ssize_t slice_rows
+    cdef double moved
     cdef NormalMatrix gram
     cdef readonly double spread, size, v
     cdef const double[:, ::1] tables
@@ -71,9 +88,10 @@ cdef class MarginNewton(ProximalNewton):
     cdef int32_t[::1] who
     cdef double[:, ::1] constant
 
-    def __init__(self, MarginCD engine, bint part=False):
+    def __init__(self, MarginCD engine, MarginNewton rough=None, bint part=False):
+        """From the weights of steps on fewer `rough` rows in place of the engine's, where they are given."""
         # Sweeps over long rows at a large C can leave weights that are worse than none.
-        poor = not part and not engine.primal()[0] <= engine.loss_at_zero()
+        poor = not part and not engine.untouched() and not engine.primal()[0] <= engine.loss_at_zero()
         if poor:
             engine.start_over()
         super().__init__(engine)
@@ -91,6 +109,7 @@ cdef class MarginNewton(ProximalNewton):
         self.who, self.scratch = self.rows.zeros(m, np.int32), np.empty(d)
         self.soft = softness_of(self.tables)
         self.slice_rows = max(1, <Py_ssize_t>(SLICE * m / (1.0 + <double>self.rows.nnz)))
+        self.moved = INFINITY
         self.gram = NormalMatrix(self.rows.d, m, engine.threads)
         if part:
             return
@@ -103,7 +122,12 @@ cdef class MarginNewton(ProximalNewton):
                 for j in range(d):
                     self.constant[i, j] += double_spread * gram[i, j]
                     self.constant[i, j] -= double_spread / self.size * (self.row_sum[i] * self.row_sum[j])
+        if rough is not None:
+            self.W[:], self.g = rough.W, rough.g
         self.begin_rows(self.W, self._mean(self.W))
+        if engine.nonsmooth and engine.untouched():
+            for i in range(m):
+                self.own[i] = middle_dual(<const loss_t*> &self.tables[self.group[i], 0], self.c[i], self.margin[i])
         self.restart()
 
     def sum_of_rows(self):
@@ -152,6 +176,8 @@ cdef class MarginNewton(ProximalNewton):
                 self.who[count], self.root[count] = <int32_t>i, sqrt(weights[i])
                 count += 1
         task.what, task.out, task.who, task.root = GATHER, &self.scratch[0], &self.who[0], &self.root[0]
+        if few_products(self.rows):
+            task.what = OUTER
         self.rows.require()
         gram.clear()
         for start in range(0, count, gram.room):
@@ -159,7 +185,10 @@ cdef class MarginNewton(ProximalNewton):
             task.start, task.stop = start, stop
             with nogil:
                 perform(self, self.rows, &task)
-            gram.add(stop - start)
+            if task.what == GATHER:
+                gram.add(stop - start)
+            else:
+                PyErr_CheckSignals()
         return gram.result()
 
     def _direction(self, gradient):
@@ -198,16 +227,20 @@ cdef class MarginNewton(ProximalNewton):
         """
         cdef Py_ssize_t i
         cdef const loss_t* phi
-        cdef double g, c, gamma, loss = 0, gap = 0, move = 0, spread = 0
+        cdef double g, c, gamma, own, loss = 0, gap = 0, move = 0, spread = 0
         if not measured:
             self._measure_margins(W)
         with nogil:
             for i in range(self.rows.m):
                 phi, c, g = <const loss_t*> &self.tables[self.group[i], 0], self.c[i], self.margin[i]
                 gamma = self.g * self.soft[self.group[i]] / (2 * c)
-                self.own[i] = coordinate_step(phi, c, g - gamma * self.centre[i], gamma, g, &self.weight[i])
-                loss += c * loss_at(phi, g)
-                gap += fenchel_gap(phi, c, g, self.own[i])
+                if gamma == 0:
+                    self.own[i] = response(phi, c, g, &self.weight[i], &own)
+                    loss += own
+                else:
+                    self.own[i] = coordinate_step(phi, c, g - gamma * self.centre[i], gamma, g, &self.weight[i])
+                    loss += c * loss_at(phi, g)
+                    gap += fenchel_gap(phi, c, g, self.own[i])
                 move += gamma * (self.own[i] - self.centre[i]) * (self.own[i] - self.centre[i])
                 spread += c * (g - mean) * (g - mean)
                 self.dual[i] = self.own[i] - 2 * self.spread * c * (g - mean)
@@ -240,7 +273,11 @@ cdef class MarginNewton(ProximalNewton):
         cdef Py_ssize_t i, j
         cdef double t = 1, low = 0, high = INFINITY, slope = 0, curvature = 0, far = 0
         cdef double own = sequential_dot(direction, direction), mean = self._mean(direction)
-        self._measure(direction, self.turn)
+        if not self.engine.nonsmooth and self.moved > FAR:
+            if self._step_in_full(direction, fall):
+                return 1.0
+        else:
+            self._measure(direction, self.turn)
         for _ in range(TRIALS):
             self._slope(t, mean, &slope, &curvature)
             for j in range(direction.shape[0]):
@@ -260,6 +297,7 @@ cdef class MarginNewton(ProximalNewton):
             self.W[j] -= t * direction[j]
         for i in range(self.rows.m):
             far = fmax(far, fabs(t * self.turn[i]))
+        self.moved = far
         if far > NEAR:
             self.value = self._respond(self.W)
         else:
@@ -267,6 +305,26 @@ cdef class MarginNewton(ProximalNewton):
                 self.margin[i] -= t * self.turn[i]
             self.value = self._again()
         return t
+
+    def _step_in_full(self, const double[::1] direction, double fall):
+        """W moves by -`direction` if F falls enough; else `turn` becomes the margins of the direction."""
+        cdef Py_ssize_t i
+        cdef double before = self.value
+        self.start[:] = self.W
+        self.turn[:] = self.margin
+        for i in range(self.W.shape[0]):
+            self.W[i] -= direction[i]
+        self.value = self._respond(self.W)
+        if self.value <= before - ENOUGH * fall:
+            self.moved = 0
+            for i in range(self.rows.m):
+                self.moved = fmax(self.moved, fabs(self.turn[i] - self.margin[i]))
+            return True
+        self.W[:], self.value = self.start, before
+        for i in range(self.rows.m):
+            self.turn[i] -= self.margin[i]
+            self.margin[i] += self.turn[i]
+        return False
 
     def slopes(self, const double[::1] W, const double[::1] direction, double v, double mean, lengths):
         """The losses' part of F' at W - t direction for each length t; v and mean are those of the margins of W and of
@@ -285,13 +343,16 @@ cdef class MarginNewton(ProximalNewton):
         """The losses' part of (F', F'') at W - t direction, `turn` being the margins of the direction."""
         cdef Py_ssize_t i
         cdef const loss_t* phi
-        cdef double g, c, gamma, b, h, off, turn
+        cdef double g, c, gamma, b, h, off, turn, loss
         slope[0] = curvature[0] = 0
         for i in range(self.rows.m):
             phi, c, turn = <const loss_t*> &self.tables[self.group[i], 0], self.c[i], self.turn[i]
             g = self.margin[i] - t * turn
             gamma = self.g * self.soft[self.group[i]] / (2 * c)
-            b = coordinate_step(phi, c, g - gamma * self.centre[i], gamma, g, &h)
+            if gamma == 0:
+                b = response(phi, c, g, &h, &loss)
+            else:
+                b = coordinate_step(phi, c, g - gamma * self.centre[i], gamma, g, &h)
             off = turn - mean
             slope[0] += b * turn - 2 * self.spread * c * (g - self.v + t * mean) * off
             curvature[0] += h * turn * turn + 2 * self.spread * c * off * off
@@ -310,17 +371,33 @@ def softness_of(const double[:, ::1] tables):
     return out
 
 
+cdef double middle_dual(const loss_t* phi, double c, double g) noexcept nogil:
+    """In the middle of the duals at the kink that is nearest to a margin; 0 without a kink."""
+    cdef double first = jump_at(phi, 0), second = jump_at(phi, 1), off = phi.pieces.knot[0] + phi.pieces.knot[1] - 2 * g
+    if first == 0 and second == 0:
+        return 0
+    return -c * jump_middle(phi, 0 if first > 0 and (second == 0 or off > 0) else 1)
+
+
 ctypedef fused engine_t:
     MarginNewton
 
 include "on_features.pxi"
 
 
+def few_products(Rows rows):
+    """Whether the products of each row's own values are so few that sums one by one are quicker than those of tiles."""
+    cdef double each = 1 + <double>rows.nnz / rows.m
+    return APART * each * each < <double>rows.d * rows.d
+
+
 cdef inline void perform_on(MarginNewton self, const data_t* X, task_t* task) noexcept nogil:
     if task.what == SCORES:
         measure(self, X, task)
-    else:
+    elif task.what == GATHER:
         gather(X, task, self.gram)
+    else:
+        outer(X, task, self.gram)
 
 
 cdef void measure(MarginNewton self, const data_t* X, const task_t* task) noexcept nogil:
@@ -338,3 +415,22 @@ cdef void gather(const data_t* X, const task_t* task, NormalMatrix gram) noexcep
             task.out[j] = 0
         row_axpy(X, task.who[at], task.root[at], task.out)
         gram.pack(at - task.start, task.out)
+
+
+cdef void outer(const data_t* X, const task_t* task, NormalMatrix gram) noexcept nogil:
+    """On and below the diagonal: features of a row rise."""
+    cdef Py_ssize_t at, i, p, q, start
+    cdef double t, u
+    cdef double* row
+    for at in range(task.start, task.stop):
+        i, t = task.who[at], task.root[at] * task.root[at]
+        start = row_begin(X, i)
+        for p in range(start, row_end(X, i)):
+            u, row = t * value(X, i, p), &gram.total[feature(X, i, p), 0]
+            for q in range(start, p + 1):
+                row[feature(X, i, q)] += u * value(X, i, q)
+        if X.bias >= 0:
+            u, row = t * X.bias, &gram.total[X.n, 0]
+            for q in range(start, row_end(X, i)):
+                row[feature(X, i, q)] += u * value(X, i, q)
+            row[X.n] += u * X.bias

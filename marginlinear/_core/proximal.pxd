@@ -2,12 +2,12 @@ from marginlinear._core.rows cimport Rows
 
 
 cdef class ProximalNewton:
-    cdef readonly double primal, objective, bound
+    cdef readonly double primal, objective, bound, fall, e
     cdef readonly object engine
     cdef object q
     cdef Rows rows
     cdef public double g, value
-    cdef double e, G
+    cdef double G
     cdef readonly double[::1] W
     cdef double[::1] U, gradient, start
     cdef double _subtract(self, const double[::1] W) noexcept nogil

@@ -75,6 +75,10 @@ cdef class ProximalNewton:
         As the engine's `primal` returns them, at W.
     bound : float
         D at the duals.
+    fall : float
+        Twice what the last step promised F to fall by.
+    e : float
+        Of the equation above.
     """
 
     START = FIRST
@@ -101,7 +105,8 @@ cdef class ProximalNewton:
             self._recentre()
         self._subtract(self.W)
         cdef const double[::1] direction = self._direction(self.gradient)
-        if self._search(direction, sequential_dot(self.gradient, direction)) < SHORT:
+        self.fall = sequential_dot(self.gradient, direction)
+        if self._search(direction, self.fall) < SHORT:
             self.g = fmax(self.g, fmin(MOST, RISE * self.g))
             self.value = self._again()
         self._publish()

@@ -39,7 +39,7 @@ EARLY = 20
 # Blocks that together are this many times what W = 0 may be from the optimum from their solution: sweeps have run away.
 # Then kappa is FIRMER times as large, for as many times as RUNAWAYS; above FIRMEST a centre moves by rounding alone.
 RUNAWAY, FIRMER, RUNAWAYS, FIRMEST = 1e6, 100.0, 3, 1e15
-# Over many sets, accelerated sweeps to 1e-3 are about EACH sqrt(mean c_i ||x_i||^2), Newton steps are the STEPS of
+# Over many sets, accelerated sweeps to 1e-3 are about EACH sqrt(mean c_i ||x_i||^2), Newton steps are the `steps` of
 # their class. Where sweeps were promised too early, Newton takes over after as many as ENOUGH steps cost, and before
 # this part of the sweeps that are allowed: of few rows a step costs thousands. Sweeps over features that were
 # asked for by name have all of this part: where features differ in size by much they would come to no end.
@@ -89,10 +89,11 @@ class Descent:
             self.enough = min(ENOUGH * cost, self.enough)
         elif engine.rows.is_gram:
             self.enough = math.inf
-        self.steps = newton.STEPS * cost if cost < math.inf else math.inf
+        self.steps = newton.steps(engine) * cost if cost < math.inf else math.inf
         self.newton_first = algorithm == "newton" or (
             algorithm == "auto" and self.steps < math.inf and self.steps <= self.sweeps)
-        if self.newton_first and engine.rows.is_gram:
+        self.first_step = newton.first_step(engine) if self.newton_first else None
+        if self.first_step == 0:
             self.route = "newton"
         self.go_on()
 
@@ -149,7 +150,8 @@ class Descent:
         check = self._check_if_due(self.gaps[-1] * rate)
         if self.route == "cd" and self.algorithm != "cd":
             if self.newton_first:
-                if self.engine.n_iter >= self.pace.warm_up and (self.algorithm == "newton" or self._slow()):
+                warm = self.engine.n_iter >= self.pace.warm_up and (self.algorithm == "newton" or self._slow())
+                if warm or self.first_step is not None:
                     self.route = "newton"
             elif self.algorithm == "accelerated" or self._slow():
                 self._accelerate(self.pace.first_kappa)
@@ -170,7 +172,7 @@ class Descent:
     def _newton_step(self):
         if self.newton is None:
             self.accelerator.stop()
-            self.newton = self.newton_cost.begin(self.engine)
+            self.newton = self.newton_cost.begin(self.engine, self.budget)
         newton = self.newton
         newton.step()
         if not math.isfinite(newton.primal):

@@ -163,8 +163,11 @@ class FinishCost:
     """What a Descent asks of a way to go on (newton.MarginNewtonCost)."""
 
     NAME = "collected"
-    # Never at first.
-    STEPS = 1e9
+
+    @staticmethod
+    def steps(engine):
+        """So many that it never comes first."""
+        return 1e9
 
     @staticmethod
     def sweeps_of_a_step(engine):
@@ -181,4 +184,10 @@ class FinishCost:
         raise ValueError(f"algorithm = 'newton' solves for {engine.rows.d} weights, over partitions at most {LIMIT}: "
                          "take 'auto'")
 
-    begin = Finish
+    @staticmethod
+    def first_step(engine):
+        return None
+
+    @staticmethod
+    def begin(engine, budget):
+        return Finish(engine)

@@ -31,7 +31,17 @@ class SummedCost:
     NAME = "newton"
 
     def __init__(self, kind, steps):
-        self.begin, self.STEPS = kind, steps
+        self.kind, self.count = kind, steps
+
+    def begin(self, engine, budget):
+        return self.kind(engine)
+
+    def steps(self, engine):
+        return self.count
+
+    @staticmethod
+    def first_step(engine):
+        return None
 
     @staticmethod
     def unknowns(engine):
