@@ -185,18 +185,23 @@ class NuResidualPairs(TwoSumPairs):
 
 def threshold(scores, cost, total):
     """(rho, height) with the largest height, total rho - sum_i c_i (rho - s_i)_+: a quantile of the scores."""
-    which, below = np.arange(len(scores)), 0.0
-    while len(which) > FEW:
-        half = len(which) // 2
-        which = which[np.argpartition(scores[which], half)]
-        lower = float(cost[which[:half]].sum())
-        if below + lower >= total:
-            which = which[:half]
-        else:
-            which, below = which[half:], below + lower
-    which = which[np.argsort(scores[which], kind="stable")]
-    at = np.searchsorted(below + np.cumsum(cost[which]), total)
-    rho = float(scores[which[min(at, len(which) - 1)]])
+    if cost.min() == cost.max():
+        at = min(max(math.ceil(total / cost[0]) - 1, 0), len(scores) - 1)
+        rho = float(np.partition(scores, at)[at])
+    else:
+        # The half where the sum of the costs comes to the total, again and again.
+        which, below = np.arange(len(scores)), 0.0
+        while len(which) > FEW:
+            half = len(which) // 2
+            which = which[np.argpartition(scores[which], half)]
+            lower = float(cost[which[:half]].sum())
+            if below + lower >= total:
+                which = which[:half]
+            else:
+                which, below = which[half:], below + lower
+        which = which[np.argsort(scores[which], kind="stable")]
+        at = np.searchsorted(below + np.cumsum(cost[which]), total)
+        rho = float(scores[which[min(at, len(which) - 1)]])
     return rho, total * rho - dot(cost, np.maximum(0.0, rho - scores))
 
 

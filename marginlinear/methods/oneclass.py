@@ -5,8 +5,10 @@ SDM 2020): a half-space with most rows, as far from the origin as can be.
 
     D(a) = -1/2 ||sum_i a_i x_i||^2,      0 <= a_i <= c_i,  sum_i a_i = nu n
 
-c_i being the instance weights. P is taken at the best rho for w, a quantile of the scores, and the best length of both: -h^2/(2 ||w||^2), h = nu n rho
-- sum_i c_i (rho - w.x_i)_+; where no h is above 0 the optimum is 0. Pairs of duals are moved (algorithms/row_pairs.py).
+c_i being the instance weights. P is taken at the best rho for w, a quantile of the scores, and the best length of both:
+-h^2/(2 ||w||^2), h = nu n rho - sum_i c_i (rho - w.x_i)_+; where no h is above 0 the optimum is 0. Pairs of duals are
+moved (algorithms/row_pairs.py).
+
 Where that is slow, as where features differ much in size or all rows lie about the origin, it is left for another way:
 for one rho the rest is rho^2 times the sum of hinge losses
 
