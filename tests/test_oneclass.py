@@ -102,7 +102,8 @@ def test_the_duals_of_pairs(storage, weighted):
         assert pairs.bound == pytest.approx(-np.sum((X.T.astype(float) @ a) ** 2) / 2, rel=1e-12)
         bounds.append(pairs.bound)
         pairs._move(pairs.everyone, pairs._scores(pairs.everyone), pairs.best.rho)
-    assert bounds == sorted(bounds) and bounds[0] < bounds[-1]
+    assert (np.diff(bounds) >= -1e-12 * abs(bounds[-1])).all() and bounds[0] < bounds[-1]
+    pairs.visits = 0
     assert pairs.until(1e-4, Budget(None, None)) is True
     if not weighted:
         assert pairs.best.objective == pytest.approx(least(X.astype(float), 0.2, cost), rel=1e-4)

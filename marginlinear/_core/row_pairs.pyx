@@ -6,14 +6,11 @@ One dual takes from another: t = (<w, x_j> - <w, x_i>)/||x_i - x_j||^2 of a_j go
 its bound.
 """
 
-import numpy as np
-
 from cpython.exc cimport PyErr_CheckSignals
 
 from marginlinear._core.rows cimport (
     AHEAD,
     Rows,
-    csr_t,
     data_t,
     feature,
     place_prefetch,
