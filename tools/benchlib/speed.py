@@ -92,7 +92,7 @@ LINES = {
             "over all rows, and certifies with one more before and after the pairs.")),
     "ww-text": Line(
         "ww, text, to -s 4", (0.8, None), (
-            "A row of sector has 104 rivals, of which 8 to 16 have a dual; a sweep's step changes 12 to 22 classes, and "
+            "A row of sector has 104 rivals, of which 8 to 16 have a dual; a sweep's step changes 12 to 22, and "
             "scores of all and updates of these take two fifths of its instructions each.")),
     "ww-tables": Line("ww, tables, to -s 4", (1.2, None)),
     "library": Line("Library calls"),
