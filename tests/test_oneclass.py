@@ -7,7 +7,11 @@ import pytest
 from scipy import optimize, sparse
 
 import marginlinear as ml
+from marginlinear.algorithms.certificate import Budget
+from marginlinear.algorithms.fixed_sums import threshold
+from marginlinear.algorithms.row_pairs import RowPairs
 from marginlinear.cli import predict, train
+from marginlinear.data.arrays import as_rows
 
 
 def primal(w, rho, X, nu, cost):
@@ -32,11 +36,13 @@ def problem(seed):
     return X, (0.1, 0.5, 0.9, 0.05)[seed % 4], rng.uniform(0.5, 2, 40) if seed > 4 else np.ones(40)
 
 
+@pytest.mark.parametrize("algorithm", ["auto", "accelerated"])
 @pytest.mark.parametrize("seed", range(8))
-def test_certified_against_scipy(seed):
+def test_certified_against_scipy(seed, algorithm):
     X, nu, cost = problem(seed)
     best = least(X, nu, cost)
-    model = ml.train(sparse.csr_array(X) if seed % 2 else X, solver="oneclass", nu=nu, sample_weight=cost, tol=1e-9)
+    model = ml.train(sparse.csr_array(X) if seed % 2 else X, solver="oneclass", nu=nu, sample_weight=cost, tol=1e-9,
+                     algorithm=algorithm)
     info, w, rho = model.info, model.coef[0], -model.intercept[0]
     assert info.converged
     assert info.objective == pytest.approx(primal(w, rho, X, nu, cost), rel=1e-9, abs=1e-12)
@@ -65,12 +71,69 @@ def test_the_bound_in_numpy(monkeypatch):
             yield moved
 
     monkeypatch.setattr(OneClassFit, "_feasible", feasible)
-    model = ml.train(X, solver="oneclass", nu=nu, sample_weight=cost, tol=1e-9)
+    model = ml.train(X, solver="oneclass", nu=nu, sample_weight=cost, tol=1e-9, algorithm="accelerated")
     total, bounds = nu * cost.sum(), [-np.sum((X.T @ a) ** 2) / 2 for a in seen]
     assert len(seen) > 4
     for a in seen:
         assert (a >= 0).all() and (a <= cost * (1 + 1e-15)).all() and a.sum() == pytest.approx(total, rel=1e-13)
     assert model.info.bound == pytest.approx(max(bounds), rel=1e-12)
+
+
+def rows_about(middle, m=200, d=6):
+    return np.random.default_rng(m).standard_normal((m, d)) + middle
+
+
+@pytest.mark.parametrize("storage", ["csr", "float32", "dense", "ones"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_duals_of_pairs(storage, weighted):
+    X = rows_about(1.0)
+    if storage in ("csr", "ones"):
+        X = np.where(X > 1, 1.0 if storage == "ones" else X, 0.0)
+    cost = np.random.default_rng(3).uniform(0.5, 2, len(X)) if weighted else np.ones(len(X))
+    given = X.astype(np.float32) if storage == "float32" else X if storage == "dense" else sparse.csr_array(X)
+    pairs, X = RowPairs(as_rows(given, -1.0), cost, 0.2 * cost.sum(), 1), given if storage == "float32" else X
+    pairs.begin()
+    bounds = []
+    while len(bounds) < 9:
+        assert pairs.until(1e-10, Budget(pairs.n_iter, None)) in (True, "sweeps")
+        a = pairs.duals
+        assert (a >= 0).all() and (a <= cost).all() and a.sum() == pytest.approx(0.2 * cost.sum(), rel=1e-13)
+        assert pairs.weights == pytest.approx(X.T.astype(float) @ a, rel=1e-12, abs=1e-12)
+        assert pairs.bound == pytest.approx(-np.sum((X.T.astype(float) @ a) ** 2) / 2, rel=1e-12)
+        bounds.append(pairs.bound)
+        pairs._move(pairs.everyone, pairs._scores(pairs.everyone), pairs.best.rho)
+    assert (np.diff(bounds) >= -1e-12 * abs(bounds[-1])).all() and bounds[0] < bounds[-1]
+    pairs.visits = 0
+    assert pairs.until(1e-4, Budget(None, None)) is True
+    if not weighted:
+        assert pairs.best.objective == pytest.approx(least(X.astype(float), 0.2, cost), rel=1e-4)
+
+
+def test_where_pairs_are_slow_the_secant_goes_on():
+    """All rows about the origin: the optimum is 0."""
+    X = rows_about(0.0, 2000) * np.logspace(0, 3, 6)
+    info = ml.train(X, solver="oneclass", nu=0.05, tol=1e-6).info
+    assert info.converged and info.algorithm != "pairs" and info.n_outer > 0
+    for most in (1, info.n_iter // 2):
+        with pytest.warns(ml.ConvergenceWarning):
+            capped = ml.train(X, solver="oneclass", nu=0.05, tol=1e-6, max_iter=most).info
+        assert capped.status == "max_iter" and capped.n_iter <= most + 1 and capped.bound <= capped.objective
+    easy = ml.train(rows_about(3.0), solver="oneclass", tol=1e-6).info
+    assert easy.converged and easy.algorithm == "pairs" and easy.n_outer == 0
+
+
+def test_the_quantile_of_scores():
+    random = np.random.default_rng(0)
+    for m in (1, 2, 63, 64, 65, 1000):
+        scores = random.integers(0, m, m).astype(float)
+        for cost in (np.full(m, 0.5), random.choice([0.25, 1.0, 2.0], m)):
+            order = np.argsort(scores)
+            below = np.cumsum(cost[order])
+            for total in (below[0], below[m // 2], 0.3 * below[-1], below[-1]):
+                rho, height = threshold(scores, cost, total)
+                assert rho == scores[order[np.searchsorted(below, total)]]
+                values = [total * r - cost @ np.maximum(0, r - scores) for r in scores]
+                assert height == pytest.approx(max(values), rel=1e-12)
 
 
 def theirs():
@@ -178,4 +241,4 @@ def test_damaged_files(tmp_path):
 @pytest.mark.parametrize("scale", [1e-150, 1e-160, 1e-300])
 def test_squares_that_vanish_leave_a_certificate(scale):
     info = ml.train(scale * np.array([[1.0], [2.0], [3.0]]), np.ones(3), solver="oneclass").info
-    assert info.converged and -1e-290 <= info.bound <= info.objective <= 0
+    assert info.converged and -1e-290 <= info.bound <= info.objective * (1 - 1e-14) <= 0

@@ -12,10 +12,13 @@ import math
 import numpy as np
 
 from marginlinear._core.scores import add_rows
+from marginlinear._core.vector import dot
 from marginlinear.algorithms.pairs import ROUNDING, PairFit
 from marginlinear.data.arrays import CSR
 from marginlinear.data.kernels import Kernel, gram_rows
 
+# So many scores are sorted; of more the half with the quantile is found first.
+FEW = 64
 FLAT = (0.0,), ((0, -1, 0), (0, 0, 0))
 
 
@@ -181,10 +184,24 @@ class NuResidualPairs(TwoSumPairs):
 
 def threshold(scores, cost, total):
     """(rho, height) with the largest height, total rho - sum_i c_i (rho - s_i)_+: a quantile of the scores."""
-    order = np.argsort(scores, kind="stable")
-    below = np.cumsum(cost[order])
-    rho = float(scores[order[min(np.searchsorted(below, total), len(order) - 1)]])
-    return rho, total * rho - float(cost @ np.maximum(0.0, rho - scores))
+    if cost.min() == cost.max():
+        at = min(max(math.ceil(total / cost[0]) - 1, 0), len(scores) - 1)
+        rho = float(np.partition(scores, at)[at])
+    else:
+        # The half where the sum of the costs comes to the total, again and again.
+        which, below = np.arange(len(scores)), 0.0
+        while len(which) > FEW:
+            half = len(which) // 2
+            which = which[np.argpartition(scores[which], half)]
+            lower = float(cost[which[:half]].sum())
+            if below + lower >= total:
+                which = which[:half]
+            else:
+                which, below = which[half:], below + lower
+        which = which[np.argsort(scores[which], kind="stable")]
+        at = np.searchsorted(below + np.cumsum(cost[which]), total)
+        rho = float(scores[which[min(at, len(which) - 1)]])
+    return rho, total * rho - dot(cost, np.maximum(0.0, rho - scores))
 
 
 def fit_by_pairs(made, problem, run, cost, nu):

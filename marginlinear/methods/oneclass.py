@@ -5,23 +5,25 @@ SDM 2020): a half-space with most rows, as far from the origin as can be.
 
     D(a) = -1/2 ||sum_i a_i x_i||^2,      0 <= a_i <= c_i,  sum_i a_i = nu n
 
-c_i being the instance weights. For one rho the rest is rho^2 times the sum of hinge losses
+c_i being the instance weights. P is taken at the best rho for w, a quantile of the scores, and the best length of both:
+-h^2/(2 ||w||^2), h = nu n rho - sum_i c_i (rho - w.x_i)_+; where no h is above 0 the optimum is 0. Pairs of duals are
+moved (algorithms/row_pairs.py).
+
+Where that is slow, as where features differ much in size or all rows lie about the origin, it is left for another way:
+for one rho the rest is rho^2 times the sum of hinge losses
 
     min_v 1/2 ||v||^2 + sum_i c_i/rho (1 - v.x_i)_+,      w = rho v,
 
-whose sum of duals, times rho, rises with rho: the rho where that is nu n is found by the secant. P is taken at the best
-rho for w, a quantile of the scores, and the best length of both: -h^2/(2 ||w||^2), h = nu n rho - sum_i c_i (rho -
-w.x_i)_+; where no h is above 0 the optimum is 0. D is that of the duals with those between their bounds, or all, moved
-until they have the sum. `n_outer` counts the values of rho.
+whose sum of duals, times rho, rises with rho: the rho where that is nu n is found by the secant. Its D is that of the
+duals with those between their bounds, or all, moved until they have the sum. `n_outer` counts the values of rho.
 """
 
 import math
 from collections import namedtuple
 
 from marginlinear import params as P
-from marginlinear.algorithms.dual import MarginFit
 from marginlinear.algorithms.secant import Secant
-from marginlinear.problem import Solution
+from marginlinear.problem import Info, Solution
 from marginlinear.registry import Method
 from marginlinear.status import STALLED, allowance, status_of
 
@@ -32,7 +34,7 @@ NEARER = 8.0
 # So many solutions in a row that bring neither a lower P nor a higher D are the end: what is left is rounding.
 IDLE = 8
 
-Best = namedtuple("Best", "objective weights rho W")
+Candidate = namedtuple("Candidate", "objective weights rho W")
 
 
 def hinge(rho):
@@ -47,34 +49,54 @@ class OneClassFit:
         import numpy as np
 
         from marginlinear.algorithms.certificate import Budget
-        from marginlinear.algorithms.fixed_sums import threshold
 
-        self.run, self.told = run, Budget(None, None, run.progress)
+        self.problem, self.run = problem, run
+        self.budget = Budget(run.max_iter, run.time_limit, run.progress, run.cancel)
         self.cost = np.array(problem.instance)
         self.sum = params["nu"] * float(self.cost.sum())
-        run = run._replace(tol=max(run.tol, FIRST), progress=None)
-        self.rho = 1.0
-        self.solver = MarginFit(problem, run, self.cost, [hinge(self.rho)])
-        engine = self.solver.engine
-        if run.start is None:
-            # The weights of equal duals are the best ones where all rows lie alike; rows below the best rho for them
-            # have duals.
-            W = engine.weights_of(params["nu"] * self.cost)
-            scores = engine.margins_of(W)
-            rho, h = threshold(scores, self.cost, self.sum)
-            square = engine.iterates.sqnorm_of(W)
-            self.rho = rho * (h / square) if h > 0 and rho > 0 and square > 0 else 1.0
-            self.duals = np.where(scores < rho, self.cost, 0.0)
-        else:
-            self.rho, self.duals = run.start["rho"], np.asarray(run.start["duals"])
+        self.n_iter = 0
+        # (rho, duals) to begin with.
+        self.known = None if run.start is None else (run.start["rho"], np.asarray(run.start["duals"]))
 
     def solution(self):
+        """By pairs, unless another route is asked for; where they are slow, by the secant."""
+        return (self._by_pairs() if self.run.algorithm == "auto" else None) or self._by_secant()
+
+    def _by_pairs(self):
+        """The Solution; None where pairs are slow."""
+        import numpy as np
+
+        from marginlinear.algorithms.row_pairs import RowPairs
+
+        run, budget = self.run, self.budget
+        pairs = RowPairs(self.problem.rows, self.cost, self.sum, run.threads)
+        if self.known is None:
+            pairs.begin()
+        else:
+            pairs.take(next(self._feasible(self.known[1])))
+        ended = pairs.until(run.tol, budget)
+        best, self.n_iter = pairs.best, pairs.n_iter
+        rho = best.length * best.rho
+        if not ended:
+            self.known = (rho, pairs.duals) if rho > 0 else self.known
+            return None
+        status, reason = status_of(pairs.certificate, best.objective, run.tol, ended)
+        info = Info(
+            status=status, reason=reason, algorithm="pairs", n_iter=pairs.n_iter, n_outer=0, objective=best.objective,
+            bound=pairs.bound, certificate=pairs.certificate, n_support=int(np.count_nonzero(pairs.duals)),
+            seconds=budget.seconds, tol=run.tol, history=budget.history)
+        state = {"duals": pairs.duals, "cost": self.cost, "W": pairs.weights, "kappa": 0.0, "before": None,
+                 "rho": rho if rho > 0 else 1.0}
+        return Solution(best.length * pairs.weights.reshape(-1, 1), info, state, offset=np.array([-rho]))
+
+    def _by_secant(self):
         import numpy as np
 
         from marginlinear._core.margin_cd import table_of
 
+        self._begin_secant()
         solver, engine, n_outer = self.solver, self.solver.engine, 0
-        best, bound, duals, tol, idle = Best(0.0, None, 0.0, None), -math.inf, None, self.run.tol, 0
+        lowest, bound, duals, tol, idle = Candidate(0.0, None, 0.0, None), -math.inf, None, self.run.tol, 0
         search = Secant(self.sum / self.rho)
         found = self.duals
         while True:
@@ -82,47 +104,70 @@ class OneClassFit:
             engine.resume({"duals": found / self.rho, "W": None, "kappa": 0.0})
             inner = solver.convex()
             n_outer, idle, found = n_outer + 1, idle + 1, self.rho * inner.state["duals"]
-            candidate = self._primal(inner)
-            if candidate.objective < best.objective or best.weights is None:
-                best, idle = candidate, 0
+            candidate = self._candidate(inner)
+            if candidate.objective < lowest.objective or lowest.weights is None:
+                lowest, idle = candidate, 0
             for moved in self._feasible(found):
                 half = engine.iterates.sqnorm_of(engine.weights_of(moved)) / 2
                 if -half > bound:
                     bound, duals, idle = -half, moved, 0
-            certificate = best.objective - bound
-            self.told.record(engine.n_iter, best.objective, bound, certificate)
+            certificate = lowest.objective - bound
+            self.budget.record(engine.n_iter, lowest.objective, bound, certificate)
             stopped = solver.budget.exhausted(engine.n_iter) or (STALLED if idle >= IDLE else None)
-            if stopped or certificate <= allowance(tol, best.objective):
+            if stopped or certificate <= allowance(tol, lowest.objective):
                 break
             # f is known to within rho^2 times the certificate, and its slope so far.
             error = self.rho * math.sqrt(2 * search.slope * max(0.0, inner.info.certificate))
             rho = search.after(self.rho, float(found.sum()) - self.sum, error)
-            part = max(PART * certificate, LEAST * allowance(tol, best.objective))
+            part = max(PART * certificate, LEAST * allowance(tol, lowest.objective))
             part = min(part / self.rho / self.rho / max(1.0, abs(inner.info.objective)), FIRST)
             if rho == self.rho:
                 part = min(part, PART * solver.run.tol)
             self.rho = rho if rho > 0 else self.rho / NEARER
             solver.renew(part)
-        status, reason = status_of(certificate, best.objective, tol, stopped or STALLED)
+        status, reason = status_of(certificate, lowest.objective, tol, stopped or STALLED)
         info = inner.info._replace(
-            status=status, reason=reason, n_iter=engine.n_iter, n_outer=n_outer, objective=best.objective, bound=bound,
-            certificate=certificate, tol=tol, seconds=self.told.seconds, history=self.told.history,
+            status=status, reason=reason, n_iter=engine.n_iter, n_outer=n_outer, objective=lowest.objective,
+            bound=bound, certificate=certificate, tol=tol, seconds=self.budget.seconds, history=self.budget.history,
             n_support=int(np.count_nonzero(duals)))
-        state = {**inner.state, "W": best.W, "duals": found, "rho": self.rho}
-        return Solution(best.weights, info, state, offset=np.array([-best.rho]))
+        state = {**inner.state, "W": lowest.W, "duals": found, "rho": self.rho}
+        return Solution(lowest.weights, info, state, offset=np.array([-lowest.rho]))
 
-    def _primal(self, inner):
-        """The Best of the direction of these weights."""
+    def _begin_secant(self):
         import numpy as np
 
+        from marginlinear.algorithms.dual import MarginFit
         from marginlinear.algorithms.fixed_sums import threshold
+
+        run, limit = self.run, self.run.time_limit
+        left = None if limit is None else max(0.0, limit - self.budget.seconds)
+        self.solver = MarginFit(
+            self.problem, run._replace(tol=max(run.tol, FIRST), time_limit=left, progress=None, start=None), self.cost,
+            [hinge(1.0)])
+        engine = self.solver.engine
+        engine.n_iter = self.n_iter
+        if self.known is not None:
+            self.rho, self.duals = self.known
+            return
+        # The weights of equal duals are the best ones where all rows lie alike; rows below the best rho for them have
+        # duals.
+        W = engine.weights_of(self.sum / float(self.cost.sum()) * self.cost)
+        scores = engine.margins_of(W)
+        rho, h = threshold(scores, self.cost, self.sum)
+        square = engine.iterates.sqnorm_of(W)
+        self.rho = rho * (h / square) if h > 0 and rho > 0 and square > 0 else 1.0
+        self.duals = np.where(scores < rho, self.cost, 0.0)
+
+    def _candidate(self, inner):
+        """The Candidate of the direction of these weights."""
+        import numpy as np
+
+        from marginlinear.algorithms.row_pairs import best_of
 
         engine = self.solver.engine
         W = np.array(engine.iterates.vector(False))
-        square = engine.iterates.sqnorm_of(W)
-        rho, h = threshold(engine.margins_of(W), self.cost, self.sum)
-        length = h / square if h > 0 and square > 0 else 0.0
-        return Best(-0.5 * length * length * square, length * inner.weights, length * rho, W)
+        best = best_of(engine.margins_of(W), self.cost, self.sum, engine.iterates.sqnorm_of(W))
+        return Candidate(best.objective, best.length * inner.weights, best.length * best.rho, W)
 
     def _feasible(self, duals):
         """The duals with the sum that they must have: once those between their bounds moved as far as that goes, which

@@ -88,10 +88,12 @@ LINES = {
     "l2svr": Line("Regression: l2svr, to the quicker of -s 11 and -s 12", (0.5, None), PRIMAL),
     "oneclass": Line(
         "oneclass, to -s 21", (0.6, None), (
-            "Each rho is a fit of its own, 3 to 5 of them; -s 21 moves pairs of duals.")),
+            "On a9a -s 21 takes less than 10 ms. Ours looks over the arrays, begins with a pass over a sample and one "
+            "over all rows, and certifies with one more before and after the pairs.")),
     "ww-text": Line(
         "ww, text, to -s 4", (0.8, None), (
-            "A row of sector has 104 rivals, each with a dual that sweeps go over.")),
+            "A row of sector has 104 rivals, of which 8 to 16 have a dual; a sweep's step changes 12 to 22, and "
+            "scores of all and updates of these take two fifths of its instructions each.")),
     "ww-tables": Line("ww, tables, to -s 4", (1.2, None)),
     "softmax": Line("softmax, text, to scikit-learn's lbfgs", (0.5, None)),
     "library": Line("Library calls"),
