@@ -54,7 +54,7 @@ class OneClassFit:
         self.budget = Budget(run.max_iter, run.time_limit, run.progress, run.cancel)
         self.cost = np.array(problem.instance)
         self.sum = params["nu"] * float(self.cost.sum())
-        self.n_iter = 0
+        self.n_iter, self.pairs, self.solver = 0, None, None
         # (rho, duals) to begin with.
         self.known = None if run.start is None else (run.start["rho"], np.asarray(run.start["duals"]))
 
@@ -69,11 +69,12 @@ class OneClassFit:
         from marginlinear.algorithms.row_pairs import RowPairs
 
         run, budget = self.run, self.budget
-        pairs = RowPairs(self.problem.rows, self.cost, self.sum, run.threads)
+        self.pairs = pairs = RowPairs(self.problem.rows, self.cost, self.sum, run.threads)
         if self.known is None:
             pairs.begin()
         else:
             pairs.take(next(self._feasible(self.known[1])))
+        run.enlist(self)
         ended = pairs.until(run.tol, budget)
         best, self.n_iter = pairs.best, pairs.n_iter
         rho = best.length * best.rho
@@ -85,9 +86,17 @@ class OneClassFit:
             status=status, reason=reason, algorithm="pairs", n_iter=pairs.n_iter, n_outer=0, objective=best.objective,
             bound=pairs.bound, certificate=pairs.certificate, n_support=int(np.count_nonzero(pairs.duals)),
             seconds=budget.seconds, tol=run.tol, history=budget.history)
-        state = {"duals": pairs.duals, "cost": self.cost, "W": pairs.weights, "kappa": 0.0, "before": None,
-                 "rho": rho if rho > 0 else 1.0}
-        return Solution(best.length * pairs.weights.reshape(-1, 1), info, state, offset=np.array([-rho]))
+        return Solution(best.length * pairs.weights.reshape(-1, 1), info, self.state(), offset=np.array([-rho]))
+
+    def state(self):
+        """The duals so far, and the rho where the secant would begin: see Run.fits."""
+        if self.solver is not None:
+            state = self.solver.state()
+            return {**state, "duals": self.rho * state["duals"], "rho": self.rho}
+        pairs, best = self.pairs, self.pairs.best
+        rho = 0.0 if best is None else best.length * best.rho
+        return {"duals": pairs.duals, "cost": self.cost, "W": pairs.weights, "kappa": 0.0, "before": None,
+                "rho": rho if rho > 0 else 1.0}
 
     def _by_secant(self):
         import numpy as np
@@ -142,10 +151,12 @@ class OneClassFit:
         run, limit = self.run, self.run.time_limit
         left = None if limit is None else max(0.0, limit - self.budget.seconds)
         self.solver = MarginFit(
-            self.problem, run._replace(tol=max(run.tol, FIRST), time_limit=left, progress=None, start=None), self.cost,
-            [hinge(1.0)])
+            self.problem, run._replace(tol=max(run.tol, FIRST), time_limit=left, progress=None, start=None, fits=None),
+            self.cost, [hinge(1.0)])
         engine = self.solver.engine
         engine.n_iter = self.n_iter
+        self.rho = 1.0
+        self.run.enlist(self)
         if self.known is not None:
             self.rho, self.duals = self.known
             return
