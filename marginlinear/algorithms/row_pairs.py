@@ -61,7 +61,7 @@ class RowPairs:
     def __init__(self, rows, cost, total, threads):
         self.rows, self.cost, self.total, self.threads = rows, cost, total, threads
         self.everyone = np.arange(rows.m)
-        self.n_iter = self.visits = 0
+        self.best, self.n_iter, self.visits = None, 0, 0
 
     def begin(self):
         """With the rows that are lowest along the sum of a sample of them."""
