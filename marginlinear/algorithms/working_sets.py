@@ -17,8 +17,11 @@ from marginlinear.status import STALLED, allowance, status_of
 # The first set has so many features; a later one all that have a weight, and as many again.
 FIRST = 5000
 # A set is solved until its violations are this part of what those of all features are, a step's model until they are
-# this part of the set's; by so many cycles at most.
-PART, MODEL, CYCLES = 0.3, 0.3, 5
+# this part of the set's.
+PART, MODEL = 0.3, 0.3
+# The cycles of a step, at most: twice as many after one that W went whole, half as many after another, whose model was
+# solved better than it was true.
+CYCLES = 8
 # Steps on a set; the fall of the objective, as a part of it, below which they are exact.
 STEPS, NEAR = 20, 1e-6
 
@@ -50,7 +53,7 @@ class SparseFit:
         self.engine = FeatureCD(problem.rows, problem.y, cost, table_of(*table), l1, l2, run.seed, self.free)
         if run.start is not None:
             np.asarray(self.engine.W)[:] = run.start["W"]
-        self.fall = math.inf
+        self.fall, self.cycles = math.inf, 1
         self.budget = Budget(run.max_iter, run.time_limit, run.progress, run.cancel)
 
     def convex(self):
@@ -114,7 +117,8 @@ class SparseFit:
         enough = PART * violations.sum()
         near = NEAR * self.budget.history[-1]["objective"]
         for _ in range(STEPS):
-            violation, self.fall = engine.step(columns, MODEL, CYCLES, self.fall <= near)
+            violation, self.fall, part = engine.step(columns, MODEL, self.cycles, self.fall <= near)
+            self.cycles = min(CYCLES, 2 * self.cycles) if part == 1 else max(1, self.cycles // 2)
             if violation <= enough or self.fall == 0 or self.budget.exhausted(engine.cycles):
                 return
 
