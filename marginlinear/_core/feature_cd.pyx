@@ -47,7 +47,7 @@ cdef double ROUNDING = 1e-14
 # Cycles that are extrapolated from.
 MEMORY = 5
 # Columns of which the curvature's matrix is made, and the most cycles over it.
-MATRIX, TURNS, EXACT = 500, 2000, 1e-3
+MATRIX, TURNS, EXACT = 500, 2000, 0.03
 # Where cycles over the columns do not end, it is made of so many with a weight at most, and solved with it for weights
 # that keep their signs, so many of which may come to 0.
 LARGE, CROSSINGS = 2000, 10
