@@ -15,7 +15,7 @@ from marginlinear.problem import Info, Solution
 from marginlinear.status import STALLED, allowance, status_of
 
 # The first set has so many features; a later one all that have a weight, and as many again.
-FIRST = 5000
+FIRST = 1000
 # A set is solved until its violations are this part of what those of all features are, a step's model until they are
 # this part of the set's.
 PART, MODEL = 0.3, 0.3
@@ -75,8 +75,8 @@ class SparseFit:
             stopped = self.budget.spent(engine.cycles, objective, bound)
             if stopped:
                 break
-            alone = (before - objective <= SMALL * allowance(self.run.tol, objective) and np.count_nonzero(engine.W) > FEW
-                     and not (alone and certificate > LESS * earlier))
+            alone = (before - objective <= SMALL * allowance(self.run.tol, objective)
+                     and np.count_nonzero(engine.W) > FEW and not (alone and certificate > LESS * earlier))
             earlier = certificate
             if alone:
                 self.solve_worst()
