@@ -26,7 +26,7 @@ PRIMAL = ("LIBLINEAR's Newton method is done with a table in 0.01 to 0.03 s. A s
           "an exponential or a clipped step a row; a Newton step makes X'D X.")
 SPARSE = ("The certificate comes after the objective: while one feature is outside its bound by half, all duals are "
           "scaled down by it, so that a fit goes on when its objective is already as good. On imdb at C = 16 l1lr is "
-          "there after 41 cycles, LIBLINEAR after 37. Averages and extrapolations of the last duals, those of a "
+          "there after 52 cycles, LIBLINEAR after 37. Averages and extrapolations of the last duals, those of a "
           "step's model, and curvatures of margins nearer to 0 were tried, and are no better.")
 LINES = {
     "read": Line(
