@@ -15,12 +15,12 @@ import math
 
 import numpy as np
 
-from marginlinear.algorithms.working_sets import CYCLES, MODEL, PART, best_share, features_to_solve
+from marginlinear.algorithms.working_sets import MODEL, PART, best_share, features_to_solve
 from marginlinear.problem import Info, Solution
 from marginlinear.status import STALLED, allowance, status_of
 
-# Steps on a class before the next one has its turn, which changes its problem.
-STEPS = 3
+# Steps on a class, of so many cycles at most, before the next one has its turn, which changes its problem.
+STEPS, CYCLES = 3, 5
 # A class whose violations are a smaller part than this of the mean of all has no turn.
 IDLE = 0.01
 # Newton steps on what is not 0, their products with the Hessian and their halvings, at most; one that gains a smaller
@@ -135,7 +135,7 @@ class SparseClassesFit:
             engine.turn_to(self.W[at], self.y == at, margins)
             columns = engine.gather(features_to_solve(self.W[at], self.violations(at))).astype(np.intp)
             for _ in range(STEPS):
-                violation, fall = engine.step(columns, MODEL, CYCLES, False)
+                violation, fall, _ = engine.step(columns, MODEL, CYCLES, False)
                 if violation <= PART * sums[at] or fall == 0 or self.budget.exhausted(engine.cycles):
                     break
             self.scores[:, at] = others + signs * margins

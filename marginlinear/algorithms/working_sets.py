@@ -15,10 +15,17 @@ from marginlinear.problem import Info, Solution
 from marginlinear.status import STALLED, allowance, status_of
 
 # The first set has so many features; a later one all that have a weight, and as many again.
-FIRST = 5000
+FIRST = 1000
 # A set is solved until its violations are this part of what those of all features are, a step's model until they are
-# this part of the set's; by so many cycles at most.
-PART, MODEL, CYCLES = 0.3, 0.3, 5
+# this part of the set's.
+PART, MODEL = 0.3, 0.3
+# The cycles of a step, at most: twice as many after one that W went whole, half as many after another, whose model was
+# solved better than it was true.
+CYCLES = 8
+# Where the objective falls by less than this part of what the certificate may be, the bound is what lacks: so many
+# features, those that violate optimality most and so scale all duals down, are solved for alone, again if the
+# certificate is then less than this part of what it was. Where no more than FEW have a weight, all are at once anyway.
+SMALL, WORST, LESS, FEW = 0.1, 50, 0.6, 500
 # Steps on a set; the fall of the objective, as a part of it, below which they are exact.
 STEPS, NEAR = 20, 1e-6
 
@@ -50,12 +57,13 @@ class SparseFit:
         self.engine = FeatureCD(problem.rows, problem.y, cost, table_of(*table), l1, l2, run.seed, self.free)
         if run.start is not None:
             np.asarray(self.engine.W)[:] = run.start["W"]
-        self.fall = math.inf
+        self.fall, self.cycles = math.inf, 1
         self.budget = Budget(run.max_iter, run.time_limit, run.progress, run.cancel)
         run.enlist(self)
 
     def convex(self):
         engine, bound, stopped = self.engine, -math.inf, None
+        before, earlier, alone = math.inf, math.inf, False
         if self.free >= 0:
             engine.survey()
         while True:
@@ -68,7 +76,14 @@ class SparseFit:
             stopped = self.budget.spent(engine.cycles, objective, bound)
             if stopped:
                 break
-            self.solve()
+            alone = (before - objective <= SMALL * allowance(self.run.tol, objective)
+                     and np.count_nonzero(engine.W) > FEW and not (alone and certificate > LESS * earlier))
+            earlier = certificate
+            if alone:
+                self.solve_worst()
+            else:
+                before = objective
+                self.solve()
         status, reason = status_of(certificate, objective, self.run.tol, stopped or STALLED)
         W = np.array(engine.W)
         info = Info(status=status, reason=reason, algorithm="cd", n_iter=engine.cycles, n_outer=0, objective=objective,
@@ -110,17 +125,27 @@ class SparseFit:
             found[self.free] = 0.0
         return found
 
+    def solve_worst(self):
+        """A step on the features that violate optimality most."""
+        violations = self.violations()
+        worst = np.argpartition(-violations, WORST)[:WORST]
+        self.engine.step(self._columns(worst[violations[worst] > 0]), MODEL, CYCLES, False)
+
+    def _columns(self, wanted):
+        """Those of these features, gathered, and of the bias where that is free."""
+        if self.free >= 0:
+            wanted = np.union1d(wanted, [self.free])
+        return self.engine.gather(wanted).astype(np.intp)
+
     def solve(self):
         """Steps on the features with a weight, and those that violate optimality most."""
         engine, violations = self.engine, self.violations()
-        wanted = features_to_solve(np.asarray(engine.W), violations)
-        if self.free >= 0:
-            wanted = np.union1d(wanted, [self.free])
-        columns = engine.gather(wanted).astype(np.intp)
+        columns = self._columns(features_to_solve(np.asarray(engine.W), violations))
         enough = PART * violations.sum()
         near = NEAR * self.budget.history[-1]["objective"]
         for _ in range(STEPS):
-            violation, self.fall = engine.step(columns, MODEL, CYCLES, self.fall <= near)
+            violation, self.fall, part = engine.step(columns, MODEL, self.cycles, self.fall <= near)
+            self.cycles = min(CYCLES, 2 * self.cycles) if part == 1 else max(1, self.cycles // 2)
             if violation <= enough or self.fall == 0 or self.budget.exhausted(engine.cycles):
                 return
 
