@@ -43,11 +43,13 @@ class ScoreDescent:
         self.tol, self.budget, self.threads = tol, budget, threads
         self.size = max(1, CACHED // W.shape[1])
         self.n_iter = 0
+        self.A = None
 
     def run(self):
         """The steps that were taken."""
         loss, pairs = self.loss, deque(maxlen=MEMORY)
         A, S = self._start()
+        self.A = A
         R = S.copy()
         lost = loss.value_at(R)
         gradient = step = None
@@ -77,9 +79,13 @@ class ScoreDescent:
             self._scale(step, t)
             self._add((A, S), 1.0, step)
             self.n_iter += 1
-        if self.n_iter:
-            self._weights(A, self.W)
+        self.write()
         return self.n_iter
+
+    def write(self):
+        """The weights as they are into W."""
+        if self.n_iter:
+            self._weights(self.A, self.W)
 
     def _start(self):
         """(A, S) of the start: its part along U = -M^-1 X' R, which it is a multiple of if it was optimal with other

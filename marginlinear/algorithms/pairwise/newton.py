@@ -69,6 +69,7 @@ class NewtonFit:
         regulariser.tau = start.get("tau", regulariser.first_tau(cost.sum() * (k - 1), k))
         self.duals = self._duals() if self.hinge else None
         self.n_iter = self.products = 0
+        self.descent = None
         run.enlist(self)
 
     def _loss(self, name, width):
@@ -93,8 +94,10 @@ class NewtonFit:
     def _solution(self):
         tol, ended = self.run.tol, None
         if self._on_scores:
-            self.n_iter = ScoreDescent(self.loss, self.regulariser, self.W, self.gradient, tol, self.budget,
-                                       self.run.threads).run()
+            self.descent = ScoreDescent(self.loss, self.regulariser, self.W, self.gradient, tol, self.budget,
+                                        self.run.threads)
+            self.n_iter = self.descent.run()
+            self.descent = None
         first = self.n_iter
         self._evaluate(self.W, self.gradient)
         start = self.run.start or {}
@@ -141,6 +144,8 @@ class NewtonFit:
 
     def state(self):
         """The weights as they are: see Run.fits."""
+        if self.descent is not None:
+            self.descent.write()
         return {"W": self.W, "width": self.loss.width, "tau": self.regulariser.tau,
                 "duals": self.duals.sigma if self.hinge else None}
 
