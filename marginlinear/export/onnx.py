@@ -80,7 +80,7 @@ def to_onnx(model, *, dtype="float64", probability=True):
             found["probabilities"] = chances, onnx.TensorProto.DOUBLE, ["m", len(labels)]
     helper = onnx.helper
     for name, (value, _, _) in found.items():
-        graph.nodes.append(helper.make_node("Identity", [value], [name]))
+        graph.add_node("Identity", [value], [name], {})
     width = None if is_precomputed(model) else model.n_features
     rows = helper.make_tensor_value_info(
         "X", onnx.TensorProto.DOUBLE if dtype == "float64" else onnx.TensorProto.FLOAT, ["m", width])
@@ -115,7 +115,8 @@ class Graph:
     """Nodes and constants of a graph in the making.
 
     Called with an operator, its inputs, names or arrays, and its attributes it adds a node and returns the name of its
-    first output.
+    first output. What is made goes to the attributes `nodes` and `initializers`, or wherever `add_node` and
+    `add_constant` of a subclass put it, under what its `name` returns: names that nothing else in the graph has.
     """
 
     def __init__(self):
@@ -126,24 +127,28 @@ class Graph:
     def __call__(self, operator, *inputs, outputs=1, **attributes):
         names = [value if isinstance(value, str) else self.constant(value) for value in inputs]
         made = [self.name(operator) for _ in range(outputs)]
-        self.nodes.append(self._onnx.helper.make_node(operator, names, made, **attributes))
+        self.add_node(operator, names, made, attributes)
         return made[0]
 
     def name(self, about):
-        """A name that nothing in the graph has yet."""
         return f"{about}_{next(self._numbers)}"
 
+    def add_node(self, operator, inputs, outputs, attributes):
+        self.nodes.append(self._onnx.helper.make_node(operator, inputs, outputs, **attributes))
+
+    def add_constant(self, tensor):
+        self.initializers.append(tensor)
+
     def constant(self, values):
-        values = np.ascontiguousarray(values)
+        values = np.asarray(values, order="C")
         self.require_room(values.nbytes)
         self._bytes += values.nbytes
         name = self.name("constant")
         if values.dtype.kind == "U":
             words = [word.encode("utf-8") for word in values.tolist()]
-            tensor = self._onnx.helper.make_tensor(name, self._onnx.TensorProto.STRING, values.shape, words)
+            self.add_constant(self._onnx.helper.make_tensor(name, self._onnx.TensorProto.STRING, values.shape, words))
         else:
-            tensor = self._onnx.numpy_helper.from_array(values, name)
-        self.initializers.append(tensor)
+            self.add_constant(self._onnx.numpy_helper.from_array(values, name))
         return name
 
     def require_room(self, size):
@@ -219,6 +224,11 @@ def row_sums(graph, values):
     return graph("ReduceSum", values, np.array([1]), keepdims=1)
 
 
+def own_of(graph, places, k):
+    """Whether a column of k is that of the row's place, bool of shape (m, k)."""
+    return graph("Equal", graph("Unsqueeze", places, np.array([1])), np.arange(k)[np.newaxis])
+
+
 def largest_of(graph, values):
     """Of each row, shape (m, 1). The axes of ReduceMax became an input in opset 18."""
     return graph("TopK", values, np.array([1]), outputs=2, axis=1)
@@ -271,7 +281,7 @@ def add_probabilities(graph, model, ranks, places):
 
 def add_decided(graph, chances, places, k):
     """The name of the chances of which that of the predicted class is the largest: see `calibration._decided`."""
-    own_places = graph("Equal", graph("Unsqueeze", places, np.array([1])), np.arange(k)[np.newaxis])
+    own_places = own_of(graph, places, k)
     own = row_sums(graph, graph("Where", own_places, chances, np.float64(0)))
     others = graph("Where", own_places, np.float64(0), chances)
     falling = graph("Concat", own, graph("TopK", others, np.array([k]), outputs=2, axis=1), axis=1)
