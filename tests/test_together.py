@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("sklearn", reason="pip install 'marginlinear[sklearn]'")
 
-from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.base import ClassifierMixin, OutlierMixin, RegressorMixin
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -18,6 +18,7 @@ from marginlinear.sklearn.together import register
 
 CLASSIFIERS = together.classes_with(ClassifierMixin)
 REGRESSORS = together.classes_with(RegressorMixin)
+OUTLIERS = together.classes_with(OutlierMixin)
 
 
 def data(k, m=90, n=4, seed=0):
@@ -38,7 +39,7 @@ def fitted(estimator, k=3, labels=lambda y: y):
 def test_all_estimators_are_there():
     known = {thing for name in ours.__all__ if isinstance(thing := getattr(ours, name), type)
              and not issubclass(thing, Warning)}
-    assert known == {*CLASSIFIERS, *REGRESSORS}
+    assert known == {*CLASSIFIERS, *REGRESSORS, *OUTLIERS}
 
 
 def test_another_library_is_refused():
@@ -105,7 +106,8 @@ def test_skl2onnx_of_options(converted, estimator, k, labels):
     np.testing.assert_allclose(scores, expected, rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize("estimator", [ours.SVMRegressor(), ours.SVMRegressor(kernel="rbf", free_bias=True),
+@pytest.mark.parametrize("estimator", [*(cls() for cls in REGRESSORS),
+                                       ours.SVMRegressor(kernel="rbf", free_bias=True),
                                        ours.SVMRegressor(loss="squared_epsilon_insensitive", fit_intercept=False)])
 def test_skl2onnx_of_regressors(converted, estimator):
     X, y = data(3)
@@ -113,6 +115,20 @@ def test_skl2onnx_of_regressors(converted, estimator):
     other = data(3, seed=1)[0]
     found, = converted(estimator, other)(other)
     np.testing.assert_allclose(found[:, 0], estimator.predict(other), rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("cls", OUTLIERS, ids=lambda cls: cls.__name__)
+def test_skl2onnx_of_outliers(converted, cls):
+    estimator, other = cls().fit(data(3)[0]), 2 * data(3, seed=1)[0]
+    labels, scores = converted(estimator, other)(other)
+    assert labels[:, 0].tolist() == estimator.predict(other).tolist()
+    np.testing.assert_allclose(scores[:, 0], estimator.decision_function(other), rtol=1e-6, atol=1e-6)
+
+
+def test_skl2onnx_of_a_function_is_refused(converted):
+    estimator = ours.MCODMClassifier(kernel=lambda a, b: a @ b.T)
+    with pytest.raises(ValueError, match="MCODMClassifier: kernel is a Python function"):
+        converted(fitted(estimator), data(3)[0], options={ours.MCODMClassifier: PLAIN})
 
 
 def test_skl2onnx_of_a_pipeline_in_a_search(converted):
@@ -159,7 +175,8 @@ def eli5():
     return module
 
 
-@pytest.mark.parametrize("cls", CLASSIFIERS, ids=lambda cls: cls.__name__)
+@pytest.mark.parametrize("cls", [cls for cls in CLASSIFIERS if getattr(cls(), "kernel", None) is None],
+                         ids=lambda cls: cls.__name__)
 @pytest.mark.parametrize("k", [2, 3])
 def test_eli5_explains_classifiers(eli5, cls, k):
     estimator = fitted(cls(), k)

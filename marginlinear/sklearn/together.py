@@ -7,7 +7,8 @@
 """
 
 import numpy as np
-from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.base import ClassifierMixin, OutlierMixin, RegressorMixin
+from sklearn.utils.validation import check_is_fitted
 
 from marginlinear import sklearn as estimators
 from marginlinear.data.labels import labels_of
@@ -39,9 +40,10 @@ def register(library):
 
     skl2onnx: `to_onnx` and `convert_sklearn` then convert them, alone and within pipelines and searches. Scores are
     computed in float64, and given in the type of the input. The second output of a classifier has probabilities where
-    `predict_proba` has them, unless the option `raw_scores` is True, else what `decision_function` gives, of two
-    classes the score and its negative. Labels are those of `predict`; bools are 0 and 1. With an input of
-    DoubleTensorType the option `zipmap` has to be False, as for skl2onnx's own.
+    `predict_proba` has them, unless the option `raw_scores` is True, else what `decision_function` gives, a column a
+    class: of two the score's negative and the score, of pairs of classes the votes with their sums. Labels are those of
+    `predict`; bools are 0 and 1. With an input of DoubleTensorType the option `zipmap` has to be False, as for
+    skl2onnx's own.
 
     eli5: `explain_weights` and `explain_prediction` explain linear models, but for those of multiclass = "ovo" and
     "ecoc", and say so of others.
@@ -76,8 +78,10 @@ def register_with_skl2onnx():
     for cls in classes_with(ClassifierMixin):
         update_registered_converter(cls, f"Marginlinear{cls.__name__}", set_classifier_types, convert_classifier,
                                     options=OPTIONS)
-    for cls in classes_with(RegressorMixin):
-        update_registered_converter(cls, f"Marginlinear{cls.__name__}", set_regressor_types, convert_regressor)
+    for mixin, set_types, convert in ((RegressorMixin, set_regressor_types, convert_regressor),
+                                      (OutlierMixin, set_outlier_types, convert_outliers)):
+        for cls in classes_with(mixin):
+            update_registered_converter(cls, f"Marginlinear{cls.__name__}", set_types, convert)
 
 
 def set_classifier_types(operator):
@@ -103,36 +107,58 @@ def set_regressor_types(operator):
     operator.outputs[0].type.shape = [operator.inputs[0].get_first_dimension(), 1]
 
 
+def set_outlier_types(operator):
+    from skl2onnx.common.data_types import Int64TensorType
+
+    rows = operator.inputs[0].get_first_dimension()
+    operator.outputs[0].set_type(Int64TensorType([rows, 1]))
+    operator.outputs[1].type.shape = [rows, 1]
+
+
 def convert_classifier(scope, operator, container):
     estimator, graph = operator.raw_operator, ContainerGraph(scope, container)
     model, raw = estimator.model_, container.get_options(estimator, {"raw_scores": False})["raw_scores"]
-    scores = add_scores(graph, model, graph.rows(operator))
+    scores = graph.scores(operator)
     ranks, places = add_places(graph, model, scores)
+    found = add_decision(graph, model, scores, ranks)
+    if model.voted and getattr(estimator, "break_ties", False):
+        places = graph("ArgMax", found, axis=1, keepdims=0)
+    elif model.voted and not hasattr(estimator, "break_ties"):
+        found = add_raised(graph, found, places, len(model.classes))
     if model.calibration is not None and hasattr(estimator, "predict_proba") and not raw:
         found = add_probabilities(graph, model, ranks, places)
-    else:
-        found = add_decision(graph, model, scores, ranks, places)
     graph.give(graph("Gather", labels_as_told(scope, estimator), places), operator.outputs[0])
     graph.give(graph.cast(found, operator.outputs[1].type), operator.outputs[1])
 
 
 def convert_regressor(scope, operator, container):
     graph = ContainerGraph(scope, container)
-    found = add_scores(graph, operator.raw_operator.model_, graph.rows(operator))
-    graph.give(graph.cast(found, operator.outputs[0].type), operator.outputs[0])
+    graph.give(graph.cast(graph.scores(operator), operator.outputs[0].type), operator.outputs[0])
 
 
-def add_decision(graph, model, scores, ranks, places):
-    """The name of what `decision_function` of an estimator gives, a column a class: see `base.confident_votes`."""
+def convert_outliers(scope, operator, container):
+    graph = ContainerGraph(scope, container)
+    scores = graph.scores(operator)
+    label = graph("Where", graph("Greater", scores, np.float64(0)), np.int64(1), np.int64(-1))
+    graph.give(label, operator.outputs[0])
+    graph.give(graph.cast(scores, operator.outputs[1].type), operator.outputs[1])
+
+
+def add_decision(graph, model, scores, ranks):
+    """The name of what speaks for each class, (m, n_classes): see `base.confident_votes`."""
     if len(model.classes) == 2:
         score = graph("MatMul", ranks, np.array([[-1.0], [1.0]])) if model.voted or model.joint else scores
         return graph("Concat", graph("Neg", score), score, axis=1)
     if not model.voted:
         return scores
     sums = graph("MatMul", scores, model.codes.T.astype(np.float64))
-    found = graph("Add", ranks, graph("Div", sums, graph("Mul", graph("Add", graph("Abs", sums), np.float64(1)),
-                                                         np.float64(3))))
-    own, largest = own_of(graph, places, len(model.classes)), largest_of(graph, found)
+    return graph("Add", ranks, graph("Div", sums, graph("Mul", graph("Add", graph("Abs", sums), np.float64(1)),
+                                                        np.float64(3))))
+
+
+def add_raised(graph, found, places, k):
+    """The same where that of the predicted class is the largest."""
+    own, largest = own_of(graph, places, k), largest_of(graph, found)
     there = row_sums(graph, graph("Where", own, found, np.float64(0)))
     above = graph("Add", largest, graph("Mul", graph("Abs", largest), np.float64(EPS)))
     return graph("Where", graph("And", own, graph("Less", there, largest)), above, found)
@@ -157,9 +183,14 @@ class ContainerGraph(Graph):
     def add_constant(self, tensor):
         self._container.initializers.append(tensor)
 
-    def rows(self, operator):
-        """The name of the rows in float64."""
-        return self("Cast", operator.inputs[0].full_name, to=self._onnx.TensorProto.DOUBLE)
+    def scores(self, operator):
+        """The name of the scores of an estimator's model."""
+        estimator = operator.raw_operator
+        if callable(getattr(estimator, "kernel", None)):
+            raise ValueError(f"{type(estimator).__name__}: kernel is a Python function, which a graph does not hold: "
+                             "take one by its name")
+        rows = self("Cast", operator.inputs[0].full_name, to=self._onnx.TensorProto.DOUBLE)
+        return add_scores(self, estimator.model_, rows)
 
     def cast(self, value, kind):
         from skl2onnx.common.data_types import guess_proto_type
@@ -176,11 +207,11 @@ class ContainerGraph(Graph):
 def register_with_eli5():
     from eli5.sklearn import explain_prediction, explain_weights
 
-    kinds = ((ClassifierMixin, explain_weights.explain_linear_classifier_weights,
-              explain_prediction.explain_prediction_linear_classifier),
-             (RegressorMixin, explain_weights.explain_linear_regressor_weights,
-              explain_prediction.explain_prediction_linear_regressor))
-    for mixin, of_weights, of_prediction in kinds:
+    kinds = {ClassifierMixin: (explain_weights.explain_linear_classifier_weights,
+                               explain_prediction.explain_prediction_linear_classifier),
+             RegressorMixin: (explain_weights.explain_linear_regressor_weights,
+                              explain_prediction.explain_prediction_linear_regressor)}
+    for mixin, (of_weights, of_prediction) in kinds.items():
         for cls in classes_with(mixin):
             explain_weights.register(cls)(explained(of_weights))
             explain_prediction.register(cls)(explained(of_prediction))
@@ -191,9 +222,10 @@ def explained(explain):
     def explain_ours(estimator, *args, **options):
         from eli5.base import Explanation
 
-        if getattr(estimator, "kernel", None) is not None:
+        check_is_fitted(estimator)
+        if not hasattr(estimator, "coef_"):
             fault = "a kernel model has no weights of features"
-        elif getattr(estimator, "multiclass", "ovr") != "ovr" and len(estimator.classes_) > 2:
+        elif estimator.model_.classes is not None and estimator.model_.voted:
             fault = OF_PROBLEMS
         else:
             return explain(estimator, *args, **options)
