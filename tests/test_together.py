@@ -7,14 +7,16 @@ import pytest
 
 pytest.importorskip("sklearn", reason="pip install 'marginlinear[sklearn]'")
 
+from scipy import sparse
 from sklearn.base import ClassifierMixin, OutlierMixin, RegressorMixin
-from sklearn.model_selection import GridSearchCV
+from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+import marginlinear as ml
 from marginlinear import sklearn as ours
 from marginlinear.sklearn import together
-from marginlinear.sklearn.together import register
+from marginlinear.sklearn.together import TRUSTED, register
 
 CLASSIFIERS = together.classes_with(ClassifierMixin)
 REGRESSORS = together.classes_with(RegressorMixin)
@@ -206,3 +208,122 @@ def test_eli5_is_told_what_cannot_be_explained(eli5):
     estimator = fitted(ours.SVMClassifier(multiclass="ovo"))
     assert "pairs of classes" in eli5.explain_weights(estimator).error
     assert "pairs of classes" in eli5.explain_prediction(estimator, data(3)[0][0]).error
+
+
+# ---- skops
+
+
+@pytest.fixture
+def restored():
+    """A function from a fitted estimator to what skops has written and read."""
+    skops = pytest.importorskip("skops.io", reason="pip install skops")
+
+    def restore(estimator):
+        data = skops.dumps(estimator)
+        assert set(skops.get_untrusted_types(data=data)) <= set(TRUSTED)
+        return skops.loads(data, trusted=TRUSTED)
+
+    return restore
+
+
+@pytest.mark.parametrize("cls", [*CLASSIFIERS, *REGRESSORS, *OUTLIERS], ids=lambda cls: cls.__name__)
+def test_skops_restores_estimators(restored, cls, tmp_path):
+    estimator = fitted(cls())
+    found = restored(estimator)
+    X = data(3, seed=1)[0]
+    assert np.array_equal(found.predict(X), estimator.predict(X))
+    ml.save_model(found.model_, tmp_path / "restored")
+    ml.save_model(estimator.model_, tmp_path / "model")
+    assert (tmp_path / "restored").read_bytes() == (tmp_path / "model").read_bytes()
+
+
+@pytest.mark.parametrize("estimator", [
+    ours.MCODMClassifier(probability=True), ours.ODMClassifier(kernel="rbf", multiclass="ovo", probability=True),
+    ours.SVMClassifier(multiclass="ecoc", warm_start=True), ours.SVMRegressor(kernel="rbf", free_bias=True)])
+@pytest.mark.parametrize("as_rows", [np.asarray, sparse.csr_array], ids=["dense", "sparse"])
+def test_skops_restores_all_parts(restored, estimator, as_rows):
+    X, y = data(3)
+    found = restored(estimator.fit(as_rows(X), y))
+    assert np.array_equal(found.predict(X), estimator.predict(X)) and found.info_ == estimator.info_
+    if hasattr(estimator, "predict_proba"):
+        assert np.array_equal(found.predict_proba(X), estimator.predict_proba(X))
+
+
+# ---- shap, imbalanced-learn, Optuna, dask-ml, Yellowbrick
+
+
+@pytest.mark.parametrize("k", [2, 3])
+def test_shap_explains_linear_classifiers(k):
+    shap = pytest.importorskip("shap", reason="pip install shap")
+    estimator, X = fitted(ours.MCODMClassifier(), k), data(k, seed=1)[0]
+    found = shap.LinearExplainer(estimator, X)(X)
+    np.testing.assert_allclose(found.values.sum(axis=1) + found.base_values, estimator.decision_function(X), rtol=1e-9)
+
+
+def test_shap_explains_regressions_and_probabilities():
+    shap = pytest.importorskip("shap", reason="pip install shap")
+    X, y = data(3)
+    estimator = ours.SVMRegressor().fit(X, X @ np.arange(4) + y)
+    found = shap.Explainer(estimator, X)(X)
+    np.testing.assert_allclose(found.values.sum(axis=1) + found.base_values, estimator.predict(X), rtol=1e-9)
+    kernel = fitted(ours.MCODMClassifier(kernel="rbf", probability=True))
+    values = shap.KernelExplainer(kernel.predict_proba, X[:10]).shap_values(X[:2], silent=True)
+    expected = kernel.predict_proba(X[:2]) - kernel.predict_proba(X[:10]).mean(axis=0)
+    np.testing.assert_allclose(values.sum(axis=1), expected, atol=1e-9)
+
+
+def test_imbalanced_learn_resamples_before_a_fit():
+    pipeline = pytest.importorskip("imblearn.pipeline", reason="pip install imbalanced-learn")
+    from imblearn.ensemble import BalancedBaggingClassifier
+    from imblearn.over_sampling import RandomOverSampler
+
+    X, _ = data(3)
+    y = (np.arange(len(X)) % 9 == 0).astype(int)
+    found = pipeline.make_pipeline(RandomOverSampler(random_state=0), ours.ODMClassifier()).fit(X, y)
+    X2, y2 = RandomOverSampler(random_state=0).fit_resample(X, y)
+    assert np.array_equal(found[-1].coef_, ours.ODMClassifier().fit(X2, y2).coef_)
+    bag = BalancedBaggingClassifier(ours.ODMClassifier(), n_estimators=3, random_state=0).fit(X, y)
+    assert bag.predict(X).mean() > y.mean()
+
+
+def test_optuna_searches():
+    optuna = pytest.importorskip("optuna", reason="pip install optuna")
+    X, y = data(3)
+
+    def objective(trial):
+        estimator = ours.ODMClassifier(C=trial.suggest_float("C", 1e-3, 1e3, log=True))
+        return cross_val_score(estimator, X, y, cv=3).mean()
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    study = optuna.create_study(direction="maximize", sampler=optuna.samplers.RandomSampler(seed=0))
+    study.optimize(objective, n_trials=3)
+    assert study.best_value == max(objective(optuna.trial.FixedTrial(trial.params)) for trial in study.trials)
+
+
+def test_dask_ml_predicts_in_blocks():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # its own imports
+        wrappers = pytest.importorskip("dask_ml.wrappers", reason="pip install dask-ml")
+    import dask.array
+
+    X, y = data(3)
+    found = wrappers.ParallelPostFit(ours.LogisticClassifier()).fit(X, y)
+    blocks, own = dask.array.from_array(X, chunks=(30, 4)), ours.LogisticClassifier().fit(X, y)
+    assert np.array_equal(found.predict(blocks).compute(), own.predict(X))
+    np.testing.assert_allclose(found.predict_proba(blocks).compute(), own.predict_proba(X), rtol=1e-12)
+
+
+def test_yellowbrick_draws():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # its own imports
+        classifier = pytest.importorskip("yellowbrick.classifier", reason="pip install yellowbrick")
+    import matplotlib
+
+    matplotlib.use("agg")
+    X, y = data(3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of fonts, and of the matplotlib that it was made for
+        drawn = classifier.ConfusionMatrix(ours.SVMClassifier(), force_model=True).fit(X, y)
+        assert drawn.score(X, y) == pytest.approx(ours.SVMClassifier().fit(X, y).score(X, y))
+        drawn.finalize()
+    assert drawn.confusion_matrix_.sum() == len(y)

@@ -4,14 +4,21 @@
 
     register("skl2onnx")
     register("eli5")
+
+`TRUSTED` lists the types that a fitted estimator is made of, for `skops.io.load(path, trusted=TRUSTED)`.
 """
 
 import numpy as np
+from scipy.sparse import csr_array
 from sklearn.base import ClassifierMixin, OutlierMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from marginlinear import sklearn as estimators
+from marginlinear.calibration import Calibration
+from marginlinear.data.arrays import CSR
+from marginlinear.data.kernels import Kernel
 from marginlinear.data.labels import labels_of
+from marginlinear.data.scaling import Scaling
 from marginlinear.export.onnx import (
     EPS,
     OPSET,
@@ -23,9 +30,11 @@ from marginlinear.export.onnx import (
     own_of,
     row_sums,
 )
+from marginlinear.model import KernelModel, KernelRegressionModel, Model, RegressionModel
 from marginlinear.params import Param
+from marginlinear.problem import Info
 
-__all__ = ["register"]
+__all__ = ["TRUSTED", "register"]
 
 LIBRARY = Param("library", str, None, "who is told of the estimators", choices=("skl2onnx", "eli5"))
 # Of skl2onnx's classifiers; nocl: labels are the places of the classes.
@@ -33,6 +42,19 @@ OPTIONS = {"zipmap": [True, False, "columns"], "raw_scores": [False, True], "noc
            "output_class_labels": [False, True]}
 OF_PROBLEMS = ("the model has weights of pairs of classes, or of output codes, and none of the classes: explain one of "
                'multiclass = "ovr"')
+
+
+def classes_with(mixin):
+    """The estimators that are of a kind."""
+    found = [getattr(estimators, name) for name in estimators.__all__]
+    return [thing for thing in found if isinstance(thing, type) and issubclass(thing, mixin)
+            and issubclass(thing, estimators.base.MarginEstimator)]
+
+
+# What skops finds in fitted estimators and does not know.
+TRUSTED = [f"{thing.__module__}.{thing.__name__}" for thing in (
+    *sorted(classes_with(estimators.base.MarginEstimator), key=lambda cls: cls.__name__), Model, KernelModel,
+    RegressionModel, KernelRegressionModel, Kernel, Scaling, Calibration, Info, CSR, csr_array)]
 
 
 def register(library):
@@ -60,13 +82,6 @@ def register(library):
         For another one.
     """
     {"skl2onnx": register_with_skl2onnx, "eli5": register_with_eli5}[LIBRARY.check(library)]()
-
-
-def classes_with(mixin):
-    """The estimators that are of a kind."""
-    found = [getattr(estimators, name) for name in estimators.__all__]
-    return [thing for thing in found if isinstance(thing, type) and issubclass(thing, mixin)
-            and issubclass(thing, estimators.base.MarginEstimator)]
 
 
 # ---- skl2onnx
