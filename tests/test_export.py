@@ -1,6 +1,7 @@
 """Exported models run where they were exported to, and say there what they say here."""
 
 import ctypes
+import re
 import shutil
 import sqlite3
 import subprocess
@@ -13,6 +14,7 @@ from scipy import sparse
 
 import marginlinear as ml
 from marginlinear.calibration import Calibration
+from marginlinear.cli import export
 from marginlinear.model import Model
 
 CLOSE = {"rtol": 1e-6, "atol": 1e-6}
@@ -518,3 +520,68 @@ def test_without_liblinear_its_package_is_named():
             "ml.to_liblinear(ml.Model(np.eye(2), [1, 2]))")
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert run.returncode == 1 and "pip install liblinear-official" in run.stderr
+
+
+# ---- margin-export
+
+
+@pytest.fixture
+def exported(tmp_path, monkeypatch, capfd):
+    """A function from a command line to (status, what was told), in a folder of models and names."""
+    monkeypatch.chdir(tmp_path)
+    for name, case in (("m", "joint"), ("k", "rbf"), ("p", "two classes, one column")):
+        ml.save_model(trained(case)[0], name)
+    (tmp_path / "names").write_text("one\ntwo\nthree\nfour\nfive\n")
+    (tmp_path / "few").write_text("one\n")
+
+    def run(line):
+        status = export.main(line.split())
+        out, err = capfd.readouterr()
+        return status, out + err
+
+    return run
+
+
+@pytest.mark.parametrize("line, path, made", [
+    ("m x.c", "x.c", lambda m: ml.to_c(m)),
+    ("--name f m x.c", "x.c", lambda m: ml.to_c(m, name="f")),
+    ("m x.sql", "x.sql", lambda m: ml.to_sql(m, "rows") + ";\n"),
+    ("--from-table t --names names --long a,b,c --name f m x.sql", "x.sql", lambda m: ml.to_sql(
+        m, "t", feature_names=["one", "two", "three", "four", "five"], long=["a", "b", "c"], name="f") + ";\n"),
+])
+def test_command_writes_text(exported, line, path, made, tmp_path):
+    assert exported(line) == (0, "")
+    assert (tmp_path / path).read_text("utf-8") == made(ml.load_model("m"))
+
+
+@pytest.mark.parametrize("options, given", [("", {}), ("--float32 --no-probability ", {"dtype": "float32",
+                                                                                     "probability": False})])
+def test_command_writes_onnx(exported, tmp_path, options, given):
+    onnx = pytest.importorskip("onnx", reason="pip install 'marginlinear[onnx]'")
+    assert exported(f"{options}k x.onnx") == (0, "")
+    assert onnx.load(tmp_path / "x.onnx") == ml.to_onnx(ml.load_model("k"), **given)
+
+
+@pytest.mark.parametrize("line, status, told", [
+    ("", 2, "a model_file and an output_file are needed"), ("m", 2, "are needed, not m"),
+    ("m x", 2, r"x: the name of the output_file ends in \.onnx, \.c, \.sql"),
+    ("--float32 m x.c", 2, r"--float32 is not for a file that ends in \.c"),
+    ("--name f m x.onnx", 2, r"--name is not for a file that ends in \.onnx"),
+    ("--long a,b m x.sql", 2, "--long a,b: give 3 names, with commas between"),
+    ("nothere x.c", 1, "can't open model file nothere: No such"), ("names x.c", 1, "names:1:1: unknown text"),
+    ("k x.c", 1, "to_c takes linear models, kernel is 'rbf'"), ("--name 1f m x.c", 1, "name = '1f' is not allowed"),
+    ("--names few m x.sql", 1, "few:2:1: 1 names for the model's 5 features"),
+    ("m nofolder/x.c", 1, "can't open output file nofolder/x.c"),
+])
+def test_command_refuses(exported, tmp_path, line, status, told):
+    before = sorted(path.name for path in tmp_path.iterdir())
+    found, text = exported(line)
+    assert found == status and re.search(f"^margin-export: .*{told}", text), text
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
+
+
+def test_command_names_the_extra(exported):
+    code = "import sys; sys.modules['onnx'] = None; from marginlinear.cli.export import main; sys.exit(main())"
+    run = subprocess.run([sys.executable, "-c", code, "m", "x.onnx"], capture_output=True, text=True)
+    assert run.returncode == 1
+    assert run.stderr == "margin-export: to_onnx needs the package onnx: pip install 'marginlinear[onnx]'\n"
