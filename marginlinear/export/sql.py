@@ -22,7 +22,7 @@ def to_sql(model, table, *, feature_names=None, long=None, name="margin"):
         Name of the table.
     feature_names : sequence of str, optional
         Names of all features in their order. Default: the columns f1, f2, ..., and in a long table the integers 1, 2,
-        ..., as in LIBSVM's files.
+        ..., as in LIBSVM's files. The column of a long table has the same type: numbers that are text are none.
     long : sequence of 3 str, optional
         Names of the columns of a long table: of the row, of the feature's name, and of its value.
     name : str, default="margin"
@@ -99,9 +99,10 @@ def long_steps(linear, table, features, columns, scores, name):
         # Sums leave NULLs out.
         found.append(f"CASE WHEN COUNT(t.{value}) = COUNT(*) THEN {total} + {literal(intercept)} END "
                      f"AS {quoted(score)}")
+    # SQLite makes an index of a list only for what is no column as it is, whose type it would give the list.
     return [(f"{head} (feature, {', '.join(weights)})", "VALUES\n" + ",\n".join(words)),
             (quoted(f"{name}_scores"), f"SELECT t.{row},\n{listed(found)}\nFROM {table} AS t "
-             f"LEFT JOIN {head} AS w ON w.feature = t.{feature} GROUP BY t.{row}")]
+             f"LEFT JOIN {head} AS w ON w.feature = COALESCE(t.{feature}, t.{feature}) GROUP BY t.{row}")]
 
 
 def label_steps(model, scores, name):
