@@ -13,6 +13,7 @@ import pytest
 from scipy import sparse
 
 import marginlinear as ml
+from marginlinear import registry
 from marginlinear.calibration import Calibration
 from marginlinear.cli import export
 from marginlinear.model import Model
@@ -128,6 +129,20 @@ def test_onnx_says_the_same(case, dtype):
     agrees(model, X.astype(np.float64), session(model, dtype=dtype)(X))
 
 
+@pytest.mark.parametrize("kernel", [None, "rbf"])
+@pytest.mark.parametrize("name", registry.methods())
+@pytest.mark.filterwarnings("ignore::marginlinear.ConvergenceWarning")
+def test_onnx_of_every_method(name, kernel):
+    method = registry.get(name)
+    if kernel and not method.kernels:
+        pytest.skip("it takes no kernel")
+    X, y = data(3)
+    y = None if method.one_class else X @ np.arange(5) if method.regression else y
+    model = ml.train(X, y, solver=name, **({"kernel": kernel} if kernel else {}))
+    other = data(3, seed=6)[0]
+    agrees(model, other, session(model)(other))
+
+
 @pytest.mark.parametrize("solver, k, options", [
     ("mcodm", 2, {}), ("l2svc", 2, {}), ("cs", 4, {}), ("l1svc", 4, {"multiclass": "ovo"}), ("logistic", 2, {}),
     ("logistic", 4, {}), ("softmax", 4, {}), ("l2svc", 4, {"multiclass": "ecoc"}), ("cs", 3, {"kernel": "rbf"})])
@@ -181,6 +196,15 @@ def test_onnx_of_large_values_is_finite():
     X, y = np.random.default_rng(0).standard_normal((60, 4)), np.arange(60) % 3
     model = ml.train(X, y, solver="cs", scale="unit", kernel="rbf")
     agrees(model, 1e200 * X, session(model)(1e200 * X))
+
+
+def test_one_class_alone_is_always_predicted(compiled):
+    model, X = Model(np.array([[1.0], [-1.0]]), ["only"]), np.eye(2)
+    agrees(model, X, session(model)(X))
+    assert compiled(model)(X, True)[1] == ["only", "only"]
+    database = sqlite3.connect(":memory:")
+    wide_table(X, ["f1", "f2"], database.execute)
+    agrees_with(model, X, asked(database, ml.to_sql(model, "the rows"), "id"))
 
 
 def test_onnx_of_no_rows():

@@ -65,7 +65,7 @@ def to_onnx(model, *, dtype="float64", probability=True):
     graph = Graph()
     given = "X" if dtype == "float64" else graph("Cast", "X", to=onnx.TensorProto.DOUBLE)
     scores = add_scores(graph, model, given)
-    if model.columns == 1:
+    if model.columns == 1 and not model.joint:
         found = {"scores": (graph("Squeeze", scores, np.array([1])), onnx.TensorProto.DOUBLE, ["m"])}
     else:
         found = {"scores": (scores, onnx.TensorProto.DOUBLE, ["m", model.columns])}
