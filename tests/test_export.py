@@ -129,6 +129,26 @@ def test_onnx_says_the_same(case, dtype):
     agrees(model, X.astype(np.float64), session(model, dtype=dtype)(X))
 
 
+@pytest.mark.parametrize("case", [*LINEAR, *KERNEL])
+def test_onnx_says_the_same_by_the_book(case):
+    model, X = trained(case)
+    agrees(model, X, by_the_book(model, X, 13))
+    agrees(model, X, by_the_book(model, X, 21))
+
+
+def by_the_book(model, X, opset):
+    """What onnx's own evaluator makes of the graph, as one of this opset."""
+    onnx = pytest.importorskip("onnx", reason="pip install 'marginlinear[onnx]'")
+    from onnx.reference import ReferenceEvaluator
+
+    made = ml.to_onnx(model)
+    made.opset_import[0].version = opset
+    made.ir_version = onnx.helper.find_min_ir_version_for(made.opset_import)
+    onnx.checker.check_model(made, full_check=True)
+    names = [output.name for output in made.graph.output]
+    return dict(zip(names, ReferenceEvaluator(made).run(None, {"X": X}), strict=True))
+
+
 @pytest.mark.parametrize("kernel", [None, "rbf"])
 @pytest.mark.parametrize("name", registry.methods())
 @pytest.mark.filterwarnings("ignore::marginlinear.ConvergenceWarning")
@@ -153,6 +173,7 @@ def test_onnx_gives_probabilities(solver, k, options):
     found = session(model)(other)
     assert set(found) == {"label", "scores", "probabilities"}
     agrees(model, other, found)
+    agrees(model, other, by_the_book(model, other, 21))
     assert set(session(model, probability=False)(other)) == {"label", "scores"}
 
 
