@@ -19,7 +19,7 @@ def to_sql(model, table, *, feature_names=None, long=None, name="margin"):
     model : Model
         Linear, or with a linear kernel; of an estimator its `model_`.
     table : str
-        Name of the table.
+        Name of the table; of a schema's take a view of it, as a point is part of the name.
     feature_names : sequence of str, optional
         Names of all features in their order. Default: the columns f1, f2, ..., and in a long table the integers 1, 2,
         ..., as in LIBSVM's files. The column of a long table has the same type: numbers that are text are none.
