@@ -7,7 +7,6 @@ from importlib import import_module
 from marginlinear.export.functions import checked_model
 from marginlinear.modelfile import load_model, save_model
 from marginlinear.modelfile.text import C_INT
-from marginlinear.params import refusal
 
 
 def from_liblinear(found):
@@ -31,7 +30,7 @@ def from_liblinear(found):
     module = import_module(type(found).__module__)
     library = getattr(module, "liblinear", None)
     if not hasattr(library, "save_model"):
-        raise refusal("found", found, "a model of the package liblinear-official")
+        raise TypeError(f"found is a {type(found).__name__}: give a model of the package liblinear-official")
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "model")
         if library.save_model(os.fsencode(path), found) != 0:
