@@ -27,11 +27,17 @@ _HOME = {
     "cross_validate": "marginlinear.selection",
     "out_of_fold": "marginlinear.selection",
     "search": "marginlinear.selection",
+    "to_onnx": "marginlinear.export",
+    "to_c": "marginlinear.export",
+    "to_sql": "marginlinear.export",
+    "to_liblinear": "marginlinear.export",
+    "from_liblinear": "marginlinear.export",
 }
 
 __all__ = ["ConvergenceWarning", "DataError", "Info", "Interrupted", "KernelModel", "MarginReport", "Model", "Progress",
-           "RegressionModel", "ResidualReport", "Store", "__version__", "cross_validate", "dump_libsvm", "load_libsvm",
-           "load_model", "margin_report", "out_of_fold", "residual_report", "save_model", "search", "train"]
+           "RegressionModel", "ResidualReport", "Store", "__version__", "cross_validate", "dump_libsvm",
+           "from_liblinear", "load_libsvm", "load_model", "margin_report", "out_of_fold", "residual_report",
+           "save_model", "search", "to_c", "to_liblinear", "to_onnx", "to_sql", "train"]
 
 
 def __getattr__(name):

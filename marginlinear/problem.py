@@ -2,7 +2,9 @@
 
 import math
 from collections import namedtuple
+from collections.abc import Sequence
 from html import escape
+from typing import NamedTuple
 
 from marginlinear.status import CONVERGED
 
@@ -81,9 +83,8 @@ class Problem(namedtuple("Problem", "rows y n_classes instance factor whole targ
         return total(self.instance) if self.whole is None else self.whole
 
 
-class Info(Summary, namedtuple("Info", "status algorithm n_iter n_outer objective bound certificate n_support seconds "
-                               "tol history residual reason passes bytes_read cluster notes",
-                      defaults=((), None, None, None, None, None, ()))):
+# Not a subclass of a named tuple, of which skops makes a plain one.
+class Info(NamedTuple):
     """How a run ended.
 
     Attributes
@@ -123,7 +124,25 @@ class Info(Summary, namedtuple("Info", "status algorithm n_iter n_outer objectiv
         What `margin-train --verbose` tells beside, such as why a start was left.
     """
 
-    __slots__ = ()
+    status: str
+    algorithm: str
+    n_iter: int
+    n_outer: int
+    objective: float
+    bound: float | None
+    certificate: float | None
+    n_support: int
+    seconds: float
+    tol: float
+    history: Sequence[dict] = ()
+    residual: float | None = None
+    reason: str | None = None
+    passes: float | None = None
+    bytes_read: int | None = None
+    cluster: dict | None = None
+    notes: Sequence[str] = ()
+
+    __repr__, _repr_html_ = Summary.__repr__, Summary._repr_html_
 
     @property
     def converged(self):
