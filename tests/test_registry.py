@@ -427,7 +427,7 @@ def test_info_and_history(method):
     assert 0 < info.n_support <= len(y)
     assert info.seconds > 0
     assert [check.entry() for check in seen] == info.history and len(seen) >= 2
-    for entry in seen:
+    for entry in info.history:
         assert set(entry) == {"n_iter", "seconds", "objective", "bound", "certificate", "residual",
                               *([] if method.joint else ["columns"])}
         assert np.isfinite([value for value in entry.values() if value is not None]).all()
