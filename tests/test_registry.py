@@ -427,6 +427,7 @@ def test_info_and_history(method):
     assert 0 < info.n_support <= len(y)
     assert info.seconds > 0
     assert [check.entry() for check in seen] == info.history and len(seen) >= 2
+    seen = info.history
     for entry in info.history:
         assert set(entry) == {"n_iter", "seconds", "objective", "bound", "certificate", "residual",
                               *([] if method.joint else ["columns"])}
