@@ -6,6 +6,7 @@ It needs no more than the wheel brings, and runs from an empty folder: the packa
 sources beside this file.
 """
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -15,7 +16,6 @@ from pathlib import Path
 
 import numpy as np
 
-HERE = Path(__file__).resolve().parent
 METHODS = {"mcodm": {}, "cs": {}, "l2svc": {}, "softmax": {}, "l1lr": {}, "m3svm": {}, "ldm": {"kernel": "rbf"}}
 CLASSES = 3
 
@@ -54,11 +54,11 @@ def by_commands(ml, X, y, Xt):
 
 
 def main():
-    with tempfile.TemporaryDirectory() as folder:
-        os.chdir(folder)
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         import marginlinear as ml
 
-        assert HERE.parent not in Path(ml.__file__).parents, f"{ml.__file__} is not an installed package"
+        sources = Path(__file__).resolve().parents[1] / "marginlinear"
+        assert sources not in Path(ml.__file__).resolve().parents, f"{ml.__file__} is not an installed package"
         gil = getattr(sys, "_is_gil_enabled", lambda: True)()
         if sysconfig.get_config_var("Py_GIL_DISABLED"):
             assert not gil, "a module of the package brings the GIL back"
@@ -69,7 +69,6 @@ def main():
         Xt, yt = rows(60, rng)
         in_python(ml, X, y, Xt, yt)
         by_commands(ml, X, y, Xt)
-        os.chdir(HERE)
 
 
 if __name__ == "__main__":
