@@ -46,7 +46,7 @@ def put(name, of):
 def fall_far(X):
     """Damage: indices fall in the first row, and indptr by so much that a difference overflows."""
     change("indices", slice(0, 2), X.indices[1::-1].copy())(X)
-    put("indptr", lambda p: np.where(np.arange(len(p)) < 4, p, 2**63).astype(np.uint64))(X)
+    put("indptr", lambda p: np.where(np.arange(len(p)) < 4, p.astype(np.uint64), np.uint64(2**63)))(X)
 
 
 # What is done to X, and in which words the error says so.
