@@ -56,11 +56,11 @@ def renumber_rows(which):
 
 @contextmanager
 def noted(where):
-    """An error within it says where it was, below its message: as `add_note`, which Python 3.10 does not have."""
+    """An error within it says where it was, below its message."""
     try:
         yield
     except Exception as error:
-        error.__notes__ = [*getattr(error, "__notes__", ()), where]
+        error.add_note(where)
         raise
 
 

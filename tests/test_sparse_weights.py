@@ -119,7 +119,7 @@ def test_the_least_C_with_a_weight(solver):
 def test_many_features_and_starts(solver):
     """More columns than the matrix of a model is made of, and a way over C from weights to weights."""
     rng = np.random.default_rng(0)
-    X = sparse.random_array((600, 3000), density=0.02, rng=rng, format="csr")
+    X = sparse.random_array((600, 3000), density=0.02, random_state=rng, format="csr")
     y = np.where(X @ rng.standard_normal(3000) + 0.1 * rng.standard_normal(600) > 0, 1, -1)
     Z = sparse.diags_array(y.astype(float)) @ X
     start = None

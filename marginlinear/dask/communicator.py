@@ -356,7 +356,7 @@ class Cluster:
             try:
                 wait(future, timeout=TURN)
                 return future.result()
-            except (TimeoutError, asyncio.TimeoutError):
+            except TimeoutError:
                 if future.status == "error":
                     # The task's own.
                     raise
