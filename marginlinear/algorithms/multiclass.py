@@ -54,10 +54,11 @@ class Columns:
         self.supports = np.zeros(problem.rows.m, dtype=bool)
 
     def fit(self):
-        whole, states, history, algorithms = None, [], [], set()
+        whole, states, history, algorithms, iterations = None, [], [], set(), []
         for info, state in self._outcomes():
             whole = info if whole is None else combined(whole, info)
             states.append(state)
+            iterations.append(info.n_iter)
             algorithms.add(info.algorithm)
             history.append({"n_iter": whole.n_iter, "seconds": self.seconds, "objective": whole.objective,
                             "bound": whole.bound, "certificate": whole.certificate, "residual": whole.residual,
@@ -66,7 +67,8 @@ class Columns:
                 self.run.progress(history[-1])
         info = whole._replace(algorithm=", ".join(sorted(algorithms)), n_support=int(np.count_nonzero(self.supports)),
                               seconds=self.seconds, tol=self.run.tol, history=history)
-        return Solution(self.weights, info, {"codes": self.codes, "columns": states}, self.decoded)
+        return Solution(self.weights, info, {"codes": self.codes, "columns": states, "n_iter": iterations},
+                        self.decoded)
 
     @property
     def seconds(self):

@@ -24,7 +24,10 @@ from marginlinear.sklearn.estimators import (
     SVMClassifier,
     SVMRegressor,
 )
+from marginlinear.sklearn.libsvm import SVC, SVR, NuSVC, NuSVR, OneClassSVM
+from marginlinear.sklearn.linear import LinearSVC, LinearSVR, LogisticRegression
 
-__all__ = ["ConvergenceWarning", "CrammerSingerClassifier", "ISM3Classifier", "LDMClassifier", "LogisticClassifier",
-           "LpMCSVMClassifier", "M3SVMClassifier", "MCODMClassifier", "MSVMAvClassifier", "ODMClassifier",
-           "SVMClassifier", "SVMRegressor"]
+__all__ = ["ConvergenceWarning", "CrammerSingerClassifier", "ISM3Classifier", "LDMClassifier", "LinearSVC", "LinearSVR",
+           "LogisticClassifier", "LogisticRegression", "LpMCSVMClassifier", "M3SVMClassifier", "MCODMClassifier",
+           "MSVMAvClassifier", "NuSVC", "NuSVR", "ODMClassifier", "OneClassSVM", "SVC", "SVMClassifier",
+           "SVMRegressor", "SVR"]
