@@ -14,6 +14,8 @@ from marginlinear.sklearn.base import MarginClassifier, quoted, seed_of
 from marginlinear.status import ROUNDING
 
 UNCAPPED = 2**31 - 1
+# C in place of inf: what it leaves of the penalty is rounding where an optimum without one exists.
+LARGEST = 1e10
 
 LINEAR = {
     "C": [Interval(Real, 0, None, closed="neither")],
@@ -68,8 +70,8 @@ WORDS = {
     "random_state": ("int, RandomState instance or None", "Seed of the order of the rows. None is 0: equal calls give "
                      "equal models."),
     "shrinking": ("bool", "No effect on the optimum."),
-    "tol": ("float in (0, inf)", "Stop when the certificate is <= tol max(1, |objective|); a tol below 1e-9, which is "
-            "rounding, is taken as that."),
+    "tol": ("float in (0, inf)", "Stop when the certificate is <= tol max(1, |objective|), with a kernel a hundredth of "
+            "that: see docs/sklearn.md. Less than 1e-9 of the objective is rounding, and not asked for."),
     "verbose": ("int or bool", "Whether each check of the certificate is printed."),
 }
 
@@ -83,6 +85,9 @@ def words(**defaults):
 class DropIn:
     """What goes before MarginEstimator: a class in the place of one of scikit-learn's."""
 
+    # The part of tol that the certificate, relative to the objective, has to reach.
+    part_of_tol = 1.0
+
     def _checked(self, X, y, sample_weight):
         self._validate_params()
         X, y, sample_weight = super()._checked(X, y, sample_weight)
@@ -91,7 +96,8 @@ class DropIn:
     def _run(self):
         """Keywords of `train` that all have."""
         random_state = getattr(self, "random_state", None)
-        return {"tol": max(ROUNDING, self.tol), "max_iter": UNCAPPED if self.max_iter == -1 else max(1, self.max_iter),
+        return {"tol": max(ROUNDING, self.part_of_tol * self.tol),
+                "max_iter": UNCAPPED if self.max_iter == -1 else max(1, self.max_iter),
                 "seed": 0 if random_state is None else seed_of(random_state), "threads": self._threads}
 
 

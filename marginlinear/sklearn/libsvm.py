@@ -16,6 +16,7 @@ from marginlinear.sklearn.dropins import (
     COST,
     EPSILON,
     KERNELS,
+    LARGEST,
     NU,
     PAIRS,
     DropIn,
@@ -30,13 +31,12 @@ CLASS_WORDS = words(class_weight=None, random_state=None, probability="deprecate
                     break_ties=False)
 # Parameters of each kernel.
 OF_KERNEL = {"poly": ("gamma", "degree", "coef0"), "rbf": ("gamma",), "sigmoid": ("gamma", "coef0")}
-# C in place of inf, which leaves duals without a bound: none comes near where hard margins can be had.
-HARD = 1e10
 
 
 class KernelDropIn(DropIn):
     """What all share: a kernel, an offset that costs nothing, support vectors."""
 
+    part_of_tol = 0.01
     # Parameters of the method's own.
     own = ()
 
@@ -71,7 +71,7 @@ class KernelDropIn(DropIn):
         if "gamma" in given:
             given["gamma"] = gamma_of(self.gamma, X)
         if given.get("C") == math.inf:
-            given["C"] = HARD
+            given["C"] = LARGEST
         if kernel != "precomputed":
             given["cache"] = self.cache_size
         return {**given, "kernel": kernel, **self._run()}

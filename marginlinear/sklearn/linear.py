@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from marginlinear import registry
 from marginlinear.sklearn.base import MarginRegressor, documented, keep
-from marginlinear.sklearn.dropins import CLASSES, LINEAR, DropIn, DropInClassifier, as_configured, words
+from marginlinear.sklearn.dropins import CLASSES, LARGEST, LINEAR, DropIn, DropInClassifier, as_configured, words
 
 LINEAR_WORDS = words(dual="auto", intercept_scaling=1, max_iter=1000, random_state=None, tol=1e-4, verbose=0)
 # The method of a loss and a penalty, and the values of dual that scikit-learn combines with them.
@@ -223,7 +223,7 @@ class LogisticRegression(SparseCoefficients, DropInClassifier):
 
     def _given(self, X):
         _, C, ratio = self._penalty
-        given = {"C": C, **self._run(), **({"l1_ratio": ratio} if ratio else {})}
+        given = {"C": min(C, LARGEST), **self._run(), **({"l1_ratio": ratio} if ratio else {})}
         if self.solver == "liblinear":
             return {**given, "bias": float(self.intercept_scaling) if self.fit_intercept else -1.0}
         return {**given, "free_bias": self.fit_intercept}
