@@ -8,7 +8,7 @@ import numpy as np
 
 from marginlinear import errors, registry
 from marginlinear import params as P
-from marginlinear.api import fit_model
+from marginlinear.api import fit_model, warn_unless_converged
 from marginlinear.data.arrays import checked
 from marginlinear.model import KernelModel
 
@@ -295,10 +295,12 @@ class MarginEstimator(BaseEstimator):
         method, params = self._method, self._given(X)
         ground = self._ground_of(X, y, sample_weight, params) if getattr(self, "warm_start", False) else None
         start = self._trained if ground is not None and ground == getattr(self, "_ground", None) else None
-        model = fit_model(X, y, ConvergenceWarning, solver=method.name, sample_weight=sample_weight, start=start,
+        model = fit_model(X, y, solver=method.name, sample_weight=sample_weight, start=start,
                           progress=self._tell if self.verbose else None, **told, **params)
         self._trained, self._ground = model, ground
         self._describe(model, **told)
+        if not self.converged_:
+            self._warn(model.info, params)
         return self
 
     def _checked(self, X, y, sample_weight):
@@ -399,6 +401,10 @@ class MarginEstimator(BaseEstimator):
         if model.kernel.kind != "precomputed":
             self.support_vectors_ = model.support[order]
 
+    def _warn(self, info, params):
+        """Where `fit` was called: how it ended, if that is due."""
+        warn_unless_converged(self._method, info, params.get("kernel"), ConvergenceWarning)
+
     def _tell(self, check):
         criterion = "residual" if check["certificate"] is None else "certificate"
         print(f"{type(self).__name__}: {check['n_iter']} sweeps, objective {check['objective']:.6g}, "
@@ -445,7 +451,8 @@ class MarginClassifier(ClassifierMixin, MarginEstimator):
         """
         model, scores = self._scored(X)
         if model.calibration is None:
-            raise exceptions.NotFittedError("predict_proba needs what probability=True makes in fit: fit again")
+            raise exceptions.NotFittedError("predict_proba is not available when fitted with probability=False: fit "
+                                            "again")
         return model.proba_of(scores)
 
     @available_if(has_probabilities)

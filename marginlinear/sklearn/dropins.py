@@ -11,9 +11,11 @@ from sklearn.utils._param_validation import Hidden, Interval, StrOptions
 
 from marginlinear.data.labels import word_fault
 from marginlinear.sklearn.base import MarginClassifier, quoted, seed_of
-from marginlinear.status import ROUNDING
+from marginlinear.status import ROUNDING, STALLED, allowance
 
 UNCAPPED = 2**31 - 1
+# The least tolerance of a certificate.
+LEAST = 1e-12
 # C in place of inf: what it leaves of the penalty is rounding where an optimum without one exists.
 LARGEST = 1e10
 
@@ -70,8 +72,8 @@ WORDS = {
     "random_state": ("int, RandomState instance or None", "Seed of the order of the rows. None is 0: equal calls give "
                      "equal models."),
     "shrinking": ("bool", "No effect on the optimum."),
-    "tol": ("float in (0, inf)", "Stop when the certificate is <= tol max(1, |objective|), with a kernel a hundredth of "
-            "that: see docs/sklearn.md. Less than 1e-9 of the objective is rounding, and not asked for."),
+    "tol": ("float in (0, inf)", "Stop when the certificate is <= tol max(1, |objective|), with a kernel and of "
+            "LogisticRegression a hundredth of that: see docs/sklearn.md."),
     "verbose": ("int or bool", "Whether each check of the certificate is printed."),
 }
 
@@ -85,24 +87,47 @@ def words(**defaults):
 class DropIn:
     """What goes before MarginEstimator: a class in the place of one of scikit-learn's."""
 
-    # The part of tol that the certificate, relative to the objective, has to reach.
-    part_of_tol = 1.0
-
     def _checked(self, X, y, sample_weight):
         self._validate_params()
         X, y, sample_weight = super()._checked(X, y, sample_weight)
         return X, y, without_negative(sample_weight)
 
+    @property
+    def _certificate(self):
+        """What the certificate has to reach, as a part of the objective."""
+        return self.tol
+
+    @property
+    def _certificate_to_accept(self):
+        """What is no reason for a warning, where a limit came first."""
+        return self._certificate
+
     def _run(self):
         """Keywords of `train` that all have."""
         random_state = getattr(self, "random_state", None)
-        return {"tol": max(ROUNDING, self.part_of_tol * self.tol),
+        return {"tol": max(LEAST, self._certificate),
                 "max_iter": UNCAPPED if self.max_iter == -1 else max(1, self.max_iter),
                 "seed": 0 if random_state is None else seed_of(random_state), "threads": self._threads}
+
+    def _describe(self, model, **told):
+        """Where no step helps beyond rounding, a tol that asks for more has no part in converged_."""
+        super()._describe(model, **told)
+        info = model.info
+        enough = max(self._certificate_to_accept, ROUNDING if info.status == STALLED else 0.0)
+        self.converged_ = info.converged or 0 <= info.certificate <= allowance(enough, info.objective)
 
 
 class DropInClassifier(DropIn, MarginClassifier):
     """One that has labels of any kind: those that no model's file could hold are numbers, 0 to k - 1, in `model_`."""
+
+    def _checked(self, X, y, sample_weight):
+        """A class whose weight is 0 is left out, as rows of weight 0 are."""
+        X, y, sample_weight = super()._checked(X, y, sample_weight)
+        if isinstance(self.class_weight, dict):
+            without = [label for label, factor in self.class_weight.items() if factor == 0]
+            if without:
+                sample_weight = np.where(np.isin(y, without), 0.0, 1.0 if sample_weight is None else sample_weight)
+        return X, y, sample_weight
 
     def _told(self, y, sample_weight):
         y, told = super()._told(y, sample_weight)

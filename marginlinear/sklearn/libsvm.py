@@ -36,7 +36,6 @@ OF_KERNEL = {"poly": ("gamma", "degree", "coef0"), "rbf": ("gamma",), "sigmoid":
 class KernelDropIn(DropIn):
     """What all share: a kernel, an offset that costs nothing, support vectors."""
 
-    part_of_tol = 0.01
     # Parameters of the method's own.
     own = ()
 
@@ -44,6 +43,11 @@ class KernelDropIn(DropIn):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = self.kernel != "precomputed"
         return tags
+
+    @property
+    def _certificate(self):
+        """With the default of 1e-3 what LIBSVM leaves, or less."""
+        return 0.01 * self.tol
 
     def _checked(self, X, y, sample_weight):
         """With a callable the rows may be anything: what is trained on are its values."""

@@ -166,6 +166,7 @@ class LogisticRegression(SparseCoefficients, DropInClassifier):
     def _checked(self, X, y, sample_weight):
         checked = super()._checked(X, y, sample_weight)
         self._warn_of_deprecated()
+        self._dtype = checked[0].dtype
         penalty, _, _ = self._penalty
         if penalty not in ("l2", None) and self.solver not in ("liblinear", "saga"):
             raise ValueError(f"Solver {self.solver} supports only 'l2' or None penalties, got {penalty} penalty: give "
@@ -173,11 +174,14 @@ class LogisticRegression(SparseCoefficients, DropInClassifier):
         if penalty == "elasticnet" and self.solver != "saga":
             raise ValueError(f"Only 'saga' solver supports elasticnet penalty, got solver={self.solver}: give "
                              "solver='saga', or l1_ratio=1 or 0")
-        if self.dual and (self.solver != "liblinear" or penalty != "l2"):
-            raise ValueError(f"Unsupported set of arguments: Solver {self.solver} supports only dual=False with penalty="
-                             f"{penalty!r}, got dual={self.dual}: give dual=False")
+        if self.dual and self.solver != "liblinear":
+            raise ValueError(f"Solver {self.solver} supports only dual=False, got dual={self.dual}")
+        if self.dual and penalty != "l2":
+            raise ValueError(f"Unsupported set of arguments: penalty={penalty!r}, dual={self.dual}: give dual=False")
+        if penalty == "elasticnet" and self.l1_ratio is None:
+            raise ValueError("l1_ratio must be specified when penalty is elasticnet")
         if penalty is None and self.solver == "liblinear":
-            raise ValueError("penalty=None or C=np.inf is not supported for the liblinear solver: give another one")
+            raise ValueError("C=np.inf, or penalty=None is not supported for the liblinear solver: give another one")
         return checked
 
     def _told(self, y, sample_weight):
@@ -194,10 +198,12 @@ class LogisticRegression(SparseCoefficients, DropInClassifier):
                           "l1_ratio, and C=np.inf for penalty=None", FutureWarning, stacklevel=4)
             if self.penalty is None and self.C != 1:
                 warnings.warn("Setting penalty=None will ignore the C and l1_ratio parameters", stacklevel=4)
+            if self.penalty != "elasticnet" and 0 < (self.l1_ratio or 0) < 1:
+                warnings.warn("l1_ratio parameter is only used when penalty is 'elasticnet'. Got (penalty="
+                              f"{self.penalty})", stacklevel=4)
             if self.penalty in ("l1", "l2") and self.l1_ratio != (self.penalty == "l1"):
-                used = " only used when penalty is 'elasticnet'" if self.l1_ratio else ""
-                warnings.warn(f"Inconsistent values: penalty={self.penalty} with l1_ratio={self.l1_ratio}, which is"
-                              f"{used or ' left aside'}", stacklevel=4)
+                warnings.warn(f"Inconsistent values: penalty={self.penalty} with l1_ratio={self.l1_ratio}, which is "
+                              "left aside", stacklevel=4)
         elif self.l1_ratio is None:
             warnings.warn("'l1_ratio=None' was deprecated in version 1.8 of scikit-learn: give 0", FutureWarning,
                           stacklevel=4)
@@ -216,6 +222,15 @@ class LogisticRegression(SparseCoefficients, DropInClassifier):
         return (None, math.inf, 0.0) if penalty is None or C == math.inf else (penalty, C, ratio)
 
     @property
+    def _certificate(self):
+        """A gradient of the size of tol is that far, but for a factor, from the least value."""
+        return self.tol * self.tol
+
+    @property
+    def _certificate_to_accept(self):
+        return self.tol
+
+    @property
     def _method(self):
         several, sparse_weights = len(getattr(self, "classes_", ())) > 2, self._penalty[2] > 0
         return registry.get(("smlr" if sparse_weights else "softmax") if several
@@ -231,3 +246,5 @@ class LogisticRegression(SparseCoefficients, DropInClassifier):
     def _describe(self, model, **told):
         super()._describe(model, **told)
         self.n_iter_ = np.array([self.n_iter_], dtype=np.int32)
+        if self.solver != "liblinear":
+            self.coef_, self.intercept_ = (values.astype(self._dtype) for values in (self.coef_, self.intercept_))
