@@ -260,7 +260,8 @@ def test_what_X_may_be(Estimator, make):
 def test_float32_is_not_copied(monkeypatch):
     X, y = problem()
     seen, fit_model = [], ours.base.fit_model
-    monkeypatch.setattr(ours.base, "fit_model", lambda X, *rest, **given: seen.append(X) or fit_model(X, *rest, **given))
+    monkeypatch.setattr(ours.base, "fit_model",
+                        lambda X, *rest, **given: seen.append(X) or fit_model(X, *rest, **given))
     for rows in (X.astype(np.float32), sparse.csr_array(X.astype(np.float32)), X, sparse.csr_array(X)):
         ours.ODMClassifier().fit(rows, y)
         assert seen[-1] is rows or np.shares_memory(getattr(seen[-1], "data", seen[-1]), getattr(rows, "data", rows))

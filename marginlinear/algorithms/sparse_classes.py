@@ -36,8 +36,8 @@ NOT_ALL = 0.9
 
 
 class SparseClassesFit:
-    """A joint fit: `cost` is c_i, the penalty l1 ||w||_1 + l2/2 ||w||^2. free_bias: the weights of the bias feature, the
-    last one, cost nothing."""
+    """A joint fit: `cost` is c_i, the penalty l1 ||w||_1 + l2/2 ||w||^2. free_bias: the weights of the last feature,
+    that of the bias, cost nothing."""
 
     def __init__(self, problem, run, cost, l1, l2, free_bias=False):
         from marginlinear._core.feature_cd import FeatureCD

@@ -27,7 +27,25 @@ from marginlinear.sklearn.estimators import (
 from marginlinear.sklearn.libsvm import SVC, SVR, NuSVC, NuSVR, OneClassSVM
 from marginlinear.sklearn.linear import LinearSVC, LinearSVR, LogisticRegression
 
-__all__ = ["ConvergenceWarning", "CrammerSingerClassifier", "ISM3Classifier", "LDMClassifier", "LinearSVC", "LinearSVR",
-           "LogisticClassifier", "LogisticRegression", "LpMCSVMClassifier", "M3SVMClassifier", "MCODMClassifier",
-           "MSVMAvClassifier", "NuSVC", "NuSVR", "ODMClassifier", "OneClassSVM", "SVC", "SVMClassifier",
-           "SVMRegressor", "SVR"]
+__all__ = [
+    "SVC",
+    "SVR",
+    "ConvergenceWarning",
+    "CrammerSingerClassifier",
+    "ISM3Classifier",
+    "LDMClassifier",
+    "LinearSVC",
+    "LinearSVR",
+    "LogisticClassifier",
+    "LogisticRegression",
+    "LpMCSVMClassifier",
+    "M3SVMClassifier",
+    "MCODMClassifier",
+    "MSVMAvClassifier",
+    "NuSVC",
+    "NuSVR",
+    "ODMClassifier",
+    "OneClassSVM",
+    "SVMClassifier",
+    "SVMRegressor",
+]

@@ -93,9 +93,11 @@ intercept_ : float64 array of shape (1,)
 offset_ : float64 array of shape (1,)
     -intercept_."""
 
-ATTRIBUTES = """\
+ITERATIONS = """\
 n_iter_ : int
-    Sweeps over the rows, Newton steps included.
+    Sweeps over the rows, Newton steps included."""
+
+ATTRIBUTES = """\
 converged_ : bool
 objective_ : float
     Value of the objective.
@@ -215,9 +217,9 @@ def documented(cls):
         own = cls.own_words.get(name) or OWN_WORDS.get(name)
         kind, words = own or entry(declared[name], parameter.default, method)
         lines += [f"{name} : {kind}", *textwrap.wrap(words, 112, initial_indent="    ", subsequent_indent="    ")]
-    lines += ["", "Attributes", "----------", cls.own_attributes, ATTRIBUTES]
-    if method.kernels:
-        lines.append(KERNEL_ATTRIBUTES)
+    lines += ["", "Attributes", "----------", cls.own_attributes, cls.iterations, ATTRIBUTES]
+    if "kernel" in inspect.signature(cls).parameters:
+        lines.append(cls.kernel_attributes)
     cls.__doc__ = "\n".join([*lines, "", "References", "----------", *textwrap.wrap(method.reference, 112), ""])
     return cls
 
@@ -248,6 +250,7 @@ class MarginEstimator(BaseEstimator):
     """What all estimators share. A subclass names its method and declares its parameters."""
 
     method_name = own_attributes = ""
+    iterations, kernel_attributes = ITERATIONS, KERNEL_ATTRIBUTES
     # Words for parameters that the registry does not have: name -> (type and default, meaning).
     own_words = MappingProxyType({})
 
@@ -317,10 +320,12 @@ class MarginEstimator(BaseEstimator):
         trained = self._trained
         if isinstance(trained, KernelModel):
             return trained
-        found = self._coef_and_intercept()
-        if all(map(np.array_equal, found, coef_and_intercept(trained))):
+        coef, intercept = found = self._coef_and_intercept()
+        # They may have been rounded to another type.
+        of_trained = (values.astype(getattr(own, "dtype", np.float64))
+                      for own, values in zip((self.coef_, self.intercept_), coef_and_intercept(trained), strict=True))
+        if all(map(np.array_equal, found, of_trained)):
             return trained
-        coef, intercept = found
         return type(trained)(np.vstack([coef.T, intercept]), trained.classes, bias=1.0, codes=trained.codes,
                              solver=trained.solver, params=trained.params, calibration=trained.calibration)
 

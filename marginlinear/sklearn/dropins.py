@@ -60,20 +60,20 @@ WORDS = {
                                 "pair of classes."),
     "dual": ('"auto" or bool', "No effect on the optimum. What scikit-learn does not combine with it is refused."),
     "epsilon": ("float in [0, inf)", "Half-width of the band of residuals that cost nothing."),
+    "fit_intercept": ("bool", "Whether a constant feature is added to every row. Its weight is one like others, and "
+                      "regularised."),
     "intercept_scaling": ("float in (0, inf)", "Value of the constant feature: the larger, the less its weight is "
                           "regularised."),
     "kernel": ('{"linear", "poly", "rbf", "sigmoid", "precomputed"} or callable', "A callable is given X and the rows "
                "that were trained on, and returns the kernel's values. gamma, degree and coef0 are left aside by "
                "kernels that do not use them."),
-    "max_iter": ("int", "Cap on the sweeps over the rows, Newton steps included, or with a kernel on the rounds of "
-                 "steps; -1: none."),
+    "max_iter": ("int", "Cap on the sweeps over the rows, Newton steps included."),
     "probability": ("bool", "Whether there is `predict_proba`, by five more fits. True or False warns, as "
                     "scikit-learn 1.11 leaves it out."),
     "random_state": ("int, RandomState instance or None", "Seed of the order of the rows. None is 0: equal calls give "
                      "equal models."),
     "shrinking": ("bool", "No effect on the optimum."),
-    "tol": ("float in (0, inf)", "Stop when the certificate is <= tol max(1, |objective|), with a kernel and of "
-            "LogisticRegression a hundredth of that: see docs/sklearn.md."),
+    "tol": ("float in (0, inf)", "Stop when the certificate is <= tol max(1, |objective|)."),
     "verbose": ("int or bool", "Whether each check of the certificate is printed."),
 }
 
@@ -90,7 +90,12 @@ class DropIn:
     def _checked(self, X, y, sample_weight):
         self._validate_params()
         X, y, sample_weight = super()._checked(X, y, sample_weight)
-        return X, y, without_negative(sample_weight)
+        return X, y, without_negative(sample_weight) if self._leaves_out_negative else sample_weight
+
+    @property
+    def _leaves_out_negative(self):
+        """Whether weights of rows below 0 are as 0; they are refused otherwise."""
+        return True
 
     @property
     def _certificate(self):

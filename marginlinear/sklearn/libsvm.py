@@ -26,9 +26,39 @@ from marginlinear.sklearn.dropins import (
 )
 from marginlinear.status import fell_short
 
-KERNEL_WORDS = words(kernel="rbf", shrinking=True, cache_size=200, max_iter=-1, tol=1e-3, verbose=False)
+KERNEL_WORDS = MappingProxyType({
+    **words(kernel="rbf", shrinking=True, cache_size=200, verbose=False),
+    "max_iter": ("int, default=-1", "Cap on the rounds of steps, many of LIBSVM's iterations each; -1: none."),
+    "tol": ("float in (0, inf), default=0.001", "Stop when the certificate is <= tol/100 max(1, |objective|)."),
+})
+COST_WORDS = {"C": ("float in (0, inf], default=1.0", "Cost of a unit of loss, next to 1/2 ||w||^2. inf is 1e10.")}
 CLASS_WORDS = words(class_weight=None, random_state=None, probability="deprecated", decision_function_shape="ovr",
                     break_ties=False)
+KERNEL_ATTRIBUTES = """\
+dual_coef_ : float64 array of shape ({rows}, n_support)
+    Coefficients of the support vectors; a sparse matrix where rows were sparse.{places}
+fit_status_ : int
+    0; 1 where a limit came first.
+n_support_ : int32 array of shape ({counts},)
+shape_fit_ : tuple
+    Shape of X in `fit`.
+support_ : int32 array of shape (n_support,)
+    Row numbers of the support vectors.
+support_vectors_ : array of shape (n_support, n_features)
+    Sparse where rows were; empty with kernel="precomputed" or a callable."""
+ONE_COLUMN = """\
+coef_ : float64 array of shape (1, n_features)
+    With kernel="linear". It may not be changed.
+intercept_ : float64 array of shape (1,)"""
+PAIRS_OF_CLASSES = """\
+classes_ : array of shape (n_classes,)
+class_weight_ : float64 array of shape (n_classes,)
+    Factors of C.
+coef_ : float64 array of shape (n_pairs, n_features)
+    With kernel="linear", n_pairs = n_classes (n_classes - 1)/2. It may not be changed; sparse where rows were.
+intercept_ : float64 array of shape (n_pairs,)
+probA_, probB_ : float64 array of shape (1,)
+    Of two classes and with probability=True, P(classes_[1]) = 1/(1 + exp(A f - B))."""
 # Parameters of each kernel.
 OF_KERNEL = {"poly": ("gamma", "degree", "coef0"), "rbf": ("gamma",), "sigmoid": ("gamma", "coef0")}
 
@@ -36,6 +66,8 @@ OF_KERNEL = {"poly": ("gamma", "degree", "coef0"), "rbf": ("gamma",), "sigmoid":
 class KernelDropIn(DropIn):
     """What all share: a kernel, an offset that costs nothing, support vectors."""
 
+    own_attributes, kernel_attributes = ONE_COLUMN, KERNEL_ATTRIBUTES.format(rows=1, counts=1, places="")
+    iterations = "n_iter_ : int\n    Rounds of steps."
     # Parameters of the method's own.
     own = ()
 
@@ -109,6 +141,11 @@ class KernelDropIn(DropIn):
 
 class PairsOfClasses(KernelDropIn, DropInClassifier):
     """A classifier by pairs of classes."""
+
+    own_attributes = PAIRS_OF_CLASSES
+    kernel_attributes = KERNEL_ATTRIBUTES.format(rows="n_classes - 1", counts="n_classes", places=(
+        " Of several\n    classes, those of a class have one for each of the others."))
+    iterations = "n_iter_ : int32 array of shape (n_pairs,)\n    Rounds of steps."
 
     def _checked(self, X, y, sample_weight):
         if self.probability != "deprecated":
@@ -220,7 +257,7 @@ class SVC(PairsOfClasses):
 
     method_name = "l1svc"
     own = ("C",)
-    own_words = MappingProxyType({**KERNEL_WORDS, **CLASS_WORDS})
+    own_words = MappingProxyType({**KERNEL_WORDS, **CLASS_WORDS, **COST_WORDS})
     _parameter_constraints = MappingProxyType({**KERNELS, **COST, **PAIRS})
 
     def __init__(self, *, C=1.0, kernel="rbf", degree=3, gamma="scale", coef0=0.0, shrinking=True,
@@ -259,7 +296,7 @@ class SVR(KernelDropIn, MarginRegressor):
 
     method_name = "l1svr"
     own = ("C", "epsilon")
-    own_words = MappingProxyType({**KERNEL_WORDS, **words(epsilon=0.1)})
+    own_words = MappingProxyType({**KERNEL_WORDS, **COST_WORDS, **words(epsilon=0.1)})
     _parameter_constraints = MappingProxyType({**KERNELS, **COST, **EPSILON})
 
     def __init__(self, *, kernel="rbf", degree=3, gamma="scale", coef0=0.0, tol=0.001, C=1.0, epsilon=0.1,
@@ -279,7 +316,7 @@ class NuSVR(KernelDropIn, MarginRegressor):
 
     method_name = "nusvr"
     own = ("C", "nu")
-    own_words = KERNEL_WORDS
+    own_words = MappingProxyType({**KERNEL_WORDS, **COST_WORDS})
     _parameter_constraints = MappingProxyType({**KERNELS, **COST, **NU})
 
     def __init__(self, *, nu=0.5, C=1.0, kernel="rbf", degree=3, gamma="scale", coef0=0.0, shrinking=True, tol=0.001,
@@ -294,6 +331,7 @@ class OneClassSVM(KernelDropIn, MarginOutliers):
     Where the rows are, without labels: 1 there, -1 elsewhere.
     """
 
+    own_attributes = f"{ONE_COLUMN}\noffset_ : float64 array of shape (1,)\n    -intercept_."
     method_name = "oneclass"
     own = ("nu",)
     own_words = KERNEL_WORDS

@@ -14,7 +14,15 @@ from marginlinear import registry
 from marginlinear.sklearn.base import MarginRegressor, documented, keep
 from marginlinear.sklearn.dropins import CLASSES, LARGEST, LINEAR, DropIn, DropInClassifier, as_configured, words
 
-LINEAR_WORDS = words(dual="auto", intercept_scaling=1, max_iter=1000, random_state=None, tol=1e-4, verbose=0)
+OF_CLASSES = """\
+classes_ : array of shape (n_classes,)
+    The labels of y, ascending. One whose rows all have weight 0 is never predicted, and changes nothing for the others.
+coef_ : {type} array of shape (1, n_features) or (n_classes, n_features)
+    One row for two classes. May be changed, assigned or made sparse, and intercept_ assigned: decisions are made of
+    them.
+intercept_ : {type} array of shape (1,) or (n_classes,){none}"""
+LINEAR_WORDS = words(dual="auto", fit_intercept=True, intercept_scaling=1, max_iter=1000, random_state=None,
+                     tol=1e-4, verbose=0)
 # The method of a loss and a penalty, and the values of dual that scikit-learn combines with them.
 OF_LINEAR_SVC = {
     ("hinge", "l2"): ("l1svc", (True,)),
@@ -63,6 +71,7 @@ class LinearSVC(SparseCoefficients, Linear, DropInClassifier):
     """
 
     method_name = "l2svc"
+    own_attributes = OF_CLASSES.format(type="float64", none="\n    With fit_intercept=False the number 0.")
     own_words = MappingProxyType({
         **LINEAR_WORDS, **words(class_weight=None),
         "penalty": ('{"l2", "l1"}, default="l2"', "What is added to the losses: half the squared weights, or the sum "
@@ -95,6 +104,8 @@ class LinearSVR(Linear, MarginRegressor):
     """scikit-learn's LinearSVR, with a certificate."""
 
     method_name = "l1svr"
+    own_attributes = ("coef_ : float64 array of shape (n_features,)\nintercept_ : float64 array of shape (1,)\n"
+                      "    With fit_intercept=False the number 0.")
     own_words = MappingProxyType({
         **LINEAR_WORDS, **words(epsilon=0.0, intercept_scaling=1.0),
         "loss": ('{"epsilon_insensitive", "squared_epsilon_insensitive"}, default="epsilon_insensitive"',
@@ -134,8 +145,14 @@ class LogisticRegression(SparseCoefficients, DropInClassifier):
     """
 
     method_name = "logistic"
+    own_attributes = OF_CLASSES.format(type="float", none="\n    Like coef_ of the type of X, unless by \"liblinear\".")
+    iterations = "n_iter_ : int32 array of shape (1,)\n    Sweeps over the rows, Newton steps included."
     own_words = MappingProxyType({
-        **words(class_weight=None, intercept_scaling=1, max_iter=100, random_state=None, tol=1e-4, verbose=0),
+        **words(class_weight=None, intercept_scaling=1, max_iter=100, random_state=None, verbose=0),
+        "C": ("float in (0, inf], default=1.0", "Cost of a unit of loss, next to the penalty. inf is 1e10."),
+        "tol": ("float in [0, inf), default=0.0001", "Stop when the certificate is <= tol^2 max(1, |objective|), as "
+                "what the objective lacks goes with the square of its gradient. Where max_iter comes first, more than "
+                "tol max(1, |objective|) warns."),
         "penalty": ('{"l2", "l1", "elasticnet"} or None, default="deprecated"', "In place of l1_ratio and, None, of "
                     "C=inf; it warns, as scikit-learn 1.10 leaves it out."),
         "l1_ratio": ("float in [0, 1], default=0.0", "r of the penalty r ||w||_1 + (1-r)/2 ||w||^2; above 0 of "
@@ -143,6 +160,8 @@ class LogisticRegression(SparseCoefficients, DropInClassifier):
         "dual": ("bool, default=False", 'No effect on the optimum; True only with solver="liblinear" and l1_ratio=0.'),
         "solver": ('{"lbfgs", "liblinear", "newton-cg", "newton-cholesky", "sag", "saga"}, default="lbfgs"',
                    'No effect on the way to the optimum. "liblinear": of two classes, the intercept is regularised.'),
+        "fit_intercept": ("bool, default=True", 'Whether there is an intercept; with solver="liblinear" it is the '
+                          "weight of a constant feature, and regularised."),
         "intercept_scaling": ("float in (0, inf), default=1", 'With solver="liblinear" the value of the constant '
                               "feature."),
     })
@@ -219,7 +238,7 @@ class LogisticRegression(SparseCoefficients, DropInClassifier):
             penalty = "l2" if ratio == 0 else "l1" if ratio == 1 else "elasticnet"
         elif penalty != "elasticnet":
             ratio = float(penalty == "l1")
-        return (None, math.inf, 0.0) if penalty is None or C == math.inf else (penalty, C, ratio)
+        return (None, math.inf, 0.0) if penalty is None or math.inf == C else (penalty, C, ratio)
 
     @property
     def _certificate(self):
@@ -229,6 +248,10 @@ class LogisticRegression(SparseCoefficients, DropInClassifier):
     @property
     def _certificate_to_accept(self):
         return self.tol
+
+    @property
+    def _leaves_out_negative(self):
+        return self.solver == "liblinear"
 
     @property
     def _method(self):
