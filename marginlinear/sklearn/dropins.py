@@ -16,8 +16,9 @@ from marginlinear.status import ROUNDING, STALLED, allowance
 UNCAPPED = 2**31 - 1
 # The least tolerance of a certificate.
 LEAST = 1e-12
-# C in place of inf: what it leaves of the penalty is rounding where an optimum without one exists.
-LARGEST = 1e10
+# C in place of inf: where an optimum of C=inf exists, this C leaves no other, but for rounding, and certificates can
+# still tell.
+LARGEST = 1e8
 
 LINEAR = {
     "C": [Interval(Real, 0, None, closed="neither")],

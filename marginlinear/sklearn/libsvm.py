@@ -31,7 +31,7 @@ KERNEL_WORDS = MappingProxyType({
     "max_iter": ("int, default=-1", "Cap on the rounds of steps, many of LIBSVM's iterations each; -1: none."),
     "tol": ("float in (0, inf), default=0.001", "Stop when the certificate is <= tol/100 max(1, |objective|)."),
 })
-COST_WORDS = {"C": ("float in (0, inf], default=1.0", "Cost of a unit of loss, next to 1/2 ||w||^2. inf is 1e10.")}
+COST_WORDS = {"C": ("float in (0, inf], default=1.0", "Cost of a unit of loss, next to 1/2 ||w||^2. inf is 1e8.")}
 CLASS_WORDS = words(class_weight=None, random_state=None, probability="deprecated", decision_function_shape="ovr",
                     break_ties=False)
 KERNEL_ATTRIBUTES = """\
@@ -162,7 +162,7 @@ class PairsOfClasses(KernelDropIn, DropInClassifier):
             raise ValueError("sample_weight: all samples with positive weights belong to the same class, and two are "
                              "needed")
         if len(there) < len(told["classes"]):
-            missing = self.classes_[~np.isin(told["classes"], there)][0]
+            missing = self.classes_[~np.isin(told["classes"], there)].tolist()[0]
             raise ValueError(f"sample_weight: all samples of class {missing!r} have zero or negative weights: leave "
                              "them out")
         return y, told

@@ -149,7 +149,7 @@ class LogisticRegression(SparseCoefficients, DropInClassifier):
     iterations = "n_iter_ : int32 array of shape (1,)\n    Sweeps over the rows, Newton steps included."
     own_words = MappingProxyType({
         **words(class_weight=None, intercept_scaling=1, max_iter=100, random_state=None, verbose=0),
-        "C": ("float in (0, inf], default=1.0", "Cost of a unit of loss, next to the penalty. inf is 1e10."),
+        "C": ("float in (0, inf], default=1.0", "Cost of a unit of loss, next to the penalty. inf is 1e8."),
         "tol": ("float in [0, inf), default=0.0001", "Stop when the certificate is <= tol^2 max(1, |objective|), as "
                 "what the objective lacks goes with the square of its gradient. Where max_iter comes first, more than "
                 "tol max(1, |objective|) warns."),
