@@ -24,11 +24,11 @@ from marginlinear.status import CONVERGED, STALLED, allowance, status_of
 
 # eps at first, as a part of the sum of the costs, which is 4 times the loss's largest curvature in b; what it falls by,
 # and where it ends.
-EPS, LESS, LEAST = 1e-6, 100.0, 1e-12
+EPS, LESS, LEAST = 1e-8, 100.0, 1e-12
 # The part of the tolerance that is the fit's with eps.
 PART = 0.5
-# Newton steps for b, and halvings; a slope of so small a part of the costs is 0.
-STEPS, HALVINGS, ROUNDING = 100, 40, 1e-15
+# Newton steps for b, and halvings; a slope of so small a part of the costs is 0, and a change of the value rounding.
+STEPS, HALVINGS, ROUNDING, LOST = 100, 40, 1e-15, 1e-12
 
 
 def best_biases(scores, y, cost):
@@ -62,7 +62,9 @@ def best_biases(scores, y, cost):
         part = 1.0
         for _ in range(HALVINGS):
             new, p_new = at(b + part * step)
-            if new < value or (new == value and part == 1.0):
+            # Slopes tell digits that the value has lost.
+            nearer = np.abs(cost @ p_new - sums).max() < np.abs(slopes).max()
+            if new < value or (nearer and new <= value + LOST * abs(value)):
                 break
             part /= 2
         else:
