@@ -353,6 +353,15 @@ def test_a_limit_warns_where_it_left_something():
     assert ours.LinearSVC(tol=1e-300).fit(X, y).converged_ is True
 
 
+def test_a_kernel_that_is_not_positive_semidefinite_warns():
+    X, y = rows_of("vehicle")
+    X -= X.mean(axis=0)
+    with pytest.warns(ConvergenceWarning, match="not positive semidefinite"):
+        assert ours.SVC(kernel="sigmoid").fit(X, y).converged_ is False
+    with pytest.raises(ValueError, match="not positive semidefinite"):
+        ours.SVC(kernel="sigmoid", coef0=-1).fit(X, y)
+
+
 @each
 def test_random_state_changes_no_optimum_and_none_is_a_seed(name):
     X, y = rows_of("vehicle")
