@@ -103,6 +103,17 @@ class TwoSumPairs(PairFit):
     def state(self):
         return {**super().state(), "variables": np.array(self.engine.b)}
 
+    def _choose_by(self, first, second):
+        """The shifts of both sides by which the next active set is chosen. One that leaves nothing to rise, or nothing
+        to fall, while a pair would gain, as where many slopes are equal, is put in the middle of the best pair's."""
+        engine, b, slopes = self.engine, np.asarray(self.engine.b), np.asarray(self.engine.slopes())
+        shifts = []
+        for side, shift in zip(self.sides, (first, second), strict=True):
+            rising, falling = side & (b < engine.upper), side & (b > engine.lower)
+            most, least = slopes[rising].max(initial=-math.inf), slopes[falling].min(initial=math.inf)
+            shifts.append(shift if most <= least or least < shift < most else least + (most - least) / 2)
+        engine.shift, engine.other_shift = shifts
+
     def _balance(self):
         engine, b = self.engine, np.asarray(self.engine.b)
         for side, sign in zip(self.sides, (1.0, -1.0), strict=True):
@@ -137,7 +148,7 @@ class NuPairs(TwoSumPairs):
         height = above + below
         self.length = height / square if height > 0 and square > 0 else 0.0
         self.rho, self.offset = 0.5 * (u + v), 0.5 * (v - u)
-        self.engine.shift, self.engine.other_shift = -u, v
+        self._choose_by(-u, v)
         return -0.5 * self.length * self.length * square, -0.5 * square
 
     def _solution(self, objective, bound, stopped):
@@ -170,7 +181,7 @@ class NuResidualPairs(TwoSumPairs):
         half, residuals, whole = 0.5 * float(b @ scores), z - scores, float(self.cost.sum())
         # The best widths of the band above and below, each a quantile.
         above, below = (-threshold(sign * residuals, self.cost, self.total)[0] for sign in (-1.0, 1.0))
-        self.engine.shift, self.engine.other_shift = above, -below
+        self._choose_by(above, -below)
         self.epsilon, self.offset = 0.5 * (above + below), 0.5 * (above - below)
         if self.epsilon < 0:
             self.epsilon, self.offset = 0.0, threshold(residuals, self.cost, 0.5 * whole)[0]

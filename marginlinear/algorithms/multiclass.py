@@ -40,7 +40,7 @@ class Columns:
     def __init__(self, method, problem, params, run, how):
         self.method, self.problem, self.params, self.run = method, problem, params, run
         self.started = time.perf_counter()
-        self.states = []
+        self.states, self.iterations = [], []
         codes = None if how == "ovr" else codes_of(how, problem.n_classes, run.seed)
         self.codes = one_versus_rest(problem.n_classes) if codes is None else codes
         self.decoded = codes
@@ -60,6 +60,7 @@ class Columns:
         for info, state in self._outcomes():
             whole = info if whole is None else combined(whole, info)
             self.states.append(state)
+            self.iterations.append(info.n_iter)
             algorithms.add(info.algorithm)
             history.append({"n_iter": whole.n_iter, "seconds": self.seconds, "objective": whole.objective,
                             "bound": whole.bound, "certificate": whole.certificate, "residual": whole.residual,
@@ -73,7 +74,7 @@ class Columns:
     def state(self):
         """That of the columns: None of those that are not there yet."""
         missing = self.codes.shape[1] - len(self.states)
-        return {"codes": self.codes, "columns": [*self.states, *[None] * missing]}
+        return {"codes": self.codes, "columns": [*self.states, *[None] * missing], "n_iter": self.iterations}
 
     @property
     def seconds(self):
