@@ -214,7 +214,9 @@ def test_callable_precomputed_and_named_kernels(name):
     named, given, function = (getattr(ours, name)(kernel=kernel, tol=1e-6).fit(rows, y) for kernel, rows in (
         ("linear", X), ("precomputed", X @ X.T), (lambda A, B: A @ B.T, X)))
     for estimator, rows in ((given, X @ X.T), (function, X)):
-        assert estimator.predict(rows) == pytest.approx(named.predict(X), rel=1e-3, abs=1e-3)
+        # The decisions of one-class support vectors between their bounds are 0 but for rounding.
+        clear = np.abs(named.decision_function(X)) > 1e-6 if name == "OneClassSVM" else np.ones(len(X), bool)
+        assert estimator.predict(rows)[clear] == pytest.approx(named.predict(X)[clear], rel=1e-3, abs=1e-3)
         assert estimator.support_vectors_.shape == (0, 0)
         assert not hasattr(estimator, "coef_")
 

@@ -24,7 +24,7 @@ from marginlinear.status import CONVERGED, STALLED, allowance, status_of
 
 # eps at first, as a part of the sum of the costs, which is 4 times the loss's largest curvature in b; what it falls by,
 # and where it ends.
-EPS, LESS, LEAST = 1e-8, 100.0, 1e-12
+EPS, LESS, LEAST = 1e-5, 100.0, 1e-13
 # The part of the tolerance that is the fit's with eps.
 PART = 0.5
 # Newton steps for b, and halvings; a slope of so small a part of the costs is 0, and a change of the value rounding.
