@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypedDict
 
 if TYPE_CHECKING:
     import numpy as np
@@ -70,3 +70,87 @@ Parameters: TypeAlias = dict[str, Any]
 HistoryEntry: TypeAlias = dict[str, Any]
 # From rows X (m, d) and Z (s, d) to the values of the kernel, (m, s).
 KernelFunction: TypeAlias = Callable[[Any, Any], Any]
+# Duals, weights and whatever else a fit goes on from, by name.
+State: TypeAlias = dict[str, Any]
+# (knots, parts) of a loss of the margin, as `margin_cd.table_of` takes them.
+Table: TypeAlias = "tuple[Sequence[float], Sequence[Sequence[float]] | str]"
+# What hears of each check.
+Observer: TypeAlias = Callable[[HistoryEntry], object]
+
+
+class Stateful(Protocol):
+    """What does a fit: see `Run.fits`."""
+
+    def state(self) -> State: ...
+
+
+class Event(Protocol):
+    """A threading.Event, or what stands for one."""
+
+    def is_set(self) -> bool: ...
+
+# Numbers of Python's and of NumPy's.
+Integer: TypeAlias = "int | np.integer[Any]"
+Number: TypeAlias = "float | np.floating[Any] | np.integer[Any]"
+Flag: TypeAlias = "bool | np.bool_"
+Metric: TypeAlias = Literal["accuracy", "balanced", "f1_macro", "auc", "top3", "top5", "top10", "mse", "mae", "r2"]
+Scale: TypeAlias = Literal["range", "maxabs", "unit"]
+# Factors of C by label.
+ClassWeight: TypeAlias = 'Mapping[Any, Number] | Literal["balanced"]'
+
+
+class MethodParameters(TypedDict, total=False):
+    """`**params` of what trains: `params.OWN` and, but for those that are named in every signature, `params.RUN`. None
+    stands for the default; which of them a method takes is known at run time."""
+
+    C: Number | None
+    lambda_: Number | None
+    mu: Number | None
+    theta: Number | None
+    margin_bound: Number | None
+    bound_cost: Number | None
+    K: Integer | None
+    l1_ratio: Number | None
+    outer: Literal["ccp", "paper"] | None
+    max_outer: Integer | None
+    restarts: Integer | None
+    lambda1: Number | None
+    lambda2: Number | None
+    norm: Number | None
+    eps: Number | None
+    delta: Number | None
+    loss: Literal["logistic", "softmax"] | None
+    epsilon: Number | None
+    nu: Number | None
+    alpha: Number | None
+    beta: Number | None
+    epochs: Integer | None
+    eta0: Number | None
+    free_bias: Flag | None
+    multiclass: Literal["ovr", "ovo", "ecoc"] | None
+    kernel: Literal["linear", "poly", "rbf", "sigmoid", "precomputed", 0, 1, 2, 3] | KernelFunction | None
+    gamma: Number | None
+    degree: Integer | None
+    coef0: Number | None
+    cache: Number | None
+    tol: Number | None
+    bias: Number | None
+    algorithm: Literal["auto", "cd", "accelerated", "newton", "paper"] | None
+    max_iter: Integer | None
+    time_limit: Number | None
+
+
+class FitParameters(MethodParameters, total=False):
+    """`**params` of `train`."""
+
+    seed: Integer | None
+    threads: Integer | None
+
+
+class SearchParameters(MethodParameters, total=False):
+    """`**params` of cross-validation and search: what `train` takes beside."""
+
+    probability: Flag | None
+    scale: Scale | None
+    memory: int | str | None
+    sweeps_per_load: Integer | None
