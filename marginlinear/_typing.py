@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypedDict
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ RealArray: TypeAlias = "npt.NDArray[np.float64] | npt.NDArray[np.float32]"
 BoolArray: TypeAlias = "npt.NDArray[np.bool_]"
 Int8Array: TypeAlias = "npt.NDArray[np.int8]"
 Int32Array: TypeAlias = "npt.NDArray[np.int32]"
+IntpArray: TypeAlias = "npt.NDArray[np.intp]"
 Int64Array: TypeAlias = "npt.NDArray[np.int64]"
 IntArray: TypeAlias = "npt.NDArray[np.integer[Any]]"
 # Labels, or whatever a caller has.
@@ -25,6 +26,35 @@ AnyArray: TypeAlias = "npt.NDArray[Any]"
 # What functions that a person calls make arrays of; data frames and tensors have `__array__`.
 ArrayLike: TypeAlias = "npt.ArrayLike"
 PathLike: TypeAlias = "str | bytes | os.PathLike[str] | os.PathLike[bytes]"
+
+
+class MemoryView(Protocol):
+    """Memory of a compiled class as Cython shows it: np.asarray makes an array of it, without a copy."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    @property
+    def size(self) -> int: ...
+
+    @property
+    def nbytes(self) -> int: ...
+
+    def copy(self) -> MemoryView: ...
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, key: Any, /) -> Any: ...
+
+    def __setitem__(self, key: Any, value: Any, /) -> None: ...
+
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+
+
+# What an engine takes for an array of a type of number.
+Floats: TypeAlias = "FloatArray | MemoryView"
+Int32s: TypeAlias = "Int32Array | MemoryView"
+Intps: TypeAlias = "IntpArray | MemoryView"
 
 
 class SparseLike(Protocol):
