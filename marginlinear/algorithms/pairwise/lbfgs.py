@@ -8,14 +8,29 @@ is the inner product <W_1, M W_2>, so that the steps are those of L-BFGS on M^1/
 none to search along a line. The bound of __init__ is theta <-S, R> + theta F - theta^2/2 <R, K R>.
 """
 
+from __future__ import annotations
+
 import math
 from collections import deque
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from marginlinear.algorithms.pairwise.passes import CACHED, add, by_rows, dot, maximum
 from marginlinear.status import allowance
 from marginlinear.threads import run_chunks
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from marginlinear._core.smooth import SmoothLoss
+    from marginlinear._typing import FloatArray
+    from marginlinear.algorithms.certificate import Budget
+    from marginlinear.algorithms.pairwise.regulariser import Quadratic
+
+# (A, S) of weights or a gradient; a step, the gradient's change over it, and their product.
+Pair: TypeAlias = "tuple[FloatArray, FloatArray]"
+Turn: TypeAlias = tuple[Pair, Pair, float]
 
 # Steps that are remembered; steps within which the certificate is to halve.
 MEMORY, PATIENCE = 8, 20
@@ -38,13 +53,14 @@ class ScoreDescent:
     threads : int
     """
 
-    def __init__(self, loss, regulariser, W, work, tol, budget, threads):
+    def __init__(self, loss: SmoothLoss, regulariser: Quadratic, W: FloatArray, work: FloatArray, tol: float,
+                 budget: Budget, threads: int) -> None:
         self.loss, self.regulariser, self.W, self.work = loss, regulariser, W, work
         self.tol, self.budget, self.threads = tol, budget, threads
         self.size = max(1, CACHED // W.shape[1])
         self.n_iter = 0
 
-    def run(self):
+    def run(self) -> int:
         """The steps that were taken."""
         loss, pairs = self.loss, deque(maxlen=MEMORY)
         A, S = self._start()
@@ -81,7 +97,7 @@ class ScoreDescent:
             self._weights(A, self.W)
         return self.n_iter
 
-    def _start(self):
+    def _start(self) -> Pair:
         """(A, S) of the start: its part along U = -M^-1 X' R, which it is a multiple of if it was optimal with other
         costs."""
         S = self.loss.scores(self.W.reshape(-1))
@@ -96,17 +112,17 @@ class ScoreDescent:
             S = U
         return A, S
 
-    def _weights(self, A, out):
+    def _weights(self, A: FloatArray, out: FloatArray) -> None:
         """M^-1 X' A"""
         self.loss.combine(A, out.reshape(-1))
         self.regulariser.divide(out)
 
-    def _times(self, R):
+    def _times(self, R: FloatArray) -> FloatArray:
         """K R"""
         self._weights(R, self.work)
         return self.loss.scores(self.work.reshape(-1))
 
-    def _direction(self, gradient, pairs):
+    def _direction(self, gradient: Pair, pairs: Sequence[Turn]) -> Pair:
         """Minus the inverse Hessian that the pairs tell of, times the gradient."""
         step, factors = tuple(map(np.copy, gradient)), []
         for move, change, product in reversed(pairs):
@@ -120,7 +136,8 @@ class ScoreDescent:
         self._scale(step, -1.0)
         return step
 
-    def _search(self, A, S, step, gradient, lost):
+    def _search(self, A: FloatArray, S: FloatArray, step: Pair, gradient: Pair,
+                lost: float) -> tuple[float, float, FloatArray] | None:
         """(t, loss, residuals) where P is lower by t steps and its slope less; None where no such t is found."""
         along, square = self._dot(A, step[1]), self._dot(*step)
         slope = self._dot(gradient[0], step[1])
@@ -149,14 +166,14 @@ class ScoreDescent:
             t = low[0] + width * min(1 - WITHIN, max(WITHIN, part))
         return None
 
-    def _dot(self, a, b):
+    def _dot(self, a: FloatArray, b: FloatArray) -> float:
         return sum(run_chunks(lambda lo, hi: dot(a[lo:hi], b[lo:hi]), len(a), self.threads, self.size))
 
-    def _add(self, out, factor, pair):
+    def _add(self, out: tuple[FloatArray, ...], factor: float, pair: tuple[FloatArray, ...]) -> None:
         """out += factor pair"""
         for mine, other in zip(out, pair, strict=True):
             by_rows(lambda lo, hi, a=mine, b=other: add(a[lo:hi], factor, b[lo:hi]), mine, self.threads)
 
-    def _scale(self, pair, factor):
+    def _scale(self, pair: Pair, factor: float) -> None:
         for mine in pair:
             by_rows(lambda lo, hi, a=mine: np.multiply(a[lo:hi], factor, out=a[lo:hi]), mine, self.threads)
