@@ -5,7 +5,9 @@
 A small mean of r_i says that predictions are not shifted, its quantiles how far they are off and to which side.
 """
 
-from typing import Any, NamedTuple
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -25,6 +27,12 @@ from marginlinear.margins import (
     strongest,
 )
 from marginlinear.model import Regression
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from marginlinear._typing import ArrayLike, FloatArray, MatrixLike
+    from marginlinear.model import KernelRegressionModel, RegressionModel
 
 __all__ = ["LargeRow", "ResidualReport", "residual_report", "residuals"]
 
@@ -80,7 +88,9 @@ class ResidualReport(NamedTuple):
         })
 
 
-def residual_report(model, X, y, *, sample_weight=None, feature_names=None, n_top=10, n_largest=10, threads=None):
+def residual_report(model: RegressionModel | KernelRegressionModel, X: MatrixLike, y: ArrayLike, *,
+                    sample_weight: ArrayLike | None = None, feature_names: Sequence[str] | None = None, n_top: int = 10,
+                    n_largest: int = 10, threads: int | None = None) -> ResidualReport:
     """Errors, their distribution, and the strongest features of a regression on rows with targets.
 
     Parameters
@@ -140,7 +150,8 @@ def residual_report(model, X, y, *, sample_weight=None, feature_names=None, n_to
                       for at in far.tolist()])
 
 
-def residuals(model, X, y, threads=None):
+def residuals(model: RegressionModel | KernelRegressionModel, X: Any, y: FloatArray,
+              threads: int | None = None) -> FloatArray:
     """y less the predictions for the rows of X, float64 array of shape (m,), made for a block of rows at a time."""
     found = np.empty(len(y))
     for lo, hi, block in row_blocks(X, BLOCK):

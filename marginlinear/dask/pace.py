@@ -1,10 +1,16 @@
 """How long workers take for their parts of the messages: who is waited for is told, not worked around."""
 
+from __future__ import annotations
+
 import statistics
 import threading
 import warnings
+from typing import TYPE_CHECKING
 
 from marginlinear.errors import PartitionWarning
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 # A worker is slow where it takes so many times what the others do (median), and these have waited for it for this part
 # of the time, and for so many seconds.
@@ -20,12 +26,12 @@ class Pace:
         What each worker has spent at answers, by its address.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.seconds, self.told = {}, False
         self._answers, self._lost, self._waited = {}, {}, 0.0
         self._lock = threading.Lock()
 
-    def note(self, times, waited):
+    def note(self, times: Sequence[tuple[str, float]], waited: float) -> None:
         """`times` are the (address, seconds) of a message's tasks, for which the driver has `waited` so many seconds.
 
         Warns

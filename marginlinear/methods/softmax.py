@@ -6,12 +6,20 @@ With ||W||^2 = (1/k) sum_{j<l} ||w_j - w_l||^2 where the columns add up to 0, as
 with p = 2 and lambda = 1/(2 k). For two classes w_2 - w_1 is the logistic regression of LIBLINEAR's -s 0 at 2 C.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from marginlinear.algorithms import pairwise
 from marginlinear.params import C
 from marginlinear.registry import Method
 
+if TYPE_CHECKING:
+    from marginlinear._typing import Parameters
+    from marginlinear.problem import Problem, Run, Solution
 
-def fit(problem, params, run):
+
+def fit(problem: Problem, params: Parameters, run: Run) -> Solution:
     return pairwise.fit_ridge(problem, params, run, "softmax")
 
 
