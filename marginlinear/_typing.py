@@ -103,7 +103,7 @@ KernelFunction: TypeAlias = Callable[[Any, Any], Any]
 # Duals, weights and whatever else a fit goes on from, by name.
 State: TypeAlias = dict[str, Any]
 # (knots, parts) of a loss of the margin, as `margin_cd.table_of` takes them.
-Table: TypeAlias = "tuple[Sequence[float], Sequence[Sequence[float]] | str]"
+Table: TypeAlias = "tuple[Sequence[float], Sequence[Sequence[float]] | Literal['softplus']]"
 # What hears of each check.
 Observer: TypeAlias = Callable[[HistoryEntry], object]
 
@@ -113,11 +113,6 @@ class Stateful(Protocol):
 
     def state(self) -> State: ...
 
-
-class Event(Protocol):
-    """A threading.Event, or what stands for one."""
-
-    def is_set(self) -> bool: ...
 
 # Numbers of Python's and of NumPy's.
 Integer: TypeAlias = "int | np.integer[Any]"

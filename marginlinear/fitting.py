@@ -21,9 +21,10 @@ from marginlinear.threads import MANY, default_threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+    from threading import Event
 
     from marginlinear._core.rows import Rows
-    from marginlinear._typing import AnyArray, Event, FloatArray, HistoryEntry, Int8Array, Observer, Parameters, State
+    from marginlinear._typing import AnyArray, FloatArray, HistoryEntry, Int8Array, Observer, Parameters, State
     from marginlinear.data.kernels import Kernel
     from marginlinear.problem import Info, Problem, Solution
     from marginlinear.registry import Method
@@ -41,7 +42,9 @@ class Linear:
         weights: FloatArray
         classes: AnyArray | None
         bias: float
-        codes: Int8Array | None
+
+        @property
+        def codes(self) -> Int8Array | None: ...
 
     @property
     def columns(self) -> int:

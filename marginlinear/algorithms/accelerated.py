@@ -63,6 +63,12 @@ class Accelerator:
         Whether kappa follows e/G.
     """
 
+    pending: tuple[float, bool] | None
+    trial: tuple[int, float, float] | None
+    best_cycle: float
+    cycle: float
+    cycle_steps: int
+
     def __init__(self, engine: DualEngine, incumbent: Incumbent, least_sweeps: int) -> None:
         self.engine, self.incumbent, self.least_sweeps = engine, incumbent, least_sweeps
         self.min_sweeps, self.fraction, self.rho, self.steered = least_sweeps, 1.0, 0.3, True
@@ -187,7 +193,9 @@ class Accelerator:
         or slack, unless that was slower: what is known of it fades, by a factor of 2 a trial. A loss without kinks asks
         for slack only where steering has stalled.
         """
-        left, own = self.incumbent.best_primal - self.incumbent.bound, self.incumbent.last.gap
+        last = self.incumbent.last
+        assert last is not None
+        left, own = self.incumbent.best_primal - self.incumbent.bound, last.gap
         n_iter = self.engine.n_iter
         if left > STALL * self.judged:
             self._care()

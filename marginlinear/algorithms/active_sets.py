@@ -61,7 +61,7 @@ class ActiveSets:
         self.at_zero = engine.loss_at_zero()
         self.random, self.short = np.random.default_rng(run.seed), 0
         # What there was to go, as a multiple of what is allowed, before each round.
-        self.left = []
+        self.left: list[float] = []
 
     def start_over(self) -> None:
         """Duals and weights of 0."""
@@ -102,7 +102,7 @@ class ActiveSets:
     def _active(self, gaps: FloatArray) -> Int32Array:
         """Numbers of the rows of the next round, rising."""
         engine, m = self.engine, len(gaps)
-        own = np.asarray(engine.alpha)[np.arange(m), engine.y]
+        own = np.asarray(engine.alpha)[np.arange(m), np.asarray(engine.y)]
         free = (own > 0) | (np.asarray(engine.beta) > 0)
         if engine.piecewise_linear:
             # At a corner all of c_i is against one rival.

@@ -7,7 +7,7 @@ long run, or has met a limit, is handed to a descent of its own, from the duals 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -49,12 +49,13 @@ class Batch:
                                 threads=threads, cancel=budget.cancel)
         self.few = min(FEW, self.engine.k - 1)
         # Of problems that have ended: objective, infinite where it is not certified, sweeps, and last gaps.
-        self.ends = [None] * self.engine.k
+        self.ends: list[Any] = [None] * self.engine.k
 
     def fit(self) -> list[tuple[Info | None, State]]:
         """Of each problem (info, state); info is None where it goes on by itself, from this state."""
         engine, next_check = self.engine, scheduled_after(0)
-        gaps, tried = [], [math.inf] * engine.k
+        gaps: list[list[float]] = []
+        tried = [math.inf] * engine.k
         while len(engine.active) > self.few and not self.budget.exhausted(engine.n_iter):
             engine.sweep()
             # The sum was taken before the updates: the last sweep's rate tells what they left.

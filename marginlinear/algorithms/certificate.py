@@ -13,7 +13,7 @@ from __future__ import annotations
 import copy
 import math
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -21,8 +21,10 @@ from marginlinear.status import STALLED, SWEEPS, TIME_LIMIT, allowance
 from marginlinear.threads import Cancelled
 
 if TYPE_CHECKING:
+    from threading import Event
+
     from marginlinear._core.dual_engine import DualEngine
-    from marginlinear._typing import Event, Observer
+    from marginlinear._typing import FloatArray, HistoryEntry, Observer
 
 # Turns without a gain that end a loop: in one alone, that before may have done more than was asked.
 IDLE = 2
@@ -48,7 +50,7 @@ class Budget:
         self.max_iter = math.inf if max_iter is None else max_iter
         self.time_limit = math.inf if time_limit is None else time_limit
         self.progress, self.cancel = progress, cancel
-        self.history = []
+        self.history: list[HistoryEntry] = []
         # Of the turns that `spent` was told of: the best values, and how many in a row brought no better one.
         self.best, self.idle = (math.inf, -math.inf), 0
 
@@ -125,8 +127,12 @@ class Incumbent:
         weights that the problem was made at: the bounds speak of them alone.
     margins : float64 array or None
         Those of weights that a line search has made; None for weights that were checked.
-    last : Check
+    last : Check or None
     """
+
+    weights: FloatArray | None
+    margins: FloatArray | None
+    last: Check | None
 
     def __init__(self, engine: DualEngine) -> None:
         self.engine = engine
@@ -169,10 +175,13 @@ class Incumbent:
         """
         if self.weights is None:
             self.set(primal, averaged)
+        assert self.weights is not None
+        # Engines with `lines` have both.
+        engine: Any = self.engine
         if self.margins is None:
-            self.margins = self.engine.margins_of(self.weights)
+            self.margins = engine.margins_of(self.weights)
         enough = CLOSE * allowance(tol, self.objective)
-        self.objective = self.engine.line_search(self.weights, self.margins, averaged, enough)
+        self.objective = engine.line_search(self.weights, self.margins, averaged, enough)
         self.best_primal = min(self.best_primal, self.objective)
 
     @property

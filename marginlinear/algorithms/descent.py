@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from marginlinear._core.dual_engine import DualEngine
     from marginlinear.algorithms.certificate import Budget
-    from marginlinear.algorithms.newton import NewtonCost
+    from marginlinear.algorithms.newton import NewtonCost, NewtonSteps
 
 
 class Pace(NamedTuple):
@@ -94,6 +94,11 @@ class Descent:
         What ended it before a certificate, as `status.status_of` takes it.
     """
 
+    stopped: str | None
+    gaps: list[float]
+    newton: NewtonSteps | None
+    newton_cost: NewtonCost | None
+
     def __init__(self, engine: DualEngine, budget: Budget, tol: float, algorithm: str, newton: NewtonCost | None = None,
                  sweeper: Sweeper | None = None) -> None:
         """`newton`: MarginNewtonCost, BlockNewtonCost or None. `sweeper`: what makes the sweeps, the engine unless
@@ -108,7 +113,7 @@ class Descent:
         self.next_check, self.checked_estimate, self.gaps = FIRST_CHECK, math.inf, []
         self.at_zero = engine.loss_at_zero()
         self.newton, self.newton_cost = None, newton
-        if algorithm == "newton":
+        if algorithm == "newton" and newton is not None:
             newton.require(engine)
         # Of one Newton step and, as a whole, of those that a problem may take, in sweeps.
         cost = newton.sweeps_of_a_step(engine) if newton is not None else math.inf
@@ -117,10 +122,10 @@ class Descent:
             self.enough = min(ENOUGH * cost, self.enough)
         elif engine.rows.is_gram:
             self.enough = math.inf
-        self.steps = newton.steps(engine) * cost if cost < math.inf else math.inf
+        self.steps = newton.steps(engine) * cost if newton is not None and cost < math.inf else math.inf
         self.newton_first = algorithm == "newton" or (
             algorithm == "auto" and self.steps < math.inf and self.steps <= self.sweeps)
-        self.first_step = newton.first_step(engine) if self.newton_first else None
+        self.first_step = newton.first_step(engine) if newton is not None and self.newton_first else None
         if self.first_step == 0:
             self.route = "newton"
         self.go_on()
@@ -155,7 +160,7 @@ class Descent:
     @property
     def way(self) -> str:
         """The route, by the name that a user is told."""
-        return self.newton_cost.NAME if self.route == "newton" else self.route
+        return self.newton_cost.NAME if self.newton_cost is not None and self.route == "newton" else self.route
 
     def certified(self) -> bool:
         return self.incumbent.certified(self.goal)
@@ -200,6 +205,7 @@ class Descent:
     def _newton_step(self) -> Check | None:
         if self.newton is None:
             self.accelerator.stop()
+            assert self.newton_cost is not None
             self.newton = self.newton_cost.begin(self.engine, self.budget)
         newton = self.newton
         newton.step()
@@ -329,7 +335,7 @@ class Descent:
             self.engine.refresh()
             if self.engine.iterates.kappa > 0:
                 self._begin(self.engine.iterates.kappa)
-        elif self.engine.rows.is_gram:
+        elif self.newton is not None and self.engine.rows.is_gram:
             self.newton.restart()
 
     def _forget_bounds(self) -> None:

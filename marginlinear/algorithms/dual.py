@@ -69,6 +69,8 @@ class DualFit(Generic[Engine]):
         What makes the sweeps, as Descent takes it.
     """
 
+    notes: tuple[str, ...]
+
     def __init__(self, problem: Problem, run: Run, engine: Engine, newton_cost: NewtonCost,
                  sweeper: Sweeper | None = None) -> None:
         # The engines, and NumPy with them, are imported when a fit starts: --help lists the methods without them.
@@ -124,7 +126,8 @@ class DualFit(Generic[Engine]):
             solution = self.solution_of_incumbent()
             if self.descent.stopped or solution.info.converged:
                 return solution
-            self.descent.stopped = self.budget.spent(engine.n_iter, solution.info.objective, solution.info.bound)
+            bound: float = solution.info.bound  # type: ignore[assignment]  # a dual fit has one
+            self.descent.stopped = self.budget.spent(engine.n_iter, solution.info.objective, bound)
             if self.descent.stopped:
                 return self.solution_of_incumbent()
             self.descent.refresh(solution.info.objective)
@@ -311,7 +314,7 @@ class JointFit(DualFit["BlockCD"]):
         solution = super().solution(n_outer, residual, **references)
         if kept is not None and not solution.info.converged and not self.descent.stopped:
             # The sweeps may go on.
-            self.engine.factors[:] = kept
+            self.engine.factors[:] = kept  # type: ignore[index]  # there as before
         if self.problem.n_classes == 2:
             # LIBLINEAR decides between two classes by the sign of one score: what both columns share, which changes
             # no margin, is taken out. At a minimum it is rounding.
@@ -332,7 +335,8 @@ class MarginFit(DualFit["MarginCD"]):
     def __init__(self, problem: Problem, run: Run, cost: FloatArray, tables: Sequence[Table], **others: Any) -> None:
         from marginlinear.algorithms.newton import MarginNewtonCost
 
-        make, self.to_outer = margin_engine, None
+        make: Callable[..., MarginCD] = margin_engine
+        self.to_outer: Callable[[FloatArray], FloatArray] | None = None
         if run.places is not None:
             make = run.places.margin_engine
         else:

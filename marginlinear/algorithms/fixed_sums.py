@@ -88,7 +88,7 @@ class TwoSumPairs(PairFit):
 
     def _begin(self) -> None:
         """The first variables of each side have all of its sum."""
-        engine, b = self.engine, np.zeros(len(self.group))
+        engine, b = self.engine, np.zeros(len(self.sides[0]))
         for side, bound in zip(self.sides, (engine.upper, engine.lower), strict=True):
             room = np.abs(np.asarray(bound)[side])
             b[side] = np.sign(np.asarray(bound)[side]) * np.clip(self.total - (np.cumsum(room) - room), 0.0, room)
@@ -176,7 +176,7 @@ class NuResidualPairs(TwoSumPairs):
         return np.asarray(self.engine.b).reshape(2, -1).sum(axis=0)
 
     def _values(self) -> tuple[float, float]:
-        b, scores, z = self._coefficients(), np.asarray(self.engine.scores), self.problem.targets
+        b, scores, z = self._coefficients(), np.asarray(self.engine.scores), np.asarray(self.problem.targets)
         half, residuals, whole = 0.5 * float(b @ scores), z - scores, float(self.cost.sum())
         # The best widths of the band above and below, each a quantile.
         above, below = (-threshold(sign * residuals, self.cost, self.total)[0] for sign in (-1.0, 1.0))
@@ -209,7 +209,7 @@ def threshold(scores: FloatArray, cost: FloatArray, total: float) -> tuple[float
             else:
                 which, below = which[half:], below + lower
         which = which[np.argsort(scores[which], kind="stable")]
-        at = np.searchsorted(below + np.cumsum(cost[which]), total)
+        at = int(np.searchsorted(below + np.cumsum(cost[which]), total))
         rho = float(scores[which[min(at, len(which) - 1)]])
     return rho, total * rho - dot(cost, np.maximum(0.0, rho - scores))
 
@@ -220,11 +220,12 @@ def fit_by_pairs(made: Callable[[Problem, Run, FloatArray, float], NuPairs | NuR
     and of the bias feature."""
     rows = problem.rows
     if rows.is_gram:
-        return made(problem, run, cost, nu).convex()
+        return made(problem, run, cost, nu).convex()  # type: ignore[return-value]  # with an offset none is dense
     arrays = rows.arrays
     X = CSR(rows.stored(), *arrays[1:], rows.n) if isinstance(arrays, tuple) else arrays
     gram = gram_rows(Kernel("linear"), X, rows.n, threads=run.threads)
     solution = made(problem._replace(rows=gram), run, cost, nu).convex()
+    assert solution is not None
     weights = np.zeros(rows.d)
     add_rows(rows, np.ascontiguousarray(solution.weights[:-1, 0]), weights, 0, rows.m)
     weights[-1] = solution.weights[-1, 0] / rows.bias

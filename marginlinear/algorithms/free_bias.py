@@ -154,10 +154,11 @@ class FreeBiasFit:
             stopped = solver.budget.exhausted(engine.n_iter) or (STALLED if idle >= IDLE else None)
             if stopped or certificate <= allowance(tol, objective):
                 break
+            lacking: float = inner.info.certificate  # type: ignore[assignment]  # a dual fit has one
             # What v may be off by, as P bends with 1/2 v^2 at least.
-            error = self.value * math.sqrt(2 * max(0.0, inner.info.certificate))
+            error = self.value * math.sqrt(2 * max(0.0, lacking))
             centre = search.after(self.centre, -self.value * v, error)
-            tighter = inner.info.certificate > certificate / TIGHTER or centre == self.centre
+            tighter = lacking > certificate / TIGHTER or centre == self.centre
             self._centre(centre)
             engine.resume({"duals": duals, "W": None, "kappa": 0.0})
             solver.renew(solver.run.tol / (TIGHTER if tighter else 1))

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from marginlinear._core.margin_cd import MarginCD
-    from marginlinear._typing import BoolArray, FloatArray
+    from marginlinear._typing import AnyArray, BoolArray, FloatArray
 
 # Conjugate gradients reduce the gap to this part, in so many iterations at most; where the direction does not fall yet,
 # to a TIGHTER part.
@@ -66,8 +66,14 @@ class GramNewton:
         D at the duals.
     """
 
+    K: AnyArray
+    primal: float
+    objective: float
+    bound: float
+    sketch: tuple[FloatArray, FloatArray] | None
+
     def __init__(self, engine: MarginCD, limit: int) -> None:
-        self.engine, self.K, self.limit = engine, engine.rows.arrays, limit
+        self.engine, self.K, self.limit = engine, np.asarray(engine.rows.arrays), limit
         self.sign = np.where(np.asarray(engine.positive) > 0, 1.0, -1.0)
         self.cost, self.diagonal = np.asarray(engine.cost), np.diagonal(self.K)
         self.random, self.sketch = np.random.default_rng(0), None

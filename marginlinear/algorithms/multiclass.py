@@ -14,7 +14,7 @@ from __future__ import annotations
 import operator
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -28,7 +28,7 @@ from marginlinear.threads import in_order
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from marginlinear._typing import Parameters, State
+    from marginlinear._typing import HistoryEntry, Parameters, State
     from marginlinear.problem import Info, Run
     from marginlinear.registry import Method
 
@@ -50,7 +50,7 @@ class Columns:
     def __init__(self, method: Method, problem: Problem, params: Parameters, run: Run, how: str) -> None:
         self.method, self.problem, self.params, self.run = method, problem, params, run
         self.started = time.perf_counter()
-        self.states = []
+        self.states: list[State] = []
         codes = None if how == "ovr" else codes_of(how, problem.n_classes, run.seed)
         self.codes = one_versus_rest(problem.n_classes) if codes is None else codes
         self.decoded = codes
@@ -66,7 +66,9 @@ class Columns:
         run.enlist(self)
 
     def fit(self) -> Solution:
-        whole, history, algorithms = None, [], set()
+        whole: Info | None = None
+        history: list[HistoryEntry] = []
+        algorithms: set[str] = set()
         for info, state in self._outcomes():
             whole = info if whole is None else combined(whole, info)
             self.states.append(state)
@@ -76,6 +78,7 @@ class Columns:
                             "columns": len(self.states)})
             if self.run.progress is not None:
                 self.run.progress(history[-1])
+        assert whole is not None
         info = whole._replace(algorithm=", ".join(sorted(algorithms)), n_support=int(np.count_nonzero(self.supports)),
                               seconds=self.seconds, tol=self.run.tol, history=history)
         return Solution(self.weights, info, self.state(), self.decoded)
@@ -93,7 +96,9 @@ class Columns:
         """(info, state) of the columns, in their order, as they are known."""
         threads = self.run.threads if self.problem.rows.shared else 1
         self.problem.rows.takers = max(1, min(threads, self.codes.shape[1]))
-        found, told = [], 0
+        # (info or None, state)
+        found: list[tuple[Any, Any]] = []
+        told = 0
         if self._alike:
             parts = groups(self.codes.shape[1])
             for outcomes in in_order(lambda at: self._group(*parts[at], threads // len(parts)), len(parts), threads,
@@ -117,11 +122,12 @@ class Columns:
         """Whether all columns are problems over all rows that differ in the signs of the classes alone."""
         run = self.run
         return (self.method.loss is not None and run.algorithm == "auto" and run.start is None
-                and not self.params.get("free_bias") and not self.problem.rows.is_gram and self.codes.all())
+                and not self.params.get("free_bias") and not self.problem.rows.is_gram and bool(self.codes.all()))
 
     def _group(self, first: int, stop: int, threads: int) -> list[tuple[Info | None, State]]:
         """[(info, state)] of the columns `first` to `stop`, as Batch has them."""
         budget = Budget(self.run.max_iter, self._time_left(), cancel=self.cancel)
+        assert self.method.loss is not None
         outcomes = Batch(self.problem, self.codes[:, first:stop], self.method.loss(self.problem, self.params),
                          self.run, budget, self.weights[:, first:stop], max(1, threads)).fit()
         for info, state in outcomes:
@@ -167,8 +173,7 @@ class Columns:
 
 def combined(whole: Info, info: Info) -> Info:
     """The Info `whole` of the columns before, with this one's: sums are taken on, as columns may be thousands."""
-    objective, bound = (_both(operator.add, getattr(whole, name), getattr(info, name))
-                        for name in ("objective", "bound"))
+    objective, bound = whole.objective + info.objective, _both(operator.add, whole.bound, info.bound)
     worst = max(whole, info, key=lambda one: STATUSES.index(one.status))
     return whole._replace(
         status=worst.status,

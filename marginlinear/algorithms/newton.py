@@ -79,7 +79,7 @@ def smooth(engine: MarginCD) -> bool:
 
 def flat_nowhere(engine: MarginCD) -> bool:
     """Whether all pieces of a MarginCD's losses have curvature."""
-    return min(min(table[2:5]) for table in engine.tables) > 0
+    return min(min(table[2:5]) for table in np.asarray(engine.tables)) > 0
 
 
 class MarginNewtonCost:

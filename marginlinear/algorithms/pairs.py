@@ -10,7 +10,7 @@ from the scores it has found, so that the error is that of what changes alone.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from marginlinear._core.row_cache import RowCache
-    from marginlinear._typing import FloatArray, Int32Array, IntArray, State, Table
+    from marginlinear._typing import FloatArray, Int8Array, Int32Array, IntArray, State, Table
     from marginlinear.problem import Problem, Run
 
 # Rows, targets, curvatures, and lower and upper bounds of the variables.
@@ -48,7 +48,7 @@ ABOVE = 1e-3
 ROUNDING = 1e-12
 
 
-def dual_of(knots: Sequence[float], parts: Sequence[Sequence[float]]) -> tuple[float, float, float] | None:
+def dual_of(knots: Sequence[float], parts: Sequence[Any]) -> tuple[float, float, float] | None:
     """(target, add, upper) of the dual target a - add a^2/(2 c), 0 <= a <= upper c, of a loss that is flat above a
     knot; None for others. The loss is given as `margin_cd.table_of` takes it."""
     quads, slopes = ([float(part[at]) for part in parts] for at in (0, 1))
@@ -83,13 +83,13 @@ class PairFit:
     # What the coefficients add up to, where the bias is free.
     sum = 0.0
     # 0 or 1 for each variable, where two sums are fixed.
-    group = None
+    group: Int8Array | None = None
 
     def __init__(self, problem: Problem, run: Run, cost: FloatArray, loss: Table, free_bias: bool = False) -> None:
         self.problem, self.run, self.cost, self.table = problem, run, cost, table_of(*loss)
         self.budget = Budget(run.max_iter, run.time_limit, run.progress, run.cancel)
         self.signs = np.where(problem.y > 0, 1.0, -1.0)
-        self.target, self.add, self.upper = self._dual_of(*loss)
+        self.target, self.add, self.upper = self._dual_of(*loss)  # type: ignore[misc]  # which makes something of it
         self.flat = float(loss[0][-1])
         self.free_bias, self.offset = free_bias, 0.0
         self.random, self.n_iter = np.random.default_rng(run.seed), 0
@@ -256,12 +256,12 @@ class ResidualPairs(PairFit):
     """A regression over Gram rows: PairFit of a loss of f(x_i) - z_i that is the same on both sides of its band."""
 
     @staticmethod
-    def _dual_of(knots: Sequence[float], parts: Sequence[Sequence[float]]) -> tuple[float, float, float] | None:
+    def _dual_of(knots: Sequence[float], parts: Sequence[Any]) -> tuple[float, float, float] | None:
         """That of the side below the band."""
         return dual_of(knots[:1], parts[:2])
 
     def _variables(self) -> Variables:
-        z, bound, none = self.problem.targets, self.upper * self.cost, np.zeros(len(self.cost))
+        z, bound, none = np.asarray(self.problem.targets), self.upper * self.cost, np.zeros(len(self.cost))
         rows, add = np.arange(len(z), dtype=np.int32), self.add / self.cost
         return (np.tile(rows, 2), np.concatenate((z + self.target, z - self.target)), np.tile(add, 2),
                 np.concatenate((none, -bound)), np.concatenate((bound, none)))
@@ -284,7 +284,7 @@ class ResidualPairs(PairFit):
         self._recompute(np.arange(len(self.cost)))
 
     def _values(self) -> tuple[float, float]:
-        engine, z = self.engine, self.problem.targets
+        engine, z = self.engine, np.asarray(self.problem.targets)
         b, scores = self._coefficients(), np.asarray(engine.scores)
         half, residuals = 0.5 * float(b @ scores), scores - z
         if self.free_bias:

@@ -28,7 +28,7 @@ from marginlinear.threads import run_chunks
 
 if TYPE_CHECKING:
     from marginlinear._core.rows import Rows
-    from marginlinear._typing import FloatArray, IntArray
+    from marginlinear._typing import FloatArray, IntpArray
     from marginlinear.algorithms.certificate import Budget
 
 # The first weights are those of every so manieth row.
@@ -72,10 +72,13 @@ class RowPairs:
         Turns.
     """
 
+    # From the first turn on.
+    best: Best
+
     def __init__(self, rows: Rows, cost: FloatArray, total: float, threads: int) -> None:
         self.rows, self.cost, self.total, self.threads = rows, cost, total, threads
         self.everyone = np.arange(rows.m)
-        self.best, self.n_iter, self.visits = None, 0, 0
+        self.best, self.n_iter, self.visits = None, 0, 0  # type: ignore[assignment]  # as above
 
     def begin(self) -> None:
         """With the rows that are lowest along the sum of a sample of them."""
@@ -122,7 +125,7 @@ class RowPairs:
     def certificate(self) -> float:
         return self.best.objective - self.bound
 
-    def _turns(self, which: IntArray, enough: float, budget: Budget) -> None:
+    def _turns(self, which: IntpArray, enough: float, budget: Budget) -> None:
         """Turns over these rows, whose gap is to be `enough`."""
         cost = self.cost[which]
         for _ in range(TURNS):
@@ -132,7 +135,7 @@ class RowPairs:
             if gap <= enough or budget.exhausted(self.n_iter) or self._move(which, scores, rho)[0] == 0:
                 break
 
-    def _move(self, which: IntArray, scores: FloatArray, rho: float) -> tuple[int, float]:
+    def _move(self, which: IntpArray, scores: FloatArray, rho: float) -> tuple[int, float]:
         """Pair steps of these rows; (how many, how far from rho one was that might have had one)."""
         cost, duals = self.cost[which], self.duals[which]
         up = np.flatnonzero((scores <= rho) & (duals < cost))
@@ -142,7 +145,7 @@ class RowPairs:
         self.n_iter, self.visits, self.fresh = self.n_iter + 1, self.visits + len(up) + len(down), False
         return pair_steps(self.rows, which[up], which[down], self.cost, self.duals, self.weights), reach
 
-    def _scores(self, which: IntArray) -> FloatArray:
+    def _scores(self, which: IntpArray) -> FloatArray:
         out = np.zeros(len(which))
         run_chunks(lambda lo, hi: scores_at(self.rows, which, self.weights, out, lo, hi), len(which), self.threads,
                    self.rows.share())

@@ -11,6 +11,8 @@ WARY = 4.0
 class Secant:
     """Where a rising function that is known with some error is 0."""
 
+    last: tuple[float, float, float] | None
+
     def __init__(self, slope: float) -> None:
         """`slope` is that of the function, roughly."""
         self.slope, self.low, self.high = slope, -math.inf, math.inf

@@ -11,13 +11,20 @@ r_i - s_il for others, r_i = log sum_{j != l} exp(s_ij): the problem of two clas
 of a share that makes |U_lj| <= l1 for all l and j (with l2 > 0 any share, and (|U_lj| - l1)_+^2/(2 l2) less).
 """
 
+from __future__ import annotations
+
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from marginlinear.algorithms.working_sets import CYCLES, MODEL, PART, best_share, features_to_solve
 from marginlinear.problem import Info, Solution
 from marginlinear.status import STALLED, allowance, status_of
+
+if TYPE_CHECKING:
+    from marginlinear._typing import FloatArray, State
+    from marginlinear.problem import Problem, Run
 
 # Steps on a class before the next one has its turn, which changes its problem.
 STEPS = 3
@@ -35,7 +42,7 @@ NOT_ALL = 0.9
 class SparseClassesFit:
     """A joint fit: `cost` is c_i, the penalty l1 ||w||_1 + l2/2 ||w||^2."""
 
-    def __init__(self, problem, run, cost, l1, l2):
+    def __init__(self, problem: Problem, run: Run, cost: FloatArray, l1: float, l2: float) -> None:
         from marginlinear._core.feature_cd import FeatureCD
         from marginlinear._core.margin_cd import table_of
         from marginlinear._core.smooth import SmoothLoss
@@ -52,7 +59,7 @@ class SparseClassesFit:
         self.budget = Budget(run.max_iter, run.time_limit, run.progress, run.cancel)
         run.enlist(self)
 
-    def convex(self):
+    def convex(self) -> Solution:
         bound, stopped = -math.inf, None
         while True:
             objective = self.survey()
@@ -78,11 +85,11 @@ class SparseClassesFit:
                     notes=(f"{np.count_nonzero(weights)} of {weights.size} weights are not 0",))
         return Solution(weights, info, {"W": weights})
 
-    def state(self):
+    def state(self) -> State:
         """The weights as they are: see Run.fits."""
         return {"W": np.ascontiguousarray(self.W.T)}
 
-    def survey(self):
+    def survey(self) -> float:
         """P at W; scores, their logarithmic sums, U and what D is made of follow."""
         own = np.arange(len(self.y)), self.y
         self.scores = self.loss.scores(np.ascontiguousarray(self.W.T).reshape(-1))
@@ -100,11 +107,11 @@ class SparseClassesFit:
         size = np.abs(self.W)
         return float(self.l1 * size.sum() + 0.5 * self.l2 * np.vdot(size, size) + self.cost @ losses)
 
-    def bound(self):
+    def bound(self) -> float:
         """The best D."""
         return best_share(self._dual, np.abs(self.U).max(initial=0.0), self.l1, self.l2)
 
-    def _dual(self, share):
+    def _dual(self, share: float) -> float:
         if share <= 0:
             return 0.0
         over = np.maximum(0.0, share * np.abs(self.U) - self.l1)
@@ -116,13 +123,13 @@ class SparseClassesFit:
                                                                                                out=np.zeros_like(rest))
         return float(self.cost @ entropy - penalty)
 
-    def violations(self, at):
+    def violations(self, at: int) -> FloatArray:
         """The least subgradients' sizes of a class's features, at the last survey."""
         w = self.W[at]
         slope = self.l2 * w - self.U[:, at]
         return np.where(w == 0, np.maximum(0.0, np.abs(slope) - self.l1), np.abs(slope + self.l1 * np.sign(w)))
 
-    def solve(self):
+    def solve(self) -> None:
         """Steps on each class, those that violate optimality most at first."""
         engine, k = self.engine, len(self.W)
         sums = np.array([self.violations(at).sum() for at in range(k)])
@@ -141,7 +148,7 @@ class SparseClassesFit:
             self.scores[:, at] = others + signs * margins
             self.total = np.logaddexp(others, self.scores[:, at])
 
-    def newton(self, enough):
+    def newton(self, enough: float) -> None:
         """Newton steps on the weights that are not 0, as long as these keep their signs, which move all classes
         together; those that would not become 0."""
         from scipy.sparse.linalg import LinearOperator, cg
@@ -151,12 +158,12 @@ class SparseClassesFit:
         free, signs = np.flatnonzero(W), np.sign(W)
         direction, image, gradient = (np.zeros(shape) for _ in range(3))
 
-        def product(v):
+        def product(v: FloatArray) -> FloatArray:
             direction.reshape(-1)[free] = v
             loss.product(direction.reshape(-1), image.reshape(-1))
             return image.reshape(-1)[free] + self.l2 * v
 
-        def value(W):
+        def value(W: FloatArray) -> float:
             return loss.value(W.reshape(-1)) + self.l1 * np.abs(W).sum() + 0.5 * self.l2 * np.vdot(W, W)
 
         for _ in range(NEWTON if len(free) else 0):
@@ -183,7 +190,7 @@ class SparseClassesFit:
                 break
         self.W[:] = W.T
 
-    def others(self, at):
+    def others(self, at: int) -> FloatArray:
         """r_i of this class: float64 array of shape (m,)"""
         p = np.exp(self.scores[:, at] - self.total)
         found = self.total + np.log1p(-np.minimum(p, NOT_ALL))

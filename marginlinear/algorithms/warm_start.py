@@ -18,7 +18,7 @@ best scale, is taken.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -38,7 +38,7 @@ AT_BOUND = 1 - 1e-12
 SOFT = -1
 
 
-def resume(engine: DualEngine, state: State) -> None:
+def resume(engine: Any, state: State) -> None:
     """Go on from the `state()` of an engine on the same rows; where a row's cost changed, from the best mix of duals.
 
     With a spread of margins, whose duals are those of all rows together, from scaled duals. Of weights alone, W, from
@@ -50,6 +50,7 @@ def resume(engine: DualEngine, state: State) -> None:
         return
     duals, cost = np.asarray(state["duals"]), np.asarray(state["cost"])
     changed = not np.array_equal(engine.cost, cost)
+    mix: type[MarginMix | BlockMix]
     if engine.n_classes > 1:
         mix = BlockMix
     else:
@@ -153,7 +154,7 @@ class MarginMix:
             self.curvature[rows] = np.where(inside, 1 / np.where(inside, quad[piece], 1.0), 0.0)
         if self.engine.targets is not None:
             # A margin is less by the target.
-            self.knot += self.engine.targets
+            self.knot += np.asarray(self.engine.targets)
 
 
 class BlockMix:

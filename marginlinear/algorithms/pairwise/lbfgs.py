@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from marginlinear.algorithms.pairwise.regulariser import Quadratic
 
 # (A, S) of weights or a gradient; a step, the gradient's change over it, and their product.
-Pair: TypeAlias = "tuple[FloatArray, FloatArray]"
-Turn: TypeAlias = tuple[Pair, Pair, float]
+Pair: TypeAlias = "tuple[FloatArray, ...]"
+Turn: TypeAlias = "tuple[Pair, Pair, float]"
 
 # Steps that are remembered; steps within which the certificate is to halve.
 MEMORY, PATIENCE = 8, 20
@@ -62,11 +62,13 @@ class ScoreDescent:
 
     def run(self) -> int:
         """The steps that were taken."""
-        loss, pairs = self.loss, deque(maxlen=MEMORY)
+        loss = self.loss
+        pairs: deque[Turn] = deque(maxlen=MEMORY)
         A, S = self._start()
         R = S.copy()
         lost = loss.value_at(R)
-        gradient = step = None
+        gradient: Pair | None = None
+        step: Pair = ()
         best, settled = math.inf, 0
         while True:
             KR = self._times(R)
@@ -172,7 +174,7 @@ class ScoreDescent:
     def _add(self, out: tuple[FloatArray, ...], factor: float, pair: tuple[FloatArray, ...]) -> None:
         """out += factor pair"""
         for mine, other in zip(out, pair, strict=True):
-            by_rows(lambda lo, hi, a=mine, b=other: add(a[lo:hi], factor, b[lo:hi]), mine, self.threads)
+            by_rows(lambda lo, hi, a=mine, b=other: add(a[lo:hi], factor, b[lo:hi]), mine, self.threads)  # type: ignore[misc]
 
     def _scale(self, pair: Pair, factor: float) -> None:
         for mine in pair:

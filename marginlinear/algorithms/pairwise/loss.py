@@ -25,9 +25,14 @@ class HingeDuals:
     for Total Variation-Based Image Restoration, 1999). rho is dual feasible, and better than g'(x) until the end.
     """
 
+    # There from the first `move` and `bend` on.
+    x: FloatArray
+    sigma: FloatArray
+    H: FloatArray
+
     def __init__(self, loss: SmoothLoss, y: Int32Array, cost: FloatArray) -> None:
         self.loss, self.cost, self.y = loss, cost[:, np.newaxis], y
-        self.x = self.sigma = self.H = None
+        self.x = self.sigma = self.H = None  # type: ignore[assignment]  # as above
 
     def _own(self, lo: int, hi: int) -> tuple[IntArray, Int32Array]:
         """Where rows lo to hi have the entries of their own classes."""

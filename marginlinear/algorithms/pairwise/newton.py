@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from marginlinear._core.rows import Rows
-    from marginlinear._typing import FloatArray, State
+    from marginlinear._typing import AnyArray, FloatArray, State
     from marginlinear.algorithms.pairwise.regulariser import Quadratic
     from marginlinear.problem import Problem, Run
 
@@ -65,6 +65,9 @@ class NewtonFit:
         Of the hinge's rounded corner in the objective; 0: not rounded. Other losses: any number.
     """
 
+    # Of the hinge alone.
+    duals: HingeDuals
+
     def __init__(self, problem: Problem, run: Run, cost: FloatArray, regulariser: Quadratic, loss: str,
                  width: float = 0.0) -> None:
         self.problem, self.run, self.cost, self.regulariser = problem, run, cost, regulariser
@@ -79,7 +82,7 @@ class NewtonFit:
         k = problem.n_classes
         regulariser.threads = run.threads
         regulariser.tau = start.get("tau", regulariser.first_tau(cost.sum() * (k - 1), k))
-        self.duals = self._duals() if self.hinge else None
+        self.duals = self._duals() if self.hinge else None  # type: ignore[assignment]  # as above
         self.n_iter = self.products = 0
         run.enlist(self)
 
@@ -363,6 +366,7 @@ class NewtonFit:
 
 def column_squares(rows: Rows, cost: FloatArray) -> FloatArray:
     """sum_i c_i x_ij^2, float64 array of shape (d,)."""
+    squares: AnyArray
     if isinstance(rows.arrays, tuple):
         _, indices, indptr = rows.arrays
         weights = np.repeat(cost, np.diff(indptr))

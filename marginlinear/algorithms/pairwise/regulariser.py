@@ -110,6 +110,8 @@ class Quadratic:
             out[-1] += 2 * self.leak * self.bias**2 * W[-1]
 
     def _own_of_bias(self) -> float:
+        # Asked where there is one.
+        assert self.bias is not None
         return 2 * self.leak * self.bias**2
 
     def _conjugate_of_bias(self, W: FloatArray, gradient: FloatArray) -> float:
