@@ -1,4 +1,4 @@
-from typing import Literal, SupportsIndex
+from typing import SupportsIndex
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +14,7 @@ class Block:
     def __init__(
         self,
         capacity: SupportsIndex,
-        dtype: Literal["float64", "float32"],
+        dtype: str,
         text_labels: bool,
         base: int,
         limit: int,
@@ -22,7 +22,7 @@ class Block:
     @property
     def text(self) -> bytearray: ...
     @property
-    def dtype(self) -> Literal["float64", "float32"]: ...
+    def dtype(self) -> str: ...
     @property
     def data(self) -> AnyArray: ...
     @property
