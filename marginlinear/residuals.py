@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from marginlinear._typing import ArrayLike, FloatArray, MatrixLike
-    from marginlinear.model import KernelRegressionModel, RegressionModel
+    from marginlinear.model import Model
 
 __all__ = ["LargeRow", "ResidualReport", "residual_report", "residuals"]
 
@@ -88,7 +88,7 @@ class ResidualReport(NamedTuple):
         })
 
 
-def residual_report(model: RegressionModel | KernelRegressionModel, X: MatrixLike, y: ArrayLike, *,
+def residual_report(model: Model, X: MatrixLike, y: ArrayLike, *,
                     sample_weight: ArrayLike | None = None, feature_names: Sequence[str] | None = None, n_top: int = 10,
                     n_largest: int = 10, threads: int | None = None) -> ResidualReport:
     """Errors, their distribution, and the strongest features of a regression on rows with targets.
@@ -150,7 +150,7 @@ def residual_report(model: RegressionModel | KernelRegressionModel, X: MatrixLik
                       for at in far.tolist()])
 
 
-def residuals(model: RegressionModel | KernelRegressionModel, X: Any, y: FloatArray,
+def residuals(model: Model, X: Any, y: FloatArray,
               threads: int | None = None) -> FloatArray:
     """y less the predictions for the rows of X, float64 array of shape (m,), made for a block of rows at a time."""
     found = np.empty(len(y))
