@@ -97,7 +97,7 @@ class Rows:
         n: SupportsIndex,
         bias: float,
         sqnorms: FloatArray,
-        pager: _Pager,
+        pager: _Pager | None,
     ) -> Rows: ...
     @staticmethod
     def from_dense(data: RealArray, bias: float = -1.0) -> Rows: ...

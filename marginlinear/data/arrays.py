@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from marginlinear._core.rows import OrderError, Rows
-from marginlinear._typing import AnyArray, FloatArray, Int64Array, IntArray, RealArray
+from marginlinear._typing import AnyArray, FloatArray, IntArray, RealArray
 
 # What `held` returns: a dense array, a CSR, or a Pager, whose rows are on disk.
 HeldRows: TypeAlias = Any
@@ -46,7 +46,7 @@ class CSR:
         Whether they were found in order, and numbers finite: they are not looked through again.
     """
 
-    def __init__(self, data: RealArray | None, indices: IntArray, indptr: Int64Array, n_features: int,
+    def __init__(self, data: RealArray | None, indices: IntArray, indptr: IntArray, n_features: int,
                  container: Any = None, equal: FloatArray | None = None) -> None:
         self._data: Any = data
         self.indices, self.indptr, self.n_features = indices, indptr, n_features
@@ -81,7 +81,7 @@ def as_singles(values: RealArray) -> npt.NDArray[np.float32] | None:
     return singles if (singles == values).all() else None
 
 
-def spread(each: FloatArray, indptr: Int64Array) -> RealArray:
+def spread(each: FloatArray, indptr: IntArray) -> RealArray:
     """The value `each` of a row for all its stored values; float32 where these are the same numbers."""
     singles = as_singles(each)
     found: Any = np.repeat(each if singles is None else singles, np.diff(indptr))
@@ -304,7 +304,7 @@ def summed(csr: CSR) -> CSR:
     return like(csr, found.data, found.indices.astype(np.int32), found.indptr, csr.n_features)
 
 
-def require_rising(indptr: Int64Array, line: str) -> None:
+def require_rising(indptr: IntArray, line: str) -> None:
     """ValueError where an int64 indptr falls: by its own numbers, since differences, as SciPy takes them, overflow."""
     falls = indptr[1:] < indptr[:-1]
     if falls.any():

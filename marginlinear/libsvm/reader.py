@@ -16,7 +16,7 @@ from typing import IO, TYPE_CHECKING, Any, TypeAlias, cast
 import numpy as np
 import numpy.typing as npt
 
-from marginlinear._typing import AnyArray, FloatArray, Int64Array, IntArray, PathLike, RealArray
+from marginlinear._typing import AnyArray, FloatArray, IntArray, PathLike, RealArray
 from marginlinear.data.arrays import CSR, as_singles, spread
 from marginlinear.data.reading import MEMORY, SPARE
 from marginlinear.errors import DataError
@@ -58,7 +58,7 @@ class LibsvmData(CSR):
         Where the largest index stands: the file, line and column as of a DataError.
     """
 
-    def __init__(self, data: RealArray | None, indices: IntArray, indptr: Int64Array, labels: AnyArray,
+    def __init__(self, data: RealArray | None, indices: IntArray, indptr: IntArray, labels: AnyArray,
                  n_features: int, largest: tuple[str, int, int], equal: FloatArray | None = None) -> None:
         super().__init__(data, indices, indptr, n_features, equal=equal)
         self.labels, self.largest = labels, largest
