@@ -184,7 +184,7 @@ def fit_model(X: Any, y: Any = None, warning: type[Warning] | None = None, *, so
               checkpoint: PathLike | None = None, checkpoint_seconds: float | None = None,
               resume_from: PathLike | None = None, cancel: Event | None = None, gram: GramCache | None = None,
               overwrite_rows: bool = False, probability: bool = False, scale: str | None = None,
-              memory: int | str | None = None, sweeps_per_load: Integer | None = None, **params: Any) -> Model:
+              memory: int | str | None = None, sweeps_per_load: Any = None, **params: Any) -> Model:
     """`train`, with a category for the warning that a fit did not converge; None: no warning.
 
     `cancel` as in Run, for fits on one thread. `gram` is a GramCache that several fits on the same X share.

@@ -137,7 +137,8 @@ def located(data: Any) -> Iterator[None]:
         if data.n_features <= len(data.indices) or not hasattr(data, "largest"):
             raise
         reason = f"this index makes {data.n_features} features, more than there is memory for: {error}"
-        raise DataError(*data.largest, reason) from error
+        path, line, column = data.largest
+        raise DataError(path, line, column, reason) from error
 
 
 def progress_of(what: str, status: StatusLine) -> Callable[[int, int | None], None]:

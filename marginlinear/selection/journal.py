@@ -20,7 +20,7 @@ from marginlinear.selection.metrics import is_score, pooled
 from marginlinear.status import STATUSES, fell_short
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from typing import TextIO
 
     from marginlinear._typing import IntArray
@@ -88,7 +88,7 @@ class Journal:
     def _fit(self, number: int, line: bytes, folds: int) -> dict[str, Any]:
         """The checked entry of a line."""
         entry = self._object(number, line)
-        allowed = {
+        allowed: dict[str, tuple[str, Callable[[Any], bool]]] = {
             "params": ("an object of values", lambda value: isinstance(value, dict) and not any(
                 isinstance(item, (list, dict)) for item in value.values())),
             "fold": (f"an integer from 1 to {folds}", lambda value: type(value) is int and 1 <= value <= folds),
