@@ -9,7 +9,7 @@ import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import IO
+from typing import IO, Any
 
 
 @contextmanager
@@ -28,10 +28,10 @@ def replacing(path: str) -> Iterator[IO[bytes]]:
         sys.stdout.flush()
         # Under `python -u` the stream below is a raw one, which may write less than it is given.
         raw = io.BufferedWriter(sys.stdout.buffer) if isinstance(sys.stdout.buffer, io.RawIOBase) else None
-        stream: IO[bytes] = sys.stdout.buffer if raw is None else raw
+        out: Any = sys.stdout.buffer if raw is None else raw
         try:
-            yield stream
-            stream.flush()
+            yield out
+            out.flush()
         finally:
             if raw is not None:
                 with suppress(OSError):  # what was not flushed above failed there

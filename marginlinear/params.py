@@ -300,10 +300,10 @@ class Predicting(Protocol):
 def metric_of(method: Predicting, metric: str | None) -> str:
     """The name of the metric, None standing for the first of those of the method's kind; ValueError for others."""
     kind = OF_NUMBERS if method.regression else OF_CLASSES
-    metric = kind[0] if metric is None else METRIC.check(metric)
-    if metric not in kind:
+    found: str = kind[0] if metric is None else METRIC.check(metric)
+    if found not in kind:
         raise ValueError(f"metric = {metric!r} does not measure what {method.name} predicts: give {' | '.join(kind)}")
-    return metric
+    return found
 
 
 def is_used(param: Param, values: Mapping[str, Any]) -> bool:

@@ -9,7 +9,6 @@ ecoc    error-correcting output codes (Dietterich and Bakiri 1995): up to 7 clas
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -61,7 +60,7 @@ def random_codes(k: int, seed: int) -> Int8Array:
     """
     columns = column_count("ecoc", k)
     generator = np.random.PCG64(seed)
-    best: Any = None
+    best: FloatArray | None = None
     far = 0.0
     for draw in range(DRAWS):
         codes = random_columns(generator, k, columns)
@@ -75,8 +74,8 @@ def random_codes(k: int, seed: int) -> Int8Array:
             best, far = codes, (columns - nearest) / 2
         if best is not None and (draw + 1) * k * k * columns > DRAWING:
             break
-    found: Int8Array = best.astype(np.int8, order="C")
-    return found
+    assert best is not None
+    return best.astype(np.int8, order="C")
 
 
 def random_columns(generator: np.random.PCG64, k: int, columns: int) -> FloatArray:

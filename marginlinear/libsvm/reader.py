@@ -110,6 +110,7 @@ def libsvm_blocks(source: Source, *, zero_based: bool = False, dtype: npt.DTypeL
     index. DataError comes after the blocks before it; a file without rows is one too.
     """
     lines, some = 0, False
+    table: Any = None
     dtype, threads = checked(dtype, threads, zero_based, text_labels, progress)
     with closing(parsed_blocks(source, zero_based, None, dtype, text_labels, threads, progress,
                                _block_size)) as blocks:
@@ -479,12 +480,13 @@ def first_bytes(readinto: ReadInto) -> bytes:
 @contextmanager
 def opened(source: Source) -> Iterator[tuple[str, ReadInto, int | None]]:
     """(name, readinto, size) of a source; size is None unless it is a plain file given by its path."""
+    stream: Any
     if isinstance(source, (str, bytes, os.PathLike)):
         path = os.fsdecode(source)
         if path == "-":
             if sys.stdin is None:
                 raise OSError(errno.EBADF, "there is no standard input")
-            stream: Any = sys.stdin.buffer
+            stream = sys.stdin.buffer
             yield "<stdin>", stream.readinto, None
             return
         with open(path, "rb", buffering=0) as file:
@@ -494,7 +496,8 @@ def opened(source: Source) -> Iterator[tuple[str, ReadInto, int | None]]:
         raise TypeError("source is a text file: open it in binary mode")
     elif hasattr(source, "read"):
         name = getattr(source, "name", None)
-        readinto = source.readinto if hasattr(source, "readinto") else readinto_of(source.read)
+        stream = source
+        readinto = stream.readinto if hasattr(stream, "readinto") else readinto_of(stream.read)
         yield name if isinstance(name, str) else "<file object>", readinto, None
     else:
         raise TypeError(f"source is a {type(source).__name__}; a path, '-' or a binary file object is needed")

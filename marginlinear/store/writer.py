@@ -48,7 +48,7 @@ def write(source: Any, path: str, n_features: int | None, zero_based: bool, dtyp
     parts: Iterable[tuple[Any, AnyArray]]
     file = isinstance(source, (str, os.PathLike)) and os.fspath(source) != "-" and (
         os.path.isfile(source) or os.path.isdir(source))
-    made_of = layout.source_of(source, zero_based, dtype, text_labels) if file else None
+    made_of = layout.source_of(os.fspath(source), zero_based, dtype, text_labels) if file else None
     with folder_that_becomes(path, overwrite) as folder, closing(Writer(folder)) as writer:
         if is_table(source):
             if zero_based or text_labels:
@@ -69,7 +69,7 @@ def write(source: Any, path: str, n_features: int | None, zero_based: bool, dtyp
             parts = checked_parts(source)
         for X, y in parts:
             writer.append(X, y)
-        if file and layout.source_of(source, zero_based, dtype, text_labels) != made_of:
+        if file and layout.source_of(os.fspath(source), zero_based, dtype, text_labels) != made_of:
             raise DataError(os.fspath(source), 0, 0, "the file was changed while it was read: read it again")
         writer.finish(n_features, made_of, threads, meta)
     return path
