@@ -58,8 +58,8 @@ class Calibration(NamedTuple):
     """
 
     kind: str
-    slope: float | tuple = 1.0
-    offset: float | tuple = 0.0
+    slope: float | tuple[float, ...] = 1.0
+    offset: float | tuple[float, ...] = 0.0
 
     def check(self, n_classes: int) -> Calibration:
         """The same; ValueError where a value is outside its domain, or the kind is not one for so many classes."""
@@ -75,6 +75,7 @@ class Calibration(NamedTuple):
                 raise ValueError(f"{name} is {getattr(self, name)}: finite numbers are needed")
         if self.kind == PAIRWISE:
             return self
+        assert not isinstance(self.slope, tuple)
         if self.slope < 0 or (self.kind == LOGISTIC and self.slope != 1):
             raise ValueError(f"slope is {self.slope}: " + ("1" if self.kind == LOGISTIC else "a number in [0, inf)")
                              + " is needed")
@@ -167,7 +168,8 @@ def fit_sigmoid(f: FloatArray, positive: BoolArray, weights: FloatArray) -> tupl
 
     def value_at(ab: FloatArray) -> float:
         t = ab[0] * z + ab[1]
-        return weights @ (np.maximum(t, 0) + np.log1p(np.exp(-np.abs(t))) - targets * t)
+        value: float = weights @ (np.maximum(t, 0) + np.log1p(np.exp(-np.abs(t))) - targets * t)
+        return value
 
     prior = np.log(weights @ targets / (weights @ (1 - targets)))
     ab = np.array([0.0, prior])
@@ -235,7 +237,8 @@ def fit_temperature(scores: FloatArray, y: IntArray, weights: FloatArray) -> flo
 
 def _sigmoid(t: FloatArray) -> FloatArray:
     small = np.exp(-np.abs(t))
-    return np.where(t >= 0, 1.0, small) / (1 + small)
+    p: FloatArray = np.where(t >= 0, 1.0, small) / (1 + small)
+    return p
 
 
 def coupled(r: FloatArray) -> FloatArray:
@@ -253,7 +256,7 @@ def coupled(r: FloatArray) -> FloatArray:
     k = (1 + math.isqrt(1 + 8 * r.shape[1])) // 2
     first, second = np.triu_indices(k, 1)
     classes = np.arange(k)
-    found = np.empty((len(r), k))
+    found: FloatArray = np.empty((len(r), k))
     step = max(1, BLOCK // (k + 1) ** 2)
     for low in range(0, len(r), step):
         part = r[low : low + step]
@@ -264,7 +267,8 @@ def coupled(r: FloatArray) -> FloatArray:
         right = np.zeros((len(part), k + 1, 1))
         right[:, k] = 1
         found[low : low + step] = np.maximum(np.linalg.solve(system, right)[:, :k, 0], 0)
-    return found / found.sum(axis=1, keepdims=True)
+    p: FloatArray = found / found.sum(axis=1, keepdims=True)
+    return p
 
 
 def _times(slope: Any, values: FloatArray) -> FloatArray:

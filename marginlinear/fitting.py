@@ -24,7 +24,16 @@ if TYPE_CHECKING:
     from threading import Event
 
     from marginlinear._core.rows import Rows
-    from marginlinear._typing import AnyArray, FloatArray, HistoryEntry, Int8Array, Observer, Parameters, State
+    from marginlinear._typing import (
+        AnyArray,
+        FloatArray,
+        HistoryEntry,
+        Int8Array,
+        Observer,
+        Parameters,
+        State,
+        Stateful,
+    )
     from marginlinear.data.kernels import Kernel
     from marginlinear.problem import Info, Problem, Solution
     from marginlinear.registry import Method
@@ -49,7 +58,8 @@ class Linear:
     @property
     def columns(self) -> int:
         """Columns of scores."""
-        return self.weights.shape[1]
+        count: int = self.weights.shape[1]
+        return count
 
     @property
     def voted(self) -> bool:
@@ -63,7 +73,8 @@ class Linear:
 
     @property
     def n_features(self) -> int:
-        return self.weights.shape[0] - (self.bias >= 0)
+        count: int = self.weights.shape[0] - (self.bias >= 0)
+        return count
 
 
 class _Fitted(NamedTuple):
@@ -119,9 +130,14 @@ class Watch:
     """
 
     def __init__(self, observers: Sequence[Observer]) -> None:
-        self.observers, self.fits, self.history = observers, [], []
+        self.observers = observers
+        self.fits: list[Stateful] = []
+        self.history: list[HistoryEntry] = []
         self.began = time.perf_counter()
-        self._start = self._fitted = self.made = None
+        # From `follow` on, until `close`.
+        self._start: Any = None
+        self._fitted: Any = None
+        self.made: Any = None
 
     def __call__(self, entry: HistoryEntry) -> None:
         self.history.append(entry)
@@ -152,11 +168,12 @@ class Watch:
 
     def start(self) -> Start:
         """The Start of what there is so far."""
-        return self._start(self.fits[-1].state())
+        start: Start = self._start(self.fits[-1].state())
+        return start
 
     def fitted(self, status: str) -> Fitted:
         """The Fitted of what there is so far: unless it has converged it has ended by `status`."""
-        found = self._fitted(self.fits[-1].state())
+        found: Fitted = self._fitted(self.fits[-1].state())
         info, n_iter = found.info, max((entry["n_iter"] for entry in self.history), default=0)
         return found._replace(info=info._replace(
             status=info.status if info.converged else status, reason=None, n_iter=max(n_iter, info.n_iter),
@@ -180,7 +197,7 @@ class Fit:
         if method.one_class and self.bias >= 0:
             raise ValueError(f"bias = {self.bias!r} is ignored by one-class machines, whose rho is in its place: leave "
                              "it out")
-        k = 2 if method.regression else len(classes)
+        k = 2 if method.regression or classes is None else len(classes)
         self.how = None if method.joint or k == 2 else values["multiclass"]
         self.columns = k if method.joint else 1
         if self.how is not None:
@@ -224,7 +241,8 @@ class Fit:
         told = problem.y if problem.targets is None else problem.targets
         # Several binary problems share the rows.
         run = Run(start=start_state(start, origin, told, problem.rows, self), progress=watch or progress, cancel=cancel,
-                  overwrite_rows=overwrite_rows and how is None, fits=watch and watch.fits, **run_values)
+                  overwrite_rows=overwrite_rows and how is None, fits=None if watch is None else watch.fits,
+                  **run_values)
         method_values = {p.name: values[p.name] for p in method.params}
 
         def solve(run: Run) -> Solution:
@@ -361,7 +379,7 @@ def named(columns: int, count: int, what: str) -> Iterator[None]:
 
 def check_of(rows: Rows) -> int:
     """A number that rows of other lengths do not have."""
-    return zlib.crc32(np.ascontiguousarray(rows.sqnorms()))
+    return zlib.crc32(np.ascontiguousarray(rows.sqnorms()).data)
 
 
 def start_state(start: Any, origin: dict[str, Any], y: AnyArray, rows: Rows, fit: Fit) -> State | None:

@@ -55,7 +55,7 @@ class MarginStatistics(NamedTuple):
     semi_variance: float
     minimum: float
     maximum: float
-    quantiles: dict
+    quantiles: dict[float, float]
 
     @classmethod
     def of(cls, margins: FloatArray, weights: FloatArray | None = None) -> MarginStatistics:
@@ -68,8 +68,8 @@ class MarginStatistics(NamedTuple):
             mean = np.average(margins, weights=weights)
             moments = [mean, *(np.average(values**2, weights=weights)
                                for values in (margins - mean, np.maximum(mean - margins, 0)))]
-        return cls(*map(float, moments), float(ordered[0]), float(ordered[-1]),
-                   dict(zip(LEVELS, ordered[below].tolist(), strict=True)))
+        return cls._make((*map(float, moments), float(ordered[0]), float(ordered[-1]),
+                          dict(zip(LEVELS, ordered[below].tolist(), strict=True))))
 
     def divided_by(self, norm: float) -> MarginStatistics:
         """Statistics of g_i / norm."""
@@ -101,11 +101,11 @@ class TopFeatures(NamedTuple):
         order of their features.
     """
 
-    positive: list
-    negative: list
+    positive: list[Any]
+    negative: list[Any]
     intercept: float
-    largest: list
-    smallest: list
+    largest: list[Feature]
+    smallest: list[Feature]
 
 
 class LowRow(NamedTuple):
@@ -150,21 +150,21 @@ class MarginReport(NamedTuple):
         Those of lowest margin, the lowest first. Their labels are likely to be wrong.
     """
 
-    classes: Any
+    classes: AnyArray
     n_rows: int
     unit: str
     margin: MarginStatistics | None
     norm: float | None
     normalised_margin: MarginStatistics | None
     accuracy: float
-    precision: Any
-    recall: Any
-    f1: Any
-    support: Any
-    unknown_labels: dict
-    confused: list
-    top_features: list
-    lowest_rows: list
+    precision: FloatArray
+    recall: FloatArray
+    f1: FloatArray
+    support: AnyArray
+    unknown_labels: dict[Any, Any]
+    confused: list[tuple[Any, Any, Any]]
+    top_features: list[TopFeatures]
+    lowest_rows: list[LowRow]
 
     @property
     def confusion(self) -> AnyArray:
@@ -189,7 +189,7 @@ class MarginReport(NamedTuple):
         names = "label", "precision", "recall", "f1", "support"
         columns = zip(*(values.tolist() for values in (
             self.classes, self.precision, self.recall, self.f1, self.support)), strict=True)
-        return finite({
+        found: dict[str, Any] = finite({
             "n_rows": self.n_rows,
             "accuracy": self.accuracy,
             "macro": self.macro,
@@ -206,6 +206,7 @@ class MarginReport(NamedTuple):
                              for top in self.top_features],
             "lowest_rows": [row._asdict() for row in self.lowest_rows],
         })
+        return found
 
 
 def margin_report(model: Model, X: MatrixLike, y: ArrayLike, *, sample_weight: ArrayLike | None = None,
@@ -313,7 +314,7 @@ def evaluate(model: Model, X: Any, y: AnyArray, threads: int | None = None,
     places = model.places_in_classes(y)
     predicted, margins = np.empty(len(places), dtype=np.intp), np.empty(len(places))
     for lo, hi, block in row_blocks(X, max(1, BLOCK // max(len(model.classes), model.columns))):
-        numbers = range(lo, hi)
+        numbers: Any = range(lo, hi)
         if kept is not None:
             first = lo
             lo, hi = np.searchsorted(kept, (lo, hi))
@@ -330,7 +331,7 @@ def evaluate(model: Model, X: Any, y: AnyArray, threads: int | None = None,
 
 
 @np.errstate(over="ignore", invalid="ignore")
-def margin_norm(model: Model, threads: int | None = None) -> float | None:
+def margin_norm(model: Any, threads: int | None = None) -> float | None:
     """What margins are divided by to be normalised, float; None where there is no such number."""
     kernel = getattr(model, "kernel", None)
     if model.voted or (kernel is not None and kernel.kind == "precomputed"):
@@ -354,7 +355,7 @@ def margin_norm(model: Model, threads: int | None = None) -> float | None:
 def top_features(model: Model, count: int, names: Sequence[str] | None = None) -> list[TopFeatures]:
     """TopFeatures of each column of a linear model's weights, a list."""
     labels = np.asarray(model.classes)
-    if model.voted:
+    if model.codes is not None:
         sides = [(labels[code > 0].tolist(), labels[code < 0].tolist()) for code in model.codes.T]
     elif model.joint:
         sides = [([label], []) for label in labels.tolist()]

@@ -172,7 +172,8 @@ def get(name: object) -> Method:
     A name imports its own module alone.
     """
     if isinstance(name, str) and name in MODULES:
-        return import_module(f"marginlinear.methods.{MODULES[name]}").METHOD
+        found: Method = import_module(f"marginlinear.methods.{MODULES[name]}").METHOD
+        return found
     known = methods()
     numbers = {str(number): m for m in known.values() for number in m.numbers}
     method = numbers.get(str(name))

@@ -78,7 +78,7 @@ class ResidualReport(NamedTuple):
 
     def to_dict(self) -> dict[str, Any]:
         """The same in lists, dicts, numbers and strings, with None for what is no finite number: ready for JSON."""
-        return finite({
+        found: dict[str, Any] = finite({
             **self._asdict(),
             "residual": statistics_dict(self.residual, "residual"),
             "absolute": statistics_dict(self.absolute, "residual"),
@@ -86,6 +86,7 @@ class ResidualReport(NamedTuple):
             "smallest": [feature._asdict() for feature in self.smallest],
             "largest_rows": [row._asdict() for row in self.largest_rows],
         })
+        return found
 
 
 def residual_report(model: Model, X: MatrixLike, y: ArrayLike, *,

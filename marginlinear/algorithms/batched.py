@@ -7,7 +7,7 @@ long run, or has met a limit, is handed to a descent of its own, from the duals 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -49,7 +49,7 @@ class Batch:
                                 threads=threads, cancel=budget.cancel)
         self.few = min(FEW, self.engine.k - 1)
         # Of problems that have ended: objective, infinite where it is not certified, sweeps, and last gaps.
-        self.ends: list[Any] = [None] * self.engine.k
+        self.ends: list[tuple[float, int, list[float]]] = [None] * self.engine.k  # type: ignore[list-item]  # as yet
 
     def fit(self) -> list[tuple[Info | None, State]]:
         """Of each problem (info, state); info is None where it goes on by itself, from this state."""

@@ -173,7 +173,8 @@ class NuResidualPairs(TwoSumPairs):
                 np.concatenate((none, -self.cost)), np.concatenate((self.cost, none)))
 
     def _coefficients(self) -> FloatArray:
-        return np.asarray(self.engine.b).reshape(2, -1).sum(axis=0)
+        found: FloatArray = np.asarray(self.engine.b).reshape(2, -1).sum(axis=0)
+        return found
 
     def _values(self) -> tuple[float, float]:
         b, scores, z = self._coefficients(), np.asarray(self.engine.scores), np.asarray(self.problem.targets)

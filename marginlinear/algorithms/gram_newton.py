@@ -114,9 +114,9 @@ class GramNewton:
         if not b.any():
             return np.zeros(len(b))
         # K is symmetric: one of its triangles is read.
-        if self.K.dtype == np.float32:
-            return ssymv(1.0, self.K.T, b).astype(np.float64)
-        return dsymv(1.0, self.K.T, b)
+        single = self.K.dtype == np.float32
+        product: FloatArray = ssymv(1.0, self.K.T, b).astype(np.float64) if single else dsymv(1.0, self.K.T, b)
+        return product
 
     def _pieces(self, scores: FloatArray) -> tuple[FloatArray, FloatArray]:
         """(quad, slope) of the piece of each margin."""

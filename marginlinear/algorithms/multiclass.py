@@ -113,7 +113,7 @@ class Columns:
 
         def column(at: int) -> tuple[Info, State]:
             info, state = found[at] if found else (None, None)
-            return self._column(at, state) if info is None else (info, state)
+            return self._column(at, state) if info is None else found[at]
 
         yield from in_order(lambda at: column(told + at), self.codes.shape[1] - told, threads, self.cancel)
 

@@ -79,7 +79,8 @@ def smooth(engine: MarginCD) -> bool:
 
 def flat_nowhere(engine: MarginCD) -> bool:
     """Whether all pieces of a MarginCD's losses have curvature."""
-    return min(min(table[2:5]) for table in np.asarray(engine.tables)) > 0
+    least: float = min(min(table[2:5]) for table in engine.tables)
+    return least > 0
 
 
 class MarginNewtonCost:

@@ -267,7 +267,8 @@ class ResidualPairs(PairFit):
                 np.concatenate((none, -bound)), np.concatenate((bound, none)))
 
     def _coefficients(self) -> FloatArray:
-        return np.asarray(self.engine.b).reshape(2, -1).sum(axis=0)
+        found: FloatArray = np.asarray(self.engine.b).reshape(2, -1).sum(axis=0)
+        return found
 
     def _resume(self, start: State) -> None:
         """From the duals of another fit, within the bounds of this one's."""

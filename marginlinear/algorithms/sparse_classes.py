@@ -127,7 +127,9 @@ class SparseClassesFit:
         """The least subgradients' sizes of a class's features, at the last survey."""
         w = self.W[at]
         slope = self.l2 * w - self.U[:, at]
-        return np.where(w == 0, np.maximum(0.0, np.abs(slope) - self.l1), np.abs(slope + self.l1 * np.sign(w)))
+        found: FloatArray = np.where(w == 0, np.maximum(0.0, np.abs(slope) - self.l1),
+                                     np.abs(slope + self.l1 * np.sign(w)))
+        return found
 
     def solve(self) -> None:
         """Steps on each class, those that violate optimality most at first."""
@@ -164,7 +166,8 @@ class SparseClassesFit:
             return image.reshape(-1)[free] + self.l2 * v
 
         def value(W: FloatArray) -> float:
-            return loss.value(W.reshape(-1)) + self.l1 * np.abs(W).sum() + 0.5 * self.l2 * np.vdot(W, W)
+            found: float = loss.value(W.reshape(-1)) + self.l1 * np.abs(W).sum() + 0.5 * self.l2 * np.vdot(W, W)
+            return found
 
         for _ in range(NEWTON if len(free) else 0):
             before = loss.value_and_gradient(W.reshape(-1), gradient.reshape(-1))
@@ -193,7 +196,7 @@ class SparseClassesFit:
     def others(self, at: int) -> FloatArray:
         """r_i of this class: float64 array of shape (m,)"""
         p = np.exp(self.scores[:, at] - self.total)
-        found = self.total + np.log1p(-np.minimum(p, NOT_ALL))
+        found: FloatArray = self.total + np.log1p(-np.minimum(p, NOT_ALL))
         most = np.flatnonzero(p > NOT_ALL)
         found[most] = np.logaddexp.reduce(np.delete(self.scores[most], at, axis=1), axis=1)
         return found

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from marginlinear._core.block_cd import BlockCD
-    from marginlinear._core.dual_engine import DualEngine
     from marginlinear._core.margin_cd import MarginCD
     from marginlinear._typing import FloatArray, State
 
@@ -124,7 +123,8 @@ class MarginMix:
         return np.clip(duals, self.cost * low, self.cost * high)
 
     def combined(self, shares: FloatArray) -> FloatArray:
-        return self.held + shares @ self.parts
+        found: FloatArray = self.held + shares @ self.parts
+        return found
 
     def values(self, parts: FloatArray) -> tuple[FloatArray, FloatArray]:
         """(<l, a>, sum_i h_i a_ij a_il) of the duals `parts`."""
@@ -268,4 +268,5 @@ def best_mix(images: Sequence[FloatArray], sqnorm_of: Callable[[FloatArray], flo
             linear[i] -= (sqnorm_of(image + held) - squares[i] - fixed) / 2
     size = np.sqrt(np.diagonal(H))
     size[size == 0] = 1.0
-    return np.linalg.lstsq(H / np.outer(size, size), linear / size, rcond=DEPENDENT)[0] / size
+    t: FloatArray = np.linalg.lstsq(H / np.outer(size, size), linear / size, rcond=DEPENDENT)[0] / size
+    return t

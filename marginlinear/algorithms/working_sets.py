@@ -115,7 +115,7 @@ class SparseFit:
         that survey has found."""
         W, l1 = np.asarray(self.engine.W), self.engine.l1
         slope = self.engine.l2 * W - np.asarray(self.engine.U)
-        found = np.where(W == 0, np.maximum(0.0, np.abs(slope) - l1), np.abs(slope + l1 * np.sign(W)))
+        found: FloatArray = np.where(W == 0, np.maximum(0.0, np.abs(slope) - l1), np.abs(slope + l1 * np.sign(W)))
         if self.free >= 0:
             found[self.free] = 0.0
         return found

@@ -18,12 +18,11 @@ import zlib
 from collections import Counter
 from contextlib import contextmanager
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, NamedTuple
 
 import numpy as np
-from dask import delayed
 from dask.base import is_dask_collection
-from dask.delayed import Delayed
+from dask.delayed import Delayed, delayed
 from distributed import Future, get_worker
 
 from marginlinear.algorithms.partitions.partition import Partition
@@ -120,7 +119,7 @@ class Description(NamedTuple):
     columns: int
     labels: AnyArray
     counts: IntArray
-    weights: FloatArray
+    weights: AnyArray
 
 
 # On the driver: from collections to partitions, without their rows.
@@ -138,8 +137,8 @@ def room_of(client: Client) -> Room:
                 max(1, len(workers)))
 
 
-def parts_of(X: Any, y: Any, sample_weight: Any, client: Client, partitions: int | str | None,
-             regression: bool = False) -> list[Future]:
+def parts_of(X: Any, y: Any, sample_weight: Any, client: Client, partitions: int | Literal["chunks"] | None,
+             regression: bool = False) -> list[Future[Any]]:
     """Futures of Parts, one a partition, in the order of the rows. One without rows may be among them.
 
     Parameters
@@ -160,11 +159,12 @@ def parts_of(X: Any, y: Any, sample_weight: Any, client: Client, partitions: int
                              "ones: give fewer, or smaller chunks")
         count = len(chunks)
     cuts = [len(chunks) * at // count for at in range(count + 1)]
-    return client.compute([delayed(part_of)([tuple(chunk) for chunk in chunks[lo:hi]], regression)
-                           for lo, hi in pairwise(cuts)], retries=RETRIES)
+    parts: list[Future[Any]] = client.compute([delayed(part_of)([tuple(chunk) for chunk in chunks[lo:hi]], regression)
+                                               for lo, hi in pairwise(cuts)], retries=RETRIES)
+    return parts
 
 
-def chunks_of(X: Any, y: Any, sample_weight: Any, client: Client, wanted: int | str) -> list[Chunk]:
+def chunks_of(X: Any, y: Any, sample_weight: Any, client: Client, wanted: int | Literal["chunks"]) -> list[Chunk]:
     """Chunks in the order of the rows; `wanted`: files are cut so that there are so many at least, or "chunks"."""
     blocks = blocks_of(X, "X")
     if not blocks:
@@ -214,7 +214,7 @@ def require_delayed(blocks: Sequence[Any], name: str, taken: str) -> None:
             raise TypeError(f"{name}: block {at} is {type(block).__name__}: {taken}")
 
 
-def pieces_of(paths: Sequence[str], client: Client, wanted: int | str) -> list[Chunk]:
+def pieces_of(paths: Sequence[str], client: Client, wanted: int | Literal["chunks"]) -> list[Chunk]:
     """Chunks of stores and of LIBSVM files."""
     if "-" in paths:
         raise ValueError("X: '-' is no file that workers can read: name one")
@@ -249,7 +249,7 @@ def labels_of_all(descriptions: Sequence[Description]) -> AnyArray:
     return np.unique(joined_labels([one.labels for one in descriptions], names))
 
 
-def scaling_of(kind: str, parts: Sequence[Future], width: int, client: Client) -> Scaling:
+def scaling_of(kind: str, parts: Sequence[Future[Any]], width: int, client: Client) -> Scaling:
     """The Scaling of the given kind for the rows of all Parts, of which some may have fewer features than others."""
     if kind == UNIT:
         return Scaling(UNIT)
@@ -262,8 +262,8 @@ def scaling_of(kind: str, parts: Sequence[Future], width: int, client: Client) -
     return maxabs(*bounds) if kind == MAXABS else Scaling(RANGE, *bounds)
 
 
-def evened(parts: list[Future], descriptions: Sequence[Description], labels: AnyArray, shuffle: bool | str, seed: int,
-           client: Client) -> list[Future]:
+def evened(parts: list[Future[Any]], descriptions: Sequence[Description], labels: AnyArray,
+           shuffle: bool | Literal["auto"], seed: int, client: Client) -> list[Future[Any]]:
     """`parts`, or futures of others of the same rows where rounds over these would not converge, or where `shuffle` is
     True.
 
@@ -318,7 +318,7 @@ def distances(counts: FloatArray) -> tuple[FloatArray, FloatArray]:
     return abs(counts / sizes - share).sum(axis=1) / 2, chance
 
 
-def shuffled(parts: Sequence[Future], seed: int, client: Client) -> list[Future]:
+def shuffled(parts: Sequence[Future[Any]], seed: int, client: Client) -> list[Future[Any]]:
     """Futures of Parts of the same rows: each is cut into as many random parts, of which part j goes to partition j.
 
     The same seed, the same bits. There are K^2 tasks.
@@ -337,7 +337,7 @@ def look_at(paths: Sequence[str], dask_worker: Worker) -> list[tuple[bool, int |
 
     `dask_worker` is what Client.run gives.
     """
-    found = []
+    found: list[tuple[bool, int | None]] = []
     for path in paths:
         with named_worker(path, dask_worker):
             if os.path.isdir(path):
@@ -361,7 +361,7 @@ def named_worker(path: str, worker: Worker | None = None) -> Iterator[None]:
                       ) from error
 
 
-def memories_there(dask_worker: Worker) -> tuple[float, int]:
+def memories_there(dask_worker: Worker) -> tuple[float, float]:
     """(bytes that Dask lets the worker have, bytes of its machine). `dask_worker` is what Client.run gives."""
     return dask_worker.memory_manager.memory_limit or math.inf, memory()
 
@@ -417,7 +417,7 @@ def lines_before(path: str, end: int) -> int:
     return count
 
 
-def part_of(chunks: Sequence[tuple[Any, ...]], regression: bool) -> Part:
+def part_of(chunks: Sequence[tuple[str, Any, Any, Any]], regression: bool) -> Part:
     """The Part of the rows of some chunks, each a Chunk's fields."""
     return together([checked(*chunk, regression) for chunk in chunks], [chunk[0] for chunk in chunks])
 

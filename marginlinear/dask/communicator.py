@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from distributed import get_worker, wait
-from distributed.comm import CommClosedError
+from distributed.comm.core import CommClosedError
 
 from marginlinear import registry
 from marginlinear.algorithms.partitions.communicator import FAN_IN, merged
@@ -145,10 +145,10 @@ class Unwanted:
         return task is None or task.state == "cancelled"
 
 
-def fitted_alone(group: tuple[Partition, ...], topic: str | None, name: str, params: Parameters, run: Run,
+def fitted_alone(group: tuple[Partition], topic: str | None, name: str, params: Parameters, run: Run,
                  how: str | None) -> Solution:
     worker = get_worker()
-    run = run._replace(cancel=Unwanted(worker))
+    run = run._replace(cancel=Unwanted(worker))  # type: ignore[arg-type]  # of an Event `is_set` is asked
     if topic is not None:
         run = run._replace(progress=lambda check: worker.log_event(topic, check))
     with noted(f"on worker {worker.address}"):
@@ -177,7 +177,7 @@ def places_of(groups: Sequence[Sequence[str]], threads: Mapping[str, int],
     return places
 
 
-def drop(client: Client, futures: list[Future]) -> None:
+def drop(client: Client, futures: list[Future[Any]]) -> None:
     """Nobody wants these any more: what was not begun is not, whoever else, as a traceback, still holds them."""
     pending = {future.key: future for future in futures if future.status == "pending"}
     if pending:
@@ -211,7 +211,12 @@ class Cluster:
     pace : Pace
     """
 
-    def __init__(self, client: Client, partitions: Sequence[Future], every: int = 10, wait_timeout: float = 300.0,
+    others: list[Cluster]
+    copies: list[Any] | None
+    answers: Any
+    since: list[Message]
+
+    def __init__(self, client: Client, partitions: Sequence[Future[Any]], every: int = 10, wait_timeout: float = 300.0,
                  journal: Journal | None = None, fit: int = 0) -> None:
         self.client, self.every, self.wait_timeout, self.journal = client, every, wait_timeout, journal
         self.fit = fit
@@ -242,7 +247,7 @@ class Cluster:
         self.others.append(other)
         return other
 
-    def over(self, partitions: Sequence[Future]) -> Cluster:
+    def over(self, partitions: Sequence[Future[Any]]) -> Cluster:
         """A Cluster of other partitions, whose fits follow those of this one."""
         return Cluster(self.client, partitions, self.every, self.wait_timeout, self.journal, self.fit)
 
@@ -263,7 +268,8 @@ class Cluster:
         self._begin()
 
     def run(self, recipe: AnyRecipe, about: About, operations: Sequence[Operation]) -> Replies:
-        return self._run(Message(recipe, about, kept(operations)))
+        sums: Replies = self._run(Message(recipe, about, kept(operations)))
+        return sums
 
     def collect(self, recipe: AnyRecipe, about: About, operations: Sequence[Operation], solve: Callable[..., Any],
                 *arguments: Any) -> Any:
@@ -272,7 +278,9 @@ class Cluster:
     def alone(self, name: str, params: Parameters, run: Run, how: str | None) -> Solution:
         """Solution of fit.fit_alone over the one partition that there is. Its checks come as events of the worker's,
         and run.progress is called here."""
-        progress, checks, told, topic = run.progress, queue.SimpleQueue(), 0, None
+        progress, told = run.progress, 0
+        checks: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        topic: str | None = None
         if progress is not None:
             topic = f"progress-{self.name}"
             self.client.subscribe_topic(topic, lambda event: checks.put(event[1]))
@@ -281,12 +289,12 @@ class Cluster:
             nonlocal told
             while not checks.empty():
                 told += 1
-                progress(checks.get())
+                progress(checks.get())  # type: ignore[misc]  # there are none without it
 
         future = self.client.submit(fitted_alone, self.groups[0], topic, name, params, run._replace(progress=None), how,
                                     pure=False, retries=RETRIES)
         try:
-            solution = self._result(future, tell)
+            solution: Solution = self._result(future, tell)
         finally:
             drop(self.client, [future])
             if topic is not None:
@@ -338,13 +346,14 @@ class Cluster:
             self._copy()
         return result
 
-    def _submit(self, message: Message, work: Message | None = None, wanted: bool = True) -> Future | None:
+    def _submit(self, message: Message, work: Message | None = None, wanted: bool = True) -> Any:
         """The answers to a message take the place of those before; returns the future of what is made of the sum of
         their replies."""
         self.tasks += 1
         name, before, count = f"{self.name}-{self.tasks}", self.answers, self.count
         keys = [f"answer-{name}-{g}" for g in range(len(self.groups))]
-        graph, asked = {}, message
+        graph: dict[str, Any] = {}
+        asked: Any = message
         if message.size * len(keys) > LITTLE:
             asked = f"message-{name}"
             graph[asked] = (sent, message)
@@ -369,11 +378,11 @@ class Cluster:
         *self.answers, result = self.client.get(graph, [*keys, root], sync=False, retries=RETRIES)
         return result
 
-    def results(self, futures: Sequence[Future]) -> list[Any]:
+    def results(self, futures: Sequence[Future[Any]]) -> list[Any]:
         """Their values."""
         return [self._result(future) for future in futures]
 
-    def _result(self, future: Future, meanwhile: Callable[[], None] | None = None) -> Any:
+    def _result(self, future: Future[Any], meanwhile: Callable[[], None] | None = None) -> Any:
         """Its value; TimeoutError where the cluster has no worker for too long. meanwhile() is called in turns."""
         while True:
             try:
@@ -420,7 +429,8 @@ class Cluster:
         """The copies go back to the workers of their groups, as answers that no message has led to."""
         holders = self.client.who_has(self.groups)
         try:
-            self.answers = [self.client.scatter([(self.copies[lo:hi], None)], hash=False, timeout=PATIENCE,
+            copies: Any = self.copies
+            self.answers = [self.client.scatter([(copies[lo:hi], None)], hash=False, timeout=PATIENCE,
                                                 workers=list(holders.get(group.key, ())) or None)[0]
                             for group, (lo, hi) in zip(self.groups, self.ranges, strict=True)]
         except (TimeoutError, KeyError) as error:

@@ -17,13 +17,13 @@ try:
     from sklearn.utils.validation import check_is_fitted
 except ImportError:
     # get_params and clone are scikit-learn's; fit and predict need it not.
-    class BaseEstimator:
+    class BaseEstimator:  # type: ignore[no-redef]  # in its place
         pass
 
-    class ClassifierMixin:
+    class ClassifierMixin:  # type: ignore[no-redef]  # in its place
         pass
 
-    class RegressorMixin:
+    class RegressorMixin:  # type: ignore[no-redef]  # in its place
         pass
 
     def check_is_fitted(estimator: Any) -> None:
@@ -33,6 +33,11 @@ except ImportError:
 
 class DaskEstimator(BaseEstimator):
     """What both have in common."""
+
+    solver: str
+    C: float | None
+    params: dict[str, Any] | None
+    client: Client | None
 
     def __sklearn_clone__(self) -> Self:
         # The client is no parameter to be copied: a copy works on the same cluster.

@@ -70,8 +70,8 @@ class Fold(NamedTuple):
     scores: FloatArray
 
 
-def folds_of(cluster: Cluster, partitions: Sequence[Future], whole: Whole, cuts: Cuts, classes: AnyArray | None,
-             fitted: Callable[[Sequence[Future], Whole, list[int], int], Fitted],
+def folds_of(cluster: Cluster, partitions: Sequence[Future[Any]], whole: Whole, cuts: Cuts, classes: AnyArray | None,
+             fitted: Callable[[Sequence[Future[Any]], Whole, list[int], int], Fitted],
              model: Callable[[Fitted], Model]) -> Iterator[Fold]:
     """Yield the Folds, one after the other.
 
@@ -101,6 +101,7 @@ def folds_of(cluster: Cluster, partitions: Sequence[Future], whole: Whole, cuts:
     counts = sum(counts for counts, _ in sizes)
     lacking = np.argwhere((counts.sum(axis=0) > 0) & (counts.sum(axis=0) - counts[:cuts.folds] <= 0))
     if len(lacking):
+        assert classes is not None
         fold, place = lacking[0]
         raise ValueError(f"label {classes.tolist()[place]!r} has rows in fold {fold} alone: folds are cut inside the "
                          "partitions; give more rows of it, or fewer partitions or folds")

@@ -15,7 +15,7 @@ import os
 import pickle
 import struct
 import zlib
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import IO, TYPE_CHECKING, Any
 
 from marginlinear.atomic import replacing
 from marginlinear.errors import DataError
@@ -23,7 +23,7 @@ from marginlinear.errors import DataError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from marginlinear._typing import PathLike
+
 
 HEAD = struct.Struct("<QI")
 
@@ -42,7 +42,7 @@ class Journal:
         ValueError where there is something.
     """
 
-    def __init__(self, folder: PathLike, header: dict[str, Any], resume: bool) -> None:
+    def __init__(self, folder: str | os.PathLike[str], header: dict[str, Any], resume: bool) -> None:
         self.folder = os.fspath(folder)
         os.makedirs(self.folder, exist_ok=True)
         path = self._place("header.json")
@@ -60,7 +60,7 @@ class Journal:
                 stream.write(json.dumps(header, indent=1).encode("utf-8"))
         self.copies = self._read_copies() if there else None
         self.records = self._read_records() if there else iter(())
-        self.stream = None
+        self.stream: IO[bytes] | None = None
 
     def _place(self, name: str) -> str:
         return os.path.join(self.folder, name)
@@ -128,13 +128,13 @@ class Journal:
             self.stream.close()
 
 
-def write_record(stream: BinaryIO, value: Any) -> None:
+def write_record(stream: IO[bytes], value: Any) -> None:
     data = pickle.dumps(value, protocol=5)
     stream.write(HEAD.pack(len(data), zlib.crc32(data)))
     stream.write(data)
 
 
-def read_record(stream: BinaryIO) -> Any:
+def read_record(stream: IO[bytes]) -> Any:
     """The next value; None at the end, and for one that is not whole."""
     head = stream.read(HEAD.size)
     if len(head) < HEAD.size:

@@ -27,8 +27,10 @@ class Pace:
     """
 
     def __init__(self) -> None:
-        self.seconds, self.told = {}, False
-        self._answers, self._lost, self._waited = {}, {}, 0.0
+        self.seconds: dict[str, float] = {}
+        self.told, self._waited = False, 0.0
+        self._answers: dict[str, int] = {}
+        self._lost: dict[str, float] = {}
         self._lock = threading.Lock()
 
     def note(self, times: Sequence[tuple[str, float]], waited: float) -> None:
@@ -39,7 +41,7 @@ class Pace:
         PartitionWarning
             Once, as soon as a worker is slow.
         """
-        longest = {}
+        longest: dict[str, float] = {}
         with self._lock:
             self._waited += waited
             for worker, seconds in times:
@@ -48,7 +50,7 @@ class Pace:
                 self._answers[worker] = self._answers.get(worker, 0) + 1
             if len(longest) < 2:
                 return
-            last = max(longest, key=longest.get)
+            last = max(longest, key=longest.__getitem__)
             seconds = longest.pop(last)
             self._lost[last] = self._lost.get(last, 0.0) + seconds - statistics.median(longest.values())
             lost, each = self._lost[last], {worker: self.seconds[worker] / count

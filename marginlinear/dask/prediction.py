@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from dask import delayed
 from dask.base import is_dask_collection
+from dask.delayed import delayed
 
 if TYPE_CHECKING:
     from collections.abc import Callable

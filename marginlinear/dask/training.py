@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from distributed import default_client, wait
@@ -27,13 +27,15 @@ from marginlinear.status import fell_short
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from os import PathLike
 
     from distributed import Client, Future
 
-    from marginlinear._typing import ArrayLike, HistoryEntry, IntArray, Observer, PathLike
+    from marginlinear._typing import ArrayLike, HistoryEntry, IntArray, Observer
     from marginlinear.algorithms.partitions.fit import Whole
     from marginlinear.calibration import Calibration
     from marginlinear.dask.folds import Fold
+    from marginlinear.data.scaling import Scaling
     from marginlinear.fitting import Fitted
     from marginlinear.registry import Method
     from marginlinear.selection.cross_validation import CrossValidation
@@ -47,8 +49,8 @@ WAIT_TIMEOUT = P.Param("wait_timeout", float, 300.0, "", "(0, inf)")
 
 def train(X: Any, y: Any = None, *, solver: str | int | None = None, classes: ArrayLike | None = None,
           class_weight: Any = None, sample_weight: Any = None, client: Client | None = None,
-          partitions: int | str | None = None, shuffle: bool | str = "auto", checkpoint: PathLike | None = None,
-          checkpoint_every: int = CHECKPOINT_EVERY.default, resume: bool = False,
+          partitions: int | Literal["chunks"] | None = None, shuffle: bool | Literal["auto"] = "auto",
+          checkpoint: str | PathLike[str] | None = None, checkpoint_every: int = CHECKPOINT_EVERY.default, resume: bool = False,
           wait_timeout: float = WAIT_TIMEOUT.default, progress: Observer | None = None, probability: bool = False,
           scale: str | None = None, **params: Any) -> Model:
     """Train a linear classifier, or regression, on rows that are spread over the workers of a Dask cluster.
@@ -187,15 +189,17 @@ def cross_validate(X: Any, y: Any = None, *, folds: int = P.FOLDS.default, metri
         if fell_short(info.status):
             warn_unless_converged(fit.method, info, None, ConvergenceWarning)
             break
-    return CrossValidation(pooled(metric, np.array(values), np.array(sizes)), np.array(values), None, None, None, infos,
-                           time.perf_counter() - began)
+    # These stay where the rows are.
+    elsewhere: Any = None
+    return CrossValidation(pooled(metric, np.array(values), np.array(sizes)), np.array(values), elsewhere, elsewhere,
+                           elsewhere, infos, time.perf_counter() - began)
 
 
 @contextmanager
 def prepared(X: Any, y: Any, *, solver: str | int | None = None, classes: ArrayLike | None = None,
              class_weight: Any = None, sample_weight: Any = None, client: Client | None = None,
-             partitions: int | str | None = None, shuffle: bool | str = "auto", checkpoint: PathLike | None = None,
-             checkpoint_every: int = CHECKPOINT_EVERY.default, resume: bool = False,
+             partitions: int | Literal["chunks"] | None = None, shuffle: bool | Literal["auto"] = "auto",
+             checkpoint: str | PathLike[str] | None = None, checkpoint_every: int = CHECKPOINT_EVERY.default, resume: bool = False,
              wait_timeout: float = WAIT_TIMEOUT.default, progress: Observer | None = None, scale: str | None = None,
              probability: bool = False, **params: Any) -> Iterator[DaskFit]:
     """The DaskFit of what `train` takes, for as long as its rows are on the workers."""
@@ -225,13 +229,14 @@ def prepared(X: Any, y: Any, *, solver: str | int | None = None, classes: ArrayL
             fit.communicator.journal = Journal(checkpoint, fit.header(), resume)
         yield fit
     except TimeoutError as error:
-        error.partial = fit.partial(error)
+        error.partial = fit.partial(error)  # type: ignore[attr-defined]
         raise
     finally:
         fit.close()
 
 
-def check_words(partitions: int | str | None, shuffle: bool | str, checkpoint: PathLike | None, resume: bool) -> None:
+def check_words(partitions: int | Literal["chunks"] | None, shuffle: bool | Literal["auto"],
+                checkpoint: str | PathLike[str] | None, resume: bool) -> None:
     whole = isinstance(partitions, (int, np.integer)) and not isinstance(partitions, bool) and partitions > 0
     if not (partitions is None or partitions == "chunks" or whole):
         raise P.refusal("partitions", partitions, 'a number above 0, "chunks" or None', ValueError)
@@ -275,6 +280,18 @@ class DaskFit:
         What there is where the cluster is lost in later fits.
     """
 
+    classes: Any
+    labels: Any
+    counts: Any
+    whole: Whole
+    rows: list[int]
+    width: int
+    futures: list[Future[Any]]
+    partitions: list[Future[Any]]
+    communicator: Cluster
+    scaling: Scaling | None
+    best: Model | None
+
     def __init__(self, client: Client, method: Method, values: dict[str, Any], run_values: dict[str, Any],
                  threads: int | None, progress: Observer | None, scale: str | None) -> None:
         self.client, self.method, self.values, self.progress, self.scale = client, method, values, progress, scale
@@ -284,9 +301,10 @@ class DaskFit:
         if not threads:
             # A worker's threads are for its tasks.
             self.run_values["threads"] = 1
-        self.futures, self.partitions, self.communicator, self.scaling, self.best = [], [], None, None, None
+        self.futures, self.partitions, self.scaling, self.best = [], [], None, None
+        self.communicator = None  # type: ignore[assignment]  # until the rows are there
 
-    def prepare(self, parts: list[Future], class_weight: Any, shuffle: bool | str) -> None:
+    def prepare(self, parts: list[Future[Any]], class_weight: Any, shuffle: bool | Literal["auto"]) -> None:
         """The partitions are made, on the workers."""
         client = self.client
         self.futures += parts
@@ -301,7 +319,7 @@ class DaskFit:
         if not regression:
             require_words(labels.tolist())
             fitting.require_classes(self.method, labels)
-        weights = sum(np.bincount(np.searchsorted(labels, one.labels), one.weights, len(labels))
+        weights: Any = sum(np.bincount(np.searchsorted(labels, one.labels), one.weights, len(labels))
                       for one in descriptions)
         factors = np.ones(len(labels)) if class_weight is None else class_factors(class_weight, labels, weights)
         before, parts = parts, collections.evened(parts, descriptions, labels, shuffle, self.run_values["seed"], client)
@@ -339,7 +357,8 @@ class DaskFit:
     @property
     def places(self) -> IntArray:
         """Of the classes among the labels."""
-        return np.searchsorted(self.labels, self.classes)
+        found: IntArray = np.searchsorted(self.labels, self.classes)
+        return found
 
     def effective(self) -> dict[str, Any]:
         return fitting.effective(self.method, {**self.values, "multiclass": self.how, "scale": self.scale},
@@ -378,8 +397,9 @@ class DaskFit:
 
     def folds(self, cuts: Cuts, model: Callable[[Fitted], Model]) -> Iterator[Fold]:
         """Yield the Folds, with `model` of their Fitted."""
-        def fitted(partitions: Sequence[Future], whole: Whole, rows: list[int], fold: int) -> Fitted:
+        def fitted(partitions: Sequence[Future[Any]], whole: Whole, rows: list[int], fold: int) -> Fitted:
             def tell(check: HistoryEntry) -> None:
+                assert self.progress is not None
                 self.progress({"fold": fold + 1, "folds": cuts.folds, **check})
 
             before = self.communicator
@@ -414,8 +434,9 @@ class DaskFit:
         columns = self.whole.n_classes if self.method.joint else 3 - self.whole.n_classes
         if weights.shape[1] != columns:
             return None
+        info: Any = None
         return self.model(fitting.Fitted(weights, self.classes, self.bias, None, self.method.name, self.effective(),
-                                         None, None), folded=True)
+                                         info, None), folded=True)
 
     def close(self) -> None:
         """Leave nothing on the cluster."""

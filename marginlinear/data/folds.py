@@ -12,7 +12,7 @@ def random_folds(m: int, n: int, seed: int) -> IntpArray:
     return stratified_folds(np.zeros(m), n, seed)
 
 
-def stratified_folds(labels: AnyArray, n: int, seed: int) -> IntpArray:
+def stratified_folds(labels: AnyArray, n: int, seed: int | list[int]) -> IntpArray:
     """The fold, 0..n-1, of each row: each class, and the whole, is spread as evenly as can be."""
     codes = np.unique(labels, return_inverse=True)[1]
     order = np.lexsort((np.random.default_rng(seed).random(len(codes)), codes))

@@ -91,7 +91,8 @@ def paper(problem: Problem, run: Run, share: FloatArray, spread: float, **loss: 
                           run._replace(algorithm="cd", tol=tol, start=start, max_iter=run.max_iter - engine.n_iter,
                                        time_limit=left), share, **loss).convex()
         engine.n_iter += inner.info.n_iter
-        whole.descent.stopped = (budget.spent(engine.n_iter, inner.info.objective, inner.info.bound)
+        bound: float = inner.info.bound  # type: ignore[assignment]  # a dual fit has one
+        whole.descent.stopped = (budget.spent(engine.n_iter, inner.info.objective, bound)
                                  if inner.info.converged else inner.info.reason or inner.info.status)
         tol, start = tol / 4, inner.state
         solution = certified(signs * aside(np.linalg.solve, R, signs * np.asarray(inner.state["duals"])))

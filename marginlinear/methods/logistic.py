@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from marginlinear._typing import FloatArray, Parameters, Table
     from marginlinear.problem import Problem
 
-SOFTPLUS = (), "softplus"
+SOFTPLUS: Table = (), "softplus"
 
 
 def loss(problem: Problem, params: Parameters) -> tuple[FloatArray, Table]:

@@ -136,6 +136,7 @@ def fit(problem: Problem, params: Parameters, run: Run) -> Solution:
         objectives.append(solution.info.objective)
         if best is None or objectives[-1] < best.info.objective:
             best = solution
+    assert best is not None
     told = ", ".join(f"{objective:.6g}" for objective in objectives)
     info = best.info
     return best._replace(info=info._replace(seconds=time.perf_counter() - began, notes=(

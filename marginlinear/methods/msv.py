@@ -25,7 +25,7 @@ squared mean, which is what `msvmav` pursues. `n_outer` counts the values of nu.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from marginlinear import params as P
 from marginlinear.algorithms.dual import MarginFit
@@ -112,7 +112,9 @@ class SemiVarianceFit:
 
         solver, engine, search, n_outer = self.solver, self.solver.engine, None, 0
         # At first D(0).
-        best, bound, excess = None, -self.size * self.size * self.square / 2, 0.0
+        best: Best | None = None
+        excess: Any = 0.0
+        bound = -self.size * self.size * self.square / 2
         inner = solver.convex() if self.run.start is None else solver.solution_of_incumbent()
         tol, idle = self.run.tol, 0
         while True:
@@ -131,8 +133,9 @@ class SemiVarianceFit:
                 break
             if search is None:
                 search = Secant(self._slope())
+            lacking: float = inner.info.certificate  # type: ignore[assignment]  # a dual fit has one
             # Two w whose P differ by no more have means of the margins that differ by less.
-            error = math.sqrt(2 * search.slope / self.size * max(0.0, inner.info.certificate))
+            error = math.sqrt(2 * search.slope / self.size * max(0.0, lacking))
             nu = search.after(self.nu, mean - 1, error)
             part = max(PART * certificate, LEAST * allowance(tol, best.objective)) / max(1.0, -best.objective)
             # Of Q, and then of the objective of the sum of losses.
@@ -166,7 +169,7 @@ class SemiVarianceFit:
     def _margins(self) -> FloatArray:
         return self.solver.engine.margins_of(self.solver.engine.iterates.vector(False))
 
-    def _primal(self) -> tuple[float, float, float, FloatArray]:
+    def _primal(self) -> tuple[float, float, float, float]:
         """(P, length, gbar, Q): P at the best length of the engine's weights, that length, and the mean margin and Q
         before it."""
         import numpy as np

@@ -37,7 +37,7 @@ from marginlinear.status import CONVERGED, CYCLE, FINISHED, SWEEPS, ended_by
 
 if TYPE_CHECKING:
     from marginlinear._core.rows import Rows
-    from marginlinear._typing import BoolArray, FloatArray, IntArray, Parameters, State
+    from marginlinear._typing import BoolArray, FloatArray, IntArray, IntpArray, Parameters, State
     from marginlinear.algorithms.certificate import Budget
     from marginlinear.problem import Problem, Run
 
@@ -171,7 +171,8 @@ class MSVMAvFit:
 
     def below(self) -> BoolArray:
         """Which rows are in I: bool array of shape (m,)."""
-        return self.rho - self.margins > ROUNDING * abs(self.margins).max()
+        found: BoolArray = self.rho - self.margins > ROUNDING * abs(self.margins).max()
+        return found
 
     def round(self, accuracy: float) -> tuple[BoolArray, FloatArray]:
         """(I, w+): steps A and B from w, z to within `accuracy`."""
@@ -209,7 +210,8 @@ class Passes:
 
     def __init__(self, rows: Rows, threads: int) -> None:
         self.rows, self.threads = rows, threads
-        self.columns = self.parts = None
+        self.columns: Rows | None = None
+        self.parts: FloatArray | None = None
 
     def keep_columns(self) -> None:
         """Hold the stored values a second time, by columns, where that is faster."""
@@ -270,14 +272,16 @@ class Passes:
         # Kept: memory that is new each time costs as much as the sums.
         if self.parts is None:
             self.parts = np.empty((-(-rows.m // size), rows.d))
+        parts = self.parts
 
         def add(lo: int, hi: int) -> None:
-            out = self.parts[lo // size]
+            out = parts[lo // size]
             out[:] = 0
             add_rows(rows, a, out, lo, hi)
 
         run_chunks(add, rows.m, self.threads, size)
-        return self.parts.sum(axis=0)
+        sums: FloatArray = parts.sum(axis=0)
+        return sums
 
     def dense(self, which: IntArray) -> FloatArray:
         """Rows `which`, the bias feature included: float64 array of shape (len(which), d)."""
@@ -348,6 +352,14 @@ class Primal:
     VALUES, PRODUCTS = 2**21, 2**29
     # What the calls of one correction cost, in operations; the residual that is rounding, as a part of |M| |delta|.
     CALLS, ROUNDING = 1e6, 1e-15
+    factor: tuple[FloatArray, bool] | None
+    # From the first factor on.
+    held: IntpArray
+    known: BoolArray
+    U: FloatArray
+    W: FloatArray
+    operations: float
+    size: float
 
     def __init__(self, passes: Passes, p: FloatArray, beta: float, budget: Budget) -> None:
         import numpy as np
@@ -361,7 +373,7 @@ class Primal:
         from scipy.linalg import cho_solve
 
         right = self.passes.sum(self.p * lack)
-        delta = None if self.factor is None else self._corrected(below, right)
+        delta: FloatArray | None = None if self.factor is None else self._corrected(below, right)
         if delta is None:
             self._factorise(below)
             delta = cho_solve(self.factor, right, check_finite=False)
@@ -372,9 +384,12 @@ class Primal:
         import numpy as np
         from scipy.linalg import cho_solve, solve_triangular
 
+        assert self.factor is not None
         d, R, changed = len(right), self.factor[0], below != self.inside
+        delta: FloatArray
         if not changed.any():
-            return cho_solve(self.factor, right, check_finite=False)
+            delta = cho_solve(self.factor, right, check_finite=False)
+            return delta
         new = np.flatnonzero(changed & ~self.known)
         held = len(self.held) + len(new)
         self.operations += self.CALLS + d * d * (len(new) + 4) + 2 * d * held**2 + held**3
@@ -437,7 +452,8 @@ class Dual:
     def __init__(self, passes: Passes, p: FloatArray, beta: float, budget: Budget) -> None:
         self.passes, self.beta, self.q = passes, beta, p**0.5
         self.products = passes.rows.products()
-        self.inside, self.factor = None, None
+        self.inside: BoolArray | None = None
+        self.factor: tuple[FloatArray, bool] | None = None
 
     def step(self, below: BoolArray, lack: FloatArray, accuracy: float) -> FloatArray:
         import numpy as np
@@ -527,7 +543,9 @@ class Cycle:
     """
 
     def __init__(self) -> None:
-        self.next, self.weights, self.members, self.other = 1, None, None, False
+        self.next, self.other = 1, False
+        self.weights: FloatArray | None = None
+        self.members: bytes | None = None
 
     def closes(self, n_iter: int, below: BoolArray, w: FloatArray, change: float) -> bool:
         """To be called each round with its index set and its w+, `change` being ||w+ - w||."""
@@ -536,7 +554,7 @@ class Cycle:
         members = np.packbits(below).tobytes()
         if members != self.members:
             self.other = True
-        elif self.other and norm(w - self.weights) <= SAME * change:
+        elif self.other and norm(w - np.asarray(self.weights)) <= SAME * change:
             return True
         if n_iter == self.next:
             self.next, self.weights, self.members, self.other = 2 * n_iter, w, members, False

@@ -21,7 +21,7 @@ duals with those between their bounds, or all, moved until they have the sum. `n
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from marginlinear import params as P
 from marginlinear.algorithms.secant import Secant
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from marginlinear._typing import FloatArray, Parameters, State, Table
+    from marginlinear.algorithms.dual import MarginFit
+    from marginlinear.algorithms.row_pairs import RowPairs
     from marginlinear.problem import Problem, Run
 
 # The first solution's tolerance; later ones have this part of what the certificate lacks, or at least of its tolerance.
@@ -60,6 +62,12 @@ def hinge(rho: float) -> Table:
 class OneClassFit:
     """One fit."""
 
+    # Each from its own route on.
+    pairs: RowPairs
+    solver: MarginFit
+    rho: float
+    duals: FloatArray
+
     def __init__(self, problem: Problem, params: Parameters, run: Run) -> None:
         import numpy as np
 
@@ -69,7 +77,7 @@ class OneClassFit:
         self.budget = Budget(run.max_iter, run.time_limit, run.progress, run.cancel)
         self.cost = np.array(problem.instance)
         self.sum = params["nu"] * float(self.cost.sum())
-        self.n_iter, self.pairs, self.solver = 0, None, None
+        self.n_iter, self.pairs, self.solver = 0, None, None  # type: ignore[assignment]  # as above
         # (rho, duals) to begin with.
         self.known = None if run.start is None else (run.start["rho"], np.asarray(run.start["duals"]))
 
@@ -120,7 +128,8 @@ class OneClassFit:
 
         self._begin_secant()
         solver, engine, n_outer = self.solver, self.solver.engine, 0
-        lowest, bound, duals, tol, idle = Candidate(0.0, None, 0.0, None), -math.inf, None, self.run.tol, 0
+        duals: Any = None
+        lowest, bound, tol, idle = Candidate(0.0, None, 0.0, None), -math.inf, self.run.tol, 0
         search = Secant(self.sum / self.rho)
         found = self.duals
         while True:
@@ -140,8 +149,9 @@ class OneClassFit:
             stopped = solver.budget.exhausted(engine.n_iter) or (STALLED if idle >= IDLE else None)
             if stopped or certificate <= allowance(tol, lowest.objective):
                 break
+            lacking: float = inner.info.certificate  # type: ignore[assignment]  # a dual fit has one
             # f is known to within rho^2 times the certificate, and its slope so far.
-            error = self.rho * math.sqrt(2 * search.slope * max(0.0, inner.info.certificate))
+            error = self.rho * math.sqrt(2 * search.slope * max(0.0, lacking))
             rho = search.after(self.rho, float(found.sum()) - self.sum, error)
             part = max(PART * certificate, LEAST * allowance(tol, lowest.objective))
             part = min(part / self.rho / self.rho / max(1.0, abs(inner.info.objective)), FIRST)
@@ -155,6 +165,7 @@ class OneClassFit:
             bound=bound, certificate=certificate, tol=tol, seconds=self.budget.seconds, history=self.budget.history,
             n_support=int(np.count_nonzero(duals)))
         state = {**inner.state, "W": lowest.W, "duals": found, "rho": self.rho}
+        assert lowest.weights is not None
         return Solution(lowest.weights, info, state, offset=np.array([-lowest.rho]))
 
     def _begin_secant(self) -> None:
@@ -226,7 +237,7 @@ def fit(problem: Problem, params: Parameters, run: Run) -> Solution:
         if run.algorithm != "auto":
             raise ValueError(f"algorithm = {run.algorithm!r} does not go with a kernel and without labels: give 'auto'")
         cost = np.array(problem.instance)
-        return HalfSpacePairs(problem, run, cost, params["nu"] * float(cost.sum())).convex()
+        return HalfSpacePairs(problem, run, cost, params["nu"] * float(cost.sum())).convex()  # type: ignore[return-value]
 
 
 METHOD = Method(

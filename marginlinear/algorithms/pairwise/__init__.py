@@ -45,8 +45,9 @@ PARAMS = (
 
 def lambda_of(params: Parameters, k: int) -> float:
     """lambda as given, or 1/(2 C k): then p = 2 is 1/2 ||W||^2 + C sum of losses."""
-    if params["lambda_"] is not None:
-        return params["lambda_"]
+    given: float | None = params["lambda_"]
+    if given is not None:
+        return given
     return DEFAULT_LAMBDA if params["C"] is None else 1 / (2 * params["C"] * k)
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -174,8 +175,16 @@ class ScoreDescent:
     def _add(self, out: tuple[FloatArray, ...], factor: float, pair: tuple[FloatArray, ...]) -> None:
         """out += factor pair"""
         for mine, other in zip(out, pair, strict=True):
-            by_rows(lambda lo, hi, a=mine, b=other: add(a[lo:hi], factor, b[lo:hi]), mine, self.threads)  # type: ignore[misc]
+            by_rows(partial(_add_some, mine, factor, other), mine, self.threads)
 
     def _scale(self, pair: Pair, factor: float) -> None:
         for mine in pair:
-            by_rows(lambda lo, hi, a=mine: np.multiply(a[lo:hi], factor, out=a[lo:hi]), mine, self.threads)
+            by_rows(partial(_scale_some, mine, factor), mine, self.threads)
+
+
+def _add_some(a: FloatArray, factor: float, b: FloatArray, lo: int, hi: int) -> None:
+    add(a[lo:hi], factor, b[lo:hi])
+
+
+def _scale_some(a: FloatArray, factor: float, lo: int, hi: int) -> None:
+    np.multiply(a[lo:hi], factor, out=a[lo:hi])

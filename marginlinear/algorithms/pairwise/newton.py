@@ -11,7 +11,7 @@ no preconditioner, its L-BFGS needs up to 20 vectors of d k numbers; here there 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from marginlinear._core.rows import Rows
-    from marginlinear._typing import AnyArray, FloatArray, State
+    from marginlinear._typing import FloatArray, State
     from marginlinear.algorithms.pairwise.regulariser import Quadratic
     from marginlinear.problem import Problem, Run
 
@@ -366,7 +366,7 @@ class NewtonFit:
 
 def column_squares(rows: Rows, cost: FloatArray) -> FloatArray:
     """sum_i c_i x_ij^2, float64 array of shape (d,)."""
-    squares: AnyArray
+    squares: Any
     if isinstance(rows.arrays, tuple):
         _, indices, indptr = rows.arrays
         weights = np.repeat(cost, np.diff(indptr))
@@ -374,7 +374,8 @@ def column_squares(rows: Rows, cost: FloatArray) -> FloatArray:
         squares = np.bincount(indices[: rows.nnz], weights=weights, minlength=rows.n)
     else:
         squares = np.einsum("i,ij,ij->j", cost, rows.arrays, rows.arrays)
-    return np.append(squares, rows.bias**2 * cost.sum()) if rows.bias >= 0 else squares
+    found: FloatArray = np.append(squares, rows.bias**2 * cost.sum()) if rows.bias >= 0 else squares
+    return found
 
 
 def mean_square(rows: Rows, weights: FloatArray, budget: Budget | None) -> FloatArray | None:

@@ -21,7 +21,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from marginlinear._typing import FloatArray, IntArray, State
+    from marginlinear._typing import AnyArray, FloatArray, IntArray, State
     from marginlinear.algorithms.partitions.partition import About, Partition
 
 # Sums that a node of the tree takes together.
@@ -69,7 +69,7 @@ class Few:
     size : int
     """
 
-    def __init__(self, places: IntArray, values: FloatArray, size: int) -> None:
+    def __init__(self, places: IntArray, values: AnyArray, size: int) -> None:
         self.places, self.values, self.size = places, values, size
 
     def copy(self) -> Few:
@@ -95,7 +95,7 @@ class Few:
 Vector: TypeAlias = "FloatArray | Few"
 
 
-def plus(whole: Vector, more: Vector) -> Vector:
+def plus(whole: Any, more: Any) -> Any:
     """whole + more, which may be whole itself; of arrays, and of Few."""
     if isinstance(more, Few) and not isinstance(whole, Few):
         whole[more.places] += more.values
@@ -116,7 +116,7 @@ def numbers_of(vector: Vector) -> int:
 def added(replies: Sequence[Replies]) -> Replies:
     """The sum of some replies, in their order."""
     first, *others = replies
-    sums = []
+    sums: Replies = []
     for at, arrays in enumerate(first):
         if arrays is None:
             sums.append(None)
@@ -169,7 +169,7 @@ class InProcess:
         return self
 
     def forget(self) -> None:
-        self.states = [None] * len(self.partitions)
+        self.states: list[State | None] = [None] * len(self.partitions)
 
     def collect(self, recipe: AnyRecipe, about: About, operations: Sequence[Operation], solve: Callable[..., Any],
                 *arguments: Any) -> Any:

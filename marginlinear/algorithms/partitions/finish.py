@@ -113,6 +113,7 @@ def solved(sums: Replies, table: Table, run: Run) -> tuple[FloatArray, FloatArra
 
     *_, (U,), (terms,), (collected,) = sums
     U, h = dense(U), float(terms[0])
+    targets: Any
     _, Xs, ys, targets, costs, starts = zip(*collected.parts, strict=True)
     X = csr_array(vstack(Xs, format="csr"))
     y, targets, cost, duals = (np.concatenate(some) for some in (ys, targets, costs, starts))

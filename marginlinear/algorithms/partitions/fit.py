@@ -17,10 +17,10 @@ from marginlinear.problem import Problem, Solution
 from marginlinear.threads import in_order
 
 if TYPE_CHECKING:
-    from marginlinear._typing import Int8Array, Parameters
+    from marginlinear._typing import HistoryEntry, Int8Array, Parameters
     from marginlinear.algorithms.partitions.communicator import Communicator
     from marginlinear.algorithms.partitions.partition import Partition
-    from marginlinear.problem import Run
+    from marginlinear.problem import Info, Run
     from marginlinear.registry import Method
 
 # What Places count of a fit.
@@ -44,7 +44,7 @@ class Whole(NamedTuple):
     n_classes: int
     size: float
     bias: float
-    count: int
+    count: int  # type: ignore[assignment]  # a field, not tuple.count
 
     def stand_in(self, n_classes: int) -> Problem:
         """A Problem of one empty row, in place of all."""
@@ -89,13 +89,15 @@ def fit(method: Method, whole: Whole, params: Parameters, run: Run, how: str | N
             with np.errstate(over="ignore", invalid="ignore"):
                 solution = method.fit(whole.stand_in(n_classes), params, run._replace(places=places))
         except TimeoutError as error:
-            error.weights = places.weights
+            error.weights = places.weights  # type: ignore[attr-defined]
             raise
         return solution._replace(state={name: getattr(places, name) for name in SENT})
 
     if how is None:
         return column(None if method.joint else np.array([-1, 1], np.int8), whole.n_classes, run, communicator)
-    started, info, history, cancel = time.perf_counter(), None, [], threading.Event()
+    started, cancel = time.perf_counter(), threading.Event()
+    info: Info | None = None
+    history: list[HistoryEntry] = []
     codes = codes_of(how, whole.n_classes, run.seed)
     weights, sent = np.zeros((whole.stand_in(2).rows.d, codes.shape[1])), dict.fromkeys(SENT, 0)
 
@@ -113,5 +115,6 @@ def fit(method: Method, whole: Whole, params: Parameters, run: Run, how: str | N
                         "bound": info.bound, "certificate": info.certificate, "residual": None, "columns": at + 1})
         if run.progress is not None:
             run.progress(history[-1])
+    assert info is not None
     info = info._replace(seconds=history[-1]["seconds"], tol=run.tol, history=history)
     return Solution(weights, info, sent, None if how == "ovr" else codes)

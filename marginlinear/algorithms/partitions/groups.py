@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from marginlinear._core.dual_engine import DualEngine
     from marginlinear._core.rows import Rows
-    from marginlinear._typing import FloatArray, IntArray
+    from marginlinear._typing import FloatArray, IntpArray
 
 T = TypeVar("T")
 
@@ -87,7 +87,7 @@ class Groups:
     """
 
     def __init__(self, engine: DualEngine, count: int, rounds: int, threads: int,
-                 often: IntArray | None = None) -> None:
+                 often: IntpArray | None = None) -> None:
         self.engine, self.count, self.rounds, self.often = engine, count, rounds, often
         self.team = Team(min(threads, count))
         W = engine.iterates.W
@@ -134,7 +134,7 @@ class Groups:
         if self.often is not None:
             iterates.W[self.often] = kept
         last_whole, last_each, moved = (sum(part) / theta**2 for part in zip(*last, strict=True))
-        return Proposal(*sums.tolist(), whole + last_whole, each + last_each, moved, whole_along, each_along)
+        return Proposal._make((*sums.tolist(), whole + last_whole, each + last_each, moved, whole_along, each_along))
 
     def _visit(self, places: list[int], theta: float, extra: float, first: bool) -> FloatArray:
         """Sums of the visits of one section, the first of a round from the W of now."""
@@ -150,15 +150,18 @@ class Groups:
         if first:
             self.moves[:] = 0
             self.copied += (2 * self.count + 1) * len(W)
-        return np.sum(self.team.run(visit, self.count), axis=0)
+        sums: FloatArray = np.sum(self.team.run(visit, self.count), axis=0)
+        return sums
 
     def _exchange(self, share: float) -> list[float]:
         iterates, often = self.engine.iterates, self.often
+        assert often is not None
         self.copied += (2 * self.count + 1) * len(often)
         parts = ranges(len(often), max(1, PART // self.engine.n_classes) * self.engine.n_classes)
         found = self.team.run(lambda part: iterates.pool(self.copies, self.moves, often[slice(*parts[part])], share),
                               len(parts))
-        return np.sum(found, axis=0).tolist()
+        sums: list[float] = np.sum(found, axis=0).tolist()
+        return sums
 
     def accept(self, places: list[int], t: float, share: float) -> None:
         iterates, W, moves = self.engine.iterates, self.engine.iterates.W, self.moves
@@ -172,7 +175,7 @@ class Groups:
         return self.team.run(lambda part: work(*parts[part]), len(parts))
 
 
-def frequent(rows: Rows, least: int, columns: int, threads: int) -> IntArray | None:
+def frequent(rows: Rows, least: int, columns: int, threads: int) -> IntpArray | None:
     """Places in W, of so many columns, of the features that at least `least` rows have: intp array. None where rows are
     on disk, or where that is nothing, or more than HALF of W."""
     if rows.pager is not None:
@@ -202,7 +205,7 @@ def products_with_direction(rows: Rows, threads: int) -> FloatArray:
     step = max(1, rows.m // RUNS)
     some = [(lo, min(rows.m, lo + min(step, NEIGHBOURS))) for lo in range(0, rows.m, step)]
     for _ in range(3):
-        direction = np.zeros(rows.d)
+        direction: FloatArray = np.zeros(rows.d)
         for lo, hi in some:
             add_rows(rows, share, direction, lo, hi)
         length = np.linalg.norm(direction)

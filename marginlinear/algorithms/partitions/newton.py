@@ -8,7 +8,7 @@ or on C.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import numpy as np
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from marginlinear._core.dual_engine import DualEngine
-    from marginlinear._typing import FloatArray
+    from marginlinear._typing import FloatArray, Floats
     from marginlinear.algorithms.certificate import Budget
     from marginlinear.algorithms.newton import NewtonSteps
     from marginlinear.algorithms.partitions.places import Blocks, Margins
@@ -59,7 +59,7 @@ class SummedCost:
     def unknowns(engine: DualEngine) -> int:
         return engine.rows.d * max(1, engine.n_classes - 1)
 
-    def sweeps_of_a_step(self, engine: DualEngine) -> float:
+    def sweeps_of_a_step(self, engine: Any) -> float:
         """As `newton.BlockNewtonCost` has it: infinite where steps are not possible."""
         possible = self.unknowns(engine) <= LIMIT and (engine.n_classes == 1 or engine.laplacian)
         return ROUNDS if possible else math.inf
@@ -74,6 +74,10 @@ class SummedCost:
 class SummedMarginNewton(MarginNewton):
     """MarginNewton on the engine places.Margins."""
 
+    if TYPE_CHECKING:
+        @property
+        def engine(self) -> Margins: ...
+
     START = MOST
 
     def __init__(self, engine: Margins) -> None:
@@ -84,24 +88,25 @@ class SummedMarginNewton(MarginNewton):
 
     def sum_of_rows(self) -> FloatArray:
         self.whole, = self.places.ask("mean_row")
-        return self.whole
+        whole: FloatArray = self.whole
+        return whole
 
-    def begin_rows(self, W: FloatArray, mean: float) -> None:
+    def begin_rows(self, W: Floats, mean: float) -> None:
         self.places.tell("begin_newton", np.array(W), mean)
 
     def move_centre(self) -> None:
         self.places.tell("move_centre")
 
-    def gram_of(self, curvatures: bool) -> FloatArray:
+    def gram_of(self, curvatures: bool) -> Any:
         return self.hessian if curvatures else self.places.ask("curvature", False)[0]
 
-    def respond_rows(self, W: FloatArray, mean: float, measured: bool = False) -> tuple[tuple[float, ...], FloatArray]:
+    def respond_rows(self, W: Floats, mean: float, measured: bool = False) -> tuple[Any, FloatArray]:
         self.engine.at_hand = {}
         (sums, U), (self.hessian,) = self.places.ask_all(("respond", (np.array(W), self.g, mean)),
                                                          ("curvature", (True,)))
         return tuple(sums.tolist()), U
 
-    def _search(self, direction: FloatArray, fall: float) -> float:
+    def _search(self, direction: Floats, fall: float) -> float:
         """W moves by -t `direction`; returns t. Along the line F' rises and is linear between knots."""
         direction, W = np.asarray(direction), np.asarray(self.W)
         mean = self.whole @ direction / self.size if self.spread > 0 else 0.0
@@ -125,6 +130,10 @@ class SummedMarginNewton(MarginNewton):
 class SummedBlockNewton(BlockNewton):
     """BlockNewton on the engine places.Blocks."""
 
+    if TYPE_CHECKING:
+        @property
+        def engine(self) -> Blocks: ...
+
     START = MOST
 
     def __init__(self, engine: Blocks) -> None:
@@ -135,15 +144,16 @@ class SummedBlockNewton(BlockNewton):
     def move_centre(self) -> None:
         self.places.tell("move_centre")
 
-    def respond_rows(self, W: FloatArray) -> tuple[tuple[float, ...], FloatArray]:
+    def respond_rows(self, W: Floats) -> tuple[Any, FloatArray]:
         self.engine.at_hand = {}
         free = self.engine.n_classes - 1 if self._invariant() else self.engine.n_classes
         (sums, U), (self.curvature_of_now,) = self.places.ask_all(("respond", (np.array(W), self.g)),
                                                                   ("curvature", (free,)))
         return tuple(sums.tolist()), U
 
-    def curvature_of_rows(self, free: int) -> FloatArray:
-        return self.curvature_of_now
+    def curvature_of_rows(self, free: SupportsIndex) -> FloatArray:
+        found: FloatArray = self.curvature_of_now
+        return found
 
 
 MARGINS, BLOCKS = SummedCost(SummedMarginNewton, 8), SummedCost(SummedBlockNewton, 15)

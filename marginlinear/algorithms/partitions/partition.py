@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from marginlinear._core.rows import Rows
-    from marginlinear._typing import AnyArray, FloatArray, Int8Array, Int32Array, IntArray, Parameters, State
+    from marginlinear._typing import AnyArray, FloatArray, Int8Array, Int32Array, IntArray, IntpArray, Parameters, State
     from marginlinear.algorithms.dual import Terms
     from marginlinear.algorithms.partitions.communicator import AnyRecipe, Operation, Replies, Vector
     from marginlinear.data.arrays import CSR
@@ -77,7 +77,7 @@ class Recipe(NamedTuple):
     """
 
     joint: bool
-    terms: Terms
+    terms: Terms | None
     params: Parameters
     signs: Int8Array | None
     seed: int
@@ -131,6 +131,11 @@ class Partition:
     targets : float64 array of shape (m,), optional
         Of a regression.
     """
+
+    X: Any
+    _rows: Rows | None
+    _chosen: tuple[bytes, IntpArray, Rows] | None
+    _held: tuple[Any, Any] | None
 
     def __init__(self, X: CSR | AnyArray | Store, y: Int32Array, n_classes: int, instance: FloatArray,
                  factor: FloatArray, whole: float, bias: float, number: int, room: tuple[int | None, int] = (None, 1),
@@ -210,13 +215,18 @@ class Partition:
 class Visit:
     """One message at one partition. The methods are the operations, and `state`."""
 
+    # A MarginCD or a BlockCD, and steps on it.
+    engine: Any
+    newton: Any
+
     def __init__(self, partition: Partition, recipe: Recipe, state: State | None, about: About) -> None:
         self.recipe, self.about, self.number, self.features = recipe, about, partition.number, partition.features
         self.problem = partition.problem(recipe.signs)
+        assert recipe.terms is not None
         cost, keywords = recipe.terms(self.problem, recipe.params)
         # Rows are visited in an order of their own each time, and everywhere.
         seed = np.random.SeedSequence([recipe.seed, about.number, partition.number]).generate_state(1, np.uint64)[0]
-        make = joint_engine if recipe.joint else margin_engine
+        make: Callable[..., Any] = joint_engine if recipe.joint else margin_engine
         self.engine = engine = make(self.problem, cost, int(seed), recipe.threads, **keywords)
         self.kept = {} if state is None else dict(state)
         if state is not None:
@@ -338,6 +348,7 @@ class Visit:
             array[:] = 0
 
     def _newton(self, g: float = 1.0) -> Any:
+        Newton: Any
         if self.recipe.joint:
             from marginlinear._core.block_newton import BlockNewton as Newton
         else:

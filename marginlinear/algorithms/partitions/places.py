@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from marginlinear._core.dual_engine import DualEngine
     from marginlinear._core.rows import Rows
-    from marginlinear._typing import FloatArray, State, Table
+    from marginlinear._typing import FloatArray, Floats, Int32s, State, Table
     from marginlinear.algorithms.newton import NewtonCost
     from marginlinear.algorithms.pairwise.newton import NewtonFit
     from marginlinear.algorithms.partitions.communicator import AnyRecipe, Communicator, Operation
@@ -66,9 +66,12 @@ class Places:
 
     def __init__(self, communicator: Communicator, recipe: AnyRecipe, count: int, run: Run) -> None:
         self.communicator, self.recipe, self.count, self.run = communicator, recipe, count, run
-        self.engine, self.waiting, self.table = None, [], None
+        self.engine: Any = None
+        self.waiting: list[Operation] = []
+        self.table: Table | None = None
         # The Rounds, and a direction that rows share, until it has gone to them.
-        self.rounds_made = self.shared = None
+        self.rounds_made: Any = None
+        self.shared: FloatArray | None = None
         self.messages = self.numbers_sent = self.collections = 0
         self.joint_engine = partial(joint_engine, kind=partial(Blocks, self))
 
@@ -90,7 +93,7 @@ class Places:
         on the rows that matter."""
         return newton.MARGINS if newton.MARGINS.unknowns(engine) <= newton.LIMIT else finish.FinishCost
 
-    def sweeper(self, engine: Margins | Blocks) -> Rounds:
+    def sweeper(self, engine: Any) -> Rounds:
         """Rounds for this engine; of one partition they are sweeps."""
         self.rounds_made = made = Rounds(engine, self)
         made.pace = PLAIN if self.count == 1 else made.pace._replace(warm_up=WARM_UP)
@@ -108,7 +111,8 @@ class Places:
 
     def ask(self, operation: str, *arguments: Any) -> list[Any]:
         """The sums of the operation's arrays, over all partitions."""
-        return self.ask_all((operation, arguments))[0]
+        sums: list[Any] = self.ask_all((operation, arguments))[0]
+        return sums
 
     def ask_all(self, *operations: Operation) -> list[Any]:
         """The same of several (operation, arguments), by one message."""
@@ -151,8 +155,7 @@ class Places:
         *sums, each, each_along = numbers.tolist()
         weight = 1.0 if iterates.factors is None else iterates.factors
         whole = iterates.sqnorm_of(self.moves) / theta**2
-        return Proposal(*sums, whole, each / theta**2, whole,
-                        float((weight * pull * pull).sum()), each_along)
+        return Proposal._make((*sums, whole, each / theta**2, whole, float((weight * pull * pull).sum()), each_along))
 
     def accept(self, _: None, t: float, share: float) -> None:
         iterates = self.engine.iterates
@@ -163,17 +166,27 @@ class Places:
         """What the next round has to ask before it for the direction b that rows share the most, by the power method
         from the sum of a few rows: a step goes with each of the first rounds, which have the direction so far."""
         whole, self.shared = self.shared, None
-        length = 0.0 if whole is None else np.linalg.norm(whole)
-        if not 0 < length < np.inf:
+        length = 0.0 if whole is None else float(np.linalg.norm(whole))
+        if whole is None or not 0 < length < np.inf:
             return []
         return [("direction", (whole / length, self.engine.n_iter < STEPS))]
 
 
-class Elsewhere:
+if TYPE_CHECKING:
+    # What it finds beside it.
+    Base = DualEngine
+else:
+    Base = object
+
+
+class Elsewhere(Base):
     """The part of a DualEngine that is about rows, by messages. Before MarginCD or BlockCD, over one row in place of
     all."""
 
     lines = False
+    centre: tuple[float, float, float, bool] | None
+    best: FloatArray | None
+    m: float
 
     def __init__(self, places: Places, rows: Rows, *arguments: Any, **keywords: Any) -> None:
         self.places, self.averaging, self.best, self.least = places, False, None, np.inf
@@ -203,22 +216,26 @@ class Elsewhere:
         return self.present_mean() is None and self.iterates.factors is None
 
     def loss_at_zero(self) -> float:
-        return self.at_zero
+        found: float = self.at_zero
+        return found
 
     def condition(self) -> float:
-        return self.conditions / self.m
+        found: float = self.conditions / self.m
+        return found
 
     def set_skip_tolerance(self, gap: float) -> None:
         # Of one row.
         super().set_skip_tolerance(gap / self.m)
 
-    def loss_sums(self, weights: FloatArray, margins: FloatArray | None = None) -> list[float]:
+    def loss_sums(self, weights: Floats, margins: Floats | None = None) -> list[float]:
         """As DualEngine has it. What else a check asks for comes with it: the duals' part of D, and both at the
         averages; after a sweep the visits of the next; and where nothing is told but the duals to keep, as at the end
         of a fit, what speaks of these."""
         found = self.at_hand.pop("losses", None) if weights is self.iterates.averaged else None
+        values: list[float]
         if found is not None:
-            return found.tolist()
+            values = found.tolist()
+            return values
         now, places = weights is self.iterates.W, self.places
         names, operations = ["duals"], [("losses", (weights,)), ("terms", ("duals",))]
         if self.averaging and now:
@@ -237,23 +254,27 @@ class Elsewhere:
         self.swept = False
         sums = [arrays[0] for arrays in sums]
         self.at_hand.update(zip(names, sums[1:], strict=True))
-        return sums[0].tolist()
+        values = sums[0].tolist()
+        return values
 
-    def terms(self, which: str) -> list[float]:
+    def terms(self, which: str) -> tuple[float, float]:
         """`dual_sums` of these duals: "duals", their averages "mean", or those "kept"."""
         found = self.at_hand.pop(which, None)
-        return (self.places.ask("terms", which)[0] if found is None else found).tolist()
+        h, slope = (self.places.ask("terms", which)[0] if found is None else found).tolist()
+        return h, slope
 
-    def weights_of(self, which: str) -> FloatArray:
+    def weights_of(self, which: str) -> FloatArray:  # type: ignore[override]  # of duals by their name
         """U, summed afresh."""
-        return self.places.ask("weights", which)[0]
+        U: FloatArray = self.places.ask("weights", which)[0]
+        return U
 
     def of_kept(self, name: str) -> FloatArray:
         """What OF_KEPT names, of the duals kept: all of it by one message."""
         if name not in self.at_hand:
             self.at_hand.update(zip(OF_KEPT, [found for found, in self.places.ask_all(*OF_KEPT.values())],
                                     strict=True))
-        return self.at_hand.pop(name)
+        found: FloatArray = self.at_hand.pop(name)
+        return found
 
     def note(self, value: float, weights: FloatArray) -> None:
         """A check has seen P at these weights."""
@@ -285,8 +306,8 @@ class Elsewhere:
         self.at_hand, self.swept, self.centre = {}, True, None
         super().end_sweep(gap, loss, tight)
 
-    def foresee(self, *centre: Any) -> None:
-        self.centre = centre
+    def foresee(self, kappa: float, A: float, a: float, restart: bool) -> None:
+        self.centre = kappa, A, a, restart
 
     def start_over(self) -> None:
         self._tell("zero")
@@ -345,10 +366,10 @@ class Margins(Elsewhere, MarginCD):
         iterates = self.iterates
         return self.bound_of(*self.terms("mean"), iterates.averaged_sqnorm(), iterates.averaged_dot)
 
-    def recomputed_dual(self, averaged: bool, weights: FloatArray | None = None) -> float:
+    def recomputed_dual(self, averaged: bool, weights: Floats | None = None) -> float:
         weights = self.of_kept("weights") if weights is None else weights
-        terms = self.of_kept("kept").tolist()
-        return self.bound_of(*terms, self.iterates.sqnorm_of(weights), lambda row: row @ weights)
+        h, slope = self.of_kept("kept").tolist()
+        return self.bound_of(h, slope, self.iterates.sqnorm_of(weights), lambda row: float(row @ np.asarray(weights)))
 
 
 class Blocks(Elsewhere, BlockCD):
@@ -367,10 +388,12 @@ class Blocks(Elsewhere, BlockCD):
         iterates = self.iterates
         return self.terms("mean")[0] - self._dual_half(iterates.averaged_sqnorm, iterates.averaged_class_sqnorms)
 
-    def recomputed_dual(self, averaged: bool, weights: FloatArray | None = None) -> float:
+    def recomputed_dual(self, averaged: bool, weights: Floats | None = None, rival: Int32s | None = None,
+                        fixed: Floats | None = None) -> float:
         weights = self.of_kept("weights") if weights is None else weights
         half = self._dual_half(self.iterates.sqnorm_of, self.iterates.class_sqnorms_of, weights)
-        return self.of_kept("kept")[0] - half
+        h: float = self.of_kept("kept")[0]
+        return h - half
 
     def adapt(self) -> None:
         if self.iterates.kappa > 0:

@@ -48,6 +48,8 @@ class Recipe(NamedTuple):
 class Held:
     """A partition's SmoothLoss, and the weights that it met last."""
 
+    at: tuple[float, bytes] | None
+
     def __init__(self, partition: Partition, recipe: Recipe) -> None:
         problem = partition.problem(None)
         # Rows whose squares overflow are refused by name.
@@ -58,7 +60,7 @@ class Held:
 
     def meet(self, W: FloatArray, width: float) -> tuple[FloatArray, FloatArray] | None:
         """(values, gradient), or None where these weights were met last."""
-        at = width, hashlib.blake2b(W).digest()
+        at = width, hashlib.blake2b(W.data).digest()
         if at == self.at:
             return None
         out, self.loss.width, self.at = np.zeros(W.size), width, None
@@ -85,9 +87,11 @@ class Visit:
     def value(self, W: FloatArray, width: float) -> tuple[FloatArray, FloatArray] | None:
         with self.held.lock:
             self.held.at = None
-            return self.held.meet(W, width)
+            found: tuple[FloatArray, FloatArray] | None = self.held.meet(W, width)
+        return found
 
-    def curvature(self, W: FloatArray, width: float, correlated: bool) -> tuple[FloatArray, FloatArray, FloatArray]:
+    def curvature(self, W: FloatArray, width: float,
+                  correlated: bool) -> tuple[FloatArray, FloatArray, FloatArray | None]:
         """The sum of the rows' Hessians in their scores; that of their traces; squares of the features by these."""
         rows = self.loss.rows
         with self.held.lock:
@@ -109,8 +113,8 @@ class Visit:
             self.loss.weighted_product(self.kept["H"], V, out, basis)
         return (out,)
 
-    def _duals(self, width: float) -> HingeDuals:
-        duals = HingeDuals(self.loss, self.y, self.cost)
+    def _duals(self, width: float) -> Any:
+        duals: Any = HingeDuals(self.loss, self.y, self.cost)
         duals.x, duals.sigma = self.kept.get("x"), self.kept.get("sigma")
         self.loss.width = width
         return duals
@@ -184,6 +188,7 @@ class ElsewhereDuals:
     """HingeDuals over rows elsewhere: their rho stand for the factors (u, v) that these are scaled by."""
 
     H = sigma = None
+    own: float
 
     def __init__(self, loss: ElsewhereLoss) -> None:
         self.loss, self.places = loss, loss.places
@@ -209,10 +214,14 @@ class ElsewhereDuals:
 class SummedNewtonFit(NewtonFit):
     """NewtonFit over the rows of run.places."""
 
+    loss: Any
+    duals: Any
+
     _on_scores = False
 
     def _loss(self, name: str, width: float) -> Any:
         places = self.run.places
+        assert places is not None
         places.recipe = Recipe(name, float(self.cost[0]) / self.problem.size, self.run.threads)
         loss = ElsewhereLoss(places, width)
         loss.correlated = self.problem.rows.d <= min(WHOLE, loss.m)
@@ -223,10 +232,12 @@ class SummedNewtonFit(NewtonFit):
 
     @property
     def _correlated(self) -> bool:
-        return self.loss.correlated
+        found: bool = self.loss.correlated
+        return found
 
     def _mean_square(self, weights: FloatArray) -> FloatArray:
-        return self.loss.squares / self.total
+        whole: FloatArray = self.loss.squares / self.total
+        return whole
 
     def _column_squares(self, weights: FloatArray) -> FloatArray:
         squares = self.loss.squares
@@ -244,7 +255,8 @@ class SummedNewtonFit(NewtonFit):
         if not exact or self.regulariser.curvature_of_bias() is not None:
             return super()._newton_direction()
         curvature, weights = self.loss.curvature()
-        precondition, size = self._preconditioner(self.regulariser.align(curvature), weights)
+        precondition, size = self._preconditioner(  # type: ignore[misc]  # without products it is always there
+            self.regulariser.align(curvature), weights)
         if size < len(self.step):
             return super()._newton_direction()
         basis = self.regulariser.basis
@@ -260,5 +272,6 @@ class SummedNewtonFit(NewtonFit):
 
     def _support(self) -> int:
         if not self.hinge:
-            return self.loss.m
+            return int(self.loss.m)
+        assert self.run.places is not None
         return int(self.run.places.ask("support", self.W.reshape(-1), self.loss.width)[0][0])
