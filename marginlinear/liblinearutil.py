@@ -46,7 +46,7 @@ __all__ = ["csr_find_scale_param", "csr_scale", "evaluations", "feature_node", "
            "model", "parameter", "predict", "print_null", "problem", "save_model", "solver_names", "svm_read_problem",
            "toPyModel", "train"]
 
-solver_names = IntEnum(  # type: ignore[misc]  # its members follow from SOLVERS
+solver_names: Any = IntEnum(  # type: ignore[misc]  # its members follow from SOLVERS
     "solver_names", {name: number for number, name in SOLVERS.items()}, module=__name__)
 solver_names.__doc__ = """LIBLINEAR's solvers: name and number. Only those that a method has are taken after `-s`."""
 
@@ -646,7 +646,7 @@ def predict(y: Any, x: Any, m: model,
     scores = classifier.decide(x)
     labels = scores if m.is_regression_model() else classifier.labels_of(scores).astype(np.float64)
     values = m.probabilities_of(scores) if with_probabilities else m.values_of(scores)
-    metrics = (float("nan"),) * 3
+    metrics = float("nan"), float("nan"), float("nan")
     if len(y):
         metrics = evaluations(y, labels)
         if not line.value(QUIET) and m.is_regression_model():

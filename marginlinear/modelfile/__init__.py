@@ -80,7 +80,8 @@ def save_model(model: Model, path: PathLike, *, threads: Integer | None = None) 
 
         if not np.isfinite(model.bias):
             raise ValueError(f"the model is not saved: bias = {model.bias} is not finite")
-        own = (kernel if hasattr(model, "kernel") else linear).write(model, put, threads)
+        body: Any = kernel if hasattr(model, "kernel") else linear
+        own = body.write(model, put, threads)
         write_trailer(model, own, put, digest)
 
 

@@ -85,7 +85,7 @@ def write(model: KernelModel, put: Callable[[bytes], object], threads: int) -> d
     if not (np.isfinite(model.weights).all() and np.isfinite(model.intercept).all()):
         raise ValueError("the model is not saved: it holds a coefficient that is not finite")
     unlabelled = REGRESSION[0] if model.classes is None else ONE_CLASS if is_one_class(model) else None
-    k = 2 if unlabelled else len(model.classes)
+    k = 2 if unlabelled else len(model.classes)  # pyright: ignore[reportArgumentType]  # they are there
     flip = -1 if k == 2 else 1
     coefficients = model.weights if unlabelled else pairwise(model)
     kind = unlabelled or (OWN if coefficients is None else PAIRS)
@@ -319,6 +319,7 @@ class SupportLines(io.RawIOBase):
         """A DataError of the reader as one of the model file."""
         stream = self.source.stream
         stream.seek(self.start)
+        line = b""
         for _ in range(error.line):
             line = stream.readline()
         skipped = line.split(None, self.coefficients.shape[1])

@@ -128,7 +128,7 @@ def _info(source: Source, entries: Any) -> Info | None:
     kind: Any
     for name, kind in KEPT.items():
         value = entries[name]
-        if value in NOT_FINITE and kind is not str:
+        if kind is not str and value in NOT_FINITE:
             value = float(value)
         if not isinstance(value, kind) or isinstance(value, bool):
             raise source.damaged(f"info: {name} is {shown(value)}")

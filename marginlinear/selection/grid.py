@@ -163,9 +163,9 @@ def _words(name: str, piece: str) -> list[str]:
     base = ends.pop(0) if piece.startswith("log") else None
     try:
         start, step, stop = (Decimal(end) for end in ends)
-        finite = start.is_finite() and step.is_finite() and stop.is_finite()
     except (InvalidOperation, ValueError):
-        finite = False
+        start = step = stop = Decimal("nan")
+    finite = start.is_finite() and step.is_finite() and stop.is_finite()
     if not finite or base not in (None, *BASES) or step == 0 or (stop - start) / step < 0:
         raise ValueError(f"grid: {name} = {piece!r} is no range: give start:step:stop, log2:start:step:stop or "
                          "log10:start:step:stop, such as log2:-5:2:9")
