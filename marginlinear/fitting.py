@@ -88,7 +88,7 @@ class _Fitted(NamedTuple):
     state: Start | None
 
 
-class Fitted(_Fitted, Linear):
+class Fitted(_Fitted, Linear):  # pyright: ignore[reportIncompatibleVariableOverride]  # a field reads like a property
     """A model as a fit leaves it: the arguments of `Model`, and what `save_model` writes.
 
     Attributes

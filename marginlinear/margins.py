@@ -371,7 +371,8 @@ def strongest(weights: FloatArray, count: int,
               names: Sequence[str] | None = None) -> tuple[list[Feature], list[Feature]]:
     """(Features of the `count` largest positive weights, of the smallest negative ones), the strongest first."""
     def features(which: IntArray) -> list[Feature]:
-        return [Feature(at, None if names is None else names[at], float(weights[at])) for at in which.tolist()]
+        numbers: list[int] = which.tolist()
+        return [Feature(at, None if names is None else names[at], float(weights[at])) for at in numbers]
 
     up, down = np.flatnonzero(weights > 0), np.flatnonzero(weights < 0)
     return features(up[smallest(-weights[up], count)]), features(down[smallest(weights[down], count)])

@@ -7,7 +7,7 @@ are not 0.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 if TYPE_CHECKING:
     from marginlinear._core.block_cd import BlockCD
@@ -58,8 +58,7 @@ class NewtonSteps(Protocol):
 class NewtonCost(Protocol):
     """What a Descent asks before it takes them."""
 
-    @property
-    def NAME(self) -> str: ...
+    NAME: str
 
     def steps(self, engine: Any, /) -> float: ...
 
@@ -86,7 +85,7 @@ def flat_nowhere(engine: MarginCD) -> bool:
 class MarginNewtonCost:
     """Of steps on the engine MarginCD."""
 
-    NAME = "newton"
+    NAME: ClassVar[str] = "newton"
 
     @staticmethod
     def steps(engine: MarginCD) -> float:
@@ -182,7 +181,7 @@ def rough_newton(engine: MarginCD, budget: Budget) -> MarginNewton | None:
 class BlockNewtonCost:
     """Of steps on the engine BlockCD."""
 
-    NAME = "newton"
+    NAME: ClassVar[str] = "newton"
 
     @staticmethod
     def steps(engine: BlockCD) -> float:

@@ -229,6 +229,7 @@ def pieces_of(paths: Sequence[str], client: Client, wanted: int | Literal["chunk
                                  "the same under this name")
     whole = max(1, sum(size for _, size in looks[first] if size is not None))
     stores, chunks = sum(stored for stored, _ in looks[first]), []
+    most = 0.0
     if stores:
         room = room_of(client)
         most = IN_MEMORY * room.memory / -(-stores // room.workers)
@@ -259,7 +260,8 @@ def scaling_of(kind: str, parts: Sequence[Future[Any]], width: int, client: Clie
         for row, values in zip(found, future.result(), strict=True):
             row[:len(values)] = values
         bounds = found if at == 0 else np.array([np.minimum(bounds[0], found[0]), np.maximum(bounds[1], found[1])])
-    return maxabs(*bounds) if kind == MAXABS else Scaling(RANGE, *bounds)
+    lower, upper = bounds
+    return maxabs(lower, upper) if kind == MAXABS else Scaling(RANGE, lower, upper)
 
 
 def evened(parts: list[Future[Any]], descriptions: Sequence[Description], labels: AnyArray,

@@ -315,7 +315,7 @@ class Cluster:
                 if copies is not None:
                     self.copies, self.since = copies, []
                 return result
-        result = None
+        result, times, started = None, [], time.perf_counter()
         for attempt in range(ATTEMPTS):
             started = time.perf_counter()
             try:

@@ -13,7 +13,11 @@ if TYPE_CHECKING:
     from marginlinear.model import Model
 
 try:
-    from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+    from sklearn.base import (
+        BaseEstimator,  # pyright: ignore[reportAssignmentType]
+        ClassifierMixin,  # pyright: ignore[reportAssignmentType]
+        RegressorMixin,  # pyright: ignore[reportAssignmentType]
+    )
     from sklearn.utils.validation import check_is_fitted
 except ImportError:
     # get_params and clone are scikit-learn's; fit and predict need it not.
@@ -38,6 +42,8 @@ class DaskEstimator(BaseEstimator):
     C: float | None
     params: dict[str, Any] | None
     client: Client | None
+    if TYPE_CHECKING:
+        def get_params(self, deep: bool = True) -> dict[str, Any]: ...
 
     def __sklearn_clone__(self) -> Self:
         # The client is no parameter to be copied: a copy works on the same cluster.

@@ -97,8 +97,8 @@ def folds_of(cluster: Cluster, partitions: Sequence[Future[Any]], whole: Whole, 
                                 for partition in partitions])
 
     sizes = asked(sizes_of, cuts)
-    weights = sum(weights for _, weights in sizes)
-    counts = sum(counts for counts, _ in sizes)
+    weights: Any = sum(weights for _, weights in sizes)
+    counts: Any = sum(counts for counts, _ in sizes)
     lacking = np.argwhere((counts.sum(axis=0) > 0) & (counts.sum(axis=0) - counts[:cuts.folds] <= 0))
     if len(lacking):
         assert classes is not None

@@ -59,7 +59,7 @@ class Journal:
             with replacing(path) as stream:
                 stream.write(json.dumps(header, indent=1).encode("utf-8"))
         self.copies = self._read_copies() if there else None
-        self.records = self._read_records() if there else iter(())
+        self.records: Iterator[Any] = self._read_records() if there else iter(())
         self.stream: IO[bytes] | None = None
 
     def _place(self, name: str) -> str:

@@ -50,9 +50,9 @@ WAIT_TIMEOUT = P.Param("wait_timeout", float, 300.0, "", "(0, inf)")
 def train(X: Any, y: Any = None, *, solver: str | int | None = None, classes: ArrayLike | None = None,
           class_weight: Any = None, sample_weight: Any = None, client: Client | None = None,
           partitions: int | Literal["chunks"] | None = None, shuffle: bool | Literal["auto"] = "auto",
-          checkpoint: str | PathLike[str] | None = None, checkpoint_every: int = CHECKPOINT_EVERY.default, resume: bool = False,
-          wait_timeout: float = WAIT_TIMEOUT.default, progress: Observer | None = None, probability: bool = False,
-          scale: str | None = None, **params: Any) -> Model:
+          checkpoint: str | PathLike[str] | None = None, checkpoint_every: int = CHECKPOINT_EVERY.default,
+          resume: bool = False, wait_timeout: float = WAIT_TIMEOUT.default, progress: Observer | None = None,
+          probability: bool = False, scale: str | None = None, **params: Any) -> Model:
     """Train a linear classifier, or regression, on rows that are spread over the workers of a Dask cluster.
 
     Parameters
@@ -199,9 +199,9 @@ def cross_validate(X: Any, y: Any = None, *, folds: int = P.FOLDS.default, metri
 def prepared(X: Any, y: Any, *, solver: str | int | None = None, classes: ArrayLike | None = None,
              class_weight: Any = None, sample_weight: Any = None, client: Client | None = None,
              partitions: int | Literal["chunks"] | None = None, shuffle: bool | Literal["auto"] = "auto",
-             checkpoint: str | PathLike[str] | None = None, checkpoint_every: int = CHECKPOINT_EVERY.default, resume: bool = False,
-             wait_timeout: float = WAIT_TIMEOUT.default, progress: Observer | None = None, scale: str | None = None,
-             probability: bool = False, **params: Any) -> Iterator[DaskFit]:
+             checkpoint: str | PathLike[str] | None = None, checkpoint_every: int = CHECKPOINT_EVERY.default,
+             resume: bool = False, wait_timeout: float = WAIT_TIMEOUT.default, progress: Observer | None = None,
+             scale: str | None = None, probability: bool = False, **params: Any) -> Iterator[DaskFit]:
     """The DaskFit of what `train` takes, for as long as its rows are on the workers."""
     method = registry.get(registry.DEFAULT if solver is None else solver)
     for name in HERE:

@@ -68,7 +68,7 @@ class ASGDFit:
         from marginlinear.status import allowance, status_of
 
         run, engine, epochs = self.run, self.engine, self.params["epochs"]
-        done, next_check, ended = 0, FIRST_CHECK, None
+        done, next_check, ended, objective = 0, FIRST_CHECK, None, math.inf
         self.eta0 = self.params["eta0"]
         if run.start is not None:
             engine.resume(run.start)

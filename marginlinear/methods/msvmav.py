@@ -107,6 +107,7 @@ class MSVMAvFit:
         import numpy as np
 
         run, root, n_iter, change = self.run, math.sqrt(self.rows.d), 0, 1.0
+        ended: str | None = None
         self.go_to(self.start())
         run.enlist(self)
         while True:
@@ -373,10 +374,11 @@ class Primal:
         from scipy.linalg import cho_solve
 
         right = self.passes.sum(self.p * lack)
-        delta: FloatArray | None = None if self.factor is None else self._corrected(below, right)
-        if delta is None:
-            self._factorise(below)
-            delta = cho_solve(self.factor, right, check_finite=False)
+        corrected = None if self.factor is None else self._corrected(below, right)
+        if corrected is not None:
+            return corrected
+        self._factorise(below)
+        delta: FloatArray = cho_solve(self.factor, right, check_finite=False)
         return delta
 
     def _corrected(self, below: BoolArray, right: FloatArray) -> FloatArray | None:

@@ -69,7 +69,7 @@ class ScoreDescent:
         R = S.copy()
         lost = loss.value_at(R)
         gradient: Pair | None = None
-        step: Pair = ()
+        step: Pair = A, S
         best, settled = math.inf, 0
         while True:
             KR = self._times(R)
@@ -145,7 +145,7 @@ class ScoreDescent:
         along, square = self._dot(A, step[1]), self._dot(*step)
         slope = self._dot(gradient[0], step[1])
         noise = ROUNDING * max(1.0, abs(lost))
-        t, low, high = 1.0, (0.0, slope), (math.inf, math.inf)
+        t, low, high, secant = 1.0, (0.0, slope), (math.inf, math.inf), math.inf
         if not slope < 0:
             return None
         for _ in range(TRIALS):

@@ -381,6 +381,7 @@ def column_squares(rows: Rows, cost: FloatArray) -> FloatArray:
 def mean_square(rows: Rows, weights: FloatArray, budget: Budget | None) -> FloatArray | None:
     """sum_i weights_i x_i x_i', float64 array of shape (d, d); None where the budget, if there is one, ends."""
     A = np.zeros((rows.d, rows.d))
+    X: Any
     if isinstance(rows.arrays, tuple):
         _, indices, indptr = rows.arrays
         X = csr_array((rows.stored(), indices[: rows.nnz], indptr), shape=(rows.m, rows.n))

@@ -12,7 +12,7 @@ of all partitions says. If not, they are among the next A.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeAlias
 
 import numpy as np
 
@@ -178,7 +178,7 @@ class Finish:
 class FinishCost:
     """What a Descent asks of a way to go on (newton.MarginNewtonCost)."""
 
-    NAME = "collected"
+    NAME: ClassVar[str] = "collected"
 
     @staticmethod
     def steps(engine: Margins) -> float:

@@ -203,9 +203,10 @@ def products_with_direction(rows: Rows, threads: int) -> FloatArray:
     share = np.ones(rows.m)
     rows.require()
     step = max(1, rows.m // RUNS)
+    direction: FloatArray = np.zeros((rows.d, 1))
     some = [(lo, min(rows.m, lo + min(step, NEIGHBOURS))) for lo in range(0, rows.m, step)]
     for _ in range(3):
-        direction: FloatArray = np.zeros(rows.d)
+        direction = np.zeros(rows.d)
         for lo, hi in some:
             add_rows(rows, share, direction, lo, hi)
         length = np.linalg.norm(direction)

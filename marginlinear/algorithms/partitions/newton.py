@@ -40,7 +40,7 @@ ROUNDING = 1e-13
 class SummedCost:
     """What newton.MarginNewtonCost says of one machine, for steps of `kind`."""
 
-    NAME = "newton"
+    NAME: str = "newton"
 
     def __init__(self, kind: Callable[[Any], NewtonSteps], steps: float) -> None:
         self.kind, self.count = kind, steps

@@ -102,8 +102,10 @@ class Places:
     @property
     def weights(self) -> FloatArray | None:
         """The best that a check of a dual method has seen: float64 array of shape (d, columns); None before."""
-        best = None if self.engine is None else self.engine.best
-        return None if best is None else np.array(self.engine.weights_at(best)).reshape(self.engine.rows.d, -1)
+        engine = self.engine
+        if engine is None or engine.best is None:
+            return None
+        return np.array(engine.weights_at(engine.best)).reshape(engine.rows.d, -1)
 
     def tell(self, operation: str, *arguments: Any) -> None:
         """To be done before what is asked next."""
@@ -116,7 +118,8 @@ class Places:
 
     def ask_all(self, *operations: Operation) -> list[Any]:
         """The same of several (operation, arguments), by one message."""
-        about = About(self.messages, *(self.engine.about() if self.engine is not None else (0.0, None, None, -np.inf)))
+        spoken: Any = self.engine.about() if self.engine is not None else (0.0, None, None, -np.inf)
+        about = About(self.messages, *spoken)
         before, self.waiting = self.waiting, []
         sums = self.communicator.run(self.recipe, about, [*before, *operations])[len(before):]
         self.messages += 1
@@ -263,9 +266,9 @@ class Elsewhere(Base):
         h, slope = (self.places.ask("terms", which)[0] if found is None else found).tolist()
         return h, slope
 
-    def weights_of(self, which: str) -> FloatArray:  # type: ignore[override]  # of duals by their name
-        """U, summed afresh."""
-        U: FloatArray = self.places.ask("weights", which)[0]
+    def weights_of(self, duals: Any) -> FloatArray:
+        """U, summed afresh, of the duals of this name."""
+        U: FloatArray = self.places.ask("weights", duals)[0]
         return U
 
     def of_kept(self, name: str) -> FloatArray:

@@ -217,7 +217,9 @@ class SummedNewtonFit(NewtonFit):
     loss: Any
     duals: Any
 
-    _on_scores = False
+    @property
+    def _on_scores(self) -> bool:
+        return False
 
     def _loss(self, name: str, width: float) -> Any:
         places = self.run.places
