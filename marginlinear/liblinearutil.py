@@ -124,11 +124,11 @@ class problem:
 
     def __init__(self, y: Any, x: Any, bias: float = -1) -> None:
         self.x = _table(x)
-        self.y = _labels(y)
+        self.y: AnyArray = _labels(y)
         self.l = len(self.y)
         if self.l != shape_of(self.x)[0]:
             raise ValueError(f"x has {shape_of(self.x)[0]} rows, y has {self.l} labels")
-        self.bias = params.BIAS.check(bias)
+        self.bias: float = params.BIAS.check(bias)
 
     x_space = _Absent(C_MEMORY)
     rowptr = _Absent(C_MEMORY)
@@ -226,17 +226,18 @@ class parameter:
             if p.name not in own and line.meant(p, method.takes):
                 raise ValueError(f"options: {line.flag(p)} is not a parameter of {method.name}: it takes "
                                  f"{', '.join(taken.flag for taken in method.takes)}")
-        self.values = {p.name: _value(line, p) for p in known if line.meant(p, method.takes)}
+        self.values: dict[str, Any] = {p.name: _value(line, p) for p in known if line.meant(p, method.takes)}
         self.flag_solver_specified = line.given(params.SOLVER)
         self.flag_cross_validation = line.given(params.CROSS_VALIDATION)
         self.flag_find_parameters = line.value(params.SEARCH)
         self.nr_fold = (_value(line, params.CROSS_VALIDATION)
                         or (params.FOLDS.default if self.flag_find_parameters else 0))
-        self.quiet = line.value(QUIET)
-        self.init_sol, self.w_recalc = None, False
+        self.quiet: bool = line.value(QUIET)
+        self.init_sol: Sequence[float] | FloatArray | None = None
+        self.w_recalc = False
         if self.flag_find_parameters and params.C.name not in {p.name for p in registry.get(self.solver).params}:
             raise ValueError(f"options: -C: {self.solver} has no C to search for")
-        self.class_weight = dict(_class_weight(*words) for words in line.class_weights)
+        self.class_weight: dict[float, float] = dict(_class_weight(*words) for words in line.class_weights)
         self._check(self.solver, self.values)
 
     @staticmethod

@@ -23,7 +23,16 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
     from marginlinear._core.kernel_rows import KernelPoints
-    from marginlinear._typing import AnyArray, ArrayLike, FloatArray, Int8Array, IntArray, Integer, MatrixLike
+    from marginlinear._typing import (
+        AnyArray,
+        ArrayLike,
+        FloatArray,
+        Int8Array,
+        Int64Array,
+        IntArray,
+        Integer,
+        MatrixLike,
+    )
     from marginlinear.calibration import Calibration
     from marginlinear.data.kernels import Kernel
     from marginlinear.data.scaling import Scaling
@@ -77,14 +86,14 @@ class Model(Summary, fitting.Linear):
                  codes: ArrayLike | str | None = None, solver: str = "", params: Mapping[str, Any] | None = None,
                  info: Info | None = None, state: object = None, scaling: Scaling | None = None,
                  calibration: Calibration | None = None) -> None:
-        self.weights = np.ascontiguousarray(weights, dtype=np.float64)
+        self.weights: FloatArray = np.ascontiguousarray(weights, dtype=np.float64)
         # Or Any: who uses labels, or how the fit went, knows that they are there.
         self.classes: AnyArray | Any = None if classes is None else np.asarray(classes)
-        self.bias = float(bias)
+        self.bias: float = float(bias)
         self.solver = solver
-        self.params = dict(params or {})
+        self.params: dict[str, Any] = dict(params or {})
         self.info: Info | Any = info
-        self.scaling = scaling
+        self.scaling: Scaling | None = scaling
         self.calibration: Calibration | Any = calibration
         self._state = state
         self._codes: Any = self._checked_codes(codes)
@@ -379,9 +388,9 @@ class KernelModel(Model):
         self._intercept = np.asarray(intercept, dtype=np.float64)
         super().__init__(dual_coef, classes, **rest)
         self.support_indices = support_indices
-        self.kernel = kernel
+        self.kernel: Kernel = kernel
         self.support_rows = support
-        self.support_counts = np.asarray(support_counts, dtype=np.int64)
+        self.support_counts: Int64Array = np.asarray(support_counts, dtype=np.int64)
         self._n_features = int(n_features)
         rows = len(support) if isinstance(support, np.ndarray) else shape_of(support)[0]
         if rows != len(self.weights) or self.support_counts.sum() != rows:

@@ -111,7 +111,7 @@ class DistributionDisplay:
             at = float(np.average(self.values <= self.mean, weights=self.weights))
             self.mean_ = self.ax_.errorbar(self.mean, at, xerr=deviation, fmt="o", color=self.line_.get_color(),
                                            markersize=5, capsize=3, linewidth=1.2, zorder=3)
-            self.band_ = None
+            self.band_: Any = None
             marks = "point and bar"
             self.ax_.set(ylabel=f"share of rows with at most this {self.what}", ylim=(0, 1.02))
         else:
@@ -486,7 +486,7 @@ class SearchDisplay:
         for row in self.table:
             place = ", ".join(f"{name} = {_shown(row.get(name))}" for name in varying)
             groups.setdefault(place, []).append(row)
-        self.lines_ = []
+        self.lines_: list[Any] = []
         for place, rows in groups.items():
             rows = sorted(rows, key=lambda row: row[self.param])
             y: Any
@@ -620,7 +620,7 @@ class ReliabilityDisplay:
     def plot(self, ax: Any = None, *, name: str | None = None, **kwargs: Any) -> Self:
         """Draw onto `ax`, or a new figure; **kwargs are for the curve: what matplotlib's Line2D takes."""
         self.ax_, self.figure_ = _axes(ax, (5.0, 5.0))
-        self.diagonal_ = None
+        self.diagonal_: Any = None
         if not any(line.get_gid() == "diagonal" for line in self.ax_.lines):
             # Outside the cycle of colours.
             self.diagonal_, = self.ax_.plot([0, 1], [0, 1], color=GREY, linewidth=0.9, linestyle="-", gid="diagonal",
