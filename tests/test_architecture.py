@@ -16,6 +16,8 @@ PAGE = Path(__file__).parents[1] / "docs" / "architecture.md"
 # `from a import b, c`, `from a cimport (b, c)`, `import a`, `cimport a`: at any depth.
 IMPORT = re.compile(r"^[ \t]*(?:from[ \t]+(marginlinear[\w.]*)[ \t]+c?import[ \t]+(\([^)]*\)|[^\n#]*)|"
                     r"c?import[ \t]+(marginlinear[\w.]*))", re.MULTILINE)
+# What type checkers alone read may come from anywhere.
+FOR_TYPES = re.compile(r"^if TYPE_CHECKING:\n(?:[ \t]+.*\n|\n)+", re.MULTILINE)
 FLOOR = re.compile(r"^floor (\d) +(\w+) +(.+)$", re.MULTILINE)
 FLOORS = {room: int(number) for number, _, rooms in FLOOR.findall(PAGE.read_text("utf-8")) for room in rooms.split()}
 # What varies another method's objective says so by importing it.
@@ -44,7 +46,7 @@ MODULES = modules()
 
 def targets(path):
     """The modules that a file imports: `from a import b` is a.b where that is one, else a."""
-    for base, names, whole in IMPORT.findall(path.read_text("utf-8")):
+    for base, names, whole in IMPORT.findall(re.sub(FOR_TYPES, "", path.read_text("utf-8"))):
         for name in re.findall(r"(?<! as )\b(?!as\b)\w+", names.strip("()")) or [""]:
             yield f"{base}.{name}" if f"{base}.{name}" in MODULES else base or whole
 

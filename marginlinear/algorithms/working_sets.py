@@ -6,13 +6,22 @@ A survey of the rows has U = sum_i a_i y_i x_i with a_i = -c_i phi'. Where l2 = 
 are those forces times a share that makes them so, and the best one below it. At the optimum the share is 1.
 """
 
+from __future__ import annotations
+
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from marginlinear.algorithms.free_bias import ROUNDING, bracket
 from marginlinear.problem import Info, Solution
 from marginlinear.status import STALLED, allowance, status_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from marginlinear._typing import FloatArray, IntArray, State, Table
+    from marginlinear.problem import Problem, Run
 
 # The first set has so many features; a later one all that have a weight, and as many again.
 FIRST = 1000
@@ -45,7 +54,8 @@ class SparseFit:
         wherever duals are made, which so have sum_i y_i a_i = 0.
     """
 
-    def __init__(self, problem, run, cost, table, l1, l2, free_bias=False):
+    def __init__(self, problem: Problem, run: Run, cost: FloatArray, table: Table, l1: float, l2: float,
+                 free_bias: bool = False) -> None:
         from marginlinear._core.feature_cd import FeatureCD
         from marginlinear._core.margin_cd import table_of
         from marginlinear.algorithms.certificate import Budget
@@ -61,7 +71,7 @@ class SparseFit:
         self.budget = Budget(run.max_iter, run.time_limit, run.progress, run.cancel)
         run.enlist(self)
 
-    def convex(self):
+    def convex(self) -> Solution:
         engine, bound, stopped = self.engine, -math.inf, None
         before, earlier, alone = math.inf, math.inf, False
         if self.free >= 0:
@@ -93,12 +103,12 @@ class SparseFit:
         state = self.state()
         return Solution(state["W"].reshape(-1, 1), info, state)
 
-    def state(self):
+    def state(self) -> State:
         """The weights as they are: see Run.fits."""
         W = np.array(self.engine.W)
         return {"W": W if self.to_outer is None else self.to_outer(W), "duals": np.array(self.engine.force)}
 
-    def survey(self):
+    def survey(self) -> float:
         """P, at the best bias where that is free."""
         engine = self.engine
         if self.free >= 0:
@@ -107,7 +117,7 @@ class SparseFit:
             engine.W[self.free] += shift / self.bias
         return engine.survey()
 
-    def bound(self):
+    def bound(self) -> float:
         """The best D of the forces times a share."""
         engine = self.engine
         U = np.abs(engine.U)
@@ -115,29 +125,29 @@ class SparseFit:
             U[self.free] = 0.0
         return best_share(engine.bound, U.max(), engine.l1, engine.l2)
 
-    def violations(self):
+    def violations(self) -> FloatArray:
         """The least subgradients' sizes, of all features, at the last survey; 0 of the one whose weight is free, which
         that survey has found."""
         W, l1 = np.asarray(self.engine.W), self.engine.l1
         slope = self.engine.l2 * W - np.asarray(self.engine.U)
-        found = np.where(W == 0, np.maximum(0.0, np.abs(slope) - l1), np.abs(slope + l1 * np.sign(W)))
+        found: FloatArray = np.where(W == 0, np.maximum(0.0, np.abs(slope) - l1), np.abs(slope + l1 * np.sign(W)))
         if self.free >= 0:
             found[self.free] = 0.0
         return found
 
-    def solve_worst(self):
+    def solve_worst(self) -> None:
         """A step on the features that violate optimality most."""
         violations = self.violations()
         worst = np.argpartition(-violations, WORST)[:WORST]
         self.engine.step(self._columns(worst[violations[worst] > 0]), MODEL, CYCLES, False)
 
-    def _columns(self, wanted):
+    def _columns(self, wanted: IntArray) -> IntArray:
         """Those of these features, gathered, and of the bias where that is free."""
         if self.free >= 0:
             wanted = np.union1d(wanted, [self.free])
         return self.engine.gather(wanted).astype(np.intp)
 
-    def solve(self):
+    def solve(self) -> None:
         """Steps on the features with a weight, and those that violate optimality most."""
         engine, violations = self.engine, self.violations()
         columns = self._columns(features_to_solve(np.asarray(engine.W), violations))
@@ -150,7 +160,7 @@ class SparseFit:
                 return
 
 
-def features_to_solve(W, violations):
+def features_to_solve(W: FloatArray, violations: FloatArray) -> IntArray:
     """The features with a weight, and those others that violate optimality most."""
     held, others = np.flatnonzero(W), np.flatnonzero((W == 0) & (violations > 0))
     room = max(FIRST, len(held))
@@ -159,7 +169,7 @@ def features_to_solve(W, violations):
     return np.concatenate((held, others))
 
 
-def best_share(bound, largest, l1, l2):
+def best_share(bound: Callable[[float], float], largest: float, l1: float, l2: float) -> float:
     """The largest bound(share) of those allowed, `largest` being that of |U|: D is concave in the share."""
     most = min(1.0, l1 / largest) if largest > 0 and l2 == 0 else 1.0
     best = bound(most)

@@ -1,7 +1,10 @@
 """margin-predict: labels, scores and margins for the rows of a LIBSVM file."""
 
+from __future__ import annotations
+
 import sys
 from collections import namedtuple
+from typing import TYPE_CHECKING
 
 from marginlinear import params
 from marginlinear._version import version
@@ -12,6 +15,12 @@ from marginlinear.cli.output import DONE, Failure, StatusLine, opening, run, set
 from marginlinear.errors import renumber_rows
 from marginlinear.options import HELP, QUIET, VERSION, ZERO_BASED, CommandLine, UsageError, describe
 from marginlinear.params import Param
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+    from marginlinear.model import Model
 
 PROGRAM = "margin-predict"
 SCORES = Param("scores", bool, False, "after each label its row's scores: one a class in the order of "
@@ -37,12 +46,12 @@ STATUSES = """
 Exit status: 0 done, 1 bad data or a failure while running, 2 bad usage, 130 interrupted."""
 
 
-def main(argv=None):
+def main(argv: Sequence[str] | None = None) -> int:
     """The command; returns its exit status."""
     return run(PROGRAM, work, argv)
 
 
-def work(argv):
+def work(argv: Sequence[str]) -> int:
     line = CommandLine(argv, OPTIONS)
     if line.given(HELP):
         print("\n".join([USAGE, *describe(OPTIONS), STATUSES]))
@@ -105,7 +114,7 @@ class Predictor:
         Values left out, of features that the model, with its n_features, does not know.
     """
 
-    def __init__(self, model, threads, added, write):
+    def __init__(self, model: Model, threads: int | None, added: Added, write: Callable[[bytes], object]) -> None:
         from marginlinear.modelfile.text import label_text
 
         self.model, self.threads, self.added, self._write = model, threads, added, write
@@ -116,7 +125,7 @@ class Predictor:
         if added.probabilities:
             write(b" ".join([b"labels", *self.names[self.order]]) + b"\n")
 
-    def write(self, data):
+    def write(self, data: Any) -> None:
         """The lines of some rows."""
         import numpy as np
 
@@ -150,7 +159,7 @@ class Predictor:
                          for line, margin, code in zip(lines, margins, known.tolist(), strict=True)]
             self._write(b"\n".join(lines) + b"\n")
 
-    def results(self, m):
+    def results(self, m: int) -> list[str]:
         """What m rows have come to."""
         return [f"Accuracy = {100 * self.correct / m:g}% ({self.correct}/{m})"]
 
@@ -158,13 +167,13 @@ class Predictor:
 class NumberPredictor:
     """The same for a regression."""
 
-    def __init__(self, model, threads, added, write):
+    def __init__(self, model: Model, threads: int | None, added: Added, write: Callable[[bytes], object]) -> None:
         self.model, self.threads, self._write = model, threads, write
         from marginlinear.selection.metrics import Agreement
 
         self.extra, self.n_features, self.agreement = 0, model.n_features, Agreement()
 
-    def write(self, data):
+    def write(self, data: Any) -> None:
         from marginlinear._core.decimal import format_rows
         from marginlinear.cli.data import count_extra
         from marginlinear.data.arrays import row_blocks
@@ -176,17 +185,18 @@ class NumberPredictor:
             self.agreement.add(data.labels[low:high], scores)
             self._write(format_rows(scores[:, None]).replace(b" \n", b"\n"))
 
-    def results(self, m):
+    def results(self, m: int) -> list[str]:
         return [f"Mean squared error = {self.agreement.mse:g} (regression)",
                 f"Squared correlation coefficient = {self.agreement.squared_correlation:g} (regression)"]
 
 
-def _files(files):
+def _files(files: list[str]) -> tuple[str, str, str | None]:
     if len(files) < 2:
         raise UsageError("the test_file or the model_file is missing")
     if len(files) > 3:
         raise UsageError(f"too many files: {' '.join(files)}")
-    test, model, output = (*files, None)[:3]
+    test, model = files[:2]
+    output = files[2] if len(files) == 3 else None
     if test == model == "-":
         raise UsageError("only one of test_file and model_file can be standard input")
     require_apart([("test_file", test), ("model_file", model)], [("output_file", output or "-")])

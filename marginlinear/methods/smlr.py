@@ -8,11 +8,19 @@ With `l1_ratio` r, r ||w_l||_1 + (1 - r)/2 ||w_l||^2 in place of ||w_l||_1. The 
 0; here none is special.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from marginlinear import params as P
 from marginlinear.registry import Method
 
+if TYPE_CHECKING:
+    from marginlinear._typing import Parameters
+    from marginlinear.problem import Problem, Run, Solution
 
-def fit(problem, params, run):
+
+def fit(problem: Problem, params: Parameters, run: Run) -> Solution:
     import numpy as np
 
     from marginlinear.algorithms.sparse_classes import SparseClassesFit

@@ -7,12 +7,20 @@ with p = 2 and lambda = 1/(2 k). For two classes w_2 - w_1 is the logistic regre
 `free_bias` the weights of the bias feature have no part in ||W||^2: algorithms/free_biases.py has the certificate.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from marginlinear.algorithms import pairwise
 from marginlinear.params import FREE_BIAS, C
 from marginlinear.registry import Method
 
+if TYPE_CHECKING:
+    from marginlinear._typing import Parameters
+    from marginlinear.problem import Problem, Run, Solution
 
-def fit(problem, params, run):
+
+def fit(problem: Problem, params: Parameters, run: Run) -> Solution:
     if not params["free_bias"]:
         return pairwise.fit_ridge(problem, params, run, "softmax")
     import numpy as np
