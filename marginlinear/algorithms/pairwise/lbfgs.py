@@ -22,10 +22,10 @@ from marginlinear.status import allowance
 from marginlinear.threads import run_chunks
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from marginlinear._core.smooth import SmoothLoss
-    from marginlinear._typing import FloatArray
+    from marginlinear._typing import FloatArray, State
     from marginlinear.algorithms.certificate import Budget
     from marginlinear.algorithms.pairwise.regulariser import Quadratic
 
@@ -52,15 +52,17 @@ class ScoreDescent:
     tol : float
     budget : Budget
     threads : int
+    state_of_weights : callable
+        The state of a fit by Newton steps, which has W.
     """
 
     def __init__(self, loss: SmoothLoss, regulariser: Quadratic, W: FloatArray, work: FloatArray, tol: float,
-                 budget: Budget, threads: int) -> None:
+                 budget: Budget, threads: int, state_of_weights: Callable[[], State]) -> None:
         self.loss, self.regulariser, self.W, self.work = loss, regulariser, W, work
         self.tol, self.budget, self.threads = tol, budget, threads
         self.size = max(1, CACHED // W.shape[1])
-        self.n_iter = 0
-        self.A = None
+        self.n_iter, self.state_of_weights = 0, state_of_weights
+        self.A: FloatArray | None = None
 
     def run(self) -> int:
         """The steps that were taken."""
@@ -98,12 +100,17 @@ class ScoreDescent:
             self._scale(step, t)
             self._add((A, S), 1.0, step)
             self.n_iter += 1
-        self.write()
+        self._write()
         return self.n_iter
 
-    def write(self) -> None:
+    def state(self) -> State:
+        """See Run.fits."""
+        self._write()
+        return self.state_of_weights()
+
+    def _write(self) -> None:
         """The weights as they are into W."""
-        if self.n_iter:
+        if self.A is not None and self.n_iter:
             self._weights(self.A, self.W)
 
     def _start(self) -> Pair:

@@ -84,7 +84,6 @@ class NewtonFit:
         regulariser.tau = start.get("tau", regulariser.first_tau(cost.sum() * (k - 1), k))
         self.duals = self._duals() if self.hinge else None  # type: ignore[assignment]  # as above
         self.n_iter = self.products = 0
-        self.descent = None
         run.enlist(self)
 
     def _loss(self, name: str, width: float) -> SmoothLoss:
@@ -109,10 +108,11 @@ class NewtonFit:
     def _solution(self) -> Solution:
         tol, ended = self.run.tol, None
         if self._on_scores:
-            self.descent = ScoreDescent(self.loss, self.regulariser, self.W, self.gradient, tol, self.budget,
-                                        self.run.threads)
-            self.n_iter = self.descent.run()
-            self.descent = None
+            descent = ScoreDescent(self.loss, self.regulariser, self.W, self.gradient, tol, self.budget,
+                                   self.run.threads, self.state)
+            self.run.enlist(descent)
+            self.n_iter = descent.run()
+            self.run.enlist(self)
         first = self.n_iter
         self._evaluate(self.W, self.gradient)
         start = self.run.start or {}
@@ -159,8 +159,6 @@ class NewtonFit:
 
     def state(self) -> State:
         """The weights as they are: see Run.fits."""
-        if self.descent is not None:
-            self.descent.write()
         return {"W": self.W, "width": self.loss.width, "tau": self.regulariser.tau,
                 "duals": self.duals.sigma if self.hinge else None}
 
