@@ -68,6 +68,12 @@ class SparseLike(Protocol):
     def tocsr(self) -> Any: ...
 
 
+class SparseMatrixLike(Protocol):
+    """A sparse matrix of SciPy's whose format is not known, as scipy.sparse.random gives: its stubs have no tocsr."""
+
+    def get_shape(self) -> Any: ...
+
+
 class CompressedLike(Protocol):
     """The arrays of CSR: `LibsvmData`, or rows that have come through the door."""
 
@@ -94,7 +100,7 @@ class StoreLike(Protocol):
 
 
 # X: dense, sparse, a data frame, a file's rows, or those of a store.
-MatrixLike: TypeAlias = "ArrayLike | SparseLike | CompressedLike | StoreLike"
+MatrixLike: TypeAlias = "ArrayLike | SparseLike | SparseMatrixLike | CompressedLike | StoreLike"
 
 # {parameter's name: value}.
 Parameters: TypeAlias = dict[str, Any]

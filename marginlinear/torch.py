@@ -83,6 +83,8 @@ class ISM3Loss(torch.nn.Module):  # type: ignore[misc, unused-ignore]  # Any whe
         Names the parameter, its value and its domain.
     """
 
+    class_weight: torch.Tensor | None
+
     def __init__(self, p: float = NORM.default, lam: float = LAM.default, eps: float = EPS.default, *,
                  loss: Literal["logistic", "softmax"] = P.LOSS.default,
                  reduction: Literal["mean", "sum"] = REDUCTION.default, ignore_index: int = IGNORE_INDEX.default,
@@ -128,7 +130,8 @@ class ISM3Loss(torch.nn.Module):  # type: ignore[misc, unused-ignore]  # Any whe
             squares = weight.square().sum()
             if bias is not None:
                 squares = squares + _at_least_single(bias).square().sum()
-            return self.lam * _sum_of_distances(weight, self.p) + self.eps * squares
+            value: torch.Tensor = self.lam * _sum_of_distances(weight, self.p) + self.eps * squares
+            return value
 
     def _losses(self, logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         ignored = targets == self.ignore_index
@@ -196,7 +199,8 @@ class _SquaredDistances(torch.autograd.Function):  # type: ignore[misc, unused-i
         return torch.cat([(W[block[:, 0]] - W[block[:, 1]]).square().sum(1) for block in blocks])
 
     @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
+    def backward(ctx: Any, gradient: torch.Tensor,  # pyright: ignore[reportIncompatibleMethodOverride]  # of one output
+                 ) -> tuple[torch.Tensor, None]:
         W, pairs = ctx.saved_tensors
         size = _pairs_of_a_block(W)
         total = torch.zeros_like(W)

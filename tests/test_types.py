@@ -44,7 +44,8 @@ def mypy(folder):
     found = subprocess.run(
         [sys.executable, "-m", "mypy", "--strict", "--config-file=", "--follow-imports=silent", "--no-pretty",
          "--hide-error-context", f"--cache-dir={folder / 'cache'}", f"--python-executable={sys.executable}", "."],
-        cwd=folder, capture_output=True, text=True, check=False, env={**os.environ, "MYPYPATH": search_path()})
+        cwd=folder, capture_output=True, text=True, check=False,
+        env={**os.environ, "MYPYPATH": "" if ROOT.name == "site-packages" else str(ROOT)})
     assert found.returncode in (0, 1), found.stdout + found.stderr
     errors = re.findall(r"^(\w+\.py):(\d+): error: .*\[([\w-]+)\]$", found.stdout, re.MULTILINE)
     assert bool(errors) == bool(found.returncode), found.stdout
@@ -52,18 +53,13 @@ def mypy(folder):
 
 
 def basedpyright(folder):
-    config = {"typeCheckingMode": "standard", "extraPaths": [search_path()], "include": ["."]}
+    config = {"typeCheckingMode": "standard", "extraPaths": [str(ROOT)], "include": ["."]}
     (folder / "pyrightconfig.json").write_text(json.dumps(config))
     found = subprocess.run([sys.executable, "-m", "basedpyright", "--outputjson", "--pythonpath", sys.executable,
                             "--project", str(folder)], cwd=folder, capture_output=True, text=True, check=False)
     assert found.returncode in (0, 1), found.stdout + found.stderr
     return {(Path(error["file"]).name, error["range"]["start"]["line"] + 1): error["rule"]
             for error in json.loads(found.stdout)["generalDiagnostics"]}
-
-
-def search_path():
-    """Where the package is, unless a checker finds it anyway, beside the other packages."""
-    return "" if ROOT.name == "site-packages" else str(ROOT)
 
 
 @pytest.mark.parametrize("checker", [pytest.param(mypy, marks=needs("mypy")),

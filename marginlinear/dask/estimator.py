@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from marginlinear.dask.prediction import decision_function, predict, predict_proba
 from marginlinear.dask.training import train
 
 if TYPE_CHECKING:
     from distributed import Client
+    from typing_extensions import Self
 
     from marginlinear.model import Model
 

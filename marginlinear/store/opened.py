@@ -6,14 +6,14 @@ import os
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from marginlinear import params
 from marginlinear._core.rows import Rows
-from marginlinear._typing import AnyArray, BoolArray, PathLike
+from marginlinear._typing import AnyArray, ArrayLike, BoolArray, MatrixLike, PathLike
 from marginlinear.data.arrays import CSR
 from marginlinear.errors import DataError, RowError
 from marginlinear.libsvm import LibsvmData
@@ -30,6 +30,13 @@ ROWS = 1 << 20
 OTHER = "remove the store, or name another folder"
 # What says in meta.json how columns of Parquet and Arrow became features.
 RULE = "features", "onehot", "hash"
+
+
+class ArrowLike(Protocol):
+    """A Table, RecordBatchReader or Dataset of pyarrow's."""
+
+    @property
+    def schema(self) -> Any: ...
 
 
 class Store(Summary):
@@ -95,11 +102,11 @@ class Store(Summary):
         self.verified: BoolArray = np.zeros(count, dtype=bool)
 
     @staticmethod
-    def write(source: PathLike | IO[bytes] | Iterable[tuple[Any, Any]] | Any, path: str | os.PathLike[str], *,
-              n_features: int | None = None, zero_based: bool = False, dtype: npt.DTypeLike = "float64",
-              text_labels: bool = False, overwrite: bool = False, threads: int | None = None,
-              progress: Progress | None = None, label: str | None = None, categorical: str | None = None,
-              hash_bits: int | None = None, like: Store | None = None) -> Store:
+    def write(source: PathLike | IO[bytes] | Iterable[tuple[MatrixLike, ArrayLike]] | ArrowLike,
+              path: str | os.PathLike[str], *, n_features: int | None = None, zero_based: bool = False,
+              dtype: npt.DTypeLike = "float64", text_labels: bool = False, overwrite: bool = False,
+              threads: int | None = None, progress: Progress | None = None, label: str | None = None,
+              categorical: str | None = None, hash_bits: int | None = None, like: Store | None = None) -> Store:
         """Make a store, in memory that does not grow with it. It appears whole or not at all.
 
         Parameters
