@@ -2,15 +2,13 @@
 
 from types import MappingProxyType
 
-from sklearn.base import RegressorMixin
-
 from marginlinear import registry
-from marginlinear.model import KernelModel
+from marginlinear.params import EPOCHS
 from marginlinear.sklearn.base import (
     PENALTY_WORDS,
-    REGRESSOR_ATTRIBUTES,
     MarginClassifier,
-    MarginEstimator,
+    MarginOutliers,
+    MarginRegressor,
     documented,
     has_sparse_weights,
     keep,
@@ -44,12 +42,25 @@ class LDMClassifier(MarginClassifier):
     """
 
     method_name = "ldm"
+    own_words = MappingProxyType({
+        "stochastic": ("bool, default=False", "Whether the objective is approached in a few epochs of averaged "
+                       "stochastic gradient descent, without a tolerance: dual_gap_ says how far its least value can "
+                       "be. Without kernels."),
+        "epochs": (f"int, default={EPOCHS.default}", "Of stochastic=True: passes over the rows."),
+        "eta0": ("float in (0, 1), default=None", "Of stochastic=True: first step size. None: searched for on a "
+                 "sample.")})
 
-    def __init__(self, *, C=1.0, lambda1=0.25, lambda2=0.25, multiclass="ovr", kernel=None, gamma="scale", degree=3,
-                 coef0=0.0, cache=None, fit_intercept=True, intercept_scaling=1.0, class_weight=None, tol=0.0001,
-                 algorithm="auto", max_iter=20_000, time_limit=None, probability=False, random_state=0, n_jobs=None,
-                 warm_start=False, verbose=False):
+    def __init__(self, *, C=1.0, lambda1=0.25, lambda2=0.25, stochastic=False, epochs=5, eta0=None, multiclass="ovr",
+                 kernel=None, gamma="scale", degree=3, coef0=0.0, cache=None, fit_intercept=True,
+                 intercept_scaling=1.0, class_weight=None, tol=0.0001, algorithm="auto", max_iter=20_000,
+                 time_limit=None, probability=False, random_state=0, n_jobs=None, warm_start=False, verbose=False):
         keep(self, locals())
+
+    @property
+    def _method(self):
+        if self.stochastic and self.kernel is not None:
+            raise ValueError("stochastic = True is for weights of features: it does not go with a kernel")
+        return registry.get("ldm-asgd" if self.stochastic else "ldm")
 
 
 @documented
@@ -65,6 +76,54 @@ class ODMClassifier(MarginClassifier):
                  degree=3, coef0=0.0, cache=None, free_bias=False, fit_intercept=True, intercept_scaling=1.0,
                  class_weight=None, tol=0.0001, algorithm="auto", max_iter=20_000, time_limit=None, probability=False,
                  random_state=0, n_jobs=None, warm_start=False, verbose=False):
+        keep(self, locals())
+
+
+@documented
+class RMMClassifier(MarginClassifier):
+    """Relative margin machine (RMM).
+
+    The support vector machine whose margins cost above margin_bound, too. A binary method: see multiclass.
+    """
+
+    method_name = "rmm"
+
+    def __init__(self, *, C=1.0, margin_bound=2.0, bound_cost=None, multiclass="ovr", kernel=None, gamma="scale",
+                 degree=3, coef0=0.0, cache=None, free_bias=False, fit_intercept=True, intercept_scaling=1.0,
+                 class_weight=None, tol=0.0001, algorithm="auto", max_iter=20_000, time_limit=None, probability=False,
+                 random_state=0, n_jobs=None, warm_start=False, verbose=False):
+        keep(self, locals())
+
+
+@documented
+class MAMCClassifier(MarginClassifier):
+    """Maximal average margin classifier (MAMC).
+
+    The direction in which the mean of the margins is largest: a baseline that costs one pass over the rows. Factors of
+    classes are a matter of sample_weight: a class is not predicted more often for it. A binary method: see multiclass.
+    """
+
+    method_name = "mamc"
+
+    def __init__(self, *, C=1.0, multiclass="ovr", kernel=None, gamma="scale", degree=3, coef0=0.0, cache=None,
+                 fit_intercept=True, intercept_scaling=1.0, tol=0.0001, algorithm="auto", max_iter=20_000,
+                 time_limit=None, probability=False, random_state=0, n_jobs=None, warm_start=False, verbose=False):
+        keep(self, locals())
+
+
+@documented
+class MSVClassifier(MarginClassifier):
+    """Least semi-variance of the margins, in units of their mean (MSV).
+
+    What MSVMAvClassifier pursues by turns, as one convex problem with a certificate. A binary method: see multiclass.
+    """
+
+    method_name = "msv"
+
+    def __init__(self, *, C=1.0, multiclass="ovr", kernel=None, gamma="scale", degree=3, coef0=0.0, cache=None,
+                 fit_intercept=True, intercept_scaling=1.0, class_weight=None, tol=0.0001, algorithm="auto",
+                 max_iter=20_000, time_limit=None, probability=False, random_state=0, n_jobs=None, warm_start=False,
+                 verbose=False):
         keep(self, locals())
 
 
@@ -170,16 +229,72 @@ class CrammerSingerClassifier(MarginClassifier):
 
 
 @documented
+class WestonWatkinsClassifier(MarginClassifier):
+    """Multi-class support vector machine of Weston and Watkins.
+
+    All classes are trained at once, each other class with a hinge of its own.
+    """
+
+    method_name = "ww"
+
+    def __init__(self, *, C=1.0, kernel=None, gamma="scale", degree=3, coef0=0.0, cache=None, fit_intercept=True,
+                 intercept_scaling=1.0, class_weight=None, tol=0.0001, algorithm="auto", max_iter=20_000,
+                 time_limit=None, probability=False, random_state=0, n_jobs=None, warm_start=False, verbose=False):
+        keep(self, locals())
+
+
+@documented
+class TopKClassifier(MarginClassifier):
+    """Top-k multi-class support vector machine.
+
+    All classes are trained at once, for a label among the K highest scores: the mean of a row's K largest violations
+    counts.
+    """
+
+    method_name = "topk"
+
+    def __init__(self, *, C=1.0, K=None, kernel=None, gamma="scale", degree=3, coef0=0.0, cache=None,
+                 fit_intercept=True, intercept_scaling=1.0, class_weight=None, tol=0.0001, algorithm="auto",
+                 max_iter=20_000, time_limit=None, probability=False, random_state=0, n_jobs=None, warm_start=False,
+                 verbose=False):
+        keep(self, locals())
+
+
+@documented
+class SoftmaxClassifier(MarginClassifier):
+    """Multinomial logistic regression.
+
+    All classes are trained at once. It has probabilities whatever probability says. With penalty="l1" most weights are
+    0.
+    """
+
+    method_name = "softmax"
+    own_words = MappingProxyType({**PENALTY_WORDS, "penalty": (
+        PENALTY_WORDS["penalty"][0], PENALTY_WORDS["penalty"][1].replace("; without kernels", ""))})
+
+    def __init__(self, *, C=1.0, penalty="l2", l1_ratio=1.0, fit_intercept=True, intercept_scaling=1.0,
+                 class_weight=None, tol=0.0001, max_iter=20_000, time_limit=None, probability=False, random_state=0,
+                 n_jobs=None, warm_start=False, verbose=False):
+        keep(self, locals())
+
+    @property
+    def _method(self):
+        return registry.get("smlr" if has_sparse_weights(self) else "softmax")
+
+
+@documented
 class SVMClassifier(MarginClassifier):
-    """Support vector machine with the hinge loss or its square.
+    """Support vector machine with the hinge loss, its square, or least squares.
 
     The objective of LinearSVC, trained to a certificate. With loss="squared_hinge" the terms of its sum are squared,
-    and penalty="l1" leaves most weights 0. A binary method: see multiclass.
+    and penalty="l1" leaves most weights 0; with loss="squared_error" they are (1 - g_i)^2. A binary method: see
+    multiclass.
     """
 
     method_name = "l1svc"
-    own_words = MappingProxyType({"loss": ('{"hinge", "squared_hinge"}, default="hinge"', "The loss of a margin g: "
-                                           "(1 - g)_+ or (1 - g)_+^2."), **PENALTY_WORDS})
+    own_words = MappingProxyType({
+        "loss": ('{"hinge", "squared_hinge", "squared_error"}, default="hinge"',
+                 "The loss of a margin g: (1 - g)_+, (1 - g)_+^2 or (1 - g)^2."), **PENALTY_WORDS})
 
     def __init__(self, *, loss="hinge", C=1.0, penalty="l2", l1_ratio=1.0, multiclass="ovr", kernel=None,
                  gamma="scale", degree=3, coef0=0.0, cache=None, free_bias=False, fit_intercept=True,
@@ -189,17 +304,34 @@ class SVMClassifier(MarginClassifier):
 
     @property
     def _method(self):
-        by_loss = {"hinge": "l1svc", "squared_hinge": "l2svc"}
+        by_loss = {"hinge": "l1svc", "squared_hinge": "l2svc", "squared_error": "lssvm"}
         name = one_of(by_loss, "loss", self.loss)
         if has_sparse_weights(self):
-            if self.loss == "hinge":
+            if self.loss != "squared_hinge":
                 raise ValueError('penalty = "l1" goes with loss = "squared_hinge"')
             name = "l1l2svc"
         return registry.get(name)
 
 
 @documented
-class SVMRegressor(RegressorMixin, MarginEstimator):
+class NuSVMClassifier(MarginClassifier):
+    """Support vector machine with nu in place of C.
+
+    nu is an upper bound of the part of rows with a margin error, and a lower one of that of support vectors. Its
+    intercept costs nothing. With a kernel the objective of NuSVC, whose nu=0.5 needs a quarter of the rows in the
+    smaller class: nu is at most twice its part of them. A binary method: see multiclass.
+    """
+
+    method_name = "nusvc"
+
+    def __init__(self, *, nu=0.1, multiclass="ovo", kernel=None, gamma="scale", degree=3, coef0=0.0, cache=None,
+                 tol=0.0001, max_iter=20_000, time_limit=None, probability=False, random_state=0, n_jobs=None,
+                 warm_start=False, verbose=False):
+        keep(self, locals())
+
+
+@documented
+class SVMRegressor(MarginRegressor):
     """Support vector regression.
 
     The objective of LinearSVR, and with free_bias=True and a kernel that of SVR, trained to a certificate. Residuals
@@ -207,11 +339,9 @@ class SVMRegressor(RegressorMixin, MarginEstimator):
     """
 
     method_name = "l1svr"
-    own_attributes = REGRESSOR_ATTRIBUTES
     own_words = MappingProxyType({"loss": (
         '{"epsilon_insensitive", "squared_epsilon_insensitive"}, default="epsilon_insensitive"',
         "The loss of a residual r: (|r| - epsilon)_+ or its square.")})
-    _flat = True
 
     def __init__(self, *, loss="epsilon_insensitive", epsilon=0.1, C=1.0, kernel=None, gamma="scale", degree=3,
                  coef0=0.0, cache=None, free_bias=False, fit_intercept=True, intercept_scaling=1.0, tol=0.0001,
@@ -224,17 +354,32 @@ class SVMRegressor(RegressorMixin, MarginEstimator):
         by_loss = {"epsilon_insensitive": "l1svr", "squared_epsilon_insensitive": "l2svr"}
         return registry.get(one_of(by_loss, "loss", self.loss))
 
-    def predict(self, X):
-        """Predictions for the rows of X, float64 array of shape (n_samples,)."""
-        return self._scored(X)[1]
 
-    def _told(self, y, sample_weight):
-        return {}
+@documented
+class NuSVMRegressor(MarginRegressor):
+    """Support vector regression with nu in place of epsilon.
 
-    def _describe(self, model, **told):
-        super()._describe(model)
-        if isinstance(model, KernelModel):
-            self._describe_support(model)
-        else:
-            self.coef_ = self.coef_[0]
-        self.intercept_ = float(self.intercept_[0])
+    epsilon is found such that a part nu of the residuals at most is above it. Its intercept costs nothing. With a
+    kernel the objective of NuSVR.
+    """
+
+    method_name = "nusvr"
+
+    def __init__(self, *, nu=0.5, C=1.0, kernel=None, gamma="scale", degree=3, coef0=0.0, cache=None, tol=0.0001,
+                 max_iter=20_000, time_limit=None, random_state=0, n_jobs=None, warm_start=False, verbose=False):
+        keep(self, locals())
+
+
+@documented
+class OneClassDetector(MarginOutliers):
+    """One-class support vector machine.
+
+    Where the rows are, without labels: 1 there, -1 for a part nu of them at most, and for what is unlike them.
+    """
+
+    method_name = "oneclass"
+
+    def __init__(self, *, nu=0.5, kernel=None, gamma="scale", degree=3, coef0=0.0, cache=None, tol=0.0001,
+                 algorithm="auto", max_iter=20_000, time_limit=None, random_state=0, n_jobs=None, warm_start=False,
+                 verbose=False):
+        keep(self, locals())
