@@ -2,6 +2,8 @@
 
 from types import MappingProxyType
 
+import numpy as np
+
 from marginlinear import registry
 from marginlinear.params import EPOCHS
 from marginlinear.sklearn.base import (
@@ -324,7 +326,7 @@ class NuSVMClassifier(MarginClassifier):
 
     method_name = "nusvc"
 
-    def __init__(self, *, nu=0.1, multiclass="ovo", kernel=None, gamma="scale", degree=3, coef0=0.0, cache=None,
+    def __init__(self, *, nu=0.2, multiclass="ovo", kernel=None, gamma="scale", degree=3, coef0=0.0, cache=None,
                  tol=0.0001, max_iter=20_000, time_limit=None, probability=False, random_state=0, n_jobs=None,
                  warm_start=False, verbose=False):
         keep(self, locals())
@@ -383,3 +385,12 @@ class OneClassDetector(MarginOutliers):
                  algorithm="auto", max_iter=20_000, time_limit=None, random_state=0, n_jobs=None, warm_start=False,
                  verbose=False):
         keep(self, locals())
+
+    def predict(self, X):
+        """1 where rows are, -1 elsewhere, a score of 0 being there: int array of shape (n_samples,)."""
+        return np.where(self.decision_function(X) >= 0, 1, -1)
+
+    def _describe(self, model, **told):
+        super()._describe(model, **told)
+        # The duals to begin with take a pass.
+        self.n_iter_ = max(1, self.n_iter_)
