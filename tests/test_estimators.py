@@ -11,8 +11,9 @@ from marginlinear import registry
 
 sklearn = pytest.importorskip("sklearn", reason="scikit-learn is missing: pip install 'marginlinear[sklearn]'")
 
-from sklearn.base import clone  # noqa: E402
-from sklearn.model_selection import GridSearchCV  # noqa: E402
+from sklearn.base import clone, is_regressor  # noqa: E402
+from sklearn.metrics import f1_score  # noqa: E402
+from sklearn.model_selection import GridSearchCV, GroupKFold, StratifiedKFold, cross_val_score  # noqa: E402
 from sklearn.pipeline import make_pipeline  # noqa: E402
 from sklearn.preprocessing import StandardScaler  # noqa: E402
 from sklearn.utils.estimator_checks import parametrize_with_checks  # noqa: E402
@@ -20,42 +21,13 @@ from sklearn.utils.estimator_checks import parametrize_with_checks  # noqa: E402
 from marginlinear import sklearn as ours  # noqa: E402
 from tests.test_sklearn import problem  # noqa: E402
 
-# The estimator of each method.
-OF_METHOD = {
-    "mcodm": ours.MCODMClassifier(),
-    "cs": ours.CrammerSingerClassifier(),
-    "topk": ours.TopKClassifier(),
-    "lpmcsvm": ours.LpMCSVMClassifier(),
-    "m3svm": ours.M3SVMClassifier(),
-    "ism3": ours.ISM3Classifier(),
-    "ww": ours.WestonWatkinsClassifier(),
-    "softmax": ours.SoftmaxClassifier(),
-    "smlr": ours.SoftmaxClassifier(penalty="l1"),
-    "ldm": ours.LDMClassifier(),
-    "ldm-asgd": ours.LDMClassifier(stochastic=True),
-    "odm": ours.ODMClassifier(),
-    "rmm": ours.RMMClassifier(),
-    "l1svc": ours.SVMClassifier(),
-    "l2svc": ours.SVMClassifier(loss="squared_hinge"),
-    "nusvc": ours.NuSVMClassifier(),
-    "logistic": ours.LogisticClassifier(),
-    "l1l2svc": ours.SVMClassifier(loss="squared_hinge", penalty="l1"),
-    "l1lr": ours.LogisticClassifier(penalty="l1"),
-    "lssvm": ours.SVMClassifier(loss="squared_error"),
-    "mamc": ours.MAMCClassifier(),
-    "msv": ours.MSVClassifier(),
-    "msvmav": ours.MSVMAvClassifier(),
-    "oneclass": ours.OneClassDetector(),
-    "l1svr": ours.SVMRegressor(),
-    "l2svr": ours.SVMRegressor(loss="squared_epsilon_insensitive"),
-    "nusvr": ours.NuSVMRegressor(),
-}
+OF_METHOD = {name: ours.estimators.of_method(name) for name in registry.methods()}
 each = pytest.mark.parametrize("name", OF_METHOD)
 pytestmark = pytest.mark.filterwarnings("ignore:(msvmav|oneclass) did not converge")
 
 
 def test_every_method_has_an_estimator_and_every_parameter_a_place():
-    assert list(OF_METHOD) == list(registry.methods())
+    assert set(ours.estimators.OF_METHOD) == set(registry.methods())
     for name, estimator in OF_METHOD.items():
         method = estimator._method
         assert method.name == name
@@ -137,7 +109,7 @@ def test_nu_is_what_it_says():
     target = X @ [1.0, -2.0, 0.5, 0.0] + np.random.default_rng(0).standard_normal(200)
     machine = ours.NuSVMRegressor(nu=0.3, C=10.0).fit(X, target)
     assert machine.score(X, target) > 0.7
-    with pytest.raises(ValueError, match="nu = 0.9 is more than twice the part of the smaller class"):
+    with pytest.raises(ValueError, match=r"nu = 0\.9 is more than twice the part of the smaller class"):
         ours.NuSVMClassifier(nu=0.9).fit(X[:20], [0] * 15 + [1] * 5)
 
 
@@ -148,3 +120,91 @@ def test_a_kernel_goes_not_with_what_is_for_weights():
             machine.fit(X, y)
     with pytest.raises(ValueError, match='penalty = "l1" goes with loss = "squared_hinge"'):
         ours.SVMClassifier(penalty="l1", loss="squared_error").fit(X, y)
+
+
+@parametrize_with_checks([ours.LinearMarginCV(), ours.LinearMarginCV(ours.SVMRegressor(), grid="C=1,4", cv=3)])
+def test_scikit_learns_checks_of_the_search(estimator, check):
+    check(estimator)
+
+
+def test_the_search_is_that_of_fits_one_by_one():
+    X, y = problem(3, m=150)
+    grid, folds = {"C": [4.0, 0.01, 0.1]}, StratifiedKFold(4, shuffle=True, random_state=1)
+    search = ours.LinearMarginCV("odm", grid=grid, cv=folds, scoring="f1_macro").fit(X, y)
+    assert [point["C"] for point in search.points_] == [0.01, 0.1, 4.0] and search.scores_.shape == (4, 3)
+    for p, point in enumerate(search.points_):
+        alone = cross_val_score(ours.ODMClassifier(**point), X, y, cv=folds, scoring="f1_macro")
+        np.testing.assert_allclose(search.scores_[:, p], alone, atol=0.03)
+    means = search.scores_.mean(axis=0)
+    assert search.best_score_ == means.max() and search.points_[means.argmax()]["C"] == search.C_
+    best = ours.ODMClassifier(C=search.C_).fit(X, y)
+    assert search.coef_.tobytes() == best.coef_.tobytes() and search.converged_ and search.dual_gap_ == best.dual_gap_
+    assert np.array_equal(search.predict(X), best.predict(X)) and search.classes_.tolist() == [0, 1, 2]
+    assert search.score(X, y) == pytest.approx(f1_score(y, best.predict(X), average="macro"))
+    again = ours.LinearMarginCV("odm", grid=grid, cv=folds, scoring="f1_macro", n_jobs=2).fit(X, y)
+    assert (again.scores_ == search.scores_).all() and (again.n_iter_path_ == search.n_iter_path_).all()
+
+
+def test_fits_of_the_search_go_on_from_the_last_one():
+    X, y = problem(3, m=150)
+    grid = {"C": [2.0**e for e in range(-3, 6)]}
+    search = ours.LinearMarginCV("odm", grid=grid, cv=3).fit(X, y)
+    cold = sum(ours.ODMClassifier(**point).fit(X[train], y[train]).n_iter_ for point in search.points_
+               for train, _ in StratifiedKFold(3).split(X, y))
+    assert search.n_iter_path_.sum() < 0.8 * cold
+
+
+def test_groups_own_folds_and_weights():
+    X, y = problem(2, m=120)
+    groups = np.arange(120) % 6
+    seen = []
+
+    def scorer(estimator, X, y):
+        seen.append(len(X))
+        return estimator.score(X, y)
+
+    by_groups = ours.LinearMarginCV("l1svc", grid="C=1", cv=GroupKFold(6), scoring=scorer).fit(X, y, groups=groups)
+    assert seen == [20] * 6 and by_groups.scores_.shape == (6, 1)
+    own = [(np.flatnonzero(groups != g), np.flatnonzero(groups == g)) for g in (0, 3)]
+    by_hand = ours.LinearMarginCV("l1svc", grid="C=1", cv=own).fit(X, y)
+    for (train, test), (score,) in zip(own, by_hand.scores_, strict=True):
+        assert score == ours.SVMClassifier().fit(X[train], y[train]).score(X[test], y[test])
+    weights = np.random.default_rng(0).integers(0, 3, 120).astype(float)
+    weighted = ours.LinearMarginCV("l1svc", grid="C=1", cv=own).fit(X, y, sample_weight=weights)
+    for (train, test), (score,) in zip(own, weighted.scores_, strict=True):
+        alone = ours.SVMClassifier().fit(X[train], y[train], sample_weight=weights[train])
+        assert score == alone.score(X[test], y[test], sample_weight=weights[test])
+    with sklearn.config_context(enable_metadata_routing=True):
+        pipeline = make_pipeline(StandardScaler().set_fit_request(sample_weight=False), ours.LinearMarginCV(
+            "l1svc", grid="C=1", cv=GroupKFold(6)).set_fit_request(sample_weight=True, groups=True))
+        pipeline.fit(X, y, sample_weight=weights, groups=groups)
+    assert pipeline[-1].scores_.shape == (6, 1)
+
+
+@pytest.mark.parametrize("estimator", [ours.SVMClassifier(kernel="rbf"), ours.SVMClassifier(kernel="precomputed"),
+                                       ours.LogisticClassifier(penalty="l1"), "mcodm", "l2svr"])
+def test_what_can_be_searched_for(estimator):
+    X, y = problem(2, m=60)
+    rows = X @ X.T if getattr(estimator, "kernel", "") == "precomputed" else X
+    search = ours.LinearMarginCV(estimator, grid={"C": [0.1, 1.0]}, cv=3).fit(rows, y)
+    assert search.scores_.shape == (3, 2) and search.score(rows, y) > 0.3
+    assert is_regressor(search) == (estimator == "l2svr")
+    assert hasattr(search, "predict_proba") == isinstance(estimator, ours.LogisticClassifier)
+
+
+def test_the_search_of_another_grid_and_what_it_refuses():
+    X, y = problem(2, m=60)
+    search = ours.LinearMarginCV("nusvc", grid="nu=0.1,0.3", cv=3).fit(X, y)
+    assert search.best_params_["nu"] in (0.1, 0.3)
+    assert not hasattr(search, "C_")
+    two = ours.LinearMarginCV(grid="C=1,2,mu=0.2,0.8", cv=3).fit(X, y)
+    assert len(two.points_) == 4 and set(two.best_params_) == {"C", "mu"}
+    for estimator, grid, error, words in (
+            ("nusvc", None, ValueError, "nusvc has no C"), ("svm", None, ValueError, "solver = 'svm' is not known"),
+            (StandardScaler(), None, TypeError, r"^estimator = StandardScaler\(\) is not allowed"),
+            ("l1svc", "D=1", ValueError, "'D' is not a parameter of l1svc"),
+            ("l1svc", "bias=1,2", ValueError, "'bias' is not a parameter of SVMClassifier")):
+        with pytest.raises(error, match=words):
+            ours.LinearMarginCV(estimator, grid=grid).fit(X, y)
+    with pytest.raises(ValueError, match="no point of the grid has a score"):
+        ours.LinearMarginCV("l1svc", grid="C=1", cv=3, scoring=lambda *_: np.nan).fit(X, y)

@@ -117,6 +117,14 @@ def chain_axis(grid, method):
     return next((name for name in axes if name in (P.C.name, P.LAMBDA.name)), axes[0] if axes else None)
 
 
+def chains_of(points, axis):
+    """Lists of the numbers of points that differ on one axis alone, in its ascending order."""
+    chains = {}
+    for p, point in enumerate(points):
+        chains.setdefault(tuple((n, v) for n, v in point.items() if n != axis), []).append(p)
+    return [sorted(chain, key=lambda p: points[p].get(axis, 0)) for chain in chains.values()]
+
+
 def shown(point):
     """A point as `C = 16 mu = 0.4`."""
     return " ".join(f"{name.rstrip('_')} = {value:.6g}" if isinstance(value, float) else

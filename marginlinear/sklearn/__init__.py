@@ -33,12 +33,14 @@ from marginlinear.sklearn.estimators import (
     TopKClassifier,
     WestonWatkinsClassifier,
 )
+from marginlinear.sklearn.path import LinearMarginCV
 
 __all__ = [
     "ConvergenceWarning",
     "CrammerSingerClassifier",
     "ISM3Classifier",
     "LDMClassifier",
+    "LinearMarginCV",
     "LogisticClassifier",
     "LpMCSVMClassifier",
     "M3SVMClassifier",

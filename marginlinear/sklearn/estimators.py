@@ -9,6 +9,7 @@ from marginlinear.params import EPOCHS
 from marginlinear.sklearn.base import (
     PENALTY_WORDS,
     MarginClassifier,
+    MarginEstimator,
     MarginOutliers,
     MarginRegressor,
     documented,
@@ -394,3 +395,23 @@ class OneClassDetector(MarginOutliers):
         super()._describe(model, **told)
         # The duals to begin with take a pass.
         self.n_iter_ = max(1, self.n_iter_)
+
+
+# Methods that are an estimator's with other values of its parameters.
+OTHERS = {
+    "smlr": (SoftmaxClassifier, {"penalty": "l1"}),
+    "ldm-asgd": (LDMClassifier, {"stochastic": True}),
+    "l2svc": (SVMClassifier, {"loss": "squared_hinge"}),
+    "l1l2svc": (SVMClassifier, {"loss": "squared_hinge", "penalty": "l1"}),
+    "lssvm": (SVMClassifier, {"loss": "squared_error"}),
+    "l1lr": (LogisticClassifier, {"penalty": "l1"}),
+    "l2svr": (SVMRegressor, {"loss": "squared_epsilon_insensitive"}),
+}
+OF_METHOD = {thing.method_name: (thing, {}) for thing in list(vars().values())
+             if isinstance(thing, type) and issubclass(thing, MarginEstimator) and thing.method_name} | OTHERS
+
+
+def of_method(name):
+    """The estimator of the method called `name`, as `train` takes it; ValueError lists what there is."""
+    estimator, given = OF_METHOD[registry.get(name).name]
+    return estimator(**given)
