@@ -208,3 +208,49 @@ def test_the_search_of_another_grid_and_what_it_refuses():
             ours.LinearMarginCV(estimator, grid=grid).fit(X, y)
     with pytest.raises(ValueError, match="no point of the grid has a score"):
         ours.LinearMarginCV("l1svc", grid="C=1", cv=3, scoring=lambda *_: np.nan).fit(X, y)
+
+
+def recorder(log, stop_at=None):
+    """A callback that keeps what it is told, and asks for the end at its check number `stop_at`."""
+
+    class Recorder:
+        def setup(self, estimator, context):
+            log.append("setup")
+
+        def teardown(self, estimator, context):
+            log.append("teardown")
+
+        def on_fit_task_begin(self, estimator, context):
+            pass
+
+        def on_fit_task_end(self, estimator, context, *, X=None, y=None, metadata=None, fitted_estimator=None):
+            if context.task_name != "check":
+                return False
+            log.append(((fitted_estimator.predict(X) == y).mean(), fitted_estimator.dual_gap_, metadata))
+            return len(log) == stop_at
+
+    return Recorder()
+
+
+def test_scikit_learns_callbacks():
+    pytest.importorskip("sklearn.callback", reason="scikit-learn 1.9 or newer is needed")
+    from sklearn.callback import ScoringMonitor
+
+    X, y = problem(3, m=300)
+    log, estimator = [], ours.MCODMClassifier(tol=1e-6)
+    plain = clone(estimator).fit(X, y)
+    estimator.set_callbacks(recorder(log)).fit(X, y, sample_weight=np.ones(300))
+    assert log[0] == "setup" and log[-1] == "teardown" and len(log) > 3
+    assert estimator.coef_.tobytes() == plain.coef_.tobytes() and not hasattr(estimator, "_callback_fit_ctx")
+    assert all(0 <= score <= 1 and gap >= -1e-9 and len(told["sample_weight"]) == 300 for score, gap, told in log[1:-1])
+    log.clear()
+    stopped = ours.MCODMClassifier(tol=1e-12).set_callbacks(recorder(log, stop_at=2)).fit(X, y)
+    assert stopped.info_.status == "stopped" and not stopped.converged_ and log[-1] == "teardown"
+    assert stopped.predict(X).shape == (300,)
+    detector = ours.OneClassDetector().set_callbacks(recorder([])).fit(X + 3)
+    assert detector.converged_
+    monitor = ScoringMonitor(scoring="accuracy")
+    machine = ours.SVMClassifier(C=100.0).set_callbacks(monitor)
+    make_pipeline(StandardScaler(), machine).fit(X, y)
+    log = monitor.get_logs()
+    assert len(log.data) >= 2 and log.data[-1]["accuracy"] == machine.score(StandardScaler().fit_transform(X), y)

@@ -11,6 +11,7 @@ from marginlinear import params as P
 from marginlinear.api import fit_model, warn_unless_converged
 from marginlinear.data.arrays import checked
 from marginlinear.model import KernelModel
+from marginlinear.sklearn.callbacks import CallbackSupportMixin, Tasks, with_callbacks
 
 try:
     import joblib
@@ -246,7 +247,7 @@ def sentence(words):
     return words if len(first) == 1 or not first.isalpha() else words[0].upper() + words[1:]
 
 
-class MarginEstimator(BaseEstimator):
+class MarginEstimator(CallbackSupportMixin, BaseEstimator):
     """What all estimators share. A subclass names its method and declares its parameters."""
 
     method_name = own_attributes = ""
@@ -276,6 +277,7 @@ class MarginEstimator(BaseEstimator):
     def _threads(self):
         return joblib.effective_n_jobs(getattr(self, "n_jobs", None))
 
+    @with_callbacks
     def fit(self, X, y, sample_weight=None):
         """Train on the rows of X.
 
@@ -298,10 +300,14 @@ class MarginEstimator(BaseEstimator):
         method, params = self._method, self._given(X)
         ground = self._ground_of(X, y, sample_weight, params) if getattr(self, "warm_start", False) else None
         start = self._trained if ground is not None and ground == getattr(self, "_ground", None) else None
+        tasks = Tasks(self, X, y, sample_weight, told) if hasattr(self, "_skl_callbacks") else None
+        observers = [observer for observer in (self._tell if self.verbose else None, tasks) if observer is not None]
         model = fit_model(X, y, solver=method.name, sample_weight=sample_weight, start=start,
-                          callback=self._tell if self.verbose else None, **told, **params)
-        self._trained, self._ground = model, ground
-        self._describe(model, **told)
+                          callback=(lambda check: any([observer(check) for observer in observers])) if observers
+                          else None, **told, **params)
+        self._take(model, ground, told)
+        if tasks is not None:
+            tasks.end(model)
         if not self.converged_:
             self._warn(model.info, params)
         return self
@@ -389,6 +395,11 @@ class MarginEstimator(BaseEstimator):
         if space["multiclass"] == "ecoc":
             space["seed"] = params["seed"]
         return joblib.hash((X, y, kept)), self._method.name, space
+
+    def _take(self, model, ground, told):
+        """Become what a fit has found."""
+        self._trained, self._ground = model, ground
+        self._describe(model, **told)
 
     def _describe(self, model, **told):
         """scikit-learn's attributes of a model that was told so of y."""
