@@ -17,10 +17,11 @@ from marginlinear.sklearn.base import (
     keep,
     one_of,
 )
+from marginlinear.sklearn.parts import LearnsInParts
 
 
 @documented
-class MCODMClassifier(MarginClassifier):
+class MCODMClassifier(LearnsInParts, MarginClassifier):
     """Multi-class optimal margin distribution machine (mcODM).
 
     All classes are trained at once. Margins are drawn to 1 from both sides, those within theta of it cost nothing: a
@@ -37,7 +38,7 @@ class MCODMClassifier(MarginClassifier):
 
 
 @documented
-class LDMClassifier(MarginClassifier):
+class LDMClassifier(LearnsInParts, MarginClassifier):
     """Large margin distribution machine (LDM).
 
     The support vector machine with the mean of the margins raised and their variance lowered. A binary method: see
@@ -67,7 +68,7 @@ class LDMClassifier(MarginClassifier):
 
 
 @documented
-class ODMClassifier(MarginClassifier):
+class ODMClassifier(LearnsInParts, MarginClassifier):
     """Optimal margin distribution machine (ODM).
 
     Margins are drawn to 1 from both sides, those within theta of it cost nothing. A binary method: see multiclass.
@@ -83,7 +84,7 @@ class ODMClassifier(MarginClassifier):
 
 
 @documented
-class RMMClassifier(MarginClassifier):
+class RMMClassifier(LearnsInParts, MarginClassifier):
     """Relative margin machine (RMM).
 
     The support vector machine whose margins cost above margin_bound, too. A binary method: see multiclass.
@@ -99,7 +100,7 @@ class RMMClassifier(MarginClassifier):
 
 
 @documented
-class MAMCClassifier(MarginClassifier):
+class MAMCClassifier(LearnsInParts, MarginClassifier):
     """Maximal average margin classifier (MAMC).
 
     The direction in which the mean of the margins is largest: a baseline that costs one pass over the rows. Factors of
@@ -115,7 +116,7 @@ class MAMCClassifier(MarginClassifier):
 
 
 @documented
-class MSVClassifier(MarginClassifier):
+class MSVClassifier(LearnsInParts, MarginClassifier):
     """Least semi-variance of the margins, in units of their mean (MSV).
 
     What MSVMAvClassifier pursues by turns, as one convex problem with a certificate. A binary method: see multiclass.
@@ -147,7 +148,7 @@ class MSVMAvClassifier(MarginClassifier):
 
 
 @documented
-class LogisticClassifier(MarginClassifier):
+class LogisticClassifier(LearnsInParts, MarginClassifier):
     """Logistic regression.
 
     The objective of LogisticRegression, trained to a certificate. It has probabilities whatever probability says, but
@@ -169,7 +170,7 @@ class LogisticClassifier(MarginClassifier):
 
 
 @documented
-class M3SVMClassifier(MarginClassifier):
+class M3SVMClassifier(LearnsInParts, MarginClassifier):
     """Multi-class support vector machine with maximised minimum margins (M3SVM).
 
     All classes are trained at once; the regulariser is of the distances between their weights, so that the narrowest
@@ -185,7 +186,7 @@ class M3SVMClassifier(MarginClassifier):
 
 
 @documented
-class ISM3Classifier(MarginClassifier):
+class ISM3Classifier(LearnsInParts, MarginClassifier):
     """Logistic losses with the regulariser of M3SVM (ISM3).
 
     As M3SVMClassifier, for a smooth loss.
@@ -200,7 +201,7 @@ class ISM3Classifier(MarginClassifier):
 
 
 @documented
-class LpMCSVMClassifier(MarginClassifier):
+class LpMCSVMClassifier(LearnsInParts, MarginClassifier):
     """lp-norm multi-class support vector machine.
 
     All classes are trained at once. norm=2 is the machine of Crammer and Singer; the nearer norm is to 1, the fewer
@@ -217,7 +218,7 @@ class LpMCSVMClassifier(MarginClassifier):
 
 
 @documented
-class CrammerSingerClassifier(MarginClassifier):
+class CrammerSingerClassifier(LearnsInParts, MarginClassifier):
     """Multi-class support vector machine of Crammer and Singer.
 
     All classes are trained at once, as by LinearSVC(multi_class="crammer_singer").
@@ -232,7 +233,7 @@ class CrammerSingerClassifier(MarginClassifier):
 
 
 @documented
-class WestonWatkinsClassifier(MarginClassifier):
+class WestonWatkinsClassifier(LearnsInParts, MarginClassifier):
     """Multi-class support vector machine of Weston and Watkins.
 
     All classes are trained at once, each other class with a hinge of its own.
@@ -247,7 +248,7 @@ class WestonWatkinsClassifier(MarginClassifier):
 
 
 @documented
-class TopKClassifier(MarginClassifier):
+class TopKClassifier(LearnsInParts, MarginClassifier):
     """Top-k multi-class support vector machine.
 
     All classes are trained at once, for a label among the K highest scores: the mean of a row's K largest violations
@@ -264,7 +265,7 @@ class TopKClassifier(MarginClassifier):
 
 
 @documented
-class SoftmaxClassifier(MarginClassifier):
+class SoftmaxClassifier(LearnsInParts, MarginClassifier):
     """Multinomial logistic regression.
 
     All classes are trained at once. It has probabilities whatever probability says. With penalty="l1" most weights are
@@ -286,7 +287,7 @@ class SoftmaxClassifier(MarginClassifier):
 
 
 @documented
-class SVMClassifier(MarginClassifier):
+class SVMClassifier(LearnsInParts, MarginClassifier):
     """Support vector machine with the hinge loss, its square, or least squares.
 
     The objective of LinearSVC, trained to a certificate. With loss="squared_hinge" the terms of its sum are squared,
@@ -334,7 +335,7 @@ class NuSVMClassifier(MarginClassifier):
 
 
 @documented
-class SVMRegressor(MarginRegressor):
+class SVMRegressor(LearnsInParts, MarginRegressor):
     """Support vector regression.
 
     The objective of LinearSVR, and with free_bias=True and a kernel that of SVR, trained to a certificate. Residuals
