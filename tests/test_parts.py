@@ -119,7 +119,7 @@ def test_what_is_refused():
         estimator.partial_fit(X, y)
     with pytest.raises(ValueError, match="at least 2 classes"):
         estimator.partial_fit(X[y == 0], y[y == 0], classes=[0, 1])
-    estimator.partial_fit(X, y, classes=[0, 1])
+    estimator.fit(X, y).partial_fit(X, y)
     for rows, labels, given, words in ((X, y, {"classes": [0, 2]}, "is not the same as on last call"),
                                        (X, y + 1, {}, "label 2 is not among the classes"),
                                        (X[:, :2], y, {}, "features"), (X, y, {"memory": "1G"}, "first call")):

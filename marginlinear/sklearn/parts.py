@@ -105,7 +105,7 @@ class LearnsInParts:
         y : array of shape (n_samples,)
             Of the first part at least two labels.
         classes : array of shape (n_classes,), default=None
-            Of a classifier, at the first call: all labels that there will be.
+            Of a classifier, at the first call: all labels that there will be; None: those of a `fit` before.
         sample_weight : array of shape (n_samples,), default=None
         store : str or path, default=None
             At the first call: the folder for the rows, which is kept. None: one for temporary files, gone with the
@@ -157,9 +157,11 @@ class LearnsInParts:
         return super().fit(X, y, sample_weight=sample_weight)
 
     def _known_classes(self, classes, first):
-        if first and classes is None:
+        if first and classes is not None:
+            return np.unique(classes)
+        known = getattr(self, "classes_", None)
+        if known is None:
             raise ValueError("classes must be passed on the first call to partial_fit: all labels that there will be")
-        known = np.unique(classes) if first else self.classes_
         if classes is not None and not np.array_equal(np.unique(classes), known):
             raise ValueError(f"classes = {np.unique(classes)} is not the same as on last call to partial_fit, was: "
                              f"{known}")
