@@ -239,7 +239,7 @@ def prepared(X: Any, y: Any, *, solver: str | int | None = None, classes: ArrayL
             fit.communicator.journal = Journal(checkpoint, fit.header(), resume)
         yield fit
     except TimeoutError as error:
-        error.partial = fit.partial(error)  # type: ignore[attr-defined]
+        error.partial = fit.partial(error)  # type: ignore[attr-defined]  # for who catches it
         raise
     finally:
         fit.close()
