@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from marginlinear.model import Model
 
 try:
+    # Without its types a checker takes them for those below.
     from sklearn.base import (
         BaseEstimator,  # pyright: ignore[reportAssignmentType]
         ClassifierMixin,  # pyright: ignore[reportAssignmentType]
