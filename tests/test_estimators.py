@@ -1,6 +1,8 @@
 """An estimator for each method, those without labels or with other parameters, and what is around all of them."""
 
 import inspect
+import subprocess
+import sys
 import warnings
 
 import numpy as np
@@ -254,3 +256,12 @@ def test_scikit_learns_callbacks():
     make_pipeline(StandardScaler(), machine).fit(X, y)
     log = monitor.get_logs()
     assert len(log.data) >= 2 and log.data[-1]["accuracy"] == machine.score(StandardScaler().fit_transform(X), y)
+
+
+def test_without_callbacks_estimators_are_the_same():
+    """As with scikit-learn 1.6 to 1.8; its own classes of 1.9 have taken theirs before."""
+    code = ("import sys, sklearn.linear_model, sklearn.model_selection; sys.modules['sklearn.callback'] = None; "
+            "import numpy as np; from marginlinear.sklearn import SVMClassifier; "
+            "print(SVMClassifier().fit(np.eye(4), [0, 1, 0, 1]).converged_, hasattr(SVMClassifier, 'set_callbacks'))")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout == "True False\n", done.stderr

@@ -143,3 +143,10 @@ def test_the_rows_are_not_read_at_once(monkeypatch):
         estimator.partial_fit(rows, labels, classes=[0, 1], **({} if seen else {"memory": "300M"}))
     assert all(type(store) is Store and memory == "300M" for store, memory in seen) and len(seen) == 4
     assert "rows" not in vars(estimator._parts) and estimator._parts.m == 600
+
+
+def test_the_warning_is_at_the_line_that_called():
+    X, y = problem(2)
+    with pytest.warns(ours.ConvergenceWarning) as caught:
+        ours.SVMClassifier(C=1e4, max_iter=1).partial_fit(X, y, classes=[0, 1])
+    assert [w.filename for w in caught] == [__file__]

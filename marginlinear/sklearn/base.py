@@ -277,7 +277,6 @@ class MarginEstimator(CallbackSupportMixin, BaseEstimator):
     def _threads(self):
         return joblib.effective_n_jobs(getattr(self, "n_jobs", None))
 
-    @with_callbacks
     def fit(self, X, y, sample_weight=None):
         """Train on the rows of X.
 
@@ -295,6 +294,14 @@ class MarginEstimator(CallbackSupportMixin, BaseEstimator):
         -------
         self
         """
+        model, params = self._fit(X, y, sample_weight)
+        if not self.converged_:
+            self._warn(model.info, params)
+        return self
+
+    @with_callbacks
+    def _fit(self, X, y, sample_weight):
+        """(the Model that this becomes, what `train` was given)"""
         X, y, sample_weight = self._checked(X, y, sample_weight)
         y, told = self._told(y, sample_weight)
         method, params = self._method, self._given(X)
@@ -308,9 +315,7 @@ class MarginEstimator(CallbackSupportMixin, BaseEstimator):
         self._take(model, ground, told)
         if tasks is not None:
             tasks.end(model)
-        if not self.converged_:
-            self._warn(model.info, params)
-        return self
+        return model, params
 
     def _checked(self, X, y, sample_weight):
         """What `fit` was given, as `train` takes it."""

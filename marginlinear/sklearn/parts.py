@@ -146,15 +146,16 @@ class LearnsInParts:
             shutil.rmtree(rows.path)
             raise
         parts.take(rows, weights)
-        self._parts = parts
         self._take(model, None, told)
+        self._parts = parts
         if not self.converged_:
             self._warn(model.info, {})
         return self
 
-    def fit(self, X, y, sample_weight=None):
+    def _take(self, model, ground, told):
+        # Those of a fit are not kept.
         vars(self).pop("_parts", None)
-        return super().fit(X, y, sample_weight=sample_weight)
+        super()._take(model, ground, told)
 
     def _known_classes(self, classes, first):
         if first and classes is not None:
