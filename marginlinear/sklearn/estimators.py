@@ -276,7 +276,7 @@ class SoftmaxClassifier(LearnsInParts, MarginClassifier):
     own_words = MappingProxyType({**PENALTY_WORDS, "penalty": (
         PENALTY_WORDS["penalty"][0], PENALTY_WORDS["penalty"][1].replace("; without kernels", ""))})
 
-    def __init__(self, *, C=1.0, penalty="l2", l1_ratio=1.0, fit_intercept=True, intercept_scaling=1.0,
+    def __init__(self, *, C=1.0, penalty="l2", l1_ratio=1.0, free_bias=False, fit_intercept=True, intercept_scaling=1.0,
                  class_weight=None, tol=0.0001, max_iter=20_000, time_limit=None, probability=False, random_state=0,
                  n_jobs=None, warm_start=False, verbose=False):
         keep(self, locals())
