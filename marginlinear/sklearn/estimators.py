@@ -1,8 +1,26 @@
 """An estimator for each paper, and for the machines that they are compared with."""
 
+from __future__ import annotations
+
 from types import MappingProxyType
+from typing import Literal
 
 from marginlinear import registry
+from marginlinear._typing import (
+    ClassWeight,
+    Flag,
+    GammaChoice,
+    HingeLoss,
+    Integer,
+    KernelChoice,
+    Multiclass,
+    Number,
+    Penalty,
+    RandomState,
+    ResidualLoss,
+    Route,
+)
+from marginlinear.registry import Method
 from marginlinear.sklearn.base import (
     PENALTY_WORDS,
     MarginClassifier,
@@ -24,10 +42,14 @@ class MCODMClassifier(MarginClassifier):
 
     method_name = "mcodm"
 
-    def __init__(self, *, C=1.0, lambda_=None, mu=0.8, theta=0.2, outer="ccp", max_outer=None, restarts=1,
-                 kernel=None, gamma="scale", degree=3, coef0=0.0, cache=None, fit_intercept=True,
-                 intercept_scaling=1.0, class_weight=None, tol=0.0001, algorithm="auto", max_iter=20_000,
-                 time_limit=None, probability=False, random_state=0, n_jobs=None, warm_start=False, verbose=False):
+    def __init__(self, *, C: Number = 1.0, lambda_: Number | None = None, mu: Number = 0.8, theta: Number = 0.2,
+                 outer: Literal["ccp", "paper"] = "ccp", max_outer: Integer | None = None, restarts: Integer = 1,
+                 kernel: KernelChoice | None = None, gamma: GammaChoice = "scale", degree: Integer = 3,
+                 coef0: Number = 0.0, cache: Number | None = None, fit_intercept: Flag = True,
+                 intercept_scaling: Number = 1.0, class_weight: ClassWeight | None = None, tol: Number = 0.0001,
+                 algorithm: Route = "auto", max_iter: Integer = 20_000, time_limit: Number | None = None,
+                 probability: Flag = False, random_state: RandomState | None = 0, n_jobs: Integer | None = None,
+                 warm_start: Flag = False, verbose: Integer | Flag = False) -> None:
         keep(self, locals())
 
 
@@ -41,10 +63,13 @@ class LDMClassifier(MarginClassifier):
 
     method_name = "ldm"
 
-    def __init__(self, *, C=1.0, lambda1=0.25, lambda2=0.25, multiclass="ovr", kernel=None, gamma="scale", degree=3,
-                 coef0=0.0, cache=None, fit_intercept=True, intercept_scaling=1.0, class_weight=None, tol=0.0001,
-                 algorithm="auto", max_iter=20_000, time_limit=None, probability=False, random_state=0, n_jobs=None,
-                 warm_start=False, verbose=False):
+    def __init__(self, *, C: Number = 1.0, lambda1: Number = 0.25, lambda2: Number = 0.25,
+                 multiclass: Multiclass = "ovr", kernel: KernelChoice | None = None, gamma: GammaChoice = "scale",
+                 degree: Integer = 3, coef0: Number = 0.0, cache: Number | None = None, fit_intercept: Flag = True,
+                 intercept_scaling: Number = 1.0, class_weight: ClassWeight | None = None, tol: Number = 0.0001,
+                 algorithm: Route = "auto", max_iter: Integer = 20_000, time_limit: Number | None = None,
+                 probability: Flag = False, random_state: RandomState | None = 0, n_jobs: Integer | None = None,
+                 warm_start: Flag = False, verbose: Integer | Flag = False) -> None:
         keep(self, locals())
 
 
@@ -57,10 +82,13 @@ class ODMClassifier(MarginClassifier):
 
     method_name = "odm"
 
-    def __init__(self, *, C=1.0, lambda_=None, mu=0.8, theta=0.2, multiclass="ovr", kernel=None, gamma="scale",
-                 degree=3, coef0=0.0, cache=None, free_bias=False, fit_intercept=True, intercept_scaling=1.0,
-                 class_weight=None, tol=0.0001, algorithm="auto", max_iter=20_000, time_limit=None, probability=False,
-                 random_state=0, n_jobs=None, warm_start=False, verbose=False):
+    def __init__(self, *, C: Number = 1.0, lambda_: Number | None = None, mu: Number = 0.8, theta: Number = 0.2,
+                 multiclass: Multiclass = "ovr", kernel: KernelChoice | None = None, gamma: GammaChoice = "scale",
+                 degree: Integer = 3, coef0: Number = 0.0, cache: Number | None = None, free_bias: Flag = False,
+                 fit_intercept: Flag = True, intercept_scaling: Number = 1.0, class_weight: ClassWeight | None = None,
+                 tol: Number = 0.0001, algorithm: Route = "auto", max_iter: Integer = 20_000,
+                 time_limit: Number | None = None, probability: Flag = False, random_state: RandomState | None = 0,
+                 n_jobs: Integer | None = None, warm_start: Flag = False, verbose: Integer | Flag = False) -> None:
         keep(self, locals())
 
 
@@ -74,9 +102,13 @@ class MSVMAvClassifier(MarginClassifier):
 
     method_name = "msvmav"
 
-    def __init__(self, *, alpha=None, beta=None, multiclass="ovr", kernel=None, gamma="scale", degree=3, coef0=0.0,
-                 cache=None, fit_intercept=True, intercept_scaling=1.0, class_weight=None, tol=1e-08, max_iter=100,
-                 time_limit=None, probability=False, random_state=0, n_jobs=None, warm_start=False, verbose=False):
+    def __init__(self, *, alpha: Number | None = None, beta: Number | None = None, multiclass: Multiclass = "ovr",
+                 kernel: KernelChoice | None = None, gamma: GammaChoice = "scale", degree: Integer = 3,
+                 coef0: Number = 0.0, cache: Number | None = None, fit_intercept: Flag = True,
+                 intercept_scaling: Number = 1.0, class_weight: ClassWeight | None = None, tol: Number = 1e-08,
+                 max_iter: Integer = 100, time_limit: Number | None = None, probability: Flag = False,
+                 random_state: RandomState | None = 0, n_jobs: Integer | None = None, warm_start: Flag = False,
+                 verbose: Integer | Flag = False) -> None:
         keep(self, locals())
 
 
@@ -91,14 +123,17 @@ class LogisticClassifier(MarginClassifier):
     method_name = "logistic"
     own_words = MappingProxyType(PENALTY_WORDS)
 
-    def __init__(self, *, C=1.0, penalty="l2", l1_ratio=1.0, multiclass="ovr", kernel=None, gamma="scale", degree=3,
-                 coef0=0.0, cache=None, free_bias=False, fit_intercept=True, intercept_scaling=1.0, class_weight=None,
-                 tol=0.0001, algorithm="auto", max_iter=20_000, time_limit=None, probability=False, random_state=0,
-                 n_jobs=None, warm_start=False, verbose=False):
+    def __init__(self, *, C: Number = 1.0, penalty: Penalty = "l2", l1_ratio: Number = 1.0,
+                 multiclass: Multiclass = "ovr", kernel: KernelChoice | None = None, gamma: GammaChoice = "scale",
+                 degree: Integer = 3, coef0: Number = 0.0, cache: Number | None = None, free_bias: Flag = False,
+                 fit_intercept: Flag = True, intercept_scaling: Number = 1.0, class_weight: ClassWeight | None = None,
+                 tol: Number = 0.0001, algorithm: Route = "auto", max_iter: Integer = 20_000,
+                 time_limit: Number | None = None, probability: Flag = False, random_state: RandomState | None = 0,
+                 n_jobs: Integer | None = None, warm_start: Flag = False, verbose: Integer | Flag = False) -> None:
         keep(self, locals())
 
     @property
-    def _method(self):
+    def _method(self) -> Method:
         return registry.get("l1lr" if has_sparse_weights(self) else "logistic")
 
 
@@ -112,9 +147,12 @@ class M3SVMClassifier(MarginClassifier):
 
     method_name = "m3svm"
 
-    def __init__(self, *, C=None, lambda_=None, norm=4.0, eps=1e-06, delta=0.001, fit_intercept=True,
-                 intercept_scaling=1.0, class_weight=None, tol=0.0001, max_iter=20_000, time_limit=None,
-                 probability=False, random_state=0, n_jobs=None, warm_start=False, verbose=False):
+    def __init__(self, *, C: Number | None = None, lambda_: Number | None = None, norm: Number = 4.0,
+                 eps: Number = 1e-06, delta: Number = 0.001, fit_intercept: Flag = True,
+                 intercept_scaling: Number = 1.0, class_weight: ClassWeight | None = None, tol: Number = 0.0001,
+                 max_iter: Integer = 20_000, time_limit: Number | None = None, probability: Flag = False,
+                 random_state: RandomState | None = 0, n_jobs: Integer | None = None, warm_start: Flag = False,
+                 verbose: Integer | Flag = False) -> None:
         keep(self, locals())
 
 
@@ -127,9 +165,12 @@ class ISM3Classifier(MarginClassifier):
 
     method_name = "ism3"
 
-    def __init__(self, *, C=None, lambda_=None, norm=4.0, eps=1e-06, loss="logistic", fit_intercept=True,
-                 intercept_scaling=1.0, class_weight=None, tol=0.0001, max_iter=20_000, time_limit=None,
-                 probability=False, random_state=0, n_jobs=None, warm_start=False, verbose=False):
+    def __init__(self, *, C: Number | None = None, lambda_: Number | None = None, norm: Number = 4.0,
+                 eps: Number = 1e-06, loss: Literal["logistic", "softmax"] = "logistic", fit_intercept: Flag = True,
+                 intercept_scaling: Number = 1.0, class_weight: ClassWeight | None = None, tol: Number = 0.0001,
+                 max_iter: Integer = 20_000, time_limit: Number | None = None, probability: Flag = False,
+                 random_state: RandomState | None = 0, n_jobs: Integer | None = None, warm_start: Flag = False,
+                 verbose: Integer | Flag = False) -> None:
         keep(self, locals())
 
 
@@ -143,10 +184,12 @@ class LpMCSVMClassifier(MarginClassifier):
 
     method_name = "lpmcsvm"
 
-    def __init__(self, *, C=1.0, norm=1.5, kernel=None, gamma="scale", degree=3, coef0=0.0, cache=None,
-                 fit_intercept=True, intercept_scaling=1.0, class_weight=None, tol=0.0001, algorithm="auto",
-                 max_iter=20_000, time_limit=None, probability=False, random_state=0, n_jobs=None, warm_start=False,
-                 verbose=False):
+    def __init__(self, *, C: Number = 1.0, norm: Number = 1.5, kernel: KernelChoice | None = None,
+                 gamma: GammaChoice = "scale", degree: Integer = 3, coef0: Number = 0.0, cache: Number | None = None,
+                 fit_intercept: Flag = True, intercept_scaling: Number = 1.0, class_weight: ClassWeight | None = None,
+                 tol: Number = 0.0001, algorithm: Route = "auto", max_iter: Integer = 20_000,
+                 time_limit: Number | None = None, probability: Flag = False, random_state: RandomState | None = 0,
+                 n_jobs: Integer | None = None, warm_start: Flag = False, verbose: Integer | Flag = False) -> None:
         keep(self, locals())
 
 
@@ -159,9 +202,12 @@ class CrammerSingerClassifier(MarginClassifier):
 
     method_name = "cs"
 
-    def __init__(self, *, C=1.0, kernel=None, gamma="scale", degree=3, coef0=0.0, cache=None, fit_intercept=True,
-                 intercept_scaling=1.0, class_weight=None, tol=0.0001, algorithm="auto", max_iter=20_000,
-                 time_limit=None, probability=False, random_state=0, n_jobs=None, warm_start=False, verbose=False):
+    def __init__(self, *, C: Number = 1.0, kernel: KernelChoice | None = None, gamma: GammaChoice = "scale",
+                 degree: Integer = 3, coef0: Number = 0.0, cache: Number | None = None, fit_intercept: Flag = True,
+                 intercept_scaling: Number = 1.0, class_weight: ClassWeight | None = None, tol: Number = 0.0001,
+                 algorithm: Route = "auto", max_iter: Integer = 20_000, time_limit: Number | None = None,
+                 probability: Flag = False, random_state: RandomState | None = 0, n_jobs: Integer | None = None,
+                 warm_start: Flag = False, verbose: Integer | Flag = False) -> None:
         keep(self, locals())
 
 
@@ -177,14 +223,17 @@ class SVMClassifier(MarginClassifier):
     own_words = MappingProxyType({"loss": ('{"hinge", "squared_hinge"}, default="hinge"', "The loss of a margin g: "
                                            "(1 - g)_+ or (1 - g)_+^2."), **PENALTY_WORDS})
 
-    def __init__(self, *, loss="hinge", C=1.0, penalty="l2", l1_ratio=1.0, multiclass="ovr", kernel=None,
-                 gamma="scale", degree=3, coef0=0.0, cache=None, free_bias=False, fit_intercept=True,
-                 intercept_scaling=1.0, class_weight=None, tol=0.0001, algorithm="auto", max_iter=20_000,
-                 time_limit=None, probability=False, random_state=0, n_jobs=None, warm_start=False, verbose=False):
+    def __init__(self, *, loss: HingeLoss = "hinge", C: Number = 1.0, penalty: Penalty = "l2", l1_ratio: Number = 1.0,
+                 multiclass: Multiclass = "ovr", kernel: KernelChoice | None = None, gamma: GammaChoice = "scale",
+                 degree: Integer = 3, coef0: Number = 0.0, cache: Number | None = None, free_bias: Flag = False,
+                 fit_intercept: Flag = True, intercept_scaling: Number = 1.0, class_weight: ClassWeight | None = None,
+                 tol: Number = 0.0001, algorithm: Route = "auto", max_iter: Integer = 20_000,
+                 time_limit: Number | None = None, probability: Flag = False, random_state: RandomState | None = 0,
+                 n_jobs: Integer | None = None, warm_start: Flag = False, verbose: Integer | Flag = False) -> None:
         keep(self, locals())
 
     @property
-    def _method(self):
+    def _method(self) -> Method:
         by_loss = {"hinge": "l1svc", "squared_hinge": "l2svc"}
         name = one_of(by_loss, "loss", self.loss)
         if has_sparse_weights(self):
@@ -207,13 +256,15 @@ class SVMRegressor(MarginRegressor):
         '{"epsilon_insensitive", "squared_epsilon_insensitive"}, default="epsilon_insensitive"',
         "The loss of a residual r: (|r| - epsilon)_+ or its square.")})
 
-    def __init__(self, *, loss="epsilon_insensitive", epsilon=0.1, C=1.0, kernel=None, gamma="scale", degree=3,
-                 coef0=0.0, cache=None, free_bias=False, fit_intercept=True, intercept_scaling=1.0, tol=0.0001,
-                 algorithm="auto", max_iter=20_000, time_limit=None, random_state=0, n_jobs=None, warm_start=False,
-                 verbose=False):
+    def __init__(self, *, loss: ResidualLoss = "epsilon_insensitive", epsilon: Number = 0.1, C: Number = 1.0,
+                 kernel: KernelChoice | None = None, gamma: GammaChoice = "scale", degree: Integer = 3,
+                 coef0: Number = 0.0, cache: Number | None = None, free_bias: Flag = False, fit_intercept: Flag = True,
+                 intercept_scaling: Number = 1.0, tol: Number = 0.0001, algorithm: Route = "auto",
+                 max_iter: Integer = 20_000, time_limit: Number | None = None, random_state: RandomState | None = 0,
+                 n_jobs: Integer | None = None, warm_start: Flag = False, verbose: Integer | Flag = False) -> None:
         keep(self, locals())
 
     @property
-    def _method(self):
+    def _method(self) -> Method:
         by_loss = {"epsilon_insensitive": "l1svr", "squared_epsilon_insensitive": "l2svr"}
         return registry.get(one_of(by_loss, "loss", self.loss))
