@@ -13,6 +13,7 @@ from marginlinear._version import version as __version__
 if TYPE_CHECKING:
     from marginlinear.api import train
     from marginlinear.errors import ConvergenceWarning, DataError, Interrupted
+    from marginlinear.export import from_liblinear, to_c, to_liblinear, to_onnx, to_sql
     from marginlinear.libsvm import dump_libsvm, load_libsvm
     from marginlinear.margins import MarginReport, margin_report
     from marginlinear.model import KernelModel, Model, RegressionModel

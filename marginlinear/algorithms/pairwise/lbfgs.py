@@ -60,7 +60,7 @@ class ScoreDescent:
         self.tol, self.budget, self.threads = tol, budget, threads
         self.size = max(1, CACHED // W.shape[1])
         self.n_iter = 0
-        self.A = None
+        self.A: FloatArray = None  # type: ignore[assignment]  # until it runs
 
     def run(self) -> int:
         """The steps that were taken."""

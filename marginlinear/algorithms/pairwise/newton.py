@@ -84,7 +84,7 @@ class NewtonFit:
         regulariser.tau = start.get("tau", regulariser.first_tau(cost.sum() * (k - 1), k))
         self.duals = self._duals() if self.hinge else None  # type: ignore[assignment]  # as above
         self.n_iter = self.products = 0
-        self.descent = None
+        self.descent: ScoreDescent | None = None
         run.enlist(self)
 
     def _loss(self, name: str, width: float) -> SmoothLoss:
