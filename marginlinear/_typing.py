@@ -187,3 +187,15 @@ class SearchParameters(MethodParameters, total=False):
     scale: Scale | None
     memory: int | str | None
     sweeps_per_load: Integer | None
+
+
+# Parameters of estimators, for scikit-learn.
+KernelName: TypeAlias = Literal["linear", "poly", "rbf", "sigmoid", "precomputed"]
+KernelChoice: TypeAlias = KernelName | KernelFunction
+GammaChoice: TypeAlias = 'Literal["scale", "auto"] | Number'
+RandomState: TypeAlias = "Integer | np.random.RandomState"
+Multiclass: TypeAlias = Literal["ovr", "ovo", "ecoc"]
+Route: TypeAlias = Literal["auto", "cd", "accelerated", "newton", "paper"]
+Penalty: TypeAlias = Literal["l2", "l1"]
+HingeLoss: TypeAlias = Literal["hinge", "squared_hinge", "squared_error"]
+ResidualLoss: TypeAlias = Literal["epsilon_insensitive", "squared_epsilon_insensitive"]

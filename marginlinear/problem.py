@@ -159,7 +159,7 @@ class Info(NamedTuple):
     cluster: dict[str, Any] | None = None
     notes: Sequence[str] = ()
 
-    __repr__, _repr_html_ = Summary.__repr__, Summary._repr_html_
+    __repr__, _repr_html_ = Summary.__repr__, Summary._repr_html_  # type: ignore[misc]  # methods, no fields
 
     @property
     def converged(self) -> bool:

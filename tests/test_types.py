@@ -11,6 +11,7 @@ from typing import get_args
 
 import numpy as np
 import pytest
+import typed_estimators_user
 import typed_user
 
 import marginlinear as ml
@@ -22,6 +23,7 @@ ROOT = Path(ml.__file__).parents[1]
 WRONG = """\
 import marginlinear as ml
 import marginlinear.selection
+from marginlinear.sklearn import SVC, LinearSVC, MCODMClassifier
 
 model = ml.train([[1.0], [2.0]], [1, 2])
 ml.trian([[1.0], [2.0]], [1, 2])  # attr-defined reportAttributeAccessIssue
@@ -32,6 +34,10 @@ ml.search([[1.0], [2.0]], [1, 2], metric="acuracy")  # arg-type reportArgumentTy
 ml.cross_validate([[1.0], [2.0]], [1, 2], max_iter="9")  # arg-type reportArgumentType
 model.wieghts  # attr-defined reportAttributeAccessIssue
 ml.selection.serach  # attr-defined reportAttributeAccessIssue
+MCODMClassifier(c=1)  # call-arg reportCallIssue
+SVC(kernel="rfb")  # arg-type reportArgumentType
+LinearSVC(loss="hing")  # arg-type reportArgumentType
+MCODMClassifier().fit([[1.0], [2.0]], [1, 2]).coef_.shpae  # attr-defined reportAttributeAccessIssue
 """
 
 
@@ -65,11 +71,13 @@ def basedpyright(folder):
 @pytest.mark.parametrize("checker", [pytest.param(mypy, marks=needs("mypy")),
                                      pytest.param(basedpyright, marks=needs("basedpyright"))])
 def test_a_users_script(checker, tmp_path):
-    (tmp_path / "typed_user.py").write_text(Path(typed_user.__file__).read_text("utf-8"))
+    for script in typed_user, typed_estimators_user:
+        path = Path(script.__file__)
+        (tmp_path / path.name).write_text(path.read_text("utf-8"))
     (tmp_path / "wrong.py").write_text(WRONG)
     wanted = {("wrong.py", number): line.partition("  # ")[2].split()[checker is basedpyright]
               for number, line in enumerate(WRONG.splitlines(), 1) if "  # " in line}
-    assert len(wanted) == 8
+    assert len(wanted) == 12
     assert checker(tmp_path) == wanted
 
 
@@ -84,6 +92,13 @@ def test_the_script_runs(tmp_path, monkeypatch):
     assert typed_user.predicted(tmp_path / "model", X.astype(np.float32)).shape == (60, 2)
     assert typed_user.searched(X.tolist(), [f"w{label}" for label in y]).keys() == {"C", "mu"}
     assert 0.5 < typed_user.judged(model, X, y) <= 1
+
+
+def test_the_script_of_estimators_runs():
+    pytest.importorskip("sklearn", reason="scikit-learn is missing: pip install 'marginlinear[sklearn]'")
+    X = np.random.default_rng(0).standard_normal((60, 3))
+    assert typed_estimators_user.fitted(X, ["a" if x > 0 else "b" for x in X[:, 0]]).shape == (60, 2)
+    assert typed_estimators_user.in_their_places(X, X[:, 0] > 0).dtype == np.float64
 
 
 def test_public_names_for_type_checkers():
@@ -121,5 +136,9 @@ def test_types_of_parameters(name):
         assert text == f"{ {float: 'Number', int: 'Integer', bool: 'Flag'}[param.type]} | None"
 
 
-def test_metrics_for_type_checkers():
+def test_words_for_type_checkers():
     assert get_args(_typing.Metric) == P.METRIC.choices
+    assert get_args(_typing.Route) == P.ALGORITHM.choices
+    assert get_args(_typing.Multiclass) == P.MULTICLASS.choices
+    assert {*get_args(_typing.KernelName)} == {word for word in (*P.KERNEL.choices, *P.KERNEL.python)
+                                               if isinstance(word, str)}

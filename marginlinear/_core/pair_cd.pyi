@@ -66,3 +66,13 @@ def values_of(
 def best_shift(
     table: FloatArray, cost: Floats, signs: Floats, scores: Floats, low: float, high: float, guess: float
 ) -> float: ...
+def shift_of_slope(
+    slope_there: float,
+    table: FloatArray,
+    cost: Floats,
+    signs: Floats,
+    scores: Floats,
+    low: float,
+    high: float,
+    guess: float,
+) -> float: ...

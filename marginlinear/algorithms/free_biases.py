@@ -9,18 +9,24 @@ Newton steps on W and b with eps ||b||^2 beside, then the best b for W: there p 
 costs falls with its square, and eps itself where that was too much. `n_outer` counts the values of eps.
 """
 
+from __future__ import annotations
+
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from marginlinear._core.smooth import SmoothLoss
 from marginlinear.algorithms import pairwise
 from marginlinear.algorithms.certificate import Budget
-from marginlinear.algorithms.pairwise.newton import maximum
-from marginlinear.algorithms.pairwise.passes import dot, sqnorm
+from marginlinear.algorithms.pairwise.passes import dot, maximum, sqnorm
 from marginlinear.algorithms.pairwise.regulariser import Quadratic
 from marginlinear.problem import Solution
 from marginlinear.status import CONVERGED, STALLED, allowance, status_of
+
+if TYPE_CHECKING:
+    from marginlinear._typing import FloatArray, IntArray
+    from marginlinear.problem import Problem, Run
 
 # eps at first, as a part of the sum of the costs, which is 4 times the loss's largest curvature in b; what it falls by,
 # and where it ends.
@@ -31,7 +37,7 @@ PART = 0.5
 STEPS, HALVINGS, ROUNDING, LOST = 100, 40, 1e-15, 1e-12
 
 
-def best_biases(scores, y, cost):
+def best_biases(scores: FloatArray, y: IntArray, cost: FloatArray) -> FloatArray:
     """What is best added to the columns of scores, float64 array of shape (k,): the slopes of
 
         sum_i c_i log sum_l exp(s_il + b_l - s_iy_i - b_y_i)
@@ -42,7 +48,7 @@ def best_biases(scores, y, cost):
     sums = np.bincount(y, cost, k)
     b, b_sum = np.zeros(k), float(cost.sum())
 
-    def at(b):
+    def at(b: FloatArray) -> tuple[float, FloatArray]:
         z = scores + b
         top = z.max(axis=1)
         p = np.exp(z - top[:, np.newaxis])
@@ -58,7 +64,7 @@ def best_biases(scores, y, cost):
             break
         # The same for all classes changes nothing: that direction is held.
         bend = np.diag(weighted.sum(axis=0)) - p.T @ weighted + b_sum / k / k
-        step = np.linalg.lstsq(bend, -slopes, rcond=None)[0]
+        step: FloatArray = np.linalg.lstsq(bend, -slopes, rcond=None)[0]
         part = 1.0
         for _ in range(HALVINGS):
             new, p_new = at(b + part * step)
@@ -70,10 +76,11 @@ def best_biases(scores, y, cost):
         else:
             break
         b, value, p = b + part * step, new, p_new
-    return b - b.mean()
+    found: FloatArray = b - b.mean()
+    return found
 
 
-def fit(problem, run, cost):
+def fit(problem: Problem, run: Run, cost: FloatArray) -> Solution:
     """Solution with biases that cost nothing, the last feature being their feature."""
     rows, k = problem.rows, problem.n_classes
     told, budget = Budget(None, None, run.progress), Budget(run.max_iter, run.time_limit, cancel=run.cancel)
@@ -106,4 +113,4 @@ def fit(problem, run, cost):
     info = inner.info._replace(status=status, reason=reason, n_iter=n_iter, n_outer=n_outer, objective=objective,
                                bound=bound, certificate=objective - bound, tol=run.tol, seconds=told.seconds,
                                history=told.history)
-    return Solution(best, info, state)
+    return Solution(best, info, state)  # type: ignore[arg-type]  # the first value is finite

@@ -20,7 +20,7 @@ from marginlinear.status import STALLED, allowance, status_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from marginlinear._typing import FloatArray, IntArray, State, Table
+    from marginlinear._typing import Flag, FloatArray, IntArray, IntpArray, State, Table
     from marginlinear.problem import Problem, Run
 
 # The first set has so many features; a later one all that have a weight, and as many again.
@@ -73,6 +73,7 @@ class SparseFit:
 
     def convex(self) -> Solution:
         engine, bound, stopped = self.engine, -math.inf, None
+        alone: Flag
         before, earlier, alone = math.inf, math.inf, False
         if self.free >= 0:
             engine.survey()
@@ -141,7 +142,7 @@ class SparseFit:
         worst = np.argpartition(-violations, WORST)[:WORST]
         self.engine.step(self._columns(worst[violations[worst] > 0]), MODEL, CYCLES, False)
 
-    def _columns(self, wanted: IntArray) -> IntArray:
+    def _columns(self, wanted: IntArray) -> IntpArray:
         """Those of these features, gathered, and of the bias where that is free."""
         if self.free >= 0:
             wanted = np.union1d(wanted, [self.free])

@@ -1,6 +1,9 @@
 """margin-export: a model for a program without marginlinear."""
 
+from __future__ import annotations
+
 import sys
+from typing import TYPE_CHECKING
 
 from marginlinear._version import version
 from marginlinear.atomic import check_writable, replacing
@@ -8,6 +11,9 @@ from marginlinear.cli.files import require_apart
 from marginlinear.cli.output import DONE, Failure, opening, run, settle_blas
 from marginlinear.options import HELP, VERSION, CommandLine, UsageError, describe
 from marginlinear.params import Param
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 PROGRAM = "margin-export"
 FLOAT32 = Param("float32", bool, False, "ONNX: the input is float32, in place of float64")
@@ -34,12 +40,12 @@ STATUSES = """
 Exit status: 0 done, 1 bad data or a failure while running, 2 bad usage, 130 interrupted."""
 
 
-def main(argv=None):
+def main(argv: Sequence[str] | None = None) -> int:
     """The command; returns its exit status."""
     return run(PROGRAM, work, argv)
 
 
-def work(argv):
+def work(argv: Sequence[str]) -> int:
     line = CommandLine(argv, OPTIONS)
     if line.given(HELP):
         print("\n".join([USAGE, *describe(OPTIONS), STATUSES]))

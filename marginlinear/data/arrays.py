@@ -181,7 +181,7 @@ def of_columns(X: Any) -> AnyArray:
     elif hasattr(type(X), "get_columns"):
         columns = [(column.name, column) for column in X.get_columns()]
     else:
-        columns = zip(X.schema.names, X.columns, strict=True)
+        columns = list(zip(X.schema.names, X.columns, strict=True))
     arrays = [numbers_of(name, column) for name, column in columns]
     types = {array.dtype for array in arrays}
     dense = np.empty((len(X), len(arrays)), dtype=types.pop() if len(types) == 1 else np.float64)

@@ -1,10 +1,18 @@
 """A linear model as a C99 file: see `to_c`."""
 
+from __future__ import annotations
+
 import re
+from typing import TYPE_CHECKING, Any
 
 from marginlinear._version import version
 from marginlinear.data.one_against_one import are_codes
 from marginlinear.export.functions import labels_of_kind, require_linear
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from marginlinear.model import Model
 
 WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # Numbers of a line.
@@ -108,7 +116,7 @@ CODES = """\
 """
 
 
-def to_c(model, *, name="margin"):
+def to_c(model: Model, *, name: str = "margin") -> str:
     """A linear model as a C99 file, without dependencies.
 
     Parameters
@@ -157,7 +165,7 @@ def to_c(model, *, name="margin"):
         LENGTH.format(**words) if linear.unit else "", SCORES.format(**words), PREDICT.format(body=body, **words)])
 
 
-def labelled(model, words):
+def labelled(model: Model, words: dict[str, Any]) -> tuple[str, str]:
     """(the tables of a classifier, the body of the function of its scores); `words` get what they are told of."""
     labels = labels_of_kind(model)
     kind = LABELS[labels.dtype.kind]
@@ -165,30 +173,31 @@ def labelled(model, words):
     words |= {"what": f"classifier of {k} classes", "answer": f"the label, a `{kind}`", "classes": k,
               "type": kind if kind.endswith("*") else kind + " ", "ranks": "votes" if model.voted else "scores"}
     tables = f"\nstatic {words['type']}const {name}_labels[{k}] = {row(literal, labels.tolist())};\n"
+    codes: Any = model.codes
     if not model.voted:
         body = LARGEST if model.joint else "    return {name}_labels[scores[0] > 0];\n"
-    elif are_codes(model.codes):
+    elif are_codes(codes):
         body = PAIRS + LARGEST
     else:
         body = CODES + LARGEST
         tables += (f"\nstatic const signed char {name}_codes[{k}][{model.columns}] = "
-                   f"{table(str, model.codes.tolist())};\n")
+                   f"{table(str, codes.tolist())};\n")
     return tables, body.format(**words)
 
 
-def table(text, rows):
+def table(text: Callable[[Any], str], rows: Iterable[Iterable[object]]) -> str:
     """An initialiser of rows of values."""
     return "{\n" + ",\n".join(row(text, values) for values in rows) + "}"
 
 
-def row(text, values):
+def row(text: Callable[[Any], str], values: Iterable[object]) -> str:
     """An initialiser of values, some in a line."""
     words = [text(value) for value in values]
     lines = [", ".join(words[low : low + IN_LINE]) for low in range(0, len(words), IN_LINE)]
     return "{" + ",\n ".join(lines) + "}"
 
 
-def literal(label):
+def literal(label: str | float) -> str:
     """A label as a constant of C."""
     if isinstance(label, str):
         return '"' + "".join(character(byte) for byte in label.encode("utf-8")) + '"'
@@ -200,7 +209,7 @@ def literal(label):
     return f"({label + 1}LL - 1)" if label == -1 << 63 else f"{label}LL"
 
 
-def character(byte):
+def character(byte: int) -> str:
     """One of a string: in octal, which takes three digits at most, where it is not a plain one."""
     found = chr(byte)
     return found if found.isascii() and found.isprintable() and found not in '"\\?' else f"\\{byte:03o}"

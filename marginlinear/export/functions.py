@@ -1,12 +1,18 @@
 """What the formats share: a model's scores as a function of the features, its labels by kind."""
 
-from typing import NamedTuple
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from marginlinear.data.arrays import CSR
 from marginlinear.data.labels import require_words
 from marginlinear.params import refusal
+
+if TYPE_CHECKING:
+    from marginlinear._typing import AnyArray, FloatArray
+    from marginlinear.model import KernelModel, Model
 
 # NumPy's kinds of labels, and the type that all of a kind fit into.
 LABELS = {"b": np.bool_, "i": np.int64, "u": np.int64, "f": np.float64, "U": np.str_}
@@ -22,12 +28,12 @@ class LinearFunction(NamedTuple):
     unit : bool
     """
 
-    weights: np.ndarray
-    intercept: np.ndarray
+    weights: FloatArray
+    intercept: FloatArray
     unit: bool
 
 
-def checked_model(model):
+def checked_model(model: Any) -> Any:
     """The model; TypeError for anything else, ValueError for numbers that are not finite."""
     if not hasattr(model, "weights") or not hasattr(model, "classes"):
         raise refusal("model", model, "a Model, as train returns it; of an estimator its model_")
@@ -36,7 +42,7 @@ def checked_model(model):
     return model
 
 
-def as_linear(model):
+def as_linear(model: Any) -> LinearFunction | None:
     """The LinearFunction of a linear model, or of one with a linear kernel; None for other kernels."""
     kernel = getattr(model, "kernel", None)
     if kernel is not None and kernel.kind != "linear":
@@ -49,7 +55,7 @@ def as_linear(model):
     return LinearFunction(weights, intercept, scaling is not None and not scaling.linear)
 
 
-def require_linear(model, name):
+def require_linear(model: Any, name: str) -> LinearFunction:
     """`as_linear`; ValueError for a model that is not linear: `name` is the function that was called."""
     found = as_linear(checked_model(model))
     if found is None:
@@ -59,7 +65,7 @@ def require_linear(model, name):
     return found
 
 
-def support_of(model):
+def support_of(model: KernelModel) -> FloatArray:
     """The support vectors of a kernel model with features, float64 array of shape (n_support, n_features)."""
     rows = model.support_rows
     rows = rows.to_scipy().toarray() if isinstance(rows, CSR) else rows
@@ -68,7 +74,7 @@ def support_of(model):
     return found
 
 
-def labels_of_kind(model):
+def labels_of_kind(model: Model) -> AnyArray:
     """The classes as an array of bool, int64, float64 or str; ValueError for a label that no text holds."""
     kind = model.classes.dtype.kind
     if kind not in LABELS:

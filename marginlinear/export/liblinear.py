@@ -1,15 +1,23 @@
 """Models of LIBLINEAR's own Python package, from and to ours: by way of model files, which are the same for both."""
 
+from __future__ import annotations
+
 import os
 import tempfile
 from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from marginlinear.export.functions import checked_model
 from marginlinear.modelfile import load_model, save_model
 from marginlinear.modelfile.text import C_INT
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
-def from_liblinear(found):
+    from marginlinear.model import Model
+
+
+def from_liblinear(found: object) -> Model:
     """The Model of one that LIBLINEAR's Python package trained or loaded.
 
     Parameters
@@ -28,7 +36,7 @@ def from_liblinear(found):
         For anything else.
     """
     module = import_module(type(found).__module__)
-    library = getattr(module, "liblinear", None)
+    library: Any = getattr(module, "liblinear", None)
     if not hasattr(library, "save_model"):
         raise TypeError(f"found is a {type(found).__name__}: give a model of the package liblinear-official")
     with tempfile.TemporaryDirectory() as folder:
@@ -38,7 +46,7 @@ def from_liblinear(found):
         return load_model(path)
 
 
-def to_liblinear(model):
+def to_liblinear(model: Model) -> Any:
     """The model as an object of LIBLINEAR's Python package, liblinear-official, which has to be installed.
 
     Its `predict` then gives the same labels: those of two classes that LIBLINEAR's joint solver has two columns for
@@ -69,7 +77,7 @@ def to_liblinear(model):
     try:
         from liblinear.liblinear import liblinear, toPyModel
     except ModuleNotFoundError as error:
-        if error.name.split(".")[0] != "liblinear":
+        if error.name.split(".")[0] != "liblinear":  # type: ignore[union-attr]  # an import sets it
             raise
         raise ModuleNotFoundError("to_liblinear needs LIBLINEAR's own package: pip install liblinear-official",
                                   name="liblinear") from error
@@ -79,7 +87,7 @@ def to_liblinear(model):
         return toPyModel(liblinear.load_model(os.fsencode(path)))
 
 
-def faults(model):
+def faults(model: Model) -> Iterator[tuple[str, str]]:
     """(what LIBLINEAR does not know of a model, what to do) of each such thing."""
     if hasattr(model, "kernel"):
         yield "kernels", "save_model writes a file for LIBSVM's svm-predict"

@@ -4,7 +4,10 @@ Its operators are those of ai.onnx that have not changed from opset 13 on, so th
 opset too. They have no sparse tensors: rows and support vectors are dense.
 """
 
+from __future__ import annotations
+
 from itertools import count
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -14,6 +17,13 @@ from marginlinear.data import one_against_one
 from marginlinear.export.functions import as_linear, checked_model, labels_of_kind, support_of
 from marginlinear.params import Param
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from marginlinear._typing import AnyArray, ArrayLike, Flag, FloatArray
+    from marginlinear.data.scaling import Scaling
+    from marginlinear.model import Model
+
 OPSET, IR = 13, 7
 DTYPE = Param("dtype", str, "float64", "type of the input", choices=("float64", "float32"))
 PROBABILITY = Param("probability", bool, True, "whether a model with a calibration gives probabilities")
@@ -22,7 +32,7 @@ MOST, OTHER = 1 << 31, 1 << 20
 EPS = np.finfo(np.float64).eps
 
 
-def to_onnx(model, *, dtype="float64", probability=True):
+def to_onnx(model: Model, *, dtype: Literal["float64", "float32"] = "float64", probability: Flag = True) -> Any:
     """The model as an ONNX graph, which needs the package onnx (extra `[onnx]`) to be made.
 
     It computes in float64: scores agree with `decision_function` to rounding, and to 1e-8 in onnxruntime, which takes a
@@ -65,6 +75,7 @@ def to_onnx(model, *, dtype="float64", probability=True):
     graph = Graph()
     given = "X" if dtype == "float64" else graph("Cast", "X", to=onnx.TensorProto.DOUBLE)
     scores = add_scores(graph, model, given)
+    found: dict[str, tuple[str, int, list[Any]]]
     if model.columns == 1 and not model.joint:
         found = {"scores": (graph("Squeeze", scores, np.array([1])), onnx.TensorProto.DOUBLE, ["m"])}
     else:
@@ -90,7 +101,7 @@ def to_onnx(model, *, dtype="float64", probability=True):
                              opset_imports=[helper.make_opsetid("", OPSET)])
 
 
-def require_onnx():
+def require_onnx() -> Any:
     try:
         import onnx
         import onnx.helper
@@ -103,7 +114,7 @@ def require_onnx():
     return onnx
 
 
-def onnx_type(array):
+def onnx_type(array: AnyArray) -> Any:
     """ONNX's number of an array's type."""
     onnx = require_onnx()
     if array.dtype.kind == "U":
@@ -119,27 +130,31 @@ class Graph:
     `add_constant` of a subclass put it, under what its `name` returns: names that nothing else in the graph has.
     """
 
-    def __init__(self):
+    nodes: list[Any]
+    initializers: list[Any]
+
+    def __init__(self) -> None:
         self._onnx = require_onnx()
         self.nodes, self.initializers = [], []
         self._bytes, self._numbers = 0, count()
 
-    def __call__(self, operator, *inputs, outputs=1, **attributes):
+    def __call__(self, operator: str, *inputs: ArrayLike, outputs: int = 1, **attributes: Any) -> str:
         names = [value if isinstance(value, str) else self.constant(value) for value in inputs]
         made = [self.name(operator) for _ in range(outputs)]
         self.add_node(operator, names, made, attributes)
         return made[0]
 
-    def name(self, about):
+    def name(self, about: str) -> str:
         return f"{about}_{next(self._numbers)}"
 
-    def add_node(self, operator, inputs, outputs, attributes):
+    def add_node(self, operator: str, inputs: Sequence[str], outputs: Sequence[str],
+                 attributes: Mapping[str, Any]) -> None:
         self.nodes.append(self._onnx.helper.make_node(operator, inputs, outputs, **attributes))
 
-    def add_constant(self, tensor):
+    def add_constant(self, tensor: Any) -> None:
         self.initializers.append(tensor)
 
-    def constant(self, values):
+    def constant(self, values: ArrayLike) -> str:
         values = np.asarray(values, order="C")
         self.require_room(values.nbytes)
         self._bytes += values.nbytes
@@ -151,19 +166,19 @@ class Graph:
             self.add_constant(self._onnx.numpy_helper.from_array(values, name))
         return name
 
-    def require_room(self, size):
+    def require_room(self, size: int) -> None:
         """ValueError where so many bytes more are too many for a file."""
         if self._bytes + size > MOST - OTHER:
             raise ValueError(f"the model needs {self._bytes + size:,} bytes of dense arrays, an ONNX file holds less "
                              f"than {MOST:,}: train on fewer features, or a model without a kernel")
 
 
-def is_precomputed(model):
+def is_precomputed(model: Model) -> bool:
     kernel = getattr(model, "kernel", None)
     return kernel is not None and kernel.kind == "precomputed"
 
 
-def add_scores(graph, model, X):
+def add_scores(graph: Graph, model: Any, X: str) -> str:
     """The name of the scores, shape (m, columns), of the rows named X."""
     kernel = getattr(model, "kernel", None)
     if kernel is not None and callable(kernel.kind):
@@ -175,14 +190,14 @@ def add_scores(graph, model, X):
     if linear is not None:
         X = unit_rows(graph, X) if linear.unit else X
         return graph("Add", graph("MatMul", X, linear.weights), linear.intercept)
-    if kernel.kind == "precomputed":
+    if model.kernel.kind == "precomputed":
         values = graph("Gather", X, np.asarray(model.support_rows, dtype=np.int64), axis=1)
     else:
-        values = add_kernel(graph, kernel, add_scaled(graph, model.scaling, X), support_of(model))
+        values = add_kernel(graph, model.kernel, add_scaled(graph, model.scaling, X), support_of(model))
     return graph("Add", graph("MatMul", values, model.dual_coef), model.intercept)
 
 
-def add_kernel(graph, kernel, X, support):
+def add_kernel(graph: Graph, kernel: Any, X: str, support: FloatArray) -> str:
     """The name of the kernel's values of the rows X and the support vectors: (m, n_support)."""
     products = graph("MatMul", X, support.T)
     if kernel.kind == "rbf":
@@ -194,7 +209,7 @@ def add_kernel(graph, kernel, X, support):
     return graph("Tanh", inner) if kernel.kind == "sigmoid" else graph("Pow", inner, np.float64(kernel.degree))
 
 
-def add_scaled(graph, scaling, X):
+def add_scaled(graph: Graph, scaling: Scaling | None, X: str) -> str:
     """The name of the scaled rows: with the values of `Scaling.image` but for rounding."""
     if scaling is None:
         return X
@@ -207,7 +222,7 @@ def add_scaled(graph, scaling, X):
     return graph("Add", graph("Mul", graph("Sub", X, origin), scaling.factor), base)
 
 
-def unit_rows(graph, X):
+def unit_rows(graph: Graph, X: str) -> str:
     """The name of the rows divided by their lengths: first by their largest value, whose square is finite."""
     largest = largest_of(graph, graph("Abs", X))
     parts = graph("Div", X, or_one(graph, largest))
@@ -215,26 +230,26 @@ def unit_rows(graph, X):
     return graph("Div", parts, or_one(graph, lengths))
 
 
-def or_one(graph, values):
+def or_one(graph: Graph, values: str) -> str:
     """The values, 1 in place of 0."""
     return graph("Where", graph("Greater", values, np.float64(0)), values, np.float64(1))
 
 
-def row_sums(graph, values):
+def row_sums(graph: Graph, values: str) -> str:
     return graph("ReduceSum", values, np.array([1]), keepdims=1)
 
 
-def own_of(graph, places, k):
+def own_of(graph: Graph, places: str, k: int) -> str:
     """Whether a column of k is that of the row's place, bool of shape (m, k)."""
     return graph("Equal", graph("Unsqueeze", places, np.array([1])), np.arange(k)[np.newaxis])
 
 
-def largest_of(graph, values):
+def largest_of(graph: Graph, values: str) -> str:
     """Of each row, shape (m, 1). The axes of ReduceMax became an input in opset 18."""
     return graph("TopK", values, np.array([1]), outputs=2, axis=1)
 
 
-def add_places(graph, model, scores):
+def add_places(graph: Graph, model: Model, scores: str) -> tuple[str, str]:
     """(the name of what is compared between the classes, that of the places of the predicted classes, (m,))."""
     onnx = require_onnx()
     if not model.voted and not model.joint:
@@ -244,10 +259,10 @@ def add_places(graph, model, scores):
     return ranks, graph("ArgMax", ranks, axis=1, keepdims=0)
 
 
-def add_votes(graph, model, scores):
+def add_votes(graph: Graph, model: Model, scores: str) -> str:
     """The name of the votes for each class: those that all scores below 0 would give, and what scores above change."""
     onnx = require_onnx()
-    codes = model.codes
+    codes: Any = model.codes
     above = graph("Cast", graph("Greater", scores, np.float64(0)), to=onnx.TensorProto.FLOAT)
     # Sums of 1 and -1 are exact in float32 up to 2^24 columns.
     changed = graph("MatMul", above, codes.T.astype(np.float32))
@@ -255,9 +270,10 @@ def add_votes(graph, model, scores):
     return graph("Cast", votes, to=onnx.TensorProto.DOUBLE)
 
 
-def add_probabilities(graph, model, ranks, places):
+def add_probabilities(graph: Graph, model: Model, ranks: str, places: str) -> str:
     """The name of the probabilities of the classes, (m, n_classes): those of `Calibration.probabilities`."""
-    found, k = model.calibration, len(model.classes)
+    found: Any = model.calibration
+    k = len(model.classes)
     if found.kind == calibration.PAIRWISE and k > 2:
         raise ValueError(f"to_onnx: the probabilities of the model are LIBSVM's, of {one_against_one.column_count(k)} "
                          "pairs of classes: each row needs a linear system solved, which ONNX has no operator for; "
@@ -279,7 +295,7 @@ def add_probabilities(graph, model, ranks, places):
     return add_decided(graph, chances, places, k)
 
 
-def add_decided(graph, chances, places, k):
+def add_decided(graph: Graph, chances: str, places: str, k: int) -> str:
     """The name of the chances of which that of the predicted class is the largest: see `calibration._decided`."""
     own_places = own_of(graph, places, k)
     own = row_sums(graph, graph("Where", own_places, chances, np.float64(0)))

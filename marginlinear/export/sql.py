@@ -1,13 +1,24 @@
 """A linear model as a statement of SQL: see `to_sql`."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from marginlinear.export.functions import labels_of_kind, require_linear
 from marginlinear.params import refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from marginlinear.export.functions import LinearFunction
+    from marginlinear.model import Model
 
 # Terms that stand side by side: of more than a thousand, a tree of operators is too deep for SQLite and DuckDB.
 TERMS = 16
 
 
-def to_sql(model, table, *, feature_names=None, long=None, name="margin"):
+def to_sql(model: Model, table: str, *, feature_names: Iterable[str] | None = None, long: Iterable[str] | None = None,
+           name: str = "margin") -> str:
     """A linear model as one SELECT of standard SQL, which SQLite and DuckDB run.
 
     The table has a row a row and a column a feature; the result has all of its columns and the new ones. Or, with
@@ -46,9 +57,9 @@ def to_sql(model, table, *, feature_names=None, long=None, name="margin"):
         For a kernel that is not linear, and for another number of names.
     """
     linear = require_linear(model, "to_sql")
-    for what, given in (("table", table), ("name", name)):
-        if not isinstance(given, str):
-            raise refusal(what, given, "text")
+    for what, word in (("table", table), ("name", name)):
+        if not isinstance(word, str):
+            raise refusal(what, word, "text")
     n, columns = linear.weights.shape
     scores = [f"{name}_score"] if columns == 1 else [f"{name}_score_{c + 1}" for c in range(columns)]
     given = feature_names is not None
@@ -66,7 +77,8 @@ def to_sql(model, table, *, feature_names=None, long=None, name="margin"):
     return f"WITH {heads}\n{last}" if before else last
 
 
-def wide_steps(linear, table, features, scores, name):
+def wide_steps(linear: LinearFunction, table: str, features: Sequence[str], scores: Sequence[str],
+               name: str) -> list[tuple[str, str]]:
     """[(name, SELECT)] that end with the scores, of a table with a column a feature."""
     steps, over = [], ""
     if linear.unit:
@@ -83,7 +95,8 @@ def wide_steps(linear, table, features, scores, name):
     return [*steps, (quoted(f"{name}_scores"), f"SELECT t.*,\n{listed(found)}\nFROM {table} AS t")]
 
 
-def long_steps(linear, table, features, columns, scores, name):
+def long_steps(linear: LinearFunction, table: str, features: Sequence[str], columns: Sequence[str],
+               scores: Sequence[str], name: str) -> list[tuple[str, str]]:
     """The same of a table of rows, features and values."""
     row, feature, value = map(quoted, columns)
     words = [f"({', '.join([number, *map(literal, weights)])})"
@@ -105,14 +118,15 @@ def long_steps(linear, table, features, columns, scores, name):
              f"LEFT JOIN {head} AS w ON w.feature = COALESCE(t.{feature}, t.{feature}) GROUP BY t.{row}")]
 
 
-def label_steps(model, scores, name):
+def label_steps(model: Model, scores: Sequence[str], name: str) -> list[tuple[str, str]]:
     """The same from the scores to the labels."""
     labels = [literal(label) for label in labels_of_kind(model).tolist()]
     ranks, steps, source = [f"t.{quoted(score)}" for score in scores], [], quoted(f"{name}_scores")
     if model.voted:
+        codes: Any = model.codes
         votes = [quoted(f"{name}_votes_{place + 1}") for place in range(len(labels))]
-        found = [f"{joined(votes_for(codes, ranks), ' + ')} AS {vote}"
-                 for codes, vote in zip(model.codes.tolist(), votes, strict=True)]
+        found = [f"{joined(votes_for(own, ranks), ' + ')} AS {vote}"
+                 for own, vote in zip(codes.tolist(), votes, strict=True)]
         steps = [(quoted(f"{name}_votes"), f"SELECT t.*,\n{listed(found)}\nFROM {source} AS t")]
         ranks, source = [f"t.{vote}" for vote in votes], steps[0][0]
     if model.voted or model.joint:
@@ -128,22 +142,22 @@ def label_steps(model, scores, name):
                      f"{quoted(f'{name}_label')}\nFROM {source} AS t")]
 
 
-def votes_for(codes, scores):
+def votes_for(codes: Sequence[int], scores: Sequence[str]) -> list[str]:
     """Terms whose sum are the votes for a class with these codes."""
     return [f"CASE WHEN {score} > 0 THEN {int(code > 0)} WHEN {score} <= 0 THEN {int(code < 0)} END"
             for code, score in zip(codes, scores, strict=True) if code]
 
 
-def listed(expressions):
+def listed(expressions: Iterable[str]) -> str:
     return ",\n".join(expressions)
 
 
-def divided(total, length):
+def divided(total: str, length: str) -> str:
     """The total over the length of the row, 0 for one of zeros; as it is where the length is ""."""
     return f"CASE WHEN {length} = 0 THEN 0e0 ELSE ({total}) / {length} END" if length else total
 
 
-def joined(terms, operator):
+def joined(terms: Sequence[str], operator: str) -> str:
     """The terms with the operator between them, many as a balanced tree; none are 0."""
     if len(terms) <= TERMS:
         return f"({operator.join(terms)})" if terms else "0e0"
@@ -151,22 +165,22 @@ def joined(terms, operator):
     return f"({joined(terms[:middle], operator)}{operator}{joined(terms[middle:], operator)})"
 
 
-def checked_names(what, names, count):
+def checked_names(what: str, names: Any, count: int) -> list[str]:
     """The names, a list of so many str; TypeError or ValueError else."""
-    names = list(names)
-    for name in names:
+    found: list[str] = list(names)
+    for name in found:
         if not isinstance(name, str):
             raise refusal(what, name, "text")
-    if len(names) != count:
-        raise ValueError(f"{what} has {len(names)} names: {count} are needed")
-    return names
+    if len(found) != count:
+        raise ValueError(f"{what} has {len(found)} names: {count} are needed")
+    return found
 
 
-def quoted(name):
+def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def literal(value):
+def literal(value: str | float) -> str:
     """A label or a number; that a number has an exponent makes it a float everywhere, not a decimal one."""
     if isinstance(value, str):
         return "'" + value.replace("'", "''") + "'"

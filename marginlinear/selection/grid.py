@@ -135,7 +135,7 @@ def chains_of(points: Sequence[Mapping[str, Any]], axis: str | None) -> list[lis
     chains: dict[tuple[tuple[str, Any], ...], list[int]] = {}
     for p, point in enumerate(points):
         chains.setdefault(tuple((n, v) for n, v in point.items() if n != axis), []).append(p)
-    return [sorted(chain, key=lambda p: points[p].get(axis, 0)) for chain in chains.values()]
+    return [sorted(chain, key=lambda p: 0 if axis is None else points[p].get(axis, 0)) for chain in chains.values()]
 
 
 def shown(point: Mapping[str, Any]) -> str:

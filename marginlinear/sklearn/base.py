@@ -1,32 +1,48 @@
 """What the estimators share: parameters as the registry declares them, fit, scores, attributes."""
 
+from __future__ import annotations
+
 import inspect
 import textwrap
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
 
 from marginlinear import errors, registry
 from marginlinear import params as P
+from marginlinear._typing import AnyArray, ArrayLike, FloatArray, GammaChoice, IntArray, IntpArray, MatrixLike, Number
 from marginlinear.api import fit_model, warn_unless_converged
 from marginlinear.data.arrays import checked
-from marginlinear.model import KernelModel
+from marginlinear.model import KernelModel, Model
+from marginlinear.params import Param
+from marginlinear.problem import Info, Progress
+from marginlinear.registry import Method
 from marginlinear.sklearn.callbacks import CallbackSupportMixin, Tasks, with_callbacks
 
 try:
     import joblib
     from scipy import sparse
-    from sklearn import exceptions
+    from sklearn import exceptions  # pyright: ignore[reportAttributeAccessIssue]
     from sklearn.base import BaseEstimator, ClassifierMixin, OutlierMixin, RegressorMixin
     from sklearn.utils import check_random_state
     from sklearn.utils.class_weight import compute_class_weight
-    from sklearn.utils.metaestimators import available_if
+    if TYPE_CHECKING:
+        # scikit-learn's says nothing of what it decorates.
+        def available_if(check: Callable[[Any], bool]) -> Callable[[Function], Function]: ...
+    else:
+        from sklearn.utils.metaestimators import available_if
     from sklearn.utils.multiclass import check_classification_targets
     from sklearn.utils.validation import _check_sample_weight, _num_samples, check_is_fitted, validate_data
 except ImportError as error:
     # validate_data came with 1.6.
     raise ImportError(f"marginlinear.sklearn needs scikit-learn 1.6 or newer: pip install 'marginlinear[sklearn]' "
                       f"({error})", name="sklearn") from error
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+Value = TypeVar("Value")
+Estimator = TypeVar("Estimator", bound="MarginEstimator")
 
 # What scikit-learn has its own words for, in place of what the registry declares: the type and default, the meaning.
 OWN_WORDS = {
@@ -128,24 +144,25 @@ class ConvergenceWarning(exceptions.ConvergenceWarning, errors.ConvergenceWarnin
     """A fit stopped before its certificate reached the tolerance: scikit-learn's warning and marginlinear's at once."""
 
 
-def one_of_two(columns):
+def one_of_two(columns: FloatArray) -> FloatArray:
     """What speaks for the second of two classes; a row a column of scores, as `coef` has them."""
     return columns[1:] - columns[:1] if len(columns) == 2 else columns
 
 
-def coef_and_intercept(model):
+def coef_and_intercept(model: Model) -> tuple[FloatArray, FloatArray]:
     """Those of a linear Model as scikit-learn has them: one row for two classes."""
-    found = model.coef, model.intercept
+    coef, intercept = model.coef, model.intercept
     two = model.classes is not None and len(model.classes) == 2
-    return tuple(map(one_of_two, found)) if two else found
+    return (one_of_two(coef), one_of_two(intercept)) if two else (coef, intercept)
 
 
-def with_sums(votes, sums):
+def with_sums(votes: FloatArray, sums: FloatArray) -> FloatArray:
     """Votes, and what orders equal ones: shape (m, n_classes)."""
-    return votes + sums / (3 * (np.abs(sums) + 1))
+    found: FloatArray = votes + sums / (3 * (np.abs(sums) + 1))
+    return found
 
 
-def confident_votes(model, scores):
+def confident_votes(model: Any, scores: FloatArray) -> FloatArray:
     """Votes of binary problems, and between equal ones the sums of the scores that gave them: shape (m, n_classes).
 
         votes_l + s_l / (3 (|s_l| + 1)),    s_l = sum_c codes_lc scores_c
@@ -161,32 +178,33 @@ def confident_votes(model, scores):
     return found
 
 
-def gamma_of(gamma, X):
+def gamma_of(gamma: GammaChoice, X: Any) -> Number:
     """gamma as a number; the words are those of scikit-learn's SVC."""
     if isinstance(gamma, str) and gamma in ("scale", "auto"):
+        n_features: int = X.shape[1]
         if gamma == "auto":
-            return 1 / X.shape[1]
+            return 1 / n_features
         spread = X.var() if isinstance(X, np.ndarray) else X.multiply(X).mean() - X.mean() ** 2
-        return 1 / (X.shape[1] * float(spread)) if spread > 0 else 1.0
+        return 1 / (n_features * float(spread)) if spread > 0 else 1.0
     if isinstance(gamma, str):
         raise ValueError(f'gamma = {gamma!r} is not allowed: give "scale", "auto" or a number in (0, inf)')
     return gamma
 
 
-def has_probabilities(estimator):
+def has_probabilities(estimator: Any) -> bool:
     """Whether its models have probabilities: where they are asked for, and where scores are probabilities anyway."""
     return getattr(estimator, "probability", False) not in (False, "deprecated") or (
         estimator._method.probabilities is not None and getattr(estimator, "multiclass", "ovr") == "ovr")
 
 
-def one_of(known, name, value):
+def one_of(known: Mapping[str, Value], name: str, value: Any) -> Value:
     """known[value]; ValueError for another value of the parameter `name`."""
     if value not in known:
         raise ValueError(f"{name} = {value!r} is not allowed: give {' | '.join(known)}")
     return known[value]
 
 
-def has_sparse_weights(estimator):
+def has_sparse_weights(estimator: Any) -> bool:
     """Whether the penalty is "l1"; ValueError for what does not go with it."""
     sparse_weights = one_of({"l2": False, "l1": True}, "penalty", estimator.penalty)
     if sparse_weights and getattr(estimator, "kernel", None) is not None:
@@ -194,19 +212,19 @@ def has_sparse_weights(estimator):
     return sparse_weights
 
 
-def seed_of(random_state):
+def seed_of(random_state: Any) -> int:
     """A seed for `train`: an int as it is."""
     if isinstance(random_state, (int, np.integer)):
         return int(random_state)
     return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
 
 
-def keep(estimator, given):
+def keep(estimator: Any, given: Mapping[str, Any]) -> None:
     """scikit-learn's rule for __init__: every parameter under its name, as it was given."""
     vars(estimator).update((name, value) for name, value in given.items() if name != "self")
 
 
-def documented(cls):
+def documented(cls: type[Estimator]) -> type[Estimator]:
     """The class, with its parameters as they are declared in its docstring."""
     if not cls.__doc__:  # python -OO
         return cls
@@ -225,7 +243,7 @@ def documented(cls):
     return cls
 
 
-def entry(param, default, method):
+def entry(param: Param, default: Any, method: Method) -> tuple[str, str]:
     """(type and default, meaning) of a declared parameter, with the default that the signature has."""
     if param.choices:
         choices = method.routes if param.name == P.ALGORITHM.name else (*param.choices, *param.python)
@@ -237,47 +255,76 @@ def entry(param, default, method):
     return f"{kind}, default={quoted(default)}", f"{sentence(param.help)}.{note}"
 
 
-def quoted(default):
+def quoted(default: Any) -> Any:
     return f'"{default}"' if isinstance(default, str) else default
 
 
-def sentence(words):
+def sentence(words: str) -> str:
     """With a capital, unless a symbol comes first."""
     first = words.split()[0]
     return words if len(first) == 1 or not first.isalpha() else words[0].upper() + words[1:]
 
 
-class MarginEstimator(CallbackSupportMixin, BaseEstimator):
+class MarginEstimator(CallbackSupportMixin, BaseEstimator):  # pyright: ignore[reportGeneralTypeIssues]
     """What all estimators share. A subclass names its method and declares its parameters."""
 
     method_name = own_attributes = ""
     iterations, kernel_attributes = ITERATIONS, KERNEL_ATTRIBUTES
     # Words for parameters that the registry does not have: name -> (type and default, meaning).
-    own_words = MappingProxyType({})
+    own_words: Mapping[str, tuple[str, str]] = MappingProxyType({})
+    # Whether there is no axis of classes.
+    _flat: bool
 
-    def __sklearn_tags__(self):
+    # What `fit` finds: see ATTRIBUTES, and those of each kind.
+    info_: Info
+    # int, or an array in classes that have scikit-learn's name.
+    n_iter_: Any
+    converged_: bool
+    objective_: float
+    dual_gap_: float | None
+    n_features_in_: int
+    feature_names_in_: AnyArray
+    coef_: FloatArray
+    intercept_: Any
+    support_: IntArray
+    n_support_: IntArray
+    support_vectors_: Any
+    dual_coef_: FloatArray
+    _trained: Model
+
+    if TYPE_CHECKING:
+        # The parameters of a subclass: `keep` makes them attributes.
+        def __getattr__(self, name: str) -> Any: ...
+
+        def get_params(self, deep: bool = True) -> dict[str, Any]: ...
+
+        def set_params(self, **params: Any) -> Self: ...
+
+    def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         tags.input_tags.pairwise = getattr(self, "kernel", None) == "precomputed"
         return tags
 
-    def __sklearn_is_fitted__(self):
+    def __sklearn_is_fitted__(self) -> bool:
         # The trailing _ of lambda_ would say so before.
         return "_trained" in vars(self)
 
-    def __getstate__(self):
+    def __getstate__(self) -> dict[str, Any]:
         # What a warm start needs is in memory only.
-        return {name: value for name, value in super().__getstate__().items() if name != "_ground"}
+        state: dict[str, Any] = super().__getstate__()
+        return {name: value for name, value in state.items() if name != "_ground"}
 
     @property
-    def _method(self):
+    def _method(self) -> Method:
         return registry.get(self.method_name)
 
     @property
-    def _threads(self):
-        return joblib.effective_n_jobs(getattr(self, "n_jobs", None))
+    def _threads(self) -> int:
+        threads: int = joblib.effective_n_jobs(getattr(self, "n_jobs", None))
+        return threads
 
-    def fit(self, X, y, sample_weight=None):
+    def fit(self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Train on the rows of X.
 
         Parameters
@@ -300,7 +347,7 @@ class MarginEstimator(CallbackSupportMixin, BaseEstimator):
         return self
 
     @with_callbacks
-    def _fit(self, X, y, sample_weight):
+    def _fit(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, dict[str, Any]]:
         """(the Model that this becomes, what `train` was given)"""
         X, y, sample_weight = self._checked(X, y, sample_weight)
         y, told = self._told(y, sample_weight)
@@ -317,7 +364,7 @@ class MarginEstimator(CallbackSupportMixin, BaseEstimator):
             tasks.end(model)
         return model, params
 
-    def _checked(self, X, y, sample_weight):
+    def _checked(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
         """What `fit` was given, as `train` takes it."""
         X, y = validate_data(self, checked(X), y, accept_sparse="csr", dtype=[np.float64, np.float32], order="C",
                              y_numeric=isinstance(self, RegressorMixin))
@@ -326,7 +373,7 @@ class MarginEstimator(CallbackSupportMixin, BaseEstimator):
         return X, y, sample_weight
 
     @property
-    def model_(self):
+    def model_(self) -> Model:
         check_is_fitted(self)
         trained = self._trained
         if isinstance(trained, KernelModel):
@@ -340,25 +387,27 @@ class MarginEstimator(CallbackSupportMixin, BaseEstimator):
         return type(trained)(np.vstack([coef.T, intercept]), trained.classes, bias=1.0, codes=trained.codes,
                              solver=trained.solver, params=trained.params, calibration=trained.calibration)
 
-    def _scored(self, X):
+    def _scored(self, X: MatrixLike) -> tuple[Model, FloatArray]:
         """(Model that turns scores into predictions and probabilities, scores of the rows of X as it takes them)."""
         check_is_fitted(self)
         X = self._checked_rows(X)
+        intercept: float | FloatArray
         model, intercept, threads = self._trained, 0.0, self._threads
         if not isinstance(model, KernelModel):
             coef, intercept = self._coef_and_intercept()
             model = type(model)(coef.T, model.classes, codes=model.codes, calibration=model.calibration)
         return model, model.decision_function(X, threads=threads) + intercept
 
-    def _checked_rows(self, X):
+    def _checked_rows(self, X: Any) -> Any:
         """Rows to be scored, as the model takes them."""
         return validate_data(self, checked(X), accept_sparse="csr", dtype=[np.float64, np.float32], order="C",
                              reset=False)
 
-    def _coef_and_intercept(self):
+    def _coef_and_intercept(self) -> tuple[FloatArray, FloatArray]:
         """coef_ and intercept_ as they are, in float64 and with a row a column of scores: whoever has changed them has
         to have kept their shapes."""
-        coef = self.coef_.toarray() if sparse.issparse(self.coef_) else self.coef_
+        given: Any = self.coef_
+        coef = given.toarray() if sparse.issparse(given) else given
         coef, intercept = (np.asarray(values, dtype=np.float64) for values in (coef, self.intercept_))
         columns = len(coef_and_intercept(self._trained)[0])
         shape = (columns, self._trained.n_features)[self._flat:]
@@ -367,7 +416,7 @@ class MarginEstimator(CallbackSupportMixin, BaseEstimator):
                              "are needed")
         return coef.reshape(columns, -1), np.broadcast_to(intercept, columns)
 
-    def _given(self, X):
+    def _given(self, X: Any) -> dict[str, Any]:
         """Keywords of `train`, but for those that `fit` makes itself."""
         own = {p.name: p for p in self._method.takes}
         given = {name: value for name in (*own, *RUN_WORDS) if (value := getattr(self, name, None)) is not None}
@@ -392,7 +441,7 @@ class MarginEstimator(CallbackSupportMixin, BaseEstimator):
         return {**given, **({"free_bias": True} if free else {}), "bias": bias, "seed": seed_of(self.random_state),
                 "threads": self._threads}
 
-    def _ground_of(self, X, y, sample_weight, params):
+    def _ground_of(self, X: Any, y: Any, sample_weight: Any, params: Mapping[str, Any]) -> tuple[Any, ...]:
         """What must be the same for a warm start."""
         kept = None if sample_weight is None or (sample_weight > 0).all() else sample_weight > 0
         space = {name: params.get(name) for name in ("bias", "free_bias", "kernel", "gamma", "degree", "coef0",
@@ -401,46 +450,48 @@ class MarginEstimator(CallbackSupportMixin, BaseEstimator):
             space["seed"] = params["seed"]
         return joblib.hash((X, y, kept)), self._method.name, space
 
-    def _take(self, model, ground, told):
+    def _take(self, model: Any, ground: Any, told: Any) -> None:
         """Become what a fit has found."""
         self._trained, self._ground = model, ground
         self._describe(model, **told)
 
-    def _describe(self, model, **told):
+    def _describe(self, model: Any, **told: Any) -> None:
         """scikit-learn's attributes of a model that was told so of y."""
         info = model.info
         self.info_, self.n_iter_, self.converged_ = info, info.n_iter, info.converged
         self.objective_, self.dual_gap_ = info.objective, info.certificate
         for name in ("coef_", "support_", "n_support_", "support_vectors_", "dual_coef_"):
-            vars(self).pop(name, None)
+            self.__dict__.pop(name, None)
         if not isinstance(model, KernelModel):
             # Copies: a warm start goes on from the model as it was trained.
             self.coef_, self.intercept_ = map(np.array, coef_and_intercept(model))
 
-    def _describe_support(self, model, order=slice(None)):
+    def _describe_support(self, model: Any, order: slice | IntpArray = slice(None)) -> None:
         """Those of a kernel model, its support vectors in this order."""
         self.n_support_, self.support_ = model.support_counts, model.support_indices[order]
         self.dual_coef_, self.intercept_ = model.dual_coef[order].T, model.intercept
         if model.kernel.kind != "precomputed":
             self.support_vectors_ = model.support[order]
 
-    def _warn(self, info, params):
+    def _warn(self, info: Info, params: Mapping[str, Any]) -> None:
         """Where `fit` was called: how it ended, if that is due."""
         warn_unless_converged(self._method, info, params.get("kernel"), ConvergenceWarning)
 
-    def _tell(self, check):
+    def _tell(self, check: Progress) -> None:
         criterion = "residual" if check.certificate is None else "certificate"
         print(f"{type(self).__name__}: {check.n_iter} sweeps, objective {check.objective:.6g}, "
               f"{criterion} {getattr(check, criterion):.3g}, {check.seconds:.1f} s")
 
 
-class MarginClassifier(ClassifierMixin, MarginEstimator):
+class MarginClassifier(ClassifierMixin, MarginEstimator):  # pyright: ignore[reportGeneralTypeIssues]
     """What the classifiers share."""
 
     own_attributes = CLASSIFIER_ATTRIBUTES
+    classes_: AnyArray
+    intercept_: FloatArray
     _flat = False
 
-    def decision_function(self, X):
+    def decision_function(self, X: MatrixLike) -> FloatArray:
         """Scores of the rows of X.
 
         Parameters
@@ -460,13 +511,13 @@ class MarginClassifier(ClassifierMixin, MarginEstimator):
             return one_of_two(scores.T)[0] if scores.ndim == 2 else scores
         return confident_votes(model, scores) if model.voted else scores
 
-    def predict(self, X):
+    def predict(self, X: MatrixLike) -> AnyArray:
         """Labels of the rows of X, array of shape (n_samples,)."""
         model, scores = self._scored(X)
         return self.classes_[model.places_of(scores)]
 
     @available_if(has_probabilities)
-    def predict_proba(self, X):
+    def predict_proba(self, X: MatrixLike) -> FloatArray:
         """Probabilities of the classes: float64 array of shape (n_samples, n_classes).
 
         With probability=True, or of a method whose scores are probabilities. Columns in the order of classes_; the
@@ -479,16 +530,16 @@ class MarginClassifier(ClassifierMixin, MarginEstimator):
         return model.proba_of(scores)
 
     @available_if(has_probabilities)
-    def predict_log_proba(self, X):
+    def predict_log_proba(self, X: MatrixLike) -> FloatArray:
         """Logarithms of `predict_proba`."""
         return np.log(self.predict_proba(X))
 
-    def _told(self, y, sample_weight):
+    def _told(self, y: Any, sample_weight: Any) -> tuple[Any, dict[str, Any]]:
         """(y, what `train` is told of it beside)"""
         check_classification_targets(y)
         return y, {"classes": np.unique(y), "class_weight": self._class_weights(y, sample_weight)}
 
-    def _class_weights(self, y, sample_weight):
+    def _class_weights(self, y: Any, sample_weight: Any) -> Any:
         """class_weight as `train` takes it: a dict has the labels that weigh something."""
         class_weight = getattr(self, "class_weight", None)
         if class_weight is None or isinstance(class_weight, str):
@@ -498,7 +549,7 @@ class MarginClassifier(ClassifierMixin, MarginEstimator):
         there = np.bincount(codes, weights=sample_weight) > 0
         return dict(zip(classes[there].tolist(), factors[there].tolist(), strict=True))
 
-    def _describe(self, model, **told):
+    def _describe(self, model: Any, **told: Any) -> None:
         super()._describe(model)
         self.classes_ = told["classes"]
         if not isinstance(model, KernelModel):
@@ -511,20 +562,20 @@ class MarginClassifier(ClassifierMixin, MarginEstimator):
             self.dual_coef_, self.intercept_ = one_of_two(self.dual_coef_), one_of_two(self.intercept_)
 
 
-class MarginRegressor(RegressorMixin, MarginEstimator):
+class MarginRegressor(RegressorMixin, MarginEstimator):  # pyright: ignore[reportGeneralTypeIssues]
     """What the regressions share."""
 
     own_attributes = REGRESSOR_ATTRIBUTES
     _flat = True
 
-    def predict(self, X):
+    def predict(self, X: MatrixLike) -> FloatArray:
         """Predictions for the rows of X, float64 array of shape (n_samples,)."""
         return self._scored(X)[1]
 
-    def _told(self, y, sample_weight):
+    def _told(self, y: Any, sample_weight: Any) -> tuple[Any, dict[str, Any]]:
         return y, {}
 
-    def _describe(self, model, **told):
+    def _describe(self, model: Any, **told: Any) -> None:
         super()._describe(model)
         if isinstance(model, KernelModel):
             self._describe_support(model)
@@ -533,35 +584,37 @@ class MarginRegressor(RegressorMixin, MarginEstimator):
         self.intercept_ = float(self.intercept_[0])
 
 
-class MarginOutliers(OutlierMixin, MarginEstimator):
+class MarginOutliers(OutlierMixin, MarginEstimator):  # pyright: ignore[reportGeneralTypeIssues]
     """What those share that learn where the rows are, without labels."""
 
     own_attributes = OUTLIER_ATTRIBUTES
+    intercept_: FloatArray
+    offset_: FloatArray
     _flat = True
 
-    def fit(self, X, y=None, sample_weight=None):
+    def fit(self, X: MatrixLike, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
         """Train on the rows of X, as others have it; y is not looked at. Returns self."""
         return super().fit(X, y, sample_weight)
 
-    def decision_function(self, X):
+    def decision_function(self, X: MatrixLike) -> FloatArray:
         """Scores of the rows of X, float64 array of shape (n_samples,): above 0 where rows are."""
         return self._scored(X)[1]
 
-    def score_samples(self, X):
+    def score_samples(self, X: MatrixLike) -> FloatArray:
         """`decision_function` without its offset."""
         return self.decision_function(X) + self.offset_
 
-    def predict(self, X):
+    def predict(self, X: MatrixLike) -> IntpArray:
         """1 where rows are, -1 elsewhere: int array of shape (n_samples,)."""
         return np.where(self._scored(X)[1] > 0, 1, -1).astype(np.intp)
 
-    def _checked(self, X, y, sample_weight):
+    def _checked(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
         return super()._checked(X, np.ones(_num_samples(X)), sample_weight)
 
-    def _told(self, y, sample_weight):
+    def _told(self, y: Any, sample_weight: Any) -> tuple[Any, dict[str, Any]]:
         return y, {}
 
-    def _describe(self, model, **told):
+    def _describe(self, model: Any, **told: Any) -> None:
         super()._describe(model)
         if isinstance(model, KernelModel):
             self._describe_support(model)

@@ -4,45 +4,64 @@ Each check of the certificate is the end of a task, "check", of the fit. Its `fi
 made where a callback asks for it. A callback that returns True there ends the fit, which keeps that model.
 """
 
+from __future__ import annotations
+
 import copy
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
-try:
-    from sklearn.callback import CallbackSupportMixin, with_callbacks
-except ImportError:  # they came with scikit-learn 1.9
-    class CallbackSupportMixin:
-        """Nothing."""
+__all__ = ["CallbackSupportMixin", "Tasks", "with_callbacks"]
 
-    def with_callbacks(fit):
-        return fit
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+if TYPE_CHECKING:
+    from marginlinear.model import Model
+    from marginlinear.problem import Progress
+
+    # scikit-learn's say nothing of what they decorate.
+    class CallbackSupportMixin: ...
+
+    def with_callbacks(fit: Function) -> Function: ...
+else:
+    try:
+        from sklearn.callback import CallbackSupportMixin, with_callbacks
+    except ImportError:  # they came with scikit-learn 1.9
+        class CallbackSupportMixin:
+            """Nothing."""
+
+        def with_callbacks(fit):
+            return fit
 
 
 class Tasks:
     """The callbacks of an estimator's fit as `train` takes one; `told` is what its `_describe` is told."""
 
-    def __init__(self, estimator, X, y, sample_weight, told):
+    def __init__(self, estimator: Any, X: Any, y: Any, sample_weight: Any, told: dict[str, Any]) -> None:
         self.estimator, self.told = estimator, told
         self.data = {"X": X, "y": y, "metadata": None if sample_weight is None else {"sample_weight": sample_weight}}
         self.root = estimator._init_callback_context(max_subtasks=None)
         self.root.call_on_fit_task_begin(estimator=estimator, **self.data)
         self._begin()
 
-    def _begin(self):
+    def _begin(self) -> None:
         self.task = self.root.subcontext(task_name="check")
         self.task.call_on_fit_task_begin(estimator=self.estimator, **self.data)
 
-    def __call__(self, check):
-        known = None if check.model is None else lambda: self.attributes(check.model())
+    def __call__(self, check: Progress) -> Any:
+        model = check.model
+        known = None if model is None else lambda: self.attributes(model())
         stop = self.task.call_on_fit_task_end(estimator=self.estimator, reconstruction_attributes=known, **self.data)
         self._begin()
         return stop
 
-    def attributes(self, model):
+    def attributes(self, model: Model) -> dict[str, Any]:
         """The attributes of the estimator, had it ended with this model."""
         fitted = copy.copy(self.estimator)
         fitted._take(model, None, self.told)
-        return vars(fitted)
+        found: dict[str, Any] = vars(fitted)
+        return found
 
-    def end(self, model):
+    def end(self, model: Model) -> None:
         """The last task has nothing to do."""
         known = {"reconstruction_attributes": lambda: self.attributes(model), **self.data}
         for task in (self.task, self.root):

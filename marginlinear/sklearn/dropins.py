@@ -1,16 +1,20 @@
 """What scikit-learn's own classes need to be replaced: their parameters, checked as they check them, and what they do
 with labels and weights."""
 
+from __future__ import annotations
+
 from numbers import Integral, Real
 from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import sparse
-from sklearn import get_config
+from sklearn import get_config  # pyright: ignore[reportAttributeAccessIssue]
 from sklearn.utils._param_validation import Hidden, Interval, StrOptions
 
+from marginlinear._typing import FloatArray
 from marginlinear.data.labels import word_fault
-from marginlinear.sklearn.base import MarginClassifier, quoted, seed_of
+from marginlinear.sklearn.base import MarginClassifier, MarginEstimator, quoted, seed_of
 from marginlinear.status import ROUNDING, STALLED, allowance
 
 UNCAPPED = 2**31 - 1
@@ -79,43 +83,52 @@ WORDS = {
 }
 
 
-def words(**defaults):
+def words(**defaults: Any) -> MappingProxyType[str, tuple[str, str]]:
     """Those of WORDS for parameters of these defaults."""
     return MappingProxyType({name: (f"{WORDS[name][0]}, default={quoted(default)}", WORDS[name][1])
                              for name, default in defaults.items()})
 
 
-class DropIn:
+if TYPE_CHECKING:
+    Before = MarginEstimator
+else:
+    Before = object
+
+
+class DropIn(Before):
     """What goes before MarginEstimator: a class in the place of one of scikit-learn's."""
 
-    def _checked(self, X, y, sample_weight):
+    tol: float
+    max_iter: int
+
+    def _checked(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
         self._validate_params()
         X, y, sample_weight = super()._checked(X, y, sample_weight)
         return X, y, without_negative(sample_weight) if self._leaves_out_negative else sample_weight
 
     @property
-    def _leaves_out_negative(self):
+    def _leaves_out_negative(self) -> bool:
         """Whether weights of rows below 0 are as 0; they are refused otherwise."""
         return True
 
     @property
-    def _certificate(self):
+    def _certificate(self) -> float:
         """What the certificate has to reach, as a part of the objective."""
         return self.tol
 
     @property
-    def _certificate_to_accept(self):
+    def _certificate_to_accept(self) -> float:
         """What is no reason for a warning, where a limit came first."""
         return self._certificate
 
-    def _run(self):
+    def _run(self) -> dict[str, Any]:
         """Keywords of `train` that all have."""
         random_state = getattr(self, "random_state", None)
         return {"tol": max(LEAST, self._certificate),
                 "max_iter": UNCAPPED if self.max_iter == -1 else max(1, self.max_iter),
                 "seed": 0 if random_state is None else seed_of(random_state), "threads": self._threads}
 
-    def _describe(self, model, **told):
+    def _describe(self, model: Any, **told: Any) -> None:
         """Where no step helps beyond rounding, a tol that asks for more has no part in converged_."""
         super()._describe(model, **told)
         info = model.info
@@ -126,7 +139,7 @@ class DropIn:
 class DropInClassifier(DropIn, MarginClassifier):
     """One that has labels of any kind: those that no model's file could hold are numbers, 0 to k - 1, in `model_`."""
 
-    def _checked(self, X, y, sample_weight):
+    def _checked(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
         """A class whose weight is 0 is left out, as rows of weight 0 are."""
         X, y, sample_weight = super()._checked(X, y, sample_weight)
         if isinstance(self.class_weight, dict):
@@ -135,7 +148,7 @@ class DropInClassifier(DropIn, MarginClassifier):
                 sample_weight = np.where(np.isin(y, without), 0.0, 1.0 if sample_weight is None else sample_weight)
         return X, y, sample_weight
 
-    def _told(self, y, sample_weight):
+    def _told(self, y: Any, sample_weight: Any) -> tuple[Any, dict[str, Any]]:
         y, told = super()._told(y, sample_weight)
         self.classes_ = labels = told["classes"]
         if labels.dtype.kind not in "biuf" and not all(isinstance(one, str) and not word_fault(one) for one in labels):
@@ -145,20 +158,20 @@ class DropInClassifier(DropIn, MarginClassifier):
                 told["class_weight"] = {places[label]: factor for label, factor in told["class_weight"].items()}
         return y, told
 
-    def _describe(self, model, **told):
+    def _describe(self, model: Any, **told: Any) -> None:
         labels = self.classes_
         super()._describe(model, **told)
         self.classes_ = labels
 
 
-def without_negative(sample_weight):
+def without_negative(sample_weight: Any) -> FloatArray | None:
     """Weights of rows, those below 0 as 0: LIBLINEAR and LIBSVM leave out such rows."""
     if sample_weight is not None and not (sample_weight > 0).any():
         raise ValueError("sample_weight: all samples have zero or negative weights, so that no row is left")
     return None if sample_weight is None else np.maximum(sample_weight, 0.0)
 
 
-def as_configured(X):
+def as_configured(X: Any) -> Any:
     """A sparse array, or the sparse matrix of it, as scikit-learn's configuration says: matrices unless told."""
     if get_config().get("sparse_interface", "spmatrix") == "sparray":
         return X

@@ -1,11 +1,30 @@
 """An estimator for each paper, and for the machines that they are compared with."""
 
+from __future__ import annotations
+
 from types import MappingProxyType
+from typing import Any, Literal
 
 import numpy as np
 
 from marginlinear import registry
+from marginlinear._typing import (
+    ClassWeight,
+    Flag,
+    GammaChoice,
+    HingeLoss,
+    Integer,
+    KernelChoice,
+    MatrixLike,
+    Multiclass,
+    Number,
+    Penalty,
+    RandomState,
+    ResidualLoss,
+    Route,
+)
 from marginlinear.params import EPOCHS
+from marginlinear.registry import Method
 from marginlinear.sklearn.base import (
     PENALTY_WORDS,
     MarginClassifier,
@@ -30,10 +49,14 @@ class MCODMClassifier(LearnsInParts, MarginClassifier):
 
     method_name = "mcodm"
 
-    def __init__(self, *, C=1.0, lambda_=None, mu=0.8, theta=0.2, outer="ccp", max_outer=None, restarts=1,
-                 kernel=None, gamma="scale", degree=3, coef0=0.0, cache=None, fit_intercept=True,
-                 intercept_scaling=1.0, class_weight=None, tol=0.0001, algorithm="auto", max_iter=20_000,
-                 time_limit=None, probability=False, random_state=0, n_jobs=None, warm_start=False, verbose=False):
+    def __init__(self, *, C: Number = 1.0, lambda_: Number | None = None, mu: Number = 0.8, theta: Number = 0.2,
+                 outer: Literal["ccp", "paper"] = "ccp", max_outer: Integer | None = None, restarts: Integer = 1,
+                 kernel: KernelChoice | None = None, gamma: GammaChoice = "scale", degree: Integer = 3,
+                 coef0: Number = 0.0, cache: Number | None = None, fit_intercept: Flag = True,
+                 intercept_scaling: Number = 1.0, class_weight: ClassWeight | None = None, tol: Number = 0.0001,
+                 algorithm: Route = "auto", max_iter: Integer = 20_000, time_limit: Number | None = None,
+                 probability: Flag = False, random_state: RandomState | None = 0, n_jobs: Integer | None = None,
+                 warm_start: Flag = False, verbose: Integer | Flag = False) -> None:
         keep(self, locals())
 
 
@@ -54,14 +77,17 @@ class LDMClassifier(LearnsInParts, MarginClassifier):
         "eta0": ("float in (0, 1), default=None", "Of stochastic=True: first step size. None: searched for on a "
                  "sample.")})
 
-    def __init__(self, *, C=1.0, lambda1=0.25, lambda2=0.25, stochastic=False, epochs=5, eta0=None, multiclass="ovr",
-                 kernel=None, gamma="scale", degree=3, coef0=0.0, cache=None, fit_intercept=True,
-                 intercept_scaling=1.0, class_weight=None, tol=0.0001, algorithm="auto", max_iter=20_000,
-                 time_limit=None, probability=False, random_state=0, n_jobs=None, warm_start=False, verbose=False):
+    def __init__(self, *, C: Number = 1.0, lambda1: Number = 0.25, lambda2: Number = 0.25, stochastic: Flag = False,
+                 epochs: Integer = 5, eta0: Number | None = None, multiclass: Multiclass = "ovr", kernel: KernelChoice |
+                 None = None, gamma: GammaChoice = "scale", degree: Integer = 3, coef0: Number = 0.0, cache: Number |
+                 None = None, fit_intercept: Flag = True, intercept_scaling: Number = 1.0, class_weight: ClassWeight |
+                 None = None, tol: Number = 0.0001, algorithm: Route = "auto", max_iter: Integer = 20_000, time_limit:
+                 Number | None = None, probability: Flag = False, random_state: RandomState | None = 0, n_jobs: Integer
+                 | None = None, warm_start: Flag = False, verbose: Integer | Flag = False) -> None:
         keep(self, locals())
 
     @property
-    def _method(self):
+    def _method(self) -> Method:
         if self.stochastic and self.kernel is not None:
             raise ValueError("stochastic = True is for weights of features: it does not go with a kernel")
         return registry.get("ldm-asgd" if self.stochastic else "ldm")
@@ -76,10 +102,13 @@ class ODMClassifier(LearnsInParts, MarginClassifier):
 
     method_name = "odm"
 
-    def __init__(self, *, C=1.0, lambda_=None, mu=0.8, theta=0.2, multiclass="ovr", kernel=None, gamma="scale",
-                 degree=3, coef0=0.0, cache=None, free_bias=False, fit_intercept=True, intercept_scaling=1.0,
-                 class_weight=None, tol=0.0001, algorithm="auto", max_iter=20_000, time_limit=None, probability=False,
-                 random_state=0, n_jobs=None, warm_start=False, verbose=False):
+    def __init__(self, *, C: Number = 1.0, lambda_: Number | None = None, mu: Number = 0.8, theta: Number = 0.2,
+                 multiclass: Multiclass = "ovr", kernel: KernelChoice | None = None, gamma: GammaChoice = "scale",
+                 degree: Integer = 3, coef0: Number = 0.0, cache: Number | None = None, free_bias: Flag = False,
+                 fit_intercept: Flag = True, intercept_scaling: Number = 1.0, class_weight: ClassWeight | None = None,
+                 tol: Number = 0.0001, algorithm: Route = "auto", max_iter: Integer = 20_000,
+                 time_limit: Number | None = None, probability: Flag = False, random_state: RandomState | None = 0,
+                 n_jobs: Integer | None = None, warm_start: Flag = False, verbose: Integer | Flag = False) -> None:
         keep(self, locals())
 
 
@@ -92,10 +121,13 @@ class RMMClassifier(LearnsInParts, MarginClassifier):
 
     method_name = "rmm"
 
-    def __init__(self, *, C=1.0, margin_bound=2.0, bound_cost=None, multiclass="ovr", kernel=None, gamma="scale",
-                 degree=3, coef0=0.0, cache=None, free_bias=False, fit_intercept=True, intercept_scaling=1.0,
-                 class_weight=None, tol=0.0001, algorithm="auto", max_iter=20_000, time_limit=None, probability=False,
-                 random_state=0, n_jobs=None, warm_start=False, verbose=False):
+    def __init__(self, *, C: Number = 1.0, margin_bound: Number = 2.0, bound_cost: Number | None = None, multiclass:
+                 Multiclass = "ovr", kernel: KernelChoice | None = None, gamma: GammaChoice = "scale", degree: Integer =
+                 3, coef0: Number = 0.0, cache: Number | None = None, free_bias: Flag = False, fit_intercept: Flag =
+                 True, intercept_scaling: Number = 1.0, class_weight: ClassWeight | None = None, tol: Number = 0.0001,
+                 algorithm: Route = "auto", max_iter: Integer = 20_000, time_limit: Number | None = None, probability:
+                 Flag = False, random_state: RandomState | None = 0, n_jobs: Integer | None = None, warm_start: Flag =
+                 False, verbose: Integer | Flag = False) -> None:
         keep(self, locals())
 
 
@@ -109,9 +141,12 @@ class MAMCClassifier(LearnsInParts, MarginClassifier):
 
     method_name = "mamc"
 
-    def __init__(self, *, C=1.0, multiclass="ovr", kernel=None, gamma="scale", degree=3, coef0=0.0, cache=None,
-                 fit_intercept=True, intercept_scaling=1.0, tol=0.0001, algorithm="auto", max_iter=20_000,
-                 time_limit=None, probability=False, random_state=0, n_jobs=None, warm_start=False, verbose=False):
+    def __init__(self, *, C: Number = 1.0, multiclass: Multiclass = "ovr", kernel: KernelChoice | None = None, gamma:
+                 GammaChoice = "scale", degree: Integer = 3, coef0: Number = 0.0, cache: Number | None = None,
+                 fit_intercept: Flag = True, intercept_scaling: Number = 1.0, tol: Number = 0.0001, algorithm: Route =
+                 "auto", max_iter: Integer = 20_000, time_limit: Number | None = None, probability: Flag = False,
+                 random_state: RandomState | None = 0, n_jobs: Integer | None = None, warm_start: Flag = False, verbose:
+                 Integer | Flag = False) -> None:
         keep(self, locals())
 
 
@@ -124,10 +159,12 @@ class MSVClassifier(LearnsInParts, MarginClassifier):
 
     method_name = "msv"
 
-    def __init__(self, *, C=1.0, multiclass="ovr", kernel=None, gamma="scale", degree=3, coef0=0.0, cache=None,
-                 fit_intercept=True, intercept_scaling=1.0, class_weight=None, tol=0.0001, algorithm="auto",
-                 max_iter=20_000, time_limit=None, probability=False, random_state=0, n_jobs=None, warm_start=False,
-                 verbose=False):
+    def __init__(self, *, C: Number = 1.0, multiclass: Multiclass = "ovr", kernel: KernelChoice | None = None, gamma:
+                 GammaChoice = "scale", degree: Integer = 3, coef0: Number = 0.0, cache: Number | None = None,
+                 fit_intercept: Flag = True, intercept_scaling: Number = 1.0, class_weight: ClassWeight | None = None,
+                 tol: Number = 0.0001, algorithm: Route = "auto", max_iter: Integer = 20_000, time_limit: Number | None
+                 = None, probability: Flag = False, random_state: RandomState | None = 0, n_jobs: Integer | None = None,
+                 warm_start: Flag = False, verbose: Integer | Flag = False) -> None:
         keep(self, locals())
 
 
@@ -141,9 +178,13 @@ class MSVMAvClassifier(MarginClassifier):
 
     method_name = "msvmav"
 
-    def __init__(self, *, alpha=None, beta=None, multiclass="ovr", kernel=None, gamma="scale", degree=3, coef0=0.0,
-                 cache=None, fit_intercept=True, intercept_scaling=1.0, class_weight=None, tol=1e-08, max_iter=100,
-                 time_limit=None, probability=False, random_state=0, n_jobs=None, warm_start=False, verbose=False):
+    def __init__(self, *, alpha: Number | None = None, beta: Number | None = None, multiclass: Multiclass = "ovr",
+                 kernel: KernelChoice | None = None, gamma: GammaChoice = "scale", degree: Integer = 3,
+                 coef0: Number = 0.0, cache: Number | None = None, fit_intercept: Flag = True,
+                 intercept_scaling: Number = 1.0, class_weight: ClassWeight | None = None, tol: Number = 1e-08,
+                 max_iter: Integer = 100, time_limit: Number | None = None, probability: Flag = False,
+                 random_state: RandomState | None = 0, n_jobs: Integer | None = None, warm_start: Flag = False,
+                 verbose: Integer | Flag = False) -> None:
         keep(self, locals())
 
 
@@ -158,14 +199,17 @@ class LogisticClassifier(LearnsInParts, MarginClassifier):
     method_name = "logistic"
     own_words = MappingProxyType(PENALTY_WORDS)
 
-    def __init__(self, *, C=1.0, penalty="l2", l1_ratio=1.0, multiclass="ovr", kernel=None, gamma="scale", degree=3,
-                 coef0=0.0, cache=None, free_bias=False, fit_intercept=True, intercept_scaling=1.0, class_weight=None,
-                 tol=0.0001, algorithm="auto", max_iter=20_000, time_limit=None, probability=False, random_state=0,
-                 n_jobs=None, warm_start=False, verbose=False):
+    def __init__(self, *, C: Number = 1.0, penalty: Penalty = "l2", l1_ratio: Number = 1.0,
+                 multiclass: Multiclass = "ovr", kernel: KernelChoice | None = None, gamma: GammaChoice = "scale",
+                 degree: Integer = 3, coef0: Number = 0.0, cache: Number | None = None, free_bias: Flag = False,
+                 fit_intercept: Flag = True, intercept_scaling: Number = 1.0, class_weight: ClassWeight | None = None,
+                 tol: Number = 0.0001, algorithm: Route = "auto", max_iter: Integer = 20_000,
+                 time_limit: Number | None = None, probability: Flag = False, random_state: RandomState | None = 0,
+                 n_jobs: Integer | None = None, warm_start: Flag = False, verbose: Integer | Flag = False) -> None:
         keep(self, locals())
 
     @property
-    def _method(self):
+    def _method(self) -> Method:
         return registry.get("l1lr" if has_sparse_weights(self) else "logistic")
 
 
@@ -179,9 +223,12 @@ class M3SVMClassifier(LearnsInParts, MarginClassifier):
 
     method_name = "m3svm"
 
-    def __init__(self, *, C=None, lambda_=None, norm=4.0, eps=1e-06, delta=0.001, fit_intercept=True,
-                 intercept_scaling=1.0, class_weight=None, tol=0.0001, max_iter=20_000, time_limit=None,
-                 probability=False, random_state=0, n_jobs=None, warm_start=False, verbose=False):
+    def __init__(self, *, C: Number | None = None, lambda_: Number | None = None, norm: Number = 4.0,
+                 eps: Number = 1e-06, delta: Number = 0.001, fit_intercept: Flag = True,
+                 intercept_scaling: Number = 1.0, class_weight: ClassWeight | None = None, tol: Number = 0.0001,
+                 max_iter: Integer = 20_000, time_limit: Number | None = None, probability: Flag = False,
+                 random_state: RandomState | None = 0, n_jobs: Integer | None = None, warm_start: Flag = False,
+                 verbose: Integer | Flag = False) -> None:
         keep(self, locals())
 
 
@@ -194,9 +241,12 @@ class ISM3Classifier(LearnsInParts, MarginClassifier):
 
     method_name = "ism3"
 
-    def __init__(self, *, C=None, lambda_=None, norm=4.0, eps=1e-06, loss="logistic", fit_intercept=True,
-                 intercept_scaling=1.0, class_weight=None, tol=0.0001, max_iter=20_000, time_limit=None,
-                 probability=False, random_state=0, n_jobs=None, warm_start=False, verbose=False):
+    def __init__(self, *, C: Number | None = None, lambda_: Number | None = None, norm: Number = 4.0,
+                 eps: Number = 1e-06, loss: Literal["logistic", "softmax"] = "logistic", fit_intercept: Flag = True,
+                 intercept_scaling: Number = 1.0, class_weight: ClassWeight | None = None, tol: Number = 0.0001,
+                 max_iter: Integer = 20_000, time_limit: Number | None = None, probability: Flag = False,
+                 random_state: RandomState | None = 0, n_jobs: Integer | None = None, warm_start: Flag = False,
+                 verbose: Integer | Flag = False) -> None:
         keep(self, locals())
 
 
@@ -210,10 +260,12 @@ class LpMCSVMClassifier(LearnsInParts, MarginClassifier):
 
     method_name = "lpmcsvm"
 
-    def __init__(self, *, C=1.0, norm=1.5, kernel=None, gamma="scale", degree=3, coef0=0.0, cache=None,
-                 fit_intercept=True, intercept_scaling=1.0, class_weight=None, tol=0.0001, algorithm="auto",
-                 max_iter=20_000, time_limit=None, probability=False, random_state=0, n_jobs=None, warm_start=False,
-                 verbose=False):
+    def __init__(self, *, C: Number = 1.0, norm: Number = 1.5, kernel: KernelChoice | None = None,
+                 gamma: GammaChoice = "scale", degree: Integer = 3, coef0: Number = 0.0, cache: Number | None = None,
+                 fit_intercept: Flag = True, intercept_scaling: Number = 1.0, class_weight: ClassWeight | None = None,
+                 tol: Number = 0.0001, algorithm: Route = "auto", max_iter: Integer = 20_000,
+                 time_limit: Number | None = None, probability: Flag = False, random_state: RandomState | None = 0,
+                 n_jobs: Integer | None = None, warm_start: Flag = False, verbose: Integer | Flag = False) -> None:
         keep(self, locals())
 
 
@@ -226,9 +278,12 @@ class CrammerSingerClassifier(LearnsInParts, MarginClassifier):
 
     method_name = "cs"
 
-    def __init__(self, *, C=1.0, kernel=None, gamma="scale", degree=3, coef0=0.0, cache=None, fit_intercept=True,
-                 intercept_scaling=1.0, class_weight=None, tol=0.0001, algorithm="auto", max_iter=20_000,
-                 time_limit=None, probability=False, random_state=0, n_jobs=None, warm_start=False, verbose=False):
+    def __init__(self, *, C: Number = 1.0, kernel: KernelChoice | None = None, gamma: GammaChoice = "scale",
+                 degree: Integer = 3, coef0: Number = 0.0, cache: Number | None = None, fit_intercept: Flag = True,
+                 intercept_scaling: Number = 1.0, class_weight: ClassWeight | None = None, tol: Number = 0.0001,
+                 algorithm: Route = "auto", max_iter: Integer = 20_000, time_limit: Number | None = None,
+                 probability: Flag = False, random_state: RandomState | None = 0, n_jobs: Integer | None = None,
+                 warm_start: Flag = False, verbose: Integer | Flag = False) -> None:
         keep(self, locals())
 
 
@@ -241,9 +296,12 @@ class WestonWatkinsClassifier(LearnsInParts, MarginClassifier):
 
     method_name = "ww"
 
-    def __init__(self, *, C=1.0, kernel=None, gamma="scale", degree=3, coef0=0.0, cache=None, fit_intercept=True,
-                 intercept_scaling=1.0, class_weight=None, tol=0.0001, algorithm="auto", max_iter=20_000,
-                 time_limit=None, probability=False, random_state=0, n_jobs=None, warm_start=False, verbose=False):
+    def __init__(self, *, C: Number = 1.0, kernel: KernelChoice | None = None, gamma: GammaChoice = "scale", degree:
+                 Integer = 3, coef0: Number = 0.0, cache: Number | None = None, fit_intercept: Flag = True,
+                 intercept_scaling: Number = 1.0, class_weight: ClassWeight | None = None, tol: Number = 0.0001,
+                 algorithm: Route = "auto", max_iter: Integer = 20_000, time_limit: Number | None = None, probability:
+                 Flag = False, random_state: RandomState | None = 0, n_jobs: Integer | None = None, warm_start: Flag =
+                 False, verbose: Integer | Flag = False) -> None:
         keep(self, locals())
 
 
@@ -257,10 +315,12 @@ class TopKClassifier(LearnsInParts, MarginClassifier):
 
     method_name = "topk"
 
-    def __init__(self, *, C=1.0, K=None, kernel=None, gamma="scale", degree=3, coef0=0.0, cache=None,
-                 fit_intercept=True, intercept_scaling=1.0, class_weight=None, tol=0.0001, algorithm="auto",
-                 max_iter=20_000, time_limit=None, probability=False, random_state=0, n_jobs=None, warm_start=False,
-                 verbose=False):
+    def __init__(self, *, C: Number = 1.0, K: Integer | None = None, kernel: KernelChoice | None = None, gamma:
+                 GammaChoice = "scale", degree: Integer = 3, coef0: Number = 0.0, cache: Number | None = None,
+                 fit_intercept: Flag = True, intercept_scaling: Number = 1.0, class_weight: ClassWeight | None = None,
+                 tol: Number = 0.0001, algorithm: Route = "auto", max_iter: Integer = 20_000, time_limit: Number | None
+                 = None, probability: Flag = False, random_state: RandomState | None = 0, n_jobs: Integer | None = None,
+                 warm_start: Flag = False, verbose: Integer | Flag = False) -> None:
         keep(self, locals())
 
 
@@ -276,13 +336,15 @@ class SoftmaxClassifier(LearnsInParts, MarginClassifier):
     own_words = MappingProxyType({**PENALTY_WORDS, "penalty": (
         PENALTY_WORDS["penalty"][0], PENALTY_WORDS["penalty"][1].replace("; without kernels", ""))})
 
-    def __init__(self, *, C=1.0, penalty="l2", l1_ratio=1.0, free_bias=False, fit_intercept=True, intercept_scaling=1.0,
-                 class_weight=None, tol=0.0001, max_iter=20_000, time_limit=None, probability=False, random_state=0,
-                 n_jobs=None, warm_start=False, verbose=False):
+    def __init__(self, *, C: Number = 1.0, penalty: Penalty = "l2", l1_ratio: Number = 1.0, free_bias: Flag = False,
+                 fit_intercept: Flag = True, intercept_scaling: Number = 1.0, class_weight: ClassWeight | None = None,
+                 tol: Number = 0.0001, max_iter: Integer = 20_000, time_limit: Number | None = None, probability: Flag =
+                 False, random_state: RandomState | None = 0, n_jobs: Integer | None = None, warm_start: Flag = False,
+                 verbose: Integer | Flag = False) -> None:
         keep(self, locals())
 
     @property
-    def _method(self):
+    def _method(self) -> Method:
         return registry.get("smlr" if has_sparse_weights(self) else "softmax")
 
 
@@ -300,14 +362,17 @@ class SVMClassifier(LearnsInParts, MarginClassifier):
         "loss": ('{"hinge", "squared_hinge", "squared_error"}, default="hinge"',
                  "The loss of a margin g: (1 - g)_+, (1 - g)_+^2 or (1 - g)^2."), **PENALTY_WORDS})
 
-    def __init__(self, *, loss="hinge", C=1.0, penalty="l2", l1_ratio=1.0, multiclass="ovr", kernel=None,
-                 gamma="scale", degree=3, coef0=0.0, cache=None, free_bias=False, fit_intercept=True,
-                 intercept_scaling=1.0, class_weight=None, tol=0.0001, algorithm="auto", max_iter=20_000,
-                 time_limit=None, probability=False, random_state=0, n_jobs=None, warm_start=False, verbose=False):
+    def __init__(self, *, loss: HingeLoss = "hinge", C: Number = 1.0, penalty: Penalty = "l2", l1_ratio: Number = 1.0,
+                 multiclass: Multiclass = "ovr", kernel: KernelChoice | None = None, gamma: GammaChoice = "scale",
+                 degree: Integer = 3, coef0: Number = 0.0, cache: Number | None = None, free_bias: Flag = False,
+                 fit_intercept: Flag = True, intercept_scaling: Number = 1.0, class_weight: ClassWeight | None = None,
+                 tol: Number = 0.0001, algorithm: Route = "auto", max_iter: Integer = 20_000,
+                 time_limit: Number | None = None, probability: Flag = False, random_state: RandomState | None = 0,
+                 n_jobs: Integer | None = None, warm_start: Flag = False, verbose: Integer | Flag = False) -> None:
         keep(self, locals())
 
     @property
-    def _method(self):
+    def _method(self) -> Method:
         by_loss = {"hinge": "l1svc", "squared_hinge": "l2svc", "squared_error": "lssvm"}
         name = one_of(by_loss, "loss", self.loss)
         if has_sparse_weights(self):
@@ -328,9 +393,11 @@ class NuSVMClassifier(MarginClassifier):
 
     method_name = "nusvc"
 
-    def __init__(self, *, nu=0.2, multiclass="ovo", kernel=None, gamma="scale", degree=3, coef0=0.0, cache=None,
-                 tol=0.0001, max_iter=20_000, time_limit=None, probability=False, random_state=0, n_jobs=None,
-                 warm_start=False, verbose=False):
+    def __init__(self, *, nu: Number = 0.2, multiclass: Multiclass = "ovo", kernel: KernelChoice | None = None, gamma:
+                 GammaChoice = "scale", degree: Integer = 3, coef0: Number = 0.0, cache: Number | None = None, tol:
+                 Number = 0.0001, max_iter: Integer = 20_000, time_limit: Number | None = None, probability: Flag =
+                 False, random_state: RandomState | None = 0, n_jobs: Integer | None = None, warm_start: Flag = False,
+                 verbose: Integer | Flag = False) -> None:
         keep(self, locals())
 
 
@@ -347,14 +414,16 @@ class SVMRegressor(LearnsInParts, MarginRegressor):
         '{"epsilon_insensitive", "squared_epsilon_insensitive"}, default="epsilon_insensitive"',
         "The loss of a residual r: (|r| - epsilon)_+ or its square.")})
 
-    def __init__(self, *, loss="epsilon_insensitive", epsilon=0.1, C=1.0, kernel=None, gamma="scale", degree=3,
-                 coef0=0.0, cache=None, free_bias=False, fit_intercept=True, intercept_scaling=1.0, tol=0.0001,
-                 algorithm="auto", max_iter=20_000, time_limit=None, random_state=0, n_jobs=None, warm_start=False,
-                 verbose=False):
+    def __init__(self, *, loss: ResidualLoss = "epsilon_insensitive", epsilon: Number = 0.1, C: Number = 1.0,
+                 kernel: KernelChoice | None = None, gamma: GammaChoice = "scale", degree: Integer = 3,
+                 coef0: Number = 0.0, cache: Number | None = None, free_bias: Flag = False, fit_intercept: Flag = True,
+                 intercept_scaling: Number = 1.0, tol: Number = 0.0001, algorithm: Route = "auto",
+                 max_iter: Integer = 20_000, time_limit: Number | None = None, random_state: RandomState | None = 0,
+                 n_jobs: Integer | None = None, warm_start: Flag = False, verbose: Integer | Flag = False) -> None:
         keep(self, locals())
 
     @property
-    def _method(self):
+    def _method(self) -> Method:
         by_loss = {"epsilon_insensitive": "l1svr", "squared_epsilon_insensitive": "l2svr"}
         return registry.get(one_of(by_loss, "loss", self.loss))
 
@@ -369,8 +438,10 @@ class NuSVMRegressor(MarginRegressor):
 
     method_name = "nusvr"
 
-    def __init__(self, *, nu=0.5, C=1.0, kernel=None, gamma="scale", degree=3, coef0=0.0, cache=None, tol=0.0001,
-                 max_iter=20_000, time_limit=None, random_state=0, n_jobs=None, warm_start=False, verbose=False):
+    def __init__(self, *, nu: Number = 0.5, C: Number = 1.0, kernel: KernelChoice | None = None, gamma: GammaChoice =
+                 "scale", degree: Integer = 3, coef0: Number = 0.0, cache: Number | None = None, tol: Number = 0.0001,
+                 max_iter: Integer = 20_000, time_limit: Number | None = None, random_state: RandomState | None = 0,
+                 n_jobs: Integer | None = None, warm_start: Flag = False, verbose: Integer | Flag = False) -> None:
         keep(self, locals())
 
 
@@ -383,23 +454,24 @@ class OneClassDetector(MarginOutliers):
 
     method_name = "oneclass"
 
-    def __init__(self, *, nu=0.5, kernel=None, gamma="scale", degree=3, coef0=0.0, cache=None, tol=0.0001,
-                 algorithm="auto", max_iter=20_000, time_limit=None, random_state=0, n_jobs=None, warm_start=False,
-                 verbose=False):
+    def __init__(self, *, nu: Number = 0.5, kernel: KernelChoice | None = None, gamma: GammaChoice = "scale", degree:
+                 Integer = 3, coef0: Number = 0.0, cache: Number | None = None, tol: Number = 0.0001, algorithm: Route =
+                 "auto", max_iter: Integer = 20_000, time_limit: Number | None = None, random_state: RandomState | None
+                 = 0, n_jobs: Integer | None = None, warm_start: Flag = False, verbose: Integer | Flag = False) -> None:
         keep(self, locals())
 
-    def predict(self, X):
+    def predict(self, X: MatrixLike) -> Any:
         """1 where rows are, -1 elsewhere, a score of 0 being there: int array of shape (n_samples,)."""
         return np.where(self.decision_function(X) >= 0, 1, -1)
 
-    def _describe(self, model, **told):
+    def _describe(self, model: Any, **told: Any) -> None:
         super()._describe(model, **told)
         # The duals to begin with take a pass.
         self.n_iter_ = max(1, self.n_iter_)
 
 
 # Methods that are an estimator's with other values of its parameters.
-OTHERS = {
+OTHERS: dict[str, tuple[Any, dict[str, Any]]] = {
     "smlr": (SoftmaxClassifier, {"penalty": "l1"}),
     "ldm-asgd": (LDMClassifier, {"stochastic": True}),
     "l2svc": (SVMClassifier, {"loss": "squared_hinge"}),
@@ -408,11 +480,12 @@ OTHERS = {
     "l1lr": (LogisticClassifier, {"penalty": "l1"}),
     "l2svr": (SVMRegressor, {"loss": "squared_epsilon_insensitive"}),
 }
-OF_METHOD = {thing.method_name: (thing, {}) for thing in list(vars().values())
+OF_METHOD: dict[str, tuple[Any, dict[str, Any]]] = {thing.method_name: (thing, {}) for thing in list(vars().values())
              if isinstance(thing, type) and issubclass(thing, MarginEstimator) and thing.method_name} | OTHERS
 
 
-def of_method(name):
+def of_method(name: str) -> MarginEstimator:
     """The estimator of the method called `name`, as `train` takes it; ValueError lists what there is."""
     estimator, given = OF_METHOD[registry.get(name).name]
-    return estimator(**given)
+    made: MarginEstimator = estimator(**given)
+    return made

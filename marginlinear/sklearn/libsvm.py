@@ -1,14 +1,31 @@
 """scikit-learn's SVC, SVR, NuSVC, NuSVR and OneClassSVM."""
 
+from __future__ import annotations
+
 import math
 import warnings
+from collections.abc import Callable
 from types import MappingProxyType
+from typing import Any, Literal
 
 import numpy as np
 from scipy import sparse
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
+from marginlinear._typing import (
+    AnyArray,
+    ClassWeight,
+    Flag,
+    FloatArray,
+    GammaChoice,
+    Integer,
+    IntpArray,
+    KernelChoice,
+    MatrixLike,
+    Number,
+    RandomState,
+)
 from marginlinear.calibration import SIGMOID
 from marginlinear.data import one_against_one
 from marginlinear.sklearn.base import MarginOutliers, MarginRegressor, documented, gamma_of, keep, with_sums
@@ -69,19 +86,22 @@ class KernelDropIn(DropIn):
     own_attributes, kernel_attributes = ONE_COLUMN, KERNEL_ATTRIBUTES.format(rows=1, counts=1, places="")
     iterations = "n_iter_ : int\n    Rounds of steps."
     # Parameters of the method's own.
-    own = ()
+    own: tuple[str, ...] = ()
+    dual_coef_: Any
+    fit_status_: int
+    shape_fit_: tuple[int, ...]
 
-    def __sklearn_tags__(self):
+    def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = self.kernel != "precomputed"
         return tags
 
     @property
-    def _certificate(self):
+    def _certificate(self) -> float:
         """With the default of 1e-3 what LIBSVM leaves, or less."""
         return 0.01 * self.tol
 
-    def _checked(self, X, y, sample_weight):
+    def _checked(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
         """With a callable the rows may be anything: what is trained on are its values."""
         given, self._sparse = X, sparse.issparse(X) and not callable(self.kernel)
         if self._sparse and self.kernel == "precomputed":
@@ -93,15 +113,15 @@ class KernelDropIn(DropIn):
         self.shape_fit_ = given.shape if hasattr(given, "shape") else X.shape
         return X, y, sample_weight
 
-    def _checked_rows(self, X):
+    def _checked_rows(self, X: Any) -> Any:
         return super()._checked_rows(self._values(X, self._rows) if callable(self.kernel) else X)
 
-    def _values(self, X, Z):
+    def _values(self, X: Any, Z: Any) -> FloatArray:
         """The callable's values, a dense array."""
         values = self.kernel(X, Z)
         return np.asarray(values.toarray() if sparse.issparse(values) else values, dtype=np.float64)
 
-    def _given(self, X):
+    def _given(self, X: Any) -> dict[str, Any]:
         kernel = "precomputed" if callable(self.kernel) else self.kernel
         given = {name: getattr(self, name) for name in (*self.own, *OF_KERNEL.get(kernel, ()))}
         if "gamma" in given:
@@ -112,7 +132,7 @@ class KernelDropIn(DropIn):
             given["cache"] = self.cache_size
         return {**given, "kernel": kernel, **self._run()}
 
-    def _describe(self, model, **told):
+    def _describe(self, model: Any, **told: Any) -> None:
         super()._describe(model, **told)
         self.fit_status_ = int(fell_short(model.info.status))
         self.n_support_, self.support_ = (a.astype(np.int32) for a in (self.n_support_, self.support_))
@@ -124,7 +144,7 @@ class KernelDropIn(DropIn):
             self.dual_coef_ = as_configured(sparse.csr_array(self.dual_coef_))
 
     @property
-    def coef_(self):
+    def coef_(self) -> Any:  # type: ignore[override]  # read-only, as scikit-learn has it
         """Weights of the features, of kernel="linear", a row for each column of scores; they may not be changed."""
         if self.kernel != "linear":
             raise AttributeError("coef_ is only available when using a linear kernel")
@@ -134,7 +154,7 @@ class KernelDropIn(DropIn):
         (coef.data if sparse.issparse(coef) else coef).flags.writeable = False
         return coef
 
-    def _columns(self):
+    def _columns(self) -> Any:
         """Coefficients of the support vectors, a row for each column of scores."""
         return self.dual_coef_
 
@@ -143,18 +163,19 @@ class PairsOfClasses(KernelDropIn, DropInClassifier):
     """A classifier by pairs of classes."""
 
     own_attributes = PAIRS_OF_CLASSES
+    class_weight_: FloatArray
     kernel_attributes = KERNEL_ATTRIBUTES.format(rows="n_classes - 1", counts="n_classes", places=(
         " Of several\n    classes, those of a class have one for each of the others."))
     iterations = "n_iter_ : int32 array of shape (n_pairs,)\n    Rounds of steps."
 
-    def _checked(self, X, y, sample_weight):
+    def _checked(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
         if self.probability != "deprecated":
             warnings.warn("The `probability` parameter was deprecated in scikit-learn 1.9, which leaves it out in "
                           f"1.11: give CalibratedClassifierCV({type(self).__name__}(), ensemble=False)", FutureWarning,
                           stacklevel=3)
         return super()._checked(X, y, sample_weight)
 
-    def _told(self, y, sample_weight):
+    def _told(self, y: Any, sample_weight: Any) -> tuple[Any, dict[str, Any]]:
         """Each class needs rows, as there is a column for each pair."""
         y, told = super()._told(y, sample_weight)
         there = np.unique(y if sample_weight is None else y[sample_weight > 0])
@@ -167,38 +188,39 @@ class PairsOfClasses(KernelDropIn, DropInClassifier):
                              "them out")
         return y, told
 
-    def _class_weights(self, y, sample_weight):
+    def _class_weights(self, y: Any, sample_weight: Any) -> dict[Any, float]:
         """By label; "balanced" counts rows, whatever they weigh."""
         classes = np.unique(y)
         self.class_weight_ = compute_class_weight(self.class_weight, classes=classes, y=y)
         return dict(zip(classes.tolist(), self.class_weight_.tolist(), strict=True))
 
-    def _given(self, X):
+    def _given(self, X: Any) -> dict[str, Any]:
         return {**super()._given(X), "multiclass": "ovo", "probability": self._has_probability}
 
     @property
-    def _has_probability(self):
+    def _has_probability(self) -> bool:
         return self.probability != "deprecated" and bool(self.probability)
 
-    def _describe(self, model, **told):
+    def _describe(self, model: Any, **told: Any) -> None:
         super()._describe(model, **told)
         counts = model.info.n_iter if len(self.classes_) == 2 else model._state.state["n_iter"]
         self.n_iter_ = np.array(counts, ndmin=1, dtype=np.int32)
 
-    def _describe_support(self, model, order=slice(None)):
+    def _describe_support(self, model: Any, order: slice | IntpArray = slice(None)) -> None:
         """Of several classes with coefficients in LIBSVM's places, one for each other class."""
         super()._describe_support(model, order)
         if len(self.classes_) > 2:
-            self.dual_coef_ = one_against_one.packed(model.dual_coef, model.support_counts).T
+            packed: Any = one_against_one.packed(model.dual_coef, model.support_counts)
+            self.dual_coef_ = packed.T
 
-    def _columns(self):
+    def _columns(self) -> Any:
         if len(self.classes_) == 2:
             return self.dual_coef_
         packed = self.dual_coef_.toarray() if self._sparse else self.dual_coef_
         columns = one_against_one.unpacked(packed.T, self.n_support_).T
         return as_configured(sparse.csr_array(columns)) if self._sparse else columns
 
-    def decision_function(self, X):
+    def decision_function(self, X: MatrixLike) -> FloatArray:
         """Scores of the rows of X.
 
         Returns
@@ -213,28 +235,30 @@ class PairsOfClasses(KernelDropIn, DropInClassifier):
         model, scores = self._scored(X)
         if self.decision_function_shape == "ovo":
             return scores
-        return with_sums(model._ranks(scores), scores @ model.codes.T.astype(np.float64))
+        codes: Any = model.codes
+        return with_sums(model._ranks(scores), scores @ codes.T.astype(np.float64))
 
-    def predict(self, X):
+    def predict(self, X: MatrixLike) -> AnyArray:
         """Labels of the rows of X, array of shape (n_samples,): see break_ties."""
         check_is_fitted(self)
         if self.break_ties and self.decision_function_shape == "ovo":
             raise ValueError("break_ties must be False when decision_function_shape is 'ovo'")
         if self.break_ties and len(self.classes_) > 2:
-            return self.classes_[self.decision_function(X).argmax(axis=1)]
+            labels: AnyArray = self.classes_[self.decision_function(X).argmax(axis=1)]
+            return labels
         return super().predict(X)
 
     @property
-    def probA_(self):
+    def probA_(self) -> FloatArray:
         """Of two classes, A in P(classes_[1]) = 1/(1 + exp(A f - B)), array of shape (1,)."""
         return self._of_sigmoid("probA_", lambda calibration: -calibration.slope)
 
     @property
-    def probB_(self):
+    def probB_(self) -> FloatArray:
         """Of two classes, B in P(classes_[1]) = 1/(1 + exp(A f - B)), array of shape (1,)."""
         return self._of_sigmoid("probB_", lambda calibration: calibration.offset)
 
-    def _of_sigmoid(self, name, of):
+    def _of_sigmoid(self, name: str, of: Callable[[Any], Any]) -> FloatArray:
         """An array of what a sigmoid's Calibration says; empty without probabilities."""
         if "_trained" not in vars(self):
             raise AttributeError(f"{type(self).__name__} is not fitted: it has no {name} yet")
@@ -260,12 +284,15 @@ class SVC(PairsOfClasses):
     own_words = MappingProxyType({**KERNEL_WORDS, **CLASS_WORDS, **COST_WORDS})
     _parameter_constraints = MappingProxyType({**KERNELS, **COST, **PAIRS})
 
-    def __init__(self, *, C=1.0, kernel="rbf", degree=3, gamma="scale", coef0=0.0, shrinking=True,
-                 probability="deprecated", tol=0.001, cache_size=200, class_weight=None, verbose=False, max_iter=-1,
-                 decision_function_shape="ovr", break_ties=False, random_state=None):
+    def __init__(self, *, C: Number = 1.0, kernel: KernelChoice = "rbf", degree: Integer = 3,
+                 gamma: GammaChoice = "scale", coef0: Number = 0.0, shrinking: Flag = True,
+                 probability: Flag | Literal["deprecated"] = "deprecated", tol: Number = 0.001,
+                 cache_size: Number = 200, class_weight: ClassWeight | None = None, verbose: Integer | Flag = False,
+                 max_iter: Integer = -1, decision_function_shape: Literal["ovr", "ovo"] = "ovr",
+                 break_ties: Flag = False, random_state: RandomState | None = None) -> None:
         keep(self, locals())
 
-    def _given(self, X):
+    def _given(self, X: Any) -> dict[str, Any]:
         return {**super()._given(X), "free_bias": True}
 
 
@@ -281,9 +308,12 @@ class NuSVC(PairsOfClasses):
     own_words = MappingProxyType({**KERNEL_WORDS, **CLASS_WORDS})
     _parameter_constraints = MappingProxyType({**KERNELS, **NU, **PAIRS})
 
-    def __init__(self, *, nu=0.5, kernel="rbf", degree=3, gamma="scale", coef0=0.0, shrinking=True,
-                 probability="deprecated", tol=0.001, cache_size=200, class_weight=None, verbose=False, max_iter=-1,
-                 decision_function_shape="ovr", break_ties=False, random_state=None):
+    def __init__(self, *, nu: Number = 0.5, kernel: KernelChoice = "rbf", degree: Integer = 3,
+                 gamma: GammaChoice = "scale", coef0: Number = 0.0, shrinking: Flag = True,
+                 probability: Flag | Literal["deprecated"] = "deprecated", tol: Number = 0.001,
+                 cache_size: Number = 200, class_weight: ClassWeight | None = None, verbose: Integer | Flag = False,
+                 max_iter: Integer = -1, decision_function_shape: Literal["ovr", "ovo"] = "ovr",
+                 break_ties: Flag = False, random_state: RandomState | None = None) -> None:
         keep(self, locals())
 
 
@@ -299,11 +329,13 @@ class SVR(KernelDropIn, MarginRegressor):
     own_words = MappingProxyType({**KERNEL_WORDS, **COST_WORDS, **words(epsilon=0.1)})
     _parameter_constraints = MappingProxyType({**KERNELS, **COST, **EPSILON})
 
-    def __init__(self, *, kernel="rbf", degree=3, gamma="scale", coef0=0.0, tol=0.001, C=1.0, epsilon=0.1,
-                 shrinking=True, cache_size=200, verbose=False, max_iter=-1):
+    def __init__(self, *, kernel: KernelChoice = "rbf", degree: Integer = 3, gamma: GammaChoice = "scale",
+                 coef0: Number = 0.0, tol: Number = 0.001, C: Number = 1.0, epsilon: Number = 0.1,
+                 shrinking: Flag = True, cache_size: Number = 200, verbose: Integer | Flag = False,
+                 max_iter: Integer = -1) -> None:
         keep(self, locals())
 
-    def _given(self, X):
+    def _given(self, X: Any) -> dict[str, Any]:
         return {**super()._given(X), "free_bias": True}
 
 
@@ -319,8 +351,9 @@ class NuSVR(KernelDropIn, MarginRegressor):
     own_words = MappingProxyType({**KERNEL_WORDS, **COST_WORDS})
     _parameter_constraints = MappingProxyType({**KERNELS, **COST, **NU})
 
-    def __init__(self, *, nu=0.5, C=1.0, kernel="rbf", degree=3, gamma="scale", coef0=0.0, shrinking=True, tol=0.001,
-                 cache_size=200, verbose=False, max_iter=-1):
+    def __init__(self, *, nu: Number = 0.5, C: Number = 1.0, kernel: KernelChoice = "rbf", degree: Integer = 3,
+                 gamma: GammaChoice = "scale", coef0: Number = 0.0, shrinking: Flag = True, tol: Number = 0.001,
+                 cache_size: Number = 200, verbose: Integer | Flag = False, max_iter: Integer = -1) -> None:
         keep(self, locals())
 
 
@@ -337,6 +370,7 @@ class OneClassSVM(KernelDropIn, MarginOutliers):
     own_words = KERNEL_WORDS
     _parameter_constraints = MappingProxyType({**KERNELS, **NU})
 
-    def __init__(self, *, kernel="rbf", degree=3, gamma="scale", coef0=0.0, tol=0.001, nu=0.5, shrinking=True,
-                 cache_size=200, verbose=False, max_iter=-1):
+    def __init__(self, *, kernel: KernelChoice = "rbf", degree: Integer = 3, gamma: GammaChoice = "scale",
+                 coef0: Number = 0.0, tol: Number = 0.001, nu: Number = 0.5, shrinking: Flag = True,
+                 cache_size: Number = 200, verbose: Integer | Flag = False, max_iter: Integer = -1) -> None:
         keep(self, locals())

@@ -1,9 +1,12 @@
 """scikit-learn's LinearSVC, LinearSVR and LogisticRegression."""
 
+from __future__ import annotations
+
 import math
 import warnings
 from numbers import Integral, Real
 from types import MappingProxyType
+from typing import Any, Literal, Self
 
 import numpy as np
 from scipy import sparse
@@ -11,6 +14,8 @@ from sklearn.utils._param_validation import Hidden, Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from marginlinear import registry
+from marginlinear._typing import ClassWeight, Flag, HingeLoss, Integer, Number, Penalty, RandomState, ResidualLoss
+from marginlinear.registry import Method
 from marginlinear.sklearn.base import MarginRegressor, documented, keep
 from marginlinear.sklearn.dropins import CLASSES, LARGEST, LINEAR, DropIn, DropInClassifier, as_configured, words
 
@@ -38,10 +43,10 @@ OF_LINEAR_SVR = {
 class Linear(DropIn):
     """What those have in common whose constant feature is regularised."""
 
-    def _given(self, X):
+    def _given(self, X: Any) -> dict[str, Any]:
         return {"C": self.C, "bias": float(self.intercept_scaling) if self.fit_intercept else -1.0, **self._run()}
 
-    def _describe(self, model, **told):
+    def _describe(self, model: Any, **told: Any) -> None:
         super()._describe(model, **told)
         self.intercept_ = np.atleast_1d(self.intercept_) if self.fit_intercept else 0.0
 
@@ -49,13 +54,15 @@ class Linear(DropIn):
 class SparseCoefficients:
     """coef_ that may be kept sparse."""
 
-    def sparsify(self):
+    coef_: Any
+
+    def sparsify(self) -> Self:
         """Make coef_ a sparse CSR matrix, or array where scikit-learn is configured so. Returns self."""
         check_is_fitted(self)
         self.coef_ = as_configured(sparse.csr_array(self.coef_))
         return self
 
-    def densify(self):
+    def densify(self) -> Self:
         """Make coef_ a dense array again. Returns self."""
         check_is_fitted(self)
         if sparse.issparse(self.coef_):
@@ -85,13 +92,15 @@ class LinearSVC(SparseCoefficients, Linear, DropInClassifier):
         **LINEAR, **CLASSES, "penalty": [StrOptions({"l1", "l2"})], "loss": [StrOptions({"hinge", "squared_hinge"})],
         "multi_class": [StrOptions({"ovr", "crammer_singer"})]})
 
-    def __init__(self, penalty="l2", loss="squared_hinge", *, dual="auto", tol=0.0001, C=1.0, multi_class="ovr",
-                 fit_intercept=True, intercept_scaling=1, class_weight=None, verbose=0, random_state=None,
-                 max_iter=1000):
+    def __init__(self, penalty: Penalty = "l2", loss: HingeLoss = "squared_hinge", *,
+                 dual: Flag | Literal["auto"] = "auto", tol: Number = 0.0001, C: Number = 1.0,
+                 multi_class: Literal["ovr", "crammer_singer"] = "ovr", fit_intercept: Flag = True,
+                 intercept_scaling: Number = 1, class_weight: ClassWeight | None = None, verbose: Integer | Flag = 0,
+                 random_state: RandomState | None = None, max_iter: Integer = 1000) -> None:
         keep(self, locals())
 
     @property
-    def _method(self):
+    def _method(self) -> Method:
         if self.multi_class == "crammer_singer":
             return registry.get("cs")
         name, duals = OF_LINEAR_SVC.get((self.loss, self.penalty), (None, ()))
@@ -114,21 +123,23 @@ class LinearSVR(Linear, MarginRegressor):
     _parameter_constraints = MappingProxyType({
         **LINEAR, "epsilon": [Real], "loss": [StrOptions(set(OF_LINEAR_SVR))], "random_state": ["random_state"]})
 
-    def __init__(self, *, epsilon=0.0, tol=0.0001, C=1.0, loss="epsilon_insensitive", fit_intercept=True,
-                 intercept_scaling=1.0, dual="auto", verbose=0, random_state=None, max_iter=1000):
+    def __init__(self, *, epsilon: Number = 0.0, tol: Number = 0.0001, C: Number = 1.0,
+                 loss: ResidualLoss = "epsilon_insensitive", fit_intercept: Flag = True,
+                 intercept_scaling: Number = 1.0, dual: Flag | Literal["auto"] = "auto", verbose: Integer | Flag = 0,
+                 random_state: RandomState | None = None, max_iter: Integer = 1000) -> None:
         keep(self, locals())
 
     @property
-    def _method(self):
+    def _method(self) -> Method:
         name, duals = OF_LINEAR_SVR[self.loss]
         require_combination(self, name, duals, "loss")
         return registry.get(name)
 
-    def _given(self, X):
+    def _given(self, X: Any) -> dict[str, Any]:
         return {**super()._given(X), "epsilon": self.epsilon}
 
 
-def require_combination(estimator, name, duals, *parameters):
+def require_combination(estimator: Any, name: str | None, duals: tuple[bool, ...], *parameters: str) -> None:
     """ValueError for what scikit-learn does not combine: no method of this name, or a dual not among `duals`."""
     if name is None or estimator.dual not in (*duals, "auto"):
         given = ", ".join(f"{p}={getattr(estimator, p)!r}" for p in (*parameters, "dual"))
@@ -145,6 +156,7 @@ class LogisticRegression(SparseCoefficients, DropInClassifier):
     """
 
     method_name = "logistic"
+    solver: str
     own_attributes = OF_CLASSES.format(type="float", none="\n    Like coef_ of the type of X, unless by \"liblinear\".")
     iterations = "n_iter_ : int32 array of shape (1,)\n    Sweeps over the rows, Newton steps included."
     own_words = MappingProxyType({
@@ -177,12 +189,16 @@ class LogisticRegression(SparseCoefficients, DropInClassifier):
         "warm_start": ["boolean"],
     })
 
-    def __init__(self, penalty="deprecated", *, C=1.0, l1_ratio=0.0, dual=False, tol=0.0001, fit_intercept=True,
-                 intercept_scaling=1, class_weight=None, random_state=None, solver="lbfgs", max_iter=100, verbose=0,
-                 warm_start=False, n_jobs=None):
+    def __init__(self, penalty: Literal["l2", "l1", "elasticnet", "deprecated"] | None = "deprecated", *,
+                 C: Number = 1.0, l1_ratio: Number | None = 0.0, dual: Flag = False, tol: Number = 0.0001,
+                 fit_intercept: Flag = True, intercept_scaling: Number = 1, class_weight: ClassWeight | None = None,
+                 random_state: RandomState | None = None,
+                 solver: Literal["lbfgs", "liblinear", "newton-cg", "newton-cholesky", "sag", "saga"] = "lbfgs",
+                 max_iter: Integer = 100, verbose: Integer | Flag = 0, warm_start: Flag = False,
+                 n_jobs: Integer | None = None) -> None:
         keep(self, locals())
 
-    def _checked(self, X, y, sample_weight):
+    def _checked(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
         checked = super()._checked(X, y, sample_weight)
         self._warn_of_deprecated()
         self._dtype = checked[0].dtype
@@ -203,14 +219,14 @@ class LogisticRegression(SparseCoefficients, DropInClassifier):
             raise ValueError("C=np.inf, or penalty=None is not supported for the liblinear solver: give another one")
         return checked
 
-    def _told(self, y, sample_weight):
+    def _told(self, y: Any, sample_weight: Any) -> tuple[Any, dict[str, Any]]:
         y, told = super()._told(y, sample_weight)
         if self.solver == "liblinear" and len(self.classes_) > 2:
             raise ValueError("The 'liblinear' solver does not support multiclass classification (n_classes >= 3): give "
                              "another one, or OneVsRestClassifier(LogisticRegression(solver='liblinear'))")
         return y, told
 
-    def _warn_of_deprecated(self):
+    def _warn_of_deprecated(self) -> None:
         """As scikit-learn does of parameters that it will leave out."""
         if self.penalty != "deprecated":
             warnings.warn("'penalty' was deprecated in version 1.8 of scikit-learn, which leaves it out in 1.10: give "
@@ -231,7 +247,7 @@ class LogisticRegression(SparseCoefficients, DropInClassifier):
                           "the number of threads", FutureWarning, stacklevel=4)
 
     @property
-    def _penalty(self):
+    def _penalty(self) -> tuple[str | None, float, float]:
         """(its name, C, l1_ratio)"""
         penalty, C, ratio = self.penalty, self.C, self.l1_ratio or 0.0
         if penalty == "deprecated":
@@ -241,32 +257,32 @@ class LogisticRegression(SparseCoefficients, DropInClassifier):
         return (None, math.inf, 0.0) if penalty is None or math.inf == C else (penalty, C, ratio)
 
     @property
-    def _certificate(self):
+    def _certificate(self) -> float:
         """A gradient of the size of tol is that far, but for a factor, from the least value."""
         return self.tol * self.tol
 
     @property
-    def _certificate_to_accept(self):
+    def _certificate_to_accept(self) -> float:
         return self.tol
 
     @property
-    def _leaves_out_negative(self):
+    def _leaves_out_negative(self) -> bool:
         return self.solver == "liblinear"
 
     @property
-    def _method(self):
+    def _method(self) -> Method:
         several, sparse_weights = len(getattr(self, "classes_", ())) > 2, self._penalty[2] > 0
         return registry.get(("smlr" if sparse_weights else "softmax") if several
                             else "l1lr" if sparse_weights else "logistic")
 
-    def _given(self, X):
+    def _given(self, X: Any) -> dict[str, Any]:
         _, C, ratio = self._penalty
         given = {"C": min(C, LARGEST), **self._run(), **({"l1_ratio": ratio} if ratio else {})}
         if self.solver == "liblinear":
             return {**given, "bias": float(self.intercept_scaling) if self.fit_intercept else -1.0}
         return {**given, "free_bias": self.fit_intercept}
 
-    def _describe(self, model, **told):
+    def _describe(self, model: Any, **told: Any) -> None:
         super()._describe(model, **told)
         self.n_iter_ = np.array([self.n_iter_], dtype=np.int32)
         if self.solver != "liblinear":

@@ -1,30 +1,39 @@
 """Learning from data that come in parts: all rows seen are kept on disk, and the fit goes on over all of them."""
 
+from __future__ import annotations
+
 import os
 import shutil
 import tempfile
 import weakref
+from collections.abc import Iterator
 from itertools import chain
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import is_classifier
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from marginlinear.api import fit_model
 from marginlinear.data.arrays import checked
 from marginlinear.data.canonical import SMALL
 from marginlinear.fitting import Start
+from marginlinear.sklearn.base import MarginEstimator, available_if
 from marginlinear.store import Store
 from marginlinear.store.paging import paged
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from marginlinear._typing import ArrayLike, FloatArray, MatrixLike, PathLike, State
 
 LOST = ("the rows of the parts before were in a folder of another object, or of another process: fit anew, or name "
         "store=FOLDER at the first part")
 
 
-def on_disk(estimator):
+def on_disk(estimator: Any) -> bool:
     """Whether its method goes over rows on disk."""
-    return estimator._method.stores and getattr(estimator, "kernel", None) is None
+    return bool(estimator._method.stores) and getattr(estimator, "kernel", None) is None
 
 
 class Parts:
@@ -41,26 +50,31 @@ class Parts:
     memory : int, str or None
     """
 
-    def __init__(self, folder, memory):
-        self.memory, self.path, self.m, self.weights, self.own = memory, None, 0, None, folder is None
-        if self.own:
+    folder: str | None
+
+    def __init__(self, folder: PathLike | None, memory: int | str | None) -> None:
+        self.memory, self.m, self.own = memory, 0, folder is None
+        self.path: str | None = None
+        self.weights: FloatArray | None = None
+        if folder is None:
             self.folder = tempfile.mkdtemp(prefix="marginlinear-")
             weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
         else:
-            self.folder = os.fspath(folder)
-            os.makedirs(self.folder, exist_ok=True)
+            self.folder = os.fsdecode(folder)
+            os.makedirs(folder, exist_ok=True)
 
-    def __getstate__(self):
+    def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "folder": None if self.own else self.folder}
 
-    def with_rows(self, X, y, weights):
+    def with_rows(self, X: Any, y: Any, weights: Any) -> tuple[Store, Any]:
         """(Store of the rows so far and these, the weights of all or None)"""
-        m, before = self.m + len(y), iter(())
+        m = self.m + len(y)
+        before: Iterator[tuple[Any, Any]] = iter(())
         if self.path is not None:
             # The pager lets go of what was read.
             pager = paged(Store(self.path), self.memory)
             before = ((part, part.labels) for part in pager.store.parts())
-        path = os.path.join(self.folder, f"rows-{m}.store")
+        path = os.path.join(str(self.folder), f"rows-{m}.store")
         found = Store.write(chain(before, [(X, y)]), path, n_features=X.shape[1])
         if weights is None and self.weights is None:
             return found, None
@@ -68,14 +82,14 @@ class Parts:
                     for given, size in ((self.weights, self.m), (weights, len(y))))
         return found, np.concatenate([old, new])
 
-    def take(self, store, weights):
+    def take(self, store: Store, weights: Any) -> None:
         """Keep these in place of those before."""
         if self.path is not None:
             shutil.rmtree(self.path)
         self.path, self.m, self.weights = store.path, store.m, weights
 
 
-def extended(state, k, new):
+def extended(state: State, k: int, new: int) -> State:
     """The state of an engine with so many rows more, whose duals are 0; k is the number of classes of a joint one,
     else 1."""
     duals, m = np.asarray(state["duals"]), len(state["cost"])
@@ -87,11 +101,19 @@ def extended(state, k, new):
             "cost": np.append(state["cost"], np.ones(new)), "before": None, **rivals}
 
 
-class LearnsInParts:
+if TYPE_CHECKING:
+    Before = MarginEstimator
+else:
+    Before = object
+
+
+class LearnsInParts(Before):
     """`partial_fit`, for what can be trained on a Store."""
 
     @available_if(on_disk)
-    def partial_fit(self, X, y, classes=None, sample_weight=None, *, store=None, memory=None):
+    def partial_fit(self, X: MatrixLike, y: ArrayLike, classes: ArrayLike | None = None,
+                    sample_weight: ArrayLike | None = None, *, store: PathLike | None = None,
+                    memory: int | str | None = None) -> Self:
         """Train on the rows of X and on those of all calls before.
 
         The rows are kept on disk, and each call trains on all of them, to the same objective and certificate as `fit`:
@@ -117,9 +139,9 @@ class LearnsInParts:
         -------
         self
         """
-        parts = vars(self).get("_parts")
+        parts: Parts | None = vars(self).get("_parts")
         first = parts is None
-        if not first and parts.folder is None:
+        if parts is not None and parts.folder is None:
             raise ValueError(LOST)
         X, y = validate_data(self, checked(X), y, accept_sparse="csr", dtype=[np.float64, np.float32], reset=first,
                              y_numeric=not is_classifier(self))
@@ -129,7 +151,7 @@ class LearnsInParts:
             known = self._known_classes(classes, first)
             if strange := np.setdiff1d(y, known).tolist():
                 raise ValueError(f"y: label {strange[0]!r} is not among the classes of the first call to partial_fit")
-        if first:
+        if parts is None:
             parts = Parts(store, memory)
         elif store is not None or memory is not None:
             raise ValueError("store and memory belong to the first call to partial_fit: leave them out")
@@ -152,12 +174,12 @@ class LearnsInParts:
             self._warn(model.info, {})
         return self
 
-    def _take(self, model, ground, told):
+    def _take(self, model: Any, ground: Any, told: Any) -> None:
         # Those of a fit are not kept.
-        vars(self).pop("_parts", None)
+        self.__dict__.pop("_parts", None)
         super()._take(model, ground, told)
 
-    def _known_classes(self, classes, first):
+    def _known_classes(self, classes: Any, first: bool) -> Any:
         if first and classes is not None:
             return np.unique(classes)
         known = getattr(self, "classes_", None)
@@ -168,7 +190,7 @@ class LearnsInParts:
                              f"{known}")
         return known
 
-    def _start_on(self, rows, classes, weights):
+    def _start_on(self, rows: Store, classes: Any, weights: Any) -> Start | None:
         """What the fit over these rows goes on from: the last one's duals, and 0 for those of new rows.
 
         None where it begins anew: pairs of classes and codes have rows of their own, mcODM's answer depends on its

@@ -1,7 +1,11 @@
 """The search along a path of C, by cross-validation as scikit-learn has it."""
 
+from __future__ import annotations
+
 import copy
 import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import joblib
 import numpy as np
@@ -9,16 +13,21 @@ from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
 from sklearn.utils import get_tags
-from sklearn.utils.metaestimators import _safe_split, available_if
+from sklearn.utils.metaestimators import _safe_split
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from marginlinear.data.arrays import checked
 from marginlinear.selection import grid as G
-from marginlinear.sklearn.base import MarginEstimator, keep
+from marginlinear.sklearn.base import MarginEstimator, available_if, keep
 from marginlinear.sklearn.estimators import of_method
 
+if TYPE_CHECKING:
+    from typing import Self
 
-def has(name):
+    from marginlinear._typing import ArrayLike, Integer, MatrixLike
+
+
+def has(name: str) -> Callable[[Any], bool]:
     """Whether what is searched for has a method of this name."""
     return lambda search: getattr(search._template(), name) is not None
 
@@ -64,10 +73,11 @@ class LinearMarginCV(MetaEstimatorMixin, BaseEstimator):
         Where X has column names that are all strings.
     """
 
-    def __init__(self, estimator="mcodm", *, grid=None, cv=None, scoring=None, n_jobs=None):
+    def __init__(self, estimator: MarginEstimator | str = "mcodm", *, grid: Any = None, cv: Any = None,
+                 scoring: Any = None, n_jobs: Integer | None = None) -> None:
         keep(self, locals())
 
-    def fit(self, X, y=None, sample_weight=None, groups=None):
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: ArrayLike | None = None) -> Self:
         """Search, and train on all rows of X.
 
         Parameters
@@ -99,7 +109,7 @@ class LinearMarginCV(MetaEstimatorMixin, BaseEstimator):
             getattr(scorer, "_score_func", estimator.score if self.scoring is None else scorer)).parameters
         folds = list(check_cv(self.cv, y, classifier=is_classifier(estimator)).split(X, y, groups))
 
-        def work(train, test, chain):
+        def work(train: Any, test: Any, chain: list[int]) -> list[tuple[float, int]]:
             """(score, sweeps) of the points of a chain, in its order."""
             machine = clone(estimator).set_params(warm_start=True)
             rows, labels = _safe_split(estimator, X, y, train)
@@ -130,48 +140,48 @@ class LinearMarginCV(MetaEstimatorMixin, BaseEstimator):
         self.best_estimator_ = clone(estimator).set_params(**self.best_params_).fit(X, y, sample_weight=sample_weight)
         return self
 
-    def predict(self, X):
+    def predict(self, X: MatrixLike) -> Any:
         """Labels, or predictions, of the rows of X by the best estimator, array of shape (n_samples,)."""
         return self._best("predict", X)
 
     @available_if(has("decision_function"))
-    def decision_function(self, X):
+    def decision_function(self, X: MatrixLike) -> Any:
         """Scores of the rows of X by the best estimator, float64 array as it has them."""
         return self._best("decision_function", X)
 
     @available_if(has("predict_proba"))
-    def predict_proba(self, X):
+    def predict_proba(self, X: MatrixLike) -> Any:
         """Probabilities by the best estimator, float64 array of shape (n_samples, n_classes)."""
         return self._best("predict_proba", X)
 
     @available_if(has("predict_log_proba"))
-    def predict_log_proba(self, X):
+    def predict_log_proba(self, X: MatrixLike) -> Any:
         """Logarithms of `predict_proba`."""
         return self._best("predict_log_proba", X)
 
-    def score(self, X, y=None, sample_weight=None):
+    def score(self, X: MatrixLike, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None) -> float:
         """The score that was searched for, of the best estimator: float."""
         X = self._rows(X)
         given = {} if sample_weight is None else {"sample_weight": sample_weight}
-        return self.scorer_(self.best_estimator_, X, y, **given)
+        return float(self.scorer_(self.best_estimator_, X, y, **given))
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> Any:
         """What the best estimator has learned."""
         if name.endswith("_") and not name.startswith("_") and "best_estimator_" in vars(self):
             return getattr(self.best_estimator_, name)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
-    def _best(self, method, X):
+    def _best(self, method: str, X: Any) -> Any:
         """What a method of the best estimator says of the rows of X."""
         rows = self._rows(X)
         return getattr(self.best_estimator_, method)(rows)
 
-    def _rows(self, X):
+    def _rows(self, X: Any) -> Any:
         check_is_fitted(self)
         return validate_data(self, checked(X), accept_sparse="csr", dtype=[np.float64, np.float32], order="C",
                              reset=False)
 
-    def _template(self):
+    def _template(self) -> MarginEstimator:
         """The estimator that is searched for, without a grid's values."""
         if isinstance(self.estimator, MarginEstimator):
             return self.estimator
@@ -180,10 +190,10 @@ class LinearMarginCV(MetaEstimatorMixin, BaseEstimator):
         raise TypeError(f"estimator = {self.estimator!r} is not allowed: give an estimator of marginlinear.sklearn, or "
                         "the name of a method")
 
-    def __sklearn_is_fitted__(self):
+    def __sklearn_is_fitted__(self) -> bool:
         return "best_estimator_" in vars(self)
 
-    def __sklearn_tags__(self):
+    def __sklearn_tags__(self) -> Any:
         tags, own = super().__sklearn_tags__(), get_tags(self._template())
         for name in ("estimator_type", "classifier_tags", "regressor_tags", "target_tags", "input_tags"):
             setattr(tags, name, copy.deepcopy(getattr(own, name)))

@@ -8,12 +8,18 @@
 `TRUSTED` lists the types that a fitted estimator is made of, for `skops.io.load(path, trusted=TRUSTED)`.
 """
 
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+
 import numpy as np
 from scipy.sparse import csr_array
 from sklearn.base import ClassifierMixin, OutlierMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from marginlinear import sklearn as estimators
+from marginlinear._typing import AnyArray
 from marginlinear.calibration import Calibration
 from marginlinear.data.arrays import CSR
 from marginlinear.data.kernels import Kernel
@@ -33,6 +39,7 @@ from marginlinear.export.onnx import (
 from marginlinear.model import KernelModel, KernelRegressionModel, Model, RegressionModel
 from marginlinear.params import Param
 from marginlinear.problem import Info
+from marginlinear.sklearn.base import MarginEstimator
 
 __all__ = ["TRUSTED", "register"]
 
@@ -44,20 +51,20 @@ OF_PROBLEMS = ("the model has weights of pairs of classes, or of output codes, a
                'multiclass = "ovr"')
 
 
-def classes_with(mixin):
+def classes_with(mixin: Any) -> list[type[Any]]:
     """The estimators that are of a kind."""
     found = [getattr(estimators, name) for name in estimators.__all__]
     return [thing for thing in found if isinstance(thing, type) and issubclass(thing, mixin)
-            and issubclass(thing, estimators.base.MarginEstimator)]
+            and issubclass(thing, MarginEstimator)]
 
 
 # What skops finds in fitted estimators and does not know.
 TRUSTED = [f"{thing.__module__}.{thing.__name__}" for thing in (
-    *sorted(classes_with(estimators.base.MarginEstimator), key=lambda cls: cls.__name__), Model, KernelModel,
+    *sorted(classes_with(MarginEstimator), key=lambda cls: cls.__name__), Model, KernelModel,
     RegressionModel, KernelRegressionModel, Kernel, Scaling, Calibration, Info, CSR, csr_array)]
 
 
-def register(library):
+def register(library: Literal["skl2onnx", "eli5"]) -> None:
     """Make all estimators of marginlinear.sklearn known to a library; once more does no harm.
 
     skl2onnx: `to_onnx` and `convert_sklearn` then convert them, alone and within pipelines and searches. Scores are
@@ -87,7 +94,7 @@ def register(library):
 # ---- skl2onnx
 
 
-def register_with_skl2onnx():
+def register_with_skl2onnx() -> None:
     from skl2onnx import update_registered_converter
 
     for cls in classes_with(ClassifierMixin):
@@ -99,7 +106,7 @@ def register_with_skl2onnx():
             update_registered_converter(cls, f"Marginlinear{cls.__name__}", set_types, convert)
 
 
-def set_classifier_types(operator):
+def set_classifier_types(operator: Any) -> None:
     from skl2onnx.common import data_types
 
     classes = labels_as_told(operator.scope_inst, operator.raw_operator)
@@ -110,7 +117,7 @@ def set_classifier_types(operator):
     operator.outputs[1].type.shape = [rows, len(classes)]
 
 
-def labels_as_told(scope, estimator):
+def labels_as_told(scope: Any, estimator: Any) -> AnyArray:
     """The classes as int64, float64 or str."""
     from skl2onnx.common.utils_classifier import get_label_classes
 
@@ -118,11 +125,11 @@ def labels_as_told(scope, estimator):
     return labels.astype({"U": np.str_, "f": np.float64}.get(labels.dtype.kind, np.int64))
 
 
-def set_regressor_types(operator):
+def set_regressor_types(operator: Any) -> None:
     operator.outputs[0].type.shape = [operator.inputs[0].get_first_dimension(), 1]
 
 
-def set_outlier_types(operator):
+def set_outlier_types(operator: Any) -> None:
     from skl2onnx.common.data_types import Int64TensorType
 
     rows = operator.inputs[0].get_first_dimension()
@@ -130,7 +137,7 @@ def set_outlier_types(operator):
     operator.outputs[1].type.shape = [rows, 1]
 
 
-def convert_classifier(scope, operator, container):
+def convert_classifier(scope: Any, operator: Any, container: Any) -> None:
     estimator, graph = operator.raw_operator, ContainerGraph(scope, container)
     model, raw = estimator.model_, container.get_options(estimator, {"raw_scores": False})["raw_scores"]
     scores = graph.scores(operator)
@@ -146,12 +153,12 @@ def convert_classifier(scope, operator, container):
     graph.give(graph.cast(found, operator.outputs[1].type), operator.outputs[1])
 
 
-def convert_regressor(scope, operator, container):
+def convert_regressor(scope: Any, operator: Any, container: Any) -> None:
     graph = ContainerGraph(scope, container)
     graph.give(graph.cast(graph.scores(operator), operator.outputs[0].type), operator.outputs[0])
 
 
-def convert_outliers(scope, operator, container):
+def convert_outliers(scope: Any, operator: Any, container: Any) -> None:
     graph = ContainerGraph(scope, container)
     scores = graph.scores(operator)
     label = graph("Where", graph("Greater", scores, np.float64(0)), np.int64(1), np.int64(-1))
@@ -159,7 +166,7 @@ def convert_outliers(scope, operator, container):
     graph.give(graph.cast(scores, operator.outputs[1].type), operator.outputs[1])
 
 
-def add_decision(graph, model, scores, ranks):
+def add_decision(graph: Graph, model: Any, scores: str, ranks: str) -> str:
     """The name of what speaks for each class, (m, n_classes): see `base.confident_votes`."""
     if len(model.classes) == 2:
         score = graph("MatMul", ranks, np.array([[-1.0], [1.0]])) if model.voted or model.joint else scores
@@ -171,7 +178,7 @@ def add_decision(graph, model, scores, ranks):
                                                         np.float64(3))))
 
 
-def add_raised(graph, found, places, k):
+def add_raised(graph: Graph, found: str, places: str, k: int) -> str:
     """The same where that of the predicted class is the largest."""
     own, largest = own_of(graph, places, k), largest_of(graph, found)
     there = row_sums(graph, graph("Where", own, found, np.float64(0)))
@@ -182,23 +189,25 @@ def add_raised(graph, found, places, k):
 class ContainerGraph(Graph):
     """A Graph that is part of one that skl2onnx makes."""
 
-    def __init__(self, scope, container):
+    def __init__(self, scope: Any, container: Any) -> None:
         super().__init__()
         if container.target_opset_any_domain("") < OPSET:
             raise ValueError(f"target_opset = {container.target_opset_any_domain('')}: the graph needs {OPSET} or more")
         self._scope, self._container = scope, container
 
-    def name(self, about):
-        return self._scope.get_unique_variable_name(about)
+    def name(self, about: str) -> str:
+        found: str = self._scope.get_unique_variable_name(about)
+        return found
 
-    def add_node(self, operator, inputs, outputs, attributes):
+    def add_node(self, operator: str, inputs: Sequence[str], outputs: Sequence[str],
+                 attributes: Mapping[str, Any]) -> None:
         self._container.add_node(operator, inputs, outputs, name=self._scope.get_unique_operator_name(operator),
                                  **attributes)
 
-    def add_constant(self, tensor):
+    def add_constant(self, tensor: Any) -> None:
         self._container.initializers.append(tensor)
 
-    def scores(self, operator):
+    def scores(self, operator: Any) -> str:
         """The name of the scores of an estimator's model."""
         estimator = operator.raw_operator
         if callable(getattr(estimator, "kernel", None)):
@@ -207,19 +216,19 @@ class ContainerGraph(Graph):
         rows = self("Cast", operator.inputs[0].full_name, to=self._onnx.TensorProto.DOUBLE)
         return add_scores(self, estimator.model_, rows)
 
-    def cast(self, value, kind):
+    def cast(self, value: str, kind: Any) -> str:
         from skl2onnx.common.data_types import guess_proto_type
 
         return self("Cast", value, to=guess_proto_type(kind))
 
-    def give(self, value, output):
+    def give(self, value: str, output: Any) -> None:
         self.add_node("Identity", [value], [output.full_name], {})
 
 
 # ---- eli5
 
 
-def register_with_eli5():
+def register_with_eli5() -> None:
     from eli5.sklearn import explain_prediction, explain_weights
 
     kinds = {ClassifierMixin: (explain_weights.explain_linear_classifier_weights,
@@ -232,9 +241,9 @@ def register_with_eli5():
             explain_prediction.register(cls)(explained(of_prediction))
 
 
-def explained(explain):
+def explained(explain: Callable[..., Any]) -> Callable[..., Any]:
     """eli5's function, for what it can explain; else its own words are left to say why not."""
-    def explain_ours(estimator, *args, **options):
+    def explain_ours(estimator: Any, *args: Any, **options: Any) -> Any:
         from eli5.base import Explanation
 
         check_is_fitted(estimator)
