@@ -312,7 +312,7 @@ class MarginEstimator(CallbackSupportMixin, BaseEstimator):  # pyright: ignore[r
 
     def __getstate__(self) -> dict[str, Any]:
         # What a warm start needs is in memory only.
-        state: dict[str, Any] = super().__getstate__()
+        state: Any = super().__getstate__()
         return {name: value for name, value in state.items() if name != "_ground"}
 
     @property

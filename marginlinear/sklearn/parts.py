@@ -11,7 +11,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from sklearn.base import is_classifier
+from sklearn.base import is_classifier  # pyright: ignore[reportAttributeAccessIssue]
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from marginlinear.api import fit_model
@@ -147,10 +147,9 @@ class LearnsInParts(Before):
                              y_numeric=not is_classifier(self))
         if sample_weight is not None:
             sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64)
-        if is_classifier(self):
-            known = self._known_classes(classes, first)
-            if strange := np.setdiff1d(y, known).tolist():
-                raise ValueError(f"y: label {strange[0]!r} is not among the classes of the first call to partial_fit")
+        known = self._known_classes(classes, first) if is_classifier(self) else None
+        if known is not None and (strange := np.setdiff1d(y, known).tolist()):
+            raise ValueError(f"y: label {strange[0]!r} is not among the classes of the first call to partial_fit")
         if parts is None:
             parts = Parts(store, memory)
         elif store is not None or memory is not None:
@@ -158,9 +157,9 @@ class LearnsInParts(Before):
         rows, weights = parts.with_rows(X, y, sample_weight)
         try:
             labels, told = self._told(np.asarray(rows.y), weights)
-            if is_classifier(self):
+            if known is not None:
                 told["classes"] = known
-            start = None if first else self._start_on(rows, known if is_classifier(self) else None, weights)
+            start = None if first else self._start_on(rows, known, weights)
             model = fit_model(rows, labels, solver=self._method.name, sample_weight=weights, start=start,
                               memory=parts.memory, callback=self._tell if self.verbose else None, **told,
                               **self._given(X))
@@ -209,5 +208,5 @@ class LearnsInParts(Before):
         elif "columns" in start.state:
             state = {**start.state, "columns": [extended(column, 1, rows.m - old) for column in start.state["columns"]]}
         else:
-            state = extended(start.state, len(classes) if method.joint else 1, rows.m - old)
+            state = extended(start.state, len(np.asarray(classes)) if method.joint else 1, rows.m - old)
         return Start({**start.origin, "rows": rows.m}, told, state)

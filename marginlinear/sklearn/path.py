@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import joblib
 import numpy as np
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
+from sklearn.base import (
+    BaseEstimator,
+    MetaEstimatorMixin,  # pyright: ignore[reportAttributeAccessIssue]
+    clone,  # pyright: ignore[reportAttributeAccessIssue]
+    is_classifier,  # pyright: ignore[reportAttributeAccessIssue]
+)
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
 from sklearn.utils import get_tags
@@ -32,7 +37,7 @@ def has(name: str) -> Callable[[Any], bool]:
     return lambda search: getattr(search._template(), name) is not None
 
 
-class LinearMarginCV(MetaEstimatorMixin, BaseEstimator):
+class LinearMarginCV(MetaEstimatorMixin, BaseEstimator):  # pyright: ignore[reportGeneralTypeIssues]
     """Search for the best C of a method, and for other parameters of its own, by cross-validation.
 
     Along C each fit goes on from the last one's model. The best point is the one with the largest mean score, of equal
@@ -115,7 +120,7 @@ class LinearMarginCV(MetaEstimatorMixin, BaseEstimator):
             rows, labels = _safe_split(estimator, X, y, train)
             held_out, truth = _safe_split(estimator, X, y, test, train)
             weights = None if sample_weight is None else sample_weight[train]
-            given = {"sample_weight": sample_weight[test]} if weighted else {}
+            given = {"sample_weight": sample_weight[test]} if weighted and sample_weight is not None else {}
             done = []
             for p in chain:
                 machine.set_params(**points[p]).fit(rows, labels, sample_weight=weights)
