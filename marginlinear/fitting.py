@@ -135,10 +135,12 @@ class Watch:
 class Fit:
     """A method with all its parameters: what makes Fitted of rows that have all `classes`, None for a regression.
 
-    `width` is the number of the caller's features, before any scaling.
+    `width` is the number of the caller's features, before any scaling. `sets` are the LabelSets of a multi-label fit,
+    whose problems have them as classes, and `classes` as labels: a column each.
     """
 
-    def __init__(self, method, values, run_values, classes, width, scale=None):
+    def __init__(self, method, values, run_values, classes, width, scale=None, sets=None):
+        self.sets = sets
         self.method, self.values, self.scale, self.classes, self.width = method, values, scale, classes, width
         self.run_values = dict(run_values)
         self.bias = self.run_values.pop("bias")
@@ -149,8 +151,10 @@ class Fit:
             raise ValueError(f"bias = {self.bias!r} is ignored by one-class machines, whose rho is in its place: leave "
                              "it out")
         k = 2 if method.regression else len(classes)
-        self.how = None if method.joint or k == 2 else values["multiclass"]
+        self.how = None if method.joint or (k == 2 and sets is None) else values["multiclass"]
         self.columns = k if method.joint else 1
+        if sets is not None:
+            require_label_sets(method, values)
         if self.how is not None:
             from marginlinear.data.codes import column_count
 
@@ -193,6 +197,10 @@ class Fit:
         run = Run(start=start_state(start, origin, told, problem.rows, self), progress=watch or progress, cancel=cancel,
                   overwrite_rows=overwrite_rows and how is None, fits=watch and watch.fits, **run_values)
         method_values = {p.name: values[p.name] for p in method.params}
+        codes = varying = None
+        if self.sets is not None:
+            origin["multiclass"] = "multilabel"
+            varying, codes = self.label_codes(problem.y)
 
         def solve(run):
             with named(self.columns, problem.rows.m if kernel else problem.rows.n, "rows" if kernel else "features"):
@@ -200,15 +208,19 @@ class Fit:
                     return method.fit(problem, method_values, run)
                 from marginlinear.algorithms import multiclass
 
-                return multiclass.fit(method, problem, method_values, run, how)
+                return multiclass.fit(method, problem, method_values, run, how, codes)
 
         def made(solution):
             require_finite(solution, problem.rows, method)
             weights, bias = solution.weights, self.bias
             if solution.offset is not None:
                 weights, bias = np.vstack((weights, solution.offset)), 1.0
+            if varying is not None and weights.shape[1] < len(varying):
+                weights = np.zeros((len(weights), len(varying)))
+                weights[:, varying] = solution.weights
             return Fitted(weights, self.classes, bias, solution.codes, method.name,
-                          effective(method, {**values, "multiclass": how, "scale": self.scale}, run_values),
+                          effective(method, {**values, "multiclass": None if self.sets is not None else how,
+                                                  "scale": self.scale}, run_values),
                           solution.info, Start(origin, told, solution.state))
 
         if watch is not None:
@@ -216,6 +228,21 @@ class Fit:
             watch.follow(lambda state: Start(origin, told, state, check_of(problem.rows)),
                          lambda state: made(solve(last._replace(start=state))))
         return made(solve(run))
+
+
+    def constants(self, y):
+        """float64 array of shape (k,): 1 for a label that all rows y, places in `sets`, have, -1 for one that none has,
+        else 0."""
+        there = self.sets[np.unique(y)]
+        counts = np.bincount(there.indices, minlength=len(self.classes))
+        return (counts == len(there)).astype(np.float64) - (counts == 0)
+
+    def label_codes(self, y):
+        """(labels that some of the rows have, and some not, a bool array, int8 codes of the sets, a column for each)"""
+        varying = self.constants(y) == 0
+        if not varying.any():
+            raise ValueError("y: each label is in all rows or in none: there is nothing to tell apart")
+        return varying, 2 * self.sets.indicator()[:, varying].astype(np.int8) - 1
 
 
 def resolved(method, params):
@@ -251,6 +278,16 @@ def kernel_of(values, n_features):
         values["gamma"] = 1 / n_features
     return Kernel(values["kernel"], **{p.name: values[p.name] for p in (P.GAMMA, P.DEGREE, P.COEF0)
                                        if P.is_used(p, values)})
+
+
+def require_label_sets(method, values):
+    """ValueError for what learns one label a row."""
+    if method.joint or not method.classifies:
+        raise ValueError(f"solver = {method.name!r} learns one {'label' if method.classifies else 'number'} a row, and y "
+                         "has several labels a row: give a binary method, such as solver = 'l2svc' or 'odm'")
+    if values["multiclass"] != "ovr":
+        raise ValueError(f"multiclass = {values['multiclass']!r} is for one label a row: with several each label is told "
+                         "from the rest, ovr")
 
 
 def require_stores(method, kernel):

@@ -9,6 +9,7 @@ from marginlinear.data import one_against_one
 from marginlinear.data.arrays import CSR, as_rows, held, is_compressed, is_stored, row_blocks, row_count, shape_of
 from marginlinear.data.checks import places_in
 from marginlinear.data.kernels import constant_of
+from marginlinear.data.label_sets import LabelSets
 from marginlinear.data.labels import labels_of
 from marginlinear.errors import RowError, renumber_rows
 from marginlinear.problem import Summary, counted, listed
@@ -18,6 +19,8 @@ ONE_AGAINST_ONE = "ovo"  # in place of codes
 SHOWN = 5  # labels of a model that prints itself
 SCORES = 1 << 22  # numbers that labels are made of at a time
 NO_CLASSES = "the model is a regression: it has no classes, nor margins; residual_report tells of its residuals"
+NO_PLACES = ("the model is multi-label: a row has no one class, nor a margin; cross_validate and margin-predict measure "
+             "F1 and label ranking")
 NOT_A_NUMBER = ("a score of row {row} is NaN: its values times the model's weights, or its kernel's values, are too "
                 "large to be summed; scale the features, in training and here")
 
@@ -56,7 +59,11 @@ class Model(Summary, fitting.Linear):
         "maxabs": there it is part of the weights and of the bias.
     calibration : marginlinear.calibration.Calibration or None
         How scores become probabilities.
+    multilabel : bool
+        Whether a row may have any number of the classes: True of a `MultiLabelModel`.
     """
+
+    multilabel = False
 
     def __init__(self, weights, classes, *, bias=-1.0, codes=None, solver="", params=None, info=None, state=None,
                  scaling=None, calibration=None):
@@ -77,7 +84,7 @@ class Model(Summary, fitting.Linear):
     def _summary(self):
         k = 0 if self.classes is None else len(self.classes)
         some = ", ".join(str(label) for label in ([] if self.classes is None else self.classes[:SHOWN].tolist()))
-        learned = f"{k:,} classes ({some}{', ...' if k > SHOWN else ''})" if k else "numbers"
+        learned = f"{k:,} {'labels' if self.multilabel else 'classes'} ({some}{', ...' if k > SHOWN else ''})" if k else "numbers"
         made = f"{type(self).__name__} of {self.solver or 'another program'}"
         lines = [("parameters", listed(self.params))] if self.params else []
         if self.info is not None:
@@ -319,6 +326,58 @@ class RegressionModel(Regression, Model):
         super().__init__(weights, None, **rest)
 
 
+class MultiLabel:
+    """What models have in common that tell each label from the rest: a row may have any number of labels."""
+
+    multilabel = True
+
+    def _checked_codes(self, codes):
+        if self.columns != len(self.classes) or codes is not None:
+            raise ValueError(f"weights have {self.columns} columns for {len(self.classes)} labels, without codes")
+        return None
+
+    def predict(self, X, *, threads=None):
+        """Which labels the rows of X have, int8 array of shape (m, n_labels): 1 where the score is above 0.
+
+        Columns in the order of `classes`.
+        """
+        self.require_features(X)
+        return self._by_blocks(X if is_stored(X) else held(X), max(1, SCORES // self.columns),
+                               lambda block: self.places_of(self.decide(block, threads=threads)).astype(np.int8))
+
+    def predict_labels(self, X, *, threads=None):
+        """The labels of the rows of X, LabelSets of m rows; `tolist()` makes a list of tuples of them."""
+        return LabelSets.of_indicator(self.predict(X, threads=threads) > 0, self.classes)
+
+    def places_of(self, scores):
+        """bool array of shape (m, n_labels), for scores as `decision_function` returns them."""
+        return scores > 0
+
+    def labels_of(self, scores):
+        """LabelSets for scores as `decision_function` returns them."""
+        return LabelSets.of_indicator(self.places_of(scores), self.classes)
+
+    def proba_of(self, scores):
+        """Probabilities for scores as `decision_function` returns them: of each label by itself."""
+        self._require_calibration()
+        return self.calibration.of_each(scores)
+
+    def places_in_classes(self, y):
+        raise TypeError(NO_PLACES)
+
+    def margins(self, X, y, *, threads=None):
+        raise TypeError(NO_PLACES)
+
+
+class MultiLabelModel(MultiLabel, Model):
+    """A linear model of rows that have any number of labels: a column of weights each, whose sign decides.
+
+    The attributes are those of `Model`: `classes` are the labels, in the order of y's columns where it was an
+    indicator, else ascending; `codes` is None. A label that no training row had has the score -1 for every row, one
+    that all had 1.
+    """
+
+
 class KernelModel(Model):
     """A classifier f(x) = sum_i dual_coef_i K(s_i, x) + intercept over support vectors s_i, a column a score.
 
@@ -431,6 +490,10 @@ class KernelRegressionModel(Regression, KernelModel):
     """
 
 
+class KernelMultiLabelModel(MultiLabel, KernelModel):
+    """The same as a `MultiLabelModel` over a kernel; `support_counts` has one number."""
+
+
 def require_numbers(scores):
     """RowError for a row one of whose scores is NaN: it decides for no class."""
     if np.isnan(scores).any():
@@ -460,14 +523,14 @@ def among(labels, fitted):
     return fitted._replace(classes=labels, weights=weights), lowered
 
 
-def kernel_model(kernel, X, fitted, labels, kept, **rest):
+def kernel_model(kernel, X, fitted, labels, kept, known=None, **rest):
     """KernelModel of the rows of X that have a coefficient; `kept` are their numbers in the caller's data. Of a
-    regression `labels` are None."""
+    regression `labels` are None. `known`, of several labels a row: what is added to the score of each."""
     from marginlinear.data.kernels import take_support
 
     m, lowered = len(fitted.state.y), 0.0
-    if labels is None:
-        y, k = np.zeros(m, dtype=np.intp), 1
+    if labels is None or known is not None:
+        y, k, lowered = np.zeros(m, dtype=np.intp), 1, 0.0 if known is None else -known
     else:
         y, k = np.searchsorted(labels, fitted.classes)[fitted.state.y], len(labels)
         fitted, lowered = among(labels, fitted)
@@ -485,7 +548,7 @@ def kernel_model(kernel, X, fitted, labels, kept, **rest):
     support = indices if kernel.kind == "precomputed" else take_support(kernel, X, which)
     found = fitted._asdict()
     del found["weights"]
-    made = KernelRegressionModel if labels is None else KernelModel
+    made = KernelRegressionModel if labels is None else KernelModel if known is None else KernelMultiLabelModel
     return made(kernel, support, dual_coef, support_counts=np.bincount(y[which], minlength=k),
                        support_indices=indices,
                        intercept=intercept, **found, **rest)

@@ -66,7 +66,7 @@ def training_data(X, y, sample_weight, square=False, overwrite_rows=False, regre
 
 def labels_and_weights(X, y, sample_weight, regression=False):
     """(y, instance weights, numbers of the rows of weight > 0 or None for all) of the rows of X, checked."""
-    y = (targets_of if regression else labels_of)(y)
+    y = targets_of(y) if regression else y if hasattr(y, "patterns") else labels_of(y)
     m = shape_of(X)[0]
     if len(y) != m:
         raise ValueError(f"X has {m} rows, y has {len(y)} {'targets' if regression else 'labels'}")

@@ -12,6 +12,7 @@ from contextlib import closing, contextmanager
 import numpy as np
 
 from marginlinear.data.arrays import CSR, as_singles, spread
+from marginlinear.data.label_sets import LabelSets
 from marginlinear.data.reading import MEMORY, SPARE
 from marginlinear.errors import DataError
 from marginlinear.libsvm.parser import Block, equal_values, first_word
@@ -38,7 +39,7 @@ class LibsvmData(CSR):
     indices : int32 or, where they are narrow, uint16 array of shape (nonzeros,)
         Columns, from 0, rising along a row.
     indptr : int64 array of shape (rows + 1,)
-    labels : int64, float64 or str array of shape (rows,)
+    labels : int64, float64 or str array of shape (rows,), or LabelSets
     n_features : int
     largest : (str, int, int)
         Where the largest index stands: the file, line and column as of a DataError.
@@ -49,13 +50,13 @@ class LibsvmData(CSR):
         self.labels, self.largest = labels, largest
 
 
-def read_libsvm(source, *, n_features=None, zero_based=False, dtype="float64", narrow=False, text_labels=False,
-                threads=None, progress=None, _block_size=BLOCK_SIZE):
+def read_libsvm(source, *, n_features=None, zero_based=False, dtype="float64", narrow=False, text_labels=None,
+                multilabel=None, threads=None, progress=None, _block_size=BLOCK_SIZE):
     """Read a file in LIBSVM format, in one pass.
 
     Parameters
     ----------
-    source, n_features, zero_based, dtype, text_labels, threads
+    source, n_features, zero_based, dtype, text_labels, multilabel, threads
         As `load_libsvm` has them, and with its errors; a small file takes one thread.
     narrow : bool, default=False
         Hold indices as uint16 where there are at most 2^16 features, and float64 values as float32 where these are
@@ -69,12 +70,12 @@ def read_libsvm(source, *, n_features=None, zero_based=False, dtype="float64", n
     -------
     LibsvmData
         Zeros that the file states are kept. Labels are int64 if each is a whole number, else float64, and str
-        if `text_labels`.
+        if they are words.
     """
-    dtype, threads = checked(dtype, threads, zero_based, text_labels, progress)
+    dtype, threads = checked(dtype, threads, zero_based, text_labels, multilabel, progress)
     n_features = None if n_features is None else N_FEATURES.check(n_features)
     table = None
-    with closing(parsed_blocks(source, zero_based, n_features, dtype, text_labels, threads, progress,
+    with closing(parsed_blocks(source, zero_based, n_features, dtype, text_labels, multilabel, threads, progress,
                                _block_size)) as blocks:
         for path, total, block in blocks:
             if table is None:
@@ -83,16 +84,16 @@ def read_libsvm(source, *, n_features=None, zero_based=False, dtype="float64", n
     return table.finish()
 
 
-def libsvm_blocks(source, *, zero_based=False, dtype="float64", text_labels=False, threads=None, progress=None,
-                  _block_size=BLOCK_SIZE):
+def libsvm_blocks(source, *, zero_based=False, dtype="float64", text_labels=None, multilabel=None, threads=None,
+                  progress=None, _block_size=BLOCK_SIZE):
     """Yield the rows of a file in LIBSVM format some at a time, in memory that does not grow with the file.
 
     Parameters are those of `read_libsvm`. Each LibsvmData has the rows of some lines, and as n_features its own largest
     index. DataError comes after the blocks before it; a file without rows is one too.
     """
     lines, some = 0, False
-    dtype, threads = checked(dtype, threads, zero_based, text_labels, progress)
-    with closing(parsed_blocks(source, zero_based, None, dtype, text_labels, threads, progress,
+    dtype, threads = checked(dtype, threads, zero_based, text_labels, multilabel, progress)
+    with closing(parsed_blocks(source, zero_based, None, dtype, text_labels, multilabel, threads, progress,
                                _block_size)) as blocks:
         for path, _, block in blocks:
             table = Table(path, block, lines=lines)
@@ -105,7 +106,7 @@ def libsvm_blocks(source, *, zero_based=False, dtype="float64", text_labels=Fals
         table.finish()
 
 
-def checked(dtype, threads, zero_based, text_labels, progress):
+def checked(dtype, threads, zero_based, text_labels, multilabel, progress):
     """The type's name and the number of threads; TypeError or ValueError for what is none of what `read_libsvm` takes.
     """
     try:
@@ -115,13 +116,15 @@ def checked(dtype, threads, zero_based, text_labels, progress):
     if dtype not in FLOATS:
         raise refusal("dtype", dtype, "float64 or float32", ValueError)
     check_flag("zero_based", zero_based)
-    check_flag("text_labels", text_labels)
+    for name, value in (("text_labels", text_labels), ("multilabel", multilabel)):
+        if value is not None:
+            check_flag(name, value)
     check_function("progress", progress)
     return dtype, default_threads() if threads is None else THREADS.check(threads)
 
 
-def load_libsvm(source, *, dtype="float64", n_features=None, zero_based=False, text_labels=False,
-                threads=None):
+def load_libsvm(source, *, dtype="float64", n_features=None, zero_based=False, text_labels=None,
+                multilabel=None, threads=None):
     """Read a file in LIBSVM format into a sparse matrix and its labels.
 
     Parameters
@@ -134,8 +137,12 @@ def load_libsvm(source, *, dtype="float64", n_features=None, zero_based=False, t
         Number of columns; an index above it is an error. None takes the largest index of the file.
     zero_based : bool, default=False
         Indices of the file count from 0, not from 1. It is never guessed.
-    text_labels : bool, default=False
-        Keep labels as the text in the file.
+    text_labels : bool, default=None
+        Keep labels as the text in the file. None: where the first one begins with a letter; then none may be a number,
+        nor have a comma.
+    multilabel : bool, default=None
+        Rows have any number of labels, with commas between; one that has none begins with a blank. None: where there
+        is a comma in the first label, and text_labels was not given.
     threads : int, default=None
         Threads at work, the calling one included; None: one for each core this process may use. The
         result is the same for any number, and several calls may run at once.
@@ -144,8 +151,8 @@ def load_libsvm(source, *, dtype="float64", n_features=None, zero_based=False, t
     -------
     X : scipy.sparse.csr_array of shape (rows, n_features)
         Indices are int32 unless there are 2^31 nonzeros or more. Zeros that the file states are kept.
-    y : int64, float64 or str array of shape (rows,)
-        int64 if each label is a whole number, else float64; str if `text_labels`.
+    y : int64, float64 or str array of shape (rows,), or LabelSets of so many rows
+        int64 if each label is a whole number, else float64; str if they are words. LabelSets of a multi-label file.
 
     Raises
     ------
@@ -159,7 +166,7 @@ def load_libsvm(source, *, dtype="float64", n_features=None, zero_based=False, t
     from scipy.sparse import csr_array
 
     read = read_libsvm(source, n_features=n_features, zero_based=zero_based, dtype=dtype,
-                       text_labels=text_labels, threads=threads)
+                       text_labels=text_labels, multilabel=multilabel, threads=threads)
     indptr = read.indptr if len(read.data) > LARGEST_INDEX else read.indptr.astype(np.int32)
     X = csr_array((read.data, read.indices, indptr), shape=(len(read.labels), read.n_features))
     X.has_canonical_format = True  # the parser has seen that indices rise
@@ -211,8 +218,9 @@ class Table:
         self.indices = Column(np.uint16 if narrow else np.int32)
         self.indptr, self.labels = Column(np.int64), Column(np.float64)
         self.indptr.append([0], 1)
-        self.names = [] if block.text_labels else None
-        self.text = 0  # bytes so far
+        # Of words, and of several labels a row; of what kind labels are the first one may tell.
+        self.names = self.label_ends = None
+        self.label_count = self.text = 0  # labels and bytes so far
 
     @property
     def rows(self):
@@ -220,8 +228,11 @@ class Table:
 
     def append(self, block):
         """Add the rows of a parsed block; DataError if it has an error."""
-        if self.names is not None:
+        if block.text_labels:
+            self.names = self.names or []
             self._append_names(block)
+        if block.multilabel and self.label_ends is None:
+            self.label_ends = Column(np.int64)
         if block.code:
             column, reason = block.fault(self.n_features)
             raise DataError(self.path, self.lines + block.lines + 1, column, reason)
@@ -229,8 +240,11 @@ class Table:
             self.text += block.size
             share = min(1.0, self.text / self.total) if self.total else KNOWN
             self._append_features(block, share)
+            if self.label_ends is not None:
+                self.label_ends.append(block.label_ends[:block.rows] + self.label_count, share)
             if self.names is None:
-                self.labels.append(block.labels[:block.rows], share)
+                self.labels.append(block.labels[:block.label_count], share)
+            self.label_count += block.label_count
         if block.largest > self.largest:
             self.largest = block.largest
             self.place = self.path, self.lines + block.largest_line + 1, block.largest_column + 1
@@ -269,6 +283,8 @@ class Table:
             self.names += names.decode().split("\n")[:-1]
         except UnicodeDecodeError as wrong:
             row = names.count(b"\n", 0, wrong.start)
+            if block.multilabel:
+                row = int(np.searchsorted(block.label_ends[:block.rows], row, side="right"))
             for number, line in enumerate(block.text[block.start:block.size].split(b"\n"), 1):
                 token = line.lstrip(b" \t\r")
                 row -= token[:1] not in (b"", b"#")
@@ -286,11 +302,13 @@ class Table:
             labels = self.labels.array()
             labels = labels.astype(np.int64) if (labels == np.trunc(labels)).all() else labels
         else:
-            longest = max(map(len, self.names))
+            longest = max(map(len, self.names), default=0)
             # An array of text gives every label the room of the longest.
-            if 4 * longest * self.rows > MEMORY * self.text + SPARE:
+            if 4 * longest * len(self.names) > MEMORY * self.text + SPARE:
                 raise DataError(self.path, 0, 0, f"a label of {longest} characters is too long beside {self.rows} rows")
-            labels = np.array(self.names)
+            labels = np.array(self.names, dtype=np.str_)
+        if self.label_ends is not None:
+            labels = LabelSets.of_flat(labels, self.label_ends.array())
         n_features = self.largest - self.base + 1 if self.n_features is None else self.n_features
         # Where numbers of features are not narrow, a value for each would be the most of what is held.
         if self.indices.room.dtype == np.uint16 or WORTH * self.rows > self.indices.size:
@@ -301,7 +319,7 @@ class Table:
 
 
 
-def parsed_blocks(source, zero_based, n_features, dtype, text_labels, threads, progress, block_size):
+def parsed_blocks(source, zero_based, n_features, dtype, text_labels, multilabel, threads, progress, block_size):
     """Yield (name of the source, bytes in all or None, Block) in the order of the file.
 
     The caller must be done with one block when it asks for the next.
@@ -309,9 +327,11 @@ def parsed_blocks(source, zero_based, n_features, dtype, text_labels, threads, p
     base = 0 if zero_based else 1
     limit = base - 1 + (LARGEST_INDEX if n_features is None else n_features)
     next_call = 0.0
+    # Words that were asked for may have commas.
+    multilabel = False if multilabel is None and text_labels else multilabel
 
     def make():
-        return Block(block_size, dtype, text_labels, base, limit)
+        return Block(block_size, dtype, text_labels, multilabel, base, limit)
 
     with opened(source) as (path, readinto, size):
         head = first_bytes(readinto)
@@ -331,23 +351,30 @@ def parsed_blocks(source, zero_based, n_features, dtype, text_labels, threads, p
 def parse_on_threads(lines, make, threads):
     """Blocks in the order of the file, parsed; the caller must be done with one when it asks for the next.
 
-    This thread reads, so that a signal interrupts a slow pipe, and parses while it has to wait; threads - 1
-    others parse, or as many as can be had. What goes wrong in reading is raised after the blocks read before,
-    so that an earlier error of theirs comes first.
+    The blocks up to the first label, which tells of what kind all are, come one by one. Then this thread reads, so
+    that a signal interrupts a slow pipe, and parses while it has to wait; threads - 1 others parse, or as many as can
+    be had. What goes wrong in reading is raised after the blocks read before, so that an earlier error of theirs comes
+    first.
     """
-    block = make()
-    more = lines.fill(block)
-    if threads == 1 or not more:
-        while True:
+    block, more = make(), True
+    while more and not block.label_count:
+        more = lines.fill(block)
+        block.settle()
+        yield block
+    if threads == 1:
+        while more:
+            more = lines.fill(block)
             block.parse()
             yield block
-            if not more:
-                return
-            more = lines.fill(block)
+    if not more:
+        return
 
     from queue import Empty, SimpleQueue
 
     jobs, done, waiting, spare, failure = SimpleQueue(), SimpleQueue(), deque(), [block], None
+    for other in (make() for _ in range(threads + 1)):
+        other.follow(block)
+        spare.append(other)
     workers = []
 
     def work():
@@ -357,10 +384,7 @@ def parse_on_threads(lines, make, threads):
 
     try:
         workers.extend(started(work, threads - 1))
-        jobs.put(block)
-        waiting.append(spare.pop())
-        spare += [make() for _ in range(threads + 1)]
-        while waiting:
+        while waiting or more:
             while waiting and waiting[0].parsed:
                 yield waiting[0]
                 spare.append(waiting.popleft())
