@@ -191,7 +191,7 @@ class Fit:
         origin = {"method": method.name, "rows": problem.rows.m, "features": self.width,
                   "bias feature": self.bias >= 0, "classes": problem.n_classes,
                   "kernel": kernel and (kernel.kind, kernel.gamma, kernel.degree, kernel.coef0),
-                  "multiclass": how, "scale": self.scale}
+                  "multiclass": how if self.sets is None else "multilabel", "scale": self.scale}
         told = problem.y if problem.targets is None else problem.targets
         # Several binary problems share the rows.
         run = Run(start=start_state(start, origin, told, problem.rows, self), progress=watch or progress, cancel=cancel,
@@ -199,7 +199,6 @@ class Fit:
         method_values = {p.name: values[p.name] for p in method.params}
         codes = varying = None
         if self.sets is not None:
-            origin["multiclass"] = "multilabel"
             varying, codes = self.label_codes(problem.y)
 
         def solve(run):
