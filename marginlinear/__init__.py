@@ -11,7 +11,9 @@ _HOME = {
     "train": "marginlinear.api",
     "Model": "marginlinear.model",
     "KernelModel": "marginlinear.model",
+    "MultiLabelModel": "marginlinear.model",
     "RegressionModel": "marginlinear.model",
+    "LabelSets": "marginlinear.data.label_sets",
     "load_model": "marginlinear.modelfile",
     "save_model": "marginlinear.modelfile",
     "MarginReport": "marginlinear.margins",
@@ -29,8 +31,8 @@ _HOME = {
     "search": "marginlinear.selection",
 }
 
-__all__ = ["ConvergenceWarning", "DataError", "Info", "Interrupted", "KernelModel", "MarginReport", "Model", "Progress",
-           "RegressionModel", "ResidualReport", "Store", "__version__", "cross_validate", "dump_libsvm", "load_libsvm",
+__all__ = ["ConvergenceWarning", "DataError", "Info", "Interrupted", "KernelModel", "LabelSets", "MarginReport",
+           "Model", "MultiLabelModel", "Progress", "RegressionModel", "ResidualReport", "Store", "__version__", "cross_validate", "dump_libsvm", "load_libsvm",
            "load_model", "margin_report", "out_of_fold", "residual_report", "save_model", "search", "train"]
 
 

@@ -132,7 +132,7 @@ def _info(source, entries):
     return Info(**values, seconds=math.nan)
 
 
-def calibration_of(source, entries, n_classes):
+def calibration_of(source, entries, n_classes, multilabel=False):
     """The Calibration that the trailer holds; None where `entries` are."""
     if entries is None:
         return None
@@ -140,7 +140,7 @@ def calibration_of(source, entries, n_classes):
     slope, offset = (tuple(map(float, _numbers(source, "calibration", entries, name)))
                      if isinstance(entries[name], list) else float(entries[name]) for name in ("slope", "offset"))
     try:
-        return Calibration(entries["kind"], slope, offset).check(n_classes)
+        return Calibration(entries["kind"], slope, offset).check(n_classes, multilabel)
     except ValueError as error:
         raise source.damaged(f"calibration: {error}") from None
 
