@@ -507,7 +507,7 @@ def svm_read_problem(data_source, return_scipy=False):
     """
     if hasattr(data_source, "read") and isinstance(data_source.read(0), str):
         data_source = _Encoded(data_source)
-    X, y = libsvm.load_libsvm(data_source)
+    X, y = libsvm.load_libsvm(data_source, text_labels=False, multilabel=False)
     y = y.astype(np.float64)
     if return_scipy:
         from scipy.sparse import csr_matrix

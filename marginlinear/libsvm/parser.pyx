@@ -77,6 +77,13 @@ REASONS = {
 }
 
 
+# Where rows are told to have one label each.
+ONE_LABEL = {
+    LABEL_MISSING: "the row has no label before {token}",
+    LABEL_SEVERAL: "several labels {token}: here each row is to have one",
+}
+
+
 cdef class Block:
     """Some whole lines, and the rows they hold once parsed.
 
@@ -184,7 +191,8 @@ cdef class Block:
     def fault(self, n_features):
         """(column, counted from 1; reason) of the error, whose `code` is not 0."""
         token = first_word(self.text[self.place:self.size])
-        reason = REASONS[self.code].format(token=token, last=self.last, base=self.base, limit=self.limit,
+        reasons = REASONS if self.multilabel is not False else {**REASONS, **ONE_LABEL}
+        reason = reasons[self.code].format(token=token, last=self.last, base=self.base, limit=self.limit,
                                            n_features=n_features, dtype=self.dtype)
         return self.place - self.line_start + 1, reason
 

@@ -327,8 +327,6 @@ def parsed_blocks(source, zero_based, n_features, dtype, text_labels, multilabel
     base = 0 if zero_based else 1
     limit = base - 1 + (LARGEST_INDEX if n_features is None else n_features)
     next_call = 0.0
-    # Words that were asked for may have commas.
-    multilabel = False if multilabel is None and text_labels else multilabel
 
     def make():
         return Block(block_size, dtype, text_labels, multilabel, base, limit)

@@ -232,7 +232,7 @@ def read_support(source, total, columns, numbered):
         none = CSR(np.zeros(0), np.zeros(0, np.int32), np.zeros(1, np.int64), 0)
         return lines.coefficients, np.zeros(0, np.int64) if numbered else none
     try:
-        read = read_libsvm(lines, zero_based=numbered)
+        read = read_libsvm(lines, zero_based=numbered, text_labels=False, multilabel=False)
     except DataError as error:
         if error.path != SupportLines.name:
             raise

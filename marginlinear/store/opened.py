@@ -84,7 +84,7 @@ class Store(Summary):
         self.verified = np.zeros(count, dtype=bool)
 
     @staticmethod
-    def write(source, path, *, n_features=None, zero_based=False, dtype="float64", text_labels=False, overwrite=False,
+    def write(source, path, *, n_features=None, zero_based=False, dtype="float64", text_labels=None, overwrite=False,
               threads=None, progress=None, label=None, categorical=None, hash_bits=None, like=None):
         """Make a store, in memory that does not grow with it. It appears whole or not at all.
 
@@ -100,7 +100,7 @@ class Store(Summary):
         n_features : int, optional
             Number of columns; default: that of the largest index, or of the widest X.
         zero_based, dtype, text_labels, threads, progress
-            As of `load_libsvm`, for a file. `dtype` "float32" rounds values. Of Parquet and Arrow `zero_based` and
+            As of `load_libsvm`, for a file of one label a row. `dtype` "float32" rounds values. Of Parquet and Arrow `zero_based` and
             `text_labels` are refused, `threads` = 1 reads without pyarrow's threads, and progress is told the bytes
             that columns have in memory, and None.
         overwrite : bool
@@ -192,7 +192,7 @@ class Store(Summary):
             raise DataError(self.path, 0, 0, f"chunk {chunk}, {fault}: {layout.AGAIN}") from error
         self.verified[chunk] = True
 
-    def require_source(self, path, zero_based=False, dtype="float64", text_labels=False):
+    def require_source(self, path, zero_based=False, dtype="float64", text_labels=None):
         """DataError unless the store was made of the file `path`, or the folder of Parquet, as it is now, read as these
         parameters of `write` say."""
         was = self.meta["source"]

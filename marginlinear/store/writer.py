@@ -32,7 +32,7 @@ LOCK = "lock"
 def write(source, path, n_features, zero_based, dtype, text_labels, overwrite, threads, progress, like, columns):
     """`Store.write`, with a dict of its params.COLUMNS; returns the path."""
     layout.require_little_endian()
-    dtype, threads = checked(dtype, threads, zero_based, text_labels, progress)
+    dtype, threads = checked(dtype, threads, zero_based, text_labels, False, progress)
     n_features = None if n_features is None else N_FEATURES.check(n_features)
     meta = {}
     file = isinstance(source, (str, os.PathLike)) and os.fspath(source) != "-" and (
@@ -49,8 +49,8 @@ def write(source, path, n_features, zero_based, dtype, text_labels, overwrite, t
         elif like is not None or any(value is not None for value in columns.values()):
             raise ValueError(f"{', '.join(columns)} and like are for Parquet and Arrow: leave them out")
         elif isinstance(source, (str, os.PathLike)) or hasattr(source, "read"):
-            parts = libsvm_blocks(source, zero_based=zero_based, dtype=dtype, text_labels=text_labels, threads=threads,
-                                  progress=progress, _block_size=BLOCK)
+            parts = libsvm_blocks(source, zero_based=zero_based, dtype=dtype, text_labels=text_labels, multilabel=False,
+                                  threads=threads, progress=progress, _block_size=BLOCK)
             parts = ((part, part.labels) for part in parts)
         else:
             if zero_based or text_labels or dtype != "float64":
