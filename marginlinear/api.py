@@ -183,10 +183,10 @@ def fit_model(X, y=None, warning=None, *, solver=None, classes=None, class_weigh
     if not method.classifies:
         require_no_classes(method, classes=classes, class_weight=class_weight or None,
                            probability=around["probability"] or None)
-    elif are_label_sets(y):
+    if method.classifies and are_label_sets(y):
         if class_weight:
             raise ValueError(f"class_weight = {class_weight!r} is for one label a row: leave it out")
-        require_label_sets(method, values)
+        require_label_sets(method, params)
         y = label_sets_of(y, classes)
     data, y, factors, kept = training_data(X, y, sample_weight, square=given, overwrite_rows=overwrite_rows,
                                            regression=method.regression)

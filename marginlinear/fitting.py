@@ -151,10 +151,8 @@ class Fit:
             raise ValueError(f"bias = {self.bias!r} is ignored by one-class machines, whose rho is in its place: leave "
                              "it out")
         k = 2 if method.regression else len(classes)
-        self.how = None if method.joint or (k == 2 and sets is None) else values["multiclass"]
+        self.how = "ovr" if sets is not None else None if method.joint or k == 2 else values["multiclass"]
         self.columns = k if method.joint else 1
-        if sets is not None:
-            require_label_sets(method, values)
         if self.how is not None:
             from marginlinear.data.codes import column_count
 
@@ -279,13 +277,13 @@ def kernel_of(values, n_features):
                                        if P.is_used(p, values)})
 
 
-def require_label_sets(method, values):
-    """ValueError for what learns one label a row."""
+def require_label_sets(method, params):
+    """ValueError for what learns one label a row: the method, or what is given of its parameters."""
     if method.joint or not method.classifies:
         raise ValueError(f"solver = {method.name!r} learns one {'label' if method.classifies else 'number'} a row, and y "
                          "has several labels a row: give a binary method, such as solver = 'l2svc' or 'odm'")
-    if values["multiclass"] != "ovr":
-        raise ValueError(f"multiclass = {values['multiclass']!r} is for one label a row: with several each label is told "
+    if params.get("multiclass") not in (None, "ovr"):
+        raise ValueError(f"multiclass = {params['multiclass']!r} is for one label a row: with several each label is told "
                          "from the rest, ovr")
 
 

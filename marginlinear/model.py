@@ -341,8 +341,11 @@ class MultiLabel:
 
         Columns in the order of `classes`.
         """
+        size = max(1, SCORES // self.columns)
+        if row_count(X) <= size:
+            return self.places_of(self.decision_function(X, threads=threads)).astype(np.int8)
         self.require_features(X)
-        return self._by_blocks(X if is_stored(X) else held(X), max(1, SCORES // self.columns),
+        return self._by_blocks(X if is_stored(X) else held(X), size,
                                lambda block: self.places_of(self.decide(block, threads=threads)).astype(np.int8))
 
     def predict_labels(self, X, *, threads=None):

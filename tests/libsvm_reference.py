@@ -48,34 +48,28 @@ def is_odd(x):
     return isinstance(x, np.float32) and bool(x.view(np.uint32) & 1)
 
 
-def label_of(token, place, words):
+def label_of(token, place, words, column):
+    """`column`, where the row's labels begin, is named for one that is no UTF-8."""
     if words:
         if re.match(rb"\d+:", token) or min(token, default=0) < 32:
             raise Wrong(*place)
         try:
             return token.decode()
         except UnicodeDecodeError:
-            raise Wrong(*place) from None
+            raise Wrong(place[0], column) from None
     label = number(token, place)
     if abs(label) >= 2**53:
         raise Wrong(*place)
     return label
 
 
-def is_number(token):
-    try:
-        number(token, (0, 0))
-    except Wrong:
-        return token.lower().lstrip(b"+-") in (b"nan", b"inf", b"infinity")
-    return True
-
-
-def told_by(label, line):
-    """(whether labels are words, whether rows have several) of the first label and its line."""
-    several = b"," in label and b":" in line.split(b"#")[0]
+def told_by(label, line, several):
+    """(whether labels are words, whether rows have several, unless that is known) of the first label and its line."""
+    if several is None:
+        several = b"," in label and b":" in line.split(b"#")[0]
     first = label.split(b",")[0] if several else label
     letter = re.match(rb"[A-Za-z_\x80-\xff]", first)
-    return bool(letter) and not is_number(first) and b":" not in first, several
+    return bool(letter) and first.lower() not in (b"nan", b"inf", b"infinity") and b":" not in first, several
 
 
 def read(data, zero_based=False, text_labels=None, multilabel=None, single=False):
@@ -102,15 +96,14 @@ def read(data, zero_based=False, text_labels=None, multilabel=None, single=False
             features = tokens
         else:
             if words is None or several is None:
-                by_word, by_comma = told_by(token, line)
-                if several is None:
-                    several = by_comma and not words
+                by_word, several = told_by(token, line, False if words and several is None else several)
                 if words is None:
                     words = guessed = by_word
+            first = column
             for part in token.split(b",") if several else [token]:
-                if guessed and (b"," in part or is_number(part) and math.isfinite(float(part))):
+                if guessed and (b"," in part or (NUMBER.match(part) and math.isfinite(float(part)))):
                     raise Wrong(line_number, column)
-                found.append(label_of(part, (line_number, column), words))
+                found.append(label_of(part, (line_number, column), words, first))
                 column += len(part) + 1
         labels.append(tuple(sorted(set(found))) if several else found[0])
         row, last = [], -1

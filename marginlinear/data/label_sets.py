@@ -190,10 +190,10 @@ def _of_rows(y):
         if not isinstance(row, ROWS):
             raise ValueError(f"y: row {number} is {row!r}, where others are sets of labels: give a set for each row")
     flat = [label for row in rows for label in row]
-    lists = not any(isinstance(row, Set) for row in rows)
-    if lists and len({len(row) for row in rows}) == 1 and len(rows[0]) > 1 and set(flat) <= {0, 1}:
-        raise ValueError("y: lists of 0 and 1, all of one length, may be sets of the labels 0 and 1 or an indicator: "
-                         "give numpy.array(y) for an indicator, sets for labels")
+    table = not any(isinstance(row, Set) for row in rows) and len({len(row) for row in rows}) == 1
+    if table and (len(rows[0]) == 1 or (rows[0] and set(flat) <= {0, 1})):
+        raise ValueError("y has 2 dimensions, as lists of one length: give sets where they are a row's labels, "
+                         "numpy.array(y) for an indicator of 0 and 1, and one label a row without lists")
     labels = labels_of(flat) if flat else np.empty(0, dtype=np.int64)
     require_words(set(flat) if labels.dtype.kind == "U" else ())
     return LabelSets.of_flat(labels, np.cumsum([len(row) for row in rows], dtype=np.int64))

@@ -99,7 +99,7 @@ cdef class Block:
         The last index that is allowed.
     text_labels, multilabel : bool or None
         Whether labels are words, and whether rows may have any number of them; None: as the first label tells, once
-        `settle` has seen it. Then the others are to be of its kind.
+        `learn_kind` has seen it. Then the others are to be of its kind.
     data, indices, row_ends, labels : arrays
         What was parsed: `features` values and their indices, counted from 0; `rows` ends of rows, and `label_count`
         labels. There is room for all that `text` may hold.
@@ -154,7 +154,7 @@ cdef class Block:
         self.names = np.empty(capacity + 1 if self.words else 1, np.uint8)
         self.label_ends = np.empty(capacity // 2 + 1 if self.several else 1, np.int64)
 
-    def settle(self):
+    def learn_kind(self):
         """Parse, and take from the first label, where there is one, what was not told of labels.
 
         Commas in it are between several labels, where the line has features; a letter begins a word. Whatever else is
@@ -176,7 +176,7 @@ cdef class Block:
             self.parse()
 
     def follow(self, Block first):
-        """Take the labels to be what `first`, which has settled, found."""
+        """Take the labels to be what `first`, which has learned the kind, found."""
         self.text_labels, self.multilabel = first.text_labels, first.multilabel
         self.words, self.several, self.guessed = first.words, first.several, first.guessed
         self._make_room(len(self.text) - 1 - GUARD)

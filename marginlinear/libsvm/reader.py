@@ -357,7 +357,7 @@ def parse_on_threads(lines, make, threads):
     block, more = make(), True
     while more and not block.label_count:
         more = lines.fill(block)
-        block.settle()
+        block.learn_kind()
         yield block
     if threads == 1:
         while more:

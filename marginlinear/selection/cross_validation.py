@@ -151,7 +151,7 @@ class Folds:
     fold_of : int array of shape (m,)
     """
 
-    def __init__(self, X, y, n, seed, sample_weight, class_weight, square, method, values):
+    def __init__(self, X, y, n, seed, sample_weight, class_weight, square, method):
         n, seed = P.FOLDS.check(n), P.SEED.check(seed)
         if method.regression:
             require_no_classes(method, class_weight=class_weight or None)
@@ -169,7 +169,6 @@ class Folds:
         if method.regression:
             self.fold_of = random_folds(len(y), n, seed)
         elif self.multilabel:
-            require_label_sets(method, values)
             self.classes, self.places = y.classes, y.indicator()
             sets, self.groups = y.patterns()
             self.fold_of = stratified_folds(sets.rarest(self.groups), n, seed)
@@ -456,7 +455,7 @@ def search(X, y=None, *, solver=None, grid=None, refit=True, folds=5, metric=Non
         Once, when fits did not converge.
     """
     method = registry.get(registry.DEFAULT if solver is None else solver)
-    y = label_sets_of(y) if are_label_sets(y) and not method.regression else y
+    y = label_sets_of(y) if are_label_sets(y) and method.classifies else y
     metric = P.metric_of(method, metric, isinstance(y, LabelSets))
     if grid is None and G.doubles(method, params):
         grid = doubling_grid(method, X, y, params, sample_weight)
@@ -521,8 +520,10 @@ def _prepared(X, y, solver, folds, seed, threads, sample_weight, class_weight, p
         require_stores(method, values.get("kernel"))
         y = X.y if y is None else y
     square = values.get("kernel") == "precomputed"
-    y = label_sets_of(y) if are_label_sets(y) and not method.regression else y
-    data = Folds(X, y, folds, seed, sample_weight, class_weight, square, method, values)
+    if are_label_sets(y) and method.classifies:
+        require_label_sets(method, params)
+        y = label_sets_of(y)
+    data = Folds(X, y, folds, seed, sample_weight, class_weight, square, method)
     return method, data, params
 
 
