@@ -32,8 +32,9 @@ _HOME = {
 }
 
 __all__ = ["ConvergenceWarning", "DataError", "Info", "Interrupted", "KernelModel", "LabelSets", "MarginReport",
-           "Model", "MultiLabelModel", "Progress", "RegressionModel", "ResidualReport", "Store", "__version__", "cross_validate", "dump_libsvm", "load_libsvm",
-           "load_model", "margin_report", "out_of_fold", "residual_report", "save_model", "search", "train"]
+           "Model", "MultiLabelModel", "Progress", "RegressionModel", "ResidualReport", "Store", "__version__",
+           "cross_validate", "dump_libsvm", "load_libsvm", "load_model", "margin_report", "out_of_fold",
+           "residual_report", "save_model", "search", "train"]
 
 
 def __getattr__(name):

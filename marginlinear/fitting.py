@@ -279,12 +279,12 @@ def kernel_of(values, n_features):
 
 def require_label_sets(method, params):
     """ValueError for what learns one label a row: the method, or what is given of its parameters."""
-    if method.joint or not method.classifies:
-        raise ValueError(f"solver = {method.name!r} learns one {'label' if method.classifies else 'number'} a row, and y "
-                         "has several labels a row: give a binary method, such as solver = 'l2svc' or 'odm'")
+    if method.joint:
+        raise ValueError(f"solver = {method.name!r} learns one label a row, and y has several labels a row: give a "
+                         "binary method, such as solver = 'l2svc' or 'odm'")
     if params.get("multiclass") not in (None, "ovr"):
-        raise ValueError(f"multiclass = {params['multiclass']!r} is for one label a row: with several each label is told "
-                         "from the rest, ovr")
+        raise ValueError(f"multiclass = {params['multiclass']!r} is for one label a row: with several each label is "
+                         "told from the rest, ovr")
 
 
 def require_stores(method, kernel):

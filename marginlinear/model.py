@@ -19,8 +19,8 @@ ONE_AGAINST_ONE = "ovo"  # in place of codes
 SHOWN = 5  # labels of a model that prints itself
 SCORES = 1 << 22  # numbers that labels are made of at a time
 NO_CLASSES = "the model is a regression: it has no classes, nor margins; residual_report tells of its residuals"
-NO_PLACES = ("the model is multi-label: a row has no one class, nor a margin; cross_validate and margin-predict measure "
-             "F1 and label ranking")
+NO_PLACES = ("the model is multi-label: a row has no one class, nor a margin; cross_validate and margin-predict "
+             "measure F1 and label ranking")
 NOT_A_NUMBER = ("a score of row {row} is NaN: its values times the model's weights, or its kernel's values, are too "
                 "large to be summed; scale the features, in training and here")
 
@@ -84,7 +84,8 @@ class Model(Summary, fitting.Linear):
     def _summary(self):
         k = 0 if self.classes is None else len(self.classes)
         some = ", ".join(str(label) for label in ([] if self.classes is None else self.classes[:SHOWN].tolist()))
-        learned = f"{k:,} {'labels' if self.multilabel else 'classes'} ({some}{', ...' if k > SHOWN else ''})" if k else "numbers"
+        what = "labels" if self.multilabel else "classes"
+        learned = f"{k:,} {what} ({some}{', ...' if k > SHOWN else ''})" if k else "numbers"
         made = f"{type(self).__name__} of {self.solver or 'another program'}"
         lines = [("parameters", listed(self.params))] if self.params else []
         if self.info is not None:

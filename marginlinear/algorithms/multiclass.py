@@ -51,8 +51,8 @@ class Columns:
             codes = self.decoded = codes_of(how, problem.n_classes, run.seed)
         self.codes = one_versus_rest(problem.n_classes) if codes is None else codes
         if run.start is not None and not np.array_equal(run.start.get("codes", self.codes), self.codes):
-            raise ValueError("start: a model of other binary problems (multiclass, the seed of ecoc, or the labels were "
-                             "others)")
+            raise ValueError("start: a model of other binary problems (multiclass, the seed of ecoc, or the labels "
+                             "were others)")
         # An event of another's is never set here: fits that have one run on one thread.
         self.cancel = threading.Event() if run.cancel is None else run.cancel
         # In a Model's own layout: no other copy of all columns is made.
@@ -146,7 +146,7 @@ class Columns:
                 fits=None))
         except ValueError as error:
             positive, negative = (_listed([code == sign for code in signs]) for sign in (1, -1))
-            which = "" if self.given else (f": class number {positive} against {negative}, in the order of the labels")
+            which = "" if self.given else f": class number {positive} against {negative}, in the order of the labels"
             raise ValueError(f"{error} (in binary problem {at + 1} of {self.codes.shape[1]}{which})") from error
         state, column = solution.state, self.weights[:, at]
         if which is None or not self.problem.rows.is_gram:

@@ -2,6 +2,7 @@
 
 import sys
 from collections import namedtuple
+from itertools import pairwise
 
 from marginlinear import params
 from marginlinear._version import version
@@ -192,8 +193,9 @@ class LabelSetPredictor:
             self.agreement.add(truth[low:high], model.places_of(scores), scores, unknown[low:high])
             ends, places = found.indptr.tolist(), found.indices.tolist()
             lines = [b",".join([names[at] for at in places[first:end]])
-                     for first, end in zip(ends[:-1], ends[1:], strict=True)]
-            for table in ([model.proba_of(scores)] if self.added.probabilities else []) + [scores] * self.added.scores:
+                     for first, end in pairwise(ends)]
+            tables = [model.proba_of(scores)] if self.added.probabilities else []
+            for table in tables + [scores] * self.added.scores:
                 rows = format_rows(np.ascontiguousarray(table)).splitlines()
                 lines = [line + b" " + row.rstrip() for line, row in zip(lines, rows, strict=True)]
             self._write(b"\n".join(lines) + b"\n")

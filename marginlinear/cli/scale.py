@@ -30,7 +30,8 @@ MAXABS = Param("maxabs", bool, False, "divide each feature by its largest absolu
                "writes is the range from minus that value to it, to -1 and 1")
 UNIT = Param("unit", bool, False, "divide each row by its length, in place of scaling features")
 OUTPUT = Param("output", str, None, "write the data to FILE (default: to standard output)", letter="o", metavar="FILE")
-OPTIONS = (LOWER, UPPER, LABELS, SAVE, RESTORE, MAXABS, UNIT, OUTPUT, ZERO_BASED, MULTILABEL, params.THREADS, QUIET, HELP, VERSION)
+OPTIONS = (LOWER, UPPER, LABELS, SAVE, RESTORE, MAXABS, UNIT, OUTPUT, ZERO_BASED, MULTILABEL,
+           params.THREADS, QUIET, HELP, VERSION)
 
 USAGE = """\
 usage: margin-scale [options] data_file

@@ -55,7 +55,8 @@ STRICT = Param("strict", bool, False, "exit with status 3 when training did not 
 
 SELECTION = (params.CROSS_VALIDATION, params.SEARCH, GRID, params.METRIC, REFIT, TABLE, RESUME)
 GENERAL = (WEIGHTS, *SELECTION, CHECKPOINT, STORE, *params.COLUMNS, LIKE, *cluster.OPTIONS, options.ZERO_BASED,
-           options.TEXT_LABELS, options.MULTILABEL, FLOAT32, options.QUIET, VERBOSE, LOG, STRICT, options.HELP, options.VERSION)
+           options.TEXT_LABELS, options.MULTILABEL, FLOAT32, options.QUIET, VERBOSE, LOG, STRICT, options.HELP,
+           options.VERSION)
 
 # Metrics as the results call them; characters of the bar that shows a search's progress.
 METRICS = {"accuracy": "accuracy", "balanced": "balanced accuracy", "f1_macro": "macro F1", "auc": "AUC",
@@ -505,8 +506,8 @@ class Training:
                  f"read in {seconds:.2f} s")
         self.class_weight = {}
         if self.class_weights:
-            several = hasattr(data.labels, "patterns")
-            self.class_weight = self._known_classes((data.labels.classes if several else np.unique(data.labels)).tolist())
+            classes = data.labels.classes if hasattr(data.labels, "patterns") else np.unique(data.labels)
+            self.class_weight = self._known_classes(classes.tolist())
         self.sample_weight = read_weights(self.weights, m) if self.weights else None
         return data
 

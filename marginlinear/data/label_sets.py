@@ -5,6 +5,7 @@ column a label.
 """
 
 from collections.abc import Sequence, Set
+from itertools import pairwise
 
 import numpy as np
 
@@ -74,7 +75,7 @@ class LabelSets(Sequence):
         """A list of tuples of labels."""
         labels = self.classes[self.indices].tolist()
         ends = self.indptr.tolist()
-        return [tuple(labels[low:high]) for low, high in zip(ends[:-1], ends[1:], strict=True)]
+        return [tuple(labels[low:high]) for low, high in pairwise(ends)]
 
     def indicator(self):
         """bool array of shape (m, k)."""
@@ -140,7 +141,7 @@ def are_label_sets(y):
         return shape[1] != 1
     if isinstance(y, (list, tuple)):
         return len(y) > 0 and isinstance(y[0], ROWS)
-    if getattr(y, "dtype", None) == object and shape is not None and len(shape) == 1 and shape[0]:
+    if getattr(getattr(y, "dtype", None), "kind", "") == "O" and shape is not None and len(shape) == 1 and shape[0]:
         return isinstance(np.asarray(y)[0], ROWS)
     return False
 
@@ -204,6 +205,6 @@ def _with(found, classes):
     require_words(labels.tolist(), "classes")
     indicator, missing = found.among(labels)
     if missing.any():
-        raise ValueError(f"classes: a label of row {int(missing.argmax())} of y, one of {found[int(missing.argmax())]}, "
-                         "is not among them")
+        row = int(missing.argmax())
+        raise ValueError(f"classes: a label of row {row} of y, one of {found[row]}, is not among them")
     return LabelSets.of_indicator(indicator, labels)

@@ -132,7 +132,8 @@ def several_words(y, rows):
     kind = y.classes.dtype.kind
     for label in y.classes.tolist():
         if "," in label if kind == "U" else abs(label) >= 2**53:
-            raise ValueError(f"y: label {label!r} would not read back: give words without commas, or numbers below 2^53")
+            raise ValueError(f"y: label {label!r} would not read back: give words without commas, or numbers below "
+                             "2^53")
     words = [word.encode() if kind == "U" else repr(word).removesuffix(".0").encode()
              for word in (y.classes.astype(np.int64) if kind == "b" else y.classes).tolist()]
     places = y.indices.tolist()
