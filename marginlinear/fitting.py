@@ -191,13 +191,17 @@ class Fit:
                   "kernel": kernel and (kernel.kind, kernel.gamma, kernel.degree, kernel.coef0),
                   "multiclass": how if self.sets is None else "multilabel", "scale": self.scale}
         told = problem.y if problem.targets is None else problem.targets
-        # Several binary problems share the rows.
-        run = Run(start=start_state(start, origin, told, problem.rows, self), progress=watch or progress, cancel=cancel,
-                  overwrite_rows=overwrite_rows and how is None, fits=watch and watch.fits, **run_values)
-        method_values = {p.name: values[p.name] for p in method.params}
         codes = varying = None
         if self.sets is not None:
             varying, codes = self.label_codes(problem.y)
+        started = start_state(start, origin, told, problem.rows, self)
+        if varying is not None and started is not None and "codes" not in started:
+            # Of a file's model the weights of all labels.
+            started = {"columns": [column for column, there in zip(started["columns"], varying, strict=True) if there]}
+        # Several binary problems share the rows.
+        run = Run(start=started, progress=watch or progress, cancel=cancel,
+                  overwrite_rows=overwrite_rows and how is None, fits=watch and watch.fits, **run_values)
+        method_values = {p.name: values[p.name] for p in method.params}
 
         def solve(run):
             with named(self.columns, problem.rows.m if kernel else problem.rows.n, "rows" if kernel else "features"):

@@ -649,8 +649,13 @@ def save_model(model_file_name, model):
 
 
 def load_model(model_file_name):
-    """Read a model file of marginlinear or LIBLINEAR. Raises OSError or DataError as `marginlinear.load_model`."""
-    return model(modelfile.load_model(model_file_name))
+    """Read a model file of marginlinear or LIBLINEAR. Raises OSError or DataError as `marginlinear.load_model`, and
+    ValueError for a multi-label one."""
+    found = modelfile.load_model(model_file_name)
+    if found.multilabel:
+        raise ValueError(f"{model_file_name}: the model is multi-label, which LIBLINEAR has none of: use "
+                         "marginlinear.load_model")
+    return model(found)
 
 
 def evaluations(ty, pv, useScipy=True):

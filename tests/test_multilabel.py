@@ -237,6 +237,18 @@ def test_a_start_and_a_checkpoint(tmp_path):
         ml.train(X, Y[:, ::-1], start=model, **given)
 
 
+def test_a_start_from_a_file(tmp_path):
+    """Its columns are those of all labels, also of one that is told from none."""
+    X, Y = data()
+    Y = np.column_stack([np.ones(len(Y)), Y])
+    given = {"solver": "l2svc", "bias": 1.0, "algorithm": "newton", "tol": 1e-10}
+    model = ml.train(X, Y, **given)
+    ml.save_model(model, tmp_path / "m")
+    again = ml.train(X, Y, start=ml.load_model(tmp_path / "m"), **given)
+    assert again.info.n_iter < model.info.n_iter
+    assert np.allclose(again.weights, model.weights, atol=1e-6)
+
+
 def test_a_fit_that_is_stopped_has_a_model():
     X, Y = data()
     model = ml.train(X, Y, solver="l2svc", algorithm="cd", tol=1e-9, threads=1,
@@ -454,6 +466,13 @@ def test_what_is_written_reads_back(tmp_path):
             dump_libsvm(X, y, tmp_path / "d")
 
 
+def test_stores_know_words(tmp_path):
+    (tmp_path / "d").write_text("ham 1:1\nspam 2:1\nham 1:2\n")
+    store = ml.Store.write(tmp_path / "d", tmp_path / "s")
+    assert store.y.tolist() == ["ham", "spam", "ham"] and store.classes.tolist() == ["ham", "spam"]
+    store.require_source(tmp_path / "d")
+
+
 def test_label_sets():
     found = LabelSets.of_flat(np.array(["b", "a", "b", "b"]), np.array([0, 3, 4, 4]))
     assert found.tolist() == [(), ("a", "b"), ("b",), ()] and len(found) == 4 and found[-2] == ("b",)
@@ -508,6 +527,18 @@ def test_other_programs_refuse_the_files(tmp_path):
         done = subprocess.run([program, tmp_path / "d", tmp_path / "m", tmp_path / "o"], capture_output=True,
                               check=False)
         assert done.returncode != 0
+
+
+def test_liblinearutil_refuses_the_files(tmp_path):
+    from marginlinear import liblinearutil
+
+    X, Y = data()
+    ml.save_model(ml.train(X, Y, solver="l2svc"), tmp_path / "m")
+    with pytest.raises(ValueError, match="the model is multi-label"):
+        liblinearutil.load_model(str(tmp_path / "m"))
+    dump_libsvm(X, Y, tmp_path / "d")
+    with pytest.raises(DataError, match="here each row is to have one"):
+        liblinearutil.svm_read_problem(str(tmp_path / "d"))
 
 
 @pytest.mark.parametrize("old, new, reason", [
@@ -602,6 +633,14 @@ def test_other_commands_refuse_the_model(folder, capsys):
                     lambda: predict.main(["--margins", "t", "m", "o"])):
         assert command() == 1
         assert "m: the model is multi-label" in capsys.readouterr().err
+
+
+def test_models_of_one_label_refuse_the_data(folder, capsys):
+    assert train.main(["-q", "-s", "l2svc", "one", "m1"]) == 0
+    for command in (lambda: inspect.main(["m1", "t"]), lambda: plot.main(["margins", "t", "m1", "-o", "x.svg"]),
+                    lambda: predict.main(["t", "m1", "o"])):
+        assert command() == 1
+        assert re.search(r"t:\d+:\d+: .*(one|label)", capsys.readouterr().err)
 
 
 def test_scaling_of_files(folder, capsysbinary):
