@@ -573,6 +573,7 @@ def folder(tmp_path, monkeypatch):
     dump_libsvm(X[80:], Y[80:], "t")
     dump_libsvm(X[:80], sets_of(Y[:80]), "words")
     dump_libsvm(X[:80], Y[:80, 0].astype(int), "one")
+    (tmp_path / "none").write_text(" 1:1\n 2:1\n")
     assert train.main(["-q", "-s", "l2svc", "-B", "1", "--probability", "d", "m"]) == 0
     return tmp_path
 
@@ -613,6 +614,7 @@ def test_commands_know_words(folder, capsys):
     ("-s l2svc -v 5 --metric lrap d", 0, "Ranking precision = "),
     ("-s l2svc -v 5 --metric macro_f1 d", 0, "Macro F1 = "), ("-s l2svc -v 5 --metric accuracy d", 0, "Accuracy = "),
     ("-s l2svc -C --grid C=1,4 --metric lrap --refit d m2", 0, "CV ranking precision = "),
+    ("-s l2svc -C -v 2 d", 0, "CV micro F1 = "), ("-s l2svc -w1 2 --multilabel none m2", 1, "each label is in all rows"),
     ("-s l2svc -v 5 --metric lrap --multilabel one", 0, "Ranking precision"),
     ("-s l2svc -v 5 --metric auc d", 1, "'auc' does not measure"),
     ("-s l2svc -v 5 --metric lrap one", 1, "does not measure"),

@@ -514,7 +514,7 @@ class Training:
     def _known_classes(self, classes):
         """Label -> factor, for the labels that the data has."""
         found = {}
-        words = isinstance(classes[0], str)
+        words = any(isinstance(label, str) for label in classes)
         for text, factor in self.class_weights:
             label = text if words else _number(text)
             if label in classes:
