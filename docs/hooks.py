@@ -303,7 +303,11 @@ def members_of(base, name):
 def signature_of(thing):
     if inspect.isclass(thing) and issubclass(thing, BaseException) and "__init__" not in vars(thing):
         return ""
-    return re.sub(r"\b(self|cls)(, |(?=\)))", "", str(inspect.signature(thing)), count=1)
+    # Types are told in words below.
+    signature = inspect.signature(thing)
+    plain = [parameter.replace(annotation=parameter.empty) for parameter in signature.parameters.values()]
+    signature = signature.replace(parameters=plain, return_annotation=signature.empty)
+    return re.sub(r"\b(self|cls)(, |(?=\)))", "", str(signature), count=1)
 
 
 def prose(doc):

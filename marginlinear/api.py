@@ -1,8 +1,10 @@
 """train: from arrays to a model."""
 
+from __future__ import annotations
+
 import threading
 import warnings
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -24,15 +26,44 @@ from marginlinear.status import INTERRUPTED, STOPPED, fell_short, keyword, short
 from marginlinear.store.paging import paged
 from marginlinear.threads import in_order
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from threading import Event
+
+    from typing_extensions import Unpack
+
+    from marginlinear._typing import (
+        AnyArray,
+        ArrayLike,
+        BoolArray,
+        ClassWeight,
+        FitParameters,
+        FloatArray,
+        HistoryEntry,
+        IntArray,
+        Integer,
+        MatrixLike,
+        PathLike,
+        Scale,
+        TargetsLike,
+    )
+    from marginlinear.problem import Info
+    from marginlinear.registry import Method
+
 ON_INTERRUPT = P.Param("on_interrupt", str, "raise", "", choices=("raise", "keep"))
 CHECKPOINT_SECONDS = P.Param("checkpoint_seconds", float, 60.0, "seconds between two writings of the checkpoint",
                              "[0, inf)")
 NO_PROBABILITIES = "the fit was ended before its probabilities were made"
 
 
-def train(X, y=None, *, solver=None, classes=None, class_weight=None, sample_weight=None, start=None, callback=None,
-          on_interrupt="raise", checkpoint=None, checkpoint_seconds=CHECKPOINT_SECONDS.default, resume_from=None,
-          probability=False, scale=None, memory=None, sweeps_per_load=None, **params):
+def train(X: MatrixLike, y: TargetsLike | None = None, *, solver: str | int | None = None,
+          classes: ArrayLike | None = None, class_weight: ClassWeight | None = None,
+          sample_weight: ArrayLike | None = None, start: Model | None = None,
+          callback: Callable[[Progress], object] | None = None, on_interrupt: Literal["raise", "keep"] = "raise",
+          checkpoint: PathLike | None = None, checkpoint_seconds: float = CHECKPOINT_SECONDS.default,
+          resume_from: PathLike | None = None, probability: bool = False, scale: Scale | None = None,
+          memory: int | str | None = None, sweeps_per_load: Integer | None = None,
+          **params: Unpack[FitParameters]) -> Model:
     """Train a linear or a kernel classifier, or a linear regression.
 
     Parameters
@@ -150,10 +181,14 @@ def train(X, y=None, *, solver=None, classes=None, class_weight=None, sample_wei
                      probability=probability, scale=scale, memory=memory, sweeps_per_load=sweeps_per_load, **params)
 
 
-def fit_model(X, y=None, warning=None, *, solver=None, classes=None, class_weight=None, sample_weight=None, start=None,
-              callback=None, on_interrupt="raise", checkpoint=None, checkpoint_seconds=None, resume_from=None,
-              cancel=None, gram=None, overwrite_rows=False, probability=False, scale=None, memory=None,
-              sweeps_per_load=None, **params):
+def fit_model(X: Any, y: Any = None, warning: type[Warning] | None = None, *, solver: Any = None,
+              classes: ArrayLike | None = None, class_weight: ClassWeight | None = None,
+              sample_weight: ArrayLike | None = None, start: Any = None,
+              callback: Callable[[Progress], object] | None = None, on_interrupt: str = "raise",
+              checkpoint: PathLike | None = None, checkpoint_seconds: float | None = None,
+              resume_from: PathLike | None = None, cancel: Event | None = None, gram: GramCache | None = None,
+              overwrite_rows: bool = False, probability: bool = False, scale: str | None = None,
+              memory: int | str | None = None, sweeps_per_load: Any = None, **params: Any) -> Model:
     """`train`, with a category for the warning that a fit did not converge; None: no warning.
 
     `cancel` as in Run, for fits on one thread. `gram` is a GramCache that several fits on the same X share.
@@ -161,7 +196,7 @@ def fit_model(X, y=None, warning=None, *, solver=None, classes=None, class_weigh
     """
     method = registry.get(registry.DEFAULT if solver is None else solver)
     values, run_values = resolved(method, params)
-    watched = {"on_interrupt": on_interrupt, "checkpoint_seconds": checkpoint_seconds}
+    watched: dict[str, Any] = {"on_interrupt": on_interrupt, "checkpoint_seconds": checkpoint_seconds}
     watched = P.resolve((ON_INTERRUPT, CHECKPOINT_SECONDS), watched)
     P.check_function("callback", callback)
     if resume_from is not None:
@@ -212,14 +247,14 @@ def fit_model(X, y=None, warning=None, *, solver=None, classes=None, class_weigh
         fitting.require_classes(method, found, "y" if kept is None else "y, its rows of weight 0 left out,")
         labels = found if classes is None else labels_with(found, classes)
         factor = (np.broadcast_to(1.0, len(codes)) if class_weight is None
-                  else class_factors(class_weight, found, np.bincount(codes, factors))[codes])
+                  else class_factors(class_weight, found, np.bincount(codes, factors))[codes])  # type: ignore[arg-type]  # float64
         sample = Sample(data, codes, factors, factor, kept)
         fit = ModelFit(labels, method, values, run_values, found, width, around["scale"])
         own = calibration.of_scores(method, values, len(found), len(labels))
         if around["probability"] and own is None:
             folded = sample if given else sample.merged()
             require_pairs(found, folded.y)
-    watch = fitting.Watch([])
+    watch: Any = fitting.Watch([])
     if callback is not None:
         watch.observers.append(lambda entry: callback(Progress(
             **entry, model=None if "fold" in entry else lambda: watch.model(STOPPED))))
@@ -260,7 +295,7 @@ def fit_model(X, y=None, warning=None, *, solver=None, classes=None, class_weigh
     return model
 
 
-def require_no_classes(method, **given):
+def require_no_classes(method: Method, **given: object) -> None:
     """ValueError for arguments that speak of classes, where they are not None."""
     for name, value in given.items():
         if value is not None:
@@ -278,11 +313,11 @@ class Sample(NamedTuple):
     factor: Any
     kept: Any
 
-    def select(self, which, square):
+    def select(self, which: IntArray, square: bool) -> Sample:
         X = select_square(self.X, which) if square else select_rows(self.X, which)
         return Sample(X, self.y[which], self.instance[which], self.factor[which], None)
 
-    def merged(self):
+    def merged(self) -> Sample:
         """The same with equal rows of a class as one of their summed weight, where they are few; see `canonical`."""
         found = merged(as_rows(self.X, -1.0), self.y, self.instance)
         if found is None:
@@ -295,12 +330,16 @@ class ModelFit(fitting.Fit):
     """A fit that makes a Model of a Sample; the model knows all `labels`, of which the fit's classes are some. Both are
     None for a regression."""
 
-    def __init__(self, labels, *fit):
+    labels: Any
+    classes: Any
+
+    def __init__(self, labels: AnyArray | None, *fit: Any) -> None:
         super().__init__(*fit)
         self.labels = labels
 
-    def model(self, sample, start=None, progress=None, cancel=None, threads=None, gram=None, overwrite_rows=False,
-              watch=None):
+    def model(self, sample: Sample, start: Any = None, progress: Any = None, cancel: Event | None = None,
+              threads: int | None = None, gram: GramCache | None = None, overwrite_rows: bool = False,
+              watch: Any = None) -> Model:
         X, bias, kernel = sample.X, self.bias, self.kernel
         scaling = None
         if self.scale is not None:
@@ -325,11 +364,12 @@ class ModelFit(fitting.Fit):
             problem = Problem(rows, sample.y, k, sample.instance, sample.factor)
             known = None if self.sets is None else self.constants(sample.y)
 
-        def made(fitted):
+        def made(fitted: fitting.Fitted) -> Model:
             if kernel is not None:
                 return kernel_model(kernel, X, fitted, self.labels, sample.kept, known, n_features=self.width,
                                     scaling=scaling)
-            lowered, rest = 0.0, scaling
+            lowered: FloatArray | float = 0.0
+            rest = scaling
             if known is not None:
                 lowered = -known
             elif self.labels is not None:
@@ -347,7 +387,8 @@ class ModelFit(fitting.Fit):
             watch.made = made
         return made(self.fitted(problem, start, progress, cancel, threads, overwrite_rows, watch))
 
-    def calibration(self, sample, progress, cancel=None):
+    def calibration(self, sample: Sample, progress: Callable[[HistoryEntry], object] | Any,
+                    cancel: Event | Any = None) -> calibration.Calibration:
         """The Calibration by models of all folds but one and their scores of that one: folds run on threads."""
         square = self.values.get("kernel") == "precomputed"
         strata = sample.y if self.sets is None else self.sets.rarest(sample.y)
@@ -360,11 +401,11 @@ class ModelFit(fitting.Fit):
         cancel = threading.Event() if cancel is None and threads > 1 else cancel
         lock = threading.Lock()
 
-        def work(fold):
+        def work(fold: int) -> tuple[IntArray, FloatArray]:
             """(rows, what is compared between the classes there) of a fold."""
             inside, outside = np.flatnonzero(fold_of != fold), np.flatnonzero(fold_of == fold)
 
-            def tell(check):
+            def tell(check: HistoryEntry) -> None:
                 with lock:
                     progress({"fold": fold + 1, "folds": folds, **check})
 
@@ -376,7 +417,7 @@ class ModelFit(fitting.Fit):
             X = select_rows(sample.X, outside)
             return outside, model._ranks(model.decide(select_columns(X, inside) if square else X, threads=1))
 
-        ranks = None
+        ranks: Any = None
         for outside, found in in_order(work, folds, threads, cancel):
             if ranks is None:
                 ranks = np.empty((len(sample.y), *found.shape[1:]))
@@ -387,7 +428,7 @@ class ModelFit(fitting.Fit):
         return calibration.fit(ranks[scored], places[sample.y[scored]], sample.instance[scored], len(self.labels))
 
 
-def require_pairs(classes, codes):
+def require_pairs(classes: AnyArray, codes: IntArray) -> None:
     """ValueError unless both of two classes, or one of more, can be scored."""
     found = in_pairs(codes)
     if not (found.all() if len(classes) == 2 else found.any()):
@@ -396,12 +437,13 @@ def require_pairs(classes, codes):
                          f"{classes[np.argmin(found)]} has 1")
 
 
-def in_pairs(codes):
+def in_pairs(codes: IntArray) -> BoolArray:
     """Whether a class has two rows, one to learn from, the other to be scored: bool array of shape (k,)."""
     return np.bincount(codes) > 1
 
 
-def warn_unless_converged(method, info, kernel, category=ConvergenceWarning):
+def warn_unless_converged(method: Method, info: Info, kernel: Any,
+                          category: type[Warning] = ConvergenceWarning) -> None:
     """A warning where it is due."""
     if fell_short(info.status):
         warnings.warn(f"{method.name} did not converge {shortfall(info, method, keyword, kernel)}", category,

@@ -1,15 +1,19 @@
 """Files that appear whole or not at all."""
 
+from __future__ import annotations
+
 import errno
 import io
 import os
 import stat
 import sys
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from typing import IO, Any
 
 
 @contextmanager
-def replacing(path):
+def replacing(path: str) -> Iterator[IO[bytes]]:
     """Open a binary file that takes the place of `path` when the block ends well.
 
     Until then the bytes go to a temporary file in the same folder, which any failure removes: whoever reads
@@ -23,15 +27,15 @@ def replacing(path):
     if path == "-":
         sys.stdout.flush()
         # Under `python -u` the stream below is a raw one, which may write less than it is given.
-        raw = isinstance(sys.stdout.buffer, io.RawIOBase)
-        stream = io.BufferedWriter(sys.stdout.buffer) if raw else sys.stdout.buffer
+        raw = io.BufferedWriter(sys.stdout.buffer) if isinstance(sys.stdout.buffer, io.RawIOBase) else None
+        out: Any = sys.stdout.buffer if raw is None else raw
         try:
-            yield stream
-            stream.flush()
+            yield out
+            out.flush()
         finally:
-            if raw:
+            if raw is not None:
                 with suppress(OSError):  # what was not flushed above failed there
-                    stream.detach()
+                    raw.detach()
         return
     old = _status(path)
     if old is not None and not stat.S_ISREG(old.st_mode):
@@ -60,7 +64,7 @@ def replacing(path):
         raise
 
 
-def check_writable(path):
+def check_writable(path: str) -> None:
     """Raise OSError now where `replacing(path)` would for want of the folder or of permission."""
     if path == "-":
         return
@@ -79,7 +83,7 @@ def check_writable(path):
         raise PermissionError(errno.EACCES, "permission denied", os.fspath(path))
 
 
-def _give_away(path, old):
+def _give_away(path: str, old: os.stat_result) -> None:
     """Owner and group of `path` become those of the os.stat_result `old`, or the group alone, or neither."""
     if not hasattr(os, "chown"):  # Windows
         return
@@ -89,7 +93,7 @@ def _give_away(path, old):
             return
 
 
-def _status(path):
+def _status(path: str) -> os.stat_result | None:
     try:
         return os.stat(path)
     except FileNotFoundError:

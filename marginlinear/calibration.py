@@ -20,11 +20,19 @@ itself. Where they say otherwise, and where rounding makes a tie, the probabilit
 see `_decided`.
 """
 
+from __future__ import annotations
+
 import math
 import sys
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from marginlinear._typing import BoolArray, FloatArray, IntArray
+    from marginlinear.registry import Method
 
 SIGMOID, TEMPERATURE, LOGISTIC, PAIRWISE = "sigmoid", "temperature", "logistic", "pairwise"
 FOLDS = 5
@@ -51,10 +59,10 @@ class Calibration(NamedTuple):
     """
 
     kind: str
-    slope: float | tuple = 1.0
-    offset: float | tuple = 0.0
+    slope: float | tuple[float, ...] = 1.0
+    offset: float | tuple[float, ...] = 0.0
 
-    def check(self, n_classes, multilabel=False):
+    def check(self, n_classes: int, multilabel: bool = False) -> Calibration:
         """The same; ValueError where a value is outside its domain, or the kind is not one for so many classes."""
         kinds = (SIGMOID,) if multilabel else (
             SIGMOID, PAIRWISE) if n_classes == 2 else (TEMPERATURE, LOGISTIC, PAIRWISE)
@@ -76,7 +84,7 @@ class Calibration(NamedTuple):
             raise ValueError(f"offset is {self.offset}: 0 is needed")
         return self
 
-    def probabilities(self, ranks, places):
+    def probabilities(self, ranks: FloatArray, places: IntArray) -> FloatArray:
         """float64 array of shape (m, k).
 
         Parameters
@@ -101,7 +109,7 @@ class Calibration(NamedTuple):
         found /= found.sum(axis=1, keepdims=True)
         return _decided(found, places)
 
-    def of_each(self, scores):
+    def of_each(self, scores: FloatArray) -> FloatArray:
         """Probabilities of labels of which a row may have several, each with a sigmoid of its own: shape (m, k).
 
         Above 1/2 where the score is above 0, and the label predicted.
@@ -110,23 +118,23 @@ class Calibration(NamedTuple):
             t = np.where(np.asarray(self.slope) > 0, scores * self.slope, 0.0) + self.offset
             return np.where(scores > 0, np.maximum(_sigmoid(t), np.nextafter(0.5, 1.0)), np.minimum(_sigmoid(t), 0.5))
 
-    def _coupled(self, scores):
+    def _coupled(self, scores: FloatArray) -> FloatArray:
         r = np.clip(_sigmoid(scores.reshape(len(scores), -1) * self.slope + self.offset), LEAST, 1 - LEAST)
         return np.hstack([1 - r, r]) if r.shape[1] == 1 else coupled(r)
 
 
 # What the scores of logistic regression are, by the number of classes: no fit is needed.
-def of_logistic(n_classes):
+def of_logistic(n_classes: int) -> Calibration:
     """Of LIBLINEAR's logistic regression, one class against the rest."""
     return Calibration(SIGMOID if n_classes == 2 else LOGISTIC)
 
 
-def of_softmax(n_classes):
+def of_softmax(n_classes: int) -> Calibration:
     """Of multinomial logistic regression."""
     return Calibration(SIGMOID if n_classes == 2 else TEMPERATURE)
 
 
-def of_scores(method, values, n_fitted, n_classes):
+def of_scores(method: Method, values: Mapping[str, Any], n_fitted: int, n_classes: int) -> Calibration | None:
     """That of a method whose scores are probabilities as they are, by its `values` for n_fitted of n_classes classes;
     None where a calibration is a fit of its own."""
     if method.probabilities is None or not (method.joint or n_fitted == 2 or values["multiclass"] == "ovr"):
@@ -134,12 +142,12 @@ def of_scores(method, values, n_fitted, n_classes):
     return (of_softmax if method.probabilities == "softmax" else of_logistic)(n_classes)
 
 
-def of_labels(method, n_labels):
+def of_labels(method: Method, n_labels: int) -> Calibration | None:
     """That of each label of rows that have several; None where a calibration is a fit of its own."""
     return Calibration(SIGMOID, (1.0,) * n_labels, (0.0,) * n_labels) if method.probabilities == "logistic" else None
 
 
-def fit(ranks, y, weights, n_classes):
+def fit(ranks: FloatArray, y: IntArray, weights: FloatArray, n_classes: int) -> Calibration:
     """The Calibration that is most likely for rows that the scores' model has not seen.
 
     Parameters
@@ -157,18 +165,18 @@ def fit(ranks, y, weights, n_classes):
     return Calibration(TEMPERATURE, fit_temperature(ranks, y, weights))
 
 
-def fit_labels(scores, indicator, weights):
+def fit_labels(scores: FloatArray, indicator: BoolArray, weights: FloatArray) -> Calibration:
     """A sigmoid for each label, of scores and a bool array, both of shape (m, n_labels)."""
     found = [fit_sigmoid(f, positive, weights) for f, positive in zip(scores.T, indicator.T, strict=True)]
     return Calibration(SIGMOID, *zip(*found, strict=True))
 
 
-def difference(ranks):
+def difference(ranks: FloatArray) -> FloatArray:
     """The score of classes[1] against classes[0]."""
     return ranks if ranks.ndim == 1 else ranks[:, 1] - ranks[:, 0]
 
 
-def fit_sigmoid(f, positive, weights):
+def fit_sigmoid(f: FloatArray, positive: BoolArray, weights: FloatArray) -> tuple[float, float]:
     """(slope, offset) of Platt's sigmoid by damped Newton steps, as in Lin, Lin and Weng, Machine Learning 2007.
 
     The objective, sum_i weights_i (log(1 + exp(t_i)) - target_i t_i) with t_i = a z_i + b, is convex and grows in all
@@ -179,9 +187,10 @@ def fit_sigmoid(f, positive, weights):
     scale = np.abs(f).max() or 1.0
     z = f / scale
 
-    def value_at(ab):
+    def value_at(ab: FloatArray) -> float:
         t = ab[0] * z + ab[1]
-        return weights @ (np.maximum(t, 0) + np.log1p(np.exp(-np.abs(t))) - targets * t)
+        value: float = weights @ (np.maximum(t, 0) + np.log1p(np.exp(-np.abs(t))) - targets * t)
+        return value
 
     prior = np.log(weights @ targets / (weights @ (1 - targets)))
     ab = np.array([0.0, prior])
@@ -210,7 +219,7 @@ def fit_sigmoid(f, positive, weights):
     return min(float(ab[0] / scale), sys.float_info.max), float(ab[1])
 
 
-def fit_temperature(scores, y, weights):
+def fit_temperature(scores: FloatArray, y: IntArray, weights: FloatArray) -> float:
     """1/T of temperature scaling (Guo et al., ICML 2017) by Newton steps inside a bracket.
 
     The derivative of the negative log-likelihood by it is sum_i weights_i sum_l (p_il - target_il) s_il, and rises.
@@ -223,7 +232,7 @@ def fit_temperature(scores, y, weights):
     # sum_i weights_i sum_l target_il z_il
     aimed = float(weights @ (other * z.sum(axis=1) + (own - other) * z[np.arange(len(y)), y]))
 
-    def derivatives_at(slope):
+    def derivatives_at(slope: float) -> tuple[float, float]:
         p = np.exp(slope * z)
         p /= p.sum(axis=1, keepdims=True)
         mean = (p * z).sum(axis=1)
@@ -247,12 +256,13 @@ def fit_temperature(scores, y, weights):
     return min(slope / float(scale), sys.float_info.max)
 
 
-def _sigmoid(t):
+def _sigmoid(t: FloatArray) -> FloatArray:
     small = np.exp(-np.abs(t))
-    return np.where(t >= 0, 1.0, small) / (1 + small)
+    p: FloatArray = np.where(t >= 0, 1.0, small) / (1 + small)
+    return p
 
 
-def coupled(r):
+def coupled(r: FloatArray) -> FloatArray:
     """Probabilities p of k classes, shape (m, k), from those of pairs, r of shape (m, k (k - 1)/2): r_ij, that a row of
     class i or j is of class i, for i < j; r_ji = 1 - r_ij.
 
@@ -267,7 +277,7 @@ def coupled(r):
     k = (1 + math.isqrt(1 + 8 * r.shape[1])) // 2
     first, second = np.triu_indices(k, 1)
     classes = np.arange(k)
-    found = np.empty((len(r), k))
+    found: FloatArray = np.empty((len(r), k))
     step = max(1, BLOCK // (k + 1) ** 2)
     for low in range(0, len(r), step):
         part = r[low : low + step]
@@ -278,15 +288,16 @@ def coupled(r):
         right = np.zeros((len(part), k + 1, 1))
         right[:, k] = 1
         found[low : low + step] = np.maximum(np.linalg.solve(system, right)[:, :k, 0], 0)
-    return found / found.sum(axis=1, keepdims=True)
+    p: FloatArray = found / found.sum(axis=1, keepdims=True)
+    return p
 
 
-def _times(slope, values):
+def _times(slope: Any, values: FloatArray) -> FloatArray:
     """slope * values, where differences of huge scores may be infinite."""
     return slope * values if slope else np.zeros_like(values)
 
 
-def _decided(found, places):
+def _decided(found: FloatArray, places: IntArray) -> FloatArray:
     """`found`, where that of the predicted class is the largest, by more than any other; else the nearest such row.
 
         min over q: ||q - p||^2    s.t.  q_y >= q_l for all l,  sum_l q_l = sum_l p_l

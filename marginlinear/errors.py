@@ -1,6 +1,19 @@
 """What is wrong with data, with a row of them, or with the end of a fit."""
 
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Protocol, SupportsInt
+
+if TYPE_CHECKING:
+    from marginlinear.model import Model
+
+
+class Numbers(Protocol):
+    """Whole numbers by their place: an array, or a range."""
+
+    def __getitem__(self, place: int, /) -> Any: ...
 
 
 class DataError(ValueError):
@@ -15,12 +28,12 @@ class DataError(ValueError):
     reason : str
     """
 
-    def __init__(self, path, line, column, reason):
+    def __init__(self, path: object, line: int, column: int, reason: str) -> None:
         place = f"{path}:{line}:{column}" if line else str(path)
         super().__init__(f"{place}: {reason}")
         self.path, self.line, self.column, self.reason = str(path), line, column, reason
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.path, self.line, self.column, self.reason), self.__dict__
 
 
@@ -34,16 +47,16 @@ class RowError(ValueError):
         The message, with {row} in place of the number.
     """
 
-    def __init__(self, row, text):
+    def __init__(self, row: SupportsInt, text: str) -> None:
         super().__init__(text.format(row=row))
         self.row, self.text = int(row), text
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.row, self.text), self.__dict__
 
 
 @contextmanager
-def renumber_rows(which):
+def renumber_rows(which: Numbers | None) -> Iterator[None]:
     """Within it rows were selected: an error names them as the caller does, which[i] for row i, a range for a block of
     rows; None: as they are."""
     try:
@@ -55,12 +68,12 @@ def renumber_rows(which):
 
 
 @contextmanager
-def noted(where):
-    """An error within it says where it was, below its message: as `add_note`, which Python 3.10 does not have."""
+def noted(where: str) -> Iterator[None]:
+    """An error within it says where it was, below its message."""
     try:
         yield
     except Exception as error:
-        error.__notes__ = [*getattr(error, "__notes__", ()), where]
+        error.add_note(where)
         raise
 
 
@@ -78,12 +91,13 @@ class Interrupted(KeyboardInterrupt):
         which takes a pass over the rows or a few.
     """
 
-    def __init__(self, make):
+    def __init__(self, make: Callable[[], Model]) -> None:
         super().__init__("interrupted; `partial` of this exception is the model so far")
-        self._make, self._made = make, None
+        self._make = make
+        self._made: Model | None = None
 
     @property
-    def partial(self):
+    def partial(self) -> Model:
         if self._made is None:
             self._made = self._make()
         return self._made

@@ -1,10 +1,12 @@
 """From checked rows to what a linear model is made of; `api` adds the caller's arrays, kernels and scaling."""
 
+from __future__ import annotations
+
 import math
 import time
 import zlib
-from collections import namedtuple
 from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -17,6 +19,28 @@ from marginlinear.memory import memory
 from marginlinear.problem import Run
 from marginlinear.threads import MANY, default_threads
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from threading import Event
+
+    from marginlinear._core.rows import Rows
+    from marginlinear._typing import (
+        AnyArray,
+        BoolArray,
+        FloatArray,
+        HistoryEntry,
+        Int8Array,
+        IntArray,
+        Observer,
+        Parameters,
+        State,
+        Stateful,
+    )
+    from marginlinear.data.kernels import Kernel
+    from marginlinear.data.label_sets import LabelSets
+    from marginlinear.problem import Info, Problem, Solution
+    from marginlinear.registry import Method
+
 # Arrays of weights that any fit holds at once: where it is, the best weights so far, and those of its duals.
 HELD = 3
 
@@ -26,27 +50,48 @@ class Linear:
 
     __slots__ = ()
 
-    @property
-    def columns(self):
-        """Columns of scores."""
-        return self.weights.shape[1]
+    if TYPE_CHECKING:
+        weights: FloatArray
+        classes: AnyArray | None
+        bias: float
+
+        @property
+        def codes(self) -> Int8Array | None: ...
 
     @property
-    def voted(self):
+    def columns(self) -> int:
+        """Columns of scores."""
+        count: int = self.weights.shape[1]
+        return count
+
+    @property
+    def voted(self) -> bool:
         """True where columns with codes vote for the classes."""
         return self.codes is not None
 
     @property
-    def joint(self):
+    def joint(self) -> bool:
         """True where the largest of several columns of scores wins: one column a class."""
         return self.classes is not None and not self.voted and self.columns == len(self.classes)
 
     @property
-    def n_features(self):
-        return self.weights.shape[0] - (self.bias >= 0)
+    def n_features(self) -> int:
+        count: int = self.weights.shape[0] - (self.bias >= 0)
+        return count
 
 
-class Fitted(namedtuple("Fitted", "weights classes bias codes solver params info state"), Linear):
+class _Fitted(NamedTuple):
+    weights: FloatArray
+    classes: AnyArray | None
+    bias: float
+    codes: Int8Array | None
+    solver: str
+    params: dict[str, Any]
+    info: Info
+    state: Start | None
+
+
+class Fitted(_Fitted, Linear):  # pyright: ignore[reportIncompatibleVariableOverride]  # a field reads like a property
     """A model as a fit leaves it: the arguments of `Model`, and what `save_model` writes.
 
     Attributes
@@ -68,7 +113,7 @@ class Start:
     """The state of a Solution, and what it belongs to: a dict of what must be the same, the classes of the rows, or
     their targets, and where the two may be of different processes a check of the rows."""
 
-    def __init__(self, origin, y, state, rows=None):
+    def __init__(self, origin: dict[str, Any], y: AnyArray, state: State | None, rows: int | None = None) -> None:
         self.origin, self.y, self.state, self.rows = origin, y, state, rows
 
 
@@ -87,45 +132,51 @@ class Watch:
         The Model of a Fitted.
     """
 
-    def __init__(self, observers):
-        self.observers, self.fits, self.history = observers, [], []
+    def __init__(self, observers: Sequence[Observer]) -> None:
+        self.observers = observers
+        self.fits: list[Stateful] = []
+        self.history: list[HistoryEntry] = []
         self.began = time.perf_counter()
-        self._start = self._fitted = self.made = None
+        # From `follow` on, until `close`.
+        self._start: Any = None
+        self._fitted: Any = None
+        self.made: Any = None
 
-    def __call__(self, entry):
+    def __call__(self, entry: HistoryEntry) -> None:
         self.history.append(entry)
         self.tell(entry)
 
-    def tell(self, entry):
+    def tell(self, entry: HistoryEntry) -> None:
         # All of them hear of it, whatever the first one says.
         answers = [observer(entry) for observer in self.observers]
         if any(isinstance(answer, (bool, np.bool_)) and answer for answer in answers):
             raise Stopped
 
-    def follow(self, start, fitted):
+    def follow(self, start: Callable[[State], Start], fitted: Callable[[State], Fitted]) -> None:
         """`start(state)` is a Start, `fitted(state)` what a fit makes of the state that has no time left."""
         self._start, self._fitted = start, fitted
 
-    def close(self):
+    def close(self) -> None:
         """Let go of the fit, which knows its Watch: the rows are not to wait for the garbage collector."""
         self.fits.clear()
         self._start = self._fitted = self.made = None
 
-    def model(self, status):
+    def model(self, status: str) -> Any:
         return self.made(self.fitted(status))
 
     @property
-    def knows(self):
+    def knows(self) -> bool:
         """Whether there is something so far."""
         return bool(self.fits)
 
-    def start(self):
+    def start(self) -> Start:
         """The Start of what there is so far."""
-        return self._start(self.fits[-1].state())
+        start: Start = self._start(self.fits[-1].state())
+        return start
 
-    def fitted(self, status):
+    def fitted(self, status: str) -> Fitted:
         """The Fitted of what there is so far: unless it has converged it has ended by `status`."""
-        found = self._fitted(self.fits[-1].state())
+        found: Fitted = self._fitted(self.fits[-1].state())
         info, n_iter = found.info, max((entry["n_iter"] for entry in self.history), default=0)
         return found._replace(info=info._replace(
             status=info.status if info.converged else status, reason=None, n_iter=max(n_iter, info.n_iter),
@@ -139,7 +190,8 @@ class Fit:
     whose problems have them as classes, and `classes` as labels: a column each.
     """
 
-    def __init__(self, method, values, run_values, classes, width, scale=None, sets=None):
+    def __init__(self, method: Method, values: dict[str, Any], run_values: dict[str, Any], classes: AnyArray | None,
+                 width: int, scale: str | None = None, sets: LabelSets | None = None) -> None:
         self.sets = sets
         self.method, self.values, self.scale, self.classes, self.width = method, values, scale, classes, width
         self.run_values = dict(run_values)
@@ -150,7 +202,7 @@ class Fit:
         if method.one_class and self.bias >= 0:
             raise ValueError(f"bias = {self.bias!r} is ignored by one-class machines, whose rho is in its place: leave "
                              "it out")
-        k = 2 if method.regression else len(classes)
+        k = 2 if method.regression or classes is None else len(classes)
         self.how = "ovr" if sets is not None else None if method.joint or k == 2 else values["multiclass"]
         self.columns = k if method.joint else 1
         if self.how is not None:
@@ -158,7 +210,7 @@ class Fit:
 
             self.columns = column_count(self.how, k)
 
-    def _free_bias(self):
+    def _free_bias(self) -> None:
         """With a kernel there is an offset in place of the bias feature; else it is that feature's weight which costs
         nothing."""
         if self.kernel is None:
@@ -167,7 +219,7 @@ class Fit:
             instead = "whose offset takes its place: give one of them" if self.kernel else "which needs one: give 1"
             raise ValueError(f"bias = {self.bias!r} does not go with free_bias = True, {instead}")
 
-    def check(self, rows):
+    def check(self, rows: Rows) -> None:
         """Refuse rows that the machine cannot hold the weights for, or whose squares overflow.
 
         Before rows are selected and merged: a RowError is to name them as they are.
@@ -175,7 +227,8 @@ class Fit:
         require_memory(self.columns, rows.n, "features", rows.pager)
         rows.sqnorms()
 
-    def fitted(self, problem, start=None, progress=None, cancel=None, threads=None, overwrite_rows=False, watch=None):
+    def fitted(self, problem: Problem, start: Any = None, progress: Observer | None = None, cancel: Event | None = None,
+               threads: int | None = None, overwrite_rows: bool = False, watch: Watch | None = None) -> Fitted:
         """Fitted of a Problem; with a kernel, the weights are the coefficients of the rows.
 
         Parameters are those of Run; `start` is a Model or a Start, `threads` in place of the fit's own, not `shared`. A
@@ -200,10 +253,11 @@ class Fit:
             started = {"columns": [column for column, there in zip(started["columns"], varying, strict=True) if there]}
         # Several binary problems share the rows.
         run = Run(start=started, progress=watch or progress, cancel=cancel,
-                  overwrite_rows=overwrite_rows and how is None, fits=watch and watch.fits, **run_values)
+                  overwrite_rows=overwrite_rows and how is None, fits=None if watch is None else watch.fits,
+                  **run_values)
         method_values = {p.name: values[p.name] for p in method.params}
 
-        def solve(run):
+        def solve(run: Run) -> Solution:
             with named(self.columns, problem.rows.m if kernel else problem.rows.n, "rows" if kernel else "features"):
                 if how is None:
                     return method.fit(problem, method_values, run)
@@ -211,7 +265,7 @@ class Fit:
 
                 return multiclass.fit(method, problem, method_values, run, how, codes)
 
-        def made(solution):
+        def made(solution: Solution) -> Fitted:
             require_finite(solution, problem.rows, method)
             weights, bias = solution.weights, self.bias
             if solution.offset is not None:
@@ -221,7 +275,7 @@ class Fit:
                 weights[:, varying] = solution.weights
             return Fitted(weights, self.classes, bias, solution.codes, method.name,
                           effective(method, {**values, "multiclass": None if self.sets is not None else how,
-                                                  "scale": self.scale}, run_values),
+                                             "scale": self.scale}, run_values),
                           solution.info, Start(origin, told, solution.state))
 
         if watch is not None:
@@ -230,23 +284,24 @@ class Fit:
                          lambda state: made(solve(last._replace(start=state))))
         return made(solve(run))
 
-
-    def constants(self, y):
+    def constants(self, y: IntArray) -> FloatArray:
         """float64 array of shape (k,): 1 for a label that all rows y, places in `sets`, have, -1 for one that none has,
         else 0."""
+        assert self.sets is not None
         there = self.sets[np.unique(y)]
-        counts = np.bincount(there.indices, minlength=len(self.classes))
+        counts = np.bincount(there.indices, minlength=len(there.classes))
         return (counts == len(there)).astype(np.float64) - (counts == 0)
 
-    def label_codes(self, y):
+    def label_codes(self, y: IntArray) -> tuple[BoolArray, Int8Array]:
         """(labels that some of the rows have, and some not, a bool array, int8 codes of the sets, a column for each)"""
+        assert self.sets is not None
         varying = self.constants(y) == 0
         if not varying.any():
             raise ValueError("y: each label is in all rows or in none: there is nothing to tell apart")
         return varying, 2 * self.sets.indicator()[:, varying].astype(np.int8) - 1
 
 
-def resolved(method, params):
+def resolved(method: Method, params: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """(values of the method's parameters, of the run's): checked, with their defaults."""
     known = {p.name: p for p in (*method.run, *method.takes)}
     for name in params:
@@ -261,7 +316,7 @@ def resolved(method, params):
     return P.resolve(method.takes, params), run_values
 
 
-def effective(method, values, run_values):
+def effective(method: Method, values: dict[str, Any], run_values: dict[str, Any]) -> dict[str, Any]:
     """The parameters that the result depends on: those of a kernel, and of several classes, only where there are."""
     idle = [P.CACHE.name, *(p.name for p in (P.KERNEL, P.MULTICLASS) if values.get(p.name) is None)]
     scaled = {} if values["scale"] is None else {"scale": values["scale"]}
@@ -269,7 +324,7 @@ def effective(method, values, run_values):
             **{name: run_values[name] for name in ("tol", "algorithm", "seed")}, **scaled}
 
 
-def kernel_of(values, n_features):
+def kernel_of(values: dict[str, Any], n_features: int) -> Kernel | None:
     """The Kernel that the parameters' `values` name, with the default of gamma put into them; None for none."""
     if values.get("kernel") is None:
         return None
@@ -281,7 +336,7 @@ def kernel_of(values, n_features):
                                        if P.is_used(p, values)})
 
 
-def require_label_sets(method, params):
+def require_label_sets(method: Method, params: Mapping[str, Any]) -> None:
     """ValueError for what learns one label a row: the method, or what is given of its parameters."""
     if method.joint:
         raise ValueError(f"solver = {method.name!r} learns one label a row, and y has several labels a row: give a "
@@ -291,7 +346,7 @@ def require_label_sets(method, params):
                          "told from the rest, ovr")
 
 
-def require_stores(method, kernel):
+def require_stores(method: Method, kernel: str | None) -> None:
     """ValueError for what works on all rows at once: these would have to be in memory."""
     where = "needs all rows in memory: it does not go over a Store; give the arrays of a sample"
     if not method.stores:
@@ -301,7 +356,7 @@ def require_stores(method, kernel):
         raise ValueError(f"kernel = {kernel!r} {where}, or no kernel")
 
 
-def require_partitions(method, params, algorithm):
+def require_partitions(method: Method, params: Parameters, algorithm: str) -> None:
     """ValueError for a method whose objective does not split over rows, or that is not built to."""
     if method.terms is None and not method.smooth:
         other = "mcodm or cs" if method.joint else "l1svr or l2svr" if method.regression else "odm, l2svc or ldm"
@@ -315,7 +370,7 @@ def require_partitions(method, params, algorithm):
         raise ValueError("outer = 'paper' does not go over partitions: give 'ccp'")
 
 
-def require_features(n_features, values, run_values):
+def require_features(n_features: int, values: dict[str, Any], run_values: dict[str, Any]) -> None:
     """ValueError where there is nothing to learn from."""
     if n_features == 0 and values.get("kernel") is not None:
         raise ValueError("X has 0 features: a kernel needs some")
@@ -323,7 +378,7 @@ def require_features(n_features, values, run_values):
         raise ValueError("X has 0 features, and there is no bias feature: nothing can be learned")
 
 
-def require_classes(method, classes, where="y"):
+def require_classes(method: Method, classes: Sequence[Any] | AnyArray, where: str = "y") -> None:
     """ValueError for fewer than two, `where` they were looked for, and for words that files could not hold."""
     require_words(classes)
     if len(classes) < 2:
@@ -331,7 +386,7 @@ def require_classes(method, classes, where="y"):
         raise ValueError(f"{method.name} needs at least 2 classes, {where} has {have}")
 
 
-def require_finite(solution, rows, method):
+def require_finite(solution: Solution, rows: Rows | None, method: Method) -> None:
     """Every Solution passes here: a method that meets values too large to be summed ends with the best finite weights
     it met, or here. `rows` are None where they are elsewhere."""
     if not (finite(solution.weights) and math.isfinite(solution.info.objective)):
@@ -342,7 +397,7 @@ def require_finite(solution, rows, method):
                          "classes")
 
 
-def require_memory(columns, count, what, pager=None):
+def require_memory(columns: int, count: int, what: str, pager: Any = None) -> None:
     """Refuse, before it is tried, a fit whose arrays the machine cannot hold, or what rows on disk leave of the memory
     that they were given: HELD of them, with `columns` float64 numbers for each of `count` features or rows."""
     needed = HELD * 8 * count * columns
@@ -356,7 +411,7 @@ def require_memory(columns, count, what, pager=None):
 
 
 @contextmanager
-def named(columns, count, what):
+def named(columns: int, count: int, what: str) -> Iterator[None]:
     """A MemoryError within it says for how many weights there was no room."""
     try:
         yield
@@ -364,12 +419,12 @@ def named(columns, count, what):
         raise MemoryError(f"a fit of {count} {what} with {columns} columns of weights: {error}") from error
 
 
-def check_of(rows):
+def check_of(rows: Rows) -> int:
     """A number that rows of other lengths do not have."""
-    return zlib.crc32(np.ascontiguousarray(rows.sqnorms()))
+    return zlib.crc32(np.ascontiguousarray(rows.sqnorms()).data)
 
 
-def start_state(start, origin, y, rows, fit):
+def start_state(start: Any, origin: dict[str, Any], y: AnyArray, rows: Rows, fit: Fit) -> State | None:
     """The state to go on from; ValueError where the model does not fit the problem.
 
     Of a model without duals, such as one from a file, the weights: a margin's loss has duals of its own for them.
@@ -388,7 +443,7 @@ def start_state(start, origin, y, rows, fit):
     return found.state
 
 
-def weights_state(start, origin, fit):
+def weights_state(start: Any, origin: dict[str, Any], fit: Fit) -> State:
     if fit.method.loss is None or fit.kernel is not None or hasattr(start, "kernel") or fit.how not in (None, "ovr"):
         raise ValueError("start: the model holds no dual variables: only a model that train returned in this process "
                          "can be gone on from, not one from a file or a pickle")

@@ -1,5 +1,7 @@
 """LIBLINEAR's solvers: their numbers after `-s`, and their names in model files."""
 
+from __future__ import annotations
+
 CLASSIFIERS = {
     0: "L2R_LR",
     1: "L2R_L2LOSS_SVC_DUAL",
@@ -29,17 +31,17 @@ SIGN = CLASSIFIERS[1]  # one column for two classes, positive for the first labe
 CODED = "MARGINLINEAR"  # columns with codes: a name that LIBLINEAR does not know, so that it refuses the file
 
 
-def columns_of(name, k):
+def columns_of(name: str, k: int) -> int:
     """Columns of weights that LIBLINEAR reads for k classes after the solver_type `name`."""
     return 1 if k == 2 and name != JOINT else k
 
 
-def solver_type(number, k, columns):
+def solver_type(number: int | None, k: int, columns: int) -> str:
     """The solver_type of a model file of `columns` columns without codes.
 
     The name of the solver `number`, whose objective the method has; None for a method of no such number. That, and
     columns that LIBLINEAR would not read after its name, get the name of what decides: several columns, or one's sign.
     """
     by_columns = JOINT if columns == k else SIGN
-    name = CLASSIFIERS.get(number, by_columns)
+    name = by_columns if number is None else CLASSIFIERS.get(number, by_columns)
     return name if columns_of(name, k) == columns else by_columns

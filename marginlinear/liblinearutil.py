@@ -18,9 +18,12 @@ What differs from LIBLINEAR:
 - Prediction is one pass over all rows, on all cores.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from enum import IntEnum
 from itertools import chain
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -28,14 +31,23 @@ from marginlinear import api, fitting, libsvm, modelfile, params, registry
 from marginlinear.data.arrays import checked, shape_of
 from marginlinear.liblinear import SOLVERS, STARTED
 from marginlinear.libsvm.reader import LARGEST_INDEX
+from marginlinear.model import Model, RegressionModel
 from marginlinear.modelfile.text import is_one_class
 from marginlinear.options import QUIET, CommandLine, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Any, BinaryIO, NoReturn, TextIO
+
+    from marginlinear._typing import AnyArray, FloatArray, PathLike
+    from marginlinear.params import Param
 
 __all__ = ["csr_find_scale_param", "csr_scale", "evaluations", "feature_node", "gen_feature_nodearray", "load_model",
            "model", "parameter", "predict", "print_null", "problem", "save_model", "solver_names", "svm_read_problem",
            "toPyModel", "train"]
 
-solver_names = IntEnum("solver_names", {name: number for number, name in SOLVERS.items()}, module=__name__)
+solver_names: Any = IntEnum(  # type: ignore[misc]  # its members follow from SOLVERS
+    "solver_names", {name: number for number, name in SOLVERS.items()}, module=__name__)
 solver_names.__doc__ = """LIBLINEAR's solvers: name and number. Only those that a method has are taken after `-s`."""
 
 DEFAULT_SOLVER = "1"
@@ -45,24 +57,24 @@ AROUND = {p.name for p in params.AROUND}
 class _Absent:
     """A name of LIBLINEAR's that is not here: to read or to set it is an AttributeError that says why."""
 
-    def __init__(self, why):
+    def __init__(self, why: str) -> None:
         self.why = why
 
-    def __set_name__(self, owner, name):
+    def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
 
-    def __get__(self, owner, kind=None):
+    def __get__(self, owner: object, kind: type | None = None) -> Any:
         if owner is None:
             return self
         raise AttributeError(f"{self.name}: {self.why}")
 
-    def __set__(self, owner, value):
+    def __set__(self, owner: object, value: object) -> None:
         self.__get__(owner)
 
 
-def _derived(get, instead):
+def _derived(get: Callable[[Any], Any], instead: str) -> Any:
     """A property that follows from another one, which is to be set in its place."""
-    def refuse(owner, value):
+    def refuse(owner: object, value: object) -> NoReturn:
         raise AttributeError(f"this follows from {instead}: set that")
 
     return property(get, refuse)
@@ -78,7 +90,7 @@ class feature_node:
     index: int = 0
     value: float = 0.0
 
-    def __str__(self):
+    def __str__(self) -> str:
         return f"{self.index}:{self.value:g}"
 
 
@@ -110,26 +122,26 @@ class problem:
         y or x is not of this kind, or their lengths differ.
     """
 
-    def __init__(self, y, x, bias=-1):
+    def __init__(self, y: Any, x: Any, bias: float = -1) -> None:
         self.x = _table(x)
-        self.y = _labels(y)
+        self.y: AnyArray = _labels(y)
         self.l = len(self.y)
         if self.l != shape_of(self.x)[0]:
             raise ValueError(f"x has {shape_of(self.x)[0]} rows, y has {self.l} labels")
-        self.bias = params.BIAS.check(bias)
+        self.bias: float = params.BIAS.check(bias)
 
     x_space = _Absent(C_MEMORY)
     rowptr = _Absent(C_MEMORY)
 
     @property
-    def n(self):
-        return shape_of(self.x)[1] + (self.bias >= 0)
+    def n(self) -> int:
+        return int(shape_of(self.x)[1] + (self.bias >= 0))
 
-    def set_bias(self, bias):
+    def set_bias(self, bias: float) -> None:
         """Give the bias feature another value, or with a negative one none."""
         self.bias = params.BIAS.check(bias)
 
-    def copy(self):
+    def copy(self) -> problem:
         """A problem over the same x, which is not copied; its y may be replaced without an effect on this one."""
         other = problem.__new__(problem)
         other.__dict__.update(self.__dict__)
@@ -191,18 +203,18 @@ class parameter:
     __slots__ = ("class_weight", "flag_cross_validation", "flag_find_parameters", "flag_solver_specified", "init_sol",
                  "nr_fold", "quiet", "solver", "values", "w_recalc")
 
-    def __init__(self, options=None):
+    def __init__(self, options: str | list[str] | None = None) -> None:
         self.parse_options("" if options is None else options)
 
-    def __str__(self):
+    def __str__(self) -> str:
         names = [*self.__slots__, "C", "eps", "bias", "p", "nu", "regularize_bias"]
         return "\n".join(f"{name}: {getattr(self, name)}" for name in names)
 
-    def set_to_default_values(self):
+    def set_to_default_values(self) -> None:
         """As `parameter()` has them."""
         self.parse_options("")
 
-    def parse_options(self, options):
+    def parse_options(self, options: str | list[str] | None) -> None:
         """Take all from these options; what they do not name gets its default. Raises as `parameter`."""
         known = (*params.RUN, *params.AROUND, *params.OWN)
         line = _command_line(options, (params.SOLVER, params.CROSS_VALIDATION, params.SEARCH, QUIET, *known),
@@ -214,37 +226,38 @@ class parameter:
             if p.name not in own and line.meant(p, method.takes):
                 raise ValueError(f"options: {line.flag(p)} is not a parameter of {method.name}: it takes "
                                  f"{', '.join(taken.flag for taken in method.takes)}")
-        self.values = {p.name: _value(line, p) for p in known if line.meant(p, method.takes)}
+        self.values: dict[str, Any] = {p.name: _value(line, p) for p in known if line.meant(p, method.takes)}
         self.flag_solver_specified = line.given(params.SOLVER)
         self.flag_cross_validation = line.given(params.CROSS_VALIDATION)
         self.flag_find_parameters = line.value(params.SEARCH)
         self.nr_fold = (_value(line, params.CROSS_VALIDATION)
                         or (params.FOLDS.default if self.flag_find_parameters else 0))
-        self.quiet = line.value(QUIET)
-        self.init_sol, self.w_recalc = None, False
+        self.quiet: bool = line.value(QUIET)
+        self.init_sol: Sequence[float] | FloatArray | None = None
+        self.w_recalc = False
         if self.flag_find_parameters and params.C.name not in {p.name for p in registry.get(self.solver).params}:
             raise ValueError(f"options: -C: {self.solver} has no C to search for")
-        self.class_weight = dict(_class_weight(*words) for words in line.class_weights)
+        self.class_weight: dict[float, float] = dict(_class_weight(*words) for words in line.class_weights)
         self._check(self.solver, self.values)
 
     @staticmethod
-    def _check(solver, values):
+    def _check(solver: str, values: Mapping[str, Any]) -> None:
         try:
             fitting.resolved(registry.get(solver), {n: value for n, value in values.items() if n not in AROUND})
         except TypeError as error:
             raise ValueError(str(error)) from None
 
-    def _get(self, name):
+    def _get(self, name: str) -> Any:
         method = registry.get(self.solver)
         return self.values.get(name, {p.name: p.default for p in (*method.run, *method.takes)}.get(name))
 
-    def _set(self, name, value):
+    def _set(self, name: str, value: Any) -> None:
         values = {**self.values, name: value}
         self._check(self.solver, values)
         self.values = values
 
     @property
-    def solver_type(self):
+    def solver_type(self) -> IntEnum:
         names = {method.name: solver_names(method.liblinear) for method in registry.methods().values()
                  if method.liblinear is not None}
         if self.solver not in names:
@@ -252,7 +265,7 @@ class parameter:
         return names[self.solver]
 
     @solver_type.setter
-    def solver_type(self, number):
+    def solver_type(self, number: int) -> None:
         solver = registry.get(str(int(number))).name
         self._check(solver, self.values)
         self.solver = solver
@@ -290,33 +303,33 @@ class model:
         What it was trained with, class weights aside. ValueError for a model of LIBLINEAR's whose method is not here.
     """
 
-    def __init__(self, classifier):
+    def __init__(self, classifier: Model) -> None:
         self.classifier = classifier
 
     @property
-    def nr_feature(self):
+    def nr_feature(self) -> int:
         return int(self.classifier.n_features)
 
     @property
-    def nr_class(self):
+    def nr_class(self) -> int:
         return 2 if self.is_regression_model() else len(self.classifier.classes)
 
     @property
-    def bias(self):
+    def bias(self) -> float:
         return -1.0 if self.is_oneclass_model() else self.classifier.bias
 
     @property
-    def label(self):
+    def label(self) -> list[Any]:
         return self.get_labels()
 
     @property
-    def w(self):
+    def w(self) -> FloatArray:
         self._require_columns_of_labels()
         weights = self.classifier.coef.T if self.is_oneclass_model() else self.classifier.weights
         return np.ravel(weights[:, self._order()] if weights.shape[1] == self.nr_class else weights)
 
     @property
-    def param(self):
+    def param(self) -> parameter:
         trained, found = self.classifier, parameter()
         # A file of LIBLINEAR's has its name for the method.
         found.solver = registry.get(solver_names.__members__.get(trained.solver, trained.solver)).name
@@ -326,30 +339,30 @@ class model:
         return found
 
     @property
-    def rho(self):
+    def rho(self) -> float:
         if not self.is_oneclass_model():
             raise AttributeError("rho: only one-class models have one")
         return -float(self.classifier.intercept[0])
 
     @rho.setter
-    def rho(self, value):
+    def rho(self, value: object) -> None:
         raise AttributeError("rho: a model stays as it was trained")
 
-    def get_nr_feature(self):
+    def get_nr_feature(self) -> int:
         """Features, the bias feature not counted."""
         return self.nr_feature
 
-    def get_nr_class(self):
+    def get_nr_class(self) -> int:
         """Labels, at least two."""
         return self.nr_class
 
-    def get_labels(self):
+    def get_labels(self) -> list[Any]:
         """The labels, as a list: of two, the one of the positive scores first; none of a regression or of one class."""
         if self.is_regression_model() or self.is_oneclass_model():
             return []
-        return self.classifier.classes[self._order()].tolist()
+        return list(self.classifier.classes[self._order()].tolist())
 
-    def get_decfun_coef(self, feat_idx, label_idx=0):
+    def get_decfun_coef(self, feat_idx: int, label_idx: int = 0) -> float:
         """Weight of the feature with this number, counted from 1, for the label at this place, counted from 0.
 
         0.0 for a feature above the last, as the model has no weight for it. Raises IndexError for any other number
@@ -360,34 +373,34 @@ class model:
         weights, _ = self._column(label_idx)
         return float(weights[feat_idx - 1]) if feat_idx <= self.nr_feature else 0.0
 
-    def get_decfun_bias(self, label_idx=0):
+    def get_decfun_bias(self, label_idx: int = 0) -> float:
         """The constant part of the score: weight of the bias feature times its value. Raises as get_decfun_coef."""
         return self._column(label_idx)[1]
 
-    def get_decfun_rho(self):
+    def get_decfun_rho(self) -> float:
         """What scores are less of; ValueError for a model that is not of one class."""
         if not self.is_oneclass_model():
             raise ValueError("get_decfun_rho can be used only for a one-class SVM model")
         return self.rho
 
-    def get_decfun(self, label_idx=0):
+    def get_decfun(self, label_idx: int = 0) -> tuple[list[float], float]:
         """(list of the weights of all features, constant part). Raises as get_decfun_coef."""
         weights, constant = self._column(label_idx)
         return weights.tolist(), constant
 
-    def is_probability_model(self):
+    def is_probability_model(self) -> bool:
         """True for a model of `--probability`, and for LIBLINEAR's of logistic regression."""
         return self.classifier.calibration is not None
 
-    def is_regression_model(self):
+    def is_regression_model(self) -> bool:
         """Whether its scores are the predictions."""
         return self.classifier.classes is None
 
-    def is_oneclass_model(self):
+    def is_oneclass_model(self) -> bool:
         """Whether it tells where rows are, 1, from elsewhere, -1."""
         return is_one_class(self.classifier)
 
-    def values_of(self, scores):
+    def values_of(self, scores: FloatArray) -> FloatArray:
         """Scores as LIBLINEAR has them, shape (m, columns), for those of `classifier.decision_function`.
 
         One column for two classes, the score of the first label; else one a label, or one for each binary problem.
@@ -396,15 +409,15 @@ class model:
             return scores[:, None]
         return scores[:, 1:] if self.nr_class == 2 else scores
 
-    def probabilities_of(self, scores):
+    def probabilities_of(self, scores: FloatArray) -> FloatArray:
         """Probabilities of the labels, shape (m, labels), for the same scores."""
         return self.classifier.proba_of(scores)[:, self._order()]
 
-    def _order(self):
+    def _order(self) -> slice:
         """Places of the labels in `classifier.classes`."""
         return slice(None, None, -1) if self.nr_class == 2 else slice(None)
 
-    def _column(self, label_idx):
+    def _column(self, label_idx: int) -> tuple[FloatArray, float]:
         """(weights, constant part) of the score for a label."""
         if not 0 <= label_idx < self.nr_class:
             raise IndexError(f"label_idx = {label_idx}: there are {self.nr_class} labels, counted from 0")
@@ -416,7 +429,7 @@ class model:
         at = range(self.nr_class)[self._order()][label_idx]
         return coef[at], float(intercept[at])
 
-    def _require_columns_of_labels(self):
+    def _require_columns_of_labels(self) -> None:
         if hasattr(self.classifier, "kernel"):
             raise ValueError("a kernel model has no weights of features: see classifier.dual_coef")
         if self.classifier.voted:
@@ -424,30 +437,30 @@ class model:
                              "classifier.coef for their weights")
 
 
-def print_null(s):
+def print_null(s: object) -> None:
     """Print nothing."""
 
 
-def __getattr__(name):
+def __getattr__(name: str) -> NoReturn:
     """Why the one name of LIBLINEAR's that has no counterpart is not here."""
     if name == "liblinear":
         raise ImportError("liblinear, the C library itself, is not here: use train, predict and a model's classifier")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-def toPyModel(model_ptr):
+def toPyModel(model_ptr: object) -> model:
     """The model with LIBLINEAR's questions of a marginlinear.Model; a `model` is returned as it is.
 
     Raises TypeError for anything else.
     """
     if isinstance(model_ptr, model):
         return model_ptr
-    if not isinstance(model_ptr, api.Model):
+    if not isinstance(model_ptr, Model):
         raise TypeError(f"a {type(model_ptr).__name__} is not a model")
     return model(model_ptr)
 
 
-def gen_feature_nodearray(xi, feature_max=None):
+def gen_feature_nodearray(xi: Any, feature_max: int | None = None) -> tuple[list[feature_node], int]:
     """A row as (list of feature_node, largest feature number), zeros left out; such a list is a row for `problem`.
 
     Parameters
@@ -483,7 +496,7 @@ def gen_feature_nodearray(xi, feature_max=None):
     return [feature_node(*pair) for pair in kept], max((number for number, _ in kept), default=0)
 
 
-def svm_read_problem(data_source, return_scipy=False):
+def svm_read_problem(data_source: PathLike | BinaryIO | TextIO, return_scipy: bool = False) -> tuple[Any, Any]:
     """Read a file in LIBSVM format.
 
     Parameters
@@ -505,9 +518,10 @@ def svm_read_problem(data_source, return_scipy=False):
     OSError
         The file cannot be read.
     """
-    if hasattr(data_source, "read") and isinstance(data_source.read(0), str):
-        data_source = _Encoded(data_source)
-    X, y = libsvm.load_libsvm(data_source, text_labels=False, multilabel=False)
+    source: Any = data_source
+    if hasattr(source, "read") and isinstance(source.read(0), str):
+        source = _Encoded(source)
+    X, y = libsvm.load_libsvm(source, text_labels=False, multilabel=False)
     y = y.astype(np.float64)
     if return_scipy:
         from scipy.sparse import csr_matrix
@@ -522,16 +536,16 @@ def svm_read_problem(data_source, return_scipy=False):
 class _Encoded:
     """A text file as one of bytes."""
 
-    def __init__(self, text):
+    def __init__(self, text: TextIO) -> None:
         self.text, self.name, self.rest = text, getattr(text, "name", None), b""
 
-    def read(self, size):
+    def read(self, size: int) -> bytes:
         self.rest = self.rest or self.text.read(size).encode()
         part, self.rest = self.rest[:size], self.rest[size:]
         return part
 
 
-def train(arg1, arg2=None, arg3=None):
+def train(arg1: Any, arg2: Any = None, arg3: Any = None) -> Any:
     """train(y, x [, options]), train(prob [, options]) or train(prob, param).
 
     Parameters
@@ -591,7 +605,8 @@ def train(arg1, arg2=None, arg3=None):
                            start=_start(prob, param, y, values), **values))
 
 
-def predict(y, x, m, options=""):
+def predict(y: Any, x: Any, m: model,
+            options: str | list[str] = "") -> tuple[list[float], tuple[float, float, float], list[list[float]]]:
     """Labels, metrics and scores of rows.
 
     Parameters
@@ -632,7 +647,7 @@ def predict(y, x, m, options=""):
     scores = classifier.decide(x)
     labels = scores if m.is_regression_model() else classifier.labels_of(scores).astype(np.float64)
     values = m.probabilities_of(scores) if with_probabilities else m.values_of(scores)
-    metrics = (float("nan"),) * 3
+    metrics = float("nan"), float("nan"), float("nan")
     if len(y):
         metrics = evaluations(y, labels)
         if not line.value(QUIET) and m.is_regression_model():
@@ -643,22 +658,22 @@ def predict(y, x, m, options=""):
     return labels.tolist(), metrics, values.tolist()
 
 
-def save_model(model_file_name, model):
+def save_model(model_file_name: PathLike, model: object) -> None:
     """Write `model` to a file that LIBLINEAR reads too. Raises OSError or ValueError as `marginlinear.save_model`."""
     modelfile.save_model(_classifier(model), model_file_name)
 
 
-def load_model(model_file_name):
+def load_model(model_file_name: PathLike) -> model:
     """Read a model file of marginlinear or LIBLINEAR. Raises OSError or DataError as `marginlinear.load_model`, and
     ValueError for a multi-label one."""
     found = modelfile.load_model(model_file_name)
     if found.multilabel:
-        raise ValueError(f"{model_file_name}: the model is multi-label, which LIBLINEAR has none of: use "
+        raise ValueError(f"{model_file_name!r}: the model is multi-label, which LIBLINEAR has none of: use "
                          "marginlinear.load_model")
     return model(found)
 
 
-def evaluations(ty, pv, useScipy=True):
+def evaluations(ty: Any, pv: Any, useScipy: bool = True) -> tuple[float, float, float]:
     """Compare predicted with true values.
 
     Parameters
@@ -694,7 +709,7 @@ def evaluations(ty, pv, useScipy=True):
     return float(100 * (ty == pv).mean()), float(((ty - pv) ** 2).mean()), float(above / below if below else np.nan)
 
 
-def csr_find_scale_param(x, lower=-1, upper=1):
+def csr_find_scale_param(x: Any, lower: float = -1, upper: float = 1) -> dict[str, FloatArray]:
     """The linear maps that take each feature to the range from `lower` to `upper`.
 
     Parameters
@@ -728,7 +743,7 @@ def csr_find_scale_param(x, lower=-1, upper=1):
     return {"coef": coef, "offset": np.where(varies, lower - least * coef, 0.0)}
 
 
-def csr_scale(x, scale_param):
+def csr_scale(x: Any, scale_param: Mapping[str, FloatArray]) -> Any:
     """Scaled rows, as csr_matrix of shape (l, n) of float64.
 
     Parameters
@@ -757,12 +772,12 @@ def csr_scale(x, scale_param):
     return scaled
 
 
-def _told(param, y):
+def _told(param: parameter, y: Any) -> AnyArray:
     """y as `train` takes it for the method: labels, or targets."""
     return np.asarray(y, dtype=np.float64) if registry.get(param.solver).regression else _labels(y)
 
 
-def _start(prob, param, y, values):
+def _start(prob: problem, param: parameter, y: AnyArray, values: Mapping[str, Any]) -> Model | None:
     """The model that `init_sol` is the `w` of; None without."""
     if param.init_sol is None:
         return None
@@ -778,11 +793,11 @@ def _start(prob, param, y, values):
     if weights.shape != (n * columns,):
         raise ValueError(f"init_sol has shape {weights.shape}: {n * columns} numbers are needed, as many as w of the "
                          "model has")
-    made = api.RegressionModel if classes is None else api.Model
+    made = RegressionModel if classes is None else Model
     return made(weights.reshape(n, columns), classes, bias=bias)
 
 
-def _cross_validation(prob, param, values):
+def _cross_validation(prob: problem, param: parameter, values: Mapping[str, Any]) -> float:
     """Accuracy in per cent, or mean squared error."""
     from marginlinear.selection import cross_validate
 
@@ -797,7 +812,7 @@ def _cross_validation(prob, param, values):
     return 100 * found.score
 
 
-def _find_C(prob, param, values):
+def _find_C(prob: problem, param: parameter, values: Mapping[str, Any]) -> tuple[float, float, float]:
     """(best C, -1.0, accuracy from 0 to 1), or (best C, best p, mean squared error)."""
     from marginlinear.selection import search
 
@@ -812,13 +827,13 @@ def _find_C(prob, param, values):
     return best, -1.0, found.best_score
 
 
-def _classifier(m):
+def _classifier(m: object) -> Model:
     if not isinstance(m, model):
         raise TypeError(f"a {type(m).__name__} is not a model of liblinearutil's train or load_model")
     return m.classifier
 
 
-def _command_line(options, declared, **how):
+def _command_line(options: object, declared: Sequence[Param], **how: Any) -> CommandLine:
     """The options as a CommandLine without files."""
     if not isinstance(options, (str, list)):
         raise TypeError(f"options are a {type(options).__name__}: text or a list of words is needed")
@@ -831,14 +846,14 @@ def _command_line(options, declared, **how):
     return line
 
 
-def _value(line, param):
+def _value(line: CommandLine, param: Param) -> Any:
     try:
         return line.value(param)
     except UsageError as error:
         raise ValueError(f"options: {error}") from None
 
 
-def _class_weight(label, text):
+def _class_weight(label: str, text: str) -> tuple[float, float]:
     """(label, factor) of the words of `-wLABEL FACTOR`."""
     try:
         return float(label), params.FACTOR.parse(text)
@@ -846,7 +861,7 @@ def _class_weight(label, text):
         raise ValueError(f"options: -w{label} {text}: give a number as label and a {params.FACTOR.allowed}") from None
 
 
-def _labels(y):
+def _labels(y: Any) -> Any:
     """Labels as an array: of int64 where all are whole numbers, so that they are equal to those of a file."""
     y = np.asarray(y)
     if y.ndim != 1 or y.dtype.kind not in "biuf":
@@ -855,7 +870,7 @@ def _labels(y):
     return y.astype(np.int64) if whole else y
 
 
-def _table(x):
+def _table(x: Any) -> Any:
     """x with its rows as an array or a sparse array."""
     if not isinstance(x, (list, tuple)):
         x = x if hasattr(x, "tocsr") else np.asarray(x)
@@ -867,7 +882,7 @@ def _table(x):
     return _sparse_rows(x)
 
 
-def _sparse_rows(x):
+def _sparse_rows(x: Any) -> Any:
     """Rows, each a dict, a sequence of numbers or one of feature_node, as a csr_array with ascending features."""
     from scipy.sparse import csr_array
 
@@ -886,7 +901,7 @@ def _sparse_rows(x):
     return found
 
 
-def _numbered(row, place):
+def _numbered(row: Any, place: int) -> Mapping[int, float]:
     """A row as a dict, feature number -> value."""
     if isinstance(row, dict):
         return row
@@ -900,11 +915,11 @@ def _numbered(row, place):
     return found
 
 
-def _is_numbers(row):
+def _is_numbers(row: Any) -> bool:
     return isinstance(row, (list, tuple, np.ndarray)) and not (len(row) and isinstance(row[0], feature_node))
 
 
-def _sparse(x):
+def _sparse(x: Any) -> Any:
     if not hasattr(x, "tocsr"):
         raise TypeError(f"x is a {type(x).__name__}: a sparse array is needed, such as svm_read_problem(path, "
                         "return_scipy=True) returns")

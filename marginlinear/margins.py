@@ -9,8 +9,10 @@ g_i / max_{j<l} ||w_j - w_l||, at most the distance of a row that is predicted r
 norms leave the bias feature out. With a kernel they are those of its feature space. Votes have no norm.
 """
 
+from __future__ import annotations
+
 import math
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -19,6 +21,11 @@ from marginlinear.data.arrays import held, is_stored, row_blocks, select_rows
 from marginlinear.data.checks import labels_and_weights, require_unmasked
 from marginlinear.errors import renumber_rows
 from marginlinear.model import Model
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from marginlinear._typing import AnyArray, ArrayLike, FloatArray, IntArray, MatrixLike
 
 __all__ = ["Feature", "LowRow", "MarginReport", "MarginStatistics", "TopFeatures", "margin_report"]
 
@@ -48,10 +55,10 @@ class MarginStatistics(NamedTuple):
     semi_variance: float
     minimum: float
     maximum: float
-    quantiles: dict
+    quantiles: dict[float, float]
 
     @classmethod
-    def of(cls, margins, weights=None):
+    def of(cls, margins: FloatArray, weights: FloatArray | None = None) -> MarginStatistics:
         """Statistics of float64 arrays of shape (m,), m > 0; `weights` are positive, by default 1."""
         weights = np.ones(len(margins)) if weights is None else weights
         order = np.argsort(margins, kind="stable")
@@ -61,10 +68,10 @@ class MarginStatistics(NamedTuple):
             mean = np.average(margins, weights=weights)
             moments = [mean, *(np.average(values**2, weights=weights)
                                for values in (margins - mean, np.maximum(mean - margins, 0)))]
-        return cls(*map(float, moments), float(ordered[0]), float(ordered[-1]),
-                   dict(zip(LEVELS, ordered[below].tolist(), strict=True)))
+        return cls._make((*map(float, moments), float(ordered[0]), float(ordered[-1]),
+                          dict(zip(LEVELS, ordered[below].tolist(), strict=True))))
 
-    def divided_by(self, norm):
+    def divided_by(self, norm: float) -> MarginStatistics:
         """Statistics of g_i / norm."""
         return MarginStatistics(self.mean / norm, self.variance / norm**2, self.semi_variance / norm**2,
                                 self.minimum / norm, self.maximum / norm,
@@ -94,11 +101,11 @@ class TopFeatures(NamedTuple):
         order of their features.
     """
 
-    positive: list
-    negative: list
+    positive: list[Any]
+    negative: list[Any]
     intercept: float
-    largest: list
-    smallest: list
+    largest: list[Feature]
+    smallest: list[Feature]
 
 
 class LowRow(NamedTuple):
@@ -143,24 +150,24 @@ class MarginReport(NamedTuple):
         Those of lowest margin, the lowest first. Their labels are likely to be wrong.
     """
 
-    classes: Any
+    classes: AnyArray
     n_rows: int
     unit: str
     margin: MarginStatistics | None
     norm: float | None
     normalised_margin: MarginStatistics | None
     accuracy: float
-    precision: Any
-    recall: Any
-    f1: Any
-    support: Any
-    unknown_labels: dict
-    confused: list
-    top_features: list
-    lowest_rows: list
+    precision: FloatArray
+    recall: FloatArray
+    f1: FloatArray
+    support: AnyArray
+    unknown_labels: dict[Any, Any]
+    confused: list[tuple[Any, Any, Any]]
+    top_features: list[TopFeatures]
+    lowest_rows: list[LowRow]
 
     @property
-    def confusion(self):
+    def confusion(self) -> AnyArray:
         """Counts of (label, predicted), array of shape (n_classes, n_classes)."""
         k = len(self.classes)
         matrix = np.zeros((k, k), dtype=self.support.dtype)
@@ -170,19 +177,19 @@ class MarginReport(NamedTuple):
         return matrix
 
     @property
-    def macro(self):
+    def macro(self) -> dict[str, float]:
         """Unweighted means of precision, recall and f1 over the classes where they are defined, a dict.
 
         The mean of the recalls is called balanced accuracy.
         """
         return {name: _mean(getattr(self, name)) for name in ("precision", "recall", "f1")}
 
-    def to_dict(self):
+    def to_dict(self) -> dict[str, Any]:
         """The same in lists, dicts, numbers and strings, with None for what is no finite number: ready for JSON."""
         names = "label", "precision", "recall", "f1", "support"
         columns = zip(*(values.tolist() for values in (
             self.classes, self.precision, self.recall, self.f1, self.support)), strict=True)
-        return finite({
+        found: dict[str, Any] = finite({
             "n_rows": self.n_rows,
             "accuracy": self.accuracy,
             "macro": self.macro,
@@ -199,9 +206,12 @@ class MarginReport(NamedTuple):
                              for top in self.top_features],
             "lowest_rows": [row._asdict() for row in self.lowest_rows],
         })
+        return found
 
 
-def margin_report(model, X, y, *, sample_weight=None, feature_names=None, n_top=10, n_lowest=10, threads=None):
+def margin_report(model: Model, X: MatrixLike, y: ArrayLike, *, sample_weight: ArrayLike | None = None,
+                  feature_names: Sequence[str] | None = None, n_top: int = 10, n_lowest: int = 10,
+                  threads: int | None = None) -> MarginReport:
     """Margins, errors and strongest features of a model on labelled rows.
 
     Scores are computed for a block of rows at a time; what is kept is a few numbers a row.
@@ -256,7 +266,7 @@ def margin_report(model, X, y, *, sample_weight=None, feature_names=None, n_top=
     known = places >= 0
     k = len(model.classes)
 
-    def counts(of, which, k=k):
+    def counts(of: IntArray, which: Any, k: int = k) -> AnyArray:
         return np.bincount(of[which], None if counted is None else counted[which], minlength=k)
 
     hits = counts(places, known & (places == predicted))
@@ -295,7 +305,8 @@ def margin_report(model, X, y, *, sample_weight=None, feature_names=None, n_top=
     )
 
 
-def evaluate(model, X, y, threads=None, kept=None):
+def evaluate(model: Model, X: Any, y: AnyArray, threads: int | None = None,
+             kept: IntArray | None = None) -> tuple[IntArray, IntArray, FloatArray]:
     """(places of y in model.classes, -1 for unknown; predicted places; margins, NaN for unknown): a number a row.
 
     Of the rows `kept` of X, rising numbers, which are those that y has labels of; None: all.
@@ -303,7 +314,7 @@ def evaluate(model, X, y, threads=None, kept=None):
     places = model.places_in_classes(y)
     predicted, margins = np.empty(len(places), dtype=np.intp), np.empty(len(places))
     for lo, hi, block in row_blocks(X, max(1, BLOCK // max(len(model.classes), model.columns))):
-        numbers = range(lo, hi)
+        numbers: Any = range(lo, hi)
         if kept is not None:
             first = lo
             lo, hi = np.searchsorted(kept, (lo, hi))
@@ -320,7 +331,7 @@ def evaluate(model, X, y, threads=None, kept=None):
 
 
 @np.errstate(over="ignore", invalid="ignore")
-def margin_norm(model, threads=None):
+def margin_norm(model: Any, threads: int | None = None) -> float | None:
     """What margins are divided by to be normalised, float; None where there is no such number."""
     kernel = getattr(model, "kernel", None)
     if model.voted or (kernel is not None and kernel.kind == "precomputed"):
@@ -341,10 +352,10 @@ def margin_norm(model, threads=None):
     return _root(largest)
 
 
-def top_features(model, count, names=None):
+def top_features(model: Model, count: int, names: Sequence[str] | None = None) -> list[TopFeatures]:
     """TopFeatures of each column of a linear model's weights, a list."""
     labels = np.asarray(model.classes)
-    if model.voted:
+    if model.codes is not None:
         sides = [(labels[code > 0].tolist(), labels[code < 0].tolist()) for code in model.codes.T]
     elif model.joint:
         sides = [([label], []) for label in labels.tolist()]
@@ -356,16 +367,18 @@ def top_features(model, count, names=None):
                 sides, model.coef, model.intercept.tolist(), strict=True)]
 
 
-def strongest(weights, count, names=None):
+def strongest(weights: FloatArray, count: int,
+              names: Sequence[str] | None = None) -> tuple[list[Feature], list[Feature]]:
     """(Features of the `count` largest positive weights, of the smallest negative ones), the strongest first."""
-    def features(which):
-        return [Feature(at, None if names is None else names[at], float(weights[at])) for at in which.tolist()]
+    def features(which: IntArray) -> list[Feature]:
+        numbers: list[int] = which.tolist()
+        return [Feature(at, None if names is None else names[at], float(weights[at])) for at in numbers]
 
     up, down = np.flatnonzero(weights > 0), np.flatnonzero(weights < 0)
     return features(up[smallest(-weights[up], count)]), features(down[smallest(weights[down], count)])
 
 
-def smallest(values, count):
+def smallest(values: FloatArray, count: int) -> IntArray:
     """Places of the `count` smallest values, the smallest first, equal ones in their order, NaN last."""
     if count >= len(values):
         return np.argsort(values, kind="stable")
@@ -376,13 +389,13 @@ def smallest(values, count):
     return candidates[np.argsort(values[candidates], kind="stable")[:count]]
 
 
-def check_count(name, value):
+def check_count(name: str, value: object) -> None:
     """ValueError for what is no number of things to tell."""
     if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 0:
         raise ValueError(f"{name} = {value!r} is not allowed: give an integer in [0, inf)")
 
 
-def check_names(model, names):
+def check_names(model: Model, names: Any) -> None:
     """ValueError for feature names that the model has no use for."""
     if names is None:
         return
@@ -394,16 +407,16 @@ def check_names(model, names):
         raise ValueError(f"feature_names has {len(names)} names, the model {model.n_features} features")
 
 
-def _root(square):
+def _root(square: float) -> float | None:
     return math.sqrt(square) if 0 < square < math.inf else None
 
 
-def _mean(values):
+def _mean(values: FloatArray) -> float:
     defined = values[~np.isnan(values)]
     return float(defined.mean()) if len(defined) else math.nan
 
 
-def finite(value):
+def finite(value: Any) -> Any:
     """Dicts, lists and numbers with None for each that is not finite, as JSON wants it."""
     if isinstance(value, dict):
         return {key: finite(item) for key, item in value.items()}
@@ -412,7 +425,7 @@ def finite(value):
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def statistics_dict(statistics, what="margin"):
+def statistics_dict(statistics: MarginStatistics, what: str = "margin") -> dict[str, Any]:
     """MarginStatistics as a dict, its quantiles as a list of levels and of `what` they are of."""
     quantiles = [{"level": level, what: value} for level, value in statistics.quantiles.items()]
     return {**statistics._asdict(), "quantiles": quantiles}

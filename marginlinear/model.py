@@ -1,5 +1,9 @@
 """Models: what a fit has found, and what it says of rows."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from marginlinear import calibration, fitting
@@ -14,6 +18,26 @@ from marginlinear.data.labels import labels_of
 from marginlinear.errors import RowError, renumber_rows
 from marginlinear.problem import Summary, counted, listed
 from marginlinear.threads import default_threads, run_chunks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any, NoReturn
+
+    from marginlinear._core.kernel_rows import KernelPoints
+    from marginlinear._typing import (
+        AnyArray,
+        ArrayLike,
+        FloatArray,
+        Int8Array,
+        Int64Array,
+        IntArray,
+        Integer,
+        MatrixLike,
+    )
+    from marginlinear.calibration import Calibration
+    from marginlinear.data.kernels import Kernel
+    from marginlinear.data.scaling import Scaling
+    from marginlinear.problem import Info
 
 ONE_AGAINST_ONE = "ovo"  # in place of codes
 SHOWN = 5  # labels of a model that prints itself
@@ -63,25 +87,28 @@ class Model(Summary, fitting.Linear):
         Whether a row may have any number of the classes: True of a `MultiLabelModel`.
     """
 
-    multilabel = False
+    multilabel: bool = False
 
-    def __init__(self, weights, classes, *, bias=-1.0, codes=None, solver="", params=None, info=None, state=None,
-                 scaling=None, calibration=None):
-        self.weights = np.ascontiguousarray(weights, dtype=np.float64)
-        self.classes = None if classes is None else np.asarray(classes)
-        self.bias = float(bias)
+    def __init__(self, weights: ArrayLike, classes: ArrayLike | None, *, bias: float = -1.0,
+                 codes: ArrayLike | str | None = None, solver: str = "", params: Mapping[str, Any] | None = None,
+                 info: Info | None = None, state: object = None, scaling: Scaling | None = None,
+                 calibration: Calibration | None = None) -> None:
+        self.weights: FloatArray = np.ascontiguousarray(weights, dtype=np.float64)
+        # Or Any: who uses labels, or how the fit went, knows that they are there.
+        self.classes: AnyArray | Any = None if classes is None else np.asarray(classes)
+        self.bias: float = float(bias)
         self.solver = solver
-        self.params = dict(params or {})
-        self.info = info
-        self.scaling = scaling
-        self.calibration = calibration
+        self.params: dict[str, Any] = dict(params or {})
+        self.info: Info | Any = info
+        self.scaling: Scaling | None = scaling
+        self.calibration: Calibration | Any = calibration
         self._state = state
-        self._codes = self._checked_codes(codes)
+        self._codes: Any = self._checked_codes(codes)
 
-    def __getstate__(self):
+    def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_state": None}
 
-    def _summary(self):
+    def _summary(self) -> tuple[str, list[tuple[str, str]]]:
         k = 0 if self.classes is None else len(self.classes)
         some = ", ".join(str(label) for label in ([] if self.classes is None else self.classes[:SHOWN].tolist()))
         what = "labels" if self.multilabel else "classes"
@@ -92,17 +119,17 @@ class Model(Summary, fitting.Linear):
             lines += [("fit", self.info.verdict), ("objective", f"{self.info.objective:.6g}, {self.info.effort}")]
         return f"{made}: {learned} from {counted(self.n_features, 'feature')}", [*lines, ("model", self._size())]
 
-    def _size(self):
+    def _size(self) -> str:
         """What it holds, in a line."""
         parts = [f"{counted(self.columns, 'column')} of weights, {np.count_nonzero(self.weights):,} not 0"]
         return ", ".join(parts + self._extras())
 
-    def _extras(self):
+    def _extras(self) -> list[str]:
         extras = [f"bias feature {self.bias:g}"] if self.bias >= 0 else []
         extras += [f"rows scaled by {self.scaling.kind}"] if self.scaling is not None else []
         return extras + ([f"probabilities by {self.calibration.kind}"] if self.calibration is not None else [])
 
-    def _checked_codes(self, codes):
+    def _checked_codes(self, codes: Any) -> AnyArray | str | None:
         """The codes that are kept: ONE_AGAINST_ONE, which may be given too, in place of such."""
         columns, k = self.columns, len(self.classes)
         if codes is None:
@@ -119,32 +146,34 @@ class Model(Summary, fitting.Linear):
         return ONE_AGAINST_ONE if one_against_one.are_codes(codes) else codes
 
     @property
-    def codes(self):
+    def codes(self) -> Int8Array | None:
         if not self._one_against_one:
-            return self._codes
-        from marginlinear.algorithms.multiclass import codes_of
+            kept: Int8Array | None = self._codes
+            return kept
+        from marginlinear.data.codes import codes_of
 
         return codes_of("ovo", len(self.classes), 0)
 
     @property
-    def voted(self):
+    def voted(self) -> bool:
         return self._codes is not None
 
     @property
-    def _one_against_one(self):
+    def _one_against_one(self) -> bool:
         return isinstance(self._codes, str)
 
     @property
-    def coef(self):
+    def coef(self) -> FloatArray:
         return self.weights[: self.n_features].T
 
     @property
-    def intercept(self):
+    def intercept(self) -> FloatArray:
         if self.bias < 0:
             return np.zeros(self.columns)
-        return self.bias * self.weights[-1]
+        constant: FloatArray = self.bias * self.weights[-1]
+        return constant
 
-    def decision_function(self, X, *, threads=None):
+    def decision_function(self, X: MatrixLike, *, threads: Integer | None = None) -> FloatArray:
         """Scores of the rows of X.
 
         Parameters
@@ -169,7 +198,7 @@ class Model(Summary, fitting.Linear):
         self.require_features(X)
         return self.decide(X, threads=threads)
 
-    def decide(self, X, *, threads=None):
+    def decide(self, X: Any, *, threads: Integer | None = None) -> FloatArray:
         """`decision_function` for an X of any width: missing features count as zero.
 
         A linear model has no weight for features above n_features, and leaves them out; to a kernel they are part of a
@@ -185,12 +214,12 @@ class Model(Summary, fitting.Linear):
             scores = np.concatenate(parts) if parts else np.empty((0, self.columns))
         return self._decided(scores)
 
-    def _decided(self, scores):
+    def _decided(self, scores: FloatArray) -> FloatArray:
         """The scores as `decision_function` returns them."""
         require_numbers(scores)
         return scores[:, 0] if scores.shape[1] == 1 and not self.joint else scores
 
-    def predict(self, X, *, threads=None):
+    def predict(self, X: MatrixLike, *, threads: Integer | None = None) -> AnyArray:
         """Labels of the rows of X; equal scores or votes go to the class that stands first, a score of 0 to classes[0].
         """
         # The scores of many pairs of classes take far more than the rows.
@@ -201,16 +230,16 @@ class Model(Summary, fitting.Linear):
         return self._by_blocks(X if is_stored(X) else held(X), size,
                                lambda block: self.labels_of(self.decide(block, threads=threads)))
 
-    def labels_of(self, scores):
+    def labels_of(self, scores: FloatArray) -> AnyArray:
         """Labels for scores as `decision_function` returns them."""
         return self.classes[self.places_of(scores)]
 
-    def places_of(self, scores):
+    def places_of(self, scores: FloatArray) -> IntArray:
         """Places in `classes`, int array of shape (m,), for scores as `decision_function` returns them."""
         ranks = self._ranks(scores)
         return ranks.argmax(axis=1) if self.voted or self.joint else (ranks > 0).astype(np.intp)
 
-    def predict_proba(self, X, *, threads=None):
+    def predict_proba(self, X: MatrixLike, *, threads: Integer | None = None) -> FloatArray:
         """Probabilities of the classes for the rows of X, float64 array of shape (m, n_classes).
 
         Columns in the order of `classes`; the largest of a row is that of the class that `predict` gives.
@@ -220,17 +249,17 @@ class Model(Summary, fitting.Linear):
         self._require_calibration()
         return self.proba_of(self.decision_function(X, threads=threads))
 
-    def proba_of(self, scores):
+    def proba_of(self, scores: FloatArray) -> FloatArray:
         """Probabilities for scores as `decision_function` returns them."""
         self._require_calibration()
         pairs = self.calibration.kind == calibration.PAIRWISE
         return self.calibration.probabilities(scores if pairs else self._ranks(scores), self.places_of(scores))
 
-    def _require_calibration(self):
+    def _require_calibration(self) -> None:
         if self.calibration is None:
             raise ValueError("the model has no calibration, which probabilities need: train it with probability=True")
 
-    def margins(self, X, y, *, threads=None):
+    def margins(self, X: MatrixLike, y: ArrayLike, *, threads: Integer | None = None) -> FloatArray:
         """Margins of the rows of X, float64 array of shape (m,).
 
         With a column a class: the score of the label less the largest other score. With one column: y f(x). With
@@ -247,7 +276,7 @@ class Model(Summary, fitting.Linear):
             raise ValueError(f"y has {len(places)} labels for {len(scores)} rows")
         return self.margins_of(scores, places)
 
-    def places_in_classes(self, y):
+    def places_in_classes(self, y: ArrayLike) -> IntArray:
         """Places in `classes` of the labels y, int array of shape (m,), -1 for one that is not there.
 
         Raises ValueError for words where the classes are numbers, and for numbers where they are words.
@@ -259,28 +288,30 @@ class Model(Summary, fitting.Linear):
             raise ValueError(f"y holds {ours}, the model's classes are {theirs}")
         return places_in(self.classes, y)
 
-    def margins_of(self, scores, places):
+    def margins_of(self, scores: FloatArray, places: IntArray) -> FloatArray:
         """Margins for scores as `decision_function` returns them and the places of the labels in `classes`."""
         if not self.voted and not self.joint:
             return np.where(places == 1, scores, -scores)
         return margins_of(self._ranks(scores), places.astype(np.int32))
 
-    def _ranks(self, scores):
+    def _ranks(self, scores: FloatArray) -> FloatArray:
         """What is compared between the classes: their scores, or the votes for them."""
         if not self.voted:
             return scores
         if self._one_against_one:
             return one_against_one.votes(scores, len(self.classes))
+        codes: Any = self.codes
         up = (scores.reshape(len(scores), -1) > 0).astype(np.float64)
-        return up @ (self.codes.T > 0).astype(np.float64) + (1 - up) @ (self.codes.T < 0).astype(np.float64)
+        found: FloatArray = up @ (codes.T > 0).astype(np.float64) + (1 - up) @ (codes.T < 0).astype(np.float64)
+        return found
 
-    def require_features(self, X):
+    def require_features(self, X: MatrixLike) -> None:
         """ValueError unless X has n_features features. The rows of files are let pass: see `decision_function`."""
         if not is_compressed(X) and (width := shape_of(X)[1]) != self.n_features:
             raise ValueError(f"X has {width} features, the model {self.n_features}: give the columns that it was "
                              "trained on; a file's are load_libsvm(path, n_features=model.n_features)")
 
-    def _by_blocks(self, X, size, function):
+    def _by_blocks(self, X: Any, size: int, function: Callable[[Any], AnyArray]) -> AnyArray:
         """function(block) of at most `size` rows at a time, one after the other."""
         found = []
         for low, high, block in row_blocks(X, size):
@@ -288,7 +319,7 @@ class Model(Summary, fitting.Linear):
                 found.append(function(block))
         return np.concatenate(found)
 
-    def _scores(self, X, threads):
+    def _scores(self, X: Any, threads: Any) -> FloatArray:
         rows = as_rows(X, self.bias, self.n_features, threads=threads)
         out = np.empty((rows.m, self.columns))
         rows.require()
@@ -299,19 +330,25 @@ class Model(Summary, fitting.Linear):
 class Regression:
     """What models have in common whose one column of scores are predictions, and that have no classes."""
 
-    def _checked_codes(self, codes):
+    if TYPE_CHECKING:
+        @property
+        def columns(self) -> int: ...
+
+        def decision_function(self, X: MatrixLike, *, threads: Integer | None = None) -> FloatArray: ...
+
+    def _checked_codes(self, codes: object) -> None:
         if self.columns != 1 or codes is not None:
             raise ValueError(f"weights have {self.columns} columns: a regression has 1, without codes")
         return None
 
-    def predict(self, X, *, threads=None):
+    def predict(self, X: MatrixLike, *, threads: Integer | None = None) -> FloatArray:
         """Predictions for the rows of X, float64 array of shape (m,): their scores."""
         return self.decision_function(X, threads=threads)
 
-    def places_of(self, scores):
+    def places_of(self, scores: object) -> NoReturn:
         raise TypeError(NO_CLASSES)
 
-    def places_in_classes(self, y):
+    def places_in_classes(self, y: object) -> NoReturn:
         raise TypeError(NO_CLASSES)
 
 
@@ -321,7 +358,7 @@ class RegressionModel(Regression, Model):
     The attributes are those of `Model`; `classes`, `codes` and `calibration` are None.
     """
 
-    def __init__(self, weights, classes=None, **rest):
+    def __init__(self, weights: ArrayLike, classes: ArrayLike | None = None, **rest: Any) -> None:
         if classes is not None:
             raise ValueError(f"classes = {classes!r}: a regression has none")
         super().__init__(weights, None, **rest)
@@ -330,14 +367,31 @@ class RegressionModel(Regression, Model):
 class MultiLabel:
     """What models have in common that tell each label from the rest: a row may have any number of labels."""
 
-    multilabel = True
+    multilabel: bool = True
 
-    def _checked_codes(self, codes):
+    if TYPE_CHECKING:
+        classes: Any
+        calibration: Any
+
+        @property
+        def columns(self) -> int: ...
+
+        def decision_function(self, X: MatrixLike, *, threads: Integer | None = None) -> FloatArray: ...
+
+        def decide(self, X: Any, *, threads: Integer | None = None) -> FloatArray: ...
+
+        def require_features(self, X: MatrixLike) -> None: ...
+
+        def _by_blocks(self, X: Any, size: int, function: Callable[[Any], AnyArray]) -> AnyArray: ...
+
+        def _require_calibration(self) -> None: ...
+
+    def _checked_codes(self, codes: object) -> None:
         if self.columns != len(self.classes) or codes is not None:
             raise ValueError(f"weights have {self.columns} columns for {len(self.classes)} labels, without codes")
         return None
 
-    def predict(self, X, *, threads=None):
+    def predict(self, X: MatrixLike, *, threads: Integer | None = None) -> AnyArray:
         """Which labels the rows of X have, int8 array of shape (m, n_labels): 1 where the score is above 0.
 
         Columns in the order of `classes`.
@@ -349,27 +403,28 @@ class MultiLabel:
         return self._by_blocks(X if is_stored(X) else held(X), size,
                                lambda block: self.places_of(self.decide(block, threads=threads)).astype(np.int8))
 
-    def predict_labels(self, X, *, threads=None):
+    def predict_labels(self, X: MatrixLike, *, threads: Integer | None = None) -> LabelSets:
         """The labels of the rows of X, LabelSets of m rows; `tolist()` makes a list of tuples of them."""
         return LabelSets.of_indicator(self.predict(X, threads=threads) > 0, self.classes)
 
-    def places_of(self, scores):
+    def places_of(self, scores: FloatArray) -> Any:
         """bool array of shape (m, n_labels), for scores as `decision_function` returns them."""
         return scores > 0
 
-    def labels_of(self, scores):
+    def labels_of(self, scores: FloatArray) -> Any:
         """LabelSets for scores as `decision_function` returns them."""
         return LabelSets.of_indicator(self.places_of(scores), self.classes)
 
-    def proba_of(self, scores):
+    def proba_of(self, scores: FloatArray) -> FloatArray:
         """Probabilities for scores as `decision_function` returns them: of each label by itself."""
         self._require_calibration()
-        return self.calibration.of_each(scores)
+        found: FloatArray = self.calibration.of_each(scores)
+        return found
 
-    def places_in_classes(self, y):
+    def places_in_classes(self, y: object) -> NoReturn:
         raise TypeError(NO_PLACES)
 
-    def margins(self, X, y, *, threads=None):
+    def margins(self, X: object, y: object, *, threads: object = None) -> NoReturn:
         raise TypeError(NO_PLACES)
 
 
@@ -408,14 +463,15 @@ class KernelModel(Model):
         to the kernel.
     """
 
-    def __init__(self, kernel, support, dual_coef, classes, *, support_counts, intercept, n_features,
-                 support_indices=None, **rest):
+    def __init__(self, kernel: Kernel, support: Any, dual_coef: ArrayLike, classes: ArrayLike | None, *,
+                 support_counts: ArrayLike, intercept: ArrayLike, n_features: int,
+                 support_indices: IntArray | None = None, **rest: Any) -> None:
         self._intercept = np.asarray(intercept, dtype=np.float64)
         super().__init__(dual_coef, classes, **rest)
         self.support_indices = support_indices
-        self.kernel = kernel
+        self.kernel: Kernel = kernel
         self.support_rows = support
-        self.support_counts = np.asarray(support_counts, dtype=np.int64)
+        self.support_counts: Int64Array = np.asarray(support_counts, dtype=np.int64)
         self._n_features = int(n_features)
         rows = len(support) if isinstance(support, np.ndarray) else shape_of(support)[0]
         if rows != len(self.weights) or self.support_counts.sum() != rows:
@@ -428,56 +484,56 @@ class KernelModel(Model):
             raise ValueError(f"dual_coef has {self.weights.shape[1]} columns for {self.columns} intercepts")
 
     @property
-    def columns(self):
+    def columns(self) -> int:
         return len(self._intercept)
 
     @property
-    def _packed(self):
+    def _packed(self) -> bool:
         """Whether the weights are those of one against one without their zeros."""
         return self._one_against_one and self.weights.shape[1] == len(self.classes) - 1
 
     @property
-    def n_features(self):
+    def n_features(self) -> int:
         return self._n_features
 
     @property
-    def support(self):
+    def support(self) -> Any:
         return self.support_rows.to_scipy() if isinstance(self.support_rows, CSR) else self.support_rows
 
     @property
-    def n_support(self):
+    def n_support(self) -> int:
         """Number of support vectors."""
         return len(self.weights)
 
     @property
-    def dual_coef(self):
+    def dual_coef(self) -> FloatArray:
         return one_against_one.unpacked(self.weights, self.support_counts) if self._packed else self.weights
 
     @property
-    def coef(self):
+    def coef(self) -> NoReturn:
         raise AttributeError("a kernel model has no weights of features: its dual_coef are those of its support "
                              "vectors")
 
     @property
-    def intercept(self):
+    def intercept(self) -> FloatArray:
         return self._intercept
 
-    def _size(self):
+    def _size(self) -> str:
         return ", ".join([counted(self.n_support, "support vector"), *self._extras()])
 
-    def require_features(self, X):
+    def require_features(self, X: MatrixLike) -> None:
         # LIBSVM's files do not tell: there n_features is the last feature of a support vector, or none.
         if self.info is not None:
             super().require_features(X)
 
-    def _scores(self, X, threads):
+    def _scores(self, X: Any, threads: Any) -> FloatArray:
         from marginlinear.data.kernels import kernel_scores
 
         return kernel_scores(self.kernel, X, self.support_rows, self.weights, offset=0.0,
                              threads=threads or default_threads(),
                              pairs_of=self.support_counts if self._packed else None) + self._intercept
 
-    def decide_among(self, points, trained, rows):
+    def decide_among(self, points: KernelPoints, trained: IntArray, rows: IntArray) -> FloatArray:
         """`decide` for the `rows` of KernelPoints that know their products: the model is one of those `trained`."""
         from marginlinear.data.kernels import known_scores
 
@@ -498,13 +554,13 @@ class KernelMultiLabelModel(MultiLabel, KernelModel):
     """The same as a `MultiLabelModel` over a kernel; `support_counts` has one number."""
 
 
-def require_numbers(scores):
+def require_numbers(scores: FloatArray) -> None:
     """RowError for a row one of whose scores is NaN: it decides for no class."""
     if np.isnan(scores).any():
         raise RowError(int(np.isnan(scores).any(axis=1).argmax()), NOT_A_NUMBER)
 
 
-def among(labels, fitted):
+def among(labels: AnyArray, fitted: Any) -> tuple[Any, FloatArray | float]:
     """(Fitted of all `labels`, what is to be taken off the intercept of each column).
 
     A label without rows never wins, and leaves the scores of the others as they are. With codes it has no part in any
@@ -527,14 +583,17 @@ def among(labels, fitted):
     return fitted._replace(classes=labels, weights=weights), lowered
 
 
-def kernel_model(kernel, X, fitted, labels, kept, known=None, **rest):
+def kernel_model(kernel: Kernel, X: Any, fitted: Any, labels: AnyArray | None, kept: IntArray | None,
+                 known: FloatArray | None = None, **rest: Any) -> KernelModel:
     """KernelModel of the rows of X that have a coefficient; `kept` are their numbers in the caller's data. Of a
     regression `labels` are None. `known`, of several labels a row: what is added to the score of each."""
     from marginlinear.data.kernels import take_support
 
-    m, lowered = len(fitted.state.y), 0.0
+    m = len(fitted.state.y)
+    lowered: FloatArray | float = 0.0
     if labels is None or known is not None:
-        y, k, lowered = np.zeros(m, dtype=np.intp), 1, 0.0 if known is None else -known
+        y, k = np.zeros(m, dtype=np.intp), 1
+        lowered = 0.0 if known is None else -known
     else:
         y, k = np.searchsorted(labels, fitted.classes)[fitted.state.y], len(labels)
         fitted, lowered = among(labels, fitted)

@@ -1,5 +1,10 @@
 """Strict command lines: options are Params, whoever declares them. No NumPy here."""
 
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
 from marginlinear.params import Param
 
 HELP = Param("help", bool, False, "show this and exit")
@@ -27,21 +32,22 @@ class CommandLine:
         Label and factor, as typed, of `-wLABEL FACTOR`.
     """
 
-    def __init__(self, argv, declared, *, class_weights=False):
+    def __init__(self, argv: Iterable[str], declared: Iterable[Param], *, class_weights: bool = False) -> None:
         """Split `argv` by the options that `declared` lists; they may stand before, between and after files.
 
         As in LIBLINEAR, an argument follows its letter as a word of its own. After a long name it may also be
         joined by `=`. Where an option comes twice the last one counts, but see `values`. `--` ends the options. A
         letter that several have is given for all of them: who asks knows which one is meant.
         """
-        by_flag, names = {}, {}
+        by_flag: dict[str, Param] = {}
+        names: dict[str, list[str]] = {}
         for param in declared:
             for flag in (param.flag, "-" + param.letter) if param.letter else (param.flag,):
                 by_flag[flag] = param
                 names.setdefault(flag, []).append(param.name)
-        self.files = []
-        self.class_weights = []
-        self._typed = {}
+        self.files: list[str] = []
+        self.class_weights: list[tuple[str, str]] = []
+        self._typed: dict[str, list[tuple[str, str]]] = {}
         words = iter(argv)
         for word in words:
             if word == "--":
@@ -54,10 +60,10 @@ class CommandLine:
                 self.class_weights.append((word[2:], _argument(word, words, by_flag)))
             else:
                 flag, joined, text = word.partition("=") if word.startswith("--") else (word, "", "")
-                param = by_flag.get(flag)
-                if param is None:
+                meant = by_flag.get(flag)
+                if meant is None:
                     raise UsageError(f"unknown option: {word}{_spaced(word, by_flag)}")
-                if param.type is bool:
+                if meant.type is bool:
                     if joined:
                         raise UsageError(f"{flag} takes no argument")
                 elif not joined:
@@ -65,28 +71,28 @@ class CommandLine:
                 for name in names[flag]:
                     self._typed.setdefault(name, []).append((flag, text))
 
-    def given(self, param):
+    def given(self, param: Param) -> bool:
         """True where the option stands on the command line."""
         return param.name in self._typed
 
-    def meant(self, param, taken):
+    def meant(self, param: Param, taken: Iterable[Param]) -> bool:
         """Whether it is given, and no other one of those that are `taken` by the name it is given by."""
         flags = {flag for p in taken for flag in (p.flag, f"-{p.letter}")}
         return self.given(param) and (param.name in {p.name for p in taken} or self.flag(param) not in flags)
 
-    def flag(self, param):
+    def flag(self, param: Param) -> str:
         """The option's name as typed."""
         return self._typed[param.name][-1][0]
 
-    def value(self, param):
+    def value(self, param: Param) -> Any:
         """The checked value of the option, its default where it is not given."""
         return self._checked(param, *self._typed[param.name][-1]) if self.given(param) else param.default
 
-    def values(self, param):
+    def values(self, param: Param) -> list[Any]:
         """The checked values of an option each time that it is given."""
         return [self._checked(param, flag, text) for flag, text in self._typed.get(param.name, ())]
 
-    def _checked(self, param, flag, text):
+    def _checked(self, param: Param, flag: str, text: str) -> Any:
         if param.type is bool:
             return True
         try:
@@ -95,21 +101,21 @@ class CommandLine:
             raise UsageError(f"{flag} {text}: {error}") from None
 
 
-def _argument(flag, words, by_flag):
+def _argument(flag: str, words: Iterator[str], by_flag: Mapping[str, Param]) -> str:
     text = next(words, None)
     if text is None or text in by_flag or text == "--":
         raise UsageError(f"{flag}: its argument is missing")
     return text
 
 
-def _spaced(word, by_flag):
+def _spaced(word: str, by_flag: Mapping[str, Param]) -> str:
     letter, rest = word[:2], word[2:]
     if letter in by_flag and rest and by_flag[letter].type is not bool:
         return f" (an argument is a word of its own: {letter} {rest})"
     return ""
 
 
-def describe(params):
+def describe(params: Iterable[Param]) -> Iterator[str]:
     """Lines of `--help` for `params`."""
     for param in params:
         names = f"-{param.letter}, {param.flag}" if param.letter else f"    {param.flag}"
@@ -118,26 +124,26 @@ def describe(params):
         yield from entry(names, param.help + _range(param))
 
 
-def other_defaults(values, declared):
+def other_defaults(values: Mapping[str, Any], declared: Iterable[Param]) -> Iterator[str]:
     """Lines of `--help`: defaults of one method that are not those of `declared`."""
     if values:
         yield from entry("  by default", ", ".join(flags_with(values, declared)))
 
 
-def flags_with(values, declared):
+def flags_with(values: Mapping[str, Any], declared: Iterable[Param]) -> list[str]:
     """`--flag value` of each declared parameter that has one of these values, by name."""
     told = {name: value if isinstance(value, str) else f"{value:g}" for name, value in values.items()}
     return [f"{p.flag} {told[p.name]}" for p in declared if p.name in told]
 
 
-def wrapped(text):
+def wrapped(text: str) -> list[str]:
     """Lines of text under a title of `--help`."""
     import textwrap
 
     return textwrap.wrap(text, 104, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
 
 
-def entry(names, text):
+def entry(names: str, text: str) -> Iterator[str]:
     """One option: its names, then what it does, wrapped."""
     import textwrap
 
@@ -151,7 +157,7 @@ def entry(names, text):
         yield f"{'':28}{line}"
 
 
-def _range(param):
+def _range(param: Param) -> str:
     facts = []
     if param.type is not bool and param.default is not None:
         facts.append(f"default {param.default:g}" if param.type is float else f"default {param.default}")

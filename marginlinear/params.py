@@ -4,16 +4,22 @@ The command line, `train`, the model file and the documentation all read these d
 `margin-train --help` reads this module.
 """
 
+from __future__ import annotations
+
+import builtins
 import math
 import os
-from collections import namedtuple
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from marginlinear._typing import Parameters
+
+Function = TypeVar("Function", bound="Callable[..., Any] | None")
 
 INFINITE = math.inf
 
 
-# Not typing's NamedTuple: its import takes a tenth of margin-predict's time with a small file.
-class Param(namedtuple("Param", "name type default help domain choices letter metavar replaces numbered python needs "
-                       "grid", defaults=("", (), "", "", "", False, (), (), ""))):
+class Param(NamedTuple):
     """One parameter of a method or of a run.
 
     Attributes
@@ -45,14 +51,26 @@ class Param(namedtuple("Param", "name type default help domain choices letter me
         Values that a search tries unless it is told others, as in the text of `margin-train --grid`; "" for none.
     """
 
-    __slots__ = ()
+    name: str
+    type: builtins.type[Any]
+    default: Any
+    help: str
+    domain: str = ""
+    choices: tuple[str, ...] = ()
+    letter: str = ""
+    metavar: str = ""
+    replaces: str = ""
+    numbered: bool = False
+    python: tuple[Any, ...] = ()
+    needs: tuple[Any, ...] = ()
+    grid: str = ""
 
     @property
-    def flag(self):
+    def flag(self) -> str:
         return "--" + self.name.rstrip("_").replace("_", "-")
 
     @property
-    def allowed(self):
+    def allowed(self) -> str:
         """The domain in words."""
         if self.choices:
             numbers = f", or 0 to {len(self.choices) - 1}" if self.numbered else ""
@@ -60,7 +78,7 @@ class Param(namedtuple("Param", "name type default help domain choices letter me
         kind = {int: "integer", float: "number"}.get(self.type, "")
         return f"{kind} in {self.domain}" if self.domain else kind
 
-    def check(self, value):
+    def check(self, value: Any) -> Any:
         """Return `value` as `self.type`; ValueError names the parameter, the value and the domain."""
         if self.type is str:
             word = self._word(value)
@@ -84,7 +102,7 @@ class Param(namedtuple("Param", "name type default help domain choices letter me
             raise self._refusal(value)
         return number
 
-    def parse(self, text):
+    def parse(self, text: str) -> Any:
         """The value that the command line's `text` stands for; ValueError as in `check`."""
         if self.type is str:
             word = self._word(text)
@@ -99,7 +117,7 @@ class Param(namedtuple("Param", "name type default help domain choices letter me
             raise self._refusal(text) from None
         return self.check(value)
 
-    def _word(self, value):
+    def _word(self, value: Any) -> Any:
         """The word that `value` means; None for no such word."""
         if not self.choices or (isinstance(value, str) and value in (*self.choices, *self.python)):
             return value
@@ -108,7 +126,7 @@ class Param(namedtuple("Param", "name type default help domain choices letter me
         numbers = {str(number): word for number, word in enumerate(self.choices)} if self.numbered else {}
         return numbers.get(str(value))
 
-    def _inside(self, number):
+    def _inside(self, number: float) -> bool:
         if not self.domain:
             return True
         # An end of an integer's domain may have more digits than a float.
@@ -117,7 +135,7 @@ class Param(namedtuple("Param", "name type default help domain choices letter me
         below = number < high if self.domain[-1] == ")" else number <= high
         return above and below
 
-    def _refusal(self, value, beyond=""):
+    def _refusal(self, value: object, beyond: str = "") -> ValueError:
         allowed = (self.allowed or "True or False") + beyond
         return ValueError(f"{self.name.rstrip('_')} = {value!r} is not allowed: give {allowed}")
 
@@ -258,7 +276,7 @@ PREDICTED_PROBABILITY = Param("probability", int, 0, "1: after each label the pr
                               "coupling, would say another", "[0, 1]", letter="b")
 
 
-def resolve(declared, given):
+def resolve(declared: Iterable[Param], given: Mapping[str, Any]) -> Parameters:
     """Checked values of `declared` parameters: from the dict `given`, else, and for None, their defaults."""
     for p in declared:
         if p.replaces in given and given.get(p.name) is not None:
@@ -272,18 +290,28 @@ def resolve(declared, given):
     return values
 
 
-def metric_of(method, metric, multilabel=False):
+class Predicting(Protocol):
+    """What a metric has to know of a Method."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def regression(self) -> bool: ...
+
+
+def metric_of(method: Predicting, metric: str | None, multilabel: bool = False) -> str:
     """The name of the metric, None standing for the first of those of the kind of the method and the labels; ValueError
     for others."""
     kind = OF_NUMBERS if method.regression else OF_LABEL_SETS if multilabel else OF_CLASSES
-    metric = kind[0] if metric is None else METRIC.check(metric)
-    if metric not in kind:
+    found: str = kind[0] if metric is None else METRIC.check(metric)
+    if found not in kind:
         what = f"{method.name} predicts{' of rows of several labels' if multilabel else ''}"
         raise ValueError(f"metric = {metric!r} does not measure what {what}: give {' | '.join(kind)}")
-    return metric
+    return found
 
 
-def is_used(param, values):
+def is_used(param: Param, values: Mapping[str, Any]) -> bool:
     """Whether `param` has an effect beside the `values` of the others."""
     if not param.needs:
         return True
@@ -291,7 +319,7 @@ def is_used(param, values):
     return value in param.needs[1] if isinstance(value, str) else callable in param.needs[1] and callable(value)
 
 
-def _with(name, value):
+def _with(name: str, value: object) -> str:
     if value is None:
         return f"without a {name}"
     return f"with {name} = {value if isinstance(value, str) else 'a function'}"
@@ -300,22 +328,24 @@ def _with(name, value):
 # Arguments in Python that are no parameters of a run: ValueError or TypeError names them, and what is allowed.
 
 
-def refusal(name, value, allowed, error=TypeError):
+def refusal(name: str, value: object, allowed: str,
+            error: type[TypeError] | type[ValueError] = TypeError) -> TypeError | ValueError:
     return error(f"{name} = {value!r} is not allowed: give {allowed}")
 
 
-def check_flag(name, value):
-    return Param(name, bool, False, "").check(value)
+def check_flag(name: str, value: object) -> bool:
+    found: bool = Param(name, bool, False, "").check(value)
+    return found
 
 
-def check_function(name, value):
+def check_function(name: str, value: Function) -> Function:
     """A function, or None."""
     if value is not None and not callable(value):
         raise refusal(name, value, "a function, or None")
     return value
 
 
-def check_path(name, value):
+def check_path(name: str, value: object) -> str:
     """The path as a str. Not an int, which `open` would take for a descriptor of this process's own."""
     if not isinstance(value, (str, bytes, os.PathLike)):
         raise refusal(name, value, "a path")

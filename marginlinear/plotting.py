@@ -7,10 +7,13 @@ The legend of a figure with a layout engine, as of those that are made here, sta
 of the figure, `display.figure_.suptitle("...")`.
 """
 
+from __future__ import annotations
+
 import math
 import os
 import textwrap
 from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -20,6 +23,12 @@ from marginlinear.margins import MarginStatistics, evaluate, margin_norm
 from marginlinear.model import Model
 from marginlinear.selection.tables import is_number, read_log, read_table
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from typing import Self
+
+    from marginlinear._typing import AnyArray, ArrayLike, FloatArray, IntArray, MatrixLike, PathLike
+
 __all__ = ["ConvergenceDisplay", "MarginDistributionDisplay", "ReliabilityDisplay",
            "ResidualDistributionDisplay", "SearchDisplay", "read_log", "read_table", "style"]
 
@@ -28,7 +37,7 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 DASHES = ("-", (0, (5, 1.5)), (0, (1, 1)), (0, (5, 1.5, 1, 1.5)), (0, (3, 1)), (0, (8, 2)), (0, (8, 2, 1, 2)))
 # What is not a curve: means, bounds, tolerances.
 GREY = "0.45"
-STYLE = {
+STYLE: dict[str, Any] = {
     "axes.grid": True, "axes.axisbelow": True, "axes.spines.top": False, "axes.spines.right": False,
     "axes.titlesize": "medium", "figure.figsize": (6.4, 4.2), "figure.constrained_layout.use": True,
     "font.size": 10, "grid.alpha": 0.3, "grid.linewidth": 0.6, "lines.linewidth": 1.6, "svg.hashsalt": "marginlinear",
@@ -40,7 +49,7 @@ INSTALL = "matplotlib is needed: pip install 'marginlinear[plot]'"
 
 
 @contextmanager
-def style():
+def style() -> Iterator[None]:
     """matplotlib's settings of this module's pictures, within the block."""
     matplotlib = _matplotlib()
     # When the colours are used up each comes again with another dash.
@@ -53,9 +62,10 @@ def style():
 class DistributionDisplay:
     """What margins and residuals have in common: `values`, one a row, their `weights`, and how both are drawn."""
 
-    what = None
+    what: str | None = None
 
-    def __init__(self, values, *, weights=None, name=None, xlabel=None):
+    def __init__(self, values: ArrayLike, *, weights: ArrayLike | None = None, name: str | None = None,
+                 xlabel: str | None = None) -> None:
         self.values = np.asarray(values, dtype=np.float64)
         if self.values.ndim != 1 or not len(self.values) or not np.isfinite(self.values).all():
             raise ValueError(f"{self.what}s must be finite numbers, one a row; their shape is {self.values.shape}")
@@ -66,7 +76,8 @@ class DistributionDisplay:
         self.name, self.xlabel = name, xlabel or self.what
         self.mean, self.variance = MarginStatistics.of(self.values, self.weights)[:2]
 
-    def plot(self, ax=None, *, kind="cumulative", name=None, bins=None, **kwargs):
+    def plot(self, ax: Any = None, *, kind: Literal["cumulative", "histogram"] = "cumulative", name: str | None = None,
+             bins: int | ArrayLike | None = None, **kwargs: Any) -> Self:
         """Draw onto `ax`, or a new figure.
 
         Parameters
@@ -99,7 +110,7 @@ class DistributionDisplay:
             at = float(np.average(self.values <= self.mean, weights=self.weights))
             self.mean_ = self.ax_.errorbar(self.mean, at, xerr=deviation, fmt="o", color=self.line_.get_color(),
                                            markersize=5, capsize=3, linewidth=1.2, zorder=3)
-            self.band_ = None
+            self.band_: Any = None
             marks = "point and bar"
             self.ax_.set(ylabel=f"share of rows with at most this {self.what}", ylim=(0, 1.02))
         else:
@@ -151,16 +162,18 @@ class MarginDistributionDisplay(DistributionDisplay):
 
     what = "margin"
 
-    def __init__(self, margins, *, weights=None, name=None, xlabel="margin"):
+    def __init__(self, margins: ArrayLike, *, weights: ArrayLike | None = None, name: str | None = None,
+                 xlabel: str = "margin") -> None:
         super().__init__(margins, weights=weights, name=name, xlabel=xlabel)
 
     @property
-    def margins(self):
+    def margins(self) -> FloatArray:
         return self.values
 
     @classmethod
-    def from_estimator(cls, estimator, X, y, *, sample_weight=None, normalise=True, threads=None, name=None,
-                       kind="cumulative", ax=None, **kwargs):
+    def from_estimator(cls, estimator: Any, X: MatrixLike, y: ArrayLike, *, sample_weight: ArrayLike | None = None,
+                       normalise: bool = True, threads: int | None = None, name: str | None = None,
+                       kind: Literal["cumulative", "histogram"] = "cumulative", ax: Any = None, **kwargs: Any) -> Self:
         """Draw the margins of a classifier on labelled rows.
 
         Parameters
@@ -200,8 +213,10 @@ class MarginDistributionDisplay(DistributionDisplay):
         return display.plot(ax, kind=kind, **kwargs)
 
     @classmethod
-    def from_predictions(cls, y_true, y_score, *, classes=None, sample_weight=None, name=None, kind="cumulative",
-                         ax=None, **kwargs):
+    def from_predictions(cls, y_true: ArrayLike, y_score: ArrayLike, *, classes: ArrayLike | None = None,
+                         sample_weight: ArrayLike | None = None, name: str | None = None,
+                         kind: Literal["cumulative", "histogram"] = "cumulative", ax: Any = None,
+                         **kwargs: Any) -> Self:
         """Draw the margins that scores give to labels.
 
         Parameters
@@ -228,21 +243,26 @@ class ResidualDistributionDisplay(DistributionDisplay):
 
     what = "residual"
 
-    def __init__(self, residuals, *, weights=None, name=None, xlabel="residual (target less prediction)"):
+    def __init__(self, residuals: ArrayLike, *, weights: ArrayLike | None = None, name: str | None = None,
+                 xlabel: str = "residual (target less prediction)") -> None:
         super().__init__(residuals, weights=weights, name=name, xlabel=xlabel)
 
     @property
-    def residuals(self):
+    def residuals(self) -> FloatArray:
         return self.values
 
     @classmethod
-    def from_estimator(cls, estimator, X, y, *, sample_weight=None, name=None, kind="cumulative", ax=None, **kwargs):
+    def from_estimator(cls, estimator: Any, X: MatrixLike, y: ArrayLike, *, sample_weight: ArrayLike | None = None,
+                       name: str | None = None, kind: Literal["cumulative", "histogram"] = "cumulative", ax: Any = None,
+                       **kwargs: Any) -> Self:
         """Draw the residuals of a regression, a Model or one in scikit-learn's manner, on rows with targets."""
         return cls.from_predictions(y, estimator.predict(X), sample_weight=sample_weight,
                                     name=name or _name(estimator), kind=kind, ax=ax, **kwargs)
 
     @classmethod
-    def from_predictions(cls, y_true, y_pred, *, sample_weight=None, name=None, kind="cumulative", ax=None, **kwargs):
+    def from_predictions(cls, y_true: ArrayLike, y_pred: ArrayLike, *, sample_weight: ArrayLike | None = None,
+                         name: str | None = None, kind: Literal["cumulative", "histogram"] = "cumulative",
+                         ax: Any = None, **kwargs: Any) -> Self:
         """Draw targets less predictions, arrays of shape (m,)."""
         difference = np.asarray(y_true, dtype=np.float64) - np.asarray(y_pred, dtype=np.float64)
         return cls(difference, weights=sample_weight, name=name).plot(ax, kind=kind, **kwargs)
@@ -272,14 +292,16 @@ class ConvergenceDisplay:
     figure_ : matplotlib Figure
     """
 
-    def __init__(self, history, *, limit=None, name=None):
+    def __init__(self, history: Iterable[Mapping[str, Any]], *, limit: float | None = None,
+                 name: str | None = None) -> None:
         self.history = list(history)
         if not self.history:
             raise ValueError("the run has no history: it made no check")
         self.limit, self.name = limit, name
 
     @classmethod
-    def from_estimator(cls, estimator, *, name=None, x="seconds", axes=None, **kwargs):
+    def from_estimator(cls, estimator: Any, *, name: str | None = None, x: Literal["seconds", "n_iter"] = "seconds",
+                       axes: Any = None, **kwargs: Any) -> Self:
         """Draw the run of a Model, of an Info, or of a fitted estimator of marginlinear.sklearn."""
         info = getattr(estimator, "info", None) or getattr(estimator, "info_", None) or estimator
         if not hasattr(info, "history"):
@@ -288,7 +310,8 @@ class ConvergenceDisplay:
         return cls(info.history, limit=info.criterion[2], name=name).plot(axes, x=x, **kwargs)
 
     @classmethod
-    def from_log(cls, path, *, name=None, x="seconds", axes=None, **kwargs):
+    def from_log(cls, path: str, *, name: str | None = None, x: Literal["seconds", "n_iter"] = "seconds",
+                 axes: Any = None, **kwargs: Any) -> Self:
         """Draw the one run in a file that `margin-train --log` wrote; `read_log` reads files of several."""
         runs = read_log(path)
         if len(runs) > 1:
@@ -297,7 +320,8 @@ class ConvergenceDisplay:
         stem = os.path.splitext(os.path.basename(path))[0]
         return cls(history, limit=limit, name=name or stem).plot(axes, x=x, **kwargs)
 
-    def plot(self, axes=None, *, x="seconds", log_x=False, name=None, **kwargs):
+    def plot(self, axes: Any = None, *, x: Literal["seconds", "n_iter"] = "seconds", log_x: bool = False,
+             name: str | None = None, **kwargs: Any) -> Self:
         """Draw onto two Axes, or a new figure.
 
         Parameters
@@ -349,7 +373,7 @@ class ConvergenceDisplay:
             _legend(upper)
         return self
 
-    def _column(self, key):
+    def _column(self, key: str) -> FloatArray:
         return np.array([math.nan if entry.get(key) is None else entry[key] for entry in self.history], dtype=float)
 
 
@@ -387,28 +411,29 @@ class SearchDisplay:
     RESULTS = ("std", "std_score", "std_test_score", "fold_scores", "seconds", "n_iter", "status", "unconverged",
                "rank", "metric")
 
-    def __init__(self, table, *, param="C", score=None, std=None, params=None):
-        table = [dict(row) for row in table]
-        if not table:
+    def __init__(self, table: Iterable[Mapping[str, Any]], *, param: str = "C", score: str | None = None,
+                 std: str | None = None, params: Sequence[str] | None = None) -> None:
+        rows = [dict(row) for row in table]
+        if not rows:
             raise ValueError("the table of the search has no rows")
-        columns = list(dict.fromkeys(key for row in table for key in row))
+        columns = list(dict.fromkeys(key for row in rows for key in row))
         self.param = param
-        self.score = score or next((name for name in self.SCORES if name in columns), None)
+        self.score: Any = score or next((name for name in self.SCORES if name in columns), None)
         if self.score is None:
             raise ValueError(f"the table has no column of scores: name one of {', '.join(columns)}")
         for name in (self.param, self.score, *([std] if std else []), *(params or ())):
             if name not in columns:
                 raise ValueError(f"the table has no column {name!r}: it has {', '.join(columns)}")
-        self.std = std or next((name for name in ("std", f"std_{self.score}", "std_test_score") if name in columns),
-                               None)
-        if self.std is None and all(isinstance(row.get("fold_scores"), (list, tuple)) for row in table):
+        usual = ("std", f"std_{self.score}", "std_test_score")
+        self.std: Any = std or next((name for name in usual if name in columns), None)
+        if self.std is None and all(isinstance(row.get("fold_scores"), (list, tuple)) for row in rows):
             self.std = "std"
-            for row in table:
+            for row in rows:
                 row["std"] = _deviation(row["fold_scores"])
         results = {*self.RESULTS, *self.SCORES, self.score, self.std}
         self.params = [name for name in (columns if params is None else params)
                        if name != param and (params is not None or name not in results)]
-        self.table = [row for row in table if is_number(row.get(self.score))]
+        self.table = [row for row in rows if is_number(row.get(self.score))]
         wrong = next((row for row in self.table if not is_number(row.get(param))), None)
         if wrong is not None:
             raise ValueError(f"{param} = {wrong.get(param)!r} in the table is not a number")
@@ -417,7 +442,8 @@ class SearchDisplay:
         self.best = max(self.table, key=lambda row: row[self.score])
 
     @classmethod
-    def from_estimator(cls, search, *, ax=None, param="C", params=None, metric="score", **kwargs):
+    def from_estimator(cls, search: Any, *, ax: Any = None, param: str = "C", params: Sequence[str] | None = None,
+                       metric: str = "score", **kwargs: Any) -> Self:
         """Draw what `selection.search` returned, or a fitted GridSearchCV of scikit-learn.
 
         Of the latter `metric` names one of several metrics, and `param` may leave out the steps of a pipeline:
@@ -440,26 +466,29 @@ class SearchDisplay:
         return cls.from_table(table, param=param, params=params, ax=ax, **kwargs)
 
     @classmethod
-    def from_table(cls, table, *, param="C", score=None, std=None, params=None, ax=None, **kwargs):
+    def from_table(cls, table: Iterable[Mapping[str, Any]], *, param: str = "C", score: str | None = None,
+                   std: str | None = None, params: Sequence[str] | None = None, ax: Any = None, **kwargs: Any) -> Self:
         """Draw the table of a search; the parameters are those of the class and of `plot`."""
         return cls(table, param=param, score=score, std=std, params=params).plot(ax, **kwargs)
 
     @classmethod
-    def from_file(cls, path, *, ax=None, param="C", score=None, std=None, params=None, **kwargs):
+    def from_file(cls, path: PathLike, *, ax: Any = None, param: str = "C", score: str | None = None,
+                  std: str | None = None, params: Sequence[str] | None = None, **kwargs: Any) -> Self:
         """Draw a table from a CSV file with a head, a JSON list of objects, or JSON lines."""
         return cls.from_table(read_table(path), param=param, score=score, std=std, params=params, ax=ax, **kwargs)
 
-    def plot(self, ax=None, **kwargs):
+    def plot(self, ax: Any = None, **kwargs: Any) -> Self:
         """Draw onto `ax`, or a new figure; **kwargs are for the curves: what matplotlib's Line2D takes."""
         self.ax_, self.figure_ = _axes(ax)
-        groups = {}
+        groups: dict[str, list[dict[str, Any]]] = {}
         varying = [name for name in self.params if len({_shown(row.get(name)) for row in self.table}) > 1]
         for row in self.table:
             place = ", ".join(f"{name} = {_shown(row.get(name))}" for name in varying)
             groups.setdefault(place, []).append(row)
-        self.lines_ = []
+        self.lines_: list[Any] = []
         for place, rows in groups.items():
             rows = sorted(rows, key=lambda row: row[self.param])
+            y: Any
             x, y = ([row[name] for row in rows] for name in (self.param, self.score))
             line, = self.ax_.plot(x, y, **{"marker": "o", "markersize": 4, "label": literal(place) or "_", **kwargs})
             # Bands of many curves hide one another: only the best one keeps its own.
@@ -511,16 +540,17 @@ class ReliabilityDisplay:
     ax_, figure_ : matplotlib Axes, Figure
     """
 
-    def __init__(self, predicted, observed, counts, *, name=None, xlabel="predicted probability",
-                 ylabel="observed share of rows"):
+    def __init__(self, predicted: ArrayLike, observed: ArrayLike, counts: ArrayLike, *, name: str | None = None,
+                 xlabel: str = "predicted probability", ylabel: str = "observed share of rows") -> None:
         self.predicted, self.observed = np.asarray(predicted, dtype=float), np.asarray(observed, dtype=float)
         self.counts = np.asarray(counts)
         self.name, self.xlabel, self.ylabel = name, xlabel, ylabel
         self.error = float(np.average(abs(self.predicted - self.observed), weights=self.counts))
 
     @classmethod
-    def from_estimator(cls, estimator, X, y, *, n_bins=10, strategy="uniform", pos_label=None, name=None, ax=None,
-                       **kwargs):
+    def from_estimator(cls, estimator: Any, X: MatrixLike, y: ArrayLike, *, n_bins: int = 10,
+                       strategy: Literal["uniform", "quantile"] = "uniform", pos_label: Any = None,
+                       name: str | None = None, ax: Any = None, **kwargs: Any) -> Self:
         """Draw the reliability of a classifier's probabilities on labelled rows.
 
         Parameters
@@ -538,8 +568,9 @@ class ReliabilityDisplay:
                                     strategy=strategy, pos_label=pos_label, name=name, ax=ax, **kwargs)
 
     @classmethod
-    def from_predictions(cls, y_true, y_prob, *, classes=None, n_bins=10, strategy="uniform", pos_label=None, name=None,
-                         ax=None, **kwargs):
+    def from_predictions(cls, y_true: ArrayLike, y_prob: ArrayLike, *, classes: ArrayLike | None = None,
+                         n_bins: int = 10, strategy: Literal["uniform", "quantile"] = "uniform", pos_label: Any = None,
+                         name: str | None = None, ax: Any = None, **kwargs: Any) -> Self:
         """Draw the reliability of probabilities, by scikit-learn's `calibration_curve`.
 
         Parameters
@@ -585,10 +616,10 @@ class ReliabilityDisplay:
         counts, predicted, observed = reliability(true, p, n_bins, strategy)
         return cls(predicted, observed, counts, name=name, **labels).plot(ax, **kwargs)
 
-    def plot(self, ax=None, *, name=None, **kwargs):
+    def plot(self, ax: Any = None, *, name: str | None = None, **kwargs: Any) -> Self:
         """Draw onto `ax`, or a new figure; **kwargs are for the curve: what matplotlib's Line2D takes."""
         self.ax_, self.figure_ = _axes(ax, (5.0, 5.0))
-        self.diagonal_ = None
+        self.diagonal_: Any = None
         if not any(line.get_gid() == "diagonal" for line in self.ax_.lines):
             # Outside the cycle of colours.
             self.diagonal_, = self.ax_.plot([0, 1], [0, 1], color=GREY, linewidth=0.9, linestyle="-", gid="diagonal",
@@ -607,7 +638,8 @@ class ReliabilityDisplay:
         return self
 
 
-def estimator_margins(estimator, X, y, normalise=True, threads=None):
+def estimator_margins(estimator: Any, X: MatrixLike, y: Any, normalise: bool = True,
+                      threads: int | None = None) -> tuple[FloatArray, float | None, Literal["score", "votes"]]:
     """(margins of shape (m,), what normalises them or None, "score" or "votes") of a Model or a classifier.
 
     The norm is looked for only if `normalise`.
@@ -630,7 +662,7 @@ def estimator_margins(estimator, X, y, normalise=True, threads=None):
     return margins, None if coef is None else _coef_norm(coef, classes), "score"
 
 
-def score_margins(scores, y, classes):
+def score_margins(scores: ArrayLike, y: ArrayLike, classes: AnyArray) -> FloatArray:
     """Margins of the labels y, float64 array of shape (m,), under scores of shape (m,) or (m, n_classes)."""
     scores, y = np.asarray(scores, dtype=np.float64), np.asarray(y)
     _check_scores("y_score", scores, y, classes)
@@ -641,7 +673,7 @@ def score_margins(scores, y, classes):
     return margins_of(np.ascontiguousarray(scores), places.astype(np.int32))
 
 
-def cumulative(margins, weights):
+def cumulative(margins: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
     """(margins in rising order, share of the rows up to each), of many rows only STEPS points."""
     order = np.argsort(margins, kind="stable")
     x, shares = margins[order], np.cumsum(weights[order])
@@ -652,7 +684,7 @@ def cumulative(margins, weights):
     return np.concatenate((x[:1], x)), np.concatenate(([0.0], shares))
 
 
-def histogram_edges(margins, bins=None):
+def histogram_edges(margins: FloatArray, bins: int | ArrayLike | None = None) -> FloatArray:
     """The edges of numpy.histogram; by default of 40 intervals, or of one for each vote where margins are integers."""
     low, high = margins.min(), margins.max()
     if bins is None and low > -100 and high < 100 and (margins == np.round(margins)).all():
@@ -663,7 +695,8 @@ def histogram_edges(margins, bins=None):
     return np.histogram_bin_edges(margins, 40 if bins is None else bins)
 
 
-def reliability(true, p, n_bins=10, strategy="uniform"):
+def reliability(true: AnyArray, p: FloatArray, n_bins: int = 10,
+                strategy: Literal["uniform", "quantile"] = "uniform") -> tuple[IntArray, FloatArray, FloatArray]:
     """(rows, mean p, share of true rows) of each bin of p that has a row."""
     if not isinstance(n_bins, (int, np.integer)) or n_bins < 1:
         raise ValueError(f"n_bins = {n_bins!r} is not allowed: give an integer in [1, inf)")
@@ -678,35 +711,35 @@ def reliability(true, p, n_bins=10, strategy="uniform"):
     return counts[there], sums[there] / counts[there], hits[there] / counts[there]
 
 
-def wilson(share, count, z=1.959964):
+def wilson(share: FloatArray, count: AnyArray, z: float = 1.959964) -> tuple[FloatArray, FloatArray]:
     """Ends of the score interval of a share of `count` trials, at 95 % unless z says otherwise."""
     centre = (share + z * z / (2 * count)) / (1 + z * z / count)
     half = z * np.sqrt(share * (1 - share) / count + z * z / (4 * count**2)) / (1 + z * z / count)
     return centre - half, centre + half
 
 
-def _shown(value):
+def _shown(value: object) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def _deviation(scores):
+def _deviation(scores: Iterable[Any]) -> float:
     """Standard deviation of the numbers among the scores, NaN for none."""
     scores = [score for score in scores if is_number(score)]
     return float(np.std(scores)) if scores else math.nan
 
 
-def _name(estimator):
+def _name(estimator: Any) -> str:
     return estimator.solver if isinstance(estimator, Model) and estimator.solver else type(estimator).__name__
 
 
-def _classes(estimator):
+def _classes(estimator: Any) -> AnyArray:
     for name in ("classes_", "classes"):
         if hasattr(estimator, name):
             return np.asarray(getattr(estimator, name))
     raise ValueError(f"{type(estimator).__name__} has no classes_: it is not a fitted classifier")
 
 
-def _last_step(estimator, X):
+def _last_step(estimator: Any, X: MatrixLike) -> tuple[Any, Any]:
     """What holds the weights, and the rows that it is given: the best of a search, the last step of a pipeline."""
     while True:
         if hasattr(estimator, "best_estimator_"):
@@ -718,26 +751,26 @@ def _last_step(estimator, X):
             return estimator, X
 
 
-def _coef_norm(coef, classes):
+def _coef_norm(coef: Any, classes: AnyArray) -> float | None:
     coef = coef.toarray() if hasattr(coef, "toarray") else np.asarray(coef)
     if len(coef) not in (1, len(classes)):
         return None
     return margin_norm(Model(coef.T, classes))
 
 
-def _check_scores(name, scores, y, classes):
+def _check_scores(name: str, scores: AnyArray, y: Any, classes: AnyArray) -> None:
     wanted = (len(y),) if scores.ndim == 1 else (len(y), len(classes))
     if scores.shape != wanted or (scores.ndim == 1 and len(classes) != 2):
         raise ValueError(f"{name} has shape {scores.shape} for {len(y)} labels and {len(classes)} classes")
 
 
-def _require_known(places, y):
+def _require_known(places: IntArray, y: ArrayLike) -> None:
     if (places < 0).any():
         label = np.asarray(y)[places < 0][0]
         raise ValueError(f"y: label {label} is not among the classes of the model: leave its rows out")
 
 
-def _matplotlib():
+def _matplotlib() -> Any:
     try:
         import matplotlib
     except ImportError:
@@ -745,27 +778,27 @@ def _matplotlib():
     return matplotlib
 
 
-def _scale(values, ratio=10):
+def _scale(values: Any, ratio: float = 10) -> str:
     """The scale on which all of some sequences of numbers can be told apart: "log" or "linear"."""
     values = np.concatenate([np.asarray(part, dtype=float) for part in values])
     values = values[np.isfinite(values)]
     return "log" if len(values) and values.min() > 0 and values.max() >= ratio * values.min() else "linear"
 
 
-def literal(text):
+def literal(text: object) -> str:
     """Text as it stands, wrapped: `$` starts no formula, and a leading `_` does not keep it out of the legend."""
     text = textwrap.fill(str(text), WRAP).replace("$", r"\$")
     return f" {text}" if text.startswith("_") else text
 
 
-def _legend(ax):
+def _legend(ax: Any) -> None:
     """The legend: above the Axes, where it hides nothing, if the figure makes room for it; else inside."""
     if ax.figure.get_layout_engine() is None:
         ax.legend(loc="best", fontsize="small")
         return
     texts = ax.get_legend_handles_labels()[1]
 
-    def width(columns):
+    def width(columns: int) -> int:
         # Beside its longest text a column has the line and the gaps.
         return sum(10 + max(map(len, part)) for part in np.array_split(texts, columns))
 
@@ -774,13 +807,13 @@ def _legend(ax):
               fontsize="small", frameon=False)
 
 
-def _axes(ax, size=STYLE["figure.figsize"]):
+def _axes(ax: Any, size: tuple[float, float] = STYLE["figure.figsize"]) -> tuple[Any, Any]:
     """(Axes, Figure): those given, or new ones."""
     ax = _subplots(size) if ax is None else ax
     return ax, ax.figure
 
 
-def _subplots(size, rows=1):
+def _subplots(size: tuple[float, float], rows: int = 1) -> Any:
     """Axes of a figure of pyplot's, which notebooks show, in the style of this module."""
     with style():
         from matplotlib import pyplot

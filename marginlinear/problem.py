@@ -1,10 +1,21 @@
 """What goes into a solver (Problem, Run), and what comes out (Solution, Info)."""
 
-import math
-from collections import namedtuple
-from html import escape
+from __future__ import annotations
 
+import math
+from collections.abc import Callable, Sequence
+from html import escape
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from marginlinear._typing import FloatArray, HistoryEntry, Int8Array, Int32Array
 from marginlinear.status import CONVERGED
+
+if TYPE_CHECKING:
+    from threading import Event
+
+    from marginlinear._core.rows import Rows
+    from marginlinear.algorithms.partitions.places import Places
+    from marginlinear.model import Model
 
 
 class Summary:
@@ -12,30 +23,32 @@ class Summary:
 
     __slots__ = ()
 
-    def __repr__(self):
+    def _summary(self) -> tuple[str, list[tuple[str, str]]]:
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
         title, lines = self._summary()
         width = max(len(name) for name, _ in lines)
         return "\n".join([title, *(f"  {name:<{width}}  {text}" for name, text in lines)])
 
-    def _repr_html_(self):
+    def _repr_html_(self) -> str:
         title, lines = self._summary()
         rows = "".join(f'<tr><th style="text-align: left">{escape(name)}</th><td style="text-align: left">'
                        f"{escape(text)}</td></tr>" for name, text in lines)
         return f"<table><caption>{escape(title)}</caption>{rows}</table>"
 
 
-def listed(values):
+def listed(values: dict[str, Any]) -> str:
     """A dict of parameters as text; those of None, which were not given, are left out."""
     return ", ".join(f"{name.rstrip('_')} = {value:g}" if isinstance(value, float) else f"{name} = {value}"
                      for name, value in values.items() if value is not None)
 
 
-def counted(number, noun):
+def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-class Problem(namedtuple("Problem", "rows y n_classes instance factor whole targets",
-                         defaults=(None, None))):
+class Problem(NamedTuple):
     """Training data as an engine reads it.
 
     Attributes
@@ -56,14 +69,20 @@ class Problem(namedtuple("Problem", "rows y n_classes instance factor whole targ
         Of a regression, whose rows are all of class 1 of two: what is to be predicted.
     """
 
-    __slots__ = ()
+    rows: Rows
+    y: Int32Array
+    n_classes: int
+    instance: FloatArray
+    factor: FloatArray
+    whole: float | None = None
+    targets: FloatArray | None = None
 
     @property
-    def weights(self):
+    def weights(self) -> FloatArray:
         """What C is multiplied by for each row: float64 array of shape (m,)."""
         return self.instance * self.factor
 
-    def costs(self, C):
+    def costs(self, C: float) -> FloatArray:
         """C times `weights`: float64 array of shape (m,). ValueError where they, or their sum, overflow."""
         import numpy as np
 
@@ -74,16 +93,15 @@ class Problem(namedtuple("Problem", "rows y n_classes instance factor whole targ
         return costs
 
     @property
-    def size(self):
+    def size(self) -> float:
         """Sum of the instance weights: what a mean over the rows is divided by."""
         from marginlinear._core.vector import total
 
         return total(self.instance) if self.whole is None else self.whole
 
 
-class Info(Summary, namedtuple("Info", "status algorithm n_iter n_outer objective bound certificate n_support seconds "
-                               "tol history residual reason passes bytes_read cluster notes",
-                      defaults=((), None, None, None, None, None, ()))):
+# Not a subclass of a named tuple, of which skops makes a plain one.
+class Info(NamedTuple):
     """How a run ended.
 
     Attributes
@@ -123,39 +141,57 @@ class Info(Summary, namedtuple("Info", "status algorithm n_iter n_outer objectiv
         What `margin-train --verbose` tells beside, such as why a start was left.
     """
 
-    __slots__ = ()
+    status: str
+    algorithm: str
+    n_iter: int
+    n_outer: int
+    objective: float
+    bound: float | None
+    certificate: float | None
+    n_support: int
+    seconds: float
+    tol: float
+    history: Sequence[HistoryEntry] = ()
+    residual: float | None = None
+    reason: str | None = None
+    passes: float | None = None
+    bytes_read: int | None = None
+    cluster: dict[str, Any] | None = None
+    notes: Sequence[str] = ()
+
+    __repr__, _repr_html_ = Summary.__repr__, Summary._repr_html_
 
     @property
-    def converged(self):
+    def converged(self) -> bool:
         return self.status == CONVERGED
 
     @property
-    def criterion(self):
+    def criterion(self) -> tuple[str, Any, float]:
         """(name, value, limit): what `converged` is judged by."""
         if self.certificate is None:
             return "residual", self.residual, self.tol
         return "certificate", self.certificate, self.tol * max(1.0, abs(self.objective))
 
-    def to_dict(self):
+    def to_dict(self) -> dict[str, Any]:
         """The attributes as a dict, `history` included."""
         return self._asdict()
 
     @property
-    def verdict(self):
+    def verdict(self) -> str:
         """The status and what it is judged by, in a line."""
         criterion, value, limit = self.criterion
         found = f"{criterion} {value:.3g}, tolerance {limit:.3g}"
         return f"{self.status}{f' by {self.reason}' if self.reason else ''}: {found}"
 
     @property
-    def effort(self):
+    def effort(self) -> str:
         """Sweeps, route and seconds, in a line."""
         outer = f", {counted(self.n_outer, 'outer iteration')}" if self.n_outer else ""
         # A model file does not hold the seconds, in which equal runs differ.
         seconds = "" if math.isnan(self.seconds) else f", {self.seconds:.3g} s"
         return f"{counted(self.n_iter, 'sweep')}{outer} by {self.algorithm}{seconds}"
 
-    def _summary(self):
+    def _summary(self) -> tuple[str, list[tuple[str, str]]]:
         bound = "" if self.bound is None else f", bound {self.bound:.6g}"
         lines = [("objective", f"{self.objective:.6g}{bound}"), ("effort", self.effort),
                  ("support", f"{counted(self.n_support, 'row')} with a dual variable"),
@@ -163,8 +199,7 @@ class Info(Summary, namedtuple("Info", "status algorithm n_iter n_outer objectiv
         return f"Info: {self.verdict}", lines + [("note", note) for note in self.notes]
 
 
-class Progress(namedtuple("Progress", "n_iter seconds objective bound certificate residual columns fold folds model",
-                          defaults=(None, None, None, None))):
+class Progress(NamedTuple):
     """What a `callback` is told at a check.
 
     Attributes
@@ -180,16 +215,24 @@ class Progress(namedtuple("Progress", "n_iter seconds objective bound certificat
         few, and the memory of another fit. None in the fits of `probability`.
     """
 
-    __slots__ = ()
+    n_iter: int
+    seconds: float
+    objective: float
+    bound: float | None
+    certificate: float | None
+    residual: float | None
+    columns: int | None = None
+    fold: int | None = None
+    folds: int | None = None
+    model: Callable[[], Model] | None = None
 
-    def entry(self):
+    def entry(self) -> HistoryEntry:
         """The same as an entry of `Info.history`."""
         return {name: value for name, value in self._asdict().items()
                 if name != "model" and (name not in ("columns", "fold", "folds") or value is not None)}
 
 
-class Run(namedtuple("Run", "tol algorithm max_iter time_limit seed threads start progress cancel overwrite_rows "
-                     "shared places fits", defaults=(None, None, None, False, False, None, None))):
+class Run(NamedTuple):
     """What a fit is told beside its method's parameters: the values of `params.RUN`, a start, an observer.
 
     Attributes
@@ -214,15 +257,27 @@ class Run(namedtuple("Run", "tol algorithm max_iter time_limit seed threads star
         `state` of a Solution so far, from which the fit can go on.
     """
 
-    __slots__ = ()
+    tol: float
+    algorithm: str
+    max_iter: int
+    time_limit: float | None
+    seed: int
+    threads: int
+    start: Any = None
+    progress: Callable[[HistoryEntry], object] | None = None
+    cancel: Event | None = None
+    overwrite_rows: bool = False
+    shared: bool = False
+    places: Places | None = None
+    fits: list[Any] | None = None
 
-    def enlist(self, fit):
+    def enlist(self, fit: object) -> None:
         """`fit` is what does the fit from here on, and has its state."""
         if self.fits is not None:
             self.fits.append(fit)
 
 
-class Solution(namedtuple("Solution", "weights info state codes offset", defaults=(None, None, None))):
+class Solution(NamedTuple):
     """What a method's `fit` returns.
 
     Attributes
@@ -241,4 +296,8 @@ class Solution(namedtuple("Solution", "weights info state codes offset", default
         Of a fit over features without a bias: what is added to the scores.
     """
 
-    __slots__ = ()
+    weights: FloatArray
+    info: Info
+    state: Any = None
+    codes: Int8Array | None = None
+    offset: FloatArray | None = None

@@ -1,13 +1,21 @@
 """The list of methods. Command line, API, model files, documentation and tests walk it."""
 
-from collections import namedtuple
+from __future__ import annotations
+
 from functools import partial
 from importlib import import_module
 from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from marginlinear import liblinear
 from marginlinear import params as P
 from marginlinear.algorithms.dual import of_loss
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from marginlinear.algorithms.dual import FitFunction, Loss, Terms
+    from marginlinear.params import Param
 
 # A method a line: its name, and its module in marginlinear.methods, whose METHOD says the rest. The first is the
 # default.
@@ -43,10 +51,7 @@ MODULES = {
 DEFAULT = next(iter(MODULES))
 
 
-class Method(namedtuple("Method", "name summary objective reference params fit joint liblinear kernels routes defaults "
-                        "probabilities loss dual smooth path stores relaxation regression one_class offset",
-                        defaults=(None, True, ("auto", "cd", "accelerated", "newton"), MappingProxyType({}), None,
-                                  None, None, False, True, True, None, False, False, False))):
+class Method(NamedTuple):
     """A training method: what it minimises, what it takes, and the function that does it.
 
     Attributes
@@ -102,52 +107,73 @@ class Method(namedtuple("Method", "name summary objective reference params fit j
         Whether it learns where the rows are, without labels, and predicts 1 there and -1 elsewhere.
     """
 
-    __slots__ = ()
+    name: str
+    summary: str
+    objective: str
+    reference: str
+    params: tuple[Param, ...]
+    fit: FitFunction
+    joint: bool
+    liblinear: int | None = None
+    kernels: bool = True
+    routes: tuple[str, ...] = ("auto", "cd", "accelerated", "newton")
+    defaults: Mapping[str, Any] = MappingProxyType({})
+    probabilities: str | None = None
+    loss: Loss | None = None
+    dual: Terms | None = None
+    smooth: bool = False
+    path: bool = True
+    stores: bool = True
+    relaxation: Mapping[str, Any] | None = None
+    regression: bool = False
+    one_class: bool = False
+    offset: bool = False
 
     @property
-    def takes(self):
+    def takes(self) -> tuple[Param, ...]:
         """Its own parameters, then those of what it works with: several classes, kernels."""
         several = self._with_defaults(P.MULTICLASS) if self.classifies and not self.joint else ()
         return (*self.params, *several, *(P.KERNELS if self.kernels else ()))
 
     @property
-    def terms(self):
+    def terms(self) -> Terms | None:
         """`dual`, or the same of a `loss`; None for a method that is certified otherwise."""
         return self.dual if self.loss is None else partial(of_loss, self.loss)
 
     @property
-    def classifies(self):
+    def classifies(self) -> bool:
         """Whether it learns classes from labels."""
         return not (self.regression or self.one_class)
 
     @property
-    def numbers(self):
+    def numbers(self) -> tuple[int, ...]:
         """LIBLINEAR's numbers that mean this method, its own first."""
         if self.liblinear is None:
             return ()
         return self.liblinear, *(number for number, same in liblinear.SAME.items() if same == self.liblinear)
 
     @property
-    def run(self):
+    def run(self) -> tuple[Param, ...]:
         """The parameters of every run, with its own defaults."""
         return self._with_defaults(*P.RUN)
 
-    def _with_defaults(self, *params):
+    def _with_defaults(self, *params: Param) -> tuple[Param, ...]:
         return tuple(p._replace(default=self.defaults.get(p.name, p.default)) for p in params)
 
 
-def methods():
+def methods() -> dict[str, Method]:
     """All methods by name, in the order of MODULES."""
     return {name: get(name) for name in MODULES}
 
 
-def get(name):
+def get(name: object) -> Method:
     """The method called `name`, or with LIBLINEAR's number `name`; ValueError lists what there is.
 
     A name imports its own module alone.
     """
     if isinstance(name, str) and name in MODULES:
-        return import_module(f"marginlinear.methods.{MODULES[name]}").METHOD
+        found: Method = import_module(f"marginlinear.methods.{MODULES[name]}").METHOD
+        return found
     known = methods()
     numbers = {str(number): m for m in known.values() for number in m.numbers}
     method = numbers.get(str(name))
@@ -157,6 +183,6 @@ def get(name):
     return method
 
 
-def liblinear_number(name):
+def liblinear_number(name: str) -> int | None:
     """LIBLINEAR's number of the method called `name`; None without one, and for a name of another program's solver."""
     return get(name).liblinear if name in MODULES else None

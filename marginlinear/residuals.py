@@ -5,7 +5,9 @@
 A small mean of r_i says that predictions are not shifted, its quantiles how far they are off and to which side.
 """
 
-from typing import Any, NamedTuple
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -25,6 +27,12 @@ from marginlinear.margins import (
     strongest,
 )
 from marginlinear.model import Regression
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from marginlinear._typing import ArrayLike, FloatArray, MatrixLike
+    from marginlinear.model import Model
 
 __all__ = ["LargeRow", "ResidualReport", "residual_report", "residuals"]
 
@@ -70,7 +78,7 @@ class ResidualReport(NamedTuple):
 
     def to_dict(self) -> dict[str, Any]:
         """The same in lists, dicts, numbers and strings, with None for what is no finite number: ready for JSON."""
-        return finite({
+        found: dict[str, Any] = finite({
             **self._asdict(),
             "residual": statistics_dict(self.residual, "residual"),
             "absolute": statistics_dict(self.absolute, "residual"),
@@ -78,9 +86,12 @@ class ResidualReport(NamedTuple):
             "smallest": [feature._asdict() for feature in self.smallest],
             "largest_rows": [row._asdict() for row in self.largest_rows],
         })
+        return found
 
 
-def residual_report(model, X, y, *, sample_weight=None, feature_names=None, n_top=10, n_largest=10, threads=None):
+def residual_report(model: Model, X: MatrixLike, y: ArrayLike, *,
+                    sample_weight: ArrayLike | None = None, feature_names: Sequence[str] | None = None, n_top: int = 10,
+                    n_largest: int = 10, threads: int | None = None) -> ResidualReport:
     """Errors, their distribution, and the strongest features of a regression on rows with targets.
 
     Parameters
@@ -140,7 +151,8 @@ def residual_report(model, X, y, *, sample_weight=None, feature_names=None, n_to
                       for at in far.tolist()])
 
 
-def residuals(model, X, y, threads=None):
+def residuals(model: Model, X: Any, y: FloatArray,
+              threads: int | None = None) -> FloatArray:
     """y less the predictions for the rows of X, float64 array of shape (m,), made for a block of rows at a time."""
     found = np.empty(len(y))
     for lo, hi, block in row_blocks(X, BLOCK):

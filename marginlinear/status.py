@@ -4,7 +4,11 @@ The advice is the same on the command line and in Python, but for what parameter
 Param's name to the reader, its keyword or its option.
 """
 
+from __future__ import annotations
+
 import math
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 from marginlinear import params as P
 
@@ -23,7 +27,7 @@ STATUSES = (CONVERGED, FINISHED, STALLED, CYCLE, MAX_ITER, TIME_LIMIT, STOPPED, 
 # Reasons of max_iter, and the parameters that cap them.
 SWEEPS = "sweeps"  # whatever n_iter counts: Newton steps, epochs and rounds, too
 OUTER_ITERATIONS = "outer iterations"
-CAPS = {SWEEPS: P.MAX_ITER, OUTER_ITERATIONS: P.MAX_OUTER}
+CAPS: dict[str | None, P.Param] = {SWEEPS: P.MAX_ITER, OUTER_ITERATIONS: P.MAX_OUTER}
 LIMITS = (P.TIME_LIMIT, *CAPS.values())
 
 # A certificate is a difference of sums over all rows: this much of their size may be rounding.
@@ -31,12 +35,51 @@ ROUNDING = 1e-9
 SCALE = "scale the features to a common range such as [0, 1]"
 
 
-def allowance(tol, objective):
+class Ended(Protocol):
+    """What is read of an Info."""
+
+    @property
+    def status(self) -> str: ...
+
+    @property
+    def reason(self) -> str | None: ...
+
+    @property
+    def objective(self) -> float: ...
+
+    @property
+    def bound(self) -> float | None: ...
+
+    @property
+    def certificate(self) -> float | None: ...
+
+    @property
+    def criterion(self) -> tuple[str, float, float]: ...
+
+    @property
+    def tol(self) -> float: ...
+
+    @property
+    def n_iter(self) -> int: ...
+
+
+class Tuned(Protocol):
+    """What is read of a Method."""
+
+    @property
+    def params(self) -> Sequence[P.Param]: ...
+
+    @property
+    def takes(self) -> Sequence[P.Param]: ...
+
+
+def allowance(tol: float, objective: float) -> float:
     """certificate <= tol max(1, |objective|) is `converged`."""
     return tol * max(1.0, abs(objective))
 
 
-def status_of(certificate, objective, tol, stopped=None):
+def status_of(certificate: float, objective: float, tol: float,
+              stopped: Any = None) -> tuple[str, str | None]:
     """(status, reason) of a run, from the certificate recomputed at its end. `stopped` is what ended it otherwise: a
     status, or a reason of max_iter."""
     if not math.isfinite(objective) or not certificate >= -allowance(ROUNDING, objective):
@@ -46,17 +89,18 @@ def status_of(certificate, objective, tol, stopped=None):
     return ended_by(stopped)
 
 
-def ended_by(stopped):
+def ended_by(stopped: Any) -> tuple[str, str | None]:
     """(status, reason) of a run that this has ended."""
     return (MAX_ITER, stopped) if stopped in CAPS else (stopped, None)
 
 
-def fell_short(status):
+def fell_short(status: str) -> bool:
     """Whether it is the end of a fit that its caller should hear of."""
     return status not in (CONVERGED, FINISHED, STOPPED)
 
 
-def shortfall(info, method, called, kernel=None):
+def shortfall(info: Ended, method: Tuned, called: Callable[[P.Param], str],
+              kernel: str | Callable[..., object] | None = None) -> str:
     """How the fit of `info` ended, and what to do about it.
 
     Parameters
@@ -89,7 +133,8 @@ def shortfall(info, method, called, kernel=None):
             f"after {info.n_iter} sweeps; {advice}")
 
 
-def remedies(method, called, met=None, certified=True):
+def remedies(method: Tuned, called: Callable[[P.Param], str], met: P.Param | None = None,
+             certified: bool = True) -> str:
     """What makes fits converge that were cut off by the limit `met`, or by any; `certified`: they have a certificate,
     which scales and costs make hard to reach."""
     limits = (P.TIME_LIMIT, P.MAX_ITER, *method.takes) if met is None else (met,)
@@ -98,11 +143,11 @@ def remedies(method, called, met=None, certified=True):
     return (f"{SCALE}, or take {smaller}" if certified else "take ") + f"a larger {called(P.TOL)}, or more {more}"
 
 
-def keyword(param):
+def keyword(param: P.Param) -> str:
     """A Param as Python calls it."""
     return param.name
 
 
-def option(param):
+def option(param: P.Param) -> str:
     """A Param as the command line calls it."""
     return f"-{param.letter}" if param.letter else param.flag

@@ -1,7 +1,19 @@
 """The pool: GIL-free work over ranges of rows, and whole jobs, on a few threads."""
 
+from __future__ import annotations
+
 import os
 import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    import threading
+
+    from marginlinear._typing import AnyArray
+
+Result = TypeVar("Result")
 
 # Seconds between looks at the signals while the caller's thread waits, and what ends it gives the workers to stop.
 TURN, GRACE = 0.05, 0.1
@@ -17,19 +29,19 @@ class Cancelled(BaseException):
     """Raised in a worker that was told to stop; never seen by the caller."""
 
 
-def default_threads():
+def default_threads() -> int:
     """Cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
-def ranges(n, size):
+def ranges(n: int, size: int) -> list[tuple[int, int]]:
     """[0, n) cut into ranges of `size`; the cuts do not depend on the number of threads."""
     return [(lo, min(n, lo + size)) for lo in range(0, n, size)]
 
 
-def started(work, count):
+def started(work: Callable[[], object], count: int) -> Iterator[threading.Thread]:
     """Yield up to `count` threads that run work(), each as it starts: fewer where the system allows no more.
 
     A limit on processes (`ulimit -u`), or on the memory of their stacks, makes a run slower, not impossible: who calls
@@ -47,7 +59,8 @@ def started(work, count):
         yield thread
 
 
-def run_chunks(work, n, threads=None, size=CHUNK):
+def run_chunks(work: Callable[[int, int], Result], n: int, threads: int | None = None,
+               size: int = CHUNK) -> list[Result]:
     """Call work(lo, hi) for all ranges of [0, n), on `threads` threads (default: all cores).
 
     Returns the results in the order of the ranges, so that a sum over them is the same for any number of threads.
@@ -58,7 +71,7 @@ def run_chunks(work, n, threads=None, size=CHUNK):
         return [work(0, n)]
     cuts = ranges(n, size)
     count = min(threads or default_threads(), len(cuts))
-    results = [None] * len(cuts)
+    results: list[Any] = [None] * len(cuts)
     if count <= 1:
         for at, (lo, hi) in enumerate(cuts):
             results[at] = work(lo, hi)
@@ -67,9 +80,9 @@ def run_chunks(work, n, threads=None, size=CHUNK):
 
     todo = iter(range(len(cuts)))
     lock = threading.Lock()
-    failures = []
+    failures: list[BaseException] = []
 
-    def worker():
+    def worker() -> None:
         while not failures:
             with lock:
                 at = next(todo, None)
@@ -99,31 +112,33 @@ class Team:
     They end with the last reference to the team.
     """
 
-    def __init__(self, threads):
+    def __init__(self, threads: int) -> None:
         import threading
         import weakref
 
-        self._shared = shared = {"lock": threading.Lock(), "todo": (), "failures": []}
+        self._shared: dict[str, Any] = {"lock": threading.Lock(), "todo": (), "failures": []}
+        shared = self._shared
         self._done = threading.Semaphore(0)
-        self._wake = []
+        self._wake: list[threading.Semaphore] = []
 
-        def serve(wake, done):
+        def serve(wake: threading.Semaphore, done: threading.Semaphore) -> None:
             while wake.acquire() and shared["todo"] is not None:
                 take_part(shared)
                 done.release()
 
         for _ in range(threads - 1):
             wake = threading.Semaphore(0)
-            if not list(started(lambda wake=wake, done=self._done: serve(wake, done), 1)):
+            if not list(started(partial(serve, wake, self._done), 1)):
                 break
             self._wake.append(wake)
         weakref.finalize(self, dismiss, shared, self._wake)
 
-    def run(self, work, n):
+    def run(self, work: Callable[[int], Result], n: int) -> list[Result]:
         """[work(0), ..., work(n - 1)]: each on one of the threads, or the caller's. The first failure is raised here,
         once no thread is at work any more."""
         shared = self._shared
-        shared["results"] = results = [None] * n
+        results: list[Any] = [None] * n
+        shared["results"] = results
         shared["work"], shared["todo"], shared["failures"] = work, iter(range(n)), []
         helpers = self._wake[:n - 1]
         for wake in helpers:
@@ -136,7 +151,7 @@ class Team:
         return results
 
 
-def take_part(shared):
+def take_part(shared: dict[str, Any]) -> None:
     """Work of a team's until none is left."""
     while not shared["failures"]:
         with shared["lock"]:
@@ -149,13 +164,13 @@ def take_part(shared):
             shared["failures"].append(failure)
 
 
-def dismiss(shared, wake):
+def dismiss(shared: dict[str, Any], wake: list[threading.Semaphore]) -> None:
     shared["todo"] = None
     for one in wake:
         one.release()
 
 
-def aside(call, *arrays):
+def aside(call: Callable[..., Result], *arrays: AnyArray) -> Result:
     """call(*arrays), for work on whole matrices of NumPy's that no signal ends, as LAPACK's: where these are large, on
     a thread of its own, while the caller's waits, in short turns, so that Ctrl-C is seen.
 
@@ -163,9 +178,9 @@ def aside(call, *arrays):
     """
     if sum(array.size for array in arrays) <= FEW:
         return call(*arrays)
-    ended = []
+    ended: list[tuple[Any, BaseException | None]] = []
 
-    def work():
+    def work() -> None:
         try:
             ended.append((call(*arrays), None))
         except BaseException as failure:
@@ -176,13 +191,15 @@ def aside(call, *arrays):
         return call(*arrays)
     while helpers[0].is_alive():
         helpers[0].join(TURN)
+    result: Result
     result, failure = ended[0]
     if failure is not None:
         raise failure
     return result
 
 
-def in_order(work, n, threads, cancel):
+def in_order(work: Callable[[int], Result], n: int, threads: int,
+             cancel: threading.Event) -> Iterator[Result]:
     """Yield work(0), ..., work(n - 1), which run on `threads` threads of their own; with one, or if none can be had, on
     the caller's.
 
@@ -192,10 +209,11 @@ def in_order(work, n, threads, cancel):
     import queue
     import threading
 
-    todo, ended = iter(range(n)), queue.SimpleQueue()
+    todo = iter(range(n))
+    ended: queue.SimpleQueue[tuple[int, Any, BaseException | None]] = queue.SimpleQueue()
     lock = threading.Lock()
 
-    def worker():
+    def worker() -> None:
         while not cancel.is_set():
             with lock:
                 at = next(todo, None)
@@ -212,7 +230,7 @@ def in_order(work, n, threads, cancel):
     if not helpers:
         yield from map(work, range(n))
         return
-    held = {}
+    held: dict[int, Result] = {}
     try:
         for at in range(n):
             while at not in held:

@@ -8,9 +8,15 @@ Source: F. Nie, Z. Hao, R. Wang, "Multi-Class Support Vector Machine with Maximi
 ISM3 in its appendix).
 """
 
+from __future__ import annotations
+
 import math
+from typing import TYPE_CHECKING
 
 from marginlinear import params as P
+
+if TYPE_CHECKING:
+    from typing import Any, Literal
 
 try:
     import torch
@@ -36,7 +42,7 @@ NEAR = 1e-3
 BLOCK = 2**20
 
 
-class ISM3Loss(torch.nn.Module):
+class ISM3Loss(torch.nn.Module):  # type: ignore[misc, unused-ignore]  # Any where torch is not installed
     """Loss of the logits and pairwise regulariser of the last layer, in place of CrossEntropyLoss and weight decay.
 
         criterion = ISM3Loss(p=4, lam=1e-3)
@@ -77,8 +83,12 @@ class ISM3Loss(torch.nn.Module):
         Names the parameter, its value and its domain.
     """
 
-    def __init__(self, p=NORM.default, lam=LAM.default, eps=EPS.default, *, loss=P.LOSS.default,
-                 reduction=REDUCTION.default, ignore_index=IGNORE_INDEX.default, class_weight=None):
+    class_weight: torch.Tensor | None
+
+    def __init__(self, p: float = NORM.default, lam: float = LAM.default, eps: float = EPS.default, *,
+                 loss: Literal["logistic", "softmax"] = P.LOSS.default,
+                 reduction: Literal["mean", "sum"] = REDUCTION.default, ignore_index: int = IGNORE_INDEX.default,
+                 class_weight: torch.Tensor | None = None) -> None:
         super().__init__()
         self.p, self.lam, self.eps = NORM.check(p), LAM.check(lam), EPS.check(eps)
         self.loss, self.reduction = P.LOSS.check(loss), REDUCTION.check(reduction)
@@ -89,10 +99,11 @@ class ISM3Loss(torch.nn.Module):
                 raise _refusal("class_weight", class_weight.tolist(), "finite numbers >= 0, one a class")
         self.register_buffer("class_weight", class_weight)
 
-    def extra_repr(self):
+    def extra_repr(self) -> str:
         return f"p={self.p}, lam={self.lam}, eps={self.eps}, loss={self.loss!r}, reduction={self.reduction!r}"
 
-    def forward(self, logits, targets, weight, bias=None):
+    def forward(self, logits: torch.Tensor, targets: torch.Tensor, weight: torch.Tensor,
+                bias: torch.Tensor | None = None) -> torch.Tensor:
         """The value, a tensor without dimensions; half precision is computed in float32.
 
         Parameters
@@ -112,16 +123,17 @@ class ISM3Loss(torch.nn.Module):
         with torch.autocast(logits.device.type, enabled=False):
             return self._losses(_at_least_single(logits), targets.long()) + self.regulariser(weight, bias)
 
-    def regulariser(self, weight, bias=None):
+    def regulariser(self, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
         """lam sum_{j<l} ||w_j - w_l||^p + eps (||W||_F^2 + ||b||^2), in O(k^2 + k d) memory."""
         with torch.autocast(weight.device.type, enabled=False):
             weight = _at_least_single(weight)
             squares = weight.square().sum()
             if bias is not None:
                 squares = squares + _at_least_single(bias).square().sum()
-            return self.lam * _sum_of_distances(weight, self.p) + self.eps * squares
+            value: torch.Tensor = self.lam * _sum_of_distances(weight, self.p) + self.eps * squares
+            return value
 
-    def _losses(self, logits, targets):
+    def _losses(self, logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         ignored = targets == self.ignore_index
         own = targets.masked_fill(ignored, 0)[:, None]
         # s_il = -t_il; log(1 + exp(s)) of the own class is 0, and so are its derivatives. Not -inf: it has none.
@@ -133,7 +145,8 @@ class ISM3Loss(torch.nn.Module):
         total = (factors * losses.masked_fill(ignored, 0)).sum()
         return total / factors.sum() if self.reduction == "mean" else total
 
-    def _check(self, logits, targets, weight, bias):
+    def _check(self, logits: torch.Tensor, targets: torch.Tensor, weight: torch.Tensor,
+               bias: torch.Tensor | None) -> None:
         for name, tensor in (("logits", logits), ("weight", weight), ("bias", bias)):
             if tensor is not None and not tensor.is_floating_point():
                 raise _refusal(f"{name}.dtype", tensor.dtype, "a floating one")
@@ -158,7 +171,7 @@ class ISM3Loss(torch.nn.Module):
                                "ignore a row")
 
 
-def _sum_of_distances(W, p):
+def _sum_of_distances(W: torch.Tensor, p: float) -> torch.Tensor:
     """sum_{j<l} ||w_j - w_l||^p of the rows of W (k, d)."""
     # A common shift changes no difference, but costs the Gram matrix its digits.
     W = W - W.mean(0)
@@ -176,17 +189,18 @@ def _sum_of_distances(W, p):
     return (D2.masked_fill(equal, 1) ** (p / 2)).masked_fill(equal, 0).sum()
 
 
-class _SquaredDistances(torch.autograd.Function):
+class _SquaredDistances(torch.autograd.Function):  # type: ignore[misc, unused-ignore]  # as above
     """||w_j - w_l||^2 of pairs (j, l), in blocks: all differences of many pairs would not fit in memory."""
 
     @staticmethod
-    def forward(ctx, W, pairs):
+    def forward(ctx: Any, W: torch.Tensor, pairs: torch.Tensor) -> torch.Tensor:
         ctx.save_for_backward(W, pairs)
         blocks = pairs.split(_pairs_of_a_block(W))
         return torch.cat([(W[block[:, 0]] - W[block[:, 1]]).square().sum(1) for block in blocks])
 
     @staticmethod
-    def backward(ctx, gradient):
+    def backward(ctx: Any, gradient: torch.Tensor,  # pyright: ignore[reportIncompatibleMethodOverride]  # of one output
+                 ) -> tuple[torch.Tensor, None]:
         W, pairs = ctx.saved_tensors
         size = _pairs_of_a_block(W)
         total = torch.zeros_like(W)
@@ -197,13 +211,13 @@ class _SquaredDistances(torch.autograd.Function):
         return total, None
 
 
-def _pairs_of_a_block(W):
-    return max(1, BLOCK // W.shape[1])
+def _pairs_of_a_block(W: torch.Tensor) -> int:
+    return max(1, BLOCK // int(W.shape[1]))
 
 
-def _at_least_single(tensor):
+def _at_least_single(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
 
 
-def _refusal(name, value, allowed):
+def _refusal(name: str, value: object, allowed: str) -> ValueError:
     return ValueError(f"{name} = {value} is not allowed: give {allowed}")

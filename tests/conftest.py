@@ -101,7 +101,7 @@ def shuffled_csr(X):
 def split_coo(X):
     """The same matrix with every value as the sum of two entries."""
     half = sparse.coo_array(X / 2)
-    coords = tuple(np.concatenate([c, c]) for c in half.coords)
+    coords = tuple(np.concatenate([c, c]) for c in (half.row, half.col))
     return sparse.coo_array((np.concatenate([half.data, half.data]), coords), shape=X.shape)
 
 

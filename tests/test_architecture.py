@@ -4,10 +4,10 @@ import ast
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
-import tomllib
 
 import marginlinear
 
@@ -16,6 +16,8 @@ PAGE = Path(__file__).parents[1] / "docs" / "architecture.md"
 # `from a import b, c`, `from a cimport (b, c)`, `import a`, `cimport a`: at any depth.
 IMPORT = re.compile(r"^[ \t]*(?:from[ \t]+(marginlinear[\w.]*)[ \t]+c?import[ \t]+(\([^)]*\)|[^\n#]*)|"
                     r"c?import[ \t]+(marginlinear[\w.]*))", re.MULTILINE)
+# What type checkers alone read may come from anywhere.
+FOR_TYPES = re.compile(r"^if TYPE_CHECKING:\n(?:[ \t]+.*\n|\n)+", re.MULTILINE)
 FLOOR = re.compile(r"^floor (\d) +(\w+) +(.+)$", re.MULTILINE)
 FLOORS = {room: int(number) for number, _, rooms in FLOOR.findall(PAGE.read_text("utf-8")) for room in rooms.split()}
 # What varies another method's objective says so by importing it.
@@ -23,6 +25,9 @@ VARIANTS = {("ism3", "m3svm"), ("ldm_asgd", "ldm")}
 # A command line taken apart: each of its words is an attribute.
 MANY_ATTRIBUTES = {"marginlinear.cli.train.Training": 29}
 MOST_ATTRIBUTES = 24
+# Names that typing has since a later Python than the oldest one that pyproject.toml allows, 3.10.
+NEWER = {"LiteralString", "Never", "NotRequired", "Required", "Self", "TypeVarTuple", "Unpack", "assert_never",
+         "override"}
 # Names that the glossary has replaced.
 RETIRED = ("BlockSteps", "Book", "Buffer", "ColumnsCD", "Compact", "LastGram", "MarginSteps", "Splitting", "Together",
            "approach", "drop_anchor", "gap_of", "inward", "keep_awake", "kinked", "neglect",
@@ -44,7 +49,7 @@ MODULES = modules()
 
 def targets(path):
     """The modules that a file imports: `from a import b` is a.b where that is one, else a."""
-    for base, names, whole in IMPORT.findall(path.read_text("utf-8")):
+    for base, names, whole in IMPORT.findall(re.sub(FOR_TYPES, "", path.read_text("utf-8"))):
         for name in re.findall(r"(?<! as )\b(?!as\b)\w+", names.strip("()")) or [""]:
             yield f"{base}.{name}" if f"{base}.{name}" in MODULES else base or whole
 
@@ -139,7 +144,7 @@ assert train.main(["-q", "rows", "model"]) == 0 and predict.main(["-q", "rows", 
 
 HELPS = """\
 import importlib
-for name in ("train", "predict", "scale", "inspect", "plot"):
+for name in ("train", "predict", "scale", "inspect", "plot", "export"):
     command = importlib.import_module(f"marginlinear.cli.{name}")
     assert command.main(["--help"]) == 0 and command.main(["--nonsense"]) == 2
 assert importlib.import_module("marginlinear.cli.train").main(["-C", "--grid", "mu=2", "rows"]) == 2
@@ -179,6 +184,13 @@ def test_retired_names_are_not_defined_again():
     defined = re.compile(rf"^\s*(?:class|def|c(?:p)?def[\w* ]*?)\s+\*?({'|'.join(RETIRED)})\s*[(:]", re.MULTILINE)
     assert [(path.name, name) for files in MODULES.values() for path in files
             for name in defined.findall(path.read_text("utf-8"))] == []
+
+
+def test_typing_has_what_is_imported_of_it():
+    """Newer names come from typing_extensions, for type checkers alone."""
+    assert [(path.name, name) for files in MODULES.values() for path in files
+            for names in re.findall(r"^from typing import (\([^)]*\)|[^\n]*)", path.read_text("utf-8"), re.MULTILINE)
+            for name in re.findall(r"\w+", names) if name in NEWER] == []
 
 
 def test_the_top_is_small():

@@ -46,7 +46,7 @@ def put(name, of):
 def fall_far(X):
     """Damage: indices fall in the first row, and indptr by so much that a difference overflows."""
     change("indices", slice(0, 2), X.indices[1::-1].copy())(X)
-    put("indptr", lambda p: np.where(np.arange(len(p)) < 4, p, 2**63).astype(np.uint64))(X)
+    put("indptr", lambda p: np.where(np.arange(len(p)) < 4, p.astype(np.uint64), np.uint64(2**63)))(X)
 
 
 # What is done to X, and in which words the error says so.
@@ -63,10 +63,10 @@ COMPRESSED = {
     "indptr empty": (put("indptr", lambda p: p[:0]), "indptr|index pointer"),
     "indptr of two dimensions": (put("indptr", lambda p: p[:, None]), "indptr has shape"),
     "indptr floats": (put("indptr", lambda p: p.astype(float)), "indptr .*float64"),
-    "index negative": (change("indices", 5, -1), "feature -1|indices must be >= 0|indices"),
-    "index beyond": (change("indices", 5, M), f"feature {M}|indices must be < {M}"),
+    "index negative": (change("indices", 5, -1), "feature -1|ind(ices|ex values) must be >= 0|indices"),
+    "index beyond": (change("indices", 5, M), f"feature {M}|ind(ices|ex values) must be < {M}"),
     "index far beyond": (put("indices", lambda j: j.astype(np.int64) + 2**32),
-                         "feature numbers from|indices must be <"),
+                         "feature numbers from|ind(ices|ex values) must be <"),
     "indices short": (put("indices", lambda j: j[:-3]), "indptr|indices and data"),
     "indices of two dimensions": (put("indices", lambda j: j[:, None]), "indices has shape"),
     "indices objects": (put("indices", lambda j: j.astype(object)), "indices .*object"),

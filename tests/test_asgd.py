@@ -115,7 +115,7 @@ def test_draws_follow_the_weights():
 def text_like(m=4000, d=500, seed=0):
     """Sparse rows of norm 1, two overlapping classes."""
     rng = np.random.default_rng(seed)
-    X = sparse.random_array((m, d), density=0.03, rng=rng, format="csr")
+    X = sparse.random_array((m, d), density=0.03, random_state=rng, format="csr")
     X = sparse.csr_array(X / np.maximum(1e-9, sparse.linalg.norm(X, axis=1))[:, None])
     y = X @ rng.standard_normal(d) + 0.1 * rng.standard_normal(m) > 0
     return X, y.astype(int)

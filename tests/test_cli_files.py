@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 import marginlinear
-from marginlinear.cli import inspect, plot, predict, scale, train
+from marginlinear.cli import export, inspect, plot, predict, scale, train
 
 ROOT = str(Path(marginlinear.__file__).parents[1])
 COMMANDS = {"train": train.main, "predict": predict.main, "scale": scale.main, "plot": plot.main,
-            "inspect": inspect.main}
+            "inspect": inspect.main, "export": export.main}
+ENDINGS = {"plot": ".png", "export": ".sql"}
 DATA = "1 1:1 2:2\n2 1:3\n" * 3
 
 # {x} and {y} are two paths of one file: one that is written, and one that is read.
@@ -27,6 +28,7 @@ OVER_INPUTS = [
     "plot margins -o {x} {y} m", "plot histogram -o {x} d {y}", "plot margins -o {x} d m {y}",
     "plot convergence -o {x} {y}", "plot convergence -o {x} log {y}", "plot search -o {x} {y}",
     "plot reliability -o {x} {y} m",
+    "export {y} {x}", "export --names {y} m {x}",
 ]
 # Both are written.
 OVER_OUTPUTS = [
@@ -49,7 +51,7 @@ def folder(tmp_path, monkeypatch):
 
 def names_of(kind, line):
     """Two paths of one file, whose name has the ending that the command asks for; it exists but for some kinds."""
-    one, two = (name + (".png" if line.startswith("plot") else ".csv") for name in ("real/one", "real/two"))
+    one, two = (name + ENDINGS.get(line.split()[0], ".csv") for name in ("real/one", "real/two"))
     if not kind.startswith("new"):
         Path(one).write_text(DATA)
     if kind == "hard link":

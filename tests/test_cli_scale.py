@@ -336,7 +336,7 @@ def test_the_scale_of_margin_train_is_the_same(folder, kind, given, kernel):
 
 def test_dense_parts_of_sparse_files(folder):
     """Where zeros do not stay zeros: rows become dense a few at a time."""
-    X = sparse.random_array((50, 3000), density=0.01, rng=np.random.default_rng(0), format="csr")
+    X = sparse.random_array((50, 3000), density=0.01, random_state=np.random.default_rng(0), format="csr")
     ml.dump_libsvm(X, np.arange(50) % 2, "wide")
     assert scale.main(["-o", "out", "-q", "wide"]) == 0
     found = ml.load_libsvm("out", n_features=3000)[0].toarray()

@@ -571,7 +571,6 @@ def test_the_command_on_two_hosts(hosts, threads, tmp_path):
     (["--scheduler-file", "nowhere"], 1, "can't open scheduler file nowhere"),
     (["--cluster", "local:0"], 2, "give local:N"), (["--cluster", "local:1", "-v", "3"], 2, "-v works on rows"),
     (["--cluster", "a", "--scheduler-file", "b"], 2, "both name a cluster"),
-    (["--checkpoint", "c"], 2, "for a cluster"),
     (["--cluster", "local:1", "--checkpoint", "c", "--resume", "c"], 2, "leave out --checkpoint")])
 def test_commands_that_are_refused(capfd, tmp_path, given, status, fragment):
     from marginlinear.cli.train import main

@@ -38,7 +38,8 @@ def table(m=60, d=5, seed=0):
 
 
 def sparse(m=60, d=40, seed=0):
-    return csr_array(random_array((m, d), density=0.1, rng=np.random.default_rng(seed))), table(m, seed=seed)[1]
+    generator = np.random.default_rng(seed)
+    return csr_array(random_array((m, d), density=0.1, random_state=generator)), table(m, seed=seed)[1]
 
 
 def blocks(rows, cuts):

@@ -124,7 +124,9 @@ def test_libsvm_agrees_on_one_class(tmp_path):
     assert theirs.intercept == pytest.approx(ours.intercept, rel=1e-4)
     for name, model in (("ours", ours), ("theirs", theirs)):
         subprocess.run(["svm-predict", "-q", "d", name, "out"], cwd=tmp_path, check=True)
-        assert np.array_equal(model.predict(X), np.loadtxt(tmp_path / "out"))
+        # The scores of support vectors between their bounds are 0 but for rounding.
+        clear = np.abs(model.decision_function(X)) > 1e-6
+        assert np.array_equal(model.predict(X)[clear], np.loadtxt(tmp_path / "out")[clear]) and clear.sum() > 200
 
 
 def test_what_does_not_go_with_kernels():

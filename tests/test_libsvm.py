@@ -650,7 +650,7 @@ def test_dump_looks_like_this():
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_dump_then_load(make, dtype, tmp_path):
     rng = np.random.default_rng(7)
-    X = sparse.random_array((5000, 40), density=0.1, rng=rng, format="csr")
+    X = sparse.random_array((5000, 40), density=0.1, random_state=rng, format="csr")
     bits = rng.integers(0, 2**64, X.nnz, dtype=np.uint64).view(np.float64)
     with np.errstate(all="ignore"):
         bits = bits.astype(dtype)

@@ -369,7 +369,7 @@ SHAPES = pytest.mark.parametrize(("m", "d", "density"), [(3000, 600, 0.1), (9000
 def test_the_same_bits_for_any_threads(m, d, density, monkeypatch):
     monkeypatch.setattr(msvmav, "CHUNK", 2**12)
     rng = np.random.default_rng(0)
-    X = sparse.random_array((m, d), density=density, rng=rng, format="csr")
+    X = sparse.random_array((m, d), density=density, random_state=rng, format="csr")
     y = (X @ rng.standard_normal(d) > 0).astype(int)
     first, *others = [ml.train(X, y, solver="msvmav", max_iter=5, threads=threads) for threads in (1, 2, 8)]
     assert first.info.algorithm == "cg"
@@ -384,7 +384,7 @@ def test_the_same_bits_for_any_threads(m, d, density, monkeypatch):
 def test_products(m, d, density, bias, dtype, monkeypatch):
     monkeypatch.setattr(msvmav, "CHUNK", 2**12)
     rng = np.random.default_rng(0)
-    X = sparse.random_array((m, d), density=density, rng=rng, format="csr", dtype=dtype)
+    X = sparse.random_array((m, d), density=density, random_state=rng, format="csr", dtype=dtype)
     full = X.toarray().astype(float)
     if bias >= 0:
         full = np.hstack([full, np.full((m, 1), bias)])

@@ -150,3 +150,16 @@ def test_a_search_must_say_of_what(tmp_path, capsys):
     assert "nusvc has no C, and no other grid by default: name what to search, such as nu=" in capsys.readouterr().err
     grid = ["--grid", "nu=0.1,0.3", "-v", "2", "-t", "rbf", "-q"]
     assert margin_train.main(["-s", "nusvc", "-C", *grid, str(tmp_path / "d")]) == 0
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "linear"])
+def test_targets_of_few_values_in_any_order(kernel):
+    """Found by estimators: with all slopes of the first round alike, no two variables of an active set made a pair."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1500, 4))
+    z = np.sign(X[:, 0] + 0.3 * rng.normal(size=1500))
+    order = np.argsort(z)
+    found = [ml.train(X[which], z[which], solver="nusvr", kernel=kernel, nu=0.5, tol=1e-3).info
+             for which in (slice(None), order)]
+    assert all(info.converged for info in found)
+    assert found[0].objective == pytest.approx(found[1].objective, rel=2e-3)

@@ -315,6 +315,15 @@ def test_least_loss_of_a_shift(guess):
     assert all(loss(shift) <= loss(s) + 1e-12 for s in np.linspace(-9, 9, 4001))
 
 
+@pytest.mark.parametrize("guess", [-9.0, 0.1, 9.0])
+def test_the_middle_of_best_shifts(guess):
+    """Between the last corner of one class and the first of the other the loss is flat, but for rounding."""
+    scores, signs, cost = np.array([0.3, 0.1, -0.2, -0.4]), np.array([1.0, 1.0, -1.0, -1.0]), np.full(4, 0.1)
+    shift = best_shift(table_of(*l1svc.HINGE), cost, signs, scores, -9.0, 9.0, guess)
+    # Corners at 1 - s for the first two, -1 - s for the others.
+    assert shift == pytest.approx((-0.6 + 0.7) / 2, abs=1e-12)
+
+
 @libsvm
 @pytest.mark.parametrize("C", [1.0, 50.0])
 def test_libsvm_s_own_problem_and_files(tmp_path, monkeypatch, C):

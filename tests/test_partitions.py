@@ -34,7 +34,7 @@ def table(m=240, d=7, k=3, seed=0):
 def text(m=400, d=6000, seed=0):
     """Sparse rows with a few words in common."""
     generator = np.random.default_rng(seed)
-    X = csr_array(random_array((m, d), density=0.002, rng=generator))
+    X = csr_array(random_array((m, d), density=0.002, random_state=generator))
     common = csr_array((generator.random(3 * m), generator.integers(0, 20, 3 * m), 3 * np.arange(m + 1)), shape=(m, d))
     X = csr_array(X + common)
     return X, (X[:, :20].sum(axis=1) + 0.5 * generator.standard_normal(m) > 1.4).astype(int)

@@ -116,6 +116,8 @@ def test_from_predictions_is_from_estimator():
         assert sum(line.get_gid() == "zero" for line in one.ax_.lines) == 1
 
 
+# The number of iterations of "crammer_singer" is what happens to stand in memory: scikit-learn's n_iter_ is not set.
+@pytest.mark.filterwarnings("ignore:Liblinear failed to converge")
 def test_scikit_learns_classifiers():
     svm = pytest.importorskip("sklearn.svm", reason="pip install scikit-learn")
     X, y = data(3)

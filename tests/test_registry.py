@@ -128,12 +128,15 @@ def endless(method):
 
 
 @functools.cache
-def one_sweep(name):
-    """Whether one sweep solves any problem: there is nothing to interrupt or to cap."""
+def one_sweep(name, newton=False):
+    """Whether one sweep, or a Newton step, solves any problem: there is nothing to interrupt or to cap."""
     X, y = problem(2)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ml.ConvergenceWarning)
-        return ml.train(100 * X, y, solver=name, tol=1e-9, max_iter=1, **cost(METHODS[name], 1e4)).info.converged
+        # Of least squares a Newton step is the solution, no sweep is.
+        route = "newton" if newton else "cd" if "cd" in METHODS[name].routes else "auto"
+        return ml.train(100 * X, y, solver=name, tol=1e-9, max_iter=1, algorithm=route,
+                        **cost(METHODS[name], 1e4)).info.converged
 
 
 def ended(method, info):
@@ -357,7 +360,9 @@ def test_start_must_fit(method):
             continue
         with pytest.raises(ValueError, match=r"^start: "):
             ml.train(rows, labels, solver=method.name, start=start, bias=bias)
-    with pytest.raises(ValueError, match=r"^start: "):
+    # Its weights are there, which a loss of the margin can begin with.
+    known = contextlib.nullcontext() if method.loss else pytest.raises(ValueError, match=r"^start: ")
+    with known:
         ml.train(X, y, solver=method.name, start=pickle.loads(pickle.dumps(start)))
     for other in set(METHODS) - {method.name}:
         with pytest.raises(ValueError, match=r"^start: "):
@@ -375,7 +380,7 @@ def test_start_with_other_labels_is_refused(method):
 @by_route
 def test_max_iter_says_so(method, algorithm):
     X, y = problem()
-    if one_sweep(method.name):
+    if one_sweep(method.name, algorithm == "newton"):
         assert ml.train(X, y, solver=method.name, algorithm=algorithm, max_iter=1, tol=1e-6).info.converged
         return
     criterion = "residual" if alternates(method) else "certificate"
@@ -421,8 +426,9 @@ def test_info_and_history(method):
         assert info.certificate == info.objective - info.bound
     assert 0 < info.n_support <= len(y)
     assert info.seconds > 0
-    assert seen == info.history and len(seen) >= 2
-    for entry in seen:
+    assert [check.entry() for check in seen] == info.history and len(seen) >= 2
+    seen = info.history
+    for entry in info.history:
         assert set(entry) == {"n_iter", "seconds", "objective", "bound", "certificate", "residual",
                               *([] if method.joint else ["columns"])}
         assert np.isfinite([value for value in entry.values() if value is not None]).all()

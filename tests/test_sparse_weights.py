@@ -119,7 +119,7 @@ def test_the_least_C_with_a_weight(solver):
 def test_many_features_and_starts(solver):
     """More columns than the matrix of a model is made of, and a way over C from weights to weights."""
     rng = np.random.default_rng(0)
-    X = sparse.random_array((600, 3000), density=0.02, rng=rng, format="csr")
+    X = sparse.random_array((600, 3000), density=0.02, random_state=rng, format="csr")
     y = np.where(X @ rng.standard_normal(3000) + 0.1 * rng.standard_normal(600) > 0, 1, -1)
     Z = sparse.diags_array(y.astype(float)) @ X
     start = None
@@ -132,6 +132,32 @@ def test_many_features_and_starts(solver):
         U = -Z.T @ (C * loss(solver, Z @ w)[1])
         assert abs(U).max() <= 1 + 1e-2
         assert np.allclose(U[w != 0], np.sign(w[w != 0]), atol=1e-2)
+
+
+@pytest.mark.parametrize("free_bias", [False, True])
+@pytest.mark.parametrize("solver", METHODS)
+def test_the_features_that_scale_duals_down(solver, free_bias, monkeypatch):
+    """They are solved for alone where the bound is what lacks; the certificate is that of the weights then."""
+    from marginlinear.algorithms.working_sets import FEW, SparseFit
+
+    rng = np.random.default_rng(1)
+    X = sparse.random_array((3000, 2000), density=0.02, rng=rng, format="csr")
+    y = np.where(X @ rng.standard_normal(2000) + 0.3 * rng.standard_normal(3000) > 0, 1, -1)
+    calls, original = [], SparseFit.solve_worst
+
+    def solve_worst(self):
+        before = self.violations()
+        original(self)
+        calls.append((before, self.budget.history[-1]["objective"], self.survey()))
+
+    monkeypatch.setattr(SparseFit, "solve_worst", solve_worst)
+    model = ml.train(X, y, solver=solver, C=30.0, tol=1e-3, bias=1 if free_bias else -1, free_bias=free_bias)
+    assert model.info.converged
+    assert np.count_nonzero(model.coef[0]) > FEW
+    assert len(calls) > 0
+    for before, objective, after in calls:
+        assert before.max() > 0
+        assert after <= objective * (1 + 1e-12)
 
 
 @liblinear

@@ -294,3 +294,14 @@ def test_what_the_command_refuses(folder, arguments, status, words):
     Path("d.copy").write_bytes(Path("d").read_bytes())
     done = subprocess.run(command(*arguments), capture_output=True, text=True)
     assert done.returncode == status and words in done.stderr
+
+
+def test_the_weights_of_steps_in_the_scores_are_kept():
+    """L-BFGS holds coefficients of the rows: what is kept is the weights of its last step."""
+    rng = np.random.default_rng(0)
+    X = sparse.random_array((60, 400), density=0.1, rng=rng, format="csr")
+    seen = []
+    stopped = ml.train(X, rng.integers(4, size=60), solver="softmax", C=100, tol=1e-9,
+                       callback=lambda check: seen.append(check) or len(seen) == 6)
+    assert stopped.info.status == "stopped" and seen[5].n_iter == 5
+    assert stopped.info.objective <= seen[5].objective * (1 + 1e-9) < seen[0].objective

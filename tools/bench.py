@@ -866,7 +866,7 @@ class Bench:
             debian = got["stdout"] if got["status"] == 0 else ""
         machine = f"{model}, {os.cpu_count()} processors, {memory / 2**30:.0f} GiB, {platform.platform()}"
         git = run(["git", "-C", str(ROOT), "describe", "--always", "--dirty"], 60) if shutil.which("git") else None
-        return {"date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        return {"date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
                 "machine": machine,
                 "load": list(os.getloadavg()), "versions": self.versions, "peer_versions": self.peer_versions,
                 "liblinear_tools": debian, "liblinear_train": self.peer_train, "margin_train": self.train,

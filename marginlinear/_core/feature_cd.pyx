@@ -47,7 +47,7 @@ cdef double ROUNDING = 1e-14
 # Cycles that are extrapolated from.
 MEMORY = 5
 # Columns of which the curvature's matrix is made, and the most cycles over it.
-MATRIX, TURNS, EXACT = 500, 2000, 1e-3
+MATRIX, TURNS, EXACT = 500, 2000, 0.03
 # Where cycles over the columns do not end, it is made of so many with a weight at most, and solved with it for weights
 # that keep their signs, so many of which may come to 0.
 LARGE, CROSSINGS = 2000, 10
@@ -235,8 +235,10 @@ cdef class FeatureCD:
             Their sum at the start.
         float
             By how much P falls; 0 where W has not moved.
+        float
+            The part of the step that W went; 1 for all of it.
         """
-        cdef double violation, fall
+        cdef double violation, fall, part_gone = 1
         with nogil:
             violation = model(self, order)
         order = order[:front(self, order)]
@@ -245,22 +247,21 @@ cdef class FeatureCD:
         else:
             self._solve_by_columns(order, part * violation, most, polish)
         with nogil:
-            fall = go(self, order)
+            fall = go(self, order, &part_gone)
         PyErr_CheckSignals()
-        return violation, fall
+        return violation, fall, part_gone
 
     def _solve_by_columns(self, Py_ssize_t[::1] order, double enough, Py_ssize_t most, bint polish):
-        """Cycles over the columns; `way` has curvatures times y_i v.x_i."""
+        """Cycles over the columns; `way` has v.x_i."""
         cdef cycle_t state
         state.n, state.last, state.enough = order.shape[0], INFINITY, enough
         change, way = np.asarray(self.change), np.asarray(self.way)
         columns = np.array(order)
         curve, slope = np.asarray(self.curve), np.asarray(self.slope)[columns]
-        bent = curve > 0
         penalty = self._penalty_of(columns)
 
         def model_at(v, image):
-            return slope @ v + 0.5 * (image[bent] ** 2 / curve[bent]).sum() + penalty(v)
+            return slope @ v + 0.5 * (curve * image) @ image + penalty(v)
 
         trail = [(change[columns], way.copy())]
         for _ in range(most):
@@ -274,16 +275,35 @@ cdef class FeatureCD:
             if len(trail) > MEMORY:
                 change[columns], way[:] = extrapolated(trail, model_at)
                 trail = [(change[columns], way.copy())]
-        w = np.asarray(self.W)[np.asarray(self.features)[columns]]
-        columns = columns[w + change[columns] != 0]
-        if polish and len(columns) <= LARGE:
-            self._polish(columns)
+        if polish:
+            self._polish(order)
 
-    def _polish(self, columns):
-        """The change of these columns, all others at 0, where the model is least as long as signs stay."""
-        change, slope = np.asarray(self.change), np.asarray(self.slope)[columns]
-        w, H = np.asarray(self.W)[np.asarray(self.features)[columns]], self._curvature(columns)
+    def _polish(self, Py_ssize_t[::1] order):
+        """The change where the model is least as long as signs stay, what is at 0 being held there."""
+        cdef Py_ssize_t at
+        columns, change = np.array(order), np.asarray(self.change)
+        columns = columns[np.asarray(self.W)[np.asarray(self.features)[columns]] + change[columns] != 0]
+        if len(columns) > LARGE:
+            return
+        cdef Py_ssize_t[::1] free = columns
+        slope, H = np.empty(len(columns)), self._curvature(columns)
+        cdef double[::1] sloped = slope
+        for at in range(free.shape[0]):
+            sloped[at] = self.slope[free[at]] + (self.l2 + NU) * self.change[free[at]] + curved_dot(self, free[at])
+        # Of what is held, the change has its part in the slope.
+        slope -= H @ change[columns]
+        w = np.asarray(self.W)[np.asarray(self.features)[columns]]
         change[columns] = self._on_signs(H, slope, w, self._kinks(columns), change[columns])[0]
+        self._trace_way(order)
+
+    def _trace_way(self, Py_ssize_t[::1] columns):
+        """`way` of the change of these columns, which is all of it."""
+        cdef Py_ssize_t at
+        self.way[:] = 0
+        with nogil:
+            for at in range(columns.shape[0]):
+                if self.change[columns[at]] != 0:
+                    move_way(self, columns[at], self.change[columns[at]])
 
     def _solve_by_matrix(self, order, double enough):
         """Cycles over the matrix of the model's curvature; `residual` is the slope of all but the penalty's kink."""
@@ -317,6 +337,7 @@ cdef class FeatureCD:
                 PyErr_CheckSignals()
         self.cycles += 1
         np.asarray(self.change)[order] = change
+        self._trace_way(order)
 
     def _on_signs(self, matrix, slope, w, kinks, change):
         """(change, residual) where the model is least over the weights that are not 0, as long as these keep their
@@ -366,6 +387,7 @@ cdef class FeatureCD:
         with nogil:
             for a in range(n):
                 for b in range(a):
+                    H[a, b] += H[b, a]
                     H[b, a] = H[a, b]
                 H[a, a] += self.l2 + NU
         return np.asarray(H)
@@ -467,8 +489,12 @@ cdef inline Py_ssize_t find(FeatureCD self, Py_ssize_t j, double x, Py_ssize_t c
 
 
 cdef void multiply_rows(FeatureCD self, const data_t* X, task_t* task) noexcept nogil:
-    cdef Py_ssize_t i, p, a, b, n, s, t
+    """Of the matrix's entries at (s, t) and (t, s) one gets what belongs to both."""
+    cdef Py_ssize_t i, p, a, b, n
     cdef double x
+    cdef double* row
+    cdef const int32_t* found = &self.found[0]
+    cdef const double* values = &self.found_values[0]
     for i in range(task.start, task.stop):
         if self.curve[i] == 0:
             continue
@@ -478,28 +504,39 @@ cdef void multiply_rows(FeatureCD self, const data_t* X, task_t* task) noexcept 
         if X.bias > 0:
             n = find(self, X.n, X.bias, n)
         for a in range(n):
-            s, x = self.found[a], self.curve[i] * self.found_values[a]
+            row, x = &self.matrix[found[a], 0], self.curve[i] * values[a]
             for b in range(a + 1):
-                t = self.found[b]
-                if s >= t:
-                    self.matrix[s, t] += x * self.found_values[b]
-                else:
-                    self.matrix[t, s] += x * self.found_values[b]
+                row[found[b]] += x * values[b]
 
 
-cdef inline double column_dot(FeatureCD self, Py_ssize_t s, const double* z) noexcept nogil:
+cdef inline double curved_dot(FeatureCD self, Py_ssize_t s) noexcept nogil:
+    """sum_i x_is curve_i way_i"""
     cdef int64_t p = self.begins[s], stop = self.begins[s + 1]
+    cdef const double* x = &self.values[0]
+    cdef const int32_t* who = &self.who[0]
+    cdef const double* curve = &self.curve[0]
+    cdef const double* way = &self.way[0]
     cdef double s0 = 0, s1 = 0, s2 = 0, s3 = 0
     while p + 4 <= stop:
-        s0 += self.values[p] * z[self.who[p]]
-        s1 += self.values[p + 1] * z[self.who[p + 1]]
-        s2 += self.values[p + 2] * z[self.who[p + 2]]
-        s3 += self.values[p + 3] * z[self.who[p + 3]]
+        s0 += x[p] * curve[who[p]] * way[who[p]]
+        s1 += x[p + 1] * curve[who[p + 1]] * way[who[p + 1]]
+        s2 += x[p + 2] * curve[who[p + 2]] * way[who[p + 2]]
+        s3 += x[p + 3] * curve[who[p + 3]] * way[who[p + 3]]
         p += 4
     while p < stop:
-        s0 += self.values[p] * z[self.who[p]]
+        s0 += x[p] * curve[who[p]] * way[who[p]]
         p += 1
     return (s0 + s1) + (s2 + s3)
+
+
+cdef inline void move_way(FeatureCD self, Py_ssize_t s, double d) noexcept nogil:
+    """The change of column s grows by d."""
+    cdef int64_t p
+    cdef const double* x = &self.values[0]
+    cdef const int32_t* who = &self.who[0]
+    cdef double* way = &self.way[0]
+    for p in range(self.begins[s], self.begins[s + 1]):
+        way[who[p]] += d * x[p]
 
 
 cdef inline double violation_of(double l1, double w, double G) noexcept nogil:
@@ -513,7 +550,11 @@ cdef double model(FeatureCD self, const Py_ssize_t[::1] order) noexcept nogil:
     """Curvatures, and the columns' slopes and bends at the margins of now. Returns the sum of violations."""
     cdef Py_ssize_t i, at, s
     cdef int64_t p
-    cdef double total = 0, bend, w, l2
+    cdef double total = 0, bend, force, w, l2
+    cdef const double* x = &self.values[0]
+    cdef const int32_t* who = &self.who[0]
+    cdef const double* pull = &self.pull[0]
+    cdef const double* curve = &self.curve[0]
     for i in range(self.rows.m):
         self.pull[i] = self.sign[i] * dual_at(self.phi, self.cost[i], self.margin[i])
         self.curve[i] = self.cost[i] * curvature_at(self.phi, self.margin[i])
@@ -521,10 +562,11 @@ cdef double model(FeatureCD self, const Py_ssize_t[::1] order) noexcept nogil:
     for at in range(order.shape[0]):
         s = order[at]
         w, l2 = self.W[self.features[s]], l2_of(self, self.features[s])
-        bend = 0
+        bend = force = 0
         for p in range(self.begins[s], self.begins[s + 1]):
-            bend += self.values[p] * self.values[p] * self.curve[self.who[p]]
-        self.slope[s] = l2 * w - column_dot(self, s, &self.pull[0])
+            bend += x[p] * x[p] * curve[who[p]]
+            force += x[p] * pull[who[p]]
+        self.slope[s] = l2 * w - force
         self.bend[s], self.change[s] = bend + l2 + NU, 0
         total += violation_of(l1_of(self, self.features[s]), w, self.slope[s])
     return total
@@ -542,20 +584,18 @@ cdef Py_ssize_t front(FeatureCD self, Py_ssize_t[::1] order) noexcept nogil:
 
 
 cdef bint cycle(FeatureCD self, Py_ssize_t[::1] order, cycle_t* state) noexcept nogil:
-    """Coordinate descent on the model: `change`, and in `way` the curvatures times y_i v.x_i. Whether violations are
-    small enough.
+    """Coordinate descent on the model: `change`, and in `way` v.x_i. Whether violations are small enough.
 
     Columns that stay at 0, well within the range of l1, are left out until the others are done.
     """
     cdef Py_ssize_t at = 0, s, kept
-    cdef int64_t p
     cdef double G, w, d, l1, total = 0, worst = 0
     shuffle(&order[0], state.n, &self.rng)
     while at < state.n:
         s = order[at]
         w = self.W[self.features[s]] + self.change[s]
         l1 = l1_of(self, self.features[s])
-        G = self.slope[s] + (l2_of(self, self.features[s]) + NU) * self.change[s] + column_dot(self, s, &self.way[0])
+        G = self.slope[s] + (l2_of(self, self.features[s]) + NU) * self.change[s] + curved_dot(self, s)
         if w == 0 and fabs(G) + state.last < l1:
             state.n -= 1
             kept, order[at] = order[at], order[state.n]
@@ -574,8 +614,7 @@ cdef bint cycle(FeatureCD self, Py_ssize_t[::1] order, cycle_t* state) noexcept 
         else:
             d = -w
         self.change[s] = d + self.change[s] if d != -w else -self.W[self.features[s]]
-        for p in range(self.begins[s], self.begins[s + 1]):
-            self.way[self.who[p]] += d * self.values[p] * self.curve[self.who[p]]
+        move_way(self, s, d)
     state.last = worst / self.rows.m
     if total > state.enough:
         return False
@@ -615,21 +654,16 @@ cdef inline double ascent(double l1, double l2, double w, double slope, double v
     return slope * v + l1 * (fabs(w + v) - fabs(w)) + 0.5 * l2 * v * v
 
 
-cdef double go(FeatureCD self, const Py_ssize_t[::1] order) noexcept nogil:
-    """W and the margins go the part 1, 1/2, 1/4, ... of the change that lowers P enough, as far as rounding tells.
-    Returns by how much it falls."""
+cdef double go(FeatureCD self, const Py_ssize_t[::1] order, double* gone) noexcept nogil:
+    """W and the margins go the part 1, 1/2, 1/4, ... of the change that lowers P enough, as far as rounding tells;
+    `way` has v.x_i. Returns by how much P falls."""
     cdef Py_ssize_t i, j, at, s, _
-    cdef int64_t p
     cdef double promised = 0, part = 1, w, before, after, fall, total
-    for i in range(self.rows.m):
-        self.way[i] = 0
     for at in range(order.shape[0]):
         s = order[at]
         if self.change[s] != 0:
             j = self.features[s]
             promised -= ascent(l1_of(self, j), l2_of(self, j), self.W[j], self.slope[s], self.change[s])
-            for p in range(self.begins[s], self.begins[s + 1]):
-                self.way[self.who[p]] += self.change[s] * self.values[p]
     if not promised > 0:
         return 0
     for _ in range(HALVINGS):
@@ -654,6 +688,7 @@ cdef double go(FeatureCD self, const Py_ssize_t[::1] order) noexcept nogil:
                 self.W[self.features[s]] += part * self.change[s]
             for i in range(self.rows.m):
                 self.margin[i] += part * self.sign[i] * self.way[i]
+            gone[0] = part
             return fmax(fall, ROUNDING * total)
         part /= 2
     return 0

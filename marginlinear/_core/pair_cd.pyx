@@ -15,7 +15,7 @@ from a cache of float32 rows; afterwards F follows for all rows.
 import numpy as np
 
 from cpython.exc cimport PyErr_CheckSignals
-from libc.math cimport INFINITY, fabs, fmax, fmin, sqrt
+from libc.math cimport INFINITY, fabs, fmax, fmin, nextafter, sqrt
 from libc.stdint cimport int8_t, int32_t
 
 from marginlinear._core.check cimport check
@@ -61,6 +61,8 @@ cdef double SOON = 0.03
 cdef double TINY = 1e-30
 # A best shift is looked for at this part of its range from a guess, and then so many times as far.
 cdef double NEARBY = 1e-3, WIDER = 8
+# A slope that is this part of the sum of the costs, which losses of slope 1 have, is rounding.
+cdef double FLAT = 1e-12
 
 cdef const passes_t* passes
 
@@ -583,7 +585,18 @@ def values_of(table, const double[::1] cost, const double[::1] signs, const doub
 
 def best_shift(table, const double[::1] cost, const double[::1] signs, const double[::1] scores, double low,
                double high, double guess):
-    """The shift of all scores at which their loss is least, between low and high, found soon where a guess is near."""
+    """The shift of all scores at which their loss is least, between low and high, found soon where a guess is near; of
+    several such shifts, where the loss is flat, the middle."""
+    cdef double rounding = FLAT * float(np.sum(cost))
+    cdef double first = shift_of_slope(-rounding, table, cost, signs, scores, low, high, guess)
+    cdef double last = shift_of_slope(rounding, table, cost, signs, scores, first, high,
+                                      nextafter(first, high))
+    return first + (last - first) / 2
+
+
+def shift_of_slope(double slope_there, table, const double[::1] cost, const double[::1] signs,
+                   const double[::1] scores, double low, double high, double guess):
+    """The shift of all scores, between low and high, from which on their loss has this slope or a larger one."""
     cdef const double[::1] numbers = np.ascontiguousarray(table)
     cdef const pieces_t* phi = <const pieces_t*> &numbers[0]
     cdef int32_t[::1] rest = np.arange(cost.shape[0], dtype=np.int32)
@@ -607,7 +620,7 @@ def best_shift(table, const double[::1] cost, const double[::1] signs, const dou
             for at in range(n_rest):
                 i = rest[at]
                 slope += cost[i] * signs[i] * slope_at(phi, signs[i] * (scores[i] + middle))
-            if slope < 0:
+            if slope < slope_there:
                 low, above = middle, True
                 middle += stride
             else:

@@ -9,7 +9,16 @@ a small kappa makes G small and e large, a large kappa the reverse: kappa is ste
 stays small where that is seen to be faster, as it is with nonsmooth losses.
 """
 
+from __future__ import annotations
+
 import math
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from marginlinear._core.dual_engine import DualEngine
+    from marginlinear.algorithms.certificate import Budget, Incumbent, SkipTolerance
 
 # Wanted ratio e/G at the end of an outer step.
 BALANCE = 0.3
@@ -27,12 +36,12 @@ LEAST_KAPPA, MOST_KAPPA = 1e-3, 1e7
 MIN_TRIAL, TRIAL, LEAST_PACE = 10, 8, 1e-4
 
 
-def pace_of(before, gap, sweeps):
+def pace_of(before: float, gap: float, sweeps: int) -> float:
     """What a sweep takes off the logarithm of a gap that was `before`."""
     return max(LEAST_PACE, math.log(before / gap) / sweeps) if gap < math.inf else LEAST_PACE
 
 
-def sweeps_left(gap, wanted, pace):
+def sweeps_left(gap: float, wanted: float, pace: float) -> float:
     return math.log(gap / wanted) / pace if gap < math.inf and 0 < wanted < math.inf else math.inf
 
 
@@ -54,7 +63,13 @@ class Accelerator:
         Whether kappa follows e/G.
     """
 
-    def __init__(self, engine, incumbent, least_sweeps):
+    pending: tuple[float, bool] | None
+    trial: tuple[int, float, float] | None
+    best_cycle: float
+    cycle: float
+    cycle_steps: int
+
+    def __init__(self, engine: DualEngine, incumbent: Incumbent, least_sweeps: int) -> None:
         self.engine, self.incumbent, self.least_sweeps = engine, incumbent, least_sweeps
         self.min_sweeps, self.fraction, self.rho, self.steered = least_sweeps, 1.0, 0.3, True
         # Those of the other way to set kappa: kappa, min_sweeps, fraction.
@@ -63,30 +78,30 @@ class Accelerator:
         self.stop()
         self.forget_pace()
 
-    def stop(self):
+    def stop(self) -> None:
         """No centre any more."""
         self.averages, self.pending = 0, None
 
-    def forget_pace(self):
+    def forget_pace(self) -> None:
         """The gaps so far are those of another problem."""
         self.judged, self.stalls = math.inf, 0
         self.trial, self.pace = None, {True: math.inf, False: math.inf}
 
-    def begin(self, kappa):
+    def begin(self, kappa: float) -> None:
         """No momentum, no averages, nothing known of cycles."""
         self.stop()
         self.A, self.a = 0.0, 1 / kappa
         self.best_cycle, self.switching = math.inf, False
         self._begin_cycle()
 
-    def hold(self, kappa):
+    def hold(self, kappa: float) -> None:
         """The centre is to be as firm as this."""
         self.steered = True
         if not self.engine.stable:
             # Steered down, the centre would let go once more, and nothing is surer than a firm one.
             self.least_kappa = kappa
 
-    def outer_step(self, sweep, budget):
+    def outer_step(self, sweep: Callable[[], bool], budget: Budget) -> float | None:
         """Sweeps around one centre, until e is down to its share of G; then averages and, at the next call, the next
         centre: until then W is what was checked. Returns e + G, or None where a `sweep` returned False."""
         if self.pending is not None:
@@ -128,10 +143,10 @@ class Accelerator:
         engine.foresee(*self._next_centre(*self.pending))
         return merit
 
-    def _begin_cycle(self):
+    def _begin_cycle(self) -> None:
         self.cycle, self.cycle_steps = math.inf, 0
 
-    def _end_cycle(self):
+    def _end_cycle(self) -> bool:
         """Judge the cycle. A bad one, True, asks for a restart and for more care within outer steps."""
         bad = self.cycle > 0.8 * self.best_cycle
         self.best_cycle = min(self.best_cycle, self.cycle)
@@ -143,24 +158,24 @@ class Accelerator:
         self._begin_cycle()
         return bad
 
-    def _care(self):
+    def _care(self) -> None:
         self.min_sweeps = min(16, self.min_sweeps + 1)
         self.fraction = max(LEAST_FRACTION, 0.7 * self.fraction)
 
-    def _recentre(self, kappa, restart):
+    def _recentre(self, kappa: float, restart: bool) -> None:
         if self.switching:
             self._switch(kappa)
             return
         _, self.A, self.a, _ = centre = self._next_centre(kappa, restart)
         self.engine.iterates.recentre(*centre)
 
-    def _next_centre(self, kappa, restart):
+    def _next_centre(self, kappa: float, restart: bool) -> tuple[float, float, float, bool]:
         """What Iterates.recentre is told: kappa, A, a, restart."""
         A = 0.0 if restart else self.A
         grown = 1 + A
         return kappa, A, (grown + math.sqrt(grown * grown + 4 * kappa * A * grown)) / (2 * kappa), restart
 
-    def _switch(self, kappa):
+    def _switch(self, kappa: float) -> None:
         """From steered kappa to slack or back, from the averages where they are better."""
         if self.incumbent.from_average:
             self.engine.adopt()
@@ -171,14 +186,16 @@ class Accelerator:
         self.engine.iterates.recentre(kappa, 0.0, 1.0, True)
         self.begin(kappa)
 
-    def judge(self, skip, wanted):
+    def judge(self, skip: SkipTolerance, wanted: float) -> None:
         """Where the gap stalls from one scheduled check to the next, ask for more care within outer steps.
 
         Where its pace promises more sweeps to `wanted` than were made, go over to the other way to set kappa, steered
         or slack, unless that was slower: what is known of it fades, by a factor of 2 a trial. A loss without kinks asks
         for slack only where steering has stalled.
         """
-        left, own = self.incumbent.best_primal - self.incumbent.bound, self.incumbent.last.gap
+        last = self.incumbent.last
+        assert last is not None
+        left, own = self.incumbent.best_primal - self.incumbent.bound, last.gap
         n_iter = self.engine.n_iter
         if left > STALL * self.judged:
             self._care()

@@ -5,7 +5,10 @@ left, and then adds what has changed to the scores of all rows. Kernel rows are 
 fit is recomputed in float64, and where it falls short, the rounds go on from the scores it has found.
 """
 
+from __future__ import annotations
+
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,6 +16,12 @@ from marginlinear._core.active_blocks import ActiveBlocks
 from marginlinear._core.rows import OF_ROWS
 from marginlinear.algorithms.descent import Pace
 from marginlinear.status import allowance
+
+if TYPE_CHECKING:
+    from marginlinear._core.block_cd import BlockCD
+    from marginlinear._core.row_cache import RowCache
+    from marginlinear._typing import FloatArray, Int32Array
+    from marginlinear.problem import Run
 
 # Rows of an active set, at least: so many, this part of all, and this multiple of the free ones; at most so many: of
 # these the columns that are gathered fit into what ROOM has for them, and rounds over more are no fewer by much.
@@ -45,20 +54,20 @@ class ActiveSets:
 
     pace = Pace(1, 0, 10.0, 10)
 
-    def __init__(self, engine, cache, run):
+    def __init__(self, engine: BlockCD, cache: RowCache, run: Run) -> None:
         self.engine, self.tol = engine, run.tol
         rows = engine.rows
         self.blocks = ActiveBlocks(engine, cache, room=int((1 - OF_ROWS) * rows.room) // rows.takers, seed=run.seed)
         self.at_zero = engine.loss_at_zero()
         self.random, self.short = np.random.default_rng(run.seed), 0
         # What there was to go, as a multiple of what is allowed, before each round.
-        self.left = []
+        self.left: list[float] = []
 
-    def start_over(self):
+    def start_over(self) -> None:
         """Duals and weights of 0."""
         self.engine.start_over()
 
-    def sweep(self):
+    def sweep(self) -> None:
         """One round."""
         engine = self.engine
         gaps, loss, tight = engine.gaps()
@@ -82,7 +91,7 @@ class ActiveSets:
         if self.short > CRAWL:
             raise Crawl
 
-    def _promised(self):
+    def _promised(self) -> float:
         """The rounds that are ahead, at the rate of the last ones."""
         if self.left[-1] <= 1 or len(self.left) <= LAST:
             return 0
@@ -90,10 +99,10 @@ class ActiveSets:
             return math.inf
         return LAST * math.log(self.left[-1]) / math.log(self.left[-1 - LAST] / self.left[-1])
 
-    def _active(self, gaps):
+    def _active(self, gaps: FloatArray) -> Int32Array:
         """Numbers of the rows of the next round, rising."""
         engine, m = self.engine, len(gaps)
-        own = np.asarray(engine.alpha)[np.arange(m), engine.y]
+        own = np.asarray(engine.alpha)[np.arange(m), np.asarray(engine.y)]
         free = (own > 0) | (np.asarray(engine.beta) > 0)
         if engine.piecewise_linear:
             # At a corner all of c_i is against one rival.

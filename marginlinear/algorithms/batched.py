@@ -4,7 +4,10 @@ Problems of text end after a few sweeps, and a sweep of a batch costs a fraction
 long run, or has met a limit, is handed to a descent of its own, from the duals it has.
 """
 
+from __future__ import annotations
+
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,13 +18,18 @@ from marginlinear.algorithms.descent import slow
 from marginlinear.problem import Info
 from marginlinear.status import CONVERGED, allowance, status_of
 
+if TYPE_CHECKING:
+    from marginlinear._typing import FloatArray, Int8Array, State, Table
+    from marginlinear.algorithms.certificate import Budget
+    from marginlinear.problem import Problem, Run
+
 # A check that the schedule has not asked for is made where this part of the problems promises to end.
 ENOUGH = 0.25
 # So few problems that are left are quicker one by one.
 FEW = 2
 
 
-def groups(count):
+def groups(count: int) -> list[tuple[int, int]]:
     """(first, stop) of each batch of columns, of even sizes."""
     number = -(-count // WIDTH)
     return [(count * batch // number, count * (batch + 1) // number) for batch in range(number)]
@@ -33,19 +41,21 @@ class Batch:
     The weights of those that are solved go to `weights`, an array with as many columns.
     """
 
-    def __init__(self, problem, codes, loss, run, budget, weights, threads):
+    def __init__(self, problem: Problem, codes: Int8Array, loss: tuple[FloatArray, Table], run: Run, budget: Budget,
+                 weights: FloatArray, threads: int) -> None:
         self.cost, (knots, parts) = loss
         self.run, self.budget, self.weights = run, budget, weights
         self.engine = BatchMarginCD(problem.rows, problem.y, codes, self.cost, table_of(knots, parts), seed=run.seed,
                                 threads=threads, cancel=budget.cancel)
         self.few = min(FEW, self.engine.k - 1)
         # Of problems that have ended: objective, infinite where it is not certified, sweeps, and last gaps.
-        self.ends = [None] * self.engine.k
+        self.ends: list[tuple[float, int, list[float]]] = [None] * self.engine.k  # type: ignore[list-item]  # as yet
 
-    def fit(self):
+    def fit(self) -> list[tuple[Info | None, State]]:
         """Of each problem (info, state); info is None where it goes on by itself, from this state."""
         engine, next_check = self.engine, scheduled_after(0)
-        gaps, tried = [], [math.inf] * engine.k
+        gaps: list[list[float]] = []
+        tried = [math.inf] * engine.k
         while len(engine.active) > self.few and not self.budget.exhausted(engine.n_iter):
             engine.sweep()
             # The sum was taken before the updates: the last sweep's rate tells what they left.
@@ -67,7 +77,7 @@ class Batch:
         return [self._outcome(*self.ends[j], bound, engine.duals_of(j), self.weights[:, j])
                 for j, bound in enumerate(engine.dual())]
 
-    def _check(self, gaps):
+    def _check(self, gaps: list[list[float]]) -> None:
         """Exact values, by a pass over the rows: what is certified ends here, and what promises a long run."""
         engine, ended = self.engine, []
         primal, bound = engine.primal(), engine.dual()
@@ -81,7 +91,8 @@ class Batch:
         engine.set_skip_tolerance([OF_ALLOWED * value for value in allowed])
         engine.retire(ended)
 
-    def _outcome(self, objective, n_iter, gaps, bound, duals, weights):
+    def _outcome(self, objective: float, n_iter: int, gaps: list[float], bound: float, duals: FloatArray,
+                 weights: FloatArray) -> tuple[Info | None, State]:
         state = {"duals": duals, "cost": self.cost, "W": weights, "kappa": 0.0, "before": None}
         certificate = objective - bound
         if status_of(certificate, objective, self.run.tol) != (CONVERGED, None):

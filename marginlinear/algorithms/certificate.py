@@ -8,15 +8,23 @@ value D of its duals, and the best of them serves whichever weights are the incu
 `status` has what a fit is told to have ended by, from a certificate recomputed at its end.
 """
 
+from __future__ import annotations
+
 import copy
 import math
 import time
-from collections import namedtuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from marginlinear.status import STALLED, SWEEPS, TIME_LIMIT, allowance
 from marginlinear.threads import Cancelled
+
+if TYPE_CHECKING:
+    from threading import Event
+
+    from marginlinear._core.dual_engine import DualEngine
+    from marginlinear._typing import FloatArray, HistoryEntry, Observer
 
 # Turns without a gain that end a loop: in one alone, that before may have done more than was asked.
 IDLE = 2
@@ -24,7 +32,7 @@ IDLE = 2
 FIRST_CHECK, STRIDE = 4, 5
 
 
-def scheduled_after(n_iter):
+def scheduled_after(n_iter: int) -> int:
     """The sweep of the next scheduled check."""
     return n_iter + max(FIRST_CHECK, n_iter // STRIDE)
 
@@ -36,26 +44,27 @@ class Budget:
     as long, `exhausted`; one whose turns may leave all as it is, as a fit within a fit may, or a step, `spent`.
     """
 
-    def __init__(self, max_iter, time_limit, progress=None, cancel=None):
+    def __init__(self, max_iter: float | None, time_limit: float | None, progress: Observer | None = None,
+                 cancel: Event | None = None) -> None:
         self.started = time.perf_counter()
         self.max_iter = math.inf if max_iter is None else max_iter
         self.time_limit = math.inf if time_limit is None else time_limit
         self.progress, self.cancel = progress, cancel
-        self.history = []
+        self.history: list[HistoryEntry] = []
         # Of the turns that `spent` was told of: the best values, and how many in a row brought no better one.
         self.best, self.idle = (math.inf, -math.inf), 0
 
     @property
-    def seconds(self):
+    def seconds(self) -> float:
         return time.perf_counter() - self.started
 
-    def capped(self, max_iter):
+    def capped(self, max_iter: float) -> Budget:
         """The same budget, with the same record, for a stage that is given up after so many sweeps."""
         capped = copy.copy(self)
         capped.max_iter = min(self.max_iter, max_iter)
         return capped
 
-    def exhausted(self, n_iter):
+    def exhausted(self, n_iter: int) -> str | None:
         """None, or what ran out: SWEEPS or TIME_LIMIT."""
         if self.cancel is not None and self.cancel.is_set():
             raise Cancelled
@@ -63,14 +72,15 @@ class Budget:
             return SWEEPS
         return TIME_LIMIT if self.seconds >= self.time_limit else None
 
-    def spent(self, n_iter, objective, bound):
+    def spent(self, n_iter: int, objective: float, bound: float) -> str | None:
         """`exhausted`, after a turn that ended with these values; STALLED, too, where IDLE turns in a row have brought
         neither a lower objective nor a higher bound: what is left is rounding."""
         before, self.best = self.best, (min(self.best[0], objective), max(self.best[1], bound))
         self.idle = self.idle + 1 if self.best == before else 0
         return self.exhausted(n_iter) or (STALLED if self.idle >= IDLE else None)
 
-    def record(self, n_iter, objective, bound=None, certificate=None, residual=None):
+    def record(self, n_iter: int, objective: float, bound: float | None = None, certificate: float | None = None,
+               residual: float | None = None) -> None:
         entry = {"n_iter": n_iter, "seconds": self.seconds, "objective": objective, "bound": bound,
                  "certificate": certificate, "residual": residual}
         self.history.append(entry)
@@ -78,17 +88,21 @@ class Budget:
             self.progress(entry)
 
 
-class Check(namedtuple("Check", "primal objective at_average bound from_average")):
+class Check(NamedTuple):
     """Exact values at one moment.
 
     `primal` and `bound` belong to the convex problem of the sweeps, `objective` to the method. `at_average`: primal and
     objective are those of W_avg, which was better than W; `from_average`: the bound is that of the averaged duals.
     """
 
-    __slots__ = ()
+    primal: float
+    objective: float
+    at_average: bool
+    bound: float
+    from_average: bool
 
     @property
-    def gap(self):
+    def gap(self) -> float:
         return self.primal - self.bound
 
 
@@ -113,20 +127,24 @@ class Incumbent:
         weights that the problem was made at: the bounds speak of them alone.
     margins : float64 array or None
         Those of weights that a line search has made; None for weights that were checked.
-    last : Check
+    last : Check or None
     """
 
-    def __init__(self, engine):
+    weights: FloatArray | None
+    margins: FloatArray | None
+    last: Check | None
+
+    def __init__(self, engine: DualEngine) -> None:
         self.engine = engine
         self.weights, self.objective, self.margins = None, math.inf, None
         self.follows_best, self.last = True, None
         self.forget_bounds()
 
-    def forget_bounds(self):
+    def forget_bounds(self) -> None:
         """Of the checks so far."""
         self.best_primal, self.bound = math.inf, -math.inf
 
-    def set(self, objective, averaged=False):
+    def set(self, objective: float, averaged: bool = False) -> None:
         """Compare the bounds from here on with the weights W, or W_avg, and their objective."""
         weights = self.engine.iterates.vector(averaged)
         if self.weights is None:
@@ -136,7 +154,7 @@ class Incumbent:
         self.engine.iterates.scale(self.weights, 1.0)
         self.objective, self.margins = objective, None
 
-    def note(self, check):
+    def note(self, check: Check) -> None:
         """Keep what a check found."""
         self.last = check
         self.best_primal = min(self.best_primal, check.primal)
@@ -144,12 +162,12 @@ class Incumbent:
         if self.follows_best and check.primal < self.objective:
             self.set(check.primal, check.at_average)
 
-    def raise_bound(self, bound, from_average=False):
+    def raise_bound(self, bound: float, from_average: bool = False) -> None:
         if bound > self.bound:
             self.bound = bound
             self.engine.keep_duals(from_average)
 
-    def line_search(self, primal, averaged, tol):
+    def line_search(self, primal: float, averaged: bool, tol: float) -> None:
         """Around a centre W swings about the optimum: the incumbent is what lines through its places and 0 have of P.
         Of hinges at a large cost a scale is worth most: where many margins are short of 1 by little, it makes them 1.
 
@@ -157,26 +175,29 @@ class Incumbent:
         """
         if self.weights is None:
             self.set(primal, averaged)
+        assert self.weights is not None
+        # Engines with `lines` have both.
+        engine: Any = self.engine
         if self.margins is None:
-            self.margins = self.engine.margins_of(self.weights)
+            self.margins = engine.margins_of(self.weights)
         enough = CLOSE * allowance(tol, self.objective)
-        self.objective = self.engine.line_search(self.weights, self.margins, averaged, enough)
+        self.objective = engine.line_search(self.weights, self.margins, averaged, enough)
         self.best_primal = min(self.best_primal, self.objective)
 
     @property
-    def from_average(self):
+    def from_average(self) -> bool:
         """Whether the last check's bound was that of the averaged duals."""
         return self.last is not None and self.last.from_average
 
     @property
-    def certificate(self):
+    def certificate(self) -> float:
         return self.objective - self.bound
 
-    def certified(self, tol):
+    def certified(self, tol: float) -> bool:
         return self.certificate <= allowance(tol, self.objective)
 
     @property
-    def level(self):
+    def level(self) -> float:
         """The best P; before the first check what bound and gap make of it, which is not finite where one of them is
         not."""
         return self.best_primal if self.best_primal < math.inf else self.bound + self.engine.gap
@@ -194,26 +215,26 @@ TIGHTER = 0.1
 class SkipTolerance:
     """The gaps that a sweep may leave: rows whose gaps add up to no more are skipped."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.of_allowed, self.of_gap = OF_ALLOWED, OF_GAP
         self.forget()
 
-    def forget(self):
+    def forget(self) -> None:
         """Nothing is skipped before a bound is known."""
         self.value = -math.inf
 
-    def update(self, tol, level, fraction):
+    def update(self, tol: float, level: float, fraction: float) -> None:
         """For an objective of about `level`. Around a centre, e is to fall to a `fraction` of G, which may be small:
         what is skipped is a part of that."""
         self.value = self.of_allowed * fraction * allowance(tol, level) if math.isfinite(level) else -math.inf
 
-    def of_sweep(self, engine):
+    def of_sweep(self, engine: DualEngine) -> float:
         """That of the next sweep. At first every row is visited in full: duals may still be out of their range."""
         if not engine.piecewise_linear and self.value > -math.inf and engine.gap < math.inf:
             return max(self.value, self.of_gap * engine.gap)
         return self.value
 
-    def tighten(self, of_gap):
+    def tighten(self, of_gap: bool) -> None:
         """After a stall; `of_gap`: after one of many."""
         self.of_allowed *= TIGHTER
         if of_gap:

@@ -5,15 +5,24 @@ Where the weights are few, Newton steps (block_newton.pyx, margin_newton.pyx) ma
 features' scale or C.
 """
 
+from __future__ import annotations
+
 import math
-from collections import namedtuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from marginlinear.algorithms.accelerated import Accelerator
 from marginlinear.algorithms.certificate import FIRST_CHECK, Check, Incumbent, SkipTolerance, scheduled_after
 from marginlinear.status import STALLED, allowance
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
-class Pace(namedtuple("Pace", "least_sweeps patience first_kappa warm_up")):
+    from marginlinear._core.dual_engine import DualEngine
+    from marginlinear.algorithms.certificate import Budget
+    from marginlinear.algorithms.newton import NewtonCost, NewtonSteps
+
+
+class Pace(NamedTuple):
     """What depends on how the sweeps are made.
 
     Attributes
@@ -29,7 +38,25 @@ class Pace(namedtuple("Pace", "least_sweeps patience first_kappa warm_up")):
         Newton steps start from the duals of this many sweeps.
     """
 
-    __slots__ = ()
+    least_sweeps: int
+    patience: int
+    first_kappa: float
+    warm_up: int
+
+
+class Sweeps(Protocol):
+    """What makes sweeps: an engine, or something in its place."""
+
+    def sweep(self) -> None: ...
+
+    def start_over(self) -> None: ...
+
+
+class Sweeper(Sweeps, Protocol):
+    """What stands in an engine's place."""
+
+    @property
+    def pace(self) -> Pace: ...
 
 
 # Of sweeps one row after another.
@@ -46,7 +73,7 @@ RUNAWAY, FIRMER, RUNAWAYS, FIRMEST = 1e6, 100.0, 3, 1e15
 EACH, ENOUGH, LATEST = 7.0, 40, 0.25
 
 
-def slow(gaps, target, patience=PLAIN.patience):
+def slow(gaps: Sequence[float], target: float, patience: float = PLAIN.patience) -> bool:
     """Whether the rate of the last three of sweeps' gaps promises more than `patience` sweeps to `target`."""
     if gaps[-1] <= target:
         return False
@@ -67,7 +94,13 @@ class Descent:
         What ended it before a certificate, as `status.status_of` takes it.
     """
 
-    def __init__(self, engine, budget, tol, algorithm, newton=None, sweeper=None):
+    stopped: str | None
+    gaps: list[float]
+    newton: NewtonSteps | None
+    newton_cost: NewtonCost | None
+
+    def __init__(self, engine: DualEngine, budget: Budget, tol: float, algorithm: str, newton: NewtonCost | None = None,
+                 sweeper: Sweeper | None = None) -> None:
         """`newton`: MarginNewtonCost, BlockNewtonCost or None. `sweeper`: what makes the sweeps, the engine unless
         given: it has `sweep()` and `start_over()` in place of the engine's, and a `pace`."""
         self.engine, self.budget, self.tol, self.algorithm = engine, budget, tol, algorithm
@@ -80,7 +113,7 @@ class Descent:
         self.next_check, self.checked_estimate, self.gaps = FIRST_CHECK, math.inf, []
         self.at_zero = engine.loss_at_zero()
         self.newton, self.newton_cost = None, newton
-        if algorithm == "newton":
+        if algorithm == "newton" and newton is not None:
             newton.require(engine)
         # Of one Newton step and, as a whole, of those that a problem may take, in sweeps.
         cost = newton.sweeps_of_a_step(engine) if newton is not None else math.inf
@@ -89,20 +122,20 @@ class Descent:
             self.enough = min(ENOUGH * cost, self.enough)
         elif engine.rows.is_gram:
             self.enough = math.inf
-        self.steps = newton.steps(engine) * cost if cost < math.inf else math.inf
+        self.steps = newton.steps(engine) * cost if newton is not None and cost < math.inf else math.inf
         self.newton_first = algorithm == "newton" or (
             algorithm == "auto" and self.steps < math.inf and self.steps <= self.sweeps)
-        self.first_step = newton.first_step(engine) if self.newton_first else None
+        self.first_step = newton.first_step(engine) if newton is not None and self.newton_first else None
         if self.first_step == 0:
             self.route = "newton"
         self.go_on()
 
     @property
-    def sweeps(self):
+    def sweeps(self) -> float:
         """How many accelerated sweeps the problem may take."""
         return EACH * math.sqrt(self.engine.condition())
 
-    def until(self, tol, renewal=0.0):
+    def until(self, tol: float, renewal: float = 0.0) -> Check:
         """Sweep until the incumbent is certified to `tol`, or until gap <= renewal (objective - bound), at a check;
         returns the check.
 
@@ -125,14 +158,14 @@ class Descent:
                 return check
 
     @property
-    def way(self):
+    def way(self) -> str:
         """The route, by the name that a user is told."""
-        return self.newton_cost.NAME if self.route == "newton" else self.route
+        return self.newton_cost.NAME if self.newton_cost is not None and self.route == "newton" else self.route
 
-    def certified(self):
+    def certified(self) -> bool:
         return self.incumbent.certified(self.goal)
 
-    def outdated(self, check):
+    def outdated(self, check: Check) -> bool:
         """Whether other references promise more than these: the objective is below the incumbent's, and the gap that is
         left is small beside what they would save, or is within the tolerance and small beside what was gained."""
         objective = self.incumbent.objective
@@ -140,7 +173,7 @@ class Descent:
                    min(self.renewal * (objective - check.bound), allowance(self.goal, objective)))
         return self.renewal > 0 and check.objective < objective and check.gap <= left
 
-    def _plain_sweep(self):
+    def _plain_sweep(self) -> Check | None:
         self.engine.adapt()
         if not self._sweep():
             return self._start_over()
@@ -157,7 +190,7 @@ class Descent:
                 self._accelerate(self.pace.first_kappa)
         return check
 
-    def _slow(self):
+    def _slow(self) -> bool:
         """Whether plain sweeps promise a long run to the tolerance."""
         if self.pace.patience == 0:
             return True
@@ -165,13 +198,14 @@ class Descent:
             return False
         return slow(self.gaps, allowance(self.tol, self.incumbent.level), self.pace.patience)
 
-    def _outer_step(self):
+    def _outer_step(self) -> Check | None:
         merit = self.accelerator.outer_step(self._sweep, self.budget)
         return self._start_over() if merit is None else self._check_if_due(merit)
 
-    def _newton_step(self):
+    def _newton_step(self) -> Check | None:
         if self.newton is None:
             self.accelerator.stop()
+            assert self.newton_cost is not None
             self.newton = self.newton_cost.begin(self.engine, self.budget)
         newton = self.newton
         newton.step()
@@ -179,7 +213,7 @@ class Descent:
             return self._start_over()
         return self._note(Check(newton.primal, newton.objective, False, newton.bound, False))
 
-    def _sweep(self):
+    def _sweep(self) -> bool:
         """One sweep; False where it diverges: the blocks are further from their solution than W = 0 may be from the
         optimum, P(0) - P* <= P(0) - D, many times over."""
         engine = self.engine
@@ -191,7 +225,7 @@ class Descent:
             return True
         return not engine.gap > RUNAWAY * (self.at_zero - min(0.0, self.incumbent.bound))
 
-    def _check_if_due(self, estimate):
+    def _check_if_due(self, estimate: float) -> Check | None:
         """A check costs a pass: made when the schedule says so, or when the estimated gap is small enough to end.
         The bound alone costs none: early on, the schedule asks for no more."""
         engine, incumbent = self.engine, self.incumbent
@@ -215,12 +249,12 @@ class Descent:
         return check
 
     @property
-    def wanted(self):
+    def wanted(self) -> float:
         """A gap that ends `until`: around an incumbent that stays, what is within the tolerance need not."""
         part = 1.0 if self.incumbent.follows_best else self.renewal
         return allowance(self.goal, self.incumbent.objective) * part
 
-    def check(self):
+    def check(self) -> Check:
         """Exact values, by one pass over the rows, or two where there are averages."""
         engine, averages = self.engine, self.accelerator.averages
         primal, objective, _ = engine.primal()
@@ -238,27 +272,27 @@ class Descent:
             self.incumbent.line_search(primal, at_average, self.goal)
         return self._note(Check(primal, objective, at_average, bound, from_average))
 
-    def _note(self, check):
+    def _note(self, check: Check) -> Check:
         self.incumbent.note(check)
         self._update_skip()
         self.budget.record(self.engine.n_iter, check.objective, check.bound, self.incumbent.certificate)
         return check
 
-    def _update_skip(self):
+    def _update_skip(self) -> None:
         fraction = self.accelerator.fraction if self.engine.iterates.kappa > 0 else 1.0
         self.skip.update(self.goal, self.incumbent.level, fraction)
 
-    def _accelerate(self, kappa):
+    def _accelerate(self, kappa: float) -> None:
         """Around a centre, at W, from here on."""
         self.engine.iterates.start(kappa)
         self._begin(kappa)
 
-    def _begin(self, kappa):
+    def _begin(self, kappa: float) -> None:
         """Around the engine's centre."""
         self.route = "accelerated"
         self.accelerator.begin(kappa)
 
-    def go_on(self):
+    def go_on(self) -> None:
         """From weights beside those of the duals, where there is a centre."""
         if self.engine.iterates.kappa > 0:
             if self.newton_first:
@@ -266,19 +300,19 @@ class Descent:
             else:
                 self._begin(self.engine.iterates.kappa)
 
-    def adopt(self):
+    def adopt(self) -> None:
         """Go on from the averages where they have the better bound. To be called at a check."""
         if self.incumbent.from_average:
             self.engine.adopt()
             self._begin(self.engine.iterates.kappa)
 
-    def give_up_centre(self):
+    def give_up_centre(self) -> None:
         """Plain sweeps from here on: W = U."""
         self.engine.iterates.plain()
         self.route = "cd"
         self.accelerator.stop()
 
-    def reset(self, follow_best=True):
+    def reset(self, follow_best: bool = True) -> None:
         """The engine's problem has changed: forget rates and momentum, keep the weights or their averages.
         `follow_best`: see Incumbent."""
         self.gaps, self.checked_estimate = [], math.inf
@@ -292,7 +326,7 @@ class Descent:
             iterates.recentre(iterates.kappa, 0.0, 1.0, True)
             self._begin(iterates.kappa)
 
-    def refresh(self, objective):
+    def refresh(self, objective: float) -> None:
         """A bound that held by rounding alone was taken for one: sum the weights afresh, forget the bounds. `objective`
         is the incumbent's, recomputed."""
         self.incumbent.objective, self.incumbent.margins = objective, None
@@ -301,15 +335,15 @@ class Descent:
             self.engine.refresh()
             if self.engine.iterates.kappa > 0:
                 self._begin(self.engine.iterates.kappa)
-        elif self.engine.rows.is_gram:
+        elif self.newton is not None and self.engine.rows.is_gram:
             self.newton.restart()
 
-    def _forget_bounds(self):
+    def _forget_bounds(self) -> None:
         self.incumbent.forget_bounds()
         self.skip.forget()
         self.accelerator.forget_pace()
 
-    def _start_over(self):
+    def _start_over(self) -> Check | None:
         """From 0, by a way that is surer to stay finite. Few sweeps a step can diverge where rows are long and C is
         large; so can plain sweeps that are not stable, and anything where sums overflow.
 

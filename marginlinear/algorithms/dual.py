@@ -1,10 +1,32 @@
 """What the dual methods share: an engine, one descent, and a solution that is certified at its end."""
 
+from __future__ import annotations
+
 import math
 from functools import partial
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from marginlinear.problem import Info, Solution
 from marginlinear.status import ROUNDING, STALLED, allowance, status_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from marginlinear._core.block_cd import BlockCD
+    from marginlinear._core.dual_engine import DualEngine
+    from marginlinear._core.margin_cd import MarginCD
+    from marginlinear._core.row_cache import RowCache
+    from marginlinear._typing import FloatArray, Parameters, State, Table
+    from marginlinear.algorithms.certificate import Check
+    from marginlinear.algorithms.descent import Descent, Sweeper
+    from marginlinear.algorithms.newton import NewtonCost
+    from marginlinear.problem import Problem, Run
+
+Engine = TypeVar("Engine", bound="DualEngine")
+# What methods are made of: (c_i, table) of a loss of the margin; (c_i, keywords) of an engine; a fit.
+Loss: TypeAlias = "Callable[[Problem, Parameters], tuple[FloatArray, Table]]"
+Terms: TypeAlias = "Callable[[Problem, Parameters], tuple[FloatArray, dict[str, Any]]]"
+FitFunction: TypeAlias = "Callable[[Problem, Parameters, Run], Solution]"
 
 # Sweeps that Gram rows may take to lose the coefficients of rows whose dual is 0, as a multiple of those before.
 SPARSIFYING = 1
@@ -14,7 +36,8 @@ WORTH = 1.0
 LEVELS = slice(8, 11)
 
 
-def margin_engine(problem, cost, seed, threads, tables, kind=None, **others):
+def margin_engine(problem: Problem, cost: FloatArray, seed: int, threads: int, tables: Sequence[Table],
+                  kind: Callable[..., MarginCD] | None = None, **others: Any) -> MarginCD:
     """MarginCD, or an engine of that `kind`: `cost` is c_i, `tables` its losses, tuples (knots, parts) as
     `margin_cd.table_of` takes them."""
     from marginlinear._core.margin_cd import MarginCD, table_of
@@ -23,14 +46,15 @@ def margin_engine(problem, cost, seed, threads, tables, kind=None, **others):
                               targets=problem.targets, seed=seed, threads=threads, **others)
 
 
-def joint_engine(problem, cost, seed, threads, kind=None, **loss):
+def joint_engine(problem: Problem, cost: FloatArray, seed: int, threads: int,
+                 kind: Callable[..., BlockCD] | None = None, **loss: Any) -> BlockCD:
     """BlockCD, or an engine of that `kind`: `cost` is c_i, `loss` its loss."""
     from marginlinear._core.block_cd import BlockCD
 
     return (kind or BlockCD)(problem.rows, problem.y, problem.n_classes, cost, seed=seed, threads=threads, **loss)
 
 
-class DualFit:
+class DualFit(Generic[Engine]):
     """A fit by dual coordinate descent.
 
     Parameters
@@ -45,7 +69,10 @@ class DualFit:
         What makes the sweeps, as Descent takes it.
     """
 
-    def __init__(self, problem, run, engine, newton_cost, sweeper=None):
+    notes: tuple[str, ...]
+
+    def __init__(self, problem: Problem, run: Run, engine: Engine, newton_cost: NewtonCost,
+                 sweeper: Sweeper | None = None) -> None:
         # The engines, and NumPy with them, are imported when a fit starts: --help lists the methods without them.
         from marginlinear.algorithms.certificate import Budget
         from marginlinear.algorithms.descent import Descent
@@ -69,12 +96,12 @@ class DualFit:
         self.unchecked_start = bool(start) and "gaps" not in start
         run.enlist(self)
 
-    def renew(self, tol):
+    def renew(self, tol: float) -> None:
         """Go on to this tolerance, on what has become another problem, from the duals and weights of now."""
         self.run = self.run._replace(tol=tol)
         self.descent = self._descent(tol, self.run.algorithm)
 
-    def until(self, tol, renewal=0.0):
+    def until(self, tol: float, renewal: float = 0.0) -> Check:
         """Descent.until, but a start is checked, once, before its first sweep."""
         if self.unchecked_start:
             self.unchecked_start = False
@@ -85,7 +112,7 @@ class DualFit:
                 self.descent.give_up_centre()
         return self.descent.until(tol, renewal)
 
-    def convex(self):
+    def convex(self) -> Solution:
         """Minimise the problem of the engine as it stands."""
         engine, tol = self.engine, self.run.tol
         # Without a centre the weights are those of the duals.
@@ -99,20 +126,21 @@ class DualFit:
             solution = self.solution_of_incumbent()
             if self.descent.stopped or solution.info.converged:
                 return solution
-            self.descent.stopped = self.budget.spent(engine.n_iter, solution.info.objective, solution.info.bound)
+            bound: float = solution.info.bound  # type: ignore[assignment]  # a dual fit has one
+            self.descent.stopped = self.budget.spent(engine.n_iter, solution.info.objective, bound)
             if self.descent.stopped:
                 return self.solution_of_incumbent()
             self.descent.refresh(solution.info.objective)
             tol /= 2
 
-    def state(self):
+    def state(self) -> State:
         """Duals and weights so far: see Run.fits."""
         engine, incumbent = self.engine, self.descent.incumbent
         state = engine.state(incumbent.from_average)
         known = incumbent.weights is not None and engine.iterates.factors is None
         return {**state, "W": incumbent.weights} if known else state
 
-    def solution_of_incumbent(self, n_outer=0):
+    def solution_of_incumbent(self, n_outer: int = 0) -> Solution:
         """The `solution` for the incumbent; where it is not the end, the sweeps can go on."""
         weights = self.descent.incumbent.weights
         if weights is None:
@@ -123,7 +151,7 @@ class DualFit:
             self.engine.iterates.exchange(weights)
         return solution
 
-    def solution(self, n_outer=0, residual=None, **references):
+    def solution(self, n_outer: int = 0, residual: float | None = None, **references: Any) -> Solution:
         """The weights as they are, with objective, bound and certificate recomputed from the rows.
 
         `references` are those of the upper slack at these weights (rival=, fixed=), for which the bound is asked.
@@ -152,7 +180,7 @@ class DualFit:
         weights = self._weights(engine.weights_at(engine.iterates.W))
         return Solution(weights, info, {**engine.state(averaged), **references})
 
-    def _values(self, averaged, references):
+    def _values(self, averaged: bool, references: Mapping[str, Any]) -> tuple[float, float]:
         """(objective, bound) at the weights as they are.
 
         Over Gram rows the weights of the duals are taken where they are as good: these have no coefficient where the
@@ -177,24 +205,24 @@ class DualFit:
         engine.recompute_scores()
         return engine.primal()[1], bound
 
-    def _rounding(self, averaged):
+    def _rounding(self, averaged: bool) -> float:
         """What rounding may add to the bound, beside a part of its value."""
         return self.engine.rounding
 
-    def _weights(self, state):
+    def _weights(self, state: FloatArray) -> FloatArray:
         """A state as a Solution has it: a row a feature, or the coefficients of the rows."""
         rows = self.engine.rows
         weights = state.reshape(rows.d, -1)
         return weights[rows.m:] if rows.is_gram else weights
 
 
-def copied_state(engine, averaged):
+def copied_state(engine: DualEngine, averaged: bool) -> State:
     """The engine's `state`, in memory of its own."""
     return {name: getattr(value, "copy", lambda value=value: value)()
             for name, value in engine.state(averaged).items()}
 
 
-def sparsify_kernel_expansion(fit, tol):
+def sparsify_kernel_expansion(fit: DualFit[Engine], tol: float) -> Descent:
     """Over Gram rows: plain sweeps from W = U on, until the duals certify their own weights. The descent to go on with.
 
     Around a centre W has a coefficient on every row that ever had a dual, U on those that have one now. Where plain
@@ -223,10 +251,11 @@ def sparsify_kernel_expansion(fit, tol):
     return descent
 
 
-class JointFit(DualFit):
+class JointFit(DualFit["BlockCD"]):
     """A joint multi-class fit by block coordinate descent: of what `joint_engine` takes."""
 
-    def __init__(self, problem, run, cost, *, cache=None, **loss):
+    def __init__(self, problem: Problem, run: Run, cost: FloatArray, *, cache: RowCache | None = None,
+                 **loss: Any) -> None:
         from marginlinear.algorithms.newton import BlockNewtonCost
 
         make = joint_engine if run.places is None else run.places.joint_engine
@@ -238,7 +267,7 @@ class JointFit(DualFit):
         super().__init__(problem, run, engine, BlockNewtonCost if run.places is None else run.places.block_newton,
                          sweeper)
 
-    def start_with_admm(self):
+    def start_with_admm(self) -> bool:
         """Where alternating directions cost no more than what is ahead, begin with them. Whether the fit goes on from
         them: from a start at other costs it does where that has the higher objective."""
         import numpy as np
@@ -279,13 +308,13 @@ class JointFit(DualFit):
             descent.go_on()
         return objective < math.inf
 
-    def solution(self, n_outer=0, residual=None, **references):
+    def solution(self, n_outer: int = 0, residual: float | None = None, **references: Any) -> Solution:
         kept = None if self.engine.factors is None else self.engine.factors.copy()
         self.engine.drop_classes(self.descent.incumbent.from_average)
         solution = super().solution(n_outer, residual, **references)
         if kept is not None and not solution.info.converged and not self.descent.stopped:
             # The sweeps may go on.
-            self.engine.factors[:] = kept
+            self.engine.factors[:] = kept  # type: ignore[index]  # there as before
         if self.problem.n_classes == 2:
             # LIBLINEAR decides between two classes by the sign of one score: what both columns share, which changes
             # no margin, is taken out. At a minimum it is rounding.
@@ -300,13 +329,14 @@ class JointFit(DualFit):
         return solution
 
 
-class MarginFit(DualFit):
+class MarginFit(DualFit["MarginCD"]):
     """A binary fit by dual coordinate descent: of what `margin_engine` takes."""
 
-    def __init__(self, problem, run, cost, tables, **others):
+    def __init__(self, problem: Problem, run: Run, cost: FloatArray, tables: Sequence[Table], **others: Any) -> None:
         from marginlinear.algorithms.newton import MarginNewtonCost
 
-        make, self.to_outer = margin_engine, None
+        make: Callable[..., MarginCD] = margin_engine
+        self.to_outer: Callable[[FloatArray], FloatArray] | None = None
         if run.places is not None:
             make = run.places.margin_engine
         else:
@@ -315,11 +345,11 @@ class MarginFit(DualFit):
         newton = MarginNewtonCost if run.places is None else run.places.margin_newton(engine)
         super().__init__(problem, run, engine, newton)
 
-    def state(self):
+    def state(self) -> State:
         state = super().state()
         return state if self.to_outer is None else {**state, "W": self.to_outer(state["W"])}
 
-    def _values(self, averaged, references):
+    def _values(self, averaged: bool, references: Mapping[str, Any]) -> tuple[float, float]:
         incumbent = self.descent.incumbent
         unchecked = incumbent.weights is None or incumbent.margins is not None or self.descent.route == "newton"
         if unchecked or self.engine.rows.is_gram:
@@ -327,7 +357,7 @@ class MarginFit(DualFit):
         # A check has summed the incumbent's objective over the rows, at these very weights.
         return incumbent.objective, self.engine.recomputed_dual(averaged)
 
-    def _rounding(self, averaged):
+    def _rounding(self, averaged: bool) -> float:
         """The pieces of a loss are polynomials about 0: of a band of residuals whose ends are far from it they are
         differences of large terms, c_i epsilon^2 and less, on the rows beyond it."""
         import numpy as np
@@ -339,7 +369,7 @@ class MarginFit(DualFit):
         levels = np.abs(np.asarray(engine.tables)[:, LEVELS]).max(axis=1)[np.asarray(engine.group)]
         return engine.rounding + np.finfo(float).eps * float((np.asarray(engine.cost) * levels)[beyond].sum())
 
-    def solution(self, n_outer=0, residual=None, **references):
+    def solution(self, n_outer: int = 0, residual: float | None = None, **references: Any) -> Solution:
         solution = super().solution(n_outer, residual, **references)
         if self.to_outer is None:
             return solution
@@ -347,7 +377,7 @@ class MarginFit(DualFit):
         return solution._replace(weights=weights.reshape(-1, 1), state={**solution.state, "W": weights})
 
 
-def renumbered(problem, run):
+def renumbered(problem: Problem, run: Run) -> tuple[Problem, Run, Callable[[FloatArray], FloatArray] | None]:
     """(problem, run, to_outer) with the frequent features side by side, and what takes weights of these features to the
     given ones; as they are, and None, where that is not worth it."""
     from marginlinear._core.renumber import renumber
@@ -360,26 +390,26 @@ def renumbered(problem, run):
     return problem._replace(rows=inner.rows), run, inner.to_outer
 
 
-def of_loss(loss, problem, params):
+def of_loss(loss: Loss, problem: Problem, params: Parameters) -> tuple[FloatArray, dict[str, Any]]:
     """`Method.terms` of a binary method by its `loss`."""
     cost, table = loss(problem, params)
     return cost, {"tables": [table]}
 
 
-def convex_fit(made, terms):
+def convex_fit(made: Callable[..., DualFit[Any]], terms: Terms) -> FitFunction:
     """The `fit` of a method by a MarginFit or JointFit of its `terms`, as Method has both."""
-    def fit(problem, params, run):
+    def fit(problem: Problem, params: Parameters, run: Run) -> Solution:
         cost, loss = terms(problem, params)
         return made(problem, run, cost, **loss).convex()
 
     return fit
 
 
-def margin_fit_of(loss):
+def margin_fit_of(loss: Loss) -> FitFunction:
     """The `fit` of a binary method whose `loss` is flat above a knot, or within a band: over a kernel by a PairFit."""
     by_rows = fit_of(loss)
 
-    def fit(problem, params, run):
+    def fit(problem: Problem, params: Parameters, run: Run) -> Solution:
         import numpy as np
 
         from marginlinear._core.rows import SINGLE
@@ -407,10 +437,10 @@ def margin_fit_of(loss):
     return fit
 
 
-def joint_fit_of(terms, solve):
+def joint_fit_of(terms: Terms, solve: Callable[[JointFit, Parameters], Solution]) -> FitFunction:
     """The `fit` of a joint method of these `terms`: over a kernel, of more than a few rows, by active sets at first.
     `solve(fit, params)`, of a JointFit, returns the Solution."""
-    def fit(problem, params, run):
+    def fit(problem: Problem, params: Parameters, run: Run) -> Solution:
         import numpy as np
 
         from marginlinear._core.rows import SINGLE, SMALL
@@ -436,11 +466,11 @@ def joint_fit_of(terms, solve):
     return fit
 
 
-def fit_of(loss):
+def fit_of(loss: Loss) -> FitFunction:
     """The `fit` of a binary method by its `loss`, both as Method has them."""
     penalised = convex_fit(MarginFit, partial(of_loss, loss))
 
-    def fit(problem, params, run):
+    def fit(problem: Problem, params: Parameters, run: Run) -> Solution:
         if not params.get("free_bias"):
             return penalised(problem, params, run)
         if problem.rows.is_gram:

@@ -7,7 +7,10 @@ bias, those of either sign add up to half of it, and so do those of residuals ab
 found. For given scores the best rho, and with it the bias or the width, is a quantile on each side.
 """
 
+from __future__ import annotations
+
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,6 +19,13 @@ from marginlinear._core.vector import dot
 from marginlinear.algorithms.pairs import ROUNDING, PairFit
 from marginlinear.data.arrays import CSR
 from marginlinear.data.kernels import Kernel, gram_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from marginlinear._typing import BoolArray, FloatArray, State
+    from marginlinear.algorithms.pairs import Variables
+    from marginlinear.problem import Problem, Run, Solution
 
 # So many scores are sorted; of more the half with the quantile is found first.
 FEW = 64
@@ -29,15 +39,15 @@ class HalfSpacePairs(PairFit):
     The objective is taken at the best rho, and the best length of both; the offset is -rho.
     """
 
-    def __init__(self, problem, run, cost, total):
+    def __init__(self, problem: Problem, run: Run, cost: FloatArray, total: float) -> None:
         super().__init__(problem, run, cost, FLAT, True)
         self.sum, self.signs, self.length = total, np.ones(len(cost)), 0.0
 
-    def _begin(self):
+    def _begin(self) -> None:
         """The first rows have all of the sum."""
         self._take(np.clip(self.sum - (np.cumsum(self.cost) - self.cost), 0.0, self.cost))
 
-    def _resume(self, start):
+    def _resume(self, start: State) -> None:
         """From duals of the same sum."""
         duals = start["duals"]
         if (duals <= self.cost).all() and abs(duals.sum() - self.sum) <= ROUNDING * self.sum:
@@ -45,16 +55,16 @@ class HalfSpacePairs(PairFit):
         else:
             self._begin()
 
-    def _take(self, b):
+    def _take(self, b: FloatArray) -> None:
         self.engine.b[:] = b
         which = np.flatnonzero(b)
         self.engine.update(which, b[which, np.newaxis])
 
-    def _refresh(self):
+    def _refresh(self) -> None:
         self._balance()
         self._recompute(np.arange(len(self.cost)))
 
-    def _values(self):
+    def _values(self) -> tuple[float, float]:
         b, scores = np.asarray(self.engine.b), np.asarray(self.engine.scores)
         square = float(b @ scores)
         rho, height = threshold(scores, self.cost, self.sum)
@@ -62,7 +72,7 @@ class HalfSpacePairs(PairFit):
         self.engine.shift, self.offset = -rho, -rho * self.length
         return -0.5 * self.length * self.length * square, -0.5 * square
 
-    def _solution(self, objective, bound, stopped):
+    def _solution(self, objective: float, bound: float, stopped: str | None) -> Solution:
         solution = super()._solution(objective, bound, stopped)
         return solution._replace(weights=np.vstack((self.length * solution.weights[:-1], solution.weights[-1:])))
 
@@ -73,24 +83,24 @@ class TwoSumPairs(PairFit):
     `sides` are masks of the variables, `total` what those of the first add up to, and those of the second to -total.
     """
 
-    def _start_with(self, total, first, second):
+    def _start_with(self, total: float, first: BoolArray, second: BoolArray) -> None:
         self.total, self.sides, self.group = total, (first, second), second.astype(np.int8)
 
-    def _begin(self):
+    def _begin(self) -> None:
         """The first variables of each side have all of its sum."""
-        engine, b = self.engine, np.zeros(len(self.group))
+        engine, b = self.engine, np.zeros(len(self.sides[0]))
         for side, bound in zip(self.sides, (engine.upper, engine.lower), strict=True):
             room = np.abs(np.asarray(bound)[side])
             b[side] = np.sign(np.asarray(bound)[side]) * np.clip(self.total - (np.cumsum(room) - room), 0.0, room)
         self._take(b)
 
-    def _take(self, b):
+    def _take(self, b: FloatArray) -> None:
         self.engine.b[:] = b
         coefficients = self._coefficients()
         which = np.flatnonzero(coefficients)
         self.engine.update(which, coefficients[which, np.newaxis])
 
-    def _resume(self, start):
+    def _resume(self, start: State) -> None:
         """From variables of the same sums."""
         b, engine = start["variables"], self.engine
         inside = (b >= engine.lower).all() and (b <= engine.upper).all()
@@ -100,16 +110,27 @@ class TwoSumPairs(PairFit):
         else:
             self._begin()
 
-    def state(self):
+    def state(self) -> State:
         return {**super().state(), "variables": np.array(self.engine.b)}
 
-    def _balance(self):
+    def _choose_by(self, first: float, second: float) -> None:
+        """The shifts of both sides by which the next active set is chosen. One that leaves nothing to rise, or nothing
+        to fall, while a pair would gain, as where many slopes are equal, is put in the middle of the best pair's."""
+        engine, b, slopes = self.engine, np.asarray(self.engine.b), np.asarray(self.engine.slopes())
+        shifts = []
+        for side, shift in zip(self.sides, (first, second), strict=True):
+            rising, falling = side & (b < engine.upper), side & (b > engine.lower)
+            most, least = slopes[rising].max(initial=-math.inf), slopes[falling].min(initial=math.inf)
+            shifts.append(shift if most <= least or least < shift < most else least + (most - least) / 2)
+        engine.shift, engine.other_shift = shifts
+
+    def _balance(self) -> None:
         engine, b = self.engine, np.asarray(self.engine.b)
         for side, sign in zip(self.sides, (1.0, -1.0), strict=True):
             room = np.where(side, np.minimum(b - engine.lower, engine.upper - b), -1.0)
             b[np.argmax(room)] -= math.fsum(b[side]) - sign * self.total
 
-    def _refresh(self):
+    def _refresh(self) -> None:
         self._balance()
         self._recompute(np.arange(len(self.cost)))
 
@@ -120,7 +141,7 @@ class NuPairs(TwoSumPairs):
     The objective is at the best rho and bias, and the best length of all; weights and offset are in units of rho.
     """
 
-    def __init__(self, problem, run, cost, nu):
+    def __init__(self, problem: Problem, run: Run, cost: FloatArray, nu: float) -> None:
         super().__init__(problem, run, cost, FLAT, True)
         total = 0.5 * nu * float(cost.sum())
         least = min(float(cost[self.signs == sign].sum()) for sign in (1, -1))
@@ -129,7 +150,7 @@ class NuPairs(TwoSumPairs):
                              f"{2 * least / float(cost.sum()):g}")
         self._start_with(total, self.signs > 0, self.signs < 0)
 
-    def _values(self):
+    def _values(self) -> tuple[float, float]:
         b, scores, (first, second) = np.asarray(self.engine.b), np.asarray(self.engine.scores), self.sides
         square = float(b @ scores)
         u, above = threshold(scores[first], self.cost[first], self.total)
@@ -137,10 +158,10 @@ class NuPairs(TwoSumPairs):
         height = above + below
         self.length = height / square if height > 0 and square > 0 else 0.0
         self.rho, self.offset = 0.5 * (u + v), 0.5 * (v - u)
-        self.engine.shift, self.engine.other_shift = -u, v
+        self._choose_by(-u, v)
         return -0.5 * self.length * self.length * square, -0.5 * square
 
-    def _solution(self, objective, bound, stopped):
+    def _solution(self, objective: float, bound: float, stopped: str | None) -> Solution:
         solution = super()._solution(objective, bound, stopped)
         if self.length > 0:
             return solution._replace(weights=solution.weights / self.rho)
@@ -151,38 +172,39 @@ class NuPairs(TwoSumPairs):
 class NuResidualPairs(TwoSumPairs):
     """1/2 ||w||^2 + sum_i c_i (nu epsilon + (|z_i - f_i| - epsilon)_+),   f_i = w.x_i + bias, epsilon >= 0"""
 
-    def __init__(self, problem, run, cost, nu):
+    def __init__(self, problem: Problem, run: Run, cost: FloatArray, nu: float) -> None:
         super().__init__(problem, run, cost, FLAT, True)
         m = len(cost)
         self.nu = nu
         self._start_with(0.5 * nu * float(cost.sum()), np.arange(2 * m) < m, np.arange(2 * m) >= m)
 
-    def _variables(self):
+    def _variables(self) -> Variables:
         z, none = np.asarray(self.problem.targets), np.zeros(len(self.cost))
         return (np.tile(np.arange(len(z), dtype=np.int32), 2), np.tile(z, 2), np.zeros(2 * len(z)),
                 np.concatenate((none, -self.cost)), np.concatenate((self.cost, none)))
 
-    def _coefficients(self):
-        return np.asarray(self.engine.b).reshape(2, -1).sum(axis=0)
+    def _coefficients(self) -> FloatArray:
+        found: FloatArray = np.asarray(self.engine.b).reshape(2, -1).sum(axis=0)
+        return found
 
-    def _values(self):
-        b, scores, z = self._coefficients(), np.asarray(self.engine.scores), self.problem.targets
+    def _values(self) -> tuple[float, float]:
+        b, scores, z = self._coefficients(), np.asarray(self.engine.scores), np.asarray(self.problem.targets)
         half, residuals, whole = 0.5 * float(b @ scores), z - scores, float(self.cost.sum())
         # The best widths of the band above and below, each a quantile.
         above, below = (-threshold(sign * residuals, self.cost, self.total)[0] for sign in (-1.0, 1.0))
-        self.engine.shift, self.engine.other_shift = above, -below
+        self._choose_by(above, -below)
         self.epsilon, self.offset = 0.5 * (above + below), 0.5 * (above - below)
         if self.epsilon < 0:
             self.epsilon, self.offset = 0.0, threshold(residuals, self.cost, 0.5 * whole)[0]
         loss = np.maximum(0.0, np.abs(residuals - self.offset) - self.epsilon)
         return half + self.nu * self.epsilon * whole + float(self.cost @ loss), float(b @ z) - half
 
-    def _solution(self, objective, bound, stopped):
+    def _solution(self, objective: float, bound: float, stopped: str | None) -> Solution:
         solution = super()._solution(objective, bound, stopped)
         return solution._replace(info=solution.info._replace(notes=(f"epsilon is {self.epsilon:.6g}",)))
 
 
-def threshold(scores, cost, total):
+def threshold(scores: FloatArray, cost: FloatArray, total: float) -> tuple[float, float]:
     """(rho, height) with the largest height, total rho - sum_i c_i (rho - s_i)_+: a quantile of the scores."""
     if cost.min() == cost.max():
         at = min(max(math.ceil(total / cost[0]) - 1, 0), len(scores) - 1)
@@ -199,21 +221,23 @@ def threshold(scores, cost, total):
             else:
                 which, below = which[half:], below + lower
         which = which[np.argsort(scores[which], kind="stable")]
-        at = np.searchsorted(below + np.cumsum(cost[which]), total)
+        at = int(np.searchsorted(below + np.cumsum(cost[which]), total))
         rho = float(scores[which[min(at, len(which) - 1)]])
     return rho, total * rho - dot(cost, np.maximum(0.0, rho - scores))
 
 
-def fit_by_pairs(made, problem, run, cost, nu):
+def fit_by_pairs(made: Callable[[Problem, Run, FloatArray, float], NuPairs | NuResidualPairs], problem: Problem,
+                 run: Run, cost: FloatArray, nu: float) -> Solution:
     """The Solution of `made`, NuPairs or NuResidualPairs; of rows of features by their products, as weights of these
     and of the bias feature."""
     rows = problem.rows
     if rows.is_gram:
-        return made(problem, run, cost, nu).convex()
+        return made(problem, run, cost, nu).convex()  # type: ignore[return-value]  # with an offset none is dense
     arrays = rows.arrays
     X = CSR(rows.stored(), *arrays[1:], rows.n) if isinstance(arrays, tuple) else arrays
     gram = gram_rows(Kernel("linear"), X, rows.n, threads=run.threads)
     solution = made(problem._replace(rows=gram), run, cost, nu).convex()
+    assert solution is not None
     weights = np.zeros(rows.d)
     add_rows(rows, np.ascontiguousarray(solution.weights[:-1, 0]), weights, 0, rows.m)
     weights[-1] = solution.weights[-1, 0] / rows.bias

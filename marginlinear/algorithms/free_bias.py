@@ -14,7 +14,10 @@ than 1/2 v^2 does: the b where it is 0 is found by the secant. P is taken at the
 sum of 0, or at those of the slopes of the loss at w and b, which for a smooth loss have it. `n_outer` counts the fits.
 """
 
+from __future__ import annotations
+
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,6 +25,13 @@ from marginlinear.algorithms.certificate import Budget
 from marginlinear.algorithms.secant import Secant
 from marginlinear.problem import Solution
 from marginlinear.status import STALLED, allowance, status_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from marginlinear._typing import FloatArray, State
+    from marginlinear.algorithms.dual import MarginFit
+    from marginlinear.problem import Problem, Run
 
 # Of what the certificate is allowed, a fit's own part at first; it becomes less by TIGHTER where that part is most of
 # what lacks.
@@ -36,7 +46,7 @@ ROUNDING = 1e-14
 IDLE = 8
 
 
-def bracket(f, guess, stride, enough):
+def bracket(f: Callable[[float], float], guess: float, stride: float, enough: float) -> tuple[float, float]:
     """(low, high), neighbours among numbers or equal, with f(low) <= 0 <= f(high) of a rising f, to within `enough`; an
     end where f does not change its sign is infinite."""
     low, high, at = -math.inf, math.inf, guess
@@ -68,7 +78,7 @@ def bracket(f, guess, stride, enough):
 class FreeBiasFit:
     """One fit of a problem whose last feature is the bias feature; `made(problem, run)` is a MarginFit."""
 
-    def __init__(self, problem, run, made):
+    def __init__(self, problem: Problem, run: Run, made: Callable[[Problem, Run], MarginFit]) -> None:
         self.run, self.told = run, Budget(None, None, run.progress)
         self.given = np.zeros(problem.rows.m) if problem.targets is None else np.asarray(problem.targets)
         self.signs = np.where(problem.y > 0, 1.0, -1.0)
@@ -83,12 +93,12 @@ class FreeBiasFit:
             self._centre(run.start.get("centre", self.value * float(run.start["W"][-1])))
         run.enlist(self)
 
-    def _centre(self, b):
+    def _centre(self, b: float) -> None:
         """Go round this b."""
         self.centre = b
         np.subtract(self.given, self.signs * b, out=self.targets)
 
-    def _best(self, scores, guess):
+    def _best(self, scores: FloatArray, guess: float) -> tuple[float, FloatArray]:
         """(b, slopes) that are best for scores without a bias: y.slopes is 0 but for rounding."""
         engine, signs = self.solver.engine, self.signs
         margins = signs * scores - self.given
@@ -104,23 +114,23 @@ class FreeBiasFit:
         part = below / (below - above) if below < above else 0.0
         return low, (1 - part) * slopes[0] + part * slopes[1]
 
-    def _moved(self, duals, margins):
+    def _moved(self, duals: FloatArray, margins: FloatArray) -> FloatArray:
         """Duals with y.duals = 0, each no further from these than it need be."""
         engine, signs, A = self.solver.engine, self.signs, NEAR * self.largest
 
-        def moved(shift):
+        def moved(shift: float) -> FloatArray:
             return engine.duals_near(duals, margins, A, shift)
 
         low, high = bracket(lambda b: -float(signs @ moved(b)), 0.0, STRIDE, ROUNDING * float(np.abs(duals).sum()))
         return moved(high if math.isinf(low) else low)
 
-    def _bound(self, duals):
+    def _bound(self, duals: FloatArray) -> float:
         """D; what rounding left of the sum counts as the bias feature's part of ||U||^2."""
         engine = self.solver.engine
         bound = engine.bound_of(*engine.dual_sums(duals), engine.iterates.sqnorm_of(engine.weights_of(duals)), None)
         return bound if bound < math.inf else -math.inf
 
-    def solution(self):
+    def solution(self) -> Solution:
         solver, engine, n_outer, idle = self.solver, self.solver.engine, 0, 0
         tol, objective, bound, best, search = self.run.tol, math.inf, -math.inf, None, Secant(1.0)
         while True:
@@ -144,10 +154,11 @@ class FreeBiasFit:
             stopped = solver.budget.exhausted(engine.n_iter) or (STALLED if idle >= IDLE else None)
             if stopped or certificate <= allowance(tol, objective):
                 break
+            lacking: float = inner.info.certificate  # type: ignore[assignment]  # a dual fit has one
             # What v may be off by, as P bends with 1/2 v^2 at least.
-            error = self.value * math.sqrt(2 * max(0.0, inner.info.certificate))
+            error = self.value * math.sqrt(2 * max(0.0, lacking))
             centre = search.after(self.centre, -self.value * v, error)
-            tighter = inner.info.certificate > certificate / TIGHTER or centre == self.centre
+            tighter = lacking > certificate / TIGHTER or centre == self.centre
             self._centre(centre)
             engine.resume({"duals": duals, "W": None, "kappa": 0.0})
             solver.renew(solver.run.tol / (TIGHTER if tighter else 1))
@@ -159,10 +170,10 @@ class FreeBiasFit:
             certificate=certificate, tol=tol, seconds=self.told.seconds, history=self.told.history)
         return Solution(weights, info, {**inner.state, "centre": self.centre})
 
-    def state(self):
+    def state(self) -> State:
         return {**self.solver.state(), "centre": self.centre}
 
-    def _primal(self, weights, scores, b):
+    def _primal(self, weights: FloatArray, scores: FloatArray, b: float) -> float:
         """P at the weights without the bias feature's, and b."""
         engine = self.solver.engine
         return 0.5 * float(weights[:-1, 0] @ weights[:-1, 0]) + engine.loss_of(self.signs * (scores + b) - self.given)

@@ -16,7 +16,10 @@ sum_i r_i^2/(2 d_i). They are preconditioned by the rows of K of a random set J 
 The step goes along a line to where P hardly falls any more.
 """
 
+from __future__ import annotations
+
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
@@ -25,6 +28,12 @@ from scipy.linalg.blas import dsymv, ssymv
 from marginlinear._core.proximal import solve
 from marginlinear.status import ROUNDING
 from marginlinear.threads import aside
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from marginlinear._core.margin_cd import MarginCD
+    from marginlinear._typing import AnyArray, BoolArray, FloatArray
 
 # Conjugate gradients reduce the gap to this part, in so many iterations at most; where the direction does not fall yet,
 # to a TIGHTER part.
@@ -57,20 +66,26 @@ class GramNewton:
         D at the duals.
     """
 
-    def __init__(self, engine, limit):
-        self.engine, self.K, self.limit = engine, engine.rows.arrays, limit
+    K: AnyArray
+    primal: float
+    objective: float
+    bound: float
+    sketch: tuple[FloatArray, FloatArray] | None
+
+    def __init__(self, engine: MarginCD, limit: int) -> None:
+        self.engine, self.K, self.limit = engine, np.asarray(engine.rows.arrays), limit
         self.sign = np.where(np.asarray(engine.positive) > 0, 1.0, -1.0)
         self.cost, self.diagonal = np.asarray(engine.cost), np.diagonal(self.K)
         self.random, self.sketch = np.random.default_rng(0), None
         self.restart()
 
-    def restart(self):
+    def restart(self) -> None:
         """From the duals and losses of the engine."""
         weights = np.asarray(self.engine.weights_of(self.engine.duals))
         self.scores, self.b = weights[:len(self.cost)].copy(), weights[len(self.cost):].copy()
         self._publish()
 
-    def step(self):
+    def step(self) -> None:
         """One step; `primal` is not finite where there is none, of a kernel that is not positive semidefinite."""
         quad, slope = self._pieces(self.scores)
         free = quad > 0
@@ -94,26 +109,26 @@ class GramNewton:
         self.scores += t * turn
         self._publish()
 
-    def _times(self, b):
+    def _times(self, b: FloatArray) -> FloatArray:
         """K b"""
         if not b.any():
             return np.zeros(len(b))
         # K is symmetric: one of its triangles is read.
-        if self.K.dtype == np.float32:
-            return ssymv(1.0, self.K.T, b).astype(np.float64)
-        return dsymv(1.0, self.K.T, b)
+        single = self.K.dtype == np.float32
+        product: FloatArray = ssymv(1.0, self.K.T, b).astype(np.float64) if single else dsymv(1.0, self.K.T, b)
+        return product
 
-    def _pieces(self, scores):
+    def _pieces(self, scores: FloatArray) -> tuple[FloatArray, FloatArray]:
         """(quad, slope) of the piece of each margin."""
         quad, slope = self.engine.models_at(self.sign * scores)
         flat = quad * self.cost * self.diagonal <= FLATTEST
         return np.where(flat, 0.0, quad), np.where(flat, slope + quad * self.sign * scores, slope)
 
-    def _duals(self, quad, slope, scores):
+    def _duals(self, quad: FloatArray, slope: FloatArray, scores: FloatArray) -> FloatArray:
         """-c phi' at these margins, by their pieces."""
         return -self.cost * (quad * self.sign * scores + slope)
 
-    def _solved(self, free, d, wanted):
+    def _solved(self, free: BoolArray, d: FloatArray, wanted: FloatArray) -> FloatArray:
         """The changes of all coefficients, by Cholesky; not finite where it fails."""
         which, change = np.flatnonzero(free), np.zeros(len(free))
         if len(which):
@@ -122,7 +137,8 @@ class GramNewton:
             change[which] = solve(matrix, wanted, self.engine.threads)
         return change
 
-    def _iterated(self, free, d, wanted, fixed, turn, gradient):
+    def _iterated(self, free: BoolArray, d: FloatArray, wanted: FloatArray, fixed: FloatArray, turn: FloatArray,
+                  gradient: FloatArray) -> tuple[FloatArray, FloatArray]:
         """(direction, K direction), by conjugate gradients to a direction along which P falls."""
         precondition = self._preconditioner(free, d)
         change, product, p = (np.zeros(len(free)) for _ in range(3))
@@ -149,7 +165,7 @@ class GramNewton:
                 target = TIGHTER * left
         return fixed + change, turn + product
 
-    def _preconditioner(self, free, d):
+    def _preconditioner(self, free: BoolArray, d: FloatArray) -> Callable[[FloatArray], FloatArray]:
         """The function that multiplies by (K_FJ K_JJ^-1 K_JF + diag(d))^-1."""
         if self.sketch is None:
             self.sketch = self._sketch(float((np.diagonal(self.K)[free] / d).mean()))
@@ -163,7 +179,7 @@ class GramNewton:
             return lambda u: u / d
         return lambda u: (u - rows.T @ cho_solve(factor, rows @ (u / d))) / d
 
-    def _sketch(self, condition):
+    def _sketch(self, condition: float) -> tuple[FloatArray, FloatArray]:
         """(the rows J of K, K_JJ)"""
         m = len(self.K)
         J = np.sort(self.random.permutation(m)[:min(int(PART * m), math.ceil(RANK * math.sqrt(condition)))])
@@ -172,7 +188,7 @@ class GramNewton:
         corner[np.diag_indices(len(J))] *= 1 + RIDGE
         return rows, corner
 
-    def _search(self, direction, turn):
+    def _search(self, direction: FloatArray, turn: FloatArray) -> float:
         """Where P hardly falls any more on the way from b along `direction`, whose scores are `turn`."""
         along, own = float(self.b @ turn), float(direction @ turn)
         t, low, high, first = 0.0, 0.0, math.inf, None
@@ -194,7 +210,7 @@ class GramNewton:
                 t = (low + high) / 2
         return t
 
-    def _publish(self):
+    def _publish(self) -> None:
         """Weights and duals become those of the engine; duals out of their range go to its end."""
         engine = self.engine
         duals, W = np.asarray(engine.duals), np.concatenate((self.scores, self.b))

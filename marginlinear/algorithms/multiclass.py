@@ -12,9 +12,12 @@ for the sets that it is in.
 Columns run on threads, each on one. What they find does not depend on how many run at once.
 """
 
+from __future__ import annotations
+
 import operator
 import threading
 import time
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,8 +28,16 @@ from marginlinear.problem import Problem, Solution
 from marginlinear.status import STATUSES
 from marginlinear.threads import in_order
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
 
-def fit(method, problem, params, run, how, codes=None):
+    from marginlinear._typing import HistoryEntry, Int8Array, Parameters, State
+    from marginlinear.problem import Info, Run
+    from marginlinear.registry import Method
+
+
+def fit(method: Method, problem: Problem, params: Parameters, run: Run, how: str,
+        codes: Int8Array | None = None) -> Solution:
     """Solution of the binary `method` for a problem of k > 2 classes; `how` is ovr, ovo or ecoc.
 
     With `codes`, an int8 array of shape (k, columns), these are the columns, whatever k is, and nothing is decoded.
@@ -42,11 +53,14 @@ def fit(method, problem, params, run, how, codes=None):
 class Columns:
     """One fit: the columns' problems, and what becomes of their solutions."""
 
-    def __init__(self, method, problem, params, run, how, codes=None):
+    def __init__(self, method: Method, problem: Problem, params: Parameters, run: Run, how: str,
+                 codes: Int8Array | None = None) -> None:
         self.method, self.problem, self.params, self.run = method, problem, params, run
         self.started = time.perf_counter()
-        self.states = []
-        self.decoded, self.given = None, codes is not None
+        self.states: list[State] = []
+        self.iterations: list[int] = []
+        self.given = codes is not None
+        self.decoded: Int8Array | None = None
         if codes is None and how != "ovr":
             codes = self.decoded = codes_of(how, problem.n_classes, run.seed)
         self.codes = one_versus_rest(problem.n_classes) if codes is None else codes
@@ -62,35 +76,41 @@ class Columns:
         self.supports = np.zeros(problem.rows.m, dtype=bool)
         run.enlist(self)
 
-    def fit(self):
-        whole, history, algorithms = None, [], set()
+    def fit(self) -> Solution:
+        whole: Info | None = None
+        history: list[HistoryEntry] = []
+        algorithms: set[str] = set()
         for info, state in self._outcomes():
             whole = info if whole is None else combined(whole, info)
             self.states.append(state)
+            self.iterations.append(info.n_iter)
             algorithms.add(info.algorithm)
             history.append({"n_iter": whole.n_iter, "seconds": self.seconds, "objective": whole.objective,
                             "bound": whole.bound, "certificate": whole.certificate, "residual": whole.residual,
                             "columns": len(self.states)})
             if self.run.progress is not None:
                 self.run.progress(history[-1])
+        assert whole is not None
         info = whole._replace(algorithm=", ".join(sorted(algorithms)), n_support=int(np.count_nonzero(self.supports)),
                               seconds=self.seconds, tol=self.run.tol, history=history)
         return Solution(self.weights, info, self.state(), self.decoded)
 
-    def state(self):
+    def state(self) -> State:
         """That of the columns: None of those that are not there yet."""
         missing = self.codes.shape[1] - len(self.states)
-        return {"codes": self.codes, "columns": [*self.states, *[None] * missing]}
+        return {"codes": self.codes, "columns": [*self.states, *[None] * missing], "n_iter": self.iterations}
 
     @property
-    def seconds(self):
+    def seconds(self) -> float:
         return time.perf_counter() - self.started
 
-    def _outcomes(self):
+    def _outcomes(self) -> Iterator[tuple[Info, State]]:
         """(info, state) of the columns, in their order, as they are known."""
         threads = self.run.threads if self.problem.rows.shared else 1
         self.problem.rows.takers = max(1, min(threads, self.codes.shape[1]))
-        found, told = [], 0
+        # (info or None, state)
+        found: list[tuple[Any, Any]] = []
+        told = 0
         if self._alike:
             parts = groups(self.codes.shape[1])
             for outcomes in in_order(lambda at: self._group(*parts[at], threads // len(parts)), len(parts), threads,
@@ -103,22 +123,23 @@ class Columns:
                 # What ended the groups' workers is not to end those of the columns.
                 self.cancel = threading.Event()
 
-        def column(at):
+        def column(at: int) -> tuple[Info, State]:
             info, state = found[at] if found else (None, None)
-            return self._column(at, state) if info is None else (info, state)
+            return self._column(at, state) if info is None else found[at]
 
         yield from in_order(lambda at: column(told + at), self.codes.shape[1] - told, threads, self.cancel)
 
     @property
-    def _alike(self):
+    def _alike(self) -> bool:
         """Whether all columns are problems over all rows that differ in the signs of the classes alone."""
         run = self.run
         return (self.method.loss is not None and run.algorithm == "auto" and run.start is None
-                and not self.params.get("free_bias") and not self.problem.rows.is_gram and self.codes.all())
+                and not self.params.get("free_bias") and not self.problem.rows.is_gram and bool(self.codes.all()))
 
-    def _group(self, first, stop, threads):
+    def _group(self, first: int, stop: int, threads: int) -> list[tuple[Info | None, State]]:
         """[(info, state)] of the columns `first` to `stop`, as Batch has them."""
         budget = Budget(self.run.max_iter, self._time_left(), cancel=self.cancel)
+        assert self.method.loss is not None
         outcomes = Batch(self.problem, self.codes[:, first:stop], self.method.loss(self.problem, self.params),
                          self.run, budget, self.weights[:, first:stop], max(1, threads)).fit()
         for info, state in outcomes:
@@ -126,10 +147,10 @@ class Columns:
                 self.supports[np.flatnonzero(state["duals"])] = True
         return outcomes
 
-    def _time_left(self):
+    def _time_left(self) -> float | None:
         return None if self.run.time_limit is None else max(0.0, self.run.time_limit - self.seconds)
 
-    def _column(self, at, start):
+    def _column(self, at: int, start: State | None) -> tuple[Info, State]:
         """(info, state) of one binary problem, from `start` if not None; its weights go to their place."""
         run, problem, signs = self.run, self.problem, self.codes[:, at]
         rows, y, instance, factor = problem.rows, problem.y, problem.instance, problem.factor
@@ -162,10 +183,9 @@ class Columns:
         return solution.info, state
 
 
-def combined(whole, info):
+def combined(whole: Info, info: Info) -> Info:
     """The Info `whole` of the columns before, with this one's: sums are taken on, as columns may be thousands."""
-    objective, bound = (_both(operator.add, getattr(whole, name), getattr(info, name))
-                        for name in ("objective", "bound"))
+    objective, bound = whole.objective + info.objective, _both(operator.add, whole.bound, info.bound)
     worst = max(whole, info, key=lambda one: STATUSES.index(one.status))
     return whole._replace(
         status=worst.status,
@@ -179,12 +199,12 @@ def combined(whole, info):
     )
 
 
-def _both(of, first, second):
+def _both(of: Callable[[float, float], float], first: float | None, second: float | None) -> float | None:
     """`of` the two values; None where one has none."""
     return None if first is None or second is None else of(first, second)
 
 
-def _listed(chosen, most=5):
+def _listed(chosen: Sequence[bool], most: int = 5) -> str:
     """Numbers, from 1, of the chosen classes."""
     numbers = [str(at + 1) for at, there in enumerate(chosen) if there]
     return ", ".join(numbers[:most] + ["..."] * (len(numbers) > most))

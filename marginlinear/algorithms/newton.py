@@ -4,7 +4,19 @@ Which route is taken is a function of the numbers in the rows, in whatever stora
 are not 0.
 """
 
+from __future__ import annotations
+
 import math
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+if TYPE_CHECKING:
+    from marginlinear._core.block_cd import BlockCD
+    from marginlinear._core.block_newton import BlockNewton
+    from marginlinear._core.margin_cd import MarginCD
+    from marginlinear._core.margin_newton import MarginNewton
+    from marginlinear._core.rows import Rows
+    from marginlinear.algorithms.certificate import Budget
+    from marginlinear.algorithms.gram_newton import GramNewton
 
 # Unknowns of the linear system: beyond, one solution takes seconds and hundreds of megabytes.
 LIMIT = 3000
@@ -26,23 +38,57 @@ FLAT = (f"algorithm = 'newton' over a kernel takes at most {LIMIT} rows of a los
 NOT_HELD = "algorithm = 'newton' needs all kernel rows, {:.0f} MB: give a larger cache (-m), or take 'auto'"
 
 
-def smooth(engine):
+class NewtonSteps(Protocol):
+    """What a Descent takes steps of; `primal`, `objective` and `bound` are those after the last one."""
+
+    @property
+    def primal(self) -> float: ...
+
+    @property
+    def objective(self) -> float: ...
+
+    @property
+    def bound(self) -> float: ...
+
+    def step(self) -> None: ...
+
+    def restart(self) -> None: ...
+
+
+class NewtonCost(Protocol):
+    """What a Descent asks before it takes them."""
+
+    NAME: str
+
+    def steps(self, engine: Any, /) -> float: ...
+
+    def first_step(self, engine: Any, /) -> int | None: ...
+
+    def sweeps_of_a_step(self, engine: Any, /) -> float: ...
+
+    def require(self, engine: Any, /) -> None: ...
+
+    def begin(self, engine: Any, budget: Budget, /) -> NewtonSteps: ...
+
+
+def smooth(engine: MarginCD) -> bool:
     """Whether a MarginCD has losses with curvature, no kinks, and nothing that couples the rows."""
     return engine.curved and not engine.nonsmooth and engine.spread == 0
 
 
-def flat_nowhere(engine):
+def flat_nowhere(engine: MarginCD) -> bool:
     """Whether all pieces of a MarginCD's losses have curvature."""
-    return min(min(table[2:5]) for table in engine.tables) > 0
+    least: float = min(min(table[2:5]) for table in engine.tables)
+    return least > 0
 
 
 class MarginNewtonCost:
     """Of steps on the engine MarginCD."""
 
-    NAME = "newton"
+    NAME: ClassVar[str] = "newton"
 
     @staticmethod
-    def steps(engine):
+    def steps(engine: MarginCD) -> float:
         """To 1e-3, roughly, those on a part of the rows counted in."""
         if engine.rows.is_gram:
             return 8
@@ -52,12 +98,12 @@ class MarginNewtonCost:
         return 2.5 if levels > 0 else 5
 
     @staticmethod
-    def first_step(engine):
+    def first_step(engine: MarginCD) -> int | None:
         """The sweeps before it; None: until they are slow. A loss with kinks needs duals to begin with."""
         return int(engine.nonsmooth and levels_of(engine.rows) == 0)
 
     @staticmethod
-    def sweeps_of_a_step(engine):
+    def sweeps_of_a_step(engine: MarginCD) -> float:
         """What a step costs, in sweeps, roughly; infinite where steps are not possible."""
         rows = engine.rows
         if rows.is_gram:
@@ -77,7 +123,7 @@ class MarginNewtonCost:
         return (1.5 * values + 16 * soft + products + rows.d**3 / 60 + 1e5) / (values + 33 * soft)
 
     @staticmethod
-    def require(engine):
+    def require(engine: MarginCD) -> None:
         """ValueError where steps are not possible."""
         rows = engine.rows
         if rows.is_gram and not smooth(engine):
@@ -93,7 +139,7 @@ class MarginNewtonCost:
                              f"{rows.d}; take 'auto'")
 
     @staticmethod
-    def begin(engine, budget):
+    def begin(engine: MarginCD, budget: Budget) -> GramNewton | MarginNewton:
         if engine.rows.is_gram:
             from marginlinear.algorithms.gram_newton import GramNewton
 
@@ -103,12 +149,12 @@ class MarginNewtonCost:
         return MarginNewton(engine, rough_newton(engine, budget))
 
 
-def levels_of(rows):
+def levels_of(rows: Rows) -> int:
     """How often a part of the rows is taken, and of that a part, before the steps on all."""
     return max(0, math.floor(math.log(rows.m / (EACH * rows.d)) / math.log(EVERY))) if rows.m else 0
 
 
-def rough_newton(engine, budget):
+def rough_newton(engine: MarginCD, budget: Budget) -> MarginNewton | None:
     """MarginNewton after its steps on a part of the rows, from which those on all go on; None where rows are few for
     the features, or the engine's weights and duals are there to go on from."""
     import numpy as np
@@ -135,15 +181,15 @@ def rough_newton(engine, budget):
 class BlockNewtonCost:
     """Of steps on the engine BlockCD."""
 
-    NAME = "newton"
+    NAME: ClassVar[str] = "newton"
 
     @staticmethod
-    def steps(engine):
+    def steps(engine: BlockCD) -> float:
         """To 1e-3, roughly, from the duals of a sweep."""
         return 15
 
     @staticmethod
-    def sweeps_of_a_step(engine):
+    def sweeps_of_a_step(engine: BlockCD) -> float:
         """What a step costs, in sweeps, roughly; infinite where steps are not possible."""
         rows, k = engine.rows, engine.n_classes
         unknowns = (k - 1) * rows.d
@@ -155,7 +201,7 @@ class BlockNewtonCost:
         return math.inf if algebra > DEAR else 1.5 + algebra + 5000.0 * k * (k - 1) / sweep
 
     @staticmethod
-    def require(engine):
+    def require(engine: BlockCD) -> None:
         """ValueError where steps are not possible."""
         rows, k = engine.rows, engine.n_classes
         unknowns = (k - 1) * rows.d
@@ -166,11 +212,11 @@ class BlockNewtonCost:
                              f"{k - 1} x {rows.d} = {unknowns}; take 'auto'")
 
     @staticmethod
-    def first_step(engine):
+    def first_step(engine: BlockCD) -> None:
         return None
 
     @staticmethod
-    def begin(engine, budget):
+    def begin(engine: BlockCD, budget: Budget) -> BlockNewton:
         from marginlinear._core.block_newton import BlockNewton
 
         return BlockNewton(engine)

@@ -7,7 +7,10 @@ are float32 numbers, and the certificate of a fit is recomputed in float64: wher
 from the scores it has found, so that the error is that of what changes alone.
 """
 
+from __future__ import annotations
+
 import math
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -17,6 +20,16 @@ from marginlinear._core.rows import OF_ROWS
 from marginlinear.algorithms.certificate import Budget
 from marginlinear.problem import Info, Solution
 from marginlinear.status import STALLED, allowance, status_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from marginlinear._core.row_cache import RowCache
+    from marginlinear._typing import FloatArray, Int8Array, Int32Array, IntArray, State, Table
+    from marginlinear.problem import Problem, Run
+
+# Rows, targets, curvatures, and lower and upper bounds of the variables.
+Variables: TypeAlias = "tuple[Int32Array, FloatArray, FloatArray, FloatArray, FloatArray]"
 
 # Variables of an active set, at least: so many, this part of all, and this multiple of the free ones.
 LEAST, PART, FREE = 256, 1 / 16, 1.25
@@ -35,7 +48,7 @@ ABOVE = 1e-3
 ROUNDING = 1e-12
 
 
-def dual_of(knots, parts):
+def dual_of(knots: Sequence[float], parts: Sequence[Any]) -> tuple[float, float, float] | None:
     """(target, add, upper) of the dual target a - add a^2/(2 c), 0 <= a <= upper c, of a loss that is flat above a
     knot; None for others. The loss is given as `margin_cd.table_of` takes it."""
     quads, slopes = ([float(part[at]) for part in parts] for at in (0, 1))
@@ -70,38 +83,38 @@ class PairFit:
     # What the coefficients add up to, where the bias is free.
     sum = 0.0
     # 0 or 1 for each variable, where two sums are fixed.
-    group = None
+    group: Int8Array | None = None
 
-    def __init__(self, problem, run, cost, loss, free_bias=False):
+    def __init__(self, problem: Problem, run: Run, cost: FloatArray, loss: Table, free_bias: bool = False) -> None:
         self.problem, self.run, self.cost, self.table = problem, run, cost, table_of(*loss)
         self.budget = Budget(run.max_iter, run.time_limit, run.progress, run.cancel)
         self.signs = np.where(problem.y > 0, 1.0, -1.0)
-        self.target, self.add, self.upper = self._dual_of(*loss)
+        self.target, self.add, self.upper = self._dual_of(*loss)  # type: ignore[misc]  # which makes something of it
         self.flat = float(loss[0][-1])
         self.free_bias, self.offset = free_bias, 0.0
         self.random, self.n_iter = np.random.default_rng(run.seed), 0
 
     _dual_of = staticmethod(dual_of)
 
-    def _variables(self):
+    def _variables(self) -> Variables:
         """The row of each variable, its target, what it adds to the curvature, and its bounds."""
         signs, bound = self.signs, self.upper * self.cost
         return (np.arange(len(signs), dtype=np.int32), self.target * signs, self.add / self.cost,
                 np.where(signs > 0, 0.0, -bound), np.where(signs > 0, bound, 0.0))
 
-    def _coefficients(self):
+    def _coefficients(self) -> FloatArray:
         """Of the rows: float64 array of shape (m,)"""
         return np.asarray(self.engine.b)
 
-    def _begin(self):
+    def _begin(self) -> None:
         """The variables before the first round, where they cannot all be 0."""
 
-    def convex(self):
+    def convex(self) -> Solution | None:
         """The Solution; None where most duals are free: that is for methods that move all of them."""
         with self.problem.rows.cache() as cache:
             return self._fit(cache)
 
-    def _fit(self, cache):
+    def _fit(self, cache: RowCache) -> Solution | None:
         rows, made = self.problem.rows, cache.made
         self.engine = engine = PairCD(cache, rows.sqnorms(), *self._variables(), sum_is_fixed=self.free_bias,
                                       group=self.group, room=int((1 - OF_ROWS) * rows.room) // rows.takers)
@@ -146,7 +159,7 @@ class PairFit:
                 exact = True
         return self._solution(objective, bound, stopped)
 
-    def _resume(self, start):
+    def _resume(self, start: State) -> None:
         """From the best multiple of the duals of another fit, of those that these costs allow: where no dual is at its
         bound, larger costs change nothing."""
         engine, b = self.engine, self.signs * start["duals"]
@@ -163,7 +176,7 @@ class PairFit:
         scores *= part
         engine.drift *= part
 
-    def _refresh(self):
+    def _refresh(self) -> None:
         """The scores afresh, in float64: those of rows that have a coefficient or, perhaps, a loss."""
         b = np.asarray(self.engine.b)
         self._balance()
@@ -175,7 +188,7 @@ class PairFit:
                 return
         self._recompute(np.arange(len(b)))
 
-    def _balance(self):
+    def _balance(self) -> None:
         """Give the variables the sum that they must have."""
         engine, b = self.engine, np.asarray(self.engine.b)
         if self.free_bias:
@@ -183,13 +196,13 @@ class PairFit:
             room = np.minimum(b - engine.lower, engine.upper - b)
             b[np.argmax(room)] -= math.fsum(b) - self.sum
 
-    def _clear(self):
+    def _clear(self) -> FloatArray:
         """How far each margin is above the knot from which its loss is flat, whatever float32 numbers did to it."""
         engine = self.engine
         margins = self.signs * (np.asarray(engine.scores) + self.offset)
         return margins - self.flat - UNIT * engine.drift * np.asarray(engine.root)
 
-    def _recompute(self, columns):
+    def _recompute(self, columns: IntArray) -> None:
         """The scores of these rows in float64."""
         engine, rows, b, sums = self.engine, self.problem.rows, self._coefficients(), np.zeros((len(columns), 1))
         which = np.flatnonzero(b)
@@ -199,7 +212,7 @@ class PairFit:
         if everyone:
             engine.drift = 0.0
 
-    def _values(self):
+    def _values(self) -> tuple[float, float]:
         """(objective, bound)"""
         b, scores = np.asarray(self.engine.b), np.asarray(self.engine.scores)
         half = 0.5 * float((b * scores).sum())
@@ -211,24 +224,24 @@ class PairFit:
         loss, dual = values_of(self.table, self.cost, self.signs, scores, b, self.offset)
         return half + loss, dual - half
 
-    def _active(self):
+    def _active(self) -> Int32Array:
         """Numbers of the variables of the next round, rising."""
         n = len(self.engine.b)
         jitter = 1 + 1e-6 * self.random.random(n) if self.n_iter == 0 else None
         return self.engine.choose(max(LEAST, int(PART * n)), FREE, jitter)
 
-    def dense(self, made):
+    def dense(self, made: int) -> bool:
         """Whether so many rows were made that it had been less work to make all of them once, and hold them."""
         rows = self.problem.rows
         return made > AGAIN * rows.m and self.add > 0 and not self.free_bias and rows.shared
 
-    def state(self):
+    def state(self) -> State:
         """Of the coefficients as they are: see Run.fits."""
         b = np.array(self._coefficients())
         return {"duals": self.signs * b, "cost": self.cost, "W": np.concatenate((self.engine.scores, b)), "kappa": 0.0,
                 "before": None}
 
-    def _solution(self, objective, bound, stopped):
+    def _solution(self, objective: float, bound: float, stopped: str | None) -> Solution:
         run, b = self.run, np.array(self._coefficients())
         certificate = objective - bound
         status, reason = status_of(certificate, objective, run.tol, stopped or STALLED)
@@ -243,20 +256,21 @@ class ResidualPairs(PairFit):
     """A regression over Gram rows: PairFit of a loss of f(x_i) - z_i that is the same on both sides of its band."""
 
     @staticmethod
-    def _dual_of(knots, parts):
+    def _dual_of(knots: Sequence[float], parts: Sequence[Any]) -> tuple[float, float, float] | None:
         """That of the side below the band."""
         return dual_of(knots[:1], parts[:2])
 
-    def _variables(self):
-        z, bound, none = self.problem.targets, self.upper * self.cost, np.zeros(len(self.cost))
+    def _variables(self) -> Variables:
+        z, bound, none = np.asarray(self.problem.targets), self.upper * self.cost, np.zeros(len(self.cost))
         rows, add = np.arange(len(z), dtype=np.int32), self.add / self.cost
         return (np.tile(rows, 2), np.concatenate((z + self.target, z - self.target)), np.tile(add, 2),
                 np.concatenate((none, -bound)), np.concatenate((bound, none)))
 
-    def _coefficients(self):
-        return np.asarray(self.engine.b).reshape(2, -1).sum(axis=0)
+    def _coefficients(self) -> FloatArray:
+        found: FloatArray = np.asarray(self.engine.b).reshape(2, -1).sum(axis=0)
+        return found
 
-    def _resume(self, start):
+    def _resume(self, start: State) -> None:
         """From the duals of another fit, within the bounds of this one's."""
         engine, b = self.engine, np.asarray(start["duals"])
         if self.free_bias and abs(np.sum(b)) > ROUNDING * np.abs(b).sum():
@@ -266,12 +280,12 @@ class ResidualPairs(PairFit):
         which = np.flatnonzero(b)
         engine.update(which, part * b[which, np.newaxis])
 
-    def _refresh(self):
+    def _refresh(self) -> None:
         self._balance()
         self._recompute(np.arange(len(self.cost)))
 
-    def _values(self):
-        engine, z = self.engine, self.problem.targets
+    def _values(self) -> tuple[float, float]:
+        engine, z = self.engine, np.asarray(self.problem.targets)
         b, scores = self._coefficients(), np.asarray(engine.scores)
         half, residuals = 0.5 * float(b @ scores), scores - z
         if self.free_bias:

@@ -12,8 +12,10 @@ rho first. Turns over all rows tell the certificate; between them are turns over
 farthest that had something to gain, and those with duals between their bounds.
 """
 
+from __future__ import annotations
+
 import math
-from collections import namedtuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -24,6 +26,11 @@ from marginlinear.algorithms.fixed_sums import threshold
 from marginlinear.status import allowance
 from marginlinear.threads import run_chunks
 
+if TYPE_CHECKING:
+    from marginlinear._core.rows import Rows
+    from marginlinear._typing import FloatArray, IntpArray
+    from marginlinear.algorithms.certificate import Budget
+
 # The first weights are those of every so manieth row.
 SAMPLE = 4
 # Turns over a part of the rows end with this part of the gap of all, or of the tolerance, or after so many.
@@ -33,10 +40,17 @@ FEW = 0.25
 # Pairs that have visited each row so often are slow: where features differ much in size, or all rows lie about 0.
 VISITS = 16
 
-Best = namedtuple("Best", "objective length rho")
+
+class Best(NamedTuple):
+    """P, and the length and the rho at which weights have it."""
+
+    objective: float
+    length: float
+    rho: float
 
 
-def best_of(scores, cost, total, square):
+
+def best_of(scores: FloatArray, cost: FloatArray, total: float, square: float) -> Best:
     """The Best of weights with these scores and ||w||^2: the rho and the length where P is least, which is 0 where
     nothing is below that."""
     rho, height = threshold(scores, cost, total)
@@ -58,12 +72,15 @@ class RowPairs:
         Turns.
     """
 
-    def __init__(self, rows, cost, total, threads):
+    # From the first turn on.
+    best: Best
+
+    def __init__(self, rows: Rows, cost: FloatArray, total: float, threads: int) -> None:
         self.rows, self.cost, self.total, self.threads = rows, cost, total, threads
         self.everyone = np.arange(rows.m)
-        self.best, self.n_iter, self.visits = None, 0, 0
+        self.best, self.n_iter, self.visits = None, 0, 0  # type: ignore[assignment]  # as above
 
-    def begin(self):
+    def begin(self) -> None:
         """With the rows that are lowest along the sum of a sample of them."""
         self.take(np.where(self.everyone % SAMPLE == 0, self.cost, 0.0))
         scores = self._scores(self.everyone)
@@ -73,12 +90,12 @@ class RowPairs:
         duals[at] = np.clip(self.total - total(duals) - (np.cumsum(room) - room), 0.0, room)
         self.take(duals)
 
-    def take(self, duals):
+    def take(self, duals: FloatArray) -> None:
         """Go on from these, which are to have the sum."""
         self.duals, self.weights = duals, self._weights_of(duals)
         self.fresh = True
 
-    def until(self, tol, budget):
+    def until(self, tol: float, budget: Budget) -> str | bool:
         """Take turns until P is certified to `tol`. Returns whether it is, or what has run out; False, too, where the
         pairs are slow or have come to no more than rounding."""
         visits = VISITS * self.rows.m
@@ -105,10 +122,10 @@ class RowPairs:
                 self._turns(np.flatnonzero(near), enough, budget)
 
     @property
-    def certificate(self):
+    def certificate(self) -> float:
         return self.best.objective - self.bound
 
-    def _turns(self, which, enough, budget):
+    def _turns(self, which: IntpArray, enough: float, budget: Budget) -> None:
         """Turns over these rows, whose gap is to be `enough`."""
         cost = self.cost[which]
         for _ in range(TURNS):
@@ -118,7 +135,7 @@ class RowPairs:
             if gap <= enough or budget.exhausted(self.n_iter) or self._move(which, scores, rho)[0] == 0:
                 break
 
-    def _move(self, which, scores, rho):
+    def _move(self, which: IntpArray, scores: FloatArray, rho: float) -> tuple[int, float]:
         """Pair steps of these rows; (how many, how far from rho one was that might have had one)."""
         cost, duals = self.cost[which], self.duals[which]
         up = np.flatnonzero((scores <= rho) & (duals < cost))
@@ -128,14 +145,14 @@ class RowPairs:
         self.n_iter, self.visits, self.fresh = self.n_iter + 1, self.visits + len(up) + len(down), False
         return pair_steps(self.rows, which[up], which[down], self.cost, self.duals, self.weights), reach
 
-    def _scores(self, which):
+    def _scores(self, which: IntpArray) -> FloatArray:
         out = np.zeros(len(which))
         run_chunks(lambda lo, hi: scores_at(self.rows, which, self.weights, out, lo, hi), len(which), self.threads,
                    self.rows.share())
         self.visits += len(which)
         return out
 
-    def _weights_of(self, duals):
+    def _weights_of(self, duals: FloatArray) -> FloatArray:
         weights, rows = np.zeros(self.rows.d), self.rows
         # One range after another, so that the sums are the same for any number of threads.
         run_chunks(lambda lo, hi: add_rows(rows, duals, weights, lo, hi), rows.m, 1, rows.slice())

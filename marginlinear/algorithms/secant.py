@@ -1,5 +1,7 @@
 """The secant for functions that are known with some error."""
 
+from __future__ import annotations
+
 import math
 
 # A slope within the errors of the values changes the one before by no more than this factor.
@@ -9,12 +11,14 @@ WARY = 4.0
 class Secant:
     """Where a rising function that is known with some error is 0."""
 
-    def __init__(self, slope):
+    last: tuple[float, float, float] | None
+
+    def __init__(self, slope: float) -> None:
         """`slope` is that of the function, roughly."""
         self.slope, self.low, self.high = slope, -math.inf, math.inf
         self.last = None
 
-    def after(self, x, value, error):
+    def after(self, x: float, value: float, error: float) -> float:
         """The next place, when the function was found to have this value at x."""
         if value < -error:
             self.low = max(self.low, x)

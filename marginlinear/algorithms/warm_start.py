@@ -16,7 +16,18 @@ It is cut off where it leaves the range of the duals; then the best point betwee
 best scale, is taken.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from marginlinear._core.block_cd import BlockCD
+    from marginlinear._core.margin_cd import MarginCD
+    from marginlinear._typing import FloatArray, State
 
 # Directions that are the sums of others, but for rounding, are left out.
 DEPENDENT = 1e-10
@@ -26,7 +37,7 @@ AT_BOUND = 1 - 1e-12
 SOFT = -1
 
 
-def resume(engine, state):
+def resume(engine: Any, state: State) -> None:
     """Go on from the `state()` of an engine on the same rows; where a row's cost changed, from the best mix of duals.
 
     With a spread of margins, whose duals are those of all rows together, from scaled duals. Of weights alone, W, from
@@ -38,6 +49,7 @@ def resume(engine, state):
         return
     duals, cost = np.asarray(state["duals"]), np.asarray(state["cost"])
     changed = not np.array_equal(engine.cost, cost)
+    mix: type[MarginMix | BlockMix]
     if engine.n_classes > 1:
         mix = BlockMix
     else:
@@ -50,12 +62,12 @@ def resume(engine, state):
         engine.resume({**state, "duals": mix.scaled(engine, duals, cost)})
 
 
-def best_start(mix):
+def best_start(mix: MarginMix | BlockMix) -> tuple[FloatArray, FloatArray]:
     """(duals, U): the best mix of the duals of another cost, and of those before, with its weights."""
     engine, duals, parts, held = mix.engine, mix.duals, mix.parts, mix.held
     sqnorm_of = engine.iterates.sqnorm_of
 
-    def inside(duals, U):
+    def inside(duals: FloatArray, U: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Cut off, with the weights that go with it: a pass over the rows that are cut."""
         cut = mix.cut(duals)
         return cut, U + engine.weights_of(cut - duals)
@@ -76,7 +88,7 @@ def best_start(mix):
 class MarginMix:
     """Duals a_i of one margin a row: those at the ends of their range are `held`, `parts` are of the others."""
 
-    def __init__(self, engine, duals, cost, before):
+    def __init__(self, engine: MarginCD, duals: FloatArray, cost: FloatArray, before: State | None) -> None:
         self.engine, self.duals, self.cost = engine, duals, np.asarray(engine.cost)
         force = duals / cost
         self._find_pieces(force)
@@ -90,7 +102,7 @@ class MarginMix:
         self.parts = np.array([part for part in parts if part.any()]).reshape(-1, len(duals))
 
     @staticmethod
-    def range_of(engine):
+    def range_of(engine: MarginCD) -> tuple[FloatArray, FloatArray]:
         """The least and the largest -phi' of each row."""
         tables, group = np.asarray(engine.tables), np.asarray(engine.group)
         quad, slope, soft = tables[:, 2:5] + 2 * engine.spread, tables[:, 5:8], tables[:, SOFT] > 0
@@ -99,25 +111,26 @@ class MarginMix:
         return low[group], high[group]
 
     @staticmethod
-    def scaled(engine, duals, cost):
+    def scaled(engine: MarginCD, duals: FloatArray, cost: FloatArray) -> FloatArray:
         """Duals of another cost, by its ratio, within their range."""
         low, high = MarginMix.range_of(engine)
         ours = np.asarray(engine.cost)
         return np.clip(duals * (ours / cost), ours * low, ours * high)
 
-    def cut(self, duals):
+    def cut(self, duals: FloatArray) -> FloatArray:
         """Duals within the range of -c phi', which the loss of other parameters may not share."""
         low, high = self.range_of(self.engine)
         return np.clip(duals, self.cost * low, self.cost * high)
 
-    def combined(self, shares):
-        return self.held + shares @ self.parts
+    def combined(self, shares: FloatArray) -> FloatArray:
+        found: FloatArray = self.held + shares @ self.parts
+        return found
 
-    def values(self, parts):
+    def values(self, parts: FloatArray) -> tuple[FloatArray, FloatArray]:
         """(<l, a>, sum_i h_i a_ij a_il) of the duals `parts`."""
         return parts @ self.knot, (parts * (self.curvature / self.cost)) @ parts.T
 
-    def _find_pieces(self, force):
+    def _find_pieces(self, force: FloatArray) -> None:
         """(l, h) of D's terms l a - h a^2/(2 c) for rows where -phi' is `force`: at a knot h = 0; of softplus, whose D
         is not quadratic, those about the force."""
         self.knot, self.curvature = np.zeros(len(force)), np.zeros(len(force))
@@ -141,13 +154,13 @@ class MarginMix:
             self.curvature[rows] = np.where(inside, 1 / np.where(inside, quad[piece], 1.0), 0.0)
         if self.engine.targets is not None:
             # A margin is less by the target.
-            self.knot += self.engine.targets
+            self.knot += np.asarray(self.engine.targets)
 
 
 class BlockMix:
     """Duals (alpha, beta) of one block a row: alpha_i with alpha_iy at its bound are `held`; alpha, beta are parts."""
 
-    def __init__(self, engine, duals, cost, before):
+    def __init__(self, engine: BlockCD, duals: FloatArray, cost: FloatArray, before: State | None) -> None:
         self.engine, self.y, self.every = engine, np.asarray(engine.y), np.arange(engine.rows.m)
         self.cost, (alpha, beta) = np.asarray(engine.cost), engine.split(duals)
         self.low, self.bound, self.scale, self.high, self.beta_scale = engine.dual_pieces(engine.cost)
@@ -170,11 +183,11 @@ class BlockMix:
         self.parts = np.array([joined(self._balanced(a), b) for a, b in parts if a.any() or b.any()])
 
     @staticmethod
-    def scaled(engine, duals, cost):
+    def scaled(engine: BlockCD, duals: FloatArray, cost: FloatArray) -> FloatArray:
         """Duals of the same cost."""
         return duals
 
-    def cut(self, duals):
+    def cut(self, duals: FloatArray) -> FloatArray:
         """Duals within their range."""
         alpha, beta = self.engine.split(self.engine.nearest(duals))
         alpha = self._balanced(np.minimum(alpha, 0))
@@ -183,10 +196,10 @@ class BlockMix:
             alpha *= np.where(top > self.bound, self.bound / np.maximum(top, self.bound), 1.0)[:, np.newaxis]
         return joined(alpha, np.maximum(beta, 0))
 
-    def combined(self, shares):
+    def combined(self, shares: FloatArray) -> FloatArray:
         return sum((t * part for t, part in zip(shares, self.parts, strict=True)), self.held)
 
-    def values(self, parts):
+    def values(self, parts: FloatArray) -> tuple[FloatArray, FloatArray]:
         """(<l, a>, sum_i h_i a_ij a_il) of the duals `parts`."""
         split = [self.engine.split(part) for part in parts]
         left, right = np.array([alpha[self.every, self.y] for alpha, _ in split]), np.array([beta for _, beta in split])
@@ -196,7 +209,7 @@ class BlockMix:
             curved += (right / self.beta_scale) @ right.T
         return linear, curved
 
-    def _balanced(self, alpha):
+    def _balanced(self, alpha: FloatArray) -> FloatArray:
         """alpha with alpha_iy = -sum of the others."""
         alpha = alpha.copy()
         alpha[self.every, self.y] = 0
@@ -204,12 +217,13 @@ class BlockMix:
         return alpha
 
 
-def joined(alpha, beta):
+def joined(alpha: FloatArray, beta: FloatArray) -> FloatArray:
     """As an engine has them, flat."""
     return np.concatenate((alpha.ravel(), beta))
 
 
-def extrapolated(duals, cost, before, new):
+def extrapolated(duals: FloatArray, cost: FloatArray, before: tuple[FloatArray, FloatArray],
+                 new: FloatArray) -> FloatArray:
     """duals (duals/before)^e, at most new/cost times as large; where the signs differ, or `before` is 0, duals.
 
     `cost` and `new` have the shape of duals, or one that goes with it; `before` is a pair of duals and their costs.
@@ -222,7 +236,8 @@ def extrapolated(duals, cost, before, new):
     return np.where((ratio > 0) & np.isfinite(ratio) & np.isfinite(factor), factor, 1.0) * duals
 
 
-def best_step(here, there, sqnorm_of, linear, curved):
+def best_step(here: FloatArray, there: FloatArray, sqnorm_of: Callable[[FloatArray], float], linear: FloatArray,
+              curved: FloatArray) -> float:
     """s in [0, 1] for the best D between duals with the weights `here` and those `there`. `linear` are their <l, a>,
     `curved` the matrix of sum_i h_i a_ij a_il. Between duals that are feasible all are."""
     change = there - here
@@ -236,7 +251,8 @@ def best_step(here, there, sqnorm_of, linear, curved):
     return max(0.0, slope / bend) if bend > 0 else 0.0
 
 
-def best_mix(images, sqnorm_of, linear, curved, held=None):
+def best_mix(images: Sequence[FloatArray], sqnorm_of: Callable[[FloatArray], float], linear: FloatArray,
+             curved: FloatArray, held: FloatArray | None = None) -> FloatArray:
     """t that maximises D(t): `images` are the U_j, `linear` is l, `curved` the matrix of sum_i h_i a_ij a_il, `held`
     is U_0, or None where that is 0."""
     H, linear = np.array(curved, dtype=np.float64), np.array(linear, dtype=np.float64)
@@ -252,4 +268,5 @@ def best_mix(images, sqnorm_of, linear, curved, held=None):
             linear[i] -= (sqnorm_of(image + held) - squares[i] - fixed) / 2
     size = np.sqrt(np.diagonal(H))
     size[size == 0] = 1.0
-    return np.linalg.lstsq(H / np.outer(size, size), linear / size, rcond=DEPENDENT)[0] / size
+    t: FloatArray = np.linalg.lstsq(H / np.outer(size, size), linear / size, rcond=DEPENDENT)[0] / size
+    return t

@@ -6,7 +6,10 @@ A survey of the rows has U = sum_i a_i y_i x_i with a_i = -c_i phi'. Where l2 = 
 are those forces times a share that makes them so, and the best one below it. At the optimum the share is 1.
 """
 
+from __future__ import annotations
+
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,11 +17,24 @@ from marginlinear.algorithms.free_bias import ROUNDING, bracket
 from marginlinear.problem import Info, Solution
 from marginlinear.status import STALLED, allowance, status_of
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from marginlinear._typing import FloatArray, IntArray, State, Table
+    from marginlinear.problem import Problem, Run
+
 # The first set has so many features; a later one all that have a weight, and as many again.
-FIRST = 5000
+FIRST = 1000
 # A set is solved until its violations are this part of what those of all features are, a step's model until they are
-# this part of the set's; by so many cycles at most.
-PART, MODEL, CYCLES = 0.3, 0.3, 5
+# this part of the set's.
+PART, MODEL = 0.3, 0.3
+# The cycles of a step, at most: twice as many after one that W went whole, half as many after another, whose model was
+# solved better than it was true.
+CYCLES = 8
+# Where the objective falls by less than this part of what the certificate may be, the bound is what lacks: so many
+# features, those that violate optimality most and so scale all duals down, are solved for alone, again if the
+# certificate is then less than this part of what it was. Where no more than FEW have a weight, all are at once anyway.
+SMALL, WORST, LESS, FEW = 0.1, 50, 0.6, 500
 # Steps on a set; the fall of the objective, as a part of it, below which they are exact.
 STEPS, NEAR = 20, 1e-6
 
@@ -38,7 +54,8 @@ class SparseFit:
         wherever duals are made, which so have sum_i y_i a_i = 0.
     """
 
-    def __init__(self, problem, run, cost, table, l1, l2, free_bias=False):
+    def __init__(self, problem: Problem, run: Run, cost: FloatArray, table: Table, l1: float, l2: float,
+                 free_bias: bool = False) -> None:
         from marginlinear._core.feature_cd import FeatureCD
         from marginlinear._core.margin_cd import table_of
         from marginlinear.algorithms.certificate import Budget
@@ -50,12 +67,13 @@ class SparseFit:
         self.engine = FeatureCD(problem.rows, problem.y, cost, table_of(*table), l1, l2, run.seed, self.free)
         if run.start is not None:
             np.asarray(self.engine.W)[:] = run.start["W"]
-        self.fall = math.inf
+        self.fall, self.cycles = math.inf, 1
         self.budget = Budget(run.max_iter, run.time_limit, run.progress, run.cancel)
         run.enlist(self)
 
-    def convex(self):
+    def convex(self) -> Solution:
         engine, bound, stopped = self.engine, -math.inf, None
+        before, earlier, alone = math.inf, math.inf, False
         if self.free >= 0:
             engine.survey()
         while True:
@@ -68,7 +86,14 @@ class SparseFit:
             stopped = self.budget.spent(engine.cycles, objective, bound)
             if stopped:
                 break
-            self.solve()
+            alone = (before - objective <= SMALL * allowance(self.run.tol, objective)
+                     and np.count_nonzero(engine.W) > FEW and not (alone and certificate > LESS * earlier))
+            earlier = certificate
+            if alone:
+                self.solve_worst()
+            else:
+                before = objective
+                self.solve()
         status, reason = status_of(certificate, objective, self.run.tol, stopped or STALLED)
         W = np.array(engine.W)
         info = Info(status=status, reason=reason, algorithm="cd", n_iter=engine.cycles, n_outer=0, objective=objective,
@@ -78,12 +103,12 @@ class SparseFit:
         state = self.state()
         return Solution(state["W"].reshape(-1, 1), info, state)
 
-    def state(self):
+    def state(self) -> State:
         """The weights as they are: see Run.fits."""
         W = np.array(self.engine.W)
         return {"W": W if self.to_outer is None else self.to_outer(W), "duals": np.array(self.engine.force)}
 
-    def survey(self):
+    def survey(self) -> float:
         """P, at the best bias where that is free."""
         engine = self.engine
         if self.free >= 0:
@@ -92,7 +117,7 @@ class SparseFit:
             engine.W[self.free] += shift / self.bias
         return engine.survey()
 
-    def bound(self):
+    def bound(self) -> float:
         """The best D of the forces times a share."""
         engine = self.engine
         U = np.abs(engine.U)
@@ -100,32 +125,42 @@ class SparseFit:
             U[self.free] = 0.0
         return best_share(engine.bound, U.max(), engine.l1, engine.l2)
 
-    def violations(self):
+    def violations(self) -> FloatArray:
         """The least subgradients' sizes, of all features, at the last survey; 0 of the one whose weight is free, which
         that survey has found."""
         W, l1 = np.asarray(self.engine.W), self.engine.l1
         slope = self.engine.l2 * W - np.asarray(self.engine.U)
-        found = np.where(W == 0, np.maximum(0.0, np.abs(slope) - l1), np.abs(slope + l1 * np.sign(W)))
+        found: FloatArray = np.where(W == 0, np.maximum(0.0, np.abs(slope) - l1), np.abs(slope + l1 * np.sign(W)))
         if self.free >= 0:
             found[self.free] = 0.0
         return found
 
-    def solve(self):
-        """Steps on the features with a weight, and those that violate optimality most."""
-        engine, violations = self.engine, self.violations()
-        wanted = features_to_solve(np.asarray(engine.W), violations)
+    def solve_worst(self) -> None:
+        """A step on the features that violate optimality most."""
+        violations = self.violations()
+        worst = np.argpartition(-violations, WORST)[:WORST]
+        self.engine.step(self._columns(worst[violations[worst] > 0]), MODEL, CYCLES, False)
+
+    def _columns(self, wanted: IntArray) -> IntArray:
+        """Those of these features, gathered, and of the bias where that is free."""
         if self.free >= 0:
             wanted = np.union1d(wanted, [self.free])
-        columns = engine.gather(wanted).astype(np.intp)
+        return self.engine.gather(wanted).astype(np.intp)
+
+    def solve(self) -> None:
+        """Steps on the features with a weight, and those that violate optimality most."""
+        engine, violations = self.engine, self.violations()
+        columns = self._columns(features_to_solve(np.asarray(engine.W), violations))
         enough = PART * violations.sum()
         near = NEAR * self.budget.history[-1]["objective"]
         for _ in range(STEPS):
-            violation, self.fall = engine.step(columns, MODEL, CYCLES, self.fall <= near)
+            violation, self.fall, part = engine.step(columns, MODEL, self.cycles, self.fall <= near)
+            self.cycles = min(CYCLES, 2 * self.cycles) if part == 1 else max(1, self.cycles // 2)
             if violation <= enough or self.fall == 0 or self.budget.exhausted(engine.cycles):
                 return
 
 
-def features_to_solve(W, violations):
+def features_to_solve(W: FloatArray, violations: FloatArray) -> IntArray:
     """The features with a weight, and those others that violate optimality most."""
     held, others = np.flatnonzero(W), np.flatnonzero((W == 0) & (violations > 0))
     room = max(FIRST, len(held))
@@ -134,7 +169,7 @@ def features_to_solve(W, violations):
     return np.concatenate((held, others))
 
 
-def best_share(bound, largest, l1, l2):
+def best_share(bound: Callable[[float], float], largest: float, l1: float, l2: float) -> float:
     """The largest bound(share) of those allowed, `largest` being that of |U|: D is concave in the share."""
     most = min(1.0, l1 / largest) if largest > 0 and l2 == 0 else 1.0
     best = bound(most)

@@ -1,15 +1,25 @@
 """margin-train on a Dask cluster: --cluster, --scheduler-file, and what goes with them."""
 
+from __future__ import annotations
+
 import glob
 import logging
 import os
 import warnings
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from marginlinear.cli.output import Failure, warn
 from marginlinear.errors import ConvergenceWarning
 from marginlinear.options import UsageError
 from marginlinear.params import Param
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from typing import Any
+
+    from marginlinear.model import Model
+    from marginlinear.options import CommandLine
 
 CLUSTER = Param("cluster", str, None, "train on this Dask cluster, as in tcp://host:8786; local:N starts N processes "
                 "here, for trying. The training_set_file, which may be a quoted pattern as 'part-*.svm', has to be "
@@ -23,7 +33,8 @@ HERE = ("weights", "cross_validation", "search", "grid", "store", "zero_based", 
         "sweeps_per_load", "kernel")
 
 
-def on_cluster(line, declared, checkpoint, resume):
+def on_cluster(line: CommandLine, declared: Sequence[Param], checkpoint: str | None,
+               resume: str | None) -> OnCluster | None:
     """OnCluster, or None without --cluster and --scheduler-file; `declared` are the command's options, `checkpoint` and
     `resume` the folders that were given."""
     where = [param for param in (CLUSTER, SCHEDULER_FILE) if line.given(param)]
@@ -42,7 +53,7 @@ def on_cluster(line, declared, checkpoint, resume):
 class OnCluster:
     """Where `margin-train` trains, in place of here."""
 
-    def __init__(self, line, checkpoint, resume):
+    def __init__(self, line: CommandLine, checkpoint: str | None, resume: str | None) -> None:
         self.address, self.file = line.value(CLUSTER), line.value(SCHEDULER_FILE)
         self.local = None
         if self.address is not None and self.address.startswith("local:"):
@@ -53,7 +64,7 @@ class OnCluster:
         self.rest = {"partitions": line.value(PARTITIONS), "checkpoint": resume or checkpoint,
                      "resume": bool(resume)}
 
-    def fit(self, path, **given):
+    def fit(self, path: str, **given: Any) -> Model:
         """The Model of the files that `path` names."""
         paths = [path] if os.path.exists(path) else sorted(glob.glob(path))
         if not paths:
@@ -74,7 +85,7 @@ class OnCluster:
         return model
 
     @contextmanager
-    def _client(self):
+    def _client(self) -> Iterator[Any]:
         from distributed import Client, LocalCluster
 
         if self.local is not None:

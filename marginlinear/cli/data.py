@@ -1,13 +1,25 @@
 """Reading data files for the commands."""
 
+from __future__ import annotations
+
 import math
 import os
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from marginlinear.cli.output import Failure, opening, warn
 from marginlinear.errors import DataError
 from marginlinear.options import UsageError
 from marginlinear.params import COLUMNS, LABEL, Param
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from typing import Any
+
+    from marginlinear.cli.output import StatusLine
+    from marginlinear.model import Model
+    from marginlinear.options import CommandLine
+    from marginlinear.store import Store
 
 LIKE = Param("like", str, None, "of Parquet: a store that was made of Parquet, as that of the training set, by whose "
              "rule the columns become features", metavar="STORE")
@@ -15,7 +27,7 @@ LISTED = 20  # labels that a line names at most
 BLOCK = 1 << 20  # bytes of a file that are worked on at once: what NumPy's calls cost is little beside them
 
 
-def read_data(path, status, like=None, label=None, **options):
+def read_data(path: str, status: StatusLine, like: str | None = None, label: str | None = None, **options: Any) -> Any:
     """What `read_libsvm` returns for `path`, with progress on the status line; of a store, or of Parquet that becomes
     one `like` another, the Store."""
     from marginlinear.libsvm import read_libsvm
@@ -30,11 +42,11 @@ def read_data(path, status, like=None, label=None, **options):
         return read_libsvm(path, progress=progress_of(f"reading {path}", status), **options)
 
 
-def is_store(path):
+def is_store(path: str) -> bool:
     return os.path.isfile(os.path.join(path, "meta.json"))
 
 
-def is_parquet(path):
+def is_parquet(path: str) -> bool:
     """Whether a path is Parquet, a file by its name or a folder by one in it."""
     if is_store(path):
         return False
@@ -42,7 +54,7 @@ def is_parquet(path):
         os.path.isdir(path) and any(name.endswith(".parquet") for name in os.listdir(path)))
 
 
-def parquet_options(line, path):
+def parquet_options(line: CommandLine, path: str) -> dict[str, str]:
     """What is given of LIKE and LABEL for a data file that is predicted; UsageError where they are for another kind, or
     where Parquet has no store to be like."""
     given = {param.name: line.value(param) for param in (LIKE, LABEL) if line.given(param)}
@@ -56,7 +68,8 @@ def parquet_options(line, path):
     return given
 
 
-def temporary_store(path, status, like, label, zero_based, threads):
+def temporary_store(path: str, status: StatusLine, like: str | None, label: str | None, zero_based: bool,
+                    threads: int | None) -> Store:
     """A Store of Parquet, `like` another one, which is on disk for as long as somebody has it."""
     import shutil
     import tempfile
@@ -78,7 +91,7 @@ def temporary_store(path, status, like, label, zero_based, threads):
     return found
 
 
-def read_store(path, folder, status, like=None, **options):
+def read_store(path: str, folder: str | None, status: StatusLine, like: str | None = None, **options: Any) -> Store:
     """The Store `path`, or that of the file `path` in `folder`, which is made unless it is there; of Parquet `like` the
     store of this path."""
     from marginlinear.store import Store
@@ -89,18 +102,18 @@ def read_store(path, folder, status, like=None, **options):
         if path == "-":
             raise Failure("standard input: a store has the name of its file: give one, or --store no folder")
         place = os.path.join(folder, os.path.basename(os.path.normpath(path)) + ".store")
-        like = None if like is None else Store(like)
+        other = None if like is None else Store(like)
         if os.path.exists(place):
             found = Store(place)
             found.require_source(path, **{name: options[name] for name in ("zero_based", "dtype", "text_labels")})
             if is_parquet(path):
-                found.require_columns({p.name: options.get(p.name) for p in COLUMNS}, like)
+                found.require_columns({p.name: options.get(p.name) for p in COLUMNS}, other)
             return found
         os.makedirs(folder, exist_ok=True)
-        return Store.write(path, place, progress=progress_of(f"writing {place}", status), like=like, **options)
+        return Store.write(path, place, progress=progress_of(f"writing {place}", status), like=other, **options)
 
 
-def read_blocks(path, what, status, **options):
+def read_blocks(path: str, what: str, status: StatusLine, **options: Any) -> Iterator[Any]:
     """What `libsvm_blocks` yields for `path`, with progress on the status line: `what` is done. The same of what
     `read_data` has as a store."""
     from marginlinear.libsvm import libsvm_blocks
@@ -113,7 +126,7 @@ def read_blocks(path, what, status, **options):
 
 
 @contextmanager
-def located(data):
+def located(data: Any) -> Iterator[None]:
     """A MemoryError of the block as a DataError where the largest index of `data` stands, if that asks for the most.
 
     It does where there are more features than values: arrays with an entry a feature are then larger than the data.
@@ -124,18 +137,19 @@ def located(data):
         if data.n_features <= len(data.indices) or not hasattr(data, "largest"):
             raise
         reason = f"this index makes {data.n_features} features, more than there is memory for: {error}"
-        raise DataError(*data.largest, reason) from error
+        path, line, column = data.largest
+        raise DataError(path, line, column, reason) from error
 
 
-def progress_of(what, status):
-    def progress(done, total):
+def progress_of(what: str, status: StatusLine) -> Callable[[int, int | None], None]:
+    def progress(done: int, total: int | None) -> None:
         share = f" of {total / 1e6:.0f} MB ({done / total:.0%})" if total else " MB"
         status.show(f"{what}: {done / 1e6:.0f}{share}")
 
     return progress
 
 
-def read_model(path, multilabel=False):
+def read_model(path: str, multilabel: bool = False) -> Model:
     """The model of a file; Failure for one that the rows of a data file cannot be given to, and for a multi-label one
     unless `multilabel`."""
     from marginlinear.modelfile import load_model
@@ -151,7 +165,7 @@ def read_model(path, multilabel=False):
     return model
 
 
-def count_extra(data, model):
+def count_extra(data: Any, model: Model) -> int:
     """Values that a linear model leaves out; to a kernel all features matter, as they are part of a distance."""
     from marginlinear.data.arrays import is_stored
 
@@ -161,18 +175,18 @@ def count_extra(data, model):
     return sum(int((part.indices >= n).sum()) for part in (data.parts() if is_stored(data) else [data]))
 
 
-def warn_of_extra(extra, n_features):
+def warn_of_extra(extra: int, n_features: int) -> None:
     """Say that `extra` values of features above the model's n_features are left out."""
     if extra:
         warn(f"{extra} values of features above {n_features}, the model's last, are left out")
 
 
-def warn_of_unknown(labels, count, what):
+def warn_of_unknown(labels: Iterable[Any], count: float, what: str) -> None:
     """Say that `count` rows have `labels` that the model does not know, and `what` becomes of them."""
     warn(f"{number(count)} rows have a label that the model does not know ({few(labels)}): {what}")
 
 
-def few(labels):
+def few(labels: Iterable[Any]) -> str:
     """The labels as in a LIBSVM file; of many, the first."""
     from marginlinear.modelfile.text import label_text
 
@@ -180,12 +194,12 @@ def few(labels):
     return ", ".join(words[:LISTED]) + (f" and {len(words) - LISTED} others" if len(words) > LISTED else "")
 
 
-def number(count):
+def number(count: float) -> str:
     """A count of rows, or a sum of their weights, as text."""
     return str(count) if isinstance(count, int) else f"{count:.6g}"
 
 
-def read_names(path, n_features):
+def read_names(path: str, n_features: int) -> list[str]:
     """The names of n_features features: UTF-8, one a line."""
     names = []
     with opening("open names file", path), open(path, "rb") as stream:
@@ -203,7 +217,7 @@ def read_names(path, n_features):
     return names
 
 
-def read_weights(path, m):
+def read_weights(path: str, m: int) -> list[float]:
     """The m instance weights of a file: one finite number >= 0 a line."""
     weights = []
     with opening("open weight file", path), open(path, "rb") as stream:

@@ -1,13 +1,19 @@
 """The files that a command line names. No NumPy here."""
 
+from __future__ import annotations
+
 import os
 import stat
 from itertools import combinations, product
+from typing import TYPE_CHECKING
 
 from marginlinear.options import UsageError
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
-def require_apart(read, written):
+
+def require_apart(read: Sequence[tuple[str, str | None]], written: Sequence[tuple[str, str | None]]) -> None:
     """UsageError where a file that is written is also one that is read, or written under another name.
 
     Every command calls it with all files of its command line before it opens the first, so that no output takes the
@@ -27,7 +33,7 @@ def require_apart(read, written):
             raise UsageError(f"{one[0]} {one[1]} and {two[0]} {two[1]} are one file: give {one[0]} another name")
 
 
-def _identity(path, standard):
+def _identity(path: str | None, standard: int) -> tuple[int, int] | str | None:
     """What equals that of another path where the two are one plain file, existing or not; else None.
 
     `standard` is the descriptor that `-` stands for.

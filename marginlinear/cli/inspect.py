@@ -1,8 +1,11 @@
 """margin-inspect: what a model does on labelled rows, and why."""
 
+from __future__ import annotations
+
 import json
 import sys
 import textwrap
+from typing import TYPE_CHECKING
 
 from marginlinear import params
 from marginlinear._version import version
@@ -12,6 +15,15 @@ from marginlinear.cli.files import require_apart
 from marginlinear.cli.output import DONE, Failure, StatusLine, run, settle_blas
 from marginlinear.options import HELP, QUIET, VERSION, ZERO_BASED, CommandLine, UsageError, describe
 from marginlinear.params import Param
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from typing import Any
+
+    from marginlinear._typing import AnyArray
+    from marginlinear.margins import Feature, MarginReport, MarginStatistics, TopFeatures
+    from marginlinear.model import Model
+    from marginlinear.residuals import ResidualReport
 
 PROGRAM = "margin-inspect"
 JSON = Param("json", bool, False, "one JSON object, with all classes, in place of the text")
@@ -45,12 +57,12 @@ MARGINS = {"score": "score of the label less the largest other", "sign": "y f(x)
            "votes": "votes for the label less those for the best other class"}
 
 
-def main(argv=None):
+def main(argv: Sequence[str] | None = None) -> int:
     """The command; returns its exit status."""
     return run(PROGRAM, work, argv)
 
 
-def work(argv):
+def work(argv: Sequence[str]) -> int:
     line = CommandLine(argv, OPTIONS)
     if line.given(HELP):
         print("\n".join([USAGE, *describe(OPTIONS), STATUSES]))
@@ -94,7 +106,8 @@ def work(argv):
         warn_of_extra(count_extra(data, model), model.n_features)
         status.show(f"{len(data.labels)} rows of scores")
         with located(data):
-            given = {"sample_weight": weights, "feature_names": names, "n_top": top, "threads": threads}
+            given: dict[str, Any] = {"sample_weight": weights, "feature_names": names, "n_top": top, "threads": threads}
+            report: Any
             if model.classes is None:
                 report = residual_report(model, data, data.labels, n_largest=rows, **given)
             else:
@@ -121,7 +134,7 @@ def work(argv):
     return DONE
 
 
-def inspect_store(path, as_json):
+def inspect_store(path: str, as_json: bool) -> int:
     """Verify a store and tell what is in it."""
     from marginlinear.store import Store
 
@@ -142,7 +155,7 @@ def inspect_store(path, as_json):
     return DONE
 
 
-def _counted_as_in_files(report, base):
+def _counted_as_in_files(report: MarginReport, base: int) -> MarginReport:
     """The report with rows counted from 1, and features from `base`."""
     return report._replace(
         lowest_rows=[row._replace(row=row.row + 1) for row in report.lowest_rows],
@@ -150,11 +163,11 @@ def _counted_as_in_files(report, base):
                                    smallest=_features_from(base, top.smallest)) for top in report.top_features])
 
 
-def _features_from(base, found):
+def _features_from(base: int, found: Sequence[Feature]) -> list[Feature]:
     return [feature._replace(number=feature.number + base) for feature in found]
 
 
-def _heading(described, model, report):
+def _heading(described: Mapping[str, Any], model: Any, report: Any) -> Iterator[str]:
     kind = f"kernel {described['kernel']}, {model.n_support} support vectors" if described["kernel"] else "linear"
     what = "regression" if model.classes is None else f"{len(model.classes)} classes"
     yield (f"{described['model']}: {described['solver'] or 'of another program'}, {kind}, {what}, "
@@ -163,7 +176,7 @@ def _heading(described, model, report):
     yield ""
 
 
-def _of_numbers(report):
+def _of_numbers(report: ResidualReport) -> Iterator[str]:
     """The lines of a regression."""
     yield f"Mean squared error = {report.mse:g}"
     yield f"Mean absolute error = {report.mae:g}"
@@ -183,7 +196,7 @@ def _of_numbers(report):
                            *([str(row.row), *(f"{value:.6g}" for value in row[1:])] for row in report.largest_rows)])
 
 
-def _of_classes(model, report, most):
+def _of_classes(model: Model, report: MarginReport, most: int) -> Iterator[str]:
     """The lines of a classifier, on at most so many classes."""
     from marginlinear.cli.data import number
     from marginlinear.modelfile.text import label_text
@@ -225,7 +238,7 @@ def _of_classes(model, report, most):
                              for row in report.lowest_rows)])
 
 
-def _lowest(f1, most):
+def _lowest(f1: AnyArray, most: int) -> list[int]:
     """Places of all classes; where there are more than `most`, of those of lowest F1, the lowest first, NaN last."""
     from marginlinear.margins import smallest
 
@@ -233,7 +246,7 @@ def _lowest(f1, most):
     return list(places)
 
 
-def _margins(model, report, labels):
+def _margins(model: Model, report: MarginReport, labels: list[str]) -> Iterator[str]:
     single = not model.voted and not model.joint
     what = MARGINS["sign"].format(*labels[::-1]) if single else MARGINS[report.unit]
     yield f"margin: {what}"
@@ -249,7 +262,7 @@ def _margins(model, report, labels):
     yield from _distribution(columns)
 
 
-def _distribution(columns):
+def _distribution(columns: Mapping[str, MarginStatistics]) -> Iterator[str]:
     """Lines of a dict of MarginStatistics."""
     first, *_ = columns.values()
     table = [[name.replace("_", "-"), *(f"{getattr(column, name):.6g}" for column in columns.values())]
@@ -260,7 +273,7 @@ def _distribution(columns):
     yield from _table([["", *columns], *table])
 
 
-def _confusion(report, labels):
+def _confusion(report: MarginReport, labels: list[str]) -> Iterator[str]:
     from marginlinear.cli.data import number
     from marginlinear.modelfile.text import label_text
 
@@ -279,7 +292,7 @@ def _confusion(report, labels):
                          for label, predicted, count in wrong[:ERRORS])])
 
 
-def _features(top):
+def _features(top: TopFeatures) -> Iterator[str]:
     from marginlinear.cli.data import few
 
     against = f" against {few(top.negative)}" if top.negative else ""
@@ -288,7 +301,7 @@ def _features(top):
     yield from _weights(top.largest, top.smallest)
 
 
-def _weights(*found):
+def _weights(*found: Sequence[Feature]) -> Iterator[str]:
     for features in found:
         words = "  ".join(f"{feature.name or feature.number}\xa0{feature.weight:+.4g}" for feature in features)
         yield from (line.replace("\xa0", " ") for line in textwrap.wrap(
@@ -296,7 +309,7 @@ def _weights(*found):
             break_on_hyphens=False))
 
 
-def _table(lines):
+def _table(lines: Sequence[Sequence[str]]) -> Iterator[str]:
     """Columns of words, the first to the left, the others to the right."""
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for first, *others in lines:
@@ -304,12 +317,12 @@ def _table(lines):
         yield f"  {first:<{widths[0]}}  {cells}".rstrip()
 
 
-def _kernel(model):
+def _kernel(model: Model) -> Any:
     kernel = getattr(model, "kernel", None)
     return kernel and kernel.kind
 
 
-def _files(files):
+def _files(files: list[str]) -> list[str]:
     if len(files) < 2:
         raise UsageError("the model_file or the data_file is missing")
     if len(files) > 2:

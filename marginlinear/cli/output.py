@@ -1,13 +1,20 @@
 """What the commands share: exit statuses, messages, and the line that shows progress. No NumPy here."""
 
+from __future__ import annotations
+
 import math
 import os
 import signal
 import sys
 import time
 from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
 
 from marginlinear.options import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from types import FrameType
 
 DONE, FAILURE, USAGE, NOT_CONVERGED, INTERRUPTED = 0, 1, 2, 3, 130
 # As a shell reports programs that a signal ended: this and the signal's number.
@@ -27,7 +34,7 @@ class Failure(Exception):
     """The run cannot go on, for the reason in the message: exit status 1."""
 
 
-def settle_blas():
+def settle_blas() -> None:
     """To be called before NumPy is imported: its OpenBLAS works on one thread, unless the environment says otherwise.
 
     Threads are ours, over rows, classes, folds. Those of OpenBLAS wait busily for work, on the cores that ours need:
@@ -36,7 +43,7 @@ def settle_blas():
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
-def run(program, work, argv):
+def run(program: str, work: Callable[[Sequence[str]], int], argv: Sequence[str] | None) -> int:
     """Exit status of work(argv), with one message on stderr for each foreseen failure.
 
     Without argv the words are those of the process, and it ends here: taking down an interpreter that holds NumPy,
@@ -48,7 +55,7 @@ def run(program, work, argv):
     return _status(program, work, argv)
 
 
-def _open_closed_streams():
+def _open_closed_streams() -> None:
     """A standard stream that was closed by the caller (`>&-`) is opened on the null device.
 
     Its number, the lowest that is free, would go to the next file that is opened, such as a model, and whatever writes
@@ -60,7 +67,7 @@ def _open_closed_streams():
             setattr(sys, name, stream)
 
 
-def _status(program, work, argv):
+def _status(program: str, work: Callable[[Sequence[str]], int], argv: Sequence[str]) -> int:
     """Any exception but the foreseen ones is a defect of ours and keeps its traceback."""
     try:
         try:
@@ -90,7 +97,7 @@ def _status(program, work, argv):
 
 
 @contextmanager
-def _ended_by_signals():
+def _ended_by_signals() -> Iterator[None]:
     """A signal of ENDING ends the block by an exception, which removes temporary files on its way out.
 
     One that is ignored, as under nohup, stays so. Sessions end by several at once: a second one would end the tidying
@@ -99,7 +106,7 @@ def _ended_by_signals():
     """
     last, waiting = -math.inf, None
 
-    def leave(number, frame):
+    def leave(number: int, frame: FrameType | None) -> None:
         nonlocal last, waiting
         waiting = None
         if time.monotonic() < last + TOGETHER:
@@ -127,7 +134,7 @@ def _ended_by_signals():
             signal.signal(number, handler)
 
 
-def _importing(frame):
+def _importing(frame: FrameType | None) -> bool:
     """Is this a frame of an import that the command has begun?"""
     while frame is not None and frame.f_code is not _status.__code__:
         if frame.f_code.co_filename.startswith("<frozen importlib"):
@@ -137,7 +144,7 @@ def _importing(frame):
 
 
 @contextmanager
-def opening(what, path):
+def opening(what: str, path: str | None) -> Iterator[None]:
     """OSErrors of the block as LIBLINEAR words them: can't <what> <path>."""
     try:
         yield
@@ -147,14 +154,14 @@ def opening(what, path):
         raise Failure(f"can't {what} {path}: {error.strerror or error}") from error
 
 
-def tell(text, end="\n"):
+def tell(text: object, end: str = "\n") -> None:
     """Write to standard error. What cannot be written there is dropped: that it is closed, full, or a terminal that is
     gone must not change what the run makes, nor its exit status."""
     with suppress(OSError):
         print(text, end=end, file=sys.stderr, flush=True)
 
 
-def warn(text):
+def warn(text: object) -> None:
     tell(f"WARNING: {text}")
 
 
@@ -165,17 +172,18 @@ class Results:
     raised when the block has ended well.
     """
 
-    def __init__(self, aside):
-        self._aside, self._failure = aside, None
+    def __init__(self, aside: bool) -> None:
+        self._aside = aside
+        self._failure: OSError | None = None
 
-    def __enter__(self):
+    def __enter__(self) -> Results:
         return self
 
-    def __exit__(self, kind, *_):
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None and self._failure is not None:
             raise self._failure
 
-    def say(self, text):
+    def say(self, text: str) -> None:
         if self._aside:
             tell(text)
         elif self._failure is None:
@@ -191,25 +199,25 @@ class StatusLine:
     WIDTH = 79
     SECONDS = 0.1
 
-    def __init__(self, quiet):
+    def __init__(self, quiet: bool) -> None:
         self._live = not quiet and sys.stderr.isatty()
         self._next = 0.0
         self._shown = False
 
-    def __enter__(self):
+    def __enter__(self) -> StatusLine:
         return self
 
-    def __exit__(self, *failure):
+    def __exit__(self, *failure: object) -> None:
         self.wipe()
 
-    def show(self, text):
+    def show(self, text: str) -> None:
         now = time.monotonic()
         if self._live and now >= self._next:
             self._next = now + self.SECONDS
             self._shown = True
             tell("\r" + text[: self.WIDTH], end="\x1b[K")
 
-    def wipe(self):
+    def wipe(self) -> None:
         if self._shown:
             self._shown, self._next = False, 0.0
             tell("\r", end="\x1b[K")

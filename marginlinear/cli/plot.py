@@ -1,9 +1,12 @@
 """margin-plot: pictures of models, runs and searches."""
 
+from __future__ import annotations
+
 import os
 import sys
 from io import BytesIO
 from itertools import zip_longest
+from typing import TYPE_CHECKING
 
 from marginlinear import params
 from marginlinear._version import version
@@ -12,6 +15,13 @@ from marginlinear.cli.files import require_apart
 from marginlinear.cli.output import DONE, Failure, StatusLine, opening, run, settle_blas
 from marginlinear.options import HELP, QUIET, VERSION, ZERO_BASED, CommandLine, UsageError, describe
 from marginlinear.params import Param
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from typing import Any
+
+    from marginlinear._typing import IntArray
+    from marginlinear.model import Model
 
 PROGRAM = "margin-plot"
 OUTPUT = Param("output", str, None, "the picture: a name that ends in .png, .svg or .pdf", letter="o", metavar="FILE")
@@ -54,12 +64,12 @@ STATUSES = """
 Exit status: 0 done, 1 bad data or a failure while running, 2 bad usage, 130 interrupted."""
 
 
-def main(argv=None):
+def main(argv: Sequence[str] | None = None) -> int:
     """The command; returns its exit status."""
     return run(PROGRAM, work, argv)
 
 
-def work(argv):
+def work(argv: Sequence[str]) -> int:
     own = {param.name: param for _, _, options in KINDS.values() for param in options}
     line = CommandLine(argv, (*GENERAL, *own.values()))
     if line.given(HELP):
@@ -73,14 +83,14 @@ def work(argv):
     return picture.draw()
 
 
-def help_text():
+def help_text() -> Iterator[str]:
     """Lines of `--help`."""
     yield USAGE
     for kind, (summary, files, _) in KINDS.items():
         yield f"  {kind + ' ' + files:<38}{summary}"
     yield "\nOptions:"
     yield from describe(GENERAL)
-    shared = {}
+    shared: dict[Param, list[str]] = {}
     for kind, (_, _, options) in KINDS.items():
         for param in options:
             shared.setdefault(param, []).append(kind)
@@ -93,7 +103,7 @@ def help_text():
 class Picture:
     """One run of the command. All that can be wrong with the command line is found before any file is read."""
 
-    def __init__(self, line, own):
+    def __init__(self, line: CommandLine, own: Mapping[str, Param]) -> None:
         if not line.files or line.files[0] not in KINDS:
             reason = f"{line.files[0]} is no kind of picture" if line.files else "the kind of picture is missing"
             raise UsageError(f"{reason}: give {' | '.join(KINDS)}")
@@ -119,7 +129,7 @@ class Picture:
         if typed is not None and len(self.labels) != len(drawn):
             raise UsageError(f"{line.flag(LABELS)} {typed}: {len(self.labels)} names for {len(drawn)} files")
 
-    def _check_files(self):
+    def _check_files(self) -> None:
         wanted = KINDS[self.kind][1].split()
         least = 2 if wanted[0] == "data_file" else 1
         if len(self.files) < least:
@@ -131,7 +141,7 @@ class Picture:
         read = list(zip_longest(wanted[:least], self.files, fillvalue=wanted[least - 1]))
         require_apart(read, [(OUTPUT.flag, self.output)])
 
-    def draw(self):
+    def draw(self) -> int:
         with opening("open output file", self.output):
             check_writable(self.output)
         try:
@@ -158,19 +168,19 @@ class Picture:
             out.write(stream.getvalue())
         return DONE
 
-    def _figure(self, width, height, rows=1):
+    def _figure(self, width: float, height: float, rows: int = 1) -> tuple[Any, Any]:
         from matplotlib.figure import Figure
 
         figure = Figure((width, height))
         return figure, figure.subplots(rows, 1, sharex=True, squeeze=False)[:, 0]
 
-    def _margins(self):
+    def _margins(self) -> Any:
         figure, (ax,) = self._figure(6.4, 3.8)
         for display in self._distributions():
             display.plot(ax)
         return figure
 
-    def _histogram(self):
+    def _histogram(self) -> Any:
         from itertools import cycle
 
         import numpy as np
@@ -188,13 +198,14 @@ class Picture:
             ax.set_ylim(0, top)
         return figure
 
-    def _distributions(self):
+    def _distributions(self) -> list[Any]:
         """A MarginDistributionDisplay, not drawn yet, of each model."""
         from marginlinear.margins import evaluate, margin_norm
         from marginlinear.plotting import NORMALISED, MarginDistributionDisplay, ResidualDistributionDisplay
         from marginlinear.residuals import residuals
 
-        raw, found, votes = self.values["raw"], [], set()
+        raw, votes = self.values["raw"], set()
+        found: list[Any] = []
         for path, name, model, data, kept in self._models():
             if model.classes is None:
                 found.append(ResidualDistributionDisplay(
@@ -213,7 +224,7 @@ class Picture:
             found.append(MarginDistributionDisplay(margins / (norm or 1), name=name, xlabel=xlabel))
         return found
 
-    def _models(self):
+    def _models(self) -> Iterator[tuple[str, str, Model, Any, IntArray]]:
         """Yield (path, name for the legend, model, data, numbers of the rows whose label it knows) of each model."""
         import numpy as np
 
@@ -242,12 +253,12 @@ class Picture:
                     raise Failure(f"{model_path}: {path} has no row with a label that the model knows")
             yield model_path, name, model, data, np.flatnonzero(places >= 0)
 
-    def _convergence(self):
+    def _convergence(self) -> Any:
         from marginlinear.plotting import ConvergenceDisplay
         from marginlinear.selection.tables import read_log
 
         figure, axes = self._figure(6.4, 5.2, 2)
-        x = {"time": "seconds", "sweeps": "n_iter"}[self.values["x"]]
+        x: Any = {"time": "seconds", "sweeps": "n_iter"}[self.values["x"]]
         for path, name in zip(self.files, self.labels, strict=True):
             with opening("open log file", path):
                 runs = read_log(path)
@@ -256,7 +267,7 @@ class Picture:
                 ConvergenceDisplay(history, limit=limit, name=label).plot(axes, x=x, log_x=self.values["log_x"])
         return figure
 
-    def _search(self):
+    def _search(self) -> Any:
         from marginlinear.plotting import SearchDisplay
         from marginlinear.selection.tables import read_table
 
@@ -270,7 +281,7 @@ class Picture:
             raise Failure(f"{path}: {error}") from None
         return figure
 
-    def _reliability(self):
+    def _reliability(self) -> Any:
         from marginlinear.plotting import ReliabilityDisplay
 
         figure, (ax,) = self._figure(5.0, 5.0)
@@ -287,7 +298,7 @@ class Picture:
         return figure
 
 
-def _grow(figure):
+def _grow(figure: Any) -> None:
     """Make the figure higher by its legends, which stand above the Axes."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
@@ -297,7 +308,7 @@ def _grow(figure):
     figure.set_figheight(figure.get_figheight() + height)
 
 
-def _small(stream):
+def _small(stream: BytesIO) -> BytesIO:
     """A PNG with a palette of 256 colours, more than these pictures need: a third of the size."""
     from PIL import Image  # matplotlib's own writer of PNG
 
@@ -307,7 +318,7 @@ def _small(stream):
     return smaller
 
 
-def _stem(path):
+def _stem(path: str) -> str:
     name = os.path.basename(path)
     for ending in (".model", ".jsonl", ".log"):
         name = name.removesuffix(ending)

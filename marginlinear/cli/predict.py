@@ -1,8 +1,11 @@
 """margin-predict: labels, scores and margins for the rows of a LIBSVM file."""
 
+from __future__ import annotations
+
 import sys
 from collections import namedtuple
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 from marginlinear import params
 from marginlinear._version import version
@@ -13,6 +16,12 @@ from marginlinear.cli.output import DONE, Failure, StatusLine, opening, run, set
 from marginlinear.errors import renumber_rows
 from marginlinear.options import HELP, QUIET, VERSION, ZERO_BASED, CommandLine, UsageError, describe
 from marginlinear.params import Param
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+    from marginlinear.model import Model
 
 PROGRAM = "margin-predict"
 SCORES = Param("scores", bool, False, "after each label its row's scores: one a class in the order of "
@@ -39,12 +48,12 @@ STATUSES = """
 Exit status: 0 done, 1 bad data or a failure while running, 2 bad usage, 130 interrupted."""
 
 
-def main(argv=None):
+def main(argv: Sequence[str] | None = None) -> int:
     """The command; returns its exit status."""
     return run(PROGRAM, work, argv)
 
 
-def work(argv):
+def work(argv: Sequence[str]) -> int:
     line = CommandLine(argv, OPTIONS)
     if line.given(HELP):
         print("\n".join([USAGE, *describe(OPTIONS), STATUSES]))
@@ -113,7 +122,7 @@ class Predictor:
         Values left out, of features that the model, with its n_features, does not know.
     """
 
-    def __init__(self, model, threads, added, write):
+    def __init__(self, model: Model, threads: int | None, added: Added, write: Callable[[bytes], object]) -> None:
         from marginlinear.modelfile.text import label_text
 
         self.model, self.threads, self.added, self._write = model, threads, added, write
@@ -124,7 +133,7 @@ class Predictor:
         if added.probabilities:
             write(b" ".join([b"labels", *self.names[self.order]]) + b"\n")
 
-    def write(self, data):
+    def write(self, data: Any) -> None:
         """The lines of some rows."""
         import numpy as np
 
@@ -158,7 +167,7 @@ class Predictor:
                          for line, margin, code in zip(lines, margins, known.tolist(), strict=True)]
             self._write(b"\n".join(lines) + b"\n")
 
-    def results(self, m):
+    def results(self, m: int) -> list[str]:
         """What m rows have come to."""
         return [f"Accuracy = {100 * self.correct / m:g}% ({self.correct}/{m})"]
 
@@ -166,7 +175,7 @@ class Predictor:
 class LabelSetPredictor:
     """The same for a multi-label model: the labels of a row have commas between."""
 
-    def __init__(self, model, threads, added, write):
+    def __init__(self, model: Model, threads: int | None, added: Added, write: Callable[[bytes], object]) -> None:
         from marginlinear.modelfile.text import label_text
         from marginlinear.selection.metrics import LabelAgreement
 
@@ -176,7 +185,7 @@ class LabelSetPredictor:
         if added.probabilities:
             write(b" ".join([b"labels", *self.names]) + b"\n")
 
-    def write(self, data):
+    def write(self, data: Any) -> None:
         import numpy as np
 
         from marginlinear._core.decimal import format_rows
@@ -200,7 +209,7 @@ class LabelSetPredictor:
                 lines = [line + b" " + row.rstrip() for line, row in zip(lines, rows, strict=True)]
             self._write(b"\n".join(lines) + b"\n")
 
-    def results(self, m):
+    def results(self, m: int) -> list[str]:
         found = self.agreement
         return [f"Micro F1 = {found.micro_f1:g}", f"Macro F1 = {found.macro_f1:g}",
                 f"Label ranking average precision = {found.lrap:g}",
@@ -210,13 +219,13 @@ class LabelSetPredictor:
 class NumberPredictor:
     """The same for a regression."""
 
-    def __init__(self, model, threads, added, write):
+    def __init__(self, model: Model, threads: int | None, added: Added, write: Callable[[bytes], object]) -> None:
         self.model, self.threads, self._write = model, threads, write
         from marginlinear.selection.metrics import Agreement
 
         self.extra, self.n_features, self.agreement = 0, model.n_features, Agreement()
 
-    def write(self, data):
+    def write(self, data: Any) -> None:
         from marginlinear._core.decimal import format_rows
         from marginlinear.cli.data import count_extra
         from marginlinear.data.arrays import row_blocks
@@ -228,17 +237,18 @@ class NumberPredictor:
             self.agreement.add(data.labels[low:high], scores)
             self._write(format_rows(scores[:, None]).replace(b" \n", b"\n"))
 
-    def results(self, m):
+    def results(self, m: int) -> list[str]:
         return [f"Mean squared error = {self.agreement.mse:g} (regression)",
                 f"Squared correlation coefficient = {self.agreement.squared_correlation:g} (regression)"]
 
 
-def _files(files):
+def _files(files: list[str]) -> tuple[str, str, str | None]:
     if len(files) < 2:
         raise UsageError("the test_file or the model_file is missing")
     if len(files) > 3:
         raise UsageError(f"too many files: {' '.join(files)}")
-    test, model, output = (*files, None)[:3]
+    test, model = files[:2]
+    output = files[2] if len(files) == 3 else None
     if test == model == "-":
         raise UsageError("only one of test_file and model_file can be standard input")
     require_apart([("test_file", test), ("model_file", model)], [("output_file", output or "-")])

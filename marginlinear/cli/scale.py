@@ -1,5 +1,7 @@
 """margin-scale: the features of a LIBSVM file to a range, or its rows to length 1; svm-scale's options and files."""
 
+from __future__ import annotations
+
 import math
 import os
 import re
@@ -7,6 +9,7 @@ import stat
 import sys
 from array import array
 from itertools import islice
+from typing import TYPE_CHECKING
 
 from marginlinear import params
 from marginlinear._version import version
@@ -17,6 +20,14 @@ from marginlinear.data.reading import NATURAL, NUMBER, shown
 from marginlinear.errors import DataError
 from marginlinear.options import HELP, MULTILABEL, QUIET, VERSION, ZERO_BASED, CommandLine, UsageError, describe
 from marginlinear.params import Param
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from typing import Any, BinaryIO
+
+    from marginlinear._typing import IntArray
+    from marginlinear.data.arrays import CSR
+    from marginlinear.data.scaling import Scaling
 
 PROGRAM = "margin-scale"
 LOWER = Param("lower", float, -1.0, "what the least value of each feature becomes", "(-inf, inf)", letter="l")
@@ -47,12 +58,12 @@ LAST = 2**31 - 1  # the largest number of a feature
 FIX = "give a file that margin-scale -s or svm-scale -s wrote"
 
 
-def main(argv=None):
+def main(argv: Sequence[str] | None = None) -> int:
     """The command; returns its exit status."""
     return run(PROGRAM, work, argv)
 
 
-def work(argv):
+def work(argv: Sequence[str]) -> int:
     line = CommandLine(_joined(argv), OPTIONS)
     if line.given(HELP):
         print("\n".join([USAGE, *describe(OPTIONS), STATUSES]))
@@ -64,7 +75,7 @@ def work(argv):
     return DONE
 
 
-def _joined(argv):
+def _joined(argv: Sequence[str]) -> list[str]:
     """The words of the command line; the two arguments of -y are one."""
     words, found = iter(argv), []
     for word in words:
@@ -79,7 +90,7 @@ def _joined(argv):
 class Work:
     """One run of the command; what can be wrong with the command line is found before any file is read."""
 
-    def __init__(self, line):
+    def __init__(self, line: CommandLine) -> None:
         self.labels = _label_range(line)
         if len(line.files) != 1:
             raise UsageError("one data_file is needed" + (f", not {' '.join(line.files)}" if line.files else ""))
@@ -113,7 +124,7 @@ class Work:
         self.quiet = line.value(QUIET)
         self.status = StatusLine(self.quiet)
 
-    def run(self):
+    def run(self) -> None:
         settle_blas()
         for path in (self.output, self.save):
             if path:
@@ -129,7 +140,7 @@ class Work:
             with replacing(self.output or "-") as stream:
                 self._write(scaling, label_scaling, features, stream.write)
 
-    def _scaling(self):
+    def _scaling(self) -> tuple[Scaling, Scaling | None, IntArray | None]:
         """(Scaling of the features, that of the labels or None, the features that it is of; None: all of the data)."""
         from marginlinear.cli.data import is_store, located
         from marginlinear.data.scaling import RANGE, Extremes, Scaling, maxabs
@@ -162,20 +173,22 @@ class Work:
             raise Failure(f"{self.path}: {error}") from None
         return scaling, self.labels and _label_scaling(low, high, *self.labels, self.path), None
 
-    def _write(self, scaling, label_scaling, features, write):
+    def _write(self, scaling: Scaling, label_scaling: Scaling | None, features: IntArray | None,
+               write: Callable[[bytes], object]) -> None:
         import numpy as np
 
         from marginlinear.libsvm.writer import compressed, rows_text, seen, several_words
 
         before = after = left_out = 0
-        first = math.inf
+        first: float = math.inf
         for rows in self._blocks("scaling", text_labels=label_scaling is None):
+            labels: Any
             if label_scaling is None:
                 labels = several_words(rows.labels, len(rows.labels)) if self.multilabel else [
                     label.encode() for label in rows.labels.tolist()]
             else:
                 labels = label_scaling.image(rows.labels.astype(np.float64), np.zeros(len(rows.labels), dtype=int))
-            before += np.count_nonzero(rows.data)
+            before += int(np.count_nonzero(rows.data))
             rows = _csr(rows)
             if features is not None:
                 rows, others = among(features, rows)
@@ -185,11 +198,11 @@ class Work:
             low = 0
             for part in scaling.parts(rows):
                 indptr, indices, values = compressed(part, 0, part.shape[0])
-                indices = indices if features is None else features[indices]
-                after += np.count_nonzero(values)
+                numbers: Any = indices if features is None else features[indices]
+                after += int(np.count_nonzero(values))
                 words = labels[low : low + part.shape[0]]
                 words = seen(words, indptr, values, self.base) if self.multilabel else words
-                write(rows_text(indptr, indices, values, words, self.base))
+                write(rows_text(indptr, numbers, values, words, self.base))
                 low += part.shape[0]
         self.status.wipe()
         if left_out:
@@ -199,14 +212,14 @@ class Work:
             warn(f"original #nonzeros {before}, new #nonzeros {after}: zeros do not stay zeros; use --maxabs, or -l 0 "
                  "where no value is negative")
 
-    def _blocks(self, what, text_labels):
+    def _blocks(self, what: str, text_labels: bool) -> Iterator[Any]:
         from marginlinear.cli.data import read_blocks
 
         return read_blocks(self.path, what, self.status, zero_based=self.base == 0, text_labels=text_labels,
                            multilabel=self.multilabel, threads=self.threads)
 
 
-def _label_range(line):
+def _label_range(line: CommandLine) -> tuple[float, float] | None:
     """(lower, upper) of -y, or None."""
     text = line.value(LABELS)
     if text is None:
@@ -223,7 +236,7 @@ def _label_range(line):
     return lower, upper
 
 
-def _label_scaling(least, most, lower, upper, path):
+def _label_scaling(least: float, most: float, lower: float, upper: float, path: str) -> Scaling:
     """The Scaling of labels, as that of one feature."""
     import numpy as np
 
@@ -237,13 +250,13 @@ def _label_scaling(least, most, lower, upper, path):
         raise Failure(f"{path}: labels from {least:g} to {most:g} cannot be scaled in float64") from None
 
 
-def _csr(rows):
+def _csr(rows: Any) -> CSR:
     from marginlinear.data.arrays import CSR
 
     return CSR(rows.data, rows.indices, rows.indptr, rows.n_features)
 
 
-def among(features, rows):
+def among(features: IntArray, rows: CSR) -> tuple[CSR, IntArray]:
     """(CSR of the values of `features`, ascending, numbered by their places there; the others of values not 0)."""
     import numpy as np
 
@@ -256,7 +269,7 @@ def among(features, rows):
     return found, rows.indices[~known & (rows.data != 0)]
 
 
-def ranges_lines(scaling, label_scaling, base):
+def ranges_lines(scaling: Any, label_scaling: Any, base: int) -> Iterator[str]:
     """Yield the lines of svm-scale's file of ranges: features whose values differ, %.17g.
 
     y                   if labels are scaled
@@ -275,7 +288,7 @@ def ranges_lines(scaling, label_scaling, base):
         yield f"{feature + base} {scaling.least[feature] + 0.0:.17g} {scaling.most[feature] + 0.0:.17g}\n"
 
 
-def read_ranges(path, base):
+def read_ranges(path: str, base: int) -> tuple[Scaling, Scaling | None, IntArray]:
     """(Scaling of the features listed, that of the labels or None, their numbers from 0) of a file of ranges.
 
     Its features are those of the file, one after the other: the numbers may be large, and are of no matter for the
@@ -300,11 +313,11 @@ def read_ranges(path, base):
         lower, upper = lines.pair()
         # A column each, as files may have millions of lines.
         numbers, low, high = array("q"), array("d"), array("d")
-        for feature, *ends in lines.features(base):
+        for feature, least, most in lines.features(base):
             numbers.append(feature)
-            low.append(ends[0])
-            high.append(ends[1])
-    features = np.array(numbers, dtype=np.int64)
+            low.append(least)
+            high.append(most)
+    features: Any = np.array(numbers, dtype=np.int64)
     try:
         return Scaling(RANGE, np.array(low), np.array(high), lower, upper, features + base), labels, features
     except ValueError as error:
@@ -316,22 +329,22 @@ class Ranges:
 
     LONGEST = 200
 
-    def __init__(self, stream, path):
+    def __init__(self, stream: BinaryIO, path: str) -> None:
         self.stream, self.path, self.number = stream, path, 0
         self.advance()
 
-    def advance(self):
+    def advance(self) -> None:
         self.line = self.stream.readline(self.LONGEST)
         self.number += 1
 
-    def error(self, reason, column=1):
+    def error(self, reason: str, column: int = 1) -> DataError:
         return DataError(self.path, self.number, column, f"{reason}: {FIX}")
 
-    def word(self):
+    def word(self) -> bytes:
         """The line, without blanks at its ends."""
         return self.line.strip()
 
-    def numbers(self, count):
+    def numbers(self, count: int) -> list[Any]:
         """The `count` numbers of the line; the first of three is a whole one."""
         words = list(re.finditer(rb"\S+", self.line))
         if len(words) != count:
@@ -347,14 +360,14 @@ class Ranges:
         self.advance()
         return found
 
-    def pair(self):
+    def pair(self) -> tuple[float, float]:
         low, high = self.numbers(2)
         if low > high:
             self.number -= 1
             raise self.error(f"{low:g} is above {high:g}")
         return low, high
 
-    def features(self, base):
+    def features(self, base: int) -> Iterator[tuple[int, float, float]]:
         """(place from 0, least, most) of each line that is left."""
         last = base - 1
         while self.line:

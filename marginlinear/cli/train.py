@@ -1,10 +1,13 @@
 """margin-train: from a LIBSVM file to a model file."""
 
+from __future__ import annotations
+
 import math
 import os
 import sys
 import time
 from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
 
 from marginlinear import options, params, registry
 from marginlinear._version import version
@@ -30,6 +33,14 @@ from marginlinear.options import CommandLine, UsageError
 from marginlinear.params import Param
 from marginlinear.selection import grid as grids
 from marginlinear.status import INTERRUPTED, fell_short, option, remedies, shortfall
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from typing import Any, TextIO
+
+    from marginlinear.model import Model
+    from marginlinear.problem import Info, Progress
+    from marginlinear.registry import Method
 
 PROGRAM = "margin-train"
 WEIGHTS = Param("weights", str, None, "factors of C, one a line for each row of the data", metavar="FILE")
@@ -82,12 +93,12 @@ Exit status: 0 done, 1 bad data or a failure while running, 2 bad usage, 3 not c
 """
 
 
-def main(argv=None):
+def main(argv: Sequence[str] | None = None) -> int:
     """The command; returns its exit status."""
     return run(PROGRAM, work, argv)
 
 
-def work(argv):
+def work(argv: Sequence[str]) -> int:
     line = CommandLine(argv, (params.SOLVER, *params.RUN, *params.AROUND, *GENERAL, *params.OWN), class_weights=True)
     if line.given(options.HELP):
         print(help_text(registry.methods()), end="")
@@ -98,7 +109,7 @@ def work(argv):
     return Training(line).run()
 
 
-def help_text(known):
+def help_text(known: Mapping[str, Method]) -> str:
     """All of `--help`; the methods' part is what the registry knows."""
     numbers = ", ".join(f"{' or '.join(map(str, m.numbers))} for {m.name}" for m in known.values() if m.numbers)
     lines = [USAGE, "Options:"]
@@ -123,7 +134,7 @@ class Training:
     All that can be wrong with the command line is found here, before any file is read.
     """
 
-    def __init__(self, line):
+    def __init__(self, line: CommandLine) -> None:
         self.method = _method(line)
         taken = {p.name for p in self.method.takes}
         for param in params.OWN:
@@ -148,12 +159,12 @@ class Training:
         self.class_weights = [(text, _factor(text, factor)) for text, factor in line.class_weights]
         if not self.method.classifies:
             self._no_classes(line)
-        self.folds = _folds(line)
+        self.folds: Any = _folds(line)  # None without
         self.resume, self.checkpoint = line.value(RESUME), line.value(CHECKPOINT)
         if self.resume and self.checkpoint:
             raise UsageError(f"{RESUME.flag} goes on writing its own file: leave out {CHECKPOINT.flag}")
-        self.cluster = cluster.on_cluster(line, (*params.AROUND, *params.KERNELS, *GENERAL), self.checkpoint,
-                                          self.resume)
+        self.cluster: cluster.OnCluster | Any = cluster.on_cluster(
+            line, (*params.AROUND, *params.KERNELS, *GENERAL), self.checkpoint, self.resume)
         self._selection(line)
         self.weights = line.value(WEIGHTS)
         self.log_path = line.value(LOG)
@@ -163,17 +174,18 @@ class Training:
                         "threads": self.params.get("threads")}
         self.quiet, self.verbose = line.value(options.QUIET), line.value(VERBOSE)
         self.strict = line.value(STRICT)
-        self.path, self.model_path = _files(line.files, self.folds and not self.refit)
+        self.model_path: Any  # None where none is written
+        self.path, self.model_path = _files(line.files, bool(self.folds) and not self.refit)
         require_apart([("training_set_file", self.path), (WEIGHTS.flag, self.weights)],
                       [("model_file", self.model_path), (LOG.flag, self.log_path), (TABLE.flag, self.table_path),
                        (RESUME.flag, self.resume), (CHECKPOINT.flag, self.checkpoint)])
         self.reading |= self._columns(line)
         self.status = StatusLine(self.quiet or self.verbose)
-        self.log = None
+        self.log: TextIO | None = None
         # A model on standard output leaves no room there for results.
         self.results = Results(aside=self.model_path == "-")
 
-    def _labels(self, line):
+    def _labels(self, line: CommandLine) -> dict[str, Any]:
         """How labels are read: of what kind they are the file may tell, but where they are numbers to be predicted."""
         if self.store or self.cluster:
             if line.given(options.MULTILABEL):
@@ -184,7 +196,7 @@ class Training:
             return {"text_labels": False, "multilabel": False}
         return {param.name: line.value(param) or None for param in (options.TEXT_LABELS, options.MULTILABEL)}
 
-    def _no_classes(self, line):
+    def _no_classes(self, line: CommandLine) -> None:
         """UsageError for what speaks of classes."""
         words = [f"-w{text}" for text, _ in self.class_weights]
         words += [line.flag(p) for p in (options.TEXT_LABELS, options.MULTILABEL, params.PROBABILITY) if line.given(p)]
@@ -195,7 +207,7 @@ class Training:
             raise UsageError(f"{words[0]}: nothing is measured without classes: -s {self.method.name} learns where the "
                              "rows are; train on a part of them, and let margin-predict count the others that are 1")
 
-    def _columns(self, line):
+    def _columns(self, line: CommandLine) -> dict[str, Any]:
         """What is given of params.COLUMNS and LIKE; UsageError where there is no Parquet, or no store for it to become.
         """
         given = {p.name: line.value(p) for p in (*params.COLUMNS, LIKE) if line.given(p)}
@@ -215,7 +227,7 @@ class Training:
                              ".parquet, or a folder of such")
         return given
 
-    def run(self):
+    def run(self) -> int:
         settle_blas()
         if self.model_path:
             with opening("save model to file", self.model_path):
@@ -238,10 +250,10 @@ class Training:
             with located(data):
                 return self._select(data) if self.folds else self._train(data)
 
-    def _train(self, data):
+    def _train(self, data: Any) -> int:
         from marginlinear.modelfile import save_model
 
-        model = self._fit(data)
+        model: Any = self._fit(data)
         self._write_log({name: value for name, value in model.info.to_dict().items() if name != "history"})
         self.status.wipe()
         with opening("save model to file", self.model_path):
@@ -259,11 +271,11 @@ class Training:
                              f"{criterion} = {value:.4g} ({info.status}; tolerance {allowed:.4g})")
         return self._judge(info)
 
-    def _tell_beyond(self, data, model):
+    def _tell_beyond(self, data: Any, model: Model) -> None:
         """What the fit has noted; where critical points are many, what all weights are bounded by."""
         for note in model.info.notes:
             tell(note)
-        relaxation = self.method.relaxation
+        relaxation: Any = self.method.relaxation
         local = relaxation and len(model.classes) > 2 and any(
             model.params[name] != value for name, value in relaxation.items())
         if not local or data is None:
@@ -273,13 +285,13 @@ class Training:
         tell(f"the certificate is one of a critical point; by {values} no weights have an objective below "
              f"{convex.bound:.6g} ({convex.seconds:.1f} s)")
 
-    def _selection(self, line):
+    def _selection(self, line: CommandLine) -> None:
         """-v, -C, and what goes with them. Without --grid cross-validation is a search over one point."""
         self.searches = line.given(params.SEARCH) or line.given(GRID)
         self.refit = line.value(REFIT)
         try:
             given = line.value(params.METRIC)
-            self.metric = params.metric_of(self.method, given, given in params.OF_LABEL_SETS)
+            self.metric: Any = params.metric_of(self.method, given, given in params.OF_LABEL_SETS)
             self.given_metric = given
         except ValueError as error:
             raise UsageError(f"{params.METRIC.flag}: {error}") from None
@@ -298,7 +310,7 @@ class Training:
         if self.table_path and not self.table_path.endswith((".csv", ".json")):
             raise UsageError(f"{TABLE.flag} {self.table_path}: give a name that ends in .csv or .json")
         try:
-            self.grid = {}
+            self.grid: grids.Grid | None = {}
             if self.searches and not line.given(GRID) and grids.doubles(self.method, self.params):
                 self.grid = None  # it depends on the rows
             else:
@@ -312,7 +324,7 @@ class Training:
         if self.folds and not self.refit and self.params.get("probability"):
             warn(f"{params.PROBABILITY.flag} is left out: it is part of a model, and none is written")
 
-    def _select(self, data):
+    def _select(self, data: Any) -> int:
         import warnings
 
         from marginlinear.selection import search
@@ -329,9 +341,10 @@ class Training:
         total = len(self.points) * folds
         if self.searches and not self.quiet:
             self.results.say(f"{len(self.points)} points, {folds} folds: {total} fits")
-        best, better = {}, min if self.metric in params.ERRORS else max
+        best: dict[float, str] = {}
+        better: Callable[[Iterable[float]], float] = min if self.metric in params.ERRORS else max
 
-        def progress(fit):
+        def progress(fit: Mapping[str, Any]) -> None:
             done, total = fit["done"], fit["total"]
             best[fit["score"] or 0.0] = grids.shown(fit["params"])
             bar = "#" * (BAR * done // total)
@@ -369,10 +382,10 @@ class Training:
         if self.searches:
             if not self.quiet:
                 self.results.say("\n".join(self._text_table(found.table, metric)))
-            best = grids.shown(found.best_params)
+            shown = grids.shown(found.best_params)
             if doubled:
-                best = best.replace(params.EPSILON.name, "Best p")  # LIBLINEAR's words
-            self.results.say(f"Best {best}  CV {metric} = {self._score(found.best_score)}")
+                shown = shown.replace(params.EPSILON.name, "Best p")  # LIBLINEAR's words
+            self.results.say(f"Best {shown}  CV {metric} = {self._score(found.best_score)}")
         else:
             what = "Mean squared error" if self.metric == "mse" else f"{metric[0].upper()}{metric[1:]}"
             self.results.say(f"Cross Validation {what} = {self._score(found.best_score)}")
@@ -388,7 +401,7 @@ class Training:
         self.log_path = None
         return max(self._train(data), NOT_CONVERGED if short and self.strict else DONE)
 
-    def _doubling(self, data):
+    def _doubling(self, data: Any) -> None:
         from marginlinear.selection.doubling import doubling_grid
 
         try:
@@ -398,11 +411,11 @@ class Training:
         self.params = {name: value for name, value in self.params.items() if name not in self.grid}
         self.points = grids.points_of(self.grid, self.method, self.params)
 
-    def _score(self, value, form="g"):
+    def _score(self, value: float, form: str = "g") -> str:
         """A score as text: per cent of rows, or a number of targets."""
         return format(value, form) if self.method.regression else f"{100 * value:{form}}%"
 
-    def _text_table(self, table, metric):
+    def _text_table(self, table: Sequence[Mapping[str, Any]], metric: str) -> list[str]:
         """Lines: a column a parameter of the grid, the score, its deviation over the folds, sweeps, seconds, and how
         many fits did not converge."""
         names = list(table[0])[:list(table[0]).index("score")]
@@ -420,7 +433,7 @@ class Training:
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         return ["  ".join(f"{word:>{width}}" for word, width in zip(row, widths, strict=True)) for row in rows]
 
-    def _write_table(self, table):
+    def _write_table(self, table: Sequence[Mapping[str, Any]]) -> None:
         import json
 
         with opening("write table", self.table_path), replacing(self.table_path) as stream:
@@ -431,7 +444,7 @@ class Training:
                 text = _csv(table)
             stream.write(text.encode())
 
-    def _fit(self, data, relaxation=None):
+    def _fit(self, data: Any, relaxation: Mapping[str, Any] | None = None) -> Model:
         """A model of the data, which it may overwrite where no other is to come. `relaxation`: parameters in place of
         those given, of a fit beside."""
         from marginlinear.api import fit_model
@@ -460,7 +473,7 @@ class Training:
         except ValueError as error:
             raise Failure(f"{_shown(self.path)}: {error}") from error
 
-    def _fit_there(self):
+    def _fit_there(self) -> Model:
         self.status.show(f"{self.path} to the cluster")
         try:
             return self.cluster.fit(self.path, solver=self.method.name, class_weight=self.class_weight or None,
@@ -468,10 +481,10 @@ class Training:
         except ValueError as error:
             raise Failure("; ".join([f"{self.path}: {error}", *getattr(error, "__notes__", ())])) from error
 
-    def _told(self, check):
+    def _told(self, check: Progress) -> None:
         self._progress(check.entry())
 
-    def _progress(self, check):
+    def _progress(self, check: Mapping[str, Any]) -> None:
         self._write_log(check)
         criterion = "residual" if check["certificate"] is None else "certificate"
         fold = f"probabilities, fold {check['fold']} of {check['folds']}: " if "fold" in check else ""
@@ -481,7 +494,7 @@ class Training:
             tell(text)
         self.status.show(text)
 
-    def _judge(self, info):
+    def _judge(self, info: Info) -> int:
         if not fell_short(info.status):
             return DONE
         warn(f"not converged {shortfall(info, self.method, option, self.kernel)}")
@@ -489,7 +502,7 @@ class Training:
             return output.INTERRUPTED
         return NOT_CONVERGED if self.strict else DONE
 
-    def _read(self):
+    def _read(self) -> Any:
         import numpy as np
 
         began = time.perf_counter()
@@ -511,7 +524,7 @@ class Training:
         self.sample_weight = read_weights(self.weights, m) if self.weights else None
         return data
 
-    def _known_classes(self, classes):
+    def _known_classes(self, classes: Sequence[Any]) -> dict[Any, float]:
         """Label -> factor, for the labels that the data has."""
         found = {}
         words = any(isinstance(label, str) for label in classes)
@@ -524,7 +537,7 @@ class Training:
         return found
 
     @contextmanager
-    def _opened_log(self):
+    def _opened_log(self) -> Iterator[TextIO | None]:
         if not self.log_path or self.folds:
             yield None
             return
@@ -537,7 +550,7 @@ class Training:
             with opening("write log file", self.log_path):
                 log.close()
 
-    def _write_log(self, values):
+    def _write_log(self, values: Mapping[str, Any]) -> None:
         if self.log:
             import json
 
@@ -549,7 +562,7 @@ class Training:
                 self.log.flush()
 
 
-def _method(line):
+def _method(line: CommandLine) -> Method:
     if not line.given(params.SOLVER):
         return registry.get(registry.DEFAULT)
     name = line.value(params.SOLVER)
@@ -559,14 +572,14 @@ def _method(line):
         raise UsageError(f"{line.flag(params.SOLVER)} {name}: {error}") from None
 
 
-def _folds(line):
+def _folds(line: CommandLine) -> Any:
     try:
         return line.value(params.CROSS_VALIDATION)
     except UsageError as error:
         raise UsageError(f"n-fold cross validation: n must >= 2 ({error})") from None
 
 
-def _csv(table):
+def _csv(table: Sequence[Mapping[str, Any]]) -> str:
     """A table as text: the folds' scores are a column each."""
     import csv
     import io
@@ -580,28 +593,28 @@ def _csv(table):
     return text.getvalue()
 
 
-def _finite(value):
+def _finite(value: Any) -> Any:
     """A value as JSON has it: null for NaN."""
     if isinstance(value, list):
         return [_finite(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _factor(label, text):
+def _factor(label: str, text: str) -> Any:
     try:
         return params.FACTOR.parse(text)
     except ValueError:
         raise UsageError(f"-w{label} {text}: give a {params.FACTOR.allowed}") from None
 
 
-def _number(text):
+def _number(text: str) -> int | float:
     for kind in (int, float):
         with suppress(ValueError):
             return kind(text)
     raise UsageError(f"-w{text}: the label is not a number, as those of the data are")
 
 
-def _files(files, no_model):
+def _files(files: Sequence[str], no_model: bool) -> tuple[str, str | None]:
     if not files:
         raise UsageError("the training_set_file is missing")
     if len(files) > 2:
@@ -614,7 +627,7 @@ def _files(files, no_model):
     return path, files[1] if len(files) == 2 else os.path.basename(os.path.normpath(path)) + ".model"
 
 
-def _shown(path):
+def _shown(path: str) -> str:
     return "<stdin>" if path == "-" else path
 
 

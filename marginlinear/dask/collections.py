@@ -6,6 +6,8 @@
 No row goes through the driver: it learns how many there are, and of which labels.
 """
 
+from __future__ import annotations
+
 import io
 import json
 import math
@@ -13,14 +15,14 @@ import os
 import sys
 import warnings
 import zlib
-from collections import Counter, namedtuple
+from collections import Counter
 from contextlib import contextmanager
 from itertools import pairwise
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, NamedTuple
 
 import numpy as np
-from dask import delayed
 from dask.base import is_dask_collection
-from dask.delayed import Delayed
+from dask.delayed import Delayed, delayed
 from distributed import Future, get_worker
 
 from marginlinear.algorithms.partitions.partition import Partition
@@ -45,6 +47,13 @@ from marginlinear.memory import memory
 from marginlinear.store import Store
 from marginlinear.store.paging import paged
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from distributed import Client, Worker
+
+    from marginlinear._typing import AnyArray, FloatArray, IntArray
+
 # Total variation distance of a partition's classes from the whole's, from which on rows are shuffled.
 SORTED = 0.1
 # The part of a worker's memory above which stores stay on disk.
@@ -57,19 +66,24 @@ TAKEN = ("give a dask Array or DataFrame, or a list of delayed, of futures, or o
          "LIBSVM files")
 
 
-class Chunk(namedtuple("Chunk", "name X y weights")):
+class Chunk(NamedTuple):
     """Delayed rows. y is None where X is a pair of rows and labels; weights may be None. Errors begin with the name."""
 
-    __slots__ = ()
+    name: str
+    X: Any
+    y: Any
+    weights: Any
 
 
-class Part(namedtuple("Part", "X y weights")):
+class Part(NamedTuple):
     """Checked rows of a partition: X as `held` has it, or a Store; labels, or targets; instance weights, above 0."""
 
-    __slots__ = ()
+    X: Any
+    y: AnyArray
+    weights: FloatArray
 
 
-class Room(namedtuple("Room", "memory threads workers")):
+class Room(NamedTuple):
     """What the workers have for stores.
 
     Attributes
@@ -81,15 +95,17 @@ class Room(namedtuple("Room", "memory threads workers")):
     workers : int
     """
 
-    __slots__ = ()
+    memory: int
+    threads: int
+    workers: int
 
     @property
-    def of_a_partition(self):
+    def of_a_partition(self) -> tuple[int, int]:
         """As a Partition takes it. Fixed for the whole fit: the sweeps' order depends on it."""
         return self.memory // 2, self.threads
 
 
-class Description(namedtuple("Description", "rows columns labels counts weights")):
+class Description(NamedTuple):
     """What the driver is told of a Part.
 
     Attributes
@@ -99,13 +115,17 @@ class Description(namedtuple("Description", "rows columns labels counts weights"
         The labels, ascending, their rows, and the sums of these rows' weights; of targets as of one label, 1.
     """
 
-    __slots__ = ()
+    rows: int
+    columns: int
+    labels: AnyArray
+    counts: IntArray
+    weights: AnyArray
 
 
 # On the driver: from collections to partitions, without their rows.
 
 
-def room_of(client):
+def room_of(client: Client) -> Room:
     """The Room that stores have on each worker."""
     workers = client.scheduler_info(n_workers=-1)["workers"]
     memories = client.run(memories_there)
@@ -117,7 +137,8 @@ def room_of(client):
                 max(1, len(workers)))
 
 
-def parts_of(X, y, sample_weight, client, partitions, regression=False):
+def parts_of(X: Any, y: Any, sample_weight: Any, client: Client, partitions: int | Literal["chunks"] | None,
+             regression: bool = False) -> list[Future[Any]]:
     """Futures of Parts, one a partition, in the order of the rows. One without rows may be among them.
 
     Parameters
@@ -138,11 +159,12 @@ def parts_of(X, y, sample_weight, client, partitions, regression=False):
                              "ones: give fewer, or smaller chunks")
         count = len(chunks)
     cuts = [len(chunks) * at // count for at in range(count + 1)]
-    return client.compute([delayed(part_of)([tuple(chunk) for chunk in chunks[lo:hi]], regression)
-                           for lo, hi in pairwise(cuts)], retries=RETRIES)
+    parts: list[Future[Any]] = client.compute([delayed(part_of)([tuple(chunk) for chunk in chunks[lo:hi]], regression)
+                                               for lo, hi in pairwise(cuts)], retries=RETRIES)
+    return parts
 
 
-def chunks_of(X, y, sample_weight, client, wanted):
+def chunks_of(X: Any, y: Any, sample_weight: Any, client: Client, wanted: int | Literal["chunks"]) -> list[Chunk]:
     """Chunks in the order of the rows; `wanted`: files are cut so that there are so many at least, or "chunks"."""
     blocks = blocks_of(X, "X")
     if not blocks:
@@ -163,7 +185,7 @@ def chunks_of(X, y, sample_weight, client, wanted):
     return [Chunk(f"chunk {at}", *some) for at, some in enumerate(zip(blocks, labels, weights, strict=True))]
 
 
-def beside(blocks, collection, name):
+def beside(blocks: Sequence[Any], collection: Any, name: str) -> list[Any]:
     """Delayed numbers of the rows of `blocks`."""
     found = blocks_of(collection, name)
     require_delayed(found, name, "give a dask Array or Series, or a list of delayed or of futures, in chunks as X has "
@@ -173,7 +195,7 @@ def beside(blocks, collection, name):
     return found
 
 
-def blocks_of(collection, name):
+def blocks_of(collection: Any, name: str) -> list[Any]:
     """The blocks of a collection, each with all columns; what is no collection of blocks is one."""
     if isinstance(collection, (list, tuple)):
         return list(collection)
@@ -186,13 +208,13 @@ def blocks_of(collection, name):
     return list(blocks.ravel())
 
 
-def require_delayed(blocks, name, taken):
+def require_delayed(blocks: Sequence[Any], name: str, taken: str) -> None:
     for at, block in enumerate(blocks):
         if not isinstance(block, (Delayed, Future)):
             raise TypeError(f"{name}: block {at} is {type(block).__name__}: {taken}")
 
 
-def pieces_of(paths, client, wanted):
+def pieces_of(paths: Sequence[str], client: Client, wanted: int | Literal["chunks"]) -> list[Chunk]:
     """Chunks of stores and of LIBSVM files."""
     if "-" in paths:
         raise ValueError("X: '-' is no file that workers can read: name one")
@@ -207,6 +229,7 @@ def pieces_of(paths, client, wanted):
                                  "the same under this name")
     whole = max(1, sum(size for _, size in looks[first] if size is not None))
     stores, chunks = sum(stored for stored, _ in looks[first]), []
+    most = 0.0
     if stores:
         room = room_of(client)
         most = IN_MEMORY * room.memory / -(-stores // room.workers)
@@ -221,13 +244,13 @@ def pieces_of(paths, client, wanted):
     return chunks
 
 
-def labels_of_all(descriptions):
+def labels_of_all(descriptions: Sequence[Description]) -> AnyArray:
     """The labels of all partitions, ascending; ValueError where they are of different kinds."""
     names = [f"partition {number}" for number in range(len(descriptions))]
     return np.unique(joined_labels([one.labels for one in descriptions], names))
 
 
-def scaling_of(kind, parts, width, client):
+def scaling_of(kind: str, parts: Sequence[Future[Any]], width: int, client: Client) -> Scaling:
     """The Scaling of the given kind for the rows of all Parts, of which some may have fewer features than others."""
     if kind == UNIT:
         return Scaling(UNIT)
@@ -237,10 +260,12 @@ def scaling_of(kind, parts, width, client):
         for row, values in zip(found, future.result(), strict=True):
             row[:len(values)] = values
         bounds = found if at == 0 else np.array([np.minimum(bounds[0], found[0]), np.maximum(bounds[1], found[1])])
-    return maxabs(*bounds) if kind == MAXABS else Scaling(RANGE, *bounds)
+    lower, upper = bounds
+    return maxabs(lower, upper) if kind == MAXABS else Scaling(RANGE, lower, upper)
 
 
-def evened(parts, descriptions, labels, shuffle, seed, client):
+def evened(parts: list[Future[Any]], descriptions: Sequence[Description], labels: AnyArray,
+           shuffle: bool | Literal["auto"], seed: int, client: Client) -> list[Future[Any]]:
     """`parts`, or futures of others of the same rows where rounds over these would not converge, or where `shuffle` is
     True.
 
@@ -286,7 +311,7 @@ def evened(parts, descriptions, labels, shuffle, seed, client):
     return parts if shuffle is False else shuffled(parts, seed, client)
 
 
-def distances(counts):
+def distances(counts: FloatArray) -> tuple[FloatArray, FloatArray]:
     """(total variation distances of the rows of `counts`, as shares, from their sum's; what of them chance would make)
     """
     share = counts.sum(axis=0) / counts.sum()
@@ -295,7 +320,7 @@ def distances(counts):
     return abs(counts / sizes - share).sum(axis=1) / 2, chance
 
 
-def shuffled(parts, seed, client):
+def shuffled(parts: Sequence[Future[Any]], seed: int, client: Client) -> list[Future[Any]]:
     """Futures of Parts of the same rows: each is cut into as many random parts, of which part j goes to partition j.
 
     The same seed, the same bits. There are K^2 tasks.
@@ -309,12 +334,12 @@ def shuffled(parts, seed, client):
 # On the workers.
 
 
-def look_at(paths, dask_worker):
+def look_at(paths: Sequence[str], dask_worker: Worker) -> list[tuple[bool, int | None]]:
     """[(whether it is a store, the size of a file that can be cut at newlines, or None)] of each path.
 
     `dask_worker` is what Client.run gives.
     """
-    found = []
+    found: list[tuple[bool, int | None]] = []
     for path in paths:
         with named_worker(path, dask_worker):
             if os.path.isdir(path):
@@ -328,7 +353,7 @@ def look_at(paths, dask_worker):
 
 
 @contextmanager
-def named_worker(path, worker=None):
+def named_worker(path: str, worker: Worker | None = None) -> Iterator[None]:
     """An OSError within it names the worker and the path."""
     try:
         yield
@@ -338,12 +363,12 @@ def named_worker(path, worker=None):
                       ) from error
 
 
-def memories_there(dask_worker):
+def memories_there(dask_worker: Worker) -> tuple[float, float]:
     """(bytes that Dask lets the worker have, bytes of its machine). `dask_worker` is what Client.run gives."""
     return dask_worker.memory_manager.memory_limit or math.inf, memory()
 
 
-def read_store(path, most):
+def read_store(path: str, most: float) -> tuple[Any, AnyArray | None]:
     """(rows, labels): the Store, which is read in windows, where its rows would take more than so many bytes."""
     with named_worker(path):
         store = Store(path)
@@ -353,7 +378,7 @@ def read_store(path, most):
     return rows, rows.labels
 
 
-def read_piece(path, at, count):
+def read_piece(path: str, at: int, count: int) -> tuple[Any, AnyArray | None]:
     """(rows, labels) of the lines of a file that begin in its part number `at` of `count`; Nones without rows."""
     with named_worker(path):
         if count == 1:
@@ -375,7 +400,7 @@ def read_piece(path, at, count):
     return rows, rows.labels
 
 
-def line_at(file, at):
+def line_at(file: BinaryIO, at: int) -> int:
     """Where the first line begins that does so at `at` or after it."""
     if at == 0:
         return 0
@@ -384,7 +409,7 @@ def line_at(file, at):
     return file.tell()
 
 
-def lines_before(path, end):
+def lines_before(path: str, end: int) -> int:
     """Lines of a file before a place."""
     count = 0
     with open(path, "rb") as file:
@@ -394,12 +419,12 @@ def lines_before(path, end):
     return count
 
 
-def part_of(chunks, regression):
+def part_of(chunks: Sequence[tuple[str, Any, Any, Any]], regression: bool) -> Part:
     """The Part of the rows of some chunks, each a Chunk's fields."""
     return together([checked(*chunk, regression) for chunk in chunks], [chunk[0] for chunk in chunks])
 
 
-def checked(name, X, y, weights, regression):
+def checked(name: str, X: Any, y: Any, weights: Any, regression: bool) -> Part:
     """The Part of one chunk. ValueError begins with the name, and names the row in the chunk."""
     try:
         if y is None:
@@ -426,7 +451,7 @@ def checked(name, X, y, weights, regression):
     return Part(X, y, weights)
 
 
-def rows_of(X):
+def rows_of(X: Any) -> Any:
     """X as `held` has it, or the Store."""
     if is_stored(X):
         return X
@@ -440,7 +465,7 @@ def rows_of(X):
     return held(X)
 
 
-def together(parts, names=None):
+def together(parts: Sequence[Part], names: Sequence[str] | None = None) -> Part:
     """Some Parts as one, in their order."""
     full = [number for number, part in enumerate(parts) if len(part.y)]
     if not full:
@@ -457,7 +482,7 @@ def together(parts, names=None):
                 np.concatenate([part.weights for part in parts]))
 
 
-def stacked(blocks, names):
+def stacked(blocks: Sequence[Any], names: Sequence[str]) -> Any:
     """Blocks of rows as one: sparse where one is, and as wide as the widest."""
     width = max(shape_of(block)[1] for block in blocks)
     blocks = [widened(block, width, name) for block, name in zip(blocks, names, strict=True)]
@@ -473,7 +498,7 @@ def stacked(blocks, names):
                     blocks[0].container), given=True)
 
 
-def widened(X, width, name):
+def widened(X: Any, width: int, name: str) -> Any:
     """Rows with this many features, no fewer than they have; ValueError for a table or a Store with fewer."""
     if shape_of(X)[1] == width:
         return X
@@ -484,7 +509,7 @@ def widened(X, width, name):
     raise ValueError(f"{name}: {what} has {shape_of(X)[1]} features, others have {width}: {fix}")
 
 
-def joined_labels(found, names):
+def joined_labels(found: Sequence[AnyArray], names: Sequence[str]) -> AnyArray:
     """Labels of several places as one array; ValueError where it would change some."""
     words = [labels.dtype.kind == "U" for labels in found]
     if any(words) and not all(words):
@@ -500,7 +525,7 @@ def joined_labels(found, names):
     return labels
 
 
-def described(part, regression=False):
+def described(part: Part, regression: bool = False) -> Description:
     """The Description of a Part."""
     labels, places = np.unique(np.ones(len(part.y)) if regression else part.y, return_inverse=True)
     columns = 0 if part.X is None else shape_of(part.X)[1]
@@ -508,16 +533,16 @@ def described(part, regression=False):
                        np.bincount(places, part.weights, minlength=len(labels)))
 
 
-def number_of_rows(part):
+def number_of_rows(part: Part) -> int:
     return len(part.y)
 
 
-def extremes_of(part):
+def extremes_of(part: Part) -> tuple[FloatArray, FloatArray]:
     """(least, most) values of the features of a Part."""
     return extremes(table(paged(part.X) if is_stored(part.X) else part.X))
 
 
-def cut_at_random(part, count, seed, number):
+def cut_at_random(part: Part, count: int, seed: int, number: int) -> list[Part]:
     """[Part]: the rows of partition `number` for each of `count` partitions."""
     if is_stored(part.X):
         raise ValueError(f"{part.X.path} takes more than {IN_MEMORY:.0%} of its worker's memory: its rows are not "
@@ -531,7 +556,7 @@ def cut_at_random(part, count, seed, number):
             for which in pieces[turn:] + pieces[:turn]]
 
 
-def fingerprint(partition):
+def fingerprint(partition: Partition) -> tuple[int, tuple[int | None, int] | None]:
     """(CRC-32 of the rows, labels and weights, what a Store is read in or None): a checkpoint is of these. Of a store
     its description speaks for the rows."""
     X, room = partition.X, None
@@ -547,11 +572,12 @@ def fingerprint(partition):
     return found, room
 
 
-def piece_of(pieces, number):
+def piece_of(pieces: Sequence[Part], number: int) -> Part:
     return pieces[number]
 
 
-def partition_of(part, number, classes, n_features, factors, whole, bias, room=(None, 1), scaling=None):
+def partition_of(part: Part, number: int, classes: AnyArray | None, n_features: int, factors: FloatArray, whole: float,
+                 bias: float, room: tuple[int | None, int] = (None, 1), scaling: Scaling | None = None) -> Partition:
     """The Partition of a Part, with its rows scaled.
 
     Parameters

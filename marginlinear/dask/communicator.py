@@ -17,6 +17,8 @@ All that the driver does depends on the sums alone. With a journal (journal.py) 
 copies: a fit whose driver was lost goes through the same motions, without a cluster, up to where it was.
 """
 
+from __future__ import annotations
+
 import asyncio
 import copy
 import math
@@ -25,10 +27,11 @@ import time
 import uuid
 from concurrent.futures import CancelledError
 from itertools import pairwise
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from distributed import get_worker, wait
-from distributed.comm import CommClosedError
+from distributed.comm.core import CommClosedError
 
 from marginlinear import registry
 from marginlinear.algorithms.partitions.communicator import FAN_IN, merged
@@ -36,6 +39,17 @@ from marginlinear.algorithms.partitions.fit import fit_alone
 from marginlinear.dask.collections import RETRIES
 from marginlinear.dask.pace import Pace
 from marginlinear.errors import noted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from distributed import Client, Future, Worker
+
+    from marginlinear._typing import Parameters, State
+    from marginlinear.algorithms.partitions.communicator import AnyRecipe, Nodes, Operation, Replies
+    from marginlinear.algorithms.partitions.partition import About, Partition
+    from marginlinear.dask.journal import Journal
+    from marginlinear.problem import Run, Solution
 
 # Seconds between looks at the signals, and at the cluster, while workers answer.
 TURN = 0.2
@@ -51,33 +65,38 @@ COLUMNS = 4
 SHARE = 0.05
 
 
+# (worker, seconds) of each task.
+Times: TypeAlias = list[tuple[str, float]]
+
+
 class Message:
     """Several things as one, that Dask does not look into."""
 
-    def __init__(self, *parts):
+    def __init__(self, *parts: Any) -> None:
         self.parts = parts
 
     @property
-    def size(self):
+    def size(self) -> int:
         """Numbers in the vectors of its operations."""
         return sum(np.size(one) for _, arguments in self.parts[2] for one in arguments)
 
 
-def kept(operations):
+def kept(operations: Sequence[Operation]) -> list[Operation]:
     """The operations with vectors of their own: the caller's go on to change."""
     return [(name, tuple(one.copy() if isinstance(one, np.ndarray) else one for one in arguments))
             for name, arguments in operations]
 
 
-def group_of(*partitions):
+def group_of(*partitions: Partition) -> tuple[Partition, ...]:
     return partitions
 
 
-def sent(message):
+def sent(message: Message) -> Message:
     return message
 
 
-def answered(group, before, message, count):
+def answered(group: tuple[Partition, ...], before: Any, message: Message,
+             count: int) -> tuple[list[State], tuple[Nodes, Times]]:
     """(states, (nodes of the tree over `count` partitions, [(worker, seconds)])); `before` is what the message before
     has left, or None."""
     started, worker = time.perf_counter(), get_worker().address
@@ -91,26 +110,26 @@ def answered(group, before, message, count):
     return states, (merged(nodes, count), [(worker, time.perf_counter() - started)])
 
 
-def states_of(answer):
+def states_of(answer: Any) -> Any:
     return answer[0]
 
 
-def sums_of(answer):
+def sums_of(answer: Any) -> Any:
     return answer[1]
 
 
-def joined(count, *parts):
+def joined(count: int, *parts: Any) -> tuple[Nodes, Times]:
     nodes = {place: node for nodes, _ in parts for place, node in nodes.items()}
     return merged(nodes, count), [time for _, times in parts for time in times]
 
 
-def summed(count, *parts):
+def summed(count: int, *parts: Any) -> tuple[Replies, Times]:
     nodes, times = joined(count, *parts)
     whole, = nodes.values()
     return whole, times
 
 
-def solved(found, work):
+def solved(found: Any, work: Message) -> tuple[Any, Times]:
     (sums, times), (solve, arguments) = found, work.parts
     return solve(sums, *arguments), times
 
@@ -118,24 +137,26 @@ def solved(found, work):
 class Unwanted:
     """Whether the task at hand was cancelled, as an Event has it: Dask does not end one that has begun."""
 
-    def __init__(self, worker):
+    def __init__(self, worker: Worker) -> None:
         self.tasks, self.key = worker.state.tasks, worker.get_current_task()
 
-    def is_set(self):
+    def is_set(self) -> bool:
         task = self.tasks.get(self.key)
         return task is None or task.state == "cancelled"
 
 
-def fitted_alone(group, topic, name, params, run, how):
+def fitted_alone(group: tuple[Partition], topic: str | None, name: str, params: Parameters, run: Run,
+                 how: str | None) -> Solution:
     worker = get_worker()
-    run = run._replace(cancel=Unwanted(worker))
+    run = run._replace(cancel=Unwanted(worker))  # type: ignore[arg-type]  # of an Event `is_set` is asked
     if topic is not None:
         run = run._replace(progress=lambda check: worker.log_event(topic, check))
     with noted(f"on worker {worker.address}"):
         return fit_alone(registry.get(name), *group, params, run, how)
 
 
-def places_of(groups, threads, holders):
+def places_of(groups: Sequence[Sequence[str]], threads: Mapping[str, int],
+              holders: Mapping[str, Any]) -> list[str | None]:
     """A worker for each group of keys: no more groups than it has threads, and one that has many of the keys.
 
     Parameters
@@ -156,7 +177,7 @@ def places_of(groups, threads, holders):
     return places
 
 
-def drop(client, futures):
+def drop(client: Client, futures: list[Future[Any]]) -> None:
     """Nobody wants these any more: what was not begun is not, whoever else, as a traceback, still holds them."""
     pending = {future.key: future for future in futures if future.status == "pending"}
     if pending:
@@ -190,7 +211,13 @@ class Cluster:
     pace : Pace
     """
 
-    def __init__(self, client, partitions, every=10, wait_timeout=300.0, journal=None, fit=0):
+    others: list[Cluster]
+    copies: list[Any] | None
+    answers: Any
+    since: list[Message]
+
+    def __init__(self, client: Client, partitions: Sequence[Future[Any]], every: int = 10, wait_timeout: float = 300.0,
+                 journal: Journal | None = None, fit: int = 0) -> None:
         self.client, self.every, self.wait_timeout, self.journal = client, every, wait_timeout, journal
         self.fit = fit
         self.name, self.count = f"marginlinear-{uuid.uuid4().hex}", len(partitions)
@@ -208,10 +235,10 @@ class Cluster:
         self._begin_counts()
 
     @property
-    def at_once(self):
+    def at_once(self) -> int:
         return COLUMNS if self.journal is None else 1
 
-    def beside(self):
+    def beside(self) -> Cluster:
         if self.journal is not None:
             return self
         other = copy.copy(self)
@@ -220,50 +247,54 @@ class Cluster:
         self.others.append(other)
         return other
 
-    def over(self, partitions):
+    def over(self, partitions: Sequence[Future[Any]]) -> Cluster:
         """A Cluster of other partitions, whose fits follow those of this one."""
         return Cluster(self.client, partitions, self.every, self.wait_timeout, self.journal, self.fit)
 
-    def total(self, name):
+    def total(self, name: str) -> Any:
         """`messages`, `restarts` or `waiting`, with those beside."""
         return getattr(self, name) + sum(getattr(other, name) for other in self.others)
 
-    def _begin_counts(self):
+    def _begin_counts(self) -> None:
         self.tasks = self.messages = self.restarts = 0
         self.waiting = 0.0
         self._begin()
 
-    def _begin(self):
+    def _begin(self) -> None:
         self.copies, self.answers, self.since, self.spent = None, None, [], 0.0
 
-    def forget(self):
+    def forget(self) -> None:
         self.fit += 1
         self._begin()
 
-    def run(self, recipe, about, operations):
-        return self._run(Message(recipe, about, kept(operations)))
+    def run(self, recipe: AnyRecipe, about: About, operations: Sequence[Operation]) -> Replies:
+        sums: Replies = self._run(Message(recipe, about, kept(operations)))
+        return sums
 
-    def collect(self, recipe, about, operations, solve, *arguments):
+    def collect(self, recipe: AnyRecipe, about: About, operations: Sequence[Operation], solve: Callable[..., Any],
+                *arguments: Any) -> Any:
         return self._run(Message(recipe, about, kept(operations)), Message(solve, arguments))
 
-    def alone(self, name, params, run, how):
+    def alone(self, name: str, params: Parameters, run: Run, how: str | None) -> Solution:
         """Solution of fit.fit_alone over the one partition that there is. Its checks come as events of the worker's,
         and run.progress is called here."""
-        progress, checks, told, topic = run.progress, queue.SimpleQueue(), 0, None
+        progress, told = run.progress, 0
+        checks: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        topic: str | None = None
         if progress is not None:
             topic = f"progress-{self.name}"
             self.client.subscribe_topic(topic, lambda event: checks.put(event[1]))
 
-        def tell():
+        def tell() -> None:
             nonlocal told
             while not checks.empty():
                 told += 1
-                progress(checks.get())
+                progress(checks.get())  # type: ignore[misc]  # there are none without it
 
         future = self.client.submit(fitted_alone, self.groups[0], topic, name, params, run._replace(progress=None), how,
                                     pure=False, retries=RETRIES)
         try:
-            solution = self._result(future, tell)
+            solution: Solution = self._result(future, tell)
         finally:
             drop(self.client, [future])
             if topic is not None:
@@ -274,7 +305,7 @@ class Cluster:
                 progress(check)
         return solution
 
-    def _run(self, message, work=None):
+    def _run(self, message: Message, work: Message | None = None) -> Any:
         self.since.append(message)
         self.messages += 1
         if self.journal is not None:
@@ -284,7 +315,7 @@ class Cluster:
                 if copies is not None:
                     self.copies, self.since = copies, []
                 return result
-        result = None
+        result, times, started = None, [], time.perf_counter()
         for attempt in range(ATTEMPTS):
             started = time.perf_counter()
             try:
@@ -315,13 +346,14 @@ class Cluster:
             self._copy()
         return result
 
-    def _submit(self, message, work=None, wanted=True):
+    def _submit(self, message: Message, work: Message | None = None, wanted: bool = True) -> Any:
         """The answers to a message take the place of those before; returns the future of what is made of the sum of
         their replies."""
         self.tasks += 1
         name, before, count = f"{self.name}-{self.tasks}", self.answers, self.count
         keys = [f"answer-{name}-{g}" for g in range(len(self.groups))]
-        graph, asked = {}, message
+        graph: dict[str, Any] = {}
+        asked: Any = message
         if message.size * len(keys) > LITTLE:
             asked = f"message-{name}"
             graph[asked] = (sent, message)
@@ -346,17 +378,17 @@ class Cluster:
         *self.answers, result = self.client.get(graph, [*keys, root], sync=False, retries=RETRIES)
         return result
 
-    def results(self, futures):
+    def results(self, futures: Sequence[Future[Any]]) -> list[Any]:
         """Their values."""
         return [self._result(future) for future in futures]
 
-    def _result(self, future, meanwhile=None):
+    def _result(self, future: Future[Any], meanwhile: Callable[[], None] | None = None) -> Any:
         """Its value; TimeoutError where the cluster has no worker for too long. meanwhile() is called in turns."""
         while True:
             try:
                 wait(future, timeout=TURN)
                 return future.result()
-            except (TimeoutError, asyncio.TimeoutError):
+            except TimeoutError:
                 if future.status == "error":
                     # The task's own.
                     raise
@@ -365,7 +397,7 @@ class Cluster:
             if meanwhile is not None:
                 meanwhile()
 
-    def _require_worker(self):
+    def _require_worker(self) -> None:
         last = time.monotonic() + self.wait_timeout
         while not self.client.nthreads():
             if time.monotonic() > last:
@@ -373,7 +405,7 @@ class Cluster:
                                    "train again, with resume=True where there is a checkpoint")
             time.sleep(TURN)
 
-    def _copy(self):
+    def _copy(self) -> None:
         """Copies of the states; the messages up to here are not needed any more."""
         started = time.perf_counter()
         keys = [f"state-{answer.key}" for answer in self.answers]
@@ -393,18 +425,19 @@ class Cluster:
         self.every = max(self.every, math.ceil(took * count / (SHARE * self.spent)))
         self.spent = 0.0
 
-    def _place_copies(self):
+    def _place_copies(self) -> None:
         """The copies go back to the workers of their groups, as answers that no message has led to."""
         holders = self.client.who_has(self.groups)
         try:
-            self.answers = [self.client.scatter([(self.copies[lo:hi], None)], hash=False, timeout=PATIENCE,
+            copies: Any = self.copies
+            self.answers = [self.client.scatter([(copies[lo:hi], None)], hash=False, timeout=PATIENCE,
                                                 workers=list(holders.get(group.key, ())) or None)[0]
                             for group, (lo, hi) in zip(self.groups, self.ranges, strict=True)]
         except (TimeoutError, KeyError) as error:
             # What a scheduler says that has no worker, and one that has lost this one.
             raise CommClosedError(f"no worker takes the copies: {error}") from error
 
-    def _again(self):
+    def _again(self) -> None:
         """Answers to all messages since the copies but for the last one, or those of the copies."""
         self._require_worker()
         if self.copies is not None:
@@ -412,7 +445,7 @@ class Cluster:
         for message in self.since[:-1]:
             self._submit(message, wanted=False)
 
-    def close(self):
+    def close(self) -> None:
         """Nothing of these fits is wanted any more."""
         for one in (*self.others, self):
             drop(self.client, one.answers or [])

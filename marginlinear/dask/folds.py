@@ -3,7 +3,9 @@
 A partition cuts its own rows into folds, class by class: they are as even as partitions are large.
 """
 
-from collections import namedtuple
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -13,8 +15,19 @@ from marginlinear.dask.communicator import drop
 from marginlinear.data.arrays import is_stored, select_rows
 from marginlinear.data.folds import stratified_folds
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
 
-class Cuts(namedtuple("Cuts", "folds seed lonely")):
+    from distributed import Future
+
+    from marginlinear._typing import AnyArray, FloatArray, IntArray
+    from marginlinear.algorithms.partitions.fit import Whole
+    from marginlinear.dask.communicator import Cluster
+    from marginlinear.fitting import Fitted
+    from marginlinear.model import Model
+
+
+class Cuts(NamedTuple):
     """How rows are cut into folds.
 
     Attributes
@@ -24,9 +37,11 @@ class Cuts(namedtuple("Cuts", "folds seed lonely")):
         Classes of one row, which is in no fold: all models learn from it.
     """
 
-    __slots__ = ()
+    folds: int
+    seed: int
+    lonely: IntArray | tuple[()]
 
-    def of(self, partition):
+    def of(self, partition: Partition) -> IntArray:
         """The fold of each row, or -1: int array of shape (m,)."""
         found = stratified_folds(partition.y, self.folds, [self.seed, partition.number])
         # A partition's first row of a class is not to be in the first fold everywhere.
@@ -35,7 +50,7 @@ class Cuts(namedtuple("Cuts", "folds seed lonely")):
         return found
 
 
-class Fold(namedtuple("Fold", "fitted y instance places scores")):
+class Fold(NamedTuple):
     """What a model says of rows that it has not seen.
 
     Attributes
@@ -48,10 +63,16 @@ class Fold(namedtuple("Fold", "fitted y instance places scores")):
         What is compared between the classes.
     """
 
-    __slots__ = ()
+    fitted: Fitted
+    y: AnyArray
+    instance: FloatArray
+    places: AnyArray
+    scores: FloatArray
 
 
-def folds_of(cluster, partitions, whole, cuts, classes, fitted, model):
+def folds_of(cluster: Cluster, partitions: Sequence[Future[Any]], whole: Whole, cuts: Cuts, classes: AnyArray | None,
+             fitted: Callable[[Sequence[Future[Any]], Whole, list[int], int], Fitted],
+             model: Callable[[Fitted], Model]) -> Iterator[Fold]:
     """Yield the Folds, one after the other.
 
     Parameters
@@ -71,15 +92,16 @@ def folds_of(cluster, partitions, whole, cuts, classes, fitted, model):
     ValueError
         A class has no row outside of a fold, or a partition's rows are read from a disk.
     """
-    def asked(work, *arguments):
+    def asked(work: Callable[..., Any], *arguments: Any) -> list[Any]:
         return cluster.results([cluster.client.submit(work, partition, *arguments, pure=False, retries=RETRIES)
                                 for partition in partitions])
 
     sizes = asked(sizes_of, cuts)
-    weights = sum(weights for _, weights in sizes)
-    counts = sum(counts for counts, _ in sizes)
+    weights: Any = sum(weights for _, weights in sizes)
+    counts: Any = sum(counts for counts, _ in sizes)
     lacking = np.argwhere((counts.sum(axis=0) > 0) & (counts.sum(axis=0) - counts[:cuts.folds] <= 0))
     if len(lacking):
+        assert classes is not None
         fold, place = lacking[0]
         raise ValueError(f"label {classes.tolist()[place]!r} has rows in fold {fold} alone: folds are cut inside the "
                          "partitions; give more rows of it, or fewer partitions or folds")
@@ -100,7 +122,7 @@ def folds_of(cluster, partitions, whole, cuts, classes, fitted, model):
 # On the workers.
 
 
-def sizes_of(partition, cuts):
+def sizes_of(partition: Partition, cuts: Cuts) -> tuple[AnyArray, FloatArray]:
     """(rows of each fold and class, sums of the weights of each fold): the last are those of no fold."""
     if is_stored(partition.X):
         raise ValueError(f"folds are of rows in memory, {partition.X.path} takes more than a worker has for it: give "
@@ -113,7 +135,7 @@ def sizes_of(partition, cuts):
     return counts, weights
 
 
-def without(partition, cuts, fold, number, whole):
+def without(partition: Partition, cuts: Cuts, fold: int, number: int, whole: float) -> Partition:
     """The Partition of the rows of other folds."""
     which = np.flatnonzero(cuts.of(partition) != fold)
     targets = partition.targets
@@ -122,7 +144,7 @@ def without(partition, cuts, fold, number, whole):
                      targets=None if targets is None else targets[which])
 
 
-def scored(partition, cuts, fold, model):
+def scored(partition: Partition, cuts: Cuts, fold: int, model: Any) -> tuple[AnyArray, FloatArray, AnyArray, AnyArray]:
     """(classes, weights, predicted classes, what is compared between the classes) of the rows of a fold; of a
     regression targets and predictions."""
     which = np.flatnonzero(cuts.of(partition) == fold)

@@ -8,14 +8,22 @@ Records are a length, a CRC-32 and that many bytes, a pickle: like any pickle, o
 beside and renamed; a record of `messages` that is not whole, as the last one of a driver that was killed, is left out.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import pickle
 import struct
 import zlib
+from typing import IO, TYPE_CHECKING, Any
 
 from marginlinear.atomic import replacing
 from marginlinear.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
 
 HEAD = struct.Struct("<QI")
 
@@ -34,7 +42,7 @@ class Journal:
         ValueError where there is something.
     """
 
-    def __init__(self, folder, header, resume):
+    def __init__(self, folder: str | os.PathLike[str], header: dict[str, Any], resume: bool) -> None:
         self.folder = os.fspath(folder)
         os.makedirs(self.folder, exist_ok=True)
         path = self._place("header.json")
@@ -51,13 +59,13 @@ class Journal:
             with replacing(path) as stream:
                 stream.write(json.dumps(header, indent=1).encode("utf-8"))
         self.copies = self._read_copies() if there else None
-        self.records = self._read_records() if there else iter(())
-        self.stream = None
+        self.records: Iterator[Any] = self._read_records() if there else iter(())
+        self.stream: IO[bytes] | None = None
 
-    def _place(self, name):
+    def _place(self, name: str) -> str:
         return os.path.join(self.folder, name)
 
-    def _require(self, header, path):
+    def _require(self, header: dict[str, Any], path: str) -> None:
         try:
             with open(path, encoding="utf-8") as stream:
                 was = json.load(stream)
@@ -68,7 +76,7 @@ class Journal:
                 raise ValueError(f"checkpoint = {self.folder!r} is of a fit with {name} = {was.get(name)!r}, this one "
                                  f"has {value!r}: give the same, or another folder")
 
-    def _read_records(self):
+    def _read_records(self) -> Iterator[Any]:
         """Yield (fit, number, result), up to the first that is not whole; the file ends there from then on."""
         path, end = self._place("messages"), 0
         with open(path, "a+b") as stream:
@@ -81,7 +89,7 @@ class Journal:
                 yield found
             stream.truncate(end)
 
-    def _read_copies(self):
+    def _read_copies(self) -> Any:
         if not os.path.exists(self._place("states")):
             return None
         with open(self._place("states"), "rb") as stream:
@@ -91,7 +99,7 @@ class Journal:
                             "folder, and train anew")
         return found
 
-    def known(self, fit, number):
+    def known(self, fit: int, number: int) -> tuple[Any, Any] | None:
         """(result, copies of the states after it or None) of a message that was answered before; None for a new one."""
         if self.stream is not None:
             return None
@@ -105,28 +113,28 @@ class Journal:
         copies = self.copies
         return result, copies[2] if copies is not None and list(copies[:2]) == place else None
 
-    def note(self, fit, number, result):
+    def note(self, fit: int, number: int, result: Any) -> None:
         if self.stream is None:
             self.stream = open(self._place("messages"), "ab")  # noqa: SIM115  `close` closes it
         write_record(self.stream, (fit, number, result))
         self.stream.flush()
 
-    def keep(self, fit, number, copies):
+    def keep(self, fit: int, number: int, copies: Any) -> None:
         with replacing(self._place("states")) as stream:
             write_record(stream, (fit, number, copies))
 
-    def close(self):
+    def close(self) -> None:
         if self.stream is not None:
             self.stream.close()
 
 
-def write_record(stream, value):
+def write_record(stream: IO[bytes], value: Any) -> None:
     data = pickle.dumps(value, protocol=5)
     stream.write(HEAD.pack(len(data), zlib.crc32(data)))
     stream.write(data)
 
 
-def read_record(stream):
+def read_record(stream: IO[bytes]) -> Any:
     """The next value; None at the end, and for one that is not whole."""
     head = stream.read(HEAD.size)
     if len(head) < HEAD.size:

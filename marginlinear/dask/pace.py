@@ -1,10 +1,16 @@
 """How long workers take for their parts of the messages: who is waited for is told, not worked around."""
 
+from __future__ import annotations
+
 import statistics
 import threading
 import warnings
+from typing import TYPE_CHECKING
 
 from marginlinear.errors import PartitionWarning
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 # A worker is slow where it takes so many times what the others do (median), and these have waited for it for this part
 # of the time, and for so many seconds.
@@ -20,12 +26,14 @@ class Pace:
         What each worker has spent at answers, by its address.
     """
 
-    def __init__(self):
-        self.seconds, self.told = {}, False
-        self._answers, self._lost, self._waited = {}, {}, 0.0
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self.told, self._waited = False, 0.0
+        self._answers: dict[str, int] = {}
+        self._lost: dict[str, float] = {}
         self._lock = threading.Lock()
 
-    def note(self, times, waited):
+    def note(self, times: Sequence[tuple[str, float]], waited: float) -> None:
         """`times` are the (address, seconds) of a message's tasks, for which the driver has `waited` so many seconds.
 
         Warns
@@ -33,7 +41,7 @@ class Pace:
         PartitionWarning
             Once, as soon as a worker is slow.
         """
-        longest = {}
+        longest: dict[str, float] = {}
         with self._lock:
             self._waited += waited
             for worker, seconds in times:
@@ -42,7 +50,7 @@ class Pace:
                 self._answers[worker] = self._answers.get(worker, 0) + 1
             if len(longest) < 2:
                 return
-            last = max(longest, key=longest.get)
+            last = max(longest, key=longest.__getitem__)
             seconds = longest.pop(last)
             self._lost[last] = self._lost.get(last, 0.0) + seconds - statistics.median(longest.values())
             lost, each = self._lost[last], {worker: self.seconds[worker] / count

@@ -1,11 +1,21 @@
 """Predictions, scores and probabilities of rows on a cluster: lazy, in partitions as the rows have."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
-from dask import delayed
 from dask.base import is_dask_collection
+from dask.delayed import delayed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from marginlinear._typing import AnyArray
+    from marginlinear.model import Model
 
 
-def predict(model, X):
+def predict(model: Model, X: Any) -> Any:
     """Labels, or a regression's predictions, of the rows of X.
 
     Parameters
@@ -22,7 +32,7 @@ def predict(model, X):
     return mapped(X, labels_of_block, model, dtype, None)
 
 
-def decision_function(model, X):
+def decision_function(model: Model, X: Any) -> Any:
     """Scores of the rows of X, as `Model.decision_function` has them.
 
     Parameters are those of `predict`.
@@ -35,7 +45,7 @@ def decision_function(model, X):
     return mapped(X, scores_of_block, model, np.dtype(np.float64), columns)
 
 
-def predict_proba(model, X):
+def predict_proba(model: Model, X: Any) -> Any:
     """Probabilities of the classes, as `Model.predict_proba` has them.
 
     Parameters are those of `predict`.
@@ -53,23 +63,23 @@ def predict_proba(model, X):
     return mapped(X, probabilities_of_block, model, np.dtype(np.float64), len(model.classes))
 
 
-def labels_of_block(block, model):
+def labels_of_block(block: Any, model: Model) -> AnyArray:
     return model.predict(numbers_of(block), threads=1)
 
 
-def scores_of_block(block, model):
+def scores_of_block(block: Any, model: Model) -> AnyArray:
     return model.decision_function(numbers_of(block), threads=1)
 
 
-def probabilities_of_block(block, model):
+def probabilities_of_block(block: Any, model: Model) -> AnyArray:
     return model.predict_proba(numbers_of(block), threads=1)
 
 
-def numbers_of(block):
+def numbers_of(block: Any) -> Any:
     return block.to_numpy() if hasattr(block, "to_numpy") else block
 
 
-def mapped(X, function, model, dtype, columns):
+def mapped(X: Any, function: Callable[[Any, Any], Any], model: Model, dtype: np.dtype[Any], columns: int | None) -> Any:
     """function(block, model) of all blocks of rows."""
     if not is_dask_collection(X) or not hasattr(X, "to_delayed"):
         raise TypeError(f"X is {type(X).__name__}: give a dask Array or DataFrame; a model predicts other rows itself")
@@ -88,7 +98,7 @@ def mapped(X, function, model, dtype, columns):
         for block, m in zip(blocks, X.chunks[0], strict=True)])
 
 
-def series_of_block(block, model):
+def series_of_block(block: Any, model: Model) -> Any:
     import pandas
 
     return pandas.Series(labels_of_block(block, model), index=block.index)

@@ -1,7 +1,10 @@
 """train and cross_validate, where the rows are on the workers of a cluster."""
 
+from __future__ import annotations
+
 import time
 from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from distributed import default_client, wait
@@ -22,6 +25,21 @@ from marginlinear.model import Model, RegressionModel, among
 from marginlinear.problem import Run
 from marginlinear.status import fell_short
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from os import PathLike
+
+    from distributed import Client, Future
+
+    from marginlinear._typing import ArrayLike, HistoryEntry, IntArray, Observer
+    from marginlinear.algorithms.partitions.fit import Whole
+    from marginlinear.calibration import Calibration
+    from marginlinear.dask.folds import Fold
+    from marginlinear.data.scaling import Scaling
+    from marginlinear.fitting import Fitted
+    from marginlinear.registry import Method
+    from marginlinear.selection.cross_validation import CrossValidation
+
 # What `marginlinear.train` takes, and partitions do not.
 HERE = "start", "memory", "sweeps_per_load"
 # Messages from one copy of the states to the next, at least; seconds without any worker that end a fit.
@@ -29,9 +47,12 @@ CHECKPOINT_EVERY = P.Param("checkpoint_every", int, 10, "", "[1, inf)")
 WAIT_TIMEOUT = P.Param("wait_timeout", float, 300.0, "", "(0, inf)")
 
 
-def train(X, y=None, *, solver=None, classes=None, class_weight=None, sample_weight=None, client=None, partitions=None,
-          shuffle="auto", checkpoint=None, checkpoint_every=CHECKPOINT_EVERY.default, resume=False,
-          wait_timeout=WAIT_TIMEOUT.default, progress=None, probability=False, scale=None, **params):
+def train(X: Any, y: Any = None, *, solver: str | int | None = None, classes: ArrayLike | None = None,
+          class_weight: Any = None, sample_weight: Any = None, client: Client | None = None,
+          partitions: int | Literal["chunks"] | None = None, shuffle: bool | Literal["auto"] = "auto",
+          checkpoint: str | PathLike[str] | None = None, checkpoint_every: int = CHECKPOINT_EVERY.default,
+          resume: bool = False, wait_timeout: float = WAIT_TIMEOUT.default, progress: Observer | None = None,
+          probability: bool = False, scale: str | None = None, **params: Any) -> Model:
     """Train a linear classifier, or regression, on rows that are spread over the workers of a Dask cluster.
 
     Parameters
@@ -119,7 +140,8 @@ def train(X, y=None, *, solver=None, classes=None, class_weight=None, sample_wei
     return model
 
 
-def cross_validate(X, y=None, *, folds=P.FOLDS.default, metric=None, seed=P.SEED.default, **given):
+def cross_validate(X: Any, y: Any = None, *, folds: int = P.FOLDS.default, metric: str | None = None,
+                   seed: int = P.SEED.default, **given: Any) -> CrossValidation:
     """Cross-validation, stratified of classes, of rows that are spread over the workers of a Dask cluster.
 
     Parameters
@@ -167,14 +189,19 @@ def cross_validate(X, y=None, *, folds=P.FOLDS.default, metric=None, seed=P.SEED
         if fell_short(info.status):
             warn_unless_converged(fit.method, info, None, ConvergenceWarning)
             break
-    return CrossValidation(pooled(metric, np.array(values), np.array(sizes)), np.array(values), None, None, None, infos,
-                           time.perf_counter() - began)
+    # These stay where the rows are.
+    elsewhere: Any = None
+    return CrossValidation(pooled(metric, np.array(values), np.array(sizes)), np.array(values), elsewhere, elsewhere,
+                           elsewhere, infos, time.perf_counter() - began)
 
 
 @contextmanager
-def prepared(X, y, *, solver=None, classes=None, class_weight=None, sample_weight=None, client=None, partitions=None,
-             shuffle="auto", checkpoint=None, checkpoint_every=CHECKPOINT_EVERY.default, resume=False,
-             wait_timeout=WAIT_TIMEOUT.default, progress=None, scale=None, probability=False, **params):
+def prepared(X: Any, y: Any, *, solver: str | int | None = None, classes: ArrayLike | None = None,
+             class_weight: Any = None, sample_weight: Any = None, client: Client | None = None,
+             partitions: int | Literal["chunks"] | None = None, shuffle: bool | Literal["auto"] = "auto",
+             checkpoint: str | PathLike[str] | None = None, checkpoint_every: int = CHECKPOINT_EVERY.default,
+             resume: bool = False, wait_timeout: float = WAIT_TIMEOUT.default, progress: Observer | None = None,
+             scale: str | None = None, probability: bool = False, **params: Any) -> Iterator[DaskFit]:
     """The DaskFit of what `train` takes, for as long as its rows are on the workers."""
     method = registry.get(registry.DEFAULT if solver is None else solver)
     for name in HERE:
@@ -202,13 +229,14 @@ def prepared(X, y, *, solver=None, classes=None, class_weight=None, sample_weigh
             fit.communicator.journal = Journal(checkpoint, fit.header(), resume)
         yield fit
     except TimeoutError as error:
-        error.partial = fit.partial(error)
+        error.partial = fit.partial(error)  # type: ignore[attr-defined]
         raise
     finally:
         fit.close()
 
 
-def check_words(partitions, shuffle, checkpoint, resume):
+def check_words(partitions: int | Literal["chunks"] | None, shuffle: bool | Literal["auto"],
+                checkpoint: str | PathLike[str] | None, resume: bool) -> None:
     whole = isinstance(partitions, (int, np.integer)) and not isinstance(partitions, bool) and partitions > 0
     if not (partitions is None or partitions == "chunks" or whole):
         raise P.refusal("partitions", partitions, 'a number above 0, "chunks" or None', ValueError)
@@ -218,14 +246,14 @@ def check_words(partitions, shuffle, checkpoint, resume):
         raise ValueError("resume = True is for a checkpoint: give its folder")
 
 
-def check_numbers(checkpoint_every, wait_timeout):
+def check_numbers(checkpoint_every: int, wait_timeout: float) -> None:
     for param, value in ((CHECKPOINT_EVERY, checkpoint_every), (WAIT_TIMEOUT, wait_timeout)):
         param.check(value)
 
 
-def require_workers(client):
+def require_workers(client: Client) -> None:
     """ValueError that names a worker without marginlinear, or with another version of it."""
-    def version_there():
+    def version_there() -> str:
         # Not by reference: a worker may be without this module.
         import marginlinear
 
@@ -252,7 +280,20 @@ class DaskFit:
         What there is where the cluster is lost in later fits.
     """
 
-    def __init__(self, client, method, values, run_values, threads, progress, scale):
+    classes: Any
+    labels: Any
+    counts: Any
+    whole: Whole
+    rows: list[int]
+    width: int
+    futures: list[Future[Any]]
+    partitions: list[Future[Any]]
+    communicator: Cluster
+    scaling: Scaling | None
+    best: Model | None
+
+    def __init__(self, client: Client, method: Method, values: dict[str, Any], run_values: dict[str, Any],
+                 threads: int | None, progress: Observer | None, scale: str | None) -> None:
         self.client, self.method, self.values, self.progress, self.scale = client, method, values, progress, scale
         self.run_values = dict(run_values)
         self.bias = self.run_values.pop("bias")
@@ -260,9 +301,10 @@ class DaskFit:
         if not threads:
             # A worker's threads are for its tasks.
             self.run_values["threads"] = 1
-        self.futures, self.partitions, self.communicator, self.scaling, self.best = [], [], None, None, None
+        self.futures, self.partitions, self.scaling, self.best = [], [], None, None
+        self.communicator = None  # type: ignore[assignment]  # until the rows are there
 
-    def prepare(self, parts, class_weight, shuffle):
+    def prepare(self, parts: list[Future[Any]], class_weight: Any, shuffle: bool | Literal["auto"]) -> None:
         """The partitions are made, on the workers."""
         client = self.client
         self.futures += parts
@@ -277,7 +319,7 @@ class DaskFit:
         if not regression:
             require_words(labels.tolist())
             fitting.require_classes(self.method, labels)
-        weights = sum(np.bincount(np.searchsorted(labels, one.labels), one.weights, len(labels))
+        weights: Any = sum(np.bincount(np.searchsorted(labels, one.labels), one.weights, len(labels))
                       for one in descriptions)
         factors = np.ones(len(labels)) if class_weight is None else class_factors(class_weight, labels, weights)
         before, parts = parts, collections.evened(parts, descriptions, labels, shuffle, self.run_values["seed"], client)
@@ -301,7 +343,7 @@ class DaskFit:
         self.classes, n_classes = (None, 2) if regression else (labels, len(labels))
         self.whole = partitioned.Whole(self.width, n_classes, size, self.bias, len(parts))
 
-    def header(self):
+    def header(self) -> dict[str, Any]:
         """What a journal knows the fit by."""
         prints, rooms = zip(*self.client.gather([self.client.submit(collections.fingerprint, partition, pure=False)
                                                  for partition in self.partitions]), strict=True)
@@ -309,19 +351,20 @@ class DaskFit:
                 "features": self.width, "bias": self.bias, "data": prints, "memory": rooms}
 
     @property
-    def how(self):
+    def how(self) -> str | None:
         return None if self.method.joint or self.whole.n_classes == 2 else self.values["multiclass"]
 
     @property
-    def places(self):
+    def places(self) -> IntArray:
         """Of the classes among the labels."""
-        return np.searchsorted(self.labels, self.classes)
+        found: IntArray = np.searchsorted(self.labels, self.classes)
+        return found
 
-    def effective(self):
+    def effective(self) -> dict[str, Any]:
         return fitting.effective(self.method, {**self.values, "multiclass": self.how, "scale": self.scale},
                                  self.run_values)
 
-    def fitted(self, communicator, whole, rows, progress=None):
+    def fitted(self, communicator: Cluster, whole: Whole, rows: list[int], progress: Observer | None = None) -> Fitted:
         """Fitted of the scaled rows of the communicator's partitions."""
         method, values, how = self.method, self.values, self.how
         own = {p.name: values[p.name] for p in method.params}
@@ -340,7 +383,7 @@ class DaskFit:
         return fitting.Fitted(solution.weights, self.classes, self.bias, solution.codes, method.name, self.effective(),
                               info, None)
 
-    def model(self, fitted, folded=False):
+    def model(self, fitted: Fitted, folded: bool = False) -> Model:
         """Model of all labels; folded: of the rows as they are given, else of the scaled ones."""
         fitted, lowered = (fitted, 0.0) if self.labels is None else among(self.labels, fitted)
         scaling = self.scaling if folded else None
@@ -352,10 +395,11 @@ class DaskFit:
             model.weights, model.bias = np.vstack([model.coef.T, model.intercept - lowered]), 1.0
         return model
 
-    def folds(self, cuts, model):
+    def folds(self, cuts: Cuts, model: Callable[[Fitted], Model]) -> Iterator[Fold]:
         """Yield the Folds, with `model` of their Fitted."""
-        def fitted(partitions, whole, rows, fold):
-            def tell(check):
+        def fitted(partitions: Sequence[Future[Any]], whole: Whole, rows: list[int], fold: int) -> Fitted:
+            def tell(check: HistoryEntry) -> None:
+                assert self.progress is not None
                 self.progress({"fold": fold + 1, "folds": cuts.folds, **check})
 
             before = self.communicator
@@ -368,11 +412,11 @@ class DaskFit:
 
         yield from folds_of(self.communicator, self.partitions, self.whole, cuts, self.classes, fitted, model)
 
-    def own_calibration(self):
+    def own_calibration(self) -> Calibration | None:
         """`calibration.of_scores`"""
         return calibration.of_scores(self.method, self.values, len(self.classes), len(self.labels))
 
-    def calibration(self):
+    def calibration(self) -> Calibration:
         """The Calibration of the method's scores by those of models that have not seen the rows."""
         # Of each class at most two rows: it has none, one, or a pair.
         require_pairs(self.classes, np.repeat(np.arange(len(self.counts)), np.minimum(self.counts, 2).astype(int)))
@@ -382,7 +426,7 @@ class DaskFit:
         return calibration.fit(np.concatenate(scores), self.places[np.concatenate(y)], np.concatenate(instance),
                                len(self.labels))
 
-    def partial(self, error):
+    def partial(self, error: TimeoutError) -> Model | None:
         """Model of the weights that a fit had when the cluster was lost; None without any."""
         weights = getattr(error, "weights", None)
         if self.best is not None or weights is None:
@@ -390,10 +434,11 @@ class DaskFit:
         columns = self.whole.n_classes if self.method.joint else 3 - self.whole.n_classes
         if weights.shape[1] != columns:
             return None
+        info: Any = None
         return self.model(fitting.Fitted(weights, self.classes, self.bias, None, self.method.name, self.effective(),
-                                         None, None), folded=True)
+                                         info, None), folded=True)
 
-    def close(self):
+    def close(self) -> None:
         """Leave nothing on the cluster."""
         if self.communicator is not None:
             if self.communicator.journal is not None:

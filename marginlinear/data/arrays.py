@@ -12,11 +12,20 @@ before it has come through `held` or `as_rows`, which promise for as long as it 
 Values are not copied: who changes them meanwhile gets wrong numbers. Hence no address or count may come from a value.
 """
 
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
 from itertools import chain
+from typing import Any, TypeAlias, cast
 
 import numpy as np
+import numpy.typing as npt
 
 from marginlinear._core.rows import OrderError, Rows
+from marginlinear._typing import AnyArray, FloatArray, IntArray, RealArray
+
+# What `held` returns: a dense array, a CSR, or a Pager, whose rows are on disk.
+HeldRows: TypeAlias = Any
 
 
 class CSR:
@@ -37,25 +46,27 @@ class CSR:
         Whether they were found in order, and numbers finite: they are not looked through again.
     """
 
-    def __init__(self, data, indices, indptr, n_features, container=None, equal=None):
-        self._data, self.indices, self.indptr, self.n_features = data, indices, indptr, n_features
+    def __init__(self, data: RealArray | None, indices: IntArray, indptr: IntArray, n_features: int,
+                 container: Any = None, equal: FloatArray | None = None) -> None:
+        self._data: Any = data
+        self.indices, self.indptr, self.n_features = indices, indptr, n_features
         self.container, self.equal, self.in_order = container, equal, False
 
     @property
-    def data(self):
+    def data(self) -> Any:
         if self.equal is not None:
             self._data, self.equal = spread(self.equal, self.indptr), None
         return self._data
 
     @data.setter
-    def data(self, values):
+    def data(self, values: RealArray) -> None:
         self._data, self.equal, self.in_order = values, None, False
 
     @property
-    def shape(self):
+    def shape(self) -> tuple[int, int]:
         return len(self.indptr) - 1, self.n_features
 
-    def to_scipy(self):
+    def to_scipy(self) -> Any:
         """The same as SciPy's array, whose indices and indptr are its own."""
         from scipy.sparse import csr_array
 
@@ -63,20 +74,21 @@ class CSR:
         return container((self.data, np.array(self.indices), np.array(self.indptr)), shape=self.shape)
 
 
-def as_singles(values):
+def as_singles(values: RealArray) -> npt.NDArray[np.float32] | None:
     """The same numbers as float32; None where one is none."""
     with np.errstate(over="ignore"):
         singles = values.astype(np.float32, copy=False)
     return singles if (singles == values).all() else None
 
 
-def spread(each, indptr):
+def spread(each: FloatArray, indptr: IntArray) -> RealArray:
     """The value `each` of a row for all its stored values; float32 where these are the same numbers."""
     singles = as_singles(each)
-    return np.repeat(each if singles is None else singles, np.diff(indptr))
+    found: Any = np.repeat(each if singles is None else singles, np.diff(indptr))
+    return cast(RealArray, found)
 
 
-def held(X, given=False):
+def held(X: Any, given: bool = False) -> HeldRows:
     """X as a dense array or a CSR that nobody else can change the structure of.
 
     Parameters
@@ -96,19 +108,20 @@ def held(X, given=False):
     return sparse_rows(X, -1.0, given)[0] if is_sparse(X) else dense_table(X)
 
 
-def checked(X):
+def checked(X: Any) -> Any:
     """X for who goes on with it as it is, and trusts it as SciPy does: of a sparse X an array that is in order."""
     return held(X).to_scipy() if is_sparse(X) else X
 
 
-def as_rows(X, bias, n_features=None, given=False, threads=1):
+def as_rows(X: Any, bias: float, n_features: int | None = None, given: bool = False,
+            threads: int | None = 1) -> Rows:
     """Rows over X, which comes through the door for it; values without a copy where type and layout allow it.
 
     With n_features, X may be narrower or wider: missing features are zeros, others are left out. `given` as in `held`.
     A sparse X is checked on `threads` threads.
     """
     if is_paged(X):
-        return X.rows(bias)
+        return cast(Rows, X.rows(bias))
     if is_sparse(X):
         csr, rows = sparse_rows(X, bias, given, threads)
         if n_features in (None, csr.n_features):
@@ -123,33 +136,33 @@ def as_rows(X, bias, n_features=None, given=False, threads=1):
     return Rows.from_dense(dense, bias)
 
 
-def is_sparse(X):
+def is_sparse(X: object) -> bool:
     return is_compressed(X) or hasattr(X, "tocsr")
 
 
-def is_paged(X):
+def is_paged(X: object) -> bool:
     """Whether X is a Pager, whose rows are on disk: they were checked before they were written there."""
     return hasattr(X, "windows")
 
 
-def is_stored(X):
+def is_stored(X: object) -> bool:
     """Whether X is a Store, whose rows are verified and read by its `parts`."""
     return hasattr(X, "verified")
 
 
-def is_compressed(X):
+def is_compressed(X: object) -> bool:
     """Whether X is a CSR, or a file's rows."""
     return hasattr(X, "indptr") and hasattr(X, "n_features")
 
 
-def dense_table(X):
+def dense_table(X: Any) -> AnyArray:
     """X as a dense array of two dimensions, whose shape and type stay whatever becomes of the caller's."""
     dense = array_of(X, "X").view()
     require_table(dense.shape)
     return dense
 
 
-def sparse_rows(X, bias, given, threads=1):
+def sparse_rows(X: Any, bias: float, given: bool, threads: int | None = 1) -> tuple[CSR, Rows]:
     """(CSR, Rows) of a sparse X: see `held`. Of a Store, who does not go over its parts gets all rows, verified."""
     csr = compressed(X.in_memory(), True) if is_stored(X) else compressed(X, given)
     try:
@@ -166,7 +179,7 @@ def sparse_rows(X, bias, given, threads=1):
     return csr, rows
 
 
-def rows_of(csr, bias, threads):
+def rows_of(csr: CSR, bias: float, threads: int | None) -> Rows:
     """Rows over the arrays of a CSR, which are checked unless they were."""
     structure = csr.indices, csr.indptr, csr.n_features, bias, threads, csr.in_order
     if csr.equal is not None:
@@ -174,7 +187,7 @@ def rows_of(csr, bias, threads):
     return Rows.from_csr(csr.data, *structure)
 
 
-def compressed(X, given):
+def compressed(X: Any, given: bool) -> CSR:
     """A CSR of arrays that are not checked against each other yet, but for the number of rows."""
     m, container = None, getattr(X, "container", None)
     if not is_compressed(X):
@@ -209,7 +222,7 @@ def compressed(X, given):
     return csr
 
 
-def integers(array, name):
+def integers(array: Any, name: str) -> IntArray:
     """One of the arrays that say where values stand."""
     found = array_of(array, f"X: {name}")
     if found.ndim != 1 or found.dtype.kind not in "iu":
@@ -218,7 +231,7 @@ def integers(array, name):
     return found
 
 
-def own(array, dtype, given=False):
+def own(array: AnyArray, dtype: npt.DTypeLike, given: bool = False) -> AnyArray:
     """The same numbers in C order where nobody else can write: a copy, unless `given`, or the memory is read-only."""
     found = np.ascontiguousarray(array, dtype=dtype)
     if given or (np.may_share_memory(found, array) and read_only(array)):
@@ -226,14 +239,14 @@ def own(array, dtype, given=False):
     return sealed(found.copy() if np.may_share_memory(found, array) else found)
 
 
-def sealed(array):
+def sealed(array: AnyArray) -> AnyArray:
     """An array that nobody else has, as a view that cannot be made writable: it tells the next door so."""
-    return np.asarray(memoryview(array).toreadonly())
+    return np.asarray(array.data.toreadonly())
 
 
-def read_only(array):
+def read_only(array: AnyArray) -> bool:
     """Whether nobody can write to the memory of an array: its owner says so, as there may be other views."""
-    owner = array.base
+    owner: Any = array.base
     while isinstance(owner, np.ndarray):
         owner = owner.base
     try:
@@ -242,7 +255,7 @@ def read_only(array):
         return False
 
 
-def rebuilt(X):
+def rebuilt(X: Any) -> Any:
     """A SciPy array not in CSR as another one of the same numbers, that SciPy's conversions can trust."""
     try:
         if X.format == "lil":
@@ -265,11 +278,11 @@ def rebuilt(X):
         raise ValueError(f"X: the arrays of this {X.format} array do not fit each other: {words}") from error
 
 
-def copied(array, name):
+def copied(array: Any, name: str) -> IntArray:
     return integers(array, name).copy()
 
 
-def from_lists(rows, values, X):
+def from_lists(rows: Sequence[list[Any]], values: Sequence[list[Any]], X: Any) -> Any:
     """A coo_array of the lists of a LIL array."""
     from scipy.sparse import coo_array
 
@@ -281,7 +294,7 @@ def from_lists(rows, values, X):
     return coo_array((numbers, (np.repeat(np.arange(len(rows)), lengths), integers(columns, "rows"))), shape=X.shape)
 
 
-def summed(csr):
+def summed(csr: CSR) -> CSR:
     """A CSR whose indices repeat or fall somewhere, in order: values at one place are added."""
     from scipy.sparse import csr_array
 
@@ -291,14 +304,14 @@ def summed(csr):
     return like(csr, found.data, found.indices.astype(np.int32), found.indptr, csr.n_features)
 
 
-def require_rising(indptr, line):
+def require_rising(indptr: IntArray, line: str) -> None:
     """ValueError where an int64 indptr falls: by its own numbers, since differences, as SciPy takes them, overflow."""
     falls = indptr[1:] < indptr[:-1]
     if falls.any():
         raise ValueError(f"X: indptr falls after {line} {np.flatnonzero(falls)[0]}")
 
 
-def of_width(csr, n_features):
+def of_width(csr: CSR, n_features: int) -> CSR:
     """A checked CSR with n_features features: further ones are zeros, or left out."""
     if csr.n_features <= n_features:
         return CSR(csr.data, csr.indices, csr.indptr, n_features, csr.container)
@@ -307,7 +320,7 @@ def of_width(csr, n_features):
     return like(csr, csr.data[kept], csr.indices[kept], counts[csr.indptr], n_features)
 
 
-def array_of(values, name):
+def array_of(values: Any, name: str) -> AnyArray:
     """`values` as an array of NumPy's; `name` is what they are."""
     try:
         return np.asarray(values)
@@ -315,7 +328,7 @@ def array_of(values, name):
         raise ValueError(f"{name} cannot be made an array: {error}") from error
 
 
-def real_values(values):
+def real_values(values: AnyArray) -> AnyArray:
     """float64 or float32 values, converted only from other types."""
     if values.dtype in (np.float64, np.float32):
         return values
@@ -324,28 +337,28 @@ def real_values(values):
     return values.astype(np.float64)
 
 
-def require_table(shape):
+def require_table(shape: tuple[int, ...]) -> tuple[int, int]:
     """The shape; ValueError for anything but two dimensions."""
     if len(shape) != 2:
         raise ValueError(f"X has shape {shape}: two dimensions are needed, one row an instance")
     return shape
 
 
-def shape_of(X):
+def shape_of(X: Any) -> tuple[int, int]:
     """(rows, features); ValueError for anything but a table."""
     if is_compressed(X):
         return len(X.indptr) - 1, X.n_features
     return require_table(X.shape if hasattr(X, "tocsr") else array_of(X, "X").shape)
 
 
-def row_count(X):
+def row_count(X: Any) -> int:
     return shape_of(X)[0]
 
 
 # What follows takes what `held` returns, or a file's rows.
 
 
-def select_rows(X, which):
+def select_rows(X: HeldRows, which: Any) -> HeldRows:
     """X without the other rows."""
     if is_paged(X):
         return X.selected(which)
@@ -357,7 +370,7 @@ def select_rows(X, which):
     return like(X, X.data[positions], X.indices[positions], indptr, X.n_features)
 
 
-def row_blocks(X, size):
+def row_blocks(X: Any, size: int) -> Iterator[tuple[int, int, HeldRows]]:
     """Yield (lo, hi, rows lo to hi of X) for ranges of at most `size` rows, without a copy but of a Store's rows."""
     if is_stored(X):
         first = 0
@@ -377,12 +390,12 @@ def row_blocks(X, size):
             yield lo, hi, X[lo:hi]
 
 
-def select_square(X, which):
+def select_square(X: HeldRows, which: Any) -> HeldRows:
     """The rows and columns `which` of a square X."""
     return select_columns(select_rows(X, which), which)
 
 
-def select_columns(X, which):
+def select_columns(X: HeldRows, which: Any) -> HeldRows:
     """X without the other columns."""
     if not is_compressed(X):
         return X[:, which]
@@ -392,7 +405,7 @@ def select_columns(X, which):
     return like(X, found.data, found.indices, found.indptr, found.shape[1])
 
 
-def like(X, data, indices, indptr, n_features):
+def like(X: object, data: AnyArray, indices: AnyArray, indptr: AnyArray, n_features: int) -> CSR:
     """A CSR of new arrays, which nobody else has, from those of X."""
     return CSR(data, sealed(indices), sealed(np.asarray(indptr, dtype=np.int64)), n_features,
                getattr(X, "container", None))

@@ -6,15 +6,21 @@ become one row of their summed weight, and rows stand in an order that only thei
 function of the set of rows, whoever trains it.
 """
 
+from __future__ import annotations
+
+from typing import Any
+
 import numpy as np
 
+from marginlinear._core.rows import Rows
+from marginlinear._typing import AnyArray, FloatArray, IntpArray
 from marginlinear.problem import Problem
 
 # Rows times (features + 2) up to which it is done, on a copy: some milliseconds.
 SMALL = 2**17
 
 
-def canonical(problem):
+def canonical(problem: Problem) -> Problem:
     """The same problem in canonical form where it is small and its rows have features; else as it is."""
     targets = problem.targets
     found = None if problem.rows.is_gram else merged(problem.rows, problem.y if targets is None else targets,
@@ -26,7 +32,7 @@ def canonical(problem):
                    targets=None if targets is None else targets[which])
 
 
-def merged(rows, y, instance):
+def merged(rows: Rows, y: AnyArray, instance: FloatArray) -> tuple[IntpArray, FloatArray] | None:
     """(numbers of the different rows in canonical order, their summed weights); None where they are many.
 
     Rows of other storage and precision, but of the same values, come to stand in the same order.
@@ -48,4 +54,5 @@ def merged(rows, y, instance):
     same = (table[order[1:], :-1] == table[order[:-1], :-1]).all(axis=1)
     # One after the other, as sums in another order would have other bits.
     place = np.append(0, np.cumsum(~same))
-    return order[np.append(True, ~same)], np.bincount(place, instance[order])
+    weights: Any = np.bincount(place, instance[order])
+    return order[np.append(True, ~same)], weights

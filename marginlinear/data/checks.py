@@ -1,21 +1,26 @@
 """What Python hands over, checked: X, y, weights of rows and classes."""
 
+from __future__ import annotations
+
 import sys
 import warnings
+from typing import Any
 
 import numpy as np
 
 from marginlinear import params as P
-from marginlinear.data.arrays import held, select_rows, select_square, shape_of
+from marginlinear._typing import AnyArray, FloatArray, IntpArray
+from marginlinear.data.arrays import HeldRows, held, select_rows, select_square, shape_of
 from marginlinear.data.labels import labels_of, require_words, targets_of
 
 BALANCED = "balanced"
 
 
-def class_factors(class_weight, classes, sizes):
+def class_factors(class_weight: Any, classes: AnyArray, sizes: FloatArray) -> FloatArray:
     """Factor of C of each class, float64 array of shape (k,); `sizes` are the sums of their rows' weights."""
     if isinstance(class_weight, str) and class_weight == BALANCED:
-        return sizes.sum() / (len(classes) * sizes)
+        balanced: FloatArray = sizes.sum() / (len(classes) * sizes)
+        return balanced
     factors = np.ones(len(classes))
     for label, factor in check_class_weight(class_weight).items():
         number = isinstance(factor, (int, float, np.integer, np.floating)) and not isinstance(factor, bool)
@@ -29,7 +34,7 @@ def class_factors(class_weight, classes, sizes):
     return factors
 
 
-def check_class_weight(class_weight):
+def check_class_weight(class_weight: Any) -> Any:
     """The dict, "balanced" or None that was given; TypeError or ValueError for anything else."""
     if class_weight is None or isinstance(class_weight, dict):
         return class_weight
@@ -39,14 +44,15 @@ def check_class_weight(class_weight):
     raise P.refusal("class_weight", class_weight, 'a dict of labels and factors, or "balanced"', wrong)
 
 
-def places_in(classes, y):
+def places_in(classes: AnyArray, y: AnyArray) -> IntpArray:
     """Places in `classes`, in any order, of the labels y, int array of shape (m,), -1 for one that is not there."""
     places = np.searchsorted(classes, y, sorter=(order := np.argsort(classes)))
     places = order[np.minimum(places, len(order) - 1)]
     return np.where(classes[places] == y, places, -1)
 
 
-def training_data(X, y, sample_weight, square=False, overwrite_rows=False, regression=False):
+def training_data(X: Any, y: Any, sample_weight: Any, square: bool = False, overwrite_rows: bool = False,
+                  regression: bool = False) -> tuple[HeldRows, AnyArray, FloatArray, IntpArray | None]:
     """(X as `held` has it, y, instance weights, numbers of the rows kept): checked, without the rows of weight 0.
 
     Numbers None: all rows are kept. In a `square` X, a Gram matrix, the columns stand for the rows too. overwrite_rows:
@@ -64,7 +70,8 @@ def training_data(X, y, sample_weight, square=False, overwrite_rows=False, regre
     return select_square(X, kept) if square else select_rows(X, kept), y[kept], factors[kept], kept
 
 
-def labels_and_weights(X, y, sample_weight, regression=False):
+def labels_and_weights(X: HeldRows, y: Any, sample_weight: Any,
+                       regression: bool = False) -> tuple[AnyArray, FloatArray, IntpArray | None]:
     """(y, instance weights, numbers of the rows of weight > 0 or None for all) of the rows of X, checked."""
     y = targets_of(y) if regression else y if hasattr(y, "patterns") else labels_of(y)
     m = shape_of(X)[0]
@@ -83,13 +90,13 @@ def labels_and_weights(X, y, sample_weight, regression=False):
     return y, factors, kept
 
 
-def require_unmasked(X, y):
+def require_unmasked(X: object, y: object) -> None:
     # Where numpy.ma, which takes its time to import, is not there yet, nothing is masked.
     if "numpy.ma" in sys.modules and (np.ma.isMaskedArray(X) or np.ma.isMaskedArray(y)):
         raise ValueError("X and y must not be masked arrays: the mask would be lost; fill or drop what is masked")
 
 
-def row_weights(sample_weight, m):
+def row_weights(sample_weight: Any, m: int) -> FloatArray:
     """The weights of m rows as a float64 array of their own; ValueError unless they are finite and >= 0."""
     try:
         factors = np.array(sample_weight, dtype=np.float64)
@@ -104,7 +111,7 @@ def row_weights(sample_weight, m):
     return factors
 
 
-def labels_with(found, classes):
+def labels_with(found: AnyArray, classes: Any) -> AnyArray:
     """`classes`, ascending; ValueError unless the labels `found` are among them."""
     labels = np.unique(labels_of(classes, "classes"))
     require_words(labels.tolist(), "classes")

@@ -6,9 +6,14 @@ ecoc    error-correcting output codes (Dietterich and Bakiri 1995): up to 7 clas
         ceil(10 log2 k) random ones (dense codes of Allwein, Schapire and Singer 2000)
 """
 
+from __future__ import annotations
+
 import math
 
 import numpy as np
+import numpy.typing as npt
+
+from marginlinear._typing import FloatArray, Int8Array
 
 # Up to so many classes ecoc takes every column there is.
 EXHAUSTIVE = 7
@@ -16,7 +21,7 @@ EXHAUSTIVE = 7
 DRAWS, DRAWING = 1000, 2e9
 
 
-def column_count(how, k):
+def column_count(how: str, k: int) -> int:
     """Columns that k classes have."""
     if how == "ovr":
         return k
@@ -25,12 +30,12 @@ def column_count(how, k):
     return 2 ** (k - 1) - 1 if k <= EXHAUSTIVE else math.ceil(10 * math.log2(k))
 
 
-def one_versus_rest(k):
+def one_versus_rest(k: int) -> Int8Array:
     """int8 array of shape (k, k): +1 on the diagonal."""
     return 2 * np.eye(k, dtype=np.int8) - 1
 
 
-def codes_of(how, k, seed):
+def codes_of(how: str, k: int, seed: int) -> Int8Array:
     """int8 array of shape (k, columns): the sign of each class in each binary problem, 0 where it has no part."""
     if how == "ovr":
         return one_versus_rest(k)
@@ -48,14 +53,15 @@ def codes_of(how, k, seed):
     return random_codes(k, seed)
 
 
-def random_codes(k, seed):
+def random_codes(k: int, seed: int) -> Int8Array:
     """Of many random codes the one whose two nearest classes are furthest apart.
 
     No column is constant, and none is another one or its negative. The bits are PCG64's own, which NumPy keeps.
     """
     columns = column_count("ecoc", k)
     generator = np.random.PCG64(seed)
-    best, far = None, 0
+    best: FloatArray | None = None
+    far = 0.0
     for draw in range(DRAWS):
         codes = random_columns(generator, k, columns)
         # The Hamming distance of two words is (columns - <word, word>)/2.
@@ -68,15 +74,16 @@ def random_codes(k, seed):
             best, far = codes, (columns - nearest) / 2
         if best is not None and (draw + 1) * k * k * columns > DRAWING:
             break
+    assert best is not None
     return best.astype(np.int8, order="C")
 
 
-def random_columns(generator, k, columns):
+def random_columns(generator: np.random.PCG64, k: int, columns: int) -> FloatArray:
     """float64 array of shape (k, columns) of +1 and -1: different columns, not constant, class 0 with +1 throughout."""
-    found = {}
+    found: dict[bytes, npt.NDArray[np.uint8]] = {}
     while len(found) < columns:
         bits = np.unpackbits(generator.random_raw(k * columns // 64 + 1).astype("<u8").view(np.uint8))
         drawn = bits[:k * columns].reshape(columns, k)
         drawn ^= 1 - drawn[:, :1]
         found.update((row.tobytes(), row) for row in drawn if not row.all())
-    return 2.0 * np.array(list(found.values())[:columns]).T - 1
+    return 2.0 * np.array(list(found.values())[:columns], np.float64).T - 1

@@ -10,16 +10,22 @@ A bias feature of value B is a constant feature in feature space: it adds B^2 to
 A value has the same bits whatever is made with it (_core/kernel_rows.pyx), in a full matrix and in a cache.
 """
 
+from __future__ import annotations
+
 import math
 import mmap
+from collections.abc import Callable
+from typing import Any, cast
 
 import numpy as np
+import numpy.typing as npt
 
 from marginlinear._core import kernel_rows
 from marginlinear._core.kernel_rows import FULL, KernelPoints, kernel_values
 from marginlinear._core.rows import FETCH, ROOM, Rows, value_bytes
+from marginlinear._typing import AnyArray, FloatArray, IntArray, RealArray
 from marginlinear.data import one_against_one
-from marginlinear.data.arrays import CSR, as_rows, held, row_count, select_rows, shape_of
+from marginlinear.data.arrays import CSR, HeldRows, as_rows, held, row_count, select_rows, shape_of
 from marginlinear.errors import RowError
 from marginlinear.memory import memory
 from marginlinear.threads import default_threads, ranges, run_chunks
@@ -57,25 +63,27 @@ class Kernel:
         Of poly and sigmoid.
     """
 
-    def __init__(self, kind, *, gamma=None, degree=3, coef0=0.0):
+    def __init__(self, kind: str | Callable[..., Any], *, gamma: float | None = None, degree: int = 3,
+                 coef0: float = 0.0) -> None:
         if not callable(kind) and kind not in KINDS:
             raise ValueError(f"kernel = {kind!r} is not allowed: give {' | '.join(KINDS)}, or a callable")
-        self.kind, self.gamma, self.degree, self.coef0 = kind, gamma, degree, coef0
+        self.kind: Any = kind
+        self.gamma, self.degree, self.coef0 = gamma, degree, coef0
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"Kernel({self.kind!r}, gamma={self.gamma!r}, degree={self.degree!r}, coef0={self.coef0!r})"
 
     @property
-    def given(self):
+    def given(self) -> bool:
         """True where values come from the user: a callable or a matrix."""
         return callable(self.kind) or self.kind == "precomputed"
 
-    def resolved(self, n_features):
+    def resolved(self, n_features: int) -> Kernel:
         """The same with gamma set."""
         gamma = 1.0 / max(1, n_features) if self.gamma is None else self.gamma
         return Kernel(self.kind, gamma=gamma, degree=self.degree, coef0=self.coef0)
 
-    def diagonal(self, sqnorms):
+    def diagonal(self, sqnorms: FloatArray) -> FloatArray:
         """Kernel values of rows with themselves, from their squared norms."""
         if self.kind == "rbf":
             return np.ones_like(sqnorms)
@@ -83,11 +91,12 @@ class Kernel:
             return sqnorms.copy()
         # A value beyond all numbers is refused by who asks.
         with np.errstate(over="ignore", invalid="ignore"):
-            z = self.gamma * sqnorms + self.coef0
-            return np.tanh(z) if self.kind == "sigmoid" else z**self.degree
+            z = cast(float, self.gamma) * sqnorms + self.coef0
+            found: FloatArray = np.tanh(z) if self.kind == "sigmoid" else z**self.degree
+        return found
 
 
-def points_of(X):
+def points_of(X: Any) -> KernelPoints:
     """KernelPoints of a user's arrays: where most values are 0, of sparse ones."""
     rows = as_rows(X, -1.0)
     if not isinstance(rows.arrays, tuple) and rows.nonzeros() < FULL * rows.m * rows.n:
@@ -97,12 +106,12 @@ def points_of(X):
     return KernelPoints(rows)
 
 
-def room_of(cache):
+def room_of(cache: float | None) -> int:
     """Bytes for float32 rows of a kernel, by the parameter."""
     return ROOM if cache is None else int(cache * 2**20)
 
 
-def shared_points(X, classes, cache, threads):
+def shared_points(X: Any, classes: AnyArray, cache: float | None, threads: int | None) -> KernelPoints | None:
     """KernelPoints of the rows of X that know their inner products, for fits on parts of them with any kernel; None
     where these do not fit OF_PRODUCTS of the `cache`, or are made as quickly as they are read.
 
@@ -117,7 +126,7 @@ def shared_points(X, classes, cache, threads):
     # Memory of small pages: see `untouched` in _core/row_cache.pyx.
     linear, products = Kernel("linear"), np.frombuffer(mmap.mmap(-1, 8 * m * m)).reshape(m, m)
 
-    def work(lo, hi):
+    def work(lo: int, hi: int) -> None:
         kernel_values(linear, 0.0, points, np.arange(lo, hi), points, lo, m, products[lo:hi, lo:])
         products[hi:, lo:hi] = products[lo:hi, hi:].T
 
@@ -125,11 +134,11 @@ def shared_points(X, classes, cache, threads):
     return points.known(products).select(np.argsort(order, kind="stable"))
 
 
-def dense(rows, lo, hi):
+def dense(rows: Rows, lo: int, hi: int) -> FloatArray:
     """Rows lo to hi as a float64 array."""
     part = rows.select(np.arange(lo, hi))
     if isinstance(part.arrays, tuple):
-        table = CSR(part.stored(), *part.arrays[1:], rows.n).to_scipy().toarray()
+        table: AnyArray = CSR(part.stored(), *part.arrays[1:], rows.n).to_scipy().toarray()
     else:
         table = part.arrays
     return table.astype(np.float64, copy=False)
@@ -153,9 +162,11 @@ class KernelRows:
     diagonal : float64 array of shape (m,)
     """
 
-    def __init__(self, kernel, X, offset, cache, threads, points=None, room=None):
+    def __init__(self, kernel: Kernel, X: Any, offset: float, cache: float | None, threads: int | None,
+                 points: KernelPoints | None = None, room: int | None = None) -> None:
         self.kernel, self.offset, self.cache, self.threads = kernel, offset, cache, threads
-        self.room, self.parts = room_of(cache) if room is None else room, None if room is None else {}
+        self.room = room_of(cache) if room is None else room
+        self.parts: dict[bytes, Rows] | None = None if room is None else {}
         if callable(kernel.kind):
             self.X, m = held(X), row_count(X)
             self.diagonal = np.empty(m)
@@ -179,11 +190,11 @@ class KernelRows:
                            "another kernel")
 
     @property
-    def known(self):
+    def known(self) -> bool:
         """Whether rows are made of inner products that are known."""
         return not callable(self.kernel.kind) and self.points.products is not None
 
-    def fill(self, which, out):
+    def fill(self, which: IntArray, out: RealArray) -> None:
         """out = the rows `which`: float64 or float32 array of shape (len(which), m)."""
         kernel, m = self.kernel, len(self.diagonal)
         if callable(kernel.kind):
@@ -203,16 +214,17 @@ class KernelRows:
         out[np.arange(len(which)), which] = self.diagonal[which]
 
     @property
-    def definite(self):
+    def definite(self) -> bool:
         """Whether the kernel is positive semidefinite on any rows."""
         kernel = self.kernel
-        return kernel.kind in ("linear", "rbf") or (kernel.kind == "poly" and kernel.gamma >= 0 and kernel.coef0 >= 0)
+        return kernel.kind in ("linear", "rbf") or (
+            kernel.kind == "poly" and cast(float, kernel.gamma) >= 0 and kernel.coef0 >= 0)
 
-    def at(self, columns):
+    def at(self, columns: IntArray) -> KernelColumns:
         """A source of the rows' values at these columns alone: an int array, rising."""
         return KernelColumns(self, columns)
 
-    def matrix(self, dtype=np.float64):
+    def matrix(self, dtype: npt.DTypeLike = np.float64) -> AnyArray:
         """All rows."""
         m = len(self.diagonal)
         out = np.empty((m, m), dtype)
@@ -220,7 +232,7 @@ class KernelRows:
             self.fill(np.arange(lo, hi), out[lo:hi])
         return out
 
-    def select(self, which):
+    def select(self, which: IntArray) -> Rows:
         """Rows of these rows, an int array, over the same cache."""
         if self.parts is None:
             return self._part(which, None)
@@ -233,7 +245,7 @@ class KernelRows:
             self.parts[key] = part
         return self.parts[key]
 
-    def _part(self, which, room):
+    def _part(self, which: IntArray, room: int | None) -> Rows:
         given = callable(self.kernel.kind)
         return rows_of(KernelRows(self.kernel, select_rows(self.X, which) if given else None, self.offset, self.cache,
                                   self.threads, None if given else self.points.select(which), room))
@@ -242,11 +254,11 @@ class KernelRows:
 class KernelColumns:
     """Some columns of the rows of a KernelRows, whose kernel is not the user's."""
 
-    def __init__(self, whole, columns):
+    def __init__(self, whole: KernelRows, columns: IntArray) -> None:
         self.whole, self.columns = whole, columns
         self.points = whole.points.select(columns)
 
-    def fill(self, which, out):
+    def fill(self, which: IntArray, out: FloatArray) -> None:
         """out = the rows `which`: float64 array of shape (len(which), len(columns))."""
         whole = self.whole
         fill_values(whole.kernel, whole.offset, whole.points, which, self.points, whole.threads, out)
@@ -255,18 +267,19 @@ class KernelColumns:
         out[own, there[own]] = whole.diagonal[which[own]]
 
 
-def fill_values(kernel, offset, left, which, right, threads, out):
+def fill_values(kernel: Kernel, offset: float, left: KernelPoints, which: IntArray, right: KernelPoints,
+                threads: int | None, out: RealArray) -> None:
     """out = the kernel's values of the left points `which` and all right ones."""
     m = right.m
 
-    def work(lo, hi):
+    def work(lo: int, hi: int) -> None:
         kernel_values(kernel, offset, left, which, right, lo, hi, out[:, lo:hi])
 
     threads = min(threads or default_threads(), int(len(which) * right.work / SHARE))
     run_chunks(work, m, threads, COLUMNS if threads > 1 else max(1, m))
 
 
-def call(function, X, Z):
+def call(function: Callable[..., Any], X: HeldRows, Z: HeldRows) -> FloatArray:
     """Values of a user's kernel, checked for their shape."""
     values = function(*(side.to_scipy() if isinstance(side, CSR) else side for side in (X, Z)))
     values = np.asarray(values.toarray() if hasattr(values, "toarray") else values)
@@ -277,7 +290,8 @@ def call(function, X, Z):
     return values.astype(np.float64, copy=False)
 
 
-def require_symmetry(values, turned, largest, name, row, column):
+def require_symmetry(values: FloatArray, turned: FloatArray, largest: float, name: str, row: int,
+                     column: int) -> None:
     """ValueError where kernel values, from `row` and `column` on, differ from those the other way round."""
     unequal = abs(values - turned.T) > SYMMETRY * largest
     if unequal.any():
@@ -286,7 +300,7 @@ def require_symmetry(values, turned, largest, name, row, column):
                          f"the other way round {turned[j, i]}")
 
 
-def rows_of(source):
+def rows_of(source: KernelRows) -> Rows:
     """Rows over a KernelRows; sweeps make the whole matrix where the cache holds it."""
     m = len(source.diagonal)
     there = memory()
@@ -304,7 +318,8 @@ def rows_of(source):
     return rows
 
 
-def gram_rows(kernel, X, n_features, *, offset=0.0, cache=None, threads=None, points=None, room=None):
+def gram_rows(kernel: Kernel, X: Any, n_features: int, *, offset: float = 0.0, cache: float | None = None,
+              threads: int | None = None, points: KernelPoints | None = None, room: int | None = None) -> Rows:
     """Rows in the feature space of a kernel.
 
     Parameters
@@ -348,15 +363,17 @@ class GramCache:
         As of `gram_rows`, for every kernel.
     """
 
-    def __init__(self, points=None, room=None):
+    def __init__(self, points: KernelPoints | None = None, room: int | None = None) -> None:
         self._points, self._room = points, room
-        self._kept = self._rows = None
+        self._kept: tuple[Any, ...] | None = None
+        self._rows: Rows | None = None
 
-    def rows(self, kernel, X, bias, cache, threads, kept=None):
+    def rows(self, kernel: Kernel, X: Any, bias: float, cache: float | None, threads: int | None,
+             kept: IntArray | None = None) -> Rows:
         """Rows of X, which are those `kept` of the points: a constant feature, the bias, adds its square to all inner
         products."""
         wanted = kernel.kind, kernel.gamma, kernel.degree, kernel.coef0, constant_of(bias), cache
-        if wanted != self._kept:
+        if self._rows is None or wanted != self._kept:
             # The old ones go before there are others: both may not fit into memory.
             self._kept = self._rows = None
             points = self._points if self._points is None or kept is None else self._points.select(kept)
@@ -366,12 +383,12 @@ class GramCache:
         return self._rows
 
 
-def constant_of(bias):
+def constant_of(bias: float) -> float:
     """What the bias feature adds to the kernel."""
     return bias * bias if bias >= 0 else 0.0
 
 
-def precomputed(X, offset):
+def precomputed(X: Any, offset: float) -> FloatArray:
     """A Gram matrix that the user gave, checked: float64 array of shape (m, m)."""
     rows = as_rows(X, -1.0)
     if rows.m != rows.n:
@@ -393,7 +410,7 @@ def precomputed(X, offset):
     return K + offset if offset else K
 
 
-def take_support(kernel, X, which):
+def take_support(kernel: Kernel, X: HeldRows, which: IntArray) -> Any:
     """The rows `which` of X, for kernel_scores and to be saved.
 
     Returns
@@ -406,10 +423,14 @@ def take_support(kernel, X, which):
     if callable(kernel.kind):
         return select_rows(X, which)
     rows = as_rows(X, -1.0).select(which)
-    return CSR(*map(np.asarray, rows.arrays), rows.n) if isinstance(rows.arrays, tuple) else rows.arrays
+    if not isinstance(rows.arrays, tuple):
+        return rows.arrays
+    data, indices, indptr = map(np.asarray, rows.arrays)
+    return CSR(data, indices, indptr, rows.n)
 
 
-def kernel_scores(kernel, X, support, coefficients, *, offset=0.0, threads=None, pairs_of=None):
+def kernel_scores(kernel: Kernel, X: Any, support: Any, coefficients: AnyArray, *, offset: float = 0.0,
+                  threads: int | None = None, pairs_of: IntArray | None = None) -> FloatArray:
     """Scores sum_j (kernel(x, z_j) + offset) coefficients_j of the rows x of X.
 
     Parameters
@@ -450,14 +471,15 @@ def kernel_scores(kernel, X, support, coefficients, *, offset=0.0, threads=None,
     else:
         known = points_of(support)
 
-        def work(lo, hi):
+        def work(lo: int, hi: int) -> None:
             out.add_points(lo, hi, kernel, offset, known, points_of(select_rows(X, np.arange(lo, hi))))
 
         run_chunks(work, m, threads, COLUMNS)
     return out.scores
 
 
-def known_scores(kernel, points, support, coefficients, *, pairs_of=None):
+def known_scores(kernel: Kernel, points: KernelPoints, support: KernelPoints, coefficients: AnyArray, *,
+                 pairs_of: IntArray | None = None) -> FloatArray:
     """`kernel_scores` of KernelPoints with support vectors that are KernelPoints too, of the same products."""
     out = Scores(points.m, coefficients, pairs_of)
     for lo, hi in ranges(points.m, COLUMNS):
@@ -468,12 +490,12 @@ def known_scores(kernel, points, support, coefficients, *, pairs_of=None):
 class Scores:
     """Sums of kernel values times coefficients, `scores`, float64 array of shape (m, columns): see `kernel_scores`."""
 
-    def __init__(self, m, coefficients, pairs_of):
+    def __init__(self, m: int, coefficients: AnyArray, pairs_of: IntArray | None) -> None:
         self.coefficients, self.pairs_of = np.ascontiguousarray(coefficients, dtype=np.float64), pairs_of
         self.scores = np.zeros((m, self.coefficients.shape[1] if pairs_of is None
                                 else one_against_one.column_count(len(pairs_of))))
 
-    def add(self, lo, hi, values, low=0, high=None):
+    def add(self, lo: int, hi: int, values: FloatArray, low: int = 0, high: int | None = None) -> None:
         """Add to the scores lo to hi what the support vectors low to high give."""
         high = len(self.coefficients) if high is None else high
         if self.pairs_of is None:
@@ -481,7 +503,8 @@ class Scores:
         else:
             one_against_one.add_scores(self.scores[lo:hi], values, self.coefficients, self.pairs_of, low, high)
 
-    def add_points(self, lo, hi, kernel, offset, support, points):
+    def add_points(self, lo: int, hi: int, kernel: Kernel, offset: float, support: KernelPoints,
+                   points: KernelPoints) -> None:
         """Add to the scores lo to hi, of these points, what all support vectors give."""
         values = np.empty((SUPPORT, hi - lo))
         for first, last in ranges(support.m, SUPPORT):

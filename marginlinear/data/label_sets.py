@@ -4,18 +4,24 @@ Given as sets, tuples or lists of labels, one a row, or as an indicator: an arra
 column a label.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence, Set
 from itertools import pairwise
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
 from marginlinear.data.checks import places_in
 from marginlinear.data.labels import classes_of, labels_of, require_words
 
+if TYPE_CHECKING:
+    from marginlinear._typing import AnyArray, ArrayLike, BoolArray, Int32Array, Int64Array, IntArray, TargetsLike
+
 ROWS = (Set, tuple, list)
 
 
-class LabelSets(Sequence):
+class LabelSets(Sequence[tuple[Any, ...]]):
     """Sets of labels, one a row; of an index a tuple of labels, of a slice or an array of rows their LabelSets.
 
     Attributes
@@ -27,11 +33,11 @@ class LabelSets(Sequence):
         Places in `classes` of the labels of row i, rising: indices[indptr[i]:indptr[i + 1]].
     """
 
-    def __init__(self, classes, indptr, indices):
+    def __init__(self, classes: AnyArray, indptr: IntArray, indices: IntArray) -> None:
         self.classes, self.indptr, self.indices = classes, indptr, indices
 
     @classmethod
-    def of_flat(cls, labels, ends):
+    def of_flat(cls, labels: AnyArray, ends: IntArray) -> LabelSets:
         """Of an array of the labels of all rows, one row after the other, and where each row's end."""
         classes, places = classes_of(labels) if len(labels) else (labels, np.empty(0, dtype=np.int32))
         indptr = np.concatenate(([0], ends)).astype(np.int64)
@@ -45,15 +51,21 @@ class LabelSets(Sequence):
         return cls(classes, np.concatenate(([0], np.cumsum(counts))), places[first])
 
     @classmethod
-    def of_indicator(cls, indicator, classes):
+    def of_indicator(cls, indicator: BoolArray, classes: AnyArray) -> LabelSets:
         """Of a bool array of shape (m, k)."""
         counts = np.count_nonzero(indicator, axis=1)
         return cls(classes, np.concatenate(([0], np.cumsum(counts))), np.nonzero(indicator)[1].astype(np.int32))
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self.indptr) - 1
 
-    def __getitem__(self, rows):
+    @overload
+    def __getitem__(self, rows: int, /) -> tuple[Any, ...]: ...
+
+    @overload
+    def __getitem__(self, rows: slice | AnyArray | list[int], /) -> LabelSets: ...
+
+    def __getitem__(self, rows: Any, /) -> Any:
         if isinstance(rows, (int, np.integer)):
             low, high = self.indptr[range(len(self))[rows]:][:2]
             return tuple(self.classes[self.indices[low:high]].tolist())
@@ -63,27 +75,27 @@ class LabelSets(Sequence):
         places = np.arange(indptr[-1]) + np.repeat(self.indptr[numbers] - indptr[:-1], counts)
         return LabelSets(self.classes, indptr, self.indices[places])
 
-    def __eq__(self, other):
+    def __eq__(self, other: object) -> bool:
         return isinstance(other, LabelSets) and self.tolist() == other.tolist()
 
-    __hash__ = None
+    __hash__ = None  # type: ignore[assignment]  # as of a list
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"LabelSets of {len(self)} rows and {len(self.classes)} labels"
 
-    def tolist(self):
+    def tolist(self) -> list[tuple[Any, ...]]:
         """A list of tuples of labels."""
         labels = self.classes[self.indices].tolist()
         ends = self.indptr.tolist()
         return [tuple(labels[low:high]) for low, high in pairwise(ends)]
 
-    def indicator(self):
+    def indicator(self) -> BoolArray:
         """bool array of shape (m, k)."""
         found = np.zeros((len(self), len(self.classes)), dtype=bool)
         found[np.repeat(np.arange(len(self)), np.diff(self.indptr)), self.indices] = True
         return found
 
-    def among(self, classes):
+    def among(self, classes: AnyArray) -> tuple[BoolArray, IntArray]:
         """(bool array of shape (m, len(classes)), int array of shape (m,): how many labels of each row are not there).
         """
         found, rows = np.zeros((len(self), len(classes)), dtype=bool), np.repeat(np.arange(len(self)),
@@ -99,7 +111,7 @@ class LabelSets(Sequence):
         found[rows[known], places[known]] = True
         return found, np.bincount(rows[~known], minlength=len(self))
 
-    def rarest(self, rows):
+    def rarest(self, rows: IntArray) -> IntArray:
         """The stratum of each of the `rows`, an int array of places in here: the label of its that is the rarest of
         them, by its place; -1 where there is none."""
         counts = np.bincount(self[rows].indices, minlength=len(self.classes))
@@ -109,7 +121,7 @@ class LabelSets(Sequence):
         found[some] = self.indices[order][self.indptr[:-1][some]]
         return found[rows]
 
-    def patterns(self):
+    def patterns(self) -> tuple[LabelSets, Int32Array]:
         """(LabelSets of the different sets, an int32 array of shape (m,) of each row's place among them).
 
         The order of the sets depends on these alone.
@@ -131,7 +143,7 @@ class LabelSets(Sequence):
         return self[np.concatenate(kept)] if kept else self, codes
 
 
-def are_label_sets(y):
+def are_label_sets(y: object) -> bool:
     """Whether y is of several labels a row: LabelSets, an indicator of two columns or more, or a list of sets, tuples
     or lists."""
     if isinstance(y, LabelSets):
@@ -146,7 +158,7 @@ def are_label_sets(y):
     return False
 
 
-def label_sets_of(y, classes=None):
+def label_sets_of(y: Any, classes: ArrayLike | None = None) -> LabelSets:
     """y as LabelSets.
 
     Parameters
@@ -185,7 +197,7 @@ def label_sets_of(y, classes=None):
     return found
 
 
-def _of_rows(y):
+def _of_rows(y: Any) -> LabelSets:
     rows = list(y)
     for number, row in enumerate(rows):
         if not isinstance(row, ROWS):
@@ -200,7 +212,7 @@ def _of_rows(y):
     return LabelSets.of_flat(labels, np.cumsum([len(row) for row in rows], dtype=np.int64))
 
 
-def _with(found, classes):
+def _with(found: LabelSets, classes: ArrayLike) -> LabelSets:
     labels = np.unique(labels_of(classes, "classes"))
     require_words(labels.tolist(), "classes")
     indicator, missing = found.among(labels)

@@ -8,15 +8,21 @@
 Other labels are refused before a fit. The targets of a regression are finite numbers.
 """
 
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
 import numpy as np
 
+from marginlinear._typing import AnyArray, FloatArray, Int32Array
 from marginlinear.threads import ranges
 
 INT64 = 1 << 63
 TO_WORDS = "make words of them, as y.astype('U') does, or number the classes"
 
 
-def word_fault(label):
+def word_fault(label: str) -> str:
     """Why a str is no label, in words; "" for one that is."""
     start, colon, _ = label.partition(":")
     if not label:
@@ -30,7 +36,7 @@ def word_fault(label):
     return ""
 
 
-def require_words(labels, name="y"):
+def require_words(labels: Iterable[object], name: str = "y") -> None:
     """ValueError where a label is a str that is no word; others are left to their types."""
     for label in labels:
         fault = word_fault(label) if isinstance(label, str) else ""
@@ -39,7 +45,7 @@ def require_words(labels, name="y"):
                              "number the classes")
 
 
-def labels_of(y, name="y"):
+def labels_of(y: Any, name: str = "y") -> AnyArray:
     """y as an array of bool, integers, floats or str of shape (m,); ValueError says what it holds, and the fix."""
     if hasattr(y, "patterns"):
         raise ValueError(f"{name} has several labels a row: one is needed")
@@ -67,7 +73,7 @@ def labels_of(y, name="y"):
     return found
 
 
-def targets_of(y, name="y"):
+def targets_of(y: Any, name: str = "y") -> FloatArray:
     """y as a float64 array of shape (m,); ValueError unless it is one finite number a row."""
     try:
         found = np.asarray(y)
@@ -83,7 +89,7 @@ def targets_of(y, name="y"):
     return numbers
 
 
-def classes_of(y, size=1 << 22):
+def classes_of(y: AnyArray, size: int = 1 << 22) -> tuple[AnyArray, Int32Array]:
     """(the different labels, ascending; the place of each row's among them, an int32 array): some rows at a time, since
     what sorting them takes is many times as large."""
     parts = ranges(len(y), size)

@@ -11,8 +11,11 @@
 `tests/test_reading.py` has the list of readers and gives each of them the same kinds of hostile files.
 """
 
+from __future__ import annotations
+
 import math
 import re
+from typing import Any, NoReturn
 
 MEMORY = 128
 SPARE = 1 << 24
@@ -27,47 +30,49 @@ SHOWN = 80
 class JSONFault(ValueError):
     """What is wrong with a text that should be JSON, and where: line and column, both from 1, in bytes."""
 
-    def __init__(self, reason, data, at):
+    def __init__(self, reason: str, data: bytes, at: int) -> None:
         super().__init__(reason)
         self.line, self.column = place_of(data, at)
 
 
-def place_of(data, at):
+def place_of(data: bytes, at: int) -> tuple[int, int]:
     """(line, column), from 1, of the byte `at` of a text."""
     return data.count(b"\n", 0, at) + 1, at - data.rfind(b"\n", 0, at)
 
 
-def json_of(data):
+def json_of(data: bytes) -> Any:
     """The value of JSON in UTF-8, of type bytes; JSONFault for anything else.
 
     Numbers are finite, integers within 64 bits, and a key stands once in an object.
     """
     import json
 
-    def place(word):
+    def place(word: str) -> int:
         return max(0, data.rfind(word.encode("ascii")))
 
-    def integer(word):
-        value = int(word) if len(word) <= 20 else math.inf
-        if not -(1 << 63) <= value < 1 << 64:
+    def integer(word: str) -> int:
+        value = int(word) if len(word) <= 20 else None
+        if value is None or not -(1 << 63) <= value < 1 << 64:
             raise JSONFault(f"{shown(word)} is beyond 64 bits", data, place(word))
         return value
 
-    def real(word):
+    def real(word: str) -> float:
         value = float(word)
         if not math.isfinite(value):
             raise JSONFault(f"{shown(word)} is not finite", data, place(word))
         return value
 
-    def constant(word):
+    def constant(word: str) -> NoReturn:
         raise JSONFault(f"{word} is not JSON", data, place(word))
 
-    def once(pairs):
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
         if len(found) < len(pairs):
-            seen = set()
-            key = next(key for key, _ in pairs if key in seen or seen.add(key))
-            raise JSONFault(f"{shown(key)} stands twice in an object", data, place(json.dumps(key)))
+            seen: set[str] = set()
+            for key, _ in pairs:
+                if key in seen:
+                    raise JSONFault(f"{shown(key)} stands twice in an object", data, place(json.dumps(key)))
+                seen.add(key)
         return found
 
     try:
@@ -90,7 +95,7 @@ def json_of(data):
     return found
 
 
-def shown(value):
+def shown(value: object) -> str:
     """`value` for a message: printable, and short whatever it is."""
     text = value.decode("ascii", "backslashreplace") if isinstance(value, bytes) else str(value)
     return ascii(text if len(text) <= SHOWN else text[:SHOWN] + "...")

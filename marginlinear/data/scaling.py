@@ -7,9 +7,15 @@ Constant features of a range, and those that were not there when it was learned,
 lower = -upper this is x_j -> upper x_j/most_j, and zeros stay zeros: with all features so it is the maxabs scaling.
 """
 
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
 import numpy as np
 
-from marginlinear.data.arrays import CSR, as_rows, held, is_paged, like, real_values, select_rows, shape_of
+from marginlinear._typing import AnyArray, FloatArray, IntArray
+from marginlinear.data.arrays import CSR, HeldRows, as_rows, held, is_paged, like, real_values, select_rows, shape_of
 
 RANGE, MAXABS, UNIT = "range", "maxabs", "unit"
 KINDS = (RANGE, MAXABS, UNIT)
@@ -42,8 +48,11 @@ class Scaling:
         A feature's value becomes shift + factor x.
     """
 
-    def __init__(self, kind, least=None, most=None, lower=0.0, upper=1.0, numbers=None):
-        self.kind, self.least, self.most, self.lower, self.upper = kind, least, most, float(lower), float(upper)
+    def __init__(self, kind: str, least: Any = None, most: Any = None,
+                 lower: float = 0.0, upper: float = 1.0, numbers: Sequence[int] | None = None) -> None:
+        self.kind, self.lower, self.upper = kind, float(lower), float(upper)
+        self.least: FloatArray = least
+        self.most: FloatArray = most
         if kind == UNIT:
             self.filled = np.empty(0, dtype=np.intp)
             return
@@ -60,24 +69,24 @@ class Scaling:
         self.filled = np.flatnonzero(self.shift)
 
     @property
-    def linear(self):
+    def linear(self) -> bool:
         """Whether a linear model of scaled rows is one of the rows themselves."""
         return self.kind != UNIT
 
     @property
-    def width(self):
+    def width(self) -> int:
         """Values of a row that zeros may become: all, in a dense one, where they are many."""
         n = len(self.least)
         return n if 2 * len(self.filled) >= n else len(self.filled)
 
-    def to_dict(self):
+    def to_dict(self) -> dict[str, Any]:
         """What a model file has of it, for JSON."""
         if self.kind == UNIT:
             return {"kind": UNIT}
         return {"kind": self.kind, "least": self.least.tolist(), "lower": self.lower, "most": self.most.tolist(),
                 "upper": self.upper}
 
-    def image(self, values, features):
+    def image(self, values: AnyArray, features: IntArray) -> FloatArray:
         """What `values` of the numbered features become; float64 array of their shape."""
         least, most = self.least[features], self.most[features]
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -86,7 +95,7 @@ class Scaling:
         scaled = np.where(values == least, self.lower, np.where(values == most, self.upper, scaled))
         return np.where(least < most, scaled, 0.0)
 
-    def apply(self, X):
+    def apply(self, X: Any) -> Any:
         """The rows of X scaled, as a new array of its type (float32 or float64): dense, csr_array or CSR.
 
         Sparse rows become a dense array where the zeros of half of the features, or more, do not stay zeros.
@@ -103,7 +112,7 @@ class Scaling:
         # For a kernel that is the user's own function.
         return found.to_scipy() if isinstance(found, CSR) and hasattr(X, "tocsr") else found
 
-    def parts(self, X):
+    def parts(self, X: Any) -> Iterator[Any]:
         """The rows of X scaled: some at a time where they are on disk, or zeros do not stay zeros."""
         for rows in X.store.parts() if is_paged(X) else [table(X)]:
             m = shape_of(rows)[0]
@@ -111,7 +120,7 @@ class Scaling:
             for low in range(0, m, step):
                 yield self.apply(select_rows(rows, slice(low, min(m, low + step))))
 
-    def folded(self, weights, bias):
+    def folded(self, weights: FloatArray, bias: float) -> tuple[FloatArray, float]:
         """(weights, bias) that give rows as they are the scores that `weights` give the scaled ones.
 
             <w, shift + factor x> + bias w_b = <factor w, x> + (<shift, w> + bias w_b)
@@ -134,7 +143,7 @@ class Scaling:
         value = bias if bias > 0 else 1.0
         return np.vstack([features, constant / value]), value
 
-    def _applied_dense(self, X):
+    def _applied_dense(self, X: AnyArray) -> AnyArray:
         if self.kind == UNIT:
             largest = np.abs(X).max(axis=1, initial=0.0, keepdims=True)
             parts = X / np.where(largest > 0, largest, 1)
@@ -147,7 +156,7 @@ class Scaling:
         out[:, : len(shared)] = self.image(X[:, : len(shared)], shared)
         return out
 
-    def _applied_csr(self, X):
+    def _applied_csr(self, X: CSR) -> CSR | AnyArray:
         m, n = shape_of(X)
         rows = np.repeat(np.arange(m), np.diff(X.indptr))
         if self.kind == UNIT:
@@ -186,7 +195,7 @@ class Scaling:
         return like(X, np.concatenate((scaled[~inside], always.ravel()))[order], indices[order], indptr, n)
 
 
-def learned(kind, X):
+def learned(kind: str, X: Any) -> Scaling:
     """The Scaling of the given kind for the rows of X; ranges are [0, 1], and [-1, 1] for maxabs.
 
     Raises ValueError for an X that is no table of finite numbers, and for features whose values are too far from
@@ -200,13 +209,13 @@ def learned(kind, X):
     return Scaling(RANGE, least, most)
 
 
-def maxabs(least, most, numbers=None):
+def maxabs(least: FloatArray, most: FloatArray, numbers: Sequence[int] | None = None) -> Scaling:
     """The Scaling by the largest absolute values of features with these extremes."""
     largest = np.maximum(np.abs(least), np.abs(most))
     return Scaling(MAXABS, -largest, largest, -1.0, 1.0, numbers)
 
 
-def extremes(X):
+def extremes(X: HeldRows) -> tuple[FloatArray, FloatArray]:
     """(least, most) value of each feature of what `table` returns: float64 arrays of shape (n,), zeros counted."""
     if isinstance(X, np.ndarray):
         return X.min(axis=0).astype(np.float64), X.max(axis=0).astype(np.float64)
@@ -219,12 +228,12 @@ def extremes(X):
 class Extremes:
     """Least and largest value of each feature of sparse rows that come in parts, zeros counted."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.rows = self.n = 0
         # Of the values that are there, and how many there are; with room for more features.
         self._least, self._most, self._counts = np.empty(0), np.empty(0), np.empty(0, dtype=np.int64)
 
-    def add(self, X):
+    def add(self, X: CSR) -> None:
         """Take the rows of a CSR into account, in time that does not grow with the features of others."""
         m, n = shape_of(X)
         room = len(self._counts)
@@ -240,14 +249,14 @@ class Extremes:
         np.maximum.at(self._most, X.indices, values)
         np.add.at(self._counts, X.indices, 1)
 
-    def found(self):
+    def found(self) -> tuple[FloatArray, FloatArray]:
         """(least, most): float64 arrays of shape (n,)."""
         zeros = self._counts[: self.n] < self.rows
         least, most = self._least[: self.n], self._most[: self.n]
         return np.where(zeros, np.minimum(least, 0.0), least), np.where(zeros, np.maximum(most, 0.0), most)
 
 
-def table(X):
+def table(X: Any) -> HeldRows:
     """X as `held` has it, with float32 or float64 values that are finite, without a copy where it is such."""
     found = held(X)
     if isinstance(found, CSR) or is_paged(found):
@@ -256,7 +265,7 @@ def table(X):
     return real_values(found)
 
 
-def require_extremes(n):
+def require_extremes(n: int) -> None:
     """MemoryError where the machine cannot hold the extremes of n features."""
     from marginlinear.memory import memory
 
@@ -267,7 +276,7 @@ def require_extremes(n):
                           f"machine has {memory() / 2**30:.1f}: is the largest feature number right?")
 
 
-def require_filled(m, width, itemsize):
+def require_filled(m: int, width: int, itemsize: int) -> None:
     """MemoryError where m rows of `width` values that zeros become take more of the memory than DENSE."""
     from marginlinear.memory import memory
 

@@ -1,5 +1,7 @@
 """From a source to arrays: streams, decompression, blocks parsed on threads, and the table that they make."""
 
+from __future__ import annotations
+
 import errno
 import io
 import os
@@ -7,10 +9,14 @@ import stat
 import sys
 import time
 from collections import deque
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
+from typing import IO, TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
+import numpy.typing as npt
 
+from marginlinear._typing import AnyArray, FloatArray, IntArray, PathLike, RealArray
 from marginlinear.data.arrays import CSR, as_singles, spread
 from marginlinear.data.label_sets import LabelSets
 from marginlinear.data.reading import MEMORY, SPARE
@@ -19,6 +25,14 @@ from marginlinear.libsvm.parser import Block, equal_values, first_word
 from marginlinear.params import THREADS, Param, check_flag, check_function, refusal
 from marginlinear.threads import default_threads, started
 
+if TYPE_CHECKING:
+    from threading import Thread
+
+Source: TypeAlias = "PathLike | IO[bytes]"
+# Reads into a writable buffer, as io.RawIOBase.readinto.
+ReadInto: TypeAlias = Callable[[memoryview], "int | None"]
+# progress(bytes_done, bytes_total)
+Progress: TypeAlias = Callable[[int, "int | None"], object]
 # Text and arrays of a block stay in the second-level cache; Python's share of the work is below 1 %.
 BLOCK_SIZE = 1 << 18
 LARGEST_INDEX = 2**31 - 1
@@ -45,13 +59,16 @@ class LibsvmData(CSR):
         Where the largest index stands: the file, line and column as of a DataError.
     """
 
-    def __init__(self, data, indices, indptr, labels, n_features, largest, equal=None):
+    def __init__(self, data: RealArray | None, indices: IntArray, indptr: IntArray, labels: AnyArray,
+                 n_features: int, largest: tuple[str, int, int], equal: FloatArray | None = None) -> None:
         super().__init__(data, indices, indptr, n_features, equal=equal)
         self.labels, self.largest = labels, largest
 
 
-def read_libsvm(source, *, n_features=None, zero_based=False, dtype="float64", narrow=False, text_labels=None,
-                multilabel=None, threads=None, progress=None, _block_size=BLOCK_SIZE):
+def read_libsvm(source: Source, *, n_features: int | None = None, zero_based: bool = False,
+                dtype: npt.DTypeLike = "float64", narrow: bool = False, text_labels: bool | None = None,
+                multilabel: bool | None = None, threads: int | None = None, progress: Progress | None = None,
+                _block_size: int = BLOCK_SIZE) -> LibsvmData:
     """Read a file in LIBSVM format, in one pass.
 
     Parameters
@@ -74,24 +91,27 @@ def read_libsvm(source, *, n_features=None, zero_based=False, dtype="float64", n
     """
     dtype, threads = checked(dtype, threads, zero_based, text_labels, multilabel, progress)
     n_features = None if n_features is None else N_FEATURES.check(n_features)
-    table = None
+    table: Any = None
     with closing(parsed_blocks(source, zero_based, n_features, dtype, text_labels, multilabel, threads, progress,
                                _block_size)) as blocks:
         for path, total, block in blocks:
             if table is None:
                 table = Table(path, block, n_features, total, narrow)
             table.append(block)
-    return table.finish()
+    found: LibsvmData = table.finish()
+    return found
 
 
-def libsvm_blocks(source, *, zero_based=False, dtype="float64", text_labels=None, multilabel=None, threads=None,
-                  progress=None, _block_size=BLOCK_SIZE):
+def libsvm_blocks(source: Source, *, zero_based: bool = False, dtype: npt.DTypeLike = "float64",
+                  text_labels: bool | None = None, multilabel: bool | None = None, threads: int | None = None,
+                  progress: Progress | None = None, _block_size: int = BLOCK_SIZE) -> Iterator[LibsvmData]:
     """Yield the rows of a file in LIBSVM format some at a time, in memory that does not grow with the file.
 
     Parameters are those of `read_libsvm`. Each LibsvmData has the rows of some lines, and as n_features its own largest
     index. DataError comes after the blocks before it; a file without rows is one too.
     """
     lines, some = 0, False
+    table: Any = None
     dtype, threads = checked(dtype, threads, zero_based, text_labels, multilabel, progress)
     with closing(parsed_blocks(source, zero_based, None, dtype, text_labels, multilabel, threads, progress,
                                _block_size)) as blocks:
@@ -106,7 +126,8 @@ def libsvm_blocks(source, *, zero_based=False, dtype="float64", text_labels=None
         table.finish()
 
 
-def checked(dtype, threads, zero_based, text_labels, multilabel, progress):
+def checked(dtype: npt.DTypeLike, threads: int | None, zero_based: bool, text_labels: bool | None,
+            multilabel: bool | None, progress: Progress | None) -> tuple[str, int]:
     """The type's name and the number of threads; TypeError or ValueError for what is none of what `read_libsvm` takes.
     """
     try:
@@ -123,8 +144,9 @@ def checked(dtype, threads, zero_based, text_labels, multilabel, progress):
     return dtype, default_threads() if threads is None else THREADS.check(threads)
 
 
-def load_libsvm(source, *, dtype="float64", n_features=None, zero_based=False, text_labels=None,
-                multilabel=None, threads=None):
+def load_libsvm(source: Source, *, dtype: npt.DTypeLike = "float64", n_features: int | None = None,
+                zero_based: bool = False, text_labels: bool | None = None, multilabel: bool | None = None,
+                threads: int | None = None) -> tuple[Any, AnyArray | LabelSets]:
     """Read a file in LIBSVM format into a sparse matrix and its labels.
 
     Parameters
@@ -176,10 +198,11 @@ def load_libsvm(source, *, dtype="float64", n_features=None, zero_based=False, t
 class Column:
     """An array that grows: memory that it does not use is not touched."""
 
-    def __init__(self, dtype):
-        self.room, self.size = np.empty(0, dtype), 0
+    def __init__(self, dtype: npt.DTypeLike) -> None:
+        self.room: AnyArray = np.empty(0, dtype)
+        self.size = 0
 
-    def append(self, values, share):
+    def append(self, values: AnyArray | list[int], share: float) -> None:
         """Values at the end, which make it about `share` of all there will be: a good guess saves moves."""
         size = self.size + len(values)
         if size > len(self.room):
@@ -191,17 +214,17 @@ class Column:
         self.room[self.size:size] = values
         self.size = size
 
-    def widen(self, dtype):
+    def widen(self, dtype: npt.DTypeLike) -> None:
         """The same numbers in a wider type."""
         narrow = self.room
         self.room = np.empty(len(narrow), dtype)
         self.room[:self.size] = narrow[:self.size]
 
-    def take(self, values):
+    def take(self, values: AnyArray) -> None:
         """These in place of all others: an array that nobody else has."""
         self.room, self.size = values, len(values)
 
-    def array(self):
+    def array(self) -> AnyArray:
         self.room.resize(self.size, refcheck=False)
         return self.room
 
@@ -209,7 +232,8 @@ class Column:
 class Table:
     """The rows of a file, block by block. `total` is the number of bytes that will come; None if that is not known."""
 
-    def __init__(self, path, block, n_features=None, total=None, narrow=False, lines=0):
+    def __init__(self, path: str, block: Block, n_features: int | None = None, total: int | None = None,
+                 narrow: bool = False, lines: int = 0) -> None:
         self.path, self.n_features, self.total, self.lines = path, n_features, total, lines
         self.base, self.largest, self.place = block.base, block.base - 1, (path, 0, 0)
         self.data = Column(np.float32 if narrow else block.dtype)
@@ -219,18 +243,19 @@ class Table:
         self.indptr, self.labels = Column(np.int64), Column(np.float64)
         self.indptr.append([0], 1)
         # Of words, and of several labels a row; of what kind labels are the first one may tell.
-        self.names = self.label_ends = None
+        self.names: list[str] | None = None
+        self.label_ends: Column | None = None
         self.label_count = self.text = 0  # labels and bytes so far
 
     @property
-    def rows(self):
+    def rows(self) -> int:
         return self.indptr.size - 1
 
-    def append(self, block):
+    def append(self, block: Block) -> None:
         """Add the rows of a parsed block; DataError if it has an error."""
         if block.text_labels:
             self.names = self.names or []
-            self._append_names(block)
+            self._append_names(block, self.names)
         if block.multilabel and self.label_ends is None:
             self.label_ends = Column(np.int64)
         if block.code:
@@ -250,12 +275,12 @@ class Table:
             self.place = self.path, self.lines + block.largest_line + 1, block.largest_column + 1
         self.lines += block.lines
 
-    def _append_features(self, block, share):
+    def _append_features(self, block: Block, share: float) -> None:
         indices, values = block.indices[:block.features], block.data[:block.features]
         if self.indices.room.dtype == np.uint16 and block.largest - block.base >= 1 << 16:
             self.indices.widen(np.int32)
         equal = None if self.equal is None else equal_values(block)
-        if equal is not None:
+        if self.equal is not None and equal is not None:
             self.equal.append(equal, share)
         else:
             self._spread()
@@ -269,7 +294,7 @@ class Table:
         self.indptr.append(block.row_ends[:block.rows] + self.indices.size, share)
         self.indices.append(indices, share)
 
-    def _spread(self):
+    def _spread(self) -> None:
         """From here on each value has a place."""
         if self.equal is None:
             return
@@ -277,23 +302,23 @@ class Table:
         if self.indices.size:
             self.data.take(spread(each, self.indptr.room[:self.indptr.size]))
 
-    def _append_names(self, block):
+    def _append_names(self, block: Block, known: list[str]) -> None:
         names = block.names[:block.names_size].tobytes()
         try:
-            self.names += names.decode().split("\n")[:-1]
+            known += names.decode().split("\n")[:-1]
         except UnicodeDecodeError as wrong:
             row = names.count(b"\n", 0, wrong.start)
             if block.multilabel:
                 row = int(np.searchsorted(block.label_ends[:block.rows], row, side="right"))
             for number, line in enumerate(block.text[block.start:block.size].split(b"\n"), 1):
                 token = line.lstrip(b" \t\r")
-                row -= token[:1] not in (b"", b"#")
+                row -= bytes(token[:1]) not in (b"", b"#")
                 if row < 0:
                     column = len(line) - len(token) + 1 + (block.start if number == 1 else 0)
                     reason = f"label {first_word(token)} is not UTF-8 text"
                     raise DataError(self.path, self.lines + number, column, reason) from None
 
-    def finish(self):
+    def finish(self) -> LibsvmData:
         """LibsvmData of all rows; labels become int64 if each is a whole number."""
         if self.rows == 0:
             only = "only comments or blank lines" if self.lines else "it is empty"
@@ -319,7 +344,9 @@ class Table:
 
 
 
-def parsed_blocks(source, zero_based, n_features, dtype, text_labels, multilabel, threads, progress, block_size):
+def parsed_blocks(source: Source, zero_based: bool, n_features: int | None, dtype: str, text_labels: bool | None,
+                  multilabel: bool | None, threads: int, progress: Progress | None,
+                  block_size: int) -> Generator[tuple[str, int | None, Block], None, None]:
     """Yield (name of the source, bytes in all or None, Block) in the order of the file.
 
     The caller must be done with one block when it asks for the next.
@@ -328,7 +355,7 @@ def parsed_blocks(source, zero_based, n_features, dtype, text_labels, multilabel
     limit = base - 1 + (LARGEST_INDEX if n_features is None else n_features)
     next_call = 0.0
 
-    def make():
+    def make() -> Block:
         return Block(block_size, dtype, text_labels, multilabel, base, limit)
 
     with opened(source) as (path, readinto, size):
@@ -346,7 +373,7 @@ def parsed_blocks(source, zero_based, n_features, dtype, text_labels, multilabel
             progress(lines.done, total)
 
 
-def parse_on_threads(lines, make, threads):
+def parse_on_threads(lines: Lines, make: Callable[[], Block], threads: int) -> Generator[Block, None, None]:
     """Blocks in the order of the file, parsed; the caller must be done with one when it asks for the next.
 
     The blocks up to the first label, which tells of what kind all are, come one by one. Then this thread reads, so
@@ -369,13 +396,17 @@ def parse_on_threads(lines, make, threads):
 
     from queue import Empty, SimpleQueue
 
-    jobs, done, waiting, spare, failure = SimpleQueue(), SimpleQueue(), deque(), [block], None
+    jobs: SimpleQueue[Block | None] = SimpleQueue()
+    done: SimpleQueue[None] = SimpleQueue()
+    waiting: deque[Block] = deque()
+    workers: list[Thread] = []
+    spare = [block]
+    failure: Exception | None = None
     for other in (make() for _ in range(threads + 1)):
         other.follow(block)
         spare.append(other)
-    workers = []
 
-    def work():
+    def work() -> None:
         while (block := jobs.get()) is not None:
             block.parse()
             done.put(None)
@@ -397,7 +428,7 @@ def parse_on_threads(lines, make, threads):
                 jobs.put(block)
             elif waiting and not waiting[0].parsed:
                 try:
-                    jobs.get_nowait().parse()
+                    cast(Block, jobs.get_nowait()).parse()
                 except Empty:
                     done.get()
         if failure is not None:
@@ -416,12 +447,13 @@ class Lines:
     the cuts, and what has been parsed when the stream fails, are the same for any number of blocks in use.
     """
 
-    def __init__(self, readinto, head, block_size):
-        self.readinto, self.rest, self.block_size = readinto, head, block_size
+    def __init__(self, readinto: ReadInto, head: bytes, block_size: int) -> None:
+        self.readinto, self.block_size = readinto, block_size
+        self.rest: bytes | bytearray = head
         self.done = len(head)  # bytes read
         self.begun = False
 
-    def fill(self, block):
+    def fill(self, block: Block) -> bool:
         """Fill `block`; False at the end of the stream. A line longer than the block makes it grow."""
         block.parsed = ended = False
         size, searched, wanted = len(self.rest), 0, self.block_size
@@ -449,7 +481,7 @@ class Lines:
         return not ended
 
 
-def read_some(readinto, room):
+def read_some(readinto: ReadInto, room: memoryview) -> int:
     """Bytes read into `room`; 0 at the end of the stream."""
     n = readinto(room)
     if n is None:
@@ -457,7 +489,7 @@ def read_some(readinto, room):
     return n
 
 
-def first_bytes(readinto):
+def first_bytes(readinto: ReadInto) -> bytes:
     """The first 10 bytes, which tell how a stream is compressed; fewer if it is shorter."""
     head, size = bytearray(10), 0
     while size < len(head):
@@ -470,14 +502,16 @@ def first_bytes(readinto):
 
 
 @contextmanager
-def opened(source):
+def opened(source: Source) -> Iterator[tuple[str, ReadInto, int | None]]:
     """(name, readinto, size) of a source; size is None unless it is a plain file given by its path."""
+    stream: Any
     if isinstance(source, (str, bytes, os.PathLike)):
         path = os.fsdecode(source)
         if path == "-":
             if sys.stdin is None:
                 raise OSError(errno.EBADF, "there is no standard input")
-            yield "<stdin>", sys.stdin.buffer.readinto, None
+            stream = sys.stdin.buffer
+            yield "<stdin>", stream.readinto, None
             return
         with open(path, "rb", buffering=0) as file:
             status = os.fstat(file.fileno())
@@ -486,15 +520,16 @@ def opened(source):
         raise TypeError("source is a text file: open it in binary mode")
     elif hasattr(source, "read"):
         name = getattr(source, "name", None)
-        readinto = source.readinto if hasattr(source, "readinto") else readinto_of(source.read)
+        stream = source
+        readinto = stream.readinto if hasattr(stream, "readinto") else readinto_of(stream.read)
         yield name if isinstance(name, str) else "<file object>", readinto, None
     else:
         raise TypeError(f"source is a {type(source).__name__}; a path, '-' or a binary file object is needed")
 
 
-def readinto_of(read):
+def readinto_of(read: Callable[[int], bytes | None]) -> ReadInto:
     """readinto of a file object that has only read."""
-    def readinto(room):
+    def readinto(room: memoryview) -> int | None:
         text = read(len(room))
         if text is None:
             return None
@@ -507,8 +542,10 @@ def readinto_of(read):
     return readinto
 
 
-def decompressed(path, head, readinto):
+def decompressed(path: str, head: bytes, readinto: ReadInto) -> tuple[ReadInto, bytes]:
     """readinto and first bytes of the stream that begins with `head`, decompressed if these say so."""
+    opener: Callable[..., Any]
+    errors: tuple[type[Exception], ...]
     if head[:3] == b"\x1f\x8b\x08":
         import gzip
         import zlib
@@ -528,7 +565,7 @@ def decompressed(path, head, readinto):
         return readinto, head
     stream = opener(io.BufferedReader(Replayed(head, readinto), BLOCK_SIZE), "rb")
 
-    def decompress(room):
+    def decompress(room: memoryview) -> int | None:
         try:
             return stream.readinto(room)
         except errors as wrong:
@@ -540,7 +577,7 @@ def decompressed(path, head, readinto):
     return decompress, b""
 
 
-def zstd(path):
+def zstd(path: str) -> tuple[Callable[..., Any], tuple[type[Exception], ...]]:
     """The function that opens zstd data, and the errors of its streams."""
     try:
         from compression import zstd
@@ -557,13 +594,13 @@ def zstd(path):
 class Replayed(io.RawIOBase):
     """The bytes that were read to look at them, then the rest of the stream."""
 
-    def __init__(self, head, readinto):
+    def __init__(self, head: bytes, readinto: ReadInto) -> None:
         self.head, self.rest = head, readinto
 
-    def readable(self):
+    def readable(self) -> bool:
         return True
 
-    def readinto(self, room):
+    def readinto(self, room: Any) -> int | None:
         if not self.head:
             return self.rest(room)
         n = min(len(self.head), len(room))

@@ -3,12 +3,20 @@
     P(W) = 1/2 sum_l ||w_l||^2 + sum_i C_i (1 - g_i)_+,      g_i = w_{y_i}.x_i - max_{l != y_i} w_l.x_i
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from marginlinear import params as P
 from marginlinear.algorithms.dual import joint_fit_of
 from marginlinear.registry import Method
 
+if TYPE_CHECKING:
+    from marginlinear._typing import FloatArray, Parameters
+    from marginlinear.problem import Problem
 
-def dual(problem, params):
+
+def dual(problem: Problem, params: Parameters) -> tuple[FloatArray, dict[str, Any]]:
     return problem.costs(params["C"]), {"loss": "hinge"}
 
 

@@ -7,13 +7,21 @@
     softmax     loss(t) = log(1 + sum_{l != y} exp(-t_l))
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from marginlinear.algorithms import pairwise
 from marginlinear.methods.m3svm import METHOD as M3SVM
 from marginlinear.params import LOSS
 from marginlinear.registry import Method
 
+if TYPE_CHECKING:
+    from marginlinear._typing import Parameters
+    from marginlinear.problem import Problem, Run, Solution
 
-def fit(problem, params, run):
+
+def fit(problem: Problem, params: Parameters, run: Run) -> Solution:
     return pairwise.fit_pairs(problem, params, run, params["loss"])
 
 

@@ -7,14 +7,22 @@
 With `l1_ratio` r, r ||w||_1 + (1 - r)/2 ||w||^2 in place of ||w||_1.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from marginlinear import params as P
 from marginlinear.algorithms.sparse_weights import sparse_fit_of
 from marginlinear.registry import Method
 
-SOFTPLUS = (), "softplus"
+if TYPE_CHECKING:
+    from marginlinear._typing import FloatArray, Parameters, Table
+    from marginlinear.problem import Problem
+
+SOFTPLUS: Table = (), "softplus"
 
 
-def loss(problem, params):
+def loss(problem: Problem, params: Parameters) -> tuple[FloatArray, Table]:
     return problem.costs(params["C"]), SOFTPLUS
 
 

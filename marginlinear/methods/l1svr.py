@@ -7,12 +7,20 @@
 z_i is the target of row i. The engine's margin is w.x_i - z_i, and its dual of that is b_i.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from marginlinear import params as P
 from marginlinear.algorithms.dual import margin_fit_of
 from marginlinear.registry import Method
 
+if TYPE_CHECKING:
+    from marginlinear._typing import FloatArray, Parameters, Table
+    from marginlinear.problem import Problem
 
-def loss(problem, params):
+
+def loss(problem: Problem, params: Parameters) -> tuple[FloatArray, Table]:
     e = params["epsilon"]
     return problem.costs(params["C"]), ((-e, e), ((0, -1, -e), (0, 0, 0), (0, 1, -e)))
 

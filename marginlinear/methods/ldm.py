@@ -18,12 +18,21 @@ which is singular wherever K is.) It takes O(m^3) operations and O(m^2) memory; 
 time limit is looked at before and after, not within, the solution of a system of m equations.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from marginlinear import params as P
 from marginlinear.algorithms.dual import MarginFit
 from marginlinear.registry import Method
 
+if TYPE_CHECKING:
+    from marginlinear._core.rows import Rows
+    from marginlinear._typing import FloatArray, Parameters
+    from marginlinear.problem import Problem, Run, Solution
 
-def dual(problem, params):
+
+def dual(problem: Problem, params: Parameters) -> tuple[FloatArray, dict[str, Any]]:
     import numpy as np
 
     # The tables and the engine each have a part of a row's cost: their product is to be finite.
@@ -36,14 +45,14 @@ def dual(problem, params):
                                         "spread": 2 * params["lambda1"] / problem.size}
 
 
-def fit(problem, params, run):
+def fit(problem: Problem, params: Parameters, run: Run) -> Solution:
     share, loss = dual(problem, params)
     if run.algorithm == "paper":
         return paper(problem, run, share, **loss)
     return MarginFit(problem, run, share, **loss).convex()
 
 
-def paper(problem, run, share, spread, **loss):
+def paper(problem: Problem, run: Run, share: FloatArray, spread: float, **loss: Any) -> Solution:
     """Algorithm 1, for instance weights too: these stand where the paper counts a row once."""
     import numpy as np
 
@@ -55,7 +64,7 @@ def paper(problem, run, share, spread, **loss):
     whole = MarginFit(problem, run._replace(start=None), share, spread=spread, **loss)
     engine, budget, tol, start = whole.engine, whole.budget, run.tol, None
 
-    def certified(duals):
+    def certified(duals: FloatArray) -> Solution:
         resume(engine, {"duals": duals, "cost": share, "W": engine.weights_of(duals), "kappa": 0.0})
         solution = whole.solution()
         return solution._replace(info=solution.info._replace(algorithm="paper"))
@@ -66,7 +75,7 @@ def paper(problem, run, share, spread, **loss):
         if whole.descent.stopped or solution.info.converged:
             return solution
 
-    def prepared(K):
+    def prepared(K: FloatArray) -> tuple[FloatArray, Rows]:
         """R, and the geometry K R^-1."""
         R = 2 * spread * share[:, np.newaxis] * K
         R -= np.outer(2 * spread / problem.size * share * signs, (share * signs) @ K)
@@ -82,7 +91,8 @@ def paper(problem, run, share, spread, **loss):
                           run._replace(algorithm="cd", tol=tol, start=start, max_iter=run.max_iter - engine.n_iter,
                                        time_limit=left), share, **loss).convex()
         engine.n_iter += inner.info.n_iter
-        whole.descent.stopped = (budget.spent(engine.n_iter, inner.info.objective, inner.info.bound)
+        bound: float = inner.info.bound  # type: ignore[assignment]  # a dual fit has one
+        whole.descent.stopped = (budget.spent(engine.n_iter, inner.info.objective, bound)
                                  if inner.info.converged else inner.info.reason or inner.info.status)
         tol, start = tol / 4, inner.state
         solution = certified(signs * aside(np.linalg.solve, R, signs * np.asarray(inner.state["duals"])))

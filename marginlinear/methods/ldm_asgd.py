@@ -8,13 +8,20 @@ eta0 = 1/(4 E[h_i ||x_i||^2]), then with twice as much for as long as their obje
 half as much for as long as it falls. The sample is an eighth of the rows, but 10,000 if there are as many.
 """
 
+from __future__ import annotations
+
 import math
+from typing import TYPE_CHECKING
 
 from marginlinear import params as P
 from marginlinear.methods import ldm
 from marginlinear.problem import Info, Solution
 from marginlinear.registry import Method
 from marginlinear.status import FINISHED
+
+if TYPE_CHECKING:
+    from marginlinear._typing import Parameters, State
+    from marginlinear.problem import Problem, Run
 
 LEAST_SAMPLE, SAMPLED, TRIAL = 10_000, 8, 5
 # A convergence test is made after this many epochs, then after each doubling, and at the end.
@@ -23,7 +30,7 @@ FIRST_CHECK = 4
 LARGEST_STEP = 0.5
 
 
-def fit(problem, params, run):
+def fit(problem: Problem, params: Parameters, run: Run) -> Solution:
     return ASGDFit(problem, params, run).solution()
 
 
@@ -32,7 +39,7 @@ class ASGDFit:
     on the sample too. One epoch over all rows is made in any case.
     """
 
-    def __init__(self, problem, params, run):
+    def __init__(self, problem: Problem, params: Parameters, run: Run) -> None:
         import numpy as np
 
         from marginlinear._core.asgd import AveragedSGD
@@ -48,20 +55,20 @@ class ASGDFit:
         self.engine = AveragedSGD(problem.rows, problem.y, self.weight, seed=run.seed, **self.terms)
         self.bound = -math.inf
 
-    def solution(self):
+    def solution(self) -> Solution:
         import numpy as np
 
         # Values that overflow are refused where the solution is looked at.
         with np.errstate(over="ignore", invalid="ignore"):
             return self._solution()
 
-    def _solution(self):
+    def _solution(self) -> Solution:
         import numpy as np
 
         from marginlinear.status import allowance, status_of
 
         run, engine, epochs = self.run, self.engine, self.params["epochs"]
-        done, next_check, ended = 0, FIRST_CHECK, None
+        done, next_check, ended, objective = 0, FIRST_CHECK, None, math.inf
         self.eta0 = self.params["eta0"]
         if run.start is not None:
             engine.resume(run.start)
@@ -101,11 +108,11 @@ class ASGDFit:
         )
         return Solution(state["W"].reshape(-1, 1), info, state)
 
-    def state(self):
+    def state(self) -> State:
         """The averages so far: see Run.fits."""
         return {**self.engine.state(), "duals": self.duals, "eta0": self.eta0}
 
-    def _check(self, done):
+    def _check(self, done: int) -> float:
         """P at the averaged weights, and a bound from what the visits in the average met of the hinge's subgradient."""
         import numpy as np
 
@@ -121,7 +128,7 @@ class ASGDFit:
         self.budget.record(done, objective, self.bound, objective - self.bound)
         return objective
 
-    def _search(self):
+    def _search(self) -> float:
         """The first step size, from runs on a sample."""
         import numpy as np
 
@@ -134,7 +141,7 @@ class ASGDFit:
         trial = AveragedSGD(rows, y, weight, seed=self.run.seed, **self.terms)
         epochs = min(TRIAL, self.params["epochs"])
 
-        def outcome(eta0):
+        def outcome(eta0: float) -> float:
             trial.start(self.run.seed)
             for _ in range(epochs):
                 if self.budget.exhausted(0):

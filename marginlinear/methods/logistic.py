@@ -5,14 +5,22 @@
     D(a) = -1/2 ||sum_i a_i y_i x_i||^2 - sum_i [a_i log(a_i/C_i) + (C_i - a_i) log(1 - a_i/C_i)],      0 <= a_i <= C_i
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from marginlinear import params as P
 from marginlinear.algorithms.dual import fit_of
 from marginlinear.registry import Method
 
-SOFTPLUS = (), "softplus"
+if TYPE_CHECKING:
+    from marginlinear._typing import FloatArray, Parameters, Table
+    from marginlinear.problem import Problem
+
+SOFTPLUS: Table = (), "softplus"
 
 
-def loss(problem, params):
+def loss(problem: Problem, params: Parameters) -> tuple[FloatArray, Table]:
     return problem.costs(params["C"]), SOFTPLUS
 
 

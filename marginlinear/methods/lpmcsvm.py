@@ -11,16 +11,25 @@ place of the norm. Here b follows the weights from one sweep to the next. P and 
 P(W) - D(alpha) is one of (P) at any time. `n_outer` counts the updates of b.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from marginlinear import params as P
 from marginlinear.algorithms.dual import joint_fit_of
 from marginlinear.registry import Method
 
+if TYPE_CHECKING:
+    from marginlinear._typing import FloatArray, Parameters
+    from marginlinear.algorithms.dual import JointFit
+    from marginlinear.problem import Problem, Solution
 
-def dual(problem, params):
+
+def dual(problem: Problem, params: Parameters) -> tuple[FloatArray, dict[str, Any]]:
     return problem.costs(params["C"]), {"loss": "hinge", "norm": params["norm"]}
 
 
-def solve(fit, params):
+def solve(fit: JointFit, params: Parameters) -> Solution:
     solution = fit.convex()
     return solution._replace(info=solution.info._replace(n_outer=fit.engine.n_adapt))
 

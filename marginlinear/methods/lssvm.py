@@ -5,14 +5,22 @@
 Since y_i^2 = 1 this is ridge regression on the labels.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from marginlinear import params as P
 from marginlinear.algorithms.dual import fit_of
 from marginlinear.registry import Method
 
+if TYPE_CHECKING:
+    from marginlinear._typing import FloatArray, Parameters, Table
+    from marginlinear.problem import Problem
+
 SQUARE = (), ((2, -2, 1),)
 
 
-def loss(problem, params):
+def loss(problem: Problem, params: Parameters) -> tuple[FloatArray, Table]:
     return problem.costs(params["C"]), SQUARE
 
 

@@ -7,12 +7,20 @@
 weights of rows and classes; C itself is another name of lambda = 1/(2 C k).
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from marginlinear.algorithms import pairwise
 from marginlinear.params import BIAS, DELTA
 from marginlinear.registry import Method
 
+if TYPE_CHECKING:
+    from marginlinear._typing import Parameters
+    from marginlinear.problem import Problem, Run, Solution
 
-def fit(problem, params, run):
+
+def fit(problem: Problem, params: Parameters, run: Run) -> Solution:
     return pairwise.fit_pairs(problem, params, run, "hinge", params["delta"])
 
 

@@ -5,14 +5,22 @@
 Its optimum is sum_i C_i y_i x_i: the direction in which the mean of the margins is largest.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from marginlinear import params as P
 from marginlinear.algorithms.dual import fit_of
 from marginlinear.registry import Method
 
+if TYPE_CHECKING:
+    from marginlinear._typing import FloatArray, Parameters, Table
+    from marginlinear.problem import Problem
+
 LINEAR = (), ((0, -1, 0),)
 
 
-def loss(problem, params):
+def loss(problem: Problem, params: Parameters) -> tuple[FloatArray, Table]:
     return problem.costs(params["C"]), LINEAR
 
 

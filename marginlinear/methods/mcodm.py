@@ -14,13 +14,21 @@ paper  Algorithm 1: in eps the best rival's score is fixed at its value M_i of n
        at W, is zero at a fixed point of that algorithm, which is no critical point of J.
 """
 
+from __future__ import annotations
+
 import math
 import time
+from typing import TYPE_CHECKING, Any
 
 from marginlinear import params as P
 from marginlinear.algorithms.dual import joint_fit_of
 from marginlinear.registry import Method
 from marginlinear.status import OUTER_ITERATIONS, STALLED
+
+if TYPE_CHECKING:
+    from marginlinear._typing import FloatArray, Parameters
+    from marginlinear.algorithms.dual import JointFit
+    from marginlinear.problem import Problem, Run, Solution
 
 # The upper loss is switched on once the lower one alone is solved this well: rivals mean something by then.
 FIRST_STAGE = 0.1
@@ -30,21 +38,21 @@ RENEWAL = 0.3
 CAPS = {"ccp": 50, "paper": 20}
 
 
-def dual(problem, params):
+def dual(problem: Problem, params: Parameters) -> tuple[FloatArray, dict[str, Any]]:
     C = params["C"] if params["lambda_"] is None else params["lambda_"] / problem.size
     theta = params["theta"]
     return problem.costs(C / (1 - theta) ** 2), {"loss": "squared", "low": 1 - theta, "high": 1 + theta,
                                                  "mu": params["mu"]}
 
 
-def solved(solver, params):
+def solved(solver: JointFit, params: Parameters) -> Solution:
     if params["mu"] == 0:
         return solver.convex()
     cap = params["max_outer"] or CAPS[params["outer"]]
     return ccp(solver, cap) if params["outer"] == "ccp" else paper(solver, cap)
 
 
-def ccp(solver, cap):
+def ccp(solver: JointFit, cap: int) -> Solution:
     """Descend on J. Each P_r is made at the incumbent W0, r being the best rivals there: J(W0) - D_r certifies W0."""
     engine, descent, tol = solver.engine, solver.descent, solver.run.tol
     if solver.problem.n_classes == 2:
@@ -78,7 +86,7 @@ def ccp(solver, cap):
     return solver.solution_of_incumbent(n_outer)
 
 
-def paper(solver, cap):
+def paper(solver: JointFit, cap: int) -> Solution:
     """Algorithm 1: solve the problem with fixed M, take M anew, until M stays and the certificate says so too."""
     import numpy as np
 
@@ -109,7 +117,7 @@ def paper(solver, cap):
 once = joint_fit_of(dual, solved)
 
 
-def fit(problem, params, run):
+def fit(problem: Problem, params: Parameters, run: Run) -> Solution:
     """The fit of lowest objective of as many as `restarts` says. Only the first begins at `run.start`."""
     convex = params["mu"] == 0 or problem.n_classes == 2
     count = 1 if convex else params["restarts"]
@@ -128,6 +136,7 @@ def fit(problem, params, run):
         objectives.append(solution.info.objective)
         if best is None or objectives[-1] < best.info.objective:
             best = solution
+    assert best is not None
     told = ", ".join(f"{objective:.6g}" for objective in objectives)
     info = best.info
     return best._replace(info=info._replace(seconds=time.perf_counter() - began, notes=(

@@ -22,8 +22,10 @@ C -> 0 gives the direction in which the mean margin is largest (`mamc`), C -> in
 squared mean, which is what `msvmav` pursues. `n_outer` counts the values of nu.
 """
 
+from __future__ import annotations
+
 import math
-from collections import namedtuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from marginlinear import params as P
 from marginlinear.algorithms.dual import MarginFit
@@ -31,6 +33,10 @@ from marginlinear.algorithms.secant import Secant
 from marginlinear.problem import Solution
 from marginlinear.registry import Method
 from marginlinear.status import STALLED, allowance, status_of
+
+if TYPE_CHECKING:
+    from marginlinear._typing import FloatArray, Parameters, State, Table
+    from marginlinear.problem import Info, Problem, Run
 
 # ||r|| that is no more than this part of the root mean square of the rows' norms is 0.
 NOTHING = 1e-14
@@ -42,7 +48,7 @@ NEARER = 10.0
 IDLE = 8
 
 
-def fit(problem, params, run):
+def fit(problem: Problem, params: Parameters, run: Run) -> Solution:
     import numpy as np
 
     # Values that overflow are refused where they are compared.
@@ -50,7 +56,13 @@ def fit(problem, params, run):
         return SemiVarianceFit(problem, params, run).solution()
 
 
-Best = namedtuple("Best", "objective weights W info")
+class Best(NamedTuple):
+    """The best weights so far, at their best length; W before it."""
+
+    objective: float
+    weights: FloatArray
+    W: FloatArray
+    info: Info
 
 
 class SemiVarianceFit:
@@ -63,7 +75,7 @@ class SemiVarianceFit:
         Of the sum of losses at this nu.
     """
 
-    def __init__(self, problem, params, run):
+    def __init__(self, problem: Problem, params: Parameters, run: Run) -> None:
         import numpy as np
 
         from marginlinear.algorithms.certificate import Budget
@@ -87,20 +99,22 @@ class SemiVarianceFit:
                              "classes have the same mean; give a bias (bias=1, -B 1), or other features")
         self.run.enlist(self)
 
-    def _losses(self):
+    def _losses(self) -> list[Table]:
         """C_i (1 - g)_+^2 - nu p_i g, over the instance weight, of each class weight: the two pieces' slopes at 1 are
         the same number, as there is no kink."""
         slopes = [(C, -2 * C - self.nu) for C in self.costs.tolist()]
         return [((1,), ((2 * C, slope, C), (0, 2 * C + slope, 0))) for C, slope in slopes]
 
-    def solution(self):
+    def solution(self) -> Solution:
         import numpy as np
 
         from marginlinear._core.margin_cd import table_of
 
         solver, engine, search, n_outer = self.solver, self.solver.engine, None, 0
         # At first D(0).
-        best, bound, excess = None, -self.size * self.size * self.square / 2, 0.0
+        best: Best | None = None
+        excess: Any = 0.0
+        bound = -self.size * self.size * self.square / 2
         inner = solver.convex() if self.run.start is None else solver.solution_of_incumbent()
         tol, idle = self.run.tol, 0
         while True:
@@ -119,8 +133,9 @@ class SemiVarianceFit:
                 break
             if search is None:
                 search = Secant(self._slope())
+            lacking: float = inner.info.certificate  # type: ignore[assignment]  # a dual fit has one
             # Two w whose P differ by no more have means of the margins that differ by less.
-            error = math.sqrt(2 * search.slope / self.size * max(0.0, inner.info.certificate))
+            error = math.sqrt(2 * search.slope / self.size * max(0.0, lacking))
             nu = search.after(self.nu, mean - 1, error)
             part = max(PART * certificate, LEAST * allowance(tol, best.objective)) / max(1.0, -best.objective)
             # Of Q, and then of the objective of the sum of losses.
@@ -140,21 +155,21 @@ class SemiVarianceFit:
         state = {**inner.state, "W": best.W, "duals": excess + self.nu * self.instance, "nu": self.nu}
         return Solution(best.weights, info, state)
 
-    def state(self):
+    def state(self) -> State:
         """That of the fit at the nu of now: see Run.fits."""
         return {**self.solver.state(), "nu": self.nu}
 
-    def _slope(self):
+    def _slope(self) -> float:
         """That of gbar over nu, roughly: of r'H^-1 r, H = 1 + 2 sum C_i x_i x_i' over the margins below 1, for which
         (r'r)^2/(r'H r) is a lower bound."""
         below = self._margins() < 1
         bent = self.square + 2 * float(self.cost[below] @ (self.along[below] * self.along[below]))
         return NEARER * self.size * self.square * (self.square / bent)
 
-    def _margins(self):
+    def _margins(self) -> FloatArray:
         return self.solver.engine.margins_of(self.solver.engine.iterates.vector(False))
 
-    def _primal(self):
+    def _primal(self) -> tuple[float, float, float, float]:
         """(P, length, gbar, Q): P at the best length of the engine's weights, that length, and the mean margin and Q
         before it."""
         import numpy as np
@@ -168,7 +183,7 @@ class SemiVarianceFit:
         length = self.size * mean / (2 * whole)
         return -length * self.size * mean / 2, length, mean, whole
 
-    def _bound(self, excess):
+    def _bound(self, excess: FloatArray) -> float:
         """D at the best length of these a and the nu of now."""
         engine, total = self.solver.engine, float(excess.sum()) + self.nu * self.size
         if not total > 0:

@@ -25,12 +25,21 @@ The rows of a Gram matrix K get coordinates, K = Phi Phi', and the same rounds r
 would multiply what lies in the null space of K by 1/||u|| > 1 every round.
 """
 
+from __future__ import annotations
+
 import math
+from typing import TYPE_CHECKING, Protocol
 
 from marginlinear import params as P
 from marginlinear.problem import Info, Solution
 from marginlinear.registry import Method
 from marginlinear.status import CONVERGED, CYCLE, FINISHED, SWEEPS, ended_by
+
+if TYPE_CHECKING:
+    from marginlinear._core.rows import Rows
+    from marginlinear._typing import BoolArray, FloatArray, IntArray, IntpArray, Parameters, State
+    from marginlinear.algorithms.certificate import Budget
+    from marginlinear.problem import Problem, Run
 
 # Defaults of alpha/sqrt(s) and beta/s. Of five pairs from {10, 100} x {0.01, 0.03, 0.1} the best in test accuracy after
 # 100 rounds on imdb, magic and phishing, within 0.7 points of the best on a9a; a larger beta is slow, worse on text.
@@ -59,14 +68,14 @@ COLUMNS = 64
 INDEFINITE = 1e-7
 
 
-def fit(problem, params, run):
+def fit(problem: Problem, params: Parameters, run: Run) -> Solution:
     return MSVMAvFit(problem, params, run).solution()
 
 
 class MSVMAvFit:
     """One fit. `form` is the class that solves step A; default: by shape, see `form_of`."""
 
-    def __init__(self, problem, params, run, form=None):
+    def __init__(self, problem: Problem, params: Parameters, run: Run, form: type[Form] | None = None) -> None:
         import numpy as np
 
         from marginlinear.algorithms.certificate import Budget
@@ -94,10 +103,11 @@ class MSVMAvFit:
         self.form = (form or form_of(rows))(self.passes, self.p, beta, self.budget)
         self.cycle = Cycle()
 
-    def solution(self):
+    def solution(self) -> Solution:
         import numpy as np
 
         run, root, n_iter, change = self.run, math.sqrt(self.rows.d), 0, 1.0
+        ended: str | None = None
         self.go_to(self.start())
         run.enlist(self)
         while True:
@@ -140,11 +150,11 @@ class MSVMAvFit:
         )
         return Solution(weights.reshape(-1, 1), info, {**self.state(), "duals": duals})
 
-    def state(self):
+    def state(self) -> State:
         """The weights so far: see Run.fits."""
         return {"W": self.w}
 
-    def start(self):
+    def start(self) -> FloatArray:
         """The weights of an earlier fit where their mean margin is positive, else g0/||g0||."""
         if self.run.start is not None:
             import numpy as np
@@ -154,17 +164,18 @@ class MSVMAvFit:
                 return w
         return self.g0 / norm(self.g0)
 
-    def go_to(self, w):
+    def go_to(self, w: FloatArray) -> None:
         self.w = w
         self.scores = self.passes.scores(w)
         self.margins = self.y * self.scores
         self.rho = float(self.g0 @ w)
 
-    def below(self):
+    def below(self) -> BoolArray:
         """Which rows are in I: bool array of shape (m,)."""
-        return self.rho - self.margins > ROUNDING * abs(self.margins).max()
+        found: BoolArray = self.rho - self.margins > ROUNDING * abs(self.margins).max()
+        return found
 
-    def round(self, accuracy):
+    def round(self, accuracy: float) -> tuple[BoolArray, FloatArray]:
         """(I, w+): steps A and B from w, z to within `accuracy`."""
         import numpy as np
 
@@ -178,12 +189,12 @@ class MSVMAvFit:
         u = z + self.g0 / twice if twice >= 1 else twice * z + self.g0
         return below, u / norm(u)
 
-    def at_rest(self):
+    def at_rest(self) -> bool:
         """Whether the last rounds have hardly changed the score."""
         scores = [entry["objective"] for entry in self.budget.history[-1 - LAST:]]
         return len(scores) > LAST and max(scores) - min(scores) <= HARDLY * scores[-1]
 
-    def score(self):
+    def score(self) -> float:
         """sum_i p_i (1 - g_i/rho)_+^2"""
         import numpy as np
 
@@ -198,11 +209,12 @@ class Passes:
     columns up, once `keep_columns` was called.
     """
 
-    def __init__(self, rows, threads):
+    def __init__(self, rows: Rows, threads: int) -> None:
         self.rows, self.threads = rows, threads
-        self.columns = self.parts = None
+        self.columns: Rows | None = None
+        self.parts: FloatArray | None = None
 
-    def keep_columns(self):
+    def keep_columns(self) -> None:
         """Hold the stored values a second time, by columns, where that is faster."""
         import numpy as np
         from scipy.sparse import csr_array
@@ -216,7 +228,7 @@ class Passes:
                                          stored.indptr.astype(np.int64, copy=False), rows.m)
             self.parts = None
 
-    def scores(self, w):
+    def scores(self, w: FloatArray) -> FloatArray:
         """X w"""
         import numpy as np
 
@@ -228,7 +240,7 @@ class Passes:
             out += rows.bias * w[rows.n]
         return out
 
-    def sum(self, a):
+    def sum(self, a: FloatArray) -> FloatArray:
         """X' a; of rows that are added, those with a_i = 0 cost nothing."""
         import numpy as np
 
@@ -241,7 +253,7 @@ class Passes:
             out[rows.n] = rows.bias * a.sum()
         return out
 
-    def _dots(self, rows, w, out):
+    def _dots(self, rows: Rows, w: FloatArray, out: FloatArray) -> FloatArray:
         """out = the products of `rows` with w; returned."""
         from marginlinear._core.scores import scores_of
         from marginlinear.threads import run_chunks
@@ -250,7 +262,7 @@ class Passes:
         run_chunks(lambda lo, hi: scores_of(rows, w, into, lo, hi), rows.m, self.threads, rows_with(rows, CHUNK))
         return out
 
-    def _added(self, rows, a):
+    def _added(self, rows: Rows, a: FloatArray) -> FloatArray:
         """sum_i a_i x_i of `rows`, the parts' sums being added in their order."""
         import numpy as np
 
@@ -261,16 +273,18 @@ class Passes:
         # Kept: memory that is new each time costs as much as the sums.
         if self.parts is None:
             self.parts = np.empty((-(-rows.m // size), rows.d))
+        parts = self.parts
 
-        def add(lo, hi):
-            out = self.parts[lo // size]
+        def add(lo: int, hi: int) -> None:
+            out = parts[lo // size]
             out[:] = 0
             add_rows(rows, a, out, lo, hi)
 
         run_chunks(add, rows.m, self.threads, size)
-        return self.parts.sum(axis=0)
+        sums: FloatArray = parts.sum(axis=0)
+        return sums
 
-    def dense(self, which):
+    def dense(self, which: IntArray) -> FloatArray:
         """Rows `which`, the bias feature included: float64 array of shape (len(which), d)."""
         import numpy as np
 
@@ -286,17 +300,17 @@ class Passes:
         return out
 
 
-def adds_in_parts(rows):
+def adds_in_parts(rows: Rows) -> bool:
     """Whether rows are added in parts: there is a part for each thread, and a part's sum costs little beside it."""
     return rows.nnz >= PARTS * SHARE * rows.d
 
 
-def rows_with(rows, values):
+def rows_with(rows: Rows, values: float) -> int:
     """How many rows, at least 1, have about so many stored values."""
     return max(1, int(values * rows.m / (1 + rows.nnz)))
 
 
-def form_of(rows):
+def form_of(rows: Rows) -> type[Form]:
     """The class for step A, by the shape of the rows.
 
     A factorisation costs n^3/3 operations a round, n = min(d, m), and does not feel the scale of the features;
@@ -306,6 +320,16 @@ def form_of(rows):
     if n <= SMALL or (n <= LARGE and n**3 / 3 <= OPERATIONS * rows.nnz):
         return Primal if rows.d <= rows.m else Dual
     return Iterative
+
+
+class Form(Protocol):
+    """What solves step A."""
+
+    name: str
+
+    def __init__(self, passes: Passes, p: FloatArray, beta: float, budget: Budget) -> None: ...
+
+    def step(self, below: BoolArray, lack: FloatArray, accuracy: float) -> FloatArray: ...
 
 
 class Primal:
@@ -329,8 +353,16 @@ class Primal:
     VALUES, PRODUCTS = 2**21, 2**29
     # What the calls of one correction cost, in operations; the residual that is rounding, as a part of |M| |delta|.
     CALLS, ROUNDING = 1e6, 1e-15
+    factor: tuple[FloatArray, bool] | None
+    # From the first factor on.
+    held: IntpArray
+    known: BoolArray
+    U: FloatArray
+    W: FloatArray
+    operations: float
+    size: float
 
-    def __init__(self, passes, p, beta, budget):
+    def __init__(self, passes: Passes, p: FloatArray, beta: float, budget: Budget) -> None:
         import numpy as np
 
         d = passes.rows.d
@@ -338,24 +370,28 @@ class Primal:
         # The index set of the sum and of its factor.
         self.inside, self.moved, self.sum = np.zeros(len(p), dtype=bool), 0, np.zeros((d, d))
 
-    def step(self, below, lack, accuracy):
+    def step(self, below: BoolArray, lack: FloatArray, accuracy: float) -> FloatArray:
         from scipy.linalg import cho_solve
 
         right = self.passes.sum(self.p * lack)
-        delta = None if self.factor is None else self._corrected(below, right)
-        if delta is None:
-            self._factorise(below)
-            delta = cho_solve(self.factor, right, check_finite=False)
+        corrected = None if self.factor is None else self._corrected(below, right)
+        if corrected is not None:
+            return corrected
+        self._factorise(below)
+        delta: FloatArray = cho_solve(self.factor, right, check_finite=False)
         return delta
 
-    def _corrected(self, below, right):
+    def _corrected(self, below: BoolArray, right: FloatArray) -> FloatArray | None:
         """delta by the last factor; None where a new one is cheaper or has to be."""
         import numpy as np
         from scipy.linalg import cho_solve, solve_triangular
 
+        assert self.factor is not None
         d, R, changed = len(right), self.factor[0], below != self.inside
+        delta: FloatArray
         if not changed.any():
-            return cho_solve(self.factor, right, check_finite=False)
+            delta = cho_solve(self.factor, right, check_finite=False)
+            return delta
         new = np.flatnonzero(changed & ~self.known)
         held = len(self.held) + len(new)
         self.operations += self.CALLS + d * d * (len(new) + 4) + 2 * d * held**2 + held**3
@@ -377,7 +413,7 @@ class Primal:
         residual = right - self.beta * delta - self.sum @ delta - (sign * (U @ delta)) @ U
         return delta if norm(residual) <= self.ROUNDING * self.size * norm(delta) else None
 
-    def _factorise(self, below):
+    def _factorise(self, below: BoolArray) -> None:
         import numpy as np
 
         entering, leaving = np.flatnonzero(below & ~self.inside), np.flatnonzero(self.inside & ~below)
@@ -394,13 +430,13 @@ class Primal:
         self.held, self.known = np.empty(0, dtype=np.intp), np.zeros(len(below), dtype=bool)
         self.U = self.W = np.empty((0, len(self.sum)))
 
-    def _scaled(self, which):
+    def _scaled(self, which: IntArray) -> FloatArray:
         """P_which^{1/2} X_which"""
         import numpy as np
 
         return np.sqrt(self.p[which])[:, np.newaxis] * self.passes.dense(which)
 
-    def _add(self, which, sign):
+    def _add(self, which: IntArray, sign: float) -> None:
         """sum += sign X_which' P_which X_which"""
         from marginlinear.threads import ranges
 
@@ -415,12 +451,13 @@ class Dual:
 
     name = "dual"
 
-    def __init__(self, passes, p, beta, budget):
+    def __init__(self, passes: Passes, p: FloatArray, beta: float, budget: Budget) -> None:
         self.passes, self.beta, self.q = passes, beta, p**0.5
         self.products = passes.rows.products()
-        self.inside, self.factor = None, None
+        self.inside: BoolArray | None = None
+        self.factor: tuple[FloatArray, bool] | None = None
 
-    def step(self, below, lack, accuracy):
+    def step(self, below: BoolArray, lack: FloatArray, accuracy: float) -> FloatArray:
         import numpy as np
         from scipy.linalg import cho_solve
 
@@ -446,14 +483,14 @@ class Iterative:
 
     name = "cg"
 
-    def __init__(self, passes, p, beta, budget):
+    def __init__(self, passes: Passes, p: FloatArray, beta: float, budget: Budget) -> None:
         import numpy as np
 
         self.passes, self.p, self.beta, self.budget = passes, p, beta, budget
         self.delta, self.scores = np.zeros(passes.rows.d), np.zeros(len(p))
         passes.keep_columns()
 
-    def step(self, below, lack, accuracy):
+    def step(self, below: BoolArray, lack: FloatArray, accuracy: float) -> FloatArray:
         import numpy as np
 
         weight = np.where(below, self.p, 0.0)
@@ -484,7 +521,7 @@ class Iterative:
         return self.delta
 
 
-def factor_of(matrix, beta):
+def factor_of(matrix: FloatArray, beta: float) -> tuple[FloatArray, bool]:
     """Cholesky factor of beta 1 + matrix, as scipy.linalg.cho_solve takes it."""
     import numpy as np
 
@@ -507,17 +544,19 @@ class Cycle:
     1980).
     """
 
-    def __init__(self):
-        self.next, self.weights, self.members, self.other = 1, None, None, False
+    def __init__(self) -> None:
+        self.next, self.other = 1, False
+        self.weights: FloatArray | None = None
+        self.members: bytes | None = None
 
-    def closes(self, n_iter, below, w, change):
+    def closes(self, n_iter: int, below: BoolArray, w: FloatArray, change: float) -> bool:
         """To be called each round with its index set and its w+, `change` being ||w+ - w||."""
         import numpy as np
 
         members = np.packbits(below).tobytes()
         if members != self.members:
             self.other = True
-        elif self.other and norm(w - self.weights) <= SAME * change:
+        elif self.other and norm(w - np.asarray(self.weights)) <= SAME * change:
             return True
         if n_iter == self.next:
             self.next, self.weights, self.members, self.other = 2 * n_iter, w, members, False
@@ -535,7 +574,7 @@ class Coordinates:
         The row of K that each of them is.
     """
 
-    def __init__(self, gram, budget):
+    def __init__(self, gram: Rows, budget: Budget) -> None:
         import numpy as np
 
         from marginlinear._core.rows import Rows
@@ -553,7 +592,7 @@ class Coordinates:
         aside(self._require_definite, K, self.phi)
         self.rows = Rows.from_dense(self.phi)
 
-    def _require_definite(self, K, phi):
+    def _require_definite(self, K: FloatArray, phi: FloatArray) -> None:
         import numpy as np
 
         order, diagonal = self.order, np.diagonal(K)
@@ -563,7 +602,7 @@ class Coordinates:
         if missed > allowed or norm((K @ one)[order] - phi @ (phi.T @ one)) > allowed * len(K):
             raise ValueError(P.INDEFINITE)
 
-    def coefficients(self, w):
+    def coefficients(self, w: FloatArray) -> FloatArray:
         """a with Phi' a = w, for the pivots: the rank's worth of rows spans all of them."""
         import numpy as np
         from scipy.linalg import solve_triangular
@@ -574,7 +613,7 @@ class Coordinates:
         return a
 
 
-def pivoted_cholesky(A, budget):
+def pivoted_cholesky(A: FloatArray, budget: Budget) -> tuple[FloatArray, IntArray, int]:
     """(L, order, rank): A[order][:, order] = L L', L in place of A, columns from the rank on being of no meaning.
 
     The largest diagonal value that is left comes next, until it is no more than rounding. In blocks of columns, as
@@ -611,14 +650,14 @@ def pivoted_cholesky(A, budget):
     return lower(A), order, m
 
 
-def lower(A):
+def lower(A: FloatArray) -> FloatArray:
     """A with zeros above its diagonal, in place."""
     for i in range(len(A)):
         A[i, i + 1:] = 0
     return A
 
 
-def norm(v):
+def norm(v: FloatArray) -> float:
     """||v||, also where squares leave the range of numbers."""
     import numpy as np
 

@@ -9,11 +9,19 @@ c_i being the weights. The weights of the model are w/rho, so that margins are i
 1/rho.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from marginlinear import params as P
 from marginlinear.registry import Method
 
+if TYPE_CHECKING:
+    from marginlinear._typing import Parameters
+    from marginlinear.problem import Problem, Run, Solution
 
-def fit(problem, params, run):
+
+def fit(problem: Problem, params: Parameters, run: Run) -> Solution:
     from marginlinear.algorithms.fixed_sums import NuPairs, fit_by_pairs
 
     return fit_by_pairs(NuPairs, problem, run, problem.costs(1.0), params["nu"])

@@ -7,11 +7,19 @@ Neural Computation 2000).
                sum_i a_i = sum_i a'_i = nu/2 sum_i C_i
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from marginlinear import params as P
 from marginlinear.registry import Method
 
+if TYPE_CHECKING:
+    from marginlinear._typing import Parameters
+    from marginlinear.problem import Problem, Run, Solution
 
-def fit(problem, params, run):
+
+def fit(problem: Problem, params: Parameters, run: Run) -> Solution:
     from marginlinear.algorithms.fixed_sums import NuResidualPairs, fit_by_pairs
 
     return fit_by_pairs(NuResidualPairs, problem, run, problem.costs(params["C"]), params["nu"])

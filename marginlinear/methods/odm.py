@@ -4,12 +4,20 @@
     c_i = C_i/(1 - theta)^2
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from marginlinear import params as P
 from marginlinear.algorithms.dual import fit_of
 from marginlinear.registry import Method
 
+if TYPE_CHECKING:
+    from marginlinear._typing import FloatArray, Parameters, Table
+    from marginlinear.problem import Problem
 
-def loss(problem, params):
+
+def loss(problem: Problem, params: Parameters) -> tuple[FloatArray, Table]:
     C = params["C"] if params["lambda_"] is None else params["lambda_"] / problem.size
     low, high, mu = 1 - params["theta"], 1 + params["theta"], params["mu"]
     band = (low, high), ((2, -2 * low, low * low), (0, 0, 0), (2 * mu, -2 * mu * high, mu * high * high))

@@ -18,14 +18,24 @@ whose sum of duals, times rho, rises with rho: the rho where that is nu n is fou
 duals with those between their bounds, or all, moved until they have the sum. `n_outer` counts the values of rho.
 """
 
+from __future__ import annotations
+
 import math
-from collections import namedtuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from marginlinear import params as P
 from marginlinear.algorithms.secant import Secant
 from marginlinear.problem import Info, Solution
 from marginlinear.registry import Method
 from marginlinear.status import STALLED, allowance, status_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from marginlinear._typing import FloatArray, Parameters, State, Table
+    from marginlinear.algorithms.dual import MarginFit
+    from marginlinear.algorithms.row_pairs import RowPairs
+    from marginlinear.problem import Problem, Run
 
 # The first solution's tolerance; later ones have this part of what the certificate lacks, or at least of its tolerance.
 FIRST, PART, LEAST = 0.1, 0.1, 0.3
@@ -34,10 +44,17 @@ NEARER = 8.0
 # So many solutions in a row that bring neither a lower P nor a higher D are the end: what is left is rounding.
 IDLE = 8
 
-Candidate = namedtuple("Candidate", "objective weights rho W")
+
+class Candidate(NamedTuple):
+    """Weights at their best length, with their rho; W before it."""
+
+    objective: float
+    weights: FloatArray | None
+    rho: float
+    W: FloatArray | None
 
 
-def hinge(rho):
+def hinge(rho: float) -> Table:
     """(1 - g)_+/rho"""
     return (1,), ((0, -1 / rho, 1 / rho), (0, 0, 0))
 
@@ -45,7 +62,13 @@ def hinge(rho):
 class OneClassFit:
     """One fit."""
 
-    def __init__(self, problem, params, run):
+    # Each from its own route on.
+    pairs: RowPairs
+    solver: MarginFit
+    rho: float
+    duals: FloatArray
+
+    def __init__(self, problem: Problem, params: Parameters, run: Run) -> None:
         import numpy as np
 
         from marginlinear.algorithms.certificate import Budget
@@ -54,15 +77,15 @@ class OneClassFit:
         self.budget = Budget(run.max_iter, run.time_limit, run.progress, run.cancel)
         self.cost = np.array(problem.instance)
         self.sum = params["nu"] * float(self.cost.sum())
-        self.n_iter, self.pairs, self.solver = 0, None, None
+        self.n_iter, self.pairs, self.solver = 0, None, None  # type: ignore[assignment]  # as above
         # (rho, duals) to begin with.
         self.known = None if run.start is None else (run.start["rho"], np.asarray(run.start["duals"]))
 
-    def solution(self):
+    def solution(self) -> Solution:
         """By pairs, unless another route is asked for; where they are slow, by the secant."""
         return (self._by_pairs() if self.run.algorithm == "auto" else None) or self._by_secant()
 
-    def _by_pairs(self):
+    def _by_pairs(self) -> Solution | None:
         """The Solution; None where pairs are slow."""
         import numpy as np
 
@@ -88,7 +111,7 @@ class OneClassFit:
             seconds=budget.seconds, tol=run.tol, history=budget.history)
         return Solution(best.length * pairs.weights.reshape(-1, 1), info, self.state(), offset=np.array([-rho]))
 
-    def state(self):
+    def state(self) -> State:
         """The duals so far, and the rho where the secant would begin: see Run.fits."""
         if self.solver is not None:
             state = self.solver.state()
@@ -98,14 +121,15 @@ class OneClassFit:
         return {"duals": pairs.duals, "cost": self.cost, "W": pairs.weights, "kappa": 0.0, "before": None,
                 "rho": rho if rho > 0 else 1.0}
 
-    def _by_secant(self):
+    def _by_secant(self) -> Solution:
         import numpy as np
 
         from marginlinear._core.margin_cd import table_of
 
         self._begin_secant()
         solver, engine, n_outer = self.solver, self.solver.engine, 0
-        lowest, bound, duals, tol, idle = Candidate(0.0, None, 0.0, None), -math.inf, None, self.run.tol, 0
+        duals: Any = None
+        lowest, bound, tol, idle = Candidate(0.0, None, 0.0, None), -math.inf, self.run.tol, 0
         search = Secant(self.sum / self.rho)
         found = self.duals
         while True:
@@ -125,8 +149,9 @@ class OneClassFit:
             stopped = solver.budget.exhausted(engine.n_iter) or (STALLED if idle >= IDLE else None)
             if stopped or certificate <= allowance(tol, lowest.objective):
                 break
+            lacking: float = inner.info.certificate  # type: ignore[assignment]  # a dual fit has one
             # f is known to within rho^2 times the certificate, and its slope so far.
-            error = self.rho * math.sqrt(2 * search.slope * max(0.0, inner.info.certificate))
+            error = self.rho * math.sqrt(2 * search.slope * max(0.0, lacking))
             rho = search.after(self.rho, float(found.sum()) - self.sum, error)
             part = max(PART * certificate, LEAST * allowance(tol, lowest.objective))
             part = min(part / self.rho / self.rho / max(1.0, abs(inner.info.objective)), FIRST)
@@ -140,9 +165,10 @@ class OneClassFit:
             bound=bound, certificate=certificate, tol=tol, seconds=self.budget.seconds, history=self.budget.history,
             n_support=int(np.count_nonzero(duals)))
         state = {**inner.state, "W": lowest.W, "duals": found, "rho": self.rho}
+        assert lowest.weights is not None
         return Solution(lowest.weights, info, state, offset=np.array([-lowest.rho]))
 
-    def _begin_secant(self):
+    def _begin_secant(self) -> None:
         import numpy as np
 
         from marginlinear.algorithms.dual import MarginFit
@@ -169,7 +195,7 @@ class OneClassFit:
         self.rho = rho * (h / square) if h > 0 and rho > 0 and square > 0 else 1.0
         self.duals = np.where(scores < rho, self.cost, 0.0)
 
-    def _candidate(self, inner):
+    def _candidate(self, inner: Solution) -> Candidate:
         """The Candidate of the direction of these weights."""
         import numpy as np
 
@@ -180,7 +206,7 @@ class OneClassFit:
         best = best_of(engine.margins_of(W), self.cost, self.sum, engine.iterates.sqnorm_of(W))
         return Candidate(best.objective, best.length * inner.weights, best.length * best.rho, W)
 
-    def _feasible(self, duals):
+    def _feasible(self, duals: FloatArray) -> Iterator[FloatArray]:
         """The duals with the sum that they must have: once those between their bounds moved as far as that goes, which
         changes D least, and then all; once all, which leaves weights of 0 where they are. Each goes the same part of
         its way to a bound."""
@@ -199,7 +225,7 @@ class OneClassFit:
             yield moved
 
 
-def fit(problem, params, run):
+def fit(problem: Problem, params: Parameters, run: Run) -> Solution:
     import numpy as np
 
     # Values that overflow are refused where they are compared.
@@ -211,7 +237,7 @@ def fit(problem, params, run):
         if run.algorithm != "auto":
             raise ValueError(f"algorithm = {run.algorithm!r} does not go with a kernel and without labels: give 'auto'")
         cost = np.array(problem.instance)
-        return HalfSpacePairs(problem, run, cost, params["nu"] * float(cost.sum())).convex()
+        return HalfSpacePairs(problem, run, cost, params["nu"] * float(cost.sum())).convex()  # type: ignore[return-value]
 
 
 METHOD = Method(

@@ -6,12 +6,20 @@ C_i and D_i are C and D times the row's weight. There |w.x_i| <= B is a constrai
 either sign.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from marginlinear import params as P
 from marginlinear.algorithms.dual import fit_of
 from marginlinear.registry import Method
 
+if TYPE_CHECKING:
+    from marginlinear._typing import FloatArray, Parameters, Table
+    from marginlinear.problem import Problem
 
-def loss(problem, params):
+
+def loss(problem: Problem, params: Parameters) -> tuple[FloatArray, Table]:
     bound, ratio = params["margin_bound"], (params["bound_cost"] or params["C"]) / params["C"]
     return problem.costs(params["C"]), ((1, bound), ((0, -1, 1), (0, 0, 0), (0, ratio, -ratio * bound)))
 

@@ -8,11 +8,19 @@ With `l1_ratio` r, r ||w_l||_1 + (1 - r)/2 ||w_l||^2 in place of ||w_l||_1. The 
 0; here none is special.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from marginlinear import params as P
 from marginlinear.registry import Method
 
+if TYPE_CHECKING:
+    from marginlinear._typing import Parameters
+    from marginlinear.problem import Problem, Run, Solution
 
-def fit(problem, params, run):
+
+def fit(problem: Problem, params: Parameters, run: Run) -> Solution:
     import numpy as np
 
     from marginlinear.algorithms.sparse_classes import SparseClassesFit
@@ -20,7 +28,8 @@ def fit(problem, params, run):
     ratio = params["l1_ratio"]
     # Values that overflow are refused where they are compared.
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        return SparseClassesFit(problem, run, problem.costs(params["C"]), ratio, 1 - ratio).convex()
+        return SparseClassesFit(problem, run, problem.costs(params["C"]), ratio, 1 - ratio,
+                                params["free_bias"]).convex()
 
 
 METHOD = Method(
@@ -29,7 +38,7 @@ METHOD = Method(
     objective="sum_l ||w_l||_1 + C sum_i log(1 + sum_{l != y_i} exp(w_l.x_i - w_{y_i}.x_i))",
     reference="B. Krishnapuram, L. Carin, M. A. T. Figueiredo and A. J. Hartemink, Sparse Multinomial Logistic "
               "Regression, PAMI 2005",
-    params=(P.C, P.L1_RATIO),
+    params=(P.C, P.L1_RATIO, P.FREE_BIAS),
     fit=fit,
     joint=True,
     kernels=False,

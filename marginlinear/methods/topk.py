@@ -7,12 +7,20 @@
     0 <= a_il <= min(C_i/K, S_i/(K - 1)),  S_i = sum_{l != y_i} a_il <= C_i
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from marginlinear import params as P
 from marginlinear.algorithms.dual import JointFit, convex_fit
 from marginlinear.registry import Method
 
+if TYPE_CHECKING:
+    from marginlinear._typing import FloatArray, Parameters
+    from marginlinear.problem import Problem
 
-def dual(problem, params):
+
+def dual(problem: Problem, params: Parameters) -> tuple[FloatArray, dict[str, Any]]:
     K = min(5, problem.n_classes - 1) if params["K"] is None else params["K"]
     if problem.n_classes < K:
         raise P.refusal("K", K, f"1 to the number of classes, {problem.n_classes}", ValueError)

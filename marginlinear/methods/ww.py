@@ -6,12 +6,20 @@
     0 <= a_il <= C_i
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from marginlinear import params as P
 from marginlinear.algorithms.dual import JointFit, convex_fit
 from marginlinear.registry import Method
 
+if TYPE_CHECKING:
+    from marginlinear._typing import FloatArray, Parameters
+    from marginlinear.problem import Problem
 
-def dual(problem, params):
+
+def dual(problem: Problem, params: Parameters) -> tuple[FloatArray, dict[str, Any]]:
     return problem.costs(params["C"]), {"loss": "sum"}
 
 

@@ -21,11 +21,14 @@ A file without a trailer is LIBLINEAR's or LIBSVM's own and is loaded for predic
 exactly there, which cannot be told from one; its weights and labels are whole.
 """
 
+from __future__ import annotations
+
 import io
 import os
 import stat
 import sys
 from hashlib import sha256
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -37,8 +40,14 @@ from marginlinear.modelfile.trailer import calibration_of, read_trailer, scaling
 from marginlinear.params import THREADS, check_path, refusal
 from marginlinear.threads import default_threads
 
+if TYPE_CHECKING:
+    from typing import Any, BinaryIO
 
-def save_model(model, path, *, threads=None):
+    from marginlinear._typing import Integer, PathLike
+    from marginlinear.model import Model
+
+
+def save_model(model: Model, path: PathLike, *, threads: Integer | None = None) -> None:
     """Write `model` to the file `path`, `-` for standard output.
 
     The file appears whole or not at all: an interrupt, a crash or a full disk leaves the old one.
@@ -65,17 +74,18 @@ def save_model(model, path, *, threads=None):
     with replacing(check_path("path", path)) as stream:
         digest = sha256()
 
-        def put(data):
+        def put(data: bytes) -> None:
             digest.update(data)
             stream.write(data)
 
         if not np.isfinite(model.bias):
             raise ValueError(f"the model is not saved: bias = {model.bias} is not finite")
-        own = (kernel if hasattr(model, "kernel") else linear).write(model, put, threads)
+        body: Any = kernel if hasattr(model, "kernel") else linear
+        own = body.write(model, put, threads)
         write_trailer(model, own, put, digest)
 
 
-def load_model(path):
+def load_model(path: PathLike | BinaryIO) -> Model:
     """Read a model file of marginlinear, of LIBLINEAR's or LIBSVM's (c_svc, nu_svc).
 
     Parameters
@@ -99,23 +109,25 @@ def load_model(path):
         return _model_of_stream(sys.stdin.buffer, "<stdin>")
     if hasattr(path, "read"):
         return _model_of_stream(path, getattr(path, "name", "<file>"))
+    name: Any = path
     with open(check_path("path", path), "rb") as stream:
         status = os.fstat(stream.fileno())
         if stat.S_ISREG(status.st_mode):
-            return _model_of(Source(stream, os.fspath(path), status.st_size))
-        return _model_of_stream(stream, os.fspath(path))
+            return _model_of(Source(stream, os.fspath(name), status.st_size))
+        return _model_of_stream(stream, os.fspath(name))
 
 
-def _model_of_stream(stream, name):
+def _model_of_stream(stream: Any, name: str | bytes) -> Model:
     """Where the size is not known beforehand, all is read before any of it is believed."""
     data = stream.read()
     return _model_of(Source(io.BytesIO(data), name, len(data)))
 
 
-def _model_of(source):
+def _model_of(source: Source) -> Model:
     first = header_line(source)
     body = (kernel.KernelBody if first.startswith(b"svm_type ") else linear.LinearBody)(source, first)
     trailer = read_trailer(source, body.trailer_keys)
+    about: dict[str, Any]
     if trailer is None:
         if not body.foreign:
             raise source.cut("after its last row")
@@ -133,6 +145,6 @@ def _model_of(source):
             raise source.damaged(f"scaling is {shown(kind)} in the trailer, {shown(body.scaling)} above it")
     classes = None if body.labels is None else np.array(body.labels, dtype=dtype)
     model = body.model(classes, trailer, **about)
-    if body.scaling is not None:
+    if body.scaling is not None and trailer is not None:
         model.scaling = scaling_of(source, trailer["scaling"], model.n_features)
     return model

@@ -7,6 +7,8 @@ The file is a zip archive, not compressed, whose CRC-32 of each member is checke
     0, 1, ...       the arrays' bytes, in C order and in this machine's byte order; the header has types and shapes
 """
 
+from __future__ import annotations
+
 import errno
 import json
 import math
@@ -16,6 +18,7 @@ import time
 import warnings
 import zipfile
 import zlib
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -24,6 +27,12 @@ from marginlinear.atomic import check_writable, replacing
 from marginlinear.data.reading import json_of, shown
 from marginlinear.errors import DataError
 from marginlinear.fitting import Start
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from marginlinear._typing import AnyArray
 
 FORMAT = 1
 HEADER = "header.json"
@@ -43,16 +52,16 @@ class Checkpoint:
         Returns the Start of what there is so far.
     """
 
-    def __init__(self, path, seconds, start):
+    def __init__(self, path: str, seconds: float, start: Callable[[], Start]) -> None:
         check_writable(path)
         self.path, self.seconds, self.start = path, seconds, start
         self.written = time.monotonic()
 
-    def __call__(self, entry):
+    def __call__(self, entry: object) -> None:
         if time.monotonic() - self.written >= self.seconds:
             self.write(self.start())
 
-    def write(self, start):
+    def write(self, start: Start) -> None:
         """A disk that is full, for now, must not end a fit of hours: it is told as a warning."""
         try:
             write_checkpoint(start, self.path)
@@ -62,9 +71,9 @@ class Checkpoint:
         self.written = time.monotonic()
 
 
-def write_checkpoint(start, path):
+def write_checkpoint(start: Start, path: str) -> None:
     """Write a Start; the file appears whole or not at all."""
-    arrays = []
+    arrays: list[AnyArray] = []
     tree = encoded({"y": start.y, "state": start.state, "origin": start.origin}, arrays)
     header = {"format": FORMAT, "version": version, "rows": start.rows, "tree": tree,
               "arrays": [(array.dtype.name, array.shape) for array in arrays]}
@@ -75,7 +84,7 @@ def write_checkpoint(start, path):
                 member.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data if array.size else b"")
 
 
-def encoded(value, arrays):
+def encoded(value: Any, arrays: list[AnyArray]) -> Any:
     """`value` as JSON has it; arrays are added to the list."""
     if isinstance(value, dict):
         return {"dict": {name: encoded(item, arrays) for name, item in value.items()}}
@@ -96,7 +105,7 @@ DAMAGE = (zipfile.BadZipFile, zlib.error, struct.error, KeyError, IndexError, Va
           NotImplementedError, RuntimeError, EOFError)
 
 
-def read_checkpoint(path):
+def read_checkpoint(path: str) -> Start:
     """The Start in a file that `write_checkpoint` has written.
 
     Raises DataError for other files, OSError where it cannot be read.
@@ -121,7 +130,7 @@ def read_checkpoint(path):
             raise DataError(path, 0, 0, NOT_ONE.format("it is too short")) from error
 
 
-def member(archive, name, size):
+def member(archive: zipfile.ZipFile, name: str, size: int) -> bytes:
     """The bytes of a member; no more are believed to be there than the file has, which is of this size."""
     info = archive.getinfo(name)
     if info.compress_type != zipfile.ZIP_STORED or info.file_size > size:
@@ -129,13 +138,13 @@ def member(archive, name, size):
     return archive.read(info)
 
 
-def array_of(data, name, shape):
+def array_of(data: bytes, name: str, shape: Any) -> AnyArray:
     if name not in TYPES:
         raise ValueError(f"an array of type {name}")
     return np.frombuffer(data, dtype=name).reshape(shape).copy()
 
 
-def decoded(tree, arrays):
+def decoded(tree: Any, arrays: list[AnyArray]) -> Any:
     """What `encoded` has made a tree of."""
     if not isinstance(tree, dict):
         return tree

@@ -28,8 +28,11 @@ Other models have `svm_type marginlinear`, which LIBSVM refuses, a coefficient a
 `codes`, or `multilabel`, of `linear` if they have some. A multi-label model has one number as nr_sv.
 """
 
+from __future__ import annotations
+
 import io
 import re
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -55,6 +58,13 @@ from marginlinear.modelfile.text import (
 )
 from marginlinear.threads import ranges
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
+
+    from marginlinear._typing import AnyArray, FloatArray
+    from marginlinear.modelfile.text import Source
+
 KEYS = ("svm_type", "kernel_type", "degree", "gamma", "coef0", "nr_class", "total_sv", "rho", "label", "classes",
         "codes", "multilabel", "scaling", "probA", "probB", "nr_sv")
 SIGMOIDS = "probA", "probB"
@@ -68,7 +78,7 @@ READ_AT_ONCE = 1 << 20  # bytes of support vectors
 WRITTEN_AT_ONCE = 256  # support vectors
 
 
-def write(model, put, threads):
+def write(model: KernelModel, put: Callable[[bytes], object], threads: int) -> dict[str, Any]:
     """Give `put` the text, some of it at a time; returns what the trailer of a kernel model has of its own."""
     kernel = model.kernel
     if callable(kernel.kind):
@@ -76,7 +86,7 @@ def write(model, put, threads):
     if not (np.isfinite(model.weights).all() and np.isfinite(model.intercept).all()):
         raise ValueError("the model is not saved: it holds a coefficient that is not finite")
     unlabelled = REGRESSION[0] if model.classes is None else ONE_CLASS if is_one_class(model) else None
-    k = 2 if unlabelled else len(model.classes)
+    k = 2 if unlabelled else len(model.classes)  # pyright: ignore[reportArgumentType]  # they are there
     flip = -1 if k == 2 else 1
     coefficients = model.weights if unlabelled else pairwise(model)
     kind = unlabelled or (OWN if coefficients is None else PAIRS)
@@ -104,7 +114,7 @@ def write(model, put, threads):
     return {"bias": model.bias, "columns": model.columns, "nr_feature": model.n_features}
 
 
-def sigmoid_lines(calibration):
+def sigmoid_lines(calibration: Calibration | None) -> list[str]:
     """probA and probB, where a calibration is made of sigmoids."""
     if calibration is None or calibration.kind not in (SIGMOID, PAIRWISE):
         return []
@@ -112,7 +122,7 @@ def sigmoid_lines(calibration):
             for key, values in zip(SIGMOIDS, (calibration.slope, calibration.offset), strict=True)]
 
 
-def pairwise(model):
+def pairwise(model: KernelModel) -> FloatArray | None:
     """The coefficients in LIBSVM's places, an array of shape (n_support, k - 1); None if the model has no such form."""
     weights, k = model.weights, len(model.classes)
     if model.multilabel:
@@ -126,7 +136,7 @@ def pairwise(model):
 
 class KernelBody(Body):
 
-    def __init__(self, source, first):
+    def __init__(self, source: Source, first: bytes) -> None:
         fields = Fields(source, first, KEYS, "SV", "its support vectors")
         self.source = source
         self.trailer_keys = {"bias": (int, float), "columns": int, "nr_feature": int}
@@ -167,10 +177,11 @@ class KernelBody(Body):
         columns = len(self.rho) if self.kind == OWN else k - 1
         self.coefficients, self.support = read_support(source, total, columns, self.kernel.kind == "precomputed")
 
-    def model(self, classes, trailer, **rest):
+    def model(self, classes: AnyArray | None, trailer: Mapping[str, Any] | None, **rest: Any) -> KernelModel:
         """The KernelModel; `rest` are arguments of it."""
         k = 2 if classes is None else len(classes)
-        weights, intercept, codes = self.coefficients, 0.0 - np.array(self.rho), self.codes
+        weights, intercept = self.coefficients, 0.0 - np.array(self.rho)
+        codes: Any = self.codes
         if self.kind != OWN and k > 2:
             codes = ONE_AGAINST_ONE
         elif self.kind != OWN and trailer is not None and trailer["columns"] == 2:
@@ -196,7 +207,7 @@ class KernelBody(Body):
                     support_counts=self.counts[::-1] if k == 2 else self.counts, n_features=n_features, **rest)
 
 
-def read_svm_type(source, fields):
+def read_svm_type(source: Source, fields: Fields) -> str:
     name = fields.value("svm_type", WORD_ONLY, bytes.decode, "a kind of model")
     if name not in (*FOREIGN, OWN):
         raise source.error(f"unknown svm type. {shown(name)} is none of {', '.join(FOREIGN)}",
@@ -204,14 +215,14 @@ def read_svm_type(source, fields):
     return name
 
 
-def read_kernel(source, fields):
+def read_kernel(source: Source, fields: Fields) -> Kernel:
     name = fields.value("kernel_type", WORD_ONLY, bytes.decode, "a kernel's name")
     kinds = {theirs: ours for ours, theirs in KERNELS.items()}
     if name not in kinds:
         raise source.error(f"unknown kernel function. {shown(name)} is none of {', '.join(kinds)}",
                            *fields.place("kernel_type"))
     kind = kinds[name]
-    values = {key: fields.value("degree", NATURAL, int, "a degree of 0 or more") if key == "degree"
+    values: dict[str, Any] = {key: fields.value("degree", NATURAL, int, "a degree of 0 or more") if key == "degree"
               else fields.number(key) for key in PARAMETERS.get(kind, ())}
     for key in ("degree", "gamma", "coef0"):
         if key in fields and key not in values:
@@ -222,12 +233,12 @@ def read_kernel(source, fields):
     return Kernel(kind, **values)
 
 
-def read_support(source, total, columns, numbered):
+def read_support(source: Source, total: int, columns: int, numbered: bool) -> tuple[FloatArray, Any]:
     """(coefficients of shape (total, columns), support vectors): CSR, or row numbers if they are `numbered`."""
     if total * max(1, columns * 2) > source.left():
         # A digit and a blank is the least that a coefficient takes: refused before memory is asked for.
         raise source.damaged(f"{total} support vectors of {columns} coefficients do not fit into {source.left()} bytes")
-    lines = SupportLines(source, np.empty((total, columns)))
+    lines: Any = SupportLines(source, np.empty((total, columns)))
     if not total:
         none = CSR(np.zeros(0), np.zeros(0, np.int32), np.zeros(1, np.int64), 0)
         return lines.coefficients, np.zeros(0, np.int64) if numbered else none
@@ -256,15 +267,15 @@ class SupportLines(io.RawIOBase):
 
     name = "<support vectors>"
 
-    def __init__(self, source, coefficients):
+    def __init__(self, source: Source, coefficients: FloatArray) -> None:
         self.source, self.coefficients = source, coefficients
         self.start, self.first = source.stream.tell(), source.line + 1
         self.done, self.rest = 0, memoryview(b"")
 
-    def readable(self):
+    def readable(self) -> bool:
         return True
 
-    def readinto(self, room):
+    def readinto(self, room: Any) -> int:
         if not self.rest and self.done < len(self.coefficients):
             self.rest = memoryview(self.convert())
         n = min(len(room), len(self.rest))
@@ -272,7 +283,7 @@ class SupportLines(io.RawIOBase):
         self.rest = self.rest[n:]
         return n
 
-    def convert(self):
+    def convert(self) -> bytes:
         """The next block of whole lines."""
         source, total, columns = self.source, *self.coefficients.shape
         stream = source.stream
@@ -298,7 +309,7 @@ class SupportLines(io.RawIOBase):
         stream.seek(start + len(block))
         return b"".join([b"0 " + word[columns] + b"\n" if len(word) > columns else b"0\n" for word in words])
 
-    def bad_coefficient(self, lines, numbers, position, code):
+    def bad_coefficient(self, lines: list[bytes], numbers: bytes, position: int, code: int) -> DataError:
         """The error for the place where parse_rows stopped."""
         row = numbers.count(b"\n", 0, position)
         line = self.source.line + row + 1
@@ -309,17 +320,18 @@ class SupportLines(io.RawIOBase):
         word = list(re.finditer(rb"\S+", lines[row]))[len(before.split())]
         return self.source.damaged(f"{shown(word[0])} is not a finite number", word.start() + 1, line)
 
-    def place(self, error):
+    def place(self, error: DataError) -> DataError:
         """A DataError of the reader as one of the model file."""
         stream = self.source.stream
         stream.seek(self.start)
+        line = b""
         for _ in range(error.line):
             line = stream.readline()
         skipped = line.split(None, self.coefficients.shape[1])
         features = skipped[-1] if len(skipped) > self.coefficients.shape[1] else b""
         column = line.rindex(features) + 1 + error.column - len("0 ") - 1
-        line = self.first + error.line - 1
+        number = self.first + error.line - 1
         if error.reason.startswith("index 0 "):
             return self.source.error("index 0 in a support vector: number the features of the data from 1 and train "
-                                     "again", column, line)
-        return self.source.damaged(error.reason, max(1, column), line)
+                                     "again", column, number)
+        return self.source.damaged(error.reason, max(1, column), number)

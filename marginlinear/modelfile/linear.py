@@ -28,6 +28,10 @@ w.x - rho.
 A line `scaling unit`, which LIBLINEAR refuses too, tells that rows are scaled before they are scored.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from marginlinear import liblinear, registry
@@ -49,13 +53,21 @@ from marginlinear.modelfile.text import (
 )
 from marginlinear.threads import ranges, run_chunks
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
+
+    from marginlinear._typing import AnyArray, FloatArray
+    from marginlinear.errors import DataError
+    from marginlinear.modelfile.text import Source
+
 KEYS = ("solver_type", "nr_class", "label", "classes", "codes", "multilabel", "scaling", "nr_feature", "bias", "rho")
 READ_AT_ONCE = 1 << 20  # bytes of text
 WRITTEN_AT_ONCE = 1 << 18  # bytes of weights
 AHEAD = 4  # blocks for each thread whose text is held
 
 
-def write(model, put, threads):
+def write(model: Model, put: Callable[[bytes], object], threads: int) -> dict[str, Any]:
     """Give `put` the text, some of it at a time; returns what the trailer of a linear model has of its own: nothing."""
     number = registry.liblinear_number(model.solver)
     bias, weights, rho = model.bias, model.weights, ""
@@ -73,9 +85,9 @@ def write(model, put, threads):
          f"nr_feature {model.n_features}\nbias {bias:.17g}\n{rho}w\n").encode("ascii"))
     flipped = model.joint and columns == 2
     blocks = ranges(rows, max(1, WRITTEN_AT_ONCE // (8 * columns)))
-    made = []
+    made: list[bytes] = []
     for first, last in ranges(len(blocks), AHEAD * threads):
-        def work(number, _, first=first, made=made):
+        def work(number: int, _: int, first: int = first, made: list[bytes] = made) -> bytes:
             # While one thread puts what was made before, the others make what comes next.
             if number == 0:
                 for text in made:
@@ -96,7 +108,7 @@ def write(model, put, threads):
 
 class LinearBody(Body):
 
-    def __init__(self, source, first):
+    def __init__(self, source: Source, first: bytes) -> None:
         fields = Fields(source, first, KEYS, "w", "its weights")
         self.kind = read_solver_type(source, fields)
         self.trailer_keys = {}
@@ -107,7 +119,7 @@ class LinearBody(Body):
             self.labels = [-1, 1]
         nr_feature = fields.value("nr_feature", NATURAL, int, "the number of features")
         self.bias = fields.number("bias")
-        self.codes = None
+        self.codes: Any = None
         k = 2 if unlabelled else len(self.labels)
         self.multilabel = fields.multilabel(self.kind, liblinear.CODED)
         if self.multilabel:
@@ -130,7 +142,7 @@ class LinearBody(Body):
         if one_class:
             self.weights, self.bias = np.vstack((self.weights, [[-rho]])), 1.0
 
-    def model(self, classes, trailer, **rest):
+    def model(self, classes: AnyArray | None, trailer: Mapping[str, Any] | None, **rest: Any) -> Model:
         """The Model; `rest` are arguments of it."""
         weights = self.weights
         if classes is None:
@@ -144,7 +156,7 @@ class LinearBody(Body):
         return made(weights, classes, bias=self.bias, codes=self.codes, **rest)
 
 
-def read_solver_type(source, fields):
+def read_solver_type(source: Source, fields: Fields) -> str:
     name = fields.value("solver_type", WORD_ONLY, bytes.decode, "a solver's name")
     if name not in (liblinear.CODED, *liblinear.SOLVERS.values()):
         known = ", ".join(liblinear.SOLVERS.values())
@@ -152,7 +164,7 @@ def read_solver_type(source, fields):
     return name
 
 
-def read_weights(source, rows, columns):
+def read_weights(source: Source, rows: int, columns: int) -> FloatArray:
     """The table of weights, a block of whole lines at a time."""
     if rows * columns * 2 > source.left():
         # A digit and a blank is the least that a weight takes: refused before memory is asked for.
@@ -181,7 +193,7 @@ def read_weights(source, rows, columns):
     return weights
 
 
-def bad_weights(source, block, position, code, columns):
+def bad_weights(source: Source, block: bytes, position: int, code: int, columns: int) -> DataError:
     """The error for the place where parse_rows stopped."""
     source.line += block.count(b"\n", 0, position) + 1
     column = position - block.rfind(b"\n", 0, position)

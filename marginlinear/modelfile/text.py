@@ -3,10 +3,13 @@
 `data.reading` says what holds for all that is read.
 """
 
+from __future__ import annotations
+
 import json
 import math
 import re
 from hashlib import sha256
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,6 +17,18 @@ from marginlinear import liblinear
 from marginlinear.data.labels import require_words
 from marginlinear.data.reading import INTEGER, NATURAL, NUMBER, JSONFault, json_of, shown
 from marginlinear.errors import DataError
+
+if TYPE_CHECKING:
+    import hashlib
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Any, BinaryIO, TypeAlias, TypeVar
+
+    from marginlinear._typing import Int8Array
+    from marginlinear.model import Model
+
+    Digest: TypeAlias = hashlib._Hash
+    T = TypeVar("T")
+    N = TypeVar("N", int, float)
 
 I64 = 1 << 63
 C_INT = 1 << 31
@@ -44,23 +59,23 @@ class Source:
     digest : hash of all bytes taken
     """
 
-    def __init__(self, stream, name, size):
+    def __init__(self, stream: BinaryIO, name: str | bytes, size: int) -> None:
         self.stream = stream
         self.name = name
         self.size = size
         self.line = 0
         self.digest = sha256()
 
-    def left(self):
+    def left(self) -> int:
         return self.size - self.stream.tell()
 
-    def error(self, reason, column=1, line=None):
+    def error(self, reason: str, column: int = 1, line: int | None = None) -> DataError:
         return DataError(self.name, line or self.line, column, reason)
 
-    def damaged(self, reason, column=1, line=None):
+    def damaged(self, reason: str, column: int = 1, line: int | None = None) -> DataError:
         return self.error(f"{reason}: copy the file again or train again", column, line)
 
-    def cut(self, where):
+    def cut(self, where: str) -> DataError:
         return DataError(self.name, 0, 0, f"the file ends {where}: copy it again or train again")
 
 
@@ -83,6 +98,12 @@ class Body:
         What the trailer has beside what every model's has, and its types.
     """
 
+    kind: str
+    labels: Any
+    foreign: bool
+    scaling: str | None
+    trailer_keys: dict[str, Any]
+
 
 class Fields:
     """The lines `key text` that stand before `body`, in any order: up to the one that says only `last`.
@@ -93,14 +114,16 @@ class Fields:
         Text and line number of each key.
     """
 
-    def __init__(self, source, first, known, last, body):
+    def __init__(self, source: Source, first: bytes, known: Sequence[str], last: str, body: str) -> None:
         """Read on from `first`, a line already taken; of the keys `known` those in LISTS may have a long line."""
         self.body = body
-        self.source, self.texts, self.lines = source, {}, {}
+        self.source = source
+        self.texts: dict[str, bytes] = {}
+        self.lines: dict[str, int] = {}
         line = first
         while True:
-            key, _, text = line.rstrip(b"\r\n").partition(b" ")
-            key = key.decode("ascii", "backslashreplace")
+            word, _, text = line.rstrip(b"\r\n").partition(b" ")
+            key = word.decode("ascii", "backslashreplace")
             if key == last and not text.strip():
                 return
             if key not in known:
@@ -110,32 +133,33 @@ class Fields:
             self.texts[key], self.lines[key] = text, source.line
             line = header_line(source, body)
 
-    def __contains__(self, key):
+    def __contains__(self, key: object) -> bool:
         return key in self.texts
 
-    def require(self, *keys):
+    def require(self, *keys: str) -> None:
         for key in keys:
             if key not in self.texts:
                 raise self.source.damaged(f"{key} is missing before {self.body}")
 
-    def place(self, key):
+    def place(self, key: str) -> tuple[int, int]:
         """Column and line of the value of `key`."""
         return len(key) + 2, self.lines[key]
 
-    def value(self, key, pattern, convert, allowed):
+    def value(self, key: str, pattern: re.Pattern[bytes], convert: Callable[[bytes], T], allowed: str) -> T:
         self.require(key)
         text = self.texts[key].strip()
         if not pattern.fullmatch(text):
             raise self.source.error(f"{key} is {shown(text)}: give {allowed}", *self.place(key))
         return convert(text)
 
-    def number(self, key):
+    def number(self, key: str) -> float:
         number = self.value(key, NUMBER, float, "a finite number")
         if not math.isfinite(number):
             raise self.source.error(f"{key} is {number}: give a finite number", *self.place(key))
         return number
 
-    def several(self, key, pattern, convert, allowed, count=None):
+    def several(self, key: str, pattern: re.Pattern[bytes], convert: Callable[[bytes], N], allowed: str,
+                count: int | None = None) -> list[N]:
         """The values of a list; `count` is how many there must be."""
         self.require(key)
         words = self.texts[key].split()
@@ -148,7 +172,7 @@ class Fields:
             raise self.source.damaged(f"{key} has {len(words)} values in place of {count}", *self.place(key))
         return [convert(word) for word in words]
 
-    def labels(self):
+    def labels(self) -> tuple[list[Any], bool]:
         """(labels in the order of a Model's classes, whether they stand as a JSON list after `classes`)."""
         listed = "classes" in self
         self.require("nr_class", *(() if listed else ("label",)))
@@ -166,12 +190,11 @@ class Fields:
             reason = f"nr_class is {nr_class}, and {key} has {len(labels)}"
             raise self.source.damaged(reason, *self.place("nr_class"))
         if len(set(labels)) < len(labels):
-            seen = set()
-            twice = next(label for label in labels if label in seen or seen.add(label))
+            twice = next(label for i, label in enumerate(labels) if label in labels[:i])
             raise self.source.damaged(f"label {shown(twice)} stands twice", 1, self.lines[key])
         return labels[::-1] if nr_class == 2 else labels, listed
 
-    def no_labels(self):
+    def no_labels(self) -> Any:
         """DataError for classes other than the two that LIBLINEAR gives a model without any, and for labels."""
         self.require("nr_class")
         given = next((key for key in ("label", "classes", "codes") if key in self), None)
@@ -180,11 +203,11 @@ class Fields:
         if self.value("nr_class", NATURAL, int, "the number of classes") != 2:
             raise self.source.damaged("nr_class of a model without classes is 2", *self.place("nr_class"))
 
-    def scaling(self):
+    def scaling(self) -> str | None:
         """The word after `scaling`; None without."""
         return self.value("scaling", WORD_ONLY, bytes.decode, "a kind of scaling") if "scaling" in self else None
 
-    def multilabel(self, kind, own):
+    def multilabel(self, kind: str, own: str) -> bool:
         """Whether there is a line `multilabel 1`, which goes with the `kind` that is our `own`."""
         if "multilabel" not in self:
             return False
@@ -193,7 +216,7 @@ class Fields:
             raise self.source.damaged(reason, 1, self.lines["multilabel"])
         return self.value("multilabel", ONE, int, "1") == 1
 
-    def codes(self, classes):
+    def codes(self, classes: int) -> Int8Array:
         """The int8 array of shape (classes, columns) that stands after `codes`."""
         self.require("codes")
         words = self.texts["codes"].split()
@@ -202,11 +225,11 @@ class Fields:
             raise self.source.damaged(f"codes is not {classes} words of +, - and 0, of one length",
                                       *self.place("codes"))
         signs = np.frombuffer(b"".join(words), dtype=np.uint8).reshape(classes, width)
-        codes = (signs == ord("+")).astype(np.int8) - (signs == ord("-"))
+        codes: Int8Array = (signs == ord("+")).astype(np.int8) - (signs == ord("-"))
         return codes[::-1] if classes == 2 else codes
 
 
-def header_line(source, body="its weights"):
+def header_line(source: Source, body: str = "its weights") -> bytes:
     line = source.stream.readline(4 * WORD)
     source.line += 1
     if len(line) == 4 * WORD and not line.endswith(b"\n"):
@@ -220,13 +243,14 @@ def header_line(source, body="its weights"):
     return line
 
 
-def check_labels(source, labels, kind):
+def check_labels(source: Source, labels: Sequence[Any] | None, kind: str) -> None:
     """DataError unless the labels, None of a regression, are of the type that the trailer names."""
     if labels is None:
         if kind != NUMBERS:
             raise source.damaged(f"the trailer calls the labels {shown(kind)}, a regression has none")
         return
-    allowed = {"bool": int, "int64": int, "float64": (int, float), "str": str}.get(kind)
+    kinds: dict[str, type | tuple[type, ...]] = {"bool": int, "int64": int, "float64": (int, float), "str": str}
+    allowed = kinds.get(kind)
     if allowed is None or not all(isinstance(label, allowed) for label in labels):
         raise source.damaged(f"the trailer calls the labels {shown(kind)}, and they are not")
     if kind == "bool" and not all(label in (0, 1) for label in labels):
@@ -240,7 +264,7 @@ def check_labels(source, labels, kind):
         raise source.damaged("a label is beyond 64 bits")
 
 
-def check_keys(source, what, entries, types):
+def check_keys(source: Source, what: str, entries: object, types: Mapping[str, Any]) -> None:
     """DataError unless `entries` are a dict with the keys and types of `types`."""
     if not isinstance(entries, dict):
         raise source.damaged(f"the {what} is not a JSON object")
@@ -253,7 +277,7 @@ def check_keys(source, what, entries, types):
             raise source.damaged(f"{what}: {shown(key)} is {shown(entries[key])}")
 
 
-def parse_json(source, text, line, column):
+def parse_json(source: Source, text: bytes, line: int, column: int) -> Any:
     """The value of the JSON `text`, which begins in that line and column."""
     try:
         return json_of(text)
@@ -261,11 +285,11 @@ def parse_json(source, text, line, column):
         raise source.damaged(f"JSON cannot be read ({fault})", column + fault.column - 1, line) from None
 
 
-def is_one_class(model):
+def is_one_class(model: Model) -> bool:
     return model.solver in ONE_CLASS and model.classes is not None
 
 
-def label_kind(model):
+def label_kind(model: Model) -> str:
     """What the trailer calls the labels."""
     if model.classes is None:
         return NUMBERS
@@ -275,7 +299,7 @@ def label_kind(model):
     return LABELS[kind]
 
 
-def label_text(label):
+def label_text(label: Any) -> str:
     """A label as in a LIBSVM file: an integer without a point, another number in its shortest form."""
     if isinstance(label, str):
         return label
@@ -284,7 +308,7 @@ def label_text(label):
     return text.removesuffix(".0")
 
 
-def label_lines(model):
+def label_lines(model: Model) -> str:
     """The lines of the number of classes and of the labels; of two classes classes[1] comes first. Of a regression what
     LIBLINEAR writes: two classes without labels."""
     if model.classes is None:
@@ -303,25 +327,25 @@ def label_lines(model):
     return f"nr_class {len(classes)}\n{labels}\n"
 
 
-def code_line(model):
+def code_line(model: Model) -> str:
     """The line of the codes, of two classes that of classes[1] first; "" without."""
     if not model.voted:
         return ""
-    codes = model.codes.tolist()
+    codes: list[list[int]] = np.asarray(model.codes).tolist()
     if len(codes) == 2:
         codes.reverse()
     return "codes " + " ".join("".join(SIGNS[code] for code in word) for word in codes) + "\n"
 
 
-def multilabel_line(model):
+def multilabel_line(model: Model) -> str:
     return "multilabel 1\n" if model.multilabel else ""
 
 
-def scaling_line(model):
+def scaling_line(model: Model) -> str:
     """The line of the scaling, which other programs do not know: they refuse the file; "" without."""
     return "" if model.scaling is None else f"scaling {model.scaling.kind}\n"
 
 
-def plain(value):
+def plain(value: Any) -> Any:
     """A number of NumPy's as one of Python's."""
     return value.item() if hasattr(value, "item") else value

@@ -1,8 +1,11 @@
 """The trailer of model files, read and written: its first line, its JSON, and the digest that seals the file."""
 
+from __future__ import annotations
+
 import json
 import math
 import re
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,6 +18,13 @@ from marginlinear.modelfile.text import WORD, check_keys, label_kind, parse_json
 from marginlinear.problem import Info
 from marginlinear.status import CAPS, STATUSES
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any
+
+    from marginlinear.model import Model
+    from marginlinear.modelfile.text import Digest, Source
+
 FIRST = b"marginlinear 1"
 SEAL = re.compile(rb', "sha256": "([0-9a-f]{64})"\}\n\Z')
 NUMBER = (int, float)
@@ -26,7 +36,7 @@ KEPT = {"status": str, "algorithm": str, "n_iter": int, "n_outer": int, "objecti
 NOT_FINITE = ("nan", "inf", "-inf")  # JSON has none of them: they are written as words
 
 
-def write_trailer(model, own, put, digest):
+def write_trailer(model: Model, own: Mapping[str, Any], put: Callable[[bytes], object], digest: Digest) -> None:
     """`own` is what the trailers of this kind of model have of their own; `digest` is that of all that was put."""
     info = None
     if model.info is not None:
@@ -47,11 +57,11 @@ def write_trailer(model, own, put, digest):
     put(digest.hexdigest().encode("ascii") + b'"}\n')
 
 
-def _sorted(values):
+def _sorted(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: plain(value) for name, value in sorted(values.items())}
 
 
-def read_trailer(source, own):
+def read_trailer(source: Source, own: Mapping[str, Any]) -> dict[str, Any] | None:
     """The checked trailer as a dict; None where the file ends without one.
 
     `own` are the keys that the trailers of this kind of model have of their own, and their types. What is in
@@ -82,8 +92,8 @@ def read_trailer(source, own):
     if source.stream.read(1):
         source.line += 1
         raise source.damaged("text after the trailer")
-    trailer = parse_json(source, line, source.line, 1)
-    optional = {key: dict for key in ("calibration", "scaling") if key in trailer}
+    trailer: dict[str, Any] = parse_json(source, line, source.line, 1)
+    optional: dict[str, Any] = {key: dict for key in ("calibration", "scaling") if key in trailer}
     check_keys(source, "trailer", trailer, {
         **own, **optional, "info": (dict, type(None)), "labels": str, "params": dict, "solver": str, "version": str,
         "sha256": str})
@@ -92,7 +102,7 @@ def read_trailer(source, own):
     return trailer
 
 
-def _check_params(source, values):
+def _check_params(source: Source, values: dict[str, Any]) -> None:
     """DataError for a value outside its parameter's domain; None is one that was not given."""
     check_keys(source, "params", values, dict.fromkeys(values, PLAIN))
     known = {p.name: p for p in (*P.OWN, *P.RUN, *P.AROUND)}
@@ -101,23 +111,24 @@ def _check_params(source, values):
             _check(source, "params", known[name], value)
 
 
-def _check(source, what, param, value):
+def _check(source: Source, what: str, param: P.Param, value: Any) -> None:
     try:
         param.check(value)
     except ValueError:
         raise source.damaged(f"{what}: {param.name} is {shown(value)}, outside {param.allowed}") from None
 
 
-def _info(source, entries):
+def _info(source: Source, entries: Any) -> Info | None:
     if entries is None:
         return None
     # Older files have none.
     entries.setdefault("reason", None)
     check_keys(source, "info", entries, dict.fromkeys(KEPT, PLAIN))
     values = {}
+    kind: Any
     for name, kind in KEPT.items():
         value = entries[name]
-        if value in NOT_FINITE and kind is not str:
+        if kind is not str and value in NOT_FINITE:
             value = float(value)
         if not isinstance(value, kind) or isinstance(value, bool):
             raise source.damaged(f"info: {name} is {shown(value)}")
@@ -132,7 +143,7 @@ def _info(source, entries):
     return Info(**values, seconds=math.nan)
 
 
-def calibration_of(source, entries, n_classes, multilabel=False):
+def calibration_of(source: Source, entries: Any, n_classes: int, multilabel: bool = False) -> Calibration | None:
     """The Calibration that the trailer holds; None where `entries` are."""
     if entries is None:
         return None
@@ -145,7 +156,7 @@ def calibration_of(source, entries, n_classes, multilabel=False):
         raise source.damaged(f"calibration: {error}") from None
 
 
-def scaling_of(source, entries, n_features):
+def scaling_of(source: Source, entries: Any, n_features: int) -> Scaling:
     """The Scaling that the trailer holds."""
     kind = entries["kind"]
     if kind not in KINDS:
@@ -166,8 +177,9 @@ def scaling_of(source, entries, n_features):
         raise source.damaged(f"scaling: {error}") from None
 
 
-def _numbers(source, what, entries, name):
+def _numbers(source: Source, what: str, entries: Any, name: str) -> list[Any]:
     """The list of numbers, none of which is a bool."""
     if not all(type(value) in NUMBER for value in entries[name]):
         raise source.damaged(f"{what}: {name} is not a list of numbers")
-    return entries[name]
+    found: list[Any] = entries[name]
+    return found

@@ -8,6 +8,8 @@ Of a kernel, the inner products of all rows are made once where there is room fo
 rows held out, read them there, and are what they are without them, bit for bit.
 """
 
+from __future__ import annotations
+
 import hashlib
 import math
 import threading
@@ -15,7 +17,7 @@ import time
 import warnings
 from collections import Counter
 from contextlib import nullcontext
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -39,10 +41,48 @@ from marginlinear.status import fell_short, keyword, remedies
 from marginlinear.store.paging import paged
 from marginlinear.threads import default_threads, in_order
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from typing import TypeAlias
+
+    from typing_extensions import Unpack
+
+    from marginlinear._typing import (
+        AnyArray,
+        ArrayLike,
+        ClassWeight,
+        FloatArray,
+        IntArray,
+        Integer,
+        MatrixLike,
+        Metric,
+        PathLike,
+        SearchParameters,
+        TargetsLike,
+    )
+    from marginlinear.model import Model
+    from marginlinear.problem import Info
+    from marginlinear.registry import Method
+
+    # Called with a point's number, a fold's, and what was found there.
+    Report: TypeAlias = Callable[[int, int, "Fold"], object]
+    # What `Folds.take` returns.
+    Picked: TypeAlias = tuple[AnyArray, Any, AnyArray, dict[str, Any], AnyArray, Any]
+
 LOO = "# folds > # data. Will use # folds = # data instead (i.e., leave-one-out cross validation)"
 
 
-class CrossValidation(NamedTuple):
+class _CrossValidation(NamedTuple):
+    score: float
+    fold_scores: FloatArray
+    predictions: AnyArray
+    scores: FloatArray
+    fold_of: IntArray
+    infos: list[Info]
+    seconds: float
+
+
+class CrossValidation(Summary, _CrossValidation):
     """What `cross_validate` found.
 
     Attributes
@@ -63,15 +103,9 @@ class CrossValidation(NamedTuple):
     seconds : float
     """
 
-    score: float
-    fold_scores: Any
-    predictions: Any
-    scores: Any
-    fold_of: Any
-    infos: list
-    seconds: float
+    __slots__ = ()
 
-    def _summary(self):
+    def _summary(self) -> tuple[str, list[tuple[str, str]]]:
         low, high = np.nanmin(self.fold_scores), np.nanmax(self.fold_scores)
         short = sum(fell_short(info.status) for info in self.infos)
         sweeps = sum(info.n_iter for info in self.infos)
@@ -81,10 +115,16 @@ class CrossValidation(NamedTuple):
             ("rows", f"{len(self.fold_of):,}, each predicted by a model that has not seen it"),
             ("fits", f"{sweeps:,} sweeps, {self.seconds:.3g} s, {short} not converged")]
 
-    __repr__, _repr_html_ = Summary.__repr__, Summary._repr_html_
+
+class _Search(NamedTuple):
+    best_params: dict[str, Any]
+    best_score: float
+    table: list[dict[str, Any]]
+    model: Model | None
+    predictions: FloatArray | None
 
 
-class Search(NamedTuple):
+class Search(Summary, _Search):
     """What `search` found.
 
     Attributes
@@ -101,13 +141,9 @@ class Search(NamedTuple):
         Of a regression over a single point, not resumed: as of CrossValidation.
     """
 
-    best_params: dict
-    best_score: float
-    table: list
-    model: Any
-    predictions: Any
+    __slots__ = ()
 
-    def _summary(self):
+    def _summary(self) -> tuple[str, list[tuple[str, str]]]:
         ranked = sorted((entry["score"] for entry in self.table if math.isfinite(entry["score"])), reverse=True)
         best = listed(self.best_params)
         short, seconds = (sum(entry[name] for entry in self.table) for name in ("unconverged", "seconds"))
@@ -116,8 +152,6 @@ class Search(NamedTuple):
             ("fits", f"{sum(len(entry['fold_scores']) for entry in self.table):,}, {seconds:.3g} s, "
                      f"{short} not converged"),
             ("model", "none: refit=False" if self.model is None else self.model.info.verdict)]
-
-    __repr__, _repr_html_ = Summary.__repr__, Summary._repr_html_
 
 
 class Fold(NamedTuple):
@@ -134,10 +168,10 @@ class Fold(NamedTuple):
     info : Info
     """
 
-    rows: Any
-    places: Any
-    scores: Any
-    info: Any
+    rows: IntArray
+    places: AnyArray
+    scores: FloatArray
+    info: Info
 
 
 class Folds:
@@ -151,18 +185,20 @@ class Folds:
     fold_of : int array of shape (m,)
     """
 
-    def __init__(self, X, y, n, seed, sample_weight, class_weight, square, method):
+    def __init__(self, X: Any, y: Any, n: Any, seed: Any, sample_weight: ArrayLike | None,
+                 class_weight: ClassWeight | None, square: bool, method: Method) -> None:
         n, seed = P.FOLDS.check(n), P.SEED.check(seed)
         if method.regression:
             require_no_classes(method, class_weight=class_weight or None)
         X, y, _, _ = training_data(X, y, None, square, regression=method.regression)
-        if sample_weight is not None:
-            sample_weight = row_weights(sample_weight, len(y))
+        weights = None if sample_weight is None else row_weights(sample_weight, len(y))
         if n > len(y):
             warnings.warn(LOO, UserWarning, stacklevel=4)
             n = len(y)
-        self.X, self.y, self.weights, self.class_weight = X, y, sample_weight, check_class_weight(class_weight)
-        self.n, self.square, self.classes, self.places, self.factors = n, square, None, y, {}
+        self.X, self.y, self.weights, self.class_weight = X, y, weights, check_class_weight(class_weight)
+        self.n, self.square, self.places = n, square, y
+        self.classes: Any = None  # of a regression
+        self.factors: Mapping[Any, Any] = {}
         self.multilabel = isinstance(y, LabelSets)
         # What rows that a kernel's problem reads together have in common.
         self.groups = self.places
@@ -175,9 +211,11 @@ class Folds:
         else:
             self._by_class(seed)
         self.sizes = np.bincount(self.fold_of, minlength=n)
-        self._lock, self._held, self._users = threading.Lock(), {}, Counter()
+        self._lock = threading.Lock()
+        self._held: dict[int, Picked] = {}
+        self._users: Counter[int] = Counter()
 
-    def _by_class(self, seed):
+    def _by_class(self, seed: int) -> None:
         y = self.y
         # By label; "balanced" is counted in each fold.
         self.factors = self.class_weight if isinstance(self.class_weight, dict) else {}
@@ -191,27 +229,27 @@ class Folds:
                              f"(label {self.classes[0]})")
         self.fold_of = stratified_folds(y, self.n, seed)
 
-    def expect(self, fold, users):
+    def expect(self, fold: int, users: int) -> None:
         """So many chains will `take` the fold, and `leave` it."""
         self._users[fold] = users
 
-    def take(self, fold):
+    def take(self, fold: int) -> Picked:
         """(training rows' numbers, they, their labels, keywords of `train`, held-out rows' numbers, they) of a fold."""
         with self._lock:
             if fold not in self._held:
                 self._held[fold] = self._picked(fold)
             return self._held[fold]
 
-    def leave(self, fold):
+    def leave(self, fold: int) -> None:
         with self._lock:
             self._users[fold] -= 1
             if self._users[fold] == 0:
                 del self._held[fold]
 
-    def _picked(self, fold):
+    def _picked(self, fold: int) -> Picked:
         inside, outside = np.flatnonzero(self.fold_of != fold), np.flatnonzero(self.fold_of == fold)
         labels = self.y[inside]
-        others = {"sample_weight": None if self.weights is None else self.weights[inside]}
+        others: dict[str, Any] = {"sample_weight": None if self.weights is None else self.weights[inside]}
         if self.multilabel:
             others["class_weight"] = self.class_weight
         elif self.classes is not None:
@@ -226,7 +264,7 @@ class Folds:
             rows, held_out = select_columns(rows, inside), select_columns(held_out, inside)
         return inside, rows, labels, others, outside, held_out
 
-    def judged(self, model, scores):
+    def judged(self, model: Model, scores: FloatArray) -> tuple[AnyArray, FloatArray]:
         """(places, scores) of held-out rows, of their scores by a model, among the classes of all rows."""
         if self.classes is None:
             return scores, scores
@@ -245,7 +283,7 @@ class Folds:
         of_all[:, columns] = ranks
         return places, of_all
 
-    def digest(self):
+    def digest(self) -> str:
         """SHA-256 of rows, labels and weights."""
         digest = hashlib.sha256()
         arrays = [self.X.indptr, self.X.indices, self.X.data] if hasattr(self.X, "indptr") else [np.asarray(self.X)]
@@ -267,26 +305,27 @@ class Fits:
     A chain is one fold with points that differ on one axis, in ascending order; each fit starts from the one before.
     """
 
-    def __init__(self, method, folds, params, points, axis, report=None):
+    def __init__(self, method: Method, folds: Folds, params: Mapping[str, Any], points: list[dict[Any, Any]],
+                 axis: str | None, report: Report | None = None) -> None:
         self.method, self.folds, self.points, self.report = method, folds, points, report
         self.params = {name: value for name, value in params.items() if name != P.THREADS.name}
         values, run_values = resolved(method, _inner(params))
         self.threads, self.cache = run_values["threads"] or default_threads(), values.get(P.CACHE.name)
         # Each fold's training rows are scaled in their own way.
         self.shares = values.get("kernel") in P.KERNEL.choices and params.get(P.SCALE.name) is None
-        chains = {}
+        chains: dict[tuple[tuple[str, Any], ...], list[int]] = {}
         for p, point in enumerate(points):
             chains.setdefault(tuple((n, v) for n, v in point.items() if n != axis), []).append(p)
         self.chains = [sorted(chain, key=lambda p: points[p].get(axis, 0)) for chain in chains.values()]
         self._cancel, self._report_lock = threading.Event(), threading.Lock()
 
-    def missing(self, done):
+    def missing(self, done: Collection[tuple[int, int]]) -> list[tuple[int, list[int]]]:
         """Pairs (fold, chain), those of fold 0 first, of the chains that have a point whose (point, fold) is not among
         `done`: whole ones, since what a fit finds depends, within its tolerance, on where it starts."""
         return [(fold, chain) for fold in range(self.folds.n) for chain in self.chains
                 if any((p, fold) not in done for p in chain)]
 
-    def run(self, todo):
+    def run(self, todo: Sequence[tuple[int, list[int]]]) -> Iterator[list[tuple[int, int, Fold]]]:
         """Yield lists of (point, fold, Fold), one for each of the (fold, chain) `todo`, in their order.
 
         `report(point, fold, Fold)` is called as soon as a fit has ended, by one thread at a time.
@@ -298,10 +337,12 @@ class Fits:
         several = min(threads, len(todo)) > 1
         points, room = self._shared(max(1, min(threads, len(todo))))
 
-        def work(job):
+        def work(job: int) -> list[tuple[int, int, Fold]]:
             fold, chain = todo[job]
             inside, rows, labels, others, outside, held_out = self.folds.take(fold)
-            done, model, gram = [], None, kernels.GramCache(None if points is None else points.select(inside), room)
+            done: list[tuple[int, int, Fold]] = []
+            model: Any = None
+            gram = kernels.GramCache(None if points is None else points.select(inside), room)
             for p in chain:
                 if self._cancel.is_set():
                     break
@@ -327,10 +368,11 @@ class Fits:
 
         yield from in_order(work, len(todo), threads, self._cancel)
 
-    def _shared(self, takers):
+    def _shared(self, takers: int) -> tuple[Any, int]:
         """(KernelPoints of all rows that know their products, or None; bytes for the kernel rows of a chain, of which
         so many run at once)."""
-        room, points = kernels.room_of(self.cache), None
+        room = kernels.room_of(self.cache)
+        points: Any = None
         if self.shares:
             points = kernels.shared_points(self.folds.X, self.folds.groups, self.cache, self.threads)
         if points is not None:
@@ -338,8 +380,10 @@ class Fits:
         return points, room
 
 
-def out_of_fold(X, y=None, *, solver=None, folds=5, seed=0, threads=None, sample_weight=None, class_weight=None,
-                **params):
+def out_of_fold(X: MatrixLike, y: TargetsLike | None = None, *, solver: str | int | None = None, folds: Integer = 5,
+                seed: Integer = 0, threads: Integer | None = None, sample_weight: ArrayLike | None = None,
+                class_weight: ClassWeight | None = None,
+                **params: Unpack[SearchParameters]) -> tuple[AnyArray, Iterator[Fold]]:
     """Scores of rows by models that have not seen them.
 
     Parameters
@@ -354,13 +398,15 @@ def out_of_fold(X, y=None, *, solver=None, folds=5, seed=0, threads=None, sample
         the scores of a joint method and of ovr, the votes of ovo and ecoc. A class that the fold's training rows lack
         has -inf there. Of several labels a row the scores have a column a label.
     """
-    method, data, params = _prepared(X, y, solver, folds, seed, threads, sample_weight, class_weight, params)
-    fits = Fits(method, data, params, [{}], None)
+    method, data, fixed = _prepared(X, y, solver, folds, seed, threads, sample_weight, class_weight, params)
+    fits = Fits(method, data, fixed, [{}], None)
     return data.classes, (fold for chain in fits.run(fits.missing(())) for _, _, fold in chain)
 
 
-def cross_validate(X, y=None, *, solver=None, folds=5, metric=None, seed=0, threads=None, sample_weight=None,
-                   class_weight=None, **params):
+def cross_validate(X: MatrixLike, y: TargetsLike | None = None, *, solver: str | int | None = None, folds: Integer = 5,
+                   metric: Metric | None = None, seed: Integer = 0, threads: Integer | None = None,
+                   sample_weight: ArrayLike | None = None, class_weight: ClassWeight | None = None,
+                   **params: Unpack[SearchParameters]) -> CrossValidation:
     """Cross-validation, stratified by class.
 
     Parameters
@@ -396,24 +442,28 @@ def cross_validate(X, y=None, *, solver=None, folds=5, metric=None, seed=0, thre
         Once, when fits did not converge.
     """
     began = time.perf_counter()
-    method, data, params = _prepared(X, y, solver, folds, seed, threads, sample_weight, class_weight, params)
-    metric = P.metric_of(method, metric, data.multilabel)
-    fits = Fits(method, data, params, [{}], None)
+    method, data, fixed = _prepared(X, y, solver, folds, seed, threads, sample_weight, class_weight, params)
+    measure = P.metric_of(method, metric, data.multilabel)
+    fits = Fits(method, data, fixed, [{}], None)
     done = [fold for chain in fits.run(fits.missing(())) for _, _, fold in chain]
     places = np.empty((len(data.y), *done[0].places.shape[1:]), dtype=done[0].places.dtype)
     scores = np.empty((len(data.y), *done[0].scores.shape[1:]))
     for fold in done:
         places[fold.rows], scores[fold.rows] = fold.places, fold.scores
-    values = np.array([score_of(metric, data.places[f.rows], f.places, f.scores) for f in done])
+    values = np.array([score_of(measure, data.places[f.rows], f.places, f.scores) for f in done])
     _warn(method, [fold.info.status for fold in done])
     predictions = (places if method.regression else places.astype(np.int8) if data.multilabel
                    else data.classes[places])
-    return CrossValidation(pooled(metric, values, data.sizes), values, predictions, scores, data.fold_of,
+    return CrossValidation(pooled(measure, values, data.sizes), values, predictions, scores, data.fold_of,
                            [fold.info for fold in done], time.perf_counter() - began)
 
 
-def search(X, y=None, *, solver=None, grid=None, refit=True, folds=5, metric=None, seed=0, threads=None,
-           sample_weight=None, class_weight=None, log=None, resume=None, progress=None, **params):
+def search(X: MatrixLike, y: TargetsLike | None = None, *, solver: str | int | None = None,
+           grid: Mapping[str, Iterable[Any]] | str | None = None, refit: bool = True, folds: Integer = 5,
+           metric: Metric | None = None, seed: Integer = 0, threads: Integer | None = None,
+           sample_weight: ArrayLike | None = None, class_weight: ClassWeight | None = None, log: PathLike | None = None,
+           resume: PathLike | None = None, progress: Callable[[dict[str, Any]], object] | None = None,
+           **params: Unpack[SearchParameters]) -> Search:
     """Search a grid of parameters for the best score of cross-validation.
 
     Parameters
@@ -455,31 +505,34 @@ def search(X, y=None, *, solver=None, grid=None, refit=True, folds=5, metric=Non
         Once, when fits did not converge.
     """
     method = registry.get(registry.DEFAULT if solver is None else solver)
-    y = label_sets_of(y) if are_label_sets(y) and method.classifies else y
-    metric = P.metric_of(method, metric, isinstance(y, LabelSets))
-    if grid is None and G.doubles(method, params):
-        grid = doubling_grid(method, X, y, params, sample_weight)
-        params = {name: value for name, value in params.items() if name not in grid}
-    grid = G.check_grid(G.default_grid(method) if grid is None else grid, method)
-    points = G.points_of(grid, method, params)
+    if are_label_sets(y) and method.classifies:
+        y = label_sets_of(y)
+    measure = P.metric_of(method, metric, isinstance(y, LabelSets))
+    fixed: dict[str, Any] = {**params}
+    if grid is None and G.doubles(method, fixed):
+        grid = doubling_grid(method, X, y, fixed, sample_weight)
+        fixed = {name: value for name, value in fixed.items() if name not in grid}
+    values = G.check_grid(G.default_grid(method) if grid is None else grid, method)
+    points = G.points_of(values, method, fixed)
     refit, progress = P.check_flag("refit", refit), P.check_function("progress", progress)
     for name, path in (("log", log), ("resume", resume)):
         if path is not None:
             P.check_path(name, path)
     if log is not None and resume is not None:
         raise ValueError("log and resume are both given: resume goes on writing its own file")
-    probability = params.get(P.PROBABILITY.name, False)
-    method, data, params = _prepared(X, y, solver, folds, seed, threads, sample_weight, class_weight, params)
-    axis = G.chain_axis(grid, method)
+    probability = fixed.get(P.PROBABILITY.name, False)
+    method, data, fixed = _prepared(X, y, solver, folds, seed, threads, sample_weight, class_weight, fixed)
+    axis = G.chain_axis(values, method)
     entries = Entries(points, data.n)
     journal = None
-    if log is not None or resume is not None:
-        journal = Journal(log if resume is None else resume, _header(method, data, params, grid, metric))
+    written = log if resume is None else resume
+    if written is not None:
+        journal = Journal(written, _header(method, data, fixed, values, measure))
         if resume is not None:
             journal.read_into(entries)
 
-    def report(p, fold, held_out):
-        score = score_of(metric, data.places[held_out.rows], held_out.places, held_out.scores)
+    def report(p: int, fold: int, held_out: Fold) -> None:
+        score = score_of(measure, data.places[held_out.rows], held_out.places, held_out.scores)
         entry = entries[p, fold] = {"fold": fold + 1, "score": score, "status": held_out.info.status,
                                     "n_iter": held_out.info.n_iter, "seconds": held_out.info.seconds}
         if journal is not None:
@@ -487,29 +540,31 @@ def search(X, y=None, *, solver=None, grid=None, refit=True, folds=5, metric=Non
         if progress is not None:
             progress({"done": len(entries), "total": len(points) * data.n, "params": points[p], **entry})
 
-    fits = Fits(method, data, params, points, axis, report)
+    fits = Fits(method, data, fixed, points, axis, report)
     todo = fits.missing(entries)
-    for fold, chain in todo:
-        for p in chain:
+    for fold, places in todo:
+        for p in places:
             entries.pop((p, fold), None)
     with nullcontext() if journal is None else journal.opened(fresh=resume is None):
         predictions = np.empty(len(data.y)) if method.regression and len(points) == 1 and not entries else None
-        for chain in fits.run(todo):
+        for done in fits.run(todo):
             if predictions is not None:
-                for _, _, fold in chain:
-                    predictions[fold.rows] = fold.places
-    table = entries.table(metric, data.sizes)
+                for _, _, held_out in done:
+                    predictions[held_out.rows] = held_out.places
+    table = entries.table(measure, data.sizes)
     _warn(method, [entry["status"] for entry in entries.values()])
-    better = -1 if metric in P.ERRORS else 1
+    better = -1 if measure in P.ERRORS else 1
     best = max(range(len(points)), key=lambda p: (better * table[p]["score"], -p))
     model = None
     if refit:
         model = train(data.X if is_paged(data.X) else X, y, solver=method.name, sample_weight=sample_weight,
-                      class_weight=class_weight, **{**params, **points[best], P.PROBABILITY.name: probability})
+                      class_weight=class_weight, **{**fixed, **points[best], P.PROBABILITY.name: probability})
     return Search(points[best], table[best]["score"], table, model, predictions)
 
 
-def _prepared(X, y, solver, folds, seed, threads, sample_weight, class_weight, params):
+def _prepared(X: Any, y: Any, solver: str | int | None, folds: Integer, seed: Integer,
+              threads: Integer | None, sample_weight: ArrayLike | None, class_weight: ClassWeight | None,
+              params: Mapping[str, Any]) -> tuple[Method, Folds, dict[str, Any]]:
     """(method, Folds, parameters of every fit)"""
     method = registry.get(registry.DEFAULT if solver is None else solver)
     # Out of fold only scores are asked for.
@@ -527,13 +582,13 @@ def _prepared(X, y, solver, folds, seed, threads, sample_weight, class_weight, p
     return method, data, params
 
 
-def _inner(params):
+def _inner(params: Mapping[str, Any]) -> dict[str, Any]:
     """Those of the method and of its run."""
     around = {p.name for p in P.AROUND}
     return {name: value for name, value in params.items() if name not in around}
 
 
-def _warn(method, statuses):
+def _warn(method: Method, statuses: Sequence[str]) -> None:
     short = [status for status in statuses if fell_short(status)]
     if short:
         counts = ", ".join(f"{n} {status}" for status, n in Counter(short).items())
@@ -541,7 +596,8 @@ def _warn(method, statuses):
                       f"{remedies(method, keyword)}", ConvergenceWarning, stacklevel=3)
 
 
-def _header(method, data, params, grid, metric):
+def _header(method: Method, data: Folds, params: Mapping[str, Any], grid: Mapping[str, list[Any]],
+            metric: str) -> dict[str, Any]:
     """What must be the same for a log's entries to be of use."""
     values, run = resolved(method, _inner(params))
     fixed = {name: value if isinstance(value, (int, float, str, type(None))) else str(value)

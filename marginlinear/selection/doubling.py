@@ -7,7 +7,10 @@ What is given of the two says where they begin: C goes up from there, epsilon do
 given one.
 """
 
+from __future__ import annotations
+
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,12 +20,20 @@ from marginlinear.data.checks import training_data
 from marginlinear.selection.grid import own_range
 from marginlinear.store.paging import paged
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from marginlinear._typing import AnyArray, ArrayLike, FloatArray
+    from marginlinear.registry import Method
+
 # The largest C, of classes and of numbers.
 LARGEST = {False: 2.0**10, True: 2.0**20}
 STEPS = 20
 
 
-def doubling_grid(method, X, y, params, sample_weight=None):
+def doubling_grid(method: Method, X: Any, y: Any, params: Mapping[str, Any],
+                  sample_weight: ArrayLike | None = None) -> dict[str, list[float]]:
     """{name: values} for `search`, without whose names the `params` are those that stay fixed.
 
     Parameters
@@ -54,11 +65,11 @@ def doubling_grid(method, X, y, params, sample_weight=None):
     return grid
 
 
-def _doubles(start, method):
+def _doubles(start: float, method: Method) -> list[float]:
     return [start * 2.0**i for i in range(max(1, math.floor(math.log2(LARGEST[method.regression] / start)) + 1))]
 
 
-def _first(method, X, y, weights, params):
+def _first(method: Method, X: Any, y: AnyArray, weights: FloatArray, params: Mapping[str, Any]) -> float:
     """A power of two: the C at which LIBLINEAR begins, of a regression at epsilon 0."""
     if params.get(P.SCALE.name) is not None:
         from marginlinear.data.scaling import learned

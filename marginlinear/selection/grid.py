@@ -8,18 +8,31 @@ As text, NAME=VALUES,NAME=VALUES,... where VALUES are separated by commas, each 
     loss=logistic,softmax
 """
 
+from __future__ import annotations
+
 import itertools
 import math
+from typing import TYPE_CHECKING
 
 from marginlinear import params as P
 from marginlinear.liblinear import SEARCHED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from decimal import Decimal
+    from typing import Any, TypeAlias
+
+    from marginlinear.params import Param
+    from marginlinear.registry import Method
+
+    Grid: TypeAlias = dict[str, list[Any]]
 
 BASES = {"log2": 2, "log10": 10}
 # Points of a search at most: each is several fits.
 MOST = 100_000
 
 
-def default_grid(method):
+def default_grid(method: Method) -> str:
     """The `grid` that the parameters of a method declare, as text: that of C alone where it has C."""
     axes = [p for p in method.params if p.grid]
     if not axes:
@@ -29,21 +42,21 @@ def default_grid(method):
     return ",".join(f"{p.name}={p.grid}" for p in cost or axes)
 
 
-def doubles(method, params):
+def doubles(method: Method, params: Mapping[str, Any]) -> bool:
     """Whether a search without a grid tries what LIBLINEAR's -C does (`doubling`), in place of `default_grid`: of its
     solvers, and of others from a C that is given."""
     has_cost = P.C.name in {p.name for p in method.params}
     return has_cost and (params.get(P.C.name) is not None or own_range(method, params))
 
 
-def own_range(method, params):
+def own_range(method: Method, params: Mapping[str, Any]) -> bool:
     """Whether LIBLINEAR's -C has a range of its own for this problem."""
     return method.liblinear in SEARCHED and params.get(P.KERNEL.name) is None
 
 
-def parse_grid(text, method):
+def parse_grid(text: str, method: Method) -> Grid:
     """{name: values} of a grid as text; ValueError names the part that is wrong, and the fix."""
-    parts = []
+    parts: list[tuple[str, list[str]]] = []
     for piece in text.split(","):
         name, equals, values = piece.partition("=")
         if equals:
@@ -52,7 +65,7 @@ def parse_grid(text, method):
             parts[-1][1].append(piece)
         else:
             raise ValueError(f"grid {text!r}: {piece!r} has no name: give NAME=VALUES, such as C=log2:-5:2:9")
-    grid = {}
+    grid: Grid = {}
     for name, pieces in parts:
         param = _axis(name, method)
         if param.name in grid:
@@ -62,9 +75,9 @@ def parse_grid(text, method):
     return grid
 
 
-def parse_grids(texts, method):
+def parse_grids(texts: Iterable[str], method: Method) -> Grid:
     """`parse_grid` of several texts together, each with names of its own."""
-    grid = {}
+    grid: Grid = {}
     for text in texts:
         found = parse_grid(text, method)
         twice = next((name for name in found if name in grid), None)
@@ -74,7 +87,7 @@ def parse_grids(texts, method):
     return grid
 
 
-def check_grid(grid, method):
+def check_grid(grid: Mapping[str, Iterable[Any]] | str, method: Method) -> Grid:
     """{name: values} with every value checked; `grid` is text, or a dict of a name and its values."""
     if isinstance(grid, str):
         return parse_grid(grid, method)
@@ -89,7 +102,7 @@ def check_grid(grid, method):
     return checked
 
 
-def points_of(grid, method, fixed):
+def points_of(grid: Grid, method: Method, fixed: Mapping[str, Any]) -> list[dict[str, Any]]:
     """All combinations, a list of dicts, the last name's values changing first.
 
     ValueError for a name that is among the `fixed` parameters too, and for values that do not go together.
@@ -106,7 +119,7 @@ def points_of(grid, method, fixed):
     return points
 
 
-def chain_axis(grid, method):
+def chain_axis(grid: Grid, method: Method) -> str | None:
     """The name along which each fit goes on from the last one: C or lambda, else the first real number; or None.
 
     None too for a method whose answer depends on where it starts.
@@ -117,14 +130,14 @@ def chain_axis(grid, method):
     return next((name for name in axes if name in (P.C.name, P.LAMBDA.name)), axes[0] if axes else None)
 
 
-def shown(point):
+def shown(point: Mapping[str, Any]) -> str:
     """A point as `C = 16 mu = 0.4`."""
     return " ".join(f"{name.rstrip('_')} = {value:.6g}" if isinstance(value, float) else
                     f"{name.rstrip('_')} = {value}" for name, value in point.items())
 
 
-def _axis(name, method):
-    axes = (*method.takes, P.BIAS)
+def _axis(name: str, method: Method) -> Param:
+    axes: tuple[Param, ...] = (*method.takes, P.BIAS)
     for param in axes:
         if name in (param.name, param.name.rstrip("_"), param.flag):
             return param
@@ -132,7 +145,7 @@ def _axis(name, method):
     raise ValueError(f"grid: {name!r} is not a parameter of {method.name}: give one of {known}")
 
 
-def _distinct(name, values):
+def _distinct(name: str, values: list[Any]) -> list[Any]:
     """The values without repetitions, numbers in ascending order: of equal scores the first one wins."""
     if not values:
         raise ValueError(f"grid: {name} has no values")
@@ -140,18 +153,19 @@ def _distinct(name, values):
     return sorted(values) if all(isinstance(value, (int, float)) for value in values) else values
 
 
-def _words(name, piece):
+def _words(name: str, piece: str) -> list[str]:
     """The values, as text, that one piece of a grid stands for."""
     from decimal import Decimal, InvalidOperation
 
     if ":" not in piece:
         return [piece]
-    base, *ends = piece.split(":") if piece.startswith("log") else (None, *piece.split(":"))
+    ends = piece.split(":")
+    base = ends.pop(0) if piece.startswith("log") else None
     try:
         start, step, stop = (Decimal(end) for end in ends)
-        finite = start.is_finite() and step.is_finite() and stop.is_finite()
     except (InvalidOperation, ValueError):
-        finite = False
+        start = step = stop = Decimal("nan")
+    finite = start.is_finite() and step.is_finite() and stop.is_finite()
     if not finite or base not in (None, *BASES) or step == 0 or (stop - start) / step < 0:
         raise ValueError(f"grid: {name} = {piece!r} is no range: give start:step:stop, log2:start:step:stop or "
                          "log10:start:step:stop, such as log2:-5:2:9")
@@ -162,11 +176,11 @@ def _words(name, piece):
     return [_plain(number) if base is None else _power(BASES[base], number) for number in numbers]
 
 
-def _plain(number):
+def _plain(number: Decimal) -> str:
     return str(int(number)) if number == number.to_integral_value() else str(number)
 
 
-def _power(base, exponent):
+def _power(base: int, exponent: Decimal) -> str:
     # Through text 10^-2 is the double nearest to 0.01, which a power need not be.
     try:
         value = float(f"1e{_plain(exponent)}") if base == 10 and exponent == int(exponent) else base ** float(exponent)

@@ -6,25 +6,34 @@ The log is JSON, a line for the search, then one for each fit:
     {"params": {"C": 0.5}, "fold": 1, "score": 0.96, "status": "converged", "n_iter": 12, "seconds": 0.1}
 """
 
+from __future__ import annotations
+
 import json
 import math
 import os
 from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 from marginlinear.data.reading import JSONFault, json_of, shown
 from marginlinear.errors import DataError
 from marginlinear.selection.metrics import is_score, pooled
 from marginlinear.status import STATUSES, fell_short
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from typing import TextIO
 
-class Entries(dict):
+    from marginlinear._typing import IntArray
+
+
+class Entries(dict[tuple[int, int], dict[str, Any]]):
     """The entry of each fit, by (number of its point, fold)."""
 
-    def __init__(self, points, n):
+    def __init__(self, points: list[dict[str, Any]], n: int) -> None:
         super().__init__()
         self.points, self.n = points, n
 
-    def table(self, metric, sizes):
+    def table(self, metric: str, sizes: IntArray) -> list[dict[str, Any]]:
         rows = []
         for p, point in enumerate(self.points):
             entries = [self[p, fold] for fold in range(self.n)]
@@ -36,18 +45,19 @@ class Entries(dict):
         return rows
 
 
-def _key(point):
+def _key(point: Mapping[str, Any]) -> str:
     return json.dumps(point, sort_keys=True, default=str)
 
 
 class Journal:
     """The log of a search: a line for what it is, then one for each fit."""
 
-    def __init__(self, path, header):
-        self.path, self.header, self.stream = os.fspath(path), header, None
+    def __init__(self, path: str | bytes | os.PathLike[str] | os.PathLike[bytes], header: dict[str, Any]) -> None:
+        self.path, self.header = os.fspath(path), header
+        self.stream: TextIO  # while it is `opened`
         self.whole = 0
 
-    def read_into(self, entries):
+    def read_into(self, entries: Entries) -> None:
         """Enter the fits that the file has; DataError where it is another search's. A last line cut short by the
         end of its writer is dropped."""
         with open(self.path, "rb") as stream:
@@ -75,10 +85,10 @@ class Journal:
             if p is not None:
                 entries[p, entry["fold"] - 1] = entry
 
-    def _fit(self, number, line, folds):
+    def _fit(self, number: int, line: bytes, folds: int) -> dict[str, Any]:
         """The checked entry of a line."""
         entry = self._object(number, line)
-        allowed = {
+        allowed: dict[str, tuple[str, Callable[[Any], bool]]] = {
             "params": ("an object of values", lambda value: isinstance(value, dict) and not any(
                 isinstance(item, (list, dict)) for item in value.values())),
             "fold": (f"an integer from 1 to {folds}", lambda value: type(value) is int and 1 <= value <= folds),
@@ -95,7 +105,7 @@ class Journal:
                                   line.find(b'"%b"' % key.encode()) + 1)
         return entry
 
-    def _object(self, number, line):
+    def _object(self, number: int, line: bytes) -> dict[str, Any]:
         try:
             entry = json_of(line)
         except JSONFault as fault:
@@ -104,15 +114,15 @@ class Journal:
             raise self._error(number, "not a line of a search's log")
         return entry
 
-    def _error(self, number, reason, column=1):
+    def _error(self, number: int, reason: str, column: int = 1) -> DataError:
         return DataError(self.path, number, column, f"{reason}; start a new one with --log")
 
-    def _other(self, name, value, wanted):
+    def _other(self, name: str, value: object, wanted: object) -> DataError:
         value = repr(value) if isinstance(value, (int, float)) else shown(value)
         return self._error(1, f"the log of another search: its {name} is {value}, here it is {wanted!r}")
 
     @contextmanager
-    def opened(self, fresh):
+    def opened(self, fresh: bool) -> Iterator[None]:
         with open(self.path, "w" if fresh else "r+", encoding="ascii") as self.stream:
             if fresh:
                 self.write({"search": self.header})
@@ -121,7 +131,7 @@ class Journal:
                 self.stream.seek(self.whole)
             yield
 
-    def write(self, entry):
+    def write(self, entry: Mapping[str, Any]) -> None:
         plain = {name: None if isinstance(value, float) and not math.isfinite(value) else value
                  for name, value in entry.items()}
         # Line by line: what an interrupted search did is there.

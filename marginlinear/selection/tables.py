@@ -1,16 +1,25 @@
 """Files of runs and of searches: what margin-train wrote by --log and --table."""
 
+from __future__ import annotations
+
 import csv
 import io
 import math
 import re
 import sys
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from marginlinear.data.reading import JSONFault, json_of, place_of, shown
 from marginlinear.errors import DataError
 from marginlinear.problem import Info
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any, TypeGuard
+
+    from marginlinear._typing import PathLike
 
 # Keys of every line of a log.
 CHECK = {"n_iter", "seconds", "objective", "certificate", "residual"}
@@ -23,13 +32,14 @@ KINDS = {
 }
 
 
-def read_log(path):
+def read_log(path: PathLike) -> list[tuple[list[dict[str, Any]], float | None, dict[str, Any]]]:
     """Runs in a file of `margin-train --log`: list of (history, limit or None, what tells it from the others).
 
     The last is a dict, such as {"fold": 1}; runs with folds come after the others, in their order. A run that was
     interrupted has no result, and no limit.
     """
-    runs, current = [], {}
+    runs: list[dict[str, Any]] = []
+    current: dict[str, dict[str, Any]] = {}
     with open(path, "rb") as stream:
         data = stream.read()
     _require_kind("run", path, data)
@@ -49,19 +59,20 @@ def read_log(path):
             if not is_number(entry.get("tol")):
                 raise DataError(path, number, 1, f"tol: {shown(entry.get('tol'))} is not a number")
             if entry["objective"] is not None:
-                run["limit"] = Info(**{name: entry.get(name) for name in Info._fields}).criterion[2]
+                values: dict[str, Any] = {name: entry.get(name) for name in Info._fields}
+                run["limit"] = Info(**values).criterion[2]
             del current[str(place)]
         else:
             run["history"].append(entry)
     # Folds are trained side by side.
     runs.sort(key=lambda run: fold if is_number(fold := run["place"].get("fold")) else 0)
-    runs = [(run["history"], run["limit"], run["place"]) for run in runs if run["history"]]
-    if not runs:
+    found = [(run["history"], run["limit"], run["place"]) for run in runs if run["history"]]
+    if not found:
         raise DataError(path, 0, 0, "no check of a run: give a file of margin-train --log")
-    return runs
+    return found
 
 
-def read_table(path):
+def read_table(path: PathLike) -> list[dict[str, Any]]:
     """Rows of a search's table: from a CSV file with a head, a JSON list of objects, or JSON lines; a list of dict.
 
     Columns fold_1, fold_2, ... of a CSV file, as `margin-train --table` writes them, become a list fold_scores.
@@ -69,6 +80,7 @@ def read_table(path):
     with open(path, "rb") as stream:
         data = stream.read().removeprefix(b"\xef\xbb\xbf")
     _require_kind("table", path, data)
+    rows: list[dict[str, Any]]
     if data.startswith(b"["):
         rows = _json(path, data)
     elif data.startswith(b"{"):
@@ -83,14 +95,14 @@ def read_table(path):
     return rows
 
 
-def _require_kind(wanted, path, data):
+def _require_kind(wanted: str, path: PathLike, data: bytes) -> None:
     """DataError where a file is not of the wanted one of KINDS, but of another."""
     kind = _kind(data.partition(b"\n")[0])
     if kind not in (wanted, None):
         raise DataError(path, 1, 1, KINDS[kind])
 
 
-def _kind(line):
+def _kind(line: bytes) -> str | None:
     """Which of KINDS the file with this first line is; None where that is not known, as of foreign JSON lines."""
     if line.startswith(b"["):
         return "table"
@@ -105,17 +117,17 @@ def _kind(line):
     return "run" if entry.keys() >= CHECK else None
 
 
-def _csv_rows(path, data):
+def _csv_rows(path: PathLike, data: bytes) -> Iterator[dict[str, Any]]:
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
         raise DataError(path, *place_of(data, error.start), "not UTF-8: give a CSV or JSON file") from None
-    reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
+    reader: csv.DictReader[str] = csv.DictReader(io.StringIO(text, newline=""), strict=True)
     try:
         for row in reader:
             if None in row or None in row.values():
                 raise DataError(path, reader.line_num, 1,
-                                f"{len(reader.fieldnames)} cells are needed, as in the first line")
+                                f"{len(reader.fieldnames or ())} cells are needed, as in the first line")
             row = {key.strip(): _cell(text) for key, text in row.items()}
             folds = [row.pop(key) for key in list(row) if re.fullmatch(r"fold_\d+", key)]
             yield {**row, "fold_scores": folds} if folds else row
@@ -123,13 +135,13 @@ def _csv_rows(path, data):
         raise DataError(path, reader.line_num + 1, 1, f"not CSV: {error}") from None
 
 
-def _json_lines(path, data):
+def _json_lines(path: PathLike, data: bytes) -> Iterator[tuple[int, Any]]:
     for number, line in enumerate(io.BytesIO(data), 1):
         if line.strip():
             yield number, _json(path, line, number)
 
 
-def _json(path, data, first=1):
+def _json(path: PathLike, data: bytes, first: int = 1) -> Any:
     """The value of JSON that begins in line `first`."""
     try:
         return json_of(data)
@@ -137,7 +149,7 @@ def _json(path, data, first=1):
         raise DataError(path, first + fault.line - 1, fault.column, f"not JSON: {fault}") from None
 
 
-def _cell(text):
+def _cell(text: str) -> int | float | str:
     # What is longer is no 64-bit integer.
     for kind in (int, float) if len(text) <= 20 else (float,):
         try:
@@ -147,7 +159,7 @@ def _cell(text):
     return text
 
 
-def is_number(value):
+def is_number(value: object) -> TypeGuard[float]:
     """Whether a value is a finite number."""
     if isinstance(value, (float, np.floating)):
         return math.isfinite(value)

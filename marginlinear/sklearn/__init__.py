@@ -4,6 +4,9 @@
 
     MCODMClassifier(C=10).fit(X, y).score(X_test, y_test)
 
+SVC, SVR, NuSVC, NuSVR, OneClassSVM, LinearSVC, LinearSVR and LogisticRegression are scikit-learn's, to be imported from
+here in their places: the same parameters, attributes and optimum.
+
 They train by `marginlinear.train`: with the same tol, and fit_intercept=False or bias=1 there, both give the same model
 bit for bit, and so does `margin-train`. Linear decisions are made of `coef_` and `intercept_`, as everywhere in
 scikit-learn: who changes them changes scores, predictions, margins and what is saved. `model_` is the model that they
@@ -24,7 +27,10 @@ from marginlinear.sklearn.estimators import (
     SVMClassifier,
     SVMRegressor,
 )
+from marginlinear.sklearn.libsvm import SVC, SVR, NuSVC, NuSVR, OneClassSVM
+from marginlinear.sklearn.linear import LinearSVC, LinearSVR, LogisticRegression
 
-__all__ = ["ConvergenceWarning", "CrammerSingerClassifier", "ISM3Classifier", "LDMClassifier", "LogisticClassifier",
-           "LpMCSVMClassifier", "M3SVMClassifier", "MCODMClassifier", "MSVMAvClassifier", "ODMClassifier",
-           "SVMClassifier", "SVMRegressor"]
+__all__ = ["SVC", "SVR", "ConvergenceWarning", "CrammerSingerClassifier", "ISM3Classifier", "LDMClassifier",
+           "LinearSVC", "LinearSVR", "LogisticClassifier", "LogisticRegression", "LpMCSVMClassifier", "M3SVMClassifier",
+           "MCODMClassifier", "MSVMAvClassifier", "NuSVC", "NuSVR", "ODMClassifier", "OneClassSVM", "SVMClassifier",
+           "SVMRegressor"]

@@ -8,7 +8,7 @@ import numpy as np
 
 from marginlinear import errors, registry
 from marginlinear import params as P
-from marginlinear.api import fit_model
+from marginlinear.api import fit_model, warn_unless_converged
 from marginlinear.data.arrays import checked
 from marginlinear.model import KernelModel
 
@@ -16,12 +16,12 @@ try:
     import joblib
     from scipy import sparse
     from sklearn import exceptions
-    from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+    from sklearn.base import BaseEstimator, ClassifierMixin, OutlierMixin, RegressorMixin
     from sklearn.utils import check_random_state
     from sklearn.utils.class_weight import compute_class_weight
     from sklearn.utils.metaestimators import available_if
     from sklearn.utils.multiclass import check_classification_targets
-    from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+    from sklearn.utils.validation import _check_sample_weight, _num_samples, check_is_fitted, validate_data
 except ImportError as error:
     # validate_data came with 1.6.
     raise ImportError(f"marginlinear.sklearn needs scikit-learn 1.6 or newer: pip install 'marginlinear[sklearn]' "
@@ -86,9 +86,18 @@ coef_ : float64 array of shape (n_features,)
     May be changed or assigned, as may intercept_: predictions are made of them.
 intercept_ : float"""
 
-ATTRIBUTES = """\
+OUTLIER_ATTRIBUTES = """\
+coef_ : float64 array of shape (n_features,)
+    Not with a kernel.
+intercept_ : float64 array of shape (1,)
+offset_ : float64 array of shape (1,)
+    -intercept_."""
+
+ITERATIONS = """\
 n_iter_ : int
-    Sweeps over the rows, Newton steps included.
+    Sweeps over the rows, Newton steps included."""
+
+ATTRIBUTES = """\
 converged_ : bool
 objective_ : float
     Value of the objective.
@@ -130,6 +139,11 @@ def coef_and_intercept(model):
     return tuple(map(one_of_two, found)) if two else found
 
 
+def with_sums(votes, sums):
+    """Votes, and what orders equal ones: shape (m, n_classes)."""
+    return votes + sums / (3 * (np.abs(sums) + 1))
+
+
 def confident_votes(model, scores):
     """Votes of binary problems, and between equal ones the sums of the scores that gave them: shape (m, n_classes).
 
@@ -139,7 +153,7 @@ def confident_votes(model, scores):
     as in `predict`: where the sums say otherwise, its score is raised to just above the largest.
     """
     votes, sums = model._ranks(scores), scores @ model.codes.T.astype(np.float64)
-    found = votes + sums / (3 * (np.abs(sums) + 1))
+    found = with_sums(votes, sums)
     predicted, largest = votes.argmax(axis=1), found.max(axis=1)
     lower = np.flatnonzero(found[np.arange(len(found)), predicted] < largest)
     found[lower, predicted[lower]] = np.nextafter(largest[lower], np.inf)
@@ -160,7 +174,7 @@ def gamma_of(gamma, X):
 
 def has_probabilities(estimator):
     """Whether its models have probabilities: where they are asked for, and where scores are probabilities anyway."""
-    return estimator.probability or (
+    return getattr(estimator, "probability", False) not in (False, "deprecated") or (
         estimator._method.probabilities is not None and getattr(estimator, "multiclass", "ovr") == "ovr")
 
 
@@ -203,9 +217,9 @@ def documented(cls):
         own = cls.own_words.get(name) or OWN_WORDS.get(name)
         kind, words = own or entry(declared[name], parameter.default, method)
         lines += [f"{name} : {kind}", *textwrap.wrap(words, 112, initial_indent="    ", subsequent_indent="    ")]
-    lines += ["", "Attributes", "----------", cls.own_attributes, ATTRIBUTES]
-    if method.kernels:
-        lines.append(KERNEL_ATTRIBUTES)
+    lines += ["", "Attributes", "----------", cls.own_attributes, cls.iterations, ATTRIBUTES]
+    if "kernel" in inspect.signature(cls).parameters:
+        lines.append(cls.kernel_attributes)
     cls.__doc__ = "\n".join([*lines, "", "References", "----------", *textwrap.wrap(method.reference, 112), ""])
     return cls
 
@@ -236,6 +250,7 @@ class MarginEstimator(BaseEstimator):
     """What all estimators share. A subclass names its method and declares its parameters."""
 
     method_name = own_attributes = ""
+    iterations, kernel_attributes = ITERATIONS, KERNEL_ATTRIBUTES
     # Words for parameters that the registry does not have: name -> (type and default, meaning).
     own_words = MappingProxyType({})
 
@@ -257,6 +272,10 @@ class MarginEstimator(BaseEstimator):
     def _method(self):
         return registry.get(self.method_name)
 
+    @property
+    def _threads(self):
+        return joblib.effective_n_jobs(getattr(self, "n_jobs", None))
+
     def fit(self, X, y, sample_weight=None):
         """Train on the rows of X.
 
@@ -274,19 +293,26 @@ class MarginEstimator(BaseEstimator):
         -------
         self
         """
+        X, y, sample_weight = self._checked(X, y, sample_weight)
+        y, told = self._told(y, sample_weight)
+        method, params = self._method, self._given(X)
+        ground = self._ground_of(X, y, sample_weight, params) if getattr(self, "warm_start", False) else None
+        start = self._trained if ground is not None and ground == getattr(self, "_ground", None) else None
+        model = fit_model(X, y, solver=method.name, sample_weight=sample_weight, start=start,
+                          callback=self._tell if self.verbose else None, **told, **params)
+        self._trained, self._ground = model, ground
+        self._describe(model, **told)
+        if not self.converged_:
+            self._warn(model.info, params)
+        return self
+
+    def _checked(self, X, y, sample_weight):
+        """What `fit` was given, as `train` takes it."""
         X, y = validate_data(self, checked(X), y, accept_sparse="csr", dtype=[np.float64, np.float32], order="C",
                              y_numeric=isinstance(self, RegressorMixin))
         if sample_weight is not None:
             sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64)
-        told = self._told(y, sample_weight)
-        method, params = self._method, self._given(X)
-        ground = self._ground_of(X, y, sample_weight, params) if self.warm_start else None
-        start = self._trained if ground is not None and ground == getattr(self, "_ground", None) else None
-        model = fit_model(X, y, ConvergenceWarning, solver=method.name, sample_weight=sample_weight, start=start,
-                          callback=self._tell if self.verbose else None, **told, **params)
-        self._trained, self._ground = model, ground
-        self._describe(model, **told)
-        return self
+        return X, y, sample_weight
 
     @property
     def model_(self):
@@ -294,22 +320,29 @@ class MarginEstimator(BaseEstimator):
         trained = self._trained
         if isinstance(trained, KernelModel):
             return trained
-        found = self._coef_and_intercept()
-        if all(map(np.array_equal, found, coef_and_intercept(trained))):
+        coef, intercept = found = self._coef_and_intercept()
+        # They may have been rounded to another type.
+        of_trained = (values.astype(getattr(own, "dtype", np.float64))
+                      for own, values in zip((self.coef_, self.intercept_), coef_and_intercept(trained), strict=True))
+        if all(map(np.array_equal, found, of_trained)):
             return trained
-        coef, intercept = found
         return type(trained)(np.vstack([coef.T, intercept]), trained.classes, bias=1.0, codes=trained.codes,
                              solver=trained.solver, params=trained.params, calibration=trained.calibration)
 
     def _scored(self, X):
         """(Model that turns scores into predictions and probabilities, scores of the rows of X as it takes them)."""
         check_is_fitted(self)
-        X = validate_data(self, checked(X), accept_sparse="csr", dtype=[np.float64, np.float32], order="C", reset=False)
-        model, intercept, threads = self._trained, 0.0, joblib.effective_n_jobs(self.n_jobs)
+        X = self._checked_rows(X)
+        model, intercept, threads = self._trained, 0.0, self._threads
         if not isinstance(model, KernelModel):
             coef, intercept = self._coef_and_intercept()
             model = type(model)(coef.T, model.classes, codes=model.codes, calibration=model.calibration)
         return model, model.decision_function(X, threads=threads) + intercept
+
+    def _checked_rows(self, X):
+        """Rows to be scored, as the model takes them."""
+        return validate_data(self, checked(X), accept_sparse="csr", dtype=[np.float64, np.float32], order="C",
+                             reset=False)
 
     def _coef_and_intercept(self):
         """coef_ and intercept_ as they are, in float64 and with a row a column of scores: whoever has changed them has
@@ -344,7 +377,7 @@ class MarginEstimator(BaseEstimator):
         free = given.pop("free_bias", False) and self.fit_intercept
         bias = float(scaling) if self.fit_intercept and not free else -1.0
         return {**given, **({"free_bias": True} if free else {}), "bias": bias, "seed": seed_of(self.random_state),
-                "threads": joblib.effective_n_jobs(self.n_jobs)}
+                "threads": self._threads}
 
     def _ground_of(self, X, y, sample_weight, params):
         """What must be the same for a warm start."""
@@ -372,6 +405,10 @@ class MarginEstimator(BaseEstimator):
         self.dual_coef_, self.intercept_ = model.dual_coef[order].T, model.intercept
         if model.kernel.kind != "precomputed":
             self.support_vectors_ = model.support[order]
+
+    def _warn(self, info, params):
+        """Where `fit` was called: how it ended, if that is due."""
+        warn_unless_converged(self._method, info, params.get("kernel"), ConvergenceWarning)
 
     def _tell(self, check):
         criterion = "residual" if check.certificate is None else "certificate"
@@ -419,7 +456,8 @@ class MarginClassifier(ClassifierMixin, MarginEstimator):
         """
         model, scores = self._scored(X)
         if model.calibration is None:
-            raise exceptions.NotFittedError("predict_proba needs what probability=True makes in fit: fit again")
+            raise exceptions.NotFittedError("predict_proba is not available when fitted with probability=False: fit "
+                                            "again")
         return model.proba_of(scores)
 
     @available_if(has_probabilities)
@@ -428,9 +466,9 @@ class MarginClassifier(ClassifierMixin, MarginEstimator):
         return np.log(self.predict_proba(X))
 
     def _told(self, y, sample_weight):
-        """What `train` is told of the labels."""
+        """(y, what `train` is told of it beside)"""
         check_classification_targets(y)
-        return {"classes": np.unique(y), "class_weight": self._class_weights(y, sample_weight)}
+        return y, {"classes": np.unique(y), "class_weight": self._class_weights(y, sample_weight)}
 
     def _class_weights(self, y, sample_weight):
         """class_weight as `train` takes it: a dict has the labels that weigh something."""
@@ -452,3 +490,63 @@ class MarginClassifier(ClassifierMixin, MarginEstimator):
                                else slice(None))
         if two:
             self.dual_coef_, self.intercept_ = one_of_two(self.dual_coef_), one_of_two(self.intercept_)
+
+
+class MarginRegressor(RegressorMixin, MarginEstimator):
+    """What the regressions share."""
+
+    own_attributes = REGRESSOR_ATTRIBUTES
+    _flat = True
+
+    def predict(self, X):
+        """Predictions for the rows of X, float64 array of shape (n_samples,)."""
+        return self._scored(X)[1]
+
+    def _told(self, y, sample_weight):
+        return y, {}
+
+    def _describe(self, model, **told):
+        super()._describe(model)
+        if isinstance(model, KernelModel):
+            self._describe_support(model)
+        else:
+            self.coef_ = self.coef_[0]
+        self.intercept_ = float(self.intercept_[0])
+
+
+class MarginOutliers(OutlierMixin, MarginEstimator):
+    """What those share that learn where the rows are, without labels."""
+
+    own_attributes = OUTLIER_ATTRIBUTES
+    _flat = True
+
+    def fit(self, X, y=None, sample_weight=None):
+        """Train on the rows of X, as others have it; y is not looked at. Returns self."""
+        return super().fit(X, y, sample_weight)
+
+    def decision_function(self, X):
+        """Scores of the rows of X, float64 array of shape (n_samples,): above 0 where rows are."""
+        return self._scored(X)[1]
+
+    def score_samples(self, X):
+        """`decision_function` without its offset."""
+        return self.decision_function(X) + self.offset_
+
+    def predict(self, X):
+        """1 where rows are, -1 elsewhere: int array of shape (n_samples,)."""
+        return np.where(self._scored(X)[1] > 0, 1, -1).astype(np.intp)
+
+    def _checked(self, X, y, sample_weight):
+        return super()._checked(X, np.ones(_num_samples(X)), sample_weight)
+
+    def _told(self, y, sample_weight):
+        return y, {}
+
+    def _describe(self, model, **told):
+        super()._describe(model)
+        if isinstance(model, KernelModel):
+            self._describe_support(model)
+            self.n_support_ = self.n_support_.sum(keepdims=True)
+        else:
+            self.coef_ = self.coef_[0]
+        self.offset_ = -self.intercept_

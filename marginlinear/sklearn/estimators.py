@@ -2,15 +2,11 @@
 
 from types import MappingProxyType
 
-from sklearn.base import RegressorMixin
-
 from marginlinear import registry
-from marginlinear.model import KernelModel
 from marginlinear.sklearn.base import (
     PENALTY_WORDS,
-    REGRESSOR_ATTRIBUTES,
     MarginClassifier,
-    MarginEstimator,
+    MarginRegressor,
     documented,
     has_sparse_weights,
     keep,
@@ -199,7 +195,7 @@ class SVMClassifier(MarginClassifier):
 
 
 @documented
-class SVMRegressor(RegressorMixin, MarginEstimator):
+class SVMRegressor(MarginRegressor):
     """Support vector regression.
 
     The objective of LinearSVR, and with free_bias=True and a kernel that of SVR, trained to a certificate. Residuals
@@ -207,11 +203,9 @@ class SVMRegressor(RegressorMixin, MarginEstimator):
     """
 
     method_name = "l1svr"
-    own_attributes = REGRESSOR_ATTRIBUTES
     own_words = MappingProxyType({"loss": (
         '{"epsilon_insensitive", "squared_epsilon_insensitive"}, default="epsilon_insensitive"',
         "The loss of a residual r: (|r| - epsilon)_+ or its square.")})
-    _flat = True
 
     def __init__(self, *, loss="epsilon_insensitive", epsilon=0.1, C=1.0, kernel=None, gamma="scale", degree=3,
                  coef0=0.0, cache=None, free_bias=False, fit_intercept=True, intercept_scaling=1.0, tol=0.0001,
@@ -223,18 +217,3 @@ class SVMRegressor(RegressorMixin, MarginEstimator):
     def _method(self):
         by_loss = {"epsilon_insensitive": "l1svr", "squared_epsilon_insensitive": "l2svr"}
         return registry.get(one_of(by_loss, "loss", self.loss))
-
-    def predict(self, X):
-        """Predictions for the rows of X, float64 array of shape (n_samples,)."""
-        return self._scored(X)[1]
-
-    def _told(self, y, sample_weight):
-        return {}
-
-    def _describe(self, model, **told):
-        super()._describe(model)
-        if isinstance(model, KernelModel):
-            self._describe_support(model)
-        else:
-            self.coef_ = self.coef_[0]
-        self.intercept_ = float(self.intercept_[0])

@@ -11,16 +11,23 @@ alone, null above NAMES of them; and `onehot`, [[column, number of values], ...]
 "first": the first of its features}; and `like`, whether another store's rule was gone by.
 """
 
+from __future__ import annotations
+
 import os
 import time
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from marginlinear import params
+from marginlinear._typing import AnyArray, FloatArray, Int32Array, Int64Array
 from marginlinear.data.arrays import CSR
 from marginlinear.data.labels import labels_of, require_words
 from marginlinear.errors import DataError
+from marginlinear.libsvm.reader import Progress
 from marginlinear.store import layout
 
 try:
@@ -42,7 +49,8 @@ FNV_OFFSET, FNV_PRIME = 0xCBF29CE484222325, 0x100000001B3
 NUMBERS, WORDS = "numbers", "words"
 
 
-def encoded(source, given, like, dtype, threads, progress):
+def encoded(source: Any, given: dict[str, Any], like: dict[str, Any] | None, dtype: str, threads: int,
+            progress: Progress | None) -> tuple[Iterator[tuple[CSR, AnyArray]], dict[str, Any]]:
     """(pairs of CSR and labels, what meta.json says of the columns).
 
     Parameters
@@ -73,7 +81,7 @@ def encoded(source, given, like, dtype, threads, progress):
             {"label": label, "features": names, "like": like is not None, **rule.meta()})
 
 
-def rule_of(table, label, categorical, bits):
+def rule_of(table: Columns, label: str, categorical: str, bits: int) -> tuple[list[str], Rule]:
     """(numeric columns, OneHot or Hash) of all columns but that of the labels."""
     kinds = {column: kind for column, kind in table.kinds.items() if column != label}
     for column, kind in kinds.items():
@@ -85,7 +93,7 @@ def rule_of(table, label, categorical, bits):
     if words and table.once:
         raise table.fault(words[0], "holds words, and categorical = 'onehot' goes over the rows twice: give a file, "
                           "Table or Dataset in place of what can be read once, or categorical = 'hash'")
-    values = {column: {} for column in words}
+    values: dict[str, dict[Any, int]] = {column: {} for column in words}
     for batch in table.batches(words) if words else ():
         for column, known in values.items():
             with table.naming(column):
@@ -94,9 +102,10 @@ def rule_of(table, label, categorical, bits):
     return numeric, OneHot(len(numeric), values, whole=True)
 
 
-def rule_like(meta, table, label):
+def rule_like(meta: dict[str, Any], table: Columns, label: str) -> tuple[list[str], Rule]:
     """(numeric columns, OneHot or Hash) of the store that `meta` describes, for the columns of another table."""
     names = meta["features"]
+    rule: Rule
     if "hash" in meta:
         first, words = meta["hash"]["first"], meta["hash"]["columns"]
         rule = Hash(first, words, meta["hash"]["bits"])
@@ -133,15 +142,16 @@ class OneHot:
         Whether these are all values that there are: another one is an error, else no feature.
     """
 
-    def __init__(self, first, values, whole):
-        self.values, self.columns, self.starts, self.whole = values, list(values), {}, whole
+    def __init__(self, first: int, values: dict[str, dict[Any, int]], whole: bool) -> None:
+        self.values, self.columns, self.whole = values, list(values), whole
+        self.starts: dict[str, int] = {}
         self.named = 0
         for column, known in values.items():
             self.starts[column] = first + self.named
             self.named += len(known)
         self.n_features = first + self.named
 
-    def features(self, column, words):
+    def features(self, column: str, words: Any) -> Int64Array:
         """The features of distinct words, -1 of unknown ones."""
         known = self.values[column]
         found = np.array([known.get(word, -1) for word in words.to_pylist()], np.int64)
@@ -150,10 +160,10 @@ class OneHot:
                              "changed meanwhile, write the store again")
         return np.where(found < 0, -1, found + self.starts[column])
 
-    def names(self):
+    def names(self) -> list[str]:
         return [f"{column}={value}" for column, known in self.values.items() for value in known]
 
-    def meta(self):
+    def meta(self) -> dict[str, Any]:
         return {"onehot": [[column, len(known)] for column, known in self.values.items()]}
 
 
@@ -162,22 +172,25 @@ class Hash:
 
     named = 0
 
-    def __init__(self, first, columns, bits):
+    def __init__(self, first: int, columns: list[str], bits: int) -> None:
         self.first, self.columns, self.bits = first, columns, bits
         self.n_features = first + (1 << bits if columns else 0)
 
-    def features(self, column, words):
+    def features(self, column: str, words: Any) -> Int64Array:
         """The features of distinct words."""
         return (fnv1a(f"{column}=".encode(), words) & np.uint64((1 << self.bits) - 1)).astype(np.int64) + self.first
 
-    def names(self):
+    def names(self) -> list[str]:
         return []
 
-    def meta(self):
+    def meta(self) -> dict[str, Any]:
         return {"hash": {"bits": self.bits, "columns": self.columns, "first": self.first}}
 
 
-def fnv1a(start, words):
+Rule: TypeAlias = "OneHot | Hash"
+
+
+def fnv1a(start: bytes, words: Any) -> npt.NDArray[np.uint64]:
     """FNV-1a of 64 bits of each of `words`, a large_string array, after the bytes `start`: for each byte b
 
         h = (h ^ b) * prime mod 2^64
@@ -213,8 +226,10 @@ class Columns:
         Whether its rows can be read once only.
     """
 
-    def __init__(self, source, threads):
-        self.threads, self.table = threads, None
+    def __init__(self, source: Any, threads: int) -> None:
+        self.threads = threads
+        self.table: Any = None
+        self.files: list[str]
         self.once = isinstance(source, pa.RecordBatchReader)
         if isinstance(source, (str, os.PathLike)):
             self.name = os.fspath(source)
@@ -224,33 +239,33 @@ class Columns:
             if not isinstance(source, (pa.Table, pa.RecordBatchReader, dataset.Dataset)):
                 raise params.refusal("source", self.name, "a Table, RecordBatchReader or Dataset of pyarrow's")
             self.table, self.schema = source, source.schema
-        self.kinds = {}
+        self.kinds: dict[str, str | None] = {}
         for field in self.schema:
             if field.name in self.kinds:
                 raise self.fault(field.name, "stands there twice: rename one")
             self.kinds[field.name] = kind_of(field.type)
 
-    def type_of(self, column):
+    def type_of(self, column: str) -> Any:
         return self.schema.field(column).type
 
-    def fault(self, column, words):
+    def fault(self, column: str, words: str) -> DataError:
         return DataError(self.name, 0, 0, f"column {column!r} {words}")
 
     @contextmanager
-    def naming(self, column):
+    def naming(self, column: str) -> Iterator[None]:
         """What pyarrow finds wrong within it is wrong with a column."""
         try:
             yield
         except (pa.ArrowException, UnicodeDecodeError) as error:
             raise self.fault(column, f"of {self.type_of(column)}: {error}") from error
 
-    def require(self, columns):
+    def require(self, columns: Iterable[str]) -> None:
         for column in columns:
             if column not in self.kinds:
                 raise DataError(self.name, 0, 0, f"there is no column {column!r}: the columns are "
                                 f"{', '.join(map(repr, self.kinds))}")
 
-    def batches(self, columns):
+    def batches(self, columns: Sequence[str]) -> Iterator[Any]:
         """Yield record batches of some columns, in the order of the rows."""
         size = max(1, CELLS // max(1, len(columns)))
         with reading(self.name):
@@ -258,7 +273,7 @@ class Columns:
                 for start in range(0, batch.num_rows, size):
                     yield batch.slice(start, size)
 
-    def _read(self, columns, size):
+    def _read(self, columns: Sequence[str], size: int) -> Iterator[Any]:
         """Record batches as they come, with little read ahead: that is held in memory."""
         use_threads = self.threads != 1
         if self.table is None:
@@ -275,7 +290,7 @@ class Columns:
 
 
 @contextmanager
-def reading(name):
+def reading(name: str) -> Iterator[None]:
     """What pyarrow finds wrong within it is wrong with a source: of what is damaged it says OSError too."""
     try:
         yield
@@ -285,10 +300,10 @@ def reading(name):
         raise DataError(name, 0, 0, f"it cannot be read as Parquet or Arrow: {error}") from error
 
 
-def files_of(path):
+def files_of(path: str) -> tuple[list[str], Any]:
     """The Parquet files of a path and their schema; DataError unless they have one."""
     files = layout.files_in(path)
-    schemas = []
+    schemas: list[Any] = []
     for file in files:
         os.stat(file)
         with reading(file):
@@ -300,7 +315,7 @@ def files_of(path):
     return files, schemas[0]
 
 
-def kind_of(dtype):
+def kind_of(dtype: Any) -> str | None:
     """NUMBERS, WORDS, or None for what is neither."""
     types = pa.types
     if types.is_integer(dtype) or types.is_floating(dtype) or types.is_boolean(dtype):
@@ -311,7 +326,8 @@ def kind_of(dtype):
     return WORDS if value is not dtype and (types.is_integer(value) or types.is_boolean(value)) else None
 
 
-def pairs(table, label, numeric, rule, dtype, progress):
+def pairs(table: Columns, label: str, numeric: list[str], rule: Rule, dtype: np.dtype[Any],
+          progress: Progress | None) -> Iterator[tuple[CSR, AnyArray]]:
     """Yield (CSR, labels) of each batch; progress is told the bytes in memory that are done."""
     row = done = 0
     next_call = 0.0
@@ -325,7 +341,8 @@ def pairs(table, label, numeric, rule, dtype, progress):
         progress(done, None)
 
 
-def features_of(batch, table, numeric, rule, dtype, row):
+def features_of(batch: Any, table: Columns, numeric: list[str], rule: Rule, dtype: np.dtype[Any],
+                row: int) -> CSR:
     """The CSR of a batch whose first row has the number `row`."""
     m, n = batch.num_rows, len(numeric)
     values, columns = np.empty((m, n + len(rule.columns)), dtype), np.empty((m, n + len(rule.columns)), np.int32)
@@ -348,14 +365,14 @@ def features_of(batch, table, numeric, rule, dtype, row):
     return CSR(values[kept], columns[kept], np.append(0, kept.sum(axis=1).cumsum()), rule.n_features)
 
 
-def words_of(column):
+def words_of(column: Any) -> Any:
     """A column of words by its distinct ones: a DictionaryArray of large_string, in the order of first appearance."""
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     return column.cast(pa.large_string()).dictionary_encode()
 
 
-def counted(features):
+def counted(features: Int32Array) -> tuple[Int32Array, FloatArray]:
     """The features of each row, rising, and at the first of equal ones how many they are; 0 at others, and at -1."""
     features = np.sort(features, axis=1)
     there = features >= 0
@@ -367,7 +384,7 @@ def counted(features):
     return features, counts
 
 
-def labels_in(column, table, label, row):
+def labels_in(column: Any, table: Columns, label: str, row: int) -> AnyArray:
     """The labels of a batch."""
     if column.null_count:
         raise table.fault(label, f"row {row + int(np.argmax(column.is_null().to_numpy(zero_copy_only=False)))} is null:"

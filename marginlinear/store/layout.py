@@ -10,6 +10,8 @@
     meta.json      the sizes, types, classes, source, CRC-32 of each small file, and a digest of all that
 """
 
+from __future__ import annotations
+
 import errno
 import hashlib
 import json
@@ -18,9 +20,13 @@ import os
 import re
 import sys
 import zlib
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
+from marginlinear._typing import AnyArray
 from marginlinear.data.reading import json_of, shown
 from marginlinear.errors import DataError
 
@@ -44,24 +50,24 @@ COUNTS = {"m": (1, 1 << 62), "n_features": (1, (1 << 31) - 1), "nnz": (0, 1 << 6
 AGAIN = "write the store again from its source"
 
 
-def place(folder, name):
+def place(folder: str, name: str) -> str:
     return os.path.join(folder, f"{name}.npy")
 
 
-def require_little_endian():
+def require_little_endian() -> None:
     if sys.byteorder != "little":
         raise OSError(errno.ENOTSUP, "a store needs a little-endian machine")
 
 
-def header_of(dtype, shape):
+def header_of(dtype: npt.DTypeLike, shape: tuple[int, ...]) -> bytes:
     """The HEADER bytes before an array of NumPy's format 1.0."""
     words = f"{{'descr': {np.dtype(dtype).str!r}, 'fortran_order': False, 'shape': {tuple(shape)!r}, }}"
     return b"\x93NUMPY\x01\x00" + (HEADER - 10).to_bytes(2, "little") + words.ljust(HEADER - 11).encode() + b"\n"
 
 
-def pieces(path, start=0, stop=None):
+def pieces(path: str, start: int = 0, stop: int | None = None) -> Iterator[memoryview]:
     """Yield the bytes start to stop of a file, at most PART at a time, in memory that the next ones take."""
-    room = memoryview(np.empty(PART, np.uint8))
+    room = np.empty(PART, np.uint8).data
     with open(path, "rb", buffering=0) as stream:
         stream.seek(start)
         while stop is None or start < stop:
@@ -72,7 +78,7 @@ def pieces(path, start=0, stop=None):
             start += count
 
 
-def read_ahead(path, start, stop):
+def read_ahead(path: str, start: int, stop: int) -> None:
     """Bring the bytes start to stop of a file to the system's memory, and no more: others have no turn yet."""
     if start < stop and hasattr(os, "posix_fadvise"):
         # No copy is made of them: when the last one can be read, the others are there, or on their way.
@@ -83,7 +89,7 @@ def read_ahead(path, start, stop):
         pass
 
 
-def crc_of(path, start=0, stop=None):
+def crc_of(path: str, start: int = 0, stop: int | None = None) -> int:
     """CRC-32 of the bytes start to stop of a file."""
     found = 0
     for piece in pieces(path, start, stop):
@@ -91,11 +97,11 @@ def crc_of(path, start=0, stop=None):
     return found
 
 
-def digest_of(meta):
+def digest_of(meta: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(meta, sort_keys=True).encode()).hexdigest()
 
 
-def write_meta(folder, meta):
+def write_meta(folder: str, meta: dict[str, Any]) -> None:
     with open(os.path.join(folder, META), "w", encoding="ascii") as stream:
         json.dump({**meta, "sha256": digest_of(meta)}, stream, indent=1, sort_keys=True)
         stream.write("\n")
@@ -103,7 +109,7 @@ def write_meta(folder, meta):
         os.fsync(stream.fileno())
 
 
-def read_meta(folder):
+def read_meta(folder: str) -> dict[str, Any]:
     """The description of a store; DataError for what is none."""
     path = os.path.join(folder, META)
     try:
@@ -127,14 +133,15 @@ def read_meta(folder):
     return meta
 
 
-def faults(meta):
+def faults(meta: dict[str, Any]) -> Iterator[str]:
     """Yield the names whose values are not what a Writer describes; those that follow rely on those before."""
     for name, (least, largest) in COUNTS.items():
         if not is_count(meta.get(name), least, largest):
             yield name
     if meta["nonzeros"] > meta["nnz"]:
         yield "nonzeros"
-    types, sums, classes, counts = (meta.get(name) for name in ("types", "crc", "classes", "class_counts"))
+    described: list[Any] = [meta.get(name) for name in ("types", "crc", "classes", "class_counts")]
+    types, sums, classes, counts = described
     if not isinstance(types, dict) or not all(
             isinstance(types.get(name), str) and re.fullmatch(known, types[name]) for name, known in TYPES.items()):
         yield "types"
@@ -153,12 +160,12 @@ def faults(meta):
         yield "source"
 
 
-def is_count(value, least, largest):
+def is_count(value: object, least: int, largest: int) -> bool:
     # type(): True is an int.
     return type(value) is int and least <= value <= largest
 
 
-def mapped(folder, name, dtype, shape):
+def mapped(folder: str, name: str, dtype: npt.DTypeLike, shape: tuple[int, ...]) -> AnyArray:
     """A read-only map of an array; DataError where the file is not that array."""
     path = place(folder, name)
     try:
@@ -177,7 +184,7 @@ def mapped(folder, name, dtype, shape):
     return np.memmap(path, dtype, "r", HEADER, shape)
 
 
-def files_in(path):
+def files_in(path: str) -> list[str]:
     """The file `path`, or the Parquet files of a folder, by name; what begins with . or _ is others' bookkeeping."""
     if not os.path.isdir(path):
         return [path]
@@ -193,7 +200,7 @@ def files_in(path):
     return files
 
 
-def source_of(path, zero_based, dtype, text_labels):
+def source_of(path: str, zero_based: bool, dtype: npt.DTypeLike, text_labels: bool) -> dict[str, Any]:
     """What tells a file from another one: name, size, time of its last change, digests of its ends; and how it is read.
 
     Of a folder the sum of its files' sizes, each one's name, size and time, and digests of all beginnings and all ends.

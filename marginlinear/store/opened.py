@@ -1,16 +1,23 @@
 """A store that is there: what it holds, mapped, and whether it is what was written."""
 
+from __future__ import annotations
+
 import os
 import zlib
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
+from typing import IO, Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from marginlinear import params
 from marginlinear._core.rows import Rows
+from marginlinear._typing import AnyArray, ArrayLike, BoolArray, MatrixLike, PathLike
 from marginlinear.data.arrays import CSR
 from marginlinear.errors import DataError, RowError
 from marginlinear.libsvm import LibsvmData
+from marginlinear.libsvm.reader import Progress
 from marginlinear.problem import Summary
 from marginlinear.store import layout
 from marginlinear.threads import ranges
@@ -23,6 +30,13 @@ ROWS = 1 << 20
 OTHER = "remove the store, or name another folder"
 # What says in meta.json how columns of Parquet and Arrow became features.
 RULE = "features", "onehot", "hash"
+
+
+class ArrowLike(Protocol):
+    """A Table, RecordBatchReader or Dataset of pyarrow's."""
+
+    @property
+    def schema(self) -> Any: ...
 
 
 class Store(Summary):
@@ -61,10 +75,14 @@ class Store(Summary):
         The folder cannot be read.
     """
 
-    def __init__(self, path):
+    def __init__(self, path: str | os.PathLike[str]) -> None:
         layout.require_little_endian()
         self.path = os.fspath(path)
         self.meta = meta = layout.read_meta(self.path)
+        self.m: int
+        self.n_features: int
+        self.nnz: int
+        self.nonzeros: int
         self.m, self.n_features, self.nnz, self.nonzeros = (
             meta[name] for name in ("m", "n_features", "nnz", "nonzeros"))
         count = meta["chunks"]
@@ -81,11 +99,14 @@ class Store(Summary):
         self.classes = np.array(meta["classes"], dtype=self.y.dtype)
         self.class_counts = np.array(meta["class_counts"])
         self._require_order()
-        self.verified = np.zeros(count, dtype=bool)
+        self.verified: BoolArray = np.zeros(count, dtype=bool)
 
     @staticmethod
-    def write(source, path, *, n_features=None, zero_based=False, dtype="float64", text_labels=None, overwrite=False,
-              threads=None, progress=None, label=None, categorical=None, hash_bits=None, like=None):
+    def write(source: PathLike | IO[bytes] | Iterable[tuple[MatrixLike, ArrayLike]] | ArrowLike,
+              path: str | os.PathLike[str], *, n_features: int | None = None, zero_based: bool = False,
+              dtype: npt.DTypeLike = "float64", text_labels: bool | None = None, overwrite: bool = False,
+              threads: int | None = None, progress: Progress | None = None, label: str | None = None,
+              categorical: str | None = None, hash_bits: int | None = None, like: Store | None = None) -> Store:
         """Make a store, in memory that does not grow with it. It appears whole or not at all.
 
         Parameters
@@ -150,7 +171,7 @@ class Store(Summary):
         return Store(write(source, os.fspath(path), n_features, zero_based, dtype, text_labels, overwrite, threads,
                            progress, like, columns))
 
-    def _summary(self):
+    def _summary(self) -> tuple[str, list[tuple[str, str]]]:
         sizes = f"{self.m:,} rows, {self.n_features:,} features, {self.nnz:,} values"
         each = sum(array.itemsize for array in (self.data, self.indices))
         counts = ", ".join(f"{label}: {count:,}" for label, count in
@@ -161,38 +182,39 @@ class Store(Summary):
             ("classes", f"{len(self.classes):,} ({counts}{more})"),
             ("chunks", f"{len(self.verified):,}, {np.count_nonzero(self.verified):,} verified so far")]
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Any, ...]:
         return Store, (self.path,)
 
     @property
-    def shape(self):
+    def shape(self) -> tuple[int, int]:
         return self.m, self.n_features
 
     @property
-    def labels(self):
+    def labels(self) -> AnyArray:
         return self.y
 
-    def verify(self, chunk):
+    def verify(self, chunk: int) -> None:
         """DataError where the values or columns of a chunk are not those that were written, or are no rows."""
         if self.verified[chunk]:
             return
         lo, hi = self.chunks[chunk:chunk + 2].tolist()
         first, last = self.indptr[[lo, hi]].tolist()
-        parts = [self._part(name, first, last) for name in layout.LARGE]
+        parts = data, indices = self._part("values", first, last), self._part("indices", first, last)
         for name, part, wanted in zip(layout.LARGE, parts, self._crc[chunk], strict=True):
-            if zlib.crc32(part) != wanted:
+            if zlib.crc32(part.data) != wanted:
                 raise DataError(layout.place(self.path, name), 0, 0, f"chunk {chunk}, rows {lo} to {hi - 1}: its "
                                 f"CRC-32 is another one, the file was changed: {layout.AGAIN}")
         # As before they were written: under the right CRC wrong columns would become addresses, too.
         indptr = self._part("indptr", lo, hi + 1) - first
         try:
-            Rows.from_csr(*parts, indptr, self.n_features).sqnorms()
+            Rows.from_csr(data, indices, indptr, self.n_features).sqnorms()
         except RowError as error:
             fault = RowError(lo + error.row, error.text)
             raise DataError(self.path, 0, 0, f"chunk {chunk}, {fault}: {layout.AGAIN}") from error
         self.verified[chunk] = True
 
-    def require_source(self, path, zero_based=False, dtype="float64", text_labels=None):
+    def require_source(self, path: str, zero_based: bool = False, dtype: npt.DTypeLike = "float64",
+                       text_labels: bool | None = None) -> None:
         """DataError unless the store was made of the file `path`, or the folder of Parquet, as it is now, read as these
         parameters of `write` say."""
         was = self.meta["source"]
@@ -206,7 +228,7 @@ class Store(Summary):
             names = ", ".join(words.get(name, name) for name in other)
             raise DataError(self.path, 0, 0, f"the store was made of another {path}, or otherwise ({names}): {OTHER}")
 
-    def require_columns(self, given, like=None):
+    def require_columns(self, given: Mapping[str, Any], like: Store | None = None) -> None:
         """DataError unless the store, of Parquet, has its features by these values of params.COLUMNS, or by the rule of
         the Store `like`."""
         if like is None and self.meta.get("like"):
@@ -225,7 +247,7 @@ class Store(Summary):
                 raise DataError(self.path, 0, 0,
                                 f"the store was made with {name} = {was[name]!r}, not {values[name]!r}: {OTHER}")
 
-    def parts(self):
+    def parts(self) -> Iterator[LibsvmData]:
         """Yield all rows as LibsvmData, a verified chunk at a time, in arrays of their own."""
         for chunk, (lo, hi) in enumerate(pairwise(self.chunks.tolist())):
             self.verify(chunk)
@@ -234,28 +256,28 @@ class Store(Summary):
             yield LibsvmData(self._part("values", first, last), self._part("indices", first, last), indptr - first,
                              self._part("labels", lo, hi), self.n_features, (self.path, 0, 0))
 
-    def in_memory(self):
+    def in_memory(self) -> LibsvmData:
         """LibsvmData of all rows, verified."""
         for chunk in range(len(self.verified)):
             self.verify(chunk)
-        return LibsvmData(*(self._part(name, 0, size) for name, size in (
-            ("values", self.nnz), ("indices", self.nnz), ("indptr", self.m + 1), ("labels", self.m))), self.n_features,
-            (self.path, 0, 0))
+        return LibsvmData(self._part("values", 0, self.nnz), self._part("indices", 0, self.nnz),
+                          self._part("indptr", 0, self.m + 1), self._part("labels", 0, self.m), self.n_features,
+                          (self.path, 0, 0))
 
-    def X_blocks(self):
+    def X_blocks(self) -> Iterator[tuple[Any, AnyArray]]:
         """Yield (csr_array, labels) of some rows at a time, in their order."""
         for part in self.parts():
             # Learners beside this one take 32 bits only.
             indices, indptr = part.indices.astype(np.int32), part.indptr.astype(np.int32)
             yield CSR(part.data, indices, indptr, part.n_features).to_scipy(), part.labels
 
-    def _part(self, name, start, stop):
+    def _part(self, name: str, start: int, stop: int) -> AnyArray:
         """Numbers of a file, read into an array: of a map the process would hold them from then on."""
         dtype = np.dtype(self.meta["types"][name])
         return np.fromfile(layout.place(self.path, name), dtype, stop - start,
                            offset=layout.HEADER + dtype.itemsize * int(start))
 
-    def _require_order(self):
+    def _require_order(self) -> None:
         """DataError where rows do not follow each other."""
         ends = self.indptr[0] == 0 and self.indptr[self.m] == self.nnz
         rising = all((np.diff(self._part("indptr", lo, hi + 1)) >= 0).all() for lo, hi in ranges(self.m, ROWS))

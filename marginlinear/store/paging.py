@@ -9,6 +9,8 @@ All arrays here are pages of files, the store's and scratch ones for what a fit 
 at any time, and a thread does so whenever the process holds more than it may: the results do not depend on it.
 """
 
+from __future__ import annotations
+
 import mmap
 import os
 import shutil
@@ -17,13 +19,17 @@ import tempfile
 import threading
 import time
 import weakref
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from marginlinear import memory as memories
 from marginlinear._core.rows import Rows
-from marginlinear.data.arrays import CSR, shape_of
+from marginlinear._typing import AnyArray, IntArray
+from marginlinear.data.arrays import CSR, HeldRows, shape_of
 from marginlinear.params import MEMORY, SWEEPS_PER_LOAD
 from marginlinear.store import layout
 from marginlinear.store.opened import Store
@@ -44,7 +50,8 @@ READERS = 4
 AHEAD = 2
 
 
-def paged(X, memory=None, sweeps_per_load=None, sharers=1):
+def paged(X: Any, memory: int | str | None = None, sweeps_per_load: int | None = None,
+          sharers: int = 1) -> Any:
     """The Pager of a Store, within `memory`, a size or None; X where it is none."""
     if isinstance(X, Store):
         return Pager(X, memories.memory() // 2 if memory is None else memories.bytes_of(memory, MEMORY.name),
@@ -55,7 +62,7 @@ def paged(X, memory=None, sweeps_per_load=None, sharers=1):
     return X
 
 
-def resident():
+def resident() -> int | None:
     """Bytes of memory that this process holds, pages of files among them; None where the system does not say."""
     if not sys.platform.startswith("linux"):
         return None
@@ -77,18 +84,19 @@ class Pages:
         Of the stores.
     """
 
-    def __init__(self, memory):
+    def __init__(self, memory: float) -> None:
         self.memory, self.bytes_read = memory, 0
-        self._maps, self._lock = [], threading.Lock()
+        self._maps: list[weakref.ref[mmap.mmap]] = []
+        self._lock = threading.Lock()
         if hasattr(mmap, "MADV_DONTNEED") and resident() is not None:
             threading.Thread(target=watch, args=(weakref.ref(self),), name=WATCH, daemon=True).start()
 
-    def add(self, pages):
+    def add(self, pages: mmap.mmap) -> None:
         """Take a map into account, for as long as somebody has it."""
         with self._lock:
             self._maps = [there for there in self._maps if there() is not None] + [weakref.ref(pages)]
 
-    def let_go(self):
+    def let_go(self) -> None:
         """Of all pages: files have them, and what is asked for again is read from there."""
         with self._lock:
             maps = [there() for there in self._maps]
@@ -97,10 +105,10 @@ class Pages:
                 pages.madvise(mmap.MADV_DONTNEED)
 
 
-def watch(reference):
+def watch(reference: weakref.ref[Pages]) -> None:
     """For as long as there are the Pages: let go of them when the process holds too many."""
     while (pages := reference()) is not None:
-        if resident() > FULL * pages.memory:
+        if (resident() or 0) > FULL * pages.memory:
             pages.let_go()
         del pages
         time.sleep(LOOK)
@@ -131,7 +139,8 @@ class Pager:
         The first row of each chunk, and m: a single one where all rows fit a window.
     """
 
-    def __init__(self, store, memory, scratch=None, pages=None, turns=1, sharers=1):
+    def __init__(self, store: Store, memory: float, scratch: str | os.PathLike[str] | None = None,
+                 pages: Pages | None = None, turns: int = 1, sharers: int = 1) -> None:
         self.store, self.memory, self.turns, self.sharers = store, memory, turns, sharers
         self.window = int(WINDOW * memory / sharers)
         self.sizes = np.diff(store.indptr[store.chunks]) * (store.data.itemsize + store.indices.itemsize)
@@ -140,25 +149,26 @@ class Pager:
         self.scratch = scratch or (store.path if os.access(store.path, os.W_OK) else None)
         self.compared = False
         self.pages = Pages(memory) if pages is None else pages
-        for array in (store.data, store.indices, store.indptr, store.y, store.sqnorms):
-            if isinstance(array, np.memmap):
-                self.pages.add(array._mmap)
-                if hasattr(mmap, "MADV_SEQUENTIAL"):
-                    # Passes go forwards; what windows visit at random was read before.
-                    array._mmap.madvise(mmap.MADV_SEQUENTIAL)
+        maps: list[Any] = [array for array in (store.data, store.indices, store.indptr, store.y, store.sqnorms)
+                           if isinstance(array, np.memmap)]
+        for array in maps:
+            self.pages.add(array._mmap)
+            if hasattr(mmap, "MADV_SEQUENTIAL"):
+                # Passes go forwards; what windows visit at random was read before.
+                array._mmap.madvise(mmap.MADV_SEQUENTIAL)
         self.data, self.indices, self.indptr = store.data, store.indices, store.indptr
         self.n_features, self.y = store.n_features, store.y
 
-    def rows(self, bias):
+    def rows(self, bias: float) -> Rows:
         """All rows of the store, with a bias feature unless `bias` is negative."""
         store = self.store
         return Rows.from_pages(store.data, store.indices, store.indptr, store.n_features, bias, store.sqnorms, self)
 
     @property
-    def nonzeros(self):
+    def nonzeros(self) -> int:
         return self.store.nonzeros
 
-    def zeros(self, n, dtype=np.float64):
+    def zeros(self, n: int, dtype: npt.DTypeLike = np.float64) -> AnyArray:
         """An array of n zeros, on disk unless it is small.
 
         Raises OSError where the disk has no room for it.
@@ -176,24 +186,28 @@ class Pager:
         self.pages.add(pages)
         return np.frombuffer(pages, dtype)
 
-    def fits(self, which):
+    def fits(self, which: IntArray) -> bool:
         """Whether rows of these numbers have a place in memory."""
-        return float(np.diff(self.indptr)[which].sum()) * (self.whole / max(1, self.indptr[-1])) <= self.window
+        return bool(float(np.diff(self.indptr)[which].sum()) * (self.whole / max(1, self.indptr[-1])) <= self.window)
 
-    def selected(self, which):
+    def selected(self, which: IntArray) -> Pager:
         """A Pager of these row numbers, in a store of its own that ends with it."""
         self.verify()
         step = max(1, int(min(PART, self.window) * self.store.m / max(1, self.whole)))
         rows = Rows.from_pages(self.data, self.indices, self.indptr, self.n_features, -1.0, self.store.sqnorms, None)
-        return self._stored(CSR(*rows.select(which[lo:hi]).arrays, self.n_features)
-                            for lo, hi in ranges(len(which), step))
 
-    def changed(self, change):
+        def part(lo: int, hi: int) -> CSR:
+            data, indices, indptr = rows.select(which[lo:hi]).arrays
+            return CSR(data, indices, indptr, self.n_features)
+
+        return self._stored(part(lo, hi) for lo, hi in ranges(len(which), step))
+
+    def changed(self, change: Callable[[CSR], HeldRows]) -> Pager:
         """A Pager of what change(X) makes of the rows, some at a time, in a store of its own that ends with it."""
         return self._stored(change(CSR(part.data, part.indices, part.indptr, part.n_features))
                             for part in self.store.parts())
 
-    def _stored(self, parts):
+    def _stored(self, parts: Iterable[HeldRows]) -> Pager:
         folder = tempfile.mkdtemp(dir=self.scratch, prefix="rows-")
         unlabelled = ((part, np.zeros(shape_of(part)[0])) for part in parts)
         try:
@@ -205,18 +219,18 @@ class Pager:
         self.pages.bytes_read += self.whole
         return Pager(store, self.memory, self.scratch, self.pages, self.turns, self.sharers)
 
-    def require(self):
+    def require(self) -> None:
         """All rows are about to be read in their order: those that nobody has verified are."""
         self.pages.bytes_read += self.whole
         self.verify()
 
-    def verify(self):
+    def verify(self) -> None:
         """Compare the chunks that nobody has verified with what was written, on threads."""
         if not self.compared:
-            run_chunks(lambda lo, hi: [self.store.verify(chunk) for chunk in range(lo, hi)], len(self.sizes), size=1)
+            run_chunks(lambda chunk, _: self.store.verify(chunk), len(self.sizes), size=1)
             self.compared = True
 
-    def windows(self, numbers):
+    def windows(self, numbers: Iterable[int]) -> Iterator[list[tuple[int, int]]]:
         """Yield ranges of rows of the chunks `numbers`, a window at a time; the next one is read ahead meanwhile."""
         if len(self.chunks) == 2:
             self.require()
@@ -237,9 +251,10 @@ class Pager:
         finally:
             pool.shutdown(cancel_futures=True)
 
-    def _cut(self, numbers):
+    def _cut(self, numbers: Iterable[int]) -> list[list[int]]:
         """Lists of chunks that fit a window each, sorted, so that the disk goes forwards."""
-        found, held = [], 0
+        found: list[list[int]] = []
+        held = 0
         for chunk in numbers:
             if not found or held + self.sizes[chunk] > self.window:
                 found.append([])
@@ -248,22 +263,24 @@ class Pager:
             held += self.sizes[chunk]
         return [sorted(window) for window in found]
 
-    def _read(self, chunk):
+    def _read(self, chunk: int) -> None:
         """Bring a chunk to the system's memory; one that nobody has verified yet is verified."""
-        for array in (self.store.indices, self.store.data):
+        maps: list[Any] = [self.store.indices, self.store.data]
+        for array in maps:
             ends = self.store.indptr[self.chunks[chunk:chunk + 2]] * array.itemsize + array.offset
             layout.read_ahead(array.filename, *ends.tolist())
         self.store.verify(chunk)
 
-    def _let_go_of_rows(self):
+    def _let_go_of_rows(self) -> None:
         if hasattr(mmap, "MADV_DONTNEED"):
-            for array in (self.store.data, self.store.indices):
+            maps: list[Any] = [self.store.data, self.store.indices]
+            for array in maps:
                 array._mmap.madvise(mmap.MADV_DONTNEED)
 
 
-def merged(ranges):
+def merged(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     """Rising ranges, those that touch as one."""
-    found = []
+    found: list[tuple[int, int]] = []
     for lo, hi in ranges:
         if found and found[-1][1] == lo:
             lo = found.pop()[0]

@@ -1,23 +1,31 @@
 """From a source to a store, in bounded memory."""
 
+from __future__ import annotations
+
 import errno
 import os
 import re
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from marginlinear import params
 from marginlinear._core.rows import Rows
-from marginlinear.data.arrays import held, is_compressed
+from marginlinear._typing import AnyArray, IntArray, RealArray
+from marginlinear.data.arrays import CSR, held, is_compressed
 from marginlinear.data.labels import labels_of, require_words
 from marginlinear.errors import DataError, RowError
 from marginlinear.libsvm import libsvm_blocks
-from marginlinear.libsvm.reader import N_FEATURES, checked
+from marginlinear.libsvm.reader import N_FEATURES, Progress, checked
 from marginlinear.store import layout
 from marginlinear.threads import run_chunks
+
+if TYPE_CHECKING:
+    from marginlinear.store.opened import Store
 
 # Bytes of text that are parsed at once, and numbers that are converted at once.
 BLOCK, NUMBERS = 1 << 20, 1 << 20
@@ -29,15 +37,18 @@ EXACT = 1 << 53
 LOCK = "lock"
 
 
-def write(source, path, n_features, zero_based, dtype, text_labels, overwrite, threads, progress, like, columns):
+def write(source: Any, path: str, n_features: int | None, zero_based: bool, dtype: npt.DTypeLike, text_labels: bool,
+          overwrite: bool, threads: int | None, progress: Progress | None, like: Store | None,
+          columns: dict[str, Any]) -> str:
     """`Store.write`, with a dict of its params.COLUMNS; returns the path."""
     layout.require_little_endian()
     dtype, threads = checked(dtype, threads, zero_based, text_labels, False, progress)
     n_features = None if n_features is None else N_FEATURES.check(n_features)
-    meta = {}
+    meta: dict[str, Any] = {}
+    parts: Iterable[tuple[Any, AnyArray]]
     file = isinstance(source, (str, os.PathLike)) and os.fspath(source) != "-" and (
         os.path.isfile(source) or os.path.isdir(source))
-    made_of = layout.source_of(source, zero_based, dtype, text_labels) if file else None
+    made_of = layout.source_of(os.fspath(source), zero_based, dtype, text_labels) if file else None
     with folder_that_becomes(path, overwrite) as folder, closing(Writer(folder)) as writer:
         if is_table(source):
             if zero_based or text_labels:
@@ -49,29 +60,29 @@ def write(source, path, n_features, zero_based, dtype, text_labels, overwrite, t
         elif like is not None or any(value is not None for value in columns.values()):
             raise ValueError(f"{', '.join(columns)} and like are for Parquet and Arrow: leave them out")
         elif isinstance(source, (str, os.PathLike)) or hasattr(source, "read"):
-            parts = libsvm_blocks(source, zero_based=zero_based, dtype=dtype, text_labels=text_labels, multilabel=False,
-                                  threads=threads, progress=progress, _block_size=BLOCK)
-            parts = ((part, part.labels) for part in parts)
+            blocks = libsvm_blocks(source, zero_based=zero_based, dtype=dtype, text_labels=text_labels, multilabel=False,
+                                   threads=threads, progress=progress, _block_size=BLOCK)
+            parts = ((part, part.labels) for part in blocks)
         else:
             if zero_based or text_labels or dtype != "float64":
                 raise ValueError("zero_based, text_labels and dtype say how a file is read: leave them out for pairs")
             parts = checked_parts(source)
         for X, y in parts:
             writer.append(X, y)
-        if file and layout.source_of(source, zero_based, dtype, text_labels) != made_of:
+        if file and layout.source_of(os.fspath(source), zero_based, dtype, text_labels) != made_of:
             raise DataError(os.fspath(source), 0, 0, "the file was changed while it was read: read it again")
         writer.finish(n_features, made_of, threads, meta)
     return path
 
 
-def is_table(source):
+def is_table(source: object) -> bool:
     """Whether a source is Parquet, by its name, a folder, or pyarrow's."""
     if isinstance(source, (str, os.PathLike)):
         return os.fspath(source).endswith(".parquet") or os.path.isdir(source)
     return type(source).__module__.partition(".")[0] == "pyarrow"
 
 
-def rule_in(like):
+def rule_in(like: Store) -> dict[str, Any]:
     """meta.json of a store of Parquet or Arrow, by whose rule another one is to be encoded."""
     meta = getattr(like, "meta", None)
     if not isinstance(meta, dict):
@@ -85,7 +96,7 @@ def rule_in(like):
     return meta
 
 
-def checked_parts(source):
+def checked_parts(source: Any) -> Iterator[tuple[CSR, AnyArray]]:
     """(CSR, labels) of pairs of anything; ValueError with the number of the pair."""
     if not isinstance(source, Iterable) or isinstance(source, (bytes, bytearray, np.ndarray)):
         raise TypeError(f"source is {type(source).__name__}: give a path, a binary file or pairs (X, y) of some rows "
@@ -108,7 +119,7 @@ def checked_parts(source):
 
 
 @contextmanager
-def folder_that_becomes(path, overwrite):
+def folder_that_becomes(path: str, overwrite: bool) -> Iterator[str]:
     """A new folder, which is `path` when the block ends well, and gone when it does not."""
     if os.path.lexists(path):
         if not overwrite:
@@ -136,7 +147,7 @@ def folder_that_becomes(path, overwrite):
 
 
 @contextmanager
-def locked(folder):
+def locked(folder: str) -> Iterator[None]:
     """Hold a lock on a folder, which ends with the process, and which other machines and containers see, too."""
     with open(os.path.join(folder, LOCK), "xb") as stream:
         with suppress(OSError):  # a file system without locks: `is_left_over` is never true there
@@ -145,7 +156,7 @@ def locked(folder):
     os.unlink(stream.name)
 
 
-def is_left_over(folder):
+def is_left_over(folder: str) -> bool:
     """Whether the lock of a folder is there, and nobody has it."""
     try:
         with open(os.path.join(folder, LOCK), "r+b") as stream:
@@ -155,7 +166,7 @@ def is_left_over(folder):
     return True
 
 
-def lock(stream):
+def lock(stream: IO[bytes]) -> None:
     try:
         import fcntl
     except ImportError:
@@ -163,7 +174,7 @@ def lock(stream):
     fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-def remove_left_over(parent, name):
+def remove_left_over(parent: str, name: str) -> None:
     """Of conversions to the same name that were killed."""
     with suppress(FileNotFoundError):
         for found in os.listdir(parent):
@@ -175,16 +186,17 @@ def remove_left_over(parent, name):
 class Column:
     """An array on disk that grows, and whose type may become a wider one."""
 
-    def __init__(self, folder, name, dtype):
-        self.path, self.dtype, self.size = layout.place(folder, name), np.dtype(dtype), 0
+    def __init__(self, folder: str, name: str, dtype: npt.DTypeLike) -> None:
+        self.path, self.size = layout.place(folder, name), 0
+        self.dtype: np.dtype[Any] = np.dtype(dtype)
         self.stream = open(self.path, "xb")  # noqa: SIM115  closed with its Writer
         self.stream.write(bytes(layout.HEADER))
 
-    def append(self, values):
+    def append(self, values: AnyArray | list[int]) -> None:
         self.stream.write(np.ascontiguousarray(values, self.dtype).view(np.uint8).data if len(values) else b"")
         self.size += len(values)
 
-    def widen(self, dtype):
+    def widen(self, dtype: npt.DTypeLike) -> None:
         """The same numbers in a wider type."""
         self.stream.close()
         old, was, size = f"{self.path}.narrow", self.dtype, self.size
@@ -198,7 +210,7 @@ class Column:
                 self.append(np.fromfile(stream, was, NUMBERS))
         os.unlink(old)
 
-    def finish(self, shape=None):
+    def finish(self, shape: tuple[int, ...] | None = None) -> None:
         self.stream.seek(0)
         self.stream.write(layout.header_of(self.dtype, shape or (self.size,)))
         self.stream.flush()
@@ -209,21 +221,23 @@ class Column:
 class Writer:
     """The arrays of a store, as their rows come."""
 
-    def __init__(self, folder):
-        self.folder, self.columns = folder, {}
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+        self.columns: dict[str, Column] = {}
         for name, dtype in (("values", np.float32), ("indices", np.uint16), ("indptr", np.int64),
                             ("sqnorms", np.float64)):
             self.columns[name] = Column(folder, name, dtype)
         self.columns["indptr"].append([0])
-        self.width, self.nonzeros, self.counts = 0, 0, {}
+        self.width, self.nonzeros = 0, 0
+        self.counts: dict[Any, int] = {}
         # The first rows of chunks, and the places of their first values.
         self.chunks, self.begins = [0], [0]
 
-    def close(self):
+    def close(self) -> None:
         for column in self.columns.values():
             column.stream.close()
 
-    def append(self, X, y):
+    def append(self, X: CSR, y: AnyArray) -> None:
         """Rows of a CSR whose indices rise, and their labels."""
         stop = X.indptr[-1]
         data, indices = X.data[:stop], X.indices[:stop]
@@ -243,7 +257,7 @@ class Writer:
         self.columns["sqnorms"].append(sqnorms)
         self.nonzeros += int(np.count_nonzero(data))
 
-    def _cut(self, ends):
+    def _cut(self, ends: IntArray) -> None:
         """Chunks begin in front of rows that do not fit the last one; `ends` are the places behind rows' values."""
         done = self.columns["sqnorms"].size
         while True:
@@ -256,7 +270,7 @@ class Writer:
             self.chunks.append(done + fit)
             self.begins.append(int(ends[fit - 1]) if fit else self.columns["values"].size)
 
-    def _narrowed(self, data):
+    def _narrowed(self, data: RealArray) -> RealArray:
         """The values in single precision, where that is exact; else the column becomes a wider one."""
         with np.errstate(over="ignore"):
             singles = data.astype(np.float32)
@@ -265,7 +279,7 @@ class Writer:
         self.columns["values"].widen(np.float64)
         return data
 
-    def _append_labels(self, y):
+    def _append_labels(self, y: AnyArray) -> None:
         kind = np.int64 if y.dtype.kind in "iu" else np.float64 if y.dtype.kind == "f" else y.dtype
         if "labels" not in self.columns:
             self.columns["labels"] = Column(self.folder, "labels", kind)
@@ -283,7 +297,8 @@ class Writer:
             column.widen(wider)
         column.append(y)
 
-    def finish(self, n_features, source, threads, meta):
+    def finish(self, n_features: int | None, source: dict[str, Any] | None, threads: int,
+               meta: dict[str, Any]) -> None:
         """Close the files and describe them, by `meta` too."""
         columns = self.columns
         m, nnz = columns["sqnorms"].size, columns["values"].size
@@ -309,9 +324,9 @@ class Writer:
             "crc": {name: layout.crc_of(layout.place(self.folder, name)) for name in layout.SMALL},
             **meta})
 
-    def _sums(self, begins, threads):
+    def _sums(self, begins: IntArray, threads: int) -> AnyArray:
         """CRC-32 of the chunks that begin with these values, of the bytes as they are in the files."""
-        def part(chunk, _):
+        def part(chunk: int, _: int) -> list[int]:
             return [layout.crc_of(layout.place(self.folder, name), *(
                 layout.HEADER + self.columns[name].dtype.itemsize * begins[chunk:chunk + 2]).tolist())
                 for name in layout.LARGE]

@@ -14,7 +14,7 @@ from .measure import Comparison, Skip
 
 EXCESS, SURE = 0.001, 1e-5
 THEIRS = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5)
-OURS = (0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001, 5e-4, 2e-4, 1e-4)
+OURS = (0.5, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001, 5e-4, 2e-4, 1e-4)
 PATIENCE = 60.0  # seconds of a fit after which no smaller tolerance of LIBLINEAR's is tried
 
 

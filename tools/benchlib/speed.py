@@ -25,8 +25,9 @@ START = "The interpreter, NumPy (0.08 s) and the package take 0.13 s before the 
 PRIMAL = ("LIBLINEAR's Newton method is done with a table in 0.01 to 0.03 s. After steps on an eighth of the rows ours "
           "takes one or two on all, each X'D X and two products X w, and the certificate is two more.")
 SPARSE = ("The certificate comes after the objective: while one feature is outside its bound by half, all duals are "
-          "scaled down by it, so that a fit goes on when its objective is already as good. Larger sets of features, "
-          "fewer cycles a step, and conjugate gradients in their place were tried, and are no better.")
+          "scaled down by it, so that a fit goes on when its objective is already as good. On imdb at C = 16 l1lr is "
+          "there after 52 cycles, LIBLINEAR after 37. Averages and extrapolations of the last duals, those of a "
+          "step's model, and curvatures of margins nearer to 0 were tried, and are no better.")
 LINES = {
     "read": Line(
         "Reading LIBSVM text", (0.07, 0.04), (

@@ -14,11 +14,12 @@ from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 from marginlinear import options, params
-from marginlinear.cli import inspect, plot, predict, scale, train
+from marginlinear.cli import export, inspect, plot, predict, scale, train
 from marginlinear.registry import methods
 from tools.fuzz import text
 
-PROGRAMS = {"train": train, "predict": predict, "scale": scale, "inspect": inspect, "plot": plot}
+PROGRAMS = {"train": train, "predict": predict, "scale": scale, "inspect": inspect, "plot": plot,
+            "export": export}
 DATA = "1 1:0.5 2:1\n2 1:-1 3:2\n1 2:3\n2 3:1\n1 1:1\n2 1:-2 2:-1\n"
 FILES = {"d": DATA, "d3": DATA + "3 1:4\n3 2:-4\n", "words": "a 1:1\nb 2:1\na 1:2\nb 2:2\n", "bad": "1 1:x\n",
          "empty": "", "weights": "1\n2\n1\n1\n0\n1\n", "names": "one\ntwo\nthree\n",
@@ -30,13 +31,13 @@ MADE = (["train", "-q", "d", "m"], ["train", "-q", "d3", "m3"], ["train", "-q", 
         ["train", "-q", "-s", "l2svc", "--probability", "d3", "p"], ["train", "-q", "--text-labels", "words", "w"],
         ["train", "-q", "-s", "odm", "-v", "2", "--log", "s", "d"], ["train", "-q", "--log", "h", "d", "m"])
 PATHS = [*FILES, *{words[-1] for words in MADE}, "s", "h", "folder", "missing", "missing/x", "link", "hard", "-", "",
-         "--", "out", "out.svg", "out.csv", "out.png"]
+         "--", "out", "out.svg", "out.csv", "out.png", "out.c", "out.sql"]
 VALUES = [number.decode() for number in text.NUMBERS] + [
     "abc", "1x", " 1", "\uff11", "1,2", "auto", "newton", "paper", "rbf", "linear", "C=1,2", "C=log2:0:1:1", "C=",
     "ovo", "ecoc", "accuracy", "auc", "f1_macro", "range", "unit", "maxabs", "a,b", "time", "sweeps", "0 1", "é",
     "\udcff", *methods()]
 KINDS = ["margins", "histogram", "convergence", "search", "reliability"]
-NO_PATHS = {"--title", "--labels", "--param", "--score", "--cluster"}
+NO_PATHS = {"--title", "--labels", "--param", "--score", "--cluster", "--name", "--from-table", "--long"}
 STARTS = (
     ["train", "d", "out"], ["train", "-C", "--grid", "C=1,2", "-v", "2", "--table", "out.csv", "--log", "out", "d"],
     ["train", "-s", "odm", "-t", "rbf", "-w1", "2", "--weights", "weights", "--strict", "d", "out"],
@@ -46,7 +47,8 @@ STARTS = (
     ["scale", "-y", "0", "1", "d3"],
     ["inspect", "m", "d"], ["inspect", "--json", "--names", "names", "--weights", "weights", "m", "d"],
     ["plot", "convergence", "-o", "out.svg", "h"], ["plot", "search", "-o", "out.png", "t.csv"],
-    ["plot", "margins", "-o", "out.svg", "d", "m"])
+    ["plot", "margins", "-o", "out.svg", "d", "m"], ["export", "--name", "f", "m", "out.c"],
+    ["export", "--names", "names", "--long", "a,b,c", "m3", "out.sql"])
 
 
 def flags_of(module):

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import numpy as np
 
-from marginlinear.cli import inspect, plot, predict, scale, train
+from marginlinear.cli import export, inspect, plot, predict, scale, train
 from marginlinear.libsvm import dump_libsvm
 
 KILL_BEFORE, KILL_AFTER, SHORT = -1, -2, -3
@@ -50,6 +50,7 @@ SCENARIOS = (
     (lambda: predict.main(["--scores", "d", "model"]), [], ["stdout"]),
     (lambda: scale.main(["-s", "ranges", "-o", "out", "d"]), ["ranges", "out"], []),
     (lambda: inspect.main(["model", "d"]), [], ["stdout"]),
+    (lambda: export.main(["model", "x.c"]), ["x.c"], []),
     (lambda: dumped("x.gz"), ["x.gz"], []),
     *([(lambda: plot.main(["search", "-o", "p.svg", "--score", "score", "table.csv"]), ["p.svg"], [])]
       if find_spec("matplotlib") else []),

@@ -22,7 +22,16 @@ near w_j = w_l, ||w_j - w_l|| as sqrt(||w_j - w_l||^2 + tau^2). What is reported
 is a bound of that.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from marginlinear import params as P
+
+if TYPE_CHECKING:
+    from marginlinear._typing import Parameters
+    from marginlinear.algorithms.pairwise.newton import NewtonFit
+    from marginlinear.problem import Problem, Run, Solution
 
 DEFAULT_LAMBDA = 1e-3
 PARAMS = (
@@ -34,14 +43,15 @@ PARAMS = (
 )
 
 
-def lambda_of(params, k):
+def lambda_of(params: Parameters, k: int) -> float:
     """lambda as given, or 1/(2 C k): then p = 2 is 1/2 ||W||^2 + C sum of losses."""
-    if params["lambda_"] is not None:
-        return params["lambda_"]
+    given: float | None = params["lambda_"]
+    if given is not None:
+        return given
     return DEFAULT_LAMBDA if params["C"] is None else 1 / (2 * params["C"] * k)
 
 
-def fit_pairs(problem, params, run, loss, delta=0.0):
+def fit_pairs(problem: Problem, params: Parameters, run: Run, loss: str, delta: float = 0.0) -> Solution:
     """Solution for the regulariser of pairs; `params` have C, lambda_, norm and eps.
 
     C and lambda are two names of one thing where only their ratio counts: the losses have weight 1 each.
@@ -57,14 +67,14 @@ def fit_pairs(problem, params, run, loss, delta=0.0):
     return newton_fit(run)(problem, run, problem.weights, regulariser, loss, delta).solution()
 
 
-def fit_ridge(problem, params, run, loss):
+def fit_ridge(problem: Problem, params: Parameters, run: Run, loss: str) -> Solution:
     """Solution for 1/2 ||W||^2, the bias feature included; a hinge is not rounded in what is reported."""
     from marginlinear.algorithms.pairwise.regulariser import Quadratic
 
     return newton_fit(run)(problem, run, problem.costs(params["C"]), Quadratic(0.5), loss).solution()
 
 
-def newton_fit(run):
+def newton_fit(run: Run) -> type[NewtonFit]:
     """The class of the fit: where rows are elsewhere, what these sum up is asked for."""
     from marginlinear.algorithms.pairwise.newton import NewtonFit
 

@@ -8,14 +8,30 @@ is the inner product <W_1, M W_2>, so that the steps are those of L-BFGS on M^1/
 none to search along a line. The bound of __init__ is theta <-S, R> + theta F - theta^2/2 <R, K R>.
 """
 
+from __future__ import annotations
+
 import math
 from collections import deque
+from functools import partial
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from marginlinear.algorithms.pairwise.passes import CACHED, add, by_rows, dot, maximum
 from marginlinear.status import allowance
 from marginlinear.threads import run_chunks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from marginlinear._core.smooth import SmoothLoss
+    from marginlinear._typing import FloatArray, State
+    from marginlinear.algorithms.certificate import Budget
+    from marginlinear.algorithms.pairwise.regulariser import Quadratic
+
+# (A, S) of weights or a gradient; a step, the gradient's change over it, and their product.
+Pair: TypeAlias = "tuple[FloatArray, ...]"
+Turn: TypeAlias = "tuple[Pair, Pair, float]"
 
 # Steps that are remembered; steps within which the certificate is to halve.
 MEMORY, PATIENCE = 8, 20
@@ -36,21 +52,28 @@ class ScoreDescent:
     tol : float
     budget : Budget
     threads : int
+    state_of_weights : callable
+        The state of a fit by Newton steps, which has W.
     """
 
-    def __init__(self, loss, regulariser, W, work, tol, budget, threads):
+    def __init__(self, loss: SmoothLoss, regulariser: Quadratic, W: FloatArray, work: FloatArray, tol: float,
+                 budget: Budget, threads: int, state_of_weights: Callable[[], State]) -> None:
         self.loss, self.regulariser, self.W, self.work = loss, regulariser, W, work
         self.tol, self.budget, self.threads = tol, budget, threads
         self.size = max(1, CACHED // W.shape[1])
-        self.n_iter = 0
+        self.n_iter, self.state_of_weights = 0, state_of_weights
+        self.A: FloatArray | None = None
 
-    def run(self):
+    def run(self) -> int:
         """The steps that were taken."""
-        loss, pairs = self.loss, deque(maxlen=MEMORY)
+        loss = self.loss
+        pairs: deque[Turn] = deque(maxlen=MEMORY)
         A, S = self._start()
+        self.A = A
         R = S.copy()
         lost = loss.value_at(R)
-        gradient = step = None
+        gradient: Pair | None = None
+        step: Pair = A, S
         best, settled = math.inf, 0
         while True:
             KR = self._times(R)
@@ -77,11 +100,20 @@ class ScoreDescent:
             self._scale(step, t)
             self._add((A, S), 1.0, step)
             self.n_iter += 1
-        if self.n_iter:
-            self._weights(A, self.W)
+        self._write()
         return self.n_iter
 
-    def _start(self):
+    def state(self) -> State:
+        """See Run.fits."""
+        self._write()
+        return self.state_of_weights()
+
+    def _write(self) -> None:
+        """The weights as they are into W."""
+        if self.A is not None and self.n_iter:
+            self._weights(self.A, self.W)
+
+    def _start(self) -> Pair:
         """(A, S) of the start: its part along U = -M^-1 X' R, which it is a multiple of if it was optimal with other
         costs."""
         S = self.loss.scores(self.W.reshape(-1))
@@ -96,17 +128,17 @@ class ScoreDescent:
             S = U
         return A, S
 
-    def _weights(self, A, out):
+    def _weights(self, A: FloatArray, out: FloatArray) -> None:
         """M^-1 X' A"""
         self.loss.combine(A, out.reshape(-1))
         self.regulariser.divide(out)
 
-    def _times(self, R):
+    def _times(self, R: FloatArray) -> FloatArray:
         """K R"""
         self._weights(R, self.work)
         return self.loss.scores(self.work.reshape(-1))
 
-    def _direction(self, gradient, pairs):
+    def _direction(self, gradient: Pair, pairs: Sequence[Turn]) -> Pair:
         """Minus the inverse Hessian that the pairs tell of, times the gradient."""
         step, factors = tuple(map(np.copy, gradient)), []
         for move, change, product in reversed(pairs):
@@ -120,12 +152,13 @@ class ScoreDescent:
         self._scale(step, -1.0)
         return step
 
-    def _search(self, A, S, step, gradient, lost):
+    def _search(self, A: FloatArray, S: FloatArray, step: Pair, gradient: Pair,
+                lost: float) -> tuple[float, float, FloatArray] | None:
         """(t, loss, residuals) where P is lower by t steps and its slope less; None where no such t is found."""
         along, square = self._dot(A, step[1]), self._dot(*step)
         slope = self._dot(gradient[0], step[1])
         noise = ROUNDING * max(1.0, abs(lost))
-        t, low, high = 1.0, (0.0, slope), (math.inf, math.inf)
+        t, low, high, secant = 1.0, (0.0, slope), (math.inf, math.inf), math.inf
         if not slope < 0:
             return None
         for _ in range(TRIALS):
@@ -149,14 +182,22 @@ class ScoreDescent:
             t = low[0] + width * min(1 - WITHIN, max(WITHIN, part))
         return None
 
-    def _dot(self, a, b):
+    def _dot(self, a: FloatArray, b: FloatArray) -> float:
         return sum(run_chunks(lambda lo, hi: dot(a[lo:hi], b[lo:hi]), len(a), self.threads, self.size))
 
-    def _add(self, out, factor, pair):
+    def _add(self, out: tuple[FloatArray, ...], factor: float, pair: tuple[FloatArray, ...]) -> None:
         """out += factor pair"""
         for mine, other in zip(out, pair, strict=True):
-            by_rows(lambda lo, hi, a=mine, b=other: add(a[lo:hi], factor, b[lo:hi]), mine, self.threads)
+            by_rows(partial(_add_some, mine, factor, other), mine, self.threads)
 
-    def _scale(self, pair, factor):
+    def _scale(self, pair: Pair, factor: float) -> None:
         for mine in pair:
-            by_rows(lambda lo, hi, a=mine: np.multiply(a[lo:hi], factor, out=a[lo:hi]), mine, self.threads)
+            by_rows(partial(_scale_some, mine, factor), mine, self.threads)
+
+
+def _add_some(a: FloatArray, factor: float, b: FloatArray, lo: int, hi: int) -> None:
+    add(a[lo:hi], factor, b[lo:hi])
+
+
+def _scale_some(a: FloatArray, factor: float, lo: int, hi: int) -> None:
+    np.multiply(a[lo:hi], factor, out=a[lo:hi])

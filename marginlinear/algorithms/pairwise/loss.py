@@ -1,8 +1,16 @@
 """The dual variables of the rounded hinge loss."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from marginlinear.algorithms.pairwise.passes import by_rows
+
+if TYPE_CHECKING:
+    from marginlinear._core.smooth import SmoothLoss
+    from marginlinear._typing import FloatArray, Int32Array, IntArray
 
 # Rounds of scaling that balance the duals for the bias.
 BALANCING = 100
@@ -17,21 +25,26 @@ class HingeDuals:
     for Total Variation-Based Image Restoration, 1999). rho is dual feasible, and better than g'(x) until the end.
     """
 
-    def __init__(self, loss, y, cost):
-        self.loss, self.cost, self.y = loss, cost[:, np.newaxis], y
-        self.x = self.sigma = self.H = None
+    # There from the first `move` and `bend` on.
+    x: FloatArray
+    sigma: FloatArray
+    H: FloatArray
 
-    def _own(self, lo, hi):
+    def __init__(self, loss: SmoothLoss, y: Int32Array, cost: FloatArray) -> None:
+        self.loss, self.cost, self.y = loss, cost[:, np.newaxis], y
+        self.x = self.sigma = self.H = None  # type: ignore[assignment]  # as above
+
+    def _own(self, lo: int, hi: int) -> tuple[IntArray, Int32Array]:
         """Where rows lo to hi have the entries of their own classes."""
         return np.arange(hi - lo), self.y[lo:hi]
 
-    def move(self, W, t, sigma=None):
+    def move(self, W: FloatArray, t: float, sigma: FloatArray | None = None) -> None:
         """The weights are W now, after the part t of a step; the first time with `sigma` of an earlier fit."""
         scores, before, width = self.loss.scores(W.reshape(-1)), self.x, self.loss.width
         if before is None:
             self.sigma = np.empty_like(scores)
 
-        def some(lo, hi):
+        def some(lo: int, hi: int) -> None:
             own, x, mine = self._own(lo, hi), scores[lo:hi], self.sigma[lo:hi]
             x[:] = 1 - x[own][:, np.newaxis] + x
             if before is None:
@@ -47,12 +60,12 @@ class HingeDuals:
         by_rows(some, scores)
         self.x = scores
 
-    def bend(self):
+    def bend(self) -> None:
         """H for the weights and the width as they are."""
         if self.H is None:
             self.H = np.empty_like(self.x)
 
-        def some(lo, hi):
+        def some(lo: int, hi: int) -> None:
             x, H = self.x[lo:hi], self.H[lo:hi]
             root = np.hypot(x, self.loss.width)
             H[:] = self.cost[lo:hi] * np.maximum(0, 1 - self.sigma[lo:hi] * x / root) / (2 * root)
@@ -60,7 +73,7 @@ class HingeDuals:
 
         by_rows(some, self.x)
 
-    def rho(self, balanced):
+    def rho(self, balanced: bool) -> FloatArray:
         """rho, float64 array of shape (m, k).
 
         The gradient's part for b is divided by eps in the bound. `balanced` rho make it 0, at the price of some loss:
@@ -72,13 +85,13 @@ class HingeDuals:
             return self.scaled(rho, *balancing(self.flows(rho)))
         rho = np.empty_like(self.sigma)
 
-        def some(lo, hi):
+        def some(lo: int, hi: int) -> None:
             rho[lo:hi] = (1 + self.sigma[lo:hi]) / 2
 
         by_rows(some, rho)
         return rho
 
-    def flows(self, rho):
+    def flows(self, rho: FloatArray) -> FloatArray:
         """N"""
         N = np.zeros((rho.shape[1], rho.shape[1]))
         for j in range(len(N)):
@@ -86,17 +99,17 @@ class HingeDuals:
             N[j] = self.cost[of_class, 0] @ rho[of_class]
         return N
 
-    def scaled(self, rho, u, v):
+    def scaled(self, rho: FloatArray, u: FloatArray, v: FloatArray) -> FloatArray:
         """u_{y_i} v_l rho_il, in place."""
         rho *= u[self.y][:, np.newaxis]
         rho *= v
         return rho
 
-    def gradient(self, rho, out):
+    def gradient(self, rho: FloatArray, out: FloatArray) -> None:
         """The gradient of the losses that rho makes."""
         R = np.empty_like(rho)
 
-        def some(lo, hi):
+        def some(lo: int, hi: int) -> None:
             part = R[lo:hi]
             np.multiply(self.cost[lo:hi], rho[lo:hi], out=part)
             part[self._own(lo, hi)] = -part.sum(axis=1)
@@ -104,11 +117,11 @@ class HingeDuals:
         by_rows(some, R)
         self.loss.combine(R, out.reshape(-1))
 
-    def gained(self, rho, width):
+    def gained(self, rho: FloatArray, width: float) -> float:
         """-loss*(rho) = sum_i c_i sum_{l != y} (rho_il + width sqrt(rho_il (1 - rho_il)))."""
         gained = np.empty(len(rho))
 
-        def some(lo, hi):
+        def some(lo: int, hi: int) -> None:
             part = rho[lo:hi]
             gained[lo:hi] = (part + width * np.sqrt(part * (1 - part)) if width else part).sum(axis=1)
 
@@ -116,7 +129,7 @@ class HingeDuals:
         return float(gained @ self.cost[:, 0])
 
 
-def balancing(N):
+def balancing(N: FloatArray) -> tuple[FloatArray, FloatArray]:
     """(u, v) that give N the same sums of rows and columns."""
     u, v = np.ones((2, len(N)))
     for _ in range(BALANCING):

@@ -8,7 +8,10 @@ A = sum_i tr(B_i) x_i x_i' / sum_i tr(B_i), of which many features have the diag
 no preconditioner, its L-BFGS needs up to 20 vectors of d k numbers; here there are 6 and what a pass over rows needs.
 """
 
+from __future__ import annotations
+
 import math
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -22,6 +25,14 @@ from marginlinear.algorithms.pairwise.passes import CACHED, add, blocks, by_rows
 from marginlinear.problem import Info, Solution
 from marginlinear.status import STALLED, allowance, status_of
 from marginlinear.threads import aside, run_chunks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from marginlinear._core.rows import Rows
+    from marginlinear._typing import FloatArray, State
+    from marginlinear.algorithms.pairwise.regulariser import Quadratic
+    from marginlinear.problem import Problem, Run
 
 # Most features whose correlations the preconditioner knows, if there are as many rows.
 WHOLE = 1000
@@ -54,7 +65,11 @@ class NewtonFit:
         Of the hinge's rounded corner in the objective; 0: not rounded. Other losses: any number.
     """
 
-    def __init__(self, problem, run, cost, regulariser, loss, width=0.0):
+    # Of the hinge alone.
+    duals: HingeDuals
+
+    def __init__(self, problem: Problem, run: Run, cost: FloatArray, regulariser: Quadratic, loss: str,
+                 width: float = 0.0) -> None:
         self.problem, self.run, self.cost, self.regulariser = problem, run, cost, regulariser
         self.budget = Budget(run.max_iter, run.time_limit, run.progress, run.cancel)
         self.hinge, self.width = loss == "hinge", width
@@ -67,34 +82,37 @@ class NewtonFit:
         k = problem.n_classes
         regulariser.threads = run.threads
         regulariser.tau = start.get("tau", regulariser.first_tau(cost.sum() * (k - 1), k))
-        self.duals = self._duals() if self.hinge else None
+        self.duals = self._duals() if self.hinge else None  # type: ignore[assignment]  # as above
         self.n_iter = self.products = 0
         run.enlist(self)
 
-    def _loss(self, name, width):
+    def _loss(self, name: str, width: float) -> SmoothLoss:
         problem = self.problem
         return SmoothLoss(problem.rows, problem.y, problem.n_classes, self.cost, loss=name, width=width,
                           threads=self.run.threads)
 
-    def _duals(self):
+    def _duals(self) -> HingeDuals:
         return HingeDuals(self.loss, self.problem.y, self.cost)
 
-    def _mean_square(self, weights):
+    def _mean_square(self, weights: FloatArray) -> FloatArray | None:
         return mean_square(self.problem.rows, weights, self.budget)
 
-    def _column_squares(self, weights):
+    def _column_squares(self, weights: FloatArray) -> FloatArray:
         return column_squares(self.problem.rows, weights)
 
-    def solution(self):
+    def solution(self) -> Solution:
         # Values that overflow are refused where they are compared.
         with np.errstate(over="ignore", invalid="ignore"):
             return self._solution()
 
-    def _solution(self):
+    def _solution(self) -> Solution:
         tol, ended = self.run.tol, None
         if self._on_scores:
-            self.n_iter = ScoreDescent(self.loss, self.regulariser, self.W, self.gradient, tol, self.budget,
-                                       self.run.threads).run()
+            descent = ScoreDescent(self.loss, self.regulariser, self.W, self.gradient, tol, self.budget,
+                                   self.run.threads, self.state)
+            self.run.enlist(descent)
+            self.n_iter = descent.run()
+            self.run.enlist(self)
         first = self.n_iter
         self._evaluate(self.W, self.gradient)
         start = self.run.start or {}
@@ -139,16 +157,16 @@ class NewtonFit:
         )
         return Solution(weights, info, self.state())
 
-    def state(self):
+    def state(self) -> State:
         """The weights as they are: see Run.fits."""
         return {"W": self.W, "width": self.loss.width, "tau": self.regulariser.tau,
                 "duals": self.duals.sigma if self.hinge else None}
 
-    def _centred(self):
+    def _centred(self) -> FloatArray:
         """A copy of W and b, whose columns add up to 0 from here on."""
         W, copy = self.W, np.empty_like(self.W)
 
-        def some(lo, hi):
+        def some(lo: int, hi: int) -> None:
             W[lo:hi] -= W[lo:hi].mean(axis=1, keepdims=True)
             copy[lo:hi] = W[lo:hi]
 
@@ -156,11 +174,11 @@ class NewtonFit:
         return copy
 
     @property
-    def _wide(self):
+    def _wide(self) -> bool:
         """Whether the hinge's corner is rounder than the objective's."""
         return self.hinge and self.loss.width > self.width
 
-    def _evaluate(self, W, out):
+    def _evaluate(self, W: FloatArray, out: FloatArray) -> float:
         """Value of the rounded objective at W; its gradient into `out`."""
         loss, regulariser = self.loss, self.regulariser
         self.lost = loss.value_and_gradient(W.reshape(-1), out.reshape(-1))
@@ -171,7 +189,7 @@ class NewtonFit:
         regulariser.add_gradient(W, out)
         return self.rounded
 
-    def _certify(self):
+    def _certify(self) -> None:
         """Objective and lower bound at the weights of the last evaluation."""
         # -loss*(rho), by Fenchel's equality, or from the dual of the hinge without rounding.
         gained = self.loss.mass if self._wide else self.lost - self.along
@@ -189,7 +207,7 @@ class NewtonFit:
                 self.bound = max(self.bound,
                                  maximum(gained, *self.regulariser.conjugate(self.W, self.step, self.scratch)))
 
-    def _newton_direction(self):
+    def _newton_direction(self) -> float | None:
         """Conjugate gradients for H step = -gradient; returns what the step promises, None where the budget ends."""
         if self.hinge:
             self.duals.bend()
@@ -206,13 +224,13 @@ class NewtonFit:
             vector[:] = 0
         alpha = turn = 0.0
 
-        def go(lo, hi):
+        def go(lo: int, hi: int) -> float:
             add(step[lo:hi], alpha, p[lo:hi])
             add(r[lo:hi], -alpha, q[lo:hi])
             q[lo:hi] = precondition(r, lo, hi)
             return dot(r[lo:hi], q[lo:hi])
 
-        def head(lo, hi):
+        def head(lo: int, hi: int) -> None:
             p[lo:hi] *= turn
             p[lo:hi] += q[lo:hi]
 
@@ -239,7 +257,7 @@ class NewtonFit:
         multiply(step, self.regulariser.basis.T, step, threads)
         return gain
 
-    def _product(self, V, out):
+    def _product(self, V: FloatArray, out: FloatArray) -> None:
         """The Hessian times V, both in the coordinates of the basis."""
         self.products += 1
         basis = self.regulariser.basis
@@ -250,17 +268,18 @@ class NewtonFit:
         self.regulariser.add_product(self.W, V, out)
 
     @property
-    def _on_scores(self):
+    def _on_scores(self) -> bool:
         """Whether L-BFGS goes first."""
         return not self.hinge and self.regulariser.quadratic and self.problem.rows.m < self.problem.rows.d
 
     @property
-    def _correlated(self):
+    def _correlated(self) -> bool:
         """Whether the preconditioner knows the features' correlations."""
         rows = self.problem.rows
         return rows.d <= min(WHOLE, rows.m)
 
-    def _preconditioner(self, curvatures, weights):
+    def _preconditioner(self, curvatures: FloatArray,
+                        weights: FloatArray) -> tuple[Callable[[FloatArray, int, int], FloatArray], int] | None:
         """(I + A x diag(curvatures))^-1, A the rows' mean square by these weights.
 
         Returns a function of (r, lo, hi) that gives features lo to hi of its product with r, and how many at a time;
@@ -285,7 +304,7 @@ class NewtonFit:
                 return lambda r, lo, hi: vectors @ (vectors.T @ r * scale), rows.d
         squares = self._column_squares(weights)
 
-        def apply(r, lo, hi):
+        def apply(r: FloatArray, lo: int, hi: int) -> FloatArray:
             out = r[lo:hi] / (1 + squares[lo:hi, None] * curvatures)
             if own is not None and hi == rows.d:
                 out[-1] = r[-1] / (own + squares[-1] * curvatures)
@@ -293,14 +312,14 @@ class NewtonFit:
 
         return apply, max(1, CACHED // len(curvatures))
 
-    def _search(self):
+    def _search(self) -> bool:
         """A step along the Newton direction that lowers the rounded objective; False where none is found in time."""
         W, gradient, trial, slopes = self.W, self.gradient, self.residual, self.direction
         value, slope = self.rounded, dot(gradient, self.step)
         noise = ROUNDING * max(1.0, abs(value))
         t, low, high = 1.0, 0.0, math.inf
 
-        def move(lo, hi):
+        def move(lo: int, hi: int) -> None:
             np.multiply(self.step[lo:hi], t, out=trial[lo:hi])
             trial[lo:hi] += W[lo:hi]
 
@@ -325,7 +344,7 @@ class NewtonFit:
         self._evaluate(W, gradient)
         return False
 
-    def _sharpen(self):
+    def _sharpen(self) -> bool:
         """Less rounding, where there is some to lose."""
         loss, regulariser = self.loss, self.regulariser
         wide = self._wide and loss.width > LEAST
@@ -337,7 +356,7 @@ class NewtonFit:
         self._evaluate(self.W, self.gradient)
         return True
 
-    def _support(self):
+    def _support(self) -> int:
         """Rows with a dual variable that is more than rounding: for the hinge one above 0.01."""
         if not self.hinge:
             return self.problem.rows.m
@@ -348,8 +367,9 @@ class NewtonFit:
         return int(np.count_nonzero(margins_of(scores, y) < 1 + 5 * self.loss.width))
 
 
-def column_squares(rows, cost):
+def column_squares(rows: Rows, cost: FloatArray) -> FloatArray:
     """sum_i c_i x_ij^2, float64 array of shape (d,)."""
+    squares: Any
     if isinstance(rows.arrays, tuple):
         _, indices, indptr = rows.arrays
         weights = np.repeat(cost, np.diff(indptr))
@@ -357,12 +377,14 @@ def column_squares(rows, cost):
         squares = np.bincount(indices[: rows.nnz], weights=weights, minlength=rows.n)
     else:
         squares = np.einsum("i,ij,ij->j", cost, rows.arrays, rows.arrays)
-    return np.append(squares, rows.bias**2 * cost.sum()) if rows.bias >= 0 else squares
+    found: FloatArray = np.append(squares, rows.bias**2 * cost.sum()) if rows.bias >= 0 else squares
+    return found
 
 
-def mean_square(rows, weights, budget):
+def mean_square(rows: Rows, weights: FloatArray, budget: Budget | None) -> FloatArray | None:
     """sum_i weights_i x_i x_i', float64 array of shape (d, d); None where the budget, if there is one, ends."""
     A = np.zeros((rows.d, rows.d))
+    X: Any
     if isinstance(rows.arrays, tuple):
         _, indices, indptr = rows.arrays
         X = csr_array((rows.stored(), indices[: rows.nnz], indptr), shape=(rows.m, rows.n))

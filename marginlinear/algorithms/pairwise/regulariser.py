@@ -1,12 +1,18 @@
 """The regularisers R(W) + eps ||b||^2: values, gradients, curvatures and conjugates."""
 
+from __future__ import annotations
+
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.linalg import helmert
 
 from marginlinear.algorithms.pairwise.passes import add_product, blocks, by_rows, gram, sqnorm
 from marginlinear.threads import aside
+
+if TYPE_CHECKING:
+    from marginlinear._typing import FloatArray
 
 # D2_jl = G_jj + G_ll - 2 G_jl has lost its digits below this part of G_jj + G_ll.
 CANCELLED = 1e-8
@@ -19,19 +25,19 @@ class Quadratic:
     threads = 1
     quadratic = True
 
-    def __init__(self, square, shared=0.0, eps=0.0, bias=None):
+    def __init__(self, square: float, shared: float = 0.0, eps: float = 0.0, bias: float | None = None) -> None:
         self.square, self.shared, self.bias = square, shared, bias
         self.leak = eps
         self.features = slice(None, None if bias is None else -1)
 
-    def evaluate(self, W):
+    def evaluate(self, W: FloatArray) -> tuple[float, float]:
         """R(W) + eps ||b||^2, and what the rounding has added to it: 0."""
         return self._value(W[self.features]) + self._of_bias(W), 0.0
 
-    def add_gradient(self, W, out):
+    def add_gradient(self, W: FloatArray, out: FloatArray) -> None:
         A, B = W[self.features], out[self.features]
 
-        def some(lo, hi):
+        def some(lo: int, hi: int) -> None:
             B[lo:hi] += 2 * self.square * A[lo:hi]
             if self.shared:
                 B[lo:hi] -= 2 * self.shared * A[lo:hi].sum(axis=1, keepdims=True)
@@ -39,29 +45,29 @@ class Quadratic:
         by_rows(some, A, self.threads)
         self._add_bias(W, out)
 
-    def add_product(self, W, V, out):
+    def add_product(self, W: FloatArray, V: FloatArray, out: FloatArray) -> None:
         """out += Hessian at W times V, both in the coordinates of the basis."""
         features = self.features
         out[features] += V[features]
         if self.bias is not None:
             out[-1] += self._own_of_bias() * (V[-1] @ self.basis.T @ self.basis)
 
-    def divide(self, W):
+    def divide(self, W: FloatArray) -> None:
         """W = the inverse Hessian times W, whose columns add up to 0."""
         if self.square != 0.5:
             by_rows(lambda lo, hi: np.divide(W[lo:hi], 2 * self.square, out=W[lo:hi]), W, self.threads)
         if self.bias is not None:
             W[-1] *= 2 * self.square / self._own_of_bias() if self.bias else 0.0
 
-    def first_tau(self, lost, k):
+    def first_tau(self, lost: float, k: int) -> float:
         """A rounding to begin with, where W = 0 loses `lost`."""
         return 0.0
 
-    def factorise(self, k):
+    def factorise(self, k: int) -> None:
         """Eigenvalues of M, and its eigenvectors where they are not the axes, at the weights last evaluated."""
         self.eigen = np.full(k, 2 * self.square), np.eye(k)
 
-    def align(self, curvature):
+    def align(self, curvature: FloatArray) -> FloatArray:
         """A basis T of the classes' directions with T'MT = I and T' curvature T diagonal; returns its diagonal.
 
         The constant direction has no part in it: the last column is 0.
@@ -75,17 +81,17 @@ class Quadratic:
         self.basis[:, :-1] = free.T @ root @ turn
         return np.append(np.maximum(curvatures, 0), 0.0)
 
-    def curvature_of_bias(self):
+    def curvature_of_bias(self) -> FloatArray | None:
         """Of eps ||b||^2 in each direction of the basis, None without a bias."""
         if self.bias is None:
             return None
         return self._own_of_bias() * np.append((self.basis[:, :-1] ** 2).sum(axis=0), 1.0)
 
-    def conjugate(self, W, gradient, scratch):
+    def conjugate(self, W: FloatArray, gradient: FloatArray, scratch: FloatArray) -> tuple[float, float, float]:
         """(A, q, B) with R*(theta U) <= A theta^q + B theta^2, U = -(gradient of the losses) and U_b included."""
         A, B, V = (vectors[self.features] for vectors in (W, gradient, scratch))
 
-        def some(lo, hi):
+        def some(lo: int, hi: int) -> None:
             # V = W - gradient M^-1
             np.multiply(B[lo:hi], -0.5 / self.square, out=V[lo:hi])
             V[lo:hi] += A[lo:hi]
@@ -93,20 +99,22 @@ class Quadratic:
         by_rows(some, A, self.threads)
         return 0.0, 2.0, self.square * sqnorm(V) + self._conjugate_of_bias(W, gradient)
 
-    def _value(self, W):
+    def _value(self, W: FloatArray) -> float:
         return self.square * sqnorm(W) - (self.shared * sqnorm(W.sum(axis=1)) if self.shared else 0.0)
 
-    def _of_bias(self, W):
+    def _of_bias(self, W: FloatArray) -> float:
         return 0.0 if self.bias is None else self.leak * self.bias**2 * sqnorm(W[-1])
 
-    def _add_bias(self, W, out):
+    def _add_bias(self, W: FloatArray, out: FloatArray) -> None:
         if self.bias is not None:
             out[-1] += 2 * self.leak * self.bias**2 * W[-1]
 
-    def _own_of_bias(self):
+    def _own_of_bias(self) -> float:
+        # Asked where there is one.
+        assert self.bias is not None
         return 2 * self.leak * self.bias**2
 
-    def _conjugate_of_bias(self, W, gradient):
+    def _conjugate_of_bias(self, W: FloatArray, gradient: FloatArray) -> float:
         # eps ||b - g_b/(2 eps)||^2 with b and its gradient in units of the score.
         if not self.bias:
             return 0.0
@@ -118,15 +126,15 @@ class Pairwise(Quadratic):
 
     quadratic = False
 
-    def __init__(self, p, lam, eps, bias):
+    def __init__(self, p: float, lam: float, eps: float, bias: float | None) -> None:
         super().__init__(eps, 0.0, eps, bias)
         self.p, self.lam = p, lam
 
-    def first_tau(self, lost, k):
+    def first_tau(self, lost: float, k: int) -> float:
         # A tenth of it.
         return 0.0 if self.p >= 2 else (0.2 * lost / (self.lam * k * (k - 1))) ** (1 / self.p)
 
-    def evaluate(self, W):
+    def evaluate(self, W: FloatArray) -> tuple[float, float]:
         features, p = W[self.features], self.p
         pairs = distances(features)
         rounded = pairs + self.tau**2
@@ -136,12 +144,12 @@ class Pairwise(Quadratic):
             self.S, self.T = (off_diagonal(rounded ** power) for power in (p / 2 - 1, p / 2 - 2))
         return true + self._value(features) + self._of_bias(W), excess
 
-    def add_gradient(self, W, out):
+    def add_gradient(self, W: FloatArray, out: FloatArray) -> None:
         super().add_gradient(W, out)
         features = self.features
         add_product(W[features], self.lam * self.p * laplacian(self.S), out[features], self.threads)
 
-    def add_product(self, W, V, out):
+    def add_product(self, W: FloatArray, V: FloatArray, out: FloatArray) -> None:
         super().add_product(W, V, out)
         features, p, basis = self.features, self.p, self.basis
         A = gram(W[features], V[features], self.threads) @ basis.T
@@ -149,16 +157,16 @@ class Pairwise(Quadratic):
         along = self.T * (own[:, None] + own - A - A.T)  # <w_j - w_l, v_j - v_l> ||w_j - w_l||^{p-4}
         add_product(W[features], self.lam * p * (p - 2) * laplacian(along) @ basis, out[features], self.threads)
 
-    def factorise(self, k):
+    def factorise(self, k: int) -> None:
         values, vectors = aside(np.linalg.eigh, self.lam * self.p * laplacian(self.S))
         self.eigen = np.maximum(values, 0) + 2 * self.square, vectors
 
-    def conjugate(self, W, gradient, scratch):
+    def conjugate(self, W: FloatArray, gradient: FloatArray, scratch: FloatArray) -> tuple[float, float, float]:
         p, lam, features = self.p, self.lam, self.features
         values, vectors = self.eigen
         A, V = W[features], scratch[features]
 
-        def copy(lo, hi):
+        def copy(lo: int, hi: int) -> None:
             V[lo:hi] = A[lo:hi]
 
         by_rows(copy, V, self.threads)
@@ -173,18 +181,18 @@ class Pairwise(Quadratic):
         return A, q, B
 
 
-def off_diagonal(S):
+def off_diagonal(S: FloatArray) -> FloatArray:
     """S with zeros on the diagonal and where it was not finite."""
     S[~np.isfinite(S)] = 0.0
     np.fill_diagonal(S, 0.0)
     return S
 
 
-def laplacian(S):
+def laplacian(S: FloatArray) -> FloatArray:
     return np.diag(S.sum(axis=1)) - S
 
 
-def distances(W):
+def distances(W: FloatArray) -> FloatArray:
     """||w_j - w_l||^2 of the columns, exact where they are nearly equal."""
     G = gram(W, W)
     own = G.diagonal()

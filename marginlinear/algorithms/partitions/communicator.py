@@ -12,12 +12,51 @@ Sums are made by a tree over the numbers of the partitions, of which each node h
 wherever partitions are, whichever are together, and whichever answers first.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
 import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from marginlinear._typing import AnyArray, FloatArray, IntArray, State
+    from marginlinear.algorithms.partitions.partition import About, Partition
 
 # Sums that a node of the tree takes together.
 FAN_IN = 8
 # Of a vector that is 0 but in this part of its places, at most, these are sent.
 SPARSE = 0.5
+
+
+# A name of partition.py's operations, and its arguments; the arrays of each operation, or None.
+Operation: TypeAlias = tuple[str, tuple[Any, ...]]
+Replies: TypeAlias = list[Any]
+# (level, number at the level) -> sum.
+Nodes: TypeAlias = dict[tuple[int, int], Replies]
+
+
+class AnyRecipe(Protocol):
+    """How a partition makes what answers: partition.Recipe, or smooth.Recipe."""
+
+    def visit(self, partition: Partition, state: State | None, about: About, /) -> Any: ...
+
+
+class Communicator(Protocol):
+    """See above."""
+
+    @property
+    def at_once(self) -> int: ...
+
+    def run(self, recipe: AnyRecipe, about: About, operations: Sequence[Operation]) -> Replies: ...
+
+    def collect(self, recipe: AnyRecipe, about: About, operations: Sequence[Operation], solve: Callable[..., Any],
+                *arguments: Any) -> Any: ...
+
+    def forget(self) -> None: ...
+
+    def beside(self) -> Communicator: ...
 
 
 class Few:
@@ -30,13 +69,13 @@ class Few:
     size : int
     """
 
-    def __init__(self, places, values, size):
+    def __init__(self, places: IntArray, values: AnyArray, size: int) -> None:
         self.places, self.values, self.size = places, values, size
 
-    def copy(self):
+    def copy(self) -> Few:
         return Few(self.places, self.values.copy(), self.size)
 
-    def __iadd__(self, other):
+    def __iadd__(self, other: Vector) -> Vector:
         if not isinstance(other, Few):
             return self.dense() + other
         places, where = np.unique(np.concatenate([self.places, other.places]), return_inverse=True)
@@ -47,13 +86,16 @@ class Few:
         # Of two numbers the first is added to 0 first.
         return Few(places, np.bincount(where, np.concatenate([self.values, other.values])), self.size)
 
-    def dense(self):
+    def dense(self) -> FloatArray:
         whole = np.zeros(self.size)
         whole[self.places] = self.values
         return whole
 
 
-def plus(whole, more):
+Vector: TypeAlias = "FloatArray | Few"
+
+
+def plus(whole: Any, more: Any) -> Any:
     """whole + more, which may be whole itself; of arrays, and of Few."""
     if isinstance(more, Few) and not isinstance(whole, Few):
         whole[more.places] += more.values
@@ -62,19 +104,19 @@ def plus(whole, more):
     return whole
 
 
-def dense(vector):
+def dense(vector: Vector) -> FloatArray:
     return vector.dense() if isinstance(vector, Few) else vector
 
 
-def numbers_of(vector):
+def numbers_of(vector: Vector) -> int:
     """Numbers that it takes to send it: a place is half of one."""
     return len(vector.places) * 3 // 2 if isinstance(vector, Few) else vector.size
 
 
-def added(replies):
+def added(replies: Sequence[Replies]) -> Replies:
     """The sum of some replies, in their order."""
     first, *others = replies
-    sums = []
+    sums: Replies = []
     for at, arrays in enumerate(first):
         if arrays is None:
             sums.append(None)
@@ -86,7 +128,7 @@ def added(replies):
     return sums
 
 
-def merged(nodes, count):
+def merged(nodes: Nodes, count: int) -> Nodes:
     """The nodes of the tree over `count` partitions that can be made of these.
 
     Parameters
@@ -119,20 +161,21 @@ class InProcess:
 
     at_once = 1
 
-    def __init__(self, partitions):
+    def __init__(self, partitions: Sequence[Partition]) -> None:
         self.partitions = partitions
         self.forget()
 
-    def beside(self):
+    def beside(self) -> InProcess:
         return self
 
-    def forget(self):
-        self.states = [None] * len(self.partitions)
+    def forget(self) -> None:
+        self.states: list[State | None] = [None] * len(self.partitions)
 
-    def collect(self, recipe, about, operations, solve, *arguments):
+    def collect(self, recipe: AnyRecipe, about: About, operations: Sequence[Operation], solve: Callable[..., Any],
+                *arguments: Any) -> Any:
         return solve(self.run(recipe, about, operations), *arguments)
 
-    def run(self, recipe, about, operations):
+    def run(self, recipe: AnyRecipe, about: About, operations: Sequence[Operation]) -> Replies:
         answers = [partition.answer(recipe, state, about, operations)
                    for partition, state in zip(self.partitions, self.states, strict=True)]
         self.states = [state for state, _ in answers]

@@ -10,11 +10,23 @@ of the whole problem, since no other dual moves; whether the rows R have stayed 
 of all partitions says. If not, they are among the next A.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeAlias
+
 import numpy as np
 
 from marginlinear.algorithms.partitions.communicator import dense
 from marginlinear.algorithms.partitions.newton import LIMIT
 from marginlinear.problem import Problem, Run
+
+if TYPE_CHECKING:
+    from marginlinear._core.margin_cd import MarginCD
+    from marginlinear._core.rows import Rows
+    from marginlinear._typing import FloatArray, Int32Array, IntArray, Table
+    from marginlinear.algorithms.certificate import Budget
+    from marginlinear.algorithms.partitions.communicator import Replies
+    from marginlinear.algorithms.partitions.places import Margins
 
 # Bytes of a stored value and its index, and those that the collected rows may take.
 VALUE, ROOM = 12, 2 << 30
@@ -26,6 +38,9 @@ ROUNDS, ROUNDS_CURVED = 9, 12
 PART = 0.2
 
 
+CollectedPart: TypeAlias = "tuple[int, Any, Int32Array, FloatArray, FloatArray, FloatArray]"
+
+
 class Collected:
     """Rows of some partitions, in the order of the partitions: what replies add up to.
 
@@ -34,18 +49,18 @@ class Collected:
     parts : list of (partition's number, rows as CSR with the bias in it, y, targets or zeros, cost, duals)
     """
 
-    def __init__(self, parts):
+    def __init__(self, parts: list[CollectedPart]) -> None:
         self.parts = parts
 
-    def copy(self):
+    def copy(self) -> Collected:
         return Collected(list(self.parts))
 
-    def __iadd__(self, other):
+    def __iadd__(self, other: Collected) -> Collected:
         self.parts += other.parts
         return self
 
 
-def active(engine, table, W, duals):
+def active(engine: MarginCD, table: FloatArray, W: FloatArray, duals: FloatArray) -> IntArray:
     """Numbers of the rows whose duals may move: those within their range, or with a margin near a knot, or beyond, but
     for those that are well within a middle piece which is a line, and have its dual."""
     knots, quads, slopes = table[:2], table[2:5], table[5:8]
@@ -58,7 +73,7 @@ def active(engine, table, W, duals):
                           & ((duals < high) | (margins > knots[0] - NEAR)) & ~(settled & (quads[1] == 0)))
 
 
-def as_csr(rows):
+def as_csr(rows: Rows) -> Any:
     """SciPy's CSR of some Rows in memory, the bias feature included."""
     from scipy.sparse import csr_array, hstack
 
@@ -72,7 +87,7 @@ def as_csr(rows):
     return csr_array(hstack([X, np.full((rows.m, 1), rows.bias)], format="csr"))
 
 
-def solved(sums, table, run):
+def solved(sums: Replies, table: Table, run: Run) -> tuple[FloatArray, FloatArray, dict[int, FloatArray]]:
     """Solve the problem of the collected rows.
 
     Parameters
@@ -98,6 +113,7 @@ def solved(sums, table, run):
 
     *_, (U,), (terms,), (collected,) = sums
     U, h = dense(U), float(terms[0])
+    targets: Any
     _, Xs, ys, targets, costs, starts = zip(*collected.parts, strict=True)
     X = csr_array(vstack(Xs, format="csr"))
     y, targets, cost, duals = (np.concatenate(some) for some in (ys, targets, costs, starts))
@@ -135,13 +151,13 @@ class Finish:
         Of the last step.
     """
 
-    def __init__(self, engine):
+    def __init__(self, engine: Margins) -> None:
         self.engine, self.places = engine, engine.places
 
-    def restart(self):
+    def restart(self) -> None:
         """The engine's problem has changed: nothing is kept of it."""
 
-    def step(self):
+    def step(self) -> None:
         engine, places = self.engine, self.places
         iterates = engine.iterates
         W = iterates.averaged if engine.averaging else iterates.W
@@ -162,15 +178,15 @@ class Finish:
 class FinishCost:
     """What a Descent asks of a way to go on (newton.MarginNewtonCost)."""
 
-    NAME = "collected"
+    NAME: ClassVar[str] = "collected"
 
     @staticmethod
-    def steps(engine):
+    def steps(engine: Margins) -> float:
         """So many that it never comes first."""
         return 1e9
 
     @staticmethod
-    def sweeps_of_a_step(engine):
+    def sweeps_of_a_step(engine: Margins) -> float:
         from marginlinear.algorithms.descent import ENOUGH
 
         _, _, *quads = np.asarray(engine.tables)[0, :5]
@@ -179,15 +195,15 @@ class FinishCost:
         return (ROUNDS if engine.piecewise_linear else ROUNDS_CURVED) / ENOUGH
 
     @staticmethod
-    def require(engine):
+    def require(engine: Margins) -> NoReturn:
         """ValueError: this is asked where algorithm = 'newton' was."""
         raise ValueError(f"algorithm = 'newton' solves for {engine.rows.d} weights, over partitions at most {LIMIT}: "
                          "take 'auto'")
 
     @staticmethod
-    def first_step(engine):
+    def first_step(engine: Margins) -> None:
         return None
 
     @staticmethod
-    def begin(engine, budget):
+    def begin(engine: Margins, budget: Budget) -> Finish:
         return Finish(engine)

@@ -1,8 +1,10 @@
 """A method's own fit, over partitions that a Communicator asks."""
 
+from __future__ import annotations
+
 import threading
 import time
-from collections import namedtuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -14,11 +16,18 @@ from marginlinear.data.codes import codes_of
 from marginlinear.problem import Problem, Solution
 from marginlinear.threads import in_order
 
+if TYPE_CHECKING:
+    from marginlinear._typing import HistoryEntry, Int8Array, Parameters
+    from marginlinear.algorithms.partitions.communicator import Communicator
+    from marginlinear.algorithms.partitions.partition import Partition
+    from marginlinear.problem import Info, Run
+    from marginlinear.registry import Method
+
 # What Places count of a fit.
 SENT = "collections", "numbers_sent"
 
 
-class Whole(namedtuple("Whole", "n_features n_classes size bias count")):
+class Whole(NamedTuple):
     """What all partitions together are.
 
     Attributes
@@ -31,22 +40,27 @@ class Whole(namedtuple("Whole", "n_features n_classes size bias count")):
         Partitions.
     """
 
-    __slots__ = ()
+    n_features: int
+    n_classes: int
+    size: float
+    bias: float
+    count: int  # type: ignore[assignment]  # a field, not tuple.count
 
-    def stand_in(self, n_classes):
+    def stand_in(self, n_classes: int) -> Problem:
         """A Problem of one empty row, in place of all."""
         rows = Rows.from_csr(np.empty(0), np.empty(0, np.int32), np.zeros(2, np.int64), self.n_features, self.bias)
         return Problem(rows, np.zeros(1, np.int32), n_classes, np.full(1, self.size), np.ones(1))
 
 
-def fit_alone(method, partition, params, run, how):
+def fit_alone(method: Method, partition: Partition, params: Parameters, run: Run, how: str | None) -> Solution:
     """Solution of a method over one partition that has all rows: the bits of one machine. Its state stays there."""
     problem = partition.problem(None)
     solution = method.fit(problem, params, run) if how is None else multiclass.fit(method, problem, params, run, how)
     return solution._replace(state=dict.fromkeys(SENT, 0))
 
 
-def fit(method, whole, params, run, how, communicator):
+def fit(method: Method, whole: Whole, params: Parameters, run: Run, how: str | None,
+        communicator: Communicator) -> Solution:
     """Solution of a method over the partitions of a Communicator; its state is a dict of what was sent.
 
     Parameters
@@ -66,7 +80,7 @@ def fit(method, whole, params, run, how, communicator):
     TimeoutError
         Of the communicator; its `weights` are those that the fit had then, or None.
     """
-    def column(signs, n_classes, run, communicator):
+    def column(signs: Int8Array | None, n_classes: int, run: Run, communicator: Communicator) -> Solution:
         recipe = Recipe(method.joint, method.terms, params, signs, run.seed, run.threads)
         communicator.forget()
         places = Places(communicator, recipe, whole.count, run)
@@ -75,17 +89,19 @@ def fit(method, whole, params, run, how, communicator):
             with np.errstate(over="ignore", invalid="ignore"):
                 solution = method.fit(whole.stand_in(n_classes), params, run._replace(places=places))
         except TimeoutError as error:
-            error.weights = places.weights
+            error.weights = places.weights  # type: ignore[attr-defined]
             raise
         return solution._replace(state={name: getattr(places, name) for name in SENT})
 
     if how is None:
         return column(None if method.joint else np.array([-1, 1], np.int8), whole.n_classes, run, communicator)
-    started, info, history, cancel = time.perf_counter(), None, [], threading.Event()
+    started, cancel = time.perf_counter(), threading.Event()
+    info: Info | None = None
+    history: list[HistoryEntry] = []
     codes = codes_of(how, whole.n_classes, run.seed)
     weights, sent = np.zeros((whole.stand_in(2).rows.d, codes.shape[1])), dict.fromkeys(SENT, 0)
 
-    def work(at):
+    def work(at: int) -> Solution:
         spent = time.perf_counter() - started
         left = None if run.time_limit is None else max(0.0, run.time_limit - spent)
         own = run._replace(time_limit=left, progress=None, cancel=cancel)
@@ -99,5 +115,6 @@ def fit(method, whole, params, run, how, communicator):
                         "bound": info.bound, "certificate": info.certificate, "residual": None, "columns": at + 1})
         if run.progress is not None:
             run.progress(history[-1])
+    assert info is not None
     info = info._replace(seconds=history[-1]["seconds"], tol=run.tol, history=history)
     return Solution(weights, info, sent, None if how == "ovr" else codes)

@@ -10,12 +10,23 @@ They do not know of sigma, nor of why a part of the way is enough. Sums are take
 bits do not depend on how many threads there are, nor on which ends first.
 """
 
-from collections import namedtuple
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 
 from marginlinear._core.scores import add_rows, count_rows, scores_of
 from marginlinear.threads import Team, ranges, run_chunks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from marginlinear._core.dual_engine import DualEngine
+    from marginlinear._core.rows import Rows
+    from marginlinear._typing import FloatArray, IntpArray
+
+T = TypeVar("T")
 
 # Rows that the direction is taken from: so many runs of so many neighbours.
 RUNS, NEIGHBOURS = 16, 32
@@ -29,7 +40,7 @@ TOO_FAR = 1.5
 HALF = 0.5
 
 
-class Proposal(namedtuple("Proposal", "gap loss tight gain curvature whole each moved whole_along each_along")):
+class Proposal(NamedTuple):
     """What a round's visits have found; rounds.py has the formulas.
 
     Attributes
@@ -44,7 +55,16 @@ class Proposal(namedtuple("Proposal", "gap loss tight gain curvature whole each 
         The part of both along the direction b.
     """
 
-    __slots__ = ()
+    gap: float
+    loss: float
+    tight: float
+    gain: float
+    curvature: float
+    whole: float
+    each: float
+    moved: float
+    whole_along: float
+    each_along: float
 
 
 class Groups:
@@ -66,7 +86,8 @@ class Groups:
         Numbers of copies, and of their sums, so far.
     """
 
-    def __init__(self, engine, count, rounds, threads, often=None):
+    def __init__(self, engine: DualEngine, count: int, rounds: int, threads: int,
+                 often: IntpArray | None = None) -> None:
         self.engine, self.count, self.rounds, self.often = engine, count, rounds, often
         self.team = Team(min(threads, count))
         W = engine.iterates.W
@@ -76,7 +97,7 @@ class Groups:
         self.along = products_with_direction(engine.rows, threads)
         self.taken = self.copied = 0
 
-    def deal(self):
+    def deal(self) -> Iterator[tuple[list[int], bool]]:
         """Yield the places in the engine's order at which groups begin, section after section, and the end of the last;
         and whether it is the last visit of these rows in this sweep, whose sums count."""
         engine, count = self.engine, self.count
@@ -90,7 +111,7 @@ class Groups:
                     yield places[first:first + count + 1 if self.often is None else None], turn == engine.rows.turns - 1
                     first += self.taken
 
-    def propose(self, places, theta, extra):
+    def propose(self, places: list[int], theta: float, extra: float) -> Proposal:
         """Proposal of steps with theta, and theta + extra along the direction, of as many sections as may be."""
         iterates, count = self.engine.iterates, self.count
         beside = 1 + iterates.kappa
@@ -113,13 +134,13 @@ class Groups:
         if self.often is not None:
             iterates.W[self.often] = kept
         last_whole, last_each, moved = (sum(part) / theta**2 for part in zip(*last, strict=True))
-        return Proposal(*sums.tolist(), whole + last_whole, each + last_each, moved, whole_along, each_along)
+        return Proposal._make((*sums.tolist(), whole + last_whole, each + last_each, moved, whole_along, each_along))
 
-    def _visit(self, places, theta, extra, first):
+    def _visit(self, places: list[int], theta: float, extra: float, first: bool) -> FloatArray:
         """Sums of the visits of one section, the first of a round from the W of now."""
         engine, W = self.engine, self.engine.iterates.W
 
-        def visit(group):
+        def visit(group: int) -> tuple[float, ...]:
             copy, pull = self.copies[group], self.pulls[group]
             pull[:] = 0
             if first:
@@ -129,35 +150,38 @@ class Groups:
         if first:
             self.moves[:] = 0
             self.copied += (2 * self.count + 1) * len(W)
-        return np.sum(self.team.run(visit, self.count), axis=0)
+        sums: FloatArray = np.sum(self.team.run(visit, self.count), axis=0)
+        return sums
 
-    def _exchange(self, share):
+    def _exchange(self, share: float) -> list[float]:
         iterates, often = self.engine.iterates, self.often
+        assert often is not None
         self.copied += (2 * self.count + 1) * len(often)
         parts = ranges(len(often), max(1, PART // self.engine.n_classes) * self.engine.n_classes)
         found = self.team.run(lambda part: iterates.pool(self.copies, self.moves, often[slice(*parts[part])], share),
                               len(parts))
-        return np.sum(found, axis=0).tolist()
+        sums: list[float] = np.sum(found, axis=0).tolist()
+        return sums
 
-    def accept(self, places, t, share):
+    def accept(self, places: list[int], t: float, share: float) -> None:
         iterates, W, moves = self.engine.iterates, self.engine.iterates.W, self.moves
         self._over_weights(lambda lo, hi: iterates.mix(W[lo:hi], 1.0, moves[lo:hi], share))
         if t < 1:
             self.engine.shorten(places[0], places[self.taken], self.before, t)
 
-    def _over_weights(self, work):
+    def _over_weights(self, work: Callable[[int, int], T]) -> list[T]:
         columns = self.engine.n_classes
         parts = ranges(len(self.moves), max(1, PART // columns) * columns)
         return self.team.run(lambda part: work(*parts[part]), len(parts))
 
 
-def frequent(rows, least, columns, threads):
+def frequent(rows: Rows, least: int, columns: int, threads: int) -> IntpArray | None:
     """Places in W, of so many columns, of the features that at least `least` rows have: intp array. None where rows are
     on disk, or where that is nothing, or more than HALF of W."""
     if rows.pager is not None:
         return None
 
-    def counts(first, stop):
+    def counts(first: int, stop: int) -> FloatArray:
         found = np.zeros(rows.d)
         for lo, hi in ranges(stop - first, rows.slice()):
             count_rows(rows, found, first + lo, first + hi)
@@ -169,7 +193,7 @@ def frequent(rows, least, columns, threads):
     return (often[:, None] * columns + np.arange(columns)).ravel()
 
 
-def products_with_direction(rows, threads):
+def products_with_direction(rows: Rows, threads: int) -> FloatArray:
     """<x_i, b>: float64 array of shape (m,), b being of unit length, and the one direction that rows share the most.
 
     Two steps of the power method from the mean of a few rows: what rows have in common pulls the groups alike, however
@@ -179,6 +203,7 @@ def products_with_direction(rows, threads):
     share = np.ones(rows.m)
     rows.require()
     step = max(1, rows.m // RUNS)
+    direction: FloatArray = np.zeros((rows.d, 1))
     some = [(lo, min(rows.m, lo + min(step, NEIGHBOURS))) for lo in range(0, rows.m, step)]
     for _ in range(3):
         direction = np.zeros(rows.d)

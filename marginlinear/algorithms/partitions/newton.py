@@ -5,13 +5,25 @@ values and the Hessian. The number of steps does not depend on the partitions, a
 or on C.
 """
 
+from __future__ import annotations
+
 import math
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import numpy as np
 
 from marginlinear._core.block_newton import BlockNewton
 from marginlinear._core.margin_newton import MarginNewton
 from marginlinear._core.proximal import MOST
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from marginlinear._core.dual_engine import DualEngine
+    from marginlinear._typing import FloatArray, Floats
+    from marginlinear.algorithms.certificate import Budget
+    from marginlinear.algorithms.newton import NewtonSteps
+    from marginlinear.algorithms.partitions.places import Blocks, Margins
 
 # Unknowns of the linear system.
 LIMIT = 4000
@@ -28,31 +40,31 @@ ROUNDING = 1e-13
 class SummedCost:
     """What newton.MarginNewtonCost says of one machine, for steps of `kind`."""
 
-    NAME = "newton"
+    NAME: str = "newton"
 
-    def __init__(self, kind, steps):
+    def __init__(self, kind: Callable[[Any], NewtonSteps], steps: float) -> None:
         self.kind, self.count = kind, steps
 
-    def begin(self, engine, budget):
+    def begin(self, engine: DualEngine, budget: Budget) -> NewtonSteps:
         return self.kind(engine)
 
-    def steps(self, engine):
+    def steps(self, engine: DualEngine) -> float:
         return self.count
 
     @staticmethod
-    def first_step(engine):
+    def first_step(engine: DualEngine) -> None:
         return None
 
     @staticmethod
-    def unknowns(engine):
+    def unknowns(engine: DualEngine) -> int:
         return engine.rows.d * max(1, engine.n_classes - 1)
 
-    def sweeps_of_a_step(self, engine):
+    def sweeps_of_a_step(self, engine: Any) -> float:
         """As `newton.BlockNewtonCost` has it: infinite where steps are not possible."""
         possible = self.unknowns(engine) <= LIMIT and (engine.n_classes == 1 or engine.laplacian)
         return ROUNDS if possible else math.inf
 
-    def require(self, engine):
+    def require(self, engine: DualEngine) -> None:
         """ValueError where steps are not possible."""
         if self.unknowns(engine) > LIMIT:
             raise ValueError(f"algorithm = 'newton' solves for {self.unknowns(engine)} weights, over partitions at "
@@ -62,34 +74,39 @@ class SummedCost:
 class SummedMarginNewton(MarginNewton):
     """MarginNewton on the engine places.Margins."""
 
+    if TYPE_CHECKING:
+        @property
+        def engine(self) -> Margins: ...
+
     START = MOST
 
-    def __init__(self, engine):
+    def __init__(self, engine: Margins) -> None:
         self.places = engine.places
         # No round follows.
         engine.swept = False
         super().__init__(engine)
 
-    def sum_of_rows(self):
+    def sum_of_rows(self) -> FloatArray:
         self.whole, = self.places.ask("mean_row")
-        return self.whole
+        whole: FloatArray = self.whole
+        return whole
 
-    def begin_rows(self, W, mean):
+    def begin_rows(self, W: Floats, mean: float) -> None:
         self.places.tell("begin_newton", np.array(W), mean)
 
-    def move_centre(self):
+    def move_centre(self) -> None:
         self.places.tell("move_centre")
 
-    def gram_of(self, curvatures):
+    def gram_of(self, curvatures: bool) -> Any:
         return self.hessian if curvatures else self.places.ask("curvature", False)[0]
 
-    def respond_rows(self, W, mean, measured=False):
+    def respond_rows(self, W: Floats, mean: float, measured: bool = False) -> tuple[Any, FloatArray]:
         self.engine.at_hand = {}
         (sums, U), (self.hessian,) = self.places.ask_all(("respond", (np.array(W), self.g, mean)),
                                                          ("curvature", (True,)))
         return tuple(sums.tolist()), U
 
-    def _search(self, direction, fall):
+    def _search(self, direction: Floats, fall: float) -> float:
         """W moves by -t `direction`; returns t. Along the line F' rises and is linear between knots."""
         direction, W = np.asarray(direction), np.asarray(self.W)
         mean = self.whole @ direction / self.size if self.spread > 0 else 0.0
@@ -113,25 +130,30 @@ class SummedMarginNewton(MarginNewton):
 class SummedBlockNewton(BlockNewton):
     """BlockNewton on the engine places.Blocks."""
 
+    if TYPE_CHECKING:
+        @property
+        def engine(self) -> Blocks: ...
+
     START = MOST
 
-    def __init__(self, engine):
+    def __init__(self, engine: Blocks) -> None:
         self.places = engine.places
         self.places.tell("begin_newton")
         super().__init__(engine)
 
-    def move_centre(self):
+    def move_centre(self) -> None:
         self.places.tell("move_centre")
 
-    def respond_rows(self, W):
+    def respond_rows(self, W: Floats) -> tuple[Any, FloatArray]:
         self.engine.at_hand = {}
         free = self.engine.n_classes - 1 if self._invariant() else self.engine.n_classes
         (sums, U), (self.curvature_of_now,) = self.places.ask_all(("respond", (np.array(W), self.g)),
                                                                   ("curvature", (free,)))
         return tuple(sums.tolist()), U
 
-    def curvature_of_rows(self, free):
-        return self.curvature_of_now
+    def curvature_of_rows(self, free: SupportsIndex) -> FloatArray:
+        found: FloatArray = self.curvature_of_now
+        return found
 
 
 MARGINS, BLOCKS = SummedCost(SummedMarginNewton, 8), SummedCost(SummedBlockNewton, 15)

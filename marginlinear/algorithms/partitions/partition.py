@@ -29,7 +29,9 @@ arrays, or None:
     rivals(W), name(W, kappa)   mcODM: the best rivals at W are kept; they are named, and W would move by that
 """
 
-from collections import namedtuple
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -43,13 +45,24 @@ from marginlinear.problem import Problem
 from marginlinear.store.paging import paged
 from marginlinear.threads import ranges, run_chunks
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from marginlinear._core.rows import Rows
+    from marginlinear._typing import AnyArray, FloatArray, Int8Array, Int32Array, IntArray, IntpArray, Parameters, State
+    from marginlinear.algorithms.dual import Terms
+    from marginlinear.algorithms.partitions.communicator import AnyRecipe, Operation, Replies, Vector
+    from marginlinear.data.arrays import CSR
+    from marginlinear.data.scaling import Scaling
+    from marginlinear.store import Store
+
 # Column numbers that are looked at together.
 AT_ONCE = 1 << 22
 # What a state has of BlockCD beside its duals.
 REFERENCES = "rival", "fixed", "upper", "named"
 
 
-class Recipe(namedtuple("Recipe", "joint terms params signs seed threads")):
+class Recipe(NamedTuple):
     """How a partition makes its engine: what a fit sends once.
 
     Attributes
@@ -63,13 +76,18 @@ class Recipe(namedtuple("Recipe", "joint terms params signs seed threads")):
     seed, threads : int
     """
 
-    __slots__ = ()
+    joint: bool
+    terms: Terms | None
+    params: Parameters
+    signs: Int8Array | None
+    seed: int
+    threads: int
 
-    def visit(self, partition, state, about):
+    def visit(self, partition: Partition, state: State | None, about: About) -> Visit:
         return Visit(partition, self, state, about)
 
 
-class About(namedtuple("About", "number kappa mean factors skip_tolerance")):
+class About(NamedTuple):
     """What all operations of a message speak of.
 
     Attributes
@@ -83,7 +101,11 @@ class About(namedtuple("About", "number kappa mean factors skip_tolerance")):
         The gap of a row at which it is left as it is.
     """
 
-    __slots__ = ()
+    number: int
+    kappa: float
+    mean: float | None
+    factors: FloatArray | None
+    skip_tolerance: float
 
 
 class Partition:
@@ -110,18 +132,24 @@ class Partition:
         Of a regression.
     """
 
-    def __init__(self, X, y, n_classes, instance, factor, whole, bias, number, room=(None, 1), scaling=None,
-                 targets=None):
+    X: Any
+    _rows: Rows | None
+    _chosen: tuple[bytes, IntpArray, Rows] | None
+    _held: tuple[Any, Any] | None
+
+    def __init__(self, X: CSR | AnyArray | Store, y: Int32Array, n_classes: int, instance: FloatArray,
+                 factor: FloatArray, whole: float, bias: float, number: int, room: tuple[int | None, int] = (None, 1),
+                 scaling: Scaling | None = None, targets: FloatArray | None = None) -> None:
         self.X, self.y, self.n_classes, self.instance, self.factor = X, y, n_classes, instance, factor
         self.whole, self.bias, self.number, self.room, self.scaling = whole, bias, number, room, scaling
         self.targets = targets
         self._rows = self._chosen = self._held = None
         self.features = self._features()
 
-    def __getstate__(self):
+    def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_rows": None, "_chosen": None, "_held": None}
 
-    def _features(self):
+    def _features(self) -> IntArray | None:
         """Columns of W that these rows have, ascending, where they are few: int64 array; else None."""
         if is_stored(self.X) or not is_compressed(self.X):
             return None
@@ -134,7 +162,7 @@ class Partition:
         return found if len(found) <= SPARSE * len(there) else None
 
     @property
-    def rows(self):
+    def rows(self) -> Rows:
         if self._rows is None:
             X, (memory, sharers) = self.X, self.room
             if is_stored(X):
@@ -143,7 +171,7 @@ class Partition:
             self._rows = as_rows(X, self.bias)
         return self._rows
 
-    def problem(self, signs):
+    def problem(self, signs: Int8Array | None) -> Problem:
         """Problem of the rows, or of one column's classes."""
         if signs is None:
             return Problem(self.rows, self.y, self.n_classes, self.instance, self.factor, self.whole, self.targets)
@@ -160,13 +188,14 @@ class Partition:
         return Problem(rows, (signs[self.y[which]] > 0).astype(np.int32), 2, self.instance[which], self.factor[which],
                        self.whole)
 
-    def held(self, recipe, made):
+    def held(self, recipe: Any, made: Callable[[Partition, Any], Any]) -> Any:
         """made(self, recipe), which is kept until there is another recipe."""
         if self._held is None or self._held[0] != recipe:
             self._held = recipe, made(self, recipe)
         return self._held[1]
 
-    def answer(self, recipe, state, about, operations):
+    def answer(self, recipe: AnyRecipe, state: State | None, about: About,
+               operations: Sequence[Operation]) -> tuple[State, Replies]:
         """(state after, [arrays or None of each operation])
 
         Parameters
@@ -186,13 +215,18 @@ class Partition:
 class Visit:
     """One message at one partition. The methods are the operations, and `state`."""
 
-    def __init__(self, partition, recipe, state, about):
+    # A MarginCD or a BlockCD, and steps on it.
+    engine: Any
+    newton: Any
+
+    def __init__(self, partition: Partition, recipe: Recipe, state: State | None, about: About) -> None:
         self.recipe, self.about, self.number, self.features = recipe, about, partition.number, partition.features
         self.problem = partition.problem(recipe.signs)
+        assert recipe.terms is not None
         cost, keywords = recipe.terms(self.problem, recipe.params)
         # Rows are visited in an order of their own each time, and everywhere.
         seed = np.random.SeedSequence([recipe.seed, about.number, partition.number]).generate_state(1, np.uint64)[0]
-        make = joint_engine if recipe.joint else margin_engine
+        make: Callable[..., Any] = joint_engine if recipe.joint else margin_engine
         self.engine = engine = make(self.problem, cost, int(seed), recipe.threads, **keywords)
         self.kept = {} if state is None else dict(state)
         if state is not None:
@@ -205,24 +239,24 @@ class Visit:
         self._set_empty_duals()
         engine.skip_tolerance = about.skip_tolerance
 
-    def state(self):
+    def state(self) -> State:
         engine = self.engine
         skip, idle = engine.resting()
         references = engine.state(False)
         return {**self.kept, "duals": np.asarray(engine.duals), "skip": skip, "idle": idle,
                 **{name: references[name] for name in (*REFERENCES, "factors") if name in references}}
 
-    def _set_empty_duals(self):
+    def _set_empty_duals(self) -> None:
         if self.about.mean is None:
             self.engine.set_empty_duals()
         else:
             self.engine.set_mean(self.about.mean)
 
-    def begin(self):
+    def begin(self) -> tuple[FloatArray]:
         engine, rows = self.engine, self.engine.rows
         return (np.array([rows.m, rows.nonzeros(), engine.loss_at_zero(), engine.condition() * rows.m]),)
 
-    def visit(self, W, theta, extra):
+    def visit(self, W: FloatArray, theta: float, extra: float) -> tuple[FloatArray, FloatArray, Vector]:
         engine = self.engine
         copy, pull, before = W.copy(), np.zeros(engine.n_classes), np.empty(len(engine.duals))
         duals = np.asarray(engine.duals)
@@ -241,7 +275,7 @@ class Visit:
         weight = 1.0 if self.about.factors is None else self.about.factors
         return np.array([*sums, each, (weight * pull * pull).sum()]), pull, self.few(moved)
 
-    def few(self, vector):
+    def few(self, vector: FloatArray) -> Vector:
         """A vector as long as W, which is 0 but for the features that the rows have."""
         features, k = self.features, self.engine.n_classes
         if features is None:
@@ -251,28 +285,28 @@ class Visit:
             places = places.astype(np.int32)
         return Few(places, vector[places], len(vector))
 
-    def accept(self, t):
+    def accept(self, t: float) -> None:
         duals, proposed = np.asarray(self.engine.duals), self.kept.pop("proposed")
         if t < 1:
             proposed = duals + t * (proposed - duals)
         duals[:] = proposed
 
-    def losses(self, W):
+    def losses(self, W: FloatArray) -> tuple[FloatArray]:
         return (np.array(self.engine.loss_sums(W)),)
 
-    def terms(self, which):
+    def terms(self, which: str) -> tuple[FloatArray]:
         return (np.array(self.engine.dual_sums(self._duals(which))),)
 
-    def weights(self, which):
+    def weights(self, which: str) -> tuple[Vector]:
         return (self.few(self.engine.weights_of(self._duals(which))),)
 
-    def support(self, which):
+    def support(self, which: str) -> tuple[FloatArray]:
         return (np.array([self.engine.count_of(self._duals(which))]),)
 
-    def mean_row(self):
+    def mean_row(self) -> tuple[FloatArray]:
         return (self.engine.weights_of(np.asarray(self.engine.cost)),)
 
-    def direction(self, b, more=True):
+    def direction(self, b: FloatArray | None, more: bool = True) -> tuple[FloatArray] | None:
         rows, m = self.engine.rows, self.engine.rows.m
         share, whole = np.ones(m), np.zeros(rows.d)
         if b is not None:
@@ -286,34 +320,35 @@ class Visit:
             add_rows(rows, share, whole, lo, min(m, lo + min(step, NEIGHBOURS)))
         return (whole,)
 
-    def average(self, weight):
+    def average(self, weight: float) -> None:
         duals = np.asarray(self.engine.duals)
         mean = self.kept.get("mean")
         self.kept["mean"] = np.array(duals) if weight == 1 else mean + weight * (duals - mean)
 
-    def adopt(self):
+    def adopt(self) -> None:
         for array in self.engine.resting():
             array[:] = 0
         np.asarray(self.engine.duals)[:] = self.kept["mean"]
         self._set_empty_duals()
 
-    def keep(self, averaged):
+    def keep(self, averaged: bool) -> None:
         self.kept["kept"] = np.array(self._duals("mean" if averaged else "duals"))
 
-    def zero(self):
+    def zero(self) -> None:
         for array in self.engine.resting():
             array[:] = 0
         np.asarray(self.engine.duals)[:] = 0
         self._set_empty_duals()
 
-    def into_range(self):
+    def into_range(self) -> None:
         self.engine.into_range()
 
-    def wake(self):
+    def wake(self) -> None:
         for array in self.engine.resting():
             array[:] = 0
 
-    def _newton(self, g=1.0):
+    def _newton(self, g: float = 1.0) -> Any:
+        Newton: Any
         if self.recipe.joint:
             from marginlinear._core.block_newton import BlockNewton as Newton
         else:
@@ -324,31 +359,32 @@ class Visit:
             newton.centre_on(self.kept["centre"])
         return newton
 
-    def begin_newton(self, W=None, mean=0.0):
+    def begin_newton(self, W: FloatArray | None = None, mean: float = 0.0) -> None:
         newton = self._newton()
         if not self.recipe.joint:
             newton.begin_rows(W, mean)
         self.kept["own"] = np.array(newton.duals_of_rows())
 
-    def move_centre(self):
+    def move_centre(self) -> None:
         self.kept["centre"] = self.kept["own"]
 
-    def respond(self, W, g, *mean):
+    def respond(self, W: FloatArray, g: float, *mean: float) -> tuple[FloatArray, FloatArray]:
         self.newton = self._newton(g)
         sums, U = self.newton.respond_rows(W, *mean)
         self.kept["own"] = np.array(self.newton.duals_of_rows())
         return np.array(sums, dtype=float), np.asarray(U)
 
-    def curvature(self, what):
+    def curvature(self, what: int) -> tuple[FloatArray]:
         if self.recipe.joint:
             return (np.array(self.newton.curvature_of_rows(what)),)
         newton = self.newton if what else self._newton()
         return (np.array(newton.gram_of(what)),)
 
-    def slopes(self, W, direction, g, v, mean, lengths):
+    def slopes(self, W: FloatArray, direction: FloatArray, g: float, v: float, mean: float,
+               lengths: FloatArray) -> tuple[FloatArray]:
         return (self._newton(g).slopes(W, direction, v, mean, lengths),)
 
-    def active(self, W):
+    def active(self, W: FloatArray) -> tuple[Collected]:
         engine, duals = self.engine, self.kept["kept"]
         which = active(engine, np.asarray(engine.tables)[0], W, duals)
         self.kept["active"] = which
@@ -357,18 +393,18 @@ class Visit:
                             np.zeros(len(which)) if targets is None else targets[which],
                             np.asarray(engine.cost)[which], duals[which])]),)
 
-    def take(self, duals):
+    def take(self, duals: dict[int, FloatArray]) -> None:
         mine = np.asarray(self.engine.duals)
         mine[:] = self.kept["kept"]
         mine[self.kept.pop("active")] = duals[self.number]
         for array in self.engine.resting():
             array[:] = 0
 
-    def rivals(self, W):
+    def rivals(self, W: FloatArray) -> None:
         self.engine.iterates.vector(False)[:] = W
         self.kept["rivals"] = self.engine.best_rivals()[0]
 
-    def name(self, W):
+    def name(self, W: FloatArray) -> tuple[FloatArray]:
         engine = self.engine
         if self.about.kappa > 0:
             engine.iterates.start(self.about.kappa)
@@ -378,7 +414,7 @@ class Visit:
         moved -= W
         return (moved,)
 
-    def _duals(self, which):
+    def _duals(self, which: str) -> FloatArray:
         # Before a check has found a bound, none are kept.
         own = np.asarray(self.engine.duals)
         return own if which == "duals" else self.kept.get(which, own)

@@ -40,10 +40,19 @@ Nothing else changes: the whole way raises D by `gain` at least where `whole` is
 t (||T||^2 - whole)/(2 + 2 kappa) more. A round ends with the section that goes too far.
 """
 
+from __future__ import annotations
+
 import math
+from typing import TYPE_CHECKING, Any, Protocol
 
 from marginlinear.algorithms.descent import Pace
 from marginlinear.algorithms.partitions.groups import Groups, frequent
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from marginlinear._core.dual_engine import DualEngine
+    from marginlinear.algorithms.partitions.groups import Proposal
 
 # Groups, of which each is one thread's at a time: with fewer threads some wait, and the result is the same.
 GROUPS = 8
@@ -58,7 +67,23 @@ WORTH = 4
 AT_ONCE, BY_PARTS = Pace(1, 0, 30.0, 10), Pace(2, 12, 10.0, 10)
 
 
-def rounds_on(engine, threads):
+class Place(Protocol):
+    """Where the rows are: Groups, or Places."""
+
+    @property
+    def count(self) -> int: ...
+
+    @property
+    def rounds(self) -> int: ...
+
+    def deal(self) -> Iterator[tuple[Any, bool]]: ...
+
+    def propose(self, places: Any, theta: float, extra: float, /) -> Proposal: ...
+
+    def accept(self, places: Any, t: float, share: float, /) -> None: ...
+
+
+def rounds_on(engine: DualEngine, threads: int) -> Rounds | None:
     """Rounds for a fit of this engine, or None where plain sweeps cost less: the same for any number of threads."""
     rows = engine.rows
     if rows.is_gram:
@@ -91,18 +116,18 @@ class Rounds:
     pace : Pace
     """
 
-    def __init__(self, engine, groups):
+    def __init__(self, engine: DualEngine, groups: Place) -> None:
         self.engine, self.groups = engine, groups
         self.sigma, self.firm = max(1.0, groups.count / 4), float(groups.count)
         self.pace = AT_ONCE if groups.rounds == 1 else BY_PARTS
         self._bounded = False
 
-    def start_over(self):
+    def start_over(self) -> None:
         """Duals and weights of 0."""
         self.engine.start_over()
         self._bounded = False
 
-    def sweep(self):
+    def sweep(self) -> None:
         """Visit every row once, but those that are skipped."""
         engine = self.engine
         # From duals that are out of their range a part of the way is out of it, too.
@@ -117,11 +142,11 @@ class Rounds:
                 gap, loss, tight = gap + found.gap, loss + found.loss, tight + found.tight
         engine.end_sweep(gap, loss, tight)
 
-    def lengths(self, kappa):
+    def lengths(self, kappa: float) -> tuple[float, float]:
         """(theta, extra) of the next round."""
         return self.sigma / (1 + kappa), (self.firm - self.sigma) / (1 + kappa)
 
-    def _round(self, places):
+    def _round(self, places: Any) -> Proposal:
         kappa = self.engine.iterates.kappa
         beside, (theta, extra) = 1 + kappa, self.lengths(kappa)
         found = self.groups.propose(places, theta, extra)
@@ -131,7 +156,7 @@ class Rounds:
         self.firm = self._followed(self.firm, found.whole_along, found.each_along)
         return found
 
-    def _part(self, found, theta, extra, beside):
+    def _part(self, found: Proposal, theta: float, extra: float, beside: float) -> float:
         """t"""
         own = theta * found.each + extra * found.each_along
         if found.whole <= beside * own:
@@ -140,6 +165,6 @@ class Rounds:
         return min(1.0, (found.gain + (own + found.curvature + exchanged) / 2)
                    / (found.curvature + found.moved / beside))
 
-    def _followed(self, sigma, whole, each):
+    def _followed(self, sigma: float, whole: float, each: float) -> float:
         """The geometric mean of what was taken and what was seen."""
         return math.sqrt(sigma * min(max(whole / each, 1.0), self.groups.count)) if each > 0 else sigma

@@ -5,9 +5,11 @@ A partition's loss knows the residuals at the weights that it met last. An answe
 operation speaks of other weights, they are met again.
 """
 
+from __future__ import annotations
+
 import hashlib
 import threading
-from collections import namedtuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -16,8 +18,15 @@ from marginlinear.algorithms.pairwise.loss import HingeDuals, balancing
 from marginlinear.algorithms.pairwise.newton import WHOLE, NewtonFit, column_squares, mean_square
 from marginlinear.algorithms.pairwise.passes import dot
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
-class Recipe(namedtuple("Recipe", "loss C threads")):
+    from marginlinear._typing import AnyArray, FloatArray, State
+    from marginlinear.algorithms.partitions.partition import About, Partition
+    from marginlinear.algorithms.partitions.places import Places
+
+
+class Recipe(NamedTuple):
     """How a partition makes its loss.
 
     Attributes
@@ -28,16 +37,20 @@ class Recipe(namedtuple("Recipe", "loss C threads")):
     threads : int
     """
 
-    __slots__ = ()
+    loss: str
+    C: float
+    threads: int
 
-    def visit(self, partition, state, about):
+    def visit(self, partition: Partition, state: State | None, about: About) -> Visit:
         return Visit(partition, self, state)
 
 
 class Held:
     """A partition's SmoothLoss, and the weights that it met last."""
 
-    def __init__(self, partition, recipe):
+    at: tuple[float, bytes] | None
+
+    def __init__(self, partition: Partition, recipe: Recipe) -> None:
         problem = partition.problem(None)
         # Rows whose squares overflow are refused by name.
         problem.rows.sqnorms()
@@ -45,9 +58,9 @@ class Held:
         self.loss = SmoothLoss(problem.rows, problem.y, problem.n_classes, recipe.C * problem.weights,
                                loss=recipe.loss, threads=recipe.threads)
 
-    def meet(self, W, width):
+    def meet(self, W: FloatArray, width: float) -> tuple[FloatArray, FloatArray] | None:
         """(values, gradient), or None where these weights were met last."""
-        at = width, hashlib.blake2b(W).digest()
+        at = width, hashlib.blake2b(W.data).digest()
         if at == self.at:
             return None
         out, self.loss.width, self.at = np.zeros(W.size), width, None
@@ -59,24 +72,26 @@ class Held:
 class Visit:
     """One message at one partition. The methods are the operations, and `state`."""
 
-    def __init__(self, partition, recipe, state):
+    def __init__(self, partition: Partition, recipe: Recipe, state: State | None) -> None:
         self.kept = {} if state is None else dict(state)
         self.held = partition.held(recipe, Held)
         self.loss = self.held.loss
         self.y, self.cost = self.loss.y, self.loss.cost
 
-    def state(self):
+    def state(self) -> State:
         return self.kept
 
-    def begin(self):
+    def begin(self) -> tuple[AnyArray]:
         return (np.array([self.loss.rows.m]),)
 
-    def value(self, W, width):
+    def value(self, W: FloatArray, width: float) -> tuple[FloatArray, FloatArray] | None:
         with self.held.lock:
             self.held.at = None
-            return self.held.meet(W, width)
+            found: tuple[FloatArray, FloatArray] | None = self.held.meet(W, width)
+        return found
 
-    def curvature(self, W, width, correlated):
+    def curvature(self, W: FloatArray, width: float,
+                  correlated: bool) -> tuple[FloatArray, FloatArray, FloatArray | None]:
         """The sum of the rows' Hessians in their scores; that of their traces; squares of the features by these."""
         rows = self.loss.rows
         with self.held.lock:
@@ -85,26 +100,26 @@ class Visit:
         squares = mean_square(rows, traces, None) if correlated else column_squares(rows, traces)
         return C, np.array([traces.sum()]), squares
 
-    def product(self, W, width, V, basis):
+    def product(self, W: FloatArray, width: float, V: FloatArray, basis: FloatArray) -> tuple[AnyArray]:
         out = np.zeros(W.size)
         with self.held.lock:
             self.held.meet(W, width)
             self.loss.product(V, out, basis)
         return (out,)
 
-    def weighted_product(self, V, basis):
+    def weighted_product(self, V: FloatArray, basis: FloatArray) -> tuple[AnyArray]:
         out = np.zeros(V.size)
         with self.held.lock:
             self.loss.weighted_product(self.kept["H"], V, out, basis)
         return (out,)
 
-    def _duals(self, width):
-        duals = HingeDuals(self.loss, self.y, self.cost)
+    def _duals(self, width: float) -> Any:
+        duals: Any = HingeDuals(self.loss, self.y, self.cost)
         duals.x, duals.sigma = self.kept.get("x"), self.kept.get("sigma")
         self.loss.width = width
         return duals
 
-    def move(self, W, t, width):
+    def move(self, W: FloatArray, t: float, width: float) -> None:
         with self.held.lock:
             duals = self._duals(width)
             duals.sigma = None if duals.sigma is None else duals.sigma.copy()
@@ -112,20 +127,21 @@ class Visit:
             self.held.at = None
         self.kept["x"], self.kept["sigma"] = duals.x, duals.sigma
 
-    def bend(self, width):
+    def bend(self, width: float) -> None:
         with self.held.lock:
             duals = self._duals(width)
             duals.bend()
             self.held.at = None
         self.kept["H"] = duals.H
 
-    def flows(self, width):
+    def flows(self, width: float) -> tuple[AnyArray]:
         with self.held.lock:
             duals = self._duals(width)
             self.held.at = None
             return (duals.flows(duals.rho(False)),)
 
-    def of_duals(self, width, u, v, own):
+    def of_duals(self, width: float, u: FloatArray | None, v: FloatArray | None,
+                 own: float) -> tuple[FloatArray, FloatArray]:
         """The gradient that the duals make, scaled by u and v, and -loss* with the width `own`."""
         with self.held.lock:
             duals = self._duals(width)
@@ -137,7 +153,7 @@ class Visit:
             duals.gradient(rho, out)
         return out, np.array([duals.gained(rho, own)])
 
-    def support(self, W, width):
+    def support(self, W: FloatArray, width: float) -> tuple[AnyArray]:
         scores = self.loss.scores(W)
         own = scores[np.arange(len(scores)), self.y].copy()
         scores[np.arange(len(scores)), self.y] = -np.inf
@@ -147,24 +163,24 @@ class Visit:
 class ElsewhereLoss:
     """SmoothLoss over rows elsewhere."""
 
-    def __init__(self, places, width):
+    def __init__(self, places: Places, width: float) -> None:
         self.places, self.width = places, width
         self.m = int(places.ask("begin")[0][0])
         self.correlated, self.hinge, self.mass = False, 0.0, 0.0
 
-    def value_and_gradient(self, W, out):
+    def value_and_gradient(self, W: FloatArray, out: FloatArray) -> float:
         (value, self.hinge, self.mass), out[:] = self.places.ask("value", W, self.width)
         self.at = np.array(W), self.width
         return float(value)
 
-    def curvature(self, H=None):
+    def curvature(self, H: FloatArray | None = None) -> tuple[FloatArray, FloatArray]:
         C, (total,), self.squares = self.places.ask("curvature", *self.at, self.correlated)
         return C, np.array([total])
 
-    def product(self, V, out, basis):
+    def product(self, V: FloatArray, out: FloatArray, basis: FloatArray) -> None:
         out[:] = self.places.ask("product", *self.at, V, basis)[0]
 
-    def weighted_product(self, H, V, out, basis):
+    def weighted_product(self, H: FloatArray | None, V: FloatArray, out: FloatArray, basis: FloatArray) -> None:
         out[:] = self.places.ask("weighted_product", V, basis)[0]
 
 
@@ -172,66 +188,77 @@ class ElsewhereDuals:
     """HingeDuals over rows elsewhere: their rho stand for the factors (u, v) that these are scaled by."""
 
     H = sigma = None
+    own: float
 
-    def __init__(self, loss):
+    def __init__(self, loss: ElsewhereLoss) -> None:
         self.loss, self.places = loss, loss.places
 
-    def move(self, W, t, sigma=None):
+    def move(self, W: FloatArray, t: float, sigma: FloatArray | None = None) -> None:
         self.places.tell("move", np.array(W).reshape(-1), t, self.loss.width)
 
-    def bend(self):
+    def bend(self) -> None:
         self.places.tell("bend", self.loss.width)
 
-    def rho(self, balanced):
+    def rho(self, balanced: bool) -> Any:
         return balancing(self.places.ask("flows", self.loss.width)[0]) if balanced else (None, None)
 
-    def gradient(self, rho, out):
+    def gradient(self, rho: Any, out: FloatArray) -> None:
         # What the next call asks for comes with it, by the width that the objective has.
         gradient, self.sums = self.places.ask("of_duals", self.loss.width, *rho, self.own)
         out.reshape(-1)[:] = gradient
 
-    def gained(self, rho, width):
+    def gained(self, rho: Any, width: float) -> float:
         return float(self.sums[0])
 
 
 class SummedNewtonFit(NewtonFit):
     """NewtonFit over the rows of run.places."""
 
-    _on_scores = False
+    loss: Any
+    duals: Any
 
-    def _loss(self, name, width):
+    @property
+    def _on_scores(self) -> bool:
+        return False
+
+    def _loss(self, name: str, width: float) -> Any:
         places = self.run.places
+        assert places is not None
         places.recipe = Recipe(name, float(self.cost[0]) / self.problem.size, self.run.threads)
         loss = ElsewhereLoss(places, width)
         loss.correlated = self.problem.rows.d <= min(WHOLE, loss.m)
         return loss
 
-    def _duals(self):
+    def _duals(self) -> Any:
         return ElsewhereDuals(self.loss)
 
     @property
-    def _correlated(self):
-        return self.loss.correlated
+    def _correlated(self) -> bool:
+        found: bool = self.loss.correlated
+        return found
 
-    def _mean_square(self, weights):
-        return self.loss.squares / self.total
+    def _mean_square(self, weights: FloatArray) -> FloatArray:
+        whole: FloatArray = self.loss.squares / self.total
+        return whole
 
-    def _column_squares(self, weights):
+    def _column_squares(self, weights: FloatArray) -> FloatArray:
         squares = self.loss.squares
         return (np.diagonal(squares) if squares.ndim > 1 else squares) / self.total
 
-    def _preconditioner(self, curvatures, weights):
+    def _preconditioner(self, curvatures: FloatArray,
+                        weights: FloatArray) -> tuple[Callable[[FloatArray, int, int], FloatArray], int] | None:
         self.total = weights.sum() or 1.0
         return super()._preconditioner(curvatures, weights)
 
-    def _newton_direction(self):
+    def _newton_direction(self) -> float | None:
         """Between two classes every row's curvature is a multiple of one matrix: what is a preconditioner else, of all
         features' correlations, is the inverse of the Hessian, and no product is asked for."""
         exact = self._correlated and self.problem.n_classes == 2 and not self.hinge
         if not exact or self.regulariser.curvature_of_bias() is not None:
             return super()._newton_direction()
         curvature, weights = self.loss.curvature()
-        precondition, size = self._preconditioner(self.regulariser.align(curvature), weights)
+        precondition, size = self._preconditioner(  # type: ignore[misc]  # without products it is always there
+            self.regulariser.align(curvature), weights)
         if size < len(self.step):
             return super()._newton_direction()
         basis = self.regulariser.basis
@@ -240,12 +267,13 @@ class SummedNewtonFit(NewtonFit):
         self.step[:] = step @ basis.T
         return dot(r, step) / 2
 
-    def _certify(self):
+    def _certify(self) -> None:
         if self.hinge:
             self.duals.own = 0.0 if self._wide else self.width
         super()._certify()
 
-    def _support(self):
+    def _support(self) -> int:
         if not self.hinge:
-            return self.loss.m
+            return int(self.loss.m)
+        assert self.run.places is not None
         return int(self.run.places.ask("support", self.W.reshape(-1), self.loss.width)[0][0])

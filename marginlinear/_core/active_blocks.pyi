@@ -1,0 +1,23 @@
+from typing import SupportsIndex
+
+from marginlinear._core.block_cd import BlockCD
+from marginlinear._core.row_cache import RowCache
+from marginlinear._typing import FloatArray, Int32Array, Int32s
+
+class ActiveBlocks:
+    def __init__(
+        self, engine: BlockCD, cache: RowCache, *, room: SupportsIndex, seed: int = 0, company: SupportsIndex = 32
+    ) -> None: ...
+    @property
+    def engine(self) -> BlockCD: ...
+    @property
+    def cache(self) -> RowCache: ...
+    @property
+    def steps(self) -> int: ...
+    @property
+    def room(self) -> int: ...
+    @property
+    def company(self) -> int: ...
+    def round(
+        self, active: Int32s, part: float, enough: float, most: SupportsIndex
+    ) -> tuple[Int32Array, FloatArray, bool]: ...
