@@ -290,7 +290,8 @@ class Fit:
         assert self.sets is not None
         there = self.sets[np.unique(y)]
         counts = np.bincount(there.indices, minlength=len(there.classes))
-        return (counts == len(there)).astype(np.float64) - (counts == 0)
+        found: FloatArray = (counts == len(there)).astype(np.float64) - (counts == 0)
+        return found
 
     def label_codes(self, y: IntArray) -> tuple[BoolArray, Int8Array]:
         """(labels that some of the rows have, and some not, a bool array, int8 codes of the sets, a column for each)"""

@@ -304,6 +304,9 @@ class model:
     """
 
     def __init__(self, classifier: Model) -> None:
+        if classifier.multilabel:
+            raise ValueError("the model is multi-label, which LIBLINEAR has none of: use marginlinear's own load_model "
+                             "and predict")
         self.classifier = classifier
 
     @property
@@ -666,11 +669,7 @@ def save_model(model_file_name: PathLike, model: object) -> None:
 def load_model(model_file_name: PathLike) -> model:
     """Read a model file of marginlinear or LIBLINEAR. Raises OSError or DataError as `marginlinear.load_model`, and
     ValueError for a multi-label one."""
-    found = modelfile.load_model(model_file_name)
-    if found.multilabel:
-        raise ValueError(f"{model_file_name!r}: the model is multi-label, which LIBLINEAR has none of: use "
-                         "marginlinear.load_model")
-    return model(found)
+    return model(modelfile.load_model(model_file_name))
 
 
 def evaluations(ty: Any, pv: Any, useScipy: bool = True) -> tuple[float, float, float]:

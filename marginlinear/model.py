@@ -398,7 +398,8 @@ class MultiLabel:
         """
         size = max(1, SCORES // self.columns)
         if row_count(X) <= size:
-            return self.places_of(self.decision_function(X, threads=threads)).astype(np.int8)
+            found: AnyArray = self.places_of(self.decision_function(X, threads=threads)).astype(np.int8)
+            return found
         self.require_features(X)
         return self._by_blocks(X if is_stored(X) else held(X), size,
                                lambda block: self.places_of(self.decide(block, threads=threads)).astype(np.int8))

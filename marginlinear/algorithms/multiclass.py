@@ -167,8 +167,8 @@ class Columns:
                 fits=None))
         except ValueError as error:
             positive, negative = (_listed([code == sign for code in signs]) for sign in (1, -1))
-            which = "" if self.given else f": class number {positive} against {negative}, in the order of the labels"
-            raise ValueError(f"{error} (in binary problem {at + 1} of {self.codes.shape[1]}{which})") from error
+            where = "" if self.given else f": class number {positive} against {negative}, in the order of the labels"
+            raise ValueError(f"{error} (in binary problem {at + 1} of {self.codes.shape[1]}{where})") from error
         state, column = solution.state, self.weights[:, at]
         if which is None or not self.problem.rows.is_gram:
             column[:] = solution.weights[:, 0]

@@ -95,7 +95,7 @@ def work(argv: Sequence[str]) -> int:
             is_store(test) or is_parquet(test))
         parts = [read_data(test, status, **how)] if whole else read_blocks(test, f"predicting {test}", status, **how)
         kind = NumberPredictor if regression else LabelSetPredictor if model.multilabel else Predictor
-        predictor = kind(model, threads, added, stream.write)
+        predictor: Any = kind(model, threads, added, stream.write)
         for data in parts:
             with located(data), renumber_rows(range(m, m + len(data.labels))):
                 predictor.write(data)
@@ -198,8 +198,9 @@ class LabelSetPredictor:
         for low, high, block in row_blocks(data, max(1, BLOCK // model.columns)):
             with renumber_rows(range(low, high)):
                 scores = model.decide(block, threads=self.threads)
-            found = model.labels_of(scores)
-            self.agreement.add(truth[low:high], model.places_of(scores), scores, unknown[low:high])
+            found: Any = model.labels_of(scores)
+            predicted: Any = model.places_of(scores)
+            self.agreement.add(truth[low:high], predicted, scores, unknown[low:high])
             ends, places = found.indptr.tolist(), found.indices.tolist()
             lines = [b",".join([names[at] for at in places[first:end]])
                      for first, end in pairwise(ends)]

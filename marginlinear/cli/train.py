@@ -519,7 +519,8 @@ class Training:
                  f"read in {seconds:.2f} s")
         self.class_weight = {}
         if self.class_weights:
-            classes = data.labels.classes if hasattr(data.labels, "patterns") else np.unique(data.labels)
+            found: Any = data.labels
+            classes = found.classes if hasattr(found, "patterns") else np.unique(found)
             self.class_weight = self._known_classes(classes.tolist())
         self.sample_weight = read_weights(self.weights, m) if self.weights else None
         return data

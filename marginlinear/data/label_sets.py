@@ -127,8 +127,11 @@ class LabelSets(Sequence[tuple[Any, ...]]):
         The order of the sets depends on these alone.
         """
         lengths = np.diff(self.indptr)
-        codes = np.empty(len(self), dtype=np.int32)
-        kept, count = [], 0
+        codes: Int32Array = np.empty(len(self), dtype=np.int32)
+        kept: list[IntArray] = []
+        count = 0
+        first: IntArray
+        which: IntArray
         for length in np.unique(lengths).tolist():
             rows = np.flatnonzero(lengths == length)
             if length == 0:
@@ -150,7 +153,7 @@ def are_label_sets(y: object) -> bool:
         return True
     shape = getattr(y, "shape", None)
     if shape is not None and len(shape) == 2:
-        return shape[1] != 1
+        return bool(shape[1] != 1)
     if isinstance(y, (list, tuple)):
         return len(y) > 0 and isinstance(y[0], ROWS)
     if getattr(getattr(y, "dtype", None), "kind", "") == "O" and shape is not None and len(shape) == 1 and shape[0]:
@@ -171,9 +174,10 @@ def label_sets_of(y: Any, classes: ArrayLike | None = None) -> LabelSets:
     Raises ValueError for what is neither.
     """
     if isinstance(y, LabelSets) or not hasattr(y, "shape") or len(y.shape) == 1:
-        found = y if isinstance(y, LabelSets) else _of_rows(y)
-        return found if classes is None else _with(found, classes)
-    names = classes
+        sets = y if isinstance(y, LabelSets) else _of_rows(y)
+        return sets if classes is None else _with(sets, classes)
+    found: LabelSets | None
+    names: Any = classes
     if names is None:
         names = list(y.columns) if hasattr(y, "columns") else np.arange(y.shape[1])
     names = labels_of(names, "classes")

@@ -59,10 +59,12 @@ class LibsvmData(CSR):
         Where the largest index stands: the file, line and column as of a DataError.
     """
 
-    def __init__(self, data: RealArray | None, indices: IntArray, indptr: IntArray, labels: AnyArray,
+    def __init__(self, data: RealArray | None, indices: IntArray, indptr: IntArray, labels: AnyArray | Any,
                  n_features: int, largest: tuple[str, int, int], equal: FloatArray | None = None) -> None:
         super().__init__(data, indices, indptr, n_features, equal=equal)
-        self.labels, self.largest = labels, largest
+        # Or Any: who may meet LabelSets asks for them.
+        self.labels: AnyArray | Any = labels
+        self.largest = largest
 
 
 def read_libsvm(source: Source, *, n_features: int | None = None, zero_based: bool = False,
@@ -146,7 +148,7 @@ def checked(dtype: npt.DTypeLike, threads: int | None, zero_based: bool, text_la
 
 def load_libsvm(source: Source, *, dtype: npt.DTypeLike = "float64", n_features: int | None = None,
                 zero_based: bool = False, text_labels: bool | None = None, multilabel: bool | None = None,
-                threads: int | None = None) -> tuple[Any, AnyArray | LabelSets]:
+                threads: int | None = None) -> tuple[Any, AnyArray | Any]:
     """Read a file in LIBSVM format into a sparse matrix and its labels.
 
     Parameters
@@ -323,6 +325,7 @@ class Table:
         if self.rows == 0:
             only = "only comments or blank lines" if self.lines else "it is empty"
             raise DataError(self.path, 0, 0, f"the file has no rows: {only}")
+        labels: AnyArray | Any
         if self.names is None:
             labels = self.labels.array()
             labels = labels.astype(np.int64) if (labels == np.trunc(labels)).all() else labels
@@ -341,7 +344,6 @@ class Table:
         equal = None if self.equal is None else self.equal.array()
         data = None if self.equal is not None else self.data.array()
         return LibsvmData(data, self.indices.array(), self.indptr.array(), labels, n_features, self.place, equal)
-
 
 
 def parsed_blocks(source: Source, zero_based: bool, n_features: int | None, dtype: str, text_labels: bool | None,

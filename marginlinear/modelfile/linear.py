@@ -122,9 +122,8 @@ class LinearBody(Body):
         self.codes: Any = None
         k = 2 if unlabelled else len(self.labels)
         self.multilabel = fields.multilabel(self.kind, liblinear.CODED)
-        if self.multilabel:
-            columns = k
-        elif self.kind == liblinear.CODED:
+        columns = k
+        if self.kind == liblinear.CODED and not self.multilabel:
             self.codes = fields.codes(k)
             columns = self.codes.shape[1]
         elif "codes" in fields:

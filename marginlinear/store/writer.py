@@ -37,8 +37,8 @@ EXACT = 1 << 53
 LOCK = "lock"
 
 
-def write(source: Any, path: str, n_features: int | None, zero_based: bool, dtype: npt.DTypeLike, text_labels: bool,
-          overwrite: bool, threads: int | None, progress: Progress | None, like: Store | None,
+def write(source: Any, path: str, n_features: int | None, zero_based: bool, dtype: npt.DTypeLike,
+          text_labels: bool | None, overwrite: bool, threads: int | None, progress: Progress | None, like: Store | None,
           columns: dict[str, Any]) -> str:
     """`Store.write`, with a dict of its params.COLUMNS; returns the path."""
     layout.require_little_endian()
