@@ -68,12 +68,13 @@ def train(X: MatrixLike, y: TargetsLike | None = None, *, solver: str | int | No
 
     Parameters
     ----------
-    X : array or sparse array of shape (m, n)
+    X : array, sparse array or data frame of shape (m, n)
         The values of float64 and float32 CSR and of C-ordered dense arrays are used as they are, read-only memory maps
         included; other types and layouts are converted. Indices and indptr of a CSR are copied, 4 and 8 bytes each,
-        unless their memory is read-only, so that nobody can change them during the fit. Also what `libsvm.read_libsvm`
-        returns. With kernel="precomputed" the symmetric matrix of the kernel's values, of shape (m, m). Or a `Store`,
-        whose rows stay on disk.
+        unless their memory is read-only, so that nobody can change them during the fit. Of a data frame, of pandas,
+        polars or pyarrow, the columns are numbers or bools. Also what `libsvm.read_libsvm` returns. With
+        kernel="precomputed" the symmetric matrix of the kernel's values, of shape (m, m). Or a `Store`, whose rows
+        stay on disk.
     y : array of shape (m,), optional with a Store
         Labels: bools, integers, other numbers, or strings of one word; at least two different ones. Others are refused,
         as neither a model file nor one of predictions could hold them. Of a regression finite numbers. `oneclass` does

@@ -25,7 +25,7 @@ from marginlinear.model import Model
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from marginlinear._typing import AnyArray, ArrayLike, FloatArray, IntArray, MatrixLike
+    from marginlinear._typing import AnyArray, ArrayLike, FloatArray, IntArray, Integer, MatrixLike
 
 __all__ = ["Feature", "LowRow", "MarginReport", "MarginStatistics", "TopFeatures", "margin_report"]
 
@@ -210,7 +210,7 @@ class MarginReport(NamedTuple):
 
 
 def margin_report(model: Model, X: MatrixLike, y: ArrayLike, *, sample_weight: ArrayLike | None = None,
-                  feature_names: Sequence[str] | None = None, n_top: int = 10, n_lowest: int = 10,
+                  feature_names: Sequence[str] | None = None, n_top: Integer = 10, n_lowest: Integer = 10,
                   threads: int | None = None) -> MarginReport:
     """Margins, errors and strongest features of a model on labelled rows.
 
@@ -352,7 +352,7 @@ def margin_norm(model: Any, threads: int | None = None) -> float | None:
     return _root(largest)
 
 
-def top_features(model: Model, count: int, names: Sequence[str] | None = None) -> list[TopFeatures]:
+def top_features(model: Model, count: Integer, names: Sequence[str] | None = None) -> list[TopFeatures]:
     """TopFeatures of each column of a linear model's weights, a list."""
     labels = np.asarray(model.classes)
     if model.codes is not None:
@@ -367,7 +367,7 @@ def top_features(model: Model, count: int, names: Sequence[str] | None = None) -
                 sides, model.coef, model.intercept.tolist(), strict=True)]
 
 
-def strongest(weights: FloatArray, count: int,
+def strongest(weights: FloatArray, count: Integer,
               names: Sequence[str] | None = None) -> tuple[list[Feature], list[Feature]]:
     """(Features of the `count` largest positive weights, of the smallest negative ones), the strongest first."""
     def features(which: IntArray) -> list[Feature]:
@@ -378,7 +378,7 @@ def strongest(weights: FloatArray, count: int,
     return features(up[smallest(-weights[up], count)]), features(down[smallest(weights[down], count)])
 
 
-def smallest(values: FloatArray, count: int) -> IntArray:
+def smallest(values: FloatArray, count: Integer) -> IntArray:
     """Places of the `count` smallest values, the smallest first, equal ones in their order, NaN last."""
     if count >= len(values):
         return np.argsort(values, kind="stable")

@@ -31,7 +31,7 @@ from marginlinear.model import Regression
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from marginlinear._typing import ArrayLike, FloatArray, MatrixLike
+    from marginlinear._typing import ArrayLike, FloatArray, Integer, MatrixLike
     from marginlinear.model import Model
 
 __all__ = ["LargeRow", "ResidualReport", "residual_report", "residuals"]
@@ -89,9 +89,9 @@ class ResidualReport(NamedTuple):
         return found
 
 
-def residual_report(model: Model, X: MatrixLike, y: ArrayLike, *,
-                    sample_weight: ArrayLike | None = None, feature_names: Sequence[str] | None = None, n_top: int = 10,
-                    n_largest: int = 10, threads: int | None = None) -> ResidualReport:
+def residual_report(model: Model, X: MatrixLike, y: ArrayLike, *, sample_weight: ArrayLike | None = None,
+                    feature_names: Sequence[str] | None = None, n_top: Integer = 10, n_largest: Integer = 10,
+                    threads: int | None = None) -> ResidualReport:
     """Errors, their distribution, and the strongest features of a regression on rows with targets.
 
     Parameters

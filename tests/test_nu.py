@@ -163,3 +163,16 @@ def test_targets_of_few_values_in_any_order(kernel):
              for which in (slice(None), order)]
     assert all(info.converged for info in found)
     assert found[0].objective == pytest.approx(found[1].objective, rel=2e-3)
+
+
+@pytest.mark.parametrize("storage", [np.float64, np.float32])
+@pytest.mark.parametrize("solver", ["nusvc", "nusvr"])
+def test_dense_rows_far_from_the_origin(solver, storage):
+    """Their products hold little of how they differ: a bound above the objective was found from them."""
+    rng = np.random.default_rng(0)
+    X = rng.integers(-9, 9, (100, 3)).astype(storage)
+    y = rng.integers(0, 2, 100)
+    near, far = (ml.train(rows, y, solver=solver, tol=1e-4) for rows in (X, X + 2**12))
+    assert far.info.converged
+    assert far.info.objective == pytest.approx(near.info.objective, abs=3e-4 * max(1, abs(near.info.objective)))
+    np.testing.assert_allclose(far.decision_function(X + 2**12), near.decision_function(X), atol=2e-2)

@@ -357,11 +357,11 @@ cdef class BlockCD(DualEngine):
     def _level_factors(self):
         self.factor[:] = pow(self.factor.shape[0], (self.norm - 2) / self.norm)
 
-    def weights_at(self, vector):
+    def weights_at(self, W):
         """w_l = b_l W_l, flat, a copy with p < 2."""
         if not self.uneven:
-            return vector
-        weights = np.array(vector)
+            return W
+        weights = np.array(W)
         self.iterates.scale(weights, 1.0)
         return weights
 

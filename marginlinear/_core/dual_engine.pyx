@@ -139,9 +139,9 @@ cdef class DualEngine:
     def take_references(self, state):
         """What a loss refers to, beside the weights, as in the `state` of another engine."""
 
-    def weights_at(self, vector):
+    def weights_at(self, W):
         """The weights that a vector such as W stands for."""
-        return vector
+        return W
 
     def state(self, bint averaged):
         """What `resume` needs: the duals (or their averages) and the weights."""

@@ -229,16 +229,24 @@ def threshold(scores: FloatArray, cost: FloatArray, total: float) -> tuple[float
 def fit_by_pairs(made: Callable[[Problem, Run, FloatArray, float], NuPairs | NuResidualPairs], problem: Problem,
                  run: Run, cost: FloatArray, nu: float) -> Solution:
     """The Solution of `made`, NuPairs or NuResidualPairs; of rows of features by their products, as weights of these
-    and of the bias feature."""
+    and of the bias feature.
+
+    Coefficients add up to 0, so that dense rows can be taken from their mean: products of rows far from the origin
+    differ by less than their float32 holds.
+    """
     rows = problem.rows
     if rows.is_gram:
         return made(problem, run, cost, nu).convex()  # type: ignore[return-value]  # with an offset none is dense
     arrays = rows.arrays
-    X = CSR(rows.stored(), *arrays[1:], rows.n) if isinstance(arrays, tuple) else arrays
+    if isinstance(arrays, tuple):
+        X, mean = CSR(rows.stored(), *arrays[1:], rows.n), 0.0
+    else:
+        mean = arrays.mean(axis=0, dtype=np.float64)
+        X = arrays - mean
     gram = gram_rows(Kernel("linear"), X, rows.n, threads=run.threads)
     solution = made(problem._replace(rows=gram), run, cost, nu).convex()
     assert solution is not None
     weights = np.zeros(rows.d)
     add_rows(rows, np.ascontiguousarray(solution.weights[:-1, 0]), weights, 0, rows.m)
-    weights[-1] = solution.weights[-1, 0] / rows.bias
+    weights[-1] = (solution.weights[-1, 0] - np.sum(weights[:-1] * mean)) / rows.bias
     return solution._replace(weights=weights.reshape(-1, 1), state={**solution.state, "W": weights})

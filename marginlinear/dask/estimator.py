@@ -8,12 +8,14 @@ from marginlinear.dask.prediction import decision_function, predict, predict_pro
 from marginlinear.dask.training import train
 
 if TYPE_CHECKING:
+    from typing import Self
+
     from distributed import Client
-    from typing_extensions import Self
 
     from marginlinear.model import Model
 
 try:
+    # Without its types a checker takes them for those below.
     from sklearn.base import (
         BaseEstimator,  # pyright: ignore[reportAssignmentType]
         ClassifierMixin,  # pyright: ignore[reportAssignmentType]

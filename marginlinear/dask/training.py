@@ -30,8 +30,18 @@ if TYPE_CHECKING:
     from os import PathLike
 
     from distributed import Client, Future
+    from typing_extensions import Unpack
 
-    from marginlinear._typing import ArrayLike, HistoryEntry, IntArray, Observer
+    from marginlinear._typing import (
+        ArrayLike,
+        ClassWeight,
+        FitParameters,
+        HistoryEntry,
+        IntArray,
+        Integer,
+        Observer,
+        Scale,
+    )
     from marginlinear.algorithms.partitions.fit import Whole
     from marginlinear.calibration import Calibration
     from marginlinear.dask.folds import Fold
@@ -48,11 +58,11 @@ WAIT_TIMEOUT = P.Param("wait_timeout", float, 300.0, "", "(0, inf)")
 
 
 def train(X: Any, y: Any = None, *, solver: str | int | None = None, classes: ArrayLike | None = None,
-          class_weight: Any = None, sample_weight: Any = None, client: Client | None = None,
-          partitions: int | Literal["chunks"] | None = None, shuffle: bool | Literal["auto"] = "auto",
-          checkpoint: str | PathLike[str] | None = None, checkpoint_every: int = CHECKPOINT_EVERY.default,
+          class_weight: ClassWeight | None = None, sample_weight: Any = None, client: Client | None = None,
+          partitions: Integer | Literal["chunks"] | None = None, shuffle: bool | Literal["auto"] = "auto",
+          checkpoint: str | PathLike[str] | None = None, checkpoint_every: Integer = CHECKPOINT_EVERY.default,
           resume: bool = False, wait_timeout: float = WAIT_TIMEOUT.default, progress: Observer | None = None,
-          probability: bool = False, scale: str | None = None, **params: Any) -> Model:
+          probability: bool = False, scale: Scale | None = None, **params: Unpack[FitParameters]) -> Model:
     """Train a linear classifier, or regression, on rows that are spread over the workers of a Dask cluster.
 
     Parameters
@@ -229,7 +239,7 @@ def prepared(X: Any, y: Any, *, solver: str | int | None = None, classes: ArrayL
             fit.communicator.journal = Journal(checkpoint, fit.header(), resume)
         yield fit
     except TimeoutError as error:
-        error.partial = fit.partial(error)  # type: ignore[attr-defined]
+        error.partial = fit.partial(error)  # type: ignore[attr-defined]  # for who catches it
         raise
     finally:
         fit.close()

@@ -136,30 +136,70 @@ def as_rows(X: Any, bias: float, n_features: int | None = None, given: bool = Fa
     return Rows.from_dense(dense, bias)
 
 
+# Types are asked, as a data frame has an attribute for each column.
+
+
 def is_sparse(X: object) -> bool:
-    return is_compressed(X) or hasattr(X, "tocsr")
+    return is_compressed(X) or hasattr(type(X), "tocsr")
 
 
 def is_paged(X: object) -> bool:
     """Whether X is a Pager, whose rows are on disk: they were checked before they were written there."""
-    return hasattr(X, "windows")
+    return hasattr(type(X), "windows")
 
 
 def is_stored(X: object) -> bool:
     """Whether X is a Store, whose rows are verified and read by its `parts`."""
-    return hasattr(X, "verified")
+    return hasattr(type(X), "verify") and hasattr(X, "verified")
 
 
 def is_compressed(X: object) -> bool:
     """Whether X is a CSR, or a file's rows."""
-    return hasattr(X, "indptr") and hasattr(X, "n_features")
+    return not is_frame(X) and hasattr(X, "indptr") and hasattr(X, "n_features")
+
+
+def is_frame(X: object) -> bool:
+    """Whether X is a table of columns with names and types, in memory: of pandas, polars or pyarrow."""
+    kind = type(X)
+    return hasattr(kind, "columns") and hasattr(kind, "__array__") and not hasattr(kind, "__dask_graph__")
 
 
 def dense_table(X: Any) -> AnyArray:
     """X as a dense array of two dimensions, whose shape and type stay whatever becomes of the caller's."""
-    dense = array_of(X, "X").view()
+    dense = (of_columns(X) if is_frame(X) else array_of(X, "X")).view()
     require_table(dense.shape)
     return dense
+
+
+def of_columns(X: Any) -> AnyArray:
+    """A data frame as an array; ValueError names a column that does not hold numbers."""
+    if hasattr(type(X), "iloc"):
+        if len(types := set(X.dtypes)) == 1 and isinstance(types.pop(), np.dtype):
+            # pandas has columns of one of NumPy's types as one array.
+            return array_of(X, "X")
+        columns = [(name, X.iloc[:, j]) for j, name in enumerate(X.columns)]
+    elif hasattr(type(X), "get_columns"):
+        columns = [(column.name, column) for column in X.get_columns()]
+    else:
+        columns = zip(X.schema.names, X.columns, strict=True)
+    arrays = [numbers_of(name, column) for name, column in columns]
+    types = {array.dtype for array in arrays}
+    dense = np.empty((len(X), len(arrays)), dtype=types.pop() if len(types) == 1 else np.float64)
+    for j, array in enumerate(arrays):
+        dense[:, j] = array
+    return dense
+
+
+def numbers_of(name: object, column: Any) -> AnyArray:
+    """A column of numbers as an array, NaN where there is none."""
+    dtype = getattr(column, "dtype", None)
+    if getattr(dtype, "kind", "O") in "biuf" and not isinstance(dtype, np.dtype):
+        # Of a type of pandas' own, which may become objects.
+        column = column.to_numpy(dtype=np.float64, na_value=np.nan)
+    found = array_of(column, f"X: column {name!r}")
+    if found.dtype.kind not in "biuf":
+        raise ValueError(f"X: column {name!r} holds {dtype or found.dtype}: numbers are needed")
+    return found
 
 
 def sparse_rows(X: Any, bias: float, given: bool, threads: int | None = 1) -> tuple[CSR, Rows]:
@@ -348,7 +388,7 @@ def shape_of(X: Any) -> tuple[int, int]:
     """(rows, features); ValueError for anything but a table."""
     if is_compressed(X):
         return len(X.indptr) - 1, X.n_features
-    return require_table(X.shape if hasattr(X, "tocsr") else array_of(X, "X").shape)
+    return require_table(X.shape if is_sparse(X) or is_frame(X) else array_of(X, "X").shape)
 
 
 def row_count(X: Any) -> int:

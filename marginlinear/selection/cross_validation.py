@@ -313,10 +313,7 @@ class Fits:
         self.threads, self.cache = run_values["threads"] or default_threads(), values.get(P.CACHE.name)
         # Each fold's training rows are scaled in their own way.
         self.shares = values.get("kernel") in P.KERNEL.choices and params.get(P.SCALE.name) is None
-        chains: dict[tuple[tuple[str, Any], ...], list[int]] = {}
-        for p, point in enumerate(points):
-            chains.setdefault(tuple((n, v) for n, v in point.items() if n != axis), []).append(p)
-        self.chains = [sorted(chain, key=lambda p: points[p].get(axis, 0)) for chain in chains.values()]
+        self.chains = G.chains_of(points, axis)
         self._cancel, self._report_lock = threading.Event(), threading.Lock()
 
     def missing(self, done: Collection[tuple[int, int]]) -> list[tuple[int, list[int]]]:

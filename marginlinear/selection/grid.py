@@ -18,7 +18,7 @@ from marginlinear import params as P
 from marginlinear.liblinear import SEARCHED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
     from decimal import Decimal
     from typing import Any, TypeAlias
 
@@ -128,6 +128,14 @@ def chain_axis(grid: Grid, method: Method) -> str | None:
         return None
     axes = [p.name for p in method.params if p.type is float and len(grid.get(p.name, ())) > 1]
     return next((name for name in axes if name in (P.C.name, P.LAMBDA.name)), axes[0] if axes else None)
+
+
+def chains_of(points: Sequence[Mapping[str, Any]], axis: str | None) -> list[list[int]]:
+    """Lists of the numbers of points that differ on one axis alone, in its ascending order."""
+    chains: dict[tuple[tuple[str, Any], ...], list[int]] = {}
+    for p, point in enumerate(points):
+        chains.setdefault(tuple((n, v) for n, v in point.items() if n != axis), []).append(p)
+    return [sorted(chain, key=lambda p: points[p].get(axis, 0)) for chain in chains.values()]
 
 
 def shown(point: Mapping[str, Any]) -> str:

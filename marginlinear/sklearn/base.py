@@ -11,6 +11,7 @@ from marginlinear import params as P
 from marginlinear.api import fit_model, warn_unless_converged
 from marginlinear.data.arrays import checked
 from marginlinear.model import KernelModel
+from marginlinear.sklearn.callbacks import CallbackSupportMixin, Tasks, with_callbacks
 
 try:
     import joblib
@@ -188,7 +189,7 @@ def one_of(known, name, value):
 def has_sparse_weights(estimator):
     """Whether the penalty is "l1"; ValueError for what does not go with it."""
     sparse_weights = one_of({"l2": False, "l1": True}, "penalty", estimator.penalty)
-    if sparse_weights and estimator.kernel is not None:
+    if sparse_weights and getattr(estimator, "kernel", None) is not None:
         raise ValueError('penalty = "l1" is for weights of features: it does not go with a kernel')
     return sparse_weights
 
@@ -246,7 +247,7 @@ def sentence(words):
     return words if len(first) == 1 or not first.isalpha() else words[0].upper() + words[1:]
 
 
-class MarginEstimator(BaseEstimator):
+class MarginEstimator(CallbackSupportMixin, BaseEstimator):
     """What all estimators share. A subclass names its method and declares its parameters."""
 
     method_name = own_attributes = ""
@@ -293,18 +294,28 @@ class MarginEstimator(BaseEstimator):
         -------
         self
         """
+        model, params = self._fit(X, y, sample_weight)
+        if not self.converged_:
+            self._warn(model.info, params)
+        return self
+
+    @with_callbacks
+    def _fit(self, X, y, sample_weight):
+        """(the Model that this becomes, what `train` was given)"""
         X, y, sample_weight = self._checked(X, y, sample_weight)
         y, told = self._told(y, sample_weight)
         method, params = self._method, self._given(X)
         ground = self._ground_of(X, y, sample_weight, params) if getattr(self, "warm_start", False) else None
         start = self._trained if ground is not None and ground == getattr(self, "_ground", None) else None
+        tasks = Tasks(self, X, y, sample_weight, told) if hasattr(self, "_skl_callbacks") else None
+        observers = [observer for observer in (self._tell if self.verbose else None, tasks) if observer is not None]
         model = fit_model(X, y, solver=method.name, sample_weight=sample_weight, start=start,
-                          callback=self._tell if self.verbose else None, **told, **params)
-        self._trained, self._ground = model, ground
-        self._describe(model, **told)
-        if not self.converged_:
-            self._warn(model.info, params)
-        return self
+                          callback=(lambda check: any([observer(check) for observer in observers])) if observers
+                          else None, **told, **params)
+        self._take(model, ground, told)
+        if tasks is not None:
+            tasks.end(model)
+        return model, params
 
     def _checked(self, X, y, sample_weight):
         """What `fit` was given, as `train` takes it."""
@@ -371,11 +382,13 @@ class MarginEstimator(BaseEstimator):
                  if p not in KERNEL_WORDS or P.is_used(KERNEL_WORDS[p], {"kernel": kernel})}
         if "gamma" in given:
             given["gamma"] = gamma_of(given["gamma"], X)
-        scaling = self.intercept_scaling
+        scaling = getattr(self, "intercept_scaling", 1.0)
         if not (isinstance(scaling, (int, float, np.number)) and 0 < scaling < np.inf):
             raise ValueError(f"intercept_scaling = {scaling!r} is not allowed: give a number in (0, inf)")
-        free = given.pop("free_bias", False) and self.fit_intercept
-        bias = float(scaling) if self.fit_intercept and not free else -1.0
+        # Machines with an offset of their own have no such feature, and not this parameter.
+        fit_intercept = getattr(self, "fit_intercept", False)
+        free = given.pop("free_bias", False) and fit_intercept
+        bias = float(scaling) if fit_intercept and not free else -1.0
         return {**given, **({"free_bias": True} if free else {}), "bias": bias, "seed": seed_of(self.random_state),
                 "threads": self._threads}
 
@@ -387,6 +400,11 @@ class MarginEstimator(BaseEstimator):
         if space["multiclass"] == "ecoc":
             space["seed"] = params["seed"]
         return joblib.hash((X, y, kept)), self._method.name, space
+
+    def _take(self, model, ground, told):
+        """Become what a fit has found."""
+        self._trained, self._ground = model, ground
+        self._describe(model, **told)
 
     def _describe(self, model, **told):
         """scikit-learn's attributes of a model that was told so of y."""
@@ -472,8 +490,9 @@ class MarginClassifier(ClassifierMixin, MarginEstimator):
 
     def _class_weights(self, y, sample_weight):
         """class_weight as `train` takes it: a dict has the labels that weigh something."""
-        if self.class_weight is None or isinstance(self.class_weight, str):
-            return self.class_weight
+        class_weight = getattr(self, "class_weight", None)
+        if class_weight is None or isinstance(class_weight, str):
+            return class_weight
         classes, codes = np.unique(y, return_inverse=True)
         factors = compute_class_weight(self.class_weight, classes=classes, y=y)
         there = np.bincount(codes, weights=sample_weight) > 0

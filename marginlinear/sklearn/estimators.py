@@ -2,20 +2,26 @@
 
 from types import MappingProxyType
 
+import numpy as np
+
 from marginlinear import registry
+from marginlinear.params import EPOCHS
 from marginlinear.sklearn.base import (
     PENALTY_WORDS,
     MarginClassifier,
+    MarginEstimator,
+    MarginOutliers,
     MarginRegressor,
     documented,
     has_sparse_weights,
     keep,
     one_of,
 )
+from marginlinear.sklearn.parts import LearnsInParts
 
 
 @documented
-class MCODMClassifier(MarginClassifier):
+class MCODMClassifier(LearnsInParts, MarginClassifier):
     """Multi-class optimal margin distribution machine (mcODM).
 
     All classes are trained at once. Margins are drawn to 1 from both sides, those within theta of it cost nothing: a
@@ -32,7 +38,7 @@ class MCODMClassifier(MarginClassifier):
 
 
 @documented
-class LDMClassifier(MarginClassifier):
+class LDMClassifier(LearnsInParts, MarginClassifier):
     """Large margin distribution machine (LDM).
 
     The support vector machine with the mean of the margins raised and their variance lowered. A binary method: see
@@ -40,16 +46,29 @@ class LDMClassifier(MarginClassifier):
     """
 
     method_name = "ldm"
+    own_words = MappingProxyType({
+        "stochastic": ("bool, default=False", "Whether the objective is approached in a few epochs of averaged "
+                       "stochastic gradient descent, without a tolerance: dual_gap_ says how far its least value can "
+                       "be. Without kernels."),
+        "epochs": (f"int, default={EPOCHS.default}", "Of stochastic=True: passes over the rows."),
+        "eta0": ("float in (0, 1), default=None", "Of stochastic=True: first step size. None: searched for on a "
+                 "sample.")})
 
-    def __init__(self, *, C=1.0, lambda1=0.25, lambda2=0.25, multiclass="ovr", kernel=None, gamma="scale", degree=3,
-                 coef0=0.0, cache=None, fit_intercept=True, intercept_scaling=1.0, class_weight=None, tol=0.0001,
-                 algorithm="auto", max_iter=20_000, time_limit=None, probability=False, random_state=0, n_jobs=None,
-                 warm_start=False, verbose=False):
+    def __init__(self, *, C=1.0, lambda1=0.25, lambda2=0.25, stochastic=False, epochs=5, eta0=None, multiclass="ovr",
+                 kernel=None, gamma="scale", degree=3, coef0=0.0, cache=None, fit_intercept=True,
+                 intercept_scaling=1.0, class_weight=None, tol=0.0001, algorithm="auto", max_iter=20_000,
+                 time_limit=None, probability=False, random_state=0, n_jobs=None, warm_start=False, verbose=False):
         keep(self, locals())
+
+    @property
+    def _method(self):
+        if self.stochastic and self.kernel is not None:
+            raise ValueError("stochastic = True is for weights of features: it does not go with a kernel")
+        return registry.get("ldm-asgd" if self.stochastic else "ldm")
 
 
 @documented
-class ODMClassifier(MarginClassifier):
+class ODMClassifier(LearnsInParts, MarginClassifier):
     """Optimal margin distribution machine (ODM).
 
     Margins are drawn to 1 from both sides, those within theta of it cost nothing. A binary method: see multiclass.
@@ -61,6 +80,54 @@ class ODMClassifier(MarginClassifier):
                  degree=3, coef0=0.0, cache=None, free_bias=False, fit_intercept=True, intercept_scaling=1.0,
                  class_weight=None, tol=0.0001, algorithm="auto", max_iter=20_000, time_limit=None, probability=False,
                  random_state=0, n_jobs=None, warm_start=False, verbose=False):
+        keep(self, locals())
+
+
+@documented
+class RMMClassifier(LearnsInParts, MarginClassifier):
+    """Relative margin machine (RMM).
+
+    The support vector machine whose margins cost above margin_bound, too. A binary method: see multiclass.
+    """
+
+    method_name = "rmm"
+
+    def __init__(self, *, C=1.0, margin_bound=2.0, bound_cost=None, multiclass="ovr", kernel=None, gamma="scale",
+                 degree=3, coef0=0.0, cache=None, free_bias=False, fit_intercept=True, intercept_scaling=1.0,
+                 class_weight=None, tol=0.0001, algorithm="auto", max_iter=20_000, time_limit=None, probability=False,
+                 random_state=0, n_jobs=None, warm_start=False, verbose=False):
+        keep(self, locals())
+
+
+@documented
+class MAMCClassifier(LearnsInParts, MarginClassifier):
+    """Maximal average margin classifier (MAMC).
+
+    The direction in which the mean of the margins is largest: a baseline that costs one pass over the rows. Factors of
+    classes are a matter of sample_weight: a class is not predicted more often for it. A binary method: see multiclass.
+    """
+
+    method_name = "mamc"
+
+    def __init__(self, *, C=1.0, multiclass="ovr", kernel=None, gamma="scale", degree=3, coef0=0.0, cache=None,
+                 fit_intercept=True, intercept_scaling=1.0, tol=0.0001, algorithm="auto", max_iter=20_000,
+                 time_limit=None, probability=False, random_state=0, n_jobs=None, warm_start=False, verbose=False):
+        keep(self, locals())
+
+
+@documented
+class MSVClassifier(LearnsInParts, MarginClassifier):
+    """Least semi-variance of the margins, in units of their mean (MSV).
+
+    What MSVMAvClassifier pursues by turns, as one convex problem with a certificate. A binary method: see multiclass.
+    """
+
+    method_name = "msv"
+
+    def __init__(self, *, C=1.0, multiclass="ovr", kernel=None, gamma="scale", degree=3, coef0=0.0, cache=None,
+                 fit_intercept=True, intercept_scaling=1.0, class_weight=None, tol=0.0001, algorithm="auto",
+                 max_iter=20_000, time_limit=None, probability=False, random_state=0, n_jobs=None, warm_start=False,
+                 verbose=False):
         keep(self, locals())
 
 
@@ -81,7 +148,7 @@ class MSVMAvClassifier(MarginClassifier):
 
 
 @documented
-class LogisticClassifier(MarginClassifier):
+class LogisticClassifier(LearnsInParts, MarginClassifier):
     """Logistic regression.
 
     The objective of LogisticRegression, trained to a certificate. It has probabilities whatever probability says, but
@@ -103,7 +170,7 @@ class LogisticClassifier(MarginClassifier):
 
 
 @documented
-class M3SVMClassifier(MarginClassifier):
+class M3SVMClassifier(LearnsInParts, MarginClassifier):
     """Multi-class support vector machine with maximised minimum margins (M3SVM).
 
     All classes are trained at once; the regulariser is of the distances between their weights, so that the narrowest
@@ -119,7 +186,7 @@ class M3SVMClassifier(MarginClassifier):
 
 
 @documented
-class ISM3Classifier(MarginClassifier):
+class ISM3Classifier(LearnsInParts, MarginClassifier):
     """Logistic losses with the regulariser of M3SVM (ISM3).
 
     As M3SVMClassifier, for a smooth loss.
@@ -134,7 +201,7 @@ class ISM3Classifier(MarginClassifier):
 
 
 @documented
-class LpMCSVMClassifier(MarginClassifier):
+class LpMCSVMClassifier(LearnsInParts, MarginClassifier):
     """lp-norm multi-class support vector machine.
 
     All classes are trained at once. norm=2 is the machine of Crammer and Singer; the nearer norm is to 1, the fewer
@@ -151,7 +218,7 @@ class LpMCSVMClassifier(MarginClassifier):
 
 
 @documented
-class CrammerSingerClassifier(MarginClassifier):
+class CrammerSingerClassifier(LearnsInParts, MarginClassifier):
     """Multi-class support vector machine of Crammer and Singer.
 
     All classes are trained at once, as by LinearSVC(multi_class="crammer_singer").
@@ -166,16 +233,72 @@ class CrammerSingerClassifier(MarginClassifier):
 
 
 @documented
-class SVMClassifier(MarginClassifier):
-    """Support vector machine with the hinge loss or its square.
+class WestonWatkinsClassifier(LearnsInParts, MarginClassifier):
+    """Multi-class support vector machine of Weston and Watkins.
+
+    All classes are trained at once, each other class with a hinge of its own.
+    """
+
+    method_name = "ww"
+
+    def __init__(self, *, C=1.0, kernel=None, gamma="scale", degree=3, coef0=0.0, cache=None, fit_intercept=True,
+                 intercept_scaling=1.0, class_weight=None, tol=0.0001, algorithm="auto", max_iter=20_000,
+                 time_limit=None, probability=False, random_state=0, n_jobs=None, warm_start=False, verbose=False):
+        keep(self, locals())
+
+
+@documented
+class TopKClassifier(LearnsInParts, MarginClassifier):
+    """Top-k multi-class support vector machine.
+
+    All classes are trained at once, for a label among the K highest scores: the mean of a row's K largest violations
+    counts.
+    """
+
+    method_name = "topk"
+
+    def __init__(self, *, C=1.0, K=None, kernel=None, gamma="scale", degree=3, coef0=0.0, cache=None,
+                 fit_intercept=True, intercept_scaling=1.0, class_weight=None, tol=0.0001, algorithm="auto",
+                 max_iter=20_000, time_limit=None, probability=False, random_state=0, n_jobs=None, warm_start=False,
+                 verbose=False):
+        keep(self, locals())
+
+
+@documented
+class SoftmaxClassifier(LearnsInParts, MarginClassifier):
+    """Multinomial logistic regression.
+
+    All classes are trained at once. It has probabilities whatever probability says. With penalty="l1" most weights are
+    0.
+    """
+
+    method_name = "softmax"
+    own_words = MappingProxyType({**PENALTY_WORDS, "penalty": (
+        PENALTY_WORDS["penalty"][0], PENALTY_WORDS["penalty"][1].replace("; without kernels", ""))})
+
+    def __init__(self, *, C=1.0, penalty="l2", l1_ratio=1.0, free_bias=False, fit_intercept=True, intercept_scaling=1.0,
+                 class_weight=None, tol=0.0001, max_iter=20_000, time_limit=None, probability=False, random_state=0,
+                 n_jobs=None, warm_start=False, verbose=False):
+        keep(self, locals())
+
+    @property
+    def _method(self):
+        return registry.get("smlr" if has_sparse_weights(self) else "softmax")
+
+
+@documented
+class SVMClassifier(LearnsInParts, MarginClassifier):
+    """Support vector machine with the hinge loss, its square, or least squares.
 
     The objective of LinearSVC, trained to a certificate. With loss="squared_hinge" the terms of its sum are squared,
-    and penalty="l1" leaves most weights 0. A binary method: see multiclass.
+    and penalty="l1" leaves most weights 0; with loss="squared_error" they are (1 - g_i)^2. A binary method: see
+    multiclass.
     """
 
     method_name = "l1svc"
-    own_words = MappingProxyType({"loss": ('{"hinge", "squared_hinge"}, default="hinge"', "The loss of a margin g: "
-                                           "(1 - g)_+ or (1 - g)_+^2."), **PENALTY_WORDS})
+    own_words = MappingProxyType({
+        "loss": ('{"hinge", "squared_hinge", "squared_error"}, default="hinge"',
+                 "The loss of a margin g: (1 - g)_+, (1 - g)_+^2 or (1 - g)^2."), **PENALTY_WORDS})
 
     def __init__(self, *, loss="hinge", C=1.0, penalty="l2", l1_ratio=1.0, multiclass="ovr", kernel=None,
                  gamma="scale", degree=3, coef0=0.0, cache=None, free_bias=False, fit_intercept=True,
@@ -185,17 +308,34 @@ class SVMClassifier(MarginClassifier):
 
     @property
     def _method(self):
-        by_loss = {"hinge": "l1svc", "squared_hinge": "l2svc"}
+        by_loss = {"hinge": "l1svc", "squared_hinge": "l2svc", "squared_error": "lssvm"}
         name = one_of(by_loss, "loss", self.loss)
         if has_sparse_weights(self):
-            if self.loss == "hinge":
+            if self.loss != "squared_hinge":
                 raise ValueError('penalty = "l1" goes with loss = "squared_hinge"')
             name = "l1l2svc"
         return registry.get(name)
 
 
 @documented
-class SVMRegressor(MarginRegressor):
+class NuSVMClassifier(MarginClassifier):
+    """Support vector machine with nu in place of C.
+
+    nu is an upper bound of the part of rows with a margin error, and a lower one of that of support vectors. Its
+    intercept costs nothing. With a kernel the objective of NuSVC, whose nu=0.5 needs a quarter of the rows in the
+    smaller class: nu is at most twice its part of them. A binary method: see multiclass.
+    """
+
+    method_name = "nusvc"
+
+    def __init__(self, *, nu=0.2, multiclass="ovo", kernel=None, gamma="scale", degree=3, coef0=0.0, cache=None,
+                 tol=0.0001, max_iter=20_000, time_limit=None, probability=False, random_state=0, n_jobs=None,
+                 warm_start=False, verbose=False):
+        keep(self, locals())
+
+
+@documented
+class SVMRegressor(LearnsInParts, MarginRegressor):
     """Support vector regression.
 
     The objective of LinearSVR, and with free_bias=True and a kernel that of SVR, trained to a certificate. Residuals
@@ -217,3 +357,62 @@ class SVMRegressor(MarginRegressor):
     def _method(self):
         by_loss = {"epsilon_insensitive": "l1svr", "squared_epsilon_insensitive": "l2svr"}
         return registry.get(one_of(by_loss, "loss", self.loss))
+
+
+@documented
+class NuSVMRegressor(MarginRegressor):
+    """Support vector regression with nu in place of epsilon.
+
+    epsilon is found such that a part nu of the residuals at most is above it. Its intercept costs nothing. With a
+    kernel the objective of NuSVR.
+    """
+
+    method_name = "nusvr"
+
+    def __init__(self, *, nu=0.5, C=1.0, kernel=None, gamma="scale", degree=3, coef0=0.0, cache=None, tol=0.0001,
+                 max_iter=20_000, time_limit=None, random_state=0, n_jobs=None, warm_start=False, verbose=False):
+        keep(self, locals())
+
+
+@documented
+class OneClassDetector(MarginOutliers):
+    """One-class support vector machine.
+
+    Where the rows are, without labels: 1 there, -1 for a part nu of them at most, and for what is unlike them.
+    """
+
+    method_name = "oneclass"
+
+    def __init__(self, *, nu=0.5, kernel=None, gamma="scale", degree=3, coef0=0.0, cache=None, tol=0.0001,
+                 algorithm="auto", max_iter=20_000, time_limit=None, random_state=0, n_jobs=None, warm_start=False,
+                 verbose=False):
+        keep(self, locals())
+
+    def predict(self, X):
+        """1 where rows are, -1 elsewhere, a score of 0 being there: int array of shape (n_samples,)."""
+        return np.where(self.decision_function(X) >= 0, 1, -1)
+
+    def _describe(self, model, **told):
+        super()._describe(model, **told)
+        # The duals to begin with take a pass.
+        self.n_iter_ = max(1, self.n_iter_)
+
+
+# Methods that are an estimator's with other values of its parameters.
+OTHERS = {
+    "smlr": (SoftmaxClassifier, {"penalty": "l1"}),
+    "ldm-asgd": (LDMClassifier, {"stochastic": True}),
+    "l2svc": (SVMClassifier, {"loss": "squared_hinge"}),
+    "l1l2svc": (SVMClassifier, {"loss": "squared_hinge", "penalty": "l1"}),
+    "lssvm": (SVMClassifier, {"loss": "squared_error"}),
+    "l1lr": (LogisticClassifier, {"penalty": "l1"}),
+    "l2svr": (SVMRegressor, {"loss": "squared_epsilon_insensitive"}),
+}
+OF_METHOD = {thing.method_name: (thing, {}) for thing in list(vars().values())
+             if isinstance(thing, type) and issubclass(thing, MarginEstimator) and thing.method_name} | OTHERS
+
+
+def of_method(name):
+    """The estimator of the method called `name`, as `train` takes it; ValueError lists what there is."""
+    estimator, given = OF_METHOD[registry.get(name).name]
+    return estimator(**given)

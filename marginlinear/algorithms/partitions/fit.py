@@ -89,7 +89,7 @@ def fit(method: Method, whole: Whole, params: Parameters, run: Run, how: str | N
             with np.errstate(over="ignore", invalid="ignore"):
                 solution = method.fit(whole.stand_in(n_classes), params, run._replace(places=places))
         except TimeoutError as error:
-            error.weights = places.weights  # type: ignore[attr-defined]
+            error.weights = places.weights  # type: ignore[attr-defined]  # for who catches it
             raise
         return solution._replace(state={name: getattr(places, name) for name in SENT})
 
