@@ -4,13 +4,14 @@ import io
 import itertools
 import re
 import subprocess
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
 from scipy import sparse
 
 import marginlinear as ml
-from marginlinear import registry
+from marginlinear import liblinearutil, registry
 from marginlinear.algorithms import multiclass
 from marginlinear.cli import inspect, plot, predict, scale, train
 from marginlinear.data.label_sets import LabelSets, are_label_sets, label_sets_of
@@ -211,11 +212,33 @@ def test_what_learns_one_label_says_so():
         ml.train(X, Y, solver="l1svr")
     model = ml.train(X, Y, solver="l2svc")
     for call in (lambda: model.margins(X, Y), lambda: model.places_in_classes([1]),
-                 lambda: ml.margin_report(model, X, Y[:, 0])):
+                 lambda: ml.margin_report(model, X, Y), lambda: ml.margin_report(model, X, Y[:, 0])):
         with pytest.raises(TypeError, match="multi-label"):
             call()
     with pytest.raises(ValueError, match=r"one (label a row )?is needed"):
         ml.margin_report(ml.train(X, Y[:, 0], solver="l2svc"), X, LabelSets.of_indicator(Y, np.arange(4)))
+
+
+@pytest.mark.parametrize("how", [{}, {"kernel": "linear"}])
+@pytest.mark.parametrize("call", [
+    pytest.param(ml.to_onnx, marks=pytest.mark.skipif(find_spec("onnx") is None, reason="needs onnx")),
+    ml.to_c, lambda model: ml.to_sql(model, "rows"), ml.to_liblinear, liblinearutil.model])
+def test_other_programs_have_no_such_model(call, how):
+    with pytest.raises(ValueError, match=r"the model is .*multi-label"):
+        call(ml.train(*data(), solver="l2svc", **how))
+
+
+def test_predictions_of_dask_are_of_one_label():
+    pytest.importorskip("dask")
+    from dask.array import from_array
+
+    from marginlinear.dask import prediction
+
+    X, Y = data()
+    model = ml.train(X, Y, solver="logistic")
+    for call in (prediction.predict, prediction.decision_function, prediction.predict_proba):
+        with pytest.raises(ValueError, match="the model is multi-label"):
+            call(model, from_array(X))
 
 
 def test_weights_of_rows():
@@ -530,8 +553,6 @@ def test_other_programs_refuse_the_files(tmp_path):
 
 
 def test_liblinearutil_refuses_the_files(tmp_path):
-    from marginlinear import liblinearutil
-
     X, Y = data()
     ml.save_model(ml.train(X, Y, solver="l2svc"), tmp_path / "m")
     with pytest.raises(ValueError, match="the model is multi-label"):
@@ -614,7 +635,8 @@ def test_commands_know_words(folder, capsys):
     ("-s l2svc -v 5 --metric lrap d", 0, "Ranking precision = "),
     ("-s l2svc -v 5 --metric macro_f1 d", 0, "Macro F1 = "), ("-s l2svc -v 5 --metric accuracy d", 0, "Accuracy = "),
     ("-s l2svc -C --grid C=1,4 --metric lrap --refit d m2", 0, "CV ranking precision = "),
-    ("-s l2svc -C -v 2 d", 0, "CV micro F1 = "), ("-s l2svc -w1 2 --multilabel none m2", 1, "each label is in all rows"),
+    ("-s l2svc -C -v 2 d", 0, "CV micro F1 = "),
+    ("-s l2svc -w1 2 --multilabel none m2", 1, "each label is in all rows"),
     ("-s l2svc -v 5 --metric lrap --multilabel one", 0, "Ranking precision"),
     ("-s l2svc -v 5 --metric auc d", 1, "'auc' does not measure"),
     ("-s l2svc -v 5 --metric lrap one", 1, "does not measure"),

@@ -16,7 +16,7 @@ from marginlinear.data.checks import places_in
 from marginlinear.data.labels import classes_of, labels_of, require_words
 
 if TYPE_CHECKING:
-    from marginlinear._typing import AnyArray, ArrayLike, BoolArray, Int32Array, Int64Array, IntArray, TargetsLike
+    from marginlinear._typing import AnyArray, ArrayLike, BoolArray, Int32Array, IntArray
 
 ROWS = (Set, tuple, list)
 

@@ -2,7 +2,16 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import IO, Any
 
-from marginlinear._typing import AnyArray, ArrayLike, FloatArray, Int64Array, MatrixLike, PathLike, RealArray, TargetsLike
+from marginlinear._typing import (
+    AnyArray,
+    ArrayLike,
+    FloatArray,
+    Int64Array,
+    MatrixLike,
+    PathLike,
+    RealArray,
+    TargetsLike,
+)
 from marginlinear.data.arrays import CSR
 
 LARGEST_INDEX: int

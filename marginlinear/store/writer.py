@@ -60,8 +60,8 @@ def write(source: Any, path: str, n_features: int | None, zero_based: bool, dtyp
         elif like is not None or any(value is not None for value in columns.values()):
             raise ValueError(f"{', '.join(columns)} and like are for Parquet and Arrow: leave them out")
         elif isinstance(source, (str, os.PathLike)) or hasattr(source, "read"):
-            blocks = libsvm_blocks(source, zero_based=zero_based, dtype=dtype, text_labels=text_labels, multilabel=False,
-                                   threads=threads, progress=progress, _block_size=BLOCK)
+            blocks = libsvm_blocks(source, zero_based=zero_based, dtype=dtype, text_labels=text_labels,
+                                   multilabel=False, threads=threads, progress=progress, _block_size=BLOCK)
             parts = ((part, part.labels) for part in blocks)
         else:
             if zero_based or text_labels or dtype != "float64":
