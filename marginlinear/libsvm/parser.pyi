@@ -6,6 +6,7 @@ import numpy.typing as npt
 from marginlinear._typing import AnyArray, FloatArray, Int32Array, Int64Array
 
 REASONS: dict[int, str]
+ONE_LABEL: dict[int, str]
 
 class Block:
     start: int
