@@ -12,11 +12,12 @@ from marginlinear._version import version as __version__
 # What a type checker reads of the names below.
 if TYPE_CHECKING:
     from marginlinear.api import train
+    from marginlinear.data.label_sets import LabelSets
     from marginlinear.errors import ConvergenceWarning, DataError, Interrupted
     from marginlinear.export import from_liblinear, to_c, to_liblinear, to_onnx, to_sql
     from marginlinear.libsvm import dump_libsvm, load_libsvm
     from marginlinear.margins import MarginReport, margin_report
-    from marginlinear.model import KernelModel, Model, RegressionModel
+    from marginlinear.model import KernelModel, Model, MultiLabelModel, RegressionModel
     from marginlinear.modelfile import load_model, save_model
     from marginlinear.problem import Info, Progress
     from marginlinear.residuals import ResidualReport, residual_report
@@ -29,7 +30,9 @@ _HOME = {
     "train": "marginlinear.api",
     "Model": "marginlinear.model",
     "KernelModel": "marginlinear.model",
+    "MultiLabelModel": "marginlinear.model",
     "RegressionModel": "marginlinear.model",
+    "LabelSets": "marginlinear.data.label_sets",
     "load_model": "marginlinear.modelfile",
     "save_model": "marginlinear.modelfile",
     "MarginReport": "marginlinear.margins",
@@ -52,10 +55,11 @@ _HOME = {
     "from_liblinear": "marginlinear.export",
 }
 
-__all__ = ["ConvergenceWarning", "DataError", "Info", "Interrupted", "KernelModel", "MarginReport", "Model", "Progress",
-           "RegressionModel", "ResidualReport", "Store", "__version__", "cross_validate", "dump_libsvm",
-           "from_liblinear", "load_libsvm", "load_model", "margin_report", "out_of_fold", "residual_report",
-           "save_model", "search", "to_c", "to_liblinear", "to_onnx", "to_sql", "train"]
+__all__ = ["ConvergenceWarning", "DataError", "Info", "Interrupted", "KernelModel", "LabelSets", "MarginReport",
+           "Model", "MultiLabelModel", "Progress", "RegressionModel", "ResidualReport", "Store", "__version__",
+           "cross_validate", "dump_libsvm", "from_liblinear", "load_libsvm", "load_model", "margin_report",
+           "out_of_fold", "residual_report", "save_model", "search", "to_c", "to_liblinear", "to_onnx", "to_sql",
+           "train"]
 
 
 # To a type checker it would stand for any name.

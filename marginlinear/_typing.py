@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypedDict
 
 if TYPE_CHECKING:
@@ -102,6 +102,9 @@ class StoreLike(Protocol):
 # X: dense, sparse, a data frame, a file's rows, or those of a store.
 MatrixLike: TypeAlias = "ArrayLike | SparseLike | SparseMatrixLike | CompressedLike | StoreLike"
 
+# y: labels or numbers; of several labels a row an indicator, dense or sparse, or a set or tuple of each row's.
+TargetsLike: TypeAlias = "ArrayLike | SparseLike | SparseMatrixLike | Sequence[Set[Any]]"
+
 # {parameter's name: value}.
 Parameters: TypeAlias = dict[str, Any]
 # An entry of `Info.history`.
@@ -126,7 +129,8 @@ class Stateful(Protocol):
 Integer: TypeAlias = "int | np.integer[Any]"
 Number: TypeAlias = "float | np.floating[Any] | np.integer[Any]"
 Flag: TypeAlias = "bool | np.bool_"
-Metric: TypeAlias = Literal["accuracy", "balanced", "f1_macro", "auc", "top3", "top5", "top10", "mse", "mae", "r2"]
+Metric: TypeAlias = Literal["accuracy", "balanced", "f1_macro", "auc", "top3", "top5", "top10", "micro_f1", "macro_f1",
+                            "lrap", "mse", "mae", "r2"]
 Scale: TypeAlias = Literal["range", "maxabs", "unit"]
 # Factors of C by label.
 ClassWeight: TypeAlias = 'Mapping[Any, Number] | Literal["balanced"]'

@@ -15,10 +15,11 @@ from marginlinear.data.canonical import merged
 from marginlinear.data.checks import class_factors, labels_with, training_data
 from marginlinear.data.folds import stratified_folds
 from marginlinear.data.kernels import GramCache
+from marginlinear.data.label_sets import LabelSets, are_label_sets, label_sets_of
 from marginlinear.data.labels import classes_of
 from marginlinear.errors import ConvergenceWarning, Interrupted, Stopped, renumber_rows
-from marginlinear.fitting import require_memory, resolved
-from marginlinear.model import Model, RegressionModel, among, kernel_model
+from marginlinear.fitting import require_label_sets, require_memory, resolved
+from marginlinear.model import Model, MultiLabelModel, RegressionModel, among, kernel_model
 from marginlinear.modelfile.checkpoint import Checkpoint, read_checkpoint
 from marginlinear.problem import Problem, Progress
 from marginlinear.status import INTERRUPTED, STOPPED, fell_short, keyword, shortfall
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
         MatrixLike,
         PathLike,
         Scale,
+        TargetsLike,
     )
     from marginlinear.problem import Info
     from marginlinear.registry import Method
@@ -54,7 +56,7 @@ CHECKPOINT_SECONDS = P.Param("checkpoint_seconds", float, 60.0, "seconds between
 NO_PROBABILITIES = "the fit was ended before its probabilities were made"
 
 
-def train(X: MatrixLike, y: ArrayLike | None = None, *, solver: str | int | None = None,
+def train(X: MatrixLike, y: TargetsLike | None = None, *, solver: str | int | None = None,
           classes: ArrayLike | None = None, class_weight: ClassWeight | None = None,
           sample_weight: ArrayLike | None = None, start: Model | None = None,
           callback: Callable[[Progress], object] | None = None, on_interrupt: Literal["raise", "keep"] = "raise",
@@ -76,13 +78,15 @@ def train(X: MatrixLike, y: ArrayLike | None = None, *, solver: str | int | None
     y : array of shape (m,), optional with a Store
         Labels: bools, integers, other numbers, or strings of one word; at least two different ones. Others are refused,
         as neither a model file nor one of predictions could hold them. Of a regression finite numbers. `oneclass` does
-        not look at it.
+        not look at it. For a binary method also any number of labels a row: sets, tuples or lists of labels, LabelSets,
+        or an indicator, an array, dense or sparse, of 0 and 1 of shape (m, n_labels) with at least two columns.
     solver : str
         Name of a method, or LIBLINEAR's number for it. Default "mcodm".
     classes : array of shape (n_classes,), optional
         The labels that the model is to know; those of y must be among them, and at least two must have rows. Others are
         never predicted, and change nothing for those that have rows: their score is the mean of the other columns less
-        1, or with `codes` they get no vote. By default the labels of the rows that are not left out.
+        1, or with `codes` they get no vote. By default the labels of the rows that are not left out. With an indicator
+        as y the names of its columns, 0 to n_labels - 1 by default.
     class_weight : dict or "balanced", optional
         Label -> positive factor of C. "balanced": sum of all rows' weights/(classes times that of the class's rows),
         as scikit-learn's LinearSVC has it.
@@ -141,7 +145,7 @@ def train(X: MatrixLike, y: ArrayLike | None = None, *, solver: str | int | None
     Returns
     -------
     Model
-        A `KernelModel` with a kernel, a `RegressionModel` of a regression.
+        A `KernelModel` with a kernel, a `RegressionModel` of a regression, a `MultiLabelModel` of several labels a row.
 
     Raises
     ------
@@ -215,6 +219,11 @@ def fit_model(X: Any, y: Any = None, warning: type[Warning] | None = None, *, so
     if not method.classifies:
         require_no_classes(method, classes=classes, class_weight=class_weight or None,
                            probability=around["probability"] or None)
+    if method.classifies and are_label_sets(y):
+        if class_weight:
+            raise ValueError(f"class_weight = {class_weight!r} is for one label a row: leave it out")
+        require_label_sets(method, params)
+        y = label_sets_of(y, classes)
     data, y, factors, kept = training_data(X, y, sample_weight, square=given, overwrite_rows=overwrite_rows,
                                            regression=method.regression)
     width = shape_of(X)[1]
@@ -225,6 +234,15 @@ def fit_model(X: Any, y: Any = None, warning: type[Warning] | None = None, *, so
                         np.broadcast_to(1.0, len(y)), kept)
         labels = None if method.regression else np.array([-1, 1])
         fit = ModelFit(labels, method, values, run_values, labels, width, around["scale"])
+    elif isinstance(y, LabelSets):
+        sets, codes = y.patterns()
+        sample = Sample(data, codes, factors, np.broadcast_to(1.0, len(codes)), kept)
+        fit = ModelFit(y.classes, method, values, run_values, y.classes, width, around["scale"], sets)
+        own = calibration.of_labels(method, len(y.classes))
+        if around["probability"] and own is None:
+            folded = sample if given else sample.merged()
+            if len(folded.y) < 2:
+                raise ValueError("probability needs at least 2 different rows")
     else:
         found, codes = classes_of(y)
         fitting.require_classes(method, found, "y" if kept is None else "y, its rows of weight 0 left out,")
@@ -338,23 +356,30 @@ class ModelFit(fitting.Fit):
                 require_memory(self.columns, len(sample.y), "rows")
                 rows = (gram or GramCache()).rows(kernel, X, bias, self.values["cache"],
                                                  threads or self.run_values["threads"], sample.kept)
+        known = None
         if self.method.regression:
             ones = np.ones(len(sample.y), dtype=np.int32)
             problem = Problem(rows, ones, 2, sample.instance, sample.factor, targets=sample.y)
         else:
-            problem = Problem(rows, sample.y, len(self.classes), sample.instance, sample.factor)
+            k = len(self.classes if self.sets is None else self.sets)
+            problem = Problem(rows, sample.y, k, sample.instance, sample.factor)
+            known = None if self.sets is None else self.constants(sample.y)
 
         def made(fitted: fitting.Fitted) -> Model:
             if kernel is not None:
-                return kernel_model(kernel, X, fitted, self.labels, sample.kept, n_features=self.width, scaling=scaling)
+                return kernel_model(kernel, X, fitted, self.labels, sample.kept, known, n_features=self.width,
+                                    scaling=scaling)
             lowered: FloatArray | float = 0.0
             rest = scaling
-            if self.labels is not None:
+            if known is not None:
+                lowered = -known
+            elif self.labels is not None:
                 fitted, lowered = among(self.labels, fitted)
             if scaling is not None and scaling.linear:
                 weights, bias = scaling.folded(np.asarray(fitted.weights), fitted.bias)
                 fitted, rest = fitted._replace(weights=weights, bias=bias), None
-            model = (RegressionModel if self.labels is None else Model)(**fitted._asdict(), scaling=rest)
+            kind = RegressionModel if self.labels is None else Model if known is None else MultiLabelModel
+            model = kind(**fitted._asdict(), scaling=rest)
             if np.any(lowered):
                 model.weights, model.bias = np.vstack([model.coef.T, model.intercept - lowered]), 1.0
             return model
@@ -367,10 +392,11 @@ class ModelFit(fitting.Fit):
                     cancel: Event | Any = None) -> calibration.Calibration:
         """The Calibration by models of all folds but one and their scores of that one: folds run on threads."""
         square = self.values.get("kernel") == "precomputed"
-        scored = np.flatnonzero(in_pairs(sample.y)[sample.y])
+        strata = sample.y if self.sets is None else self.sets.rarest(sample.y)
+        scored = np.flatnonzero(in_pairs(sample.y)[sample.y]) if self.sets is None else np.arange(len(sample.y))
         folds = min(calibration.FOLDS, len(scored))
         fold_of = np.full(len(sample.y), -1)
-        fold_of[scored] = stratified_folds(sample.y[scored], folds, self.run_values["seed"])
+        fold_of[scored] = stratified_folds(strata[scored], folds, self.run_values["seed"])
         threads = min(folds, self.run_values["threads"])
         # A lone thread is the caller's, which looks at the signals itself.
         cancel = threading.Event() if cancel is None and threads > 1 else cancel
@@ -397,6 +423,8 @@ class ModelFit(fitting.Fit):
             if ranks is None:
                 ranks = np.empty((len(sample.y), *found.shape[1:]))
             ranks[outside] = found
+        if self.sets is not None:
+            return calibration.fit_labels(ranks, self.sets.indicator()[sample.y], sample.instance)
         places = np.searchsorted(self.labels, self.classes)
         return calibration.fit(ranks[scored], places[sample.y[scored]], sample.instance[scored], len(self.labels))
 

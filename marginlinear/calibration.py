@@ -50,23 +50,25 @@ class Calibration(NamedTuple):
     Attributes
     ----------
     kind : {"sigmoid", "temperature", "logistic", "pairwise"}
-        The first for two classes, the next two for more.
+        The first for two classes, and for each label of rows that have several; the next two for more.
     slope : float, or tuple of float
-        Not negative; 1 for logistic. Pairwise: one for each of the k (k - 1)/2 pairs, of either sign.
+        Not negative; 1 for logistic. Pairwise: one for each of the k (k - 1)/2 pairs, of either sign. Of several labels
+        a row: one for each label.
     offset : float, or tuple of float
-        0 unless sigmoid; one for each of the pairs.
+        0 unless sigmoid; one for each of the pairs, or labels.
     """
 
     kind: str
     slope: float | tuple[float, ...] = 1.0
     offset: float | tuple[float, ...] = 0.0
 
-    def check(self, n_classes: int) -> Calibration:
+    def check(self, n_classes: int, multilabel: bool = False) -> Calibration:
         """The same; ValueError where a value is outside its domain, or the kind is not one for so many classes."""
-        kinds = (SIGMOID, PAIRWISE) if n_classes == 2 else (TEMPERATURE, LOGISTIC, PAIRWISE)
+        kinds = (SIGMOID,) if multilabel else (
+            SIGMOID, PAIRWISE) if n_classes == 2 else (TEMPERATURE, LOGISTIC, PAIRWISE)
         if self.kind not in kinds:
             raise ValueError(f"kind is {self.kind!r}: for {n_classes} classes it is {' or '.join(kinds)}")
-        shape = (n_classes * (n_classes - 1) // 2,) if self.kind == PAIRWISE else ()
+        shape = (n_classes,) if multilabel else (n_classes * (n_classes - 1) // 2,) if self.kind == PAIRWISE else ()
         for name in ("slope", "offset"):
             values = np.asarray(getattr(self, name))
             if values.shape != shape:
@@ -75,8 +77,7 @@ class Calibration(NamedTuple):
                 raise ValueError(f"{name} is {getattr(self, name)}: finite numbers are needed")
         if self.kind == PAIRWISE:
             return self
-        assert not isinstance(self.slope, tuple)
-        if self.slope < 0 or (self.kind == LOGISTIC and self.slope != 1):
+        if np.min(self.slope, initial=0) < 0 or (self.kind == LOGISTIC and self.slope != 1):
             raise ValueError(f"slope is {self.slope}: " + ("1" if self.kind == LOGISTIC else "a number in [0, inf)")
                              + " is needed")
         if self.kind != SIGMOID and self.offset != 0:
@@ -108,6 +109,15 @@ class Calibration(NamedTuple):
         found /= found.sum(axis=1, keepdims=True)
         return _decided(found, places)
 
+    def of_each(self, scores: FloatArray) -> FloatArray:
+        """Probabilities of labels of which a row may have several, each with a sigmoid of its own: shape (m, k).
+
+        Above 1/2 where the score is above 0, and the label predicted.
+        """
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            t = np.where(np.asarray(self.slope) > 0, scores * self.slope, 0.0) + self.offset
+            return np.where(scores > 0, np.maximum(_sigmoid(t), np.nextafter(0.5, 1.0)), np.minimum(_sigmoid(t), 0.5))
+
     def _coupled(self, scores: FloatArray) -> FloatArray:
         r = np.clip(_sigmoid(scores.reshape(len(scores), -1) * self.slope + self.offset), LEAST, 1 - LEAST)
         return np.hstack([1 - r, r]) if r.shape[1] == 1 else coupled(r)
@@ -132,6 +142,11 @@ def of_scores(method: Method, values: Mapping[str, Any], n_fitted: int, n_classe
     return (of_softmax if method.probabilities == "softmax" else of_logistic)(n_classes)
 
 
+def of_labels(method: Method, n_labels: int) -> Calibration | None:
+    """That of each label of rows that have several; None where a calibration is a fit of its own."""
+    return Calibration(SIGMOID, (1.0,) * n_labels, (0.0,) * n_labels) if method.probabilities == "logistic" else None
+
+
 def fit(ranks: FloatArray, y: IntArray, weights: FloatArray, n_classes: int) -> Calibration:
     """The Calibration that is most likely for rows that the scores' model has not seen.
 
@@ -148,6 +163,12 @@ def fit(ranks: FloatArray, y: IntArray, weights: FloatArray, n_classes: int) -> 
     if n_classes == 2:
         return Calibration(SIGMOID, *fit_sigmoid(difference(ranks), y == 1, weights))
     return Calibration(TEMPERATURE, fit_temperature(ranks, y, weights))
+
+
+def fit_labels(scores: FloatArray, indicator: BoolArray, weights: FloatArray) -> Calibration:
+    """A sigmoid for each label, of scores and a bool array, both of shape (m, n_labels)."""
+    found = [fit_sigmoid(f, positive, weights) for f, positive in zip(scores.T, indicator.T, strict=True)]
+    return Calibration(SIGMOID, *zip(*found, strict=True))
 
 
 def difference(ranks: FloatArray) -> FloatArray:

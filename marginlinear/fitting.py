@@ -26,15 +26,18 @@ if TYPE_CHECKING:
     from marginlinear._core.rows import Rows
     from marginlinear._typing import (
         AnyArray,
+        BoolArray,
         FloatArray,
         HistoryEntry,
         Int8Array,
+        IntArray,
         Observer,
         Parameters,
         State,
         Stateful,
     )
     from marginlinear.data.kernels import Kernel
+    from marginlinear.data.label_sets import LabelSets
     from marginlinear.problem import Info, Problem, Solution
     from marginlinear.registry import Method
 
@@ -183,11 +186,13 @@ class Watch:
 class Fit:
     """A method with all its parameters: what makes Fitted of rows that have all `classes`, None for a regression.
 
-    `width` is the number of the caller's features, before any scaling.
+    `width` is the number of the caller's features, before any scaling. `sets` are the LabelSets of a multi-label fit,
+    whose problems have them as classes, and `classes` as labels: a column each.
     """
 
     def __init__(self, method: Method, values: dict[str, Any], run_values: dict[str, Any], classes: AnyArray | None,
-                 width: int, scale: str | None = None) -> None:
+                 width: int, scale: str | None = None, sets: LabelSets | None = None) -> None:
+        self.sets = sets
         self.method, self.values, self.scale, self.classes, self.width = method, values, scale, classes, width
         self.run_values = dict(run_values)
         self.bias = self.run_values.pop("bias")
@@ -198,7 +203,7 @@ class Fit:
             raise ValueError(f"bias = {self.bias!r} is ignored by one-class machines, whose rho is in its place: leave "
                              "it out")
         k = 2 if method.regression or classes is None else len(classes)
-        self.how = None if method.joint or k == 2 else values["multiclass"]
+        self.how = "ovr" if sets is not None else None if method.joint or k == 2 else values["multiclass"]
         self.columns = k if method.joint else 1
         if self.how is not None:
             from marginlinear.data.codes import column_count
@@ -237,10 +242,17 @@ class Fit:
         origin = {"method": method.name, "rows": problem.rows.m, "features": self.width,
                   "bias feature": self.bias >= 0, "classes": problem.n_classes,
                   "kernel": kernel and (kernel.kind, kernel.gamma, kernel.degree, kernel.coef0),
-                  "multiclass": how, "scale": self.scale}
+                  "multiclass": how if self.sets is None else "multilabel", "scale": self.scale}
         told = problem.y if problem.targets is None else problem.targets
+        codes = varying = None
+        if self.sets is not None:
+            varying, codes = self.label_codes(problem.y)
+        started = start_state(start, origin, told, problem.rows, self)
+        if varying is not None and started is not None and "codes" not in started:
+            # Of a file's model the weights of all labels.
+            started = {"columns": [column for column, there in zip(started["columns"], varying, strict=True) if there]}
         # Several binary problems share the rows.
-        run = Run(start=start_state(start, origin, told, problem.rows, self), progress=watch or progress, cancel=cancel,
+        run = Run(start=started, progress=watch or progress, cancel=cancel,
                   overwrite_rows=overwrite_rows and how is None, fits=None if watch is None else watch.fits,
                   **run_values)
         method_values = {p.name: values[p.name] for p in method.params}
@@ -251,15 +263,19 @@ class Fit:
                     return method.fit(problem, method_values, run)
                 from marginlinear.algorithms import multiclass
 
-                return multiclass.fit(method, problem, method_values, run, how)
+                return multiclass.fit(method, problem, method_values, run, how, codes)
 
         def made(solution: Solution) -> Fitted:
             require_finite(solution, problem.rows, method)
             weights, bias = solution.weights, self.bias
             if solution.offset is not None:
                 weights, bias = np.vstack((weights, solution.offset)), 1.0
+            if varying is not None and weights.shape[1] < len(varying):
+                weights = np.zeros((len(weights), len(varying)))
+                weights[:, varying] = solution.weights
             return Fitted(weights, self.classes, bias, solution.codes, method.name,
-                          effective(method, {**values, "multiclass": how, "scale": self.scale}, run_values),
+                          effective(method, {**values, "multiclass": None if self.sets is not None else how,
+                                             "scale": self.scale}, run_values),
                           solution.info, Start(origin, told, solution.state))
 
         if watch is not None:
@@ -267,6 +283,23 @@ class Fit:
             watch.follow(lambda state: Start(origin, told, state, check_of(problem.rows)),
                          lambda state: made(solve(last._replace(start=state))))
         return made(solve(run))
+
+    def constants(self, y: IntArray) -> FloatArray:
+        """float64 array of shape (k,): 1 for a label that all rows y, places in `sets`, have, -1 for one that none has,
+        else 0."""
+        assert self.sets is not None
+        there = self.sets[np.unique(y)]
+        counts = np.bincount(there.indices, minlength=len(there.classes))
+        found: FloatArray = (counts == len(there)).astype(np.float64) - (counts == 0)
+        return found
+
+    def label_codes(self, y: IntArray) -> tuple[BoolArray, Int8Array]:
+        """(labels that some of the rows have, and some not, a bool array, int8 codes of the sets, a column for each)"""
+        assert self.sets is not None
+        varying = self.constants(y) == 0
+        if not varying.any():
+            raise ValueError("y: each label is in all rows or in none: there is nothing to tell apart")
+        return varying, 2 * self.sets.indicator()[:, varying].astype(np.int8) - 1
 
 
 def resolved(method: Method, params: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -302,6 +335,16 @@ def kernel_of(values: dict[str, Any], n_features: int) -> Kernel | None:
         values["gamma"] = 1 / n_features
     return Kernel(values["kernel"], **{p.name: values[p.name] for p in (P.GAMMA, P.DEGREE, P.COEF0)
                                        if P.is_used(p, values)})
+
+
+def require_label_sets(method: Method, params: Mapping[str, Any]) -> None:
+    """ValueError for what learns one label a row: the method, or what is given of its parameters."""
+    if method.joint:
+        raise ValueError(f"solver = {method.name!r} learns one label a row, and y has several labels a row: give a "
+                         "binary method, such as solver = 'l2svc' or 'odm'")
+    if params.get("multiclass") not in (None, "ovr"):
+        raise ValueError(f"multiclass = {params['multiclass']!r} is for one label a row: with several each label is "
+                         "told from the rest, ovr")
 
 
 def require_stores(method: Method, kernel: str | None) -> None:

@@ -304,6 +304,9 @@ class model:
     """
 
     def __init__(self, classifier: Model) -> None:
+        if classifier.multilabel:
+            raise ValueError("the model is multi-label, which LIBLINEAR has none of: use marginlinear's own load_model "
+                             "and predict")
         self.classifier = classifier
 
     @property
@@ -521,7 +524,7 @@ def svm_read_problem(data_source: PathLike | BinaryIO | TextIO, return_scipy: bo
     source: Any = data_source
     if hasattr(source, "read") and isinstance(source.read(0), str):
         source = _Encoded(source)
-    X, y = libsvm.load_libsvm(source)
+    X, y = libsvm.load_libsvm(source, text_labels=False, multilabel=False)
     y = y.astype(np.float64)
     if return_scipy:
         from scipy.sparse import csr_matrix
@@ -664,7 +667,8 @@ def save_model(model_file_name: PathLike, model: object) -> None:
 
 
 def load_model(model_file_name: PathLike) -> model:
-    """Read a model file of marginlinear or LIBLINEAR. Raises OSError or DataError as `marginlinear.load_model`."""
+    """Read a model file of marginlinear or LIBLINEAR. Raises OSError or DataError as `marginlinear.load_model`, and
+    ValueError for a multi-label one."""
     return model(modelfile.load_model(model_file_name))
 
 

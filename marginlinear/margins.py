@@ -20,7 +20,7 @@ from marginlinear import params as P
 from marginlinear.data.arrays import held, is_stored, row_blocks, select_rows
 from marginlinear.data.checks import labels_and_weights, require_unmasked
 from marginlinear.errors import renumber_rows
-from marginlinear.model import Model
+from marginlinear.model import NO_PLACES, Model
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -247,10 +247,12 @@ def margin_report(model: Model, X: MatrixLike, y: ArrayLike, *, sample_weight: A
         labels that are words where the model's are numbers; feature_names of another number than the model's features,
         or for a kernel model.
     TypeError
-        For a model that is none, or names that are none.
+        For a model that is none, or a multi-label one, or names that are none.
     """
     if not isinstance(model, Model):
         raise P.refusal("model", model, "a Model, as train returns it")
+    if model.multilabel:
+        raise TypeError(NO_PLACES)
     for name, value in (("n_top", n_top), ("n_lowest", n_lowest)):
         check_count(name, value)
     linear = getattr(model, "kernel", None) is None

@@ -13,6 +13,7 @@ from marginlinear.data import one_against_one
 from marginlinear.data.arrays import CSR, as_rows, held, is_compressed, is_stored, row_blocks, row_count, shape_of
 from marginlinear.data.checks import places_in
 from marginlinear.data.kernels import constant_of
+from marginlinear.data.label_sets import LabelSets
 from marginlinear.data.labels import labels_of
 from marginlinear.errors import RowError, renumber_rows
 from marginlinear.problem import Summary, counted, listed
@@ -42,6 +43,8 @@ ONE_AGAINST_ONE = "ovo"  # in place of codes
 SHOWN = 5  # labels of a model that prints itself
 SCORES = 1 << 22  # numbers that labels are made of at a time
 NO_CLASSES = "the model is a regression: it has no classes, nor margins; residual_report tells of its residuals"
+NO_PLACES = ("the model is multi-label: a row has no one class, nor a margin; cross_validate and margin-predict "
+             "measure F1 and label ranking")
 NOT_A_NUMBER = ("a score of row {row} is NaN: its values times the model's weights, or its kernel's values, are too "
                 "large to be summed; scale the features, in training and here")
 
@@ -80,7 +83,11 @@ class Model(Summary, fitting.Linear):
         "maxabs": there it is part of the weights and of the bias.
     calibration : marginlinear.calibration.Calibration or None
         How scores become probabilities.
+    multilabel : bool
+        Whether a row may have any number of the classes: True of a `MultiLabelModel`.
     """
+
+    multilabel: bool = False
 
     def __init__(self, weights: ArrayLike, classes: ArrayLike | None, *, bias: float = -1.0,
                  codes: ArrayLike | str | None = None, solver: str = "", params: Mapping[str, Any] | None = None,
@@ -104,7 +111,8 @@ class Model(Summary, fitting.Linear):
     def _summary(self) -> tuple[str, list[tuple[str, str]]]:
         k = 0 if self.classes is None else len(self.classes)
         some = ", ".join(str(label) for label in ([] if self.classes is None else self.classes[:SHOWN].tolist()))
-        learned = f"{k:,} classes ({some}{', ...' if k > SHOWN else ''})" if k else "numbers"
+        what = "labels" if self.multilabel else "classes"
+        learned = f"{k:,} {what} ({some}{', ...' if k > SHOWN else ''})" if k else "numbers"
         made = f"{type(self).__name__} of {self.solver or 'another program'}"
         lines = [("parameters", listed(self.params))] if self.params else []
         if self.info is not None:
@@ -356,6 +364,80 @@ class RegressionModel(Regression, Model):
         super().__init__(weights, None, **rest)
 
 
+class MultiLabel:
+    """What models have in common that tell each label from the rest: a row may have any number of labels."""
+
+    multilabel: bool = True
+
+    if TYPE_CHECKING:
+        classes: Any
+        calibration: Any
+
+        @property
+        def columns(self) -> int: ...
+
+        def decision_function(self, X: MatrixLike, *, threads: Integer | None = None) -> FloatArray: ...
+
+        def decide(self, X: Any, *, threads: Integer | None = None) -> FloatArray: ...
+
+        def require_features(self, X: MatrixLike) -> None: ...
+
+        def _by_blocks(self, X: Any, size: int, function: Callable[[Any], AnyArray]) -> AnyArray: ...
+
+        def _require_calibration(self) -> None: ...
+
+    def _checked_codes(self, codes: object) -> None:
+        if self.columns != len(self.classes) or codes is not None:
+            raise ValueError(f"weights have {self.columns} columns for {len(self.classes)} labels, without codes")
+        return None
+
+    def predict(self, X: MatrixLike, *, threads: Integer | None = None) -> AnyArray:
+        """Which labels the rows of X have, int8 array of shape (m, n_labels): 1 where the score is above 0.
+
+        Columns in the order of `classes`.
+        """
+        size = max(1, SCORES // self.columns)
+        if row_count(X) <= size:
+            found: AnyArray = self.places_of(self.decision_function(X, threads=threads)).astype(np.int8)
+            return found
+        self.require_features(X)
+        return self._by_blocks(X if is_stored(X) else held(X), size,
+                               lambda block: self.places_of(self.decide(block, threads=threads)).astype(np.int8))
+
+    def predict_labels(self, X: MatrixLike, *, threads: Integer | None = None) -> LabelSets:
+        """The labels of the rows of X, LabelSets of m rows; `tolist()` makes a list of tuples of them."""
+        return LabelSets.of_indicator(self.predict(X, threads=threads) > 0, self.classes)
+
+    def places_of(self, scores: FloatArray) -> Any:
+        """bool array of shape (m, n_labels), for scores as `decision_function` returns them."""
+        return scores > 0
+
+    def labels_of(self, scores: FloatArray) -> Any:
+        """LabelSets for scores as `decision_function` returns them."""
+        return LabelSets.of_indicator(self.places_of(scores), self.classes)
+
+    def proba_of(self, scores: FloatArray) -> FloatArray:
+        """Probabilities for scores as `decision_function` returns them: of each label by itself."""
+        self._require_calibration()
+        found: FloatArray = self.calibration.of_each(scores)
+        return found
+
+    def places_in_classes(self, y: object) -> NoReturn:
+        raise TypeError(NO_PLACES)
+
+    def margins(self, X: object, y: object, *, threads: object = None) -> NoReturn:
+        raise TypeError(NO_PLACES)
+
+
+class MultiLabelModel(MultiLabel, Model):
+    """A linear model of rows that have any number of labels: a column of weights each, whose sign decides.
+
+    The attributes are those of `Model`: `classes` are the labels, in the order of y's columns where it was an
+    indicator, else ascending; `codes` is None. A label that no training row had has the score -1 for every row, one
+    that all had 1.
+    """
+
+
 class KernelModel(Model):
     """A classifier f(x) = sum_i dual_coef_i K(s_i, x) + intercept over support vectors s_i, a column a score.
 
@@ -469,6 +551,10 @@ class KernelRegressionModel(Regression, KernelModel):
     """
 
 
+class KernelMultiLabelModel(MultiLabel, KernelModel):
+    """The same as a `MultiLabelModel` over a kernel; `support_counts` has one number."""
+
+
 def require_numbers(scores: FloatArray) -> None:
     """RowError for a row one of whose scores is NaN: it decides for no class."""
     if np.isnan(scores).any():
@@ -499,15 +585,16 @@ def among(labels: AnyArray, fitted: Any) -> tuple[Any, FloatArray | float]:
 
 
 def kernel_model(kernel: Kernel, X: Any, fitted: Any, labels: AnyArray | None, kept: IntArray | None,
-                 **rest: Any) -> KernelModel:
+                 known: FloatArray | None = None, **rest: Any) -> KernelModel:
     """KernelModel of the rows of X that have a coefficient; `kept` are their numbers in the caller's data. Of a
-    regression `labels` are None."""
+    regression `labels` are None. `known`, of several labels a row: what is added to the score of each."""
     from marginlinear.data.kernels import take_support
 
     m = len(fitted.state.y)
     lowered: FloatArray | float = 0.0
-    if labels is None:
+    if labels is None or known is not None:
         y, k = np.zeros(m, dtype=np.intp), 1
+        lowered = 0.0 if known is None else -known
     else:
         y, k = np.searchsorted(labels, fitted.classes)[fitted.state.y], len(labels)
         fitted, lowered = among(labels, fitted)
@@ -525,7 +612,7 @@ def kernel_model(kernel: Kernel, X: Any, fitted: Any, labels: AnyArray | None, k
     support = indices if kernel.kind == "precomputed" else take_support(kernel, X, which)
     found = fitted._asdict()
     del found["weights"]
-    made = KernelRegressionModel if labels is None else KernelModel
+    made = KernelRegressionModel if labels is None else KernelModel if known is None else KernelMultiLabelModel
     return made(kernel, support, dual_coef, support_counts=np.bincount(y[which], minlength=k),
                        support_indices=indices,
                        intercept=intercept, **found, **rest)

@@ -11,6 +11,10 @@ HELP = Param("help", bool, False, "show this and exit")
 VERSION = Param("version", bool, False, "show the version and exit")
 QUIET = Param("quiet", bool, False, "no result lines and no progress; warnings stay", letter="q")
 ZERO_BASED = Param("zero_based", bool, False, "features are numbered from 0 in the data file")
+TEXT_LABELS = Param("text_labels", bool, False, "labels are words, which may have commas (default: they are words "
+                    "where the first one begins with a letter)")
+MULTILABEL = Param("multilabel", bool, False, "rows have any number of labels, with commas between; one that has none "
+                   "begins with a blank (default: where there is a comma in the first label)")
 NO_BREAK = "\xa0"
 
 

@@ -220,14 +220,17 @@ TIME_LIMIT = Param("time_limit", float, None, "stop training after this many sec
 
 FOLDS = Param("folds", int, 5, "folds of cross-validation", "[2, inf)")
 OF_CLASSES, OF_NUMBERS = ("accuracy", "balanced", "f1_macro", "auc", "top3", "top5", "top10"), ("mse", "mae", "r2")
+OF_LABEL_SETS = ("micro_f1", "macro_f1", "lrap", "accuracy")
 # Those of which the least is the best.
 ERRORS = ("mse", "mae")
 METRIC = Param("metric", str, None, "what cross-validation measures: the part of the rows predicted right (accuracy, "
                "the default), the mean recall of the classes, the mean F1 of the classes, the area under the ROC curve "
                "(more than two classes: the mean of each against the rest), or the part of the rows whose class is "
-               "among the 3, 5 or 10 of highest scores; of regression the mean squared error (the default), the mean "
-               "absolute error, or 1 less the part of the variance that is left",
-               choices=(*OF_CLASSES, *OF_NUMBERS))
+               "among the 3, 5 or 10 of highest scores; of rows with several labels the F1 of all labels together "
+               "(micro_f1, the default), the mean F1 of the labels, label ranking average precision, or the part of "
+               "the rows all of whose labels are right (accuracy); of regression the mean squared error (the default), "
+               "the mean absolute error, or 1 less the part of the variance that is left",
+               choices=(*OF_CLASSES, *OF_LABEL_SETS[:-1], *OF_NUMBERS))
 
 # What every fit takes, in the order of --help.
 RUN = (TOL, BIAS, ALGORITHM, MAX_ITER, TIME_LIMIT, SEED, THREADS)
@@ -297,12 +300,14 @@ class Predicting(Protocol):
     def regression(self) -> bool: ...
 
 
-def metric_of(method: Predicting, metric: str | None) -> str:
-    """The name of the metric, None standing for the first of those of the method's kind; ValueError for others."""
-    kind = OF_NUMBERS if method.regression else OF_CLASSES
+def metric_of(method: Predicting, metric: str | None, multilabel: bool = False) -> str:
+    """The name of the metric, None standing for the first of those of the kind of the method and the labels; ValueError
+    for others."""
+    kind = OF_NUMBERS if method.regression else OF_LABEL_SETS if multilabel else OF_CLASSES
     found: str = kind[0] if metric is None else METRIC.check(metric)
     if found not in kind:
-        raise ValueError(f"metric = {metric!r} does not measure what {method.name} predicts: give {' | '.join(kind)}")
+        what = f"{method.name} predicts{' of rows of several labels' if multilabel else ''}"
+        raise ValueError(f"metric = {metric!r} does not measure what {what}: give {' | '.join(kind)}")
     return found
 
 

@@ -48,12 +48,37 @@ def is_odd(x):
     return isinstance(x, np.float32) and bool(x.view(np.uint32) & 1)
 
 
-def read(data, zero_based=False, text_labels=False, single=False):
+def label_of(token, place, words, column):
+    """`column`, where the row's labels begin, is named for one that is no UTF-8."""
+    if words:
+        if re.match(rb"\d+:", token) or min(token, default=0) < 32:
+            raise Wrong(*place)
+        try:
+            return token.decode()
+        except UnicodeDecodeError:
+            raise Wrong(place[0], column) from None
+    label = number(token, place)
+    if abs(label) >= 2**53:
+        raise Wrong(*place)
+    return label
+
+
+def told_by(label, line, several):
+    """(whether labels are words, whether rows have several, unless that is known) of the first label and its line."""
+    if several is None:
+        several = b"," in label and b":" in line.split(b"#")[0]
+    first = label.split(b",")[0] if several else label
+    letter = re.match(rb"[A-Za-z_\x80-\xff]", first)
+    return bool(letter) and first.lower() not in (b"nan", b"inf", b"infinity") and b":" not in first, several
+
+
+def read(data, zero_based=False, text_labels=None, multilabel=None, single=False):
     """labels, [[(column, value), ...], ...]; Wrong with the place of the first error, (0, 0) for no rows.
 
-    With `single`, values are those of float32.
+    With `single`, values are those of float32. Labels of several a row are sorted tuples.
     """
     value_of = single_number if single else number
+    words, several, guessed = text_labels, multilabel, False
     labels, rows = [], []
     for line_number, line in enumerate(data.split(b"\n"), 1):
         offset = 0
@@ -64,17 +89,23 @@ def read(data, zero_based=False, text_labels=False, single=False):
         if not tokens:
             continue
         (token, column), features = tokens[0], tokens[1:]
-        if text_labels:
-            if re.match(rb"\d+:", token) or min(token) < 32:
+        found = []
+        if several and re.match(rb"\d+:", token):
+            if column == 1 + offset:
                 raise Wrong(line_number, column)
-            try:
-                labels.append(token.decode())
-            except UnicodeDecodeError:
-                raise Wrong(line_number, column) from None
+            features = tokens
         else:
-            labels.append(number(token, (line_number, column)))
-            if abs(labels[-1]) >= 2**53:
-                raise Wrong(line_number, column)
+            if words is None or several is None:
+                by_word, several = told_by(token, line, False if words and several is None else several)
+                if words is None:
+                    words = guessed = by_word
+            first = column
+            for part in token.split(b",") if several else [token]:
+                if guessed and (b"," in part or (NUMBER.match(part) and math.isfinite(float(part)))):
+                    raise Wrong(line_number, column)
+                found.append(label_of(part, (line_number, column), words, first))
+                column += len(part) + 1
+        labels.append(tuple(sorted(set(found))) if several else found[0])
         row, last = [], -1
         for token, column in features:
             match = re.match(rb"(\d+):(.*)\Z", token, re.DOTALL)

@@ -25,9 +25,6 @@ VARIANTS = {("ism3", "m3svm"), ("ldm_asgd", "ldm")}
 # A command line taken apart: each of its words is an attribute.
 MANY_ATTRIBUTES = {"marginlinear.cli.train.Training": 29}
 MOST_ATTRIBUTES = 24
-# Names that typing has since a later Python than the oldest one that pyproject.toml allows, 3.10.
-NEWER = {"LiteralString", "Never", "NotRequired", "Required", "Self", "TypeVarTuple", "Unpack", "assert_never",
-         "override"}
 # Names that the glossary has replaced.
 RETIRED = ("BlockSteps", "Book", "Buffer", "ColumnsCD", "Compact", "LastGram", "MarginSteps", "Splitting", "Together",
            "approach", "drop_anchor", "gap_of", "inward", "keep_awake", "kinked", "neglect",
@@ -184,13 +181,6 @@ def test_retired_names_are_not_defined_again():
     defined = re.compile(rf"^\s*(?:class|def|c(?:p)?def[\w* ]*?)\s+\*?({'|'.join(RETIRED)})\s*[(:]", re.MULTILINE)
     assert [(path.name, name) for files in MODULES.values() for path in files
             for name in defined.findall(path.read_text("utf-8"))] == []
-
-
-def test_typing_has_what_is_imported_of_it():
-    """Newer names come from typing_extensions, for type checkers alone."""
-    assert [(path.name, name) for files in MODULES.values() for path in files
-            for names in re.findall(r"^from typing import (\([^)]*\)|[^\n]*)", path.read_text("utf-8"), re.MULTILINE)
-            for name in re.findall(r"\w+", names) if name in NEWER] == []
 
 
 def test_the_top_is_small():

@@ -51,7 +51,7 @@ def outcome(data, **options):
 
 def assert_as_reference(data, **options):
     got = outcome(data, **options)
-    flags = {name: options[name] for name in ("zero_based", "text_labels") if name in options}
+    flags = {name: options[name] for name in ("zero_based", "text_labels", "multilabel") if name in options}
     try:
         labels, rows = read(data, **flags)
     except Wrong as wrong:
@@ -162,15 +162,14 @@ BAD = [
     (b"-inf 1:1\n", 1, 1, ["not finite"]),
     (b"1e400 1:1\n", 1, 1, ["not below 2^53"]),
     (b"9007199254740991 1:1\n9007199254740993 1:1\n", 2, 1, ["not below 2^53"]),
-    (b"1,2 1:1\n", 1, 1, ["'1,2'", "multi-label", "not supported"]),
+    (b"1 1:1\n1,2 1:1\n", 2, 1, ["'1,2'", "several labels", "--multilabel", "--text-labels"]),
     (b"1,2,3 # a:b\n", 1, 1, ["'1,2,3'", "CSV", "numpy.loadtxt", "dump_libsvm"]),
-    (b"1,2,3 1:1\n", 1, 1, ["'1,2,3'", "multi-label"]),
     (b"sepal,petal\n5.1,3.5\n", 1, 1, ["'sepal,petal'", "CSV"]),
     (b"1\n5.1, 3.5, ham\n", 2, 1, ["'5.1,'", "CSV"]),
-    (b"cat 1:1\n", 1, 1, ["'cat'", "--text-labels", "text_labels=True"]),
+    (b"1 1:1\ncat 1:1\n", 2, 1, ["'cat'", "--text-labels", "text_labels=True"]),
     (b"0x1 1:1\n", 1, 1, ["'0x1'", "not a number"]),
     (b"1 qid:1 1:1\n", 1, 3, ["'qid:1'", "not supported"]),
-    (b"\xef\xbb\xbfx\n", 1, 4, ["'x'"]),
+    (b"\xef\xbb\xbf+x\n", 1, 4, ["'+x'"]),
     (b"1\n\xef\xbb\xbf1\n", 2, 1, ["not a number"]),
     (b"# c\r\n\r\n1 1:1\r\n  # d\n1 1:1 x" + b"y" * 100 + b"\r\n", 5, 7, ["'x" + "y" * 38 + "...'"]),
     (b"", 0, 0, ["no rows", "empty"]),

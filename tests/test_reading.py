@@ -18,7 +18,7 @@ from marginlinear.data.reading import MEMORY, NESTED, NUMBER, SPARE, JSONFault, 
 from marginlinear.errors import DataError
 from marginlinear.modelfile import load_model, save_model
 from marginlinear.modelfile.checkpoint import read_checkpoint
-from marginlinear.params import ERRORS
+from marginlinear.params import ERRORS, OF_LABEL_SETS
 from marginlinear.selection.journal import Entries, Journal
 from marginlinear.selection.metrics import METRICS, is_score
 from marginlinear.selection.tables import is_number, read_log, read_table
@@ -73,6 +73,10 @@ def seeds(tmp_path_factory):
                   {"solver": "l1svc", "kernel": "poly", "coef0": 1.0, "multiclass": "ovo", "probability": True},
                   {"solver": "cs", "kernel": "rbf", "scale": "range", "probability": True, "bias": 1.0}):
         save_model(train(X, y, **given), path)
+        found.append(("model", path.read_bytes()))
+    sets = [set(), {0, 1}, {1}] * 3
+    for given in ({"bias": 1.0, "probability": True}, {"kernel": "rbf"}):
+        save_model(train(X, sets, solver="l2svc", **given), path)
         found.append(("model", path.read_bytes()))
     train(X, y, solver="cs", checkpoint=path)
     found.append(("checkpoint", path.read_bytes()))
@@ -210,8 +214,9 @@ def test_no_numbers(text):
 
 
 def test_what_a_metric_can_be():
-    for metric in METRICS:
-        assert is_score(metric, 0) and is_score(metric, 1.0) and is_score(metric, None) == (metric in ("auc", "r2"))
+    for metric in (*METRICS, *OF_LABEL_SETS):
+        partial = metric in ("auc", "r2", "micro_f1", "macro_f1")
+        assert is_score(metric, 0) and is_score(metric, 1.0) and is_score(metric, None) == partial
         assert is_score(metric, 5) == (metric in ERRORS) and is_score(metric, -0.1) == (metric == "r2")
         assert not any(is_score(metric, value) for value in ("x", True, [], math.nan, math.inf, 10**400))
 

@@ -92,6 +92,7 @@ def test_the_script_runs(tmp_path, monkeypatch):
     assert typed_user.predicted(tmp_path / "model", X.astype(np.float32)).shape == (60, 2)
     assert typed_user.searched(X.tolist(), [f"w{label}" for label in y]).keys() == {"C", "mu"}
     assert 0.5 < typed_user.judged(model, X, y) <= 1
+    assert len(typed_user.labelled(tmp_path, X, X > 0)) == 60
 
 
 def test_the_script_of_estimators_runs():

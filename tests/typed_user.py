@@ -55,6 +55,19 @@ def judged(model: ml.Model, X: npt.ArrayLike, y: npt.ArrayLike) -> float:
     return report.accuracy
 
 
+def labelled(folder: Path, X: npt.NDArray[np.float64], table: npt.NDArray[np.bool_]) -> list[tuple[str, ...]]:
+    """`table` has a column for each of three labels."""
+    words = np.array(["ant", "bee", "cat"])
+    sets = [set(words[row].tolist()) for row in table]
+    ml.dump_libsvm(X, sets, folder / "several.txt")
+    model = ml.train(X, ml.LabelSets.of_indicator(table, words), solver="l2svc")
+    assert isinstance(model, ml.MultiLabelModel)
+    found = model.predict_labels(X)
+    print(ml.cross_validate(X, table, solver="odm", metric="micro_f1").score, found[0], found[1:].classes)
+    print(ml.train(X, sets, solver="l2svc").predict(X).shape)
+    return found.tolist()
+
+
 def stored(folder: Path) -> ml.Model:
     store = ml.Store.write(folder / "train.parquet", folder / "rows.store", label="y")
     try:

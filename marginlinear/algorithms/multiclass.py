@@ -6,6 +6,9 @@
             the problem to tell the classes with +1 from those with -1. Up to 7 classes all 2^(k-1) - 1 columns, above
             ceil(10 log2 k) random ones (dense codes of Allwein, Schapire and Singer 2000)
 
+Rows with several labels have their different sets of labels as classes, and codes of their own: a column a label, +1
+for the sets that it is in.
+
 Columns run on threads, each on one. What they find does not depend on how many run at once.
 """
 
@@ -28,35 +31,42 @@ from marginlinear.threads import in_order
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from marginlinear._typing import HistoryEntry, Parameters, State
+    from marginlinear._typing import HistoryEntry, Int8Array, Parameters, State
     from marginlinear.problem import Info, Run
     from marginlinear.registry import Method
 
 
-def fit(method: Method, problem: Problem, params: Parameters, run: Run, how: str) -> Solution:
+def fit(method: Method, problem: Problem, params: Parameters, run: Run, how: str,
+        codes: Int8Array | None = None) -> Solution:
     """Solution of the binary `method` for a problem of k > 2 classes; `how` is ovr, ovo or ecoc.
+
+    With `codes`, an int8 array of shape (k, columns), these are the columns, whatever k is, and nothing is decoded.
 
     Its info is that of all columns: the worst status and residual, the most sweeps, and sums of objectives and bounds;
     the latter and the certificate are None where the method has none. The history
     has an entry for each column, of the `columns` up to it, in their order; `run.progress` gets these entries, in the
     thread that calls. `run.time_limit` is for all columns together, `run.max_iter` for each.
     """
-    return Columns(method, problem, params, run, how).fit()
+    return Columns(method, problem, params, run, how, codes).fit()
 
 
 class Columns:
     """One fit: the columns' problems, and what becomes of their solutions."""
 
-    def __init__(self, method: Method, problem: Problem, params: Parameters, run: Run, how: str) -> None:
+    def __init__(self, method: Method, problem: Problem, params: Parameters, run: Run, how: str,
+                 codes: Int8Array | None = None) -> None:
         self.method, self.problem, self.params, self.run = method, problem, params, run
         self.started = time.perf_counter()
         self.states: list[State] = []
         self.iterations: list[int] = []
-        codes = None if how == "ovr" else codes_of(how, problem.n_classes, run.seed)
+        self.given = codes is not None
+        self.decoded: Int8Array | None = None
+        if codes is None and how != "ovr":
+            codes = self.decoded = codes_of(how, problem.n_classes, run.seed)
         self.codes = one_versus_rest(problem.n_classes) if codes is None else codes
-        self.decoded = codes
         if run.start is not None and not np.array_equal(run.start.get("codes", self.codes), self.codes):
-            raise ValueError("start: a model of other binary problems (multiclass, or the seed of ecoc, was another)")
+            raise ValueError("start: a model of other binary problems (multiclass, the seed of ecoc, or the labels "
+                             "were others)")
         # An event of another's is never set here: fits that have one run on one thread.
         self.cancel = threading.Event() if run.cancel is None else run.cancel
         # In a Model's own layout: no other copy of all columns is made.
@@ -157,8 +167,8 @@ class Columns:
                 fits=None))
         except ValueError as error:
             positive, negative = (_listed([code == sign for code in signs]) for sign in (1, -1))
-            raise ValueError(f"{error} (in binary problem {at + 1} of {self.codes.shape[1]}: class number {positive} "
-                             f"against {negative}, in the order of the labels)") from error
+            where = "" if self.given else f": class number {positive} against {negative}, in the order of the labels"
+            raise ValueError(f"{error} (in binary problem {at + 1} of {self.codes.shape[1]}{where})") from error
         state, column = solution.state, self.weights[:, at]
         if which is None or not self.problem.rows.is_gram:
             column[:] = solution.weights[:, 0]

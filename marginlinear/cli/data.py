@@ -149,8 +149,9 @@ def progress_of(what: str, status: StatusLine) -> Callable[[int, int | None], No
     return progress
 
 
-def read_model(path: str) -> Model:
-    """The model of a file; Failure for one that the rows of a data file cannot be given to."""
+def read_model(path: str, multilabel: bool = False) -> Model:
+    """The model of a file; Failure for one that the rows of a data file cannot be given to, and for a multi-label one
+    unless `multilabel`."""
     from marginlinear.modelfile import load_model
 
     with opening("open model file", path):
@@ -158,6 +159,9 @@ def read_model(path: str) -> Model:
     kernel = getattr(model, "kernel", None)
     if kernel is not None and kernel.kind == "precomputed":
         raise Failure(f"{path}: the kernel is precomputed, a data file has no features for it: use the model in Python")
+    if model.multilabel and not multilabel:
+        raise Failure(f"{path}: the model is multi-label, rows have no one class and no margin: margin-predict tells "
+                      "how well it predicts")
     return model
 
 

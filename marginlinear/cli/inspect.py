@@ -100,7 +100,7 @@ def work(argv: Sequence[str]) -> int:
             raise Failure(f"--names {names_path}: a kernel model has no weights of features to be named")
         names = read_names(names_path, model.n_features)
     with StatusLine(line.value(QUIET)) as status:
-        data = read_data(data_path, status, zero_based=zero_based, threads=threads,
+        data = read_data(data_path, status, zero_based=zero_based, threads=threads, multilabel=False,
                          text_labels=model.classes is not None and model.classes.dtype.kind == "U", **columns)
         weights = read_weights(weights_path, len(data.labels)) if weights_path is not None else None
         warn_of_extra(count_extra(data, model), model.n_features)

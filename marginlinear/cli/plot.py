@@ -239,7 +239,7 @@ class Picture:
             raise Failure(f"{', '.join(model_paths)}: some have words as labels, some numbers")
         with StatusLine(self.values["quiet"]) as status:
             data = read_data(path, status, zero_based=self.values["zero_based"], threads=self.values["threads"],
-                             text_labels=words.pop())
+                             text_labels=words.pop(), multilabel=False)
         for model_path, name, model in zip(model_paths, self.labels, models, strict=True):
             warn_of_extra(count_extra(data, model), model.n_features)
             if model.classes is None:

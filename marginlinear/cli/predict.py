@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import namedtuple
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from marginlinear import params
@@ -11,7 +12,7 @@ from marginlinear._version import version
 from marginlinear.atomic import check_writable, replacing
 from marginlinear.cli.data import LIKE, is_parquet, is_store, parquet_options
 from marginlinear.cli.files import require_apart
-from marginlinear.cli.output import DONE, Failure, StatusLine, opening, run, settle_blas, tell
+from marginlinear.cli.output import DONE, Failure, StatusLine, opening, run, settle_blas, tell, warn
 from marginlinear.errors import renumber_rows
 from marginlinear.options import HELP, QUIET, VERSION, ZERO_BASED, CommandLine, UsageError, describe
 from marginlinear.params import Param
@@ -39,7 +40,8 @@ usage: margin-predict [options] test_file model_file [output_file]
 Predict with a model of margin-train, of LIBLINEAR's train or LIBSVM's svm-train, for the rows of a LIBSVM text
 file ('-': standard input; .gz, .bz2 and .xz are unpacked), of a store, or of Parquet. One line a row: the label,
 or the number that a regression predicts, then what options add, with blanks between: probabilities, scores, the
-margin. Without an output_file the lines go to standard output, and the accuracy to standard error.
+margin. The labels of a multi-label model have commas between. Without an output_file the lines go to standard
+output, and the accuracy to standard error.
 
 Options:"""
 STATUSES = """
@@ -70,7 +72,7 @@ def work(argv: Sequence[str]) -> int:
             check_writable(output)
     from marginlinear.cli.data import located, read_blocks, read_data, read_model, warn_of_extra
 
-    model = read_model(model_path)
+    model = read_model(model_path, multilabel=True)
     if added.probabilities and model.calibration is None:
         raise Failure(f"{model_path}: the model has no calibration, which probabilities need: train it with "
                       "margin-train --probability, or svm-train -b 1 (for models of LIBLINEAR probability output is "
@@ -79,8 +81,11 @@ def work(argv: Sequence[str]) -> int:
     if regression and (added.scores or added.margins):
         raise Failure(f"{model_path}: the model is a regression: its lines are its scores, and it has no margins: "
                       f"leave out {(SCORES if added.scores else MARGINS).flag}")
+    if model.multilabel and added.margins:
+        raise Failure(f"{model_path}: the model is multi-label: a row has no one margin: leave out {MARGINS.flag}")
     how = {"zero_based": line.value(ZERO_BASED), "threads": threads,
-           "text_labels": not regression and model.classes.dtype.kind == "U", **columns}
+           "text_labels": not regression and model.classes.dtype.kind == "U",
+           "multilabel": model.multilabel, **columns}
     m = 0
     # On a terminal the lines themselves are the progress.
     silent = quiet or (not output and sys.stdout.isatty())
@@ -89,12 +94,15 @@ def work(argv: Sequence[str]) -> int:
         whole = getattr(model, "kernel", None) is not None and not (
             is_store(test) or is_parquet(test))
         parts = [read_data(test, status, **how)] if whole else read_blocks(test, f"predicting {test}", status, **how)
-        predictor = (NumberPredictor if regression else Predictor)(model, threads, added, stream.write)
+        kind = NumberPredictor if regression else LabelSetPredictor if model.multilabel else Predictor
+        predictor: Any = kind(model, threads, added, stream.write)
         for data in parts:
             with located(data), renumber_rows(range(m, m + len(data.labels))):
                 predictor.write(data)
             m += len(data.labels)
     warn_of_extra(predictor.extra, predictor.n_features)
+    if model.multilabel and predictor.agreement.missed:
+        warn(f"{predictor.agreement.missed} labels of the rows are none that the model knows: they count as missed")
     if not quiet:
         for text in predictor.results(m):
             (print if output else tell)(text)
@@ -162,6 +170,51 @@ class Predictor:
     def results(self, m: int) -> list[str]:
         """What m rows have come to."""
         return [f"Accuracy = {100 * self.correct / m:g}% ({self.correct}/{m})"]
+
+
+class LabelSetPredictor:
+    """The same for a multi-label model: the labels of a row have commas between."""
+
+    def __init__(self, model: Model, threads: int | None, added: Added, write: Callable[[bytes], object]) -> None:
+        from marginlinear.modelfile.text import label_text
+        from marginlinear.selection.metrics import LabelAgreement
+
+        self.model, self.threads, self.added, self._write = model, threads, added, write
+        self.extra, self.n_features, self.agreement = 0, model.n_features, LabelAgreement()
+        self.names = [label_text(label).encode("utf-8", "surrogateescape") for label in model.classes.tolist()]
+        if added.probabilities:
+            write(b" ".join([b"labels", *self.names]) + b"\n")
+
+    def write(self, data: Any) -> None:
+        import numpy as np
+
+        from marginlinear._core.decimal import format_rows
+        from marginlinear.cli.data import count_extra
+        from marginlinear.data.arrays import row_blocks
+
+        model, names = self.model, self.names
+        self.extra += count_extra(data, model)
+        truth, unknown = data.labels.among(model.classes)
+        for low, high, block in row_blocks(data, max(1, BLOCK // model.columns)):
+            with renumber_rows(range(low, high)):
+                scores = model.decide(block, threads=self.threads)
+            found: Any = model.labels_of(scores)
+            predicted: Any = model.places_of(scores)
+            self.agreement.add(truth[low:high], predicted, scores, unknown[low:high])
+            ends, places = found.indptr.tolist(), found.indices.tolist()
+            lines = [b",".join([names[at] for at in places[first:end]])
+                     for first, end in pairwise(ends)]
+            tables = [model.proba_of(scores)] if self.added.probabilities else []
+            for table in tables + [scores] * self.added.scores:
+                rows = format_rows(np.ascontiguousarray(table)).splitlines()
+                lines = [line + b" " + row.rstrip() for line, row in zip(lines, rows, strict=True)]
+            self._write(b"\n".join(lines) + b"\n")
+
+    def results(self, m: int) -> list[str]:
+        found = self.agreement
+        return [f"Micro F1 = {found.micro_f1:g}", f"Macro F1 = {found.macro_f1:g}",
+                f"Label ranking average precision = {found.lrap:g}",
+                f"Exact match = {100 * found.accuracy:g}% ({found.exact}/{m})"]
 
 
 class NumberPredictor:

@@ -18,7 +18,7 @@ from marginlinear.cli.files import require_apart
 from marginlinear.cli.output import DONE, Failure, StatusLine, opening, run, settle_blas, warn
 from marginlinear.data.reading import NATURAL, NUMBER, shown
 from marginlinear.errors import DataError
-from marginlinear.options import HELP, QUIET, VERSION, ZERO_BASED, CommandLine, UsageError, describe
+from marginlinear.options import HELP, MULTILABEL, QUIET, VERSION, ZERO_BASED, CommandLine, UsageError, describe
 from marginlinear.params import Param
 
 if TYPE_CHECKING:
@@ -41,7 +41,8 @@ MAXABS = Param("maxabs", bool, False, "divide each feature by its largest absolu
                "writes is the range from minus that value to it, to -1 and 1")
 UNIT = Param("unit", bool, False, "divide each row by its length, in place of scaling features")
 OUTPUT = Param("output", str, None, "write the data to FILE (default: to standard output)", letter="o", metavar="FILE")
-OPTIONS = (LOWER, UPPER, LABELS, SAVE, RESTORE, MAXABS, UNIT, OUTPUT, ZERO_BASED, params.THREADS, QUIET, HELP, VERSION)
+OPTIONS = (LOWER, UPPER, LABELS, SAVE, RESTORE, MAXABS, UNIT, OUTPUT, ZERO_BASED, MULTILABEL,
+           params.THREADS, QUIET, HELP, VERSION)
 
 USAGE = """\
 usage: margin-scale [options] data_file
@@ -111,6 +112,10 @@ class Work:
         if self.twice and self.path == "-":
             raise UsageError("standard input can be read once only, which -r FILE or --unit can do with: give the "
                              "name of a file")
+        self.multilabel = line.value(MULTILABEL)
+        if self.multilabel and self.labels:
+            raise UsageError(f"cannot use {line.flag(LABELS)} and {MULTILABEL.flag} simultaneously: several labels are "
+                             "no numbers to be scaled")
         self.output = line.value(OUTPUT)
         require_apart([("data_file", self.path), (RESTORE.flag, self.restore)],
                       [(OUTPUT.flag, self.output or "-"), (SAVE.flag, self.save)])
@@ -172,14 +177,15 @@ class Work:
                write: Callable[[bytes], object]) -> None:
         import numpy as np
 
-        from marginlinear.libsvm.writer import compressed, rows_text
+        from marginlinear.libsvm.writer import compressed, rows_text, seen, several_words
 
         before = after = left_out = 0
         first: float = math.inf
         for rows in self._blocks("scaling", text_labels=label_scaling is None):
             labels: Any
             if label_scaling is None:
-                labels = [label.encode() for label in rows.labels.tolist()]
+                labels = several_words(rows.labels, len(rows.labels)) if self.multilabel else [
+                    label.encode() for label in rows.labels.tolist()]
             else:
                 labels = label_scaling.image(rows.labels.astype(np.float64), np.zeros(len(rows.labels), dtype=int))
             before += int(np.count_nonzero(rows.data))
@@ -194,7 +200,9 @@ class Work:
                 indptr, indices, values = compressed(part, 0, part.shape[0])
                 numbers: Any = indices if features is None else features[indices]
                 after += int(np.count_nonzero(values))
-                write(rows_text(indptr, numbers, values, labels[low : low + part.shape[0]], self.base))
+                words = labels[low : low + part.shape[0]]
+                words = seen(words, indptr, values, self.base) if self.multilabel else words
+                write(rows_text(indptr, numbers, values, words, self.base))
                 low += part.shape[0]
         self.status.wipe()
         if left_out:
@@ -208,7 +216,7 @@ class Work:
         from marginlinear.cli.data import read_blocks
 
         return read_blocks(self.path, what, self.status, zero_based=self.base == 0, text_labels=text_labels,
-                           threads=self.threads)
+                           multilabel=self.multilabel, threads=self.threads)
 
 
 def _label_range(line: CommandLine) -> tuple[float, float] | None:

@@ -54,7 +54,6 @@ CHECKPOINT = Param("checkpoint", str, None, "keep the fit in this file, every mi
                    "in this folder; --resume goes on with it", metavar="FILE")
 RESUME = Param("resume", str, None, "go on with the fit in this --checkpoint, and keep it there, or with the "
                "interrupted search, or cross-validation, that wrote this --log", metavar="FILE")
-TEXT_LABELS = Param("text_labels", bool, False, "labels are words, not numbers")
 FLOAT32 = Param("float32", bool, False, "hold the values of the data in single precision, in half the memory; where "
                 "that is exact for all of them it is done anyway")
 VERBOSE = Param("verbose", bool, False, "tell the data's size and every check of the certificate, on stderr")
@@ -67,10 +66,12 @@ STRICT = Param("strict", bool, False, "exit with status 3 when training did not 
 
 SELECTION = (params.CROSS_VALIDATION, params.SEARCH, GRID, params.METRIC, REFIT, TABLE, RESUME)
 GENERAL = (WEIGHTS, *SELECTION, CHECKPOINT, STORE, *params.COLUMNS, LIKE, *cluster.OPTIONS, options.ZERO_BASED,
-           TEXT_LABELS, FLOAT32, options.QUIET, VERBOSE, LOG, STRICT, options.HELP, options.VERSION)
+           options.TEXT_LABELS, options.MULTILABEL, FLOAT32, options.QUIET, VERBOSE, LOG, STRICT, options.HELP,
+           options.VERSION)
 
 # Metrics as the results call them; characters of the bar that shows a search's progress.
 METRICS = {"accuracy": "accuracy", "balanced": "balanced accuracy", "f1_macro": "macro F1", "auc": "AUC",
+           "micro_f1": "micro F1", "macro_f1": "macro F1", "lrap": "ranking precision",
            "top3": "top-3 accuracy", "top5": "top-5 accuracy", "top10": "top-10 accuracy",
            "mse": "MSE", "mae": "MAE", "r2": "R2"}
 BAR = 20
@@ -155,9 +156,7 @@ class Training:
         if algorithm not in self.method.routes:
             raise UsageError(f"{line.flag(params.ALGORITHM)} {algorithm} is not a route of -s {self.method.name}: "
                              f"give {' | '.join(self.method.routes)}")
-        self.text_labels = line.value(TEXT_LABELS)
-        self.class_weights = [(text if self.text_labels else _number(text), text, _factor(text, factor))
-                              for text, factor in line.class_weights]
+        self.class_weights = [(text, _factor(text, factor)) for text, factor in line.class_weights]
         if not self.method.classifies:
             self._no_classes(line)
         self.folds: Any = _folds(line)  # None without
@@ -170,7 +169,7 @@ class Training:
         self.weights = line.value(WEIGHTS)
         self.log_path = line.value(LOG)
         self.store = line.value(STORE)
-        self.reading = {"zero_based": line.value(options.ZERO_BASED), "text_labels": self.text_labels,
+        self.reading = {"zero_based": line.value(options.ZERO_BASED), **self._labels(line),
                         "dtype": "float32" if line.value(FLOAT32) else "float64",
                         "threads": self.params.get("threads")}
         self.quiet, self.verbose = line.value(options.QUIET), line.value(VERBOSE)
@@ -186,10 +185,21 @@ class Training:
         # A model on standard output leaves no room there for results.
         self.results = Results(aside=self.model_path == "-")
 
+    def _labels(self, line: CommandLine) -> dict[str, Any]:
+        """How labels are read: of what kind they are the file may tell, but where they are numbers to be predicted."""
+        if self.store or self.cluster:
+            if line.given(options.MULTILABEL):
+                raise UsageError(f"{options.MULTILABEL.flag} is for a file that is read into memory: leave it out with "
+                                 f"{STORE.flag if self.store else cluster.CLUSTER.flag}")
+            return {"text_labels": line.value(options.TEXT_LABELS) or None}
+        if not self.method.classifies:
+            return {"text_labels": False, "multilabel": False}
+        return {param.name: line.value(param) or None for param in (options.TEXT_LABELS, options.MULTILABEL)}
+
     def _no_classes(self, line: CommandLine) -> None:
         """UsageError for what speaks of classes."""
-        words = [f"-w{text}" for _, text, _ in self.class_weights]
-        words += [line.flag(p) for p in (TEXT_LABELS, params.PROBABILITY) if line.given(p)]
+        words = [f"-w{text}" for text, _ in self.class_weights]
+        words += [line.flag(p) for p in (options.TEXT_LABELS, options.MULTILABEL, params.PROBABILITY) if line.given(p)]
         if words:
             raise UsageError(f"{words[0]} is for classes, which -s {self.method.name} does not learn")
         words = [line.flag(p) for p in (params.CROSS_VALIDATION, params.SEARCH) if line.given(p)]
@@ -234,7 +244,7 @@ class Training:
                     check_writable(written)
         with self.results, self.status, self._opened_log() as self.log:
             if self.cluster:
-                self.class_weight = {label: factor for label, _, factor in self.class_weights}
+                self.class_weight = {_number(text): factor for text, factor in self.class_weights}
                 return self._train(None)
             data = self._read()
             with located(data):
@@ -280,7 +290,9 @@ class Training:
         self.searches = line.given(params.SEARCH) or line.given(GRID)
         self.refit = line.value(REFIT)
         try:
-            self.metric: Any = params.metric_of(self.method, line.value(params.METRIC))
+            given = line.value(params.METRIC)
+            self.metric: Any = params.metric_of(self.method, given, given in params.OF_LABEL_SETS)
+            self.given_metric = given
         except ValueError as error:
             raise UsageError(f"{params.METRIC.flag}: {error}") from None
         self.table_path = line.value(TABLE)
@@ -317,6 +329,10 @@ class Training:
 
         from marginlinear.selection import search
 
+        try:
+            self.metric = params.metric_of(self.method, self.given_metric, hasattr(data.labels, "patterns"))
+        except ValueError as error:
+            raise Failure(f"{_shown(self.path)}: {error}") from None
         metric = METRICS[self.metric]
         folds = min(self.folds, len(data.labels))
         doubled = self.grid is None
@@ -501,14 +517,20 @@ class Training:
         if self.verbose:
             tell(f"{_shown(self.path)}: {m} rows, {data.n_features} features, {len(data.indices)} values, "
                  f"read in {seconds:.2f} s")
-        self.class_weight = self._known_classes(np.unique(data.labels).tolist()) if self.class_weights else {}
+        self.class_weight = {}
+        if self.class_weights:
+            found: Any = data.labels
+            classes = found.classes if hasattr(found, "patterns") else np.unique(found)
+            self.class_weight = self._known_classes(classes.tolist())
         self.sample_weight = read_weights(self.weights, m) if self.weights else None
         return data
 
     def _known_classes(self, classes: Sequence[Any]) -> dict[Any, float]:
         """Label -> factor, for the labels that the data has."""
         found = {}
-        for label, text, factor in self.class_weights:
+        words = any(isinstance(label, str) for label in classes)
+        for text, factor in self.class_weights:
+            label = text if words else _number(text)
             if label in classes:
                 found[label] = factor
             else:
@@ -590,7 +612,7 @@ def _number(text: str) -> int | float:
     for kind in (int, float):
         with suppress(ValueError):
             return kind(text)
-    raise UsageError(f"-w{text}: the label is not a number; give --text-labels if they are words")
+    raise UsageError(f"-w{text}: the label is not a number, as those of the data are")
 
 
 def _files(files: Sequence[str], no_model: bool) -> tuple[str, str | None]:

@@ -382,7 +382,7 @@ def read_piece(path: str, at: int, count: int) -> tuple[Any, AnyArray | None]:
     """(rows, labels) of the lines of a file that begin in its part number `at` of `count`; Nones without rows."""
     with named_worker(path):
         if count == 1:
-            rows = read_libsvm(path, threads=1)
+            rows = read_libsvm(path, text_labels=False, multilabel=False, threads=1)
             return rows, rows.labels
         size = os.path.getsize(path)
         with open(path, "rb") as file:
@@ -393,7 +393,7 @@ def read_piece(path: str, at: int, count: int) -> tuple[Any, AnyArray | None]:
             return None, None
         text.seek(0)
         try:
-            rows = read_libsvm(text, threads=1)
+            rows = read_libsvm(text, text_labels=False, multilabel=False, threads=1)
         except DataError as error:
             line = error.line and error.line + lines_before(path, lo)
             raise DataError(path, line, error.column, error.reason) from None

@@ -83,6 +83,8 @@ def mapped(X: Any, function: Callable[[Any, Any], Any], model: Model, dtype: np.
     """function(block, model) of all blocks of rows."""
     if not is_dask_collection(X) or not hasattr(X, "to_delayed"):
         raise TypeError(f"X is {type(X).__name__}: give a dask Array or DataFrame; a model predicts other rows itself")
+    if model.multilabel:
+        raise ValueError("the model is multi-label, its predictions are a table: give it the rows of each part itself")
     shared = delayed(model)
     if hasattr(X, "map_partitions"):
         if columns is None and function is labels_of_block:

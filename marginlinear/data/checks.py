@@ -73,7 +73,7 @@ def training_data(X: Any, y: Any, sample_weight: Any, square: bool = False, over
 def labels_and_weights(X: HeldRows, y: Any, sample_weight: Any,
                        regression: bool = False) -> tuple[AnyArray, FloatArray, IntpArray | None]:
     """(y, instance weights, numbers of the rows of weight > 0 or None for all) of the rows of X, checked."""
-    y = (targets_of if regression else labels_of)(y)
+    y = targets_of(y) if regression else y if hasattr(y, "patterns") else labels_of(y)
     m = shape_of(X)[0]
     if len(y) != m:
         raise ValueError(f"X has {m} rows, y has {len(y)} {'targets' if regression else 'labels'}")

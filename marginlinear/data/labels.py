@@ -47,6 +47,8 @@ def require_words(labels: Iterable[object], name: str = "y") -> None:
 
 def labels_of(y: Any, name: str = "y") -> AnyArray:
     """y as an array of bool, integers, floats or str of shape (m,); ValueError says what it holds, and the fix."""
+    if hasattr(y, "patterns"):
+        raise ValueError(f"{name} has several labels a row: one is needed")
     try:
         # A list goes through objects: NumPy would make words of all of ["a", 1].
         found = np.asarray(y, dtype=object) if isinstance(y, (list, tuple)) else np.asarray(y)

@@ -34,9 +34,13 @@ class LinearFunction(NamedTuple):
 
 
 def checked_model(model: Any) -> Any:
-    """The model; TypeError for anything else, ValueError for numbers that are not finite."""
+    """The model; TypeError for anything else, ValueError for one that is multi-label, and for numbers that are
+    not finite."""
     if not hasattr(model, "weights") or not hasattr(model, "classes"):
         raise refusal("model", model, "a Model, as train returns it; of an estimator its model_")
+    if model.multilabel:
+        raise ValueError("the model is not exported: it is multi-label, a row may have several of its labels: train a "
+                         "model of two classes for each label, and export these")
     if not (np.isfinite(model.weights).all() and np.isfinite(model.intercept).all()):
         raise ValueError("the model is not exported: it holds a weight that is not finite")
     return model

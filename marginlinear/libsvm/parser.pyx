@@ -21,6 +21,9 @@ cdef enum:
     END_OF_ROW
     LABEL_TEXT
     LABEL_MISSING
+    LABEL_NUMBER
+    LABEL_EMPTY
+    LABEL_UNINDENTED
     LABEL_SEVERAL
     LABEL_OF_TABLE
     LABEL_INFINITE
@@ -42,8 +45,15 @@ cdef enum:
 # {token} is the offending text, {last} the index before it.
 REASONS = {
     LABEL_TEXT: "label {token} is not a number; to read labels as text, say --text-labels (text_labels=True)",
-    LABEL_MISSING: "the row has no label before {token}",
-    LABEL_SEVERAL: "several labels {token}: multi-label data are not supported",
+    LABEL_MISSING: "the row has no label before {token}; if rows may have none, or several, say --multilabel "
+                   "(multilabel=True)",
+    LABEL_NUMBER: "label {token} is a number, and the first label of the file a word; to read all as words, say "
+                  "--text-labels (text_labels=True)",
+    LABEL_EMPTY: "a label is missing beside a comma before {token}",
+    LABEL_UNINDENTED: "the row has no label before {token}; a row of a multi-label file that has none begins with a "
+                      "blank",
+    LABEL_SEVERAL: "several labels {token}; if rows may have several, say --multilabel (multilabel=True), if commas "
+                   "are parts of words, --text-labels (text_labels=True)",
     LABEL_OF_TABLE: "{token}: commas and no index:value, as in a CSV file, which is not read here; convert it, as by "
                     "Python's table = numpy.loadtxt('old', delimiter=','); "
                     "marginlinear.dump_libsvm(table[:, 1:], table[:, 0], 'new') where labels come first",
@@ -67,6 +77,13 @@ REASONS = {
 }
 
 
+# Where rows are told to have one label each.
+ONE_LABEL = {
+    LABEL_MISSING: "the row has no label before {token}",
+    LABEL_SEVERAL: "several labels {token}: here each row is to have one",
+}
+
+
 cdef class Block:
     """Some whole lines, and the rows they hold once parsed.
 
@@ -80,11 +97,16 @@ cdef class Block:
         The first index of the file: 0 or 1.
     limit : int
         The last index that is allowed.
+    text_labels, multilabel : bool or None
+        Whether labels are words, and whether rows may have any number of them; None: as the first label tells, once
+        `learn_kind` has seen it. Then the others are to be of its kind.
     data, indices, row_ends, labels : arrays
-        What was parsed: `features` values and their indices, counted from 0; `rows` ends of rows, and labels. There is
-        room for all that `text` may hold.
+        What was parsed: `features` values and their indices, counted from 0; `rows` ends of rows, and `label_count`
+        labels. There is room for all that `text` may hold.
     names : uint8 array
         Labels as text, a newline after each: `names_size` bytes.
+    label_ends : int64 array
+        Ends of the rows' labels, where `multilabel`.
     lines : int
         Those parsed, without that of an error.
     code : int
@@ -96,18 +118,20 @@ cdef class Block:
     cdef public Py_ssize_t start, size
     cdef public bint parsed
     cdef readonly bytearray text
-    cdef readonly object dtype, data, indices, row_ends, labels, names
-    cdef readonly bint text_labels
+    cdef readonly object dtype, data, indices, row_ends, labels, names, label_ends, text_labels, multilabel
     cdef readonly int32_t base
     cdef readonly int64_t limit, largest
-    cdef readonly Py_ssize_t rows, features, names_size, lines, largest_line, largest_column
+    cdef readonly Py_ssize_t rows, features, names_size, label_count, lines, largest_line, largest_column
     cdef readonly int code
+    cdef bint words, several, guessed
     # Where the error is, the beginning of its line, and the index before it.
     cdef Py_ssize_t place, line_start
     cdef int64_t last
 
-    def __init__(self, Py_ssize_t capacity, dtype, bint text_labels, int base, int64_t limit):
-        self.dtype, self.text_labels, self.base, self.limit = dtype, text_labels, base, limit
+    def __init__(self, Py_ssize_t capacity, dtype, text_labels, multilabel, int base, int64_t limit):
+        self.dtype, self.base, self.limit = dtype, base, limit
+        self.text_labels, self.multilabel = text_labels, multilabel
+        self.words, self.several = bool(text_labels), bool(multilabel)
         self.text = bytearray()
         self.grow(capacity)
 
@@ -124,7 +148,38 @@ cdef class Block:
         self.text = text
         self.data, self.indices = np.empty(features, self.dtype), np.empty(features, np.int32)
         self.row_ends, self.labels = np.empty(rows, np.int64), np.empty(rows)
-        self.names = np.empty(capacity + 1 if self.text_labels else 1, np.uint8)
+        self._make_room(capacity)
+
+    def _make_room(self, Py_ssize_t capacity):
+        self.names = np.empty(capacity + 1 if self.words else 1, np.uint8)
+        self.label_ends = np.empty(capacity // 2 + 1 if self.several else 1, np.int64)
+
+    def learn_kind(self):
+        """Parse, and take from the first label, where there is one, what was not told of labels.
+
+        Commas in it are between several labels, where the line has features; a letter begins a word. Whatever else is
+        no number is left to be an error.
+        """
+        self.parse()
+        while self.label_count == 0 and self.code:
+            if self.code == LABEL_SEVERAL and self.multilabel is None:
+                self.several = True
+            elif self.code == LABEL_TEXT and self.text_labels is None and begins_word(self.text[self.place]):
+                self.words = self.guessed = True
+            else:
+                break
+            if self.code == LABEL_TEXT:
+                self.text_labels = True
+            else:
+                self.multilabel = True
+            self._make_room(len(self.text) - 1 - GUARD)
+            self.parse()
+
+    def follow(self, Block first):
+        """Take the labels to be what `first`, which has learned the kind, found."""
+        self.text_labels, self.multilabel = first.text_labels, first.multilabel
+        self.words, self.several, self.guessed = first.words, first.several, first.guessed
+        self._make_room(len(self.text) - 1 - GUARD)
 
     def parse(self):
         if self.dtype == "float32":
@@ -136,7 +191,8 @@ cdef class Block:
     def fault(self, n_features):
         """(column, counted from 1; reason) of the error, whose `code` is not 0."""
         token = first_word(self.text[self.place:self.size])
-        reason = REASONS[self.code].format(token=token, last=self.last, base=self.base, limit=self.limit,
+        reasons = REASONS if self.multilabel is not False else {**REASONS, **ONE_LABEL}
+        reason = reasons[self.code].format(token=token, last=self.last, base=self.base, limit=self.limit,
                                            n_features=n_features, dtype=self.dtype)
         return self.place - self.line_start + 1, reason
 
@@ -171,6 +227,10 @@ cdef inline uint64_t bits_of(real x) noexcept nogil:
     return bits
 
 
+def begins_word(int byte):
+    return chr(byte).isalpha() or byte == ord("_") or byte >= 128
+
+
 def first_word(text):
     """The first word of bytes as a message shows it."""
     words = text[:1000].replace(b"#", b" ").split(maxsplit=1)
@@ -184,11 +244,12 @@ cdef parse_into(Block b, real[::1] data):
     cdef unsigned char[::1] names = b.names
     cdef int32_t[::1] indices = b.indices
     cdef int64_t[::1] row_ends = b.row_ends
+    cdef int64_t[::1] label_ends = b.label_ends
     cdef double[::1] labels = b.labels
     text[b.size] = c'\n'
     with nogil:
         memset(&text[b.size] + 1, 0, GUARD)
-        parse_lines(b, &text[0], &data[0], &indices[0], &row_ends[0], &labels[0], &names[0])
+        parse_lines(b, &text[0], &data[0], &indices[0], &row_ends[0], &labels[0], &names[0], &label_ends[0])
 
 
 cdef inline bint ends_token(unsigned char c) noexcept nogil:
@@ -209,47 +270,108 @@ cdef inline bint rounds_twice(double x) noexcept nogil:
     return bits & 0x1FFFFFFF == 0x10000000
 
 
-cdef int read_label(Block b, text_t* at, double* label, unsigned char* names) noexcept nogil:
-    """The label at at[0], which is moved behind it: a number, or text behind the names so far."""
+cdef inline bint ends_label(Block b, unsigned char c) noexcept nogil:
+    return ends_token(c) or (b.several and c == c',')
+
+
+cdef inline bint begins_feature(text_t p) noexcept nogil:
+    """Is this an index and a colon?"""
+    cdef text_t start = p
+    while is_digit(p[0]):
+        p += 1
+    return p > start and p[0] == c':'
+
+
+cdef int commas(text_t p) noexcept nogil:
+    """What a comma at p[0], where none may be, is wrong with: several labels of a row with features, or a table."""
+    while p[0] != c'\n' and p[0] != c'#':
+        if p[0] == c':':
+            return LABEL_SEVERAL
+        p += 1
+    return LABEL_OF_TABLE
+
+
+cdef int read_word(Block b, text_t* at, unsigned char* names) noexcept nogil:
+    """The label at at[0], which is moved behind it, as text behind the names so far."""
+    cdef text_t start = at[0]
+    cdef text_t end = start
+    cdef double number
+    while not ends_label(b, end[0]):
+        if end[0] < 32:
+            return LABEL_CONTROL
+        if b.guessed and end[0] == c',':
+            return commas(end)
+        end += 1
+    if end == start:
+        return LABEL_EMPTY
+    if begins_feature(start):
+        return LABEL_MISSING
+    if b.guessed and parse_double(start, at, &number) == PARSED and at[0] == end:
+        at[0] = start
+        return LABEL_NUMBER
+    memcpy(names + b.names_size, start, end - start)
+    b.names_size += end - start + 1
+    names[b.names_size - 1] = c'\n'
+    at[0] = end
+    return FINE
+
+
+cdef bint names_no_number(text_t p, text_t end) noexcept nogil:
+    """Of what begins with nan or inf: is it that, or infinity, and no longer word?"""
+    cdef const char* rest = b"inity"
+    cdef int at = 0
+    p += 3 + (p[0] == c'-' or p[0] == c'+')
+    while p < end and at < 5 and p[0] | 32 == rest[at]:
+        p += 1
+        at += 1
+    return p == end and (at == 0 or at == 5)
+
+
+cdef int read_number(Block b, text_t* at, double* label) noexcept nogil:
+    """The label at at[0], which is moved behind it."""
     cdef text_t start = at[0]
     cdef text_t end = start
     cdef text_t p = start
-    cdef int code
-    if b.text_labels:
-        while not ends_token(end[0]):
-            if end[0] < 32:
-                return LABEL_CONTROL
-            end += 1
-        while is_digit(p[0]):
-            p += 1
-        if p > start and p[0] == c':':
-            return LABEL_MISSING
-        memcpy(names + b.names_size, start, end - start)
-        b.names_size += end - start + 1
-        names[b.names_size - 1] = c'\n'
-        at[0] = end
-        return FINE
-    code = parse_double(start, &end, label)
-    if code == PARSED and ends_token(end[0]):
+    cdef int code = parse_double(start, &end, label)
+    if code == PARSED and ends_label(b, end[0]):
         if not -9007199254740992.0 < label[0] < 9007199254740992.0:
             return LABEL_LARGE  # 2^53 may be 2^53 + 1, rounded
         at[0] = end
         return FINE
-    if code == NOT_FINITE:
-        return LABEL_INFINITE
     if code == TOO_LARGE:
         return LABEL_LARGE
     while not (ends_token(p[0]) or p[0] == c',' or p[0] == c':'):
         p += 1
-    if p[0] == c',':
-        while p[0] != c'\n' and p[0] != c'#':
-            if p[0] == c':':
-                return LABEL_SEVERAL
-            p += 1
-        return LABEL_OF_TABLE
+    if code == NOT_FINITE and names_no_number(start, p):
+        return LABEL_INFINITE
+    if p[0] == c',' and not b.several:
+        return commas(p)
     if p[0] == c':':
         return LABEL_MISSING
-    return LABEL_TEXT
+    return LABEL_EMPTY if p == start else LABEL_TEXT
+
+
+cdef int read_label(Block b, text_t* at, double* labels, unsigned char* names) noexcept nogil:
+    cdef int code
+    check(b.label_count, b.size // 2 + 1)
+    code = read_word(b, at, names) if b.words else read_number(b, at, labels + b.label_count)
+    b.label_count += code == FINE
+    return code
+
+
+cdef int read_labels(Block b, text_t line, text_t* at, double* labels, unsigned char* names) noexcept nogil:
+    """Those at at[0], which is moved behind them, with commas between; none where a blank begins the `line`."""
+    cdef int code
+    if begins_feature(at[0]):
+        if at[0] == line:
+            return LABEL_UNINDENTED
+        at[0] -= 1
+        return FINE
+    while True:
+        code = read_label(b, at, labels, names)
+        if code != FINE or at[0][0] != c',':
+            return code
+        at[0] += 1
 
 
 cdef int read_feature(Block b, text_t* at, int64_t* index, real* value) noexcept nogil:
@@ -311,11 +433,12 @@ cdef inline text_t last_token(text_t start, text_t end) noexcept nogil:
 
 
 cdef void parse_lines(Block b, text_t text, real* data, int32_t* indices, int64_t* row_ends, double* labels,
-                      unsigned char* names) noexcept nogil:
+                      unsigned char* names, int64_t* label_ends) noexcept nogil:
     """Rows of the block's lines, up to the first error."""
     cdef text_t p = text + b.start
     cdef text_t stop = text + b.size
     cdef text_t line = text
+    cdef text_t first = p
     cdef text_t q
     cdef Py_ssize_t k = 0
     cdef int64_t last, index
@@ -323,14 +446,15 @@ cdef void parse_lines(Block b, text_t text, real* data, int32_t* indices, int64_
     cdef double number
     cdef bint negative
     cdef int code = FINE
-    b.rows = b.names_size = b.lines = 0
+    b.rows = b.names_size = b.label_count = b.lines = 0
     b.largest = b.base - 1
     while p < stop:
         while is_blank(p[0]):
             p += 1
         if p[0] != c'\n' and p[0] != c'#':
             last = b.base - 1
-            code = read_label(b, &p, labels + b.rows, names)
+            code = (read_labels(b, first, &p, labels, names) if b.several else
+                    read_label(b, &p, labels, names))
             while code == FINE:
                 # The usual shapes in few steps: a space, up to 7 digits, a colon, [-] up to 7 digits [. up to
                 # 8 digits]. With v the digits and 8 places of fraction, v < 2^53, so v / 10^8 rounds once.
@@ -389,6 +513,8 @@ cdef void parse_lines(Block b, text_t text, real* data, int32_t* indices, int64_
                 break
             check(b.rows, b.size // 2 + 1)
             row_ends[b.rows] = k
+            if b.several:
+                label_ends[b.rows] = b.label_count
             b.rows += 1
             if last > b.largest:
                 b.largest = last
@@ -397,7 +523,7 @@ cdef void parse_lines(Block b, text_t text, real* data, int32_t* indices, int64_
         if p[0] == c'#':
             p = <text_t> memchr(p, c'\n', stop - p + 1)
         p += 1
-        line = p
+        line = first = p
         b.lines += 1
         code = FINE
     b.features = k

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from marginlinear._typing import AnyArray, FloatArray, IntArray, PathLike, RealArray
 from marginlinear.data.arrays import CSR, as_singles, spread
+from marginlinear.data.label_sets import LabelSets
 from marginlinear.data.reading import MEMORY, SPARE
 from marginlinear.errors import DataError
 from marginlinear.libsvm.parser import Block, equal_values, first_word
@@ -52,27 +53,29 @@ class LibsvmData(CSR):
     indices : int32 or, where they are narrow, uint16 array of shape (nonzeros,)
         Columns, from 0, rising along a row.
     indptr : int64 array of shape (rows + 1,)
-    labels : int64, float64 or str array of shape (rows,)
+    labels : int64, float64 or str array of shape (rows,), or LabelSets
     n_features : int
     largest : (str, int, int)
         Where the largest index stands: the file, line and column as of a DataError.
     """
 
-    def __init__(self, data: RealArray | None, indices: IntArray, indptr: IntArray, labels: AnyArray,
+    def __init__(self, data: RealArray | None, indices: IntArray, indptr: IntArray, labels: AnyArray | Any,
                  n_features: int, largest: tuple[str, int, int], equal: FloatArray | None = None) -> None:
         super().__init__(data, indices, indptr, n_features, equal=equal)
-        self.labels, self.largest = labels, largest
+        # Or Any: who may meet LabelSets asks for them.
+        self.labels: AnyArray | Any = labels
+        self.largest = largest
 
 
 def read_libsvm(source: Source, *, n_features: int | None = None, zero_based: bool = False,
-                dtype: npt.DTypeLike = "float64", narrow: bool = False, text_labels: bool = False,
-                threads: int | None = None, progress: Progress | None = None,
+                dtype: npt.DTypeLike = "float64", narrow: bool = False, text_labels: bool | None = None,
+                multilabel: bool | None = None, threads: int | None = None, progress: Progress | None = None,
                 _block_size: int = BLOCK_SIZE) -> LibsvmData:
     """Read a file in LIBSVM format, in one pass.
 
     Parameters
     ----------
-    source, n_features, zero_based, dtype, text_labels, threads
+    source, n_features, zero_based, dtype, text_labels, multilabel, threads
         As `load_libsvm` has them, and with its errors; a small file takes one thread.
     narrow : bool, default=False
         Hold indices as uint16 where there are at most 2^16 features, and float64 values as float32 where these are
@@ -86,12 +89,12 @@ def read_libsvm(source: Source, *, n_features: int | None = None, zero_based: bo
     -------
     LibsvmData
         Zeros that the file states are kept. Labels are int64 if each is a whole number, else float64, and str
-        if `text_labels`.
+        if they are words.
     """
-    dtype, threads = checked(dtype, threads, zero_based, text_labels, progress)
+    dtype, threads = checked(dtype, threads, zero_based, text_labels, multilabel, progress)
     n_features = None if n_features is None else N_FEATURES.check(n_features)
     table: Any = None
-    with closing(parsed_blocks(source, zero_based, n_features, dtype, text_labels, threads, progress,
+    with closing(parsed_blocks(source, zero_based, n_features, dtype, text_labels, multilabel, threads, progress,
                                _block_size)) as blocks:
         for path, total, block in blocks:
             if table is None:
@@ -102,8 +105,8 @@ def read_libsvm(source: Source, *, n_features: int | None = None, zero_based: bo
 
 
 def libsvm_blocks(source: Source, *, zero_based: bool = False, dtype: npt.DTypeLike = "float64",
-                  text_labels: bool = False, threads: int | None = None, progress: Progress | None = None,
-                  _block_size: int = BLOCK_SIZE) -> Iterator[LibsvmData]:
+                  text_labels: bool | None = None, multilabel: bool | None = None, threads: int | None = None,
+                  progress: Progress | None = None, _block_size: int = BLOCK_SIZE) -> Iterator[LibsvmData]:
     """Yield the rows of a file in LIBSVM format some at a time, in memory that does not grow with the file.
 
     Parameters are those of `read_libsvm`. Each LibsvmData has the rows of some lines, and as n_features its own largest
@@ -111,8 +114,8 @@ def libsvm_blocks(source: Source, *, zero_based: bool = False, dtype: npt.DTypeL
     """
     lines, some = 0, False
     table: Any = None
-    dtype, threads = checked(dtype, threads, zero_based, text_labels, progress)
-    with closing(parsed_blocks(source, zero_based, None, dtype, text_labels, threads, progress,
+    dtype, threads = checked(dtype, threads, zero_based, text_labels, multilabel, progress)
+    with closing(parsed_blocks(source, zero_based, None, dtype, text_labels, multilabel, threads, progress,
                                _block_size)) as blocks:
         for path, _, block in blocks:
             table = Table(path, block, lines=lines)
@@ -125,8 +128,8 @@ def libsvm_blocks(source: Source, *, zero_based: bool = False, dtype: npt.DTypeL
         table.finish()
 
 
-def checked(dtype: npt.DTypeLike, threads: int | None, zero_based: bool, text_labels: bool,
-            progress: Progress | None) -> tuple[str, int]:
+def checked(dtype: npt.DTypeLike, threads: int | None, zero_based: bool, text_labels: bool | None,
+            multilabel: bool | None, progress: Progress | None) -> tuple[str, int]:
     """The type's name and the number of threads; TypeError or ValueError for what is none of what `read_libsvm` takes.
     """
     try:
@@ -136,14 +139,16 @@ def checked(dtype: npt.DTypeLike, threads: int | None, zero_based: bool, text_la
     if dtype not in FLOATS:
         raise refusal("dtype", dtype, "float64 or float32", ValueError)
     check_flag("zero_based", zero_based)
-    check_flag("text_labels", text_labels)
+    for name, value in (("text_labels", text_labels), ("multilabel", multilabel)):
+        if value is not None:
+            check_flag(name, value)
     check_function("progress", progress)
     return dtype, default_threads() if threads is None else THREADS.check(threads)
 
 
 def load_libsvm(source: Source, *, dtype: npt.DTypeLike = "float64", n_features: int | None = None,
-                zero_based: bool = False, text_labels: bool = False,
-                threads: int | None = None) -> tuple[Any, AnyArray]:
+                zero_based: bool = False, text_labels: bool | None = None, multilabel: bool | None = None,
+                threads: int | None = None) -> tuple[Any, AnyArray | Any]:
     """Read a file in LIBSVM format into a sparse matrix and its labels.
 
     Parameters
@@ -156,8 +161,12 @@ def load_libsvm(source: Source, *, dtype: npt.DTypeLike = "float64", n_features:
         Number of columns; an index above it is an error. None takes the largest index of the file.
     zero_based : bool, default=False
         Indices of the file count from 0, not from 1. It is never guessed.
-    text_labels : bool, default=False
-        Keep labels as the text in the file.
+    text_labels : bool, default=None
+        Keep labels as the text in the file. None: where the first one begins with a letter; then none may be a number,
+        nor have a comma.
+    multilabel : bool, default=None
+        Rows have any number of labels, with commas between; one that has none begins with a blank. None: where there
+        is a comma in the first label, and text_labels was not given.
     threads : int, default=None
         Threads at work, the calling one included; None: one for each core this process may use. The
         result is the same for any number, and several calls may run at once.
@@ -166,8 +175,8 @@ def load_libsvm(source: Source, *, dtype: npt.DTypeLike = "float64", n_features:
     -------
     X : scipy.sparse.csr_array of shape (rows, n_features)
         Indices are int32 unless there are 2^31 nonzeros or more. Zeros that the file states are kept.
-    y : int64, float64 or str array of shape (rows,)
-        int64 if each label is a whole number, else float64; str if `text_labels`.
+    y : int64, float64 or str array of shape (rows,), or LabelSets of so many rows
+        int64 if each label is a whole number, else float64; str if they are words. LabelSets of a multi-label file.
 
     Raises
     ------
@@ -181,7 +190,7 @@ def load_libsvm(source: Source, *, dtype: npt.DTypeLike = "float64", n_features:
     from scipy.sparse import csr_array
 
     read = read_libsvm(source, n_features=n_features, zero_based=zero_based, dtype=dtype,
-                       text_labels=text_labels, threads=threads)
+                       text_labels=text_labels, multilabel=multilabel, threads=threads)
     indptr = read.indptr if len(read.data) > LARGEST_INDEX else read.indptr.astype(np.int32)
     X = csr_array((read.data, read.indices, indptr), shape=(len(read.labels), read.n_features))
     X.has_canonical_format = True  # the parser has seen that indices rise
@@ -235,8 +244,10 @@ class Table:
         self.indices = Column(np.uint16 if narrow else np.int32)
         self.indptr, self.labels = Column(np.int64), Column(np.float64)
         self.indptr.append([0], 1)
-        self.names: list[str] | None = [] if block.text_labels else None
-        self.text = 0  # bytes so far
+        # Of words, and of several labels a row; of what kind labels are the first one may tell.
+        self.names: list[str] | None = None
+        self.label_ends: Column | None = None
+        self.label_count = self.text = 0  # labels and bytes so far
 
     @property
     def rows(self) -> int:
@@ -244,8 +255,11 @@ class Table:
 
     def append(self, block: Block) -> None:
         """Add the rows of a parsed block; DataError if it has an error."""
-        if self.names is not None:
+        if block.text_labels:
+            self.names = self.names or []
             self._append_names(block, self.names)
+        if block.multilabel and self.label_ends is None:
+            self.label_ends = Column(np.int64)
         if block.code:
             column, reason = block.fault(self.n_features)
             raise DataError(self.path, self.lines + block.lines + 1, column, reason)
@@ -253,8 +267,11 @@ class Table:
             self.text += block.size
             share = min(1.0, self.text / self.total) if self.total else KNOWN
             self._append_features(block, share)
+            if self.label_ends is not None:
+                self.label_ends.append(block.label_ends[:block.rows] + self.label_count, share)
             if self.names is None:
-                self.labels.append(block.labels[:block.rows], share)
+                self.labels.append(block.labels[:block.label_count], share)
+            self.label_count += block.label_count
         if block.largest > self.largest:
             self.largest = block.largest
             self.place = self.path, self.lines + block.largest_line + 1, block.largest_column + 1
@@ -293,6 +310,8 @@ class Table:
             known += names.decode().split("\n")[:-1]
         except UnicodeDecodeError as wrong:
             row = names.count(b"\n", 0, wrong.start)
+            if block.multilabel:
+                row = int(np.searchsorted(block.label_ends[:block.rows], row, side="right"))
             for number, line in enumerate(block.text[block.start:block.size].split(b"\n"), 1):
                 token = line.lstrip(b" \t\r")
                 row -= bytes(token[:1]) not in (b"", b"#")
@@ -306,15 +325,18 @@ class Table:
         if self.rows == 0:
             only = "only comments or blank lines" if self.lines else "it is empty"
             raise DataError(self.path, 0, 0, f"the file has no rows: {only}")
+        labels: AnyArray | Any
         if self.names is None:
             labels = self.labels.array()
             labels = labels.astype(np.int64) if (labels == np.trunc(labels)).all() else labels
         else:
-            longest = max(map(len, self.names))
+            longest = max(map(len, self.names), default=0)
             # An array of text gives every label the room of the longest.
-            if 4 * longest * self.rows > MEMORY * self.text + SPARE:
+            if 4 * longest * len(self.names) > MEMORY * self.text + SPARE:
                 raise DataError(self.path, 0, 0, f"a label of {longest} characters is too long beside {self.rows} rows")
-            labels = np.array(self.names)
+            labels = np.array(self.names, dtype=np.str_)
+        if self.label_ends is not None:
+            labels = LabelSets.of_flat(labels, self.label_ends.array())
         n_features = self.largest - self.base + 1 if self.n_features is None else self.n_features
         # Where numbers of features are not narrow, a value for each would be the most of what is held.
         if self.indices.room.dtype == np.uint16 or WORTH * self.rows > self.indices.size:
@@ -324,9 +346,9 @@ class Table:
         return LibsvmData(data, self.indices.array(), self.indptr.array(), labels, n_features, self.place, equal)
 
 
-
-def parsed_blocks(source: Source, zero_based: bool, n_features: int | None, dtype: str, text_labels: bool, threads: int,
-                  progress: Progress | None, block_size: int) -> Generator[tuple[str, int | None, Block], None, None]:
+def parsed_blocks(source: Source, zero_based: bool, n_features: int | None, dtype: str, text_labels: bool | None,
+                  multilabel: bool | None, threads: int, progress: Progress | None,
+                  block_size: int) -> Generator[tuple[str, int | None, Block], None, None]:
     """Yield (name of the source, bytes in all or None, Block) in the order of the file.
 
     The caller must be done with one block when it asks for the next.
@@ -336,7 +358,7 @@ def parsed_blocks(source: Source, zero_based: bool, n_features: int | None, dtyp
     next_call = 0.0
 
     def make() -> Block:
-        return Block(block_size, dtype, text_labels, base, limit)
+        return Block(block_size, dtype, text_labels, multilabel, base, limit)
 
     with opened(source) as (path, readinto, size):
         head = first_bytes(readinto)
@@ -356,19 +378,23 @@ def parsed_blocks(source: Source, zero_based: bool, n_features: int | None, dtyp
 def parse_on_threads(lines: Lines, make: Callable[[], Block], threads: int) -> Generator[Block, None, None]:
     """Blocks in the order of the file, parsed; the caller must be done with one when it asks for the next.
 
-    This thread reads, so that a signal interrupts a slow pipe, and parses while it has to wait; threads - 1
-    others parse, or as many as can be had. What goes wrong in reading is raised after the blocks read before,
-    so that an earlier error of theirs comes first.
+    The blocks up to the first label, which tells of what kind all are, come one by one. Then this thread reads, so
+    that a signal interrupts a slow pipe, and parses while it has to wait; threads - 1 others parse, or as many as can
+    be had. What goes wrong in reading is raised after the blocks read before, so that an earlier error of theirs comes
+    first.
     """
-    block = make()
-    more = lines.fill(block)
-    if threads == 1 or not more:
-        while True:
+    block, more = make(), True
+    while more and not block.label_count:
+        more = lines.fill(block)
+        block.learn_kind()
+        yield block
+    if threads == 1:
+        while more:
+            more = lines.fill(block)
             block.parse()
             yield block
-            if not more:
-                return
-            more = lines.fill(block)
+    if not more:
+        return
 
     from queue import Empty, SimpleQueue
 
@@ -378,6 +404,9 @@ def parse_on_threads(lines: Lines, make: Callable[[], Block], threads: int) -> G
     workers: list[Thread] = []
     spare = [block]
     failure: Exception | None = None
+    for other in (make() for _ in range(threads + 1)):
+        other.follow(block)
+        spare.append(other)
 
     def work() -> None:
         while (block := jobs.get()) is not None:
@@ -386,10 +415,7 @@ def parse_on_threads(lines: Lines, make: Callable[[], Block], threads: int) -> G
 
     try:
         workers.extend(started(work, threads - 1))
-        jobs.put(block)
-        waiting.append(spare.pop())
-        spare += [make() for _ in range(threads + 1)]
-        while waiting:
+        while waiting or more:
             while waiting and waiting[0].parsed:
                 yield waiting[0]
                 spare.append(waiting.popleft())

@@ -3,6 +3,7 @@
 import io
 import os
 from contextlib import contextmanager, nullcontext
+from itertools import pairwise
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from marginlinear._core.decimal cimport DOUBLE_WIDTH, GUARD, write_double, write
 
 from marginlinear.atomic import replacing
 from marginlinear.data.arrays import CSR, held
+from marginlinear.data.label_sets import are_label_sets, label_sets_of
 from marginlinear.data.labels import labels_of, require_words
 from marginlinear.libsvm.reader import LARGEST_INDEX
 from marginlinear.params import check_flag, check_path, refusal
@@ -36,7 +38,9 @@ def dump_libsvm(X, y, target, *, zero_based=False, comment=None):
         Zeros are left out, entries at the same place added, rows sorted; X itself is not changed. float32
         values are written with the digits that tell them from other float32.
     y : array of shape (rows,)
-        Bools, which become 0 and 1, integers, other numbers, or text of one word: see `marginlinear.data.labels`.
+        Bools, which become 0 and 1, integers, other numbers, or text of one word: see `marginlinear.data.labels`. Or
+        any number of labels a row, as `train` takes them, words without commas: a row without labels begins with a
+        blank, and has a feature of value 0 where it has no other.
     target : str, path, or binary file object
         `-` is standard output. A path that ends in .gz, .bz2 or .xz is compressed. A file appears under its
         name when it is complete: a failure leaves what was there.
@@ -59,14 +63,17 @@ def dump_libsvm(X, y, target, *, zero_based=False, comment=None):
         raise refusal("comment", comment, "text, or None")
     zero_based = check_flag("zero_based", zero_based)
     X = rows_of(X)
-    labels = numbers_or_words(y, X.shape[0])
+    several = are_label_sets(y)
+    labels = (several_words if several else numbers_or_words)(y, X.shape[0])
     base = 0 if zero_based else 1
     head = "".join(f"# {line}\n" for line in comment.splitlines()) if comment else ""
     with created(target) as write:
         write(head.encode())
         for start in range(0, X.shape[0], ROWS_AT_ONCE):
             stop = min(start + ROWS_AT_ONCE, X.shape[0])
-            write(rows_text(*compressed(X, start, stop), labels[start:stop], base))
+            indptr, indices, values = compressed(X, start, stop)
+            words = labels[start:stop]
+            write(rows_text(indptr, indices, values, seen(words, indptr, values, base) if several else words, base))
 
 
 def rows_of(X):
@@ -115,6 +122,29 @@ def numbers_or_words(y, rows):
     if int(y.min()) <= -(2**53) or int(y.max()) >= 2**53:
         raise ValueError("y holds a number not below 2^53, which would not read back; make it text")
     return y.astype(np.float64)
+
+
+def several_words(y, rows):
+    """A list of bytes, the labels of each row with commas between; ValueError if they would read back differently."""
+    y = label_sets_of(y)
+    if len(y) != rows:
+        raise ValueError(f"y has labels of {len(y)} rows, X has {rows} rows")
+    kind = y.classes.dtype.kind
+    for label in y.classes.tolist():
+        if "," in label if kind == "U" else abs(label) >= 2**53:
+            raise ValueError(f"y: label {label!r} would not read back: give words without commas, or numbers below "
+                             "2^53")
+    words = [word.encode() if kind == "U" else repr(word).removesuffix(".0").encode()
+             for word in (y.classes.astype(np.int64) if kind == "b" else y.classes).tolist()]
+    places = y.indices.tolist()
+    return [b",".join([words[at] for at in places[low:high]]) for low, high in pairwise(y.indptr.tolist())]
+
+
+def seen(words, indptr, values, base):
+    """The words, where a row that would be a blank line has a feature of value 0."""
+    full = np.zeros(len(words), dtype=bool)
+    full[np.repeat(np.arange(len(words)), np.diff(indptr))[values != 0]] = True
+    return [word or (b"" if there else b" %d:0" % base) for word, there in zip(words, full.tolist(), strict=True)]
 
 
 def rows_text(const int64_t[::1] indptr, const int64_t[::1] indices, const real[::1] values, labels,

@@ -7,7 +7,7 @@
 
 A calibration, and a scaling of rows before they are scored, are two more keys of the trailer where a model has them:
 
-    "calibration": {"kind": "sigmoid", "offset": 0.1, "slope": 2.5}, for "pairwise" with lists of numbers
+    "calibration": {"kind": "sigmoid", "offset": 0.1, "slope": 2.5}, for "pairwise" and several labels lists of numbers
     "scaling": {"kind": "range", "least": [0, ...], "lower": 0, "most": [1, ...], "upper": 1}, or {"kind": "unit"}
 
 Both programs stop reading before the trailer, so they serve such a file unchanged. With two classes the file has
@@ -137,7 +137,7 @@ def _model_of(source: Source) -> Model:
         dtype, about = trailer["labels"], {key: trailer[key] for key in ("solver", "params", "info")}
         check_labels(source, body.labels, dtype)
         if body.labels is not None:
-            about["calibration"] = calibration_of(source, trailer.get("calibration"), len(body.labels))
+            about["calibration"] = calibration_of(source, trailer.get("calibration"), len(body.labels), body.multilabel)
         elif "calibration" in trailer:
             raise source.damaged("a regression has no calibration")
         kind = trailer.get("scaling", {}).get("kind")

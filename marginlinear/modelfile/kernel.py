@@ -24,8 +24,8 @@ place j: one value for two classes, k - 1 for k. Where two columns say one thing
 is written, and the trailer says `columns` 2.
 
 A line `scaling maxabs`, which LIBSVM refuses, tells that rows are scaled before they are scored; the trailer has how.
-Other models have `svm_type marginlinear`, which LIBSVM refuses, a coefficient a column in each line, and the line
-`codes` of `linear` if they have some.
+Other models have `svm_type marginlinear`, which LIBSVM refuses, a coefficient a column in each line, and the lines
+`codes`, or `multilabel`, of `linear` if they have some. A multi-label model has one number as nr_sv.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from marginlinear.data.reading import NATURAL, NUMBER, shown
 from marginlinear.errors import DataError
 from marginlinear.libsvm import read_libsvm
 from marginlinear.libsvm.writer import compressed, rows_text
-from marginlinear.model import ONE_AGAINST_ONE, KernelModel, KernelRegressionModel
+from marginlinear.model import ONE_AGAINST_ONE, KernelModel, KernelMultiLabelModel, KernelRegressionModel
 from marginlinear.modelfile.text import (
     NO_LABELS,
     WORD_ONLY,
@@ -53,6 +53,7 @@ from marginlinear.modelfile.text import (
     code_line,
     is_one_class,
     label_lines,
+    multilabel_line,
     scaling_line,
 )
 from marginlinear.threads import ranges
@@ -65,7 +66,7 @@ if TYPE_CHECKING:
     from marginlinear.modelfile.text import Source
 
 KEYS = ("svm_type", "kernel_type", "degree", "gamma", "coef0", "nr_class", "total_sv", "rho", "label", "classes",
-        "codes", "scaling", "probA", "probB", "nr_sv")
+        "codes", "multilabel", "scaling", "probA", "probB", "nr_sv")
 SIGMOIDS = "probA", "probB"
 PAIRS, OWN = "c_svc", "marginlinear"
 REGRESSION, ONE_CLASS = ("epsilon_svr", "nu_svr"), "one_class"
@@ -99,7 +100,7 @@ def write(model: KernelModel, put: Callable[[bytes], object], threads: int) -> d
     header += [nr_class, f"total_sv {model.n_support}", f"rho {rho}", *labels]
     if not unlabelled:
         header += [*(sigmoid_lines(model.calibration) if kind == PAIRS else ()), f"nr_sv {counts}"]
-    codes = code_line(model) if kind == OWN else ""
+    codes = code_line(model) + multilabel_line(model) if kind == OWN else ""
     put(("\n".join(header) + "\n" + codes + scaling_line(model) + "SV\n").encode("ascii"))
     for low, high in ranges(model.n_support, WRITTEN_AT_ONCE):
         words = [line.rstrip() for line in format_rows(np.ascontiguousarray(coefficients[low:high])).splitlines()]
@@ -124,6 +125,8 @@ def sigmoid_lines(calibration: Calibration | None) -> list[str]:
 def pairwise(model: KernelModel) -> FloatArray | None:
     """The coefficients in LIBSVM's places, an array of shape (n_support, k - 1); None if the model has no such form."""
     weights, k = model.weights, len(model.classes)
+    if model.multilabel:
+        return None
     if k == 2 and not model.voted:
         opposite = weights.shape[1] == 1 or (np.array_equal(weights[:, 0], -weights[:, 1])
                                              and model.intercept[0] == -model.intercept[1])
@@ -146,13 +149,14 @@ class KernelBody(Body):
         self.scaling = fields.scaling()
         self.foreign = self.kind in FOREIGN and not listed and self.scaling is None
         k = 2 if unlabelled else len(self.labels)
-        if k < 2:
+        self.multilabel = fields.multilabel(self.kind, OWN)
+        if k < 2 and not self.multilabel:
             raise source.error(f"nr_class is {k}: a model of one class decides nothing", *fields.place("nr_class"))
         pairs = k * (k - 1) // 2
         self.rho = fields.several("rho", NUMBER, float, "a finite number", None if self.kind == OWN else pairs)
         total = fields.value("total_sv", NATURAL, int, "the number of support vectors")
         self.counts = [total] if self.kind in REGRESSION else [total, 0] if unlabelled else fields.several(
-            "nr_sv", NATURAL, int, "a number of support vectors", k)
+            "nr_sv", NATURAL, int, "a number of support vectors", 1 if self.multilabel else k)
         if sum(self.counts) != total:
             raise source.damaged(f"nr_sv has a sum of {sum(self.counts)}, total_sv is {total}", *fields.place("nr_sv"))
         self.codes = fields.codes(k) if "codes" in fields else None
@@ -193,11 +197,12 @@ class KernelBody(Body):
             if trailer["columns"] != len(intercept):
                 raise self.source.damaged(f"the trailer has {trailer['columns']} columns, rho has {len(intercept)} "
                                           "values")
-        if codes is None and len(intercept) != k and (len(intercept), k) != (1, 2):
+        if codes is None and len(intercept) != k and ((len(intercept), k) != (1, 2) or self.multilabel):
             raise self.source.damaged(f"rho has {len(intercept)} values for {k} classes")
         if isinstance(support, CSR):
             support.n_features = n_features
-        made = KernelRegressionModel if classes is None else KernelModel
+        made = (KernelRegressionModel if classes is None else KernelMultiLabelModel if self.multilabel
+                else KernelModel)
         return made(self.kernel, support, weights, classes, codes=codes, intercept=intercept, bias=bias,
                     support_counts=self.counts[::-1] if k == 2 else self.counts, n_features=n_features, **rest)
 
@@ -238,7 +243,7 @@ def read_support(source: Source, total: int, columns: int, numbered: bool) -> tu
         none = CSR(np.zeros(0), np.zeros(0, np.int32), np.zeros(1, np.int64), 0)
         return lines.coefficients, np.zeros(0, np.int64) if numbered else none
     try:
-        read = read_libsvm(lines, zero_based=numbered)
+        read = read_libsvm(lines, zero_based=numbered, text_labels=False, multilabel=False)
     except DataError as error:
         if error.path != SupportLines.name:
             raise

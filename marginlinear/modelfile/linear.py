@@ -17,6 +17,10 @@ labels, classes[1] first. Columns with codes have a solver_type that LIBLINEAR r
 
     codes ++0 -0+ 0--           a word a class: what the class is in each column, + positive, - negative, 0 neither
 
+A multi-label model has that solver_type too, and in place of the codes
+
+    multilabel 1                a column a label, in their order: a row has those with a score above 0
+
 A regression has LIBLINEAR's name too (L2R_L2LOSS_SVR for l2svr, L2R_L1LOSS_SVR_DUAL for l1svr), nr_class 2, no labels.
 So has a one-class model, ONECLASS_SVM, and after the line of the bias, which it has none of, one of `rho`: scores are
 w.x - rho.
@@ -34,7 +38,7 @@ from marginlinear import liblinear, registry
 from marginlinear._core.decimal import ROWS_LONG_LINE, ROWS_SHORT_LINE, format_rows, parse_rows
 from marginlinear.calibration import of_logistic
 from marginlinear.data.reading import NATURAL, shown
-from marginlinear.model import Model, RegressionModel
+from marginlinear.model import Model, MultiLabelModel, RegressionModel
 from marginlinear.modelfile.text import (
     NO_LABELS,
     WORD,
@@ -44,6 +48,7 @@ from marginlinear.modelfile.text import (
     code_line,
     is_one_class,
     label_lines,
+    multilabel_line,
     scaling_line,
 )
 from marginlinear.threads import ranges, run_chunks
@@ -56,7 +61,7 @@ if TYPE_CHECKING:
     from marginlinear.errors import DataError
     from marginlinear.modelfile.text import Source
 
-KEYS = ("solver_type", "nr_class", "label", "classes", "codes", "scaling", "nr_feature", "bias", "rho")
+KEYS = ("solver_type", "nr_class", "label", "classes", "codes", "multilabel", "scaling", "nr_feature", "bias", "rho")
 READ_AT_ONCE = 1 << 20  # bytes of text
 WRITTEN_AT_ONCE = 1 << 18  # bytes of weights
 AHEAD = 4  # blocks for each thread whose text is held
@@ -72,10 +77,11 @@ def write(model: Model, put: Callable[[bytes], object], threads: int) -> dict[st
     elif model.classes is None:
         kind = model.solver if model.solver in liblinear.REGRESSORS.values() else liblinear.REGRESSORS[number or 11]
     else:
-        kind = liblinear.CODED if model.voted else liblinear.solver_type(number, len(model.classes), model.columns)
+        coded = model.voted or model.multilabel
+        kind = liblinear.CODED if coded else liblinear.solver_type(number, len(model.classes), model.columns)
     rows, columns = weights.shape
     labels = NO_LABELS if rho else label_lines(model)
-    put((f"solver_type {kind}\n{labels}{code_line(model)}{scaling_line(model)}"
+    put((f"solver_type {kind}\n{labels}{code_line(model)}{multilabel_line(model)}{scaling_line(model)}"
          f"nr_feature {model.n_features}\nbias {bias:.17g}\n{rho}w\n").encode("ascii"))
     flipped = model.joint and columns == 2
     blocks = ranges(rows, max(1, WRITTEN_AT_ONCE // (8 * columns)))
@@ -115,13 +121,17 @@ class LinearBody(Body):
         self.bias = fields.number("bias")
         self.codes: Any = None
         k = 2 if unlabelled else len(self.labels)
-        if self.kind == liblinear.CODED:
+        self.multilabel = fields.multilabel(self.kind, liblinear.CODED)
+        columns = k
+        if self.kind == liblinear.CODED and not self.multilabel:
             self.codes = fields.codes(k)
+            columns = self.codes.shape[1]
         elif "codes" in fields:
             raise source.damaged(f"codes do not go with {self.kind}", 1, fields.lines["codes"])
         self.scaling = fields.scaling()
-        self.foreign = not listed and self.codes is None and self.scaling is None
-        columns = liblinear.columns_of(self.kind, k) if self.codes is None else self.codes.shape[1]
+        self.foreign = not listed and self.kind != liblinear.CODED and self.scaling is None
+        if self.kind != liblinear.CODED:
+            columns = liblinear.columns_of(self.kind, k)
         if "rho" in fields and not one_class:
             raise source.error("unknown text in model file: [rho]", 1, fields.lines["rho"])
         rho = fields.number("rho") if one_class else 0.0
@@ -141,7 +151,8 @@ class LinearBody(Body):
             weights = weights[:, :1] if trailer is None else weights[:, ::-1]
         if trailer is None and self.kind in liblinear.LOGISTIC:
             rest["calibration"] = of_logistic(len(classes))
-        return Model(weights, classes, bias=self.bias, codes=self.codes, **rest)
+        made = MultiLabelModel if self.multilabel else Model
+        return made(weights, classes, bias=self.bias, codes=self.codes, **rest)
 
 
 def read_solver_type(source: Source, fields: Fields) -> str:

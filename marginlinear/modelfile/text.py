@@ -42,6 +42,7 @@ NO_LABELS = "nr_class 2\n"  # LIBLINEAR's lines of a model without classes
 NUMBERS = "numbers"  # in place of such a kind, of a regression
 # LIBLINEAR's and LIBSVM's names of the method, too.
 ONE_CLASS = ("oneclass", *liblinear.ONE_CLASS.values(), "one_class")
+ONE = re.compile(rb"1")
 SIGNS = "0+-"  # a code of 0, 1, -1
 
 
@@ -91,6 +92,8 @@ class Body:
         Whether LIBLINEAR or LIBSVM could have written it.
     scaling : str or None
         The kind of scaling of rows before they are scored.
+    multilabel : bool
+        Whether a row may have several of the labels.
     trailer_keys : dict
         What the trailer has beside what every model's has, and its types.
     """
@@ -203,6 +206,15 @@ class Fields:
     def scaling(self) -> str | None:
         """The word after `scaling`; None without."""
         return self.value("scaling", WORD_ONLY, bytes.decode, "a kind of scaling") if "scaling" in self else None
+
+    def multilabel(self, kind: str, own: str) -> bool:
+        """Whether there is a line `multilabel 1`, which goes with the `kind` that is our `own`."""
+        if "multilabel" not in self:
+            return False
+        if kind != own or "codes" in self:
+            reason = f"multilabel does not go with {kind if kind != own else 'codes'}"
+            raise self.source.damaged(reason, 1, self.lines["multilabel"])
+        return self.value("multilabel", ONE, int, "1") == 1
 
     def codes(self, classes: int) -> Int8Array:
         """The int8 array of shape (classes, columns) that stands after `codes`."""
@@ -323,6 +335,10 @@ def code_line(model: Model) -> str:
     if len(codes) == 2:
         codes.reverse()
     return "codes " + " ".join("".join(SIGNS[code] for code in word) for word in codes) + "\n"
+
+
+def multilabel_line(model: Model) -> str:
+    return "multilabel 1\n" if model.multilabel else ""
 
 
 def scaling_line(model: Model) -> str:

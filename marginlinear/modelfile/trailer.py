@@ -143,7 +143,7 @@ def _info(source: Source, entries: Any) -> Info | None:
     return Info(**values, seconds=math.nan)
 
 
-def calibration_of(source: Source, entries: Any, n_classes: int) -> Calibration | None:
+def calibration_of(source: Source, entries: Any, n_classes: int, multilabel: bool = False) -> Calibration | None:
     """The Calibration that the trailer holds; None where `entries` are."""
     if entries is None:
         return None
@@ -151,7 +151,7 @@ def calibration_of(source: Source, entries: Any, n_classes: int) -> Calibration 
     slope, offset = (tuple(map(float, _numbers(source, "calibration", entries, name)))
                      if isinstance(entries[name], list) else float(entries[name]) for name in ("slope", "offset"))
     try:
-        return Calibration(entries["kind"], slope, offset).check(n_classes)
+        return Calibration(entries["kind"], slope, offset).check(n_classes, multilabel)
     except ValueError as error:
         raise source.damaged(f"calibration: {error}") from None
 

@@ -29,13 +29,14 @@ from marginlinear.data import kernels
 from marginlinear.data.arrays import is_paged, select_columns, select_rows, shape_of
 from marginlinear.data.checks import check_class_weight, row_weights, training_data
 from marginlinear.data.folds import random_folds, stratified_folds
+from marginlinear.data.label_sets import LabelSets, are_label_sets, label_sets_of
 from marginlinear.errors import ConvergenceWarning, renumber_rows
-from marginlinear.fitting import require_stores, resolved
+from marginlinear.fitting import require_label_sets, require_stores, resolved
 from marginlinear.problem import Summary, counted, listed
 from marginlinear.selection import grid as G
 from marginlinear.selection.doubling import doubling_grid
 from marginlinear.selection.journal import Entries, Journal
-from marginlinear.selection.metrics import METRICS, pooled
+from marginlinear.selection.metrics import pooled, score_of
 from marginlinear.status import fell_short, keyword, remedies
 from marginlinear.store.paging import paged
 from marginlinear.threads import default_threads, in_order
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
         Metric,
         PathLike,
         SearchParameters,
+        TargetsLike,
     )
     from marginlinear.model import Model
     from marginlinear.problem import Info
@@ -90,7 +92,8 @@ class CrossValidation(Summary, _CrossValidation):
     fold_scores : float64 array of shape (folds,)
         NaN where a fold has no value: auc of rows of one class, r2 of one target.
     predictions : array of shape (m,)
-        The label, or the number, that the fold's model, which has not seen the row, gives it.
+        The label, or the number, that the fold's model, which has not seen the row, gives it; of several labels a row
+        an int8 array of shape (m, n_labels), as `MultiLabelModel.predict` has it.
     scores : float64 array of shape (m,) or (m, n_classes)
         Its scores, as `out_of_fold` has them.
     fold_of : int array of shape (m,)
@@ -159,7 +162,8 @@ class Fold(NamedTuple):
     rows : int array
         The rows that were held out, ascending.
     places : int array
-        Their predictions, as places in the sorted classes of all rows; of a regression float64, the predictions.
+        Their predictions, as places in the sorted classes of all rows; of a regression float64, the predictions; of
+        several labels a row a bool array of shape (rows, n_labels).
     scores : float64 array
     info : Info
     """
@@ -176,7 +180,8 @@ class Folds:
     Attributes
     ----------
     classes : array of shape (k,);  places : int array of shape (m,)
-        The classes of all rows, and each row's place among them; of a regression None, and the targets.
+        The classes of all rows, and each row's place among them; of a regression None, and the targets. Of several
+        labels a row all labels, and a bool array of shape (m, n_labels).
     fold_of : int array of shape (m,)
     """
 
@@ -194,8 +199,15 @@ class Folds:
         self.n, self.square, self.places = n, square, y
         self.classes: Any = None  # of a regression
         self.factors: Mapping[Any, Any] = {}
+        self.multilabel = isinstance(y, LabelSets)
+        # What rows that a kernel's problem reads together have in common.
+        self.groups = self.places
         if method.regression:
             self.fold_of = random_folds(len(y), n, seed)
+        elif self.multilabel:
+            self.classes, self.places = y.classes, y.indicator()
+            sets, self.groups = y.patterns()
+            self.fold_of = stratified_folds(sets.rarest(self.groups), n, seed)
         else:
             self._by_class(seed)
         self.sizes = np.bincount(self.fold_of, minlength=n)
@@ -208,6 +220,7 @@ class Folds:
         # By label; "balanced" is counted in each fold.
         self.factors = self.class_weight if isinstance(self.class_weight, dict) else {}
         self.classes, self.places = np.unique(y, return_inverse=True)
+        self.groups = self.places
         unknown = [label for label in self.factors if label not in self.classes]
         for label in unknown:
             warnings.warn(f"class label {label} specified in weight is not found", UserWarning, stacklevel=5)
@@ -237,7 +250,9 @@ class Folds:
         inside, outside = np.flatnonzero(self.fold_of != fold), np.flatnonzero(self.fold_of == fold)
         labels = self.y[inside]
         others: dict[str, Any] = {"sample_weight": None if self.weights is None else self.weights[inside]}
-        if self.classes is not None:
+        if self.multilabel:
+            others["class_weight"] = self.class_weight
+        elif self.classes is not None:
             there = self.classes[np.unique(self.places[inside])]
             if len(there) < 2:
                 raise ValueError(f"fold {fold + 1} of {self.n} leaves label {there[0]} alone in its training rows: "
@@ -253,6 +268,8 @@ class Folds:
         """(places, scores) of held-out rows, of their scores by a model, among the classes of all rows."""
         if self.classes is None:
             return scores, scores
+        if self.multilabel:
+            return model.places_of(scores), scores
         columns = np.searchsorted(self.classes, model.classes)
         places = columns[model.places_of(scores)]
         if not model.voted and not model.joint:
@@ -272,7 +289,8 @@ class Folds:
         arrays = [self.X.indptr, self.X.indices, self.X.data] if hasattr(self.X, "indptr") else [np.asarray(self.X)]
         if self.weights is not None:
             arrays.append(self.weights)
-        for array in (*arrays, self.y):
+        labels = [self.y.classes, self.y.indptr, self.y.indices] if self.multilabel else [self.y]
+        for array in (*arrays, *labels):
             digest.update(f"{array.dtype.str}{array.shape}".encode())
             digest.update(np.ascontiguousarray(array).view(np.uint8).data if array.size else b"")
         digest.update(repr(shape_of(self.X)).encode())
@@ -353,13 +371,13 @@ class Fits:
         room = kernels.room_of(self.cache)
         points: Any = None
         if self.shares:
-            points = kernels.shared_points(self.folds.X, self.folds.places, self.cache, self.threads)
+            points = kernels.shared_points(self.folds.X, self.folds.groups, self.cache, self.threads)
         if points is not None:
             room = (room - points.products.nbytes) // takers
         return points, room
 
 
-def out_of_fold(X: MatrixLike, y: ArrayLike | None = None, *, solver: str | int | None = None, folds: Integer = 5,
+def out_of_fold(X: MatrixLike, y: TargetsLike | None = None, *, solver: str | int | None = None, folds: Integer = 5,
                 seed: Integer = 0, threads: Integer | None = None, sample_weight: ArrayLike | None = None,
                 class_weight: ClassWeight | None = None,
                 **params: Unpack[SearchParameters]) -> tuple[AnyArray, Iterator[Fold]]:
@@ -375,14 +393,14 @@ def out_of_fold(X: MatrixLike, y: ArrayLike | None = None, *, solver: str | int 
         The sorted classes of y, array of shape (k,), and the folds in their order, as they are done. A Fold's `scores`
         have shape (rows,) where one column's sign decides, positive for classes[1]; else (rows, k), a column a class:
         the scores of a joint method and of ovr, the votes of ovo and ecoc. A class that the fold's training rows lack
-        has -inf there.
+        has -inf there. Of several labels a row the scores have a column a label.
     """
     method, data, fixed = _prepared(X, y, solver, folds, seed, threads, sample_weight, class_weight, params)
     fits = Fits(method, data, fixed, [{}], None)
     return data.classes, (fold for chain in fits.run(fits.missing(())) for _, _, fold in chain)
 
 
-def cross_validate(X: MatrixLike, y: ArrayLike | None = None, *, solver: str | int | None = None, folds: Integer = 5,
+def cross_validate(X: MatrixLike, y: TargetsLike | None = None, *, solver: str | int | None = None, folds: Integer = 5,
                    metric: Metric | None = None, seed: Integer = 0, threads: Integer | None = None,
                    sample_weight: ArrayLike | None = None, class_weight: ClassWeight | None = None,
                    **params: Unpack[SearchParameters]) -> CrossValidation:
@@ -398,7 +416,9 @@ def cross_validate(X: MatrixLike, y: ArrayLike | None = None, *, solver: str | i
         Part of the rows predicted right, the default; mean recall of the classes; mean F1 of the classes; area under
         the ROC curve, for more than two classes the mean of each against the rest; part of the rows whose class is
         among so many of highest scores. Mean squared error, the default; mean absolute error; 1 less the part of the
-        variance that is left.
+        variance that is left. Of several labels a row {"micro_f1", "macro_f1", "lrap", "accuracy"}: F1 of all labels
+        together, the default; mean F1 of the labels that a row has or is given; label ranking average precision; part
+        of the rows whose labels are all right.
     seed : int
         Of the folds and of the fits.
     threads : int, optional
@@ -420,21 +440,22 @@ def cross_validate(X: MatrixLike, y: ArrayLike | None = None, *, solver: str | i
     """
     began = time.perf_counter()
     method, data, fixed = _prepared(X, y, solver, folds, seed, threads, sample_weight, class_weight, params)
-    measure = P.metric_of(method, metric)
+    measure = P.metric_of(method, metric, data.multilabel)
     fits = Fits(method, data, fixed, [{}], None)
     done = [fold for chain in fits.run(fits.missing(())) for _, _, fold in chain]
-    places = np.empty(len(data.y), dtype=done[0].places.dtype)
+    places = np.empty((len(data.y), *done[0].places.shape[1:]), dtype=done[0].places.dtype)
     scores = np.empty((len(data.y), *done[0].scores.shape[1:]))
     for fold in done:
         places[fold.rows], scores[fold.rows] = fold.places, fold.scores
-    values = np.array([METRICS[measure](data.places[f.rows], f.places, f.scores) for f in done])
+    values = np.array([score_of(measure, data.places[f.rows], f.places, f.scores) for f in done])
     _warn(method, [fold.info.status for fold in done])
-    predictions = places if method.regression else data.classes[places]
+    predictions = (places if method.regression else places.astype(np.int8) if data.multilabel
+                   else data.classes[places])
     return CrossValidation(pooled(measure, values, data.sizes), values, predictions, scores, data.fold_of,
                            [fold.info for fold in done], time.perf_counter() - began)
 
 
-def search(X: MatrixLike, y: ArrayLike | None = None, *, solver: str | int | None = None,
+def search(X: MatrixLike, y: TargetsLike | None = None, *, solver: str | int | None = None,
            grid: Mapping[str, Iterable[Any]] | str | None = None, refit: bool = True, folds: Integer = 5,
            metric: Metric | None = None, seed: Integer = 0, threads: Integer | None = None,
            sample_weight: ArrayLike | None = None, class_weight: ClassWeight | None = None, log: PathLike | None = None,
@@ -481,7 +502,9 @@ def search(X: MatrixLike, y: ArrayLike | None = None, *, solver: str | int | Non
         Once, when fits did not converge.
     """
     method = registry.get(registry.DEFAULT if solver is None else solver)
-    measure = P.metric_of(method, metric)
+    if are_label_sets(y) and method.classifies:
+        y = label_sets_of(y)
+    measure = P.metric_of(method, metric, isinstance(y, LabelSets))
     fixed: dict[str, Any] = {**params}
     if grid is None and G.doubles(method, fixed):
         grid = doubling_grid(method, X, y, fixed, sample_weight)
@@ -506,7 +529,7 @@ def search(X: MatrixLike, y: ArrayLike | None = None, *, solver: str | int | Non
             journal.read_into(entries)
 
     def report(p: int, fold: int, held_out: Fold) -> None:
-        score = METRICS[measure](data.places[held_out.rows], held_out.places, held_out.scores)
+        score = score_of(measure, data.places[held_out.rows], held_out.places, held_out.scores)
         entry = entries[p, fold] = {"fold": fold + 1, "score": score, "status": held_out.info.status,
                                     "n_iter": held_out.info.n_iter, "seconds": held_out.info.seconds}
         if journal is not None:
@@ -549,6 +572,9 @@ def _prepared(X: Any, y: Any, solver: str | int | None, folds: Integer, seed: In
         require_stores(method, values.get("kernel"))
         y = X.y if y is None else y
     square = values.get("kernel") == "precomputed"
+    if are_label_sets(y) and method.classifies:
+        require_label_sets(method, params)
+        y = label_sets_of(y)
     data = Folds(X, y, folds, seed, sample_weight, class_weight, square, method)
     return method, data, params
 

@@ -1,5 +1,6 @@
 """What cross-validation measures: functions of the labels y and the predictions of one fold's rows, both as places in
-the classes, and of the rows' scores; of regression of the targets and the predictions."""
+the classes, and of the rows' scores; of regression of the targets and the predictions; of rows with several labels of
+bool arrays of shape (m, n_labels) and the scores of that shape."""
 
 from __future__ import annotations
 
@@ -111,12 +112,91 @@ class Agreement:
         return float(self.products[0, 1]) ** 2 / below if below > 0 else math.nan
 
 
+class LabelAgreement:
+    """How the labels of rows that may have several agree with the predicted ones: some rows come at a time.
+
+    With t_l rows that have label l, p_l that are given it, and r_l both:
+
+    Attributes
+    ----------
+    micro_f1 : float
+        2 sum_l r_l / sum_l (t_l + p_l); NaN where there are no labels.
+    macro_f1 : float
+        The mean of 2 r_l / (t_l + p_l) over the labels that a row has or is given; NaN where there are none.
+    lrap : float
+        Label ranking average precision, the mean over the rows of that over a row's labels l of
+
+            (its labels with a score of at least that of l) / (all labels with such a score)
+
+        which is 1 of a row without labels.
+    accuracy : float
+        Part of the rows whose labels are all right, and no other.
+    """
+
+    def __init__(self) -> None:
+        self.n = self.exact = self.missed = 0
+        # By label.
+        self.right: Any = 0
+        self.counts: Any = 0
+        self.ranking = 0.0
+
+    def add(self, y: BoolArray, predicted: BoolArray, scores: FloatArray,
+            unknown: IntArray | int = 0) -> LabelAgreement:
+        """`unknown`, an int array of shape (m,): labels that the rows have beside, and that cannot be predicted."""
+        self.n += len(y)
+        self.exact += int(np.count_nonzero((y == predicted).all(axis=1) & (np.asarray(unknown) == 0)))
+        self.right = self.right + np.count_nonzero(y & predicted, axis=0)
+        self.counts = self.counts + np.count_nonzero(y, axis=0) + np.count_nonzero(predicted, axis=0)
+        self.missed += int(np.sum(unknown))
+        self.ranking += float(ranking_precision(y, scores).sum())
+        return self
+
+    @property
+    def micro_f1(self) -> float:
+        below = int(np.sum(self.counts)) + self.missed
+        return 2 * int(np.sum(self.right)) / below if below else math.nan
+
+    @property
+    def macro_f1(self) -> float:
+        some = self.counts > 0
+        return float(np.mean(2 * self.right[some] / self.counts[some])) if some.any() else math.nan
+
+    @property
+    def lrap(self) -> float:
+        return self.ranking / self.n
+
+    @property
+    def accuracy(self) -> float:
+        return self.exact / self.n
+
+
+def ranking_precision(y: BoolArray, scores: FloatArray) -> FloatArray:
+    """Of each row its part of `LabelAgreement.lrap`, float64 array of shape (m,)."""
+    order = np.argsort(-scores, axis=1, kind="stable")
+    falling, own = np.take_along_axis(scores, order, axis=1), np.take_along_axis(y, order, axis=1)
+    # Of equal scores the last place counts for all.
+    k = scores.shape[1]
+    ends = np.where(np.diff(falling, axis=1, append=np.nan) == 0, k, np.arange(k))
+    ends = np.minimum.accumulate(ends[:, ::-1], axis=1)[:, ::-1]
+    among = np.take_along_axis(np.cumsum(own, axis=1), ends, axis=1) / (ends + 1)
+    count = own.sum(axis=1)
+    return np.where(count, (among * own).sum(axis=1) / np.maximum(count, 1), 1.0)
+
+
+def score_of(metric: str, y: AnyArray, predicted: AnyArray, scores: FloatArray) -> float:
+    """The value of the metric of this name."""
+    if y.ndim == 2:
+        found: float = getattr(LabelAgreement().add(y, predicted, scores), metric)
+        return found
+    return METRICS[metric](y, predicted, scores)
+
+
 METRICS: dict[str, Callable[[AnyArray, AnyArray, FloatArray], float]] = {
     "accuracy": accuracy, "balanced": balanced, "f1_macro": f1_macro, "auc": auc,
     **{f"top{k}": partial(among_best, k) for k in (3, 5, 10)}, "mse": mse, "mae": mae, "r2": r2}
 LARGEST = sys.float_info.max
-# Those that rows of one class, or of one target, have no value of.
-PARTIAL = ("auc", "r2")
+# Those that rows of one class, of one target, or without labels, have no value of.
+PARTIAL = ("auc", "r2", "micro_f1", "macro_f1")
 
 
 def is_score(metric: str, value: Any) -> bool:
@@ -136,6 +216,6 @@ def pooled(metric: str, fold_scores: FloatArray | Sequence[float], sizes: IntArr
     if metric in ERRORS:
         return float(values @ sizes / np.sum(sizes))
     if np.isnan(values).all():
-        what = "two targets" if metric == "r2" else "two classes"
+        what = {"r2": "two targets", "auc": "two classes"}.get(metric, "any label")
         raise ValueError(f"{metric}: no fold has rows of {what}: give fewer folds, or another metric")
     return float(np.nanmean(values))

@@ -200,7 +200,7 @@ def files_in(path: str) -> list[str]:
     return files
 
 
-def source_of(path: str, zero_based: bool, dtype: npt.DTypeLike, text_labels: bool) -> dict[str, Any]:
+def source_of(path: str, zero_based: bool, dtype: npt.DTypeLike, text_labels: bool | None) -> dict[str, Any]:
     """What tells a file from another one: name, size, time of its last change, digests of its ends; and how it is read.
 
     Of a folder the sum of its files' sizes, each one's name, size and time, and digests of all beginnings and all ends.

@@ -104,7 +104,7 @@ class Store(Summary):
     @staticmethod
     def write(source: PathLike | IO[bytes] | Iterable[tuple[MatrixLike, ArrayLike]] | ArrowLike,
               path: str | os.PathLike[str], *, n_features: int | None = None, zero_based: bool = False,
-              dtype: npt.DTypeLike = "float64", text_labels: bool = False, overwrite: bool = False,
+              dtype: npt.DTypeLike = "float64", text_labels: bool | None = None, overwrite: bool = False,
               threads: int | None = None, progress: Progress | None = None, label: str | None = None,
               categorical: str | None = None, hash_bits: int | None = None, like: Store | None = None) -> Store:
         """Make a store, in memory that does not grow with it. It appears whole or not at all.
@@ -121,9 +121,9 @@ class Store(Summary):
         n_features : int, optional
             Number of columns; default: that of the largest index, or of the widest X.
         zero_based, dtype, text_labels, threads, progress
-            As of `load_libsvm`, for a file. `dtype` "float32" rounds values. Of Parquet and Arrow `zero_based` and
-            `text_labels` are refused, `threads` = 1 reads without pyarrow's threads, and progress is told the bytes
-            that columns have in memory, and None.
+            As of `load_libsvm`, for a file of one label a row. `dtype` "float32" rounds values. Of Parquet and Arrow
+            `zero_based` and `text_labels` are refused, `threads` = 1 reads without pyarrow's threads, and progress is
+            told the bytes that columns have in memory, and None.
         overwrite : bool
             Whether a store at `path` is replaced. Nothing else ever is.
         label : str, default="label"
@@ -214,7 +214,7 @@ class Store(Summary):
         self.verified[chunk] = True
 
     def require_source(self, path: str, zero_based: bool = False, dtype: npt.DTypeLike = "float64",
-                       text_labels: bool = False) -> None:
+                       text_labels: bool | None = None) -> None:
         """DataError unless the store was made of the file `path`, or the folder of Parquet, as it is now, read as these
         parameters of `write` say."""
         was = self.meta["source"]

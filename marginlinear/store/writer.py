@@ -37,12 +37,12 @@ EXACT = 1 << 53
 LOCK = "lock"
 
 
-def write(source: Any, path: str, n_features: int | None, zero_based: bool, dtype: npt.DTypeLike, text_labels: bool,
-          overwrite: bool, threads: int | None, progress: Progress | None, like: Store | None,
+def write(source: Any, path: str, n_features: int | None, zero_based: bool, dtype: npt.DTypeLike,
+          text_labels: bool | None, overwrite: bool, threads: int | None, progress: Progress | None, like: Store | None,
           columns: dict[str, Any]) -> str:
     """`Store.write`, with a dict of its params.COLUMNS; returns the path."""
     layout.require_little_endian()
-    dtype, threads = checked(dtype, threads, zero_based, text_labels, progress)
+    dtype, threads = checked(dtype, threads, zero_based, text_labels, False, progress)
     n_features = None if n_features is None else N_FEATURES.check(n_features)
     meta: dict[str, Any] = {}
     parts: Iterable[tuple[Any, AnyArray]]
@@ -60,8 +60,8 @@ def write(source: Any, path: str, n_features: int | None, zero_based: bool, dtyp
         elif like is not None or any(value is not None for value in columns.values()):
             raise ValueError(f"{', '.join(columns)} and like are for Parquet and Arrow: leave them out")
         elif isinstance(source, (str, os.PathLike)) or hasattr(source, "read"):
-            blocks = libsvm_blocks(source, zero_based=zero_based, dtype=dtype, text_labels=text_labels, threads=threads,
-                                  progress=progress, _block_size=BLOCK)
+            blocks = libsvm_blocks(source, zero_based=zero_based, dtype=dtype, text_labels=text_labels,
+                                   multilabel=False, threads=threads, progress=progress, _block_size=BLOCK)
             parts = ((part, part.labels) for part in blocks)
         else:
             if zero_based or text_labels or dtype != "float64":

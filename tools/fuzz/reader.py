@@ -25,10 +25,12 @@ import libsvm_reference as reference
 
 ZERO_BASED, TEXT_LABELS, SINGLE, NARROW = (1 << bit for bit in range(4))
 SIZES = 16, 64, 512, 4096  # of blocks: the upper bits of the options
+TOLD = None, False, True  # of labels
 COMPARED, IN_PARTS, THREADED, WRITTEN = 4, 16, 64, 32  # one in so many
 PACKED = b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd"
 WORDS = [b"1:1", b"3:-1.25e-3", b"12345:7", b"2147483647:1", b"2147483648:1", b"99999999:12345678.12345678", b"0:1",
-         b"+1", b"-1", b"9007199254740991", b"1,2", b"nan", b"1:nan", b"1:inf", b"1:1e999", b"65537:1e-46",
+         b"+1", b"-1", b"9007199254740991", b"1,2", b",", b"a,b",
+         b"nan", b"1:nan", b"1:inf", b"1:1e999", b"65537:1e-46",
          b"65536:0.1", b"65535:3.4028235677973366e38", b"7:16777217.0000001", b"8:1.401298464324817e-45"]
 TEXTS = [
     b"+1 1:0.5 3:-1.25e-3 12345:7\r\n-1\t2:1\t\t4:.5  # why\n\n   \n2\n",
@@ -38,6 +40,7 @@ TEXTS = [
     b"\xef\xbb\xbf1 1:1 2:2 3:3\n" * 5,
     b"0 1:0.1 2:0.2 3:0.3\n1 qid:1 1:nan 2:inf 3:1e999\n",
     b"eins 1:1\nzwei 2:2 65536:3\n\xc3\xa9t\xc3\xa9 1:0.1 65537:16777217\n",
+    b"1,2 1:1\n 2:1\n2\nb,a 1:1\n", b"b,a 1:1\na\n 1:2\n",
     gzip.compress(b"1 1:1\n2 2:1\n", mtime=0),
 ]
 
@@ -54,7 +57,8 @@ def mutate(rng, data, other):
 
 def check(data):
     options, content, chance = data[0], data[1:], crc32(data)
-    flags = {"zero_based": bool(options & ZERO_BASED), "text_labels": bool(options & TEXT_LABELS)}
+    words = True if options & TEXT_LABELS else TOLD[chance % 3]
+    flags = {"zero_based": bool(options & ZERO_BASED), "text_labels": words, "multilabel": TOLD[chance % 5 % 3]}
     how = {**flags, "_block_size": SIZES[options >> 4 & 3]}
     in_parts = chance % IN_PARTS == 0
     read = read_parts if in_parts else read_whole
@@ -130,10 +134,16 @@ def written_and_read(content, how):
     target = io.BytesIO()
     libsvm.dump_libsvm(X, found.labels, target, zero_based=how["zero_based"])
     # float32 is written with the digits that tell it from other float32, narrow values too.
-    again = libsvm.read_libsvm(io.BytesIO(target.getvalue()), threads=1, **{**how, "dtype": found.data.dtype})
-    kept = found.data != 0
-    ends = np.concatenate(([0], np.cumsum(kept)))
-    assert again.labels.tolist() == found.labels.tolist()
-    assert again.data.tolist() == found.data[kept].tolist()
-    assert again.indices.tolist() == found.indices[kept].tolist()
-    assert again.indptr.tolist() == ends[found.indptr].tolist()
+    labels = found.labels
+    several = hasattr(labels, "classes")
+    kinds = {"multilabel": several, "text_labels": (labels.classes if several else labels).dtype.kind == "U"}
+    again = libsvm.read_libsvm(io.BytesIO(target.getvalue()), threads=1,
+                               **{**how, "dtype": found.data.dtype, **kinds})
+    assert again.labels.tolist() == labels.tolist()
+    # A row that would be a blank line has a zero.
+    assert nonzeros(again) == nonzeros(found)
+
+
+def nonzeros(read):
+    rows, kept = np.repeat(np.arange(len(read.labels)), np.diff(read.indptr)), read.data != 0
+    return [part[kept].tolist() for part in (rows, read.indices, read.data)]
