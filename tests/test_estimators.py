@@ -19,9 +19,9 @@ from sklearn.model_selection import GridSearchCV, GroupKFold, StratifiedKFold, c
 from sklearn.pipeline import make_pipeline  # noqa: E402
 from sklearn.preprocessing import StandardScaler  # noqa: E402
 from sklearn.utils.estimator_checks import parametrize_with_checks  # noqa: E402
+from test_sklearn import problem  # noqa: E402
 
 from marginlinear import sklearn as ours  # noqa: E402
-from tests.test_sklearn import problem  # noqa: E402
 
 OF_METHOD = {name: ours.estimators.of_method(name) for name in registry.methods()}
 each = pytest.mark.parametrize("name", OF_METHOD)

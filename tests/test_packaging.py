@@ -80,7 +80,8 @@ def test_what_workflows_run_is_there():
         for job in yaml.safe_load(path.read_text("utf-8"))["jobs"].values():
             for command in (step["run"] for step in job["steps"] if "run" in step):
                 for word in re.findall(r"(?<!\S)(?:\.ci|tools)/[\w./]+", command):
-                    assert (ROOT / word).exists(), f"{path.name}: {word}"
+                    # The gate makes the sdist, which does not hold it.
+                    assert (ROOT / word).exists() or word == ".ci/run", f"{path.name}: {word}"
                 for extra in re.findall(r"\.\[(\w[\w,]*)\]", command):
                     assert set(extra.split(",")) <= PROJECT["project"]["optional-dependencies"].keys()
 

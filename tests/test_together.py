@@ -40,7 +40,7 @@ def fitted(estimator, k=3, labels=lambda y: y):
 
 def test_all_estimators_are_there():
     known = {thing for name in ours.__all__ if isinstance(thing := getattr(ours, name), type)
-             and not issubclass(thing, Warning)}
+             and not issubclass(thing, Warning)} - {ours.LinearMarginCV}
     assert known == {*CLASSIFIERS, *REGRESSORS, *OUTLIERS}
 
 
@@ -181,7 +181,8 @@ def eli5():
                          ids=lambda cls: cls.__name__)
 @pytest.mark.parametrize("k", [2, 3])
 def test_eli5_explains_classifiers(eli5, cls, k):
-    estimator = fitted(cls(), k)
+    # Of pairs there is nothing to explain.
+    estimator = fitted(cls(multiclass="ovr") if getattr(cls(), "multiclass", None) == "ovo" else cls(), k)
     found = eli5.explain_weights(estimator, feature_names=["p", "q", "r", "s"], top=5)
     assert found.error is None and [target.target for target in found.targets] == ([1] if k == 2 else [0, 1, 2])
     for target, coef, intercept in zip(found.targets, estimator.coef_, estimator.intercept_, strict=True):

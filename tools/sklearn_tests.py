@@ -157,7 +157,7 @@ def main(args=None):
     parser.add_argument("modules", nargs="*", help="default: all of them; what follows -- goes to pytest")
     modules = parser.parse_args(own).modules or MODULES
     # Not this folder, whose modules are no part of what is tested.
-    sys.path[0] = str(ROOT)
+    del sys.path[0]
     where = Path(importlib.util.find_spec("sklearn").origin).parents[1]
     return pytest.main(["--pyargs", *modules, "-q", "-p", "no:cacheprovider", "-c", os.devnull, "--rootdir", str(where),
                         *rest], plugins=[Plugin()])

@@ -61,7 +61,7 @@ def classes_with(mixin: Any) -> list[type[Any]]:
 # What skops finds in fitted estimators and does not know.
 TRUSTED = [f"{thing.__module__}.{thing.__name__}" for thing in (
     *sorted(classes_with(MarginEstimator), key=lambda cls: cls.__name__), Model, KernelModel,
-    RegressionModel, KernelRegressionModel, Kernel, Scaling, Calibration, Info, CSR, csr_array)]
+    RegressionModel, KernelRegressionModel, Kernel, Scaling, Calibration, Info, CSR, csr_array, np.dtype)]
 
 
 def register(library: Literal["skl2onnx", "eli5"]) -> None:
@@ -161,7 +161,9 @@ def convert_regressor(scope: Any, operator: Any, container: Any) -> None:
 def convert_outliers(scope: Any, operator: Any, container: Any) -> None:
     graph = ContainerGraph(scope, container)
     scores = graph.scores(operator)
-    label = graph("Where", graph("Greater", scores, np.float64(0)), np.int64(1), np.int64(-1))
+    # A score of 0 is inside to scikit-learn's checks, and to OneClassDetector, and outside to LIBSVM.
+    inside = "GreaterOrEqual" if isinstance(operator.raw_operator, estimators.OneClassDetector) else "Greater"
+    label = graph("Where", graph(inside, scores, np.float64(0)), np.int64(1), np.int64(-1))
     graph.give(label, operator.outputs[0])
     graph.give(graph.cast(scores, operator.outputs[1].type), operator.outputs[1])
 
