@@ -106,7 +106,7 @@ def test_pictures(files, fitted, tmp_path, capsys):
 
     assert plot.main(["margins", "-q", "-o", "a.svg", "d", "m"]) == 0
     assert plot.main(["histogram", "-q", "-o", "b.svg", "d", "m", "m"]) == 0
-    assert "residual (target less prediction)" in (tmp_path / "a.svg").read_text().replace("<!-- ", "")
+    assert "residual (target less prediction)" in (tmp_path / "a.svg").read_text("utf-8").replace("<!-- ", "")
     ml.save_model(ml.train([[1.0], [-1.0]], [1, 2]), "c")
     assert plot.main(["margins", "-q", "-o", "a.svg", "d", "m", "c"]) == 1
     assert "m, c: some are regressions, some have classes: draw them apart" in capsys.readouterr().err

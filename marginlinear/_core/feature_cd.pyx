@@ -242,6 +242,8 @@ cdef class FeatureCD:
         with nogil:
             violation = model(self, order)
         order = order[:front(self, order)]
+        if order.shape[0] == 0:
+            return violation, 0.0, 1.0
         if order.shape[0] <= MATRIX:
             self._solve_by_matrix(order, EXACT * violation)
         else:
@@ -283,7 +285,7 @@ cdef class FeatureCD:
         cdef Py_ssize_t at
         columns, change = np.array(order), np.asarray(self.change)
         columns = columns[np.asarray(self.W)[np.asarray(self.features)[columns]] + change[columns] != 0]
-        if len(columns) > LARGE:
+        if not 0 < len(columns) <= LARGE:
             return
         cdef Py_ssize_t[::1] free = columns
         slope, H = np.empty(len(columns)), self._curvature(columns)
