@@ -180,6 +180,8 @@ def test_a_checkpoint_of_other_data_is_refused(tmp_path):
             ml.train(**given, resume_from=path)
     with pytest.raises(FileNotFoundError, match="missing"):
         ml.train(X, y, resume_from=tmp_path / "missing")
+    with pytest.raises(ValueError, match="checkpoint = '-' is not allowed: give a file"):
+        ml.train(X, y, checkpoint="-")
     with pytest.raises(FileNotFoundError, match="no such directory"):
         ml.train(X, y, checkpoint=tmp_path / "no" / "c")
 

@@ -53,6 +53,8 @@ class Checkpoint:
     """
 
     def __init__(self, path: str, seconds: float, start: Callable[[], Start]) -> None:
+        if path == "-":
+            raise ValueError("checkpoint = '-' is not allowed: give a file, which is written anew each time")
         check_writable(path)
         self.path, self.seconds, self.start = path, seconds, start
         self.written = time.monotonic()
