@@ -124,7 +124,8 @@ def test_a_kernel_goes_not_with_what_is_for_weights():
         ours.SVMClassifier(penalty="l1", loss="squared_error").fit(X, y)
 
 
-@parametrize_with_checks([ours.LinearMarginCV(), ours.LinearMarginCV(ours.SVMRegressor(), grid="C=1,4", cv=3)])
+@parametrize_with_checks([ours.LinearMarginCV(grid="C=1,4", cv=3),
+                          ours.LinearMarginCV(ours.SVMRegressor(), grid="C=1,4", cv=3)])
 def test_scikit_learns_checks_of_the_search(estimator, check):
     check(estimator)
 
