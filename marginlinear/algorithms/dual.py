@@ -81,16 +81,17 @@ class DualFit(Generic[Engine]):
 
         self.problem, self.run, self.engine, self.notes = problem, run, engine, ()
         self.budget = Budget(run.max_iter, run.time_limit, run.progress, run.cancel)
-        start = {} if run.start is None else run.start
-        if start:
-            resume(engine, start)
-            engine.n_iter = start.get("n_iter", 0)
         if run.places is not None:
             sweeper = run.places.sweeper(engine)
         elif sweeper is None and run.shared:
             sweeper = rounds_on(engine, run.threads)
         self._descent = partial(Descent, engine, self.budget, newton=newton_cost, sweeper=sweeper)
         self.descent = self._descent(run.tol, run.algorithm)
+        start = {} if run.start is None else run.start
+        if start:
+            resume(engine, start, stay=self.descent.first_step == 0)
+            engine.n_iter = start.get("n_iter", 0)
+            self.descent.go_on()
         self.descent.gaps = list(start.get("gaps", ()))
         # What other sweeps began goes on with sweeps, as if they were its own.
         self.unchecked_start = bool(start) and "gaps" not in start
