@@ -13,6 +13,7 @@ from marginlinear.atomic import check_writable, replacing
 from marginlinear.cli.command import STATUSES, command
 from marginlinear.cli.files import require_apart
 from marginlinear.cli.output import DONE, Failure, StatusLine, opening, settle_blas
+from marginlinear.errors import needed
 from marginlinear.options import HELP, QUIET, VERSION, ZERO_BASED, CommandLine, UsageError, describe
 from marginlinear.params import Param
 
@@ -138,9 +139,7 @@ class Picture:
         try:
             import matplotlib
         except ImportError:
-            from marginlinear.plotting import INSTALL
-
-            raise Failure(INSTALL) from None
+            raise Failure(needed("matplotlib is needed", "plot")) from None
         from marginlinear.plotting import literal, style
 
         # What a user has set elsewhere, or for a screen, is not part of the command.
