@@ -364,8 +364,8 @@ def require_partitions(method: Method, params: Parameters, algorithm: str) -> No
     if algorithm == "paper":
         raise ValueError("algorithm = 'paper' does not go over partitions, as it needs the rows' products: give 'auto'")
     if params.get("free_bias"):
-        raise ValueError("free_bias = True does not go over partitions, all of which would be asked for every bias that "
-                         "is tried: give bias = 1, or train where all rows are")
+        raise ValueError("free_bias = True does not go over partitions, which would all be asked for each bias that is "
+                         "tried: give bias = 1, or train where all rows are")
     if params.get("outer") == "paper":
         raise ValueError("outer = 'paper' does not go over partitions: give 'ccp'")
 
