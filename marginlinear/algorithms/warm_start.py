@@ -39,8 +39,7 @@ SOFT = -1
 
 def resume(engine: Any, state: State, stay: bool = False) -> None:
     """Go on from the `state()` of an engine on the same rows; where a row's cost changed, from the best mix of duals,
-    or to `stay` near the weights, for Newton steps, from the duals as they are: a mix costs about a step, and spares
-    none.
+    or, to `stay` at the weights, from these duals: not of a loss with kinks, many of which are to be at their bounds.
 
     With a spread of margins, whose duals are those of all rows together, from scaled duals. Of weights alone, W, from
     what their margins say that the duals are, -c phi'(g), at the scale of the best D.
@@ -59,7 +58,7 @@ def resume(engine: Any, state: State, stay: bool = False) -> None:
     if changed:
         engine.take_references(state)
         before = {"duals": duals, "cost": cost}
-        if stay:
+        if stay and mix is MarginMix and not engine.nonsmooth:
             duals = MarginMix.within(engine, duals)
             engine.restart_from(duals, engine.weights_of(duals), before)
         else:
@@ -99,6 +98,7 @@ class MarginMix:
         force = duals / cost
         self._find_pieces(force)
         low, high = self.range_of(engine)
+        self.bounds = self.cost * low, self.cost * high
         self.held = np.where((force <= low) | (force >= high), force * self.cost, 0.0)
         parts = [duals]
         if before is not None:
@@ -128,7 +128,9 @@ class MarginMix:
         return np.clip(duals, cost * low, cost * high)
 
     def cut(self, duals: FloatArray) -> FloatArray:
-        return self.within(self.engine, duals)
+        """`within`, of these costs."""
+        found: FloatArray = np.clip(duals, *self.bounds)
+        return found
 
     def combined(self, shares: FloatArray) -> FloatArray:
         found: FloatArray = self.held + shares @ self.parts

@@ -34,7 +34,7 @@ from marginlinear.selection import grid as grids
 from marginlinear.status import INTERRUPTED, fell_short, option, remedies, shortfall
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from typing import Any, TextIO
 
     from marginlinear.model import Model
@@ -330,15 +330,16 @@ class Training:
         total = len(self.points) * folds
         if self.searches and not self.quiet:
             self.results.say(f"{len(self.points)} points, {folds} folds: {total} fits")
-        best: dict[float, str] = {}
-        better: Callable[[Iterable[float]], float] = min if self.metric in params.ERRORS else max
+        best: tuple[float, str] | None = None
+        sign = -1 if self.metric in params.ERRORS else 1
 
         def progress(fit: Mapping[str, Any]) -> None:
-            done, total = fit["done"], fit["total"]
-            best[fit["score"] or 0.0] = grids.shown(fit["params"])
+            nonlocal best
+            done, total, score = fit["done"], fit["total"], fit["score"] or 0.0
+            if best is None or sign * score >= sign * best[0]:
+                best = score, grids.shown(fit["params"])
             bar = "#" * (BAR * done // total)
-            text = (f"[{bar:<{BAR}}] {done}/{total} fits; best of a fold {self._score(better(best), '.4g')} "
-                    f"{best[better(best)]}")
+            text = f"[{bar:<{BAR}}] {done}/{total} fits; best of a fold {self._score(best[0], '.4g')} {best[1]}"
             if self.verbose:
                 tell(f"{grids.shown(fit['params'])} fold {fit['fold']}: {metric} {self._score(fit['score'] or 0)}, "
                      f"{fit['n_iter']} sweeps, {fit['status']}, {fit['seconds']:.1f} s")
