@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import threading
 import warnings
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
 from marginlinear import calibration, fitting, registry
 from marginlinear import params as P
 from marginlinear.data.arrays import as_rows, is_paged, select_columns, select_rows, select_square, shape_of
-from marginlinear.data.canonical import merged
+from marginlinear.data.canonical import canonical, merged
 from marginlinear.data.checks import class_factors, labels_with, training_data
 from marginlinear.data.folds import stratified_folds
 from marginlinear.data.kernels import GramCache
@@ -47,9 +47,11 @@ if TYPE_CHECKING:
         Scale,
         TargetsLike,
     )
+    from marginlinear.data.scaling import Scaling
     from marginlinear.problem import Info
     from marginlinear.registry import Method
 
+Made = TypeVar("Made")
 ON_INTERRUPT = P.Param("on_interrupt", str, "raise", "", choices=("raise", "keep"))
 CHECKPOINT_SECONDS = P.Param("checkpoint_seconds", float, 60.0, "seconds between two writings of the checkpoint",
                              "[0, inf)")
@@ -187,13 +189,12 @@ def fit_model(X: Any, y: Any = None, warning: type[Warning] | None = None, *, so
               sample_weight: ArrayLike | None = None, start: Any = None,
               callback: Callable[[Progress], object] | None = None, on_interrupt: str = "raise",
               checkpoint: PathLike | None = None, checkpoint_seconds: float | None = None,
-              resume_from: PathLike | None = None, cancel: Event | None = None, gram: GramCache | None = None,
+              resume_from: PathLike | None = None, cancel: Event | None = None, shared: Shared | None = None,
               overwrite_rows: bool = False, probability: bool = False, scale: str | None = None,
               memory: int | str | None = None, sweeps_per_load: Any = None, **params: Any) -> Model:
     """`train`, with a category for the warning that a fit did not converge; None: no warning.
 
-    `cancel` as in Run, for fits on one thread. `gram` is a GramCache that several fits on the same X share.
-    overwrite_rows: X may be overwritten, as nothing else reads it any more.
+    `cancel` as in Run, for fits on one thread. overwrite_rows: X may be overwritten, as nothing else reads it any more.
     """
     method = registry.get(registry.DEFAULT if solver is None else solver)
     values, run_values = resolved(method, params)
@@ -208,9 +209,7 @@ def fit_model(X: Any, y: Any = None, warning: type[Warning] | None = None, *, so
     if is_paged(X):
         fitting.require_stores(method, values.get("kernel"))
         y, read = X.y if y is None else y, X.pages.bytes_read
-    elif method.one_class:
-        y = np.ones(shape_of(X)[0])
-    elif y is None:
+    elif y is None and not method.one_class:
         raise TypeError("y is missing: the labels, which a Store alone has with it")
     around = P.resolve(P.AROUND, {"probability": probability, "scale": scale})
     given = values.get("kernel") == "precomputed"
@@ -223,38 +222,21 @@ def fit_model(X: Any, y: Any = None, warning: type[Warning] | None = None, *, so
         if class_weight:
             raise ValueError(f"class_weight = {class_weight!r} is for one label a row: leave it out")
         require_label_sets(method, params)
-        y = label_sets_of(y, classes)
-    data, y, factors, kept = training_data(X, y, sample_weight, square=given, overwrite_rows=overwrite_rows,
-                                           regression=method.regression)
     width = shape_of(X)[1]
+    sample, labels, found, sets = once(shared, "data", lambda: checked_data(
+        method, X, y, classes, class_weight, sample_weight, given, overwrite_rows))
     fitting.require_features(width, values, run_values)
-    folded = own = None
-    if not method.classifies:
-        sample = Sample(data, y if method.regression else np.ones(len(y), dtype=np.int32), factors,
-                        np.broadcast_to(1.0, len(y)), kept)
-        labels = None if method.regression else np.array([-1, 1])
-        fit = ModelFit(labels, method, values, run_values, labels, width, around["scale"])
-    elif isinstance(y, LabelSets):
-        sets, codes = y.patterns()
-        sample = Sample(data, codes, factors, np.broadcast_to(1.0, len(codes)), kept)
-        fit = ModelFit(y.classes, method, values, run_values, y.classes, width, around["scale"], sets)
-        own = calibration.of_labels(method, len(y.classes))
-        if around["probability"] and own is None:
-            folded = sample if given else sample.merged()
-            if len(folded.y) < 2:
-                raise ValueError("probability needs at least 2 different rows")
-    else:
-        found, codes = classes_of(y)
-        fitting.require_classes(method, found, "y" if kept is None else "y, its rows of weight 0 left out,")
-        labels = found if classes is None else labels_with(found, classes)
-        factor = (np.broadcast_to(1.0, len(codes)) if class_weight is None
-                  else class_factors(class_weight, found, np.bincount(codes, factors))[codes])  # type: ignore[arg-type]  # float64
-        sample = Sample(data, codes, factors, factor, kept)
-        fit = ModelFit(labels, method, values, run_values, found, width, around["scale"])
-        own = calibration.of_scores(method, values, len(found), len(labels))
-        if around["probability"] and own is None:
-            folded = sample if given else sample.merged()
+    fit = ModelFit(labels, method, values, run_values, found, width, around["scale"], sets)
+    own = folded = None
+    if method.classifies:
+        own = (calibration.of_scores(method, values, len(found), len(labels)) if sets is None
+               else calibration.of_labels(method, len(labels)))
+    if around["probability"] and own is None:
+        folded = sample if given else sample.merged()
+        if sets is None:
             require_pairs(found, folded.y)
+        elif len(folded.y) < 2:
+            raise ValueError("probability needs at least 2 different rows")
     watch: Any = fitting.Watch([])
     if callback is not None:
         watch.observers.append(lambda entry: callback(Progress(
@@ -264,24 +246,10 @@ def fit_model(X: Any, y: Any = None, warning: type[Warning] | None = None, *, so
         saved = Checkpoint(P.check_path("checkpoint", checkpoint), watched["checkpoint_seconds"], watch.start)
         watch.observers.append(saved)
     raises = watched["on_interrupt"] == ON_INTERRUPT.choices[0]
-    try:
-        model = fit.model(sample, start, cancel=cancel, gram=gram, watch=watch,
-                          overwrite_rows=overwrite_rows and folded is None)
-    except (KeyboardInterrupt, Stopped) as end:
-        if not watch.knows:
-            raise
-        if saved is not None:
-            saved.write(watch.start())
-        status = STOPPED if isinstance(end, Stopped) else INTERRUPTED
-        if raises and status == INTERRUPTED:
-            raise Interrupted(lambda: watch.model(status)) from None
-        model, folded = watch.model(status), None
-    else:
-        if saved is not None:
-            saved.write(watch.start())
-    watch.close()
+    model, whole = watched_model(fit, sample, watch, saved, raises, start=start, cancel=cancel, shared=shared,
+                                 overwrite_rows=overwrite_rows and folded is None)
     model.calibration = own
-    if folded is not None:
+    if folded is not None and whole:
         try:
             model.calibration = fit.calibration(folded, watch.tell, cancel)
         except (KeyboardInterrupt, Stopped) as end:
@@ -294,6 +262,73 @@ def fit_model(X: Any, y: Any = None, warning: type[Warning] | None = None, *, so
     if warning is not None:
         warn_unless_converged(method, model.info, values.get("kernel"), warning)
     return model
+
+
+class Shared:
+    """What fits on the same data share, where they differ in parameters of the method alone: `made` has what was
+    checked and arranged once, `gram` the rows in a kernel's feature space."""
+
+    def __init__(self, gram: GramCache) -> None:
+        self.gram = gram
+        self.made: dict[str, Any] = {}
+
+
+def once(shared: Shared | None, name: str, make: Callable[[], Made]) -> Made:
+    """`make()`, of fits that share it the first time alone."""
+    if shared is None:
+        return make()
+    if name not in shared.made:
+        shared.made[name] = make()
+    found: Made = shared.made[name]
+    return found
+
+
+def checked_data(method: Method, X: Any, y: Any, classes: Any, class_weight: Any, sample_weight: Any, square: bool,
+                 overwrite_rows: bool) -> tuple[Sample, Any, Any, LabelSets | None]:
+    """(Sample, the labels that the model is to know, those among them that rows have, LabelSets of several labels a
+    row); None where there are none."""
+    if method.one_class and not is_paged(X):
+        y = np.ones(shape_of(X)[0])
+    elif method.classifies and are_label_sets(y):
+        y = label_sets_of(y, classes)
+    data, y, factors, kept = training_data(X, y, sample_weight, square=square, overwrite_rows=overwrite_rows,
+                                           regression=method.regression)
+    ones = np.broadcast_to(1.0, len(y))
+    if not method.classifies:
+        sample = Sample(data, y if method.regression else np.ones(len(y), dtype=np.int32), factors, ones, kept)
+        labels = None if method.regression else np.array([-1, 1])
+        return sample, labels, labels, None
+    if isinstance(y, LabelSets):
+        sets, codes = y.patterns()
+        return Sample(data, codes, factors, ones, kept), y.classes, y.classes, sets
+    found, codes = classes_of(y)
+    fitting.require_classes(method, found, "y" if kept is None else "y, its rows of weight 0 left out,")
+    if class_weight is not None:
+        ones = class_factors(class_weight, found, np.bincount(codes, factors))[codes]  # type: ignore[arg-type]  # float64
+    labels = found if classes is None else labels_with(found, classes)
+    return Sample(data, codes, factors, ones, kept), labels, found, None
+
+
+def watched_model(fit: ModelFit, sample: Sample, watch: Any, saved: Checkpoint | None, raises: bool,
+                  **given: Any) -> tuple[Model, bool]:
+    """(`fit.model` with its Watch and a checkpoint at its end, whether it came to that end): else what there was when
+    Ctrl-C or a callback ended it, and of Ctrl-C `raises` says whether Interrupted brings it."""
+    try:
+        model, whole = fit.model(sample, watch=watch, **given), True
+    except (KeyboardInterrupt, Stopped) as end:
+        if not watch.knows:
+            raise
+        if saved is not None:
+            saved.write(watch.start())
+        status = STOPPED if isinstance(end, Stopped) else INTERRUPTED
+        if raises and status == INTERRUPTED:
+            raise Interrupted(lambda: watch.model(status)) from None
+        model, whole = watch.model(status), False
+    else:
+        if saved is not None:
+            saved.write(watch.start())
+    watch.close()
+    return model, whole
 
 
 def require_no_classes(method: Method, **given: object) -> None:
@@ -339,31 +374,11 @@ class ModelFit(fitting.Fit):
         self.labels = labels
 
     def model(self, sample: Sample, start: Any = None, progress: Any = None, cancel: Event | None = None,
-              threads: int | None = None, gram: GramCache | None = None, overwrite_rows: bool = False,
+              threads: int | None = None, shared: Shared | None = None, overwrite_rows: bool = False,
               watch: Any = None) -> Model:
-        X, bias, kernel = sample.X, self.bias, self.kernel
-        scaling = None
-        if self.scale is not None:
-            from marginlinear.data.scaling import learned
-
-            scaling = learned(self.scale, X)
-            X = X.changed(scaling.apply) if is_paged(X) else scaling.apply(X)
-        with renumber_rows(sample.kept):
-            if kernel is None:
-                rows = as_rows(X, bias, given=overwrite_rows)
-                self.check(rows)
-            else:
-                require_memory(self.columns, len(sample.y), "rows")
-                rows = (gram or GramCache()).rows(kernel, X, bias, self.values["cache"],
-                                                 threads or self.run_values["threads"], sample.kept)
-        known = None
-        if self.method.regression:
-            ones = np.ones(len(sample.y), dtype=np.int32)
-            problem = Problem(rows, ones, 2, sample.instance, sample.factor, targets=sample.y)
-        else:
-            k = len(self.classes if self.sets is None else self.sets)
-            problem = Problem(rows, sample.y, k, sample.instance, sample.factor)
-            known = None if self.sets is None else self.constants(sample.y)
+        kernel = self.kernel
+        X, scaling, problem, known = once(shared, "problem", lambda: self.problem(
+            sample, threads, GramCache() if shared is None else shared.gram, overwrite_rows))
 
         def made(fitted: fitting.Fitted) -> Model:
             if kernel is not None:
@@ -387,6 +402,33 @@ class ModelFit(fitting.Fit):
         if watch is not None:
             watch.made = made
         return made(self.fitted(problem, start, progress, cancel, threads, overwrite_rows, watch))
+
+    def problem(self, sample: Sample, threads: int | None, gram: GramCache,
+                overwrite_rows: bool) -> tuple[Any, Scaling | None, Problem, FloatArray | None]:
+        """(the sample's X, scaled, its Scaling or None, the Problem, in canonical order, `constants` of several labels
+        a row or None)"""
+        X, scaling, known = sample.X, None, None
+        if self.scale is not None:
+            from marginlinear.data.scaling import learned
+
+            scaling = learned(self.scale, X)
+            X = X.changed(scaling.apply) if is_paged(X) else scaling.apply(X)
+        with renumber_rows(sample.kept):
+            if self.kernel is None:
+                rows = as_rows(X, self.bias, given=overwrite_rows)
+                self.check(rows)
+            else:
+                require_memory(self.columns, len(sample.y), "rows")
+                rows = gram.rows(self.kernel, X, self.bias, self.values["cache"],
+                                 threads or self.run_values["threads"], sample.kept)
+        if self.method.regression:
+            ones = np.ones(len(sample.y), dtype=np.int32)
+            problem = Problem(rows, ones, 2, sample.instance, sample.factor, targets=sample.y)
+        else:
+            k = len(self.classes if self.sets is None else self.sets)
+            problem = Problem(rows, sample.y, k, sample.instance, sample.factor)
+            known = None if self.sets is None else self.constants(sample.y)
+        return X, scaling, canonical(problem), known
 
     def calibration(self, sample: Sample, progress: Callable[[HistoryEntry], object] | Any,
                     cancel: Event | Any = None) -> calibration.Calibration:

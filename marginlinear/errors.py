@@ -16,6 +16,12 @@ class Numbers(Protocol):
     def __getitem__(self, place: int, /) -> Any: ...
 
 
+def needed(what: str, extra: str) -> str:
+    """That `what` is there only with an extra, and how to install it."""
+    return (f"{what}: pip install '.[{extra}]' in marginlinear's clone or, once it is published, pip install "
+            f"'marginlinear[{extra}]'")
+
+
 class DataError(ValueError):
     """A file holds something that must not be read: `path:line:column: what is wrong, and the fix`.
 

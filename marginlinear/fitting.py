@@ -12,7 +12,6 @@ import numpy as np
 
 from marginlinear import params as P
 from marginlinear._core.rows import finite
-from marginlinear.data.canonical import canonical
 from marginlinear.data.labels import require_words
 from marginlinear.errors import Stopped
 from marginlinear.memory import memory
@@ -238,7 +237,6 @@ class Fit:
         method, values, how, kernel = self.method, self.values, self.how, self.kernel
         run_values = {**self.run_values, "threads": threads or self.run_values["threads"],
                       "shared": threads is None and self.run_values["shared"]}
-        problem = canonical(problem)
         origin = {"method": method.name, "rows": problem.rows.m, "features": self.width,
                   "bias feature": self.bias >= 0, "classes": problem.n_classes,
                   "kernel": kernel and (kernel.kind, kernel.gamma, kernel.degree, kernel.coef0),
@@ -366,7 +364,8 @@ def require_partitions(method: Method, params: Parameters, algorithm: str) -> No
     if algorithm == "paper":
         raise ValueError("algorithm = 'paper' does not go over partitions, as it needs the rows' products: give 'auto'")
     if params.get("free_bias"):
-        raise ValueError("free_bias = True does not go over partitions: give bias = 1, or train where all rows are")
+        raise ValueError("free_bias = True does not go over partitions, which would all be asked for each bias that is "
+                         "tried: give bias = 1, or train where all rows are")
     if params.get("outer") == "paper":
         raise ValueError("outer = 'paper' does not go over partitions: give 'ccp'")
 

@@ -19,6 +19,7 @@ import numpy as np
 
 from marginlinear._core.scores import margins_of
 from marginlinear.data.checks import places_in
+from marginlinear.errors import needed
 from marginlinear.margins import MarginStatistics, evaluate, margin_norm
 from marginlinear.model import Model
 from marginlinear.selection.tables import is_number, read_log, read_table
@@ -45,7 +46,6 @@ STYLE: dict[str, Any] = {
 LINE, WRAP = 96, 76  # characters of a line of the legend, and of a text in it
 NORMALISED = "margin / norm of the weights"
 STEPS = 2000  # points of a cumulative curve at most
-INSTALL = "matplotlib is needed: pip install 'marginlinear[plot]'"
 
 
 @contextmanager
@@ -774,7 +774,7 @@ def _matplotlib() -> Any:
     try:
         import matplotlib
     except ImportError:
-        raise ImportError(INSTALL) from None
+        raise ImportError(needed("matplotlib is needed", "plot")) from None
     return matplotlib
 
 

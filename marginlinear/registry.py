@@ -158,7 +158,7 @@ class Method(NamedTuple):
         return self._with_defaults(*P.RUN)
 
     def _with_defaults(self, *params: Param) -> tuple[Param, ...]:
-        return tuple(p._replace(default=self.defaults.get(p.name, p.default)) for p in params)
+        return tuple(p._replace(default=self.defaults[p.name]) if p.name in self.defaults else p for p in params)
 
 
 def methods() -> dict[str, Method]:

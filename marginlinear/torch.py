@@ -14,6 +14,7 @@ import math
 from typing import TYPE_CHECKING
 
 from marginlinear import params as P
+from marginlinear.errors import needed
 
 if TYPE_CHECKING:
     from typing import Any, Literal
@@ -23,8 +24,7 @@ try:
 except ModuleNotFoundError as error:
     if error.name != "torch":
         raise
-    raise ModuleNotFoundError("marginlinear.torch needs PyTorch: pip install 'marginlinear[torch]'",
-                              name="torch") from error
+    raise ModuleNotFoundError(needed("marginlinear.torch needs PyTorch", "torch"), name="torch") from error
 from torch.nn.functional import logsigmoid
 
 __all__ = ["ISM3Loss"]

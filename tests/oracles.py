@@ -7,6 +7,7 @@ import decimal
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
+from itertools import combinations
 
 import numpy as np
 from scipy import linalg, optimize, special
@@ -56,6 +57,33 @@ def convex_qp(H, f, G, h, tol=1e-13):
             break
         z, slack, lam = z + reach * dz, slack + reach * ds, lam + reach * dl
     return answer
+
+
+def minimal_program(quadratic, linear, *hinges):
+    """(v, value) of min 1/2 v'Hv + f'v + sum_j a_j s_j + b_j s_j^2, s_j = max(0, h_r - A_r v of the rows r of j).
+
+    Each of `hinges` is (A, h, a, b); row r of A belongs to j = r % len(a).
+    """
+    n, sizes = len(linear), [len(a) for _, _, a, _ in hinges]
+    starts, slacks = n + np.cumsum([0, *sizes]), sum(sizes)
+    H, f = np.zeros((n + slacks, n + slacks)), np.concatenate([linear, *(a for _, _, a, _ in hinges)])
+    H[:n, :n], blocks, sides = quadratic, [], []
+    for start, (A, at, a, b) in zip(starts, hinges, strict=False):
+        block, mine = np.zeros((len(A), n + slacks)), start + np.arange(len(A)) % len(a)
+        block[:, :n], block[np.arange(len(A)), mine] = -A, -1
+        blocks.append(block)
+        sides.append(-np.broadcast_to(at, len(A)))
+        H[mine, mine] = 2 * np.resize(b, len(A))
+    G, h = np.vstack([*blocks, -np.eye(n + slacks)[n:]]), np.concatenate([*sides, np.zeros(slacks)])
+    v, multipliers = convex_qp(H, f, G, h)
+    # The Lagrangian, where it is least over v.
+    bound = v @ H @ v / 2 + f @ v + multipliers @ (G @ v - h)
+    z, value = v[:n], v[:n] @ quadratic @ v[:n] / 2 + linear @ v[:n]
+    for A, at, a, b in hinges:
+        s = np.maximum(0, at - A @ z).reshape(-1, len(a)).max(axis=0)
+        value += a @ s + b @ s**2
+    assert abs(value - bound) <= 1e-10 * max(1, abs(value))
+    return z, value
 
 
 def margins(W, X, y):
@@ -228,17 +256,9 @@ def minimal_lp(X, y, k, cost, p):
 
 
 def minimal_svc(X, sign, cost):
-    """w that minimises 1/2 ||w||^2 + sum_i c_i (1 - sign_i w.x_i)_+, as a QP in (w, xi)."""
-    m, d = X.shape
-    Z = sign[:, None] * X
-    G = np.vstack([np.hstack([-Z, -np.eye(m)]), np.hstack([np.zeros((m, d)), -np.eye(m)])])
-    h = np.concatenate([-np.ones(m), np.zeros(m)])
-    H, f = np.concatenate([np.ones(d), np.zeros(m)]), np.concatenate([np.zeros(d), cost])
-    z, lam = convex_qp(np.diag(H), f, G, h)
-    w, dual = z[:d], np.minimum(lam[:m], cost)
-    value = 0.5 * w @ w + cost @ np.maximum(0, 1 - Z @ w)
-    Optimum(w, value, dual.sum() - 0.5 * ((Z.T @ dual) ** 2).sum()).certified()
-    return w
+    """w that minimises 1/2 ||w||^2 + sum_i c_i (1 - sign_i w.x_i)_+"""
+    d = X.shape[1]
+    return minimal_program(np.eye(d), np.zeros(d), (sign[:, None] * X, 1.0, cost, 0 * cost))[0]
 
 
 def margin_terms(g, instance):
@@ -525,15 +545,23 @@ def minimal_pairs(X, y, k, cost, loss, lam, p, eps, delta, bias=True):
 
 
 def minimal_ww(X, y, k, cost):
-    """Minimiser of 1/2 ||W||^2 + sum_i c_i sum_{l != y_i} (1 - t_il)_+, by its dual."""
+    """(W, value) of min 1/2 ||W||^2 + sum_i c_i sum_{l != y_i} (1 - t_il)_+"""
     A, of = differences(X, y, k)
-    cost, n = cost[of], len(of)
-    rho, _ = convex_qp(A @ A.T + 1e-12 * np.eye(n), -np.ones(n), np.vstack([np.eye(n), -np.eye(n)]),
-                       np.concatenate([cost, np.zeros(n)]))
-    rho = np.clip(rho, 0, cost)
-    w = -A.T @ rho
-    value = 0.5 * w @ w + cost @ np.maximum(0, 1 + A @ w)
-    return Optimum(w.reshape(X.shape[1], k), value, rho.sum() - 0.5 * w @ w)
+    n = X.shape[1] * k
+    w, value = minimal_program(np.eye(n), np.zeros(n), (-A, 1.0, cost[of], 0 * cost[of]))
+    return w.reshape(-1, k), value
+
+
+def minimal_topk(X, y, k, cost, K):
+    """The least 1/2 ||W||^2 + sum_i c_i v_i, v_i the largest mean of K of 0 and 1 - t_il, l != y_i, and at least 0."""
+    n = X.shape[1] * k
+    A, at = np.zeros((len(y), k, n)), np.ones((len(y), k))
+    at[np.arange(len(y)), y] = 0
+    A[at > 0] = -differences(X, y, k)[0]
+    some = [list(classes) for classes in combinations(range(k), K)]
+    return minimal_program(np.eye(n), np.zeros(n), (
+        np.vstack([A[:, classes].mean(axis=1) for classes in some]),
+        np.concatenate([at[:, classes].mean(axis=1) for classes in some]), cost, 0 * cost))[1]
 
 
 def msvmav_rounds(X, sign, weight, alpha, beta, rounds):

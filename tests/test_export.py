@@ -258,6 +258,10 @@ def test_without_onnx_the_extra_is_named():
             "ml.to_onnx(ml.Model(np.eye(2), [1, 2]))")
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert run.returncode == 1 and "pip install 'marginlinear[onnx]'" in run.stderr
+    # What no package would mend is told first.
+    run = subprocess.run([sys.executable, "-c", code.replace("ml.Model(np.eye(2), [1, 2])", "3")], capture_output=True,
+                         text=True)
+    assert "model = 3 is not allowed" in run.stderr
 
 
 # ---- plain C
@@ -629,4 +633,6 @@ def test_command_names_the_extra(exported):
     code = "import sys; sys.modules['onnx'] = None; from marginlinear.cli.export import main; sys.exit(main())"
     run = subprocess.run([sys.executable, "-c", code, "m", "x.onnx"], capture_output=True, text=True)
     assert run.returncode == 1
-    assert run.stderr == "margin-export: to_onnx needs the package onnx: pip install 'marginlinear[onnx]'\n"
+    assert run.stderr == (
+        "margin-export: to_onnx needs the package onnx: pip install '.[onnx]' in marginlinear's clone or, once it is "
+        "published, pip install 'marginlinear[onnx]'\n")

@@ -233,7 +233,8 @@ def test_replies_name_the_features_that_rows_have(monkeypatch, name, bias):
 
 @pytest.mark.parametrize(("name", "params", "fragment"), [
     ("msvmav", {}, "does not go over partitions"), ("ldm-asgd", {}, "does not go over partitions"),
-    ("mcodm", {"outer": "paper"}, "give 'ccp'"), ("ldm", {"algorithm": "paper"}, "give 'auto'")])
+    ("mcodm", {"outer": "paper"}, "give 'ccp'"), ("ldm", {"algorithm": "paper"}, "give 'auto'"),
+    ("l2svc", {"free_bias": True}, "give bias = 1")])
 def test_methods_that_do_not_split(name, params, fragment):
     with pytest.raises(ValueError, match=fragment):
         require_partitions(registry.get(name), params, params.get("algorithm", "auto"))

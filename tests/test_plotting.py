@@ -714,7 +714,8 @@ def test_imports(files):
             "assert plot.main('margins -o a.png d m'.split()) == 1")
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True,
                           env={**os.environ, "PYTHONPATH": ROOT})
-    assert done.stderr.endswith("margin-plot: matplotlib is needed: pip install 'marginlinear[plot]'\n")
+    assert done.stderr.endswith("margin-plot: matplotlib is needed: pip install '.[plot]' in marginlinear's clone or, "
+                                "once it is published, pip install 'marginlinear[plot]'\n")
     code = ("import sys\nfrom marginlinear.cli import plot\nassert plot.main('margins -o a.png d m'.split()) == 0\n"
             "assert 'scipy' not in sys.modules and 'matplotlib.pyplot' not in sys.modules")
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True,

@@ -292,6 +292,24 @@ def test_a_path_ends_where_cold_fits_end(solver):
         assert model.info.objective == pytest.approx(cold.info.objective, rel=2e-2 if solver == "mcodm" else 3e-6)
 
 
+def test_rows_are_checked_and_arranged_once_a_chain(monkeypatch):
+    """Of three folds for each theta, whatever the number of Cs; scaled too, they are what a fit by itself has."""
+    from marginlinear import api
+    from marginlinear.data import scaling
+
+    calls = []
+    for place, name in ((api, "canonical"), (api, "training_data"), (scaling, "learned")):
+        original = getattr(place, name)
+        monkeypatch.setattr(place, name, lambda *given, original=original, name=name, **more: (
+            calls.append(name), original(*given, **more))[1])
+    grid = {"C": [0.1, 1.0, 10.0, 100.0], "theta": [0.1, 0.3]}
+    found = ml.search(X2, y2, solver="odm", grid=grid, folds=3, refit=False, scale="range", threads=1)
+    assert [calls.count(name) for name in ("canonical", "training_data", "learned")] == [6, 6, 6]
+    alone = ml.cross_validate(X2, y2, solver="odm", C=0.1, theta=0.3, folds=3, scale="range")
+    entry = next(entry for entry in found.table if (entry["C"], entry["theta"]) == (0.1, 0.3))
+    assert entry["fold_scores"] == alone.fold_scores.tolist()
+
+
 @pytest.mark.parametrize("solver", METHODS)
 def test_every_method_is_searched_and_trained_on_the_command_line(solver, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)

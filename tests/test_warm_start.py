@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 from scipy import optimize
 
+import marginlinear as ml
+from marginlinear.algorithms import warm_start
 from marginlinear.algorithms.warm_start import best_mix, best_step, extrapolated
 
 
@@ -60,3 +62,20 @@ def test_duals_that_grow_as_a_power_of_the_cost_are_foreseen():
     cost, before, new = np.full(5, 4.0), np.full(5, 1.0), np.full(5, 16.0)
     found = extrapolated(np.array([2.0, 4.0, 3.0, -1.0, 8.0]), cost, (np.array([1.0, 1.0, 0.0, 1.0, 1.0]), before), new)
     assert found == pytest.approx([4.0, 16.0, 3.0, -1.0, 32.0])
+
+
+@pytest.mark.parametrize("solver, algorithm, mixed", [
+    ("l2svr", "auto", 0), ("logistic", "newton", 0), ("l2svr", "cd", 1), ("l1svr", "auto", 1)])
+def test_where_a_mix_costs_more_than_it_spares_there_is_none(monkeypatch, solver, algorithm, mixed):
+    """Duals at their bounds, and many sweeps asked for, want one."""
+    calls = []
+    best_start = warm_start.best_start
+    monkeypatch.setattr(warm_start, "best_start", lambda mix: calls.append(mix) or best_start(mix))
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((200, 5))
+    z = X @ rng.standard_normal(5) + rng.standard_normal(200)
+    y = z if solver.endswith("svr") else z > 0
+    first, cold = (ml.train(X, y, solver=solver, C=C, algorithm=algorithm, tol=1e-6) for C in (1.0, 2.0))
+    warm = ml.train(X, y, solver=solver, C=2.0, algorithm=algorithm, tol=1e-6, start=first)
+    assert len(calls) == mixed and warm.info.converged
+    assert warm.info.objective == pytest.approx(cold.info.objective, rel=2e-6)

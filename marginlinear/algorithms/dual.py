@@ -32,6 +32,8 @@ FitFunction: TypeAlias = "Callable[[Problem, Parameters, Run], Solution]"
 SPARSIFYING = 1
 # What comes before sweeps may cost as much as these promise to.
 WORTH = 1.0
+# Values that are not 0 up to which a sweep costs less than the calls of a mix of duals.
+FEW = 2**16
 # Where a table has the constants of its pieces.
 LEVELS = slice(8, 11)
 
@@ -81,20 +83,29 @@ class DualFit(Generic[Engine]):
 
         self.problem, self.run, self.engine, self.notes = problem, run, engine, ()
         self.budget = Budget(run.max_iter, run.time_limit, run.progress, run.cancel)
-        start = {} if run.start is None else run.start
-        if start:
-            resume(engine, start)
-            engine.n_iter = start.get("n_iter", 0)
         if run.places is not None:
             sweeper = run.places.sweeper(engine)
         elif sweeper is None and run.shared:
             sweeper = rounds_on(engine, run.threads)
         self._descent = partial(Descent, engine, self.budget, newton=newton_cost, sweeper=sweeper)
         self.descent = self._descent(run.tol, run.algorithm)
+        start = {} if run.start is None else run.start
+        if start:
+            resume(engine, start, stay=self._mix_is_dear())
+            engine.n_iter = start.get("n_iter", 0)
+            self.descent.go_on()
         self.descent.gaps = list(start.get("gaps", ()))
         # What other sweeps began goes on with sweeps, as if they were its own.
         self.unchecked_start = bool(start) and "gaps" not in start
         run.enlist(self)
+
+    def _mix_is_dear(self) -> bool:
+        """Whether a mix of duals to start from costs more than what it spares: it takes as long as a Newton step, and
+        as the sweeps over few values."""
+        rows = self.engine.rows
+        if rows.is_gram:
+            return False
+        return self.descent.first_step == 0 or (self.run.algorithm == "auto" and rows.nonzeros() <= FEW)
 
     def renew(self, tol: float) -> None:
         """Go on to this tolerance, on what has become another problem, from the duals and weights of now."""

@@ -37,8 +37,9 @@ AT_BOUND = 1 - 1e-12
 SOFT = -1
 
 
-def resume(engine: Any, state: State) -> None:
-    """Go on from the `state()` of an engine on the same rows; where a row's cost changed, from the best mix of duals.
+def resume(engine: Any, state: State, stay: bool = False) -> None:
+    """Go on from the `state()` of an engine on the same rows; where a row's cost changed, from the best mix of duals,
+    or, to `stay` at the weights, from these duals: not of a loss with kinks, many of which are to be at their bounds.
 
     With a spread of margins, whose duals are those of all rows together, from scaled duals. Of weights alone, W, from
     what their margins say that the duals are, -c phi'(g), at the scale of the best D.
@@ -56,8 +57,12 @@ def resume(engine: Any, state: State) -> None:
         mix, changed = MarginMix, changed and engine.spread == 0
     if changed:
         engine.take_references(state)
-        engine.restart_from(*best_start(mix(engine, duals, cost, state.get("before"))),
-                            {"duals": duals, "cost": cost})
+        before = {"duals": duals, "cost": cost}
+        if stay and mix is MarginMix and not engine.nonsmooth:
+            duals = MarginMix.within(engine, duals)
+            engine.restart_from(duals, engine.weights_of(duals), before)
+        else:
+            engine.restart_from(*best_start(mix(engine, duals, cost, state.get("before"))), before)
     else:
         engine.resume({**state, "duals": mix.scaled(engine, duals, cost)})
 
@@ -93,6 +98,7 @@ class MarginMix:
         force = duals / cost
         self._find_pieces(force)
         low, high = self.range_of(engine)
+        self.bounds = self.cost * low, self.cost * high
         self.held = np.where((force <= low) | (force >= high), force * self.cost, 0.0)
         parts = [duals]
         if before is not None:
@@ -113,14 +119,18 @@ class MarginMix:
     @staticmethod
     def scaled(engine: MarginCD, duals: FloatArray, cost: FloatArray) -> FloatArray:
         """Duals of another cost, by its ratio, within their range."""
-        low, high = MarginMix.range_of(engine)
-        ours = np.asarray(engine.cost)
-        return np.clip(duals * (ours / cost), ours * low, ours * high)
+        return MarginMix.within(engine, duals * (np.asarray(engine.cost) / cost))
+
+    @staticmethod
+    def within(engine: MarginCD, duals: FloatArray) -> FloatArray:
+        """Duals within the range of -c phi', which the loss of other parameters may not share."""
+        (low, high), cost = MarginMix.range_of(engine), np.asarray(engine.cost)
+        return np.clip(duals, cost * low, cost * high)
 
     def cut(self, duals: FloatArray) -> FloatArray:
-        """Duals within the range of -c phi', which the loss of other parameters may not share."""
-        low, high = self.range_of(self.engine)
-        return np.clip(duals, self.cost * low, self.cost * high)
+        """`within`, of these costs."""
+        found: FloatArray = np.clip(duals, *self.bounds)
+        return found
 
     def combined(self, shares: FloatArray) -> FloatArray:
         found: FloatArray = self.held + shares @ self.parts

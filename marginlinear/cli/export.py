@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from typing import TYPE_CHECKING
 
-from marginlinear._version import version
 from marginlinear.atomic import check_writable, replacing
+from marginlinear.cli.command import command, usual
 from marginlinear.cli.files import require_apart
-from marginlinear.cli.output import DONE, Failure, opening, run, settle_blas
-from marginlinear.options import HELP, VERSION, CommandLine, UsageError, describe
+from marginlinear.cli.output import DONE, Failure, opening, settle_blas
+from marginlinear.options import HELP, VERSION, CommandLine, UsageError
 from marginlinear.params import Param
 
 if TYPE_CHECKING:
@@ -36,23 +37,14 @@ format that the end of the output_file's name tells: .onnx (needs the package on
 C and SQL of linear models only.
 
 Options:"""
-STATUSES = """
-Exit status: 0 done, 1 bad data or a failure while running, 2 bad usage, 130 interrupted."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The command; returns its exit status."""
-    return run(PROGRAM, work, argv)
+    return command(PROGRAM, argv, OPTIONS, partial(usual, USAGE, OPTIONS), work)
 
 
-def work(argv: Sequence[str]) -> int:
-    line = CommandLine(argv, OPTIONS)
-    if line.given(HELP):
-        print("\n".join([USAGE, *describe(OPTIONS), STATUSES]))
-        return DONE
-    if line.given(VERSION):
-        print(f"{PROGRAM} {version}")
-        return DONE
+def work(line: CommandLine) -> int:
     if len(line.files) != 2:
         raise UsageError("a model_file and an output_file are needed" +
                          (f", not {' '.join(line.files)}" if line.files else ""))

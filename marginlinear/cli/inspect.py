@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import sys
 import textwrap
+from functools import partial
 from typing import TYPE_CHECKING
 
 from marginlinear import params
-from marginlinear._version import version
 from marginlinear.atomic import replacing
+from marginlinear.cli.command import command, usual
 from marginlinear.cli.data import LIKE, is_store, parquet_options
 from marginlinear.cli.files import require_apart
-from marginlinear.cli.output import DONE, Failure, StatusLine, run, settle_blas
-from marginlinear.options import HELP, QUIET, VERSION, ZERO_BASED, CommandLine, UsageError, describe
+from marginlinear.cli.output import DONE, Failure, StatusLine, settle_blas
+from marginlinear.options import HELP, QUIET, VERSION, ZERO_BASED, CommandLine, UsageError
 from marginlinear.params import Param
 
 if TYPE_CHECKING:
@@ -51,25 +52,16 @@ features, and the rows of largest residual. Rows are counted from 1; blank lines
 Of a store alone, what is in it, once all of it has been compared with what was written.
 
 Options:"""
-STATUSES = """
-Exit status: 0 done, 1 bad data or a failure while running, 2 bad usage, 130 interrupted."""
 MARGINS = {"score": "score of the label less the largest other", "sign": "y f(x), y = +1 for {}, -1 for {}",
            "votes": "votes for the label less those for the best other class"}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The command; returns its exit status."""
-    return run(PROGRAM, work, argv)
+    return command(PROGRAM, argv, OPTIONS, partial(usual, USAGE, OPTIONS), work)
 
 
-def work(argv: Sequence[str]) -> int:
-    line = CommandLine(argv, OPTIONS)
-    if line.given(HELP):
-        print("\n".join([USAGE, *describe(OPTIONS), STATUSES]))
-        return DONE
-    if line.given(VERSION):
-        print(f"{PROGRAM} {version}")
-        return DONE
+def work(line: CommandLine) -> int:
     if len(line.files) == 1 and is_store(line.files[0]):
         return inspect_store(line.files[0], line.value(JSON))
     model_path, data_path = _files(line.files)

@@ -9,15 +9,16 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from marginlinear import params
-from marginlinear._version import version
 from marginlinear.atomic import check_writable, replacing
+from marginlinear.cli.command import STATUSES, command
 from marginlinear.cli.files import require_apart
-from marginlinear.cli.output import DONE, Failure, StatusLine, opening, run, settle_blas
+from marginlinear.cli.output import DONE, Failure, StatusLine, opening, settle_blas
+from marginlinear.errors import needed
 from marginlinear.options import HELP, QUIET, VERSION, ZERO_BASED, CommandLine, UsageError, describe
 from marginlinear.params import Param
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
     from typing import Any
 
     from marginlinear._typing import IntArray
@@ -50,6 +51,7 @@ KINDS = {
     "reliability": ("reliability curve of the probabilities of models", "data_file model_file ...",
                     (BINS, QUANTILE, *DATA)),
 }
+OWN = {param.name: param for _, _, options in KINDS.values() for param in options}
 # What tells a format's pictures apart that the same command made: a date, a version.
 METADATA = {"png": {"Software": None}, "svg": {"Date": None, "Creator": None},
             "pdf": {"CreationDate": None, "Creator": None, "Producer": None}}
@@ -60,25 +62,15 @@ usage: margin-plot KIND [options] -o picture file ...
 Draw a picture (needs matplotlib). The same command makes the same bytes. A data file may be '-', standard input.
 
 KIND is one of"""
-STATUSES = """
-Exit status: 0 done, 1 bad data or a failure while running, 2 bad usage, 130 interrupted."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The command; returns its exit status."""
-    return run(PROGRAM, work, argv)
+    return command(PROGRAM, argv, (*GENERAL, *OWN.values()), help_text, work)
 
 
-def work(argv: Sequence[str]) -> int:
-    own = {param.name: param for _, _, options in KINDS.values() for param in options}
-    line = CommandLine(argv, (*GENERAL, *own.values()))
-    if line.given(HELP):
-        print("\n".join(help_text()))
-        return DONE
-    if line.given(VERSION):
-        print(f"{PROGRAM} {version}")
-        return DONE
-    picture = Picture(line, own)
+def work(line: CommandLine) -> int:
+    picture = Picture(line)
     settle_blas()
     return picture.draw()
 
@@ -103,17 +95,17 @@ def help_text() -> Iterator[str]:
 class Picture:
     """One run of the command. All that can be wrong with the command line is found before any file is read."""
 
-    def __init__(self, line: CommandLine, own: Mapping[str, Param]) -> None:
+    def __init__(self, line: CommandLine) -> None:
         if not line.files or line.files[0] not in KINDS:
             reason = f"{line.files[0]} is no kind of picture" if line.files else "the kind of picture is missing"
             raise UsageError(f"{reason}: give {' | '.join(KINDS)}")
         self.kind, *self.files = line.files
         takes = {param.name for param in KINDS[self.kind][2]}
-        for name, param in own.items():
+        for name, param in OWN.items():
             if line.given(param) and name not in takes:
                 owners = ", ".join(kind for kind, (_, _, options) in KINDS.items() if param in options)
                 raise UsageError(f"{line.flag(param)} is not an option of {self.kind}, but of {owners}")
-        self.values = {param.name: line.value(param) for param in (*GENERAL, *own.values())}
+        self.values = {param.name: line.value(param) for param in (*GENERAL, *OWN.values())}
         self.output = self.values["output"]
         if self.output is None:
             raise UsageError("-o: the name of the picture is missing")
@@ -147,9 +139,7 @@ class Picture:
         try:
             import matplotlib
         except ImportError:
-            from marginlinear.plotting import INSTALL
-
-            raise Failure(INSTALL) from None
+            raise Failure(needed("matplotlib is needed", "plot")) from None
         from marginlinear.plotting import literal, style
 
         # What a user has set elsewhere, or for a screen, is not part of the command.

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import sys
 from collections import namedtuple
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from marginlinear import params
-from marginlinear._version import version
 from marginlinear.atomic import check_writable, replacing
+from marginlinear.cli.command import command, usual
 from marginlinear.cli.data import LIKE, is_parquet, is_store, parquet_options
 from marginlinear.cli.files import require_apart
-from marginlinear.cli.output import DONE, Failure, StatusLine, opening, run, settle_blas, tell, warn
+from marginlinear.cli.output import DONE, Failure, StatusLine, opening, settle_blas, tell, warn
 from marginlinear.errors import renumber_rows
-from marginlinear.options import HELP, QUIET, VERSION, ZERO_BASED, CommandLine, UsageError, describe
+from marginlinear.options import HELP, QUIET, VERSION, ZERO_BASED, CommandLine, UsageError
 from marginlinear.params import Param
 
 if TYPE_CHECKING:
@@ -44,23 +45,14 @@ margin. The labels of a multi-label model have commas between. Without an output
 output, and the accuracy to standard error.
 
 Options:"""
-STATUSES = """
-Exit status: 0 done, 1 bad data or a failure while running, 2 bad usage, 130 interrupted."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The command; returns its exit status."""
-    return run(PROGRAM, work, argv)
+    return command(PROGRAM, argv, OPTIONS, partial(usual, USAGE, OPTIONS), work)
 
 
-def work(argv: Sequence[str]) -> int:
-    line = CommandLine(argv, OPTIONS)
-    if line.given(HELP):
-        print("\n".join([USAGE, *describe(OPTIONS), STATUSES]))
-        return DONE
-    if line.given(VERSION):
-        print(f"{PROGRAM} {version}")
-        return DONE
+def work(line: CommandLine) -> int:
     added = Added(line.value(params.PREDICTED_PROBABILITY), line.value(SCORES), line.value(MARGINS))
     test, model_path, output = _files(line.files)
     threads = line.value(params.THREADS)

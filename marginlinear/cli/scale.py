@@ -8,17 +8,18 @@ import re
 import stat
 import sys
 from array import array
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from marginlinear import params
-from marginlinear._version import version
 from marginlinear.atomic import check_writable, replacing
+from marginlinear.cli.command import command, usual
 from marginlinear.cli.files import require_apart
-from marginlinear.cli.output import DONE, Failure, StatusLine, opening, run, settle_blas, warn
+from marginlinear.cli.output import DONE, Failure, StatusLine, opening, settle_blas, warn
 from marginlinear.data.reading import NATURAL, NUMBER, shown
 from marginlinear.errors import DataError
-from marginlinear.options import HELP, MULTILABEL, QUIET, VERSION, ZERO_BASED, CommandLine, UsageError, describe
+from marginlinear.options import HELP, MULTILABEL, QUIET, VERSION, ZERO_BASED, CommandLine, UsageError
 from marginlinear.params import Param
 
 if TYPE_CHECKING:
@@ -52,25 +53,16 @@ Scale a LIBSVM text file ('-': standard input; .gz, .bz2 and .xz are unpacked). 
 where svm-scale rounds to 6 digits. A feature with one value, or not in the ranges of -r, is left out.
 
 Options:"""
-STATUSES = """
-Exit status: 0 done, 1 bad data or a failure while running, 2 bad usage, 130 interrupted."""
 LAST = 2**31 - 1  # the largest number of a feature
 FIX = "give a file that margin-scale -s or svm-scale -s wrote"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The command; returns its exit status."""
-    return run(PROGRAM, work, argv)
+    return command(PROGRAM, argv, OPTIONS, partial(usual, USAGE, OPTIONS), work, joined=_joined)
 
 
-def work(argv: Sequence[str]) -> int:
-    line = CommandLine(_joined(argv), OPTIONS)
-    if line.given(HELP):
-        print("\n".join([USAGE, *describe(OPTIONS), STATUSES]))
-        return DONE
-    if line.given(VERSION):
-        print(f"{PROGRAM} {version}")
-        return DONE
+def work(line: CommandLine) -> int:
     Work(line).run()
     return DONE
 

@@ -10,9 +10,9 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from marginlinear import options, params, registry
-from marginlinear._version import version
 from marginlinear.atomic import check_writable, replacing
 from marginlinear.cli import cluster, output
+from marginlinear.cli.command import command
 from marginlinear.cli.data import LIKE, is_parquet, is_store, located, read_data, read_store, read_weights
 from marginlinear.cli.files import require_apart
 from marginlinear.cli.output import (
@@ -22,7 +22,6 @@ from marginlinear.cli.output import (
     Results,
     StatusLine,
     opening,
-    run,
     settle_blas,
     tell,
     warn,
@@ -35,7 +34,7 @@ from marginlinear.selection import grid as grids
 from marginlinear.status import INTERRUPTED, fell_short, option, remedies, shortfall
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from typing import Any, TextIO
 
     from marginlinear.model import Model
@@ -89,28 +88,18 @@ Unless named ('-': standard output) it is called <training_set_file>.model, in t
 """
 STATUSES = """\
 Exit status: 0 done, 1 bad data or a failure while running, 2 bad usage, 3 not converged (--strict),
-130 interrupted.
-"""
+130 interrupted."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The command; returns its exit status."""
-    return run(PROGRAM, work, argv)
+    declared = params.SOLVER, *params.RUN, *params.AROUND, *GENERAL, *params.OWN
+    return command(PROGRAM, argv, declared, help_text, lambda line: Training(line).run(), class_weights=True)
 
 
-def work(argv: Sequence[str]) -> int:
-    line = CommandLine(argv, (params.SOLVER, *params.RUN, *params.AROUND, *GENERAL, *params.OWN), class_weights=True)
-    if line.given(options.HELP):
-        print(help_text(registry.methods()), end="")
-        return DONE
-    if line.given(options.VERSION):
-        print(f"{PROGRAM} {version}")
-        return DONE
-    return Training(line).run()
-
-
-def help_text(known: Mapping[str, Method]) -> str:
-    """All of `--help`; the methods' part is what the registry knows."""
+def help_text() -> list[str]:
+    """Lines of `--help`; the methods' part is what the registry knows."""
+    known = registry.methods()
     numbers = ", ".join(f"{' or '.join(map(str, m.numbers))} for {m.name}" for m in known.values() if m.numbers)
     lines = [USAGE, "Options:"]
     lines += options.entry("-s, --solver NAME", f"the method: {' | '.join(known)}, or LIBLINEAR's number, "
@@ -125,7 +114,7 @@ def help_text(known: Mapping[str, Method]) -> str:
     for title, shared in SHARED.items():
         takers = [method.name for method in known.values() if set(shared) <= set(method.takes)]
         lines += ["", title, *options.wrapped(f"of {', '.join(takers)}"), *options.describe(shared)]
-    return "\n".join([*lines, "", STATUSES])
+    return [*lines, "", STATUSES]
 
 
 class Training:
@@ -341,15 +330,16 @@ class Training:
         total = len(self.points) * folds
         if self.searches and not self.quiet:
             self.results.say(f"{len(self.points)} points, {folds} folds: {total} fits")
-        best: dict[float, str] = {}
-        better: Callable[[Iterable[float]], float] = min if self.metric in params.ERRORS else max
+        best: tuple[float, str] | None = None
+        sign = -1 if self.metric in params.ERRORS else 1
 
         def progress(fit: Mapping[str, Any]) -> None:
-            done, total = fit["done"], fit["total"]
-            best[fit["score"] or 0.0] = grids.shown(fit["params"])
+            nonlocal best
+            done, total, score = fit["done"], fit["total"], fit["score"] or 0.0
+            if best is None or sign * score >= sign * best[0]:
+                best = score, grids.shown(fit["params"])
             bar = "#" * (BAR * done // total)
-            text = (f"[{bar:<{BAR}}] {done}/{total} fits; best of a fold {self._score(better(best), '.4g')} "
-                    f"{best[better(best)]}")
+            text = f"[{bar:<{BAR}}] {done}/{total} fits; best of a fold {self._score(best[0], '.4g')} {best[1]}"
             if self.verbose:
                 tell(f"{grids.shown(fit['params'])} fold {fit['fold']}: {metric} {self._score(fit['score'] or 0)}, "
                      f"{fit['n_iter']} sweeps, {fit['status']}, {fit['seconds']:.1f} s")

@@ -9,17 +9,18 @@
 The model is one like any other: it needs no Dask to predict, to be saved or pickled.
 """
 
+from marginlinear.errors import PartitionWarning, needed
+
 try:
     import dask  # noqa: F401
     import distributed  # noqa: F401
 except ImportError as error:
-    raise ImportError(f"marginlinear.dask needs dask and distributed: pip install 'marginlinear[dask]' ({error})",
+    raise ImportError(f"{needed('marginlinear.dask needs dask and distributed', 'dask')} ({error})",
                       name=error.name) from error
 
 from marginlinear.dask.estimator import DaskMarginClassifier, DaskMarginRegressor
 from marginlinear.dask.prediction import decision_function, predict, predict_proba
 from marginlinear.dask.training import cross_validate, train
-from marginlinear.errors import PartitionWarning
 
 __all__ = ["DaskMarginClassifier", "DaskMarginRegressor", "PartitionWarning", "cross_validate", "decision_function",
            "predict", "predict_proba", "train"]

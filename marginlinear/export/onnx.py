@@ -14,6 +14,7 @@ import numpy as np
 from marginlinear import calibration
 from marginlinear._version import version
 from marginlinear.data import one_against_one
+from marginlinear.errors import needed
 from marginlinear.export.functions import as_linear, checked_model, labels_of_kind, support_of
 from marginlinear.params import Param
 
@@ -70,8 +71,8 @@ def to_onnx(model: Model, *, dtype: Literal["float64", "float32"] = "float64", p
         For a kernel that is a function, LIBSVM's probabilities of more than two classes (which are the solution of a
         linear system for each row), and weights or dense support vectors of 2 GiB or more.
     """
-    onnx = require_onnx()
     model, dtype, probability = checked_model(model), DTYPE.check(dtype), PROBABILITY.check(probability)
+    onnx = require_onnx()
     graph = Graph()
     given = "X" if dtype == "float64" else graph("Cast", "X", to=onnx.TensorProto.DOUBLE)
     scores = add_scores(graph, model, given)
@@ -109,8 +110,7 @@ def require_onnx() -> Any:
     except ModuleNotFoundError as error:
         if error.name != "onnx":
             raise
-        raise ModuleNotFoundError("to_onnx needs the package onnx: pip install 'marginlinear[onnx]'",
-                                  name="onnx") from error
+        raise ModuleNotFoundError(needed("to_onnx needs the package onnx", "onnx"), name="onnx") from error
     return onnx
 
 

@@ -24,7 +24,7 @@ import numpy as np
 from marginlinear import params as P
 from marginlinear import registry
 from marginlinear._version import version
-from marginlinear.api import fit_model, require_no_classes, train
+from marginlinear.api import Shared, fit_model, require_no_classes, train
 from marginlinear.data import kernels
 from marginlinear.data.arrays import is_paged, select_columns, select_rows, shape_of
 from marginlinear.data.checks import check_class_weight, row_weights, training_data
@@ -339,14 +339,14 @@ class Fits:
             inside, rows, labels, others, outside, held_out = self.folds.take(fold)
             done: list[tuple[int, int, Fold]] = []
             model: Any = None
-            gram = kernels.GramCache(None if points is None else points.select(inside), room)
+            shared = Shared(kernels.GramCache(None if points is None else points.select(inside), room))
             for p in chain:
                 if self._cancel.is_set():
                     break
                 try:
                     with renumber_rows(inside):
                         model = fit_model(rows, labels, solver=self.method.name, **others, start=model,
-                                          cancel=self._cancel if several else None, gram=gram,
+                                          cancel=self._cancel if several else None, shared=shared,
                                           threads=1, **{**self.params, **self.points[p]})
                 except ValueError as error:
                     place = f"{G.shown(self.points[p])}, " if self.points[p] else ""

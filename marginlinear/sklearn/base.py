@@ -37,8 +37,8 @@ try:
     from sklearn.utils.validation import _check_sample_weight, _num_samples, check_is_fitted, validate_data
 except ImportError as error:
     # validate_data came with 1.6.
-    raise ImportError(f"marginlinear.sklearn needs scikit-learn 1.6 or newer: pip install 'marginlinear[sklearn]' "
-                      f"({error})", name="sklearn") from error
+    raise ImportError(f"{errors.needed('marginlinear.sklearn needs scikit-learn 1.6 or newer', 'sklearn')} ({error})",
+                      name="sklearn") from error
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Value = TypeVar("Value")

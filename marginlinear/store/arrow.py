@@ -26,7 +26,7 @@ from marginlinear import params
 from marginlinear._typing import AnyArray, FloatArray, Int32Array, Int64Array
 from marginlinear.data.arrays import CSR
 from marginlinear.data.labels import labels_of, require_words
-from marginlinear.errors import DataError
+from marginlinear.errors import DataError, needed
 from marginlinear.libsvm.reader import Progress
 from marginlinear.store import layout
 
@@ -36,8 +36,7 @@ try:
 except ModuleNotFoundError as error:
     if error.name != "pyarrow":
         raise
-    raise ModuleNotFoundError("Parquet and Arrow need pyarrow: pip install 'marginlinear[arrow]'",
-                              name="pyarrow") from None
+    raise ModuleNotFoundError(needed("Parquet and Arrow need pyarrow", "arrow"), name="pyarrow") from None
 
 # Cells of a batch: some 50 MB with what is made of them.
 CELLS = 1 << 20
