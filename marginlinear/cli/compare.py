@@ -211,20 +211,20 @@ class Comparing:
         return DONE
 
     def _compared(self) -> Any:
-        from marginlinear.compare.api import compare
-        from marginlinear.compare.contestants import contestant_of
+        from marginlinear.compare.api import compare, contestants_of, plan_of
+        from marginlinear.compare.design import Design
 
         try:
-            methods = [contestant_of(spec, self.common, self.grids) for spec in self.specs]
+            methods = contestants_of(self.specs, self.common, self.grids)
+            plan_of(methods, Design(**self.design), self.judging["metric"], self.judging["select"], self.scale)
         except ValueError as error:
-            raise UsageError(f"-s {error}") from None
+            raise UsageError(error) from None
         sources = self._sources()
         try:
             with self.cluster.executor() if self.cluster else _nowhere() as executor, opening(
                     "use journal", self.resume or self.journal):
                 return compare(sources, methods, **self.design, **self.judging, scale=self.scale, threads=self.threads,
-                               journal=self.journal, resume=self.resume, executor=executor, progress=self.progress,
-                               grids=self.grids)
+                               journal=self.journal, resume=self.resume, executor=executor, progress=self.progress)
         except KeyboardInterrupt:
             self.status.wipe()
             if self.resume or self.journal:

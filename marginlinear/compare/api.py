@@ -92,10 +92,7 @@ def compare(sets: Any, methods: Iterable[Any], *, splits: Integer = D.SPLITS.def
                       None if outer_folds is None else D.OUTER_FOLDS.check(outer_folds), D.REPEATS.check(repeats),
                       D.FOLDS.check(folds), D.SEED.check(seed))
     contestants = contestants_of(methods, {D.BIAS.name: D.BIAS.default, **common}, grids)
-    regression = regression_of(contestants)
-    names = metrics_of(() if metric is None else (metric,) if isinstance(metric, str) else tuple(metric), regression)
-    plan = Plan(design, names, select_of(select, names, regression), None if scale is None else P.SCALE.check(scale),
-                regression)
+    plan = plan_of(contestants, design, metric, select, scale)
     sources = sources_of(sets)
     require_distinct(sources)
     if not sources:
@@ -117,6 +114,15 @@ def compare(sets: Any, methods: Iterable[Any], *, splits: Integer = D.SPLITS.def
     told = {source.name: found.sets[source.name] for source in sources}
     return Comparison(plan, entrants, told, found.trials, level=level, rope=rope,
                       certified_only=P.check_flag("certified_only", certified_only))
+
+
+def plan_of(contestants: Sequence[Contestant], design: Design, metric: str | Sequence[str] | None, select: str | None,
+            scale: str | None) -> Plan:
+    """The Plan; ValueError for metrics of another kind than the methods."""
+    regression = regression_of(contestants)
+    names = metrics_of(() if metric is None else (metric,) if isinstance(metric, str) else tuple(metric), regression)
+    return Plan(design, names, select_of(select, names, regression), None if scale is None else P.SCALE.check(scale),
+                regression)
 
 
 def contestants_of(methods: Iterable[Any], common: Mapping[str, Any], grids: Mapping[str, str] | None = None,

@@ -60,8 +60,11 @@ class Design(NamedTuple):
             return 1
         return self.splits if self.outer_folds is None else self.outer_folds * self.repeats
 
-    def sentence(self) -> str:
-        if self.outer_folds is not None:
+    def sentence(self, given: bool = False) -> str:
+        """`given`: all sets came with a test part."""
+        if given:
+            how = "the test part that came with each set"
+        elif self.outer_folds is not None:
             how = f"{self.outer_folds} outer folds"
             how = how if self.repeats == 1 else f"{self.repeats} times {how}"
         else:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from marginlinear.registry import Method
 
 AXES: dict[str, tuple[str, str]] = {
-    P.C.name: (P.C.grid, "what margin-train -C tries, from weights near 0 to rows that are all fitted, by factors of 4"),
+    P.C.name: (P.C.grid, "what margin-train -C tries: from weights near 0 to all rows fitted, by factors of 4"),
     P.MU.name: ("0,0.2,0.5,0.8", "0 is the convex end; 0.8 is the default"),
     P.THETA.name: ("0,0.2,0.5", "no band, the default, and one of half the margin"),
     P.LAMBDA1.name: ("log2:-2:6:10", "the default, and values that act on hundreds of rows and more"),

@@ -27,7 +27,7 @@ def markdown(found: Comparison) -> str:
 def _markdown(found: Comparison) -> Iterator[str]:
     yield f"# {', '.join(found.methods)}"
     yield ""
-    yield f"{_upper(found.plan.design.sentence())}. Parameters chosen by {TITLES[found.plan.select]}" + (
+    yield f"{_upper(found.plan.design.sentence(found.given))}. Parameters chosen by {TITLES[found.plan.select]}" + (
         f"; rows scaled by {found.plan.scale}, learned on the training part." if found.plan.scale else ".")
     yield ""
     for entrant in found.entrants:
@@ -76,7 +76,7 @@ def rows_of(found: Comparison, metric: str, bold: str) -> Iterator[list[str]]:
     ranking = found.ranking(metric)
     if ranking is not None:
         yield ["mean rank", *(f"{rank:.3f}" for rank in ranking.ranks)]
-    for naive in (False, True):
+    for naive in (False,) if found.given else (False, True):
         counts = [found.counts(metric, method, naive) for method in found.methods[1:]]
         yield [f"win/tie/loss{', naive t' if naive else ''}", "",
                *(f"{one.win}/{one.tie}/{one.loss}" for one in counts)]
@@ -88,17 +88,16 @@ def mark(verdict: str, metric: str) -> str:
 
 
 def _legend(found: Comparison, metric: str) -> str:
-    given = any(one["test_rows"] is not None for one in found.sets.values())
-    test = "the bootstrap of the test rows" if given else "the corrected resampled t test"
-    lines = [f"{BETTER} better, {WORSE} worse than {found.methods[0]} at {found.level:g} by {test}; mean and standard "
-             "deviation over the splits."]
+    test = "bootstrap of the test rows" if found.given else "corrected resampled t test"
+    lines = [f"{BETTER} better, {WORSE} worse than {found.methods[0]} at {found.level:g} by the {test}"
+             f"{'.' if found.given else '; mean and standard deviation over the splits.'}"]
     if metric in ERRORS:
         lines.append("The least is the best.")
     short = sum(trial["reason"] is None and not trial["certified"] for trial in found.trials)
     if short:
         what = "left out of means and tests" if found.certified_only else "counted as the others"
         lines.append(f"Fits without a certificate within their tolerance: {short}, {what}.")
-    if not given:
+    if not found.given:
         lines.append("The naive paired t takes splits for independent, and finds differences that are none.")
     return " ".join(lines)
 
@@ -168,7 +167,7 @@ def latex(found: Comparison) -> str:
     lines: list[str] = []
     for metric in found.metrics:
         columns = "l" + "r" * len(found.methods)
-        lines += [f"% {TITLES[metric]}; {found.plan.design.sentence()}",
+        lines += [f"% {TITLES[metric]}; {found.plan.design.sentence(found.given)}",
                   f"\\begin{{tabular}}{{{columns}}}", "\\hline",
                   " & ".join(map(_tex, ["set", *found.methods])) + r" \\", "\\hline"]
         for row in rows_of(found, metric, "\\textbf{{{}}}"):

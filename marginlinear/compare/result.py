@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from marginlinear.compare.study import Plan, Trial
 
 
+# Sets with which tests over sets begin: with five Wilcoxon's cannot find anything at 0.05.
+FEW = 5
+
+
 class Entrant(NamedTuple):
     """A method as the results have it: its label, what it is in a line, and all that its results depend on."""
 
@@ -40,7 +44,7 @@ class OverSets(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """On how many sets a method is better than the first one, neither, and worse."""
+    """On how many of the sets that could be tested a method is better than the first one, neither, and worse."""
 
     win: int
     tie: int
@@ -78,6 +82,11 @@ class Comparison(Summary):
     @property
     def methods(self) -> list[str]:
         return [entrant.label for entrant in self.entrants]
+
+    @property
+    def given(self) -> bool:
+        """Whether all sets came with a test part."""
+        return all(one["test_rows"] is not None for one in self.sets.values())
 
     @property
     def metrics(self) -> tuple[str, ...]:
@@ -137,7 +146,8 @@ class Comparison(Summary):
     def counts(self, metric: str, method: str, naive: bool = False) -> Counts:
         """Sets on which the method is better, neither and worse than the first one, by `difference`."""
         better, worse = (S.SMALLER, S.LARGER) if metric in ERRORS else (S.LARGER, S.SMALLER)
-        found = Counter(self.difference(metric, name, method, naive).verdict for name in self.sets)
+        tested = [self.difference(metric, name, method, naive) for name in self.sets]
+        found = Counter(one.verdict for one in tested if not math.isnan(one.p))
         return Counts(found[better], found[S.EQUAL] + found[S.INCONCLUSIVE], found[worse])
 
     def shared_means(self, metric: str, methods: Sequence[str]) -> dict[str, list[float]]:
@@ -151,20 +161,20 @@ class Comparison(Summary):
         return found
 
     def ranking(self, metric: str) -> Ranking | None:
-        """Mean ranks over the sets; None for fewer than two sets that all methods have, or two methods."""
+        """Mean ranks over the sets; None for fewer than FEW sets that all methods have, or two methods."""
         means = list(self.shared_means(metric, self.methods).values())
-        if len(means) < 2 or len(self.entrants) < 2:
+        if len(means) < FEW or len(self.entrants) < 2:
             return None
         sign = -1 if metric in ERRORS else 1
         return S.friedman([[sign * value for value in row] for row in means], level=self.level)
 
     def over_sets(self, metric: str) -> list[OverSets]:
-        """Wilcoxon's and the Bayesian signed ranks of each method against the first one, where both have two sets or
+        """Wilcoxon's and the Bayesian signed ranks of each method against the first one, where both have FEW sets or
         more; Wilcoxon's p adjusted by Holm too."""
         tested: list[tuple[str, Difference, Posterior]] = []
         for method in self.methods[1:]:
             means = list(self.shared_means(metric, [self.methods[0], method]).values())
-            if len(means) < 2:
+            if len(means) < FEW:
                 continue
             theirs, ours = map(list, zip(*means, strict=True))
             if metric in ERRORS:
@@ -226,7 +236,7 @@ class Comparison(Summary):
                                   if row["metric"] == metric and row["method"] == method and row["splits"]])
                  for method in self.methods}
         return f"Comparison of {', '.join(self.methods)} on {counted(len(self.sets), 'set')}", [
-            ("design", self.plan.design.sentence()),
+            ("design", self.plan.design.sentence(self.given)),
             ("trials", f"{len(self.trials):,}, {short} not certified, {failed} not possible"),
             (metric, ", ".join(f"{method} {value:.4g}" for method, value in means.items()) + " (mean over the sets)"),
             (f"against {self.methods[0]}", "; ".join(

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from marginlinear._typing import ArrayLike, FloatArray
 
 LARGER, EQUAL, SMALLER, INCONCLUSIVE = "larger", "equal", "smaller", "inconclusive"
+BOOTSTRAP = "bootstrap of the test rows"
 LEVEL = parameters.LEVEL.default
 # What the probability of a verdict has to be above.
 CREDIBLE = 0.95
@@ -41,10 +42,11 @@ class Difference(NamedTuple):
     ----------
     test : str
     pairs : int
+        Splits or sets, of a bootstrap resamples.
     mean, low, high : float
         Of the differences, and the ends of the interval; NaN where the test has none.
     p : float
-        Two-sided; NaN where there are too few pairs.
+        Two-sided; NaN where there are too few pairs, and no verdict but "inconclusive".
     verdict : {"larger", "equal", "smaller", "inconclusive"}
         larger, smaller: p < level. equal: not so, and the interval lies in [-rope, rope].
     level, rope : float
@@ -64,8 +66,9 @@ class Difference(NamedTuple):
         if math.isnan(self.p):
             return f"{method} against {reference}: {self.pairs} pairs are too few for the {self.test}."
         interval = "" if math.isnan(self.low) else f", {1 - self.level:.0%} interval {self.low:.4g} to {self.high:.4g}"
+        over = "resamples" if self.test == BOOTSTRAP else "pairs"
         return (f"{method} less {reference}: mean {self.mean:.4g}{interval}, p = {self.p:.3g} by the {self.test} over "
-                f"{self.pairs} pairs: {self.verdict} at {self.level:g}.")
+                f"{self.pairs} {over}: {self.verdict} at {self.level:g}.")
 
 
 class Posterior(NamedTuple):
@@ -213,14 +216,13 @@ def bootstrap(replicates: ArrayLike, mean: float, *, level: float = LEVEL, rope:
     """
     d = np.asarray(replicates, dtype=np.float64)
     d = d[np.isfinite(d)]
-    test = "bootstrap of the test rows"
     if len(d) < 2:
-        return Difference(test, 1, mean, math.nan, math.nan, math.nan, INCONCLUSIVE, level, rope)
+        return Difference(BOOTSTRAP, len(d), mean, math.nan, math.nan, math.nan, INCONCLUSIVE, level, rope)
     low, high = (float(end) for end in np.quantile(d, [level / 2, 1 - level / 2]))
     ties = np.count_nonzero(d == 0) / 2
     shares = [(np.count_nonzero(d < 0) + ties) / len(d), (np.count_nonzero(d > 0) + ties) / len(d)]
     p = min(1.0, 2 * max(min(shares), 1 / len(d)))
-    return Difference(test, 1, mean, low, high, p, _verdict(mean, low, high, p, level, rope), level, rope)
+    return Difference(BOOTSTRAP, len(d), mean, low, high, p, _verdict(mean, low, high, p, level, rope), level, rope)
 
 
 def wilcoxon(first: ArrayLike, second: ArrayLike, *, level: float = LEVEL, rope: float = 0.0) -> Difference:
