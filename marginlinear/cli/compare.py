@@ -211,8 +211,9 @@ class Comparing:
         return DONE
 
     def _compared(self) -> Any:
-        from marginlinear.compare.api import compare, contestants_of, plan_of
+        from marginlinear.compare.api import compare, plan_of
         from marginlinear.compare.design import Design
+        from marginlinear.compare.methods import contestants_of
 
         try:
             methods = contestants_of(self.specs, self.common, self.grids)

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from marginlinear import params as P
 from marginlinear.compare import parameters as D
-from marginlinear.compare.contestants import Contestant, contestant_of
 from marginlinear.compare.design import Design
 from marginlinear.compare.journal import Journal
 from marginlinear.compare.measures import OF_PROBABILITIES, metrics_of
+from marginlinear.compare.methods import contestants_of, regression_of
 from marginlinear.compare.result import Comparison, Entrant
 from marginlinear.compare.sets import require_distinct, sources_of
 from marginlinear.compare.study import Plan, run
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from marginlinear._typing import Integer, PathLike, Scale
+    from marginlinear.compare.contestants import Contestant
     from marginlinear.compare.study import Trial
 
 
@@ -123,42 +124,6 @@ def plan_of(contestants: Sequence[Contestant], design: Design, metric: str | Seq
     names = metrics_of(() if metric is None else (metric,) if isinstance(metric, str) else tuple(metric), regression)
     return Plan(design, names, select_of(select, names, regression), None if scale is None else P.SCALE.check(scale),
                 regression)
-
-
-def contestants_of(methods: Iterable[Any], common: Mapping[str, Any], grids: Mapping[str, str] | None = None,
-                   ) -> list[Contestant]:
-    """The Contestants, with labels of their own; ValueError where two have one."""
-    found: list[Contestant] = []
-    for method in [methods] if isinstance(methods, str) else methods:
-        if isinstance(method, str):
-            found.append(contestant_of(method, common, grids))
-        elif hasattr(method, "points") and hasattr(method, "search"):
-            found.append(method)
-        else:
-            from marginlinear.compare.external import estimator_of
-
-            estimator, grid = method if isinstance(method, tuple) else (method, None)
-            found.append(estimator_of(estimator, grid, None))
-    if not found:
-        raise ValueError("methods: there is none: give one such as 'l2svc'")
-    labels = [one.label for one in found]
-    for label in labels:
-        if labels.count(label) > 1:
-            raise ValueError(f"two methods are called {label}: give one a name of its own, as in 'a={label};C=1'")
-    unknown = next((label for label in grids or () if label not in labels), None)
-    if unknown is not None:
-        raise ValueError(f"grids: there is no method {unknown}: give one of {', '.join(labels)}")
-    return found
-
-
-def regression_of(contestants: Sequence[Contestant]) -> bool:
-    """Whether numbers are learned; ValueError where some methods learn these and others classes."""
-    kinds = {one.label: one.regression for one in contestants if one.regression is not None}
-    if len(set(kinds.values())) > 1:
-        numbers = next(label for label, kind in kinds.items() if kind)
-        classes = next(label for label, kind in kinds.items() if not kind)
-        raise ValueError(f"{numbers} predicts numbers, {classes} classes: compare them in two runs")
-    return any(kinds.values())
 
 
 def select_of(select: str | None, metrics: Sequence[str], regression: bool) -> str:

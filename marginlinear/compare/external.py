@@ -35,7 +35,7 @@ from marginlinear.selection.metrics import pooled
 from marginlinear.status import CONVERGED, MAX_ITER
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from marginlinear._typing import AnyArray, FloatArray
     from marginlinear.compare.specs import Spec
@@ -80,17 +80,17 @@ class Estimator(External):
 
     Parameters
     ----------
-    made : callable
-        Returns a new estimator.
+    template : estimator
+        What is cloned for each fit.
+    name : str
     fixed, grid : dict
         What `set_params` gets.
     """
 
-    def __init__(self, made: Callable[[], Any], name: str, fixed: Mapping[str, Any], grid: Mapping[str, list[Any]],
+    def __init__(self, template: Any, name: str, fixed: Mapping[str, Any], grid: Mapping[str, list[Any]],
                  label: str) -> None:
-        self.made, self.name, self.label = made, name, label
+        self.template, self.name, self.label = template, name, label
         self.fixed, self.grid = dict(fixed), dict(grid)
-        template = made()
         if not (hasattr(template, "fit") and hasattr(template, "predict") and hasattr(template, "set_params")):
             raise ValueError(f"{name} is no estimator: fit, predict and set_params are needed")
         known = template.get_params()
@@ -103,7 +103,7 @@ class Estimator(External):
     def key(self) -> dict[str, Any]:
         return {"sklearn": self.name, "fixed": {k: repr(v) for k, v in sorted(self.fixed.items())},
                 "grid": {k: [repr(v) for v in values] for k, values in self.grid.items()},
-                "estimator": " ".join(repr(self.made()).split())}
+                "estimator": " ".join(repr(self.template).split())}
 
     @property
     def described(self) -> str:
@@ -113,14 +113,15 @@ class Estimator(External):
     def regression(self) -> bool | None:
         from sklearn.base import is_classifier, is_regressor
 
-        template = self.made()
-        return True if is_regressor(template) else False if is_classifier(template) else None
+        return True if is_regressor(self.template) else False if is_classifier(self.template) else None
 
     def unfit(self, task: Task) -> str | None:
         return None
 
     def fit(self, task: Task, point: Mapping[str, Any], probability: bool) -> Fitted:
-        estimator = self.made()
+        from sklearn.base import clone
+
+        estimator = clone(self.template)
         estimator.set_params(**({"random_state": task.seed} if self._seeded else {}), **self.fixed, **point)
         labels = task.y if task.classes is None else task.classes[task.y]
         try:
@@ -210,12 +211,15 @@ def sklearn_of(spec: Spec) -> Estimator:
         raise ValueError(f"{path} cannot be imported: {error}") from error
     if not callable(kind):
         raise ValueError(f"{path} is no class: give {SKLEARN}MODULE.CLASS, such as {SKLEARN}sklearn.svm.LinearSVC")
-    made: Callable[[], Any] = kind
+    try:
+        template = kind()
+    except TypeError as error:
+        raise ValueError(f"{path} needs more than its defaults to be made: {error}") from error
     grid = {key: _values(key, text) for key, text in spec.values}
-    if "C" not in grid and not spec.defaults and "C" in made().get_params():
+    if "C" not in grid and not spec.defaults and "C" in template.get_params():
         grid = {"C": _values("C", P.C.grid), **grid}
     fixed = {key: values[0] for key, values in grid.items() if len(values) == 1}
-    return Estimator(made, path, fixed, {key: values for key, values in grid.items() if len(values) > 1},
+    return Estimator(template, path, fixed, {key: values for key, values in grid.items() if len(values) > 1},
                      spec.label or name)
 
 
@@ -240,10 +244,9 @@ def estimator_of(estimator: Any, grid: Mapping[str, list[Any]] | None, label: st
     """The Estimator of one that Python has, as it is but for what the grid says."""
     from sklearn.base import clone
 
-    template = clone(estimator)
     name = type(estimator).__name__
     values = {key: list(these) for key, these in (grid or {}).items()}
-    return Estimator(lambda: clone(template), name, {}, values, label or name)
+    return Estimator(clone(estimator), name, {}, values, label or name)
 
 
 class Liblinear(External):

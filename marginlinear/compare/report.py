@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from marginlinear.compare import statistics as S
 from marginlinear.compare.measures import ERRORS, TITLES
-from marginlinear.compare.result import deviation_of, mean_of
+from marginlinear.compare.statistics import deviation_of, mean_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -12,6 +12,7 @@ from marginlinear.compare import statistics as S
 from marginlinear.compare.design import ratio
 from marginlinear.compare.measures import ERRORS
 from marginlinear.compare.parameters import ROPE
+from marginlinear.compare.statistics import deviation_of, mean_of
 from marginlinear.problem import Summary, counted
 
 if TYPE_CHECKING:
@@ -305,18 +306,6 @@ class Comparison(Summary):
         entrants = [Entrant(one["method"], one["described"], one["is"]) for one in told["methods"]]
         return cls(plan, entrants, told["sets"], told["trials"], level=told["level"], rope=told["rope"],
                    certified_only=told["certified_only"])
-
-
-def mean_of(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values) if values else math.nan
-
-
-def deviation_of(values: Sequence[float]) -> float:
-    """With n - 1; NaN of fewer than two."""
-    if len(values) < 2:
-        return math.nan
-    mean = mean_of(values)
-    return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1))
 
 
 def _plain(value: float) -> float | None:

@@ -176,11 +176,11 @@ def naive_t(first: ArrayLike, second: ArrayLike, *, level: float = LEVEL, rope: 
 def _student(test: str, d: FloatArray, ratio: float, level: float, rope: float) -> Difference:
     J = len(d)
     if J < 2:
-        return Difference(test, J, float(d.mean()) if J else math.nan, math.nan, math.nan, math.nan, INCONCLUSIVE,
+        return Difference(test, J, mean_of(d.tolist()), math.nan, math.nan, math.nan, INCONCLUSIVE,
                           level, rope)
     from scipy.special import stdtr, stdtrit
 
-    mean, spread = _mean(d), _deviation(d) * math.sqrt(1 / J + ratio)
+    mean, spread = mean_of(d.tolist()), deviation_of(d.tolist()) * math.sqrt(1 / J + ratio)
     # Without any spread t is infinite, or 0/0 where nothing differs.
     p = float(mean == 0) if spread == 0 else float(2 * stdtr(J - 1, -abs(mean) / spread))
     reach = spread * float(stdtrit(J - 1, 1 - level / 2))
@@ -188,14 +188,19 @@ def _student(test: str, d: FloatArray, ratio: float, level: float, rope: float) 
     return Difference(test, J, mean, low, high, p, _verdict(mean, low, high, p, level, rope), level, rope)
 
 
-def _mean(d: FloatArray) -> float:
-    # Equal differences have their own value as mean, to the last bit.
-    return float(d[0]) if (d == d[0]).all() else math.fsum(d) / len(d)
+def mean_of(values: Sequence[float]) -> float:
+    """NaN of none. Equal values have their own as the mean, to the last bit."""
+    if not values:
+        return math.nan
+    return values[0] if values.count(values[0]) == len(values) else math.fsum(values) / len(values)
 
 
-def _deviation(d: FloatArray) -> float:
-    mean = _mean(d)
-    return math.sqrt(math.fsum((x - mean) ** 2 for x in d.tolist()) / (len(d) - 1))
+def deviation_of(values: Sequence[float]) -> float:
+    """With n - 1; NaN of fewer than two."""
+    if len(values) < 2:
+        return math.nan
+    mean = mean_of(values)
+    return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1))
 
 
 def _verdict(mean: float, low: float, high: float, p: float, level: float, rope: float) -> str:
@@ -232,7 +237,7 @@ def wilcoxon(first: ArrayLike, second: ArrayLike, *, level: float = LEVEL, rope:
     """
     d = paired(first, second)
     N, test = len(d), "Wilcoxon signed-rank test"
-    mean = _mean(d) if N else math.nan
+    mean = mean_of(d.tolist())
     if np.count_nonzero(d == 0) % 2:
         d = np.delete(d, int(np.flatnonzero(d == 0)[0]))
     if N < 2:
@@ -316,7 +321,7 @@ def bayesian_t(first: ArrayLike, second: ArrayLike, ratio: float, *, rope: float
         raise ValueError(f"{len(d)} pairs: give at least 2")
     from scipy.special import stdtr
 
-    mean, spread = _mean(d), _deviation(d) * math.sqrt(1 / len(d) + ratio)
+    mean, spread = mean_of(d.tolist()), deviation_of(d.tolist()) * math.sqrt(1 / len(d) + ratio)
     if spread == 0:
         smaller, larger = float(mean < -rope), float(mean > rope)
     else:
