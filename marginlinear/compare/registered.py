@@ -37,11 +37,17 @@ class Registered:
     grid : dict
         Names and lists of values.
     label : str
+    lacking : sequence of str
+        What was asked of all methods, and this one does not have: it does not fit.
     """
 
     def __init__(self, method: Method, fixed: Mapping[str, Any], grid: G.Grid, label: str,
                  lacking: Sequence[str] = ()) -> None:
         self.method, self.fixed, self.grid, self.label, self.lacking = method, dict(fixed), grid, label, lacking
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A Method is of functions that only its own module can make.
+        return _remade, (self.method.name, self.fixed, self.grid, self.label, self.lacking)
 
     @property
     def key(self) -> dict[str, Any]:
@@ -93,6 +99,10 @@ class Registered:
         _, value, allowed = info.criterion
         return Fitted(predict, info.status, value, allowed, info.objective, info.n_iter,
                       probabilities=probabilities if probability else None)
+
+
+def _remade(name: str, *rest: Any) -> Registered:
+    return Registered(registry.get(name), *rest)
 
 
 def _axis(points: Sequence[Mapping[str, Any]], method: Method) -> str | None:
