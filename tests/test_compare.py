@@ -425,3 +425,29 @@ def test_pictures(tmp_path, monkeypatch, capsys):
     assert plot.main(["compared", "--set", "z", "-o", "m.svg", "r.json"]) == 1
     assert plot.main(["ranks", "--metric", "auc", "-o", "m.svg", "r.json"]) == 1
     assert "there is no set z" in (told := capsys.readouterr().err) and "auc' was not measured" in told
+
+
+def test_damaged_results_and_journals(tmp_path):
+    found = compare({"a": (X, Y)}, ["l2svc;C=1"], journal=tmp_path / "j", **FEW)
+    whole = json.loads(found.to_json())
+    path = tmp_path / "r.json"
+    for change, message in [(lambda told: told.pop("sets"), "KeyError: 'sets'"),
+                            (lambda told: told["trials"][0].pop("inner"), "not a trial: set, method"),
+                            (lambda told: told["trials"][1]["scores"].update(accuracy="x"), "'x' is not a number"),
+                            (lambda told: told.update(metrics=["mse"]), "does not measure classes"),
+                            (lambda told: told["trials"][2].update(split="1"), "split is '1'")]:
+        told = json.loads(json.dumps(whole))
+        change(told)
+        path.write_text(json.dumps(told))
+        with pytest.raises(DataError, match=message):
+            Comparison.from_json(path)
+    path.write_text("{")
+    with pytest.raises(DataError, match=r"r.json:1:\d: not JSON"):
+        Comparison.from_json(path)
+    lines = (tmp_path / "j").read_text().splitlines(keepends=True)
+    for at, line, message in [(0, '{"search": {}}\n', "not the journal of a comparison"), (3, '{"a": 1}\n', "neither"),
+                              (3, lines[3].replace('"split": 0', '"split": 0.5'), "split is '0.5'"),
+                              (4, "[1]\n", "not a line of a journal"), (4, "{\n", "not a line of a journal: ")]:
+        path.write_text("".join([*lines[:at], line, *lines[at + 1:]]))
+        with pytest.raises(DataError, match=message):
+            compare({"a": (X, Y)}, ["l2svc;C=1"], resume=path, **FEW)

@@ -9,10 +9,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from marginlinear._version import version
 from marginlinear.compare import statistics as S
-from marginlinear.compare.design import ratio
-from marginlinear.compare.measures import ERRORS
+from marginlinear.compare.design import Design, ratio
+from marginlinear.compare.measures import ERRORS, metrics_of
 from marginlinear.compare.parameters import ROPE
+from marginlinear.compare.sets import TOLD
 from marginlinear.compare.statistics import deviation_of, mean_of
+from marginlinear.compare.study import Plan
+from marginlinear.data.reading import JSONFault, json_of
+from marginlinear.errors import DataError
 from marginlinear.problem import Summary, counted
 
 if TYPE_CHECKING:
@@ -20,7 +24,7 @@ if TYPE_CHECKING:
 
     from marginlinear._typing import PathLike
     from marginlinear.compare.statistics import Difference, Posterior, Ranking
-    from marginlinear.compare.study import Plan, Trial
+    from marginlinear.compare.study import Trial
 
 
 # Sets with which tests over sets begin: with five Wilcoxon's cannot find anything at 0.05.
@@ -271,7 +275,7 @@ class Comparison(Summary):
         return csv_text(self)
 
     def to_json(self, seconds: bool = True) -> str:
-        """All of it; without `seconds` two runs of one command have the same bytes."""
+        """All of it. Without `seconds`, which `from_json` needs, two runs of one command have the same bytes."""
         trials = [trial if seconds else {**trial, "seconds": None} for trial in self.trials]
         told = {"marginlinear": version, "design": self.plan.design._asdict(), "metrics": self.metrics,
                 "select": self.plan.select, "scale": self.plan.scale, "regression": self.plan.regression,
@@ -301,17 +305,27 @@ class Comparison(Summary):
 
     @classmethod
     def from_json(cls, source: PathLike | str) -> Comparison:
-        """The Comparison of a file that `to_json` made."""
-        from marginlinear.compare.design import Design
-        from marginlinear.compare.study import Plan
+        """The Comparison of a file that `to_json` made; DataError for another one."""
+        from marginlinear.compare.journal import trial_fault
 
-        with open(source, encoding="utf-8") as stream:
-            told = json.load(stream)
-        plan = Plan(Design(**told["design"]), tuple(told["metrics"]), told["select"], told["scale"],
-                    told["regression"], told["margins"])
-        entrants = [Entrant(one["method"], one["described"], one["is"]) for one in told["methods"]]
-        return cls(plan, entrants, told["sets"], told["trials"], level=told["level"], rope=told["rope"],
-                   certified_only=told["certified_only"])
+        with open(source, "rb") as stream:
+            data = stream.read()
+        try:
+            told = json_of(data)
+        except JSONFault as error:
+            raise DataError(source, error.line, error.column, f"not JSON: {error}") from None
+        try:
+            fault = next(filter(None, map(trial_fault, told["trials"])), None)
+            if fault is None:
+                plan = Plan(Design(**told["design"]), metrics_of(told["metrics"], told["regression"]), told["select"],
+                            told["scale"], told["regression"], told["margins"])
+                entrants = [Entrant(one["method"], one["described"], one["is"]) for one in told["methods"]]
+                sets = {name: {key: one[key] for key in TOLD} for name, one in told["sets"].items()}
+                return cls(plan, entrants, sets, told["trials"], level=float(told["level"]), rope=float(told["rope"]),
+                           certified_only=told["certified_only"])
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            fault = f"{type(error).__name__}: {error}"
+        raise DataError(source, 0, 0, f"not what margin-compare -o FILE.json writes: {fault}")
 
 
 def _plain(value: float) -> float | None:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from marginlinear._typing import AnyArray, IntArray
 
+# What a result says of a set.
+TOLD = ("rows", "features", "classes", "test_rows", "sha256")
 PACKED = (".gz", ".bz2", ".xz", ".zst")
 
 
@@ -50,8 +52,8 @@ class Dataset(NamedTuple):
         """What a result says of it, for JSON."""
         m, n = shape_of(self.X)
         given = None if self.given is None else len(self.given[1])
-        return {"rows": m, "features": n, "test_rows": given,
-                "classes": None if self.classes is None else len(self.classes), "sha256": self.digest()}
+        classes = None if self.classes is None else len(self.classes)
+        return dict(zip(TOLD, (m, n, classes, given, self.digest()), strict=True))
 
     def digest(self) -> str:
         """SHA-256 of all of it but the name."""
