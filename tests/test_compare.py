@@ -313,6 +313,9 @@ def test_estimators_of_scikit_learn():
     assert all(trial["scores"]["auc"] > 0.7 for trial in found.trials)
     with pytest.raises(ValueError, match="cannot be imported"):
         contestant_of("sklearn:sklearn.svm.Nothing")
+    hasty = compare({"a": (100 * X, Y)}, [LinearSVC(max_iter=2), "l2svc;C=1"], threads=2, **FEW)
+    assert [trial["status"] for trial in hasty.of("a", "LinearSVC")] == ["max_iter"] * 3
+    assert hasty.uncertified("a", "LinearSVC") == 3 and hasty.of("a", "LinearSVC")[0]["n_iter"] == 2
     broken = compare({"a": (X, Y)}, [(SVC(), {"C": [-1.0]})], **FEW)
     assert "InvalidParameterError" in broken.trials[0]["reason"]
 
@@ -364,6 +367,8 @@ def test_csv(tmp_path):
     assert table.names == ["age", "town=Bonn", "town=Ulm"] and table.y.tolist() == ["yes", "no", "yes"]
     assert table.X.tolist() == [[1, 0, 1], [2.5, 1, 0], [-3, 0, 1]]
     assert read_csv(str(path), "age", ["town", "kind"]).y.tolist() == [1, 2.5, -3]
+    part = read_csv(str(path), "kind", leave_out=["town"])
+    assert part.names == ["age"] and part.left_out == {"town": ("Ulm", "Bonn", "Ulm")}
     other = tmp_path / "e.csv"
     other.write_text("town,age,kind\nHof,7,no\n")
     assert read_csv(str(other), "kind", like=table.columns).X.tolist() == [[7, 0, 0]]
@@ -386,6 +391,21 @@ def test_the_command(tmp_path, monkeypatch, capsys):
     assert told.out == (tmp_path / "r.md").read_text() and told.err == "" and "| d " in told.out
     assert margin_compare.main([*base, "--resume", "j", "-q", "-o", "again.json", "d.csv"]) == 0
     assert (tmp_path / "again.json").read_bytes() == (tmp_path / "r.json").read_bytes()
+    # Groups are a column, which is no feature then; and a test part that came with the set.
+    turned = [",".join(row.split(",")[::-1]) for row in rows[:30]]
+    (tmp_path / "d.t.csv").write_text("\n".join(["what,b,a", *turned]) + "\n")
+    whose = [f"{at // 9},{row}" for at, row in enumerate(rows)]
+    (tmp_path / "g.csv").write_text("\n".join(["who,a,b,what", *whose]) + "\n")
+    assert margin_compare.main(["-s", "l2svc", "--label", "what", "-c", "1", "--groups", "who", "-q", "-o", "g.json",
+                                "--splits", "2", "--folds", "2", "g.csv"]) == 0
+    told = json.loads((tmp_path / "g.json").read_text())
+    assert told["sets"]["g"]["features"] == 2 and told["trials"][0]["train"] == 45
+    assert margin_compare.main(["-s", "l2svc", "--label", "what", "-c", "1", "--given-test", "-q", "-o", "g.json",
+                                "d.csv", "d.t.csv"]) == 0
+    told = json.loads((tmp_path / "g.json").read_text())
+    assert list(told["sets"]) == ["d"] and told["sets"]["d"]["test_rows"] == 30 and len(told["trials"]) == 1
+    assert len(told["trials"][0]["replicates"]["accuracy"]) == 1000
+    (tmp_path / "d.t.csv").unlink()
     capsys.readouterr()
     for words, status, message in [
             ([], 2, "the methods are missing"), (["-s", "l2svc"], 2, "the data files are missing"),
@@ -396,7 +416,7 @@ def test_the_command(tmp_path, monkeypatch, capsys):
             (["-s", "l2svc", "--outer-folds", "3", "--splits", "2", "d.csv"], 2, "--splits is of random splits"),
             (["-s", "l2svc", "d.csv"], 1, "there is no column 'label'"),
             (["-s", "l2svc", "none"], 1, "can't open input file none"),
-            (["-s", "l2svc", "--given-test", "d.csv"], 1, "there is no d.csv.t")]:
+            (["-s", "l2svc", "--given-test", "--label", "what", "d.csv"], 1, "there is no d.t.csv")]:
         assert margin_compare.main(words) == status
         assert message in capsys.readouterr().err
     assert margin_compare.main(["--help"]) == 0 and "--outer-folds N" in capsys.readouterr().out

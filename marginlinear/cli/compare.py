@@ -42,10 +42,12 @@ METHODS = Param("solver", str, None, "methods, with commas between, as in l2svc,
                 letter="s", metavar="METHODS")
 GRID = Param("grid", str, None, "values to choose from for one method, as in odm:C=1,10,mu=0,0.5; others keep theirs",
              metavar="METHOD:GRID")
-GIVEN = Param("given_test", bool, False, "in place of splits: the rows of NAME.t are the test part of NAME, and the "
-              "interval is one of resamples of them")
-GROUPS = Param("groups", str, None, "a word for each row, one a line: rows of one group are in one part, and in one "
-               "fold", metavar="FILE")
+GIVEN = Param("given_test", bool, False, "where there is a file NAME.t it is the test part of NAME, in place of "
+              "splits; the interval is one of resamples of its rows")
+GROUPS = Param("groups", str, None, "a word for each row, one a line, or of CSV a column: rows of one group are in one "
+               "part, and in one fold", metavar="FILE")
+LEAVE_OUT = Param("leave_out", str, None, "of CSV: columns that are no features, with commas between",
+                  metavar="A,B,...")
 METRIC = Param("metric", str, None, "what is measured on the test parts, with commas between: accuracy (the default), "
                "balanced, f1_macro, auc, top3, top5, top10, log_loss, brier, aurc; of numbers mse (the default), mae, "
                "r2", metavar="NAMES")
@@ -68,7 +70,7 @@ VERBOSE = Param("verbose", bool, False, "tell of every trial, on stderr")
 DESIGN = (SPLITS, TRAIN_SIZE, TEST_SIZE, OUTER_FOLDS, REPEATS, GIVEN, GROUPS, FOLDS, SEED)
 JUDGING = (METRIC, SELECT, LEVEL, ROPE, KEEP, MARGINS)
 DATA = (params.SCALE._replace(help="scale the rows, as the training part says how: range, maxabs or unit, as in "
-                              "margin-train"), LABEL, CATEGORIES, options.ZERO_BASED)
+                              "margin-train"), LABEL, CATEGORIES, LEAVE_OUT, options.ZERO_BASED)
 CLUSTER = cluster.CLUSTER._replace(help="run trials on this Dask cluster, as in tcp://host:8786; local:N starts N "
                                    "processes here. The files have to be there for all workers under their names")
 SCHEDULER_FILE = cluster.SCHEDULER_FILE._replace(help=cluster.SCHEDULER_FILE.help.replace("train", "run trials"))
@@ -148,6 +150,7 @@ class Comparing:
                         "margins": line.value(MARGINS)}
         self.scale, self.threads = line.value(params.SCALE), line.value(THREADS)
         self.reading = {"label": line.value(LABEL), "categories": _names(line.value(CATEGORIES)),
+                        "leave_out": _names(line.value(LEAVE_OUT)),
                         "zero_based": line.value(options.ZERO_BASED), "groups": line.value(GROUPS)}
         self.given = line.value(GIVEN)
         self.journal, self.resume = line.value(JOURNAL), line.value(RESUME)
@@ -226,7 +229,7 @@ class Comparing:
             raise UsageError(error) from None
         sources = self._sources()
         try:
-            with self.cluster.executor() if self.cluster else _nowhere() as executor, opening(
+            with _warnings_told(), self.cluster.executor() if self.cluster else _nowhere() as executor, opening(
                     "use journal", self.resume or self.journal):
                 return compare(sources, methods, **self.design, **self.judging, scale=self.scale, threads=self.threads,
                                journal=self.journal, resume=self.resume, executor=executor, progress=self.progress)
@@ -245,10 +248,10 @@ class Comparing:
 
         found = []
         for path in self.files:
-            test = test_of(path) if self.given else None
-            if test is not None and not os.path.exists(test):
-                raise Failure(f"{path}: there is no {test}: leave out {GIVEN.flag}, or this file")
-            source = File(os.path.abspath(path) if self.cluster else path, test, **self.reading)
+            test = test_of(path) if self.given and os.path.exists(test_of(path)) else None
+            if self.cluster:
+                path, test = os.path.abspath(path), test and os.path.abspath(test)
+            source = File(path, test, **self.reading)
             try:
                 with opening("open input file", path):
                     source.peek()
@@ -260,6 +263,8 @@ class Comparing:
             found.append(source)
         if not found:
             raise Failure("no data file is left")
+        if self.given and not any(source.given for source in found):
+            raise Failure(f"there is no {test_of(self.files[0])}: {GIVEN.flag} is for sets that came with a test part")
         return found
 
 
@@ -284,16 +289,30 @@ class Progress:
 
 
 @contextmanager
+def _warnings_told() -> Iterator[None]:
+    """Warnings of the block once each, at its end, but for those of fits that did not converge, which are counted."""
+    import warnings
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield
+    told = dict.fromkeys(str(found.message) for found in caught if found.category.__name__ != "ConvergenceWarning")
+    for message in told:
+        warn(message)
+
+
+@contextmanager
 def _nowhere() -> Iterator[None]:
     yield None
 
 
 def test_of(path: str) -> str:
-    """The file of the test part that came with a set: NAME.t of NAME, before what says how it is packed."""
-    for ending in (".gz", ".bz2", ".xz", ".zst"):
+    """The file of the test part that came with a set: NAME.t of NAME, before what says of what kind it is."""
+    kind = ""
+    for ending in (".gz", ".bz2", ".xz", ".zst", ".csv"):
         if path.endswith(ending):
-            return f"{path.removesuffix(ending)}.t{ending}"
-    return f"{path}.t"
+            path, kind = path.removesuffix(ending), ending + kind
+    return f"{path}.t{kind}"
 
 
 def _specs(text: str) -> list[str]:

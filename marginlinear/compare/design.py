@@ -60,9 +60,9 @@ class Design(NamedTuple):
             return 1
         return self.splits if self.outer_folds is None else self.outer_folds * self.repeats
 
-    def sentence(self, given: bool = False) -> str:
-        """`given`: all sets came with a test part."""
-        if given:
+    def sentence(self, given: int = 0, sets: int = 1) -> str:
+        """How rows are split, in words; so many of the sets came with a test part."""
+        if given == sets:
             how = "the test part that came with each set"
         elif self.outer_folds is not None:
             how = f"{self.outer_folds} outer folds"
@@ -70,6 +70,8 @@ class Design(NamedTuple):
         else:
             test = "the others" if self.test_size is None else _size(self.test_size)
             how = f"{self.splits} random splits, {_size(self.train_size)} for training and {test} for tests"
+        if 0 < given < sets:
+            how += f", but {given} sets came with a test part"
         return f"{how}; parameters by {self.folds}-fold cross-validation inside each training part; seed {self.seed}"
 
     def split(self, name: str, y: AnyArray, number: int, groups: AnyArray | None = None,

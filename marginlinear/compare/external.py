@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import tempfile
 import threading
+import warnings
 from importlib import import_module
 from itertools import product
 from typing import TYPE_CHECKING, Any
@@ -35,7 +36,7 @@ from marginlinear.selection.metrics import pooled
 from marginlinear.status import CONVERGED, MAX_ITER
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from marginlinear._typing import AnyArray, FloatArray
     from marginlinear.compare.specs import Spec
@@ -96,7 +97,7 @@ class Estimator(External):
         for key in (*self.fixed, *self.grid):
             if key not in known:
                 raise ValueError(f"{name} has no parameter {key!r}: it takes {', '.join(sorted(known))}")
-        self._seeded = known.get("random_state", 0) is None
+        self._seeded = [key for key, value in known.items() if key.split("__")[-1] == "random_state" and value is None]
 
     @property
     def key(self) -> dict[str, Any]:
@@ -121,15 +122,16 @@ class Estimator(External):
         from sklearn.base import clone
 
         estimator = clone(self.template)
-        estimator.set_params(**({"random_state": task.seed} if self._seeded else {}), **self.fixed, **point)
+        estimator.set_params(**{**dict.fromkeys(self._seeded, task.seed), **self.fixed, **point})
         labels = task.y if task.classes is None else task.classes[task.y]
-        try:
-            estimator.fit(foreign(task.X), labels)
-        except MemoryError:
-            raise
-        # Whatever another library raises is why there is no result.
-        except Exception as error:
-            raise ValueError(f"{type(error).__name__}: {error}") from error
+        with HEARING.heard() as messages:
+            try:
+                estimator.fit(foreign(task.X), labels)
+            except MemoryError:
+                raise
+            # Whatever another library raises is why there is no result.
+            except Exception as error:
+                raise ValueError(f"{type(error).__name__}: {error}") from error
         classes = task.classes
 
         def predict(X: Any) -> tuple[AnyArray, FloatArray | None]:
@@ -147,11 +149,12 @@ class Estimator(External):
             return of_all
 
         able = probability and hasattr(estimator, "predict_proba")
-        return Fitted(predict, *_ended(estimator), probabilities=probabilities if able else None)
+        return Fitted(predict, MAX_ITER if messages else NOT_STATED, n_iter=_n_iter(estimator),
+                      probabilities=probabilities if able else None)
 
 
-def _ended(estimator: Any) -> tuple[str, None, None, None, int | None]:
-    """(status, ..., n_iter) of an estimator, or of what it holds at its end."""
+def _n_iter(estimator: Any) -> int | None:
+    """Iterations of an estimator, or of what it holds at its end; None where it does not say."""
     while True:
         inner = getattr(estimator, "best_estimator_", None)
         if inner is None and hasattr(estimator, "steps"):
@@ -159,11 +162,56 @@ def _ended(estimator: Any) -> tuple[str, None, None, None, int | None]:
         if inner is None or isinstance(inner, str):
             break
         estimator = inner
-    n_iter, cap = getattr(estimator, "n_iter_", None), getattr(estimator, "max_iter", None)
-    if n_iter is None or cap is None:
-        return NOT_STATED, None, None, None, None
-    most = int(np.max(n_iter))
-    return (MAX_ITER if 0 < cap <= most else NOT_STATED), None, None, None, most
+    n_iter = getattr(estimator, "n_iter_", None)
+    return None if n_iter is None else int(np.max(n_iter))
+
+
+class Hearing:
+    """Who hears the ConvergenceWarnings of scikit-learn, in whatever thread they are raised: Python has one filter, and
+    one way of showing warnings, for all threads."""
+
+    def __init__(self) -> None:
+        self._lock, self._users = threading.Lock(), 0
+        self._of_thread = threading.local()
+        self._ended: contextlib.ExitStack
+
+    @contextlib.contextmanager
+    def heard(self) -> Iterator[list[str]]:
+        """Within it, those of this thread are put on the list."""
+        with self._lock:
+            if not self._users:
+                self._listen()
+            self._users += 1
+        messages: list[str] = []
+        self._of_thread.messages = messages
+        try:
+            yield messages
+        finally:
+            self._of_thread.messages = None
+            with self._lock:
+                self._users -= 1
+                if not self._users:
+                    self._ended.close()
+
+    def _listen(self) -> None:
+        from sklearn.exceptions import ConvergenceWarning
+
+        self._ended = contextlib.ExitStack()
+        self._ended.enter_context(warnings.catch_warnings())
+        warnings.simplefilter("always", ConvergenceWarning)
+        show = warnings.showwarning
+
+        def hear(message: Warning | str, category: type[Warning], *rest: Any, **named: Any) -> None:
+            messages = getattr(self._of_thread, "messages", None)
+            if messages is None or not issubclass(category, ConvergenceWarning):
+                show(message, category, *rest, **named)
+            else:
+                messages.append(str(message))
+
+        warnings.showwarning = hear
+
+
+HEARING = Hearing()
 
 
 def _scores(estimator: Any, rows: Any, classes: AnyArray) -> FloatArray | None:

@@ -89,9 +89,14 @@ class Comparison(Summary):
         return [entrant.label for entrant in self.entrants]
 
     @property
-    def given(self) -> bool:
-        """Whether all sets came with a test part."""
-        return all(one["test_rows"] is not None for one in self.sets.values())
+    def given(self) -> int:
+        """How many sets came with a test part."""
+        return sum(one["test_rows"] is not None for one in self.sets.values())
+
+    @property
+    def designed(self) -> str:
+        """How rows were split and parameters chosen, in words."""
+        return self.plan.design.sentence(self.given, len(self.sets))
 
     @property
     def metrics(self) -> tuple[str, ...]:
@@ -245,13 +250,13 @@ class Comparison(Summary):
         means = {method: mean_of([row["mean"] for row in self.table()
                                   if row["metric"] == metric and row["method"] == method and row["splits"]])
                  for method in self.methods}
+        against = "; ".join(f"{method} {counts.win}/{counts.tie}/{counts.loss}" for method in self.methods[1:]
+                            for counts in [self.counts(metric, method)])
         return f"Comparison of {', '.join(self.methods)} on {counted(len(self.sets), 'set')}", [
-            ("design", self.plan.design.sentence(self.given)),
+            ("design", self.designed),
             ("trials", f"{len(self.trials):,}, {short} not certified, {failed} not possible"),
             (metric, ", ".join(f"{method} {value:.4g}" for method, value in means.items()) + " (mean over the sets)"),
-            (f"against {self.methods[0]}", "; ".join(
-                f"{method} {counts.win}/{counts.tie}/{counts.loss}" for method in self.methods[1:]
-                for counts in [self.counts(metric, method)]) + " won/tied/lost sets")]
+            (f"against {self.methods[0]}", f"{against} won/tied/lost sets" if against else "no other method")]
 
     def __str__(self) -> str:
         return self.to_markdown()
