@@ -3,6 +3,8 @@
 import itertools
 import json
 import math
+import pickle
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import numpy as np
@@ -419,6 +421,17 @@ def test_the_command(tmp_path, monkeypatch, capsys):
             (["-s", "l2svc", "--given-test", "--label", "what", "d.csv"], 1, "there is no d.t.csv")]:
         assert margin_compare.main(words) == status
         assert message in capsys.readouterr().err
+    # Results that are there, by other limits, and joined.
+    found = {name: compare({name: (X[:, :n], Y)}, ["l2svc;C=1", "cs;C=1"], **FEW) for name, n in (("a", 1), ("b", 2))}
+    for name, one in found.items():
+        (tmp_path / f"{name}.json").write_text(one.to_json())
+    assert margin_compare.main(["--rope", "0.9", "-o", "ab.json", "a.json", "b.json"]) == 0
+    both = Comparison.from_json("ab.json")
+    assert capsys.readouterr().out == both.to_markdown() and list(both.sets) == ["a", "b"] and both.rope == 0.9
+    assert both.trials == found["a"].trials + found["b"].trials and both.counts("accuracy", "cs")[1] == 2
+    assert margin_compare.main(["a.json", "a.json"]) == 1 and "the set a is in two" in capsys.readouterr().err
+    assert margin_compare.main(["a.json", "r.json"]) == 1 and "not of the same methods" in capsys.readouterr().err
+    assert margin_compare.main(["-B", "1", "a.json"]) == 2 and "-B is for a comparison" in capsys.readouterr().err
     assert margin_compare.main(["--help"]) == 0 and "--outer-folds N" in capsys.readouterr().out
 
 
@@ -471,3 +484,34 @@ def test_damaged_results_and_journals(tmp_path):
         path.write_text("".join([*lines[:at], line, *lines[at + 1:]]))
         with pytest.raises(DataError, match=message):
             compare({"a": (X, Y)}, ["l2svc;C=1"], resume=path, **FEW)
+
+
+def test_trials_on_an_executor():
+    methods = ["l2svc;C=1,4", "odm;C=1;mu=0;theta=0"]
+    with ThreadPoolExecutor(2) as executor:
+        there = compare({"a": (X, Y)}, methods, executor=executor, **FEW)
+    assert there.to_json(seconds=False) == compare({"a": (X, Y)}, methods, **FEW).to_json(seconds=False)
+    for method in methods:
+        made = contestant_of(method, {"bias": 1.0})
+        assert pickle.loads(pickle.dumps(made)).key == made.key
+
+
+def test_ctrl_c_says_how_to_go_on(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "d").write_text("1 1:1\n2 1:2\n" * 10)
+    tell = margin_compare.Progress.__call__
+
+    def stop(self, trial, done, total):
+        tell(self, trial, done, total)
+        if done == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(margin_compare.Progress, "__call__", stop)
+    words = ["-s", "l2svc", "-c", "1", "--splits", "4", "--threads", "1"]
+    assert margin_compare.main([*words, "--journal", "j", "d"]) == 130
+    assert capsys.readouterr().err == ("2 of 4 trials are in j: the same command with --resume j goes on\n"
+                                       "margin-compare: interrupted\n")
+    assert margin_compare.main([*words, "d"]) == 130 and "nothing was kept" in capsys.readouterr().err
+    monkeypatch.undo()
+    monkeypatch.chdir(tmp_path)
+    assert margin_compare.main([*words, "--resume", "j", "d"]) == 0 and "| d " in capsys.readouterr().out

@@ -14,7 +14,7 @@ from marginlinear._version import version
 from marginlinear.atomic import check_writable, replacing
 from marginlinear.cli import cluster
 from marginlinear.cli.files import require_apart
-from marginlinear.cli.output import DONE, Failure, Results, StatusLine, opening, run, settle_blas, tell, warn
+from marginlinear.cli.output import DONE, Failure, StatusLine, opening, run, settle_blas, tell, warn
 from marginlinear.compare.parameters import (
     BIAS,
     FOLDS,
@@ -35,6 +35,8 @@ from marginlinear.params import Param
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from typing import Any
+
+    from marginlinear.compare import Comparison
 
 PROGRAM = "margin-compare"
 METHODS = Param("solver", str, None, "methods, with commas between, as in l2svc,odm; or one with values of its own, as "
@@ -84,11 +86,13 @@ WRITERS = {".md": "to_markdown", ".tex": "to_latex", ".csv": "to_csv", ".json": 
 
 USAGE = """\
 usage: margin-compare [options] -s METHODS data_file ...
+       margin-compare [options] result.json ...
 
 Compare methods on data files: each splits its rows again and again into a training and a test part, the same for all
 methods; each method chooses its parameters by cross-validation inside the training part, is trained on it, and is
 measured on the test part. The report is Markdown, on standard output.
-Files are LIBSVM text, or CSV with a header where the name ends in .csv; .gz, .bz2 and .xz are unpacked.
+Files are LIBSVM text, or CSV with a header where the name ends in .csv; .gz, .bz2 and .xz are unpacked. Results that
+-o has written as .json are reported again, those of several files together, by --level, --rope and --keep-uncertified.
 
 METHODS are names of margin-train -s, sklearn:MODULE.CLASS of any scikit-learn estimator, and liblinear:OPTIONS of
 LIBLINEAR's program:
@@ -115,7 +119,11 @@ def work(argv: Sequence[str]) -> int:
     if line.given(options.VERSION):
         print(f"{PROGRAM} {version}")
         return DONE
-    return Comparing(line).run()
+    return (Comparing if line.given(METHODS) or not _results(line) else Reporting)(line).run()
+
+
+def _results(line: CommandLine) -> bool:
+    return bool(line.files) and all(path.endswith(".json") for path in line.files)
 
 
 def help_text() -> str:
@@ -129,10 +137,59 @@ def help_text() -> str:
     return "\n".join([*lines, "", STATUSES])
 
 
-class Comparing:
-    """One run of the command. All that can be wrong with the command line is found before any file is read."""
+class Writing:
+    """What is done with a result: the report on standard output, and what -o names."""
 
     def __init__(self, line: CommandLine) -> None:
+        self.quiet, self.outputs = line.value(options.QUIET), line.values(OUTPUT)
+        for path in self.outputs:
+            if os.path.splitext(path)[1] not in WRITERS:
+                raise UsageError(f"-o {path}: give a name that ends in {', '.join(WRITERS)}")
+
+    def check(self) -> None:
+        for path in self.outputs:
+            with opening("write result", path):
+                check_writable(path)
+
+    def write(self, found: Comparison) -> None:
+        for path in self.outputs:
+            with opening("write result", path), replacing(path) as stream:
+                stream.write(getattr(found, WRITERS[os.path.splitext(path)[1]])().encode())
+        if not self.quiet or not self.outputs:
+            print(found.to_markdown(), end="")
+
+
+class Reporting:
+    """A report of results that are there."""
+
+    def __init__(self, line: CommandLine) -> None:
+        self.writing, self.files = Writing(line), line.files
+        given = {param.name: line.value(param) for param in (LEVEL, ROPE) if line.given(param)}
+        self.judging = {**given, **({"certified_only": False} if line.given(KEEP) else {})}
+        for param in (GRID, *DESIGN, *JUDGING, *DATA, *WORK, *RUN, *params.OWN):
+            if line.given(param) and param not in (LEVEL, ROPE, KEEP, OUTPUT, options.QUIET):
+                raise UsageError(f"{line.flag(param)} is for a comparison, of which {self.files[0]} is the result: "
+                                 "leave it out, or give -s METHODS and data files")
+        require_apart([("result", path) for path in self.files], [(OUTPUT.flag, path) for path in self.writing.outputs])
+
+    def run(self) -> int:
+        settle_blas()
+        self.writing.check()
+        from marginlinear.compare import Comparison
+
+        parts = []
+        for path in self.files:
+            with opening("open result file", path):
+                parts.append(Comparison.from_json(path))
+        self.writing.write(Comparison.joined(parts, **self.judging))
+        return DONE
+
+
+class Comparing:
+    """One comparison. All that can be wrong with the command line is found before any file is read."""
+
+    def __init__(self, line: CommandLine) -> None:
+        self.writing = Writing(line)
         self.specs = [spec for text in line.values(METHODS) for spec in _specs(text)]
         if not self.specs:
             raise UsageError(f"the methods are missing: give -s METHODS, such as -s {registry.DEFAULT},l2svc")
@@ -156,18 +213,13 @@ class Comparing:
         self.journal, self.resume = line.value(JOURNAL), line.value(RESUME)
         if self.journal and self.resume:
             raise UsageError(f"{RESUME.flag} goes on writing its own file: leave out {JOURNAL.flag}")
-        self.outputs = line.values(OUTPUT)
-        for path in self.outputs:
-            if os.path.splitext(path)[1] not in WRITERS:
-                raise UsageError(f"-o {path}: give a name that ends in {', '.join(WRITERS)}")
         self.files = self._files(line.files)
         self.cluster = cluster.place_of(line)
         require_apart([*(("data_file", path) for path in self.files), (GROUPS.flag, self.reading["groups"])],
-                      [*((OUTPUT.flag, path) for path in self.outputs), (JOURNAL.flag, self.journal),
+                      [*((OUTPUT.flag, path) for path in self.writing.outputs), (JOURNAL.flag, self.journal),
                        (RESUME.flag, self.resume)])
-        self.verbose, self.quiet = line.value(VERBOSE), line.value(options.QUIET)
-        self.status = StatusLine(self.quiet or self.verbose)
-        self.progress = Progress(self.status, self.verbose)
+        self.status = StatusLine(self.writing.quiet or line.value(VERBOSE))
+        self.progress = Progress(self.status, line.value(VERBOSE))
 
     def _common(self, line: CommandLine) -> dict[str, Any]:
         """What is given for all methods; UsageError where none has it."""
@@ -203,20 +255,13 @@ class Comparing:
 
     def run(self) -> int:
         settle_blas()
-        for path in self.outputs:
-            with opening("write result", path):
-                check_writable(path)
-        with Results(aside="-" in self.outputs) as results, self.status:
+        self.writing.check()
+        with self.status:
             found = self._compared()
-            self.status.wipe()
-            for path in self.outputs:
-                with opening("write result", path), replacing(path) as stream:
-                    stream.write(getattr(found, WRITERS[os.path.splitext(path)[1]])().encode())
-            if not self.quiet or not self.outputs:
-                results.say(found.to_markdown().rstrip("\n"))
+        self.writing.write(found)
         return DONE
 
-    def _compared(self) -> Any:
+    def _compared(self) -> Comparison:
         from marginlinear.compare.api import compare, plan_of
         from marginlinear.compare.design import Design
         from marginlinear.compare.methods import contestants_of

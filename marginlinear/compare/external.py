@@ -111,7 +111,10 @@ class Estimator(External):
 
     @property
     def regression(self) -> bool | None:
-        from sklearn.base import is_classifier, is_regressor
+        from sklearn.base import (
+            is_classifier,  # pyright: ignore[reportAttributeAccessIssue]
+            is_regressor,  # pyright: ignore[reportAttributeAccessIssue]
+        )
 
         return True if is_regressor(self.template) else False if is_classifier(self.template) else None
 
@@ -119,7 +122,7 @@ class Estimator(External):
         return None
 
     def fit(self, task: Task, point: Mapping[str, Any], probability: bool) -> Fitted:
-        from sklearn.base import clone
+        from sklearn.base import clone  # pyright: ignore[reportAttributeAccessIssue]
 
         estimator = clone(self.template)
         estimator.set_params(**{**dict.fromkeys(self._seeded, task.seed), **self.fixed, **point})
@@ -259,7 +262,7 @@ def sklearn_of(spec: Spec) -> Estimator:
     if not callable(kind):
         raise ValueError(f"{path} is no class: give {SKLEARN}MODULE.CLASS, such as {SKLEARN}sklearn.svm.LinearSVC")
     try:
-        template = kind()
+        template: Any = kind()
     except TypeError as error:
         raise ValueError(f"{path} cannot be made by its defaults alone, as a pipeline cannot: compare it in Python "
                          f"({error})") from error
@@ -296,7 +299,7 @@ def _require_estimator(template: Any, name: str) -> None:
 
 def estimator_of(estimator: Any, grid: Mapping[str, list[Any]] | None, label: str | None) -> Estimator:
     """The Estimator of one that Python has, as it is but for what the grid says."""
-    from sklearn.base import clone
+    from sklearn.base import clone  # pyright: ignore[reportAttributeAccessIssue]
 
     name = type(estimator).__name__
     _require_estimator(estimator, name)

@@ -309,6 +309,35 @@ class Comparison(Summary):
         return {"by_set": by_set, "over_sets": over, "ranking": None if ranking is None else S.as_dict(ranking)}
 
     @classmethod
+    def joined(cls, parts: Sequence[Comparison], *, level: float | None = None, rope: float | None = None,
+               certified_only: bool | None = None) -> Comparison:
+        """The Comparison of the sets of several, of the same methods, design and metrics.
+
+        Parameters
+        ----------
+        parts : sequence of Comparison
+        level, rope, certified_only : optional
+            In place of those of the first.
+
+        Raises ValueError where the parts differ, or have a set in common.
+        """
+        if not parts:
+            raise ValueError("parts: there is none: give one Comparison or more")
+        first = parts[0]
+        sets: dict[str, dict[str, Any]] = {}
+        for part in parts:
+            if part.plan != first.plan or part.entrants != first.entrants:
+                raise ValueError(f"the comparisons of {', '.join(first.sets)} and of {', '.join(part.sets)} are not of "
+                                 "the same methods, splits and metrics: they cannot be joined")
+            twice = next((name for name in part.sets if name in sets), None)
+            if twice is not None:
+                raise ValueError(f"the set {twice} is in two of the comparisons: leave one out")
+            sets |= part.sets
+        return cls(first.plan, first.entrants, sets, [trial for part in parts for trial in part.trials],
+                   level=first.level if level is None else level, rope=first.rope if rope is None else rope,
+                   certified_only=first.certified_only if certified_only is None else certified_only)
+
+    @classmethod
     def from_json(cls, source: PathLike | str) -> Comparison:
         """The Comparison of a file that `to_json` made; DataError for another one."""
         from marginlinear.compare.journal import trial_fault
