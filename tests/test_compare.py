@@ -338,6 +338,10 @@ def test_liblinear_joins():
         for one, two in zip(found.of("a", "l2svc"), found.of("a", "liblinear -s 2 -B 1"), strict=True):
             assert two["reason"] is None and one["params"]["C"] == two["params"]["C"]
             assert one["scores"] == pytest.approx(two["scores"], abs=0.03)
+    capped = compare({"a": (1000 * X, Y)}, ["liblinear:-s 3 -c 1000"], **FEW)
+    if theirs.program is not None:
+        assert {trial["status"] for trial in capped.trials} == {"max_iter"} and capped.uncertified(
+            "a", "liblinear -s 3 -c 1000") == 3
 
 
 # ---- Texts, files, the command

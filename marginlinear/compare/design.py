@@ -20,6 +20,8 @@ from marginlinear.compare import parameters as D
 from marginlinear.data.folds import stratified_folds
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from marginlinear._typing import AnyArray, IntpArray
 
 
@@ -173,10 +175,11 @@ def _size(size: float) -> str:
     return f"{size:g} of the rows" if size < 1 else f"{int(size)} rows"
 
 
-def bootstrap_rows(seed: int, name: str, m: int, draws: int) -> list[IntpArray]:
-    """Resamples of the m rows of a given test part: the same for all methods. m numbers each."""
+def bootstrap_rows(seed: int, name: str, m: int, draws: int) -> Iterator[IntpArray]:
+    """Yield resamples of the m rows of a given test part, m numbers each: the same for all methods."""
     rng = np.random.default_rng([seed, zlib.crc32(name.encode()), 2])
-    return [rng.integers(0, m, m) for _ in range(draws)]
+    for _ in range(draws):
+        yield rng.integers(0, m, m)
 
 
 def ratio(splits: list[tuple[int, int]]) -> float:

@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 # Rows of which at least this part is stored are dense for who asks for arrays.
 DENSE = 0.5
 PROGRAM = "liblinear-train"
+# It warns of much, as of inner caps that a fit gets over; by these, that it ended at a cap.
+CAPPED = "WARNING: reaching max number of iterations", "WARNING: reaching max number of Newton iterations"
 # LIBLINEAR draws its random numbers by the C library's rand, of which there is one in a process.
 ALONE = threading.Lock()
 
@@ -377,8 +379,7 @@ class Liblinear(External):
         if done.returncode or not os.path.exists(path):
             told = (done.stderr or done.stdout).strip().splitlines() or ["no message"]
             raise ValueError(f"{PROGRAM} failed: {told[0]}")
-        # Newton's methods warn of a failed line search by the same word.
-        return MAX_ITER if "WARNING" in done.stdout + done.stderr else CONVERGED
+        return MAX_ITER if any(line.startswith(CAPPED) for line in done.stdout.splitlines()) else CONVERGED
 
 
 def _package() -> Any:

@@ -102,7 +102,8 @@ def _legend(found: Comparison, metric: str) -> str:
     short = sum(trial["reason"] is None and not trial["certified"] for trial in found.trials)
     if short:
         what = "left out of means and tests" if found.certified_only else "counted as the others"
-        lines.append(f"Fits without a certificate within their tolerance: {short}, {what}.")
+        lines.append(f"Fits without a certificate within their tolerance: {short}, {what}."
+                     f"{'' if found.plan.scale else ' Rows of a common scale help: --scale range.'}")
     if some and len(found.methods) > 1:
         lines.append("The naive paired t takes splits for independent, and finds differences that are none.")
     return " ".join(lines)

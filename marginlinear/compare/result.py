@@ -192,7 +192,10 @@ class Comparison(Summary):
                 if 0 in theirs:
                     continue
                 theirs, ours = [1.0] * len(means), [b / a for a, b in means]
-            tested.append((method, S.wilcoxon(ours, theirs, level=self.level),
+            ranks = S.wilcoxon(ours, theirs, level=self.level)
+            if metric in ERRORS:
+                ranks = ranks._replace(test=f"{ranks.test} of errors as parts of {self.methods[0]}'s")
+            tested.append((method, ranks,
                            S.bayesian_signed_rank(ours, theirs, rope=self.rope, seed=self.plan.design.seed)))
         adjusted = S.holm([found.p for _, found, _ in tested])
         return [OverSets(method, found, p, posterior)

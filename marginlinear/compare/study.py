@@ -274,9 +274,11 @@ def _made(plan: Plan, task: Task, method: Contestant, X_test: Any, y_test: Any, 
         if found_margins is not None:
             trial["margins"] = np.quantile(found_margins, QUANTILES).tolist()
     if data.given is not None:
-        draws = bootstrap_rows(plan.design.seed, data.name, len(y_test), DRAWS)
-        trial["replicates"] = {metric: [_number(measure(metric, found.at(rows))) for rows in draws]
-                               for metric in plan.metrics if trial["scores"][metric] is not None}
+        trial["replicates"] = {metric: [] for metric, value in trial["scores"].items() if value is not None}
+        for rows in bootstrap_rows(plan.design.seed, data.name, len(y_test), DRAWS):
+            resample = found.at(rows)
+            for metric, values in trial["replicates"].items():
+                values.append(_number(measure(metric, resample)))
 
 
 def _number(value: Any) -> float | None:
