@@ -470,7 +470,7 @@ def test_pictures(tmp_path, monkeypatch, capsys):
 
 
 def test_damaged_results_and_journals(tmp_path):
-    found = compare({"a": (X, Y)}, ["l2svc;C=1"], journal=tmp_path / "j", **FEW)
+    found = compare({"a": (X, Y)}, ["l2svc;C=1"], journal=tmp_path / "j", threads=1, **FEW)
     whole = json.loads(found.to_json())
     path = tmp_path / "r.json"
     for change, message in [(lambda told: told.pop("sets"), "KeyError: 'sets'"),
