@@ -227,6 +227,9 @@ def test_the_same_bits_again_threaded_and_resumed(tmp_path):
         compare({"a": (X, Y)}, ["cs;C=2"], metric=["accuracy", "auc"], resume=path, **FEW)
     with pytest.raises(ValueError, match="is there: go on with it"):
         run(journal=path)
+    # One that an error has left without a trial is none.
+    path.write_bytes(b"".join(lines[:5]))
+    assert run(journal=path).to_json(seconds=False) == whole
 
 
 def order(trial):
