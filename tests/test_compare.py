@@ -114,6 +114,9 @@ def test_bayesian_signed_ranks():
     assert found.larger == pytest.approx(mirrored.smaller, abs=0.01) and found == S.bayesian_signed_rank(
         TWO, ONE, rope=0.01)
     assert found.smaller + found.equal + found.larger == pytest.approx(1) and found.verdict == "inconclusive"
+    # What baycomp gives for these: 200,000 draws.
+    for rope, theirs in (0.01, (0, 0.330, 0.670)), (0.005, (0.000, 0.038, 0.962)):
+        assert S.bayesian_signed_rank(TWO, ONE, rope=rope)[2:5] == pytest.approx(theirs, abs=0.01)
     assert S.bayesian_signed_rank(ONE + 0.05, ONE, rope=0.01).verdict == "larger"
     assert S.bayesian_signed_rank(ONE + 0.001, ONE, rope=0.01).verdict == "equal"
     assert S.holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
@@ -328,6 +331,13 @@ def test_estimators_of_scikit_learn():
     assert hasty.uncertified("a", "LinearSVC") == 3 and hasty.of("a", "LinearSVC")[0]["n_iter"] == 2
     broken = compare({"a": (X, Y)}, [(SVC(), {"C": [-1.0]})], **FEW)
     assert "InvalidParameterError" in broken.trials[0]["reason"]
+
+    class Silent(SVC):
+        def predict(self, X):
+            raise NotImplementedError("not today")
+
+    silent = compare({"a": (X, Y)}, [Silent()], **FEW)
+    assert silent.trials[0]["reason"] == "NotImplementedError: not today"
 
 
 def test_liblinear_joins():
