@@ -439,6 +439,8 @@ def test_the_command(tmp_path, monkeypatch, capsys):
             (["-s", "l2svc", "-o", "d.csv", "d.csv"], 2, "are one file"),
             (["-s", "l2svc", "--outer-folds", "3", "--splits", "2", "d.csv"], 2, "--splits is of random splits"),
             (["-s", "l2svc", "d.csv"], 1, "there is no column 'label'"),
+            (["-s", "l2svc", "--label", "what", "--train-size", "99", "-q", "-o", "x.md", "d.csv"], 1,
+             "nothing could be tried: train_size = 99 is 99 of 90 rows"),
             (["-s", "l2svc", "none"], 1, "can't open input file none"),
             (["-s", "l2svc", "--given-test", "--label", "what", "d.csv"], 1, "there is no d.t.csv")]:
         assert margin_compare.main(words) == status
