@@ -72,7 +72,7 @@ def parse_grid(text: str, method: Method) -> Grid:
         if param.name in grid:
             raise ValueError(f"grid {text!r}: {name} stands there twice")
         grid[param.name] = _distinct(param, [param.parse(word) for piece in pieces
-                                             for word in _words(param, piece.strip())])
+                                             for word in _words(name, piece.strip(), param.relative)])
     return grid
 
 
@@ -170,13 +170,13 @@ def _distinct(param: Param, values: list[Any]) -> list[Any]:
     return values if param.type is str else sorted(values, key=_rank)
 
 
-def _words(param: Param, piece: str) -> list[str]:
-    """The values, as text, that one piece of a grid stands for."""
+def _words(name: str, piece: str, relative: bool = False) -> list[str]:
+    """The values, as text, that one piece of a grid stands for; `relative`: it may have a unit."""
     from decimal import Decimal, InvalidOperation
 
     if ":" not in piece:
         return [piece]
-    name, unit = param.name, P.RELATIVE if param.relative and P.is_relative(piece) else ""
+    unit = P.RELATIVE if relative and P.is_relative(piece) else ""
     ends = piece.removesuffix(unit).split(":")
     base = ends.pop(0) if piece.startswith("log") else None
     try:
