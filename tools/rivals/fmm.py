@@ -12,7 +12,8 @@ For rows of length at most 1 and rate 1 the paper's Theorem 3.1 has, with M the 
 
 Here rows are divided by the length of the longest, which the rate could do as well. Any q bounds M from above by
 ||sum_i q_i y_i x_i||: what that is above the least margin is the certificate. Of rows that no hyperplane parts M is 0,
-and the number of steps is the only regularisation: the method is then one that stops early."""
+and the number of steps is the only regularisation: the method is then one that stops early.
+"""
 
 import numpy as np
 from scipy.special import softmax

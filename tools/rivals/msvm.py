@@ -5,7 +5,8 @@
 
 At the optimum sum_l w_l = 0, and sum_{j<l} ||w_j - w_l||^2 = k sum_l ||w_l||^2 there: P is C times the objective of
 m3svm with p = 2 and lambda = (k + 1)/(2 k C), but for that one's smoothed corner and the weight eps of the offsets. The
-corner adds at most m (k - 1) delta/2 to the sum of losses, which is part of the certificate here."""
+corner adds at most m (k - 1) delta/2 to the sum of losses, which is part of the certificate here.
+"""
 
 from tools.rivals.pairwise import PairwiseHinge
 
