@@ -220,6 +220,9 @@ def trial_of(plan: Plan, data: Dataset, method: Contestant, split: int, threads:
              cancel: threading.Event | None) -> Trial:
     """One trial, as the journal has it."""
     X, y, X_test, y_test, groups = parts_of(plan, data, split)
+    if plan.design.label_noise > 0:
+        assert data.classes is not None
+        y = plan.design.noisy(data.name, y, split, len(data.classes))
     trial: Trial = {"set": data.name, "method": method.label, "split": split, "train": len(y), "test": len(y_test),
                     "params": {}, "inner": None, "scores": {}, "status": None, "certificate": None, "allowed": None,
                     "objective": None, "n_iter": None, "certified": False, "fits": 0, "uncertified": 0,
