@@ -151,8 +151,8 @@ class MethodParameters(TypedDict, total=False):
     outer: Literal["ccp", "paper"] | None
     max_outer: Integer | None
     restarts: Integer | None
-    lambda1: Number | None
-    lambda2: Number | None
+    lambda1: Number | str | None
+    lambda2: Number | str | None
     norm: Number | None
     eps: Number | None
     delta: Number | None

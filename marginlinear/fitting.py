@@ -234,7 +234,8 @@ class Fit:
         Watch takes the place of `progress`. ValueError where weights or their objective are not finite: no such model
         is made.
         """
-        method, values, how, kernel = self.method, self.values, self.how, self.kernel
+        method, how, kernel = self.method, self.how, self.kernel
+        values = P.absolute(method.params, self.values, problem.size)
         run_values = {**self.run_values, "threads": threads or self.run_values["threads"],
                       "shared": threads is None and self.run_values["shared"]}
         origin = {"method": method.name, "rows": problem.rows.m, "features": self.width,

@@ -17,6 +17,8 @@ from marginlinear._typing import Parameters
 Function = TypeVar("Function", bound="Callable[..., Any] | None")
 
 INFINITE = math.inf
+# After a number: times the sum of the rows' weights, and C.
+RELATIVE = "mC"
 
 
 class Param(NamedTuple):
@@ -49,6 +51,8 @@ class Param(NamedTuple):
         error. Empty for a parameter that is always of use.
     grid : str
         Values that a search tries unless it is told others, as in the text of `margin-train --grid`; "" for none.
+    relative : bool
+        Whether a text such as 0.05mC is taken too: that number times m C, m the sum of the rows' weights.
     """
 
     name: str
@@ -64,6 +68,7 @@ class Param(NamedTuple):
     python: tuple[Any, ...] = ()
     needs: tuple[Any, ...] = ()
     grid: str = ""
+    relative: bool = False
 
     @property
     def flag(self) -> str:
@@ -76,10 +81,12 @@ class Param(NamedTuple):
             numbers = f", or 0 to {len(self.choices) - 1}" if self.numbered else ""
             return " | ".join(self.choices) + numbers
         kind = {int: "integer", float: "number"}.get(self.type, "")
-        return f"{kind} in {self.domain}" if self.domain else kind
+        unit = f", which {RELATIVE} after it multiplies by rows and C" if self.relative else ""
+        return f"{kind} in {self.domain}{unit}" if self.domain else kind
 
     def check(self, value: Any) -> Any:
-        """Return `value` as `self.type`; ValueError names the parameter, the value and the domain."""
+        """Return `value` as `self.type`, one in units of m C as text; ValueError names the parameter, the value and the
+        domain."""
         if self.type is str:
             word = self._word(value)
             if word is None:
@@ -90,6 +97,8 @@ class Param(NamedTuple):
             if isinstance(value, bool) or getattr(getattr(value, "dtype", None), "kind", "") == "b":
                 return bool(value)
             raise self._refusal(value)
+        if self.relative and is_relative(value):
+            return self.parse(value)
         if isinstance(value, (bool, str, bytes)):
             raise self._refusal(value)
         try:
@@ -109,13 +118,15 @@ class Param(NamedTuple):
             if word is None or word in self.python:
                 raise self._refusal(text)
             return word
+        number, unit = (text.removesuffix(RELATIVE), RELATIVE) if self.relative and is_relative(text) else (text, "")
         try:
             if "_" in text:
                 raise ValueError
-            value = self.type(text)
+            value = self.type(number)
         except ValueError:
             raise self._refusal(text) from None
-        return self.check(value)
+        value = self.check(value)
+        return repr(value).removesuffix(".0") + unit if unit else value
 
     def _word(self, value: Any) -> Any:
         """The word that `value` means; None for no such word."""
@@ -160,8 +171,8 @@ RESTARTS = Param("restarts", int, 1, "where the problem is not convex (mu > 0, t
                  "seeds seed, seed + 1, ...; the one of lowest objective is kept", "[1, 1000]",
                  needs=("outer", ("ccp",)))
 LAMBDA1 = Param("lambda1", float, 0.25, "weight of the margins' variance (twice the population variance); it acts from "
-                "about 0.05 C x rows on", "[0, inf)")
-LAMBDA2 = Param("lambda2", float, 0.25, "weight of the margins' mean", "[0, inf)")
+                "about 0.05mC on", "[0, inf)", relative=True)
+LAMBDA2 = Param("lambda2", float, 0.25, "weight of the margins' mean", "[0, inf)", relative=True)
 NORM = Param("norm", float, None, "p, the exponent of the norms of the weights", "[1, inf)", letter="p")
 EPS = Param("eps", float, 1e-6, "weight of ||W||_F^2 + ||b||^2, which makes the optimum one point", "(0, inf)")
 DELTA = Param("delta", float, 1e-3, "width of the smoothed corner of the hinge", "[1e-12, 1e6]")
@@ -288,6 +299,25 @@ def resolve(declared: Iterable[Param], given: Mapping[str, Any]) -> Parameters:
             raise ValueError(f"{p.name} = {values[p.name]!r} is of no use {_with(other, values[other])}: it is for "
                              f"{other} = {' | '.join(useful)}")
     return values
+
+
+def is_relative(value: object) -> bool:
+    """Whether it is a text in units of m C."""
+    return isinstance(value, str) and value.endswith(RELATIVE)
+
+
+def amount(value: float | str) -> float:
+    """The number of a value, without its unit."""
+    return float(value.removesuffix(RELATIVE)) if isinstance(value, str) else value
+
+
+def absolute(declared: Iterable[Param], values: Mapping[str, Any], size: float) -> Parameters:
+    """The `values`, those in units of m C as numbers: `size` is m."""
+    found = dict(values)
+    for p in declared:
+        if is_relative(found.get(p.name)):
+            found[p.name] = p.check(amount(found[p.name]) * size * found[C.name])
+    return found
 
 
 class Predicting(Protocol):

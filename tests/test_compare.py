@@ -148,6 +148,19 @@ def test_splits_are_stratified_and_follow_from_names_and_numbers():
         Design(train_size=99).split("a", y, 0)
 
 
+def test_label_noise_is_of_training_rows():
+    y = np.repeat([0, 1, 2], [60, 30, 10])
+    noisy = Design(label_noise=0.2, seed=3).noisy("a", y, 4, 3)
+    assert np.count_nonzero(noisy != y) == 20 and set(noisy) <= {0, 1, 2}
+    assert np.array_equal(noisy, Design(label_noise=0.2, seed=3).noisy("a", y, 4, 3))
+    # Where most labels of two classes are wrong, the test rows' own are met by the other class.
+    data = np.repeat(np.eye(2), 50, axis=0), np.repeat([0, 1], 50)
+    found = compare({"a": data}, ["l2svc;C=1"], label_noise=0.9, **FEW)
+    assert all(trial["scores"]["accuracy"] == 0 for trial in found.trials)
+    with pytest.raises(ValueError, match=r"label_noise = 0\.1 is for classes"):
+        compare({"a": (X, X[:, 0])}, ["l2svr"], label_noise=0.1)
+
+
 def test_measures_by_hand():
     chances = np.array([[0.5, 0.5], [0.25, 0.75], [0, 1.0]])
     found = Predictions(np.array([0, 1, 0]), np.array([0, 1, 1]), np.array([-1.0, 1, 2]), chances)

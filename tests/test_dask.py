@@ -129,6 +129,11 @@ def test_weights_and_classes(client):
     assert model.classes.tolist() == ["a", "b", "c", "d"] and (model.predict(X) == best.predict(X)).mean() > 0.99
 
 
+def test_units_of_rows_and_cost(client, rows):
+    model = mld.train(*rows, solver="ldm", lambda1="0.5mC", C=2, client=client)
+    assert model.params["lambda1"] == 0.5 * len(table()[0]) * 2
+
+
 @pytest.mark.parametrize(("scale", "sparse"), [("range", False), ("range", True), ("maxabs", True), ("unit", True)])
 def test_scaling_is_that_of_all_rows(threads, scale, sparse):
     X, y = table()

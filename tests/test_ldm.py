@@ -99,6 +99,36 @@ def test_class_weights_multiply_the_cost_alone():
     assert abs(by_class.info.objective - by_row.info.objective) > 1e-3
 
 
+@pytest.mark.parametrize("solver", ["ldm", "ldm-asgd"])
+@pytest.mark.parametrize("k", [2, 3])
+def test_weights_relative_to_rows_and_cost(solver, k, tmp_path):
+    """The model's parameters are numbers, with which the same model is trained again."""
+    rng = np.random.default_rng(1)
+    X, y, weight = rng.standard_normal((60, 4)), rng.integers(0, k, 60), rng.integers(1, 3, 60).astype(float)
+    model = ml.train(X, y, solver=solver, C=2, lambda1="0.25mC", lambda2="1e-2mC", sample_weight=weight)
+    size = weight.sum()
+    assert model.params["lambda1"] == 0.25 * 2 * size and model.params["lambda2"] == 0.01 * size * 2
+    again = ml.train(X, y, solver=solver, sample_weight=weight, C=2,
+                     **{name: model.params[name] for name in ("lambda1", "lambda2")})
+    assert again.weights.tobytes() == model.weights.tobytes()
+    ml.save_model(model, tmp_path / "model")
+    assert ml.load_model(tmp_path / "model").params["lambda1"] == model.params["lambda1"]
+    model.params["lambda1"] = "0.25mC"
+    ml.save_model(model, tmp_path / "words")
+    with pytest.raises(ml.DataError, match="lambda1"):
+        ml.load_model(tmp_path / "words")
+
+
+def test_each_fold_of_a_search_has_its_own_rows():
+    X, y, _, _ = oracles.random_binary(4)
+    grid = {"lambda1": ["1mC", "0.1mC", 0.25]}
+    found = ml.search(X, y, solver="ldm", C=1.0, grid=grid, folds=3)
+    assert [entry["lambda1"] for entry in found.table] == [0.25, "0.1mC", "1mC"]
+    best = found.best_params["lambda1"]
+    again = ml.train(X, y, solver="ldm", C=1.0, lambda1=best)
+    assert found.model.params["lambda1"] == again.params["lambda1"]
+
+
 def test_a_large_variance_weight_makes_margins_alike():
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((200, 5)) + 1, rng.integers(0, 2, 200)

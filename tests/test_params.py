@@ -82,6 +82,22 @@ def test_integers(param):
         assert type(param.check(kind(7))) is int
 
 
+RELATIVE = [p for p in NUMBERS if p.relative]
+
+
+@pytest.mark.parametrize("param", RELATIVE, ids=lambda p: p.name)
+def test_units_of_rows_and_cost(param):
+    assert param.check("0.05mC") == param.parse("5e-2mC") == "0.05mC"
+    assert P.absolute((P.C, param), {"C": 3.0, param.name: "0.05mC"}, 40.0) == {"C": 3.0, param.name: 0.05 * 40 * 3}
+    for text in ("mC", "-1mC", "0.05 mc", "1_0mC", "infmC", "0.05"):
+        with pytest.raises(ValueError, match=f"^{param.name} = '{text}' .*mC|^{param.name} = -?[0-9inf.]+ .*mC"):
+            param.check(text)
+    with pytest.raises(ValueError, match=param.name):
+        P.absolute((P.C, param), {"C": 1e300, param.name: "1mC"}, 1e300)
+    with pytest.raises(ValueError, match=r"^C = "):
+        P.C.check("0.05mC")
+
+
 def test_numpy_numbers_become_python_numbers():
     assert type(P.C.check(np.float32(0.5))) is float
     assert type(P.C.check(np.int64(2))) is float

@@ -217,6 +217,14 @@ def test_grid_text(text, values):
     assert grid.parse_grid(text, registry.get("mcodm")) == values
 
 
+def test_grid_text_in_units_of_rows_and_cost():
+    text = "lambda1=1mC,log10:-3:1:-2mC,0,2,lambda2=0:0.5:1mC"
+    assert grid.parse_grid(text, registry.get("ldm")) == {"lambda1": [0.0, 2.0, "0.001mC", "0.01mC", "1mC"],
+                                                          "lambda2": ["0mC", "0.5mC", "1mC"]}
+    with pytest.raises(ValueError, match="C = '1mC' is not allowed"):
+        grid.parse_grid("C=1mC", registry.get("ldm"))
+
+
 BAD_GRIDS = [
     ("1,2", "'1' has no name"), ("D=1", "'D' is not a parameter of mcodm: give one of C, lambda, mu"),
     ("C=", "C = '' is not allowed"), ("C=1,C=2", "C stands there twice"), ("C=log2:1:1", "is no range"),

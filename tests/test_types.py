@@ -134,7 +134,8 @@ def test_types_of_parameters(name):
         assert tuple(words) == (*param.choices, *(word for word in param.python if isinstance(word, str)))
         assert ("KernelFunction" in text) == (callable in param.python)
     else:
-        assert text == f"{ {float: 'Number', int: 'Integer', bool: 'Flag'}[param.type]} | None"
+        kind = {float: "Number", int: "Integer", bool: "Flag"}[param.type]
+        assert text == f"{kind}{' | str' * param.relative} | None"
 
 
 def test_words_for_type_checkers():

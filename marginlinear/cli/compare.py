@@ -18,6 +18,7 @@ from marginlinear.cli.output import DONE, Failure, StatusLine, opening, run, set
 from marginlinear.compare.parameters import (
     BIAS,
     FOLDS,
+    LABEL_NOISE,
     LEVEL,
     OUTER_FOLDS,
     REPEATS,
@@ -69,7 +70,7 @@ RESUME = Param("resume", str, None, "go on with the comparison of this --journal
                "added", metavar="FILE")
 VERBOSE = Param("verbose", bool, False, "tell of every trial, on stderr")
 
-DESIGN = (SPLITS, TRAIN_SIZE, TEST_SIZE, OUTER_FOLDS, REPEATS, GIVEN, GROUPS, FOLDS, SEED)
+DESIGN = (SPLITS, TRAIN_SIZE, TEST_SIZE, OUTER_FOLDS, REPEATS, GIVEN, GROUPS, LABEL_NOISE, FOLDS, SEED)
 JUDGING = (METRIC, SELECT, LEVEL, ROPE, KEEP, MARGINS)
 DATA = (params.SCALE._replace(help="scale the rows, as the training part says how: range, maxabs or unit, as in "
                               "margin-train"), LABEL, CATEGORIES, LEAVE_OUT, options.ZERO_BASED)
@@ -196,7 +197,7 @@ class Comparing:
         self.common = self._common(line)
         self.grids = dict(_grid(text) for text in line.values(GRID))
         self.design = {param.name: line.value(param) for param in
-                       (SPLITS, TRAIN_SIZE, TEST_SIZE, OUTER_FOLDS, REPEATS, FOLDS, SEED)}
+                       (SPLITS, TRAIN_SIZE, TEST_SIZE, OUTER_FOLDS, REPEATS, FOLDS, SEED, LABEL_NOISE)}
         for param in (SPLITS, TRAIN_SIZE, TEST_SIZE):
             if line.given(param) and line.given(OUTER_FOLDS):
                 raise UsageError(f"{param.flag} is of random splits: leave it out with {OUTER_FOLDS.flag}")

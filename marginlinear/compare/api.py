@@ -28,9 +28,10 @@ def compare(sets: Any, methods: Iterable[Any], *, splits: Integer = D.SPLITS.def
             train_size: float = D.TRAIN_SIZE.default, test_size: float | None = None,
             outer_folds: Integer | None = None, repeats: Integer = D.REPEATS.default, folds: Integer = D.FOLDS.default,
             metric: str | Sequence[str] | None = None, select: str | None = None, scale: Scale | None = None,
-            seed: Integer = D.SEED.default, threads: Integer | None = None, level: float = D.LEVEL.default,
-            rope: float = D.ROPE.default, certified_only: bool = True, margins: bool = False,
-            journal: PathLike | None = None, resume: PathLike | None = None,
+            label_noise: float = D.LABEL_NOISE.default, seed: Integer = D.SEED.default,
+            threads: Integer | None = None, level: float = D.LEVEL.default, rope: float = D.ROPE.default,
+            certified_only: bool = True, margins: bool = False, journal: PathLike | None = None,
+            resume: PathLike | None = None,
             executor: Executor | None = None, progress: Callable[[Trial, int, int], object] | None = None,
             grids: Mapping[str, str] | None = None, **common: Any) -> Comparison:
     """Compare methods on sets: on repeated splits, with parameters chosen inside each training part, by tests that know
@@ -58,6 +59,8 @@ def compare(sets: Any, methods: Iterable[Any], *, splits: Integer = D.SPLITS.def
         What parameters are chosen by. Default: the first metric, if it needs no probabilities.
     scale : {"range", "maxabs", "unit"}, optional
         Learned on each training part.
+    label_noise : float
+        Part of each training part's rows, in [0, 1), that get another class's label at random. Test rows keep theirs.
     seed, threads : int
         The result does not depend on threads.
     level, rope : float
@@ -94,7 +97,7 @@ def compare(sets: Any, methods: Iterable[Any], *, splits: Integer = D.SPLITS.def
     design = Design(D.SPLITS.check(splits), D.TRAIN_SIZE.check(train_size),
                       None if test_size is None else D.TEST_SIZE.check(test_size),
                       None if outer_folds is None else D.OUTER_FOLDS.check(outer_folds), D.REPEATS.check(repeats),
-                      D.FOLDS.check(folds), D.SEED.check(seed))
+                      D.FOLDS.check(folds), D.SEED.check(seed), D.LABEL_NOISE.check(label_noise))
     contestants = contestants_of(methods, {D.BIAS.name: D.BIAS.default, **common}, grids)
     plan = plan_of(contestants, design, metric, select, scale, P.check_flag("margins", margins))
     sources = sources_of(sets)
@@ -126,6 +129,9 @@ def plan_of(contestants: Sequence[Contestant], design: Design, metric: str | Seq
     regression = regression_of(contestants)
     if margins and regression:
         raise ValueError("margins = True is for classes: numbers have none")
+    if regression and design.label_noise > 0:
+        raise ValueError(f"label_noise = {design.label_noise:g} is for classes, these methods learn numbers: leave it "
+                         "out")
     names = metrics_of(() if metric is None else (metric,) if isinstance(metric, str) else tuple(metric), regression)
     return Plan(design, names, select_of(select, names, regression), None if scale is None else P.SCALE.check(scale),
                 regression, margins)

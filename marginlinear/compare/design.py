@@ -22,7 +22,7 @@ from marginlinear.data.folds import stratified_folds
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from marginlinear._typing import AnyArray, IntpArray
+    from marginlinear._typing import AnyArray, IntArray, IntpArray
 
 
 class Split(NamedTuple):
@@ -46,6 +46,8 @@ class Design(NamedTuple):
     folds : int
         Of the selection inside a training part.
     seed : int
+    label_noise : float
+        The part of the training rows that get the label of another class.
     """
 
     splits: int = D.SPLITS.default
@@ -55,6 +57,7 @@ class Design(NamedTuple):
     repeats: int = D.REPEATS.default
     folds: int = D.FOLDS.default
     seed: int = D.SEED.default
+    label_noise: float = D.LABEL_NOISE.default
 
     def count(self, given: bool) -> int:
         """Splits of a set; `given`: it came with a test part."""
@@ -74,6 +77,8 @@ class Design(NamedTuple):
             how = f"{self.splits} random splits, {_size(self.train_size)} for training and {test} for tests"
         if 0 < given < sets:
             how += f", but {given} sets came with a test part"
+        if self.label_noise > 0:
+            how += f", {self.label_noise:g} of the training labels replaced by another class's"
         return f"{how}; parameters by {self.folds}-fold cross-validation inside each training part; seed {self.seed}"
 
     def split(self, name: str, y: AnyArray, number: int, groups: AnyArray | None = None,
@@ -115,6 +120,15 @@ class Design(NamedTuple):
         """The fold, 0 to folds - 1, of each of the training rows of a split, whose classes or targets are y."""
         folds = min(self.folds, len(y))
         return folds_of(y if stratify else np.zeros(len(y)), folds, [*self._seed(name, number), 1], groups)
+
+    def noisy(self, name: str, y: IntArray, number: int, k: int) -> IntArray:
+        """The classes of the training rows of a split, 0 to k - 1, with noise: which rows, and which of the other
+        classes they get, follows from the seed, the set's name and the split."""
+        rng = np.random.default_rng([*self._seed(name, number), 3])
+        wrong = rng.permutation(len(y))[:round(self.label_noise * len(y))]
+        found = y.copy()
+        found[wrong] = (y[wrong] + rng.integers(1, k, len(wrong))) % k
+        return found
 
     def _seed(self, name: str, number: int) -> list[int]:
         return [self.seed, zlib.crc32(name.encode()), number]

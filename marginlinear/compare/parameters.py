@@ -13,6 +13,8 @@ TEST_SIZE = Param("test_size", float, None, "part of the rows that it tests on; 
 OUTER_FOLDS = Param("outer_folds", int, None, "in place of random splits: each of so many folds is the test part once",
                     "[2, 1000]")
 REPEATS = Param("repeats", int, 1, "how many times the rows are cut into outer folds", "[1, 1000]")
+LABEL_NOISE = Param("label_noise", float, 0.0, "part of each training part's rows that get another class's label, at "
+                    "random; test rows keep theirs", "[0, 1)")
 FOLDS = params.FOLDS._replace(help="folds inside a training part, by which parameters are chosen")
 SEED = params.SEED._replace(help="seed of splits, folds and fits")
 LEVEL = Param("level", float, 0.05, "how often a test may find a difference that is not there", "(0, 1)")

@@ -245,6 +245,9 @@ def trial_of(plan: Plan, data: Dataset, method: Contestant, split: int, threads:
                     "seconds": {"select": 0.0, "fit": 0.0, "predict": 0.0}, "reason": None, "replicates": {}}
     try:
         X, y, X_test, y_test, groups = parts_of(plan, data, split)
+        if plan.design.label_noise > 0:
+            assert data.classes is not None
+            y = plan.design.noisy(data.name, y, split, len(data.classes))
         trial |= {"train": len(y), "test": len(y_test)}
         if plan.scale is not None:
             scaling = learned(plan.scale, X)

@@ -357,8 +357,8 @@ class DaskFit:
         """What a journal knows the fit by."""
         prints, rooms = zip(*self.client.gather([self.client.submit(collections.fingerprint, partition, pure=False)
                                                  for partition in self.partitions]), strict=True)
-        return {"version": version, "solver": self.method.name, "params": self.effective(), "rows": self.rows,
-                "features": self.width, "bias": self.bias, "data": prints, "memory": rooms}
+        return {"version": version, "solver": self.method.name, "params": self.effective(self.whole),
+                "rows": self.rows, "features": self.width, "bias": self.bias, "data": prints, "memory": rooms}
 
     @property
     def how(self) -> str | None:
@@ -370,13 +370,17 @@ class DaskFit:
         found: IntArray = np.searchsorted(self.labels, self.classes)
         return found
 
-    def effective(self) -> dict[str, Any]:
-        return fitting.effective(self.method, {**self.values, "multiclass": self.how, "scale": self.scale},
+    def absolute(self, whole: Whole) -> dict[str, Any]:
+        """The parameters' values for the rows of the whole."""
+        return P.absolute(self.method.params, self.values, whole.size)
+
+    def effective(self, whole: Whole) -> dict[str, Any]:
+        return fitting.effective(self.method, {**self.absolute(whole), "multiclass": self.how, "scale": self.scale},
                                  self.run_values)
 
     def fitted(self, communicator: Cluster, whole: Whole, rows: list[int], progress: Observer | None = None) -> Fitted:
         """Fitted of the scaled rows of the communicator's partitions."""
-        method, values, how = self.method, self.values, self.how
+        method, values, how = self.method, self.absolute(whole), self.how
         own = {p.name: values[p.name] for p in method.params}
         run = Run(progress=progress or self.progress, **self.run_values)
         with fitting.named(self.whole.n_classes, self.width, "features"):
@@ -390,8 +394,8 @@ class DaskFit:
             "bytes": 8 * places["numbers_sent"], "restarts": communicator.total("restarts"),
             "seconds_waiting": communicator.total("waiting"), "seconds": communicator.pace.seconds})
         fitting.require_finite(solution, None, method)
-        return fitting.Fitted(solution.weights, self.classes, self.bias, solution.codes, method.name, self.effective(),
-                              info, None)
+        return fitting.Fitted(solution.weights, self.classes, self.bias, solution.codes, method.name,
+                              self.effective(whole), info, None)
 
     def model(self, fitted: Fitted, folded: bool = False) -> Model:
         """Model of all labels; folded: of the rows as they are given, else of the scaled ones."""
@@ -445,8 +449,8 @@ class DaskFit:
         if weights.shape[1] != columns:
             return None
         info: Any = None
-        return self.model(fitting.Fitted(weights, self.classes, self.bias, None, self.method.name, self.effective(),
-                                         info, None), folded=True)
+        return self.model(fitting.Fitted(weights, self.classes, self.bias, None, self.method.name,
+                                         self.effective(self.whole), info, None), folded=True)
 
     def close(self) -> None:
         """Leave nothing on the cluster."""

@@ -108,7 +108,7 @@ def _check_params(source: Source, values: dict[str, Any]) -> None:
     known = {p.name: p for p in (*P.OWN, *P.RUN, *P.AROUND)}
     for name, value in values.items():
         if name in known and value is not None:
-            _check(source, "params", known[name], value)
+            _check(source, "params", known[name]._replace(relative=False), value)
 
 
 def _check(source: Source, what: str, param: P.Param, value: Any) -> None:

@@ -6,6 +6,7 @@ As text, NAME=VALUES,NAME=VALUES,... where VALUES are separated by commas, each 
     C=log10:-2:1:2       0.01, 0.1, ..., 100
     mu=0.2:0.2:0.8       0.2, 0.4, 0.6, 0.8: start, step, stop
     loss=logistic,softmax
+    lambda1=log10:-3:1:0mC     0.001, 0.01, 0.1 and 1 times rows and C
 """
 
 from __future__ import annotations
@@ -70,8 +71,8 @@ def parse_grid(text: str, method: Method) -> Grid:
         param = _axis(name, method)
         if param.name in grid:
             raise ValueError(f"grid {text!r}: {name} stands there twice")
-        grid[param.name] = _distinct(name, [param.parse(word) for piece in pieces
-                                            for word in _words(name, piece.strip())])
+        grid[param.name] = _distinct(param, [param.parse(word) for piece in pieces
+                                             for word in _words(name, piece.strip(), param.relative)])
     return grid
 
 
@@ -98,7 +99,7 @@ def check_grid(grid: Mapping[str, Iterable[Any]] | str, method: Method) -> Grid:
         param = _axis(name, method)
         if isinstance(values, str) or not hasattr(values, "__iter__"):
             raise ValueError(f"grid: {name} = {values!r} is no list of values")
-        checked[param.name] = _distinct(name, [param.check(value) for value in values])
+        checked[param.name] = _distinct(param, [param.check(value) for value in values])
     return checked
 
 
@@ -135,7 +136,11 @@ def chains_of(points: Sequence[Mapping[str, Any]], axis: str | None) -> list[lis
     chains: dict[tuple[tuple[str, Any], ...], list[int]] = {}
     for p, point in enumerate(points):
         chains.setdefault(tuple((n, v) for n, v in point.items() if n != axis), []).append(p)
-    return [sorted(chain, key=lambda p: 0 if axis is None else points[p].get(axis, 0)) for chain in chains.values()]
+
+    def rank(p: int) -> tuple[bool, float]:
+        return _rank(0 if axis is None else points[p].get(axis, 0))
+
+    return [sorted(chain, key=rank) for chain in chains.values()]
 
 
 def shown(point: Mapping[str, Any]) -> str:
@@ -153,21 +158,26 @@ def _axis(name: str, method: Method) -> Param:
     raise ValueError(f"grid: {name!r} is not a parameter of {method.name}: give one of {known}")
 
 
-def _distinct(name: str, values: list[Any]) -> list[Any]:
+def _rank(value: float | str) -> tuple[bool, float]:
+    return isinstance(value, str), P.amount(value)
+
+
+def _distinct(param: Param, values: list[Any]) -> list[Any]:
     """The values without repetitions, numbers in ascending order: of equal scores the first one wins."""
     if not values:
-        raise ValueError(f"grid: {name} has no values")
+        raise ValueError(f"grid: {param.name} has no values")
     values = list(dict.fromkeys(values))
-    return sorted(values) if all(isinstance(value, (int, float)) for value in values) else values
+    return values if param.type is str else sorted(values, key=_rank)
 
 
-def _words(name: str, piece: str) -> list[str]:
-    """The values, as text, that one piece of a grid stands for."""
+def _words(name: str, piece: str, relative: bool = False) -> list[str]:
+    """The values, as text, that one piece of a grid stands for; `relative`: it may have a unit."""
     from decimal import Decimal, InvalidOperation
 
     if ":" not in piece:
         return [piece]
-    ends = piece.split(":")
+    unit = P.RELATIVE if relative and P.is_relative(piece) else ""
+    ends = piece.removesuffix(unit).split(":")
     base = ends.pop(0) if piece.startswith("log") else None
     try:
         start, step, stop = (Decimal(end) for end in ends)
@@ -181,7 +191,7 @@ def _words(name: str, piece: str) -> list[str]:
     if count > MOST:
         raise ValueError(f"grid: {name} = {piece!r} has {count} values, more than {MOST}: give a larger step")
     numbers = (start + i * step for i in range(count))
-    return [_plain(number) if base is None else _power(BASES[base], number) for number in numbers]
+    return [(_plain(number) if base is None else _power(BASES[base], number)) + unit for number in numbers]
 
 
 def _plain(number: Decimal) -> str:

@@ -77,13 +77,13 @@ class LDMClassifier(LearnsInParts, MarginClassifier):
         "eta0": ("float in (0, 1), default=None", "Of stochastic=True: first step size. None: searched for on a "
                  "sample.")})
 
-    def __init__(self, *, C: Number = 1.0, lambda1: Number = 0.25, lambda2: Number = 0.25, stochastic: Flag = False,
-                 epochs: Integer = 5, eta0: Number | None = None, multiclass: Multiclass = "ovr", kernel: KernelChoice |
-                 None = None, gamma: GammaChoice = "scale", degree: Integer = 3, coef0: Number = 0.0, cache: Number |
-                 None = None, fit_intercept: Flag = True, intercept_scaling: Number = 1.0, class_weight: ClassWeight |
-                 None = None, tol: Number = 0.0001, algorithm: Route = "auto", max_iter: Integer = 20_000, time_limit:
-                 Number | None = None, probability: Flag = False, random_state: RandomState | None = 0, n_jobs: Integer
-                 | None = None, warm_start: Flag = False, verbose: Integer | Flag = False) -> None:
+    def __init__(self, *, C: Number = 1.0, lambda1: Number | str = 0.25, lambda2: Number | str = 0.25, stochastic: Flag
+                 = False, epochs: Integer = 5, eta0: Number | None = None, multiclass: Multiclass = "ovr", kernel:
+                 KernelChoice | None = None, gamma: GammaChoice = "scale", degree: Integer = 3, coef0: Number = 0.0,
+                 cache: Number | None = None, fit_intercept: Flag = True, intercept_scaling: Number = 1.0, class_weight:
+                 ClassWeight | None = None, tol: Number = 0.0001, algorithm: Route = "auto", max_iter: Integer = 20_000,
+                 time_limit: Number | None = None, probability: Flag = False, random_state: RandomState | None = 0,
+                 n_jobs: Integer | None = None, warm_start: Flag = False, verbose: Integer | Flag = False) -> None:
         keep(self, locals())
 
     @property

@@ -1,0 +1,128 @@
+"""The study behind docs/evidence.md: margin-compare on the sets of a folder, cut into parts that resume.
+
+    python -m tools.study list
+    python -m tools.study binary noise-10 --data DIR --output docs/evidence/study --journals /tmp/journals
+
+A part writes PART.md, its tables and tests, and PART.csv.xz, each trial's choice, scores, seconds and certificate. An
+interrupted one goes on from its journal.
+"""
+
+from __future__ import annotations
+
+import argparse
+import lzma
+import sys
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from marginlinear.cli import compare
+
+SMALL = ["breast-cancer", "breastw", "colic", "fourclass", "german", "heart", "house", "pbcseq", "planning-relax",
+         "promoters", "sonar", "splice", "svmguide1", "titanic", "vehicle2", "vertebra", "vote", "wdbc"]
+LARGE = ["a9a", "bank", "cod-rna30k", "farm-ads", "ijcnn1", "jm1", "magic", "phishing", "pol", "rcv1-small"]
+CLASSES = ["dna", "glass", "segment", "svmguide2", "vehicle", "webkb4"]
+WIDE = ["cornell", "isolet1560", "protein-val"]
+MANY = ["connect-4", "letter", "mnist", "news20bydate", "satimage", "sector", "shuttle", "usps"]
+GIVEN = ["a9a", "imdb", "news20bydate", "sector", "webkb4", "usps", "letter", "satimage", "dna", "svmguide1", "mnist"]
+
+# Weights of ldm's variance and mean: none, a tenth, and as much as all losses.
+LDM = "ldm;lambda1=0,0.1mC,1mC;lambda2=0,0.1mC,1mC"
+BINARY = ["l2svc", "l1svc", "logistic", "lssvm", "l1l2svc", "odm", LDM, "rmm", "msv", "msvmav", "mamc"]
+JOINT = ["l2svc", "l1svc", "logistic", "ovo=l2svc;multiclass=ovo", "odm", "cs", "ww", "softmax", "mcodm", "lpmcsvm",
+         "topk", "m3svm;norm=2,4", "ism3;norm=2,4"]
+TEXT = JOINT[:9]
+FEW = ["l2svc", "logistic", "odm", LDM, "rmm"]
+KERNEL = ["l2svc", "l1svc", "odm", LDM, "rmm", "lssvm"]
+HALF, ROWS = ["--scale", "range"], ["--scale", "range", "--train-size", "2000"]
+SCORES = ["--metric", "accuracy,balanced,auc,log_loss,brier,aurc"]
+SCORES_OF_CLASSES = ["--metric", "accuracy,balanced,log_loss,aurc"]
+
+
+def fixed(method: str, **values: str) -> list[str]:
+    """The method with each combination of values, C being tuned."""
+    found = [""]
+    for name, texts in values.items():
+        found = [f"{one};{name}={text}" for one in found for text in texts.split()]
+    return [f"{method}{one.replace(';', ' ').replace('=', ' ')}={method}{one}" for one in found]
+
+
+class Part(NamedTuple):
+    """One comparison: its sets, methods and options."""
+
+    sets: list[str]
+    methods: list[str]
+    options: list[str]
+
+
+ODM = fixed("odm", mu="0 0.2 0.5 0.8", theta="0 0.2 0.5")
+MCODM = fixed("mcodm", mu="0 0.2 0.5 0.8", theta="0 0.2 0.5")
+LAMBDAS = fixed("ldm", lambda1="0 0.01mC 0.1mC 1mC", lambda2="0 0.1mC 1mC")
+PARTS = {
+    "binary": Part(SMALL, BINARY, [*HALF, *SCORES]),
+    "binary-large": Part(LARGE, BINARY, [*ROWS, *SCORES]),
+    "classes": Part(CLASSES, JOINT, [*HALF, *SCORES_OF_CLASSES]),
+    "classes-wide": Part(WIDE, TEXT, [*HALF, *SCORES_OF_CLASSES]),
+    "classes-many": Part(MANY, TEXT, [*ROWS, *SCORES_OF_CLASSES]),
+    "defaults-odm": Part(SMALL, ODM, HALF),
+    "defaults-odm-large": Part(LARGE, ODM, ROWS),
+    "defaults-mcodm": Part(CLASSES, MCODM, HALF),
+    "defaults-mcodm-many": Part(MANY, MCODM, ROWS),
+    "defaults-ldm": Part(SMALL, LAMBDAS, HALF),
+    "defaults-rmm": Part(SMALL, fixed("rmm", margin_bound="1.25 1.5 2 4", bound_cost="0.01 0.1 1"), HALF),
+    "defaults-msvmav": Part(SMALL, fixed("msvmav", alpha="1 10 100 1000", beta="0.001 0.01 0.1 1"), HALF),
+    "defaults-lpmcsvm": Part(CLASSES, fixed("lpmcsvm", norm="1 1.2 1.33 1.5 1.75 2"), HALF),
+    "defaults-m3svm": Part(CLASSES, fixed("m3svm", norm="1 2 3 4 6 8"), HALF),
+    "defaults-bias": Part(SMALL + CLASSES, ["l2svc", "none=l2svc;bias=-1", "ten=l2svc;bias=10",
+                                            "free=l2svc;free_bias=true"], HALF),
+    **{f"noise-{100 * part:.0f}": Part(SMALL, FEW, [*HALF, *SCORES, "--label-noise", str(part)])
+       for part in (0.05, 0.1, 0.2)},
+    **{f"classes-noise-{100 * part:.0f}": Part(CLASSES, TEXT, [*HALF, *SCORES_OF_CLASSES, "--label-noise",
+                                                              str(part)]) for part in (0.1, 0.2)},
+    **{f"few-{100 * part:.0f}": Part(LARGE, FEW, [*HALF, *SCORES, "--folds", "3", "--train-size", str(part)])
+       for part in (0.01, 0.05)},
+    "rbf": Part(SMALL, KERNEL, [*HALF, "--kernel", "rbf", "--train-size", "0.5", *SCORES[:1], "accuracy,balanced,auc"]),
+    "given": Part(GIVEN, TEXT, ["--given-test", "--scale", "maxabs", *SCORES_OF_CLASSES[:1], "accuracy,aurc"]),
+}
+
+
+def run(name: str, args: argparse.Namespace) -> int:
+    """One part."""
+    part, journal = PARTS[name], args.journals / f"{name}.jsonl"
+    table = args.output / f"{name}.csv"
+    words = [word for method in part.methods for word in ("-s", method)]
+    words += [*part.options, "--splits", str(args.splits), "--threads", str(args.threads), "-q",
+              "--resume" if journal.exists() else "--journal", str(journal), "-o", str(args.output / f"{name}.md"),
+              "-o", str(table), *(str(args.data / one) for one in part.sets)]
+    if "--given-test" in part.options:
+        at = words.index("--splits")
+        del words[at:at + 2]
+    began = time.process_time()
+    status = compare.main(words)
+    print(f"{name}: status {status}, {time.process_time() - began:.0f} CPU s", flush=True)
+    if status == 0:
+        (args.output / f"{name}.csv.xz").write_bytes(lzma.compress(table.read_bytes()))
+        table.unlink()
+    return status
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="+", choices=["list", *PARTS])
+    parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="where the sets are")
+    parser.add_argument("--output", type=Path, default=Path("docs/evidence/study"))
+    parser.add_argument("--journals", type=Path, default=Path("build/study"))
+    parser.add_argument("--splits", type=int, default=10)
+    parser.add_argument("--threads", type=int, default=1)
+    args = parser.parse_args(argv)
+    if "list" in args.parts:
+        for name, part in PARTS.items():
+            print(f"{name}: {len(part.sets)} sets, {len(part.methods)} methods")
+        return 0
+    args.journals.mkdir(parents=True, exist_ok=True)
+    args.output.mkdir(parents=True, exist_ok=True)
+    return max(run(name, args) for name in args.parts)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
