@@ -283,7 +283,8 @@ class ResidualPairs(PairFit):
         """How far within the band each residual is."""
         engine = self.engine
         residuals = np.asarray(engine.scores) + self.offset - np.asarray(self.problem.targets)
-        return self.flat - np.abs(residuals) - UNIT * engine.drift * np.asarray(engine.root)
+        clear: FloatArray = self.flat - np.abs(residuals) - UNIT * engine.drift * np.asarray(engine.root)
+        return clear
 
     def _values(self) -> tuple[float, float]:
         engine, z = self.engine, np.asarray(self.problem.targets)

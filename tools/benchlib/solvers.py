@@ -6,9 +6,9 @@ LIBLINEAR runs with the loosest of its tolerances whose objective is within 0.1 
 at most 0.1 % above LIBLINEAR's. ww, which minimises something else than -s 4, goes to a certificate of 1e-2, and -s 4
 has its default. What softmax minimises is scikit-learn's, whose lbfgs goes by the same rules.
 
-celer and skglm, where they are installed, stand beside l1lr by these rules, too. What skglm compiles is compiled by a fit
-to some of the rows beforehand, and neither's conversion to columns is timed. Neither has the squared hinge with the sum
-of the weights' absolute values.
+celer and skglm, where they are installed, stand beside l1lr by these rules, too. What skglm compiles is compiled by a
+fit to some of the rows beforehand, and neither's conversion to columns is timed. Neither has the squared hinge with the
+sum of the weights' absolute values.
 """
 
 import os
@@ -135,7 +135,8 @@ def fit(bench, case, goal):
     out.ratio(f"memory, marginlinear / {case.peer}", *both, key="peak")
     for name in packages:
         if name in results:
-            out.ratio(f"CPU time, marginlinear / {name}", results["marginlinear"], results[name], key="cpu")
+            out.ratio(f"CPU time, marginlinear / {name}", results["marginlinear"], results[name], key="cpu",
+                      place={**place, "line": "packages", "method": f"{case.method}, to {name}"})
     bench.finish(out)
 
 
