@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import marginlinear as ml
+from marginlinear.algorithms import pairs
 from marginlinear.cli import train as margin_train
 from tests import oracles
 
@@ -107,6 +108,23 @@ def test_one_class_certificates_are_those_of_the_model(nu):
     again = ml.train(X, solver="oneclass", kernel="rbf", gamma=GAMMA, nu=nu, tol=1e-7, start=model).info
     assert again.converged
     assert again.n_iter <= 1
+
+
+@pytest.mark.parametrize("solver", ["l1svr", "oneclass"])
+def test_scores_that_no_certificate_asks_for_stay_as_they_are(monkeypatch, solver):
+    """Most residuals are within the band, and most scores above rho: these are not made in float64."""
+    X, z = problem(1500)
+    asked, recompute = [], pairs.PairFit._recompute
+    monkeypatch.setattr(pairs.PairFit, "_recompute", lambda fit, columns: asked.append(len(columns)) or
+                        recompute(fit, columns))
+    own = {"C": 1.0, "epsilon": 1.5, "free_bias": True} if solver == "l1svr" else {"nu": 0.05}
+    model = ml.train(X, z, solver=solver, kernel="rbf", gamma=0.02, tol=1e-3, **own)
+    K, b, offset = oracles.rbf(X, X, 0.02), coefficients(model, len(z)), model.intercept[0]
+    f = K @ b
+    loss = np.maximum(0, abs(f + offset - z) - 1.5).sum() if solver == "l1svr" else (
+        0.05 * len(z) * offset + np.maximum(0, -offset - f).sum())
+    assert model.info.objective == pytest.approx(0.5 * b @ f + loss, rel=1e-11)
+    assert max(asked) < len(z) / 2
 
 
 @libsvm

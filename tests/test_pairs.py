@@ -74,11 +74,15 @@ def test_sums_of_rows_do_not_depend_on_what_is_kept(capacity, k):
     assert np.allclose(sums, 1 + K.astype(np.float32)[which].T.astype(float) @ C)
 
 
-def test_add_rows_in_float64():
-    rng = np.random.default_rng(2)
-    K, c, sums = rng.standard_normal((6, 8)), rng.standard_normal((3, 2)), np.zeros((8, 2))
-    add_rows(K, np.array([5, 0, 3]), c, sums)
-    assert np.allclose(sums, K[[5, 0, 3]].T @ c)
+@pytest.mark.parametrize("k", [1, 2])
+def test_add_rows_in_float64(k):
+    rng, which = np.random.default_rng(2), np.array([5, 0, 3, 1, 4, 2])
+    K, c, sums = rng.standard_normal((6, 8)), rng.standard_normal((6, k)), np.zeros((8, k))
+    add_rows(K, which, c, sums)
+    one_by_one = np.zeros((8, k))
+    for i, own in zip(which, c, strict=True):
+        one_by_one += K[i][:, np.newaxis] * own
+    assert np.array_equal(sums, one_by_one)
 
 
 @pytest.mark.parametrize(("loss", "wanted"), [

@@ -314,7 +314,7 @@ def test_kernels_of_any_width_give_the_same_bits(kernels, stored, k):
     W, delta, every = rng.standard_normal((rows.d, k)), rng.standard_normal(k), np.arange(k, dtype=np.int32)
     found = []
     try:
-        for width in (1, 2, 4):
+        for width in (1, 2, 4, 8):
             assert choose_kernels(width) <= max(2, width)
             moved = W.copy()
             scores = np.array([kernels.row_scores(rows, i, W) for i in range(M)])

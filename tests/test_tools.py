@@ -662,6 +662,33 @@ def test_bench_kernel_stands_beside_libsvm(fakes):
     assert report["comparisons"][0]["ratios"][0]["label"] == "time, marginlinear / LIBSVM"
 
 
+@pytest.mark.parametrize("solver", ["l1svr", "oneclass"])
+def test_bench_machines_over_a_kernel_solve_what_their_peer_does(solver, tmp_path):
+    pytest.importorskip("sklearn")
+    rng, source, drawn = np.random.default_rng(0), tmp_path / "source", tmp_path / "drawn"
+    rows = [(int(label), dict(enumerate(map(float, x), 1)))
+            for label, x in zip(rng.choice([-1, 1], 90), rng.normal(3, 2, (90, 4)), strict=True)]
+    write_problem(source, rows)
+    evaluation.draw(str(source), str(drawn), 80, True, False, solver)
+    own, machine, theirs, _ = bench.MACHINES[solver]
+    ours = children.child_svc("ours", str(drawn), solver, {"gamma": 0.3, **own}, 1e-6)
+    peer = children.child_svc("sklearn", str(drawn), machine, {"gamma": 0.3, **theirs}, None)
+    # Duals at their bound's edge may be on either side.
+    assert abs(ours["support"] - peer["support"]) <= 3 and 0 < ours["support"] < 80
+
+
+def test_bench_packages_minimise_what_l1lr_does(tmp_path):
+    pytest.importorskip("celer")
+    rng, source, weights = np.random.default_rng(0), tmp_path / "source", tmp_path / "weights.npy"
+    rows = [(int(label), dict(enumerate(map(float, x), 1)))
+            for label, x in zip(rng.choice([-1, 1], 200), rng.standard_normal((200, 5)), strict=True)]
+    write_problem(source, rows)
+    ours = children.child_solver("ours", str(source), "l1lr", None, 0.5, 1e-6, os.devnull)
+    children.child_solver("celer", str(source), "l1lr", None, 0.5, 1e-6, str(weights))
+    reached = children.child_objective(str(source), "l1lr", 0.5, str(weights))
+    assert reached == pytest.approx(ours["objective"], rel=1e-4)
+
+
 def test_bench_fit_stands_beside_liblinear(fakes):
     status, report = fakes("fit", "tiny", "-s", "cs", "--options=-c 1 --seed 4")
     assert status == 0

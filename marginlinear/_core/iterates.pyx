@@ -33,19 +33,22 @@ cdef double combined_square_sum(double p, const double[::1] x, double q, const d
                                 bint paired) except? -1:
     """||p x + q y||^2"""
     cdef Py_ssize_t j, start, stop, n = x.shape[0] // 2 if paired else x.shape[0], other = n if paired else 0
-    cdef double s0 = 0, s1 = 0
+    cdef double s0 = 0, s1 = 0, s2 = 0, s3 = 0
     for start in range(0, n, BLOCK):
         stop = min(n, start + BLOCK)
         with nogil:
             j = start
-            while j + 2 <= stop:
+            while j + 4 <= stop:
                 s0 += (p * x[j] + q * y[j]) * (p * x[other + j] + q * y[other + j])
                 s1 += (p * x[j + 1] + q * y[j + 1]) * (p * x[other + j + 1] + q * y[other + j + 1])
-                j += 2
-            if j < stop:
+                s2 += (p * x[j + 2] + q * y[j + 2]) * (p * x[other + j + 2] + q * y[other + j + 2])
+                s3 += (p * x[j + 3] + q * y[j + 3]) * (p * x[other + j + 3] + q * y[other + j + 3])
+                j += 4
+            while j < stop:
                 s0 += (p * x[j] + q * y[j]) * (p * x[other + j] + q * y[other + j])
+                j += 1
         PyErr_CheckSignals()
-    return s0 + s1
+    return (s0 + s1) + (s2 + s3)
 
 
 cdef class_square_sums(double p, const double[::1] x, double q, const double[::1] y, bint paired, Py_ssize_t k):
@@ -347,10 +350,10 @@ cdef class Iterates:
         cdef double u, kappa = self.kappa, keep = (1 + A) / (1 + A + a), step = a / (1 + A + a)
         cdef double back = a / A if A > 0 else 0.0
         cdef double turn = 0
-        cdef bint plain = self.factors is None
+        cdef bint plain = self.factors is None, together = plain and not self.paired
         cdef const double[::1] b = self.factors
         cdef Py_ssize_t l, row, k = 1 if plain else b.shape[0], block = max(k, BLOCK // k * k)
-        for start in range(0, half, block):
+        for start in range(0, 0 if together else half, block):
             stop = min(half, start + block)
             with nogil:
                 if plain:
@@ -365,6 +368,8 @@ cdef class Iterates:
             stop = min(n, start + BLOCK)
             with nogil:
                 for j in range(start, stop):
+                    if together:
+                        turn += turn_at(self, j, j, back)
                     u = (1 + kappa) * self.w[j] - kappa * self.v[j]
                     self.mean_u[j] += weight * (u - self.mean_u[j])
                     self.mean_w[j] += weight * (self.w[j] - self.mean_w[j])

@@ -195,6 +195,21 @@ cdef void add_several(const float** rows, Py_ssize_t start, Py_ssize_t stop, con
             sums[start + j, l] = strip[l, j]
 
 
+cdef void add_four(const double[:, ::1] rows, const Py_ssize_t* which, const double* coefficients, Py_ssize_t m,
+                   double* sums) noexcept nogil:
+    """sums += four rows, one after the other."""
+    cdef const double* first = &rows[which[0], 0]
+    cdef const double* second = &rows[which[1], 0]
+    cdef const double* third = &rows[which[2], 0]
+    cdef const double* fourth = &rows[which[3], 0]
+    cdef double a = coefficients[0], b = coefficients[1], c = coefficients[2], d = coefficients[3]
+    cdef Py_ssize_t j
+    for j in range(4):
+        check(which[j], rows.shape[0])
+    for j in range(m):
+        sums[j] = (((sums[j] + a * first[j]) + b * second[j]) + c * third[j]) + d * fourth[j]
+
+
 def add_rows(const double[:, ::1] rows, which, const double[:, ::1] coefficients, double[:, ::1] sums):
     """sums += sum_i row_i' coefficients_i over the rows `which`, an int array, in their order; coefficients have shape
     (len(which), k), sums (m, k)."""
@@ -207,7 +222,11 @@ def add_rows(const double[:, ::1] rows, which, const double[:, ::1] coefficients
         raise ValueError(f"add_rows: {wanted.shape[0]} rows of {rows.shape[1]}, {coefficients.shape[0]} x "
                          f"{coefficients.shape[1]} coefficients, sums {m} x {k}")
     with nogil:
-        for at in range(wanted.shape[0]):
+        at = 0
+        while k == 1 and at + 4 <= wanted.shape[0]:
+            add_four(rows, &wanted[at], &coefficients[at, 0], m, &sums[0, 0])
+            at += 4
+        for at in range(at, wanted.shape[0]):
             check(wanted[at], rows.shape[0])
             row, own, sum = &rows[wanted[at], 0], &coefficients[at, 0], &sums[0, 0]
             for j in range(m):

@@ -81,7 +81,7 @@ ctypedef fused engine_t:
 include "on_rows.pxi"
 
 
-def choose_kernels(int width=4):
+def choose_kernels(int width=8):
     """Work with vectors of `width` doubles, or the widest that this processor has below that; returns their width."""
     global kernels
     kernels = kernels_of(width)

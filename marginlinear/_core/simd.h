@@ -118,10 +118,26 @@ static INLINE AVX2 void put_part_4(double *p, ptrdiff_t n, __m256d v)
 #define PUT_PART put_part_4
 #include "simd_body.h"
 
+#define AVX512 __attribute__((target("avx512f")))
+
+static INLINE AVX512 __mmask8 first_8(ptrdiff_t n) { return (__mmask8)((1u << n) - 1); }
+
+static INLINE AVX512 __m512d part_8(const double *p, ptrdiff_t n) { return _mm512_maskz_loadu_pd(first_8(n), p); }
+
+static INLINE AVX512 void put_part_8(double *p, ptrdiff_t n, __m512d v) { _mm512_mask_storeu_pd(p, first_8(n), v); }
+
+#define WIDTH 8
+#define VEC __m512d
+#define TARGET AVX512
+#define PART part_8
+#define PUT_PART put_part_8
+#include "simd_body.h"
+
 /* The widest of no more than `width`. */
 static const kernels_t *kernels_of(int width)
 {
     __builtin_cpu_init();
+    if (width >= 8 && __builtin_cpu_supports("avx512f")) return &kernels_8;
     if (width >= 4 && __builtin_cpu_supports("avx2")) return &kernels_4;
     return PLAIN;
 }

@@ -319,6 +319,14 @@ class JointFit(DualFit["BlockCD"]):
             descent.go_on()
         return objective < math.inf
 
+    def _values(self, averaged: bool, references: Mapping[str, Any]) -> tuple[float, float]:
+        engine, incumbent = self.engine, self.descent.incumbent
+        unchecked = incumbent.weights is None or self.descent.route == "newton" or engine.factors is not None
+        if unchecked or references or not engine.piecewise_linear or engine.rows.is_gram:
+            return super()._values(averaged, references)
+        # A check has summed the incumbent's objective over the rows, at these very weights.
+        return incumbent.objective, engine.recomputed_dual(averaged)
+
     def solution(self, n_outer: int = 0, residual: float | None = None, **references: Any) -> Solution:
         kept = None if self.engine.factors is None else self.engine.factors.copy()
         self.engine.drop_classes(self.descent.incumbent.from_average)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from marginlinear._core.pair_cd import UNIT
 from marginlinear._core.scores import add_rows
 from marginlinear._core.vector import dot
 from marginlinear.algorithms.pairs import ROUNDING, PairFit
@@ -60,9 +61,10 @@ class HalfSpacePairs(PairFit):
         which = np.flatnonzero(b)
         self.engine.update(which, b[which, np.newaxis])
 
-    def _refresh(self) -> None:
-        self._balance()
-        self._recompute(np.arange(len(self.cost)))
+    def _clear(self) -> FloatArray:
+        """How far each score is above rho."""
+        engine = self.engine
+        return np.asarray(engine.scores) + engine.shift - UNIT * engine.drift * np.asarray(engine.root)
 
     def _values(self) -> tuple[float, float]:
         b, scores = np.asarray(self.engine.b), np.asarray(self.engine.scores)

@@ -178,15 +178,14 @@ class PairFit:
 
     def _refresh(self) -> None:
         """The scores afresh, in float64: those of rows that have a coefficient or, perhaps, a loss."""
-        b = np.asarray(self.engine.b)
         self._balance()
         if self.problem.rows.definite:
-            asked = (b != 0) | (self._clear() <= MARGIN)
+            asked = (self._coefficients() != 0) | (self._clear() <= MARGIN)
             self._recompute(np.flatnonzero(asked))
             self._values()
             if (asked | (self._clear() > 0)).all():
                 return
-        self._recompute(np.arange(len(b)))
+        self._recompute(np.arange(len(self.cost)))
 
     def _balance(self) -> None:
         """Give the variables the sum that they must have."""
@@ -280,9 +279,12 @@ class ResidualPairs(PairFit):
         which = np.flatnonzero(b)
         engine.update(which, part * b[which, np.newaxis])
 
-    def _refresh(self) -> None:
-        self._balance()
-        self._recompute(np.arange(len(self.cost)))
+    def _clear(self) -> FloatArray:
+        """How far within the band each residual is."""
+        engine = self.engine
+        residuals = np.asarray(engine.scores) + self.offset - np.asarray(self.problem.targets)
+        clear: FloatArray = self.flat - np.abs(residuals) - UNIT * engine.drift * np.asarray(engine.root)
+        return clear
 
     def _values(self) -> tuple[float, float]:
         engine, z = self.engine, np.asarray(self.problem.targets)

@@ -8,7 +8,7 @@ import warnings
 from importlib import import_module
 from pathlib import Path
 
-from .evaluation import draw, evaluate_all, leave_fifth, read_model, scale01
+from .evaluation import draw, evaluate_all, leave_fifth, made_target, read_model, scale01
 from .measure import BenchError
 
 # LIBLINEAR's number for each method, and the objective in which both are compared.
@@ -94,20 +94,21 @@ def child_train(who, path, model, solver, C, tol, bias, threads=None):
     return cost
 
 
-def made_target(X, y, solver):
-    """Of a regression a noisy linear function of the features, the same everywhere; else the labels."""
-    import numpy as np
-
-    if not solver.endswith("svr"):
-        return y
-    random = np.random.default_rng(0)
-    z = X @ random.standard_normal(X.shape[1])
-    return (z - z.mean()) / z.std() + 0.3 * random.standard_normal(X.shape[0])
+def package_fit(who, X, y, C, tol):
+    """Logistic regression by a package: the softmax of scikit-learn, and with the sum of the weights' absolute values
+    that of celer and of skglm, all for C times the sum of the losses."""
+    if who == "celer":
+        return import_module("celer").LogisticRegression(C=C, tol=tol).fit(X, y)
+    if who == "skglm":
+        alpha = 1 / (C * X.shape[0])
+        return import_module("skglm").SparseLogisticRegression(alpha=alpha, tol=tol, fit_intercept=False).fit(X, y)
+    logistic = import_module("sklearn.linear_model").LogisticRegression
+    return logistic(C=C, tol=tol, max_iter=1000, fit_intercept=False).fit(X, y)
 
 
 def child_solver(who, path, solver, number, C, tol, weights):
-    """A fit on one thread: ours, LIBLINEAR's of this number or scikit-learn's; the peers' weights are written, a column
-    a score. A first one of ours or scikit-learn's, of some rows, imports what it needs."""
+    """A fit on one thread: ours, LIBLINEAR's of this number or a package's; the peers' weights are written, a column a
+    score. A first one of ours or a package's, of some rows, imports and compiles what it needs."""
     import numpy as np
 
     if who == "ours":
@@ -122,18 +123,21 @@ def child_solver(who, path, solver, number, C, tol, weights):
             own = {} if solver == "oneclass" else {"C": C}
             fitted, cost = timed(lambda: ml.train(X, z, solver=solver, tol=tol, threads=1, **own))
         return {**cost, "certificate": fitted.info.certificate, "objective": fitted.info.objective}
-    if who == "sklearn":
+    if who != "liblinear":
         from sklearn.datasets import load_svmlight_file
-        from sklearn.linear_model import LogisticRegression
 
         X, y = load_svmlight_file(path)
         X.indices, X.indptr = X.indices.astype("int32"), X.indptr.astype("int32")
-        LogisticRegression(fit_intercept=False).fit(X[::50], y[::50])
-        fitted, cost = timed(lambda: LogisticRegression(C=C, tol=tol, max_iter=1000, fit_intercept=False).fit(X, y))
+        if who != "sklearn":
+            X = X.tocsc()  # the order that solvers for sparse weights work in
+        package_fit(who, X[::50], y[::50], C, 0.1)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the objective tells
+            fitted, cost = timed(lambda: package_fit(who, X, y, C, tol))
         if weights != os.devnull:
             W = fitted.coef_.T
-            # Of two classes the difference of the columns.
-            np.save(weights, np.hstack([-W / 2, W / 2]) if W.shape[1] == 1 else W)
+            # Of two classes softmax has the difference of the columns.
+            np.save(weights, np.hstack([-W / 2, W / 2]) if who == "sklearn" and W.shape[1] == 1 else W)
         return cost
     from liblinear.liblinear import problem
     from liblinear.liblinearutil import svm_read_problem, train
@@ -179,27 +183,26 @@ def child_objective(path, solver, C, weights):
     return float(penalty + C * losses.sum())
 
 
-def child_svc(who, path, solver, options, C, gamma, tol):
-    """A fit with an RBF kernel: ours, with these words of train, or scikit-learn's SVC, sped up by sklearnex or not. A
-    first one, of 100 rows, imports what it needs."""
+def child_svc(who, path, name, options, tol):
+    """A fit with an RBF kernel: ours by this solver, with these words of train, or that of scikit-learn's class of this
+    name, sped up by sklearnex or not, with these options. A first one, of 100 rows, imports what it needs."""
     import numpy as np
 
     if who == "ours":
         import marginlinear as ml
 
         X, y = ml.load_libsvm(path)
-        ml.train(X[:100], y[:100], solver=solver, kernel="rbf", **options)
-        model, cost = timed(lambda: ml.train(X, y, solver=solver, kernel="rbf", C=C, gamma=gamma, tol=tol, threads=1,
-                                             **options))
+        ml.train(X[:100], y[:100], solver=name, kernel="rbf", **options)
+        model, cost = timed(lambda: ml.train(X, y, solver=name, kernel="rbf", tol=tol, threads=1, **options))
         return {**cost, "certificate": model.info.certificate / max(1.0, abs(model.info.objective)),
-                "support": model.n_support}
+                "objective": model.info.objective, "support": model.n_support}
     from sklearn.datasets import load_svmlight_file
 
-    SVC = import_module("sklearnex.svm" if who == "sklearnex" else "sklearn.svm").SVC
+    machine = getattr(import_module("sklearnex.svm" if who == "sklearnex" else "sklearn.svm"), name)
     X, y = load_svmlight_file(path)
     X = X.toarray() if X.nnz > 0.5 * np.prod(X.shape) else X
-    SVC().fit(X[:100], y[:100])
-    model, cost = timed(lambda: SVC(C=C, gamma=gamma, cache_size=200).fit(X, y))
+    machine().fit(X[:100], y[:100])
+    model, cost = timed(lambda: machine(cache_size=200, **options).fit(X, y))
     return {**cost, "support": int(model.n_support_.sum())}
 
 
@@ -358,7 +361,7 @@ def child_versions():
 
         # Not from the metadata: it may be a source tree on PYTHONPATH.
         found["marginlinear"] = marginlinear.__version__
-    for name in ("numpy", "scipy", "scikit-learn", "liblinear-official"):
+    for name in ("numpy", "scipy", "scikit-learn", "liblinear-official", "celer", "skglm", "scikit-learn-intelex"):
         try:
             found[name] = metadata.version(name)
         except metadata.PackageNotFoundError:

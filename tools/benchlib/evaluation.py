@@ -204,9 +204,20 @@ def scale01(train, test, train_out, test_out):
         os.replace(f"{target}.part", target)
 
 
-def draw(path, out, count, standard, parity):
+def made_target(X, y, solver):
+    """Of a regression a noisy linear function of the features, the same everywhere; else the labels."""
+    import numpy as np
+
+    if not solver.endswith("svr"):
+        return y
+    random = np.random.default_rng(0)
+    z = X @ random.standard_normal(X.shape[1])
+    return (z - z.mean()) / z.std() + 0.3 * random.standard_normal(X.shape[0])
+
+
+def draw(path, out, count, standard, parity, solver=""):
     """`count` rows of a file, drawn with a fixed seed, or all; `standard`: each feature of mean 0 and deviation 1;
-    `parity`: even labels against odd ones."""
+    `parity`: even labels against odd ones; the `made_target` of this solver."""
     import numpy as np
 
     import marginlinear as ml
@@ -218,7 +229,7 @@ def draw(path, out, count, standard, parity):
         X = X.toarray()
         deviation = X.std(axis=0)
         X = (X - X.mean(axis=0)) / np.where(deviation > 0, deviation, 1.0)
-    ml.dump_libsvm(X, y % 2 if parity else y, out)
+    ml.dump_libsvm(X, made_target(X, y % 2 if parity else y, solver), out)
 
 
 def leave_fifth(source, train_out, test_out):

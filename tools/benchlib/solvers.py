@@ -5,6 +5,10 @@ LIBLINEAR runs with the loosest of its tolerances whose objective is within 0.1 
 1e-5 knows, and with the quicker of its solvers where it has several; ours with the loosest tolerance whose objective is
 at most 0.1 % above LIBLINEAR's. ww, which minimises something else than -s 4, goes to a certificate of 1e-2, and -s 4
 has its default. What softmax minimises is scikit-learn's, whose lbfgs goes by the same rules.
+
+celer and skglm, where they are installed, stand beside l1lr by these rules, too. What skglm compiles is compiled by a
+fit to some of the rows beforehand, and neither's conversion to columns is timed. Neither has the squared hinge with the
+sum of the weights' absolute values.
 """
 
 import os
@@ -15,6 +19,10 @@ from .measure import Comparison, Skip
 EXCESS, SURE = 0.001, 1e-5
 THEIRS = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5)
 OURS = (0.5, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001, 5e-4, 2e-4, 1e-4)
+# Packages that minimise the same as a method, and how they are called.
+PACKAGES = {"l1lr": {
+    "celer": "celer.LogisticRegression(C={C:g}, tol={tol:g}).fit(X, y)",
+    "skglm": "skglm.SparseLogisticRegression(alpha=1/({C:g} m), tol={tol:g}, fit_intercept=False).fit(X, y)"}}
 PATIENCE = 60.0  # seconds of a fit after which no smaller tolerance of LIBLINEAR's is tried
 
 
@@ -75,8 +83,7 @@ def fit(bench, case, goal):
     def ours(tol, weights=os.devnull):
         return bench.library(bench.args.python, "solver", "ours", str(train), case.method, None, case.C, tol, weights)
 
-    def theirs(number, tol, weights=os.devnull):
-        who = "liblinear" if case.numbers else "sklearn"
+    def theirs(number, tol, weights=os.devnull, who="liblinear" if case.numbers else "sklearn"):
         return bench.library(peer, "solver", who, str(train), case.method, number, case.C, tol, weights)
 
     def objective(weights):
@@ -101,7 +108,23 @@ def fit(bench, case, goal):
     commands = {case.peer: f"train(problem, '-s {number} -c {case.C:g} -e {theirs_tol:g}')" if case.numbers else
                 f"LogisticRegression(C={case.C:g}, tol={theirs_tol:g}, fit_intercept=False).fit(X, y)",
                 "marginlinear": f"marginlinear.train(X, y, solver={case.method!r}, C={case.C:g}, tol={tol:g})"}
+    packages = PACKAGES.get(case.method, {})
+    for name, command in packages.items():
+        bench.progress(f"{case.title}: {name}")
+        try:
+            bench.peers(name, f"pip install {name}")
+            reached = tolerance(lambda e, name=name: theirs(None, e, weights, name)(), lambda: objective(weights), best)
+        except Skip as error:
+            bench.skip(f"{case.title}, {name}", str(error))
+            continue
+        if reached["objective"] > above(best):
+            excess = abs(reached["objective"] / best - 1)
+            out.notes.append(f"{case.title}: {name} ended {excess:.2g} above the optimum.")
+        contestants[name] = theirs(None, reached["tol"], who=name)
+        commands[name] = command.format(C=case.C, tol=reached["tol"])
     results, failed = bench.rounds(out.title, contestants, long=bench.args.long)
+    for name in failed.keys() & packages.keys():
+        bench.skip(f"{case.title}, {name}", failed.pop(name))
     if failed:
         raise Skip("; ".join(failed.values()))
     for label, got in results.items():
@@ -110,6 +133,10 @@ def fit(bench, case, goal):
     both = results["marginlinear"], results[case.peer]
     out.ratio(f"CPU time, marginlinear / {case.peer}", *both, "at most", goal, "cpu", place)
     out.ratio(f"memory, marginlinear / {case.peer}", *both, key="peak")
+    for name in packages:
+        if name in results:
+            out.ratio(f"CPU time, marginlinear / {name}", results["marginlinear"], results[name], key="cpu",
+                      place={**place, "line": "packages", "method": f"{case.method}, to {name}"})
     bench.finish(out)
 
 

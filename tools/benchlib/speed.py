@@ -79,6 +79,7 @@ LINES = {
     "logistic-tables": Line("Logistic regression, tables, to -s 0", (0.4, None), PRIMAL),
     "logistic-ovr": Line("Logistic regression, one against the rest, to the quicker of -s 0 and -s 7", (0.35, None)),
     "l1lr": Line("Sparse weights: l1lr, to -s 6", (0.6, None), SPARSE),
+    "packages": Line("Sparse weights: l1lr, to celer and to skglm"),
     "l1l2svc": Line("Sparse weights: l1l2svc, to -s 5", (0.5, None), SPARSE),
     "l1l2svc-16": Line("Sparse weights: l1l2svc at C = 16, to -s 5", (0.3, None), SPARSE),
     "l1svr-tables": Line("Regression: l1svr, tables, to -s 13", (0.2, None)),
