@@ -39,5 +39,4 @@ METHOD = Method(
     liblinear=5,
     kernels=False,
     routes=("auto",),
-    stores=False,
 )

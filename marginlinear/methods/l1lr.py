@@ -38,6 +38,5 @@ METHOD = Method(
     liblinear=6,
     kernels=False,
     routes=("auto",),
-    stores=False,
     probabilities="logistic",
 )
