@@ -6,11 +6,13 @@ A survey is one pass over all rows: their scores X W, and U = X' F of the forces
 as working_sets.py and sparse_classes.py do, and tells which features violate optimality. Those with a weight, and those
 others that violate it most, are solved for by the same methods in memory: of them alone the rows are gathered, in one
 more pass, which is little as most features have no weight. What is left to the next survey is whether others should.
+Where they are too many for the memory they are solved for in turns, a part of them after another, from the scores that
+all have together.
 
 A source of rows has
 
     m, d, bias      as of Rows; y and cost, of all rows
-    room            bytes for the gathered rows and what a fit makes of them
+    room, value     bytes for the gathered rows and what a fit makes of them, and how many a value takes
     counts          of each stored feature, its values that are not 0
     survey(W)       (scores, U), float64 arrays of shapes (m, k) and (d, k)
     gathered(features)
@@ -25,13 +27,16 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import numpy as np
 
+from marginlinear._core.feature_cd import FeatureCD
 from marginlinear._core.feature_rows import combine, dual_sum, forces_of, pick
 from marginlinear._core.margin_cd import table_of
 from marginlinear._core.rows import Rows
 from marginlinear._core.scores import count_rows, scores_of
 from marginlinear.algorithms.certificate import Budget
+from marginlinear.algorithms.free_bias import ROUNDING, bracket
+from marginlinear.algorithms.free_biases import best_biases
 from marginlinear.algorithms.sparse_classes import SparseClassesFit, entropy, shares
-from marginlinear.algorithms.working_sets import SparseFit, best_share
+from marginlinear.algorithms.working_sets import CYCLES, MODEL, STEPS, SparseFit, best_share
 from marginlinear.problem import Info, Problem, Solution
 from marginlinear.status import STALLED, allowance, status_of
 from marginlinear.threads import ranges, run_chunks
@@ -48,14 +53,18 @@ PART, OF_ALLOWED = 0.1, 0.3
 GROUPS, SMALL = 4, 1 << 20
 # Features that uint16 holds.
 NARROW = 1 << 16
-# Bytes that a gathered value takes with all that is made of it, and a score.
-VALUE, CLASSES_VALUE, SCORE = 24, 48, 80
+# Bytes of a value's place in a gathered row, and of what a fit makes of it: its column, and of several classes a second
+# copy of the rows, transposed. Bytes of a row's score, and of what goes with it.
+PLACE, COLUMN, CLASSES, SCORE = 4, 12, 36, 80
+# Features are solved for together where beside those with a weight there is room for others that have this part of the
+# violations.
+MOST = 0.5
 
 
 class MarginForces:
     """A loss of the margin of two classes, as margin_cd.table_of has it: its forces, and its part of P and D."""
 
-    columns, value_bytes = 1, VALUE
+    columns, value = 1, COLUMN
 
     def __init__(self, y: Int32Array, cost: FloatArray, loss: Table) -> None:
         self.y, self.cost, self.loss, self.table = y, cost, loss, table_of(*loss)
@@ -86,11 +95,36 @@ class MarginForces:
         """Solution over rows in memory, from weights W of shape (d, k)."""
         return SparseFit(problem, run._replace(start={"W": W[:, 0]}), self.cost, self.loss, *penalty).convex()
 
+    def turn(self, problem: Problem, run: Run, W: FloatArray, scores: FloatArray, U: FloatArray, l1: float, l2: float,
+             free: bool) -> int:
+        """Steps on the weights of these rows' features, by scores that others have their parts in; both go with them.
+        Returns the cycles."""
+        rows = problem.rows
+        engine = FeatureCD(rows, self.y, self.cost, self.table, l1, l2, run.seed, rows.d - 1 if free else -1)
+        signs = np.where(self.y > 0, 1.0, -1.0)
+        margins = signs * scores[:, 0]
+        engine.turn_to(np.ascontiguousarray(W[:, 0]), self.y, margins)
+        columns = engine.gather(np.arange(rows.d)).astype(np.intp)
+        budget, enough = Budget(run.max_iter, run.time_limit, cancel=run.cancel), math.inf
+        for at in range(STEPS):
+            violation, fall, _ = engine.step(columns, MODEL, CYCLES, False)
+            enough = PART * violation if at == 0 else enough
+            if violation <= enough or fall == 0 or budget.exhausted(engine.cycles):
+                break
+        W[:, 0] = engine.W
+        scores[:, 0] = signs * margins
+        if free:
+            low, high = bracket(engine.slope_of_bias, 0.0, 1e-3, ROUNDING * float(np.sum(np.abs(self.at))))
+            shift = high if math.isinf(low) else low
+            W[-1] += shift / rows.bias
+            scores += shift
+        return engine.cycles
+
 
 class ClassForces:
     """The same of multinomial logistic regression over k classes."""
 
-    value_bytes = CLASSES_VALUE
+    value = CLASSES
 
     def __init__(self, y: Int32Array, cost: FloatArray, k: int) -> None:
         self.y, self.cost, self.columns = y, cost, k
@@ -120,6 +154,18 @@ class ClassForces:
     def fit(self, problem: Problem, run: Run, W: FloatArray, *penalty: Any) -> Solution:
         return SparseClassesFit(problem, run._replace(start={"W": W}), self.cost, *penalty).convex()
 
+    def turn(self, problem: Problem, run: Run, W: FloatArray, scores: FloatArray, U: FloatArray, l1: float, l2: float,
+             free: bool) -> int:
+        made = SparseClassesFit(problem, run._replace(start={"W": W}), self.cost, l1, l2, free)
+        made.scores, made.total, made.U = scores, np.logaddexp.reduce(scores, axis=1), U
+        made.solve()
+        if free:
+            shift = best_biases(scores, self.y, self.cost)
+            made.W[:, -1] += shift / problem.rows.bias
+            scores += shift
+        W[:] = made.W.T
+        return made.engine.cycles
+
 
 class Source(Protocol):
     """See above."""
@@ -130,6 +176,7 @@ class Source(Protocol):
     y: Any
     cost: Any
     room: float
+    value: int
     counts: FloatArray
 
     def survey(self, W: FloatArray) -> tuple[FloatArray, FloatArray]: ...
@@ -200,6 +247,7 @@ class RowsOnDisk:
         self.counts = counts_of(rows)
         # Columns of several classes are fitted at the same time.
         self.room = rows.pager.memory / 2 / max(1, rows.takers) - SCORE * self.m * forces.columns
+        self.value = rows.arrays[0].itemsize + PLACE + forces.value
 
     def survey(self, W: FloatArray) -> tuple[FloatArray, FloatArray]:
         return surveyed(self.rows, self.forces, W, self.threads)
@@ -212,9 +260,8 @@ class RowsOnDisk:
         takers = max(1, self.rows.takers)
         least = math.ceil(2 * takers * (size + SCORE * self.m * self.forces.columns))
         fewer = f", or threads = 1: {takers} classes are fitted at once" if takers > 1 else ""
-        raise MemoryError(f"the scores of {self.m} rows, and the values of the features with a weight, are more than "
-                          f"half of memory = {self.rows.pager.memory:,}: give at least {least:,}, or a smaller C"
-                          f"{fewer}")
+        raise MemoryError(f"the scores of {self.m} rows, and the values of a feature, are more than half of memory = "
+                          f"{self.rows.pager.memory:,}: give at least {least:,}{fewer}")
 
 
 class SurveyedFit:
@@ -238,14 +285,18 @@ class SurveyedFit:
             self.W[:] = np.reshape(run.start["W"], self.W.shape)
         if source.room <= 0:
             source.need(0)
-        self.features, self.rows, self.gatherings, self.n_iter = np.empty(0, dtype=np.intp), None, 0, 0
+        # Those that were gathered, ascending, and their rows.
+        self.features: IntArray = np.empty(0, dtype=np.intp)
+        self.rows: Rows | None = None
+        self.gatherings = self.turns = self.n_iter = 0
         self.budget = Budget(run.max_iter, run.time_limit, run.progress, run.cancel)
         run.enlist(self)
 
     def convex(self) -> Solution:
         run, bound, stopped = self.run, -math.inf, None
         if self.free:
-            self.solve(self.held(), PART)
+            # The biases alone.
+            self.fit(self.held()[:0], PART)
         while True:
             objective = self.survey()
             bound = max(bound, best_share(self.dual, self.largest(), self.l1, self.l2))
@@ -256,13 +307,15 @@ class SurveyedFit:
             stopped = self.budget.spent(self.n_iter, objective, bound)
             if stopped:
                 break
-            self.solve(self.wanted(), max(OF_ALLOWED * run.tol, PART * certificate / max(1.0, abs(objective))))
+            self.solve(max(OF_ALLOWED * run.tol, PART * certificate / max(1.0, abs(objective))))
         status, reason = status_of(certificate, objective, run.tol, stopped or STALLED)
         info = Info(status=status, reason=reason, algorithm="cd", n_iter=self.n_iter, n_outer=0, objective=objective,
                     bound=bound, certificate=certificate, n_support=self.forces.support(), seconds=self.budget.seconds,
                     tol=run.tol, history=self.budget.history,
                     notes=(f"{np.count_nonzero(self.W)} of {self.W.size} weights are not 0",
-                           f"{len(self.budget.history)} surveys of all rows, {self.gatherings} gatherings of features"))
+                           f"{len(self.budget.history)} surveys of all rows, {self.gatherings} gatherings of features",
+                           *([f"{self.turns} of them in turns, as there is no room for all: more memory needs fewer"]
+                             if self.turns else [])))
         return Solution(self.W, info, self.state())
 
     def state(self) -> State:
@@ -272,8 +325,8 @@ class SurveyedFit:
 
     def survey(self) -> float:
         """P at W; U and what D is made of follow."""
-        scores, self.U = self.source.survey(self.W)
-        loss = self.forces.settle(scores)
+        self.scores, self.U = self.source.survey(self.W)
+        loss = self.forces.settle(self.scores)
         W = self.W[:-1] if self.free else self.W
         if self.free:
             # Rounding.
@@ -297,48 +350,86 @@ class SurveyedFit:
         """The stored features with a weight."""
         return np.flatnonzero(self.W[:len(self.source.counts)].any(axis=1))
 
-    def wanted(self) -> IntArray:
-        """The stored features with a weight, and those others that violate optimality most, as far as there is room."""
-        counts, held = self.source.counts, self.held()
-        n = len(counts)
-        most = np.abs(self.U[:n]).max(axis=1, initial=0.0)
-        most[held] = 0.0
-        others = np.flatnonzero(most > self.l1)
+    def solve(self, tol: float) -> None:
+        """The features with a weight, and those others that violate optimality most, are solved for."""
+        source = self.source
+        counts, held, violations = source.counts, self.held(), self.violations()
+        others = np.flatnonzero(violations)
+        others = others[~self.W[others].any(axis=1)]
         count = int(max(FIRST, MORE * len(held)))
         if len(others) > count:
-            others = others[np.argpartition(-most[others], count)[:count]]
-        others = others[np.argsort(-most[others], kind="stable")]
-        size, value = float(counts[held].sum()), self.forces.value_bytes
-        fits = value * (size + np.cumsum(counts[others])) <= self.source.room
-        if not fits.all():
-            others = others[:np.argmin(fits)]
-        if value * size > self.source.room or not (fits.all() or fits.any()):
-            self.source.need(value * (size + counts[most > self.l1].max(initial=0.0)))
-        return np.sort(np.concatenate((held, others)))
+            others = others[np.argpartition(-violations[others], count)[:count]]
+        others = others[np.argsort(-violations[others], kind="stable")]
+        room = source.room / source.value
+        inside = counts[held].sum() + np.cumsum(counts[others]) <= room
+        if counts[held].sum() <= room and violations[others[inside]].sum() >= MOST * violations[others].sum():
+            self.fit(np.sort(np.concatenate((held, others[inside]))), tol)
+            return
+        wanted = np.concatenate((held, others))
+        wanted = wanted[np.argsort(-violations[wanted], kind="stable")]
+        sums, left = violations[wanted], MOST * violations[wanted].sum()
+        while left > 0:
+            inside = np.cumsum(counts[wanted]) <= room
+            if not inside.any():
+                source.need(source.value * counts[wanted[0]])
+            # Those after one that is too long may be short.
+            left -= sums[inside].sum()
+            self.turn(np.sort(wanted[inside]))
+            wanted, sums = wanted[~inside], sums[~inside]
 
-    def solve(self, features: IntArray, tol: float) -> None:
-        """The weights of these stored features, and of the bias, are the best ones up to a tolerance."""
-        source, run = self.source, self.run
+    def violations(self) -> FloatArray:
+        """Of each stored feature, the size of its least subgradient at the last survey, the largest of all classes."""
+        n = len(self.source.counts)
+        W, U = self.W[:n], self.U[:n]
+        slope = self.l2 * W - U
+        found: FloatArray = np.where(W == 0, np.maximum(0.0, np.abs(slope) - self.l1),
+                                     np.abs(slope + self.l1 * np.sign(W))).max(axis=1, initial=0.0)
+        return found
+
+    def _gather(self, features: IntArray) -> IntArray:
+        """Their rows are at hand, beside those of what was, where there is room; the features of these, and the bias.
+        """
+        source = self.source
         if self.rows is None or len(np.setdiff1d(features, self.features, assume_unique=True)):
             both = np.union1d(features, self.features)
-            if self.forces.value_bytes * source.counts[both].sum() > source.room:
+            if source.value * source.counts[both].sum() > source.room:
                 both = features
-            self.features, self.rows = both, None
-            self.rows = source.gathered(both)
+            # Not both at once.
+            self.rows = None
+            self.features, self.rows = both, source.gathered(both)
             self.gatherings += 1
-        whole = self.features
-        if source.bias >= 0:
-            whole = np.append(whole, source.d - 1)
+        return np.append(self.features, source.d - 1) if source.bias >= 0 else self.features
+
+    def _near(self) -> tuple[Problem, Run]:
+        """Problem of the gathered rows, and a Run of what is left."""
+        source, run = self.source, self.run
+        assert self.rows is not None
         ones = np.broadcast_to(1.0, source.m)
-        problem = Problem(self.rows, source.y, max(2, self.forces.columns), ones, ones)
-        seconds = self.budget.seconds
-        left = None if run.time_limit is None else max(0.0, run.time_limit - seconds)
-        # The rows are not read but by these fits, which put them in an order of their own.
-        near = run._replace(tol=tol, progress=None, fits=None, places=None, overwrite_rows=True, time_limit=left,
-                            max_iter=None if run.max_iter is None else max(0, run.max_iter - self.n_iter))
-        found = self.forces.fit(problem, near, self.W[whole], self.l1, self.l2, self.free)
+        left = None if run.time_limit is None else max(0.0, run.time_limit - self.budget.seconds)
+        # The rows are read by these fits alone, which put them in an order of their own.
+        return Problem(self.rows, source.y, max(2, self.forces.columns), ones, ones), run._replace(
+            progress=None, fits=None, places=None, start=None, overwrite_rows=True, time_limit=left,
+            max_iter=None if run.max_iter is None else max(0, run.max_iter - self.n_iter))
+
+    def fit(self, features: IntArray, tol: float) -> None:
+        """The weights of these stored features, and of the bias, are the best ones up to a tolerance."""
+        whole = self._gather(features)
+        problem, run = self._near()
+        found = self.forces.fit(problem, run._replace(tol=tol), self.W[whole], self.l1, self.l2, self.free)
         self.n_iter += found.info.n_iter
         self.W[whole] = found.weights
+
+    def turn(self, features: IntArray) -> None:
+        """Steps on the weights of these stored features, and of the bias, the others as they are."""
+        # Those beside them have had their turn.
+        self.features = self.features[:0]
+        self.rows = None
+        whole = self._gather(features)
+        W = self.W[whole]
+        self.n_iter += self.forces.turn(*self._near(), W, self.scores, np.ascontiguousarray(self.U[whole]), self.l1,
+                                        self.l2, self.free)
+        self.W[whole] = W
+        self.turns += 1
 
 
 def fit(problem: Problem, run: Run, made: Any, cost: FloatArray, l1: float, l2: float, free_bias: bool) -> Solution:
