@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ def sparse_fit_of(loss: Loss) -> FitFunction:
             return SparseFit(problem, run, cost, table, *penalty).convex()
         from marginlinear.algorithms import surveys
 
-        return surveys.fit(problem, run, partial(surveys.MarginForces, loss=table), cost, *penalty)
+        return surveys.fit(problem, run, table, cost, *penalty)
 
     return fit
 
@@ -43,7 +42,7 @@ def fit_classes(problem: Problem, params: Parameters, run: Run) -> Solution:
             return SparseClassesFit(problem, run, cost, *penalty).convex()
         from marginlinear.algorithms import surveys
 
-        return surveys.fit(problem, run, partial(surveys.ClassForces, k=problem.n_classes), cost, *penalty)
+        return surveys.fit(problem, run, None, cost, *penalty)
 
 
 def in_memory(problem: Problem, run: Run) -> bool:

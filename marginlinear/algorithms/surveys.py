@@ -12,12 +12,14 @@ all have together.
 A source of rows has
 
     m, d, bias      as of Rows; y and cost, of all rows
-    room, value     bytes for the gathered rows and what a fit makes of them, and how many a value takes
+    memory          bytes for all scores, for the gathered rows, and for what a fit makes of both
+    itemsize        bytes of a gathered value
     counts          of each stored feature, its values that are not 0
     survey(W)       (scores, U), float64 arrays of shapes (m, k) and (d, k)
     gathered(features)
                     Rows of these stored features, and of the bias
-    need(size)      MemoryError: so many bytes are more than there is room for
+    shortage(needed)
+                    words for an error, where so many bytes are more than memory
 """
 
 from __future__ import annotations
@@ -175,15 +177,15 @@ class Source(Protocol):
     bias: float
     y: Any
     cost: Any
-    room: float
-    value: int
+    memory: float
+    itemsize: int
     counts: FloatArray
 
     def survey(self, W: FloatArray) -> tuple[FloatArray, FloatArray]: ...
 
     def gathered(self, features: IntArray) -> Rows: ...
 
-    def need(self, size: float) -> NoReturn: ...
+    def shortage(self, needed: float) -> str: ...
 
 
 def counts_of(rows: Rows) -> FloatArray:
@@ -245,9 +247,10 @@ class RowsOnDisk:
         self.forces, self.threads = forces, threads
         self.m, self.d, self.bias, self.y, self.cost = rows.m, rows.d, rows.bias, problem.y, forces.cost
         self.counts = counts_of(rows)
+        self.itemsize = rows.arrays[0].itemsize
         # Columns of several classes are fitted at the same time.
-        self.room = rows.pager.memory / 2 / max(1, rows.takers) - SCORE * self.m * forces.columns
-        self.value = rows.arrays[0].itemsize + PLACE + forces.value
+        self.takers = max(1, rows.takers)
+        self.memory = rows.pager.memory / 2 / self.takers
 
     def survey(self, W: FloatArray) -> tuple[FloatArray, FloatArray]:
         return surveyed(self.rows, self.forces, W, self.threads)
@@ -256,12 +259,10 @@ class RowsOnDisk:
         arrays = picked(self.rows, features, int(self.counts[features].sum()))
         return Rows.from_csr(*arrays, len(features), self.bias, in_order=True)
 
-    def need(self, size: float) -> NoReturn:
-        takers = max(1, self.rows.takers)
-        least = math.ceil(2 * takers * (size + SCORE * self.m * self.forces.columns))
-        fewer = f", or threads = 1: {takers} classes are fitted at once" if takers > 1 else ""
-        raise MemoryError(f"the scores of {self.m} rows, and the values of a feature, are more than half of memory = "
-                          f"{self.rows.pager.memory:,}: give at least {least:,}{fewer}")
+    def shortage(self, needed: float) -> str:
+        least = math.ceil(2 * self.takers * needed)
+        fewer = f", or threads = 1, as {self.takers} classes are fitted at once" if self.takers > 1 else ""
+        return f"more than half of memory = {self.rows.pager.memory:,}: give at least {least:,}{fewer}"
 
 
 class SurveyedFit:
@@ -283,8 +284,11 @@ class SurveyedFit:
         self.W = np.zeros((source.d, forces.columns))
         if run.start is not None:
             self.W[:] = np.reshape(run.start["W"], self.W.shape)
-        if source.room <= 0:
-            source.need(0)
+        # For gathered rows, and how much a value takes of it.
+        self.room = source.memory - SCORE * source.m * forces.columns
+        self.value = source.itemsize + PLACE + forces.value
+        if self.room <= 0:
+            self.refuse(0)
         # Those that were gathered, ascending, and their rows.
         self.features: IntArray = np.empty(0, dtype=np.intp)
         self.rows: Rows | None = None
@@ -323,6 +327,12 @@ class SurveyedFit:
         state: State = self.forces.state(self.W.copy())
         return state
 
+    def refuse(self, size: float) -> NoReturn:
+        """MemoryError: with so many bytes for gathered rows there is no room."""
+        source, k = self.source, self.forces.columns
+        raise MemoryError(f"the scores of {source.m} rows, and the values of a feature, need "
+                          f"{source.shortage(SCORE * source.m * k + size)}")
+
     def survey(self) -> float:
         """P at W; U and what D is made of follow."""
         self.scores, self.U = self.source.survey(self.W)
@@ -360,7 +370,7 @@ class SurveyedFit:
         if len(others) > count:
             others = others[np.argpartition(-violations[others], count)[:count]]
         others = others[np.argsort(-violations[others], kind="stable")]
-        room = source.room / source.value
+        room = self.room / self.value
         inside = counts[held].sum() + np.cumsum(counts[others]) <= room
         if counts[held].sum() <= room and violations[others[inside]].sum() >= MOST * violations[others].sum():
             self.fit(np.sort(np.concatenate((held, others[inside]))), tol)
@@ -371,7 +381,7 @@ class SurveyedFit:
         while left > 0:
             inside = np.cumsum(counts[wanted]) <= room
             if not inside.any():
-                source.need(source.value * counts[wanted[0]])
+                self.refuse(self.value * counts[wanted[0]])
             # Those after one that is too long may be short.
             left -= sums[inside].sum()
             self.turn(np.sort(wanted[inside]))
@@ -392,7 +402,7 @@ class SurveyedFit:
         source = self.source
         if self.rows is None or len(np.setdiff1d(features, self.features, assume_unique=True)):
             both = np.union1d(features, self.features)
-            if source.value * source.counts[both].sum() > source.room:
+            if self.value * source.counts[both].sum() > self.room:
                 both = features
             # Not both at once.
             self.rows = None
@@ -432,9 +442,20 @@ class SurveyedFit:
         self.turns += 1
 
 
-def fit(problem: Problem, run: Run, made: Any, cost: FloatArray, l1: float, l2: float, free_bias: bool) -> Solution:
-    """Solution of a Problem whose rows are on disk, or elsewhere; made(y, cost) are its forces."""
-    if run.places is not None:
-        raise NotImplementedError
-    forces = made(problem.y, cost)
-    return SurveyedFit(RowsOnDisk(problem, forces, run.threads), run, forces, l1, l2, free_bias).convex()
+def forces_for(loss: Table | None, y: Int32Array, cost: FloatArray, k: int) -> MarginForces | ClassForces:
+    """Those of a loss of the margin, or of multinomial logistic regression of k classes."""
+    return ClassForces(y, cost, k) if loss is None else MarginForces(y, cost, loss)
+
+
+def fit(problem: Problem, run: Run, loss: Table | None, cost: FloatArray, l1: float, l2: float,
+        free_bias: bool) -> Solution:
+    """Solution of a Problem whose rows are on disk, or in run.places; `loss` as `forces_for` takes it."""
+    rows, k = problem.rows, problem.n_classes
+    source: Source
+    if run.places is None:
+        forces = forces_for(loss, problem.y, cost, k)
+        source = RowsOnDisk(problem, forces, run.threads)
+    else:
+        source = run.places.features(loss, float(cost[0]) / problem.size, rows.n, rows.bias, run.threads)
+        forces = forces_for(loss, source.y, source.cost, k)
+    return SurveyedFit(source, run, forces, l1, l2, free_bias).convex()

@@ -39,4 +39,5 @@ METHOD = Method(
     liblinear=5,
     kernels=False,
     routes=("auto",),
+    sparse=True,
 )

@@ -38,5 +38,6 @@ METHOD = Method(
     liblinear=6,
     kernels=False,
     routes=("auto",),
+    sparse=True,
     probabilities="logistic",
 )

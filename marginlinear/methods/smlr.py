@@ -25,5 +25,6 @@ METHOD = Method(
     joint=True,
     kernels=False,
     routes=("auto",),
+    sparse=True,
     probabilities="softmax",
 )
