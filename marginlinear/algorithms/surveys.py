@@ -53,6 +53,8 @@ FIRST, MORE = 4000, 2.0
 PART, OF_ALLOWED = 0.1, 0.3
 # Rows are surveyed in so many groups, each on a thread and with a U of its own, where that has few numbers.
 GROUPS, SMALL = 4, 1 << 20
+# Forces whose sum is a smaller part than this of the costs add up to 0.
+LOST = 1e-12
 # Features that uint16 holds.
 NARROW = 1 << 16
 # Bytes of a value's place in a gathered row, and of what a fit makes of it: its column, and of several classes a second
@@ -115,12 +117,18 @@ class MarginForces:
                 break
         W[:, 0] = engine.W
         scores[:, 0] = signs * margins
-        if free:
-            low, high = bracket(engine.slope_of_bias, 0.0, 1e-3, ROUNDING * float(np.sum(np.abs(self.at))))
-            shift = high if math.isinf(low) else low
-            W[-1] += shift / rows.bias
-            scores += shift
         return engine.cycles
+
+    def best_biases(self, scores: FloatArray) -> FloatArray:
+        """What is best added to the scores: float64 array of shape (k,)."""
+        out, scores = np.empty(len(scores)), scores.reshape(-1)
+
+        def slope(shift: float) -> float:
+            forces_of(self.table, self.cost, self.y, scores + shift, out)
+            return -float(out.sum())
+
+        low, high = bracket(slope, 0.0, 1e-3, ROUNDING * float(self.cost.sum()))
+        return np.array([high if math.isinf(low) else low])
 
 
 class ClassForces:
@@ -161,12 +169,11 @@ class ClassForces:
         made = SparseClassesFit(problem, run._replace(start={"W": W}), self.cost, l1, l2, free)
         made.scores, made.total, made.U = scores, np.logaddexp.reduce(scores, axis=1), U
         made.solve()
-        if free:
-            shift = best_biases(scores, self.y, self.cost)
-            made.W[:, -1] += shift / problem.rows.bias
-            scores += shift
         W[:] = made.W.T
         return made.engine.cycles
+
+    def best_biases(self, scores: FloatArray) -> FloatArray:
+        return best_biases(scores, self.y, self.cost)
 
 
 class Source(Protocol):
@@ -205,8 +212,7 @@ def surveyed(rows: Rows, forces: Any, W: FloatArray, threads: int) -> tuple[Floa
 
     def group(first: int, stop: int) -> FloatArray:
         U = np.zeros((rows.d, k))
-        for lo in range(first, stop, step):
-            hi = min(stop, lo + step)
+        for lo, hi in ((lo, min(stop, lo + step)) for lo in range(first, stop, step)):
             scores_of(rows, W, scores, lo, hi)
             combine(rows, forces.forces(scores[lo:hi], lo, hi), U, lo, hi)
         return U
@@ -298,9 +304,6 @@ class SurveyedFit:
 
     def convex(self) -> Solution:
         run, bound, stopped = self.run, -math.inf, None
-        if self.free:
-            # The biases alone.
-            self.fit(self.held()[:0], PART)
         while True:
             objective = self.survey()
             bound = max(bound, best_share(self.dual, self.largest(), self.l1, self.l2))
@@ -335,8 +338,13 @@ class SurveyedFit:
 
     def survey(self) -> float:
         """P at W; U and what D is made of follow."""
-        self.scores, self.U = self.source.survey(self.W)
-        loss = self.forces.settle(self.scores)
+        source, forces = self.source, self.forces
+        self.scores, self.U = source.survey(self.W)
+        if self.free and np.abs(self.U[-1]).max() > LOST * source.bias * forces.cost.sum():
+            # A fit of all that has a weight leaves the best biases.
+            self.W[-1] += forces.best_biases(self.scores) / source.bias
+            self.scores, self.U = source.survey(self.W)
+        loss = forces.settle(self.scores)
         W = self.W[:-1] if self.free else self.W
         if self.free:
             # Rounding.
@@ -439,6 +447,10 @@ class SurveyedFit:
         self.n_iter += self.forces.turn(*self._near(), W, self.scores, np.ascontiguousarray(self.U[whole]), self.l1,
                                         self.l2, self.free)
         self.W[whole] = W
+        if self.free:
+            shift = self.forces.best_biases(self.scores)
+            self.W[-1] += shift / self.source.bias
+            self.scores += shift
         self.turns += 1
 
 
