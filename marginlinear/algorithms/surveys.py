@@ -25,7 +25,7 @@ A source of rows has
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -293,8 +293,10 @@ class SurveyedFit:
         # For gathered rows, and how much a value takes of it.
         self.room = source.memory - SCORE * source.m * forces.columns
         self.value = source.itemsize + PLACE + forces.value
-        if self.room <= 0:
-            self.refuse(0)
+        longest = self.value * source.counts.max(initial=0.0)
+        if longest > self.room:
+            raise MemoryError(f"the scores of {source.m} rows, and the values of the feature that most of them have, "
+                              f"need {source.shortage(source.memory - self.room + longest)}")
         # Those that were gathered, ascending, and their rows.
         self.features: IntArray = np.empty(0, dtype=np.intp)
         self.rows: Rows | None = None
@@ -329,12 +331,6 @@ class SurveyedFit:
         """The weights as they are: see Run.fits."""
         state: State = self.forces.state(self.W.copy())
         return state
-
-    def refuse(self, size: float) -> NoReturn:
-        """MemoryError: with so many bytes for gathered rows there is no room."""
-        source, k = self.source, self.forces.columns
-        raise MemoryError(f"the scores of {source.m} rows, and the values of a feature, need "
-                          f"{source.shortage(SCORE * source.m * k + size)}")
 
     def survey(self) -> float:
         """P at W; U and what D is made of follow."""
@@ -388,8 +384,6 @@ class SurveyedFit:
         sums, left = violations[wanted], MOST * violations[wanted].sum()
         while left > 0:
             inside = np.cumsum(counts[wanted]) <= room
-            if not inside.any():
-                self.refuse(self.value * counts[wanted[0]])
             # Those after one that is too long may be short.
             left -= sums[inside].sum()
             self.turn(np.sort(wanted[inside]))
