@@ -100,7 +100,7 @@ def test_features_without_room_take_turns(tmp_path, windows, name):
     model = ml.train(store, **given, memory=turns)
     assert model.info.converged and "in turns" in model.info.notes[-1]
     assert best.bound <= model.info.objective and model.info.bound <= best.objective
-    with pytest.raises(MemoryError, match="scores of 300 rows, .* give at least [0-9,]+$") as caught:
+    with pytest.raises(MemoryError, match=r"scores of 300 rows, .* give at least [0-9,]+$") as caught:
         ml.train(store, **given, memory=none)
     least = int(str(caught.value).rpartition(" ")[2].replace(",", ""))
     with pytest.warns(ml.ConvergenceWarning):

@@ -79,7 +79,7 @@ class MarginForces:
         forces_of(self.table, self.cost[lo:hi], self.y[lo:hi], scores.reshape(-1), out.reshape(-1))
         return out
 
-    def settle(self, scores: FloatArray) -> float:
+    def loss_at(self, scores: FloatArray) -> float:
         """L; `dual` and `support` speak of these scores from here on."""
         self.at = np.empty(len(scores))
         return forces_of(self.table, self.cost, self.y, scores.reshape(-1), self.at)
@@ -142,7 +142,7 @@ class ClassForces:
     def forces(self, scores: FloatArray, lo: int, hi: int) -> FloatArray:
         return shares(scores, np.logaddexp.reduce(scores, axis=1), self.y[lo:hi], self.cost[lo:hi])[0]
 
-    def settle(self, scores: FloatArray) -> float:
+    def loss_at(self, scores: FloatArray) -> float:
         loss = 0.0
         self.of_others, self.off = np.empty((2, len(scores)))
         for lo, hi in ranges(len(scores), max(1, SMALL // self.columns)):
@@ -256,7 +256,9 @@ class RowsOnDisk:
         self.itemsize = rows.arrays[0].itemsize
         # Columns of several classes are fitted at the same time.
         self.takers = max(1, rows.takers)
-        self.memory = rows.pager.memory / 2 / self.takers
+        assert rows.pager is not None
+        self.given = rows.pager.memory
+        self.memory = self.given / 2 / self.takers
 
     def survey(self, W: FloatArray) -> tuple[FloatArray, FloatArray]:
         return surveyed(self.rows, self.forces, W, self.threads)
@@ -268,7 +270,7 @@ class RowsOnDisk:
     def shortage(self, needed: float) -> str:
         least = math.ceil(2 * self.takers * needed)
         fewer = f", or threads = 1, as {self.takers} classes are fitted at once" if self.takers > 1 else ""
-        return f"more than half of memory = {self.rows.pager.memory:,}: give at least {least:,}{fewer}"
+        return f"more than half of memory = {self.given:,}: give at least {least:,}{fewer}"
 
 
 class SurveyedFit:
@@ -340,15 +342,15 @@ class SurveyedFit:
             # A fit of all that has a weight leaves the best biases.
             self.W[-1] += forces.best_biases(self.scores) / source.bias
             self.scores, self.U = source.survey(self.W)
-        loss = forces.settle(self.scores)
+        loss = forces.loss_at(self.scores)
         W = self.W[:-1] if self.free else self.W
         if self.free:
             # Rounding.
             self.U[-1] = 0.0
-        return float(self.l1 * np.abs(W).sum() + 0.5 * self.l2 * np.vdot(W, W)) + loss
+        return float(self.l1 * np.abs(W).sum() + 0.5 * self.l2 * np.vdot(W, W) + loss)
 
     def largest(self) -> float:
-        return float(max(self.U.max(initial=0.0), -self.U.min(initial=0.0)))
+        return max(float(self.U.max(initial=0.0)), -float(self.U.min(initial=0.0)))
 
     def dual(self, share: float) -> float:
         """D at the forces times the share; -inf where that is not feasible."""
@@ -381,13 +383,15 @@ class SurveyedFit:
             return
         wanted = np.concatenate((held, others))
         wanted = wanted[np.argsort(-violations[wanted], kind="stable")]
-        sums, left = violations[wanted], MOST * violations[wanted].sum()
-        while left > 0:
+        left = MOST * violations[wanted].sum()
+        while True:
+            # The first one is always inside.
             inside = np.cumsum(counts[wanted]) <= room
-            # Those after one that is too long may be short.
-            left -= sums[inside].sum()
+            left -= violations[wanted[inside]].sum()
             self.turn(np.sort(wanted[inside]))
-            wanted, sums = wanted[~inside], sums[~inside]
+            wanted = wanted[~inside]
+            if left <= 0 or len(wanted) == 0:
+                return
 
     def violations(self) -> FloatArray:
         """Of each stored feature, the size of its least subgradient at the last survey, the largest of all classes."""

@@ -147,5 +147,5 @@ class RowsElsewhere:
         return Rows.from_csr(data.whole(), indices.whole(), indptr, len(features), self.bias, in_order=True)
 
     def shortage(self, needed: float) -> str:
-        return (f"{needed:,.0f} bytes, of which the driver takes {self.memory:,.0f}: train on a store, whose memory may "
-                "be given")
+        return (f"{needed:,.0f} bytes, and the driver takes {self.memory:,.0f}: train on a store, whose memory may be "
+                "given")
