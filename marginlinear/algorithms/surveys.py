@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from marginlinear._core.feature_cd import FeatureCD
+from marginlinear._core.feature_cd import MEMORY, FeatureCD, extrapolated
 from marginlinear._core.feature_rows import combine, dual_sum, forces_of, pick
 from marginlinear._core.margin_cd import table_of
 from marginlinear._core.rows import Rows
@@ -53,13 +53,15 @@ FIRST, MORE = 4000, 2.0
 PART, OF_ALLOWED = 0.1, 0.3
 # Rows are surveyed in so many groups, each on a thread and with a U of its own, where that has few numbers.
 GROUPS, SMALL = 4, 1 << 20
+# In a round so many turns are taken that the features in them have this part of the violations.
+TURNS = 0.5
 # Forces whose sum is a smaller part than this of the costs add up to 0.
 LOST = 1e-12
 # Features that uint16 holds.
 NARROW = 1 << 16
 # Bytes of a value's place in a gathered row, and of what a fit makes of it: its column, and of several classes a second
-# copy of the rows, transposed. Bytes of a row's score, and of what goes with it.
-PLACE, COLUMN, CLASSES, SCORE = 4, 12, 36, 80
+# copy of the rows, transposed. Bytes of a row's score, and of what goes with it, as scores of the turns before.
+PLACE, COLUMN, CLASSES, SCORE = 4, 12, 36, 128
 # Features are solved for together where beside those with a weight there is room for others that have this part of the
 # violations.
 MOST = 0.5
@@ -303,6 +305,7 @@ class SurveyedFit:
         self.features: IntArray = np.empty(0, dtype=np.intp)
         self.rows: Rows | None = None
         self.gatherings = self.turns = self.n_iter = 0
+        self.trail: list[tuple[IntArray, FloatArray, FloatArray]] = []
         self.budget = Budget(run.max_iter, run.time_limit, run.progress, run.cancel)
         run.enlist(self)
 
@@ -343,11 +346,15 @@ class SurveyedFit:
             self.W[-1] += forces.best_biases(self.scores) / source.bias
             self.scores, self.U = source.survey(self.W)
         loss = forces.loss_at(self.scores)
-        W = self.W[:-1] if self.free else self.W
         if self.free:
             # Rounding.
             self.U[-1] = 0.0
-        return float(self.l1 * np.abs(W).sum() + 0.5 * self.l2 * np.vdot(W, W) + loss)
+        return self.penalty(self.W) + float(loss)
+
+    def penalty(self, W: FloatArray) -> float:
+        """Of some features' weights, the bias last where it costs nothing."""
+        W = W[:-1] if self.free else W
+        return float(self.l1 * np.abs(W).sum() + 0.5 * self.l2 * np.vdot(W, W))
 
     def largest(self) -> float:
         return max(float(self.U.max(initial=0.0)), -float(self.U.min(initial=0.0)))
@@ -383,7 +390,7 @@ class SurveyedFit:
             return
         wanted = np.concatenate((held, others))
         wanted = wanted[np.argsort(-violations[wanted], kind="stable")]
-        left = MOST * violations[wanted].sum()
+        left = TURNS * violations[wanted].sum()
         while True:
             # The first one is always inside.
             inside = np.cumsum(counts[wanted]) <= room
@@ -391,7 +398,32 @@ class SurveyedFit:
             self.turn(np.sort(wanted[inside]))
             wanted = wanted[~inside]
             if left <= 0 or len(wanted) == 0:
-                return
+                break
+        # There is to be room for what follows.
+        self.features, self.rows = self.features[:0], None
+        self.extrapolate()
+
+    def extrapolate(self) -> None:
+        """After some rounds of turns the weights and their scores go on to where those before lead, if P is less."""
+        def value(weights: FloatArray, scores: FloatArray) -> float:
+            return self.penalty(weights.reshape(-1, k)) + float(self.forces.loss_at(scores.reshape(-1, k)))
+
+        d, k = self.W.shape
+        # The last one may be the bias, which the penalty has to know.
+        features = np.union1d(np.flatnonzero(self.W.any(axis=1)), [d - 1])
+        self.trail.append((features, self.W[features], self.scores.copy()))
+        if len(self.trail) <= MEMORY:
+            return
+        features = np.unique(np.concatenate([some for some, _, _ in self.trail]))
+        trail = []
+        for some, weights, scores in self.trail:
+            whole = np.zeros((len(features), k))
+            whole[np.searchsorted(features, some)] = weights
+            trail.append((whole.reshape(-1), scores.reshape(-1)))
+        weights, scores = extrapolated(trail, value)
+        self.W[features] = weights.reshape(-1, k)
+        self.scores = scores.reshape(-1, k)
+        self.trail = [(features, self.W[features], self.scores)]
 
     def violations(self) -> FloatArray:
         """Of each stored feature, the size of its least subgradient at the last survey, the largest of all classes."""
@@ -438,8 +470,7 @@ class SurveyedFit:
     def turn(self, features: IntArray) -> None:
         """Steps on the weights of these stored features, and of the bias, the others as they are."""
         # Those beside them have had their turn.
-        self.features = self.features[:0]
-        self.rows = None
+        self.features, self.rows = self.features[:0], None
         whole = self._gather(features)
         W = self.W[whole]
         self.n_iter += self.forces.turn(*self._near(), W, self.scores, np.ascontiguousarray(self.U[whole]), self.l1,
