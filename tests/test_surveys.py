@@ -124,6 +124,25 @@ def test_biases_that_cost_nothing_go_on_from_any_start(tmp_path, windows, name):
     assert ended.status == "time_limit" and ended.bound <= best.objective <= ended.objective
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+def test_what_ends_a_survey_ends_all_of_it(tmp_path, windows, monkeypatch, threads):
+    """Within a group of rows; there are weights to go on from."""
+    X, y = text()
+    store = ml.Store.write([(X, y)], tmp_path / "s")
+    seen, forces = [], surveys.MarginForces.forces
+
+    def interrupted(self, scores, lo, hi):
+        seen.append(lo)
+        if len(seen) > 6:
+            raise KeyboardInterrupt
+        return forces(self, scores, lo, hi)
+
+    monkeypatch.setattr(surveys.MarginForces, "forces", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        ml.train(store, solver="l1lr", memory="1G", threads=threads)
+    assert len(seen) <= 6 + threads
+
+
 def test_searches_go_over_a_store(tmp_path, windows):
     X, y = text()
     store = ml.Store.write([(X, y)], tmp_path / "s")
@@ -137,11 +156,11 @@ def test_columns_over_partitions_are_those_of_one_machine(how):
     X, y = text(k=3)
     method = registry.get("l1lr")
     values, run = resolved(method, {"C": 5.0, "tol": 1e-6, "multiclass": how})
-    bias, cuts = run.pop("bias"), (0, 100, 350, 600)
+    bias, cuts = run.pop("bias"), (0, 100, 350, 350, 600)
     weights = np.linspace(0.5, 2.0, 600)
     parts = [Partition(held(X[lo:hi]), y[lo:hi].astype(np.int32), 3, weights[lo:hi], np.ones(hi - lo),
                        float(weights.sum()), bias, number) for number, (lo, hi) in enumerate(itertools.pairwise(cuts))]
-    solution = partitioned.fit(method, partitioned.Whole(X.shape[1], 3, parts[0].whole, bias, 3),
+    solution = partitioned.fit(method, partitioned.Whole(X.shape[1], 3, parts[0].whole, bias, 4),
                                {p.name: values[p.name] for p in method.params}, Run(**{**run, "shared": False}), how,
                                InProcess(parts))
     model = ml.train(X, y, solver="l1lr", C=5.0, tol=1e-6, multiclass=how, sample_weight=weights)

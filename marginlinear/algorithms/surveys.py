@@ -25,6 +25,7 @@ A source of rows has
 from __future__ import annotations
 
 import math
+import threading
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -41,7 +42,7 @@ from marginlinear.algorithms.sparse_classes import SparseClassesFit, entropy, sh
 from marginlinear.algorithms.working_sets import CYCLES, MODEL, STEPS, SparseFit, best_share
 from marginlinear.problem import Info, Problem, Solution
 from marginlinear.status import STALLED, allowance, status_of
-from marginlinear.threads import ranges, run_chunks
+from marginlinear.threads import Cancelled, ranges, run_chunks
 
 if TYPE_CHECKING:
     from marginlinear._typing import AnyArray, FloatArray, Int32Array, IntArray, State, Table
@@ -74,6 +75,8 @@ class MarginForces:
 
     def __init__(self, y: Int32Array, cost: FloatArray, loss: Table) -> None:
         self.y, self.cost, self.loss, self.table = y, cost, loss, table_of(*loss)
+        # The forces of the last survey.
+        self.at = np.zeros(len(y))
 
     def forces(self, scores: FloatArray, lo: int, hi: int) -> FloatArray:
         """Those of rows lo to hi, of their scores, float64 arrays of shape (hi - lo, k)."""
@@ -83,7 +86,6 @@ class MarginForces:
 
     def loss_at(self, scores: FloatArray) -> float:
         """L; `dual` and `support` speak of these scores from here on."""
-        self.at = np.empty(len(scores))
         return forces_of(self.table, self.cost, self.y, scores.reshape(-1), self.at)
 
     def dual(self, share: float) -> float:
@@ -210,17 +212,31 @@ def surveyed(rows: Rows, forces: Any, W: FloatArray, threads: int) -> tuple[Floa
     """(scores, U) of all rows, in one pass; not other bits for other threads."""
     k = W.shape[1]
     scores, step = np.empty((rows.m, k)), rows.slice(k)
+    # Groups are long: what ends one ends all.
+    ended = threading.Event()
     rows.require()
 
     def group(first: int, stop: int) -> FloatArray:
         U = np.zeros((rows.d, k))
-        for lo, hi in ((lo, min(stop, lo + step)) for lo in range(first, stop, step)):
-            scores_of(rows, W, scores, lo, hi)
-            combine(rows, forces.forces(scores[lo:hi], lo, hi), U, lo, hi)
+        for lo in range(first, stop, step):
+            if ended.is_set():
+                raise Cancelled
+            hi = min(stop, lo + step)
+            try:
+                scores_of(rows, W, scores, lo, hi)
+                combine(rows, forces.forces(scores[lo:hi], lo, hi), U, lo, hi)
+            except BaseException:
+                ended.set()
+                raise
         return U
 
     groups = GROUPS if rows.d * k <= SMALL else 1
-    first, *others = run_chunks(group, rows.m, threads, max(1, -(-rows.m // groups)))
+    try:
+        found = run_chunks(group, rows.m, threads, max(1, -(-rows.m // groups)))
+    except BaseException:
+        ended.set()
+        raise
+    first, *others = found or [np.zeros((rows.d, k))]
     for other in others:
         first += other
     return scores, first
