@@ -98,14 +98,15 @@ def test_features_without_room_take_turns(tmp_path, windows, name):
     store = ml.Store.write([(X, y)], tmp_path / "s")
     turns, none = (257_000, 232_000) if name == "smlr" else (88_800, 77_800)
     model = ml.train(store, **given, memory=turns)
-    assert model.info.converged and "in turns" in model.info.notes[-1]
+    assert model.info.converged and "for turns" in model.info.notes[2]
+    assert "together need more than half of memory" in model.info.notes[3]
     assert best.bound <= model.info.objective and model.info.bound <= best.objective
     with pytest.raises(MemoryError, match=r"scores of 300 rows, .* give at least [0-9,]+$") as caught:
         ml.train(store, **given, memory=none)
     least = int(str(caught.value).rpartition(" ")[2].replace(",", ""))
     with pytest.warns(ml.ConvergenceWarning):
         info = ml.train(store, **given, memory=least, max_iter=1).info
-    assert info.status == "max_iter" and "in turns" in info.notes[-1]
+    assert info.status == "max_iter" and "for turns" in info.notes[2]
 
 
 @pytest.mark.parametrize("name", ["l1lr", "smlr"])

@@ -342,11 +342,20 @@ class SurveyedFit:
         info = Info(status=status, reason=reason, algorithm="cd", n_iter=self.n_iter, n_outer=0, objective=objective,
                     bound=bound, certificate=certificate, n_support=self.forces.support(), seconds=self.budget.seconds,
                     tol=run.tol, history=self.budget.history,
-                    notes=(f"{np.count_nonzero(self.W)} of {self.W.size} weights are not 0",
-                           f"{len(self.budget.history)} surveys of all rows, {self.gatherings} gatherings of features",
-                           *([f"{self.turns} of them in turns, as there is no room for all: more memory needs fewer"]
-                             if self.turns else [])))
+                    notes=self.notes())
         return Solution(self.W, info, self.state())
+
+    def notes(self) -> tuple[str, ...]:
+        """Info's: what was read, and what would have been less of it."""
+        source = self.source
+        found = [f"{np.count_nonzero(self.W)} of {self.W.size} weights are not 0",
+                 f"{len(self.budget.history)} surveys of all rows, {self.gatherings} gatherings of features"]
+        if self.turns:
+            found.append(f"{self.turns} gatherings for turns, as there was no room for all that were wanted")
+        needed = source.memory - self.room + self.value * source.counts[self.held()].sum()
+        if needed > source.memory:
+            found.append(f"all features with a weight together need {source.shortage(needed)}")
+        return tuple(found)
 
     def state(self) -> State:
         """The weights as they are: see Run.fits."""
