@@ -12,7 +12,7 @@ all have together.
 A source of rows has
 
     m, d, bias      as of Rows; y and cost, of all rows
-    memory          bytes for all scores, for the gathered rows, and for what a fit makes of both
+    memory          bytes for scores and weights, for the gathered rows, and for what a fit makes of all these
     itemsize        bytes of a gathered value
     counts          of each stored feature, its values that are not 0
     survey(W)       (scores, U), float64 arrays of shapes (m, k) and (d, k)
@@ -61,8 +61,11 @@ LOST = 1e-12
 # Features that uint16 holds.
 NARROW = 1 << 16
 # Bytes of a value's place in a gathered row, and of what a fit makes of it: its column, and of several classes a second
-# copy of the rows, transposed. Bytes of a row's score, and of what goes with it, as scores of the turns before.
-PLACE, COLUMN, CLASSES, SCORE = 4, 12, 36, 128
+# copy of the rows, transposed. Bytes of a row's score, and of what goes with it, as scores of the turns before; the
+# same of a weight.
+PLACE, COLUMN, CLASSES, SCORE, WEIGHT = 4, 12, 36, 128, 64
+# The part of a store's memory for all these. The rest is for pages of the store, and the process itself.
+OWN = 0.6
 # Features are solved for together where beside those with a weight there is room for others that have this part of the
 # violations.
 MOST = 0.5
@@ -276,7 +279,7 @@ class RowsOnDisk:
         self.takers = max(1, rows.takers)
         assert rows.pager is not None
         self.given = rows.pager.memory
-        self.memory = self.given / 2 / self.takers
+        self.memory = OWN * self.given / self.takers
 
     def survey(self, W: FloatArray) -> tuple[FloatArray, FloatArray]:
         return surveyed(self.rows, self.forces, W, self.threads)
@@ -286,9 +289,9 @@ class RowsOnDisk:
         return Rows.from_csr(*arrays, len(features), self.bias, in_order=True)
 
     def shortage(self, needed: float) -> str:
-        least = math.ceil(2 * self.takers * needed)
+        least = math.ceil(self.takers * needed / OWN)
         fewer = f", or threads = 1, as {self.takers} classes are fitted at once" if self.takers > 1 else ""
-        return f"more than half of memory = {self.given:,}: give at least {least:,}{fewer}"
+        return f"more than {OWN} of memory = {self.given:,}: give at least {least:,}{fewer}"
 
 
 class SurveyedFit:
@@ -311,12 +314,12 @@ class SurveyedFit:
         if run.start is not None:
             self.W[:] = np.reshape(run.start["W"], self.W.shape)
         # For gathered rows, and how much a value takes of it.
-        self.room = source.memory - SCORE * source.m * forces.columns
+        self.room = source.memory - (SCORE * source.m + WEIGHT * source.d) * forces.columns
         self.value = source.itemsize + PLACE + forces.value
         longest = self.value * source.counts.max(initial=0.0)
         if longest > self.room:
-            raise MemoryError(f"the scores of {source.m} rows, and the values of the feature that most of them have, "
-                              f"need {source.shortage(source.memory - self.room + longest)}")
+            raise MemoryError(f"the scores of {source.m} rows, {self.W.size} weights, and the values of the feature that "
+                              f"most rows have, need {source.shortage(source.memory - self.room + longest)}")
         # Those that were gathered, ascending, and their rows.
         self.features: IntArray = np.empty(0, dtype=np.intp)
         self.rows: Rows | None = None
