@@ -318,8 +318,8 @@ class SurveyedFit:
         self.value = source.itemsize + PLACE + forces.value
         longest = self.value * source.counts.max(initial=0.0)
         if longest > self.room:
-            raise MemoryError(f"the scores of {source.m} rows, {self.W.size} weights, and the values of the feature that "
-                              f"most rows have, need {source.shortage(source.memory - self.room + longest)}")
+            raise MemoryError(f"the scores of {source.m} rows, {self.W.size} weights, and the values of the feature "
+                              f"that most rows have, need {source.shortage(source.memory - self.room + longest)}")
         # Those that were gathered, ascending, and their rows.
         self.features: IntArray = np.empty(0, dtype=np.intp)
         self.rows: Rows | None = None
