@@ -103,14 +103,14 @@ def method_page(method, text):
 
 
 def over_clusters(method):
-    return method.terms is not None or method.smooth
+    return method.terms is not None or method.smooth or method.sparse
 
 
 def where_it_runs(method):
     """A sentence on threads and clusters, as `fitting.require_partitions` has it."""
     if not over_clusters(method):
         return "It runs over [threads](../threads.md), not over [clusters](../clusters.md)."
-    free = any(p.name == "free_bias" for p in method.params)
+    free = not method.sparse and any(p.name == "free_bias" for p in method.params)
     return (f"{'Linear, it' if method.kernels else 'It'} runs over [threads](../threads.md) and "
             f"[clusters](../clusters.md){', there without `-R`' if free else ''}.")
 

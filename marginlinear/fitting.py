@@ -210,13 +210,12 @@ class Fit:
             self.columns = column_count(self.how, k)
 
     def _free_bias(self) -> None:
-        """With a kernel there is an offset in place of the bias feature; else it is that feature's weight which costs
-        nothing."""
+        """With a kernel there is an offset in place of the bias feature."""
         if self.kernel is None:
-            self.bias = 1.0 if self.bias < 0 else self.bias
-        if self.bias >= 0 if self.kernel and not self.method.offset else self.bias == 0:
-            instead = "whose offset takes its place: give one of them" if self.kernel else "which needs one: give 1"
-            raise ValueError(f"bias = {self.bias!r} does not go with free_bias = True, {instead}")
+            self.bias = free_bias_of(self.bias)
+        elif self.bias >= 0 if not self.method.offset else self.bias == 0:
+            raise ValueError(f"bias = {self.bias!r} does not go with free_bias = True, whose offset takes its place: "
+                             "give one of them")
 
     def check(self, rows: Rows) -> None:
         """Refuse rows that the machine cannot hold the weights for, or whose squares overflow.
@@ -301,6 +300,13 @@ class Fit:
         return varying, 2 * self.sets.indicator()[:, varying].astype(np.int8) - 1
 
 
+def free_bias_of(bias: float) -> float:
+    """The value of the bias feature whose weight costs nothing; ValueError for 0."""
+    if bias == 0:
+        raise ValueError(f"bias = {bias!r} does not go with free_bias = True, which needs one: give 1")
+    return 1.0 if bias < 0 else bias
+
+
 def resolved(method: Method, params: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """(values of the method's parameters, of the run's): checked, with their defaults."""
     known = {p.name: p for p in (*method.run, *method.takes)}
@@ -358,13 +364,13 @@ def require_stores(method: Method, kernel: str | None) -> None:
 
 def require_partitions(method: Method, params: Parameters, algorithm: str) -> None:
     """ValueError for a method whose objective does not split over rows, or that is not built to."""
-    if method.terms is None and not method.smooth:
+    if method.terms is None and not (method.smooth or method.sparse):
         other = "mcodm or cs" if method.joint else "l1svr or l2svr" if method.regression else "odm, l2svc or ldm"
         instead = "" if method.one_class else f"give {other}, or "
         raise ValueError(f"solver = {method.name!r} does not go over partitions: {instead}train where all rows are")
     if algorithm == "paper":
         raise ValueError("algorithm = 'paper' does not go over partitions, as it needs the rows' products: give 'auto'")
-    if params.get("free_bias"):
+    if params.get("free_bias") and not method.sparse:
         raise ValueError("free_bias = True does not go over partitions, which would all be asked for each bias that is "
                          "tried: give bias = 1, or train where all rows are")
     if params.get("outer") == "paper":

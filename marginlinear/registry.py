@@ -91,6 +91,9 @@ class Method(NamedTuple):
     smooth : bool
         Whether it is fitted by Newton steps on a smooth loss (algorithms/pairwise): value, gradient and products with
         the Hessian are such sums too.
+    sparse : bool
+        Whether it is fitted by surveys of all rows (algorithms/surveys.py), which are sums, and else on rows of the
+        features that may have a weight.
     path : bool
         Whether a fit may go on from the model of a near value of a parameter: its answer does not depend on the start,
         or on which of several optima is near.
@@ -122,6 +125,7 @@ class Method(NamedTuple):
     loss: Loss | None = None
     dual: Terms | None = None
     smooth: bool = False
+    sparse: bool = False
     path: bool = True
     stores: bool = True
     relaxation: Mapping[str, Any] | None = None

@@ -76,7 +76,7 @@ def left(cluster, seconds=10):
     return list(cluster.scheduler.tasks)
 
 
-@pytest.mark.parametrize(("name", "k"), [("l2svc", 3), ("mcodm", 3)])
+@pytest.mark.parametrize(("name", "k"), [("l2svc", 3), ("mcodm", 3), ("l1lr", 3), ("smlr", 3)])
 def test_the_optimum_is_that_of_one_machine(cluster, client, name, k):
     X, y = table(k=k)
     model = mld.train(*dealt(X, y), solver=name, client=client, partitions=4)
@@ -149,7 +149,10 @@ def test_scaling_is_that_of_all_rows(threads, scale, sparse):
     np.testing.assert_allclose(model.decision_function(X), best.decision_function(X), atol=2e-3)
 
 
-@pytest.mark.parametrize(("name", "k"), [("l2svc", 2), ("cs", 3), ("softmax", 3)])
+PROBABLE = "softmax", "smlr"
+
+
+@pytest.mark.parametrize(("name", "k"), [("l2svc", 2), ("cs", 3), ("softmax", 3), ("smlr", 3)])
 def test_probabilities(threads, name, k):
     X, y = table(k=k)
     labels, told = np.array(["a", "b", "c"])[y], []
@@ -158,13 +161,13 @@ def test_probabilities(threads, name, k):
     model = mld.train(*dealt(X, labels), **given, probability=True, progress=told.append)
     plain = mld.train(*dealt(X, labels), **given)
     assert same(model, plain)
-    assert {check.get("fold") for check in told} == ({None} if name == "softmax" else {None, 1, 2, 3, 4, 5})
+    assert {check.get("fold") for check in told} == ({None} if name in PROBABLE else {None, 1, 2, 3, 4, 5})
     best = ml.train(X, labels, solver=name, probability=True, scale="range", classes=["a", "b", "c"], tol=1e-4)
     found = mld.predict_proba(model, da.from_array(X, chunks=(150, -1))).compute()
     assert found.tobytes() == model.predict_proba(X).tobytes()
     assert abs(found - best.predict_proba(X)).mean() < 0.05
     bare = mld.DaskMarginClassifier(name, client=threads).fit(*dealt(X, y)).to_local()
-    if name == "softmax":
+    if name in PROBABLE:
         assert bare.predict_proba(X).shape == (400, 3)
     else:
         with pytest.raises(ValueError, match="calibration"):
@@ -446,6 +449,22 @@ def test_a_lost_driver_is_gone_on_from(cluster, client, rows, tmp_path, torn):
     assert same(again, undisturbed) and again.info.n_iter == undisturbed.info.n_iter
     # All of it is known now: no message is sent.
     assert same(mld.train(*rows, **given, resume=True), undisturbed)
+
+
+def test_surveys_are_gone_on_from(client, tmp_path):
+    """They leave no states with the rows; the driver's near fits are made again."""
+    X, y = table(d=40)
+    given = {"solver": "l1lr", "C": 3.0, "tol": 1e-6, "client": client, "partitions": 4}
+    undisturbed = mld.train(*dealt(X, y), **given)
+    assert len(undisturbed.info.history) > 2 and undisturbed.info.cluster["messages"] < 20
+
+    def stop(check):
+        if check["n_iter"] > 0:
+            raise Stop
+
+    with pytest.raises(Stop):
+        mld.train(*dealt(X, y), **given, progress=stop, checkpoint=tmp_path / "fit")
+    assert same(mld.train(*dealt(X, y), **given, checkpoint=tmp_path / "fit", resume=True), undisturbed)
 
 
 def test_a_full_disk_ends_the_fit(client, rows, tmp_path, monkeypatch):

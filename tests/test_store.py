@@ -404,8 +404,9 @@ def vehicle():
 
 @pytest.mark.parametrize("how", ["ovr", "ovo", "ecoc"])
 @pytest.mark.parametrize("name", METHODS)
-def test_every_method_ends_where_it_ends_in_memory(tmp_path, small, vehicle, name, how):
+def test_every_method_ends_where_it_ends_in_memory(tmp_path, small, vehicle, name, how, monkeypatch):
     """Of rows that stand in the order of their classes, in windows of two chunks."""
+    monkeypatch.setattr(paging, "WINDOW", paging.WINDOW / 10)
     X, y = vehicle
     params = {"solver": name, "tol": 1e-3, "C": 0.1, **OWN.get(name, {})}
     if METHODS[name].joint:
@@ -414,7 +415,7 @@ def test_every_method_ends_where_it_ends_in_memory(tmp_path, small, vehicle, nam
     else:
         params["multiclass"] = how
     store = ml.Store.write([(X, y)], tmp_path / "s")
-    there, here = ml.train(store, memory=100_000, **params), ml.train(X, y, **params)
+    there, here = ml.train(store, memory=1_000_000, **params), ml.train(X, y, **params)
     assert there.info.status == here.info.status == "converged"
     rounding = 1e-12 * abs(here.info.objective)
     assert there.info.objective - here.info.objective <= there.info.certificate + here.info.certificate + rounding

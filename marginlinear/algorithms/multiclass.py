@@ -157,6 +157,8 @@ class Columns:
         which = None if signs.all() else np.flatnonzero(signs[y])
         if which is not None:
             rows, y, instance, factor = rows.select(which), y[which], instance[which], factor[which]
+            if rows.pager is not None:
+                rows.takers = problem.rows.takers
         binary = Problem(rows, (signs[y] > 0).astype(np.int32), 2, instance, factor)
         if run.start is not None:
             start = run.start["columns"][at]

@@ -42,6 +42,29 @@ LEFT = 0.2
 NOT_ALL = 0.9
 
 
+def shares(scores: FloatArray, total: FloatArray, y: IntArray,
+           cost: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+    """Of rows whose scores have these logarithmic sums: the forces c_i (e_y - p_i), of shape (m, k); the part of the
+    entropy of p_i that is of other classes, and their share; the losses."""
+    own = np.arange(len(y)), y
+    p = np.exp(scores - total[:, np.newaxis])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        terms = np.where(p > 0, p * (total[:, np.newaxis] - scores), 0.0)
+    terms[own] = p[own] = 0.0
+    of_others, off = terms.sum(axis=1), p.sum(axis=1)
+    p *= -cost[:, np.newaxis]
+    p[own] = cost * off
+    return p, of_others, off, total - scores[own]
+
+
+def entropy(cost: FloatArray, of_others: FloatArray, off: FloatArray, share: float) -> float:
+    """sum_i c_i H(e_y + share (p_i - e_y)), by what `shares` has of p_i; 0 < share <= 1."""
+    rest = share * off
+    entropies = share * (of_others - off * math.log(share)) - (1 - rest) * np.log1p(-rest, where=rest < 1,
+                                                                                  out=np.zeros_like(rest))
+    return float(cost @ entropies)
+
+
 class SparseClassesFit:
     """A joint fit: `cost` is c_i, the penalty l1 ||w||_1 + l2/2 ||w||^2. free_bias: the weights of the last feature,
     that of the bias, cost nothing."""
@@ -102,23 +125,14 @@ class SparseClassesFit:
 
     def survey(self) -> float:
         """P at W; scores, their logarithmic sums, U and what D is made of follow."""
-        own = np.arange(len(self.y)), self.y
         self.scores = self.loss.scores(np.ascontiguousarray(self.W.T).reshape(-1))
         if self.free >= 0:
             shift = best_biases(self.scores, self.y, self.cost)
             self.W[:, self.free] += shift / self.bias
             self.scores += shift
         self.total = np.logaddexp.reduce(self.scores, axis=1)
-        p = np.exp(self.scores - self.total[:, np.newaxis])
-        with np.errstate(divide="ignore", invalid="ignore"):
-            terms = np.where(p > 0, p * (self.total[:, np.newaxis] - self.scores), 0.0)
-        terms[own] = p[own] = 0.0
-        # The part of a row's entropy that is of other classes, and their share.
-        self.of_others, self.off = terms.sum(axis=1), p.sum(axis=1)
-        p *= -self.cost[:, np.newaxis]
-        p[own] = self.cost * self.off
-        self.loss.combine(p, self.U.reshape(-1))
-        losses = self.total - self.scores[own]
+        forces, self.of_others, self.off, losses = shares(self.scores, self.total, self.y, self.cost)
+        self.loss.combine(forces, self.U.reshape(-1))
         if self.free >= 0:
             # Rounding.
             self.U[self.free] = 0.0
@@ -140,10 +154,7 @@ class SparseClassesFit:
         if self.l2 == 0 and over.max(initial=0.0) > 1e-15 * self.l1:
             return -math.inf
         penalty = np.vdot(over, over) / (2 * self.l2) if self.l2 > 0 else 0.0
-        rest = share * self.off
-        entropy = share * (self.of_others - self.off * math.log(share)) - (1 - rest) * np.log1p(-rest, where=rest < 1,
-                                                                                               out=np.zeros_like(rest))
-        return float(self.cost @ entropy - penalty)
+        return float(entropy(self.cost, self.of_others, self.off, share) - penalty)
 
     def violations(self, at: int) -> FloatArray:
         """The least subgradients' sizes of a class's features, at the last survey."""

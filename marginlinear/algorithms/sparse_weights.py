@@ -14,9 +14,37 @@ def sparse_fit_of(loss: Loss) -> FitFunction:
     """The `fit` of a binary method with sparse weights: of a smooth `loss`, as Method has it, with the parameters
     `l1_ratio` and `free_bias`."""
     def fit(problem: Problem, params: Parameters, run: Run) -> Solution:
-        from marginlinear.algorithms.working_sets import SparseFit
-
+        cost, table = loss(problem, params)
         ratio = params["l1_ratio"]
-        return SparseFit(problem, run, *loss(problem, params), ratio, 1 - ratio, params["free_bias"]).convex()
+        penalty = ratio, 1 - ratio, params["free_bias"]
+        if in_memory(problem, run):
+            from marginlinear.algorithms.working_sets import SparseFit
+
+            return SparseFit(problem, run, cost, table, *penalty).convex()
+        from marginlinear.algorithms import surveys
+
+        return surveys.fit(problem, run, table, cost, *penalty)
 
     return fit
+
+
+def fit_classes(problem: Problem, params: Parameters, run: Run) -> Solution:
+    """The same of multinomial logistic regression, all classes at once; also with the parameter `C`."""
+    import numpy as np
+
+    cost, ratio = problem.costs(params["C"]), params["l1_ratio"]
+    penalty = ratio, 1 - ratio, params["free_bias"]
+    # Values that overflow are refused where they are compared.
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        if in_memory(problem, run):
+            from marginlinear.algorithms.sparse_classes import SparseClassesFit
+
+            return SparseClassesFit(problem, run, cost, *penalty).convex()
+        from marginlinear.algorithms import surveys
+
+        return surveys.fit(problem, run, None, cost, *penalty)
+
+
+def in_memory(problem: Problem, run: Run) -> bool:
+    """Whether the rows are, or are a store that may be: as much as a window."""
+    return run.places is None and (problem.rows.pager is None or len(problem.rows.chunks) == 2)

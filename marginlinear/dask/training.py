@@ -307,6 +307,8 @@ class DaskFit:
         self.client, self.method, self.values, self.progress, self.scale = client, method, values, progress, scale
         self.run_values = dict(run_values)
         self.bias = self.run_values.pop("bias")
+        if values.get(P.FREE_BIAS.name):
+            self.bias = fitting.free_bias_of(self.bias)
         self.run_values["shared"] = False
         if not threads:
             # A worker's threads are for its tasks.

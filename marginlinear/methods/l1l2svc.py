@@ -39,5 +39,5 @@ METHOD = Method(
     liblinear=5,
     kernels=False,
     routes=("auto",),
-    stores=False,
+    sparse=True,
 )

@@ -38,6 +38,6 @@ METHOD = Method(
     liblinear=6,
     kernels=False,
     routes=("auto",),
-    stores=False,
+    sparse=True,
     probabilities="logistic",
 )

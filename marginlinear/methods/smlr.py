@@ -10,27 +10,9 @@ With `l1_ratio` r, r ||w_l||_1 + (1 - r)/2 ||w_l||^2 in place of ||w_l||_1. The 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from marginlinear import params as P
+from marginlinear.algorithms.sparse_weights import fit_classes
 from marginlinear.registry import Method
-
-if TYPE_CHECKING:
-    from marginlinear._typing import Parameters
-    from marginlinear.problem import Problem, Run, Solution
-
-
-def fit(problem: Problem, params: Parameters, run: Run) -> Solution:
-    import numpy as np
-
-    from marginlinear.algorithms.sparse_classes import SparseClassesFit
-
-    ratio = params["l1_ratio"]
-    # Values that overflow are refused where they are compared.
-    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        return SparseClassesFit(problem, run, problem.costs(params["C"]), ratio, 1 - ratio,
-                                params["free_bias"]).convex()
-
 
 METHOD = Method(
     name="smlr",
@@ -39,10 +21,10 @@ METHOD = Method(
     reference="B. Krishnapuram, L. Carin, M. A. T. Figueiredo and A. J. Hartemink, Sparse Multinomial Logistic "
               "Regression, PAMI 2005",
     params=(P.C, P.L1_RATIO, P.FREE_BIAS),
-    fit=fit,
+    fit=fit_classes,
     joint=True,
     kernels=False,
     routes=("auto",),
-    stores=False,
+    sparse=True,
     probabilities="softmax",
 )

@@ -108,6 +108,17 @@ class About(NamedTuple):
     skip_tolerance: float
 
 
+def few(features: IntArray | None, vector: FloatArray, k: int) -> Vector:
+    """A vector of k numbers a feature, which is 0 but for those `features` that the rows have: as Few, where these are
+    few."""
+    if features is None:
+        return vector
+    places = (features[:, np.newaxis] * k + np.arange(k)).ravel()
+    if len(vector) <= np.iinfo(np.int32).max:
+        places = places.astype(np.int32)
+    return Few(places, vector[places], len(vector))
+
+
 class Partition:
     """Checked rows of one place.
 
@@ -276,14 +287,7 @@ class Visit:
         return np.array([*sums, each, (weight * pull * pull).sum()]), pull, self.few(moved)
 
     def few(self, vector: FloatArray) -> Vector:
-        """A vector as long as W, which is 0 but for the features that the rows have."""
-        features, k = self.features, self.engine.n_classes
-        if features is None:
-            return vector
-        places = (features[:, np.newaxis] * k + np.arange(k)).ravel()
-        if len(vector) <= np.iinfo(np.int32).max:
-            places = places.astype(np.int32)
-        return Few(places, vector[places], len(vector))
+        return few(self.features, vector, self.engine.n_classes)
 
     def accept(self, t: float) -> None:
         duals, proposed = np.asarray(self.engine.duals), self.kept.pop("proposed")

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from marginlinear.algorithms.newton import NewtonCost
     from marginlinear.algorithms.pairwise.newton import NewtonFit
     from marginlinear.algorithms.partitions.communicator import AnyRecipe, Communicator, Operation
+    from marginlinear.algorithms.partitions.features import RowsElsewhere
     from marginlinear.problem import Problem, Run
 
 # Rounds before Newton steps: more of them leave no better duals, as counted over a9a, ijcnn1 and letter.
@@ -87,6 +88,13 @@ class Places:
         from marginlinear.algorithms.partitions.smooth import SummedNewtonFit
 
         return SummedNewtonFit
+
+    @property
+    def features(self) -> Callable[..., RowsElsewhere]:
+        """The source of algorithms/surveys.py: a function of what RowsElsewhere takes beside these."""
+        from marginlinear.algorithms.partitions.features import RowsElsewhere
+
+        return partial(RowsElsewhere, self)
 
     def margin_newton(self, engine: DualEngine) -> NewtonCost:
         """What follows rounds, as DualFit takes it: few weights are found by Newton steps; many, of a loss with kinks,
