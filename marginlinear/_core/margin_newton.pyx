@@ -18,6 +18,11 @@ at most the sum of theirs, here for any v; so that D(a) >= P(w) - e - G with e =
 The curvature of F is
 
     H = I + sum_i (h_i + 2 spread c_i) x_i x_i' - 2 spread/size z z',   z = sum_i c_i y_i x_i,   size = sum_i c_i.
+
+A step along d = H^-1 (W - U) takes margins to g - t turn. The duals of the model that it minimises, b + h turn, have
+the weights W - d, which no pass over the rows is needed for, and at W - t d a gap of second order: where they are in
+range they are the duals of the step. Those that are not are cut off, and their rows added. U, of the duals that are
+best for each margin, is summed when another step follows.
 """
 
 import numpy as np
@@ -31,6 +36,7 @@ from marginlinear._core.margin_cd cimport MarginCD
 from marginlinear._core.margin_loss cimport (
     coordinate_step,
     fenchel_gap,
+    in_range,
     jump_at,
     jump_middle,
     loss_at,
@@ -79,6 +85,8 @@ cdef class MarginNewton(ProximalNewton):
 
     cdef Py_ssize_t slice_rows
     cdef double moved
+    # Whether U and G are still those of the duals of the last step's model.
+    cdef bint behind
     cdef NormalMatrix gram
     cdef readonly double spread, size, v
     cdef const double[:, ::1] tables
@@ -109,7 +117,7 @@ cdef class MarginNewton(ProximalNewton):
         self.who, self.scratch = self.rows.zeros(m, np.int32), np.empty(d)
         self.soft = softness_of(self.tables)
         self.slice_rows = max(1, <Py_ssize_t>(SLICE * m / (1.0 + <double>self.rows.nnz)))
-        self.moved = INFINITY
+        self.moved, self.behind = INFINITY, False
         self.gram = NormalMatrix(self.rows.d, m, engine.threads)
         if part:
             return
@@ -212,12 +220,21 @@ cdef class MarginNewton(ProximalNewton):
 
     cdef double _evaluate(self, const double[::1] W, bint measured) except? -1:
         """F at W. Sets the duals, U, and the values of the problem at W and these duals."""
-        cdef double loss, gap, move, spread
+        cdef double value
         self.v = self._mean(W)
-        (loss, gap, move, spread), self.U = self.respond_rows(W, self.v, measured)
-        self.e, self.G = gap, 0.5 * self._subtract(W)
-        self.primal = self.objective = 0.5 * sequential_dot(W, W) + loss + self.spread * spread
+        sums, self.U = self.respond_rows(W, self.v, measured)
+        self.behind, self.afresh = False, self.afresh or not measured
+        value = self._take(W, sums)
+        self.G = 0.5 * self._subtract(W)
         self.bound = self.primal - self.e - self.G
+        return value
+
+    cdef double _take(self, const double[::1] W, sums) except? -1:
+        """F at W, P and e, of the sums that `respond_rows` returns."""
+        cdef double loss, gap, move, spread
+        loss, gap, move, spread = sums
+        self.e = gap
+        self.primal = self.objective = 0.5 * sequential_dot(W, W) + loss + self.spread * spread
         return self.primal - gap - 0.5 * move
 
     def respond_rows(self, const double[::1] W, double mean, bint measured=False):
@@ -225,11 +242,17 @@ cdef class MarginNewton(ProximalNewton):
 
         Returns ((loss, e, sum_i gamma_i (b_i - q_i)^2, sum_i c_i (g_i - mean)^2), U).
         """
+        if not measured:
+            self._measure_margins(W)
+        sums = self._respond_margins(mean)
+        self._set_duals(mean)
+        return sums, self.engine.weights_of(self.dual)
+
+    cdef _respond_margins(self, double mean):
+        """b and h at the margins; the sums of `respond_rows`."""
         cdef Py_ssize_t i
         cdef const loss_t* phi
         cdef double g, c, gamma, own, loss = 0, gap = 0, move = 0, spread = 0
-        if not measured:
-            self._measure_margins(W)
         with nogil:
             for i in range(self.rows.m):
                 phi, c, g = <const loss_t*> &self.tables[self.group[i], 0], self.c[i], self.margin[i]
@@ -243,8 +266,53 @@ cdef class MarginNewton(ProximalNewton):
                     gap += fenchel_gap(phi, c, g, self.own[i])
                 move += gamma * (self.own[i] - self.centre[i]) * (self.own[i] - self.centre[i])
                 spread += c * (g - mean) * (g - mean)
-                self.dual[i] = self.own[i] - 2 * self.spread * c * (g - mean)
-        return (loss, gap, move, spread), self.engine.weights_of(self.dual)
+        return loss, gap, move, spread
+
+    cdef _set_duals(self, double mean):
+        """a = b - tau"""
+        cdef Py_ssize_t i
+        with nogil:
+            for i in range(self.rows.m):
+                self.dual[i] = self.own[i] - 2 * self.spread * self.c[i] * (self.margin[i] - mean)
+
+    def step(self):
+        if self.behind:
+            self._set_duals(self.v)
+            self.U, self.behind = self.engine.weights_of(self.dual), False
+            self.G = 0.5 * self._subtract(self.W)
+        ProximalNewton.step(self)
+
+    cdef _model_duals(self):
+        """b + h turn, in the place of a."""
+        cdef Py_ssize_t i
+        with nogil:
+            for i in range(self.rows.m):
+                self.dual[i] = self.own[i] + self.weight[i] * self.turn[i]
+
+    cdef double _arrive(self, const double[::1] direction, double t, sums) except? -1:
+        """F at W, where a step along `direction` has come to, the sums of `respond_rows` being those of its margins.
+        The duals are those of its model, U and the bound theirs."""
+        cdef Py_ssize_t i, j
+        cdef const loss_t* phi
+        cdef double b, c, g, off, gap = 0, value = self._take(self.W, sums), mean = self._mean(direction)
+        cdef bint cut = False
+        with nogil:
+            for i in range(self.rows.m):
+                phi, c, g = <const loss_t*> &self.tables[self.group[i], 0], self.c[i], self.margin[i]
+                b = in_range(phi, c, self.dual[i])
+                self.root[i] = b - self.dual[i]
+                cut |= self.root[i] != 0
+                # tau is that of W - d, too.
+                off = (1 - t) * (self.turn[i] - mean)
+                gap += fenchel_gap(phi, c, g, b) + self.spread * c * off * off
+                self.dual[i] = b - 2 * self.spread * c * (g - self.v - off)
+            for j in range(self.W.shape[0]):
+                self.U[j] = self.W[j] - (1 - t) * direction[j]
+        if cut:
+            self.U = np.add(self.U, self.engine.weights_of(self.root))
+        self.behind = True
+        self.bound = self.primal - gap - 0.5 * self._subtract(self.W)
+        return value
 
     cdef _measure_margins(self, const double[::1] W):
         cdef Py_ssize_t i
@@ -278,6 +346,7 @@ cdef class MarginNewton(ProximalNewton):
                 return 1.0
         else:
             self._measure(direction, self.turn)
+            self._model_duals()
         for _ in range(TRIALS):
             self._slope(t, mean, &slope, &curvature)
             for j in range(direction.shape[0]):
@@ -297,32 +366,39 @@ cdef class MarginNewton(ProximalNewton):
             self.W[j] -= t * direction[j]
         for i in range(self.rows.m):
             far = fmax(far, fabs(t * self.turn[i]))
-        self.moved = far
-        if far > NEAR:
-            self.value = self._respond(self.W)
+        self.moved, self.afresh = far, far > NEAR
+        if self.afresh:
+            self._measure_margins(self.W)
         else:
             for i in range(self.rows.m):
                 self.margin[i] -= t * self.turn[i]
-            self.value = self._again()
+        self.v = self._mean(self.W)
+        self.value = self._arrive(direction, t, self._respond_margins(self.v))
         return t
 
     def _step_in_full(self, const double[::1] direction, double fall):
         """W moves by -`direction` if F falls enough; else `turn` becomes the margins of the direction."""
         cdef Py_ssize_t i
-        cdef double before = self.value
+        cdef double before = self.value, most = 0
         self.start[:] = self.W
         self.turn[:] = self.margin
         for i in range(self.W.shape[0]):
             self.W[i] -= direction[i]
-        self.value = self._respond(self.W)
-        if self.value <= before - ENOUGH * fall:
-            self.moved = 0
-            for i in range(self.rows.m):
-                self.moved = fmax(self.moved, fabs(self.turn[i] - self.margin[i]))
-            return True
-        self.W[:], self.value = self.start, before
+        self._measure_margins(self.W)
         for i in range(self.rows.m):
             self.turn[i] -= self.margin[i]
+            most = fmax(most, fabs(self.turn[i]))
+        self._model_duals()
+        self.v = self._mean(self.W)
+        sums = self._respond_margins(self.v)
+        self.value = self._take(self.W, sums)
+        if self.value <= before - ENOUGH * fall:
+            self.moved, self.afresh = most, True
+            self._arrive(direction, 1.0, sums)
+            return True
+        self.W[:], self.value = self.start, before
+        self.v = self._mean(self.W)
+        for i in range(self.rows.m):
             self.margin[i] += self.turn[i]
         return False
 
