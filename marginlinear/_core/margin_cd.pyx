@@ -420,8 +420,13 @@ cdef class MarginCD(DualEngine):
         # Without targets all margins are 0, their mean is 0 too, and the spread adds nothing.
         cdef Py_ssize_t i
         cdef double value = 0
-        for i in range(self.rows.m):
-            value += self.cost[i] * loss_at(<const loss_t*> &self.tables[self.group[i], 0], margin_at_zero(self, i))
+        cdef double[::1] same = np.empty(self.tables.shape[0])
+        for i in range(self.tables.shape[0]):
+            same[i] = loss_at(<const loss_t*> &self.tables[i, 0], 0.0)
+        with nogil:
+            for i in range(self.rows.m):
+                value += self.cost[i] * (same[self.group[i]] if self.target == NULL else loss_at(
+                    <const loss_t*> &self.tables[self.group[i], 0], margin_at_zero(self, i)))
         return value
 
     def condition(self):

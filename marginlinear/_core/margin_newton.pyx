@@ -31,6 +31,7 @@ import numpy as np
 from cpython.exc cimport PyErr_CheckSignals
 from libc.math cimport INFINITY, fabs, fmax, sqrt
 from libc.stdint cimport int32_t
+from libc.string cimport memset
 
 from marginlinear._core.cholesky cimport NormalMatrix
 from marginlinear._core.margin_cd cimport MarginCD
@@ -46,8 +47,19 @@ from marginlinear._core.margin_loss cimport (
 )
 from marginlinear._core.proximal cimport ProximalNewton, sequential_dot
 from marginlinear._core.rows cimport SLICE, Rows, data_t, feature, row_axpy, row_begin, row_dot, row_end, value
+from marginlinear._core.softplus cimport LARGE, relative_entropy
 
 from marginlinear._core.proximal import MOST, solve
+
+cdef extern from "tile.h" nogil:
+    enum:
+        PANEL "ML_PANEL"
+
+cdef extern from "soft.h" nogil:
+    void soft "ml_soft"(const double* g, const double* c, Py_ssize_t n, double* own, double* curvature, double* loss)
+
+cdef enum:
+    BLOCK = 256    # rows whose exponentials are taken at once
 
 # A search ends where the slope is down to this part of that at its start, or after so many evaluations.
 cdef double FLAT = 0.1
@@ -70,7 +82,7 @@ cdef double APART = 10
 
 cdef enum Work:
     SCORES     # out[i] = y_i <w, x_i>
-    GATHER     # the rows who[start:stop] times their roots, packed by `gram`; `out` is scratch
+    GATHER     # the rows who[start:stop] times their roots, in panels of `gram`
     OUTER      # their products with themselves, times the squares of their roots, added to `gram`
     STEPS      # coordinate steps of the rows who[start:stop], of weights `out`; `gain` is what they raise D by
 
@@ -99,7 +111,7 @@ cdef class MarginNewton(ProximalNewton):
     cdef const double[:, ::1] tables
     cdef const double[::1] c, soft, row_sum, targets
     cdef const int32_t[::1] positive, group
-    cdef double[::1] dual, own, margin, turn, centre, weight, root, scratch
+    cdef double[::1] dual, own, margin, turn, centre, weight, root
     cdef int32_t[::1] who
     cdef double[:, ::1] constant
 
@@ -121,7 +133,7 @@ cdef class MarginNewton(ProximalNewton):
         self.c, self.q = engine.cost, self.rows.zeros(m)
         self.centre, self.own = self.q, self.rows.zeros(m)
         self.margin, self.turn, self.weight, self.root = (self.rows.zeros(m) for _ in range(4))
-        self.who, self.scratch = self.rows.zeros(m, np.int32), np.empty(d)
+        self.who = self.rows.zeros(m, np.int32)
         self.soft = softness_of(self.tables)
         self.slice_rows = max(1, <Py_ssize_t>(SLICE * m / (1.0 + <double>self.rows.nnz)))
         self.moved, self.behind = INFINITY, False
@@ -190,7 +202,7 @@ cdef class MarginNewton(ProximalNewton):
             if weights[i] > 0:
                 self.who[count], self.root[count] = <int32_t>i, sqrt(weights[i])
                 count += 1
-        task.what, task.out, task.who, task.root = GATHER, &self.scratch[0], &self.who[0], &self.root[0]
+        task.what, task.who, task.root = GATHER, &self.who[0], &self.root[0]
         if few_products(self.rows):
             task.what = OUTER
         self.rows.require()
@@ -260,6 +272,8 @@ cdef class MarginNewton(ProximalNewton):
         cdef Py_ssize_t i
         cdef const loss_t* phi
         cdef double g, c, gamma, own, loss = 0, gap = 0, move = 0, spread = 0
+        if self.tables.shape[0] == 1 and (<const loss_t*> &self.tables[0, 0]).soft:
+            return self._respond_softly(), 0.0, 0.0, 0.0
         with nogil:
             for i in range(self.rows.m):
                 phi, c, g = <const loss_t*> &self.tables[self.group[i], 0], self.c[i], self.margin[i]
@@ -274,6 +288,19 @@ cdef class MarginNewton(ProximalNewton):
                 move += gamma * (self.own[i] - self.centre[i]) * (self.own[i] - self.centre[i])
                 spread += c * (g - mean) * (g - mean)
         return loss, gap, move, spread
+
+    cdef double _respond_softly(self) noexcept nogil:
+        """The same of softplus for all rows; the sum of their losses."""
+        cdef Py_ssize_t start = 0, i, n
+        cdef double[BLOCK] losses
+        cdef double loss = 0
+        while start < self.rows.m:
+            n = min(BLOCK, self.rows.m - start)
+            soft(&self.margin[start], &self.c[start], n, &self.own[start], &self.weight[start], losses)
+            for i in range(n):
+                loss += losses[i]
+            start += n
+        return loss
 
     cdef _set_duals(self, double mean):
         """a = b - tau"""
@@ -318,7 +345,7 @@ cdef class MarginNewton(ProximalNewton):
                 cut |= self.root[i] != 0
                 # tau is that of W - d, too.
                 off = (1 - t) * (self.turn[i] - mean)
-                own = fenchel_gap(phi, c, g, b)
+                own = gap_beside(phi, c, g, b, self.own[i], self.weight[i])
                 gap += own + self.spread * c * off * off
                 self.dual[i], self.turn[i] = b - 2 * self.spread * c * (g - self.v - off), own
             for j in range(self.W.shape[0]):
@@ -489,6 +516,16 @@ cdef double middle_dual(const loss_t* phi, double c, double g) noexcept nogil:
     return -c * jump_middle(phi, 0 if first > 0 and (second == 0 or off > 0) else 1)
 
 
+cdef inline double gap_beside(const loss_t* phi, double c, double g, double a, double s, double h) noexcept nogil:
+    """`fenchel_gap`; of softplus from c s and c s r of its margin, which are at hand."""
+    cdef double r, off
+    if not phi.soft or fabs(g) > LARGE:
+        return fenchel_gap(phi, c, g, a)
+    r = c * h / s
+    off = a - s if g > 0 else r - (c - a)
+    return s * relative_entropy(off / s) + r * relative_entropy(-off / r)
+
+
 ctypedef fused engine_t:
     MarginNewton
 
@@ -520,13 +557,21 @@ cdef void measure(MarginNewton self, const data_t* X, const task_t* task) noexce
         task.out[i] = s if self.positive[i] else -s
 
 
+cdef inline void put(NormalMatrix gram, Py_ssize_t at, Py_ssize_t j, double x) noexcept nogil:
+    gram.z[<size_t>j // PANEL, at, <size_t>j % PANEL] = x
+
+
 cdef void gather(const data_t* X, const task_t* task, NormalMatrix gram) noexcept nogil:
-    cdef Py_ssize_t at, j
+    cdef Py_ssize_t at, i, p
+    cdef double t
     for at in range(task.start, task.stop):
-        for j in range(X.d):
-            task.out[j] = 0
-        row_axpy(X, task.who[at], task.root[at], task.out)
-        gram.pack(at - task.start, task.out)
+        i, t = task.who[at], task.root[at]
+        for p in range(gram.z.shape[0]):
+            memset(&gram.z[p, at - task.start, 0], 0, PANEL * sizeof(double))
+        for p in range(row_begin(X, i), row_end(X, i)):
+            put(gram, at - task.start, feature(X, i, p), t * value(X, i, p))
+        if X.bias >= 0:
+            put(gram, at - task.start, X.n, t * X.bias)
 
 
 cdef void outer(const data_t* X, const task_t* task, NormalMatrix gram) noexcept nogil:
