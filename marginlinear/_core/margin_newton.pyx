@@ -76,6 +76,9 @@ cdef double FAR = 0.1
 # Rows with so many times the mean gap have a coordinate step of their own after a Newton step.
 cdef double OUTLIER = 5
 
+# Where more than one row in so many has a dual of the model that is out of range, it is not taken.
+cdef double CUT = 20
+
 # A product that is added to its own place costs so many of those in tiles.
 cdef double APART = 10
 
@@ -106,6 +109,8 @@ cdef class MarginNewton(ProximalNewton):
     cdef double moved
     # Whether U and G are still those of the duals of the last step's model.
     cdef bint behind
+    # Whether steps are certified by their model's duals.
+    cdef bint by_model
     cdef NormalMatrix gram
     cdef readonly double spread, size, v
     cdef const double[:, ::1] tables
@@ -115,8 +120,9 @@ cdef class MarginNewton(ProximalNewton):
     cdef int32_t[::1] who
     cdef double[:, ::1] constant
 
-    def __init__(self, MarginCD engine, MarginNewton rough=None, bint part=False):
-        """From the weights of steps on fewer `rough` rows in place of the engine's, where they are given."""
+    def __init__(self, MarginCD engine, MarginNewton rough=None, bint part=False, bint bounds=True):
+        """From the weights of steps on fewer `rough` rows in place of the engine's, where they are given. bounds:
+        whether these are to be good."""
         # Sweeps over long rows at a large C can leave weights that are worse than none.
         poor = not part and not engine.untouched() and not engine.primal()[0] <= engine.loss_at_zero()
         if poor:
@@ -137,6 +143,8 @@ cdef class MarginNewton(ProximalNewton):
         self.soft = softness_of(self.tables)
         self.slice_rows = max(1, <Py_ssize_t>(SLICE * m / (1.0 + <double>self.rows.nnz)))
         self.moved, self.behind = INFINITY, False
+        # Of kinks the model knows nothing.
+        self.by_model = bounds and not engine.nonsmooth
         self.gram = NormalMatrix(self.rows.d, m, engine.threads)
         if part:
             return
@@ -313,15 +321,19 @@ cdef class MarginNewton(ProximalNewton):
         """After a step, U; where that has the better bound W stays. Then another step."""
         cdef double bound
         if self.behind:
-            self._set_duals(self.v)
-            self.U, self.behind = self.engine.weights_of(self.dual), False
-            self.G = 0.5 * self._subtract(self.W)
+            self._catch_up()
             bound = self.primal - self.e - self.G
             if bound > self.bound:
                 self.bound = bound
                 self._publish()
                 return
         ProximalNewton.step(self)
+
+    cdef _catch_up(self):
+        """U and G of the best duals for the margins."""
+        self._set_duals(self.v)
+        self.U, self.behind = self.engine.weights_of(self.dual), False
+        self.G = 0.5 * self._subtract(self.W)
 
     cdef _model_duals(self):
         """b + h turn, in the place of a."""
@@ -336,13 +348,21 @@ cdef class MarginNewton(ProximalNewton):
         cdef Py_ssize_t i, j, count = 0
         cdef const loss_t* phi
         cdef double b, c, g, off, own, gap = 0, value = self._take(self.W, sums), mean = self._mean(direction)
-        cdef bint cut = False
+        cdef Py_ssize_t cut = 0
+        if self.by_model:
+            for i in range(self.rows.m):
+                phi = <const loss_t*> &self.tables[self.group[i], 0]
+                self.root[i] = in_range(phi, self.c[i], self.dual[i]) - self.dual[i]
+                cut += self.root[i] != 0
+        self.behind = self.by_model and cut * CUT <= self.rows.m
+        if not self.behind:
+            self._catch_up()
+            self.bound = self.primal - self.e - self.G
+            return value
         with nogil:
             for i in range(self.rows.m):
                 phi, c, g = <const loss_t*> &self.tables[self.group[i], 0], self.c[i], self.margin[i]
                 b = in_range(phi, c, self.dual[i])
-                self.root[i] = b - self.dual[i]
-                cut |= self.root[i] != 0
                 # tau is that of W - d, too.
                 off = (1 - t) * (self.turn[i] - mean)
                 own = gap_beside(phi, c, g, b, self.own[i], self.weight[i])
@@ -350,9 +370,8 @@ cdef class MarginNewton(ProximalNewton):
                 self.dual[i], self.turn[i] = b - 2 * self.spread * c * (g - self.v - off), own
             for j in range(self.W.shape[0]):
                 self.U[j] = self.W[j] - (1 - t) * direction[j]
-        if cut:
+        if cut > 0:
             self.U = np.add(self.U, self.engine.weights_of(self.root))
-        self.behind = True
         self.bound = self.primal - gap - 0.5 * self._subtract(self.W)
         if self.spread == 0:
             for i in range(self.rows.m):

@@ -175,7 +175,7 @@ def rough_newton(engine: MarginCD, budget: Budget) -> MarginNewton | None:
     # One of each EVERY rows, in step with no period of them.
     at = np.arange(rows.m // EVERY)
     part = engine.of_rows((EVERY * (at + at * GOLDEN % 1)).astype(np.intp))
-    newton = MarginNewton(part, rough_newton(part, budget))
+    newton = MarginNewton(part, rough_newton(part, budget), bounds=False)
     for _ in range(ROUGH_STEPS):
         newton.step()
         if newton.fall + newton.e <= ROUGH * newton.primal or budget.exhausted(0):
