@@ -55,7 +55,7 @@ def test_inner_products_stay(seed, dtype):
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_rows_of_equal_values_have_one_each(seed):
-    X, y = words(seed)
+    X, _ = words(seed)
     X.data[:] = np.repeat(np.random.default_rng(seed).uniform(0.1, 1, X.shape[0]), np.diff(X.indptr))
     made = renumber(rows_of(X))
     assert made.rows.equal

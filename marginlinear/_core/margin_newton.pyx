@@ -247,14 +247,14 @@ cdef class MarginNewton(ProximalNewton):
 
     cdef double _evaluate(self, const double[::1] W, bint measured) except? -1:
         """F at W. Sets the duals, U, and the values of the problem at W and these duals."""
-        cdef double value
+        cdef double F
         self.v = self._mean(W)
         sums, self.U = self.respond_rows(W, self.v, measured)
         self.behind, self.afresh = False, self.afresh or not measured
-        value = self._take(W, sums)
+        F = self._take(W, sums)
         self.G = 0.5 * self._subtract(W)
         self.bound = self.primal - self.e - self.G
-        return value
+        return F
 
     cdef double _take(self, const double[::1] W, sums) except? -1:
         """F at W, P and e, of the sums that `respond_rows` returns."""
@@ -347,7 +347,7 @@ cdef class MarginNewton(ProximalNewton):
         The duals are those of its model, U and the bound theirs."""
         cdef Py_ssize_t i, j, count = 0
         cdef const loss_t* phi
-        cdef double b, c, g, off, own, gap = 0, value = self._take(self.W, sums), mean = self._mean(direction)
+        cdef double b, c, g, off, own, gap = 0, F = self._take(self.W, sums), mean = self._mean(direction)
         cdef Py_ssize_t cut = 0
         if self.by_model:
             for i in range(self.rows.m):
@@ -358,7 +358,7 @@ cdef class MarginNewton(ProximalNewton):
         if not self.behind:
             self._catch_up()
             self.bound = self.primal - self.e - self.G
-            return value
+            return F
         with nogil:
             for i in range(self.rows.m):
                 phi, c, g = <const loss_t*> &self.tables[self.group[i], 0], self.c[i], self.margin[i]
@@ -379,7 +379,7 @@ cdef class MarginNewton(ProximalNewton):
                     self.who[count] = <int32_t>i
                     count += 1
             self.bound += self._coordinate_steps(count)
-        return value
+        return F
 
     cdef double _coordinate_steps(self, Py_ssize_t count) except? -1:
         """Of the first `count` rows of `who`; returns what D rises by."""
