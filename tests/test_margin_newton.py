@@ -137,6 +137,34 @@ def test_sums_of_products(kind, bias, values):
     np.testing.assert_allclose(MarginNewton(engine).gram_of(False), (Z.T * cost) @ Z, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize("m", [1, 7, 300, 1001])
+def test_exponentials_of_many_rows(m):
+    """Margins from 0 to where their exponentials are no numbers, with the values that NumPy has."""
+    rng = np.random.default_rng(m)
+    x, y, cost = 10.0 ** rng.uniform(-9, 3.2, (m, 1)), rng.integers(2, size=m).astype(np.int32), rng.uniform(0.5, 2, m)
+    x[0] = 0
+    newton = MarginNewton(MarginCD(Rows.from_dense(x), y, cost, [table_of(*SOFTPLUS)]))
+    _, gradient = newton.smooth(np.ones(1))
+    g = np.where(y, x[:, 0], -x[:, 0])
+    away = np.exp(-np.logaddexp(0, np.abs(g)))
+    share = np.where(g > 0, away, 1 - away)
+    assert newton.primal == pytest.approx(0.5 + cost @ np.logaddexp(0, -g), rel=1e-14)
+    np.testing.assert_allclose(newton.duals_of_rows(), cost * share, rtol=1e-14, atol=1e-300)
+    np.testing.assert_allclose(gradient, 1 - x.T @ (np.where(y, 1, -1) * cost * share), rtol=1e-13)
+    np.testing.assert_allclose(newton.curvature(), 1 + (x.T * cost * share * (1 - share)) @ x, rtol=1e-9)
+
+
+def test_model_duals_certify_a_step_that_leaves_a_large_gradient():
+    """Of long rows at a large C, what is left of the gradient after a first step is far too much for a certificate."""
+    X, y = alternating()
+    engine = MarginCD(Rows.from_dense(10 * X), y.astype(np.int32), np.full(len(y), 10.0), [table_of(*SOFTPLUS)])
+    newton = MarginNewtonCost.begin(engine, Budget(None, None))
+    newton.step()
+    gap = newton.primal - newton.bound
+    gradient = newton.smooth(np.asarray(newton.W))[1]
+    assert 0 <= gap < 1e-3 * newton.primal < 0.5 * gradient @ gradient
+
+
 def alternating(m=6000, d=5):
     """Rows of both classes in turn: of every eighth one class would be left out."""
     X = np.random.default_rng(0).normal(size=(m, d))

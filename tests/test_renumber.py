@@ -54,6 +54,22 @@ def test_inner_products_stay(seed, dtype):
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+def test_rows_of_equal_values_have_one_each(seed):
+    X, _ = words(seed)
+    X.data[:] = np.repeat(np.random.default_rng(seed).uniform(0.1, 1, X.shape[0]), np.diff(X.indptr))
+    made = renumber(rows_of(X))
+    assert made.rows.equal
+    dense = sparse.csr_array((made.rows.stored(), *made.rows.arrays[1:]), shape=(made.rows.m, made.rows.n)).toarray()
+    np.testing.assert_allclose(dense @ dense.T, (X @ X.T).toarray(), rtol=1e-13, atol=1e-13)
+    weights = np.random.default_rng(seed).normal(size=X.shape[1])
+    np.testing.assert_allclose(dense @ made.to_inner(weights), X @ weights, rtol=1e-12, atol=1e-12)
+    one = X.copy()
+    one.data[-1] *= 2
+    alone = X.indptr[-1] - X.indptr[-2] == 1
+    assert alone or not renumber(rows_of(one)).rows.equal
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("near", [0, 5, 10**6])
 def test_features_by_frequency(seed, near, monkeypatch):
     monkeypatch.setattr(module, "NEAR", near)

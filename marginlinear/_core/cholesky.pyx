@@ -24,8 +24,8 @@ cdef enum:
     DEPTH = 128
     # Columns of the factor that are found together.
     WIDTH = 64
-    # Numbers of a part of the rows of Z.
-    ROOM = 262144
+    # Numbers of a part of the rows of Z, at least DEPTH of them: it stays in a core's own cache.
+    ROOM = 65536
 # Multiplications that are worth another thread.
 cdef double SHARE = 2e6
 
@@ -52,7 +52,7 @@ cdef class NormalMatrix:
     """
 
     def __init__(self, Py_ssize_t d, Py_ssize_t rows, int threads):
-        self.d, self.room, self.threads = d, max(1, min(rows, ROOM // d)), threads
+        self.d, self.room, self.threads = d, max(1, min(rows, max(DEPTH, ROOM // d))), threads
         self.z, self.total = panels(d, self.room), np.empty((d, d))
 
     cdef clear(self):

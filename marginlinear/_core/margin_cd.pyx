@@ -33,6 +33,7 @@ from marginlinear._core.margin_loss cimport (
     dual_at,
     dual_term,
     fenchel_gap,
+    in_range,
     jump_at,
     least_curvature,
     loss_at,
@@ -258,16 +259,8 @@ cdef class MarginCD(DualEngine):
     def into_range(self):
         """Every dual goes to the nearest place where D is finite."""
         cdef Py_ssize_t i
-        cdef const loss_t* phi
         for i in range(self.rows.m):
-            phi = &self.phi[self.group[i]]
-            if phi.soft:
-                self.duals[i] = min(max(self.duals[i], 0.0), self.cost[i])
-                continue
-            if phi.pieces.quad[0] == 0:
-                self.duals[i] = min(self.duals[i], -self.cost[i] * phi.pieces.slope[0])
-            if phi.pieces.quad[2] == 0:
-                self.duals[i] = max(self.duals[i], -self.cost[i] * phi.pieces.slope[2])
+            self.duals[i] = in_range(&self.phi[self.group[i]], self.cost[i], self.duals[i])
 
     def end_sweep(self, double gap, double loss, double tight):
         DualEngine.end_sweep(self, gap, loss, tight)
@@ -427,8 +420,13 @@ cdef class MarginCD(DualEngine):
         # Without targets all margins are 0, their mean is 0 too, and the spread adds nothing.
         cdef Py_ssize_t i
         cdef double value = 0
-        for i in range(self.rows.m):
-            value += self.cost[i] * loss_at(<const loss_t*> &self.tables[self.group[i], 0], margin_at_zero(self, i))
+        cdef double[::1] same = np.empty(self.tables.shape[0])
+        for i in range(self.tables.shape[0]):
+            same[i] = loss_at(<const loss_t*> &self.tables[i, 0], 0.0)
+        with nogil:
+            for i in range(self.rows.m):
+                value += self.cost[i] * (same[self.group[i]] if self.target == NULL else loss_at(
+                    <const loss_t*> &self.tables[self.group[i], 0], margin_at_zero(self, i)))
         return value
 
     def condition(self):

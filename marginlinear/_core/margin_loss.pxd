@@ -51,6 +51,15 @@ cdef inline double dual_at(const loss_t* phi, double c, double g) noexcept nogil
     return c * softplus_share(g, &rest) if phi.soft else piecewise.dual_at(&phi.pieces, c, g)
 
 
+cdef inline double in_range(const loss_t* phi, double c, double a) noexcept nogil:
+    """The nearest dual where D is finite."""
+    if phi.soft:
+        return min(max(a, 0.0), c)
+    if phi.pieces.quad[0] == 0:
+        a = min(a, -c * phi.pieces.slope[0])
+    return max(a, -c * phi.pieces.slope[2]) if phi.pieces.quad[2] == 0 else a
+
+
 cdef inline double coordinate_step(const loss_t* phi, double c, double base, double A, double start,
                                    double* curvature) noexcept nogil:
     """Where the margin is not of closed form it is searched for from `start`."""

@@ -18,6 +18,12 @@ at most the sum of theirs, here for any v; so that D(a) >= P(w) - e - G with e =
 The curvature of F is
 
     H = I + sum_i (h_i + 2 spread c_i) x_i x_i' - 2 spread/size z z',   z = sum_i c_i y_i x_i,   size = sum_i c_i.
+
+A step along d = H^-1 (W - U) takes margins to g - t turn. The duals of the model that it minimises, b + h turn, have
+the weights W - d, which no pass over the rows is needed for, and at W - t d a gap of second order: where they are in
+range they are the duals of the step. Those that are not are cut off, and their rows added; where a few rows, at knots
+or far out, make up most of the gap, a coordinate step of each raises D. U, of the duals that are best for each margin,
+is summed when another step follows.
 """
 
 import numpy as np
@@ -25,12 +31,14 @@ import numpy as np
 from cpython.exc cimport PyErr_CheckSignals
 from libc.math cimport INFINITY, fabs, fmax, sqrt
 from libc.stdint cimport int32_t
+from libc.string cimport memset
 
 from marginlinear._core.cholesky cimport NormalMatrix
 from marginlinear._core.margin_cd cimport MarginCD
 from marginlinear._core.margin_loss cimport (
     coordinate_step,
     fenchel_gap,
+    in_range,
     jump_at,
     jump_middle,
     loss_at,
@@ -39,8 +47,19 @@ from marginlinear._core.margin_loss cimport (
 )
 from marginlinear._core.proximal cimport ProximalNewton, sequential_dot
 from marginlinear._core.rows cimport SLICE, Rows, data_t, feature, row_axpy, row_begin, row_dot, row_end, value
+from marginlinear._core.softplus cimport LARGE, relative_entropy
 
 from marginlinear._core.proximal import MOST, solve
+
+cdef extern from "tile.h" nogil:
+    enum:
+        PANEL "ML_PANEL"
+
+cdef extern from "soft.h" nogil:
+    void soft "ml_soft"(const double* g, const double* c, Py_ssize_t n, double* own, double* curvature, double* loss)
+
+cdef enum:
+    BLOCK = 256    # rows whose exponentials are taken at once
 
 # A search ends where the slope is down to this part of that at its start, or after so many evaluations.
 cdef double FLAT = 0.1
@@ -54,14 +73,21 @@ cdef double NEAR = 1e-2
 # Steps that moved a margin by more come before such a one.
 cdef double FAR = 0.1
 
+# Rows with so many times the mean gap have a coordinate step of their own after a Newton step.
+cdef double OUTLIER = 5
+
+# Where more than one row in so many has a dual of the model that is out of range, it is not taken.
+cdef double CUT = 20
+
 # A product that is added to its own place costs so many of those in tiles.
 cdef double APART = 10
 
 
 cdef enum Work:
     SCORES     # out[i] = y_i <w, x_i>
-    GATHER     # the rows who[start:stop] times their roots, packed by `gram`; `out` is scratch
+    GATHER     # the rows who[start:stop] times their roots, in panels of `gram`
     OUTER      # their products with themselves, times the squares of their roots, added to `gram`
+    STEPS      # coordinate steps of the rows who[start:stop], of weights `out`; `gain` is what they raise D by
 
 
 cdef struct task_t:
@@ -72,6 +98,8 @@ cdef struct task_t:
     double* out
     const int32_t* who
     const double* root
+    const double* sqnorms
+    double gain
 
 
 cdef class MarginNewton(ProximalNewton):
@@ -79,17 +107,22 @@ cdef class MarginNewton(ProximalNewton):
 
     cdef Py_ssize_t slice_rows
     cdef double moved
+    # Whether U and G are still those of the duals of the last step's model.
+    cdef bint behind
+    # Whether steps are certified by their model's duals.
+    cdef bint by_model
     cdef NormalMatrix gram
     cdef readonly double spread, size, v
     cdef const double[:, ::1] tables
     cdef const double[::1] c, soft, row_sum, targets
     cdef const int32_t[::1] positive, group
-    cdef double[::1] dual, own, margin, turn, centre, weight, root, scratch
+    cdef double[::1] dual, own, margin, turn, centre, weight, root
     cdef int32_t[::1] who
     cdef double[:, ::1] constant
 
-    def __init__(self, MarginCD engine, MarginNewton rough=None, bint part=False):
-        """From the weights of steps on fewer `rough` rows in place of the engine's, where they are given."""
+    def __init__(self, MarginCD engine, MarginNewton rough=None, bint part=False, bint bounds=True):
+        """From the weights of steps on fewer `rough` rows in place of the engine's, where they are given. bounds:
+        whether these are to be good."""
         # Sweeps over long rows at a large C can leave weights that are worse than none.
         poor = not part and not engine.untouched() and not engine.primal()[0] <= engine.loss_at_zero()
         if poor:
@@ -106,10 +139,12 @@ cdef class MarginNewton(ProximalNewton):
         self.c, self.q = engine.cost, self.rows.zeros(m)
         self.centre, self.own = self.q, self.rows.zeros(m)
         self.margin, self.turn, self.weight, self.root = (self.rows.zeros(m) for _ in range(4))
-        self.who, self.scratch = self.rows.zeros(m, np.int32), np.empty(d)
+        self.who = self.rows.zeros(m, np.int32)
         self.soft = softness_of(self.tables)
         self.slice_rows = max(1, <Py_ssize_t>(SLICE * m / (1.0 + <double>self.rows.nnz)))
-        self.moved = INFINITY
+        self.moved, self.behind = INFINITY, False
+        # Of kinks the model knows nothing.
+        self.by_model = bounds and not engine.nonsmooth
         self.gram = NormalMatrix(self.rows.d, m, engine.threads)
         if part:
             return
@@ -175,7 +210,7 @@ cdef class MarginNewton(ProximalNewton):
             if weights[i] > 0:
                 self.who[count], self.root[count] = <int32_t>i, sqrt(weights[i])
                 count += 1
-        task.what, task.out, task.who, task.root = GATHER, &self.scratch[0], &self.who[0], &self.root[0]
+        task.what, task.who, task.root = GATHER, &self.who[0], &self.root[0]
         if few_products(self.rows):
             task.what = OUTER
         self.rows.require()
@@ -212,12 +247,21 @@ cdef class MarginNewton(ProximalNewton):
 
     cdef double _evaluate(self, const double[::1] W, bint measured) except? -1:
         """F at W. Sets the duals, U, and the values of the problem at W and these duals."""
-        cdef double loss, gap, move, spread
+        cdef double F
         self.v = self._mean(W)
-        (loss, gap, move, spread), self.U = self.respond_rows(W, self.v, measured)
-        self.e, self.G = gap, 0.5 * self._subtract(W)
-        self.primal = self.objective = 0.5 * sequential_dot(W, W) + loss + self.spread * spread
+        sums, self.U = self.respond_rows(W, self.v, measured)
+        self.behind, self.afresh = False, self.afresh or not measured
+        F = self._take(W, sums)
+        self.G = 0.5 * self._subtract(W)
         self.bound = self.primal - self.e - self.G
+        return F
+
+    cdef double _take(self, const double[::1] W, sums) except? -1:
+        """F at W, P and e, of the sums that `respond_rows` returns."""
+        cdef double loss, gap, move, spread
+        loss, gap, move, spread = sums
+        self.e = gap
+        self.primal = self.objective = 0.5 * sequential_dot(W, W) + loss + self.spread * spread
         return self.primal - gap - 0.5 * move
 
     def respond_rows(self, const double[::1] W, double mean, bint measured=False):
@@ -225,11 +269,19 @@ cdef class MarginNewton(ProximalNewton):
 
         Returns ((loss, e, sum_i gamma_i (b_i - q_i)^2, sum_i c_i (g_i - mean)^2), U).
         """
+        if not measured:
+            self._measure_margins(W)
+        sums = self._respond_margins(mean)
+        self._set_duals(mean)
+        return sums, self.engine.weights_of(self.dual)
+
+    cdef _respond_margins(self, double mean):
+        """b and h at the margins; the sums of `respond_rows`."""
         cdef Py_ssize_t i
         cdef const loss_t* phi
         cdef double g, c, gamma, own, loss = 0, gap = 0, move = 0, spread = 0
-        if not measured:
-            self._measure_margins(W)
+        if self.tables.shape[0] == 1 and (<const loss_t*> &self.tables[0, 0]).soft:
+            return self._respond_softly(), 0.0, 0.0, 0.0
         with nogil:
             for i in range(self.rows.m):
                 phi, c, g = <const loss_t*> &self.tables[self.group[i], 0], self.c[i], self.margin[i]
@@ -243,8 +295,104 @@ cdef class MarginNewton(ProximalNewton):
                     gap += fenchel_gap(phi, c, g, self.own[i])
                 move += gamma * (self.own[i] - self.centre[i]) * (self.own[i] - self.centre[i])
                 spread += c * (g - mean) * (g - mean)
-                self.dual[i] = self.own[i] - 2 * self.spread * c * (g - mean)
-        return (loss, gap, move, spread), self.engine.weights_of(self.dual)
+        return loss, gap, move, spread
+
+    cdef double _respond_softly(self) noexcept nogil:
+        """The same of softplus for all rows; the sum of their losses."""
+        cdef Py_ssize_t start = 0, i, n
+        cdef double[BLOCK] losses
+        cdef double loss = 0
+        while start < self.rows.m:
+            n = min(BLOCK, self.rows.m - start)
+            soft(&self.margin[start], &self.c[start], n, &self.own[start], &self.weight[start], losses)
+            for i in range(n):
+                loss += losses[i]
+            start += n
+        return loss
+
+    cdef _set_duals(self, double mean):
+        """a = b - tau"""
+        cdef Py_ssize_t i
+        with nogil:
+            for i in range(self.rows.m):
+                self.dual[i] = self.own[i] - 2 * self.spread * self.c[i] * (self.margin[i] - mean)
+
+    def step(self):
+        """After a step, U; where that has the better bound W stays. Then another step."""
+        cdef double bound
+        if self.behind:
+            self._catch_up()
+            bound = self.primal - self.e - self.G
+            if bound > self.bound:
+                self.bound = bound
+                self._publish()
+                return
+        ProximalNewton.step(self)
+
+    cdef _catch_up(self):
+        """U and G of the best duals for the margins."""
+        self._set_duals(self.v)
+        self.U, self.behind = self.engine.weights_of(self.dual), False
+        self.G = 0.5 * self._subtract(self.W)
+
+    cdef _model_duals(self):
+        """b + h turn, in the place of a."""
+        cdef Py_ssize_t i
+        with nogil:
+            for i in range(self.rows.m):
+                self.dual[i] = self.own[i] + self.weight[i] * self.turn[i]
+
+    cdef double _arrive(self, const double[::1] direction, double t, sums) except? -1:
+        """F at W, where a step along `direction` has come to, the sums of `respond_rows` being those of its margins.
+        The duals are those of its model, U and the bound theirs."""
+        cdef Py_ssize_t i, j, count = 0
+        cdef const loss_t* phi
+        cdef double b, c, g, off, own, gap = 0, F = self._take(self.W, sums), mean = self._mean(direction)
+        cdef Py_ssize_t cut = 0
+        if self.by_model:
+            for i in range(self.rows.m):
+                phi = <const loss_t*> &self.tables[self.group[i], 0]
+                self.root[i] = in_range(phi, self.c[i], self.dual[i]) - self.dual[i]
+                cut += self.root[i] != 0
+        self.behind = self.by_model and cut * CUT <= self.rows.m
+        if not self.behind:
+            self._catch_up()
+            self.bound = self.primal - self.e - self.G
+            return F
+        with nogil:
+            for i in range(self.rows.m):
+                phi, c, g = <const loss_t*> &self.tables[self.group[i], 0], self.c[i], self.margin[i]
+                b = in_range(phi, c, self.dual[i])
+                # tau is that of W - d, too.
+                off = (1 - t) * (self.turn[i] - mean)
+                own = gap_beside(phi, c, g, b, self.own[i], self.weight[i])
+                gap += own + self.spread * c * off * off
+                self.dual[i], self.turn[i] = b - 2 * self.spread * c * (g - self.v - off), own
+            for j in range(self.W.shape[0]):
+                self.U[j] = self.W[j] - (1 - t) * direction[j]
+        if cut > 0:
+            self.U = np.add(self.U, self.engine.weights_of(self.root))
+        self.bound = self.primal - gap - 0.5 * self._subtract(self.W)
+        if self.spread == 0:
+            for i in range(self.rows.m):
+                if self.turn[i] * self.rows.m > OUTLIER * gap:
+                    self.who[count] = <int32_t>i
+                    count += 1
+            self.bound += self._coordinate_steps(count)
+        return F
+
+    cdef double _coordinate_steps(self, Py_ssize_t count) except? -1:
+        """Of the first `count` rows of `who`; returns what D rises by."""
+        cdef Py_ssize_t start
+        cdef task_t task
+        cdef const double[::1] sqnorms = self.rows.sqnorms()
+        task.what, task.who, task.out, task.sqnorms, task.gain = STEPS, &self.who[0], &self.U[0], &sqnorms[0], 0
+        for start in range(0, count, self.slice_rows):
+            task.start, task.stop = start, min(count, start + self.slice_rows)
+            with nogil:
+                perform(self, self.rows, &task)
+            PyErr_CheckSignals()
+        return task.gain
 
     cdef _measure_margins(self, const double[::1] W):
         cdef Py_ssize_t i
@@ -278,6 +426,7 @@ cdef class MarginNewton(ProximalNewton):
                 return 1.0
         else:
             self._measure(direction, self.turn)
+            self._model_duals()
         for _ in range(TRIALS):
             self._slope(t, mean, &slope, &curvature)
             for j in range(direction.shape[0]):
@@ -297,32 +446,39 @@ cdef class MarginNewton(ProximalNewton):
             self.W[j] -= t * direction[j]
         for i in range(self.rows.m):
             far = fmax(far, fabs(t * self.turn[i]))
-        self.moved = far
-        if far > NEAR:
-            self.value = self._respond(self.W)
+        self.moved, self.afresh = far, far > NEAR
+        if self.afresh:
+            self._measure_margins(self.W)
         else:
             for i in range(self.rows.m):
                 self.margin[i] -= t * self.turn[i]
-            self.value = self._again()
+        self.v = self._mean(self.W)
+        self.value = self._arrive(direction, t, self._respond_margins(self.v))
         return t
 
     def _step_in_full(self, const double[::1] direction, double fall):
         """W moves by -`direction` if F falls enough; else `turn` becomes the margins of the direction."""
         cdef Py_ssize_t i
-        cdef double before = self.value
+        cdef double before = self.value, most = 0
         self.start[:] = self.W
         self.turn[:] = self.margin
         for i in range(self.W.shape[0]):
             self.W[i] -= direction[i]
-        self.value = self._respond(self.W)
-        if self.value <= before - ENOUGH * fall:
-            self.moved = 0
-            for i in range(self.rows.m):
-                self.moved = fmax(self.moved, fabs(self.turn[i] - self.margin[i]))
-            return True
-        self.W[:], self.value = self.start, before
+        self._measure_margins(self.W)
         for i in range(self.rows.m):
             self.turn[i] -= self.margin[i]
+            most = fmax(most, fabs(self.turn[i]))
+        self._model_duals()
+        self.v = self._mean(self.W)
+        sums = self._respond_margins(self.v)
+        self.value = self._take(self.W, sums)
+        if self.value <= before - ENOUGH * fall:
+            self.moved, self.afresh = most, True
+            self._arrive(direction, 1.0, sums)
+            return True
+        self.W[:], self.value = self.start, before
+        self.v = self._mean(self.W)
+        for i in range(self.rows.m):
             self.margin[i] += self.turn[i]
         return False
 
@@ -379,6 +535,16 @@ cdef double middle_dual(const loss_t* phi, double c, double g) noexcept nogil:
     return -c * jump_middle(phi, 0 if first > 0 and (second == 0 or off > 0) else 1)
 
 
+cdef inline double gap_beside(const loss_t* phi, double c, double g, double a, double s, double h) noexcept nogil:
+    """`fenchel_gap`; of softplus from c s and c s r of its margin, which are at hand."""
+    cdef double r, off
+    if not phi.soft or fabs(g) > LARGE:
+        return fenchel_gap(phi, c, g, a)
+    r = c * h / s
+    off = a - s if g > 0 else r - (c - a)
+    return s * relative_entropy(off / s) + r * relative_entropy(-off / r)
+
+
 ctypedef fused engine_t:
     MarginNewton
 
@@ -396,8 +562,10 @@ cdef inline void perform_on(MarginNewton self, const data_t* X, task_t* task) no
         measure(self, X, task)
     elif task.what == GATHER:
         gather(X, task, self.gram)
-    else:
+    elif task.what == OUTER:
         outer(X, task, self.gram)
+    else:
+        coordinate_steps(self, X, task)
 
 
 cdef void measure(MarginNewton self, const data_t* X, const task_t* task) noexcept nogil:
@@ -408,13 +576,21 @@ cdef void measure(MarginNewton self, const data_t* X, const task_t* task) noexce
         task.out[i] = s if self.positive[i] else -s
 
 
+cdef inline void put(NormalMatrix gram, Py_ssize_t at, Py_ssize_t j, double x) noexcept nogil:
+    gram.z[<size_t>j // PANEL, at, <size_t>j % PANEL] = x
+
+
 cdef void gather(const data_t* X, const task_t* task, NormalMatrix gram) noexcept nogil:
-    cdef Py_ssize_t at, j
+    cdef Py_ssize_t at, i, p
+    cdef double t
     for at in range(task.start, task.stop):
-        for j in range(X.d):
-            task.out[j] = 0
-        row_axpy(X, task.who[at], task.root[at], task.out)
-        gram.pack(at - task.start, task.out)
+        i, t = task.who[at], task.root[at]
+        for p in range(gram.z.shape[0]):
+            memset(&gram.z[p, at - task.start, 0], 0, PANEL * sizeof(double))
+        for p in range(row_begin(X, i), row_end(X, i)):
+            put(gram, at - task.start, feature(X, i, p), t * value(X, i, p))
+        if X.bias >= 0:
+            put(gram, at - task.start, X.n, t * X.bias)
 
 
 cdef void outer(const data_t* X, const task_t* task, NormalMatrix gram) noexcept nogil:
@@ -434,3 +610,20 @@ cdef void outer(const data_t* X, const task_t* task, NormalMatrix gram) noexcept
             for q in range(start, row_end(X, i)):
                 row[feature(X, i, q)] += u * value(X, i, q)
             row[X.n] += u * X.bias
+
+
+cdef void coordinate_steps(MarginNewton self, const data_t* X, task_t* task) noexcept nogil:
+    cdef Py_ssize_t at, i
+    cdef const loss_t* phi
+    cdef double c, A, g, a, change, h
+    for at in range(task.start, task.stop):
+        i = task.who[at]
+        phi, c, A, a = <const loss_t*> &self.tables[self.group[i], 0], self.c[i], task.sqnorms[i], self.dual[i]
+        if A == 0:
+            continue
+        g = row_dot(X, i, task.out)
+        g = (g if self.positive[i] else -g) - (self.targets[i] if self.targets is not None else 0.0)
+        change = coordinate_step(phi, c, g - A * a, A, g, &h) - a
+        task.gain += fenchel_gap(phi, c, g, a) - fenchel_gap(phi, c, g, a + change) - A / 2 * change * change
+        self.dual[i] = a + change
+        row_axpy(X, i, change if self.positive[i] else -change, task.out)

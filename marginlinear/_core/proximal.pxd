@@ -7,6 +7,7 @@ cdef class ProximalNewton:
     cdef object q
     cdef Rows rows
     cdef public double g, value
+    cdef readonly bint afresh
     cdef double G
     cdef readonly double[::1] W
     cdef double[::1] U, gradient, start

@@ -219,8 +219,38 @@ def renumber(Rows rows, int threads=1, bint in_place=False):
         return None
     if rows.renumbered is None:
         writeable = all(array.flags.writeable for array in rows.arrays[:2])
-        rows.renumbered = RenumberedRows(rows, threads, in_place and writeable)
+        rows.renumbered = RenumberedRows(with_equal_values(rows), threads, in_place and writeable)
     return rows.renumbered
+
+
+cdef Rows with_equal_values(Rows rows):
+    """The same rows, with one value a row where each has no other, as of words that are there or not."""
+    cdef Py_ssize_t lo, step = rows.slice()
+    cdef Rows equal
+    if rows.storage != CSR64:
+        return rows
+    each = np.zeros(rows.m)
+    cdef double[::1] values = each
+    for lo in range(0, rows.m, step):
+        if not find_values(&rows.csr64, lo, min(rows.m, lo + step), &values[0]):
+            return rows
+        PyErr_CheckSignals()
+    _, indices, indptr = rows.arrays
+    equal = Rows.from_equal(each, indices[:rows.nnz], indptr, rows.n, rows.bias, in_order=True)
+    equal._sqnorms = rows.sqnorms()
+    return equal
+
+
+cdef bint find_values(const csr64_t* X, Py_ssize_t lo, Py_ssize_t hi, double* values) noexcept nogil:
+    """Whether each of the rows lo to hi has but one value, which `values` becomes."""
+    cdef Py_ssize_t i, p
+    for i in range(lo, hi):
+        for p in range(X.indptr[i], X.indptr[i + 1]):
+            if X.data[p] != X.data[X.indptr[i]]:
+                return False
+        if X.indptr[i] < X.indptr[i + 1]:
+            values[i] = X.data[X.indptr[i]]
+    return True
 
 
 cdef void count_features(const int32_t* indices, Py_ssize_t start, Py_ssize_t stop, uint16_t* counts,

@@ -370,7 +370,9 @@ class MarginFit(DualFit["MarginCD"]):
 
     def _values(self, averaged: bool, references: Mapping[str, Any]) -> tuple[float, float]:
         incumbent = self.descent.incumbent
-        unchecked = incumbent.weights is None or incumbent.margins is not None or self.descent.route == "newton"
+        newton = self.descent.newton
+        unchecked = incumbent.weights is None or incumbent.margins is not None or (
+            newton is not None and not (newton.afresh and newton.primal == incumbent.objective))
         if unchecked or self.engine.rows.is_gram:
             return super()._values(averaged, references)
         # A check has summed the incumbent's objective over the rows, at these very weights.

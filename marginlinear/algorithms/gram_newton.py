@@ -66,6 +66,7 @@ class GramNewton:
         D at the duals.
     """
 
+    afresh = False
     K: AnyArray
     primal: float
     objective: float

@@ -39,7 +39,8 @@ NOT_HELD = "algorithm = 'newton' needs all kernel rows, {:.0f} MB: give a larger
 
 
 class NewtonSteps(Protocol):
-    """What a Descent takes steps of; `primal`, `objective` and `bound` are those after the last one."""
+    """What a Descent takes steps of; `primal`, `objective` and `bound` are those after the last one. `afresh`: whether
+    the primal was summed from the rows."""
 
     @property
     def primal(self) -> float: ...
@@ -49,6 +50,9 @@ class NewtonSteps(Protocol):
 
     @property
     def bound(self) -> float: ...
+
+    @property
+    def afresh(self) -> bool: ...
 
     def step(self) -> None: ...
 
@@ -168,9 +172,10 @@ def rough_newton(engine: MarginCD, budget: Budget) -> MarginNewton | None:
         if engine.nonsmooth:
             engine.sweep()
         return None
-    # In step with no period of the rows.
-    part = engine.of_rows(np.flatnonzero(np.arange(rows.m) * GOLDEN % 1 < 1 / EVERY))
-    newton = MarginNewton(part, rough_newton(part, budget))
+    # One of each EVERY rows, in step with no period of them.
+    at = np.arange(rows.m // EVERY)
+    part = engine.of_rows((EVERY * (at + at * GOLDEN % 1)).astype(np.intp))
+    newton = MarginNewton(part, rough_newton(part, budget), bounds=False)
     for _ in range(ROUGH_STEPS):
         newton.step()
         if newton.fall + newton.e <= ROUGH * newton.primal or budget.exhausted(0):
