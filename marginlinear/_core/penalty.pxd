@@ -161,3 +161,7 @@ cdef inline void minimise(Norm norm, double l1, const double* z, const double* b
                 break
     for l in range(k):
         w[l] = z[l] * t / (bend[l] * t + l1) if t > 0 else 0.0
+
+
+cdef class Penalty:
+    cdef penalty_t of

@@ -28,8 +28,8 @@ def fit(problem: Problem, params: Parameters, run: Run) -> Solution:
     ratio = params["l1_ratio"]
     # Values that overflow are refused where they are compared.
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        return SparseClassesFit(problem, run, problem.costs(params["C"]), ratio, 1 - ratio,
-                                params["free_bias"]).convex()
+        return SparseClassesFit(problem, run, problem.costs(params["C"]), params["penalty"], ratio,
+                                1 - ratio, params["free_bias"]).convex()
 
 
 METHOD = Method(
@@ -38,7 +38,7 @@ METHOD = Method(
     objective="sum_l ||w_l||_1 + C sum_i log(1 + sum_{l != y_i} exp(w_l.x_i - w_{y_i}.x_i))",
     reference="B. Krishnapuram, L. Carin, M. A. T. Figueiredo and A. J. Hartemink, Sparse Multinomial Logistic "
               "Regression, PAMI 2005",
-    params=(P.C, P.L1_RATIO, P.FREE_BIAS),
+    params=(P.C, P.PENALTY, P.L1_RATIO, P.FREE_BIAS),
     fit=fit,
     joint=True,
     kernels=False,
