@@ -25,16 +25,16 @@ from marginlinear.problem import Info, Solution
 from marginlinear.status import STALLED, allowance, status_of
 
 if TYPE_CHECKING:
-    from marginlinear._typing import FloatArray, IntArray, State
+    from marginlinear._typing import FloatArray, IntArray, IntpArray, State
     from marginlinear.problem import Problem, Run
 
-# Steps on a set of features, and the cycles of one, at most: see working_sets.py.
-STEPS, CYCLES = 5, 8
-# Newton steps on what is not 0, their products with the Hessian and their halvings, at most; one that gains a smaller
-# part of what the certificate lacks is the last.
-NEWTON, PRODUCTS, HALVINGS, ENOUGH = 10, 50, 20, 0.01
-# The part of the slope that a step leaves.
-LEFT = 0.2
+# Steps on a set of features, and the cycles of one, at most; cycles on P itself at first, and where a model is not true.
+STEPS, CYCLES, DIRECT = 5, 8, 8
+# So many features, those that violate optimality most, are solved for alone after a set.
+WORST = 200
+# The fall of the objective, as a part of it, below which a Newton step on what is not 0 follows a set; the products with
+# the Hessian and the halvings of one, at most, and the part of the slope that it leaves.
+NEAR, PRODUCTS, HALVINGS, LEFT = 1e-2, 50, 20, 0.2
 
 
 class SparseClassesFit:
@@ -58,12 +58,12 @@ class SparseClassesFit:
         if run.start is not None:
             self.W[:] = run.start["W"]
         self.U = np.empty(self.W.shape)
-        self.fall, self.cycles = math.inf, 1
+        self.direct, self.cycles = DIRECT, 1
         self.budget = Budget(run.max_iter, run.time_limit, run.progress, run.cancel)
         run.enlist(self)
 
     def convex(self) -> Solution:
-        bound, stopped = -math.inf, None
+        bound, stopped, before = -math.inf, None, math.inf
         while True:
             objective = self.survey()
             bound = max(bound, self.bound())
@@ -75,7 +75,10 @@ class SparseClassesFit:
             if stopped:
                 break
             self.solve()
-            self.newton(ENOUGH * certificate)
+            if before - objective <= NEAR * objective:
+                self.newton()
+            self.solve_worst()
+            before = objective
             self.penalty.centre(self.W)
         status, reason = status_of(certificate, objective, self.run.tol, stopped or STALLED)
         weights = self.W.copy()
@@ -130,27 +133,49 @@ class SparseClassesFit:
                                                                                                out=np.zeros_like(rest))
         return float(self.cost @ entropy - penalty)
 
-    def solve(self) -> None:
-        """Steps on the features with weights, and those that violate optimality most."""
-        engine, violations = self.engine, self.penalty.violations(self.W, self.U)
-        wanted = features_to_solve(self.W.any(axis=1), violations)
+    def _columns(self, wanted: IntArray) -> IntpArray:
+        """Those of these features, gathered, and of the biases where these are free."""
         if self.free >= 0:
             wanted = np.union1d(wanted, [self.free])
-        columns = engine.gather(wanted).astype(np.intp)
-        engine.turn_to(self.W, self.scores)
+        self.engine.turn_to(self.W, self.scores)
+        return self.engine.gather(wanted).astype(np.intp)
+
+    def solve(self) -> None:
+        """Steps on the features with weights, and those that violate optimality most; cycles on P itself at first, and
+        after a step whose model was not true."""
+        engine, violations = self.engine, self.penalty.violations(self.W, self.U)
+        columns = self._columns(features_to_solve(self.W.any(axis=1), violations))
         enough = PART * violations.sum()
         for _ in range(STEPS):
-            violation, fall, part = engine.step(columns, MODEL, self.cycles)
-            self.cycles = min(CYCLES, 2 * self.cycles) if part == 1 else max(1, self.cycles // 2)
+            if self.direct > 0:
+                violation, fall = engine.descend(columns)
+                self.direct -= 1
+            else:
+                violation, fall, part = engine.step(columns, MODEL, self.cycles)
+                self.cycles = min(CYCLES, 2 * self.cycles) if part == 1 else 1
+                self.direct = 0 if part == 1 else DIRECT
             if violation <= enough or fall == 0 or self.budget.exhausted(engine.cycles):
                 return
 
-    def newton(self, enough: float) -> None:
-        """Newton steps on the weights in which the penalty is smooth; those that would cross 0 end there."""
+    def solve_worst(self) -> None:
+        """Cycles on the features that violate optimality most: they scale all duals down."""
+        self.survey()
+        violations = self.penalty.violations(self.W, self.U)
+        worst = np.argsort(-violations)[:WORST]
+        columns = self._columns(worst[violations[worst] > 0])
+        for _ in range(STEPS):
+            if self.budget.exhausted(self.engine.cycles):
+                return
+            self.engine.descend(columns)
+
+    def newton(self) -> None:
+        """A Newton step on the weights in which the penalty is smooth; those that would cross 0 end there."""
         from scipy.sparse.linalg import LinearOperator, cg
 
-        loss, penalty, W = self.loss, self.penalty, self.W.copy()
+        loss, penalty, W = self.loss, self.penalty, self.W
         free = np.flatnonzero(penalty.smooth(W))
+        if len(free) == 0:
+            return
         direction, image, slope = (np.zeros(W.shape) for _ in range(3))
 
         def product(v: FloatArray) -> FloatArray:
@@ -159,27 +184,15 @@ class SparseClassesFit:
             penalty.add_bend(W, direction, image)
             return image.reshape(-1)[free]
 
-        def value(W: FloatArray) -> float:
-            return float(loss.value(W.reshape(-1))) + penalty.value(W)
-
-        for _ in range(NEWTON if len(free) else 0):
-            before = loss.value_and_gradient(W.reshape(-1), slope.reshape(-1)) + penalty.value(W)
-            penalty.add_slope(W, slope)
-            H = LinearOperator((len(free), len(free)), matvec=product, dtype=float)
-            step = cg(H, -slope.reshape(-1)[free], rtol=LEFT, maxiter=PRODUCTS)[0]
-            direction.reshape(-1)[free] = step
-            part = 1.0
-            for _ in range(HALVINGS):
-                new = W + part * direction
-                penalty.stop_at_zero(W, new)
-                after = value(new)
-                if after < before:
-                    break
-                part /= 2
-            else:
-                break
-            W, free = new, np.flatnonzero(penalty.smooth(new))
-            direction[:] = 0.0
-            if before - after <= enough or len(free) == 0:
-                break
-        self.W[:] = W
+        before = loss.value_and_gradient(W.reshape(-1), slope.reshape(-1)) + penalty.value(W)
+        penalty.add_slope(W, slope)
+        H = LinearOperator((len(free), len(free)), matvec=product, dtype=float)
+        direction.reshape(-1)[free] = cg(H, -slope.reshape(-1)[free], rtol=LEFT, maxiter=PRODUCTS)[0]
+        part = 1.0
+        for _ in range(HALVINGS):
+            new = W + part * direction
+            penalty.stop_at_zero(W, new)
+            if loss.value(new.reshape(-1)) + penalty.value(new) < before:
+                self.W[:] = new
+                return
+            part /= 2
