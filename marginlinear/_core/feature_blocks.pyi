@@ -6,7 +6,7 @@ from marginlinear._typing import FloatArray, Int32Array, IntArray, Intps
 
 class FeatureBlocks:
     def __init__(
-        self, rows: Rows, y: Int32Array, n_classes: SupportsIndex, cost: FloatArray, penalty: Penalty, seed: int
+        self, rows: Rows, y: Int32Array, n_classes: SupportsIndex, cost: FloatArray, penalty: Penalty
     ) -> None: ...
     @property
     def cycles(self) -> int: ...

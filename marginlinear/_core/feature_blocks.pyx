@@ -16,11 +16,12 @@ import numpy as np
 
 from cpython.exc cimport PyErr_CheckSignals
 from libc.math cimport INFINITY, exp, fmax, log
-from libc.stdint cimport int32_t, int64_t, uint64_t
+from libc.stdint cimport int32_t, int64_t
 
 from marginlinear._core.columns cimport Columns
 from marginlinear._core.penalty cimport (
     Penalty,
+    centre_of,
     dual_norm_of,
     l1_of,
     l2_of,
@@ -31,7 +32,6 @@ from marginlinear._core.penalty cimport (
     violations_of,
 )
 from marginlinear._core.rows cimport Rows
-from marginlinear._core.shrinking cimport shuffle
 
 from marginlinear._core.feature_cd import MEMORY, extrapolated
 
@@ -61,7 +61,6 @@ cdef class FeatureBlocks:
     cost : float64 array of shape (m,)
         c_i > 0.
     penalty : Penalty
-    seed : int
 
     Attributes
     ----------
@@ -73,7 +72,6 @@ cdef class FeatureBlocks:
     cdef Columns columns
     cdef const penalty_t* penalty
     cdef object part
-    cdef uint64_t rng
     cdef Py_ssize_t m, k
     cdef const int32_t[::1] y
     cdef const double[::1] cost
@@ -87,8 +85,8 @@ cdef class FeatureBlocks:
     # Of each column.
     cdef double[:, ::1] slope, bend, change
 
-    def __init__(self, Rows rows, y, Py_ssize_t n_classes, cost, Penalty penalty, seed):
-        self.columns, self.part, self.penalty, self.rng = Columns(rows), penalty, &penalty.of, seed
+    def __init__(self, Rows rows, y, Py_ssize_t n_classes, cost, Penalty penalty):
+        self.columns, self.part, self.penalty = Columns(rows), penalty, &penalty.of
         self.m, self.k, self.y, self.cost = rows.m, n_classes, y, cost
         self.p, self.way, self.turn = np.empty((3, rows.m, n_classes))
         self.loss = np.empty(rows.m)
@@ -147,7 +145,6 @@ cdef class FeatureBlocks:
         cdef double violation, fall = 0
         with nogil:
             share(self)
-            shuffle(&order[0], order.shape[0], &self.rng)
             violation = descend_blocks(self, order, &fall)
         self.cycles += 1
         PyErr_CheckSignals()
@@ -291,7 +288,6 @@ cdef bint cycle(FeatureBlocks self, Py_ssize_t[::1] order, cycle_t* state) noexc
     cdef double* w = &self.moved[0]
     cdef double* z = &self.z[0]
     cdef const double* turn
-    shuffle(&order[0], state.n, &self.rng)
     while at < state.n:
         s = order[at]
         j = self.features[s]
@@ -318,6 +314,8 @@ cdef bint cycle(FeatureBlocks self, Py_ssize_t[::1] order, cycle_t* state) noexc
             z[l] = self.bend[s, l] * w[l] - G[l]
             G[l] = w[l]
         minimise(self.penalty.norm, l1, z, &self.bend[s, 0], w, k)
+        if l1 > 0:
+            centre_of(self.penalty.norm, w, k)
         for l in range(k):
             z[l] = w[l] - G[l]
             self.change[s, l] = w[l] - self.W[j, l]
@@ -382,6 +380,8 @@ cdef double descend_blocks(FeatureBlocks self, const Py_ssize_t[::1] order, doub
         for l in range(k):
             v[l] = bend[l] * self.W[j, l] - G[l]
         minimise(self.penalty.norm, l1, v, bend, w, k)
+        if l1 > 0:
+            centre_of(self.penalty.norm, w, k)
         for l in range(k):
             v[l] = w[l] - self.W[j, l]
         promised = -dot(G, v, k) - 0.5 * l2 * square(v, k) - l1 * (

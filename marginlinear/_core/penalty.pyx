@@ -135,18 +135,9 @@ cdef class Penalty:
                         new[j, l] = 0
 
     def centre(self, double[:, ::1] W):
-        """Add to each feature's weights what makes them cost least: that is the same for all classes, whose scores'
-        differences it does not change. Of norm "l1" with more than two classes this leaves them as they are."""
-        cdef Py_ssize_t j, l, k = W.shape[1]
-        cdef double mean
-        if self.of.norm != GROUP and k > 2:
-            return
+        """`centre_of` each feature's weights that cost something."""
+        cdef Py_ssize_t j
         with nogil:
             for j in range(W.shape[0]):
-                if j == self.of.free:
-                    continue
-                mean = 0
-                for l in range(k):
-                    mean += W[j, l] / k
-                for l in range(k):
-                    W[j, l] -= mean
+                if j != self.of.free:
+                    centre_of(self.of.norm, &W[j, 0], W.shape[1])

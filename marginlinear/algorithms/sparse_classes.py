@@ -30,11 +30,10 @@ if TYPE_CHECKING:
 
 # Steps on a set of features, and the cycles of one, at most; cycles on P itself at first, and where a model is not true.
 STEPS, CYCLES, DIRECT = 5, 8, 8
-# So many features, those that violate optimality most, are solved for alone after a set.
-WORST = 200
-# The fall of the objective, as a part of it, below which a Newton step on what is not 0 follows a set; the products with
-# the Hessian and the halvings of one, at most, and the part of the slope that it leaves.
-NEAR, PRODUCTS, HALVINGS, LEFT = 1e-2, 50, 20, 0.2
+# Where the objective falls by less than this part of what the certificate may be, a Newton step on what is not 0 follows
+# a set: the bound is what lacks. The products with the Hessian and the halvings of one, at most, and the part of the
+# slope that it leaves.
+NEAR, PRODUCTS, HALVINGS, LEFT = 0.1, 50, 20, 0.2
 
 
 class SparseClassesFit:
@@ -53,7 +52,7 @@ class SparseClassesFit:
         self.loss = SmoothLoss(problem.rows, problem.y, k, self.cost, loss="softmax", threads=run.threads)
         self.free, self.bias = problem.rows.d - 1 if free_bias else -1, problem.rows.bias
         self.penalty = Penalty(norm, l1, l2, self.free)
-        self.engine = FeatureBlocks(problem.rows, problem.y, k, self.cost, self.penalty, run.seed)
+        self.engine = FeatureBlocks(problem.rows, problem.y, k, self.cost, self.penalty)
         self.W = np.zeros((problem.rows.d, k))
         if run.start is not None:
             self.W[:] = run.start["W"]
@@ -75,9 +74,8 @@ class SparseClassesFit:
             if stopped:
                 break
             self.solve()
-            if before - objective <= NEAR * objective:
+            if before - objective <= NEAR * allowance(self.run.tol, objective):
                 self.newton()
-            self.solve_worst()
             before = objective
             self.penalty.centre(self.W)
         status, reason = status_of(certificate, objective, self.run.tol, stopped or STALLED)
@@ -156,17 +154,6 @@ class SparseClassesFit:
                 self.direct = 0 if part == 1 else DIRECT
             if violation <= enough or fall == 0 or self.budget.exhausted(engine.cycles):
                 return
-
-    def solve_worst(self) -> None:
-        """Cycles on the features that violate optimality most: they scale all duals down."""
-        self.survey()
-        violations = self.penalty.violations(self.W, self.U)
-        worst = np.argsort(-violations)[:WORST]
-        columns = self._columns(worst[violations[worst] > 0])
-        for _ in range(STEPS):
-            if self.budget.exhausted(self.engine.cycles):
-                return
-            self.engine.descend(columns)
 
     def newton(self) -> None:
         """A Newton step on the weights in which the penalty is smooth; those that would cross 0 end there."""
