@@ -106,6 +106,18 @@ cdef class FeatureBlocks:
             self.slope, self.bend, self.change = np.empty((3, columns.n, self.k))
         return places
 
+    def slopes(self, const Py_ssize_t[::1] order):
+        """Of the loss with l2/2 ||w||^2, in the weights of these columns: float64 array of shape (columns, k)."""
+        with nogil:
+            model(self, order)
+        return np.asarray(self.slope)[np.asarray(order)]
+
+    def product(self, const Py_ssize_t[::1] order, const double[:, ::1] V, double[:, ::1] out):
+        """The Hessian of the loss at the last `slopes` times V is written to `out`, shapes (columns, k)."""
+        with nogil:
+            multiply(self, order, V, out)
+        PyErr_CheckSignals()
+
     def step(self, Py_ssize_t[::1] order, double part, Py_ssize_t most):
         """A proximal Newton step on these columns, by at most so many cycles, until violations of optimality add up to
         this part of what they are at the start.
@@ -263,6 +275,34 @@ cdef double model(FeatureBlocks self, const Py_ssize_t[::1] order) noexcept nogi
     return total
 
 
+cdef void multiply(FeatureBlocks self, const Py_ssize_t[::1] order, const double[:, ::1] V,
+                   double[:, ::1] out) noexcept nogil:
+    cdef Py_ssize_t at, s, i, l, k = self.k
+    cdef int64_t q
+    cdef double x, mean
+    cdef double* way
+    cdef double* turn
+    self.way[:, :] = 0
+    out[:, :] = 0
+    for at in range(order.shape[0]):
+        s = order[at]
+        for q in range(self.begins[s], self.begins[s + 1]):
+            x, way = self.values[q], &self.way[self.who[q], 0]
+            for l in range(k):
+                way[l] += x * V[at, l]
+    for i in range(self.m):
+        way, turn = &self.way[i, 0], &self.turn[i, 0]
+        mean = dot(&self.p[i, 0], way, k)
+        for l in range(k):
+            turn[l] = self.cost[i] * self.p[i, l] * (way[l] - mean)
+    for at in range(order.shape[0]):
+        s = order[at]
+        for q in range(self.begins[s], self.begins[s + 1]):
+            x, turn = self.values[q], &self.turn[self.who[q], 0]
+            for l in range(k):
+                out[at, l] += x * turn[l]
+
+
 cdef Py_ssize_t front(FeatureBlocks self, Py_ssize_t[::1] order) noexcept nogil:
     """Bring the columns to the front that have a weight or should; how many these are."""
     cdef Py_ssize_t at, s, j, n = 0
@@ -415,7 +455,7 @@ cdef double rise(FeatureBlocks self, Py_ssize_t s, const double* v, double part)
     for q in range(self.begins[s], self.begins[s + 1]):
         i, x, new, sums = self.who[q], part * self.values[q], &self.turn[q - self.begins[s], 0], 0
         for l in range(k):
-            new[l] = self.p[i, l] * exp(x * v[l])
+            new[l] = self.p[i, l] * exp(x * v[l]) if v[l] != 0 else self.p[i, l]
             sums += new[l]
         for l in range(k):
             new[l] /= sums

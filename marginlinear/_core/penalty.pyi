@@ -1,11 +1,13 @@
 from typing import SupportsIndex
 
-from marginlinear._typing import BoolArray, FloatArray
+from marginlinear._typing import BoolArray, FloatArray, IntArray
 
 NORMS: dict[str, int]
+NAMES: dict[int, str]
 
 class Penalty:
     def __init__(self, norm: str, l1: float, l2: float, free: SupportsIndex = -1) -> None: ...
+    def among(self, features: IntArray) -> Penalty: ...
     @property
     def l1(self) -> float: ...
     @property

@@ -5,6 +5,7 @@ import numpy as np
 from libc.math cimport fmax, sqrt
 
 NORMS = {"l1": ABSOLUTE, "group": GROUP}
+NAMES = {norm: name for name, norm in NORMS.items()}
 
 
 cdef class Penalty:
@@ -21,6 +22,12 @@ cdef class Penalty:
 
     def __init__(self, norm, double l1, double l2, Py_ssize_t free=-1):
         self.of.norm, self.of.l1, self.of.l2, self.of.free = NORMS[norm], l1, l2, free
+
+    def among(self, features):
+        """That of some features alone, an ascending array, in whose order their weights then are."""
+        cdef Py_ssize_t at = np.searchsorted(features, self.of.free)
+        free = at if at < len(features) and features[at] == self.of.free else -1
+        return Penalty(NAMES[self.of.norm], self.of.l1, self.of.l2, free)
 
     @property
     def l1(self):
@@ -86,7 +93,7 @@ cdef class Penalty:
         return found
 
     def add_slope(self, const double[:, ::1] W, double[:, ::1] out):
-        """The penalty's slope at W is added to `out` where it has one."""
+        """The slope of l1 N at W is added to `out` where it has one."""
         cdef Py_ssize_t j, l, k = W.shape[1]
         cdef double length
         with nogil:
@@ -96,7 +103,7 @@ cdef class Penalty:
                 length = sqrt(square(&W[j, 0], k))
                 for l in range(k):
                     if W[j, l] != 0:
-                        out[j, l] += self.of.l2 * W[j, l] + self.of.l1 * (
+                        out[j, l] += self.of.l1 * (
                             W[j, l] / length if self.of.norm == GROUP else 1.0 if W[j, l] > 0 else -1.0)
 
     def add_bend(self, const double[:, ::1] W, const double[:, ::1] V, double[:, ::1] out):

@@ -159,27 +159,32 @@ class SparseClassesFit:
         """A Newton step on the weights in which the penalty is smooth; those that would cross 0 end there."""
         from scipy.sparse.linalg import LinearOperator, cg
 
-        loss, penalty, W = self.loss, self.penalty, self.W
-        free = np.flatnonzero(penalty.smooth(W))
-        if len(free) == 0:
+        features = np.flatnonzero(self.penalty.smooth(self.W).any(axis=1))
+        if len(features) == 0:
             return
-        direction, image, slope = (np.zeros(W.shape) for _ in range(3))
+        engine, penalty, w = self.engine, self.penalty.among(features), self.W[features]
+        free, columns = np.flatnonzero(penalty.smooth(w)), self._columns(features)
+        slope = engine.slopes(columns)
+        penalty.add_slope(w, slope)
+        direction, image = np.zeros(w.shape), np.empty(w.shape)
 
         def product(v: FloatArray) -> FloatArray:
             direction.reshape(-1)[free] = v
-            loss.product(direction.reshape(-1), image.reshape(-1))
-            penalty.add_bend(W, direction, image)
+            engine.product(columns, direction, image)
+            penalty.add_bend(w, direction, image)
             return image.reshape(-1)[free]
 
-        before = loss.value_and_gradient(W.reshape(-1), slope.reshape(-1)) + penalty.value(W)
-        penalty.add_slope(W, slope)
+        def value() -> float:
+            return float(self.loss.value(self.W.reshape(-1))) + self.penalty.value(self.W)
+
         H = LinearOperator((len(free), len(free)), matvec=product, dtype=float)
         direction.reshape(-1)[free] = cg(H, -slope.reshape(-1)[free], rtol=LEFT, maxiter=PRODUCTS)[0]
-        part = 1.0
+        before, part = value(), 1.0
         for _ in range(HALVINGS):
-            new = W + part * direction
-            penalty.stop_at_zero(W, new)
-            if loss.value(new.reshape(-1)) + penalty.value(new) < before:
-                self.W[:] = new
+            new = w + part * direction
+            penalty.stop_at_zero(w, new)
+            self.W[features] = new
+            if value() < before:
                 return
             part /= 2
+        self.W[features] = w
