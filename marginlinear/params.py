@@ -205,8 +205,8 @@ INDEFINITE = "the kernel is not positive semidefinite on these rows, and nothing
 # What every method that works on Gram rows takes.
 KERNELS = (KERNEL, GAMMA, DEGREE, COEF0, CACHE)
 # What there is for methods to take: a command line is taken apart without the methods.
-OWN = (C, LAMBDA, MU, THETA, MARGIN_BOUND, BOUND_COST, K, PENALTY, L1_RATIO, OUTER, MAX_OUTER, RESTARTS, LAMBDA1, LAMBDA2,
-       NORM, EPS, DELTA, LOSS, EPSILON, NU, ALPHA, BETA, EPOCHS, ETA0, FREE_BIAS, MULTICLASS, *KERNELS)
+OWN = (C, LAMBDA, MU, THETA, MARGIN_BOUND, BOUND_COST, K, PENALTY, L1_RATIO, OUTER, MAX_OUTER, RESTARTS, LAMBDA1,
+       LAMBDA2, NORM, EPS, DELTA, LOSS, EPSILON, NU, ALPHA, BETA, EPOCHS, ETA0, FREE_BIAS, MULTICLASS, *KERNELS)
 
 TOL = Param("tol", float, 1e-3, "stop when certificate <= tol * max(1, |objective|)", "(0, inf)", letter="e")
 BIAS = Param("bias", float, -1.0, "value of a constant feature added to every row; negative: none", "(-inf, inf)",

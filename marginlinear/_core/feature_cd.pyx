@@ -291,7 +291,8 @@ cdef class FeatureCD:
         slope, H = np.empty(len(columns)), self._curvature(columns)
         cdef double[::1] sloped = slope
         for at in range(free.shape[0]):
-            sloped[at] = self.slope[free[at]] + (self.penalty.l2 + NU) * self.change[free[at]] + curved_dot(self, free[at])
+            sloped[at] = (self.slope[free[at]] + (self.penalty.l2 + NU) * self.change[free[at]]
+                          + curved_dot(self, free[at]))
         # Of what is held, the change has its part in the slope.
         slope -= H @ change[columns]
         w = np.asarray(self.W)[np.asarray(self.features)[columns]]
@@ -597,7 +598,8 @@ cdef double go(FeatureCD self, const Py_ssize_t[::1] order, double* gone) noexce
         s = order[at]
         if self.change[s] != 0:
             j = self.features[s]
-            promised -= ascent(l1_of(&self.penalty, j), l2_of(&self.penalty, j), self.W[j], self.slope[s], self.change[s])
+            promised -= ascent(l1_of(&self.penalty, j), l2_of(&self.penalty, j), self.W[j], self.slope[s],
+                               self.change[s])
     if not promised > 0:
         return 0
     for _ in range(HALVINGS):
@@ -607,7 +609,8 @@ cdef double go(FeatureCD self, const Py_ssize_t[::1] order, double* gone) noexce
             if self.change[s] != 0:
                 j = self.features[s]
                 w = self.W[j]
-                before, after = penalty_at(&self.penalty, j, w), penalty_at(&self.penalty, j, w + part * self.change[s])
+                before = penalty_at(&self.penalty, j, w)
+                after = penalty_at(&self.penalty, j, w + part * self.change[s])
                 fall += before - after
                 total += before + after
         for i in range(self.rows.m):

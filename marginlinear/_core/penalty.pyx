@@ -83,9 +83,8 @@ cdef class Penalty:
 
     def smooth(self, const double[:, ::1] W):
         """Of shape (d, k): which weights Newton steps may move, as near W the penalty is smooth in them."""
-        cdef Py_ssize_t j
-        W_, free = np.asarray(W), self.of.free
-        found = W_ != 0
+        cdef Py_ssize_t free = self.of.free
+        found = np.asarray(W) != 0
         if self.of.norm == GROUP:
             found = np.repeat(found.any(axis=1)[:, np.newaxis], W.shape[1], axis=1)
         if free >= 0:

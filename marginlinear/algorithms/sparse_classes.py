@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from marginlinear._typing import FloatArray, IntArray, IntpArray, State
     from marginlinear.problem import Problem, Run
 
-# Steps on a set of features, and the cycles of one, at most; cycles on P itself at first, and where a model is not true.
+# Steps on a set of features, and the cycles of one, at most; the cycles on P itself, at first and where a model is not
+# true.
 STEPS, CYCLES, DIRECT = 5, 8, 8
-# Where the objective falls by less than this part of what the certificate may be, a Newton step on what is not 0 follows
-# a set: the bound is what lacks. The products with the Hessian and the halvings of one, at most, and the part of the
-# slope that it leaves.
-NEAR, PRODUCTS, HALVINGS, LEFT = 0.1, 50, 20, 0.2
+# Where the objective falls by less than this part of it, a Newton step on what is not 0 follows a set. Products with the
+# Hessian and halvings of one, at most, and the part of the slope that it leaves.
+NEAR, PRODUCTS, HALVINGS, LEFT = 1e-3, 50, 20, 0.2
 
 
 class SparseClassesFit:
@@ -74,7 +74,7 @@ class SparseClassesFit:
             if stopped:
                 break
             self.solve()
-            if before - objective <= NEAR * allowance(self.run.tol, objective):
+            if before - objective <= NEAR * objective:
                 self.newton()
             before = objective
             self.penalty.centre(self.W)

@@ -4,8 +4,12 @@
 
     D(p) = sum_i C_i H(p_i),      p_i in the simplex,  |sum_i C_i ([l = y_i] - p_il) x_ij| <= 1 for all l and j
 
-With `l1_ratio` r, r ||w_l||_1 + (1 - r)/2 ||w_l||^2 in place of ||w_l||_1. The paper fixes the weights of one class at
-0; here none is special.
+With `penalty` group the k weights v_j of a feature are 0 together (Vincent and Hansen, CSDA 2014):
+
+    P(W) = sum_j ||v_j||_2 + the same losses,      ||sum_i C_i (e_{y_i} - p_i) x_ij||_2 <= 1 for all j
+
+With `l1_ratio` r, r times the penalty and (1 - r)/2 ||W||^2. The paper fixes the weights of one class at 0; here none
+is special.
 """
 
 from __future__ import annotations
