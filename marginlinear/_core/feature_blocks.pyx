@@ -15,7 +15,7 @@ whose excess over diag(p_i) - p_i p_i' is diagonally dominant: with it a block's
 import numpy as np
 
 from cpython.exc cimport PyErr_CheckSignals
-from libc.math cimport INFINITY, exp, fmax, log
+from libc.math cimport INFINITY, exp, fabs, fmax, log
 from libc.stdint cimport int32_t, int64_t
 
 from marginlinear._core.columns cimport Columns
@@ -386,7 +386,7 @@ cdef double descend_blocks(FeatureBlocks self, const Py_ssize_t[::1] order, doub
     """As `cycle`, with p, W and the scores of now for each block."""
     cdef Py_ssize_t at, s, j, l, i, _, k = self.k
     cdef int64_t q
-    cdef double l1, l2, x, c, largest, violation, promised, part, fall, total = 0
+    cdef double l1, l2, x, c, largest, violation, promised, part, before, after, size, fall, total = 0
     cdef double* G = &self.G[0]
     cdef double* w = &self.moved[0]
     cdef double* v = &self.z[0]
@@ -430,10 +430,12 @@ cdef double descend_blocks(FeatureBlocks self, const Py_ssize_t[::1] order, doub
         for _ in range(HALVINGS if promised > 0 else 0):
             for l in range(k):
                 w[l] = self.W[j, l] + part * v[l]
-            fall = l1 * (norm_of(self.penalty.norm, &self.W[j, 0], k) - norm_of(self.penalty.norm, w, k)) + 0.5 * l2 * (
-                square(&self.W[j, 0], k) - square(w, k)) - rise(self, s, v, part)
-            if fall >= ENOUGH * part * promised:
-                gone[0] += fall
+            before = l1 * norm_of(self.penalty.norm, &self.W[j, 0], k) + 0.5 * l2 * square(&self.W[j, 0], k)
+            after = l1 * norm_of(self.penalty.norm, w, k) + 0.5 * l2 * square(w, k)
+            size = before + after
+            fall = before - after - rise(self, s, v, part, &size)
+            if fall >= ENOUGH * part * promised - ROUNDING * size:
+                gone[0] += fmax(fall, ROUNDING * size)
                 for l in range(k):
                     self.W[j, l] = w[l]
                 for q in range(self.begins[s], self.begins[s + 1]):
@@ -446,11 +448,12 @@ cdef double descend_blocks(FeatureBlocks self, const Py_ssize_t[::1] order, doub
     return total
 
 
-cdef double rise(FeatureBlocks self, Py_ssize_t s, const double* v, double part) noexcept nogil:
-    """What the loss rises by where the column's block grows by part v; `turn` becomes its rows' p there."""
+cdef double rise(FeatureBlocks self, Py_ssize_t s, const double* v, double part, double* size) noexcept nogil:
+    """What the loss rises by where the column's block grows by part v; `turn` becomes its rows' p there, and `size`
+    larger by the sizes of what is added up."""
     cdef Py_ssize_t i, l, k = self.k
     cdef int64_t q
-    cdef double total = 0, sums, x
+    cdef double total = 0, sums, x, off
     cdef double* new
     for q in range(self.begins[s], self.begins[s + 1]):
         i, x, new, sums = self.who[q], part * self.values[q], &self.turn[q - self.begins[s], 0], 0
@@ -459,7 +462,9 @@ cdef double rise(FeatureBlocks self, Py_ssize_t s, const double* v, double part)
             sums += new[l]
         for l in range(k):
             new[l] /= sums
-        total += self.cost[i] * (log(sums) - x * v[self.y[i]])
+        off = x * v[self.y[i]]
+        total += self.cost[i] * (log(sums) - off)
+        size[0] += self.cost[i] * (fabs(log(sums)) + fabs(off))
     return total
 
 

@@ -31,9 +31,11 @@ if TYPE_CHECKING:
 # Steps on a set of features, and the cycles of one, at most; the cycles on P itself, at first and where a model is not
 # true.
 STEPS, CYCLES, DIRECT = 5, 8, 8
-# Where the objective falls by less than this part of it, a Newton step on what is not 0 follows a set. Products with the
-# Hessian and halvings of one, at most, and the part of the slope that it leaves.
+# Where the objective falls by less than this part of it, a Newton step on what is not 0 follows a set. Products with
+# the Hessian and halvings of one, at most, and the part of the slope that it leaves.
 NEAR, PRODUCTS, HALVINGS, LEFT = 1e-3, 50, 20, 0.2
+# What rounding may take from the objective, a part of it.
+ROUNDING = 1e-14
 
 
 class SparseClassesFit:
@@ -142,7 +144,7 @@ class SparseClassesFit:
         """Steps on the features with weights, and those that violate optimality most; cycles on P itself at first, and
         after a step whose model was not true."""
         engine, violations = self.engine, self.penalty.violations(self.W, self.U)
-        columns = self._columns(features_to_solve(self.W.any(axis=1), violations))
+        columns = self._columns(features_to_solve(np.abs(self.W).max(axis=1), violations))
         enough = PART * violations.sum()
         for _ in range(STEPS):
             if self.direct > 0:
@@ -184,7 +186,7 @@ class SparseClassesFit:
             new = w + part * direction
             penalty.stop_at_zero(w, new)
             self.W[features] = new
-            if value() < before:
+            if value() <= before + ROUNDING * abs(before):
                 return
             part /= 2
         self.W[features] = w

@@ -343,9 +343,9 @@ class SoftmaxClassifier(LearnsInParts, MarginClassifier):
 
     def __init__(self, *, C: Number = 1.0, penalty: ClassesPenalty = "l2", l1_ratio: Number = 1.0,
                  free_bias: Flag = False, fit_intercept: Flag = True, intercept_scaling: Number = 1.0,
-                 class_weight: ClassWeight | None = None, tol: Number = 0.0001, max_iter: Integer = 20_000, time_limit: Number | None = None, probability: Flag =
-                 False, random_state: RandomState | None = 0, n_jobs: Integer | None = None, warm_start: Flag = False,
-                 verbose: Integer | Flag = False) -> None:
+                 class_weight: ClassWeight | None = None, tol: Number = 0.0001, max_iter: Integer = 20_000,
+                 time_limit: Number | None = None, probability: Flag = False, random_state: RandomState | None = 0,
+                 n_jobs: Integer | None = None, warm_start: Flag = False, verbose: Integer | Flag = False) -> None:
         keep(self, locals())
 
     @property
