@@ -27,12 +27,12 @@ from marginlinear._core.margin_loss cimport curvature_at, dual_at, dual_term, lo
 from marginlinear._core.penalty cimport (
     ABSOLUTE,
     ascent,
+    best_move,
     l1_of,
     l2_of,
     over_of,
     penalty_at,
     penalty_t,
-    step_of,
     violation_of,
 )
 from marginlinear._core.rows cimport (
@@ -559,7 +559,7 @@ cdef bint cycle(FeatureCD self, Py_ssize_t[::1] order, cycle_t* state) noexcept 
         worst = fmax(worst, d)
         if d == 0:
             continue
-        d = step_of(l1, w, G, self.bend[s])
+        d = best_move(l1, w, G, self.bend[s])
         self.change[s] = d + self.change[s] if d != -w else -self.W[self.features[s]]
         move_way(self, s, d)
     state.last = worst / self.rows.m
@@ -582,7 +582,7 @@ cdef double cycle_matrix(const double[:, ::1] H, double[::1] v, double[::1] r, c
         total += d
         if d == 0:
             continue
-        d = step_of(l1[s], w, r[s], H[s, s])
+        d = best_move(l1[s], w, r[s], H[s, s])
         v[s] = v[s] + d if d != -w else -held[s]
         for t in range(n):
             r[t] += d * H[s, t]

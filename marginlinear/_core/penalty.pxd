@@ -57,7 +57,7 @@ cdef inline double violation_of(double l1, double w, double G) noexcept nogil:
     return fabs(G + l1) if w > 0 else fabs(G - l1)
 
 
-cdef inline double step_of(double l1, double w, double G, double bend) noexcept nogil:
+cdef inline double best_move(double l1, double w, double G, double bend) noexcept nogil:
     """The d at which G d + bend/2 d^2 + l1 |w + d| is least; -w itself where the weight becomes 0."""
     if G + l1 < bend * w:
         return -(G + l1) / bend
