@@ -147,6 +147,7 @@ class MethodParameters(TypedDict, total=False):
     margin_bound: Number | None
     bound_cost: Number | None
     K: Integer | None
+    penalty: Literal["l1", "group"] | None
     l1_ratio: Number | None
     outer: Literal["ccp", "paper"] | None
     max_outer: Integer | None
@@ -201,5 +202,6 @@ RandomState: TypeAlias = "Integer | np.random.RandomState"
 Multiclass: TypeAlias = Literal["ovr", "ovo", "ecoc"]
 Route: TypeAlias = Literal["auto", "cd", "accelerated", "newton", "paper"]
 Penalty: TypeAlias = Literal["l2", "l1"]
+ClassesPenalty: TypeAlias = Literal["l2", "l1", "group"]
 HingeLoss: TypeAlias = Literal["hinge", "squared_hinge", "squared_error"]
 ResidualLoss: TypeAlias = Literal["epsilon_insensitive", "squared_epsilon_insensitive"]

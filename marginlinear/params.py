@@ -161,6 +161,8 @@ MARGIN_BOUND = Param("margin_bound", float, 2.0, "B, above which margins cost", 
 BOUND_COST = Param("bound_cost", float, None, "D, cost of a unit of margin above B (default: C)", "(0, inf)")
 L1_RATIO = Param("l1_ratio", float, 1.0, "r of the penalty r ||w||_1 + (1-r)/2 ||w||^2",
                  "(0, 1]")
+PENALTY = Param("penalty", str, "l1", "l1: any weight may be 0; group: the weights of a feature, those of all classes, "
+                "are 0 together, by ||w||_2 of them in place of ||w||_1", choices=("l1", "group"))
 K = Param("K", int, None, "how many of a row's classes count, those of highest scores (default: 5, or one less than "
           "there are)", "[1, inf)")
 OUTER = Param("outer", str, "ccp", "outer loop of the non-convex problem: ccp descends on it, paper is the "
@@ -214,8 +216,8 @@ INDEFINITE = "the kernel is not positive semidefinite on these rows, and nothing
 # What every method that works on Gram rows takes.
 KERNELS = (KERNEL, GAMMA, DEGREE, COEF0, CACHE)
 # What there is for methods to take: a command line is taken apart without the methods.
-OWN = (C, LAMBDA, MU, THETA, MARGIN_BOUND, BOUND_COST, K, L1_RATIO, OUTER, MAX_OUTER, RESTARTS, LAMBDA1, LAMBDA2,
-       NORM, EPS, DELTA, LOSS, EPSILON, NU, ALPHA, BETA, EPOCHS, ETA0, FREE_BIAS, MULTICLASS, *KERNELS)
+OWN = (C, LAMBDA, MU, THETA, MARGIN_BOUND, BOUND_COST, K, PENALTY, L1_RATIO, OUTER, MAX_OUTER, RESTARTS, LAMBDA1,
+       LAMBDA2, NORM, EPS, DELTA, LOSS, EPSILON, NU, ALPHA, BETA, EPOCHS, ETA0, FREE_BIAS, MULTICLASS, *KERNELS)
 
 TOL = Param("tol", float, 1e-3, "stop when certificate <= tol * max(1, |objective|)", "(0, inf)", letter="e")
 BIAS = Param("bias", float, -1.0, "value of a constant feature added to every row; negative: none", "(-inf, inf)",

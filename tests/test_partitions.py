@@ -22,7 +22,8 @@ METHODS = [("l1svc", {}), ("l2svc", {}), ("rmm", {}), ("odm", {}), ("lssvm", {})
            ("lpmcsvm", {"norm": 1.2}), ("softmax", {}), ("softmax", {"C": 50}), ("ism3", {}), ("m3svm", {}),
            ("m3svm", {"norm": 2.0}), ("ww", {}), ("logistic", {}), ("logistic", {"C": 50}), ("topk", {"K": 2}),
            *((name, params) for name in ("l1lr", "l1l2svc", "smlr")
-             for params in ({}, {"l1_ratio": 0.5}, {"free_bias": True}))]
+             for params in ({}, {"l1_ratio": 0.5}, {"free_bias": True})),
+           ("smlr", {"penalty": "group"}), ("smlr", {"penalty": "group", "l1_ratio": 0.5, "free_bias": True})]
 
 
 def table(m=240, d=7, k=3, seed=0):

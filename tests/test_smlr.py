@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy import optimize
+from scipy import optimize, sparse
 
 import marginlinear as ml
 
@@ -62,6 +62,88 @@ def test_the_optimum_is_between_bound_and_objective(C, ratio):
         q = share * p + (1 - share) * np.eye(4)[y]
         dual = (C * weights) @ -np.where(q > 0, q * np.log(np.maximum(q, 1e-300)), 0.0).sum(axis=1)
         assert dual <= info.bound + 1e-8 * optimum
+
+
+def group_objective(W, X, y, cost, ratio, costly):
+    S, paid = X @ W, costly * W
+    losses = np.logaddexp.reduce(S, axis=1) - S[np.arange(len(y)), y]
+    return ratio * np.linalg.norm(paid, axis=1).sum() + (1 - ratio) / 2 * (paid * paid).sum() + cost @ losses
+
+
+def least_group(X, y, k, cost, ratio, costly):
+    """P* by accelerated proximal gradients, which start anew where they turn back."""
+    own, W = np.arange(len(y)), np.zeros((X.shape[1], k))
+    L, V, t = np.linalg.norm(X.T * cost @ X, 2) / 2 + 1, W, 1.0
+    for _ in range(4000):
+        S = X @ V
+        p = np.exp(S - np.logaddexp.reduce(S, axis=1)[:, None])
+        p[own, y] -= 1
+        new = V - ((X.T * cost) @ p + costly * (1 - ratio) * V) / L
+        new *= np.maximum(0, 1 - costly * ratio / L / np.maximum(np.linalg.norm(new, axis=1, keepdims=True), 1e-300))
+        last, t = (t, 1.0) if ((V - new) * (new - W)).sum() > 0 else (t, (1 + np.sqrt(1 + 4 * t * t)) / 2)
+        V, W = new + (last - 1) / t * (new - W), new
+    return group_objective(W, X, y, cost, ratio, costly)
+
+
+@pytest.mark.parametrize("C", [0.05, 1.0])
+@pytest.mark.parametrize("ratio", [1.0, 0.5])
+@pytest.mark.parametrize("free", [False, True])
+def test_groups_against_proximal_gradients(C, ratio, free):
+    X, y, weights = problem(d=10)
+    X[:, 3] = X[:, 2]
+    cost = C * weights
+    model = ml.train(X, y, solver="smlr", penalty="group", C=C, l1_ratio=ratio, sample_weight=weights, tol=1e-10,
+                     bias=1.0, free_bias=free)
+    info, W, Z = model.info, model.weights, np.column_stack((X, np.ones(len(y))))
+    costly = np.ones((11, 1))
+    costly[-1] = not free
+    optimum = least_group(Z, y, 4, cost, ratio, costly)
+    assert info.converged
+    assert info.objective == pytest.approx(group_objective(W, Z, y, cost, ratio, costly), rel=1e-12)
+    assert info.objective == pytest.approx(optimum, rel=1e-9)
+    assert info.bound <= optimum * (1 + 1e-12)
+    # All classes together, and no shift of all scores that costs something.
+    assert ((W != 0).all(axis=1) | (W == 0).all(axis=1)).all()
+    assert np.allclose(W[:-1].sum(axis=1), 0, atol=1e-9)
+    S = Z @ W
+    p = np.exp(S - np.logaddexp.reduce(S, axis=1)[:, None])
+    U = (Z.T @ (cost[:, None] * (np.eye(4)[y] - p)))
+    lengths = np.linalg.norm(U, axis=1)[:10 if free else 11]
+    share = min(1.0, 1 / lengths.max()) if ratio == 1 else 1.0
+    q = share * p + (1 - share) * np.eye(4)[y]
+    dual = cost @ -(q * np.log(np.maximum(q, 1e-300))).sum(axis=1)
+    if ratio < 1:
+        dual -= (np.maximum(0, share * lengths - ratio) ** 2).sum() / (2 * (1 - ratio))
+    assert dual <= info.bound + 1e-9 * optimum
+
+
+def test_groups_of_two_classes_are_l1lr():
+    """||(w, -w)|| = sqrt(2) |w|, the scores' difference being 2 w: C of l1lr is sqrt(2) times as much."""
+    X, y, _ = problem()
+    both = ml.train(X, y > 1, solver="smlr", penalty="group", C=0.5, tol=1e-9).info
+    one = ml.train(X, y > 1, solver="l1lr", C=0.5 * 2 ** 0.5, tol=1e-9).info
+    assert both.objective == pytest.approx(one.objective / 2 ** 0.5, rel=1e-8)
+
+
+def test_the_least_cost_with_a_group():
+    X, y, _ = problem()
+    C = 1 / np.linalg.norm(X.T @ (np.eye(4)[y] - 0.25), axis=1).max()
+    below, above = (ml.train(X, y, solver="smlr", penalty="group", C=f * C, tol=1e-8) for f in (0.999, 1.01))
+    assert below.info.converged and not below.coef.any()
+    assert (above.coef != 0).all(axis=0).sum() == 1
+
+
+def test_values_that_saturate_shares(tmp_path):
+    """Steps by models of the loss alone would go where it has no curvature; and a model keeps its penalty."""
+    rng = np.random.default_rng(3)
+    X = sparse.random_array((500, 400), density=0.05, rng=rng, format="csr")
+    X.data = np.exp(4 * X.data)
+    y = (X @ rng.standard_normal((400, 6)) + 10 * rng.gumbel(size=(500, 6))).argmax(axis=1)
+    for penalty in ("l1", "group"):
+        model = ml.train(X, y, solver="smlr", penalty=penalty, C=5.0)
+        assert model.info.converged
+        ml.save_model(model, tmp_path / "m")
+        assert ml.load_model(tmp_path / "m").params["penalty"] == penalty
 
 
 def test_a_cost_that_is_too_small_leaves_no_weight():

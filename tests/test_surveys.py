@@ -1,6 +1,7 @@
 """Sparse weights over rows on disk and elsewhere: the optimum of rows in memory, certificates in NumPy, and what is
 held."""
 
+import functools
 import itertools
 
 import numpy as np
@@ -42,16 +43,16 @@ def text(m=600, d=4000, k=2, seed=0):
     return X, (X @ signs + 0.3 * generator.standard_normal((m, k))).argmax(axis=1)
 
 
-def gap(name, X, y, W, C):
-    """(P, D) of weights of shape (d, columns), D by the forces scaled to be feasible."""
+def gap(name, X, y, W, C, norm=np.abs):
+    """(P, D) of weights of shape (d, columns), D by the forces scaled to be feasible; `norm` of features' weights."""
     if name == "smlr":
         scores = X @ W
         own = np.eye(scores.shape[1])[y]
         p = special.softmax(scores, axis=1)
         U = C * X.T @ (own - p)
-        share = min(1.0, 1 / abs(U).max())
+        share = min(1.0, 1 / norm(U).max())
         mixed = own + share * (p - own)
-        return (abs(W).sum() + C * (special.logsumexp(scores, axis=1) - scores[own > 0]).sum(),
+        return (norm(W).sum() + C * (special.logsumexp(scores, axis=1) - scores[own > 0]).sum(),
                 C * special.entr(mixed).sum())
     signs = np.where(y == 1, 1.0, -1.0)
     g = signs * (X @ W[:, 0])
@@ -65,10 +66,12 @@ def gap(name, X, y, W, C):
     return abs(W).sum() + C * loss.sum(), (a - a * a / (4 * C)).sum()
 
 
-@pytest.mark.parametrize("name", ["l1lr", "l1l2svc", "smlr"])
-def test_a_store_has_the_optimum_of_memory(tmp_path, windows, name):
+@pytest.mark.parametrize(("name", "penalty", "norm"), [
+    ("l1lr", {}, np.abs), ("l1l2svc", {}, np.abs), ("smlr", {}, np.abs),
+    ("smlr", {"penalty": "group"}, functools.partial(np.linalg.norm, axis=1))])
+def test_a_store_has_the_optimum_of_memory(tmp_path, windows, name, penalty, norm):
     X, y = text(k=3 if name == "smlr" else 2)
-    given = {"solver": name, "C": 5.0, "tol": 1e-3}
+    given = {"solver": name, "C": 5.0, "tol": 1e-3, **penalty}
     here = ml.train(X, y, **given, threads=1)
     store = ml.Store.write([(X, y)], tmp_path / "s")
     told = []
@@ -76,7 +79,7 @@ def test_a_store_has_the_optimum_of_memory(tmp_path, windows, name):
     info = there.info
     assert info.converged and len(told) == len(info.history)
     assert there.weights.any() and info.bound <= here.info.objective and here.info.bound <= info.objective
-    P, D = gap(name, X, y, there.weights, 5.0)
+    P, D = gap(name, X, y, there.weights, 5.0, norm)
     assert info.objective == pytest.approx(P, rel=1e-12)
     # The bound is the best of all surveys, and of a share that is no less than that which only makes it feasible.
     assert D - 1e-9 * P <= info.bound <= P

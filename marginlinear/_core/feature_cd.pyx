@@ -22,7 +22,19 @@ from cpython.exc cimport PyErr_CheckSignals
 from libc.math cimport INFINITY, fabs, fmax
 from libc.stdint cimport int32_t, int64_t, uint64_t
 
+from marginlinear._core.columns cimport Columns
 from marginlinear._core.margin_loss cimport curvature_at, dual_at, dual_term, loss_at, loss_t
+from marginlinear._core.penalty cimport (
+    ABSOLUTE,
+    ascent,
+    best_move,
+    l1_of,
+    l2_of,
+    over_of,
+    penalty_at,
+    penalty_t,
+    violation_of,
+)
 from marginlinear._core.rows cimport (
     SLICE,
     Rows,
@@ -44,6 +56,8 @@ cdef double NU = 1e-12
 cdef double ENOUGH = 0.01
 # What the sums of the line search may be off by, a part of their terms' sizes.
 cdef double ROUNDING = 1e-14
+# What duals that are scaled to be feasible may be beyond l1, a part of it.
+cdef double ROUNDED = 1e-15
 # Cycles that are extrapolated from.
 MEMORY = 5
 # Columns of which the curvature's matrix is made, and the most cycles over it.
@@ -55,8 +69,6 @@ cdef enum:
     HALVINGS = 40
 cdef enum Work:
     SURVEY    # margins, forces, loss and U of the rows start to stop
-    COUNT     # how many values each feature has
-    GATHER    # columns of the features with place[j] >= first
     MULTIPLY  # `matrix`: the curvature over the columns with spot[s] >= 0
 
 
@@ -64,7 +76,6 @@ cdef struct task_t:
     Work what
     Py_ssize_t start
     Py_ssize_t stop
-    Py_ssize_t first
     double loss
 
 
@@ -98,27 +109,24 @@ cdef class FeatureCD:
     W : float64 array of shape (d,)
     U : float64 array of shape (d,)
         At the weights of the last survey.
-    counts : int64 array of shape (d,)
-        Values of each feature.
     cycles : int
         Passes over sets of columns so far.
     """
 
     cdef readonly Rows rows
-    cdef readonly double l1, l2
-    cdef readonly Py_ssize_t free
     cdef readonly double[::1] W, U
-    cdef readonly int64_t[::1] counts
     cdef readonly Py_ssize_t cycles
+    cdef Columns columns
+    cdef penalty_t penalty
     cdef const double[::1] table
     cdef const loss_t* phi
     cdef uint64_t rng
-    cdef Py_ssize_t n, filled, slice_rows
+    cdef Py_ssize_t slice_rows
     cdef const double[::1] cost
     cdef readonly double[::1] force
     # y_i a_i, and +1 or -1.
     cdef double[::1] margin, curve, way, pull, sign
-    # Of the columns that were gathered: their features, where their values begin, and what a step knows of them.
+    # The columns' arrays, and what a step knows of each.
     cdef int32_t[::1] place, features, who
     cdef int64_t[::1] begins
     cdef double[::1] values, slope, bend, change
@@ -130,17 +138,28 @@ cdef class FeatureCD:
     def __init__(self, Rows rows, y, cost, table, double l1, double l2, seed,
                  Py_ssize_t free=-1):
         cdef Py_ssize_t m = rows.m, d = rows.d
-        self.rows, self.cost, self.l1, self.l2, self.rng, self.free = rows, cost, l1, l2, seed, free
+        self.rows, self.cost, self.rng = rows, cost, seed
+        self.penalty.norm, self.penalty.l1, self.penalty.l2, self.penalty.free = ABSOLUTE, l1, l2, free
         self.table = table
         self.phi = <const loss_t*> &self.table[0]
-        self.U, self.counts = np.empty(d), np.zeros(d, dtype=np.int64)
+        self.U, self.columns = np.empty(d), Columns(rows)
         self.force, self.curve, self.way, self.pull = np.empty((4, m))
         self.turn_to(np.zeros(d), y, np.empty(m))
-        self.place, self.begins = np.full(d, -1, dtype=np.int32), np.zeros(1, dtype=np.int64)
-        self.features, self.who = np.empty(0, dtype=np.int32), np.empty(0, dtype=np.int32)
-        self.values = self.slope = self.bend = self.change = np.empty(0)
+        self.slope = self.bend = self.change = np.empty(0)
+        self.gather(())
         self.slice_rows = max(1, <Py_ssize_t>(SLICE * m / (1.0 + 2.0 * rows.nnz)))
-        self._pass(COUNT)
+
+    @property
+    def l1(self):
+        return self.penalty.l1
+
+    @property
+    def l2(self):
+        return self.penalty.l2
+
+    @property
+    def free(self):
+        return self.penalty.free
 
     def turn_to(self, W, y, margin):
         """Another problem over these rows: its weights and margins, which steps change, and its positive rows."""
@@ -155,11 +174,11 @@ cdef class FeatureCD:
                 total -= self.sign[i] * dual_at(self.phi, self.cost[i], self.margin[i] + self.sign[i] * shift)
         return total
 
-    cdef double _pass(self, Work what, Py_ssize_t first=0) except? -1:
+    cdef double _pass(self, Work what) except? -1:
         """Over all rows; the sum of their losses, where that is asked for."""
         cdef task_t task
         cdef Py_ssize_t start
-        task.what, task.first, task.loss = what, first, 0
+        task.what, task.loss = what, 0
         self.rows.require()
         for start in range(0, self.rows.m, self.slice_rows):
             task.start, task.stop = start, min(self.rows.m, start + self.slice_rows)
@@ -174,20 +193,20 @@ cdef class FeatureCD:
         cdef double penalty = 0
         self.U[:] = 0
         for j in range(self.rows.d):
-            penalty += penalty_at(self, j, self.W[j])
+            penalty += penalty_at(&self.penalty, j, self.W[j])
         return penalty + self._pass(SURVEY)
 
     def bound(self, double share):
         """D of the forces times `share`; -inf where these are not feasible."""
         cdef Py_ssize_t i, j
-        cdef double total = 0, over, rounding = 1e-15 * self.l1
+        cdef double total = 0, over, l1 = self.penalty.l1, l2 = self.penalty.l2
         with nogil:
             for j in range(self.rows.d):
-                if j == self.free:
+                if j == self.penalty.free:
                     continue
-                over = share * fabs(self.U[j]) - self.l1
+                over = over_of(l1, share * self.U[j])
                 if over > 0:
-                    total += over * over / (2 * self.l2) if self.l2 > 0 else 0.0 if over <= rounding else INFINITY
+                    total += over * over / (2 * l2) if l2 > 0 else 0.0 if over <= ROUNDED * l1 else INFINITY
             total = -total
             for i in range(self.rows.m):
                 total += dual_term(self.phi, self.cost[i], share * self.force[i])
@@ -199,31 +218,12 @@ cdef class FeatureCD:
 
     def gather(self, wanted):
         """The numbers of the columns of these features; those that are not there yet are gathered."""
-        wanted = np.asarray(wanted, dtype=np.int32)
-        place = np.asarray(self.place)
-        new = wanted[place[wanted] < 0]
-        if len(new):
-            first = self.n
-            self.features = np.concatenate((np.asarray(self.features)[:first], new))
-            place[new] = np.arange(first, first + len(new), dtype=np.int32)
-            begins = np.asarray(self.begins)[:first + 1]
-            self.begins = np.concatenate((begins, begins[first] + np.cumsum(np.asarray(self.counts)[new])))
-            self.n += len(new)
-            self._make_room(self.begins[self.n])
-            self.slope, self.bend, self.change = np.empty((3, self.n))
-            self.filled = first
-            starts = np.array(self.begins)
-            self._pass(GATHER, first)
-            self.begins = starts
-        return place[wanted]
-
-    def _make_room(self, Py_ssize_t total):
-        """For so many values, those that are there kept."""
-        if total > self.values.shape[0]:
-            room, kept = max(total, 3 * self.values.shape[0] // 2), self.values.shape[0]
-            values, who = np.empty(room), np.empty(room, dtype=np.int32)
-            values[:kept], who[:kept] = self.values, self.who
-            self.values, self.who = values, who
+        places, columns = self.columns.gather(wanted), self.columns
+        self.place, self.features, self.begins = columns.place, columns.features, columns.begins
+        self.values, self.who = columns.values, columns.who
+        if columns.n > self.slope.shape[0]:
+            self.slope, self.bend, self.change = np.empty((3, columns.n))
+        return places
 
     def step(self, Py_ssize_t[::1] order, double part, Py_ssize_t most, bint polish):
         """A proximal Newton step on these columns, by cycles until violations of optimality add up to this part of what
@@ -291,7 +291,8 @@ cdef class FeatureCD:
         slope, H = np.empty(len(columns)), self._curvature(columns)
         cdef double[::1] sloped = slope
         for at in range(free.shape[0]):
-            sloped[at] = self.slope[free[at]] + (self.l2 + NU) * self.change[free[at]] + curved_dot(self, free[at])
+            sloped[at] = (self.slope[free[at]] + (self.penalty.l2 + NU) * self.change[free[at]]
+                          + curved_dot(self, free[at]))
         # Of what is held, the change has its part in the slope.
         slope -= H @ change[columns]
         w = np.asarray(self.W)[np.asarray(self.features)[columns]]
@@ -370,18 +371,18 @@ cdef class FeatureCD:
 
     def _penalty_of(self, columns):
         """The penalty's part of the model's value, and the curvature that no row has, as a function of the change."""
-        w, l1, l2 = np.asarray(self.W)[np.asarray(self.features)[columns]], self._kinks(columns), self.l2 + NU
+        w, l1, l2 = np.asarray(self.W)[np.asarray(self.features)[columns]], self._kinks(columns), self.penalty.l2 + NU
         return lambda v: 0.5 * l2 * v @ v + l1 @ np.abs(w + v)
 
     def _kinks(self, columns):
         """l1 of each of these columns."""
-        return np.where(np.asarray(self.features)[columns] == self.free, 0.0, self.l1)
+        return np.where(np.asarray(self.features)[columns] == self.penalty.free, 0.0, self.penalty.l1)
 
     def _curvature(self, order):
         """The matrix of the model's curvature over these columns."""
         cdef Py_ssize_t a, b, n = len(order)
         cdef double[:, ::1] H = np.zeros((n, n))
-        spots = np.full(self.n, -1, dtype=np.int32)
+        spots = np.full(self.columns.n, -1, dtype=np.int32)
         spots[order] = np.arange(n)
         self.spot, self.matrix = spots, H
         self.found, self.found_values = np.empty(n, dtype=np.int32), np.empty(n)
@@ -391,7 +392,7 @@ cdef class FeatureCD:
                 for b in range(a):
                     H[a, b] += H[b, a]
                     H[b, a] = H[a, b]
-                H[a, a] += self.l2 + NU
+                H[a, a] += self.penalty.l2 + NU
         return np.asarray(H)
 
 
@@ -423,24 +424,8 @@ include "on_features.pxi"
 cdef inline void perform_on(FeatureCD self, const data_t* X, task_t* task) noexcept nogil:
     if task.what == SURVEY:
         survey_rows(self, X, task)
-    elif task.what == COUNT:
-        count_values(self, X, task)
-    elif task.what == MULTIPLY:
-        multiply_rows(self, X, task)
     else:
-        gather_values(self, X, task)
-
-
-cdef inline double l1_of(FeatureCD self, Py_ssize_t j) noexcept nogil:
-    return 0.0 if j == self.free else self.l1
-
-
-cdef inline double l2_of(FeatureCD self, Py_ssize_t j) noexcept nogil:
-    return 0.0 if j == self.free else self.l2
-
-
-cdef inline double penalty_at(FeatureCD self, Py_ssize_t j, double w) noexcept nogil:
-    return l1_of(self, j) * fabs(w) + 0.5 * l2_of(self, j) * w * w
+        multiply_rows(self, X, task)
 
 
 cdef void survey_rows(FeatureCD self, const data_t* X, task_t* task) noexcept nogil:
@@ -451,34 +436,6 @@ cdef void survey_rows(FeatureCD self, const data_t* X, task_t* task) noexcept no
         task.loss += self.cost[i] * loss_at(self.phi, self.margin[i])
         if self.force[i] != 0:
             row_axpy(X, i, self.sign[i] * self.force[i], &self.U[0])
-
-
-cdef void count_values(FeatureCD self, const data_t* X, task_t* task) noexcept nogil:
-    cdef Py_ssize_t i, p
-    for i in range(task.start, task.stop):
-        for p in range(row_begin(X, i), row_end(X, i)):
-            self.counts[feature(X, i, p)] += 1
-    if X.bias > 0:
-        self.counts[X.n] += task.stop - task.start
-
-
-cdef inline void put(FeatureCD self, Py_ssize_t i, Py_ssize_t j, Py_ssize_t first, double x) noexcept nogil:
-    """The next value of column j, where that is wanted."""
-    cdef Py_ssize_t s = self.place[j]
-    if s >= first:
-        self.who[self.begins[s]] = <int32_t>i
-        self.values[self.begins[s]] = x
-        self.begins[s] += 1
-
-
-cdef void gather_values(FeatureCD self, const data_t* X, task_t* task) noexcept nogil:
-    """The beginnings of the new columns go on to their ends."""
-    cdef Py_ssize_t i, p
-    for i in range(task.start, task.stop):
-        for p in range(row_begin(X, i), row_end(X, i)):
-            put(self, i, feature(X, i, p), task.first, value(X, i, p))
-        if X.bias > 0:
-            put(self, i, X.n, task.first, X.bias)
 
 
 cdef inline Py_ssize_t find(FeatureCD self, Py_ssize_t j, double x, Py_ssize_t count) noexcept nogil:
@@ -541,13 +498,6 @@ cdef inline void move_way(FeatureCD self, Py_ssize_t s, double d) noexcept nogil
         way[who[p]] += d * x[p]
 
 
-cdef inline double violation_of(double l1, double w, double G) noexcept nogil:
-    """The size of the least subgradient, G being the slope of all but l1 |w|."""
-    if w == 0:
-        return fmax(0.0, fabs(G) - l1)
-    return fabs(G + l1) if w > 0 else fabs(G - l1)
-
-
 cdef double model(FeatureCD self, const Py_ssize_t[::1] order) noexcept nogil:
     """Curvatures, and the columns' slopes and bends at the margins of now. Returns the sum of violations."""
     cdef Py_ssize_t i, at, s
@@ -563,14 +513,14 @@ cdef double model(FeatureCD self, const Py_ssize_t[::1] order) noexcept nogil:
         self.way[i] = 0
     for at in range(order.shape[0]):
         s = order[at]
-        w, l2 = self.W[self.features[s]], l2_of(self, self.features[s])
+        w, l2 = self.W[self.features[s]], l2_of(&self.penalty, self.features[s])
         bend = force = 0
         for p in range(self.begins[s], self.begins[s + 1]):
             bend += x[p] * x[p] * curve[who[p]]
             force += x[p] * pull[who[p]]
         self.slope[s] = l2 * w - force
         self.bend[s], self.change[s] = bend + l2 + NU, 0
-        total += violation_of(l1_of(self, self.features[s]), w, self.slope[s])
+        total += violation_of(l1_of(&self.penalty, self.features[s]), w, self.slope[s])
     return total
 
 
@@ -579,7 +529,7 @@ cdef Py_ssize_t front(FeatureCD self, Py_ssize_t[::1] order) noexcept nogil:
     cdef Py_ssize_t at, s, n = 0
     for at in range(order.shape[0]):
         s = order[at]
-        if self.W[self.features[s]] != 0 or fabs(self.slope[s]) > l1_of(self, self.features[s]):
+        if self.W[self.features[s]] != 0 or fabs(self.slope[s]) > l1_of(&self.penalty, self.features[s]):
             order[at], order[n] = order[n], s
             n += 1
     return n
@@ -596,8 +546,8 @@ cdef bint cycle(FeatureCD self, Py_ssize_t[::1] order, cycle_t* state) noexcept 
     while at < state.n:
         s = order[at]
         w = self.W[self.features[s]] + self.change[s]
-        l1 = l1_of(self, self.features[s])
-        G = self.slope[s] + (l2_of(self, self.features[s]) + NU) * self.change[s] + curved_dot(self, s)
+        l1 = l1_of(&self.penalty, self.features[s])
+        G = self.slope[s] + (l2_of(&self.penalty, self.features[s]) + NU) * self.change[s] + curved_dot(self, s)
         if w == 0 and fabs(G) + state.last < l1:
             state.n -= 1
             kept, order[at] = order[at], order[state.n]
@@ -609,12 +559,7 @@ cdef bint cycle(FeatureCD self, Py_ssize_t[::1] order, cycle_t* state) noexcept 
         worst = fmax(worst, d)
         if d == 0:
             continue
-        if G + l1 < self.bend[s] * w:
-            d = -(G + l1) / self.bend[s]
-        elif G - l1 > self.bend[s] * w:
-            d = -(G - l1) / self.bend[s]
-        else:
-            d = -w
+        d = best_move(l1, w, G, self.bend[s])
         self.change[s] = d + self.change[s] if d != -w else -self.W[self.features[s]]
         move_way(self, s, d)
     state.last = worst / self.rows.m
@@ -637,23 +582,11 @@ cdef double cycle_matrix(const double[:, ::1] H, double[::1] v, double[::1] r, c
         total += d
         if d == 0:
             continue
-        if r[s] + l1[s] < H[s, s] * w:
-            d = -(r[s] + l1[s]) / H[s, s]
-        elif r[s] - l1[s] > H[s, s] * w:
-            d = -(r[s] - l1[s]) / H[s, s]
-        else:
-            d = -w
+        d = best_move(l1[s], w, r[s], H[s, s])
         v[s] = v[s] + d if d != -w else -held[s]
         for t in range(n):
             r[t] += d * H[s, t]
     return total
-
-
-cdef inline double ascent(double l1, double l2, double w, double slope, double v) noexcept nogil:
-    """slope v + l1 |w + v| - l1 |w| + l2 v^2/2, where w keeps its sign of the small sum of both slopes."""
-    if w * (w + v) > 0:
-        return (slope + l1 if w > 0 else slope - l1) * v + 0.5 * l2 * v * v
-    return slope * v + l1 * (fabs(w + v) - fabs(w)) + 0.5 * l2 * v * v
 
 
 cdef double go(FeatureCD self, const Py_ssize_t[::1] order, double* gone) noexcept nogil:
@@ -665,7 +598,8 @@ cdef double go(FeatureCD self, const Py_ssize_t[::1] order, double* gone) noexce
         s = order[at]
         if self.change[s] != 0:
             j = self.features[s]
-            promised -= ascent(l1_of(self, j), l2_of(self, j), self.W[j], self.slope[s], self.change[s])
+            promised -= ascent(l1_of(&self.penalty, j), l2_of(&self.penalty, j), self.W[j], self.slope[s],
+                               self.change[s])
     if not promised > 0:
         return 0
     for _ in range(HALVINGS):
@@ -675,7 +609,8 @@ cdef double go(FeatureCD self, const Py_ssize_t[::1] order, double* gone) noexce
             if self.change[s] != 0:
                 j = self.features[s]
                 w = self.W[j]
-                before, after = penalty_at(self, j, w), penalty_at(self, j, w + part * self.change[s])
+                before = penalty_at(&self.penalty, j, w)
+                after = penalty_at(&self.penalty, j, w + part * self.change[s])
                 fall += before - after
                 total += before + after
         for i in range(self.rows.m):

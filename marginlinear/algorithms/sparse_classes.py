@@ -1,16 +1,15 @@
-"""Sparse weights of several classes at once: the blocks of a class each, in turn.
+"""Sparse weights of several classes at once: the features that violate optimality most are solved for.
 
-    P(W) = sum_l penalty(w_l) + sum_i c_i log sum_l exp(s_il - s_iy),      s_il = w_l.x_i,   y the row's class
+    P(W) = sum_j penalty(w_j) + sum_i c_i log sum_l exp(s_il - s_iy),      s_i = sum_j x_ij w_j,   y the row's class
 
-As a function of w_l, the others held, row i's loss is the softplus of the margin s_il - r_i for its own class, and of
-r_i - s_il for others, r_i = log sum_{j != l} exp(s_ij): the problem of two classes with an offset a row, for which
-`feature_cd` has steps. A survey of the rows has p_il, the classes' shares of exp(s_il), and
+`feature_blocks` has steps over some features, the weights w_j of all classes together; Newton steps on what is not 0
+follow. A survey of the rows has p_il, the classes' shares of exp(s_il), and
 
-    U_l = sum_i c_i ([l = y_i] - p_il) x_i,      D = sum_i c_i H(e_y + share (p_i - e_y)),   H the entropy,
+    U_jl = sum_i c_i ([l = y_i] - p_il) x_ij,      D = sum_i c_i H(e_y + share (p_i - e_y)),   H the entropy,
 
-of a share that makes |U_lj| <= l1 for all l and j (with l2 > 0 any share, and (|U_lj| - l1)_+^2/(2 l2) less).
+of a share that makes N*(U_j) <= l1 for all features j (with l2 > 0 any share, and what penalty.pxd says less).
 
-With biases that cost nothing they are the best ones for the other weights wherever p is made: their U_l are 0.
+With biases that cost nothing they are the best ones for the other weights wherever p is made: their U_j is 0.
 """
 
 from __future__ import annotations
@@ -26,20 +25,17 @@ from marginlinear.problem import Info, Solution
 from marginlinear.status import STALLED, allowance, status_of
 
 if TYPE_CHECKING:
-    from marginlinear._typing import FloatArray, IntArray, State
+    from marginlinear._typing import FloatArray, IntArray, IntpArray, State
     from marginlinear.problem import Problem, Run
 
-# Steps on a class, of so many cycles at most, before the next one has its turn, which changes its problem.
-STEPS, CYCLES = 3, 5
-# A class whose violations are a smaller part than this of the mean of all has no turn.
-IDLE = 0.01
-# Newton steps on what is not 0, their products with the Hessian and their halvings, at most; one that gains a smaller
-# part of what the certificate lacks is the last.
-NEWTON, PRODUCTS, HALVINGS, ENOUGH = 10, 50, 20, 0.01
-# The part of the slope that a step leaves.
-LEFT = 0.2
-# Of a share below this, the rest of exp(s_il) is not rounded away.
-NOT_ALL = 0.9
+# Steps on a set of features, and the cycles of one, at most; the cycles on P itself, at first and where a model is not
+# true.
+STEPS, CYCLES, DIRECT = 5, 8, 8
+# Where the objective falls by less than this part of it, a Newton step on what is not 0 follows a set. Products with
+# the Hessian and halvings of one, at most, and the part of the slope that it leaves.
+NEAR, PRODUCTS, HALVINGS, LEFT = 1e-3, 50, 20, 0.2
+# What rounding may take from the objective, a part of it.
+ROUNDING = 1e-14
 
 
 def shares(scores: FloatArray, total: FloatArray, y: IntArray,
@@ -66,35 +62,32 @@ def entropy(cost: FloatArray, of_others: FloatArray, off: FloatArray, share: flo
 
 
 class SparseClassesFit:
-    """A joint fit: `cost` is c_i, the penalty l1 ||w||_1 + l2/2 ||w||^2. free_bias: the weights of the last feature,
-    that of the bias, cost nothing."""
+    """A joint fit: `cost` is c_i, the penalty l1 N(w_j) + l2/2 ||w_j||^2 of each feature, N by the name `norm`, as
+    penalty.pyx has it. free_bias: the weights of the last feature, that of the bias, cost nothing."""
 
-    def __init__(self, problem: Problem, run: Run, cost: FloatArray, l1: float, l2: float,
+    def __init__(self, problem: Problem, run: Run, cost: FloatArray, norm: str, l1: float, l2: float,
                  free_bias: bool = False) -> None:
-        from marginlinear._core.feature_cd import FeatureCD
-        from marginlinear._core.margin_cd import table_of
+        from marginlinear._core.feature_blocks import FeatureBlocks
+        from marginlinear._core.penalty import Penalty
         from marginlinear._core.smooth import SmoothLoss
         from marginlinear.algorithms.certificate import Budget
 
-        self.run, self.y, self.cost, self.l1, self.l2 = run, np.asarray(problem.y), np.array(cost), l1, l2
-        self.loss = SmoothLoss(problem.rows, problem.y, problem.n_classes, self.cost, loss="softmax",
-                               threads=run.threads)
+        k = problem.n_classes
+        self.run, self.y, self.cost = run, np.asarray(problem.y), np.array(cost)
+        self.loss = SmoothLoss(problem.rows, problem.y, k, self.cost, loss="softmax", threads=run.threads)
         self.free, self.bias = problem.rows.d - 1 if free_bias else -1, problem.rows.bias
-        self.engine = FeatureCD(problem.rows, problem.y, self.cost, table_of((), "softplus"), l1, l2, run.seed,
-                                self.free)
-        # Of each feature, what its weights cost.
-        self.costly = np.ones(problem.rows.d)
-        if free_bias:
-            self.costly[self.free] = 0.0
-        self.W = np.zeros((problem.n_classes, problem.rows.d))
+        self.penalty = Penalty(norm, l1, l2, self.free)
+        self.engine = FeatureBlocks(problem.rows, problem.y, k, self.cost, self.penalty)
+        self.W = np.zeros((problem.rows.d, k))
         if run.start is not None:
-            self.W[:] = run.start["W"].T
-        self.U = np.empty(self.W.shape[::-1])
+            self.W[:] = run.start["W"]
+        self.U = np.empty(self.W.shape)
+        self.direct, self.cycles = DIRECT, 1
         self.budget = Budget(run.max_iter, run.time_limit, run.progress, run.cancel)
         run.enlist(self)
 
     def convex(self) -> Solution:
-        bound, stopped = -math.inf, None
+        bound, stopped, before = -math.inf, None, math.inf
         while True:
             objective = self.survey()
             bound = max(bound, self.bound())
@@ -106,12 +99,12 @@ class SparseClassesFit:
             if stopped:
                 break
             self.solve()
-            self.newton(ENOUGH * certificate)
-            if len(self.W) == 2:
-                # What both share changes no score's difference, and costs something.
-                self.W[:] = (self.W - self.W[::-1]) / 2
+            if before - objective <= NEAR * objective:
+                self.newton()
+            before = objective
+            self.penalty.centre(self.W)
         status, reason = status_of(certificate, objective, self.run.tol, stopped or STALLED)
-        weights = np.ascontiguousarray(self.W.T)
+        weights = self.W.copy()
         info = Info(status=status, reason=reason, algorithm="cd", n_iter=self.engine.cycles, n_outer=0,
                     objective=objective, bound=bound, certificate=certificate,
                     n_support=int(np.count_nonzero(self.off)), seconds=self.budget.seconds, tol=self.run.tol,
@@ -121,122 +114,90 @@ class SparseClassesFit:
 
     def state(self) -> State:
         """The weights as they are: see Run.fits."""
-        return {"W": np.ascontiguousarray(self.W.T)}
+        return {"W": self.W.copy()}
 
     def survey(self) -> float:
         """P at W; scores, their logarithmic sums, U and what D is made of follow."""
-        self.scores = self.loss.scores(np.ascontiguousarray(self.W.T).reshape(-1))
+        self.scores = self.loss.scores(self.W.reshape(-1))
         if self.free >= 0:
             shift = best_biases(self.scores, self.y, self.cost)
-            self.W[:, self.free] += shift / self.bias
+            self.W[self.free] += shift / self.bias
             self.scores += shift
-        self.total = np.logaddexp.reduce(self.scores, axis=1)
-        forces, self.of_others, self.off, losses = shares(self.scores, self.total, self.y, self.cost)
+        total = np.logaddexp.reduce(self.scores, axis=1)
+        forces, self.of_others, self.off, losses = shares(self.scores, total, self.y, self.cost)
         self.loss.combine(forces, self.U.reshape(-1))
         if self.free >= 0:
             # Rounding.
             self.U[self.free] = 0.0
-        return self.penalty(self.W.T) + float(self.cost @ losses)
-
-    def penalty(self, W: FloatArray) -> float:
-        """That of weights of shape (d, k)."""
-        size = self.costly @ np.abs(W), self.costly @ np.square(W)
-        return float(self.l1 * size[0].sum() + 0.5 * self.l2 * size[1].sum())
+        return self.penalty.value(self.W) + float(self.cost @ losses)
 
     def bound(self) -> float:
         """The best D."""
-        return best_share(self._dual, np.abs(self.U).max(initial=0.0), self.l1, self.l2)
+        return best_share(self._dual, self.penalty.dual_norm(self.U), self.penalty.l1, self.penalty.l2)
 
     def _dual(self, share: float) -> float:
         if share <= 0:
             return 0.0
-        over = np.maximum(0.0, share * np.abs(self.U) - self.l1)
-        if self.l2 == 0 and over.max(initial=0.0) > 1e-15 * self.l1:
+        over, l1, l2 = self.penalty.excess(self.U, share), self.penalty.l1, self.penalty.l2
+        if l2 == 0 and over > (1e-15 * l1) ** 2:
             return -math.inf
-        penalty = np.vdot(over, over) / (2 * self.l2) if self.l2 > 0 else 0.0
-        return float(entropy(self.cost, self.of_others, self.off, share) - penalty)
+        penalty = over / (2 * l2) if l2 > 0 else 0.0
+        return entropy(self.cost, self.of_others, self.off, share) - penalty
 
-    def violations(self, at: int) -> FloatArray:
-        """The least subgradients' sizes of a class's features, at the last survey."""
-        w = self.W[at]
-        slope = self.l2 * w - self.U[:, at]
-        found: FloatArray = np.where(w == 0, np.maximum(0.0, np.abs(slope) - self.l1),
-                                     np.abs(slope + self.l1 * np.sign(w)))
-        return found * self.costly
+    def _columns(self, wanted: IntArray) -> IntpArray:
+        """Those of these features, gathered, and of the biases where these are free."""
+        if self.free >= 0:
+            wanted = np.union1d(wanted, [self.free])
+        self.engine.turn_to(self.W, self.scores)
+        return self.engine.gather(wanted).astype(np.intp)
 
     def solve(self) -> None:
-        """Steps on each class, those that violate optimality most at first."""
-        engine, k = self.engine, len(self.W)
-        sums = np.array([self.violations(at).sum() for at in range(k)])
-        for at in np.argsort(-sums, kind="stable"):
-            if sums[at] <= IDLE * sums.mean() or self.budget.exhausted(engine.cycles):
+        """Steps on the features with weights, and those that violate optimality most; cycles on P itself at first, and
+        after a step whose model was not true."""
+        engine, violations = self.engine, self.penalty.violations(self.W, self.U)
+        columns = self._columns(features_to_solve(np.abs(self.W).max(axis=1), violations))
+        enough = PART * violations.sum()
+        for _ in range(STEPS):
+            if self.direct > 0:
+                violation, fall = engine.descend(columns)
+                self.direct -= 1
+            else:
+                violation, fall, part = engine.step(columns, MODEL, self.cycles)
+                self.cycles = min(CYCLES, 2 * self.cycles) if part == 1 else 1
+                self.direct = 0 if part == 1 else DIRECT
+            if violation <= enough or fall == 0 or self.budget.exhausted(engine.cycles):
                 return
-            others = self.others(at)
-            signs = np.where(self.y == at, 1.0, -1.0)
-            margins = signs * (self.scores[:, at] - others)
-            engine.turn_to(self.W[at], self.y == at, margins)
-            wanted = features_to_solve(self.W[at], self.violations(at))
-            if self.free >= 0:
-                wanted = np.union1d(wanted, [self.free])
-            columns = engine.gather(wanted).astype(np.intp)
-            for _ in range(STEPS):
-                violation, fall, _ = engine.step(columns, MODEL, CYCLES, False)
-                if violation <= PART * sums[at] or fall == 0 or self.budget.exhausted(engine.cycles):
-                    break
-            self.scores[:, at] = others + signs * margins
-            self.total = np.logaddexp(others, self.scores[:, at])
 
-    def newton(self, enough: float) -> None:
-        """Newton steps on the weights that are not 0, as long as these keep their signs, which move all classes
-        together; those that would not become 0. Those that cost nothing may have any sign."""
+    def newton(self) -> None:
+        """A Newton step on the weights in which the penalty is smooth; those that would cross 0 end there."""
         from scipy.sparse.linalg import LinearOperator, cg
 
-        loss, shape = self.loss, self.U.shape
-        W = np.ascontiguousarray(self.W.T)
-        l1, l2 = self.l1 * self.costly[:, np.newaxis], self.l2 * self.costly[:, np.newaxis]
-        bend = np.broadcast_to(l2, shape).reshape(-1)
-
-        def free_of(W: FloatArray) -> IntArray:
-            return np.flatnonzero((W != 0) | (self.costly == 0)[:, np.newaxis])
-
-        free, signs = free_of(W), np.sign(W) * (l1 > 0)
-        direction, image, gradient = (np.zeros(shape) for _ in range(3))
+        features = np.flatnonzero(self.penalty.smooth(self.W).any(axis=1))
+        if len(features) == 0:
+            return
+        engine, penalty, w = self.engine, self.penalty.among(features), self.W[features]
+        free, columns = np.flatnonzero(penalty.smooth(w)), self._columns(features)
+        slope = engine.slopes(columns)
+        penalty.add_slope(w, slope)
+        direction, image = np.zeros(w.shape), np.empty(w.shape)
 
         def product(v: FloatArray) -> FloatArray:
             direction.reshape(-1)[free] = v
-            loss.product(direction.reshape(-1), image.reshape(-1))
-            return image.reshape(-1)[free] + bend[free] * v
+            engine.product(columns, direction, image)
+            penalty.add_bend(w, direction, image)
+            return image.reshape(-1)[free]
 
-        def value(W: FloatArray) -> float:
-            return float(loss.value(W.reshape(-1))) + self.penalty(W)
+        def value() -> float:
+            return float(self.loss.value(self.W.reshape(-1))) + self.penalty.value(self.W)
 
-        for _ in range(NEWTON if len(free) else 0):
-            before = loss.value_and_gradient(W.reshape(-1), gradient.reshape(-1))
-            before += self.penalty(W)
-            slope = (gradient + l2 * W + l1 * signs).reshape(-1)[free]
-            H = LinearOperator((len(free), len(free)), matvec=product, dtype=float)
-            step = cg(H, -slope, rtol=LEFT, maxiter=PRODUCTS)[0]
-            direction.reshape(-1)[free] = step
-            part = 1.0
-            for _ in range(HALVINGS):
-                new = W + part * direction
-                new[new * signs < 0] = 0.0
-                after = value(new)
-                if after < before:
-                    break
-                part /= 2
-            else:
-                break
-            W, signs, free = new, np.sign(new) * (l1 > 0), free_of(new)
-            direction[:] = 0.0
-            if before - after <= enough or len(free) == 0:
-                break
-        self.W[:] = W.T
-
-    def others(self, at: int) -> FloatArray:
-        """r_i of this class: float64 array of shape (m,)"""
-        p = np.exp(self.scores[:, at] - self.total)
-        found: FloatArray = self.total + np.log1p(-np.minimum(p, NOT_ALL))
-        most = np.flatnonzero(p > NOT_ALL)
-        found[most] = np.logaddexp.reduce(np.delete(self.scores[most], at, axis=1), axis=1)
-        return found
+        H = LinearOperator((len(free), len(free)), matvec=product, dtype=float)
+        direction.reshape(-1)[free] = cg(H, -slope.reshape(-1)[free], rtol=LEFT, maxiter=PRODUCTS)[0]
+        before, part = value(), 1.0
+        for _ in range(HALVINGS):
+            new = w + part * direction
+            penalty.stop_at_zero(w, new)
+            self.W[features] = new
+            if value() <= before + ROUNDING * abs(before):
+                return
+            part /= 2
+        self.W[features] = w

@@ -16,24 +16,25 @@ def sparse_fit_of(loss: Loss) -> FitFunction:
     def fit(problem: Problem, params: Parameters, run: Run) -> Solution:
         cost, table = loss(problem, params)
         ratio = params["l1_ratio"]
-        penalty = ratio, 1 - ratio, params["free_bias"]
+        l1, l2, free_bias = ratio, 1 - ratio, params["free_bias"]
         if in_memory(problem, run):
             from marginlinear.algorithms.working_sets import SparseFit
 
-            return SparseFit(problem, run, cost, table, *penalty).convex()
+            return SparseFit(problem, run, cost, table, l1, l2, free_bias).convex()
         from marginlinear.algorithms import surveys
 
-        return surveys.fit(problem, run, table, cost, *penalty)
+        return surveys.fit(problem, run, table, cost, "l1", l1, l2, free_bias)
 
     return fit
 
 
 def fit_classes(problem: Problem, params: Parameters, run: Run) -> Solution:
-    """The same of multinomial logistic regression, all classes at once; also with the parameter `C`."""
+    """The same of multinomial logistic regression, all classes at once; also with the parameters `C` and
+    `penalty`."""
     import numpy as np
 
     cost, ratio = problem.costs(params["C"]), params["l1_ratio"]
-    penalty = ratio, 1 - ratio, params["free_bias"]
+    penalty = params["penalty"], ratio, 1 - ratio, params["free_bias"]
     # Values that overflow are refused where they are compared.
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         if in_memory(problem, run):

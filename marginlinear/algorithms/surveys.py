@@ -1,6 +1,7 @@
 """Sparse weights over rows that are not in memory: those on disk, or in partitions elsewhere.
 
-    P(W) = l1 ||W||_1 + l2/2 ||W||^2 + L(X W),      D = [dual of L at the forces times a share] - [of the penalty, at U]
+    P(W) = sum_j [l1 N(w_j) + l2/2 ||w_j||^2] + L(X W),
+    D    = [dual of L at the forces times a share] - [of the penalty, at U]
 
 A survey is one pass over all rows: their scores X W, and U = X' F of the forces F = -L'(X W). It certifies the weights
 as working_sets.py and sparse_classes.py do, and tells which features violate optimality. Those with a weight, and those
@@ -33,6 +34,7 @@ import numpy as np
 from marginlinear._core.feature_cd import MEMORY, FeatureCD, extrapolated
 from marginlinear._core.feature_rows import combine, dual_sum, forces_of, pick
 from marginlinear._core.margin_cd import table_of
+from marginlinear._core.penalty import Penalty
 from marginlinear._core.rows import Rows
 from marginlinear._core.scores import count_rows, scores_of
 from marginlinear.algorithms.certificate import Budget
@@ -102,16 +104,18 @@ class MarginForces:
         """That of SparseFit."""
         return {"W": W[:, 0], "duals": np.where(self.y > 0, self.at, -self.at)}
 
-    def fit(self, problem: Problem, run: Run, W: FloatArray, *penalty: Any) -> Solution:
-        """Solution over rows in memory, from weights W of shape (d, k)."""
-        return SparseFit(problem, run._replace(start={"W": W[:, 0]}), self.cost, self.loss, *penalty).convex()
+    def fit(self, problem: Problem, run: Run, W: FloatArray, penalty: Penalty, free: bool) -> Solution:
+        """Solution over rows in memory, from weights W of shape (d, k); `free`: the biases cost nothing."""
+        return SparseFit(problem, run._replace(start={"W": W[:, 0]}), self.cost, self.loss, penalty.l1, penalty.l2,
+                         free).convex()
 
-    def turn(self, problem: Problem, run: Run, W: FloatArray, scores: FloatArray, U: FloatArray, l1: float, l2: float,
+    def turn(self, problem: Problem, run: Run, W: FloatArray, scores: FloatArray, U: FloatArray, penalty: Penalty,
              free: bool) -> int:
         """Steps on the weights of these rows' features, by scores that others have their parts in; both go with them.
         Returns the cycles."""
         rows = problem.rows
-        engine = FeatureCD(rows, self.y, self.cost, self.table, l1, l2, run.seed, rows.d - 1 if free else -1)
+        engine = FeatureCD(rows, self.y, self.cost, self.table, penalty.l1, penalty.l2, run.seed,
+                           rows.d - 1 if free else -1)
         signs = np.where(self.y > 0, 1.0, -1.0)
         margins = signs * scores[:, 0]
         engine.turn_to(np.ascontiguousarray(W[:, 0]), self.y, margins)
@@ -168,16 +172,20 @@ class ClassForces:
     def state(self, W: FloatArray) -> State:
         return {"W": W}
 
-    def fit(self, problem: Problem, run: Run, W: FloatArray, *penalty: Any) -> Solution:
-        return SparseClassesFit(problem, run._replace(start={"W": W}), self.cost, *penalty).convex()
+    def fit(self, problem: Problem, run: Run, W: FloatArray, penalty: Penalty, free: bool) -> Solution:
+        return self._made(problem, run, W, penalty, free).convex()
 
-    def turn(self, problem: Problem, run: Run, W: FloatArray, scores: FloatArray, U: FloatArray, l1: float, l2: float,
+    def turn(self, problem: Problem, run: Run, W: FloatArray, scores: FloatArray, U: FloatArray, penalty: Penalty,
              free: bool) -> int:
-        made = SparseClassesFit(problem, run._replace(start={"W": W}), self.cost, l1, l2, free)
-        made.scores, made.total, made.U = scores, np.logaddexp.reduce(scores, axis=1), U
+        made = self._made(problem, run, W, penalty, free)
+        made.scores, made.U = scores, U
         made.solve()
-        W[:] = made.W.T
+        W[:] = made.W
         return made.engine.cycles
+
+    def _made(self, problem: Problem, run: Run, W: FloatArray, penalty: Penalty, free: bool) -> SparseClassesFit:
+        return SparseClassesFit(problem, run._replace(start={"W": W}), self.cost, penalty.norm, penalty.l1, penalty.l2,
+                                free)
 
     def best_biases(self, scores: FloatArray) -> FloatArray:
         return best_biases(scores, self.y, self.cost)
@@ -303,13 +311,16 @@ class SurveyedFit:
     run : Run
     forces : MarginForces or ClassForces
         Of all rows.
-    l1, l2 : float
+    norm, l1, l2 : str, float, float
+        As of a Penalty.
     free_bias : bool
         Whether the weights of the bias cost nothing: they are the best ones for the others wherever there is a survey.
     """
 
-    def __init__(self, source: Source, run: Run, forces: Any, l1: float, l2: float, free_bias: bool) -> None:
-        self.source, self.run, self.forces, self.l1, self.l2, self.free = source, run, forces, l1, l2, free_bias
+    def __init__(self, source: Source, run: Run, forces: Any, norm: str, l1: float, l2: float,
+                 free_bias: bool) -> None:
+        self.source, self.run, self.forces, self.free = source, run, forces, free_bias
+        self.penalty = Penalty(norm, l1, l2, source.d - 1 if free_bias else -1)
         self.W = np.zeros((source.d, forces.columns))
         if run.start is not None:
             self.W[:] = np.reshape(run.start["W"], self.W.shape)
@@ -332,7 +343,7 @@ class SurveyedFit:
         run, bound, stopped = self.run, -math.inf, None
         while True:
             objective = self.survey()
-            bound = max(bound, best_share(self.dual, self.largest(), self.l1, self.l2))
+            bound = max(bound, best_share(self.dual, self.penalty.dual_norm(self.U), self.penalty.l1, self.penalty.l2))
             certificate = objective - bound
             self.budget.record(self.n_iter, objective, bound, certificate)
             if certificate <= allowance(run.tol, objective):
@@ -377,25 +388,16 @@ class SurveyedFit:
         if self.free:
             # Rounding.
             self.U[-1] = 0.0
-        return self.penalty(self.W) + float(loss)
-
-    def penalty(self, W: FloatArray) -> float:
-        """Of some features' weights, the bias last where it costs nothing."""
-        W = W[:-1] if self.free else W
-        return float(self.l1 * np.abs(W).sum() + 0.5 * self.l2 * np.vdot(W, W))
-
-    def largest(self) -> float:
-        return max(float(self.U.max(initial=0.0)), -float(self.U.min(initial=0.0)))
+        return self.penalty.value(self.W) + float(loss)
 
     def dual(self, share: float) -> float:
         """D at the forces times the share; -inf where that is not feasible."""
-        penalty = 0.0
-        if self.l2 == 0 and share * self.largest() > (1 + 1e-15) * self.l1:
+        if share <= 0:
+            return float(self.forces.dual(0.0))
+        over, l1, l2 = self.penalty.excess(self.U, share), self.penalty.l1, self.penalty.l2
+        if l2 == 0 and over > (1e-15 * l1) ** 2:
             return -math.inf
-        if self.l2 > 0:
-            over = np.maximum(0.0, share * np.abs(self.U) - self.l1)
-            penalty = float(np.vdot(over, over)) / (2 * self.l2)
-        return float(self.forces.dual(share)) - penalty
+        return float(self.forces.dual(share)) - (over / (2 * l2) if l2 > 0 else 0.0)
 
     def held(self) -> IntArray:
         """The stored features with a weight."""
@@ -434,16 +436,15 @@ class SurveyedFit:
     def extrapolate(self) -> None:
         """After some rounds of turns the weights and their scores go on to where those before lead, if P is less."""
         def value(weights: FloatArray, scores: FloatArray) -> float:
-            return self.penalty(weights.reshape(-1, k)) + float(self.forces.loss_at(scores.reshape(-1, k)))
+            return penalty.value(weights.reshape(-1, k)) + float(self.forces.loss_at(scores.reshape(-1, k)))
 
-        d, k = self.W.shape
-        # The last one may be the bias, which the penalty has to know.
-        features = np.union1d(np.flatnonzero(self.W.any(axis=1)), [d - 1])
+        k = self.W.shape[1]
+        features = np.flatnonzero(self.W.any(axis=1))
         self.trail.append((features, self.W[features], self.scores.copy()))
         if len(self.trail) <= MEMORY:
             return
         features = np.unique(np.concatenate([some for some, _, _ in self.trail]))
-        trail = []
+        penalty, trail = self.penalty.among(features), []
         for some, weights, scores in self.trail:
             whole = np.zeros((len(features), k))
             whole[np.searchsorted(features, some)] = weights
@@ -454,13 +455,8 @@ class SurveyedFit:
         self.trail = [(features, self.W[features], self.scores)]
 
     def violations(self) -> FloatArray:
-        """Of each stored feature, the size of its least subgradient at the last survey, the largest of all classes."""
-        n = len(self.source.counts)
-        W, U = self.W[:n], self.U[:n]
-        slope = self.l2 * W - U
-        found: FloatArray = np.where(W == 0, np.maximum(0.0, np.abs(slope) - self.l1),
-                                     np.abs(slope + self.l1 * np.sign(W))).max(axis=1, initial=0.0)
-        return found
+        """Of each stored feature, the length of its least subgradient at the last survey."""
+        return self.penalty.violations(self.W, self.U)[:len(self.source.counts)]
 
     def _gather(self, features: IntArray) -> IntArray:
         """Their rows are at hand, beside those of what was, where there is room; the features of these, and the bias.
@@ -491,7 +487,7 @@ class SurveyedFit:
         """The weights of these stored features, and of the bias, are the best ones up to a tolerance."""
         whole = self._gather(features)
         problem, run = self._near()
-        found = self.forces.fit(problem, run._replace(tol=tol), self.W[whole], self.l1, self.l2, self.free)
+        found = self.forces.fit(problem, run._replace(tol=tol), self.W[whole], self.penalty, self.free)
         self.n_iter += found.info.n_iter
         self.W[whole] = found.weights
 
@@ -501,8 +497,8 @@ class SurveyedFit:
         self.features, self.rows = self.features[:0], None
         whole = self._gather(features)
         W = self.W[whole]
-        self.n_iter += self.forces.turn(*self._near(), W, self.scores, np.ascontiguousarray(self.U[whole]), self.l1,
-                                        self.l2, self.free)
+        self.n_iter += self.forces.turn(*self._near(), W, self.scores, np.ascontiguousarray(self.U[whole]),
+                                        self.penalty, self.free)
         self.W[whole] = W
         if self.free:
             shift = self.forces.best_biases(self.scores)
@@ -516,9 +512,10 @@ def forces_for(loss: Table | None, y: Int32Array, cost: FloatArray, k: int) -> M
     return ClassForces(y, cost, k) if loss is None else MarginForces(y, cost, loss)
 
 
-def fit(problem: Problem, run: Run, loss: Table | None, cost: FloatArray, l1: float, l2: float,
+def fit(problem: Problem, run: Run, loss: Table | None, cost: FloatArray, norm: str, l1: float, l2: float,
         free_bias: bool) -> Solution:
-    """Solution of a Problem whose rows are on disk, or in run.places; `loss` as `forces_for` takes it."""
+    """Solution of a Problem whose rows are on disk, or in run.places; `loss` as `forces_for` takes it, the penalty as a
+    Penalty does."""
     rows, k = problem.rows, problem.n_classes
     source: Source
     if run.places is None:
@@ -527,4 +524,4 @@ def fit(problem: Problem, run: Run, loss: Table | None, cost: FloatArray, l1: fl
     else:
         source = run.places.features(loss, float(cost[0]) / problem.size, rows.n, rows.bias, run.threads)
         forces = forces_for(loss, source.y, source.cost, k)
-    return SurveyedFit(source, run, forces, l1, l2, free_bias).convex()
+    return SurveyedFit(source, run, forces, norm, l1, l2, free_bias).convex()

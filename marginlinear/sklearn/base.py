@@ -204,9 +204,11 @@ def one_of(known: Mapping[str, Value], name: str, value: Any) -> Value:
     return known[value]
 
 
-def has_sparse_weights(estimator: Any) -> bool:
-    """Whether the penalty is "l1"; ValueError for what does not go with it."""
-    sparse_weights = one_of({"l2": False, "l1": True}, "penalty", estimator.penalty)
+def has_sparse_weights(estimator: Any, *others: str) -> bool:
+    """Whether the penalty is "l1", or one of the others that this estimator has; ValueError for what does not go with
+    it."""
+    known = {"l2": False, "l1": True, **dict.fromkeys(others, True)}
+    sparse_weights = one_of(known, "penalty", estimator.penalty)
     if sparse_weights and getattr(estimator, "kernel", None) is not None:
         raise ValueError('penalty = "l1" is for weights of features: it does not go with a kernel')
     return sparse_weights

@@ -9,6 +9,7 @@ import numpy as np
 
 from marginlinear import registry
 from marginlinear._typing import (
+    ClassesPenalty,
     ClassWeight,
     Flag,
     GammaChoice,
@@ -329,23 +330,27 @@ class SoftmaxClassifier(LearnsInParts, MarginClassifier):
     """Multinomial logistic regression.
 
     All classes are trained at once. It has probabilities whatever probability says. With penalty="l1" most weights are
-    0.
+    0, with penalty="group" those of all classes together for most features.
     """
 
     method_name = "softmax"
-    own_words = MappingProxyType({**PENALTY_WORDS, "penalty": (
-        PENALTY_WORDS["penalty"][0], PENALTY_WORDS["penalty"][1].replace("; without kernels", ""))})
+    own_words = MappingProxyType({"penalty": (
+        '{"l2", "l1", "group"}, default="l2"', "What is added to the losses: half the squared weights; with \"l1\" the "
+        "sum of their absolute values, which leaves most of them 0; with \"group\" that of the lengths of the "
+        "features' weights, of all classes, which are 0 together."),
+        "l1_ratio": ("float in (0, 1], default=1.0", 'Of penalty="l1" and "group": r of r times that and (1 - r)/2 '
+                     "||W||^2, the elastic net.")})
 
-    def __init__(self, *, C: Number = 1.0, penalty: Penalty = "l2", l1_ratio: Number = 1.0, free_bias: Flag = False,
-                 fit_intercept: Flag = True, intercept_scaling: Number = 1.0, class_weight: ClassWeight | None = None,
-                 tol: Number = 0.0001, max_iter: Integer = 20_000, time_limit: Number | None = None, probability: Flag =
-                 False, random_state: RandomState | None = 0, n_jobs: Integer | None = None, warm_start: Flag = False,
-                 verbose: Integer | Flag = False) -> None:
+    def __init__(self, *, C: Number = 1.0, penalty: ClassesPenalty = "l2", l1_ratio: Number = 1.0,
+                 free_bias: Flag = False, fit_intercept: Flag = True, intercept_scaling: Number = 1.0,
+                 class_weight: ClassWeight | None = None, tol: Number = 0.0001, max_iter: Integer = 20_000,
+                 time_limit: Number | None = None, probability: Flag = False, random_state: RandomState | None = 0,
+                 n_jobs: Integer | None = None, warm_start: Flag = False, verbose: Integer | Flag = False) -> None:
         keep(self, locals())
 
     @property
     def _method(self) -> Method:
-        return registry.get("smlr" if has_sparse_weights(self) else "softmax")
+        return registry.get("smlr" if has_sparse_weights(self, "group") else "softmax")
 
 
 @documented
