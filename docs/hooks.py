@@ -106,7 +106,7 @@ def method_page(method, text):
              "linear and kernel" if method.kernels else "linear only",
              "rows in memory only" if not method.stores else
              f"{'if linear also ' if method.kernels else ''}from [stores](../stores.md), larger than memory"]
-    mathematics = inspect.getdoc(import_module(f"marginlinear.methods.{registry.MODULES[method.name]}"))
+    mathematics = import_module(f"marginlinear.methods.{registry.MODULES[method.name]}").__doc__.strip()
     return "\n".join([
         f"# {method.name}\n", f"{method.summary[0].upper()}{method.summary[1:]}: `-s {method.name}`{number}; "
         f"{', '.join(takes)}. {where_it_runs(method)}\n",

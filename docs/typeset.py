@@ -42,7 +42,7 @@ def blocks(formulas):
 def latex(line):
     """A line such as `1/2 ||w||^2 + C sum_i (1 - g_i)_+` in LaTeX."""
     line = re.sub(r"(?<![_^])\{([^{}]*:[^{}]*)\}", r"\\{\1\\}", line)       # a set; other braces group
-    line = re.sub(r"<(\w+), ([^<>]+?)>", r"\\langle \1, \2\\rangle ", line)
+    line = re.sub(r"<(\w+), ([^<>]+?)>", r"\\langle \1, \2\\rangle", line)
     line = re.sub(r"\bsqrt\(((?:[^()]|\([^()]*\))*)\)", r"\\sqrt{\1}", line)
     return TOKEN.sub(spelled, line.strip())
 

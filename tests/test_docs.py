@@ -1,4 +1,4 @@
-"""The pages tell what happens: their blocks of code run, print what stands below them, and the site builds.
+"""The pages tell what happens: their blocks of code run and print what stands below them.
 
 Of README.md and each page of docs/, the blocks of sh and python run in the order of the page, in an empty folder that
 holds the shipped data; python blocks share their names. A block of text directly below one is what it prints on
@@ -107,40 +107,9 @@ def test_links_lead_to_pages(page):
         assert link in made or (page.parent / link).exists(), link
 
 
-@pytest.fixture(scope="session")
-def site(tmp_path_factory):
-    """The site, built with warnings as errors."""
-    for module in ("mkdocs", "matplotlib"):
-        pytest.importorskip(module, reason="pip install 'marginlinear[docs]'")
-    folder = tmp_path_factory.mktemp("site")
-    done = subprocess.run([sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", folder,
-                           "--config-file", ROOT / "mkdocs.yml"], capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    return folder
-
-
-def test_site_has_what_the_package_knows(site):
-    for name, method in registry.methods().items():
-        page = (site / "methods" / f"{name}.html").read_text("utf-8")
-        assert all(p.flag in page for p in method.params)
-        if method.classifies and "multiclass" not in method.defaults:
-            assert (site / "methods" / f"{name}.svg").read_text("utf-8").startswith("<?xml")
-    assert "margin-train [options] training_set_file" in (site / "commands.html").read_text("utf-8")
-
-
-def test_no_page_asks_another_site(site):
-    """Scripts, styles, fonts and pictures are the site's own; links in the text may lead anywhere."""
-    for page in site.rglob("*.html"):
-        loaded = re.findall(r"""<(?:script|img|link)[^>]*(?:src|href)=["']([^"']*)""", page.read_text("utf-8"))
-        assert loaded and not [place for place in loaded if re.match("(https?:)?//", place)], page
-    for sheet in site.rglob("*.css"):
-        assert not re.search(r"(url\(|@import)\s*[\"']?(https?:)?//", sheet.read_text("utf-8")), sheet
-
-
 def public():
-    """(name, object) of every public name of the modules that mkdocs.yml lists, and of their classes' methods."""
-    listed = (ROOT / "mkdocs.yml").read_text("utf-8").partition("api:\n")[2]
-    for module_name in re.findall(r"^ +- (marginlinear[\w.]*)$", listed, re.MULTILINE):
+    """(name, object) of every public name of the modules that have a page, and of their classes' methods."""
+    for module_name in (page.stem for page in sorted((ROOT / "docs" / "api").glob("*.md"))):
         try:
             module = importlib.import_module(module_name)
         except ImportError:
