@@ -1,4 +1,4 @@
-"""Formulas, as the package has them in ASCII or as a page has them in LaTeX, made MathML: a page needs no script for it.
+"""Formulas, in ASCII as the package has them or in LaTeX as a page has them, made MathML: a page needs no script.
 
 `write_font` makes the font that lays them out alike everywhere: what they need of STIX Two Math.
 """
@@ -10,7 +10,7 @@ from importlib.resources import files
 from fontTools import subset
 from latex2mathml.converter import convert
 
-GREEK = "alpha beta gamma delta epsilon theta lambda mu nu rho xi".split()
+GREEK = ["alpha", "beta", "gamma", "delta", "epsilon", "theta", "lambda", "mu", "nu", "rho", "xi"]
 NAMES = {name: f"\\{name} " for name in [*GREEK, "sum", "exp", "log", "max", "min"]} | {
     "eps": r"\varepsilon ", "gbar": r"\bar{g}", "ghat": r"\hat{g}", "infinity": r"\infty ",
     "argmin": r"\operatorname{argmin}", "argmax": r"\operatorname{argmax}"}
@@ -20,8 +20,10 @@ TOKEN = re.compile(r"(?P<script>[_^])(?P<index>-?\w+|\([^()]*\))"           # in
                    r"|(?P<sign>!=|<=|>=|->|\|\||\*|(?<![\w/])1/2(?!\w))"
                    r"|(?<!\\)\b(?P<name>[A-Za-z]+)(?P<digits>\d*)"
                    r"|(?P<gap>(?<=\S) {2,}(?=\S))")
-ITALICS = [*range(0x1d434, 0x1d468), *range(0x1d6e2, 0x1d71c), 0x210e]      # letters that stand for a variable
-SYMBOLS = "\N{NO-BREAK SPACE}·‖′∑−≠≤≥→∞√⟨⟩¯^ˆ×∈ΣαβγδεϵζηθλμνξπρστφψωΔΩ…"
+# Latin letters that stand for a variable, Greek ones; the signs between them.
+LETTERS = [*range(0x1d434, 0x1d468), *range(0x1d6e2, 0x1d71c), 0x210e, *range(0x3b1, 0x3ca), 0x3f5]
+OPERATORS = [0xa0, 0xaf, 0xb7, 0xd7, 0x2c6, 0x2016, 0x2026, 0x2032, 0x2192, 0x2208, 0x2211, 0x2212, 0x221a, 0x221e,
+             0x2260, 0x2264, 0x2265, 0x27e8, 0x27e9]
 
 
 def display(text):
@@ -65,7 +67,7 @@ def write_font(path):
     options = subset.Options(flavor="woff")
     font = subset.load_font(str(files("ziamath") / "fonts" / "STIXTwoMath-Regular.ttf"), options)
     made = subset.Subsetter(options)
-    made.populate(text=string.printable + SYMBOLS, unicodes=ITALICS)
+    made.populate(text=string.printable, unicodes=LETTERS + OPERATORS)
     made.subset(font)
     path.parent.mkdir(parents=True, exist_ok=True)
     subset.save_font(font, str(path), options)

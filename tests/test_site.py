@@ -82,7 +82,7 @@ def test_site_has_no_dead_links(site):
             path = place.removeprefix("http://site/")
             if not place.startswith("http://site/") or page == "404.html":
                 continue
-            if not (site / path).exists() or anchor and path in ids and anchor not in ids[path] | {"__toc", "__top"}:
+            if not (site / path).exists() or (anchor and path in ids and anchor not in ids[path] | {"__toc", "__top"}):
                 dead.append(f"{page}: {link}")
     assert not dead, "\n".join(dead)
 
