@@ -35,7 +35,7 @@ BLOCK = re.compile(r"^(?:<!-- (?P<note>[^\n]*) -->\n)?```(?P<kind>\w+)\n(?P<code
 SAME = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 NUMBER = r"(?<![\w.])[+-]?\d++(?:,\d{3})*+(?:\.\d++)?+(?:e[+-]?\d++)?+"
 # Numbers that may be others on another machine: counts of steps, what is found among equals, and seconds.
-WANDERS = re.compile(r"(#iter|nSV|certificate|rho|C|mu|gamma|p|width) = $| in $")
+WANDERS = re.compile(r"(#iter|nSV|certificate|rho|C|mu|gamma|p|width)(?: =|':) $| in $")
 
 
 @pytest.fixture(scope="session")

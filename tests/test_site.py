@@ -47,7 +47,7 @@ def test_site_has_what_the_package_knows(site):
     for name, method in registry.methods().items():
         page = (site / "methods" / f"{name}.html").read_text("utf-8")
         assert all(p.flag in page for p in method.params)
-        assert page.count("<math") >= 2  # objective, mathematics
+        assert "<math" in page
         if method.classifies and "multiclass" not in method.defaults:
             assert (site / "methods" / f"{name}.svg").read_text("utf-8").startswith("<?xml")
     assert "margin-train [options] training_set_file" in (site / "commands.html").read_text("utf-8")
