@@ -4,7 +4,9 @@
 """
 
 import functools
+import html
 import http.server
+import importlib
 import re
 import shutil
 import subprocess
@@ -29,7 +31,7 @@ SCHEMES = {"light": "default", "dark": "slate"}  # as the theme calls them
 
 @pytest.fixture(scope="session")
 def site(tmp_path_factory):
-    for module in ("mkdocs", "material", "mkdocstrings", "latex2mathml", "matplotlib"):
+    for module in ("material", "mkdocstrings", "latex2mathml", "ziamath", "matplotlib", "sklearn", "distributed"):
         pytest.importorskip(module, reason="pip install 'marginlinear[docs]'")
     folder = tmp_path_factory.mktemp("site")
     done = subprocess.run([sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", folder,
@@ -52,6 +54,21 @@ def test_site_has_what_the_package_knows(site):
             assert (site / "methods" / f"{name}.svg").read_text("utf-8").startswith("<?xml")
     assert "margin-train [options] training_set_file" in (site / "commands.html").read_text("utf-8")
     assert 'id="marginlinear.train"' in (site / "api" / "marginlinear.html").read_text("utf-8")
+
+
+def test_formulas(site, monkeypatch):
+    """Of what the package has in ASCII; and the font has a sign for each character."""
+    monkeypatch.syspath_prepend(ROOT / "docs")
+    latex = importlib.import_module("typeset").latex
+    assert latex("1/2 ||w||^2 - lambda1 ghat") == r"\tfrac{1}{2} \|w\|^{2} - \lambda_{1} \hat{g}"
+    assert latex("sum_{l != y_i} a_il (w_{y_i} - w_l).x_i") == (
+        r"\sum _{l \ne  y_{i}} a_{il} (w_{y_{i}} - w_{l}) \cdot x_{i}")
+    assert latex("{i : g_i < rho},  K R^-1, sqrt(x^2 + 1)^(2/p)") == (
+        r"\{i : g_{i} < \rho \}, \quad K R^{-1}, \sqrt{x^{2} + 1}^{2/p}")
+    known = set(map(chr, importlib.import_module("fontTools.ttLib").TTFont(site / "math.woff").getBestCmap()))
+    for page, text in texts(site).items():
+        used = set(html.unescape(re.sub("<[^>]*>", "", "".join(re.findall("<math.*?</math>", text)))))
+        assert used <= known, (page, used - known)
 
 
 def test_site_asks_no_other(site):
@@ -135,10 +152,12 @@ def test_site_in_a_browser(site, address, browser):
     assert not wrong, "\n".join(map(str, wrong))
 
 
-def test_search_finds_a_page(address, browser):
+@pytest.mark.parametrize("served", [True, False])
+def test_search_finds_a_page(site, address, browser, served):
+    """On the web and in pages that are opened as files, in a folder below."""
     page = browser.new_page(viewport={"width": 1400, "height": 900})
-    page.goto(address + "index.html")
+    page.goto((address if served else site.as_uri() + "/") + "methods/odm.html")
     page.keyboard.press("s")
     page.keyboard.type("semi-variance")
-    page.wait_for_selector(".md-search-result__link[href*='methods/msv']")
+    page.wait_for_selector(".md-search-result__link[href*='methods/msv']", timeout=20_000)
     page.close()
