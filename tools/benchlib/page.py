@@ -15,7 +15,7 @@ INTRO = """\
 Time and memory as ratios to LIBLINEAR, on one thread: less than 1 is less than LIBLINEAR takes. A bar goes from the
 least to the largest ratio of a kind of work, over its data sets; its mark and the number are the median.
 
-<!-- make: ratios -->
+<!-- make: chart ratios -->
 
 The tables below have each of them. Written by
 
