@@ -2,7 +2,8 @@
 
 A line `<!-- make: WORD ARGUMENT -->` of a page is replaced by what the function `make_WORD` returns for the argument. A
 page methods/NAME.md is only the text on when to use the method: title, objective, parameters and mathematics are put
-around it, and every method of the registry must have one.
+around it, and every method of the registry must have one. A program gallery/NAME.py is run, and gets a page of its
+docstring, whose first line is its claim, its picture, what it prints, and its code.
 """
 
 import ast
@@ -12,12 +13,17 @@ import io
 import os
 import pkgutil
 import re
+import runpy
 import shlex
 import tempfile
+import textwrap
 import warnings
 from importlib import import_module
 from pathlib import Path
 
+import charts
+import matplotlib
+import typeset
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File
 
@@ -25,6 +31,9 @@ from marginlinear import ConvergenceWarning, cli, load_libsvm, options, params, 
 from marginlinear.compare import grids
 
 ROOT = Path(__file__).parent.parent
+GALLERY = sorted((ROOT / "docs" / "gallery").glob("*.py"))
+# What tests/test_docs.py is told of a block.
+FOR_TESTS = re.compile(r"^<!-- (?:needs|not run): .*? -->\n", re.MULTILINE)
 MARKER = re.compile(r"^<!-- make: (\w+) ?(.*?) -->$", re.MULTILINE)
 # The commands that make the figure of a method, as its page prints them.
 FIGURE = """\
@@ -32,8 +41,6 @@ margin-train -s {name} -B 1 -q data/vehicle {name}.model
 margin-train -s {other} -B 1 -q data/vehicle {other}.model
 margin-plot margins -q -o {name}.svg data/vehicle {other}.model {name}.model
 """
-# The sections of a docstring of numpydoc that are lists of names.
-LISTS = ("Parameters", "Attributes", "Returns", "Yields", "Raises", "Warns")
 
 
 def classifiers():
@@ -46,11 +53,14 @@ def has_scores(method):
 
 
 def on_config(config):
-    """The menu's methods are the registry's."""
-    methods = [{name: f"methods/{name}.md"} for name in registry.methods()]
+    """The menu's methods are the registry's; fences of formulas."""
+    entries = {"Methods": ["methods/index.md", *(f"methods/{name}.md" for name in registry.methods())],
+               "Gallery": ["gallery/index.md", *(f"gallery/{script.stem}.md" for script in GALLERY)]}
     for entry in config.nav:
-        if "Methods" in entry:
-            entry["Methods"] = [{"All": "methods/index.md"}, *methods]
+        for name in entries.keys() & entry.keys():
+            entry[name] = entries[name]
+    config.mdx_configs["pymdownx.superfences"] = {
+        "custom_fences": [{"name": "math", "class": "formula", "format": typeset.fence}]}
     return config
 
 
@@ -62,6 +72,11 @@ def on_files(files, config):
     for page in [file for file in files if file.src_uri.endswith(".md")]:
         for name, picture in drawn(drawing(page.content_string)):
             files.append(File.generated(config, str(Path(page.src_uri).with_name(name)), content=picture))
+    for script in GALLERY:
+        page, pictures = example(script)
+        files.append(File.generated(config, f"gallery/{script.stem}.md", content=page))
+        for name, picture in pictures:
+            files.append(File.generated(config, f"gallery/{name}", content=picture))
     for method in classifiers():
         for name, picture in drawn(figure_commands(method).splitlines()):
             files.append(File.generated(config, f"methods/{name}", content=picture))
@@ -75,10 +90,14 @@ def on_page_markdown(markdown, page, config, files):
     folder, _, name = page.file.src_uri.removesuffix(".md").rpartition("/")
     if folder == "methods" and name != "index":
         markdown = method_page(registry.get(name), markdown)
-    makers = {"methods": make_methods, "commands": make_commands, "api": lambda _: make_api(config.extra["api"]),
-              "docstring": make_docstring, "class": make_class, "estimators": make_estimators, "sweeps": make_sweeps,
-              "grids": make_grids}
-    return MARKER.sub(lambda found: makers[found[1]](found[2]), markdown)
+    makers = {"methods": make_methods, "commands": make_commands, "docstring": make_docstring,
+              "estimators": make_estimators, "sweeps": make_sweeps, "gallery": make_gallery,
+              "grids": make_grids, "chart": lambda name: getattr(charts, name)()}
+    return MARKER.sub(lambda found: makers[found[1]](found[2]), FOR_TESTS.sub("", markdown))
+
+
+def on_post_build(config):
+    typeset.write_font(Path(config.site_dir) / "math.woff")
 
 
 def method_page(method, text):
@@ -90,16 +109,24 @@ def method_page(method, text):
              "linear and kernel" if method.kernels else "linear only",
              "rows in memory only" if not method.stores else
              f"{'if linear also ' if method.kernels else ''}from [stores](../stores.md), larger than memory"]
-    mathematics = inspect.getdoc(import_module(f"marginlinear.methods.{registry.MODULES[method.name]}"))
+    mathematics = import_module(f"marginlinear.methods.{registry.MODULES[method.name]}").__doc__.strip()
     return "\n".join([
         f"# {method.name}\n", f"{method.summary[0].upper()}{method.summary[1:]}: `-s {method.name}`{number}; "
         f"{', '.join(takes)}. {where_it_runs(method)}\n",
-        "Minimises\n", *indented(split_objective(method.objective)), "",
+        "Minimises\n", typeset.display(split_objective(method.objective)), "",
         f"Source: {escaped(method.reference)}.\n", "## When to use it\n", text.strip(), "",
         "## Parameters\n", *parameter_table(method.params), "",
         *other_defaults(method), "Every method also takes [those of every run](../commands.md).\n",
         *([f"Routes: {', '.join(f'`{route}`' for route in method.routes)}.\n"] if len(method.routes) > 1 else []),
-        *(margins_of(method) if has_scores(method) else []), "## Mathematics\n", *indented(mathematics)])
+        *(margins_of(method) if has_scores(method) else []), "## Mathematics\n", *formulas(mathematics)])
+
+
+def formulas(doc):
+    """A docstring's paragraphs, those that are indented as formulas."""
+    for paragraph in doc.split("\n\n"):
+        shown = textwrap.indent(textwrap.dedent(paragraph), "    ") == paragraph
+        yield typeset.display(textwrap.dedent(paragraph)) if shown else escaped(paragraph)
+        yield ""
 
 
 def over_clusters(method):
@@ -209,10 +236,9 @@ def drawing(markdown):
 
 
 def drawn(lines):
-    """(name, bytes) of the pictures that lines of the package's commands make, in a folder that holds the data."""
+    """(name, bytes) of the pictures that lines of the package's commands make."""
     known = commands()
-    with tempfile.TemporaryDirectory() as folder, inside(folder):
-        os.symlink(ROOT / "data", "data")
+    with workplace():
         for line in lines:
             program, *words = shlex.split(line)
             said = io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True)
@@ -220,31 +246,54 @@ def drawn(lines):
                 status = known[program](words)
             if status:
                 raise PluginError(f"{line}: exit status {status}\n{said.buffer.getvalue().decode()}")
-        return [(path.name, path.read_bytes()) for path in sorted(Path().glob("*.svg"))]
+        return made_pictures()
+
+
+def example(script):
+    """The page of a program of the gallery, and its pictures."""
+    matplotlib.use("agg")
+    with workplace(), contextlib.redirect_stdout(io.StringIO()) as said:
+        runpy.run_path(str(script), run_name="__main__")
+        pictures = made_pictures()
+    source = script.read_text("utf-8")
+    tree = ast.parse(source)
+    claim, _, more = ast.get_docstring(tree).partition("\n")
+    code = "".join(source.splitlines(keepends=True)[tree.body[0].end_lineno:]).strip()
+    page = [f"# {title_of(script)}\n", f"**{escaped(claim)}**\n", f"![{claim}]({script.stem}.svg)\n", more.strip(), "",
+            "It prints\n", *indented(said.getvalue()), "",
+            f"The program, [{script.name}]({script.name}):\n", "```python", code, "```"]
+    return "\n".join(page), pictures
+
+
+def title_of(script):
+    return script.stem[0].upper() + script.stem[1:].replace("-", " ")
 
 
 @contextlib.contextmanager
-def inside(folder):
-    before = os.getcwd()
-    os.chdir(folder)
-    try:
+def workplace():
+    """An empty folder to work in, but for the data."""
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        os.symlink(ROOT / "data", "data")
         yield
-    finally:
-        os.chdir(before)
+
+
+def made_pictures():
+    return [(path.name, path.read_bytes()) for path in sorted(Path().glob("*.svg"))]
+
+
+def make_gallery(_):
+    """A card for each program."""
+    lines = ['<div class="grid cards" markdown>\n']
+    for script in GALLERY:
+        claim = ast.get_docstring(ast.parse(script.read_text("utf-8"))).partition("\n")[0]
+        lines += [f"-   [![]({script.stem}.svg)]({script.stem}.md)\n",
+                  f"    [{title_of(script)}]({script.stem}.md): {escaped(claim)}\n"]
+    return "\n".join([*lines, "</div>"])
 
 
 def make_docstring(name):
-    """The docstring of a module, as it stands there."""
-    return "\n".join(indented(inspect.getdoc(import_module(name))))
-
-
-def make_class(place):
-    """A class of a module that cannot be imported here: `PATH NAME`."""
-    path, name = place.split()
-    parts = ast.parse((ROOT / path).read_text("utf-8")).body
-    found = next(part for part in parts if isinstance(part, ast.ClassDef) and part.name == name)
-    module = path.removesuffix(".py").replace("/", ".")
-    return "\n".join(["```python", f"from {module} import {name}", "```", "", *prose(ast.get_docstring(found))])
+    """The docstring of a module."""
+    return f"::: {name}\n    options:\n      members: false\n      show_root_heading: false"
 
 
 def make_estimators(_):
@@ -259,94 +308,6 @@ def make_estimators(_):
             lines.append(f"| `{name}` | [`{estimator.method_name}`](methods/{estimator.method_name}.md) | "
                          f"{escaped(first)} |")
     return "\n".join(lines)
-
-
-def make_api(names):
-    """Every public name of the modules."""
-    lines = []
-    for name in names:
-        module = import_module(name)
-        lines += [f"## {name}\n", *prose(inspect.getdoc(module)), ""]
-        public = [(member, getattr(module, member)) for member in sorted(module.__all__)]
-        for member, thing in public:
-            if callable(thing):
-                lines += described(thing, f"{name}.{member}")
-                for base in unshown_bases(thing, [thing for _, thing in public]):
-                    lines += members_of(base, member)
-    return "\n".join(lines)
-
-
-def unshown_bases(thing, shown):
-    """A class, and those of its bases in the package whose members the page has nowhere else; none for a function."""
-    bases = thing.__mro__ if inspect.isclass(thing) else ()
-    ours = [base for base in bases if base.__module__.startswith("marginlinear")]
-    return [base for base in ours if base is thing or base not in shown]
-
-
-def described(thing, name):
-    """A function or a class, without its members."""
-    doc = inspect.getdoc(thing) or ""
-    short = name.rpartition(".")[2]
-    embedded = doc.partition("\n")[0]
-    if embedded.startswith(f"{short}("):  # Cython's, with the signature
-        doc, signature = doc.partition("\n")[2], embedded.removeprefix(short)
-    else:
-        signature = signature_of(thing)
-    return [f"### {short}\n", *indented(name + signature), "", *prose(doc), ""]
-
-
-def members_of(base, name):
-    """The documented properties and methods that `base` defines, as those of the class `name`."""
-    lines = []
-    for member, value in vars(base).items():
-        function = value.__func__ if isinstance(value, (staticmethod, classmethod)) else value
-        if member.startswith("_") or not getattr(function, "__doc__", None):
-            continue
-        if isinstance(value, property):
-            lines += [f"#### {name}.{member}\n", *prose(inspect.getdoc(value)), ""]
-        elif inspect.isfunction(function):
-            lines += [f"#### {name}.{member}\n", *indented(member + signature_of(function)), "",
-                      *prose(inspect.getdoc(function)), ""]
-    return lines
-
-
-def signature_of(thing):
-    if inspect.isclass(thing) and issubclass(thing, BaseException) and "__init__" not in vars(thing):
-        return ""
-    # Types are told in words below.
-    signature = inspect.signature(thing)
-    plain = [parameter.replace(annotation=parameter.empty) for parameter in signature.parameters.values()]
-    signature = signature.replace(parameters=plain, return_annotation=signature.empty)
-    return re.sub(r"\b(self|cls)(, |(?=\)))", "", str(signature), count=1)
-
-
-def prose(doc):
-    """A docstring's lines as Markdown: sections of names as lists, indented text and examples as code."""
-    lines, section, entries = [], "", False
-    source = (doc or "").strip().splitlines()
-    for number, line in enumerate(source):
-        below = source[number + 1] if number + 1 < len(source) else ""
-        if re.fullmatch(r"-{3,}", line) and section:
-            continue
-        if re.fullmatch(r"-{3,}", below):
-            section, entries = line, False
-            lines += ["", f"**{line}**", ""]
-            continue
-        if section in LISTS and entries and line[:1].strip() and not source[number - 1].strip():
-            # A paragraph at the margin, below a blank line, is no entry: the list is over.
-            section = ""
-        if section not in LISTS or not line.strip():
-            example = line.startswith((">>> ", "... ")) or section == "Examples"
-            lines.append(f"    {line}" if example else line if line.startswith("    ") else escaped(line))
-        elif not line.startswith(" "):
-            name, _, kind = line.partition(" : ")
-            entries = True
-            lines += ["", f"`{name}`" + (f" : {escaped(kind)}" if kind else "")]
-        elif lines[-1].startswith("`"):
-            lines.append(f":   {escaped(line.strip())}")
-        else:
-            lines.append(f"    {escaped(line.strip())}")
-    return lines
 
 
 def escaped(text):

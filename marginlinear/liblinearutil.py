@@ -696,8 +696,8 @@ def evaluations(ty: Any, pv: Any, useScipy: bool = True) -> tuple[float, float, 
     Examples
     --------
     >>> from marginlinear.liblinearutil import evaluations
-    >>> evaluations([1, 2, 3, 4], [1, 2, 3, 3])
-    (75.0, 0.25, 0.8909...)
+    >>> evaluations([2, 4], [2, 3])
+    (50.0, 0.5, 1.0)
     """
     ty, pv = np.asarray(ty, dtype=np.float64), np.asarray(pv, dtype=np.float64)
     if ty.shape != pv.shape or ty.ndim != 1 or not len(ty):

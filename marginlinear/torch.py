@@ -50,6 +50,10 @@ class ISM3Loss(torch.nn.Module):  # type: ignore[misc, unused-ignore]  # Any whe
 
     Take the last layer out of the optimiser's weight decay; the other layers may keep it.
 
+    `CrossEntropyLoss(weight=c, ignore_index=i)` is `ISM3Loss(loss="softmax", class_weight=c, ignore_index=i)` without
+    the regulariser. There is no label smoothing and there are no targets that are probabilities. Each call with p != 2
+    waits once for the device, to see which classes are nearly equal.
+
     Parameters
     ----------
     p : float, default 4
@@ -72,10 +76,6 @@ class ISM3Loss(torch.nn.Module):  # type: ignore[misc, unused-ignore]  # Any whe
     class_weight : tensor of shape (k,), optional
         Finite factors >= 0 of the losses of the rows of each class; the mean divides by their sum over the rows, as
         that of CrossEntropyLoss does.
-
-    `CrossEntropyLoss(weight=c, ignore_index=i)` is `ISM3Loss(loss="softmax", class_weight=c, ignore_index=i)` without
-    the regulariser. There is no label smoothing and there are no targets that are probabilities. Each call with p != 2
-    waits once for the device, to see which classes are nearly equal.
 
     Raises
     ------
@@ -106,6 +106,8 @@ class ISM3Loss(torch.nn.Module):  # type: ignore[misc, unused-ignore]  # Any whe
                 bias: torch.Tensor | None = None) -> torch.Tensor:
         """The value, a tensor without dimensions; half precision is computed in float32.
 
+        With reduction "mean" and no row that counts it is nan, as that of CrossEntropyLoss.
+
         Parameters
         ----------
         logits : floating tensor of shape (n, k), k >= 2
@@ -115,8 +117,6 @@ class ISM3Loss(torch.nn.Module):  # type: ignore[misc, unused-ignore]  # Any whe
         weight : floating tensor of shape (k, d)
             The layer's: `torch.nn.Linear.weight`.
         bias : floating tensor of shape (k,), optional
-
-        With reduction "mean" and no row that counts the value is nan, as that of CrossEntropyLoss.
         """
         self._check(logits, targets, weight, bias)
         # Automatic mixed precision would take the Gram matrix in half precision.

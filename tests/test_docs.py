@@ -1,9 +1,12 @@
-"""The pages tell what happens: their blocks of code run, print what stands below them, and the site builds.
+"""The pages tell what happens: their blocks of code run and print what stands below them.
 
 Of README.md and each page of docs/, the blocks of sh and python run in the order of the page, in an empty folder that
 holds the shipped data; python blocks share their names. A block of text directly below one is what it prints on
-standard output, `...` standing for anything. Not run are blocks with `pip install`, those below a line
-`<!-- not run: the reason -->`, and those below `<!-- needs: MODULE -->` where that module of an extra is not installed.
+standard output, but for its numbers nearly so, `...` standing for what is left out. Not run are blocks with
+`pip install`, those below a line `<!-- not run: the reason -->`, and those below `<!-- needs: MODULE -->` where that
+module of an extra is not installed.
+
+With MARGINLINEAR_WRITE=1 in the environment, what is printed is written into the pages.
 """
 
 import contextlib
@@ -12,6 +15,7 @@ import importlib
 import importlib.util
 import inspect
 import io
+import math
 import os
 import pkgutil
 import re
@@ -29,6 +33,9 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^(?:<!-- (?P<note>[^\n]*) -->\n)?```(?P<kind>\w+)\n(?P<code>.*?)^```\n"
                    r"(?P<printed>```text\n.*?^```$)?", re.MULTILINE | re.DOTALL)
 SAME = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+NUMBER = r"(?<![\w.])[+-]?\d++(?:,\d{3})*+(?:\.\d++)?+(?:e[+-]?\d++)?+"
+# Numbers that may be others on another machine: counts of steps, what is found among equals, and seconds.
+WANDERS = re.compile(r"(#iter|nSV|certificate|rho|C|mu|gamma|p|width)(?: =|':) $| in $")
 
 
 @pytest.fixture(scope="session")
@@ -58,6 +65,53 @@ def runnable(page):
                    text.count("\n", 0, found.start()) + 1)
 
 
+def agree(printed, out):
+    """Whether a page tells what is printed: the words as they are, numbers to a few per cent."""
+    pieces, out, start = [" ".join(piece.split()) for piece in printed.split("...")], " ".join(out.split()), 0
+    for place, piece in enumerate(pieces):
+        shape = re.compile(pattern(piece, f"({NUMBER})") + r"\Z" * (place == len(pieces) - 1))
+        found = shape.search(out, start) if place else shape.match(out)
+        if found is None or not all(
+                math.isclose(value(number[0]), value(other), rel_tol=0.05, abs_tol=0.005)
+                for number, other in zip(re.finditer(NUMBER, piece), found.groups(), strict=True)
+                if not WANDERS.search(piece[:number.start()])):
+            return False
+        start = found.end()
+    return True
+
+
+def test_agree():
+    assert agree("Accuracy = 80.8% (808/1000)\n", "Accuracy = 80.1%  (801/1000)\n")
+    assert agree("#iter = 13\nC = 4\n...\nlast 0.5\n", "#iter = 20\nC = 8\na\nb\nlast 0.501\n")
+    assert not agree("Accuracy = 80.8%\n", "Accuracy = 70.8%\n")
+    assert not agree("11\n9\n", "11\n8\n")
+    assert not agree("one\n...\ntwo\n", "one\nthree\n")
+    assert not agree("one\n", "one\ntwo\n")
+    assert agree("one\n...\ntwo\n", "one\n\ntwo\n")
+
+
+def pattern(text, number):
+    """An expression for what a text with `...` stands for, with any numbers."""
+    parts = re.split(rf"(\.\.\.|{NUMBER})", text)
+    return "".join(re.escape(part) if place % 2 == 0 else ".*?" if part == "..." else number
+                   for place, part in enumerate(parts))
+
+
+def value(number):
+    return float(number.replace(",", ""))
+
+
+def as_printed(printed, out):
+    """The lines of a block of text as they are printed now; what it leaves out, it goes on leaving out."""
+    lines = ["(?:.*\n)*?" if line.strip() == "..." else "(" + re.sub(r"(?:\\ )+", " +", pattern(line, NUMBER)) + ")\n"
+             for line in printed.splitlines()]
+    found = re.fullmatch("".join(lines), out)
+    assert found, f"no longer of the form\n{printed}\nbut\n{out}"
+    now = iter(found.groups())
+    lines = [(line, line if line.strip() == "..." else next(now)) for line in printed.splitlines()]
+    return "".join((old if re.match(r"(?!.*\.\.\..).*[a-z,] \.\.\.$", old) else new) + "\n" for old, new in lines)
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_blocks_run(page, commands, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -74,8 +128,11 @@ def test_blocks_run(page, commands, tmp_path, monkeypatch):
             with contextlib.redirect_stdout(io.StringIO()) as stream:
                 exec(compile(code, where, "exec"), names)
             out = stream.getvalue()
-        if printed is not None:
-            assert doctest.OutputChecker().check_output(printed, out, SAME), f"{where}: printed is\n{out}"
+        if printed is not None and "MARGINLINEAR_WRITE" in os.environ:
+            text = page.read_text("utf-8")
+            page.write_text(text.replace(f"```text\n{printed}```", f"```text\n{as_printed(printed, out)}```"), "utf-8")
+        elif printed is not None:
+            assert agree(printed, out), f"{where}: printed is\n{out}"
     if page.parent == ROOT and (ROOT / ".git").exists() and shutil.which("git"):
         # Its readers are in a clone.
         made = {path.name for path in tmp_path.iterdir()} - {"data"}
@@ -107,40 +164,9 @@ def test_links_lead_to_pages(page):
         assert link in made or (page.parent / link).exists(), link
 
 
-@pytest.fixture(scope="session")
-def site(tmp_path_factory):
-    """The site, built with warnings as errors."""
-    for module in ("mkdocs", "matplotlib"):
-        pytest.importorskip(module, reason="pip install 'marginlinear[docs]'")
-    folder = tmp_path_factory.mktemp("site")
-    done = subprocess.run([sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", folder,
-                           "--config-file", ROOT / "mkdocs.yml"], capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    return folder
-
-
-def test_site_has_what_the_package_knows(site):
-    for name, method in registry.methods().items():
-        page = (site / "methods" / f"{name}.html").read_text("utf-8")
-        assert all(p.flag in page for p in method.params)
-        if method.classifies and "multiclass" not in method.defaults:
-            assert (site / "methods" / f"{name}.svg").read_text("utf-8").startswith("<?xml")
-    assert "margin-train [options] training_set_file" in (site / "commands.html").read_text("utf-8")
-
-
-def test_no_page_asks_another_site(site):
-    """Scripts, styles, fonts and pictures are the site's own; links in the text may lead anywhere."""
-    for page in site.rglob("*.html"):
-        loaded = re.findall(r"""<(?:script|img|link)[^>]*(?:src|href)=["']([^"']*)""", page.read_text("utf-8"))
-        assert loaded and not [place for place in loaded if re.match("(https?:)?//", place)], page
-    for sheet in site.rglob("*.css"):
-        assert not re.search(r"(url\(|@import)\s*[\"']?(https?:)?//", sheet.read_text("utf-8")), sheet
-
-
 def public():
-    """(name, object) of every public name of the modules that mkdocs.yml lists, and of their classes' methods."""
-    listed = (ROOT / "mkdocs.yml").read_text("utf-8").partition("api:\n")[2]
-    for module_name in re.findall(r"^ +- (marginlinear[\w.]*)$", listed, re.MULTILINE):
+    """(name, object) of every public name of the modules that have a page, and of their classes' methods."""
+    for module_name in (page.stem for page in sorted((ROOT / "docs" / "api").glob("*.md"))):
         try:
             module = importlib.import_module(module_name)
         except ImportError:

@@ -5,13 +5,14 @@
 
 J is not convex for mu > 0 and three or more classes, since g is concave. Two outer loops:
 
-ccp    the convex-concave procedure: in eps the best rival of each row is fixed at its class r_i of now, which gives a
-       convex P_r >= J with equality at W. J falls; the certificate J(W) - D_r, r being the best rivals at W, is zero
-       at a critical point of J. With two classes it is an ordinary duality gap.
-       How far critical points differ depends on the data: `algorithms.dual.JointFit.start_with_admm` looks for a good
-       one, `restarts` for the best of several. What mu = 0 proves, where J is convex, is a bound of all of them.
-paper  Algorithm 1: in eps the best rival's score is fixed at its value M_i of now. The certificate J(W) - D_M, M taken
-       at W, is zero at a fixed point of that algorithm, which is no critical point of J.
+`ccp`, the convex-concave procedure: in eps the best rival of each row is fixed at its class r_i of now, which gives a
+convex P_r >= J with equality at W. J falls; the certificate J(W) - D_r, r being the best rivals at W, is zero at a
+critical point of J. With two classes it is an ordinary duality gap. How far critical points differ depends on the data:
+`algorithms.dual.JointFit.start_with_admm` looks for a good one, `restarts` for the best of several. What mu = 0 proves,
+where J is convex, is a bound of all of them.
+
+`paper`, Algorithm 1: in eps the best rival's score is fixed at its value M_i of now. The certificate J(W) - D_M, M
+taken at W, is zero at a fixed point of that algorithm, which is no critical point of J.
 """
 
 from __future__ import annotations

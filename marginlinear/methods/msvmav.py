@@ -3,12 +3,12 @@
 With weights p_i of the rows, of sum 1, margins g_i = y_i <w, x_i>, their mean rho = <g0, w>, g0 = sum_i p_i y_i x_i:
 
     start   w = g0 / ||g0||
-    A       I = {i : g_i < rho},  z = argmin sum_{i in I} p_i (rho - y_i <z, x_i>)^2 + beta ||z - w||^2
+    A       I = {i : g_i < rho},  z = argmin_z sum_{i in I} p_i (rho - y_i <z, x_i>)^2 + beta ||z - w||^2
                                     = w + (beta 1 + X_I' P_I X_I)^{-1} X_I' P_I (rho y_I - X_I w)
     flip    z = -z  if <g0, z> < 0
-    B       u = argmax <g0, u> - alpha ||u - z||^2 = z + g0 / (2 alpha)
-    norm    w+ = u / ||u||
-    until   ||w+ - w|| / sqrt(d) <= tol
+    B       u = argmax_u <g0, u> - alpha ||u - z||^2 = z + g0 / (2 alpha)
+    norm    v = u / ||u||,  the next w
+    until   ||v - w|| / sqrt(d) <= tol
 
 What is pursued is the semi-variance over the squared mean, sum_i p_i (1 - g_i/rho)_+^2, which does not know the scale
 of w. It is no objective that the rounds descend on: alpha and beta are a part of the answer, the value may rise, and

@@ -395,9 +395,7 @@ def out_of_fold(X: MatrixLike, y: TargetsLike | None = None, *, solver: str | in
                 **params: Unpack[SearchParameters]) -> tuple[AnyArray, Iterator[Fold]]:
     """Scores of rows by models that have not seen them.
 
-    Parameters
-    ----------
-    As of `cross_validate`.
+    Parameters are those of `cross_validate`.
 
     Returns
     -------

@@ -12,7 +12,12 @@ from .text import portable, table, where
 INTRO = """\
 # Benchmarks
 
-Time and memory as ratios to LIBLINEAR: less than 1 is less than LIBLINEAR takes. Written by
+Time and memory as ratios to LIBLINEAR, on one thread: less than 1 is less than LIBLINEAR takes. A bar goes from the
+least to the largest ratio of a kind of work, over its data sets; its mark and the number are the median.
+
+<!-- make: chart ratios -->
+
+The tables below have each of them. Written by
 
 ```console
 $ tools/bench.py --suite speed --data DIR --write docs/benchmarks.md
