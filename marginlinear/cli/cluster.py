@@ -54,13 +54,7 @@ class OnCluster:
     """Where `margin-train` trains, in place of here."""
 
     def __init__(self, line: CommandLine, checkpoint: str | None, resume: str | None) -> None:
-        self.address, self.file = line.value(CLUSTER), line.value(SCHEDULER_FILE)
-        self.local = None
-        if self.address is not None and self.address.startswith("local:"):
-            count = self.address.removeprefix("local:")
-            if not count.isdecimal() or not 0 < int(count) <= 1024:
-                raise UsageError(f"{CLUSTER.flag} {self.address}: give local:N, N from 1 to 1024")
-            self.local = int(count)
+        self.place = Place(line)
         self.rest = {"partitions": line.value(PARTITIONS), "checkpoint": resume or checkpoint,
                      "resume": bool(resume)}
 
@@ -73,7 +67,7 @@ class OnCluster:
             import marginlinear.dask as mld
         except ImportError as error:
             raise Failure(error) from error
-        with self._client() as client, warnings.catch_warnings(record=True) as caught:
+        with self.place.client() as client, warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             try:
                 model = mld.train([os.path.abspath(one) for one in paths], client=client, **given, **self.rest)
@@ -84,8 +78,39 @@ class OnCluster:
                 warn(warning.message)
         return model
 
+
+def place_of(line: CommandLine) -> Place | None:
+    """The Place that CLUSTER or SCHEDULER_FILE names; None without."""
+    where = [param for param in (CLUSTER, SCHEDULER_FILE) if line.given(param)]
+    if len(where) > 1:
+        raise UsageError(f"{CLUSTER.flag} and {SCHEDULER_FILE.flag} both name a cluster: give one")
+    return Place(line) if where else None
+
+
+class Place:
+    """A Dask cluster by its address, or by its scheduler's file."""
+
+    def __init__(self, line: CommandLine) -> None:
+        self.address, self.file = line.value(CLUSTER), line.value(SCHEDULER_FILE)
+        self.local = None
+        if self.address is not None and self.address.startswith("local:"):
+            count = self.address.removeprefix("local:")
+            if not count.isdecimal() or not 0 < int(count) <= 1024:
+                raise UsageError(f"{CLUSTER.flag} {self.address}: give local:N, N from 1 to 1024")
+            self.local = int(count)
+
     @contextmanager
-    def _client(self) -> Iterator[Any]:
+    def executor(self) -> Iterator[Any]:
+        """What runs functions there, as an Executor of concurrent.futures."""
+        try:
+            import distributed  # noqa: F401
+        except ImportError as error:
+            raise Failure("dask is needed: pip install 'marginlinear[dask]'") from error
+        with self.client() as client, client.get_executor(pure=False) as executor:
+            yield executor
+
+    @contextmanager
+    def client(self) -> Iterator[Any]:
         from distributed import Client, LocalCluster
 
         if self.local is not None:

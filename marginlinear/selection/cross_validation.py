@@ -183,10 +183,12 @@ class Folds:
         The classes of all rows, and each row's place among them; of a regression None, and the targets. Of several
         labels a row all labels, and a bool array of shape (m, n_labels).
     fold_of : int array of shape (m,)
+        Where it is given, 0 to n - 1, it is taken as it is.
     """
 
     def __init__(self, X: Any, y: Any, n: Any, seed: Any, sample_weight: ArrayLike | None,
-                 class_weight: ClassWeight | None, square: bool, method: Method) -> None:
+                 class_weight: ClassWeight | None, square: bool, method: Method,
+                 fold_of: IntArray | None = None) -> None:
         n, seed = P.FOLDS.check(n), P.SEED.check(seed)
         if method.regression:
             require_no_classes(method, class_weight=class_weight or None)
@@ -203,13 +205,15 @@ class Folds:
         # What rows that a kernel's problem reads together have in common.
         self.groups = self.places
         if method.regression:
-            self.fold_of = random_folds(len(y), n, seed)
+            self.fold_of: IntArray = random_folds(len(y), n, seed)
         elif self.multilabel:
             self.classes, self.places = y.classes, y.indicator()
             sets, self.groups = y.patterns()
             self.fold_of = stratified_folds(sets.rarest(self.groups), n, seed)
         else:
             self._by_class(seed)
+        if fold_of is not None:
+            self.fold_of = fold_of
         self.sizes = np.bincount(self.fold_of, minlength=n)
         self._lock = threading.Lock()
         self._held: dict[int, Picked] = {}
@@ -266,22 +270,7 @@ class Folds:
 
     def judged(self, model: Model, scores: FloatArray) -> tuple[AnyArray, FloatArray]:
         """(places, scores) of held-out rows, of their scores by a model, among the classes of all rows."""
-        if self.classes is None:
-            return scores, scores
-        if self.multilabel:
-            return model.places_of(scores), scores
-        columns = np.searchsorted(self.classes, model.classes)
-        places = columns[model.places_of(scores)]
-        if not model.voted and not model.joint:
-            if len(self.classes) == 2:
-                return places, scores
-            # A class is missing, and the other two were told apart by one column.
-            ranks = np.column_stack([-scores, scores])
-        else:
-            ranks = model._ranks(scores)
-        of_all = np.full((len(scores), len(self.classes)), -math.inf)
-        of_all[:, columns] = ranks
-        return places, of_all
+        return judged(model, scores, self.classes)
 
     def digest(self) -> str:
         """SHA-256 of rows, labels and weights."""
@@ -299,6 +288,27 @@ class Folds:
         return digest.hexdigest()
 
 
+def judged(model: Model, scores: FloatArray, classes: AnyArray | None) -> tuple[AnyArray, FloatArray]:
+    """(places, scores) of rows, of their scores by a model, among the sorted classes, of which it may lack some: there
+    a column is -inf. Of a regression, whose classes are None, the scores twice."""
+    if classes is None:
+        return scores, scores
+    if model.multilabel:
+        return model.places_of(scores), scores
+    columns = np.searchsorted(classes, model.classes)
+    places = columns[model.places_of(scores)]
+    if not model.voted and not model.joint:
+        if len(classes) == 2:
+            return places, scores
+        # A class is missing, and the other two were told apart by one column.
+        ranks = np.column_stack([-scores, scores])
+    else:
+        ranks = model._ranks(scores)
+    of_all = np.full((len(scores), len(classes)), -math.inf)
+    of_all[:, columns] = ranks
+    return places, of_all
+
+
 class Fits:
     """Fits of points of a grid on folds, on threads.
 
@@ -306,7 +316,7 @@ class Fits:
     """
 
     def __init__(self, method: Method, folds: Folds, params: Mapping[str, Any], points: list[dict[Any, Any]],
-                 axis: str | None, report: Report | None = None) -> None:
+                 axis: str | None, report: Report | None = None, cancel: threading.Event | None = None) -> None:
         self.method, self.folds, self.points, self.report = method, folds, points, report
         self.params = {name: value for name, value in params.items() if name != P.THREADS.name}
         values, run_values = resolved(method, _inner(params))
@@ -314,7 +324,9 @@ class Fits:
         # Each fold's training rows are scaled in their own way.
         self.shares = values.get("kernel") in P.KERNEL.choices and params.get(P.SCALE.name) is None
         self.chains = G.chains_of(points, axis)
-        self._cancel, self._report_lock = threading.Event(), threading.Lock()
+        # Whoever runs several searches at once has one that ends them all.
+        self._outer = cancel
+        self._cancel, self._report_lock = cancel or threading.Event(), threading.Lock()
 
     def missing(self, done: Collection[tuple[int, int]]) -> list[tuple[int, list[int]]]:
         """Pairs (fold, chain), those of fold 0 first, of the chains that have a point whose (point, fold) is not among
@@ -331,7 +343,7 @@ class Fits:
             self.folds.expect(fold, users)
         # Of rows on disk a fold is a store of its own: there is one at a time.
         threads = 1 if is_paged(self.folds.X) else self.threads
-        several = min(threads, len(todo)) > 1
+        several = min(threads, len(todo)) > 1 or self._outer is not None
         points, room = self._shared(max(1, min(threads, len(todo))))
 
         def work(job: int) -> list[tuple[int, int, Fold]]:

@@ -1,0 +1,326 @@
+"""margin-compare: methods compared on data files, with the tests that such a comparison needs."""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from marginlinear import options, params, registry
+from marginlinear._version import version
+from marginlinear.atomic import check_writable, replacing
+from marginlinear.cli import cluster
+from marginlinear.cli.files import require_apart
+from marginlinear.cli.output import DONE, Failure, Results, StatusLine, opening, run, settle_blas, tell, warn
+from marginlinear.compare.parameters import (
+    BIAS,
+    FOLDS,
+    LEVEL,
+    OUTER_FOLDS,
+    REPEATS,
+    ROPE,
+    SEED,
+    SPLITS,
+    TEST_SIZE,
+    THREADS,
+    TRAIN_SIZE,
+)
+from marginlinear.compare.specs import parse_spec
+from marginlinear.options import CommandLine, UsageError
+from marginlinear.params import Param
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from typing import Any
+
+PROGRAM = "margin-compare"
+METHODS = Param("solver", str, None, "methods, with commas between, as in l2svc,odm; or one with values of its own, as "
+                "in 'odm;C=0.1,1,10;mu=0': may be given several times. The others are compared with the first",
+                letter="s", metavar="METHODS")
+GRID = Param("grid", str, None, "values to choose from for one method, as in odm:C=1,10,mu=0,0.5; others keep theirs",
+             metavar="METHOD:GRID")
+GIVEN = Param("given_test", bool, False, "in place of splits: the rows of NAME.t are the test part of NAME, and the "
+              "interval is one of resamples of them")
+GROUPS = Param("groups", str, None, "a word for each row, one a line: rows of one group are in one part, and in one "
+               "fold", metavar="FILE")
+METRIC = Param("metric", str, None, "what is measured on the test parts, with commas between: accuracy (the default), "
+               "balanced, f1_macro, auc, top3, top5, top10, log_loss, brier, aurc; of numbers mse (the default), mae, "
+               "r2", metavar="NAMES")
+SELECT = Param("select", str, None, "the metric by which parameters are chosen (default: the first that needs no "
+               "probabilities)", metavar="NAME")
+LABEL = Param("label", str, "label", "of CSV: the column of the labels", metavar="NAME")
+CATEGORIES = Param("categories", str, None, "of CSV: columns of words, with commas between; each becomes a feature for "
+                   "each of its words", metavar="A,B,...")
+KEEP = Param("keep_uncertified", bool, False, "let fits without a certificate within their tolerance count in means "
+             "and tests; else they are left out, and how many there are is told")
+OUTPUT = Param("output", str, None, "write the result, by the name's end as .md, .tex, .csv (a line for each trial) or "
+               ".json (all there is): may be given several times", letter="o", metavar="FILE")
+JOURNAL = Param("journal", str, None, "write each trial down as it ends: what --resume goes on from", metavar="FILE")
+RESUME = Param("resume", str, None, "go on with the comparison of this --journal; sets, methods and splits may be "
+               "added", metavar="FILE")
+VERBOSE = Param("verbose", bool, False, "tell of every trial, on stderr")
+
+DESIGN = (SPLITS, TRAIN_SIZE, TEST_SIZE, OUTER_FOLDS, REPEATS, GIVEN, GROUPS, FOLDS, SEED)
+JUDGING = (METRIC, SELECT, LEVEL, ROPE, KEEP)
+DATA = (params.SCALE._replace(help="scale the rows, as the training part says how: range, maxabs or unit, as in "
+                              "margin-train"), LABEL, CATEGORIES, options.ZERO_BASED)
+CLUSTER = cluster.CLUSTER._replace(help="run trials on this Dask cluster, as in tcp://host:8786; local:N starts N "
+                                   "processes here. The files have to be there for all workers under their names")
+SCHEDULER_FILE = cluster.SCHEDULER_FILE._replace(help=cluster.SCHEDULER_FILE.help.replace("train", "run trials"))
+WORK = (OUTPUT, JOURNAL, RESUME, THREADS, CLUSTER, SCHEDULER_FILE,
+        options.QUIET, VERBOSE, options.HELP, options.VERSION)
+# Of all methods that have them, unless a method's own text says otherwise.
+RUN = tuple(BIAS if param is params.BIAS else param for param in params.RUN
+            if param not in (params.SEED, params.THREADS))
+BAR = 20
+WRITERS = {".md": "to_markdown", ".tex": "to_latex", ".csv": "to_csv", ".json": "to_json"}
+
+USAGE = """\
+usage: margin-compare [options] -s METHODS data_file ...
+
+Compare methods on data files: each splits its rows again and again into a training and a test part, the same for all
+methods; each method chooses its parameters by cross-validation inside the training part, is trained on it, and is
+measured on the test part. The report is Markdown, on standard output.
+Files are LIBSVM text, or CSV with a header where the name ends in .csv; .gz, .bz2 and .xz are unpacked.
+
+METHODS are names of margin-train -s, sklearn:MODULE.CLASS of any scikit-learn estimator, and liblinear:OPTIONS of
+LIBLINEAR's program:
+
+    margin-compare -s l2svc,odm,mcodm data/vehicle
+    margin-compare -s odm -s 'sklearn:sklearn.svm.LinearSVC;C=0.1,1,10' --label species iris.csv
+    margin-compare -s l2svc -s 'liblinear:-s 2 -B 1' -s 'convex=mcodm;mu=0' --journal j.jsonl data/*
+"""
+STATUSES = """\
+Exit status: 0 done, 1 bad data or a failure while running, 2 bad usage, 130 interrupted.
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command; returns its exit status."""
+    return run(PROGRAM, work, argv)
+
+
+def work(argv: Sequence[str]) -> int:
+    line = CommandLine(argv, (METHODS, GRID, *DESIGN, *JUDGING, *DATA, *WORK, *RUN, *params.OWN))
+    if line.given(options.HELP):
+        print(help_text(), end="")
+        return DONE
+    if line.given(options.VERSION):
+        print(f"{PROGRAM} {version}")
+        return DONE
+    return Comparing(line).run()
+
+
+def help_text() -> str:
+    """All of `--help`."""
+    lines = [USAGE, "Methods:", *options.describe((METHODS, GRID))]
+    for title, declared in (("Splits:", DESIGN), ("Measures and tests:", JUDGING), ("Data:", DATA), ("Work:", WORK)):
+        lines += ["", title, *options.describe(declared)]
+    lines += ["", "Of all methods of marginlinear that have them:"]
+    lines += options.describe((*RUN, params.FREE_BIAS, params.MULTICLASS, *params.KERNELS))
+    lines += options.wrapped("and every other parameter of margin-train, as --mu 0, which then does not vary")
+    return "\n".join([*lines, "", STATUSES])
+
+
+class Comparing:
+    """One run of the command. All that can be wrong with the command line is found before any file is read."""
+
+    def __init__(self, line: CommandLine) -> None:
+        self.specs = [spec for text in line.values(METHODS) for spec in _specs(text)]
+        if not self.specs:
+            raise UsageError(f"the methods are missing: give -s METHODS, such as -s {registry.DEFAULT},l2svc")
+        self.common = self._common(line)
+        self.grids = dict(_grid(text) for text in line.values(GRID))
+        self.design = {param.name: line.value(param) for param in
+                       (SPLITS, TRAIN_SIZE, TEST_SIZE, OUTER_FOLDS, REPEATS, FOLDS, SEED)}
+        for param in (SPLITS, TRAIN_SIZE, TEST_SIZE):
+            if line.given(param) and line.given(OUTER_FOLDS):
+                raise UsageError(f"{param.flag} is of random splits: leave it out with {OUTER_FOLDS.flag}")
+        if line.given(REPEATS) and not line.given(OUTER_FOLDS):
+            raise UsageError(f"{REPEATS.flag} is of outer folds: give {OUTER_FOLDS.flag} too")
+        self.judging = {"metric": _names(line.value(METRIC)), "select": line.value(SELECT), "level": line.value(LEVEL),
+                        "rope": line.value(ROPE), "certified_only": not line.value(KEEP)}
+        self.scale, self.threads = line.value(params.SCALE), line.value(THREADS)
+        self.reading = {"label": line.value(LABEL), "categories": _names(line.value(CATEGORIES)),
+                        "zero_based": line.value(options.ZERO_BASED), "groups": line.value(GROUPS)}
+        self.given = line.value(GIVEN)
+        self.journal, self.resume = line.value(JOURNAL), line.value(RESUME)
+        if self.journal and self.resume:
+            raise UsageError(f"{RESUME.flag} goes on writing its own file: leave out {JOURNAL.flag}")
+        self.outputs = line.values(OUTPUT)
+        for path in self.outputs:
+            if os.path.splitext(path)[1] not in WRITERS:
+                raise UsageError(f"-o {path}: give a name that ends in {', '.join(WRITERS)}")
+        self.files = self._files(line.files)
+        self.cluster = cluster.place_of(line)
+        require_apart([*(("data_file", path) for path in self.files), (GROUPS.flag, self.reading["groups"])],
+                      [*((OUTPUT.flag, path) for path in self.outputs), (JOURNAL.flag, self.journal),
+                       (RESUME.flag, self.resume)])
+        self.verbose, self.quiet = line.value(VERBOSE), line.value(options.QUIET)
+        self.status = StatusLine(self.quiet or self.verbose)
+        self.progress = Progress(self.status, self.verbose)
+
+    def _common(self, line: CommandLine) -> dict[str, Any]:
+        """What is given for all methods; UsageError where none has it."""
+        known: dict[str, Param] = {}
+        for spec in self.specs:
+            try:
+                taken = parse_spec(spec)
+                method = None if taken.external else registry.get(taken.name)
+            except ValueError as error:
+                raise UsageError(f"-s {error}") from None
+            if method is not None:
+                known |= {p.name: p for p in (*method.run, *method.takes)}
+        common: dict[str, Any] = {BIAS.name: BIAS.default}
+        for param in (*RUN, *params.OWN):
+            if param.name in known and line.meant(param, known.values()):
+                common[param.name] = line.value(param)
+            elif line.given(param) and param.name not in known and line.meant(param, known.values()):
+                raise UsageError(f"{line.flag(param)} is a parameter of none of the methods")
+        return common
+
+    def _files(self, files: Sequence[str]) -> list[str]:
+        if not files:
+            raise UsageError("the data files are missing")
+        if "-" in files:
+            raise UsageError("a set has the name of its file, and is read again: standard input is none")
+        if self.reading["groups"] and len(files) > 1:
+            raise UsageError(f"{GROUPS.flag} is of one data file: give one")
+        if not self.given:
+            return list(files)
+        # A shell's pattern names the test parts too.
+        tests = {test_of(path) for path in files}
+        return [path for path in files if path not in tests]
+
+    def run(self) -> int:
+        settle_blas()
+        for path in self.outputs:
+            with opening("write result", path):
+                check_writable(path)
+        with Results(aside="-" in self.outputs) as results, self.status:
+            found = self._compared()
+            self.status.wipe()
+            for path in self.outputs:
+                with opening("write result", path), replacing(path) as stream:
+                    stream.write(getattr(found, WRITERS[os.path.splitext(path)[1]])().encode())
+            if not self.quiet or not self.outputs:
+                results.say(found.to_markdown().rstrip("\n"))
+        return DONE
+
+    def _compared(self) -> Any:
+        from marginlinear.compare.api import compare, plan_of
+        from marginlinear.compare.design import Design
+        from marginlinear.compare.methods import contestants_of
+
+        try:
+            methods = contestants_of(self.specs, self.common, self.grids)
+            plan_of(methods, Design(**self.design), self.judging["metric"], self.judging["select"], self.scale)
+        except ValueError as error:
+            raise UsageError(error) from None
+        sources = self._sources()
+        try:
+            with self.cluster.executor() if self.cluster else _nowhere() as executor, opening(
+                    "use journal", self.resume or self.journal):
+                return compare(sources, methods, **self.design, **self.judging, scale=self.scale, threads=self.threads,
+                               journal=self.journal, resume=self.resume, executor=executor, progress=self.progress)
+        except KeyboardInterrupt:
+            self.status.wipe()
+            if self.resume or self.journal:
+                tell(f"{self.progress.done} of {self.progress.total} trials are in {self.resume or self.journal}: the "
+                     f"same command with {RESUME.flag} {self.resume or self.journal} goes on")
+            else:
+                tell(f"nothing was kept: with {JOURNAL.flag} FILE a comparison can be gone on with")
+            raise
+
+    def _sources(self) -> list[Any]:
+        from marginlinear.compare.sets import File
+        from marginlinear.errors import DataError
+
+        found = []
+        for path in self.files:
+            test = test_of(path) if self.given else None
+            if test is not None and not os.path.exists(test):
+                raise Failure(f"{path}: there is no {test}: leave out {GIVEN.flag}, or this file")
+            source = File(os.path.abspath(path) if self.cluster else path, test, **self.reading)
+            try:
+                with opening("open input file", path):
+                    source.peek()
+            except DataError as error:
+                if len(self.files) == 1:
+                    raise
+                warn(f"{path} is left out: {error}")
+                continue
+            found.append(source)
+        if not found:
+            raise Failure("no data file is left")
+        return found
+
+
+class Progress:
+    """What is told of trials as they end."""
+
+    def __init__(self, status: StatusLine, verbose: bool) -> None:
+        self.status, self.verbose = status, verbose
+        self.done = self.total = self.made = 0
+        self.began = time.monotonic()
+
+    def __call__(self, trial: Mapping[str, Any], done: int, total: int) -> None:
+        self.done, self.total, self.made = done, total, self.made + 1
+        left = (time.monotonic() - self.began) / self.made * (total - done)
+        place = f"{trial['set']} split {trial['split'] + 1} {trial['method']}"
+        if self.verbose:
+            values = ", ".join(f"{metric} {_shown(value)}" for metric, value in trial["scores"].items())
+            tell(f"{place}: {trial['reason'] or values}, {sum(trial['seconds'].values()):.2f} s, "
+                 f"{trial['status'] or 'not tried'}")
+        bar = "#" * (BAR * done // total)
+        self.status.show(f"[{bar:<{BAR}}] {done}/{total} trials, about {_span(left)} left; {place}")
+
+
+@contextmanager
+def _nowhere() -> Iterator[None]:
+    yield None
+
+
+def test_of(path: str) -> str:
+    """The file of the test part that came with a set: NAME.t of NAME, before what says how it is packed."""
+    for ending in (".gz", ".bz2", ".xz", ".zst"):
+        if path.endswith(ending):
+            return f"{path.removesuffix(ending)}.t{ending}"
+    return f"{path}.t"
+
+
+def _specs(text: str) -> list[str]:
+    """One method with values of its own, or names with commas between."""
+    if ";" in text or ":" in text or "=" in text:
+        return [text]
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _grid(text: str) -> tuple[str, str]:
+    label, colon, grid = text.partition(":")
+    if not colon or "=" not in grid or "=" in label:
+        raise UsageError(f"{GRID.flag} {text}: give METHOD:NAME=VALUES, such as odm:C=1,10")
+    return label.strip(), grid
+
+
+def _names(text: str | None) -> tuple[str, ...]:
+    return () if text is None else tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _shown(value: float | None) -> str:
+    return "none" if value is None else f"{value:.4g}"
+
+
+def _span(seconds: float) -> str:
+    """A time to wait in one or two units."""
+    if seconds < 100:
+        return f"{math.ceil(seconds)} s"
+    minutes = math.ceil(seconds / 60)
+    return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60} min"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,359 @@
+"""Methods that are not ours: estimators of scikit-learn's kind, and LIBLINEAR's program. They get the same rows, folds
+and metrics."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import math
+import os
+import shlex
+import shutil
+import subprocess
+import tempfile
+import threading
+from importlib import import_module
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from marginlinear import params as P
+from marginlinear.compare.contestants import (
+    NOT_STATED,
+    Fitted,
+    Task,
+    Tried,
+    chosen_by,
+    described,
+)
+from marginlinear.compare.specs import LIBLINEAR, SKLEARN
+from marginlinear.data.arrays import is_compressed, select_rows, shape_of
+from marginlinear.selection import grid as G
+from marginlinear.selection.cross_validation import judged
+from marginlinear.selection.metrics import pooled
+from marginlinear.status import CONVERGED, MAX_ITER
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from marginlinear._typing import AnyArray, FloatArray
+    from marginlinear.compare.specs import Spec
+
+# Rows of which at least this part is stored are dense for who asks for arrays.
+DENSE = 0.5
+PROGRAM = "liblinear-train"
+# LIBLINEAR draws its random numbers by the C library's rand, of which there is one in a process.
+ALONE = threading.Lock()
+
+
+class External:
+    """What these methods have in common: points one by one, each fold by itself."""
+
+    label: str
+    fixed: dict[str, Any]
+    grid: dict[str, list[Any]]
+
+    def points(self, task: Task) -> list[dict[str, Any]]:
+        return [dict(zip(self.grid, values, strict=True)) for values in product(*self.grid.values())]
+
+    def search(self, task: Task, points: list[dict[str, Any]]) -> list[Tried]:
+        scores, short = np.full((len(points), task.folds), math.nan), [0] * len(points)
+        for fold in range(task.folds):
+            inside, outside = np.flatnonzero(task.fold_of != fold), np.flatnonzero(task.fold_of == fold)
+            part = task._replace(X=select_rows(task.X, inside), y=task.y[inside])
+            held_out, y = select_rows(task.X, outside), task.y[outside]
+            for p, point in enumerate(points):
+                task.go_on()
+                fitted = self.fit(part, point, False)
+                scores[p, fold] = chosen_by(task.metric, y, *fitted.predict(held_out))
+                short[p] += not fitted.certified
+        sizes = np.bincount(task.fold_of, minlength=task.folds)
+        return [Tried(point, pooled(task.metric, scores[p], sizes), short[p]) for p, point in enumerate(points)]
+
+    def fit(self, task: Task, point: Mapping[str, Any], probability: bool) -> Fitted:
+        raise NotImplementedError
+
+
+class Estimator(External):
+    """An estimator of scikit-learn's kind.
+
+    Parameters
+    ----------
+    template : estimator
+        What is cloned for each fit.
+    name : str
+    fixed, grid : dict
+        What `set_params` gets.
+    """
+
+    def __init__(self, template: Any, name: str, fixed: Mapping[str, Any], grid: Mapping[str, list[Any]],
+                 label: str) -> None:
+        self.template, self.name, self.label = template, name, label
+        self.fixed, self.grid = dict(fixed), dict(grid)
+        if not (hasattr(template, "fit") and hasattr(template, "predict") and hasattr(template, "set_params")):
+            raise ValueError(f"{name} is no estimator: fit, predict and set_params are needed")
+        known = template.get_params()
+        for key in (*self.fixed, *self.grid):
+            if key not in known:
+                raise ValueError(f"{name} has no parameter {key!r}: it takes {', '.join(sorted(known))}")
+        self._seeded = known.get("random_state", 0) is None
+
+    @property
+    def key(self) -> dict[str, Any]:
+        return {"sklearn": self.name, "fixed": {k: repr(v) for k, v in sorted(self.fixed.items())},
+                "grid": {k: [repr(v) for v in values] for k, values in self.grid.items()},
+                "estimator": " ".join(repr(self.template).split())}
+
+    @property
+    def described(self) -> str:
+        return described(self.name, self.fixed, self.grid)
+
+    @property
+    def regression(self) -> bool | None:
+        from sklearn.base import is_classifier, is_regressor
+
+        return True if is_regressor(self.template) else False if is_classifier(self.template) else None
+
+    def unfit(self, task: Task) -> str | None:
+        return None
+
+    def fit(self, task: Task, point: Mapping[str, Any], probability: bool) -> Fitted:
+        from sklearn.base import clone
+
+        estimator = clone(self.template)
+        estimator.set_params(**({"random_state": task.seed} if self._seeded else {}), **self.fixed, **point)
+        labels = task.y if task.classes is None else task.classes[task.y]
+        try:
+            estimator.fit(foreign(task.X), labels)
+        except MemoryError:
+            raise
+        # Whatever another library raises is why there is no result.
+        except Exception as error:
+            raise ValueError(f"{type(error).__name__}: {error}") from error
+        classes = task.classes
+
+        def predict(X: Any) -> tuple[AnyArray, FloatArray | None]:
+            rows = foreign(X)
+            predicted = np.asarray(estimator.predict(rows))
+            if classes is None:
+                return predicted.astype(np.float64), predicted.astype(np.float64)
+            return np.searchsorted(classes, predicted), _scores(estimator, rows, classes)
+
+        def probabilities(X: Any) -> FloatArray:
+            assert classes is not None
+            found = np.asarray(estimator.predict_proba(foreign(X)))
+            of_all = np.zeros((len(found), len(classes)))
+            of_all[:, np.searchsorted(classes, estimator.classes_)] = found
+            return of_all
+
+        able = probability and hasattr(estimator, "predict_proba")
+        return Fitted(predict, *_ended(estimator), probabilities=probabilities if able else None)
+
+
+def _ended(estimator: Any) -> tuple[str, None, None, None, int | None]:
+    """(status, ..., n_iter) of an estimator, or of what it holds at its end."""
+    while True:
+        inner = getattr(estimator, "best_estimator_", None)
+        if inner is None and hasattr(estimator, "steps"):
+            inner = estimator.steps[-1][1]
+        if inner is None or isinstance(inner, str):
+            break
+        estimator = inner
+    n_iter, cap = getattr(estimator, "n_iter_", None), getattr(estimator, "max_iter", None)
+    if n_iter is None or cap is None:
+        return NOT_STATED, None, None, None, None
+    most = int(np.max(n_iter))
+    return (MAX_ITER if 0 < cap <= most else NOT_STATED), None, None, None, most
+
+
+def _scores(estimator: Any, rows: Any, classes: AnyArray) -> FloatArray | None:
+    """Scores with a column a class of the set, or of two classes one that is positive for the second."""
+    for name in ("decision_function", "predict_proba"):
+        if hasattr(estimator, name):
+            found = np.asarray(getattr(estimator, name)(rows), dtype=np.float64)
+            break
+    else:
+        return None
+    columns = np.searchsorted(classes, estimator.classes_)
+    if found.ndim == 1:
+        if len(classes) == 2:
+            return found
+        found = np.column_stack([-found, found])
+    if found.shape[1] != len(columns):
+        return None  # of pairs of classes
+    if len(classes) == 2:
+        return found[:, 1] - found[:, 0]
+    of_all = np.full((len(found), len(classes)), -math.inf)
+    of_all[:, columns] = found
+    return of_all
+
+
+def foreign(X: Any) -> Any:
+    """Rows as scikit-learn takes them: an array, where at least half of the values are stored, or a csr_matrix."""
+    if not is_compressed(X):
+        return X
+    from scipy.sparse import csr_matrix
+
+    m, n = shape_of(X)
+    found = csr_matrix((X.data, np.asarray(X.indices, dtype=np.int32),
+                        np.asarray(X.indptr, dtype=np.int32 if len(X.data) < 2**31 else np.int64)), shape=(m, n))
+    return found.toarray() if len(X.data) >= DENSE * m * n else found
+
+
+def sklearn_of(spec: Spec) -> Estimator:
+    """The Estimator of sklearn:MODULE.CLASS. Without a C among its values, C has the values of ours."""
+    path = spec.name.removeprefix(SKLEARN)
+    module, dot, name = path.rpartition(".")
+    try:
+        kind = getattr(import_module(module), name) if dot else None
+    except (ImportError, AttributeError) as error:
+        raise ValueError(f"{path} cannot be imported: {error}") from error
+    if not callable(kind):
+        raise ValueError(f"{path} is no class: give {SKLEARN}MODULE.CLASS, such as {SKLEARN}sklearn.svm.LinearSVC")
+    try:
+        template = kind()
+    except TypeError as error:
+        raise ValueError(f"{path} needs more than its defaults to be made: {error}") from error
+    grid = {key: _values(key, text) for key, text in spec.values}
+    if "C" not in grid and not spec.defaults and "C" in template.get_params():
+        grid = {"C": _values("C", P.C.grid), **grid}
+    fixed = {key: values[0] for key, values in grid.items() if len(values) == 1}
+    return Estimator(template, path, fixed, {key: values for key, values in grid.items() if len(values) > 1},
+                     spec.label or name)
+
+
+def _values(key: str, text: str) -> list[Any]:
+    """Python's literals, words, and the ranges of a grid."""
+    found: list[Any] = []
+    for piece in text.split(","):
+        for word in G._words(key, piece.strip()) if _is_range(piece) else [piece.strip()]:
+            try:
+                value = ast.literal_eval(word)
+            except (ValueError, SyntaxError):
+                value = word
+            found.append(value)
+    return found
+
+
+def _is_range(piece: str) -> bool:
+    return piece.count(":") >= 2
+
+
+def estimator_of(estimator: Any, grid: Mapping[str, list[Any]] | None, label: str | None) -> Estimator:
+    """The Estimator of one that Python has, as it is but for what the grid says."""
+    from sklearn.base import clone
+
+    name = type(estimator).__name__
+    values = {key: list(these) for key, these in (grid or {}).items()}
+    return Estimator(clone(estimator), name, {}, values, label or name)
+
+
+class Liblinear(External):
+    """LIBLINEAR's program, with options; C is `-c`, and of regression p is `-p`."""
+
+    SOLVERS = (*range(8), 11, 12, 13)
+
+    def __init__(self, options: list[str], fixed: Mapping[str, Any], grid: Mapping[str, list[Any]],
+                 label: str) -> None:
+        self.options, self.fixed, self.grid, self.label = options, dict(fixed), dict(grid), label
+        self.program = shutil.which(PROGRAM)
+        if self.program is None:
+            _package()
+        for key in (*self.fixed, *self.grid):
+            if key not in ("C", "p", "e"):
+                raise ValueError(f"{key} is no parameter of LIBLINEAR's that is searched: give C, p or e, and others "
+                                 f"among the options of {LIBLINEAR}")
+        try:
+            number = int(options[options.index("-s") + 1]) if "-s" in options else 1
+        except (IndexError, ValueError):
+            number = -1
+        if number not in self.SOLVERS:
+            raise ValueError(f"{LIBLINEAR}{' '.join(options)}: give -s with one of {', '.join(map(str, self.SOLVERS))}")
+        for flag in ("-v", "-C", "-q"):
+            if flag in options:
+                raise ValueError(f"{LIBLINEAR}{' '.join(options)}: leave out {flag}")
+        self.regression: bool | None = number >= 11
+
+    @property
+    def key(self) -> dict[str, Any]:
+        return {"liblinear": self.options, "fixed": self.fixed, "grid": self.grid}
+
+    @property
+    def described(self) -> str:
+        return described(f"liblinear {' '.join(self.options)}", self.fixed, self.grid)
+
+    def unfit(self, task: Task) -> str | None:
+        return None
+
+    def fit(self, task: Task, point: Mapping[str, Any], probability: bool) -> Fitted:
+        from marginlinear.modelfile import load_model
+
+        values = {**self.fixed, **point}
+        options = [*self.options]
+        for key, flag in (("C", "-c"), ("p", "-p"), ("e", "-e")):
+            if key in values:
+                options += [flag, f"{values[key]:.17g}"]
+        with tempfile.TemporaryDirectory(prefix="marginlinear-") as folder:
+            path = os.path.join(folder, "model")
+            status = self._train(task, options, os.path.join(folder, "rows"), path)
+            model = load_model(path)
+        codes = None if task.classes is None else np.arange(len(task.classes))
+
+        def predict(X: Any) -> tuple[AnyArray, FloatArray | None]:
+            places, scores = judged(model, model.decide(X, threads=1), codes)
+            # LIBLINEAR has the classes in the order in which they come.
+            backwards = scores.ndim == 1 and codes is not None and model.classes[0] > model.classes[1]
+            return places, -scores if backwards else scores
+
+        return Fitted(predict, status)
+
+    def _train(self, task: Task, options: list[str], rows: str, path: str) -> str:
+        """Write the model file; returns the status."""
+        if self.program is None:
+            return _train_here(task, options, path)
+        from marginlinear.libsvm import dump_libsvm
+
+        dump_libsvm(task.X if not is_compressed(task.X) else task.X.to_scipy(), task.y, rows)
+        done = subprocess.run([self.program, *options, rows, path], capture_output=True, text=True, check=False)
+        if done.returncode or not os.path.exists(path):
+            told = (done.stderr or done.stdout).strip().splitlines() or ["no message"]
+            raise ValueError(f"{PROGRAM} failed: {told[0]}")
+        # Newton's methods warn of a failed line search by the same word.
+        return MAX_ITER if "WARNING" in done.stdout + done.stderr else CONVERGED
+
+
+def _package() -> Any:
+    try:
+        return import_module("liblinear.liblinearutil")
+    except ImportError as error:
+        raise ValueError(f"LIBLINEAR is not there: install its program, {PROGRAM}, as by apt install liblinear-tools, "
+                         "or pip install liblinear-official") from error
+
+
+def _train_here(task: Task, options: list[str], path: str) -> str:
+    """Train by liblinear-official, one fit at a time in this process."""
+    import ctypes
+
+    package = _package()
+    with ALONE:
+        with contextlib.suppress(AttributeError):
+            ctypes.CDLL(None).srand(1)
+        model = package.train(task.y.astype(np.float64), foreign(task.X), " ".join([*map(shlex.quote, options), "-q"]))
+        package.save_model(path, model)
+    return NOT_STATED
+
+
+def liblinear_of(spec: Spec) -> Liblinear:
+    """The Liblinear of liblinear:OPTIONS. Without a C among its values, C has the values of ours."""
+    options = shlex.split(spec.name.removeprefix(LIBLINEAR))
+    grid = {key: _values(key, text) for key, text in spec.values}
+    if "C" not in grid and "-c" not in options and not spec.defaults:
+        grid = {"C": _values("C", P.C.grid), **grid}
+    wrong = next((key for key, values in grid.items() if not all(isinstance(v, (int, float)) for v in values)), None)
+    if wrong is not None:
+        raise ValueError(f"{wrong} = {grid[wrong]}: numbers are needed")
+    fixed = {key: values[0] for key, values in grid.items() if len(values) == 1}
+    return Liblinear(options, fixed, {key: values for key, values in grid.items() if len(values) > 1},
+                     spec.label or " ".join(["liblinear", *options]))
+

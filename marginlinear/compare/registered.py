@@ -1,0 +1,159 @@
+"""Methods of the registry in a comparison: fits go on from each other along C, on shared kernel rows."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from marginlinear import params as P
+from marginlinear import registry
+from marginlinear.api import fit_model
+from marginlinear.compare.contestants import Fitted, Tried, chosen_by, described
+from marginlinear.compare.grids import grid_of
+from marginlinear.selection import grid as G
+from marginlinear.selection.cross_validation import Fits, Folds, judged
+from marginlinear.selection.metrics import pooled
+from marginlinear.status import fell_short
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from marginlinear._typing import AnyArray, FloatArray
+    from marginlinear.compare.contestants import Task
+    from marginlinear.compare.specs import Spec
+    from marginlinear.registry import Method
+
+
+class Registered:
+    """A method of the registry.
+
+    Parameters
+    ----------
+    method : Method
+    fixed : dict
+        Values that do not vary.
+    grid : dict
+        Names and lists of values.
+    label : str
+    """
+
+    def __init__(self, method: Method, fixed: Mapping[str, Any], grid: G.Grid, label: str,
+                 lacking: Sequence[str] = ()) -> None:
+        self.method, self.fixed, self.grid, self.label, self.lacking = method, dict(fixed), grid, label, lacking
+
+    @property
+    def key(self) -> dict[str, Any]:
+        return {"method": self.method.name, "fixed": _plain(self.fixed), "grid": self.grid}
+
+    @property
+    def described(self) -> str:
+        return described(self.method.name, self.fixed, self.grid)
+
+    @property
+    def regression(self) -> bool:
+        return self.method.regression
+
+    def unfit(self, task: Task) -> str | None:
+        if self.lacking:
+            return f"{self.method.name} has no {', '.join(self.lacking)}"
+        return None
+
+    def points(self, task: Task) -> list[dict[str, Any]]:
+        return G.points_of(self.grid, self.method, self.fixed)
+
+    def search(self, task: Task, points: list[dict[str, Any]]) -> list[Tried]:
+        params = {**self.fixed, P.SEED.name: task.seed, P.THREADS.name: task.threads}
+        folds = Folds(task.X, task.y, task.folds, task.seed, None, None, False, self.method, task.fold_of)
+        fits = Fits(self.method, folds, params, points, _axis(points, self.method), cancel=task.cancel)
+        scores, short = np.full((len(points), folds.n), math.nan), [0] * len(points)
+        for chain in fits.run(fits.missing(())):
+            for p, fold, found in chain:
+                scores[p, fold] = chosen_by(task.metric, folds.places[found.rows], found.places, found.scores)
+                short[p] += fell_short(found.info.status)
+        task.go_on()
+        return [Tried(point, pooled(task.metric, scores[p], folds.sizes), short[p]) for p, point in enumerate(points)]
+
+    def fit(self, task: Task, point: Mapping[str, Any], probability: bool) -> Fitted:
+        model = fit_model(task.X, task.y, solver=self.method.name, cancel=task.cancel, probability=probability,
+                          **{**self.fixed, **point, P.SEED.name: task.seed, P.THREADS.name: 1})
+        codes = None if task.classes is None else np.arange(len(task.classes))
+        info = model.info
+
+        def predict(X: Any) -> tuple[AnyArray, FloatArray | None]:
+            return judged(model, model.decide(X, threads=1), codes)
+
+        def probabilities(X: Any) -> FloatArray:
+            assert codes is not None
+            of_all = np.zeros((len(X) if isinstance(X, np.ndarray) else X.shape[0], len(codes)))
+            of_all[:, model.classes] = model.proba_of(model.decide(X, threads=1))
+            return of_all
+
+        _, value, allowed = info.criterion
+        return Fitted(predict, info.status, value, allowed, info.objective, info.n_iter,
+                      probabilities=probabilities if probability else None)
+
+
+def _axis(points: Sequence[Mapping[str, Any]], method: Method) -> str | None:
+    """Along which fits go on from each other, of points that need not be all combinations."""
+    grid: dict[str, list[Any]] = {}
+    for point in points:
+        for name, value in point.items():
+            if value not in grid.setdefault(name, []):
+                grid[name].append(value)
+    return G.chain_axis(grid, method)
+
+
+def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value if isinstance(value, (bool, int, float, str, type(None))) else repr(value)
+            for name, value in sorted(values.items())}
+
+
+def registered_of(spec: Spec, common: Mapping[str, Any], override: str | None = None) -> Registered:
+    """The Registered of a text."""
+    method = registry.get(spec.name)
+    if method.one_class:
+        raise ValueError(f"{method.name} learns where the rows are, without labels: there is nothing to compare")
+    run = {p.name: p for p in (*method.run, *method.takes)}
+    grid: G.Grid = {}
+    fixed: dict[str, Any] = {}
+    for key, text in spec.values:
+        param = _param(key, run)
+        if param is not None:
+            fixed[param.name] = param.parse(text)
+        else:
+            grid |= _once(G.parse_grid(f"{key}={text}", method), grid)
+    if override is not None:
+        grid |= G.parse_grid(override, method)
+    # Single values do not vary, so that what depends on them is known.
+    fixed |= {name: values[0] for name, values in grid.items() if len(values) == 1}
+    grid = {name: values for name, values in grid.items() if len(values) > 1}
+    lacking = []
+    for name, value in common.items():
+        if name in fixed or name in grid:
+            continue
+        if name in run:
+            fixed[name] = run[name].check(value)
+        elif name == P.KERNEL.name:
+            lacking.append("kernel")
+    if not spec.defaults:
+        grid = {**grid_of(method, {**fixed, **grid}), **grid}
+    made = Registered(method, fixed, grid, spec.label or method.name, lacking)
+    if not lacking:
+        G.points_of(grid, method, fixed)
+    return made
+
+
+def _param(key: str, run: Mapping[str, P.Param]) -> P.Param | None:
+    """The parameter of every run that is called so: it may be fixed, not searched. None for those of the grid."""
+    searched = P.BIAS.name
+    return next((p for p in run.values() if key in (p.name, p.name.rstrip("_"), p.flag.removeprefix("--"))
+                 and p in P.RUN and p.name != searched), None)
+
+
+def _once(found: G.Grid, grid: G.Grid) -> G.Grid:
+    twice = next((name for name in found if name in grid), None)
+    if twice is not None:
+        raise ValueError(f"{twice.rstrip('_')} stands there twice")
+    return found

@@ -1,0 +1,253 @@
+"""The sets of a comparison: where they come from, and as what their rows go to the methods."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from contextlib import closing
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from marginlinear.data.arrays import CSR, held, is_compressed, select_rows, shape_of
+from marginlinear.data.labels import targets_of
+from marginlinear.data.reading import place_of
+from marginlinear.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from marginlinear._typing import AnyArray, IntArray
+
+PACKED = (".gz", ".bz2", ".xz", ".zst")
+
+
+class Dataset(NamedTuple):
+    """Rows with what is to be predicted of them.
+
+    Attributes
+    ----------
+    name : str
+    X : what `data.arrays.held` returns
+    y : int array of shape (m,), places in `classes`; of a regression float64, the targets
+    classes : array of shape (k,), or None of a regression
+    given : (X, y) or None
+        The test part that came with it.
+    groups : array of shape (m,) or None
+    """
+
+    name: str
+    X: Any
+    y: AnyArray
+    classes: AnyArray | None
+    given: tuple[Any, AnyArray] | None = None
+    groups: AnyArray | None = None
+
+    def rows(self, which: IntArray) -> tuple[Any, AnyArray]:
+        return select_rows(self.X, which), self.y[which]
+
+    def told(self) -> dict[str, Any]:
+        """What a result says of it, for JSON."""
+        m, n = shape_of(self.X)
+        given = None if self.given is None else len(self.given[1])
+        return {"rows": m, "features": n, "test_rows": given,
+                "classes": None if self.classes is None else len(self.classes), "sha256": self.digest()}
+
+    def digest(self) -> str:
+        """SHA-256 of all of it but the name."""
+        digest = hashlib.sha256()
+        parts = [(self.X, self.y)] + ([self.given] if self.given is not None else [])
+        arrays = [array for X, y in parts for array in (
+            *([X.indptr, X.indices, X.data] if is_compressed(X) else [X]), y)]
+        arrays += [] if self.classes is None else [self.classes]
+        arrays += [] if self.groups is None else [self.groups]
+        for array in arrays:
+            digest.update(f"{array.dtype.str}{array.shape}".encode())
+            digest.update(np.ascontiguousarray(array).tobytes())
+        return digest.hexdigest()
+
+
+class Arrays(NamedTuple):
+    """A set that is in memory: `load()` checks it."""
+
+    name: str
+    X: Any
+    y: Any
+    test: tuple[Any, Any] | None = None
+    groups: Any = None
+    path: str | None = None
+
+    @property
+    def given(self) -> bool:
+        return self.test is not None
+
+    def load(self, regression: bool) -> Dataset:
+        return dataset(self.name, self.X, self.y, regression, self.test, self.groups)
+
+
+class File(NamedTuple):
+    """A set in a file: LIBSVM's text, or CSV where the name ends in .csv, packed or not.
+
+    Attributes
+    ----------
+    path : str
+    test : str or None
+        The file of the given test part.
+    label : str
+        Of CSV: the column of the labels.
+    categories : tuple of str
+        Of CSV: columns of words, that become a feature for each word.
+    groups : str or None
+        The file of the rows' groups: a word a line.
+    zero_based : bool
+    """
+
+    path: str
+    test: str | None = None
+    label: str = "label"
+    categories: tuple[str, ...] = ()
+    groups: str | None = None
+    zero_based: bool = False
+
+    @property
+    def name(self) -> str:
+        return name_of(self.path)
+
+    @property
+    def given(self) -> bool:
+        return self.test is not None
+
+    def load(self, regression: bool) -> Dataset:
+        X, y = self._read(self.path, regression, None)
+        test = None if self.test is None else self._read(self.test, regression, X)
+        return dataset(self.name, X, y, regression, test, None if self.groups is None else read_groups(self.groups))
+
+    def peek(self) -> None:
+        """Raise DataError or OSError now, where the beginning of the file is not that of a set."""
+        if is_csv(self.path):
+            from marginlinear.data.columns import require_columns
+
+            require_columns(self.path, (self.label, *self.categories))
+            return
+        from marginlinear.libsvm import libsvm_blocks
+
+        blocks: Any = libsvm_blocks(self.path, zero_based=self.zero_based, threads=1)
+        with closing(blocks):
+            next(blocks, None)
+
+    def _read(self, path: str, regression: bool, first: Any) -> tuple[Any, Any]:
+        if is_csv(path):
+            from marginlinear.data.columns import read_csv
+
+            table = read_csv(path, self.label, self.categories, None if first is None else first.columns)
+            return table, table.y
+        from marginlinear.libsvm import read_libsvm
+
+        found = read_libsvm(path, zero_based=self.zero_based, text_labels=False if regression else None)
+        if hasattr(found.labels, "patterns"):
+            raise DataError(path, 0, 0, "rows have several labels: methods are compared on one label a row")
+        return found, found.labels
+
+
+def read_groups(path: str) -> AnyArray:
+    """The group of each row: what stands in its line."""
+    with open(path, "rb") as stream:
+        data = stream.read()
+    try:
+        lines = data.decode("utf-8-sig").splitlines()
+    except UnicodeDecodeError as error:
+        raise DataError(path, *place_of(data, error.start), "not UTF-8: convert the file, as with iconv") from None
+    return np.array([line.strip() for line in lines])
+
+
+def name_of(path: str) -> str:
+    """A set's name: that of its file, without what says how it is packed."""
+    name = os.path.basename(os.path.normpath(path))
+    for ending in (*PACKED, ".csv"):
+        name = name.removesuffix(ending)
+    return name
+
+
+def is_csv(path: str) -> bool:
+    for ending in PACKED:
+        path = path.removesuffix(ending)
+    return path.lower().endswith(".csv")
+
+
+def dataset(name: str, X: Any, y: Any, regression: bool, test: Any = None, groups: Any = None) -> Dataset:
+    """The Dataset of arrays; ValueError names the set and what is wrong."""
+    try:
+        return _dataset(name, X, y, regression, test, groups)
+    except DataError:
+        raise
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from error
+
+
+def _dataset(name: str, X: Any, y: Any, regression: bool, test: Any, groups: Any) -> Dataset:
+    parts = [(X, y)] if test is None else [(X, y), tuple(test)]
+    rows = [held(getattr(part, "X", part)) for part, _ in parts]
+    width = max(shape_of(part)[1] for part in rows)
+    rows = [_widened(part, width) for part in rows]
+    targets: list[Any] = [targets_of(of) if regression else _labels(of) for _, of in parts]
+    for part, of in zip(rows, targets, strict=True):
+        if shape_of(part)[0] != len(of):
+            raise ValueError(f"X has {shape_of(part)[0]} rows, y has {len(of)} labels")
+        if not len(of):
+            raise ValueError("there are no rows")
+    classes = None
+    if not regression:
+        classes, codes = np.unique(np.concatenate(targets), return_inverse=True)
+        if len(classes) < 2:
+            raise ValueError(f"all rows have the label {classes[0]}: at least 2 classes are needed")
+        targets = [codes[:len(targets[0])], codes[len(targets[0]):]][:len(targets)]
+    if groups is not None:
+        groups = np.asarray(groups)
+        if groups.shape != (len(targets[0]),):
+            raise ValueError(f"groups have shape {groups.shape} for {len(targets[0])} rows: give one a row")
+    return Dataset(name, rows[0], targets[0], classes, (rows[1], targets[1]) if test is not None else None, groups)
+
+
+def _labels(y: Any) -> AnyArray:
+    found = np.asarray(y)
+    if found.ndim != 1 or found.dtype.kind not in "biufUO":
+        raise ValueError(f"y has shape {found.shape} and type {found.dtype}: give one label a row")
+    return found.astype(str) if found.dtype.kind == "O" else found
+
+
+def _widened(X: Any, width: int) -> Any:
+    """X with so many features: those that it lacks are 0 in sparse rows."""
+    if shape_of(X)[1] == width:
+        return X
+    if not is_compressed(X):
+        raise ValueError(f"the parts have {shape_of(X)[1]} and {width} features: give the same columns")
+    return CSR(X.data, X.indices, X.indptr, width, getattr(X, "container", None))
+
+
+def sources_of(sets: Any) -> list[Arrays | File]:
+    """What Python's `compare` takes for `sets`, as a list of Arrays and Files."""
+    if isinstance(sets, (str, os.PathLike)):
+        sets = [sets]
+    if isinstance(sets, dict):
+        return [_source(str(name), value) for name, value in sets.items()]
+    if isinstance(sets, tuple) and len(sets) in (2, 4) and not isinstance(sets[0], (str, os.PathLike)):
+        return [_source("data", sets)]
+    return [one if isinstance(one, (Arrays, File)) else _source(None, one) for one in sets]
+
+
+def _source(name: str | None, value: Any) -> Arrays | File:
+    if isinstance(value, (Arrays, File)):
+        return value
+    if isinstance(value, (str, os.PathLike)):
+        return File(os.fspath(value))
+    if name is None or not isinstance(value, (tuple, list)) or len(value) not in (2, 4):
+        raise ValueError("sets: give paths of files, or a dict of a name and (X, y), or (X, y, X_test, y_test)")
+    return Arrays(name, value[0], value[1], None if len(value) == 2 else (value[2], value[3]))
+
+
+def require_distinct(sources: Sequence[Arrays | File] | Mapping[str, Any]) -> None:
+    """ValueError where two sets have one name: splits follow from it."""
+    names = [source.name for source in sources]  # type: ignore[union-attr]
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"two sets are called {name}: splits follow from the names; rename one of the files")

@@ -1,0 +1,274 @@
+"""The trials of a comparison: on each split of each set each method chooses its parameters inside the training part,
+is trained on all of it, and is measured on the test part.
+
+What a trial finds follows from the rows, the split and the method: not from threads, from the order of trials, or from
+what was resumed.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+import time
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from marginlinear.compare.contestants import Task, best_of
+from marginlinear.compare.design import bootstrap_rows
+from marginlinear.compare.measures import OF_PROBABILITIES, Predictions, measure
+from marginlinear.data.scaling import learned
+from marginlinear.threads import default_threads, in_order
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from concurrent.futures import Executor
+    from typing import TypeAlias
+
+    from marginlinear.compare.contestants import Contestant
+    from marginlinear.compare.design import Design
+    from marginlinear.compare.journal import Journal
+    from marginlinear.compare.sets import Arrays, Dataset, File
+
+    Source: TypeAlias = Arrays | File
+    Trial: TypeAlias = dict[str, Any]
+
+# Resamples of a given test part.
+DRAWS = 1000
+
+
+class Plan(NamedTuple):
+    """What all trials have in common.
+
+    Attributes
+    ----------
+    design : Design
+    metrics : tuple of str
+    select : str
+        The metric that chooses parameters.
+    scale : str or None
+        Learned on the training part.
+    regression : bool
+    """
+
+    design: Design
+    metrics: tuple[str, ...]
+    select: str
+    scale: str | None
+    regression: bool
+
+    def header(self) -> dict[str, Any]:
+        """What a journal's trials depend on, but sets, methods and the number of splits."""
+        from marginlinear._version import version
+
+        design = {name: value for name, value in self.design._asdict().items() if name not in ("splits", "repeats")}
+        return {"marginlinear": version, "design": design, "metrics": list(self.metrics), "select": self.select,
+                "scale": self.scale, "regression": self.regression}
+
+
+class Job(NamedTuple):
+    """A trial to be made, by numbers."""
+
+    source: int
+    method: int
+    split: int
+
+
+def jobs_of(plan: Plan, sources: Sequence[Source], methods: Sequence[Contestant]) -> list[Job]:
+    return [Job(s, m, split) for s, source in enumerate(sources) for split in range(plan.design.count(source.given))
+            for m in range(len(methods))]
+
+
+class Found(NamedTuple):
+    """All trials in the order of sets, splits and methods, and what is told of each set."""
+
+    trials: list[Trial]
+    sets: dict[str, dict[str, Any]]
+
+
+def run(plan: Plan, sources: Sequence[Source], methods: Sequence[Contestant], known: dict[tuple[str, str, int], Trial],
+        threads: int | None, journal: Journal | None, executor: Executor | None,
+        report: Callable[[Trial, int, int], object] | None) -> Found:
+    """All trials, those that are `known` as they are.
+
+    report(trial, done, total) is called after each trial that was made, by one thread at a time.
+    """
+    jobs = jobs_of(plan, sources, methods)
+    found: dict[Job, Trial] = {}
+    for job in jobs:
+        trial = known.get((sources[job.source].name, methods[job.method].label, job.split))
+        if trial is not None:
+            found[job] = trial
+    todo = [job for job in jobs if job not in found]
+    loaded = Loaded(plan, sources, todo, journal)
+    if journal is not None:
+        for method in methods:
+            journal.introduce("method", method.label, method.key)
+    # What cannot be read is told of now, not after hours.
+    for at in range(len(sources)):
+        loaded.verify(at)
+    lock = threading.Lock()
+
+    def ended(job: Job, trial: Trial) -> None:
+        with lock:
+            found[job] = trial
+            if journal is not None:
+                journal.add(trial)
+            if report is not None:
+                report(trial, len(found), len(jobs))
+
+    if executor is not None:
+        _elsewhere(plan, sources, methods, todo, executor, ended)
+    else:
+        _here(plan, methods, todo, loaded, threads or default_threads(), ended)
+    return Found([found[job] for job in jobs], loaded.told)
+
+
+def _here(plan: Plan, methods: Sequence[Contestant], todo: list[Job], loaded: Loaded, threads: int,
+          ended: Callable[[Job, Trial], None]) -> None:
+    # Where there are fewer trials than threads, they go side by side inside of them.
+    several = threads > 1 and len(todo) >= threads
+    cancel = threading.Event()
+
+    def work(at: int) -> None:
+        job = todo[at]
+        data = loaded.take(job.source)
+        ended(job, trial_of(plan, data, methods[job.method], job.split, 1 if several else threads,
+                            cancel if several else None))
+        loaded.leave(job.source)
+
+    for _ in in_order(work, len(todo), threads if several else 1, cancel):
+        pass
+
+
+def _elsewhere(plan: Plan, sources: Sequence[Source], methods: Sequence[Contestant], todo: list[Job],
+               executor: Executor, ended: Callable[[Job, Trial], None]) -> None:
+    """On the workers of an Executor, as of processes or of a Dask cluster's client."""
+    from concurrent.futures import as_completed
+
+    futures = {executor.submit(trial_there, plan, sources[job.source], methods[job.method], job.split): job
+               for job in todo}
+    try:
+        for future in as_completed(futures):
+            ended(futures[future], future.result())
+    finally:
+        for future in futures:
+            future.cancel()
+
+
+def trial_there(plan: Plan, source: Source, method: Contestant, split: int) -> Trial:
+    """What a worker runs."""
+    data = source.load(plan.regression) if source.path is None else _read(source, plan.regression, _stamp(source.path))
+    return trial_of(plan, data, method, split, 1, None)
+
+
+@lru_cache(maxsize=1)
+def _read(source: Source, regression: bool, stamp: float) -> Dataset:
+    """A worker's file, read once for many trials, unless it has changed."""
+    return source.load(regression)
+
+
+def _stamp(path: str) -> float:
+    return os.stat(path).st_mtime
+
+
+class Loaded:
+    """The sets, each in memory while there are trials of it."""
+
+    def __init__(self, plan: Plan, sources: Sequence[Source], todo: Sequence[Job], journal: Journal | None) -> None:
+        self.plan, self.sources, self.journal = plan, sources, journal
+        self._users = [sum(job.source == at for job in todo) for at in range(len(sources))]
+        self._held: dict[int, Dataset] = {}
+        self.told: dict[str, dict[str, Any]] = {}
+        self._lock = threading.Lock()
+
+    def take(self, at: int) -> Dataset:
+        with self._lock:
+            if at not in self._held:
+                data = self._held[at] = self.sources[at].load(self.plan.regression)
+                if data.name not in self.told:
+                    self.told[data.name] = data.told()
+                    if self.journal is not None:
+                        self.journal.introduce("set", data.name, self.told[data.name])
+            return self._held[at]
+
+    def leave(self, at: int) -> None:
+        with self._lock:
+            self._users[at] -= 1
+            if self._users[at] <= 0:
+                self._held.pop(at, None)
+
+    def verify(self, at: int) -> None:
+        """Read it once; DataError where that fails, and where a journal knows other rows by the name."""
+        self.take(at)
+        with self._lock:
+            del self._held[at]
+
+
+def parts_of(plan: Plan, data: Dataset, split: int) -> tuple[Any, Any, Any, Any, Any]:
+    """(training rows, their classes or targets, test rows, theirs, groups of the training rows) of a split."""
+    if data.given is not None:
+        return data.X, data.y, *data.given, data.groups
+    found = plan.design.split(data.name, data.y, split, data.groups, not plan.regression)
+    groups = None if data.groups is None else data.groups[found.train]
+    return *data.rows(found.train), *data.rows(found.test), groups
+
+
+def trial_of(plan: Plan, data: Dataset, method: Contestant, split: int, threads: int,
+             cancel: threading.Event | None) -> Trial:
+    """One trial, as the journal has it."""
+    X, y, X_test, y_test, groups = parts_of(plan, data, split)
+    trial: Trial = {"set": data.name, "method": method.label, "split": split, "train": len(y), "test": len(y_test),
+                    "params": {}, "inner": None, "scores": {}, "status": None, "certificate": None, "allowed": None,
+                    "objective": None, "n_iter": None, "certified": False, "fits": 0, "uncertified": 0,
+                    "seconds": {"select": 0.0, "fit": 0.0, "predict": 0.0}, "reason": None, "replicates": {}}
+    try:
+        if plan.scale is not None:
+            scaling = learned(plan.scale, X)
+            X, X_test = scaling.apply(X), scaling.apply(X_test)
+        fold_of = plan.design.inner(data.name, y, split, groups, not plan.regression)
+        task = Task(X, y, data.classes, fold_of, plan.select, plan.design.seed, threads, cancel)
+        trial["reason"] = method.unfit(task)
+        if trial["reason"] is None:
+            _made(plan, task, method, X_test, y_test, trial, data)
+    # What a method or a split refuses is a row with its reason.
+    except (ValueError, MemoryError) as error:
+        trial["reason"] = str(error) or type(error).__name__
+    return trial
+
+
+def _made(plan: Plan, task: Task, method: Contestant, X_test: Any, y_test: Any, trial: Trial, data: Dataset) -> None:
+    points = method.points(task)
+    chosen: dict[str, Any] = points[0]
+    if len(points) > 1:
+        began = time.perf_counter()
+        tried = method.search(task, points)
+        trial["seconds"]["select"] = time.perf_counter() - began
+        best = best_of(tried, plan.select)
+        chosen, trial["inner"] = best.params, best.score
+        trial["fits"] = task.folds * len(points)
+        trial["uncertified"] = sum(one.short for one in tried)
+    trial["params"] = {name: value.item() if isinstance(value, np.generic) else value if isinstance(
+        value, (bool, int, float, str, type(None))) else repr(value) for name, value in chosen.items()}
+    began = time.perf_counter()
+    fitted = method.fit(task, chosen, any(metric in OF_PROBABILITIES for metric in plan.metrics))
+    trial["seconds"]["fit"] = time.perf_counter() - began
+    trial |= {"status": fitted.status, "certificate": _number(fitted.certificate), "allowed": _number(fitted.allowed),
+              "objective": _number(fitted.objective), "n_iter": fitted.n_iter, "certified": fitted.certified}
+    began = time.perf_counter()
+    places, scores = fitted.predict(X_test)
+    trial["seconds"]["predict"] = time.perf_counter() - began
+    chances = fitted.probabilities(X_test) if fitted.probabilities is not None else None
+    found = Predictions(y_test, places, scores, chances)
+    trial["scores"] = {metric: _number(measure(metric, found)) for metric in plan.metrics}
+    if data.given is not None:
+        draws = bootstrap_rows(plan.design.seed, data.name, len(y_test), DRAWS)
+        trial["replicates"] = {metric: [_number(measure(metric, found.at(rows))) for rows in draws]
+                               for metric in plan.metrics if trial["scores"][metric] is not None}
+
+
+def _number(value: Any) -> float | None:
+    return None if value is None or not math.isfinite(value) else float(value)
+

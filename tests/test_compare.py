@@ -1,0 +1,402 @@
+"""Comparisons: the tests against published numbers, nested selection that sees no test row, and the same bits again."""
+
+import itertools
+import json
+import math
+from functools import partial
+
+import numpy as np
+import pytest
+
+from marginlinear.cli import compare as margin_compare
+from marginlinear.compare import Comparison, compare
+from marginlinear.compare import statistics as S
+from marginlinear.compare.design import Design
+from marginlinear.compare.grids import AXES, grid_of
+from marginlinear.compare.measures import Predictions, measure
+from marginlinear.compare.methods import contestant_of
+from marginlinear.compare.sets import Arrays
+from marginlinear.data.columns import read_csv
+from marginlinear.errors import DataError
+from marginlinear.registry import methods
+
+RNG = np.random.default_rng(5)
+X = RNG.standard_normal((90, 3))
+Y = np.where(X[:, 0] + 0.7 * RNG.standard_normal(90) > 0, "up", "down")
+Y3 = np.digitize(X[:, 0] + 0.5 * RNG.standard_normal(90), [-0.5, 0.5])
+FEW = {"splits": 3, "folds": 3}
+
+# ---- Statistics
+
+# J. Demsar, JMLR 7 (2006), Table 6: ranks of four methods on 14 sets, and Table 2: the first two methods' scores.
+RANKS = np.array([[4, 3, 2, 1], [1, 2, 3, 4], [4, 1, 2, 3], [4, 1, 3, 2], [4, 2, 3, 1], [1, 2.5, 4, 2.5], [3, 2, 4, 1],
+                  [2.5, 2.5, 4, 1], [4, 3, 2, 1], [2.5] * 4, [4, 2.5, 1, 2.5], [3, 2, 4, 1], [4, 1, 2, 3],
+                  [3, 1, 4, 2]])
+ONE = np.array([.763, .599, .954, .628, .882, .936, .661, .583, .775, 1, .940, .619, .972, .957])
+TWO = np.array([.768, .591, .971, .661, .888, .931, .668, .583, .838, 1, .962, .666, .981, .978])
+
+
+def test_the_numbers_of_demsar():
+    found = S.friedman(-RANKS)
+    assert found.ranks == pytest.approx((3.143, 2.000, 2.893, 1.964), abs=5e-4)
+    assert found.chi2 == pytest.approx(9.28, abs=5e-3)
+    assert pytest.approx(3.69, abs=5e-3) == found.F
+    assert round(found.critical, 2) == 1.25 and round(S.critical_difference(4, 14, 0.1), 2) == 1.12
+    # There z and p of the methods against the first: 0.016, 0.019 and 0.607.
+    assert found.holm[1:] == pytest.approx([3 * 0.0157, 0.607, 3 * 0.0157], abs=2e-3)
+    assert found.differs and "differ at 0.05" in found.sentence("abcd")
+    # Ranks 93 to 12, of which the critical value at 0.05 is 21.
+    p, plus, minus = S._signed_ranks(np.round(TWO - ONE, 3))
+    assert (plus, minus) == (93, 12) and p < 0.05
+    assert S.wilcoxon(TWO, ONE).verdict == "larger" and S.wilcoxon(ONE, TWO).verdict == "smaller"
+
+
+def test_the_corrected_t_by_hand():
+    found = S.corrected_t([2, 4, 6], [1, 2, 3], 0.5)
+    t = 2 / math.sqrt(1 / 3 + 0.5)
+    # Of two degrees of freedom.
+    assert found.mean == 2 and found.p == pytest.approx(1 - t / math.sqrt(2 + t * t))
+    assert found.high - found.mean == pytest.approx(4.302653 * math.sqrt(1 / 3 + 0.5), rel=1e-6)
+    naive = S.naive_t([2, 4, 6], [1, 2, 3])
+    assert naive.p == pytest.approx(1 - math.sqrt(12) / math.sqrt(14)) and "naive" in naive.sentence("a", "b")
+    posterior = S.bayesian_t([2, 4, 6], [1, 2, 3], 0.5, rope=0)
+    assert posterior.smaller == pytest.approx(found.p / 2) and posterior.larger == pytest.approx(1 - found.p / 2)
+
+
+def test_no_difference_alarms_in_five_of_a_hundred():
+    rng = np.random.default_rng(0)
+    J, share = 20, 1 / 3  # splits, and how their differences correlate where a third of the rows is the test part
+    common, own = rng.standard_normal((2000, 1)), rng.standard_normal((2000, J))
+    d = math.sqrt(share) * common + math.sqrt(1 - share) * own
+    alarms = np.mean([S.corrected_t(row, 0 * row, 0.5).p < 0.05 for row in d])
+    naive = np.mean([S.naive_t(row, 0 * row).p < 0.05 for row in d])
+    assert 0.04 <= alarms <= 0.06 and naive > 0.4
+    assert 0.04 <= np.mean([S.wilcoxon(row, 0 * row).p < 0.05 for row in own]) <= 0.06
+    friedman = [S.friedman(row.reshape(10, 2)).p_chi2 < 0.05 for row in own[:200]]
+    assert np.mean(friedman) < 0.12
+
+
+@pytest.mark.parametrize("d", [[1.0, -2, 3, 4, 4, -4], [0, 0, 1, 2, -3], [1, 1, 1, 1], [0.5, -0.5, 0, 0]])
+def test_signed_ranks_are_exact(d):
+    d = np.array(d)
+    p, plus, minus = S._signed_ranks(d)
+    ranks = S.average_ranks(np.abs(d))
+    rest, zero = ranks[d != 0], ranks[d == 0].sum() / 2
+    sums = [zero + sum(r for r, up in zip(rest, ups, strict=True) if up)
+            for ups in itertools.product([0, 1], repeat=len(rest))]
+    assert plus + minus == pytest.approx(ranks.sum())
+    assert p == pytest.approx(min(1, 2 * np.mean(np.array(sums) <= min(plus, minus) + 1e-9)))
+
+
+def test_verdicts():
+    same = S.corrected_t([0.5, 0.5], [0.5, 0.5], 1.0)
+    assert (same.p, same.low, same.high, same.verdict) == (1, 0, 0, "equal")
+    always = S.corrected_t([0.75, 0.75, 0.75], [0.5, 0.5, 0.5], 1.0)
+    assert (always.p, always.mean, always.verdict) == (0, 0.25, "larger")
+    assert S.corrected_t([0.1], [0.2], 1.0).verdict == "inconclusive" and "too few" in S.corrected_t(
+        [0.1], [0.2], 1.0).sentence("a", "b")
+    near = [0.5, 0.501, 0.499, 0.5005], [0.5, 0.5, 0.5, 0.5]
+    assert [S.corrected_t(*near, 0.5, rope=rope).verdict for rope in (0, 0.01)] == ["inconclusive", "equal"]
+    assert S.bootstrap([0.1, 0.2, 0.3], 0.2).verdict == "inconclusive"  # of three resamples p is 2/3 at least
+    assert S.bootstrap(np.linspace(0.1, 0.2, 99), 0.15).verdict == "larger"
+    for bad in ([1, 2], [1]), ([1, math.nan], [1, 2]):
+        with pytest.raises(ValueError, match="paired scores"):
+            S.naive_t(*bad)
+
+
+def test_bayesian_signed_ranks():
+    found = S.bayesian_signed_rank(TWO, ONE, rope=0.01)
+    mirrored = S.bayesian_signed_rank(ONE, TWO, rope=0.01)
+    assert found.larger == pytest.approx(mirrored.smaller, abs=0.01) and found == S.bayesian_signed_rank(
+        TWO, ONE, rope=0.01)
+    assert found.smaller + found.equal + found.larger == pytest.approx(1) and found.verdict == "inconclusive"
+    assert S.bayesian_signed_rank(ONE + 0.05, ONE, rope=0.01).verdict == "larger"
+    assert S.bayesian_signed_rank(ONE + 0.001, ONE, rope=0.01).verdict == "equal"
+    assert S.holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+
+
+# ---- Splits and measures
+
+
+def test_splits_are_stratified_and_follow_from_names_and_numbers():
+    y = np.repeat([0, 1, 2], [60, 30, 9])
+    design = Design(train_size=1 / 3, seed=3)
+    split = design.split("a", y, 4)
+    assert np.bincount(y[split.train]).tolist() == [20, 10, 3] and len(split.test) == 66
+    assert np.array_equal(np.sort(np.concatenate(split)), np.arange(99))
+    assert not np.array_equal(split.train, design.split("b", y, 4).train)
+    assert not np.array_equal(split.train, design.split("a", y, 5).train)
+    part = design._replace(train_size=50.0, test_size=0.1).split("a", y, 0)
+    assert (len(part.train), len(part.test)) == (50, 10) and not np.intersect1d(*part).size
+    folds = [Design(outer_folds=3, repeats=2).split("a", y, number).test for number in range(6)]
+    assert np.array_equal(np.sort(np.concatenate(folds[:3])), np.arange(99))
+    assert not np.array_equal(folds[0], folds[3])
+    groups = np.arange(99) // 5
+    for design in Design(), Design(outer_folds=4):
+        split = design.split("a", y, 0, groups)
+        assert not np.intersect1d(groups[split.train], groups[split.test]).size and 20 <= len(split.test) <= 60
+    inner = design.inner("a", y, 0, groups)
+    assert all(len(np.unique(inner[groups == group])) == 1 for group in range(20))
+    with pytest.raises(ValueError, match="train_size = 99 is 99 of 99 rows"):
+        Design(train_size=99).split("a", y, 0)
+
+
+def test_measures_by_hand():
+    chances = np.array([[0.5, 0.5], [0.25, 0.75], [0, 1.0]])
+    found = Predictions(np.array([0, 1, 0]), np.array([0, 1, 1]), np.array([-1.0, 1, 2]), chances)
+    assert measure("log_loss", found) == pytest.approx(-(math.log(0.5) + math.log(0.75) + math.log(1e-15)) / 3)
+    assert measure("brier", found) == pytest.approx((0.5 + 0.125 + 2) / 3)
+    # The row of the largest lead is wrong; the other two are mixed.
+    assert measure("aurc", found) == pytest.approx((1 + 1 / 2 + 1 / 3) / 3)
+    assert measure("auc", found._replace(scores=None)) is None and measure("log_loss", found._replace(
+        probabilities=None)) is None
+
+
+def test_every_method_has_a_grid():
+    for method in methods().values():
+        grid = grid_of(method, {})
+        assert grid or method.one_class
+        assert not any(name in grid for name in ("outer", "multiclass", "gamma"))
+        assert all(len(values) > 1 for values in grid.values())
+    assert all(reason for _, reason in AXES.values())
+    assert "gamma" in grid_of(methods()["l2svc"], {"kernel": "rbf"})
+
+
+# ---- Trials
+
+
+def test_selection_sees_no_test_row():
+    """With the labels of a split's test rows turned round, its choices and its fits are what they were."""
+    methods = ["l2svc", "odm;C=1,8;mu=0.2,0.8;theta=0.2"]
+    design = Design(**FEW)
+    for number in range(3):
+        codes = np.unique(Y, return_inverse=True)[1]
+        test = design.split("a", codes, number).test
+        turned = Y.copy()
+        turned[test] = np.where(Y[test] == "up", "down", "up")
+        # The split itself would follow other labels: it is given.
+        train = np.setdiff1d(np.arange(90), test)
+        one, two = (compare({"a": (X[train], y[train], X[test], y[test])}, methods, folds=3, scale="range")
+                    for y in (Y, turned))
+        for first, second in zip(one.trials, two.trials, strict=True):
+            assert {**first, "scores": 0, "replicates": 0, "seconds": 0} == {**second, "scores": 0, "replicates": 0,
+                                                                            "seconds": 0}
+            assert first["scores"]["accuracy"] == pytest.approx(1 - second["scores"]["accuracy"])
+
+
+def test_scaling_is_learned_on_the_training_part():
+    far = X.copy()
+    test = Design(**FEW).split("a", np.unique(Y, return_inverse=True)[1], 0).test
+    far[test] *= 100
+    one, two = (compare({"a": (rows, Y)}, ["l2svc"], scale="range", **FEW).trials[0] for rows in (X, far))
+    assert one["objective"] == two["objective"] and one["inner"] == two["inner"]
+
+
+def test_the_same_bits_again_threaded_and_resumed(tmp_path):
+    sets, methods = {"a": (X, Y), "b": (X[:60], Y3[:60])}, ["l2svc;C=0.5,8", "odm;C=1;mu=0,0.5;theta=0.2", "cs;C=1"]
+    run = partial(compare, sets, methods, metric=["accuracy", "auc"], **FEW)
+    path = tmp_path / "journal"
+    whole = run(threads=1, journal=path).to_json(seconds=False)
+    assert run(threads=3).to_json(seconds=False) == whole
+    lines = path.read_bytes().splitlines(keepends=True)
+    assert len(lines) == 1 + 3 + 2 + 18
+    for cut in (3, 9, 24):
+        path.write_bytes(b"".join(lines[:cut]) + b'{"trial": {"se')
+        made = []
+        assert run(threads=2, resume=path, progress=lambda *told, made=made: made.append(told)).to_json(
+            seconds=False) == whole
+        assert len(made) == 24 - max(cut, 6) and path.read_bytes().count(b"\n") == 24
+    # More splits and methods: what is there is not done again.
+    more = compare(sets, [*methods, "ww;C=1"], metric=["accuracy", "auc"], splits=4, folds=3, resume=path)
+    assert len(more.trials) == 2 * 4 * 4 and path.read_bytes().count(b"\n") == 24 + 1 + 2 * 4 + 3 * 2
+    same = [trial for trial in more.trials if trial["method"] != "ww" and trial["split"] < 3]
+    assert [trial["seconds"] for trial in same] == [json.loads(line)["trial"]["seconds"] for line in sorted(
+        path.read_bytes().splitlines()[6:24], key=lambda line: order(json.loads(line)["trial"]))]
+    for change, message in [({"folds": 4}, "its design folds is 3, here it is 4"), ({"metric": "auc"}, "its metrics"),
+                            ({"scale": "unit"}, "its scale is None, here it is 'unit'")]:
+        with pytest.raises(DataError, match=message):
+            run(resume=path, **change)
+    with pytest.raises(DataError, match="its set a is another one"):
+        compare({"a": (X + 1, Y)}, methods, metric=["accuracy", "auc"], resume=path, **FEW)
+    with pytest.raises(DataError, match="its method cs is another one"):
+        compare({"a": (X, Y)}, ["cs;C=2"], metric=["accuracy", "auc"], resume=path, **FEW)
+    with pytest.raises(ValueError, match="is there: go on with it"):
+        run(journal=path)
+
+
+def order(trial):
+    return trial["set"], trial["split"], ["l2svc", "odm", "cs"].index(trial["method"])
+
+
+def test_uncertified_fits_are_counted_and_left_out():
+    methods = ["l2svc;C=0.5", "hasty=l2svc;C=1000;max_iter=1;tol=1e-9"]
+    found = compare({"a": (X, Y)}, methods, **FEW)
+    assert found.uncertified("a", "hasty") == 3 and found.uncertified("a", "l2svc") == 0
+    assert found.scores("accuracy", "a", "hasty") == {} and math.isnan(found.table()[1]["mean"])
+    assert "Fits without a certificate within their tolerance: 3, left out" in str(found)
+    assert found.counts("accuracy", "hasty") == (0, 0, 0) and "3 not certified" in repr(found)
+    kept = compare({"a": (X, Y)}, methods, certified_only=False, **FEW)
+    assert len(kept.scores("accuracy", "a", "hasty")) == 3 and "(3 uncertified)" in str(kept)
+    # A point whose inner fits fall short is not chosen where there are others.
+    grid = compare({"a": (X, Y)}, ["l2svc;C=0.0001,100000;max_iter=1;tol=0.1"], **FEW)
+    assert {trial["params"]["C"] for trial in grid.trials} == {0.0001} and all(
+        trial["uncertified"] > 0 for trial in grid.trials)
+
+
+def test_what_does_not_fit_is_a_row_with_its_reason():
+    found = compare({"a": (X, Y3)}, ["l2svc;C=1;gamma=1", "softmax;C=1", "nusvc;nu=0.99"], kernel="rbf", **FEW)
+    reasons = {method: reason for _, method, reason, count in found.reasons()}
+    assert reasons["softmax"] == "softmax has no kernel" and "nu" in reasons["nusvc"]
+    assert "| softmax has no kernel" in str(found) and len(found.trials) == 9
+    assert found.counts("accuracy", "softmax") == (0, 0, 0)
+
+
+def test_other_orders_other_signs():
+    sets = {name: (X[:, :n], Y) for name, n in zip("abcdef", (1, 2, 3, 1, 2, 3), strict=True)}
+    one, two = "l2svc;C=0.01", "odm;C=10;mu=0;theta=0"
+    first, second = (compare(sets, pair, **FEW) for pair in ((one, two), (two, one)))
+    for name in sets:
+        a, b = first.difference("accuracy", name, "odm"), second.difference("accuracy", name, "l2svc")
+        assert a.mean == -b.mean and a.p == b.p and {a.verdict, b.verdict} in (
+            {"larger", "smaller"}, {"equal"}, {"inconclusive"})
+    win, tie, loss = first.counts("accuracy", "odm")
+    assert second.counts("accuracy", "l2svc") == (loss, tie, win)
+    assert first.ranking("accuracy").ranks == second.ranking("accuracy").ranks[::-1]
+    assert first.over_sets("accuracy")[0].wilcoxon.p == second.over_sets("accuracy")[0].wilcoxon.p
+
+
+def test_regression_and_results(tmp_path):
+    y = X @ [1.0, 2, 3] + RNG.standard_normal(90)
+    found = compare({"a": (X, y), "b": (X, -y)}, ["l2svr;C=0.001", "best=l2svr;C=1;epsilon=0.1"], metric=["mse", "r2"],
+                    splits=8, folds=3)
+    assert found.counts("mse", "best") == (2, 0, 0) == found.counts("r2", "best")
+    assert found.difference("mse", "a", "best").verdict == "smaller" and "The least is the best." in str(found)
+    path = tmp_path / "r.json"
+    path.write_text(found.to_json())
+    again = Comparison.from_json(path)
+    assert again.to_markdown() == found.to_markdown() and again.to_csv() == found.to_csv()
+    assert len(found.to_csv().splitlines()) == 1 + 32 and len(found.table()) == 8
+    assert found.to_latex().count("\\begin{tabular}") == 2 and len(repr(found).splitlines()) == 5
+
+
+def test_probabilities_and_groups():
+    source = Arrays("a", X, Y3, None, np.arange(90) // 3)
+    found = compare([source], ["softmax;C=1", "l2svc;C=1"], metric=["log_loss", "brier", "aurc", "accuracy"],
+                    outer_folds=3, folds=3)
+    assert len(found.trials) == 6 and found.plan.select == "aurc"
+    assert all(0 < trial["scores"]["log_loss"] < 2 for trial in found.trials)
+    with pytest.raises(ValueError, match="needs probabilities"):
+        compare([source], ["l2svc"], select="brier")
+
+
+# ---- Others' methods
+
+
+def test_estimators_of_scikit_learn():
+    sklearn = pytest.importorskip("sklearn")
+    from sklearn.model_selection import GridSearchCV, PredefinedSplit
+    from sklearn.svm import SVC, LinearSVC
+
+    found = compare({"a": (X, Y)}, ["sklearn:sklearn.svm.LinearSVC;C=0.01,1;max_iter=5000", (SVC(), {"C": [0.1, 10]}),
+                                    "sklearn:sklearn.naive_bayes.GaussianNB"], metric=["accuracy", "auc"], **FEW)
+    assert found.methods == ["LinearSVC", "SVC", "GaussianNB"] and sklearn
+    design, codes = Design(**FEW), np.unique(Y, return_inverse=True)[1]
+    for number in range(3):
+        train, test = design.split("a", codes, number)
+        inner = PredefinedSplit(design.inner("a", codes[train], number))
+        for label, estimator, grid in [("LinearSVC", LinearSVC(max_iter=5000, random_state=0), [0.01, 1]),
+                                       ("SVC", SVC(random_state=0), [0.1, 10])]:
+            search = GridSearchCV(estimator, {"C": grid}, cv=inner).fit(X[train], Y[train])
+            trial = found.of("a", label)[number]
+            assert trial["params"]["C"] == search.best_params_["C"] and trial["reason"] is None
+            assert trial["scores"]["accuracy"] == pytest.approx(search.score(X[test], Y[test]))
+    assert all(trial["scores"]["auc"] > 0.7 for trial in found.trials)
+    with pytest.raises(ValueError, match="cannot be imported"):
+        contestant_of("sklearn:sklearn.svm.Nothing")
+    broken = compare({"a": (X, Y)}, [(SVC(), {"C": [-1.0]})], **FEW)
+    assert "InvalidParameterError" in broken.trials[0]["reason"]
+
+
+def test_liblinear_joins():
+    try:
+        theirs = contestant_of("liblinear:-s 2 -B 1;C=0.25,4;e=0.0001")
+    except ValueError as error:
+        pytest.skip(str(error))
+    ours = "l2svc;C=0.25,4;bias=1;tol=1e-6"
+    for y in Y, Y3:
+        found = compare({"a": (X, y)}, [ours, theirs], metric=["accuracy", "auc"], **FEW)
+        for one, two in zip(found.of("a", "l2svc"), found.of("a", "liblinear -s 2 -B 1"), strict=True):
+            assert two["reason"] is None and one["params"]["C"] == two["params"]["C"]
+            assert one["scores"] == pytest.approx(two["scores"], abs=0.03)
+
+
+# ---- Texts, files, the command
+
+
+@pytest.mark.parametrize("given, message", [
+    ({"methods": []}, "methods: there is none"), ({"methods": ["xyz"]}, "'xyz' is not known"),
+    ({"methods": ["odm;mu"]}, "'mu' is no PARAM=VALUES"), ({"methods": ["odm;nu=1"]}, "'nu' is not a parameter of odm"),
+    ({"methods": ["odm", "odm"]}, "two methods are called odm"), ({"methods": ["oneclass"]}, "nothing to compare"),
+    ({"methods": ["odm", "l2svr"]}, "l2svr predicts numbers"), ({"methods": [";C=1"]}, "the method is missing"),
+    ({"metric": "mse"}, "does not measure classes"), ({"splits": 0}, "splits = 0"), ({"train_size": 0}, "_size = 0"),
+    ({"sets": {}}, "sets: there is none"), ({"sets": {"a": X}}, "sets: give paths"), ({"scale": "x"}, "scale = 'x'"),
+    ({"sets": {"a": (X, Y[:5])}}, "a: X has 90 rows, y has 5"), ({"sets": {"a": (X, Y == "no")}}, "at least 2 classes"),
+    ({"grids": {"xyz": "C=1"}}, "there is no method xyz"), ({"gamma": 1.0}, "gamma = 1.0 is of no use"),
+    ({"sets": {"a": (X, Y, X[:, :2], Y)}}, "the parts have"), ({"bias": "a"}, "bias = 'a'")])
+def test_what_is_refused(given, message):
+    with pytest.raises(ValueError, match=message):
+        compare(**{"sets": {"a": (X, Y)}, "methods": ["l2svc"], **given})
+
+
+def test_texts_of_methods():
+    found = contestant_of("wide=odm;C=log2:-1:1:1;mu=0.5;tol=0.01", {"bias": 1.0, "mu": 0.1})
+    assert found.label == "wide" and found.fixed == {"tol": 0.01, "mu": 0.5, "bias": 1.0}
+    assert found.grid == {"theta": [0, 0.2, 0.5], "C": [0.5, 1, 2]}
+    assert contestant_of("odm;defaults;C=1,2").grid == {"C": [1, 2]}
+    beside = contestant_of("odm", {}, {"odm": "C=3,mu=0,1"})
+    assert beside.fixed == {"C": 3} and beside.grid == {"theta": [0, 0.2, 0.5], "mu": [0, 1]}
+
+
+def test_csv(tmp_path):
+    path = tmp_path / "d.csv"
+    path.write_text("\ufeffage, town,kind\n1,Ulm,yes\n2.5,Bonn,no\n-3,Ulm,yes\n", encoding="utf-8")
+    table = read_csv(str(path), "kind", ["town"])
+    assert table.names == ["age", "town=Bonn", "town=Ulm"] and table.y.tolist() == ["yes", "no", "yes"]
+    assert table.X.tolist() == [[1, 0, 1], [2.5, 1, 0], [-3, 0, 1]]
+    assert read_csv(str(path), "age", ["town", "kind"]).y.tolist() == [1, 2.5, -3]
+    other = tmp_path / "e.csv"
+    other.write_text("town,age,kind\nHof,7,no\n")
+    assert read_csv(str(other), "kind", like=table.columns).X.tolist() == [[7, 0, 0]]
+    for text, message in [("", ":1:1: the file is empty"), ("a,a\n1,2\n", "two columns are called 'a'"),
+                          ("a,b\n1,2\n", "there is no column 'kind'"), ("a,kind\n1\n", ":2:1: 1 cells: 2 are needed"),
+                          ("a,kind\n,1\n", "the cell is empty"), ("a,kind\nx,1\n", "'x' is no finite number"),
+                          ("a,kind\n", "no rows below"), ('a,kind\n"1,2\n', "not CSV")]:
+        path.write_text(text)
+        with pytest.raises(DataError, match=message):
+            read_csv(str(path), "kind")
+
+
+def test_the_command(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    rows = [f"{a:.3f},{b:.3f},{label}" for (a, b, _), label in zip(X, Y, strict=True)]
+    (tmp_path / "d.csv").write_text("\n".join(["a,b,what", *rows]) + "\n")
+    base = ["-s", "l2svc,odm", "--grid", "odm:C=1,mu=0.5,theta=0.2", "--splits", "2", "--folds", "3", "--label", "what"]
+    assert margin_compare.main([*base, "--journal", "j", "-o", "r.json", "-o", "r.md", "d.csv"]) == 0
+    told = capsys.readouterr()
+    assert told.out == (tmp_path / "r.md").read_text() and told.err == "" and "| d " in told.out
+    assert margin_compare.main([*base, "--resume", "j", "-q", "-o", "again.json", "d.csv"]) == 0
+    assert (tmp_path / "again.json").read_bytes() == (tmp_path / "r.json").read_bytes()
+    capsys.readouterr()
+    for words, status, message in [
+            ([], 2, "the methods are missing"), (["-s", "l2svc"], 2, "the data files are missing"),
+            (["-s", "l2svc", "-"], 2, "standard input is none"), (["-s", "l2svc,xs", "d.csv"], 2, "'xs' is not known"),
+            (["-s", "l2svc", "--mu", "0.5", "d.csv"], 2, "--mu is a parameter of none of the methods"),
+            (["-s", "l2svc", "-o", "x.txt", "d.csv"], 2, "-o x.txt: give a name that ends in"),
+            (["-s", "l2svc", "-o", "d.csv", "d.csv"], 2, "are one file"),
+            (["-s", "l2svc", "--outer-folds", "3", "--splits", "2", "d.csv"], 2, "--splits is of random splits"),
+            (["-s", "l2svc", "d.csv"], 1, "there is no column 'label'"),
+            (["-s", "l2svc", "none"], 1, "can't open input file none"),
+            (["-s", "l2svc", "--given-test", "d.csv"], 1, "there is no d.csv.t")]:
+        assert margin_compare.main(words) == status
+        assert message in capsys.readouterr().err
+    assert margin_compare.main(["--help"]) == 0 and "--outer-folds N" in capsys.readouterr().out
