@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from marginlinear.compare.contestants import contestant_of
-from marginlinear.compare.design import Design
+from marginlinear.compare.methods import contestant_of
 from marginlinear.compare.sets import PACKED, Dataset, dataset
 from marginlinear.params import BIAS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from marginlinear._typing import Scale
     from marginlinear.compare.contestants import Contestant
+    from marginlinear.compare.design import Design
 
 FETCHED = "tools/fetch_data.py"
 SCIKIT = "sklearn:"
@@ -158,7 +159,7 @@ class Protocol(NamedTuple):
     sets: tuple[PaperSet, ...]
     methods: tuple[PaperMethod, ...]
     design: Design
-    scale: str | None
+    scale: Scale | None
     readings: tuple[str, ...]
     common: Mapping[str, Any] = {}  # a field's default
     vary: Callable[[Contestant], Contestant] | None = None

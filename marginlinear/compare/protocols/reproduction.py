@@ -10,7 +10,7 @@ from marginlinear.compare.api import compare
 from marginlinear.compare.protocols import get
 from marginlinear.compare.protocols.published import BETTER, WORSE, read_published
 from marginlinear.compare.report import _chosen, _pipes
-from marginlinear.compare.result import deviation_of, mean_of
+from marginlinear.compare.statistics import deviation_of, mean_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -103,9 +103,11 @@ def reproduce(protocol: Protocol | str, data: PathLike | None, *, published: Pat
     figures = read_published(os.path.join(os.fsdecode(published), preset.published))
     for name in sets or ():
         preset.set_of(name)
-    there = {name: source for name, source in preset.at_hand(data).items() if sets is None or name in sets}
+    folder = None if data is None else os.fsdecode(data)
+    at_hand = preset.at_hand(folder)
+    there = {name: source for name, source in at_hand.items() if sets is None or name in sets}
     if not there:
-        raise ValueError(f"{preset.name}: none of its sets is in {data}: give the folder that has some of "
+        raise ValueError(f"{preset.name}: none of its sets is in {folder}: give the folder that has some of "
                          f"{', '.join(one.files[0] for one in preset.sets if one.files)}")
     contestants, lacking = preset.contestants(methods, grids)
     design = preset.design
@@ -116,7 +118,7 @@ def reproduce(protocol: Protocol | str, data: PathLike | None, *, published: Pat
         told = {name: told[name] for name in ("outer_folds", "repeats", "folds", "seed")}
     found = compare(there, contestants, **told, metric=METRIC, scale=preset.scale, level=LEVEL, certified_only=False,
                     threads=threads, journal=journal, resume=resume, executor=executor, progress=progress)
-    left = [name for name in preset.at_hand(data) if name not in there]
+    left = [name for name in at_hand if name not in there]
     return Reproduction(preset, found, figures, lacking, dict(grids or {}), left)
 
 
