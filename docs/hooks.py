@@ -22,6 +22,7 @@ from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File
 
 from marginlinear import ConvergenceWarning, cli, load_libsvm, options, params, registry, train
+from marginlinear.compare import grids
 
 ROOT = Path(__file__).parent.parent
 MARKER = re.compile(r"^<!-- make: (\w+) ?(.*?) -->$", re.MULTILINE)
@@ -75,7 +76,8 @@ def on_page_markdown(markdown, page, config, files):
     if folder == "methods" and name != "index":
         markdown = method_page(registry.get(name), markdown)
     makers = {"methods": make_methods, "commands": make_commands, "api": lambda _: make_api(config.extra["api"]),
-              "docstring": make_docstring, "class": make_class, "estimators": make_estimators, "sweeps": make_sweeps}
+              "docstring": make_docstring, "class": make_class, "estimators": make_estimators, "sweeps": make_sweeps,
+              "grids": make_grids}
     return MARKER.sub(lambda found: makers[found[1]](found[2]), markdown)
 
 
@@ -165,6 +167,14 @@ def make_sweeps(sets):
             infos = [train(X, y, solver=method, bias=1).info for X, y in data]
         told = [f"{info.n_iter}" if info.converged else f"{info.n_iter}, {info.status}" for info in infos]
         lines.append(f"| `{method}` | {' | '.join(told)} |")
+    return "\n".join(lines)
+
+
+def make_grids(_):
+    """What a comparison tries of each parameter, and why."""
+    lines = ["| parameter | values | reason |", "| --- | --- | --- |"]
+    for name, (values, reason) in {**grids.AXES, "gamma": grids.GAMMA}.items():
+        lines.append(f"| `{name}` | `{values}` | {escaped(reason)} |")
     return "\n".join(lines)
 
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from marginlinear._core.scores import margins_of
+from marginlinear.compare.measures import TITLES
 from marginlinear.data.checks import places_in
 from marginlinear.margins import MarginStatistics, evaluate, margin_norm
 from marginlinear.model import Model
@@ -28,8 +29,9 @@ if TYPE_CHECKING:
     from typing import Self
 
     from marginlinear._typing import AnyArray, ArrayLike, FloatArray, IntArray, MatrixLike, PathLike
+    from marginlinear.compare import Comparison
 
-__all__ = ["ConvergenceDisplay", "MarginDistributionDisplay", "ReliabilityDisplay",
+__all__ = ["ConvergenceDisplay", "CriticalDifferenceDisplay", "MarginDistributionDisplay", "ReliabilityDisplay",
            "ResidualDistributionDisplay", "SearchDisplay", "read_log", "read_table", "style"]
 
 # The colours that M. Okabe and K. Ito chose for all kinds of colour vision; dashes tell curves apart without colours.
@@ -636,6 +638,98 @@ class ReliabilityDisplay:
                      aspect="equal", xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
         _legend(self.ax_)
         return self
+
+
+class CriticalDifferenceDisplay:
+    """Mean ranks of methods over sets, and which of them Nemenyi's test does not tell apart (Demsar 2006).
+
+    Parameters
+    ----------
+    methods : sequence of str
+    ranks : array of shape (methods,)
+        1 is the best.
+    critical : float
+        Nemenyi's critical difference: mean ranks that are at most this far apart are joined by a bar.
+    title : str, optional
+
+    Attributes
+    ----------
+    groups : list of tuple of int
+        Places in the order of the ranks, first and last, of the methods under each bar.
+    bars_ : list of matplotlib Line2D
+    labels_ : list of matplotlib Text
+        In the order of the ranks.
+    ax_, figure_ : matplotlib Axes, Figure
+    """
+
+    def __init__(self, methods: Sequence[str], ranks: ArrayLike, critical: float, *, title: str | None = None) -> None:
+        self.ranks = np.asarray(ranks, dtype=np.float64)
+        if len(methods) < 2 or self.ranks.shape != (len(methods),) or not np.isfinite(self.ranks).all():
+            raise ValueError(f"ranks of shape {self.ranks.shape} for {len(methods)} methods: give a finite one each, "
+                             "of two methods at least")
+        self.methods, self.critical, self.title = list(methods), float(critical), title
+        self.order = np.argsort(self.ranks, kind="stable")
+        self.groups = _groups(self.ranks[self.order], self.critical)
+
+    @classmethod
+    def from_comparison(cls, found: Comparison, *, metric: str | None = None, ax: Any = None) -> Self:
+        """Draw the mean ranks of a `marginlinear.compare.Comparison`, by its first metric or another one."""
+        metric = found.metrics[0] if metric is None else metric
+        if metric not in found.metrics:
+            raise ValueError(f"metric = {metric!r} was not measured: give {' | '.join(found.metrics)}")
+        ranking = found.ranking(metric)
+        if ranking is None:
+            raise ValueError(f"{len(found.shared_means(metric, found.methods))} sets have {metric} of all methods: "
+                             "mean ranks need more of them, and two methods")
+        verdict = "they differ" if ranking.differs else "no difference is found"
+        title = f"{TITLES[metric]} over {ranking.sets} sets; Friedman p = {ranking.p:.2g}: {verdict}"
+        return cls(found.methods, ranking.ranks, ranking.critical, title=title).plot(ax)
+
+    def plot(self, ax: Any = None) -> Self:
+        """Draw onto `ax`, or a new figure."""
+        self.ax_, self.figure_ = _axes(ax)
+        k, half = len(self.methods), (len(self.methods) + 1) // 2
+        low, high = math.floor(self.ranks.min()), math.ceil(self.ranks.max())
+        high = max(high, low + 1, math.ceil(low + self.critical) if low + self.critical <= k else 0)
+        wide = (high - low) * 0.04
+        self.ax_.set(xlim=(low, high), ylim=(-(0.6 + 0.32 * len(self.groups) + 0.5 * half), 0.9))
+        self.ax_.xaxis.set_ticks_position("top")
+        self.ax_.xaxis.set_label_position("top")
+        self.ax_.spines[["left", "right", "bottom"]].set_visible(False)
+        self.ax_.spines["top"].set(visible=True, position=("data", 0))
+        self.ax_.set_yticks([])
+        self.ax_.grid(False)
+        self.ax_.set_xticks(range(low, high + 1))
+        if self.critical <= high - low:
+            self.ax_.plot([low, low + self.critical], [0.7, 0.7], color="black", linestyle="-", marker="|")
+        self.ax_.text(low, 0.78, f"critical difference {self.critical:.3g}", ha="left", va="bottom", fontsize="small")
+        self.bars_ = [self.ax_.plot([self.ranks[self.order[first]], self.ranks[self.order[last]]],
+                                    [-0.25 - 0.32 * at] * 2, color=COLOURS[0], linestyle="-", linewidth=3.5,
+                                    solid_capstyle="butt")[0] for at, (first, last) in enumerate(self.groups)]
+        self.labels_: list[Any] = []
+        for place, at in enumerate(self.order):
+            left = place < half
+            depth = place if left else k - 1 - place
+            y, end = -(0.5 + 0.32 * len(self.groups) + 0.5 * depth), low - wide if left else high + wide
+            self.ax_.plot([self.ranks[at], self.ranks[at], end], [0, y, y], color=GREY, linestyle="-", linewidth=1,
+                          clip_on=False, zorder=1)
+            label = f"{literal(self.methods[at])}  {self.ranks[at]:.2f} " if left else (
+                f" {self.ranks[at]:.2f}  {literal(self.methods[at])}")
+            self.labels_.append(self.ax_.text(end, y, label, ha="right" if left else "left", va="center",
+                                              clip_on=False))
+        if self.title:
+            self.ax_.set_title(literal(self.title))
+        return self
+
+
+def _groups(ranks: FloatArray, critical: float) -> list[tuple[int, int]]:
+    """(first, last) of the longest runs of ascending ranks of which the ends are at most `critical` apart."""
+    found: list[tuple[int, int]] = []
+    for first in range(len(ranks)):
+        last = int(np.searchsorted(ranks, ranks[first] + critical, side="right")) - 1
+        if last > first and not (found and found[-1][1] >= last):
+            found.append((first, last))
+    return found
 
 
 def estimator_margins(estimator: Any, X: MatrixLike, y: Any, normalise: bool = True,

@@ -400,3 +400,28 @@ def test_the_command(tmp_path, monkeypatch, capsys):
         assert margin_compare.main(words) == status
         assert message in capsys.readouterr().err
     assert margin_compare.main(["--help"]) == 0 and "--outer-folds N" in capsys.readouterr().out
+
+
+def test_pictures(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("matplotlib")
+    from marginlinear.cli import plot
+    from marginlinear.plotting import CriticalDifferenceDisplay
+
+    # Demsar's Figure 1: with a critical difference of 1.25 all four are joined.
+    ranks = [3.143, 2.0, 2.893, 1.964]
+    assert CriticalDifferenceDisplay("abcd", ranks, 1.25).plot().groups == [(0, 3)]
+    drawn = CriticalDifferenceDisplay("abcd", ranks, 0.95).plot()
+    assert drawn.groups == [(0, 2), (2, 3)] and len(drawn.bars_) == 2
+    assert [label.get_text().split()[0] for label in drawn.labels_[:2]] == ["d", "b"]
+    sets = {name: (X[:, :n], Y) for name, n in zip("abcdef", (1, 2, 3, 1, 2, 3), strict=True)}
+    found = compare(sets, ["l2svc;C=0.01", "odm;C=1;mu=0;theta=0"], margins=True, **FEW)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "r.json").write_text(found.to_json())
+    assert CriticalDifferenceDisplay.from_comparison(found).ranks.tolist() == list(found.ranking("accuracy").ranks)
+    assert len(found.margins("b", "odm")) == 101 and np.all(np.diff(found.margins("b", "odm")) >= 0)
+    for words in ("ranks -o r.svg r.json", "compared --set b -o m.svg r.json"):
+        assert plot.main(words.split()) == 0
+    assert (tmp_path / "r.svg").stat().st_size > 1000
+    assert plot.main(["compared", "--set", "z", "-o", "m.svg", "r.json"]) == 1
+    assert plot.main(["ranks", "--metric", "auc", "-o", "m.svg", "r.json"]) == 1
+    assert "there is no set z" in (told := capsys.readouterr().err) and "auc' was not measured" in told

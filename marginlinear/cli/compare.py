@@ -56,6 +56,8 @@ CATEGORIES = Param("categories", str, None, "of CSV: columns of words, with comm
                    "each of its words", metavar="A,B,...")
 KEEP = Param("keep_uncertified", bool, False, "let fits without a certificate within their tolerance count in means "
              "and tests; else they are left out, and how many there are is told")
+MARGINS = Param("margins", bool, False, "keep quantiles of the margins of the test rows, which margin-plot compared "
+                "draws")
 OUTPUT = Param("output", str, None, "write the result, by the name's end as .md, .tex, .csv (a line for each trial) or "
                ".json (all there is): may be given several times", letter="o", metavar="FILE")
 JOURNAL = Param("journal", str, None, "write each trial down as it ends: what --resume goes on from", metavar="FILE")
@@ -64,7 +66,7 @@ RESUME = Param("resume", str, None, "go on with the comparison of this --journal
 VERBOSE = Param("verbose", bool, False, "tell of every trial, on stderr")
 
 DESIGN = (SPLITS, TRAIN_SIZE, TEST_SIZE, OUTER_FOLDS, REPEATS, GIVEN, GROUPS, FOLDS, SEED)
-JUDGING = (METRIC, SELECT, LEVEL, ROPE, KEEP)
+JUDGING = (METRIC, SELECT, LEVEL, ROPE, KEEP, MARGINS)
 DATA = (params.SCALE._replace(help="scale the rows, as the training part says how: range, maxabs or unit, as in "
                               "margin-train"), LABEL, CATEGORIES, options.ZERO_BASED)
 CLUSTER = cluster.CLUSTER._replace(help="run trials on this Dask cluster, as in tcp://host:8786; local:N starts N "
@@ -142,7 +144,8 @@ class Comparing:
         if line.given(REPEATS) and not line.given(OUTER_FOLDS):
             raise UsageError(f"{REPEATS.flag} is of outer folds: give {OUTER_FOLDS.flag} too")
         self.judging = {"metric": _names(line.value(METRIC)), "select": line.value(SELECT), "level": line.value(LEVEL),
-                        "rope": line.value(ROPE), "certified_only": not line.value(KEEP)}
+                        "rope": line.value(ROPE), "certified_only": not line.value(KEEP),
+                        "margins": line.value(MARGINS)}
         self.scale, self.threads = line.value(params.SCALE), line.value(THREADS)
         self.reading = {"label": line.value(LABEL), "categories": _names(line.value(CATEGORIES)),
                         "zero_based": line.value(options.ZERO_BASED), "groups": line.value(GROUPS)}
@@ -217,7 +220,8 @@ class Comparing:
 
         try:
             methods = contestants_of(self.specs, self.common, self.grids)
-            plan_of(methods, Design(**self.design), self.judging["metric"], self.judging["select"], self.scale)
+            plan_of(methods, Design(**self.design), self.judging["metric"], self.judging["select"], self.scale,
+                    self.judging["margins"])
         except ValueError as error:
             raise UsageError(error) from None
         sources = self._sources()

@@ -36,6 +36,8 @@ X = Param("x", str, "time", "horizontal axis", choices=("time", "sweeps"))
 LOG_X = Param("log_x", bool, False, "a logarithmic horizontal axis, for runs of very different length")
 PARAM = Param("param", str, "C", "the column on the horizontal axis", metavar="NAME")
 SCORE = Param("score", str, None, "the column of scores (default: score, or another usual name)", metavar="NAME")
+METRIC = Param("metric", str, None, "the metric (default: the comparison's first)", metavar="NAME")
+SET = Param("set", str, None, "the set (default: the comparison's first)", metavar="NAME")
 QUANTILE = Param("quantile", bool, False, "bins of about equally many rows, in place of equal width")
 GENERAL = (OUTPUT, TITLE, DPI, QUIET._replace(help="no progress; warnings stay"), HELP, VERSION)
 DATA = (LABELS, ZERO_BASED, params.THREADS)
@@ -47,6 +49,10 @@ KINDS = {
     "convergence": ("certificate and objective of runs, from margin-train --log", "log_file ...", (X, LOG_X, LABELS)),
     "search": ("score against C, or another parameter, from the table of a search (.csv, .json)", "table_file",
                (PARAM, SCORE)),
+    "ranks": ("mean ranks of methods over sets, with the critical difference, from margin-compare -o .json",
+              "result_file", (METRIC,)),
+    "compared": ("cumulative distribution of the margins of test rows, from margin-compare --margins", "result_file",
+                 (SET,)),
     "reliability": ("reliability curve of the probabilities of models", "data_file model_file ...",
                     (BINS, QUANTILE, *DATA)),
 }
@@ -279,6 +285,42 @@ class Picture:
             SearchDisplay(table, param=self.values["param"], score=self.values["score"]).plot(ax)
         except ValueError as error:
             raise Failure(f"{path}: {error}") from None
+        return figure
+
+    def _comparison(self) -> Any:
+        from marginlinear.compare import Comparison
+
+        (path,) = self.files
+        with opening("open result file", path):
+            return Comparison.from_json(path)
+
+    def _ranks(self) -> Any:
+        from marginlinear.plotting import CriticalDifferenceDisplay
+
+        found = self._comparison()
+        figure, (ax,) = self._figure(7.2, 1.6 + 0.22 * len(found.methods))
+        try:
+            CriticalDifferenceDisplay.from_comparison(found, metric=self.values["metric"], ax=ax)
+        except ValueError as error:
+            raise Failure(f"{self.files[0]}: {error}") from None
+        return figure
+
+    def _compared(self) -> Any:
+        import numpy as np
+
+        from marginlinear.plotting import NORMALISED, MarginDistributionDisplay
+
+        found = self._comparison()
+        name = self.values["set"] or next(iter(found.sets))
+        if name not in found.sets:
+            raise Failure(f"{self.files[0]}: there is no set {name}: give one of {', '.join(found.sets)}")
+        margins = {method: found.margins(name, method) for method in found.methods}
+        kept = {method: values for method, values in margins.items() if values is not None}
+        if not kept:
+            raise Failure(f"{self.files[0]}: no margins were kept: give margin-compare --margins")
+        figure, (ax,) = self._figure(6.4, 3.8)
+        for method, values in kept.items():
+            MarginDistributionDisplay(np.array(values), name=method, xlabel=NORMALISED).plot(ax)
         return figure
 
     def _reliability(self) -> Any:

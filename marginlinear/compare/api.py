@@ -29,8 +29,8 @@ def compare(sets: Any, methods: Iterable[Any], *, splits: Integer = D.SPLITS.def
             outer_folds: Integer | None = None, repeats: Integer = D.REPEATS.default, folds: Integer = D.FOLDS.default,
             metric: str | Sequence[str] | None = None, select: str | None = None, scale: Scale | None = None,
             seed: Integer = D.SEED.default, threads: Integer | None = None, level: float = D.LEVEL.default,
-            rope: float = D.ROPE.default,
-            certified_only: bool = True, journal: PathLike | None = None, resume: PathLike | None = None,
+            rope: float = D.ROPE.default, certified_only: bool = True, margins: bool = False,
+            journal: PathLike | None = None, resume: PathLike | None = None,
             executor: Executor | None = None, progress: Callable[[Trial, int, int], object] | None = None,
             grids: Mapping[str, str] | None = None, **common: Any) -> Comparison:
     """Compare methods on sets: on repeated splits, with parameters chosen inside each training part, by tests that know
@@ -64,6 +64,9 @@ def compare(sets: Any, methods: Iterable[Any], *, splits: Integer = D.SPLITS.def
         See Comparison.
     certified_only : bool
         Whether fits without a certificate within their tolerance are left out of means and tests.
+    margins : bool
+        Whether quantiles of the margins of the test rows, by the norm of the weights, are kept in the trials, for
+        pictures.
     journal, resume : path, optional
         A file that gets one line for each trial as it ends, and one to go on from.
     executor : concurrent.futures.Executor, optional
@@ -93,7 +96,7 @@ def compare(sets: Any, methods: Iterable[Any], *, splits: Integer = D.SPLITS.def
                       None if outer_folds is None else D.OUTER_FOLDS.check(outer_folds), D.REPEATS.check(repeats),
                       D.FOLDS.check(folds), D.SEED.check(seed))
     contestants = contestants_of(methods, {D.BIAS.name: D.BIAS.default, **common}, grids)
-    plan = plan_of(contestants, design, metric, select, scale)
+    plan = plan_of(contestants, design, metric, select, scale, P.check_flag("margins", margins))
     sources = sources_of(sets)
     require_distinct(sources)
     if not sources:
@@ -118,12 +121,14 @@ def compare(sets: Any, methods: Iterable[Any], *, splits: Integer = D.SPLITS.def
 
 
 def plan_of(contestants: Sequence[Contestant], design: Design, metric: str | Sequence[str] | None, select: str | None,
-            scale: str | None) -> Plan:
+            scale: str | None, margins: bool = False) -> Plan:
     """The Plan; ValueError for metrics of another kind than the methods."""
     regression = regression_of(contestants)
+    if margins and regression:
+        raise ValueError("margins = True is for classes: numbers have none")
     names = metrics_of(() if metric is None else (metric,) if isinstance(metric, str) else tuple(metric), regression)
     return Plan(design, names, select_of(select, names, regression), None if scale is None else P.SCALE.check(scale),
-                regression)
+                regression, margins)
 
 
 def select_of(select: str | None, metrics: Sequence[str], regression: bool) -> str:

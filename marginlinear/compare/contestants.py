@@ -76,7 +76,8 @@ class Fitted(NamedTuple):
     certificate, allowed, objective : float or None
     n_iter : int or None
     margins : callable or None
-        Margins of rows, divided by the norm of the weights: margins(X, y).
+        margins(X, y): margins of rows and their places, divided by the norm of the weights, of the rows whose class the
+        model knows; None where there is no such norm.
     probabilities : callable or None
         Probabilities of the classes of the set, of rows.
     """
@@ -87,7 +88,7 @@ class Fitted(NamedTuple):
     allowed: float | None = None
     objective: float | None = None
     n_iter: int | None = None
-    margins: Callable[[Any, AnyArray], FloatArray] | None = None
+    margins: Callable[[Any, AnyArray], FloatArray | None] | None = None
     probabilities: Callable[[Any], FloatArray] | None = None
 
     @property

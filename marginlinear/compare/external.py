@@ -91,8 +91,7 @@ class Estimator(External):
                  label: str) -> None:
         self.template, self.name, self.label = template, name, label
         self.fixed, self.grid = dict(fixed), dict(grid)
-        if not (hasattr(template, "fit") and hasattr(template, "predict") and hasattr(template, "set_params")):
-            raise ValueError(f"{name} is no estimator: fit, predict and set_params are needed")
+        _require_estimator(template, name)
         known = template.get_params()
         for key in (*self.fixed, *self.grid):
             if key not in known:
@@ -214,7 +213,9 @@ def sklearn_of(spec: Spec) -> Estimator:
     try:
         template = kind()
     except TypeError as error:
-        raise ValueError(f"{path} needs more than its defaults to be made: {error}") from error
+        raise ValueError(f"{path} cannot be made by its defaults alone, as a pipeline cannot: compare it in Python "
+                         f"({error})") from error
+    _require_estimator(template, path)
     grid = {key: _values(key, text) for key, text in spec.values}
     if "C" not in grid and not spec.defaults and "C" in template.get_params():
         grid = {"C": _values("C", P.C.grid), **grid}
@@ -240,11 +241,17 @@ def _is_range(piece: str) -> bool:
     return piece.count(":") >= 2
 
 
+def _require_estimator(template: Any, name: str) -> None:
+    if not all(hasattr(template, needed) for needed in ("fit", "predict", "get_params", "set_params")):
+        raise ValueError(f"{name} is no estimator: fit, predict, get_params and set_params are needed")
+
+
 def estimator_of(estimator: Any, grid: Mapping[str, list[Any]] | None, label: str | None) -> Estimator:
     """The Estimator of one that Python has, as it is but for what the grid says."""
     from sklearn.base import clone
 
     name = type(estimator).__name__
+    _require_estimator(estimator, name)
     values = {key: list(these) for key, these in (grid or {}).items()}
     return Estimator(clone(estimator), name, {}, values, label or name)
 

@@ -32,6 +32,7 @@ FIELDS: dict[str, tuple[type, ...]] = {
     "certificate": (float, int, type(None)), "allowed": (float, int, type(None)),
     "objective": (float, int, type(None)), "n_iter": (int, type(None)), "certified": (bool,), "fits": (int,),
     "uncertified": (int,), "seconds": (dict,), "reason": (str, type(None)), "replicates": (dict,),
+    "margins": (list, type(None)),
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from marginlinear import registry
 from marginlinear.api import fit_model
 from marginlinear.compare.contestants import Fitted, Tried, chosen_by, described
 from marginlinear.compare.grids import grid_of
+from marginlinear.margins import margin_norm
 from marginlinear.selection import grid as G
 from marginlinear.selection.cross_validation import Fits, Folds, judged
 from marginlinear.selection.metrics import pooled
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from marginlinear._typing import AnyArray, FloatArray
     from marginlinear.compare.contestants import Task
     from marginlinear.compare.specs import Spec
+    from marginlinear.model import Model
     from marginlinear.registry import Method
 
 
@@ -37,11 +40,17 @@ class Registered:
     grid : dict
         Names and lists of values.
     label : str
+    lacking : sequence of str
+        What was asked of all methods, and this one does not have: it does not fit.
     """
 
     def __init__(self, method: Method, fixed: Mapping[str, Any], grid: G.Grid, label: str,
                  lacking: Sequence[str] = ()) -> None:
         self.method, self.fixed, self.grid, self.label, self.lacking = method, dict(fixed), grid, label, lacking
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A Method is of functions that only its own module can make.
+        return _remade, (self.method.name, self.fixed, self.grid, self.label, self.lacking)
 
     @property
     def key(self) -> dict[str, Any]:
@@ -64,6 +73,23 @@ class Registered:
         return G.points_of(self.grid, self.method, self.fixed)
 
     def search(self, task: Task, points: list[dict[str, Any]]) -> list[Tried]:
+        try:
+            return self._searched(task, points)
+        except ValueError as error:
+            # As of nu, of which a part of the values is none for these rows: what can be tried is.
+            tried = [self._alone(task, point) for point in points]
+            if all(math.isnan(one.score) for one in tried):
+                raise error from None
+            return tried
+
+    def _alone(self, task: Task, point: dict[str, Any]) -> Tried:
+        """A point by itself: one that the method refuses has no score."""
+        try:
+            return self._searched(task, [point])[0]
+        except ValueError:
+            return Tried(point, math.nan, 0)
+
+    def _searched(self, task: Task, points: list[dict[str, Any]]) -> list[Tried]:
         params = {**self.fixed, P.SEED.name: task.seed, P.THREADS.name: task.threads}
         folds = Folds(task.X, task.y, task.folds, task.seed, None, None, False, self.method, task.fold_of)
         fits = Fits(self.method, folds, params, points, _axis(points, self.method), cancel=task.cancel)
@@ -92,7 +118,23 @@ class Registered:
 
         _, value, allowed = info.criterion
         return Fitted(predict, info.status, value, allowed, info.objective, info.n_iter,
-                      probabilities=probabilities if probability else None)
+                      None if codes is None or model.voted else partial(margins_of, model),
+                      probabilities if probability else None)
+
+
+def margins_of(model: Model, X: Any, y: AnyArray) -> FloatArray | None:
+    """Margins of rows and their places among all classes, by the norm of the weights, of the rows whose class the model
+    knows; None without a norm."""
+    norm = margin_norm(model, 1)
+    places = model.places_in_classes(y)
+    if not norm or not (places >= 0).any():
+        return None
+    found: FloatArray = model.margins_of(model.decide(X, threads=1), np.maximum(places, 0))[places >= 0] / norm
+    return found
+
+
+def _remade(name: str, *rest: Any) -> Registered:
+    return Registered(registry.get(name), *rest)
 
 
 def _axis(points: Sequence[Mapping[str, Any]], method: Method) -> str | None:

@@ -212,6 +212,11 @@ class Comparison(Summary):
         """Of all of its trials: choosing, training, predicting."""
         return math.fsum(sum(trial["seconds"].values()) for trial in self.trials if trial["method"] == method)
 
+    def margins(self, name: str, method: str) -> list[float] | None:
+        """Quantiles of the margins of test rows, the mean of those of the trials; None where none were kept."""
+        kept = [trial["margins"] for trial in self.of(name, method) if trial["margins"] is not None]
+        return [mean_of(values) for values in zip(*kept, strict=True)] if kept else None
+
     def table(self) -> list[dict[str, Any]]:
         """One entry a set, method and metric: mean, deviation, splits that count, uncertified ones, and against the
         first method the difference with its interval, p and verdict; for pandas.DataFrame and the like."""
@@ -270,6 +275,7 @@ class Comparison(Summary):
         trials = [trial if seconds else {**trial, "seconds": None} for trial in self.trials]
         told = {"marginlinear": version, "design": self.plan.design._asdict(), "metrics": self.metrics,
                 "select": self.plan.select, "scale": self.plan.scale, "regression": self.plan.regression,
+                "margins": self.plan.margins,
                 "level": self.level, "rope": self.rope, "certified_only": self.certified_only,
                 "methods": [{"method": entrant.label, "described": entrant.described, "is": entrant.key}
                             for entrant in self.entrants],
@@ -302,7 +308,7 @@ class Comparison(Summary):
         with open(source, encoding="utf-8") as stream:
             told = json.load(stream)
         plan = Plan(Design(**told["design"]), tuple(told["metrics"]), told["select"], told["scale"],
-                    told["regression"])
+                    told["regression"], told["margins"])
         entrants = [Entrant(one["method"], one["described"], one["is"]) for one in told["methods"]]
         return cls(plan, entrants, told["sets"], told["trials"], level=told["level"], rope=told["rope"],
                    certified_only=told["certified_only"])

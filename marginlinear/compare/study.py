@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     Source: TypeAlias = Arrays | File
     Trial: TypeAlias = dict[str, Any]
 
+# Of the margins of test rows: from the least to the largest, a hundredth of the rows apart.
+QUANTILES = np.linspace(0, 1, 101)
 # Resamples of a given test part.
 DRAWS = 1000
 
@@ -51,6 +53,8 @@ class Plan(NamedTuple):
     scale : str or None
         Learned on the training part.
     regression : bool
+    margins : bool
+        Whether quantiles of the margins of the test rows are kept.
     """
 
     design: Design
@@ -58,6 +62,7 @@ class Plan(NamedTuple):
     select: str
     scale: str | None
     regression: bool
+    margins: bool = False
 
     def header(self) -> dict[str, Any]:
         """What a journal's trials depend on, but sets, methods and the number of splits."""
@@ -65,7 +70,7 @@ class Plan(NamedTuple):
 
         design = {name: value for name, value in self.design._asdict().items() if name not in ("splits", "repeats")}
         return {"marginlinear": version, "design": design, "metrics": list(self.metrics), "select": self.select,
-                "scale": self.scale, "regression": self.regression}
+                "scale": self.scale, "regression": self.regression, "margins": self.margins}
 
 
 class Job(NamedTuple):
@@ -223,7 +228,8 @@ def trial_of(plan: Plan, data: Dataset, method: Contestant, split: int, threads:
     trial: Trial = {"set": data.name, "method": method.label, "split": split, "train": len(y), "test": len(y_test),
                     "params": {}, "inner": None, "scores": {}, "status": None, "certificate": None, "allowed": None,
                     "objective": None, "n_iter": None, "certified": False, "fits": 0, "uncertified": 0,
-                    "seconds": {"select": 0.0, "fit": 0.0, "predict": 0.0}, "reason": None, "replicates": {}}
+                    "seconds": {"select": 0.0, "fit": 0.0, "predict": 0.0}, "reason": None, "replicates": {},
+                    "margins": None}
     try:
         if plan.scale is not None:
             scaling = learned(plan.scale, X)
@@ -263,6 +269,10 @@ def _made(plan: Plan, task: Task, method: Contestant, X_test: Any, y_test: Any, 
     chances = fitted.probabilities(X_test) if fitted.probabilities is not None else None
     found = Predictions(y_test, places, scores, chances)
     trial["scores"] = {metric: _number(measure(metric, found)) for metric in plan.metrics}
+    if plan.margins and fitted.margins is not None:
+        found_margins = fitted.margins(X_test, y_test)
+        if found_margins is not None:
+            trial["margins"] = np.quantile(found_margins, QUANTILES).tolist()
     if data.given is not None:
         draws = bootstrap_rows(plan.design.seed, data.name, len(y_test), DRAWS)
         trial["replicates"] = {metric: [_number(measure(metric, found.at(rows))) for rows in draws]
