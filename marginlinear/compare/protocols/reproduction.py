@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from marginlinear.compare.api import compare
 from marginlinear.compare.protocols import get
@@ -65,7 +65,7 @@ class Cell(NamedTuple):
 
 def reproduce(protocol: Protocol | str, data: PathLike | None, *, published: PathLike = PUBLISHED,
               repetitions: int | None = None, sets: Sequence[str] | None = None,
-              methods: Sequence[str] | None = None, grids: Mapping[str, str] | None = None,
+              methods: Sequence[str] | None = None, grids: Mapping[str, str] | None = None, margins: bool = False,
               threads: int | None = None, journal: PathLike | None = None, resume: PathLike | None = None,
               executor: Executor | None = None, progress: Callable[[Trial, int, int], object] | None = None,
               ) -> Reproduction:
@@ -85,7 +85,7 @@ def reproduce(protocol: Protocol | str, data: PathLike | None, *, published: Pat
         Those of the table. Default: all that are at hand. The paper's own method is always there.
     grids : dict, optional
         Method -> a grid as text, in place of the paper's.
-    threads, journal, resume, executor, progress
+    margins, threads, journal, resume, executor, progress
         As of `compare`.
 
     Returns
@@ -99,7 +99,15 @@ def reproduce(protocol: Protocol | str, data: PathLike | None, *, published: Pat
     OSError, DataError
         For figures that cannot be read, and as `compare`.
     """
-    preset = get(protocol) if isinstance(protocol, str) else protocol
+    return prepared(get(protocol) if isinstance(protocol, str) else protocol, data, published=published,
+                    repetitions=repetitions, sets=sets, methods=methods, grids=grids, margins=margins)(
+        threads=threads, journal=journal, resume=resume, executor=executor, progress=progress)
+
+
+def prepared(preset: Protocol, data: PathLike | None, *, published: PathLike, repetitions: int | None,
+             sets: Sequence[str] | None, methods: Sequence[str] | None, grids: Mapping[str, str] | None, margins: bool,
+             ) -> Callable[..., Reproduction]:
+    """`reproduce`, all of it that can be wrong being found, but for what the work is done with."""
     figures = read_published(os.path.join(os.fsdecode(published), preset.published))
     for name in sets or ():
         preset.set_of(name)
@@ -116,10 +124,14 @@ def reproduce(protocol: Protocol | str, data: PathLike | None, *, published: Pat
     told = design._asdict()
     if design.outer_folds is not None:
         told = {name: told[name] for name in ("outer_folds", "repeats", "folds", "seed")}
-    found = compare(there, contestants, **told, metric=METRIC, scale=preset.scale, level=LEVEL, certified_only=False,
-                    threads=threads, journal=journal, resume=resume, executor=executor, progress=progress)
     left = [name for name in at_hand if name not in there]
-    return Reproduction(preset, found, figures, lacking, dict(grids or {}), left)
+
+    def work(**how: Any) -> Reproduction:
+        found = compare(there, contestants, **told, metric=METRIC, scale=preset.scale, level=LEVEL,
+                        certified_only=False, margins=margins, **how)
+        return Reproduction(preset, found, figures, lacking, dict(grids or {}), left)
+
+    return work
 
 
 class Reproduction:
@@ -179,6 +191,18 @@ class Reproduction:
             return None
         shown = [self.figures[name, of].mark for name in self.comparison.sets]
         return shown.count(BETTER), len(shown) - shown.count(BETTER) - shown.count(WORSE), shown.count(WORSE)
+
+    def to_latex(self) -> str:
+        """As of its comparison."""
+        return self.comparison.to_latex()
+
+    def to_csv(self) -> str:
+        """As of its comparison."""
+        return self.comparison.to_csv()
+
+    def to_json(self) -> str:
+        """As of its comparison."""
+        return self.comparison.to_json()
 
     def to_markdown(self) -> str:
         """The tables. Seconds are not in it: two runs give the same bytes."""
@@ -305,11 +329,11 @@ def whence(one: PaperSet) -> str:
     return f"{one.name} ({one.rows:,} x {one.features:,}, {one.origin})"
 
 
-def listed(folder: PathLike | None) -> list[list[str]]:
-    """A row for each protocol: its name, the table, how many of its sets are in the folder."""
+def listed(folder: PathLike | None) -> str:
+    """Lines: each protocol's name, its table, how many of its sets are in the folder."""
     from marginlinear.compare.protocols import protocols
 
     where = None if folder is None else os.fsdecode(folder)
-    return [["protocol", "table", "sets at hand"],
-            *([one.name, f"{one.paper.split(',')[-1].strip()}: {one.table}",
-               f"{len(one.at_hand(where))} of {len(one.sets)}"] for one in protocols().values())]
+    return "\n".join(_pipes([["protocol", "table", "sets at hand"], *(
+        [one.name, f"{one.paper.split(',')[-1].strip()}: {one.table}", f"{len(one.at_hand(where))} of {len(one.sets)}"]
+        for one in protocols().values())]))
