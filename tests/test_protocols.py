@@ -1,0 +1,158 @@
+"""The papers' tables as presets: what they name is there, and one is made, twice with the same bits."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import marginlinear as ml
+from marginlinear import registry
+from marginlinear.cli.compare import main
+from marginlinear.compare.design import Design
+from marginlinear.compare.protocols import get, protocols
+from marginlinear.compare.protocols.preset import PaperMethod, PaperSet, Protocol
+from marginlinear.compare.protocols.published import Figure, read_published
+from marginlinear.compare.protocols.reproduction import reproduce, welch
+from marginlinear.compare.protocols.widths import mean_distance
+
+ROOT = Path(__file__).resolve().parent.parent
+PAPERS = ROOT / "docs" / "evidence" / "papers"
+# Behind all others: marginlinear is the one that is tested; the rivals are in a clone.
+sys.path.append(str(ROOT))
+
+
+@pytest.mark.parametrize("name", protocols())
+def test_a_preset_is_what_its_table_is(name):
+    """Sets and methods are those of the figures, and all that has no words on why it lacks can be made."""
+    protocol = get(name)
+    figures = read_published(PAPERS / protocol.published)
+    assert {one.name for one in protocol.sets} == {of for of, _ in figures}
+    own = {one.name for one in protocol.methods}
+    assert own >= {method for _, method in figures} and len(own) == len(protocol.methods)
+    assert all(bool(one.spec) != bool(one.why) for one in protocol.methods) and protocol.methods[0].spec
+    assert all(one.files or not one.differs for one in protocol.sets) and all(one.origin for one in protocol.sets)
+    for one in protocol.methods:
+        if one.spec and not one.spec.startswith("sklearn:"):
+            assert registry.get(one.spec.partition(";")[0])
+    pytest.importorskip("sklearn")
+    found, lacking = protocol.contestants()
+    assert [one.label for one in found] == [one.name for one in protocol.methods if one.spec]
+    assert set(lacking) == {one.name for one in protocol.methods if not one.spec}
+
+
+def test_sets_are_found_by_their_names(tmp_path):
+    for name in ("letter.xz", "letter.t", "glass"):
+        (tmp_path / name).write_text("1 1:1\n")
+    there = get("mcodm2017").at_hand(tmp_path)
+    assert set(there) == {"letter", "glass", "iris", "wine"}
+    assert [Path(path).name for path in there["letter"].paths] == ["letter.xz", "letter.t"]
+    (tmp_path / "letter.t").unlink()
+    assert "letter" not in get("mcodm2017").at_hand(tmp_path)
+    assert get("ldm2014-linear").at_hand(None) == {}
+
+
+def tiny(tmp_path, m=40):
+    """A protocol of two sets, one of them in two files, with the figures that its paper prints."""
+    rng = np.random.default_rng(0)
+    for name, rows in (("first", m), ("second", m // 2), ("second.t", m // 2)):
+        y = np.arange(rows) % 2
+        X = rng.standard_normal((rows, 3)) + y[:, np.newaxis]
+        ml.dump_libsvm(X, y, tmp_path / name)
+    (tmp_path / "table.csv").write_text(
+        "dataset,method,mean,std,unit,mark\nA,own,72.5,5.0,percent,\nA,rival,.10,.01,fraction,●\n"
+        "B,own,0.70,0.05,fraction,\nB,rival,0.7,0.05,fraction,○\nB,other,N/A,,fraction,\n")
+    return Protocol(
+        "tiny", "Somebody, Somewhere 2000", "Table 1", "table.csv",
+        (PaperSet("A", m, 3, ("first",)), PaperSet("B", m, 3, ("second", "second.t"), differs="in two files", take=30),
+         PaperSet("C", 5, 3, origin="nowhere")),
+        (PaperMethod("own", "ldm;C=0.1,1;lambda1=0,0.1mC"), PaperMethod("rival", "l2svc;defaults"),
+         PaperMethod("other", why="lost")),
+        Design(splits=3, train_size=0.5, folds=2), "range", ("What it does not say.",), marks="rivals")
+
+
+def test_a_table_beside_the_paper_s_twice_with_the_same_bits(tmp_path):
+    protocol = tiny(tmp_path)
+    first = reproduce(protocol, tmp_path, published=tmp_path, threads=1)
+    second = reproduce(protocol, tmp_path, published=tmp_path, threads=2)
+    text = first.to_markdown()
+    assert text == second.to_markdown()
+    assert [(cell.set, cell.method) for cell in first.cells()] == [("A", "own"), ("A", "rival"), ("B", "own"),
+                                                                   ("B", "rival")]
+    cells = {(cell.set, cell.method): cell for cell in first.cells()}
+    assert cells["A", "rival"].agrees is False and cells["A", "rival"].difference == pytest.approx(
+        cells["A", "rival"].mean - 0.1)
+    assert cells["A", "own"].low <= cells["A", "own"].difference <= cells["A", "own"].high
+    # One mark says that the paper's own is better than the rival, the other that it is worse.
+    assert first.printed_counts("rival") == (1, 0, 1)
+    for part in ("2 of its 3 sets are here", "- other is not here: lost", "C (5 x 3, nowhere)", "B*: in two files",
+                 "| B* ", "- What it does not say."):
+        assert part in text, part
+    assert "Shorter" not in text
+    shorter = reproduce(protocol, tmp_path, published=tmp_path, repetitions=2, sets=["B"], methods=[],
+                        grids={"own": "C=1"})
+    assert "2 splits in place of 3; own has C=1; without rival, other; without the sets A" in shorter.to_markdown()
+    assert shorter.comparison.trials[0]["train"] == 15  # half of the 30 rows that are taken
+    for wrong in ({"sets": ["D"]}, {"methods": ["D"]}, {"grids": {"D": "C=1"}}):
+        with pytest.raises(ValueError, match=r"tiny has no .* 'D': give one of"):
+            reproduce(protocol, tmp_path, published=tmp_path, **wrong)
+    with pytest.raises(ValueError, match="none of its sets is in"):
+        reproduce(protocol, PAPERS, published=tmp_path)
+
+
+def test_the_interval_of_two_means():
+    """Welch's, of a textbook's form: ours 0.8 +- 0.03 of 10, theirs 0.7 +- 0.04 of 20."""
+    low, high = welch(0.8, 0.03, 10, Figure(0.7, 0.04, 0.0, ""), 20)
+    spread = np.sqrt(0.03**2 / 10 + 0.04**2 / 20)
+    freedom = spread**4 / ((0.03**2 / 10) ** 2 / 9 + (0.04**2 / 20) ** 2 / 19)
+    scipy_stats = pytest.importorskip("scipy.stats")
+    half = scipy_stats.t.ppf(0.975, freedom) * spread
+    assert (low, high) == pytest.approx((0.1 - half, 0.1 + half))
+    assert welch(0.8, 0.0, 10, Figure(0.8, 0.0, 0.0005, ""), 20) == pytest.approx((-0.0005, 0.0005))
+
+
+def test_figures_that_are_none(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text("dataset,method,mean\n")
+    with pytest.raises(ml.DataError, match=r"table.csv:1:1: .*columns"):
+        read_published(path)
+    path.write_text("dataset,method,mean,std,unit,mark\nA,B,x,,fraction,\n")
+    with pytest.raises(ml.DataError, match=r"table.csv:2:1: no figure"):
+        read_published(path)
+
+
+def test_widths_follow_from_the_training_rows():
+    X = np.array([[0.0, 0.0], [3.0, 4.0], [0.0, 4.0]])
+    assert mean_distance(X, 0) == pytest.approx((5 + 4 + 3) / 3)
+    pytest.importorskip("sklearn")
+    found, _ = get("ldm2014-rbf").contestants(["KM-OMD"])
+    from marginlinear.compare.contestants import Task
+
+    task = Task(X, np.array([0, 1, 1]), np.array([0, 1]), np.zeros(3, dtype=int), "accuracy", 0, 1, None)
+    gammas = sorted({point["gamma"] for point in found[0].points(task)})
+    assert gammas == pytest.approx([1 / (2 * (factor * 4) ** 2) for factor in (4, 2, 1, 0.5, 0.25)])
+    assert len(found[0].points(task)) == 5 * 3 * 49
+
+
+@pytest.mark.parametrize("given, fragment", [
+    (["--protocol", "none"], "protocol = 'none' is not known: give ldm2014-linear"),
+    (["--protocol", "mcodm2017", "--repeats", "2"], "give --splits"),
+    (["--protocol", "m3svm2024", "--splits", "2"], "give --repeats"),
+    (["--protocol", "mcodm2017", "-c", "1"], "-c is what the paper says"),
+    (["--protocol", "mcodm2017", "file"], "found by their names in --data"),
+])
+def test_commands_that_are_refused(given, fragment, capfd):
+    assert main(given) == 2
+    assert fragment in capfd.readouterr().err
+
+
+def test_the_command(capfd):
+    assert main(["--protocol", "list", "--data", str(ROOT / "data")]) == 0
+    told = capfd.readouterr().out
+    assert all(name in told for name in protocols()) and "| m3svm2024 " in told
+    command = ["--protocol", "m3svm2024", "--data", str(ROOT / "data"), "--sets", "Glass", "-s", "OvR",
+               "--repeats", "1", "--grid", "M3SVM:lambda=0.1,norm=2", "--published", str(PAPERS), "--threads", "2"]
+    assert main(command) == 0
+    told = capfd.readouterr().out
+    assert "| Glass | OvR " in told and "0.6560 ± 0.0750" in told
+    assert main([*command, "-q", "-o", "-"]) == 2
