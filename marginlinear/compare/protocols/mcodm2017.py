@@ -58,4 +58,10 @@ TABLE = Protocol(
         "mcODM is what the convex-concave procedure finds, not the fixed point of the paper's Algorithm 1."),
     marks="rivals")
 
-PROTOCOLS = (TABLE,)
+CLASSES = TABLE._replace(
+    name="mcodm2017-classes", table="Figures 1 and 2: segment with 2 to 7 classes, whose curves are not in the text",
+    published="", marks="", sets=tuple(
+        PaperSet(f"segment-{k}", 330 * k, 19, ("segment",), origin=LIBSVM, classes=k) for k in range(2, 8)),
+    readings=(*TABLE.readings, "Classes are added in the order of their labels; the paper does not say in which."))
+
+PROTOCOLS = (TABLE, CLASSES)

@@ -42,6 +42,8 @@ class PaperSet(NamedTuple):
         How the rows of the files are not the paper's; "" where nothing tells them apart.
     take : int or None
         So many of the rows, drawn at random.
+    classes : int or None
+        The rows of so many classes, those of the least labels.
     """
 
     name: str
@@ -51,6 +53,7 @@ class PaperSet(NamedTuple):
     origin: str = "UCI repository"
     differs: str = ""
     take: int | None = None
+    classes: int | None = None
 
     def found(self, folder: str | os.PathLike[str] | None) -> tuple[str, ...] | None:
         """The paths of its files in the folder; None where one of them is not there."""
@@ -66,7 +69,7 @@ class PaperSet(NamedTuple):
         return next((path for path in names if os.path.isfile(path)), None)
 
     def source(self, paths: tuple[str, ...]) -> Rows:
-        return Rows(self.name, paths, self.take)
+        return Rows(self.name, paths, self.take, self.classes)
 
 
 class Rows(NamedTuple):
@@ -75,6 +78,7 @@ class Rows(NamedTuple):
     name: str
     paths: tuple[str, ...]
     take: int | None = None
+    classes: int | None = None
 
     @property
     def given(self) -> bool:
@@ -88,6 +92,9 @@ class Rows(NamedTuple):
         X = vstack([csr_array((X.data, X.indices, X.indptr), shape=(X.shape[0], width)) for X, _ in parts],
                    format="csr") if len(parts) > 1 else parts[0][0]
         y = np.concatenate([labels for _, labels in parts])
+        if self.classes is not None:
+            some = np.flatnonzero(np.isin(y, np.unique(y)[:self.classes]))
+            X, y = X[some], y[some]
         if self.take is not None:
             rng = np.random.default_rng(zlib.crc32(self.name.encode()))
             chosen = np.sort(rng.permutation(len(y))[:self.take])
@@ -134,7 +141,7 @@ class Protocol(NamedTuple):
     name : str
     paper, table : str
     published : str
-        The file of its figures.
+        The file of its figures; "" where they are lost, as those of a picture.
     sets : tuple of PaperSet
     methods : tuple of PaperMethod
         The paper's own comes first.

@@ -108,7 +108,7 @@ def prepared(preset: Protocol, data: PathLike | None, *, published: PathLike, re
              sets: Sequence[str] | None, methods: Sequence[str] | None, grids: Mapping[str, str] | None, margins: bool,
              ) -> Callable[..., Reproduction]:
     """`reproduce`, all of it that can be wrong being found, but for what the work is done with."""
-    figures = read_published(os.path.join(os.fsdecode(published), preset.published))
+    figures = read_published(os.path.join(os.fsdecode(published), preset.published)) if preset.published else {}
     for name in sets or ():
         preset.set_of(name)
     folder = None if data is None else os.fsdecode(data)
