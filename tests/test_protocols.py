@@ -9,6 +9,7 @@ import pytest
 import marginlinear as ml
 from marginlinear import registry
 from marginlinear.cli.compare import main
+from marginlinear.compare import compare
 from marginlinear.compare.design import Design
 from marginlinear.compare.protocols import get, protocols
 from marginlinear.compare.protocols.preset import PaperMethod, PaperSet, Protocol
@@ -160,3 +161,19 @@ def test_the_command(capfd):
     told = capfd.readouterr().out
     assert "| Glass | OvR " in told and "0.6560 ± 0.0750" in told
     assert main([*command, "-q", "-o", "-"]) == 2
+
+
+def test_pictures(tmp_path):
+    pytest.importorskip("matplotlib")
+    from tools.figures import main as draw
+
+    rng = np.random.default_rng(0)
+    sets = {f"some-{k}": (rng.standard_normal((12 * k, 4)), np.arange(12 * k) % k) for k in (3, 2)}
+    result = compare(sets, ["cs;C=1", "l2svc;C=1"], splits=2, folds=2, margins=True)
+    (tmp_path / "result.json").write_text(result.to_json())
+    for kind in ("classes", "seconds"):
+        out = tmp_path / f"{kind}.svg"
+        assert draw([kind, str(tmp_path / "result.json"), str(out)]) == 0 and out.read_text().startswith("<?xml")
+    (tmp_path / "other.json").write_text(result.to_json().replace("some-", "some"))
+    assert draw(["classes", str(tmp_path / "other.json"), str(tmp_path / "x.svg")]) == 1
+    assert draw(["classes", str(tmp_path / "none.json"), str(tmp_path / "x.svg")]) == 1
