@@ -141,7 +141,7 @@ assert train.main(["-q", "rows", "model"]) == 0 and predict.main(["-q", "rows", 
 
 HELPS = """\
 import importlib
-for name in ("train", "predict", "scale", "inspect", "plot", "export"):
+for name in ("train", "predict", "scale", "inspect", "plot", "export", "compare"):
     command = importlib.import_module(f"marginlinear.cli.{name}")
     assert command.main(["--help"]) == 0 and command.main(["--nonsense"]) == 2
 assert importlib.import_module("marginlinear.cli.train").main(["-C", "--grid", "mu=2", "rows"]) == 2

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 import marginlinear
-from marginlinear.cli import export, inspect, plot, predict, scale, train
+from marginlinear.cli import compare, export, inspect, plot, predict, scale, train
 
 ROOT = str(Path(marginlinear.__file__).parents[1])
 COMMANDS = {"train": train.main, "predict": predict.main, "scale": scale.main, "plot": plot.main,
-            "inspect": inspect.main, "export": export.main}
+            "inspect": inspect.main, "export": export.main, "compare": compare.main}
 ENDINGS = {"plot": ".png", "export": ".sql"}
 DATA = "1 1:1 2:2\n2 1:3\n" * 3
 
@@ -28,13 +28,15 @@ OVER_INPUTS = [
     "plot margins -o {x} {y} m", "plot histogram -o {x} d {y}", "plot margins -o {x} d m {y}",
     "plot convergence -o {x} {y}", "plot convergence -o {x} log {y}", "plot search -o {x} {y}",
     "plot reliability -o {x} {y} m",
+    "plot ranks -o {x} {y}", "compare -s cs -o {x} {y}", "compare -s cs --journal {x} d {y}",
+    "compare -s cs --resume {x} {y}", "compare -s cs -o {x} --groups {y} d",
     "export {y} {x}", "export --names {y} m {x}",
 ]
 # Both are written.
 OVER_OUTPUTS = [
     "train --log {x} d {y}", "train -C --log {x} --table {y} d", "train -C --resume {x} --table {y} d",
     "train -C --refit --log {x} d {y}", "train -C --refit --table {x} d {y}", "train -C --refit --resume {x} d {y}",
-    "scale -o {x} -s {y} d",
+    "scale -o {x} -s {y} d", "compare -s cs -o {x} --journal {y} d", "compare -s cs -o {x} -o {y} d",
 ]
 
 

@@ -3,6 +3,8 @@
 import itertools
 import json
 import math
+import pickle
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import numpy as np
@@ -11,6 +13,7 @@ import pytest
 from marginlinear.cli import compare as margin_compare
 from marginlinear.compare import Comparison, compare
 from marginlinear.compare import statistics as S
+from marginlinear.compare.contestants import Tried, best_of
 from marginlinear.compare.design import Design
 from marginlinear.compare.grids import AXES, grid_of
 from marginlinear.compare.measures import Predictions, measure
@@ -85,6 +88,7 @@ def test_signed_ranks_are_exact(d):
     sums = [zero + sum(r for r, up in zip(rest, ups, strict=True) if up)
             for ups in itertools.product([0, 1], repeat=len(rest))]
     assert plus + minus == pytest.approx(ranks.sum())
+    assert S.wilcoxon([*d[d != 0], 0], [0] * (1 + len(d[d != 0]))).p == S.wilcoxon(d[d != 0], 0 * d[d != 0]).p
     assert p == pytest.approx(min(1, 2 * np.mean(np.array(sums) <= min(plus, minus) + 1e-9)))
 
 
@@ -206,6 +210,7 @@ def test_the_same_bits_again_threaded_and_resumed(tmp_path):
         assert run(threads=2, resume=path, progress=lambda *told, made=made: made.append(told)).to_json(
             seconds=False) == whole
         assert len(made) == 24 - max(cut, 6) and path.read_bytes().count(b"\n") == 24
+        assert path.read_bytes().endswith(b"}\n")
     # More splits and methods: what is there is not done again.
     more = compare(sets, [*methods, "ww;C=1"], metric=["accuracy", "auc"], splits=4, folds=3, resume=path)
     assert len(more.trials) == 2 * 4 * 4 and path.read_bytes().count(b"\n") == 24 + 1 + 2 * 4 + 3 * 2
@@ -238,9 +243,11 @@ def test_uncertified_fits_are_counted_and_left_out():
     kept = compare({"a": (X, Y)}, methods, certified_only=False, **FEW)
     assert len(kept.scores("accuracy", "a", "hasty")) == 3 and "(3 uncertified)" in str(kept)
     # A point whose inner fits fall short is not chosen where there are others.
+    tried = [Tried({"C": 1}, 0.8, 0), Tried({"C": 2}, 0.9, 1), Tried({"C": 3}, 0.8, 0), Tried({"C": 4}, math.nan, 0)]
+    assert best_of(tried, "accuracy").params == {"C": 1} and best_of(tried[1:2], "accuracy").params == {"C": 2}
+    assert best_of(tried[:1] + tried[2:], "aurc").params == {"C": 1}
     grid = compare({"a": (X, Y)}, ["l2svc;C=0.0001,100000;max_iter=1;tol=0.1"], **FEW)
-    assert {trial["params"]["C"] for trial in grid.trials} == {0.0001} and all(
-        trial["uncertified"] > 0 for trial in grid.trials)
+    assert all(trial["uncertified"] > 0 for trial in grid.trials)
 
 
 def test_what_does_not_fit_is_a_row_with_its_reason():
@@ -313,6 +320,9 @@ def test_estimators_of_scikit_learn():
     assert all(trial["scores"]["auc"] > 0.7 for trial in found.trials)
     with pytest.raises(ValueError, match="cannot be imported"):
         contestant_of("sklearn:sklearn.svm.Nothing")
+    hasty = compare({"a": (100 * X, Y)}, [LinearSVC(max_iter=2), "l2svc;C=1"], threads=2, **FEW)
+    assert [trial["status"] for trial in hasty.of("a", "LinearSVC")] == ["max_iter"] * 3
+    assert hasty.uncertified("a", "LinearSVC") == 3 and hasty.of("a", "LinearSVC")[0]["n_iter"] == 2
     broken = compare({"a": (X, Y)}, [(SVC(), {"C": [-1.0]})], **FEW)
     assert "InvalidParameterError" in broken.trials[0]["reason"]
 
@@ -328,6 +338,10 @@ def test_liblinear_joins():
         for one, two in zip(found.of("a", "l2svc"), found.of("a", "liblinear -s 2 -B 1"), strict=True):
             assert two["reason"] is None and one["params"]["C"] == two["params"]["C"]
             assert one["scores"] == pytest.approx(two["scores"], abs=0.03)
+    capped = compare({"a": (1000 * X, Y)}, ["liblinear:-s 3 -c 1000"], **FEW)
+    if theirs.program is not None:
+        assert {trial["status"] for trial in capped.trials} == {"max_iter"} and capped.uncertified(
+            "a", "liblinear -s 3 -c 1000") == 3
 
 
 # ---- Texts, files, the command
@@ -364,6 +378,8 @@ def test_csv(tmp_path):
     assert table.names == ["age", "town=Bonn", "town=Ulm"] and table.y.tolist() == ["yes", "no", "yes"]
     assert table.X.tolist() == [[1, 0, 1], [2.5, 1, 0], [-3, 0, 1]]
     assert read_csv(str(path), "age", ["town", "kind"]).y.tolist() == [1, 2.5, -3]
+    part = read_csv(str(path), "kind", leave_out=["town"])
+    assert part.names == ["age"] and part.left_out == {"town": ("Ulm", "Bonn", "Ulm")}
     other = tmp_path / "e.csv"
     other.write_text("town,age,kind\nHof,7,no\n")
     assert read_csv(str(other), "kind", like=table.columns).X.tolist() == [[7, 0, 0]]
@@ -386,6 +402,21 @@ def test_the_command(tmp_path, monkeypatch, capsys):
     assert told.out == (tmp_path / "r.md").read_text() and told.err == "" and "| d " in told.out
     assert margin_compare.main([*base, "--resume", "j", "-q", "-o", "again.json", "d.csv"]) == 0
     assert (tmp_path / "again.json").read_bytes() == (tmp_path / "r.json").read_bytes()
+    # Groups are a column, which is no feature then; and a test part that came with the set.
+    turned = [",".join(row.split(",")[::-1]) for row in rows[:30]]
+    (tmp_path / "d.t.csv").write_text("\n".join(["what,b,a", *turned]) + "\n")
+    whose = [f"{at // 9},{row}" for at, row in enumerate(rows)]
+    (tmp_path / "g.csv").write_text("\n".join(["who,a,b,what", *whose]) + "\n")
+    assert margin_compare.main(["-s", "l2svc", "--label", "what", "-c", "1", "--groups", "who", "-q", "-o", "g.json",
+                                "--splits", "2", "--folds", "2", "g.csv"]) == 0
+    told = json.loads((tmp_path / "g.json").read_text())
+    assert told["sets"]["g"]["features"] == 2 and told["trials"][0]["train"] == 45
+    assert margin_compare.main(["-s", "l2svc", "--label", "what", "-c", "1", "--given-test", "-q", "-o", "g.json",
+                                "d.csv", "d.t.csv"]) == 0
+    told = json.loads((tmp_path / "g.json").read_text())
+    assert list(told["sets"]) == ["d"] and told["sets"]["d"]["test_rows"] == 30 and len(told["trials"]) == 1
+    assert len(told["trials"][0]["replicates"]["accuracy"]) == 1000
+    (tmp_path / "d.t.csv").unlink()
     capsys.readouterr()
     for words, status, message in [
             ([], 2, "the methods are missing"), (["-s", "l2svc"], 2, "the data files are missing"),
@@ -396,9 +427,20 @@ def test_the_command(tmp_path, monkeypatch, capsys):
             (["-s", "l2svc", "--outer-folds", "3", "--splits", "2", "d.csv"], 2, "--splits is of random splits"),
             (["-s", "l2svc", "d.csv"], 1, "there is no column 'label'"),
             (["-s", "l2svc", "none"], 1, "can't open input file none"),
-            (["-s", "l2svc", "--given-test", "d.csv"], 1, "there is no d.csv.t")]:
+            (["-s", "l2svc", "--given-test", "--label", "what", "d.csv"], 1, "there is no d.t.csv")]:
         assert margin_compare.main(words) == status
         assert message in capsys.readouterr().err
+    # Results that are there, by other limits, and joined.
+    found = {name: compare({name: (X[:, :n], Y)}, ["l2svc;C=1", "cs;C=1"], **FEW) for name, n in (("a", 1), ("b", 2))}
+    for name, one in found.items():
+        (tmp_path / f"{name}.json").write_text(one.to_json())
+    assert margin_compare.main(["--rope", "0.9", "-o", "ab.json", "a.json", "b.json"]) == 0
+    both = Comparison.from_json("ab.json")
+    assert capsys.readouterr().out == both.to_markdown() and list(both.sets) == ["a", "b"] and both.rope == 0.9
+    assert both.trials == found["a"].trials + found["b"].trials and both.counts("accuracy", "cs")[1] == 2
+    assert margin_compare.main(["a.json", "a.json"]) == 1 and "the set a is in two" in capsys.readouterr().err
+    assert margin_compare.main(["a.json", "r.json"]) == 1 and "not of the same methods" in capsys.readouterr().err
+    assert margin_compare.main(["-B", "1", "a.json"]) == 2 and "-B is for a comparison" in capsys.readouterr().err
     assert margin_compare.main(["--help"]) == 0 and "--outer-folds N" in capsys.readouterr().out
 
 
@@ -425,3 +467,60 @@ def test_pictures(tmp_path, monkeypatch, capsys):
     assert plot.main(["compared", "--set", "z", "-o", "m.svg", "r.json"]) == 1
     assert plot.main(["ranks", "--metric", "auc", "-o", "m.svg", "r.json"]) == 1
     assert "there is no set z" in (told := capsys.readouterr().err) and "auc' was not measured" in told
+
+
+def test_damaged_results_and_journals(tmp_path):
+    found = compare({"a": (X, Y)}, ["l2svc;C=1"], journal=tmp_path / "j", threads=1, **FEW)
+    whole = json.loads(found.to_json())
+    path = tmp_path / "r.json"
+    for change, message in [(lambda told: told.pop("sets"), "KeyError: 'sets'"),
+                            (lambda told: told["trials"][0].pop("inner"), "not a trial: set, method"),
+                            (lambda told: told["trials"][1]["scores"].update(accuracy="x"), "'x' is not a number"),
+                            (lambda told: told.update(metrics=["mse"]), "does not measure classes"),
+                            (lambda told: told["trials"][2].update(split="1"), "split is '1'")]:
+        told = json.loads(json.dumps(whole))
+        change(told)
+        path.write_text(json.dumps(told))
+        with pytest.raises(DataError, match=message):
+            Comparison.from_json(path)
+    path.write_text("{")
+    with pytest.raises(DataError, match=r"r.json:1:\d: not JSON"):
+        Comparison.from_json(path)
+    lines = (tmp_path / "j").read_text().splitlines(keepends=True)
+    for at, line, message in [(0, '{"search": {}}\n', "not the journal of a comparison"), (3, '{"a": 1}\n', "neither"),
+                              (3, lines[3].replace('"split": 0', '"split": 0.5'), "split is '0.5'"),
+                              (4, "[1]\n", "not a line of a journal"), (4, "{\n", "not a line of a journal: ")]:
+        path.write_text("".join([*lines[:at], line, *lines[at + 1:]]))
+        with pytest.raises(DataError, match=message):
+            compare({"a": (X, Y)}, ["l2svc;C=1"], resume=path, **FEW)
+
+
+def test_trials_on_an_executor():
+    methods = ["l2svc;C=1,4", "odm;C=1;mu=0;theta=0"]
+    with ThreadPoolExecutor(2) as executor:
+        there = compare({"a": (X, Y)}, methods, executor=executor, **FEW)
+    assert there.to_json(seconds=False) == compare({"a": (X, Y)}, methods, **FEW).to_json(seconds=False)
+    for method in methods:
+        made = contestant_of(method, {"bias": 1.0})
+        assert pickle.loads(pickle.dumps(made)).key == made.key
+
+
+def test_ctrl_c_says_how_to_go_on(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "d").write_text("1 1:1\n2 1:2\n" * 10)
+    tell = margin_compare.Progress.__call__
+
+    def stop(self, trial, done, total):
+        tell(self, trial, done, total)
+        if done == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(margin_compare.Progress, "__call__", stop)
+    words = ["-s", "l2svc", "-c", "1", "--splits", "4", "--threads", "1"]
+    assert margin_compare.main([*words, "--journal", "j", "d"]) == 130
+    assert capsys.readouterr().err == ("2 of 4 trials are in j: the same command with --resume j goes on\n"
+                                       "margin-compare: interrupted\n")
+    assert margin_compare.main([*words, "d"]) == 130 and "nothing was kept" in capsys.readouterr().err
+    monkeypatch.undo()
+    monkeypatch.chdir(tmp_path)
+    assert margin_compare.main([*words, "--resume", "j", "d"]) == 0 and "| d " in capsys.readouterr().out

@@ -15,7 +15,7 @@ from marginlinear._version import version
 from marginlinear.atomic import check_writable, replacing
 from marginlinear.cli import cluster
 from marginlinear.cli.files import require_apart
-from marginlinear.cli.output import DONE, Failure, Results, StatusLine, opening, run, settle_blas, tell, warn
+from marginlinear.cli.output import DONE, Failure, StatusLine, opening, run, settle_blas, tell, warn
 from marginlinear.compare.parameters import (
     BIAS,
     FOLDS,
@@ -38,16 +38,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from typing import Any
 
+    from marginlinear.compare import Comparison
+
 PROGRAM = "margin-compare"
 METHODS = Param("solver", str, None, "methods, with commas between, as in l2svc,odm; or one with values of its own, as "
                 "in 'odm;C=0.1,1,10;mu=0': may be given several times. The others are compared with the first",
                 letter="s", metavar="METHODS")
 GRID = Param("grid", str, None, "values to choose from for one method, as in odm:C=1,10,mu=0,0.5; others keep theirs",
              metavar="METHOD:GRID")
-GIVEN = Param("given_test", bool, False, "in place of splits: the rows of NAME.t are the test part of NAME, and the "
-              "interval is one of resamples of them")
-GROUPS = Param("groups", str, None, "a word for each row, one a line: rows of one group are in one part, and in one "
-               "fold", metavar="FILE")
+GIVEN = Param("given_test", bool, False, "where there is a file NAME.t it is the test part of NAME, in place of "
+              "splits; the interval is one of resamples of its rows")
+GROUPS = Param("groups", str, None, "a word for each row, one a line, or of CSV a column: rows of one group are in one "
+               "part, and in one fold", metavar="FILE")
+LEAVE_OUT = Param("leave_out", str, None, "of CSV: columns that are no features, with commas between",
+                  metavar="A,B,...")
 METRIC = Param("metric", str, None, "what is measured on the test parts, with commas between: accuracy (the default), "
                "balanced, f1_macro, auc, top3, top5, top10, log_loss, brier, aurc; of numbers mse (the default), mae, "
                "r2", metavar="NAMES")
@@ -79,7 +83,7 @@ PAPERS = (PROTOCOL, FOLDER, SETS, FIGURES)
 DESIGN = (SPLITS, TRAIN_SIZE, TEST_SIZE, OUTER_FOLDS, REPEATS, GIVEN, GROUPS, FOLDS, SEED)
 JUDGING = (METRIC, SELECT, LEVEL, ROPE, KEEP, MARGINS)
 DATA = (params.SCALE._replace(help="scale the rows, as the training part says how: range, maxabs or unit, as in "
-                              "margin-train"), LABEL, CATEGORIES, options.ZERO_BASED)
+                              "margin-train"), LABEL, CATEGORIES, LEAVE_OUT, options.ZERO_BASED)
 CLUSTER = cluster.CLUSTER._replace(help="run trials on this Dask cluster, as in tcp://host:8786; local:N starts N "
                                    "processes here. The files have to be there for all workers under their names")
 SCHEDULER_FILE = cluster.SCHEDULER_FILE._replace(help=cluster.SCHEDULER_FILE.help.replace("train", "run trials"))
@@ -95,11 +99,13 @@ WRITERS = {".md": "to_markdown", ".tex": "to_latex", ".csv": "to_csv", ".json": 
 USAGE = """\
 usage: margin-compare [options] -s METHODS data_file ...
        margin-compare [options] --protocol NAME --data DIR
+       margin-compare [options] result.json ...
 
 Compare methods on data files: each splits its rows again and again into a training and a test part, the same for all
 methods; each method chooses its parameters by cross-validation inside the training part, is trained on it, and is
 measured on the test part. The report is Markdown, on standard output.
-Files are LIBSVM text, or CSV with a header where the name ends in .csv; .gz, .bz2 and .xz are unpacked.
+Files are LIBSVM text, or CSV with a header where the name ends in .csv; .gz, .bz2 and .xz are unpacked. Results that
+-o has written as .json are reported again, those of several files together, by --level, --rope and --keep-uncertified.
 
 METHODS are names of margin-train -s, sklearn:MODULE.CLASS of any scikit-learn estimator, and liblinear:OPTIONS of
 LIBLINEAR's program:
@@ -131,7 +137,13 @@ def work(argv: Sequence[str]) -> int:
 
         print(listed(line.value(FOLDER)))
         return DONE
-    return (Reproducing if line.given(PROTOCOL) else Comparing)(line).run()
+    if line.given(PROTOCOL):
+        return Reproducing(line).run()
+    return (Comparing if line.given(METHODS) or not _results(line) else Reporting)(line).run()
+
+
+def _results(line: CommandLine) -> bool:
+    return bool(line.files) and all(path.endswith(".json") for path in line.files)
 
 
 def help_text() -> str:
@@ -146,10 +158,59 @@ def help_text() -> str:
     return "\n".join([*lines, "", STATUSES])
 
 
-class Comparing:
-    """One run of the command. All that can be wrong with the command line is found before any file is read."""
+class Writing:
+    """What is done with a result: the report on standard output, and what -o names."""
 
     def __init__(self, line: CommandLine) -> None:
+        self.quiet, self.outputs = line.value(options.QUIET), line.values(OUTPUT)
+        for path in self.outputs:
+            if os.path.splitext(path)[1] not in WRITERS:
+                raise UsageError(f"-o {path}: give a name that ends in {', '.join(WRITERS)}")
+
+    def check(self) -> None:
+        for path in self.outputs:
+            with opening("write result", path):
+                check_writable(path)
+
+    def write(self, found: Comparison) -> None:
+        for path in self.outputs:
+            with opening("write result", path), replacing(path) as stream:
+                stream.write(getattr(found, WRITERS[os.path.splitext(path)[1]])().encode())
+        if not self.quiet or not self.outputs:
+            print(found.to_markdown(), end="")
+
+
+class Reporting:
+    """A report of results that are there."""
+
+    def __init__(self, line: CommandLine) -> None:
+        self.writing, self.files = Writing(line), line.files
+        given = {param.name: line.value(param) for param in (LEVEL, ROPE) if line.given(param)}
+        self.judging = {**given, **({"certified_only": False} if line.given(KEEP) else {})}
+        for param in (GRID, *PAPERS, *DESIGN, *JUDGING, *DATA, *WORK, *RUN, *params.OWN):
+            if line.given(param) and param not in (LEVEL, ROPE, KEEP, OUTPUT, options.QUIET):
+                raise UsageError(f"{line.flag(param)} is for a comparison, of which {self.files[0]} is the result: "
+                                 "leave it out, or give -s METHODS and data files")
+        require_apart([("result", path) for path in self.files], [(OUTPUT.flag, path) for path in self.writing.outputs])
+
+    def run(self) -> int:
+        settle_blas()
+        self.writing.check()
+        from marginlinear.compare import Comparison
+
+        parts = []
+        for path in self.files:
+            with opening("open result file", path):
+                parts.append(Comparison.from_json(path))
+        self.writing.write(Comparison.joined(parts, **self.judging))
+        return DONE
+
+
+class Comparing:
+    """One comparison. All that can be wrong with the command line is found before any file is read."""
+
+    def __init__(self, line: CommandLine) -> None:
+        self.writing = Writing(line)
         self.specs = [spec for text in line.values(METHODS) for spec in _specs(text)]
         if not self.specs:
             raise UsageError(f"the methods are missing: give -s METHODS, such as -s {registry.DEFAULT},l2svc")
@@ -167,6 +228,7 @@ class Comparing:
                         "margins": line.value(MARGINS)}
         self.scale = line.value(params.SCALE)
         self.reading = {"label": line.value(LABEL), "categories": _names(line.value(CATEGORIES)),
+                        "leave_out": _names(line.value(LEAVE_OUT)),
                         "zero_based": line.value(options.ZERO_BASED), "groups": line.value(GROUPS)}
         self.given = line.value(GIVEN)
         self.files = self._files(line.files)
@@ -178,16 +240,11 @@ class Comparing:
         self.journal, self.resume = line.value(JOURNAL), line.value(RESUME)
         if self.journal and self.resume:
             raise UsageError(f"{RESUME.flag} goes on writing its own file: leave out {JOURNAL.flag}")
-        self.outputs = line.values(OUTPUT)
-        for path in self.outputs:
-            if os.path.splitext(path)[1] not in WRITERS:
-                raise UsageError(f"-o {path}: give a name that ends in {', '.join(WRITERS)}")
         self.cluster = cluster.place_of(line)
-        require_apart(read, [*((OUTPUT.flag, path) for path in self.outputs), (JOURNAL.flag, self.journal),
+        require_apart(read, [*((OUTPUT.flag, path) for path in self.writing.outputs), (JOURNAL.flag, self.journal),
                              (RESUME.flag, self.resume)])
-        self.verbose, self.quiet = line.value(VERBOSE), line.value(options.QUIET)
-        self.status = StatusLine(self.quiet or self.verbose)
-        self.progress = Progress(self.status, self.verbose)
+        self.status = StatusLine(self.writing.quiet or line.value(VERBOSE))
+        self.progress = Progress(self.status, line.value(VERBOSE))
 
     def _common(self, line: CommandLine) -> dict[str, Any]:
         """What is given for all methods; UsageError where none has it."""
@@ -223,17 +280,10 @@ class Comparing:
 
     def run(self) -> int:
         settle_blas()
-        for path in self.outputs:
-            with opening("write result", path):
-                check_writable(path)
-        with Results(aside="-" in self.outputs) as results, self.status:
+        self.writing.check()
+        with self.status:
             found = self._made(self._prepared())
-            self.status.wipe()
-            for path in self.outputs:
-                with opening("write result", path), replacing(path) as stream:
-                    stream.write(getattr(found, WRITERS[os.path.splitext(path)[1]])().encode())
-            if not self.quiet or not self.outputs:
-                results.say(found.to_markdown().rstrip("\n"))
+        self.writing.write(found)
         return DONE
 
     def _prepared(self) -> Callable[..., Any]:
@@ -252,7 +302,7 @@ class Comparing:
 
     def _made(self, work: Callable[..., Any]) -> Any:
         try:
-            with self.cluster.executor() if self.cluster else _nowhere() as executor, opening(
+            with _warnings_told(), self.cluster.executor() if self.cluster else _nowhere() as executor, opening(
                     "use journal", self.resume or self.journal):
                 return work(threads=self.threads, journal=self.journal, resume=self.resume, executor=executor,
                             progress=self.progress)
@@ -271,10 +321,10 @@ class Comparing:
 
         found = []
         for path in self.files:
-            test = test_of(path) if self.given else None
-            if test is not None and not os.path.exists(test):
-                raise Failure(f"{path}: there is no {test}: leave out {GIVEN.flag}, or this file")
-            source = File(os.path.abspath(path) if self.cluster else path, test, **self.reading)
+            test = test_of(path) if self.given and os.path.exists(test_of(path)) else None
+            if self.cluster:
+                path, test = os.path.abspath(path), test and os.path.abspath(test)
+            source = File(path, test, **self.reading)
             try:
                 with opening("open input file", path):
                     source.peek()
@@ -286,6 +336,8 @@ class Comparing:
             found.append(source)
         if not found:
             raise Failure("no data file is left")
+        if self.given and not any(source.given for source in found):
+            raise Failure(f"there is no {test_of(self.files[0])}: {GIVEN.flag} is for sets that came with a test part")
         return found
 
 
@@ -293,6 +345,7 @@ class Reproducing(Comparing):
     """One run with --protocol."""
 
     def __init__(self, line: CommandLine) -> None:
+        self.writing = Writing(line)
         taken = (METHODS, GRID, *PAPERS, SPLITS, REPEATS, MARGINS, *WORK)
         for param in (*DESIGN, *JUDGING, *DATA, *RUN, *params.OWN):
             if param not in taken and line.meant(param, ()):
@@ -347,21 +400,39 @@ class Progress:
 
 
 @contextmanager
+def _warnings_told() -> Iterator[None]:
+    """Warnings of the block once each, at its end, but for those of fits that did not converge, which are counted."""
+    import warnings
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield
+    told = dict.fromkeys(str(found.message) for found in caught if found.category.__name__ != "ConvergenceWarning")
+    for message in told:
+        warn(message)
+
+
+@contextmanager
 def _nowhere() -> Iterator[None]:
     yield None
 
 
 def test_of(path: str) -> str:
-    """The file of the test part that came with a set: NAME.t of NAME, before what says how it is packed."""
-    for ending in (".gz", ".bz2", ".xz", ".zst"):
+    """The file of the test part that came with a set: NAME.t of NAME, before what says of what kind it is."""
+    kind = ""
+    for ending in (".gz", ".bz2", ".xz", ".zst", ".csv"):
         if path.endswith(ending):
-            return f"{path.removesuffix(ending)}.t{ending}"
-    return f"{path}.t"
+            path, kind = path.removesuffix(ending), ending + kind
+    return f"{path}.t{kind}"
 
 
 def _specs(text: str) -> list[str]:
     """One method with values of its own, or names with commas between."""
-    if ";" in text or ":" in text or "=" in text:
+    name, *values = text.split(";")
+    if values and "," in name and ":" not in name:
+        raise UsageError(f"-s {text}: a method with values of its own stands alone: give it another -s, such as "
+                         f"-s {name.rpartition(',')[0]} -s '{name.rpartition(',')[2]};{';'.join(values)}'")
+    if values or ":" in text or "=" in text:
         return [text]
     return [name.strip() for name in text.split(",") if name.strip()]
 

@@ -105,26 +105,33 @@ class Contestant(Protocol):
     @property
     def key(self) -> dict[str, Any]:
         """All that its results depend on, but the rows: as JSON has it."""
+        ...
 
     @property
     def described(self) -> str:
         """What it is, and what is tried, in a line."""
+        ...
 
     @property
     def regression(self) -> bool | None:
         """Whether it learns numbers; None: what it is given."""
+        ...
 
     def unfit(self, task: Task) -> str | None:
         """Why it does not fit the rows; None where it does."""
+        ...
 
     def points(self, task: Task) -> list[dict[str, Any]]:
         """The points of its grid for these rows, the first of equally good ones being taken."""
+        ...
 
     def search(self, task: Task, points: list[dict[str, Any]]) -> list[Tried]:
         """What the inner folds say of each of the points."""
+        ...
 
     def fit(self, task: Task, point: Mapping[str, Any], probability: bool) -> Fitted:
         """Trained on all rows; `probability`: with probabilities."""
+        ...
 
 
 def chosen_by(metric: str, y: AnyArray, places: AnyArray, scores: FloatArray | None) -> float:

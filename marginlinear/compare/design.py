@@ -20,6 +20,8 @@ from marginlinear.compare import parameters as D
 from marginlinear.data.folds import stratified_folds
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from marginlinear._typing import AnyArray, IntpArray
 
 
@@ -60,9 +62,9 @@ class Design(NamedTuple):
             return 1
         return self.splits if self.outer_folds is None else self.outer_folds * self.repeats
 
-    def sentence(self, given: bool = False) -> str:
-        """`given`: all sets came with a test part."""
-        if given:
+    def sentence(self, given: int = 0, sets: int = 1) -> str:
+        """How rows are split, in words; so many of the sets came with a test part."""
+        if given == sets:
             how = "the test part that came with each set"
         elif self.outer_folds is not None:
             how = f"{self.outer_folds} outer folds"
@@ -70,6 +72,8 @@ class Design(NamedTuple):
         else:
             test = "the others" if self.test_size is None else _size(self.test_size)
             how = f"{self.splits} random splits, {_size(self.train_size)} for training and {test} for tests"
+        if 0 < given < sets:
+            how += f", but {given} sets came with a test part"
         return f"{how}; parameters by {self.folds}-fold cross-validation inside each training part; seed {self.seed}"
 
     def split(self, name: str, y: AnyArray, number: int, groups: AnyArray | None = None,
@@ -171,10 +175,11 @@ def _size(size: float) -> str:
     return f"{size:g} of the rows" if size < 1 else f"{int(size)} rows"
 
 
-def bootstrap_rows(seed: int, name: str, m: int, draws: int) -> list[IntpArray]:
-    """Resamples of the m rows of a given test part: the same for all methods. m numbers each."""
+def bootstrap_rows(seed: int, name: str, m: int, draws: int) -> Iterator[IntpArray]:
+    """Yield resamples of the m rows of a given test part, m numbers each: the same for all methods."""
     rng = np.random.default_rng([seed, zlib.crc32(name.encode()), 2])
-    return [rng.integers(0, m, m) for _ in range(draws)]
+    for _ in range(draws):
+        yield rng.integers(0, m, m)
 
 
 def ratio(splits: list[tuple[int, int]]) -> float:

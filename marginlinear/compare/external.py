@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import tempfile
 import threading
+import warnings
 from importlib import import_module
 from itertools import product
 from typing import TYPE_CHECKING, Any
@@ -35,7 +36,7 @@ from marginlinear.selection.metrics import pooled
 from marginlinear.status import CONVERGED, MAX_ITER
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from marginlinear._typing import AnyArray, FloatArray
     from marginlinear.compare.specs import Spec
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
 # Rows of which at least this part is stored are dense for who asks for arrays.
 DENSE = 0.5
 PROGRAM = "liblinear-train"
+# It warns of much, as of inner caps that a fit gets over; by these, that it ended at a cap.
+CAPPED = "WARNING: reaching max number of iterations", "WARNING: reaching max number of Newton iterations"
 # LIBLINEAR draws its random numbers by the C library's rand, of which there is one in a process.
 ALONE = threading.Lock()
 
@@ -96,7 +99,7 @@ class Estimator(External):
         for key in (*self.fixed, *self.grid):
             if key not in known:
                 raise ValueError(f"{name} has no parameter {key!r}: it takes {', '.join(sorted(known))}")
-        self._seeded = known.get("random_state", 0) is None
+        self._seeded = [key for key, value in known.items() if key.split("__")[-1] == "random_state" and value is None]
 
     @property
     def key(self) -> dict[str, Any]:
@@ -110,7 +113,10 @@ class Estimator(External):
 
     @property
     def regression(self) -> bool | None:
-        from sklearn.base import is_classifier, is_regressor
+        from sklearn.base import (
+            is_classifier,  # pyright: ignore[reportAttributeAccessIssue]
+            is_regressor,  # pyright: ignore[reportAttributeAccessIssue]
+        )
 
         return True if is_regressor(self.template) else False if is_classifier(self.template) else None
 
@@ -118,18 +124,19 @@ class Estimator(External):
         return None
 
     def fit(self, task: Task, point: Mapping[str, Any], probability: bool) -> Fitted:
-        from sklearn.base import clone
+        from sklearn.base import clone  # pyright: ignore[reportAttributeAccessIssue]
 
         estimator = clone(self.template)
-        estimator.set_params(**({"random_state": task.seed} if self._seeded else {}), **self.fixed, **point)
+        estimator.set_params(**{**dict.fromkeys(self._seeded, task.seed), **self.fixed, **point})
         labels = task.y if task.classes is None else task.classes[task.y]
-        try:
-            estimator.fit(foreign(task.X), labels)
-        except MemoryError:
-            raise
-        # Whatever another library raises is why there is no result.
-        except Exception as error:
-            raise ValueError(f"{type(error).__name__}: {error}") from error
+        with HEARING.heard() as messages:
+            try:
+                estimator.fit(foreign(task.X), labels)
+            except MemoryError:
+                raise
+            # Whatever another library raises is why there is no result.
+            except Exception as error:
+                raise ValueError(f"{type(error).__name__}: {error}") from error
         classes = task.classes
 
         def predict(X: Any) -> tuple[AnyArray, FloatArray | None]:
@@ -147,11 +154,12 @@ class Estimator(External):
             return of_all
 
         able = probability and hasattr(estimator, "predict_proba")
-        return Fitted(predict, *_ended(estimator), probabilities=probabilities if able else None)
+        return Fitted(predict, MAX_ITER if messages else NOT_STATED, n_iter=_n_iter(estimator),
+                      probabilities=probabilities if able else None)
 
 
-def _ended(estimator: Any) -> tuple[str, None, None, None, int | None]:
-    """(status, ..., n_iter) of an estimator, or of what it holds at its end."""
+def _n_iter(estimator: Any) -> int | None:
+    """Iterations of an estimator, or of what it holds at its end; None where it does not say."""
     while True:
         inner = getattr(estimator, "best_estimator_", None)
         if inner is None and hasattr(estimator, "steps"):
@@ -159,11 +167,56 @@ def _ended(estimator: Any) -> tuple[str, None, None, None, int | None]:
         if inner is None or isinstance(inner, str):
             break
         estimator = inner
-    n_iter, cap = getattr(estimator, "n_iter_", None), getattr(estimator, "max_iter", None)
-    if n_iter is None or cap is None:
-        return NOT_STATED, None, None, None, None
-    most = int(np.max(n_iter))
-    return (MAX_ITER if 0 < cap <= most else NOT_STATED), None, None, None, most
+    n_iter = getattr(estimator, "n_iter_", None)
+    return None if n_iter is None else int(np.max(n_iter))
+
+
+class Hearing:
+    """Who hears the ConvergenceWarnings of scikit-learn, in whatever thread they are raised: Python has one filter, and
+    one way of showing warnings, for all threads."""
+
+    def __init__(self) -> None:
+        self._lock, self._users = threading.Lock(), 0
+        self._of_thread = threading.local()
+        self._ended: contextlib.ExitStack
+
+    @contextlib.contextmanager
+    def heard(self) -> Iterator[list[str]]:
+        """Within it, those of this thread are put on the list."""
+        with self._lock:
+            if not self._users:
+                self._listen()
+            self._users += 1
+        messages: list[str] = []
+        self._of_thread.messages = messages
+        try:
+            yield messages
+        finally:
+            self._of_thread.messages = None
+            with self._lock:
+                self._users -= 1
+                if not self._users:
+                    self._ended.close()
+
+    def _listen(self) -> None:
+        from sklearn.exceptions import ConvergenceWarning
+
+        self._ended = contextlib.ExitStack()
+        self._ended.enter_context(warnings.catch_warnings())
+        warnings.simplefilter("always", ConvergenceWarning)
+        show = warnings.showwarning
+
+        def hear(message: Warning | str, category: type[Warning], *rest: Any, **named: Any) -> None:
+            messages = getattr(self._of_thread, "messages", None)
+            if messages is None or not issubclass(category, ConvergenceWarning):
+                show(message, category, *rest, **named)
+            else:
+                messages.append(str(message))
+
+        warnings.showwarning = hear
+
+
+HEARING = Hearing()
 
 
 def _scores(estimator: Any, rows: Any, classes: AnyArray) -> FloatArray | None:
@@ -211,7 +264,7 @@ def sklearn_of(spec: Spec) -> Estimator:
     if not callable(kind):
         raise ValueError(f"{path} is no class: give {SKLEARN}MODULE.CLASS, such as {SKLEARN}sklearn.svm.LinearSVC")
     try:
-        template = kind()
+        template: Any = kind()
     except TypeError as error:
         raise ValueError(f"{path} cannot be made by its defaults alone, as a pipeline cannot: compare it in Python "
                          f"({error})") from error
@@ -248,7 +301,7 @@ def _require_estimator(template: Any, name: str) -> None:
 
 def estimator_of(estimator: Any, grid: Mapping[str, list[Any]] | None, label: str | None) -> Estimator:
     """The Estimator of one that Python has, as it is but for what the grid says."""
-    from sklearn.base import clone
+    from sklearn.base import clone  # pyright: ignore[reportAttributeAccessIssue]
 
     name = type(estimator).__name__
     _require_estimator(estimator, name)
@@ -326,8 +379,7 @@ class Liblinear(External):
         if done.returncode or not os.path.exists(path):
             told = (done.stderr or done.stdout).strip().splitlines() or ["no message"]
             raise ValueError(f"{PROGRAM} failed: {told[0]}")
-        # Newton's methods warn of a failed line search by the same word.
-        return MAX_ITER if "WARNING" in done.stdout + done.stderr else CONVERGED
+        return MAX_ITER if any(line.startswith(CAPPED) for line in done.stdout.splitlines()) else CONVERGED
 
 
 def _package() -> Any:

@@ -36,6 +36,30 @@ FIELDS: dict[str, tuple[type, ...]] = {
 }
 
 
+STEPS = ("select", "fit", "predict")
+
+
+def trial_fault(trial: Any) -> str | None:
+    """What is wrong with a trial that was read; None for nothing."""
+    if not isinstance(trial, dict) or trial.keys() != FIELDS.keys():
+        return f"not a trial: {', '.join(FIELDS)} are needed"
+    for name, kinds in FIELDS.items():
+        if type(trial[name]) not in kinds:
+            return f"{name} is {shown(trial[name])}"
+    if any(not isinstance(value, (str, int, float, type(None))) for value in trial["params"].values()):
+        return f"params are {shown(trial['params'])}"
+    lists = [*trial["replicates"].values(), trial["margins"] or []]
+    if not all(isinstance(values, list) for values in lists):
+        return "replicates and margins are lists of numbers"
+    for value in (*trial["scores"].values(), *(value for values in lists for value in values)):
+        if type(value) not in (int, float, type(None)):
+            return f"{shown(value)} is not a number"
+    seconds = trial["seconds"]
+    if seconds.keys() != set(STEPS) or not all(type(value) in (int, float) for value in seconds.values()):
+        return f"seconds are {shown(seconds)}: {', '.join(STEPS)} are needed"
+    return None
+
+
 class Journal:
     """The file; `known` holds what it says of trials, by (set, method, split).
 
@@ -74,12 +98,12 @@ class Journal:
             elif entry.keys() == {"method", "is"}:
                 self._is["method", entry["method"]] = entry["is"]
             else:
-                trial = entry.get("trial")
-                if entry.keys() != {"trial"} or not isinstance(trial, dict) or trial.keys() != FIELDS.keys():
+                if entry.keys() != {"trial"}:
                     raise self._error(number, "neither a set, nor a method, nor a trial")
-                for name, kinds in FIELDS.items():
-                    if type(trial[name]) not in kinds:
-                        raise self._error(number, f"{name} is {shown(trial[name])}")
+                trial = entry["trial"]
+                fault = trial_fault(trial)
+                if fault is not None:
+                    raise self._error(number, fault)
                 self.known[trial["set"], trial["method"], trial["split"]] = trial
 
     def require_new(self) -> None:

@@ -148,8 +148,9 @@ def _axis(points: Sequence[Mapping[str, Any]], method: Method) -> str | None:
 
 
 def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value if isinstance(value, (bool, int, float, str, type(None))) else repr(value)
-            for name, value in sorted(values.items())}
+    """The values for JSON: a kernel's function by its name."""
+    return {name: value if isinstance(value, (bool, int, float, str, type(None))) else
+            f"{value.__module__}.{value.__qualname__}" for name, value in sorted(values.items())}
 
 
 def registered_of(spec: Spec, common: Mapping[str, Any], override: str | None = None) -> Registered:
@@ -171,6 +172,8 @@ def registered_of(spec: Spec, common: Mapping[str, Any], override: str | None = 
     # Single values do not vary, so that what depends on them is known.
     fixed |= {name: values[0] for name, values in grid.items() if len(values) == 1}
     grid = {name: values for name, values in grid.items() if len(values) > 1}
+    if fixed.get(P.KERNEL.name, common.get(P.KERNEL.name)) == "precomputed":
+        raise ValueError("kernel = 'precomputed' has no rows to be split: give the rows, and a function as the kernel")
     lacking = []
     for name, value in common.items():
         if name in fixed or name in grid:

@@ -27,7 +27,7 @@ def markdown(found: Comparison) -> str:
 def _markdown(found: Comparison) -> Iterator[str]:
     yield f"# {', '.join(found.methods)}"
     yield ""
-    yield f"{_upper(found.plan.design.sentence(found.given))}. Parameters chosen by {TITLES[found.plan.select]}" + (
+    yield f"{_upper(found.designed)}. Parameters chosen by {TITLES[found.plan.select]}" + (
         f"; rows scaled by {found.plan.scale}, learned on the training part." if found.plan.scale else ".")
     yield ""
     for entrant in found.entrants:
@@ -76,7 +76,9 @@ def rows_of(found: Comparison, metric: str, bold: str) -> Iterator[list[str]]:
     ranking = found.ranking(metric)
     if ranking is not None:
         yield ["mean rank", *(f"{rank:.3f}" for rank in ranking.ranks)]
-    for naive in (False,) if found.given else (False, True):
+    for naive in (False, True) if len(found.methods) > 1 else ():
+        if naive and found.given == len(found.sets):
+            continue
         counts = [found.counts(metric, method, naive) for method in found.methods[1:]]
         yield [f"win/tie/loss{', naive t' if naive else ''}", "",
                *(f"{one.win}/{one.tie}/{one.loss}" for one in counts)]
@@ -88,16 +90,21 @@ def mark(verdict: str, metric: str) -> str:
 
 
 def _legend(found: Comparison, metric: str) -> str:
-    test = "bootstrap of the test rows" if found.given else "corrected resampled t test"
-    lines = [f"{BETTER} better, {WORSE} worse than {found.methods[0]} at {found.level:g} by the {test}"
-             f"{'.' if found.given else '; mean and standard deviation over the splits.'}"]
+    of_splits, of_given = "the corrected resampled t test", "the bootstrap of the test rows"
+    some = found.given < len(found.sets)
+    tests = f"{of_splits}, of a test part that came with a set {of_given}" if found.given and some else (
+        of_splits if some else of_given)
+    lines = ["Mean and standard deviation over the splits."] if some else []
+    if len(found.methods) > 1:
+        lines.insert(0, f"{BETTER} better, {WORSE} worse than {found.methods[0]} at {found.level:g} by {tests}.")
     if metric in ERRORS:
         lines.append("The least is the best.")
     short = sum(trial["reason"] is None and not trial["certified"] for trial in found.trials)
     if short:
         what = "left out of means and tests" if found.certified_only else "counted as the others"
-        lines.append(f"Fits without a certificate within their tolerance: {short}, {what}.")
-    if not found.given:
+        lines.append(f"Fits without a certificate within their tolerance: {short}, {what}."
+                     f"{'' if found.plan.scale else ' Rows of a common scale help: --scale range.'}")
+    if some and len(found.methods) > 1:
         lines.append("The naive paired t takes splits for independent, and finds differences that are none.")
     return " ".join(lines)
 
@@ -167,7 +174,7 @@ def latex(found: Comparison) -> str:
     lines: list[str] = []
     for metric in found.metrics:
         columns = "l" + "r" * len(found.methods)
-        lines += [f"% {TITLES[metric]}; {found.plan.design.sentence(found.given)}",
+        lines += [f"% {TITLES[metric]}; {found.designed}",
                   f"\\begin{{tabular}}{{{columns}}}", "\\hline",
                   " & ".join(map(_tex, ["set", *found.methods])) + r" \\", "\\hline"]
         for row in rows_of(found, metric, "\\textbf{{{}}}"):

@@ -9,10 +9,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from marginlinear._version import version
 from marginlinear.compare import statistics as S
-from marginlinear.compare.design import ratio
-from marginlinear.compare.measures import ERRORS
+from marginlinear.compare.design import Design, ratio
+from marginlinear.compare.measures import ERRORS, metrics_of
 from marginlinear.compare.parameters import ROPE
+from marginlinear.compare.sets import TOLD
 from marginlinear.compare.statistics import deviation_of, mean_of
+from marginlinear.compare.study import Plan
+from marginlinear.data.reading import JSONFault, json_of
+from marginlinear.errors import DataError
 from marginlinear.problem import Summary, counted
 
 if TYPE_CHECKING:
@@ -20,7 +24,7 @@ if TYPE_CHECKING:
 
     from marginlinear._typing import PathLike
     from marginlinear.compare.statistics import Difference, Posterior, Ranking
-    from marginlinear.compare.study import Plan, Trial
+    from marginlinear.compare.study import Trial
 
 
 # Sets with which tests over sets begin: with five Wilcoxon's cannot find anything at 0.05.
@@ -85,9 +89,14 @@ class Comparison(Summary):
         return [entrant.label for entrant in self.entrants]
 
     @property
-    def given(self) -> bool:
-        """Whether all sets came with a test part."""
-        return all(one["test_rows"] is not None for one in self.sets.values())
+    def given(self) -> int:
+        """How many sets came with a test part."""
+        return sum(one["test_rows"] is not None for one in self.sets.values())
+
+    @property
+    def designed(self) -> str:
+        """How rows were split and parameters chosen, in words."""
+        return self.plan.design.sentence(self.given, len(self.sets))
 
     @property
     def metrics(self) -> tuple[str, ...]:
@@ -183,7 +192,10 @@ class Comparison(Summary):
                 if 0 in theirs:
                     continue
                 theirs, ours = [1.0] * len(means), [b / a for a, b in means]
-            tested.append((method, S.wilcoxon(ours, theirs, level=self.level),
+            ranks = S.wilcoxon(ours, theirs, level=self.level)
+            if metric in ERRORS:
+                ranks = ranks._replace(test=f"{ranks.test} of errors as parts of {self.methods[0]}'s")
+            tested.append((method, ranks,
                            S.bayesian_signed_rank(ours, theirs, rope=self.rope, seed=self.plan.design.seed)))
         adjusted = S.holm([found.p for _, found, _ in tested])
         return [OverSets(method, found, p, posterior)
@@ -241,13 +253,13 @@ class Comparison(Summary):
         means = {method: mean_of([row["mean"] for row in self.table()
                                   if row["metric"] == metric and row["method"] == method and row["splits"]])
                  for method in self.methods}
+        against = "; ".join(f"{method} {counts.win}/{counts.tie}/{counts.loss}" for method in self.methods[1:]
+                            for counts in [self.counts(metric, method)])
         return f"Comparison of {', '.join(self.methods)} on {counted(len(self.sets), 'set')}", [
-            ("design", self.plan.design.sentence(self.given)),
+            ("design", self.designed),
             ("trials", f"{len(self.trials):,}, {short} not certified, {failed} not possible"),
             (metric, ", ".join(f"{method} {value:.4g}" for method, value in means.items()) + " (mean over the sets)"),
-            (f"against {self.methods[0]}", "; ".join(
-                f"{method} {counts.win}/{counts.tie}/{counts.loss}" for method in self.methods[1:]
-                for counts in [self.counts(metric, method)]) + " won/tied/lost sets")]
+            (f"against {self.methods[0]}", f"{against} won/tied/lost sets" if against else "no other method")]
 
     def __str__(self) -> str:
         return self.to_markdown()
@@ -271,7 +283,7 @@ class Comparison(Summary):
         return csv_text(self)
 
     def to_json(self, seconds: bool = True) -> str:
-        """All of it; without `seconds` two runs of one command have the same bytes."""
+        """All of it. Without `seconds`, which `from_json` needs, two runs of one command have the same bytes."""
         trials = [trial if seconds else {**trial, "seconds": None} for trial in self.trials]
         told = {"marginlinear": version, "design": self.plan.design._asdict(), "metrics": self.metrics,
                 "select": self.plan.select, "scale": self.plan.scale, "regression": self.plan.regression,
@@ -300,18 +312,57 @@ class Comparison(Summary):
         return {"by_set": by_set, "over_sets": over, "ranking": None if ranking is None else S.as_dict(ranking)}
 
     @classmethod
-    def from_json(cls, source: PathLike | str) -> Comparison:
-        """The Comparison of a file that `to_json` made."""
-        from marginlinear.compare.design import Design
-        from marginlinear.compare.study import Plan
+    def joined(cls, parts: Sequence[Comparison], *, level: float | None = None, rope: float | None = None,
+               certified_only: bool | None = None) -> Comparison:
+        """The Comparison of the sets of several, of the same methods, design and metrics.
 
-        with open(source, encoding="utf-8") as stream:
-            told = json.load(stream)
-        plan = Plan(Design(**told["design"]), tuple(told["metrics"]), told["select"], told["scale"],
-                    told["regression"], told["margins"])
-        entrants = [Entrant(one["method"], one["described"], one["is"]) for one in told["methods"]]
-        return cls(plan, entrants, told["sets"], told["trials"], level=told["level"], rope=told["rope"],
-                   certified_only=told["certified_only"])
+        Parameters
+        ----------
+        parts : sequence of Comparison
+        level, rope, certified_only : optional
+            In place of those of the first.
+
+        Raises ValueError where the parts differ, or have a set in common.
+        """
+        if not parts:
+            raise ValueError("parts: there is none: give one Comparison or more")
+        first = parts[0]
+        sets: dict[str, dict[str, Any]] = {}
+        for part in parts:
+            if part.plan != first.plan or part.entrants != first.entrants:
+                raise ValueError(f"the comparisons of {', '.join(first.sets)} and of {', '.join(part.sets)} are not of "
+                                 "the same methods, splits and metrics: they cannot be joined")
+            twice = next((name for name in part.sets if name in sets), None)
+            if twice is not None:
+                raise ValueError(f"the set {twice} is in two of the comparisons: leave one out")
+            sets |= part.sets
+        return cls(first.plan, first.entrants, sets, [trial for part in parts for trial in part.trials],
+                   level=first.level if level is None else level, rope=first.rope if rope is None else rope,
+                   certified_only=first.certified_only if certified_only is None else certified_only)
+
+    @classmethod
+    def from_json(cls, source: PathLike | str) -> Comparison:
+        """The Comparison of a file that `to_json` made; DataError for another one."""
+        from marginlinear.compare.journal import trial_fault
+
+        with open(source, "rb") as stream:
+            data = stream.read()
+        try:
+            told = json_of(data)
+        except JSONFault as error:
+            raise DataError(source, error.line, error.column, f"not JSON: {error}") from None
+        try:
+            fault = next(filter(None, map(trial_fault, told["trials"])), None)
+            if fault is None:
+                plan = Plan(Design(**told["design"]), metrics_of(told["metrics"], told["regression"]), told["select"],
+                            told["scale"], told["regression"], told["margins"])
+                entrants = [Entrant(one["method"], one["described"], one["is"]) for one in told["methods"]]
+                sets = {name: {key: one[key] for key in TOLD} for name, one in told["sets"].items()}
+                return cls(plan, entrants, sets, told["trials"], level=float(told["level"]), rope=float(told["rope"]),
+                           certified_only=told["certified_only"])
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            fault = f"{type(error).__name__}: {error}"
+        raise DataError(source, 0, 0, f"not what margin-compare -o FILE.json writes: {fault}")
 
 
 def _plain(value: float) -> float | None:

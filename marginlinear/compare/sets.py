@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from marginlinear._typing import AnyArray, IntArray
 
+# What a result says of a set.
+TOLD = ("rows", "features", "classes", "test_rows", "sha256")
 PACKED = (".gz", ".bz2", ".xz", ".zst")
 
 
@@ -50,8 +52,8 @@ class Dataset(NamedTuple):
         """What a result says of it, for JSON."""
         m, n = shape_of(self.X)
         given = None if self.given is None else len(self.given[1])
-        return {"rows": m, "features": n, "test_rows": given,
-                "classes": None if self.classes is None else len(self.classes), "sha256": self.digest()}
+        classes = None if self.classes is None else len(self.classes)
+        return dict(zip(TOLD, (m, n, classes, given, self.digest()), strict=True))
 
     def digest(self) -> str:
         """SHA-256 of all of it but the name."""
@@ -97,8 +99,11 @@ class File(NamedTuple):
         Of CSV: the column of the labels.
     categories : tuple of str
         Of CSV: columns of words, that become a feature for each word.
+    leave_out : tuple of str
+        Of CSV: columns that are no features.
     groups : str or None
-        The file of the rows' groups: a word a line.
+        The file of the rows' groups, a word a line; of CSV a column of this name, if there is one, which then is no
+        feature.
     zero_based : bool
     """
 
@@ -106,6 +111,7 @@ class File(NamedTuple):
     test: str | None = None
     label: str = "label"
     categories: tuple[str, ...] = ()
+    leave_out: tuple[str, ...] = ()
     groups: str | None = None
     zero_based: bool = False
 
@@ -120,14 +126,17 @@ class File(NamedTuple):
     def load(self, regression: bool) -> Dataset:
         X, y = self._read(self.path, regression, None)
         test = None if self.test is None else self._read(self.test, regression, X)
-        return dataset(self.name, X, y, regression, test, None if self.groups is None else read_groups(self.groups))
+        groups = None if self.groups is None else getattr(X, "left_out", {}).get(self.groups)
+        if groups is None and self.groups is not None:
+            groups = read_groups(self.groups)
+        return dataset(self.name, X, y, regression, test, groups)
 
     def peek(self) -> None:
         """Raise DataError or OSError now, where the beginning of the file is not that of a set."""
         if is_csv(self.path):
-            from marginlinear.data.columns import require_columns
+            from marginlinear.data.columns import columns_of
 
-            require_columns(self.path, (self.label, *self.categories))
+            columns_of(self.path, (self.label, *self.categories, *self.leave_out))
             return
         from marginlinear.libsvm import libsvm_blocks
 
@@ -137,9 +146,12 @@ class File(NamedTuple):
 
     def _read(self, path: str, regression: bool, first: Any) -> tuple[Any, Any]:
         if is_csv(path):
-            from marginlinear.data.columns import read_csv
+            from marginlinear.data.columns import columns_of, read_csv
 
-            table = read_csv(path, self.label, self.categories, None if first is None else first.columns)
+            left_out = self.leave_out
+            if self.groups in columns_of(path, ()) and self.groups not in left_out:
+                left_out = (*left_out, self.groups)
+            table = read_csv(path, self.label, self.categories, None if first is None else first.columns, left_out)
             return table, table.y
         from marginlinear.libsvm import read_libsvm
 

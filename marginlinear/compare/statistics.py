@@ -15,6 +15,7 @@ Bayesian tests: A. Benavoli et al., JMLR 18 (2017).
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -298,6 +299,7 @@ def friedman(scores: ArrayLike, *, level: float = LEVEL) -> Ranking:
                    critical_difference(k, N, level), (math.nan, *holm(raw)), level)
 
 
+@lru_cache
 def critical_difference(k: int, N: int, level: float = LEVEL) -> float:
     """Nemenyi's for the mean ranks of k methods over N sets: q/sqrt(2) sqrt(k (k + 1)/(6 N))."""
     from scipy.stats import studentized_range

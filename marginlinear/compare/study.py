@@ -11,6 +11,7 @@ import math
 import os
 import threading
 import time
+from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -124,11 +125,23 @@ def run(plan: Plan, sources: Sequence[Source], methods: Sequence[Contestant], kn
             if report is not None:
                 report(trial, len(found), len(jobs))
 
-    if executor is not None:
-        _elsewhere(plan, sources, methods, todo, executor, ended)
-    else:
-        _here(plan, methods, todo, loaded, threads or default_threads(), ended)
+    with blas_on_one_thread():
+        if executor is not None:
+            _elsewhere(plan, sources, methods, todo, executor, ended)
+        else:
+            _here(plan, methods, todo, loaded, threads or default_threads(), ended)
     return Found([found[job] for job in jobs], loaded.told)
+
+
+def blas_on_one_thread() -> AbstractContextManager[object]:
+    """Where threadpoolctl is installed, BLAS works on one thread within it: trials have the cores, and on small
+    matrices its own threads take many times longer than one."""
+    try:
+        from threadpoolctl import threadpool_limits
+    except ImportError:
+        return nullcontext()
+    found: AbstractContextManager[object] = threadpool_limits(1, user_api="blas")
+    return found
 
 
 def _here(plan: Plan, methods: Sequence[Contestant], todo: list[Job], loaded: Loaded, threads: int,
@@ -166,7 +179,8 @@ def _elsewhere(plan: Plan, sources: Sequence[Source], methods: Sequence[Contesta
 def trial_there(plan: Plan, source: Source, method: Contestant, split: int) -> Trial:
     """What a worker runs."""
     data = source.load(plan.regression) if source.path is None else _read(source, plan.regression, _stamp(source.path))
-    return trial_of(plan, data, method, split, 1, None)
+    with blas_on_one_thread():
+        return trial_of(plan, data, method, split, 1, None)
 
 
 @lru_cache(maxsize=1)
@@ -274,9 +288,11 @@ def _made(plan: Plan, task: Task, method: Contestant, X_test: Any, y_test: Any, 
         if found_margins is not None:
             trial["margins"] = np.quantile(found_margins, QUANTILES).tolist()
     if data.given is not None:
-        draws = bootstrap_rows(plan.design.seed, data.name, len(y_test), DRAWS)
-        trial["replicates"] = {metric: [_number(measure(metric, found.at(rows))) for rows in draws]
-                               for metric in plan.metrics if trial["scores"][metric] is not None}
+        trial["replicates"] = {metric: [] for metric, value in trial["scores"].items() if value is not None}
+        for rows in bootstrap_rows(plan.design.seed, data.name, len(y_test), DRAWS):
+            resample = found.at(rows)
+            for metric, values in trial["replicates"].items():
+                values.append(_number(measure(metric, resample)))
 
 
 def _number(value: Any) -> float | None:

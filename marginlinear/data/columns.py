@@ -41,15 +41,19 @@ class Table(NamedTuple):
         Of the features: a column's name, or `name=word` for a word of a column of categories.
     columns : list of Column
         What makes a further file's features those of this one.
+    left_out : dict
+        Name of a column that is no feature -> its cells, as they are.
     """
 
     X: FloatArray
     y: AnyArray
     names: list[str]
     columns: list[Column]
+    left_out: dict[str, tuple[str, ...]]
 
 
-def read_csv(path: str, label: str, categories: Sequence[str] = (), like: Sequence[Column] | None = None) -> Table:
+def read_csv(path: str, label: str, categories: Sequence[str] = (), like: Sequence[Column] | None = None,
+             leave_out: Sequence[str] = ()) -> Table:
     """Read a CSV file with a header, commas between cells.
 
     Parameters
@@ -60,6 +64,8 @@ def read_csv(path: str, label: str, categories: Sequence[str] = (), like: Sequen
         The column of the labels: words, unless all of them are numbers.
     categories : sequence of str
         Columns that become a feature for each of their words, 1 where a row has it. Other cells must be numbers.
+    leave_out : sequence of str
+        Columns that are no features.
     like : sequence of Column, optional
         The columns of another file, whose features this one gets: a word that is not there has none.
 
@@ -71,9 +77,11 @@ def read_csv(path: str, label: str, categories: Sequence[str] = (), like: Sequen
         The file cannot be read.
     """
     lines = _rows(path)
-    header = _header(path, lines, (label, *categories))
-    if label in categories:
-        raise DataError(path, 1, 1, f"{shown(label)} is the column of the labels, and no category")
+    header = _header(path, lines, (label, *categories, *leave_out))
+    for name in (*categories, *leave_out):
+        if (label, *categories, *leave_out).count(name) > 1:
+            raise DataError(path, 1, 1, f"{shown(name)} is named twice: a column is that of the labels, a category, or "
+                            "left out")
     if like is not None and (missing := [column.name for column in like if column.name not in header]):
         raise DataError(path, 1, 1, f"there is no column {shown(missing[0])}, which the other file has")
     rows = [(number, row) for number, row in lines if row]
@@ -85,7 +93,7 @@ def read_csv(path: str, label: str, categories: Sequence[str] = (), like: Sequen
     cells = dict(zip(header, zip(*(row for _, row in rows), strict=True), strict=True))
     columns = list(like) if like is not None else [
         Column(name, tuple(sorted(set(map(str.strip, cells[name])))) if name in categories else None)
-        for name in header if name != label]
+        for name in header if name != label and name not in leave_out]
     features, names = [], []
     for column in columns:
         texts = cells[column.name]
@@ -97,12 +105,12 @@ def read_csv(path: str, label: str, categories: Sequence[str] = (), like: Sequen
             features += [(of_rows == word).astype(np.float64) for word in column.words]
             names += [f"{column.name}={word}" for word in column.words]
     return Table(np.column_stack(features) if features else np.empty((len(rows), 0)), _labels(cells[label]), names,
-                 columns)
+                 columns, {name: cells[name] for name in leave_out})
 
 
-def require_columns(path: str, names: Sequence[str]) -> None:
-    """DataError or OSError where the file has no header with these names."""
-    _header(path, _rows(path), names)
+def columns_of(path: str, names: Sequence[str]) -> list[str]:
+    """The names of the columns of a file; DataError or OSError where it has no header with these `names`."""
+    return _header(path, _rows(path), names)
 
 
 def _header(path: str, lines: Iterator[tuple[int, list[str]]], names: Sequence[str]) -> list[str]:

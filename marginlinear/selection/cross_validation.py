@@ -313,6 +313,7 @@ class Fits:
     """Fits of points of a grid on folds, on threads.
 
     A chain is one fold with points that differ on one axis, in ascending order; each fit starts from the one before.
+    A `cancel` of the caller's, who has several searches at once, ends what is on one thread.
     """
 
     def __init__(self, method: Method, folds: Folds, params: Mapping[str, Any], points: list[dict[Any, Any]],
@@ -324,7 +325,6 @@ class Fits:
         # Each fold's training rows are scaled in their own way.
         self.shares = values.get("kernel") in P.KERNEL.choices and params.get(P.SCALE.name) is None
         self.chains = G.chains_of(points, axis)
-        # Whoever runs several searches at once has one that ends them all.
         self._outer = cancel
         self._cancel, self._report_lock = cancel or threading.Event(), threading.Lock()
 

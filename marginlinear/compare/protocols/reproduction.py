@@ -243,6 +243,8 @@ class Reproduction:
         yield "## Readings"
         yield ""
         yield from (f"- {reading}" for reading in protocol.readings)
+        yield ("- Of the points of a grid those come first whose fits are all certified, or of a method without a "
+               "certificate at rest; of all that is measured nothing is left out.")
         yield from self._about_sets()
         yield from _chosen(self.comparison)
 
