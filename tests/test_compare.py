@@ -114,6 +114,9 @@ def test_bayesian_signed_ranks():
     assert found.larger == pytest.approx(mirrored.smaller, abs=0.01) and found == S.bayesian_signed_rank(
         TWO, ONE, rope=0.01)
     assert found.smaller + found.equal + found.larger == pytest.approx(1) and found.verdict == "inconclusive"
+    # What baycomp gives for these: 200,000 draws.
+    for rope, theirs in (0.01, (0, 0.330, 0.670)), (0.005, (0.000, 0.038, 0.962)):
+        assert S.bayesian_signed_rank(TWO, ONE, rope=rope)[2:5] == pytest.approx(theirs, abs=0.01)
     assert S.bayesian_signed_rank(ONE + 0.05, ONE, rope=0.01).verdict == "larger"
     assert S.bayesian_signed_rank(ONE + 0.001, ONE, rope=0.01).verdict == "equal"
     assert S.holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
@@ -227,6 +230,9 @@ def test_the_same_bits_again_threaded_and_resumed(tmp_path):
         compare({"a": (X, Y)}, ["cs;C=2"], metric=["accuracy", "auc"], resume=path, **FEW)
     with pytest.raises(ValueError, match="is there: go on with it"):
         run(journal=path)
+    # One that an error has left without a trial is none.
+    path.write_bytes(b"".join(lines[:5]))
+    assert run(journal=path).to_json(seconds=False) == whole
 
 
 def order(trial):
@@ -325,6 +331,13 @@ def test_estimators_of_scikit_learn():
     assert hasty.uncertified("a", "LinearSVC") == 3 and hasty.of("a", "LinearSVC")[0]["n_iter"] == 2
     broken = compare({"a": (X, Y)}, [(SVC(), {"C": [-1.0]})], **FEW)
     assert "InvalidParameterError" in broken.trials[0]["reason"]
+
+    class Silent(SVC):
+        def predict(self, X):
+            raise NotImplementedError("not today")
+
+    silent = compare({"a": (X, Y)}, [Silent()], **FEW)
+    assert silent.trials[0]["reason"] == "NotImplementedError: not today"
 
 
 def test_liblinear_joins():
@@ -426,6 +439,8 @@ def test_the_command(tmp_path, monkeypatch, capsys):
             (["-s", "l2svc", "-o", "d.csv", "d.csv"], 2, "are one file"),
             (["-s", "l2svc", "--outer-folds", "3", "--splits", "2", "d.csv"], 2, "--splits is of random splits"),
             (["-s", "l2svc", "d.csv"], 1, "there is no column 'label'"),
+            (["-s", "l2svc", "--label", "what", "--train-size", "99", "-q", "-o", "x.md", "d.csv"], 1,
+             "nothing could be tried: train_size = 99 is 99 of 90 rows"),
             (["-s", "l2svc", "none"], 1, "can't open input file none"),
             (["-s", "l2svc", "--given-test", "--label", "what", "d.csv"], 1, "there is no d.t.csv")]:
         assert margin_compare.main(words) == status

@@ -28,6 +28,7 @@ from dask import delayed  # noqa: E402
 from distributed import Client, LocalCluster  # noqa: E402
 
 import marginlinear.dask as mld  # noqa: E402
+from marginlinear.compare import compare  # noqa: E402
 from marginlinear.dask import journal  # noqa: E402
 from marginlinear.errors import PartitionWarning, RowError  # noqa: E402
 
@@ -618,3 +619,12 @@ def test_a_worker_with_another_version_is_named(client, monkeypatch):
     monkeypatch.setattr(training, "version", "0.0.0")
     with pytest.raises(ValueError, match=r"worker tcp.* has marginlinear .*, here it is 0\.0\.0"):
         training.require_workers(client)
+
+
+def test_a_comparison_on_the_workers(client):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 3))
+    sets, methods = {"a": (X, X[:, 0] > 0)}, ["l2svc;C=1,4", "cs;C=1"]
+    there, here = (compare(sets, methods, splits=2, folds=2, executor=executor)
+                   for executor in (client.get_executor(), None))
+    assert there.to_json(seconds=False) == here.to_json(seconds=False)

@@ -284,6 +284,8 @@ class Comparing:
         with self.status:
             found = self._made(self._prepared())
         self.writing.write(found)
+        if all(trial["reason"] is not None for trial in found.trials):
+            raise Failure(f"nothing could be tried: {found.trials[0]['reason']}")
         return DONE
 
     def _prepared(self) -> Callable[..., Any]:

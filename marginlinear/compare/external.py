@@ -129,26 +129,25 @@ class Estimator(External):
         estimator = clone(self.template)
         estimator.set_params(**{**dict.fromkeys(self._seeded, task.seed), **self.fixed, **point})
         labels = task.y if task.classes is None else task.classes[task.y]
-        with HEARING.heard() as messages:
-            try:
-                estimator.fit(foreign(task.X), labels)
-            except MemoryError:
-                raise
-            # Whatever another library raises is why there is no result.
-            except Exception as error:
-                raise ValueError(f"{type(error).__name__}: {error}") from error
+        with HEARING.heard() as messages, refusing():
+            estimator.fit(foreign(task.X), labels)
         classes = task.classes
 
         def predict(X: Any) -> tuple[AnyArray, FloatArray | None]:
             rows = foreign(X)
-            predicted = np.asarray(estimator.predict(rows))
-            if classes is None:
-                return predicted.astype(np.float64), predicted.astype(np.float64)
-            return np.searchsorted(classes, predicted), _scores(estimator, rows, classes)
+            with refusing():
+                predicted = np.asarray(estimator.predict(rows))
+                if predicted.size != shape_of(X)[0]:
+                    raise ValueError(f"predictions of shape {predicted.shape} for {shape_of(X)[0]} rows")
+                predicted = predicted.ravel()
+                if classes is None:
+                    return predicted.astype(np.float64), predicted.astype(np.float64)
+                return np.searchsorted(classes, predicted), _scores(estimator, rows, classes)
 
         def probabilities(X: Any) -> FloatArray:
             assert classes is not None
-            found = np.asarray(estimator.predict_proba(foreign(X)))
+            with refusing():
+                found = np.asarray(estimator.predict_proba(foreign(X)))
             of_all = np.zeros((len(found), len(classes)))
             of_all[:, np.searchsorted(classes, estimator.classes_)] = found
             return of_all
@@ -156,6 +155,17 @@ class Estimator(External):
         able = probability and hasattr(estimator, "predict_proba")
         return Fitted(predict, MAX_ITER if messages else NOT_STATED, n_iter=_n_iter(estimator),
                       probabilities=probabilities if able else None)
+
+
+@contextlib.contextmanager
+def refusing() -> Iterator[None]:
+    """Whatever another library raises within it is why there is no result: a ValueError, which becomes a reason."""
+    try:
+        yield
+    except MemoryError:
+        raise
+    except Exception as error:
+        raise ValueError(f"{type(error).__name__}: {error}") from error
 
 
 def _n_iter(estimator: Any) -> int | None:

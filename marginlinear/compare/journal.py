@@ -107,8 +107,13 @@ class Journal:
                 self.known[trial["set"], trial["method"], trial["split"]] = trial
 
     def require_new(self) -> None:
-        """ValueError for a file with something in it: what took hours is not written over."""
-        if os.path.isfile(self.path) and os.path.getsize(self.path):
+        """ValueError for a file with something in it, but for a journal without a trial: what took hours is not written
+        over."""
+        if not os.path.isfile(self.path):
+            return
+        with open(self.path, "rb") as stream:
+            data = stream.read()
+        if data and (not data.startswith(b'{"comparison"') or b'\n{"trial"' in data):
             raise ValueError(f"{self.path} is there: go on with it by --resume (resume= in Python), or give --journal "
                              "another name")
 

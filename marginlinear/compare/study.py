@@ -238,13 +238,14 @@ def parts_of(plan: Plan, data: Dataset, split: int) -> tuple[Any, Any, Any, Any,
 def trial_of(plan: Plan, data: Dataset, method: Contestant, split: int, threads: int,
              cancel: threading.Event | None) -> Trial:
     """One trial, as the journal has it."""
-    X, y, X_test, y_test, groups = parts_of(plan, data, split)
-    trial: Trial = {"set": data.name, "method": method.label, "split": split, "train": len(y), "test": len(y_test),
-                    "params": {}, "inner": None, "scores": {}, "status": None, "certificate": None, "allowed": None,
+    trial: Trial = {"set": data.name, "method": method.label, "split": split, "train": 0, "test": 0, "params": {},
+                    "inner": None, "scores": {}, "status": None, "certificate": None, "allowed": None,
                     "objective": None, "n_iter": None, "certified": False, "fits": 0, "uncertified": 0,
                     "seconds": {"select": 0.0, "fit": 0.0, "predict": 0.0}, "reason": None, "replicates": {},
                     "margins": None}
     try:
+        X, y, X_test, y_test, groups = parts_of(plan, data, split)
+        trial |= {"train": len(y), "test": len(y_test)}
         if plan.scale is not None:
             scaling = learned(plan.scale, X)
             X, X_test = scaling.apply(X), scaling.apply(X_test)
