@@ -156,6 +156,11 @@ class Reproduction:
         self.protocol, self.comparison, self.figures = protocol, comparison, figures
         self.lacking, self.grids, self.left = lacking, grids, left
 
+    @property
+    def trials(self) -> list[Trial]:
+        """As of the comparison."""
+        return self.comparison.trials
+
     def cells(self) -> list[Cell]:
         """Those of all sets and methods."""
         found = []
