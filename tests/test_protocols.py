@@ -11,7 +11,7 @@ from marginlinear import registry
 from marginlinear.cli.compare import main
 from marginlinear.compare import compare
 from marginlinear.compare.design import Design
-from marginlinear.compare.protocols import get, protocols
+from marginlinear.compare.protocols import get, msvmav2022, protocols
 from marginlinear.compare.protocols.preset import PaperMethod, PaperSet, Protocol
 from marginlinear.compare.protocols.published import Figure, read_published
 from marginlinear.compare.protocols.reproduction import reproduce, welch
@@ -177,3 +177,19 @@ def test_pictures(tmp_path):
     (tmp_path / "other.json").write_text(result.to_json().replace("some-", "some"))
     assert draw(["classes", str(tmp_path / "other.json"), str(tmp_path / "x.svg")]) == 1
     assert draw(["classes", str(tmp_path / "none.json"), str(tmp_path / "x.svg")]) == 1
+
+
+@pytest.mark.parametrize("loss", ["squared", "plain"])
+def test_regression_on_signs_is_a_margin_machine(loss):
+    rng = np.random.default_rng(3)
+    X, C, eps = rng.standard_normal((40, 3)), 0.7, 0.1
+    y = np.where(X[:, 0] + rng.standard_normal(40) > 0, 1, -1)
+    tight = {"tol": 1e-9, "max_iter": 10**6}
+    if loss == "squared":
+        svr = ml.train(X, y.astype(float), solver="l2svr", C=C, epsilon=eps, **tight).weights
+        ours = ml.train(X, y, solver="odm", mu=1, theta=eps, C=C * (1 - eps) ** 2, **tight).weights
+    else:
+        svr = ml.train(X, y.astype(float), solver="l1svr", C=C, epsilon=eps, **tight).weights
+        bound = float(msvmav2022.SVR.partition("margin_bound=")[2])
+        ours = (1 - eps) * ml.train(X, y, solver="rmm", margin_bound=bound, C=C / (1 - eps), **tight).weights
+    assert np.allclose(svr, ours, atol=1e-4)

@@ -11,6 +11,7 @@ from marginlinear.compare.protocols import get
 from marginlinear.compare.protocols.published import BETTER, WORSE, read_published
 from marginlinear.compare.report import _chosen, _pipes
 from marginlinear.compare.statistics import deviation_of, mean_of
+from marginlinear.problem import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -257,7 +258,7 @@ class Reproduction:
         design, paper = self.comparison.plan.design, self.protocol.design
         found = []
         if design.count(False) != paper.count(False):
-            found.append(f"{design.count(False)} splits in place of {paper.count(False)}")
+            found.append(f"{counted(design.count(False), 'split')} in place of {paper.count(False)}")
         found += [f"{name} has {grid}" for name, grid in self.grids.items()]
         here = {*self.comparison.methods, *self.lacking}
         left = [one.name for one in self.protocol.methods if one.name not in here]
