@@ -32,8 +32,9 @@ FIELDS: dict[str, tuple[type, ...]] = {
     "certificate": (float, int, type(None)), "allowed": (float, int, type(None)),
     "objective": (float, int, type(None)), "n_iter": (int, type(None)), "certified": (bool,), "fits": (int,),
     "uncertified": (int,), "seconds": (dict,), "reason": (str, type(None)), "replicates": (dict,),
-    "margins": (list, type(None)),
 }
+# What it may have, beside.
+MARGINS = "margins"
 
 
 STEPS = ("select", "fit", "predict")
@@ -41,14 +42,14 @@ STEPS = ("select", "fit", "predict")
 
 def trial_fault(trial: Any) -> str | None:
     """What is wrong with a trial that was read; None for nothing."""
-    if not isinstance(trial, dict) or trial.keys() != FIELDS.keys():
+    if not isinstance(trial, dict) or trial.keys() - {MARGINS} != FIELDS.keys():
         return f"not a trial: {', '.join(FIELDS)} are needed"
     for name, kinds in FIELDS.items():
         if type(trial[name]) not in kinds:
             return f"{name} is {shown(trial[name])}"
     if any(not isinstance(value, (str, int, float, type(None))) for value in trial["params"].values()):
         return f"params are {shown(trial['params'])}"
-    lists = [*trial["replicates"].values(), trial["margins"] or []]
+    lists = [*trial["replicates"].values(), trial.get(MARGINS, [])]
     if not all(isinstance(values, list) for values in lists):
         return "replicates and margins are lists of numbers"
     for value in (*trial["scores"].values(), *(value for values in lists for value in values)):

@@ -226,7 +226,7 @@ class Comparison(Summary):
 
     def margins(self, name: str, method: str) -> list[float] | None:
         """Quantiles of the margins of test rows, the mean of those of the trials; None where none were kept."""
-        kept = [trial["margins"] for trial in self.of(name, method) if trial["margins"] is not None]
+        kept = [trial["margins"] for trial in self.of(name, method) if "margins" in trial]
         return [mean_of(values) for values in zip(*kept, strict=True)] if kept else None
 
     def table(self) -> list[dict[str, Any]]:
@@ -355,7 +355,7 @@ class Comparison(Summary):
             fault = next(filter(None, map(trial_fault, told["trials"])), None)
             if fault is None:
                 plan = Plan(Design(**told["design"]), metrics_of(told["metrics"], told["regression"]), told["select"],
-                            told["scale"], told["regression"], told["margins"])
+                            told["scale"], told["regression"], told.get("margins", False))
                 entrants = [Entrant(one["method"], one["described"], one["is"]) for one in told["methods"]]
                 sets = {name: {key: one[key] for key in TOLD} for name, one in told["sets"].items()}
                 return cls(plan, entrants, sets, told["trials"], level=float(told["level"]), rope=float(told["rope"]),

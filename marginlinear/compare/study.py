@@ -71,7 +71,8 @@ class Plan(NamedTuple):
 
         design = {name: value for name, value in self.design._asdict().items() if name not in ("splits", "repeats")}
         return {"marginlinear": version, "design": design, "metrics": list(self.metrics), "select": self.select,
-                "scale": self.scale, "regression": self.regression, "margins": self.margins}
+                "scale": self.scale, "regression": self.regression,
+                **({"margins": True} if self.margins else {})}
 
 
 class Job(NamedTuple):
@@ -241,8 +242,7 @@ def trial_of(plan: Plan, data: Dataset, method: Contestant, split: int, threads:
     trial: Trial = {"set": data.name, "method": method.label, "split": split, "train": 0, "test": 0, "params": {},
                     "inner": None, "scores": {}, "status": None, "certificate": None, "allowed": None,
                     "objective": None, "n_iter": None, "certified": False, "fits": 0, "uncertified": 0,
-                    "seconds": {"select": 0.0, "fit": 0.0, "predict": 0.0}, "reason": None, "replicates": {},
-                    "margins": None}
+                    "seconds": {"select": 0.0, "fit": 0.0, "predict": 0.0}, "reason": None, "replicates": {}}
     try:
         X, y, X_test, y_test, groups = parts_of(plan, data, split)
         trial |= {"train": len(y), "test": len(y_test)}
