@@ -113,6 +113,10 @@ def test_the_interval_of_two_means():
     scipy_stats = pytest.importorskip("scipy.stats")
     half = scipy_stats.t.ppf(0.975, freedom) * spread
     assert (low, high) == pytest.approx((0.1 - half, 0.1 + half))
+    # A mean of one test part has the deviation of one.
+    low, high = welch(0.8, 0.03, 10, Figure(0.7, 0.0, 0.0, ""), 20, one_test_part=True)
+    half = scipy_stats.t.ppf(0.975, 9) * 0.03 * np.sqrt(1.1)
+    assert (low, high) == pytest.approx((0.1 - half, 0.1 + half))
     assert welch(0.8, 0.0, 10, Figure(0.8, 0.0, 0.0005, ""), 20) == pytest.approx((-0.0005, 0.0005))
 
 

@@ -29,14 +29,14 @@ def classes(found, pyplot):
         raise ValueError(f"the set {wrong} does not end in its number of classes, as segment-3 does")
     names = sorted(counts, key=lambda name: int(counts[name]))
     x = [int(counts[name]) for name in names]
-    with_margins = any(trial["margins"] for trial in found.trials)
+    with_margins = any(trial.get("margins") for trial in found.trials)
     figure, axes = pyplot.subplots(1, 1 + with_margins, figsize=(5.0 * (1 + with_margins), 3.8), squeeze=False)
     metric = found.metrics[0]
     for method in found.methods:
         values = [list(found.scores(metric, name, method).values()) for name in names]
         line, = axes[0, 0].plot(x, [np.mean(one) if one else np.nan for one in values], marker="o", markersize=4,
                                 label=method)
-        kept = [[trial["margins"] for trial in found.of(name, method) if trial["margins"]] for name in names]
+        kept = [[trial["margins"] for trial in found.of(name, method) if trial.get("margins")] for name in names]
         if all(kept):
             # Those that vote have none.
             for part, dash in ((MIDDLE, "-"), (LOW, "--")):

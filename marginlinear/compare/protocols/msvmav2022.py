@@ -69,12 +69,14 @@ LINEAR = Protocol(
     sets=(*REGULAR, *LARGE),
     methods=methods("", SQUARED_SVR, PaperMethod("FMM", "sklearn:tools.rivals.fmm.FMM;rate=0.1,1;steps=10,100,1000")),
     design=Design(splits=10, train_size=0.8, folds=5), scale="range",
-    readings=(*READINGS, "A constant 1 is appended to each row."), common={P.BIAS.name: 1.0})
+    readings=(*READINGS, "A constant 1 is appended to each row."), common={P.BIAS.name: 1.0},
+    one_test_part=True)
 
 RBF = Protocol(
     name="msvmav2022-rbf", paper=PAPER, table="Table 2, Gaussian kernel", published="msvmav2022-table2.csv",
     sets=REGULAR,
     methods=methods("kernel=rbf;", SVR, PaperMethod("FMM", why="tools/rivals has it without kernels")),
-    design=Design(splits=10, train_size=0.8, folds=5), scale="range", readings=READINGS)
+    design=Design(splits=10, train_size=0.8, folds=5), scale="range", readings=READINGS,
+    one_test_part=True)
 
 PROTOCOLS = (LINEAR, RBF)

@@ -157,6 +157,9 @@ class Protocol(NamedTuple):
         What ● and ○ of the figures mean. "rivals": on a rival's figure, that the own method is significantly better, or
         worse, than the rival; a method's name: that a figure is better, or worse, than that method's; "": there are
         none.
+    one_test_part : bool
+        Whether the paper's repetitions seem to share their test rows: its means then differ from ours by what test
+        parts differ by, too.
     """
 
     name: str
@@ -171,6 +174,7 @@ class Protocol(NamedTuple):
     common: Mapping[str, Any] = {}  # a field's default
     vary: Callable[[Contestant], Contestant] | None = None
     marks: str = ""
+    one_test_part: bool = False
 
     def at_hand(self, folder: str | os.PathLike[str] | None) -> dict[str, Rows]:
         """Name -> source, of the sets whose files are there."""

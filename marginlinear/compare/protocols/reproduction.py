@@ -176,7 +176,7 @@ class Reproduction:
         figure = self.figures.get((name, method))
         mean, deviation, low, high = mean_of(values), deviation_of(values), math.nan, math.nan
         if figure is not None and figure.deviation is not None and len(values) > 1:
-            low, high = welch(mean, deviation, len(values), figure, self.repetitions)
+            low, high = welch(mean, deviation, len(values), figure, self.repetitions, self.protocol.one_test_part)
         return Cell(name, method, mean, deviation, len(values), self.comparison.uncertified(name, method), figure, low,
                     high)
 
@@ -232,7 +232,9 @@ class Reproduction:
         yield from _pipes(list(self._rows()))
         yield ""
         yield ("The interval is that of the difference of the two means at 95 %, by Welch's t over the splits of both, "
-               "widened by the rounding of the printed mean. A star: the rows are not prepared as the paper's.")
+               "widened by the rounding of the printed mean" + (
+                   ", and by what our test parts differ by, since the paper's repetitions seem to share one"
+                   if protocol.one_test_part else "") + ". A star: the rows are not prepared as the paper's.")
         yield ""
         yield from self._agreement()
         yield ""
@@ -319,12 +321,14 @@ class Reproduction:
             yield f"- not here: {'; '.join(map(whence, away))}"
 
 
-def welch(mean: float, deviation: float, n: int, figure: Figure, repetitions: int) -> tuple[float, float]:
-    """The interval of a mean less that of a Figure, of so many repetitions each, at LEVEL."""
+def welch(mean: float, deviation: float, n: int, figure: Figure, repetitions: int, one_test_part: bool = False,
+          ) -> tuple[float, float]:
+    """The interval of a mean less that of a Figure, of so many repetitions each, at LEVEL; `one_test_part`: a Figure's
+    repetitions share their test rows, so that its mean lacks what ours says that a test part differs by."""
     from scipy.special import stdtrit
 
     assert figure.deviation is not None
-    parts = deviation**2 / n, figure.deviation**2 / repetitions
+    parts = deviation**2 * (1 / n + one_test_part), figure.deviation**2 / repetitions
     half, variance = figure.rounding, sum(parts)
     if variance > 0:
         freedom = variance**2 / (parts[0] ** 2 / (n - 1) + parts[1] ** 2 / (repetitions - 1))
