@@ -23,6 +23,7 @@ from marginlinear.data.checks import places_in
 from marginlinear.errors import needed
 from marginlinear.margins import MarginStatistics, evaluate, margin_norm
 from marginlinear.model import Model
+from marginlinear.params import RELATIVE, amount, is_relative
 from marginlinear.selection.tables import is_number, read_log, read_table
 
 if TYPE_CHECKING:
@@ -436,6 +437,10 @@ class SearchDisplay:
         self.params = [name for name in (columns if params is None else params)
                        if name != param and (params is not None or name not in results)]
         self.table = [row for row in rows if is_number(row.get(self.score))]
+        # In units of m C: a parameter of all rows, or of none.
+        self.unit = f" ({RELATIVE})" if self.table and all(is_relative(row.get(param)) for row in self.table) else ""
+        if self.unit:
+            self.table = [{**row, param: amount(row[param])} for row in self.table]
         wrong = next((row for row in self.table if not is_number(row.get(param))), None)
         if wrong is not None:
             raise ValueError(f"{param} = {wrong.get(param)!r} in the table is not a number")
@@ -509,7 +514,7 @@ class SearchDisplay:
             powers = np.log2(at)
             self.ax_.set_xscale("log", base=2 if np.allclose(powers, powers.round()) else 10)
         band = f" (band: \u00b1 {self.std})" if self.std else ""
-        self.ax_.set(xlabel=literal(self.param), ylabel=literal(self.score.replace("_", " ") + band))
+        self.ax_.set(xlabel=literal(self.param + self.unit), ylabel=literal(self.score.replace("_", " ") + band))
         _legend(self.ax_)
         return self
 

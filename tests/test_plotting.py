@@ -387,6 +387,14 @@ def test_search_along_another_parameter():
     assert len(SearchDisplay.from_table([*many, {**many[0], "C": 2.0}]).lines_) == 12
 
 
+def test_search_in_units_of_rows_and_cost():
+    table = [{"lambda1": f"{value}mC", "score": 1 - value} for value in (0.1, 0.01, 1)]
+    display = SearchDisplay.from_table(table, param="lambda1")
+    assert display.lines_[0].get_xdata().tolist() == [0.01, 0.1, 1] and display.ax_.get_xlabel() == "lambda1 (mC)"
+    with pytest.raises(ValueError, match=r"lambda1 = '0.1mC' in the table is not a number"):
+        SearchDisplay.from_table([*table, {"lambda1": 2.0, "score": 0.5}], param="lambda1")
+
+
 def test_searches():
     selection = pytest.importorskip("sklearn.model_selection", reason="pip install scikit-learn")
     from sklearn.svm import LinearSVC

@@ -9,6 +9,7 @@ from scipy import sparse
 from scipy.optimize import minimize
 
 import marginlinear as ml
+from marginlinear.compare import compare
 
 pytest.importorskip("sklearn")
 # Behind all others: marginlinear is the one that is tested.
@@ -130,3 +131,12 @@ def test_what_is_refused():
             rival.fit(X, y)
     with pytest.raises(ValueError, match="lam = 0 is not allowed"):
         kmomd.KMOMD(lam=0).fit(*two(0))
+
+
+def test_a_comparison_takes_them_by_name():
+    X, y = two(6)
+    methods = ["sklearn:tools.rivals.fmm.FMM;steps=10,20", "sklearn:tools.rivals.kmomd.KMOMD;lam=0.1,0.5",
+               "sklearn:tools.rivals.msvm.MSVM;C=1", "sklearn:tools.rivals.xu2017.Xu2017;lam=0.1"]
+    found = compare({"two": (X, y)}, methods, splits=1, folds=2)
+    assert [trial["reason"] for trial in found.trials] == [None] * 4
+    assert all(trial["scores"]["accuracy"] > 0.7 for trial in found.trials)

@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 from marginlinear import options, params, registry
@@ -29,12 +30,13 @@ from marginlinear.compare.parameters import (
     THREADS,
     TRAIN_SIZE,
 )
+from marginlinear.compare.protocols import get
 from marginlinear.compare.specs import parse_spec
 from marginlinear.options import CommandLine, UsageError
 from marginlinear.params import Param
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from typing import Any
 
     from marginlinear.compare import Comparison
@@ -70,6 +72,15 @@ RESUME = Param("resume", str, None, "go on with the comparison of this --journal
                "added", metavar="FILE")
 VERBOSE = Param("verbose", bool, False, "tell of every trial, on stderr")
 
+PROTOCOL = Param("protocol", str, None, "make a table of a paper again, beside the paper's figures: ldm2014-linear, "
+                 "mcodm2017, ...; list: what there is. -s and --sets then name some of its methods and sets, --splits "
+                 "or --repeats how often, --grid other values", metavar="NAME")
+FOLDER = Param("data", str, None, "of --protocol: the folder of the sets, as LIBSVM text, packed or not", metavar="DIR")
+SETS = Param("sets", str, None, "of --protocol: some of its sets, with commas between", metavar="NAMES")
+FIGURES = Param("published", str, "docs/evidence/papers", "of --protocol: the folder of the papers' figures",
+                metavar="DIR")
+
+PAPERS = (PROTOCOL, FOLDER, SETS, FIGURES)
 DESIGN = (SPLITS, TRAIN_SIZE, TEST_SIZE, OUTER_FOLDS, REPEATS, GIVEN, GROUPS, LABEL_NOISE, FOLDS, SEED)
 JUDGING = (METRIC, SELECT, LEVEL, ROPE, KEEP, MARGINS)
 DATA = (params.SCALE._replace(help="scale the rows, as the training part says how: range, maxabs or unit, as in "
@@ -83,10 +94,12 @@ WORK = (OUTPUT, JOURNAL, RESUME, THREADS, CLUSTER, SCHEDULER_FILE,
 RUN = tuple(BIAS if param is params.BIAS else param for param in params.RUN
             if param not in (params.SEED, params.THREADS))
 BAR = 20
+LIST = "list"
 WRITERS = {".md": "to_markdown", ".tex": "to_latex", ".csv": "to_csv", ".json": "to_json"}
 
 USAGE = """\
 usage: margin-compare [options] -s METHODS data_file ...
+       margin-compare [options] --protocol NAME --data DIR
        margin-compare [options] result.json ...
 
 Compare methods on data files: each splits its rows again and again into a training and a test part, the same for all
@@ -113,13 +126,20 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def work(argv: Sequence[str]) -> int:
-    line = CommandLine(argv, (METHODS, GRID, *DESIGN, *JUDGING, *DATA, *WORK, *RUN, *params.OWN))
+    line = CommandLine(argv, (METHODS, GRID, *PAPERS, *DESIGN, *JUDGING, *DATA, *WORK, *RUN, *params.OWN))
     if line.given(options.HELP):
         print(help_text(), end="")
         return DONE
     if line.given(options.VERSION):
         print(f"{PROGRAM} {version}")
         return DONE
+    if line.value(PROTOCOL) == LIST:
+        from marginlinear.compare.protocols.reproduction import listed
+
+        print(listed(line.value(FOLDER)))
+        return DONE
+    if line.given(PROTOCOL):
+        return Reproducing(line).run()
     return (Comparing if line.given(METHODS) or not _results(line) else Reporting)(line).run()
 
 
@@ -130,7 +150,8 @@ def _results(line: CommandLine) -> bool:
 def help_text() -> str:
     """All of `--help`."""
     lines = [USAGE, "Methods:", *options.describe((METHODS, GRID))]
-    for title, declared in (("Splits:", DESIGN), ("Measures and tests:", JUDGING), ("Data:", DATA), ("Work:", WORK)):
+    for title, declared in (("Splits:", DESIGN), ("Measures and tests:", JUDGING), ("Data:", DATA),
+                            ("Tables of papers:", PAPERS), ("Work:", WORK)):
         lines += ["", title, *options.describe(declared)]
     lines += ["", "Of all methods of marginlinear that have them:"]
     lines += options.describe((*RUN, params.FREE_BIAS, params.MULTICLASS, *params.KERNELS))
@@ -167,7 +188,7 @@ class Reporting:
         self.writing, self.files = Writing(line), line.files
         given = {param.name: line.value(param) for param in (LEVEL, ROPE) if line.given(param)}
         self.judging = {**given, **({"certified_only": False} if line.given(KEEP) else {})}
-        for param in (GRID, *DESIGN, *JUDGING, *DATA, *WORK, *RUN, *params.OWN):
+        for param in (GRID, *PAPERS, *DESIGN, *JUDGING, *DATA, *WORK, *RUN, *params.OWN):
             if line.given(param) and param not in (LEVEL, ROPE, KEEP, OUTPUT, options.QUIET):
                 raise UsageError(f"{line.flag(param)} is for a comparison, of which {self.files[0]} is the result: "
                                  "leave it out, or give -s METHODS and data files")
@@ -206,19 +227,23 @@ class Comparing:
         self.judging = {"metric": _names(line.value(METRIC)), "select": line.value(SELECT), "level": line.value(LEVEL),
                         "rope": line.value(ROPE), "certified_only": not line.value(KEEP),
                         "margins": line.value(MARGINS)}
-        self.scale, self.threads = line.value(params.SCALE), line.value(THREADS)
+        self.scale = line.value(params.SCALE)
         self.reading = {"label": line.value(LABEL), "categories": _names(line.value(CATEGORIES)),
                         "leave_out": _names(line.value(LEAVE_OUT)),
                         "zero_based": line.value(options.ZERO_BASED), "groups": line.value(GROUPS)}
         self.given = line.value(GIVEN)
+        self.files = self._files(line.files)
+        self._settle(line, [*(("data_file", path) for path in self.files), (GROUPS.flag, self.reading["groups"])])
+
+    def _settle(self, line: CommandLine, read: list[tuple[str, str | None]]) -> None:
+        """What is written, and where trials run; `read` names the files that are not to be written over."""
+        self.threads = line.value(THREADS)
         self.journal, self.resume = line.value(JOURNAL), line.value(RESUME)
         if self.journal and self.resume:
             raise UsageError(f"{RESUME.flag} goes on writing its own file: leave out {JOURNAL.flag}")
-        self.files = self._files(line.files)
         self.cluster = cluster.place_of(line)
-        require_apart([*(("data_file", path) for path in self.files), (GROUPS.flag, self.reading["groups"])],
-                      [*((OUTPUT.flag, path) for path in self.writing.outputs), (JOURNAL.flag, self.journal),
-                       (RESUME.flag, self.resume)])
+        require_apart(read, [*((OUTPUT.flag, path) for path in self.writing.outputs), (JOURNAL.flag, self.journal),
+                             (RESUME.flag, self.resume)])
         self.status = StatusLine(self.writing.quiet or line.value(VERBOSE))
         self.progress = Progress(self.status, line.value(VERBOSE))
 
@@ -258,13 +283,14 @@ class Comparing:
         settle_blas()
         self.writing.check()
         with self.status:
-            found = self._compared()
+            found = self._made(self._prepared())
         self.writing.write(found)
         if all(trial["reason"] is not None for trial in found.trials):
             raise Failure(f"nothing could be tried: {found.trials[0]['reason']}")
         return DONE
 
-    def _compared(self) -> Comparison:
+    def _prepared(self) -> Callable[..., Any]:
+        """`compare`, but for what `_made` says."""
         from marginlinear.compare.api import compare, plan_of
         from marginlinear.compare.design import Design
         from marginlinear.compare.methods import contestants_of
@@ -275,12 +301,14 @@ class Comparing:
                     self.judging["margins"])
         except ValueError as error:
             raise UsageError(error) from None
-        sources = self._sources()
+        return partial(compare, self._sources(), methods, **self.design, **self.judging, scale=self.scale)
+
+    def _made(self, work: Callable[..., Any]) -> Any:
         try:
             with _warnings_told(), self.cluster.executor() if self.cluster else _nowhere() as executor, opening(
                     "use journal", self.resume or self.journal):
-                return compare(sources, methods, **self.design, **self.judging, scale=self.scale, threads=self.threads,
-                               journal=self.journal, resume=self.resume, executor=executor, progress=self.progress)
+                return work(threads=self.threads, journal=self.journal, resume=self.resume, executor=executor,
+                            progress=self.progress)
         except KeyboardInterrupt:
             self.status.wipe()
             if self.resume or self.journal:
@@ -314,6 +342,44 @@ class Comparing:
         if self.given and not any(source.given for source in found):
             raise Failure(f"there is no {test_of(self.files[0])}: {GIVEN.flag} is for sets that came with a test part")
         return found
+
+
+class Reproducing(Comparing):
+    """One run with --protocol."""
+
+    def __init__(self, line: CommandLine) -> None:
+        self.writing = Writing(line)
+        taken = (METHODS, GRID, *PAPERS, SPLITS, REPEATS, MARGINS, *WORK)
+        for param in (*DESIGN, *JUDGING, *DATA, *RUN, *params.OWN):
+            if param not in taken and line.meant(param, ()):
+                raise UsageError(f"{line.flag(param)} is what the paper says: leave it out with {PROTOCOL.flag}")
+        if line.files:
+            raise UsageError(f"{line.files[0]}: the files of {PROTOCOL.flag} are found by their names in {FOLDER.flag}")
+        try:
+            self.protocol = get(line.value(PROTOCOL))
+        except ValueError as error:
+            raise UsageError(f"{PROTOCOL.flag}: {error}") from None
+        of_folds = self.protocol.design.outer_folds is not None
+        used, other = (REPEATS, SPLITS) if of_folds else (SPLITS, REPEATS)
+        if line.given(other):
+            raise UsageError(f"{other.flag} is of {'random splits' if of_folds else 'outer folds'}: the paper has "
+                             f"others, give {used.flag}")
+        self.asked = {
+            "published": line.value(FIGURES), "repetitions": line.value(used) if line.given(used) else None,
+            "sets": _names(line.value(SETS)) or None,
+            "methods": [name for text in line.values(METHODS) for name in _names(text)] or None,
+            "grids": dict(_grid(text) for text in line.values(GRID)), "margins": line.value(MARGINS)}
+        self.folder = line.value(FOLDER)
+        self._settle(line, [])
+
+    def _prepared(self) -> Callable[..., Any]:
+        from marginlinear.compare.protocols.reproduction import prepared
+
+        try:
+            with opening("read the paper's figures", self.asked["published"]):
+                return prepared(self.protocol, self.folder, **self.asked)
+        except ValueError as error:
+            raise UsageError(error) from None
 
 
 class Progress:

@@ -172,8 +172,10 @@ def _n_iter(estimator: Any) -> int | None:
     """Iterations of an estimator, or of what it holds at its end; None where it does not say."""
     while True:
         inner = getattr(estimator, "best_estimator_", None)
-        if inner is None and hasattr(estimator, "steps"):
-            inner = estimator.steps[-1][1]
+        steps = getattr(estimator, "steps", None)
+        # Of a pipeline; others may have a number by that name.
+        if inner is None and isinstance(steps, list):
+            inner = steps[-1][1]
         if inner is None or isinstance(inner, str):
             break
         estimator = inner

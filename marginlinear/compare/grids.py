@@ -20,8 +20,9 @@ AXES: dict[str, tuple[str, str]] = {
     P.C.name: (P.C.grid, "what margin-train -C tries: from weights near 0 to all rows fitted, by factors of 4"),
     P.MU.name: ("0,0.2,0.5,0.8", "0 is the convex end; 0.8 is the default"),
     P.THETA.name: ("0,0.2,0.5", "no band, the default, and one of half the margin"),
-    P.LAMBDA1.name: ("log2:-2:6:10", "the default, and values that act on hundreds of rows and more"),
-    P.LAMBDA2.name: ("log2:-2:6:10", "as lambda1"),
+    P.LAMBDA1.name: ("0,0.01mC,0.1mC,1mC", "none, which the default is within noise, and in units of rows and C from "
+                     "where it hardly acts to where margins are alike"),
+    P.LAMBDA2.name: ("0,0.1mC,0.5mC", "none, and a pull on every row of a tenth and half of the hinge's"),
     P.NU.name: ("0.05,0.1,0.2,0.3,0.5", "parts of the rows: noise of 5 % to the default"),
     P.MARGIN_BOUND.name: ("1.5,2,4", "the default, half as far above a margin of 1, and three times"),
     P.EPSILON.name: ("0.01,0.1,0.5", "the default, and next to none and far more of it"),

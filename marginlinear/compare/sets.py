@@ -248,8 +248,9 @@ def sources_of(sets: Any) -> list[Arrays | File]:
 
 
 def _source(name: str | None, value: Any) -> Arrays | File:
-    if isinstance(value, (Arrays, File)):
-        return value
+    if hasattr(value, "load"):
+        found: Arrays | File = value
+        return found
     if isinstance(value, (str, os.PathLike)):
         return File(os.fspath(value))
     if name is None or not isinstance(value, (tuple, list)) or len(value) not in (2, 4):

@@ -1,0 +1,92 @@
+#!/usr/bin/env python3
+"""Pictures of a comparison, from the .json that margin-compare wrote.
+
+    tools/figures.py classes RESULT.json OUT.svg     accuracy, and with --margins the margins of test rows, against the
+                                                     number of classes, of sets whose names end in -2, -3, ...
+    tools/figures.py seconds RESULT.json OUT.svg     seconds of a fit on all of a training part, by set and method
+
+Other pictures are margin-plot's: `compared` draws cumulative margins, `ranks` the critical difference, and `search`
+accuracy along lambda1, lambda2, C or p, from a table of margin-train -C --grid.
+"""
+
+import argparse
+import sys
+
+import numpy as np
+
+from marginlinear.compare import Comparison
+from marginlinear.plotting import style
+
+# Quantiles that the curves of margins are of, as parts of the test rows.
+LOW, MIDDLE = 0.1, 0.5
+
+
+def classes(found, pyplot):
+    """A figure of accuracy and margins against the number of classes."""
+    counts = {name: name.rpartition("-")[2] for name in found.sets}
+    wrong = next((name for name, count in counts.items() if not count.isdecimal()), None)
+    if wrong is not None:
+        raise ValueError(f"the set {wrong} does not end in its number of classes, as segment-3 does")
+    names = sorted(counts, key=lambda name: int(counts[name]))
+    x = [int(counts[name]) for name in names]
+    with_margins = any(trial.get("margins") for trial in found.trials)
+    figure, axes = pyplot.subplots(1, 1 + with_margins, figsize=(5.0 * (1 + with_margins), 3.8), squeeze=False)
+    metric = found.metrics[0]
+    for method in found.methods:
+        values = [list(found.scores(metric, name, method).values()) for name in names]
+        line, = axes[0, 0].plot(x, [np.mean(one) if one else np.nan for one in values], marker="o", markersize=4,
+                                label=method)
+        kept = [[trial["margins"] for trial in found.of(name, method) if trial.get("margins")] for name in names]
+        if all(kept):
+            # Those that vote have none.
+            for part, dash in ((MIDDLE, "-"), (LOW, "--")):
+                y = [np.mean([np.interp(part, np.linspace(0, 1, len(one)), one) for one in some]) for some in kept]
+                axes[0, 1].plot(x, y, marker="o", markersize=4, color=line.get_color(), linestyle=dash,
+                                label=f"{method}, {part:.0%} of the rows below")
+    axes[0, 0].set(xlabel="classes", ylabel=metric)
+    axes[0, 0].legend(fontsize="small")
+    if with_margins:
+        axes[0, 1].axhline(0, color="0.45", linewidth=0.8)
+        axes[0, 1].set(xlabel="classes", ylabel="margin / norm of the weights")
+        axes[0, 1].legend(fontsize="x-small")
+    return figure
+
+
+def seconds(found, pyplot):
+    """A figure of the median seconds of a fit."""
+    figure, axes = pyplot.subplots(figsize=(1.5 + 0.6 * len(found.sets), 3.8))
+    x = np.arange(len(found.sets))
+    for method in found.methods:
+        y = [np.median([trial["seconds"]["fit"] for trial in found.of(name, method) if trial["reason"] is None] or
+                       [np.nan]) for name in found.sets]
+        axes.plot(x, y, marker="o", markersize=5, linestyle="none", label=method)
+    axes.set(yscale="log", ylabel="seconds of a fit, median")
+    axes.set_xticks(x, list(found.sets), rotation=45, ha="right")
+    axes.legend(fontsize="small")
+    return figure
+
+
+def main(argv=None):
+    p = argparse.ArgumentParser(prog="figures.py", description=__doc__,
+                                formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("kind", choices=("classes", "seconds"))
+    p.add_argument("result")
+    p.add_argument("out")
+    args = p.parse_args(argv)
+    import matplotlib
+
+    matplotlib.use("agg")
+    from matplotlib import pyplot
+
+    try:
+        with style():
+            figure = {"classes": classes, "seconds": seconds}[args.kind](Comparison.from_json(args.result), pyplot)
+            figure.savefig(args.out, metadata={"Date": None} if args.out.endswith(".svg") else None)
+    except (OSError, ValueError) as error:
+        print(f"figures: error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
