@@ -151,6 +151,8 @@ class Finish:
         Of the last step.
     """
 
+    afresh = False
+
     def __init__(self, engine: Margins) -> None:
         self.engine, self.places = engine, engine.places
 
