@@ -14,6 +14,12 @@ these, the quadratic model of the loss with the penalty as it is,
     -U.v + sum_i c_i phi''(g_i) (y_i v.x_i)^2/2 + penalty(w + v),
 
 by coordinate descent that leaves out what stays at 0, and goes the part of v that lowers P enough.
+
+With L the largest phi'', D is 1/(c_i L)-strongly concave in a_i: duals that lack a gap G have, of the best ones' U*,
+
+    |U_j - U*_j| <= sqrt(2 G L sum_i c_i x_ij^2),
+
+and features with |U*_j| < l1 have no weight at the optimum (Ndiaye, Fercoq, Gramfort and Salmon, JMLR 2017).
 """
 
 import numpy as np
@@ -70,6 +76,7 @@ cdef enum:
 cdef enum Work:
     SURVEY    # margins, forces, loss and U of the rows start to stop
     MULTIPLY  # `matrix`: the curvature over the columns with spot[s] >= 0
+    SQUARE    # squares[j] = sum_i c_i x_ij^2
 
 
 cdef struct task_t:
@@ -134,6 +141,7 @@ cdef class FeatureCD:
     cdef int32_t[::1] spot, found
     cdef double[::1] found_values
     cdef double[:, ::1] matrix
+    cdef double[::1] squares
 
     def __init__(self, Rows rows, y, cost, table, double l1, double l2, seed,
                  Py_ssize_t free=-1):
@@ -145,7 +153,7 @@ cdef class FeatureCD:
         self.U, self.columns = np.empty(d), Columns(rows)
         self.force, self.curve, self.way, self.pull = np.empty((4, m))
         self.turn_to(np.zeros(d), y, np.empty(m))
-        self.slope = self.bend = self.change = np.empty(0)
+        self.slope = self.bend = self.change = self.squares = np.empty(0)
         self.gather(())
         self.slice_rows = max(1, <Py_ssize_t>(SLICE * m / (1.0 + 2.0 * rows.nnz)))
 
@@ -211,6 +219,14 @@ cdef class FeatureCD:
             for i in range(self.rows.m):
                 total += dual_term(self.phi, self.cost[i], share * self.force[i])
         return total
+
+    def radii(self, double gap):
+        """How far U, of duals that lack this gap, may be from that of the best ones: float64 array of shape (d,)"""
+        if self.squares.shape[0] == 0:
+            self.squares = np.zeros(self.rows.d)
+            self._pass(SQUARE)
+        bend = 0.25 if self.phi.soft else max(self.phi.pieces.quad[i] for i in range(3))
+        return np.sqrt(2 * gap * bend * np.asarray(self.squares))
 
     def count_support(self):
         """Rows with a force."""
@@ -424,8 +440,10 @@ include "on_features.pxi"
 cdef inline void perform_on(FeatureCD self, const data_t* X, task_t* task) noexcept nogil:
     if task.what == SURVEY:
         survey_rows(self, X, task)
-    else:
+    elif task.what == MULTIPLY:
         multiply_rows(self, X, task)
+    else:
+        add_squares(self, X, task)
 
 
 cdef void survey_rows(FeatureCD self, const data_t* X, task_t* task) noexcept nogil:
@@ -445,6 +463,17 @@ cdef inline Py_ssize_t find(FeatureCD self, Py_ssize_t j, double x, Py_ssize_t c
         self.found[count], self.found_values[count] = self.spot[s], x
         return count + 1
     return count
+
+
+cdef void add_squares(FeatureCD self, const data_t* X, task_t* task) noexcept nogil:
+    cdef Py_ssize_t i, p
+    cdef double x
+    for i in range(task.start, task.stop):
+        for p in range(row_begin(X, i), row_end(X, i)):
+            x = value(X, i, p)
+            self.squares[feature(X, i, p)] += self.cost[i] * x * x
+        if X.bias > 0:
+            self.squares[X.n] += self.cost[i] * X.bias * X.bias
 
 
 cdef void multiply_rows(FeatureCD self, const data_t* X, task_t* task) noexcept nogil:

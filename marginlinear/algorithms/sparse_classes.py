@@ -133,7 +133,7 @@ class SparseClassesFit:
 
     def bound(self) -> float:
         """The best D."""
-        return best_share(self._dual, self.penalty.dual_norm(self.U), self.penalty.l1, self.penalty.l2)
+        return best_share(self._dual, self.penalty.dual_norm(self.U), self.penalty.l1, self.penalty.l2)[0]
 
     def _dual(self, share: float) -> float:
         if share <= 0:

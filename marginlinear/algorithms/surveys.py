@@ -343,7 +343,8 @@ class SurveyedFit:
         run, bound, stopped = self.run, -math.inf, None
         while True:
             objective = self.survey()
-            bound = max(bound, best_share(self.dual, self.penalty.dual_norm(self.U), self.penalty.l1, self.penalty.l2))
+            dual, _ = best_share(self.dual, self.penalty.dual_norm(self.U), self.penalty.l1, self.penalty.l2)
+            bound = max(bound, dual)
             certificate = objective - bound
             self.budget.record(self.n_iter, objective, bound, certificate)
             if certificate <= allowance(run.tol, objective):

@@ -35,6 +35,9 @@ CYCLES = 8
 # features, those that violate optimality most and so scale all duals down, are solved for alone, again if the
 # certificate is then less than this part of what it was. Where no more than FEW have a weight, all are at once anyway.
 SMALL, WORST, LESS, FEW = 0.1, 50, 0.6, 500
+# A gap that is a smaller part of the objective than this tells of features without a weight; what rounding leaves of
+# one.
+NARROW, ROUNDED = 0.1, 1e-14
 # Steps on a set; the fall of the objective, as a part of it, below which they are exact.
 STEPS, NEAR = 20, 1e-6
 
@@ -68,6 +71,7 @@ class SparseFit:
         if run.start is not None:
             np.asarray(self.engine.W)[:] = run.start["W"]
         self.fall, self.cycles = math.inf, 1
+        self.zero = np.zeros(problem.rows.d, dtype=bool)
         self.budget = Budget(run.max_iter, run.time_limit, run.progress, run.cancel)
         run.enlist(self)
 
@@ -79,7 +83,9 @@ class SparseFit:
             engine.survey()
         while True:
             objective = self.survey()
-            bound = max(bound, self.bound())
+            dual, share = self.bound()
+            self.screen(share, objective - dual, objective)
+            bound = max(bound, dual)
             certificate = objective - bound
             self.budget.record(engine.cycles, objective, bound, certificate)
             if certificate <= allowance(self.run.tol, objective):
@@ -100,7 +106,8 @@ class SparseFit:
         info = Info(status=status, reason=reason, algorithm="cd", n_iter=engine.cycles, n_outer=0, objective=objective,
                     bound=bound, certificate=certificate, n_support=engine.count_support(), seconds=self.budget.seconds,
                     tol=self.run.tol, history=self.budget.history,
-                    notes=(f"{np.count_nonzero(W)} of {len(W)} weights are not 0",))
+                    notes=(f"{np.count_nonzero(W)} of {len(W)} weights are not 0",
+                           f"{np.count_nonzero(self.zero)} are 0 at the optimum, as the certificate tells"))
         state = self.state()
         return Solution(state["W"].reshape(-1, 1), info, state)
 
@@ -118,20 +125,32 @@ class SparseFit:
             engine.W[self.free] += shift / self.bias
         return engine.survey()
 
-    def bound(self) -> float:
-        """The best D of the forces times a share."""
+    def bound(self) -> tuple[float, float]:
+        """The best D of the forces times a share, and that share."""
         engine = self.engine
         U = np.abs(engine.U)
         if self.free >= 0:
             U[self.free] = 0.0
         return best_share(engine.bound, U.max(), engine.l1, engine.l2)
 
+    def screen(self, share: float, gap: float, objective: float) -> None:
+        """Features without a weight at the optimum, as the forces times this share tell, whose gap this is."""
+        if gap > NARROW * abs(objective):
+            return
+        engine = self.engine
+        # A bound above the objective by rounding is none below it.
+        reach = share * np.abs(engine.U) + engine.radii(max(gap, ROUNDED * abs(objective)))
+        self.zero |= reach < engine.l1
+        if self.free >= 0:
+            self.zero[self.free] = False
+
     def violations(self) -> FloatArray:
         """The least subgradients' sizes, of all features, at the last survey; 0 of the one whose weight is free, which
-        that survey has found."""
+        that survey has found, and of those without a weight now and at the optimum."""
         W, l1 = np.asarray(self.engine.W), self.engine.l1
         slope = self.engine.l2 * W - np.asarray(self.engine.U)
         found: FloatArray = np.where(W == 0, np.maximum(0.0, np.abs(slope) - l1), np.abs(slope + l1 * np.sign(W)))
+        found[self.zero & (W == 0)] = 0.0
         if self.free >= 0:
             found[self.free] = 0.0
         return found
@@ -170,13 +189,15 @@ def features_to_solve(W: FloatArray, violations: FloatArray) -> IntArray:
     return np.concatenate((held, others))
 
 
-def best_share(bound: Callable[[float], float], largest: float, l1: float, l2: float) -> float:
-    """The largest bound(share) of those allowed, `largest` being that of |U|: D is concave in the share."""
+def best_share(bound: Callable[[float], float], largest: float, l1: float, l2: float) -> tuple[float, float]:
+    """(bound(share), share), the largest of those allowed, `largest` being that of |U|: D is concave in the share."""
     most = min(1.0, l1 / largest) if largest > 0 and l2 == 0 else 1.0
     best = bound(most)
     # Where a little less is worth more, so is what is between.
     if bound((1 - 1e-6) * most) > best:
         from scipy.optimize import minimize_scalar
 
-        best = max(best, -minimize_scalar(lambda share: -bound(share), bounds=(0.0, most), method="bounded").fun)
-    return best
+        found = minimize_scalar(lambda share: -bound(share), bounds=(0.0, most), method="bounded")
+        if -found.fun > best:
+            return -found.fun, found.x
+    return best, most
