@@ -59,7 +59,7 @@ def mean_distance(X: Any, seed: int) -> float:
         X = select_rows(X, np.sort(np.random.default_rng(seed).permutation(m)[:SAMPLE]))
         m = SAMPLE
     rows = X.to_scipy() if is_compressed(X) else np.asarray(X, dtype=np.float64)
-    products = rows @ rows.T
+    products: Any = rows @ rows.T
     products = products.toarray() if hasattr(products, "toarray") else products
     squares = np.diagonal(products)
     distances = np.sqrt(np.maximum(0, squares[:, np.newaxis] + squares - 2 * products))
