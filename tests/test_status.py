@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import marginlinear as ml
-from marginlinear.algorithms.dual import DualFit
+from marginlinear.algorithms.dual import JointFit
 from marginlinear.cli import train
 from marginlinear.status import CAPS, CONVERGED, FAILED, MAX_ITER, STALLED, STATUSES, TIME_LIMIT, ended_by, status_of
 
@@ -63,8 +63,8 @@ def test_the_time_limit():
 @pytest.mark.parametrize("solver", ["cs", "mcodm"])
 def test_what_recomputed_sums_never_certify_has_stalled(solver, monkeypatch):
     """Checks within the tolerance and a final certificate above it, time and again: rounding, not a cap."""
-    values = DualFit._values
-    monkeypatch.setattr(DualFit, "_values", lambda *given: (values(*given)[0], values(*given)[1] - 1.0))
+    values = JointFit._values
+    monkeypatch.setattr(JointFit, "_values", lambda *given: (values(*given)[0], values(*given)[1] - 1.0))
     model, words = short(solver=solver, C=1.0, max_iter=10**6)
     assert (model.info.status, model.info.reason) == (STALLED, None)
     assert model.info.certificate > 1.0 and "rounding" in words

@@ -37,6 +37,8 @@ from marginlinear._core.feature_cd import MEMORY, extrapolated
 
 # As in feature_cd.pyx.
 cdef double NU = 1e-12, ENOUGH = 0.01, ROUNDING = 1e-14
+# Shares below this are lost sooner or later; changes of a score that are no longer small.
+cdef double TINY = 1e-200, FAR = 50
 cdef enum:
     HALVINGS = 40
 
@@ -450,16 +452,29 @@ cdef double descend_blocks(FeatureBlocks self, const Py_ssize_t[::1] order, doub
 
 cdef double rise(FeatureBlocks self, Py_ssize_t s, const double* v, double part, double* size) noexcept nogil:
     """What the loss rises by where the column's block grows by part v; `turn` becomes its rows' p there, and `size`
-    larger by the sizes of what is added up."""
+    larger by the sizes of what is added up. They are those of now times exponentials where nothing can have been lost
+    or come up again, and made of the scores elsewhere."""
     cdef Py_ssize_t i, l, k = self.k
     cdef int64_t q
-    cdef double total = 0, sums, x, off
+    cdef double total = 0, sums, x, off, after
+    cdef bint lost, near
     cdef double* new
     for q in range(self.begins[s], self.begins[s + 1]):
         i, x, new, sums = self.who[q], part * self.values[q], &self.turn[q - self.begins[s], 0], 0
+        lost, near = False, True
         for l in range(k):
+            lost |= self.p[i, l] < TINY
+            near &= v[l] == 0 or (fabs(x * v[l]) < FAR and self.p[i, l] >= TINY)
             new[l] = self.p[i, l] * exp(x * v[l]) if v[l] != 0 else self.p[i, l]
             sums += new[l]
+        if not near or (lost and sums < 0.5):
+            off, after = loss_at(&self.S[i, 0], v, 0, self.y[i], k), loss_at(&self.S[i, 0], v, x, self.y[i], k)
+            sums = after + self.S[i, self.y[i]] + x * v[self.y[i]]
+            for l in range(k):
+                new[l] = exp(self.S[i, l] + x * v[l] - sums)
+            total += self.cost[i] * (after - off)
+            size[0] += self.cost[i] * (after + off)
+            continue
         for l in range(k):
             new[l] /= sums
         off = x * v[self.y[i]]

@@ -32,8 +32,6 @@ FitFunction: TypeAlias = "Callable[[Problem, Parameters, Run], Solution]"
 SPARSIFYING = 1
 # What comes before sweeps may cost as much as these promise to.
 WORTH = 1.0
-# Values that are not 0 up to which a sweep costs less than the calls of a mix of duals.
-FEW = 2**16
 # Where a table has the constants of its pieces.
 LEVELS = slice(8, 11)
 
@@ -100,12 +98,8 @@ class DualFit(Generic[Engine]):
         run.enlist(self)
 
     def _mix_is_dear(self) -> bool:
-        """Whether a mix of duals to start from costs more than what it spares: it takes as long as a Newton step, and
-        as the sweeps over few values."""
-        rows = self.engine.rows
-        if rows.is_gram:
-            return False
-        return self.descent.first_step == 0 or (self.run.algorithm == "auto" and rows.nonzeros() <= FEW)
+        """Whether a mix of duals to start from costs more than what it spares: it takes as long as a Newton step."""
+        return not self.engine.rows.is_gram and self.descent.first_step == 0
 
     def renew(self, tol: float) -> None:
         """Go on to this tolerance, on what has become another problem, from the duals and weights of now."""
