@@ -65,7 +65,7 @@ def test_duals_that_grow_as_a_power_of_the_cost_are_foreseen():
 
 
 @pytest.mark.parametrize("solver, algorithm, mixed", [
-    ("l2svr", "auto", 0), ("logistic", "newton", 0), ("l2svr", "cd", 1), ("l1svr", "auto", 1)])
+    ("l2svr", "newton", 0), ("logistic", "newton", 0), ("l2svr", "cd", 1), ("l1svr", "auto", 1)])
 def test_where_a_mix_costs_more_than_it_spares_there_is_none(monkeypatch, solver, algorithm, mixed):
     """Duals at their bounds, and many sweeps asked for, want one."""
     calls = []
