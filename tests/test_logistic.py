@@ -58,6 +58,17 @@ def test_the_step_is_the_minimum(kernels, seed):
     rng = np.random.default_rng(seed)
     c, A = 10.0 ** rng.uniform(-6, 6, 2)
     base, start = 10.0 ** rng.uniform(-2, 4) * rng.choice([-1, 1]), rng.normal() * 10.0 ** rng.uniform(-2, 3)
+    assert_least(kernels, c, A, base, start)
+
+
+@pytest.mark.parametrize(("c", "A", "base", "start"), [(0.75, 29.0, -3.13, -11.2), (40.0, 6.0, -2.66, -13.0),
+                                                       (0.01, 2.3e5, -2.79, 2225.0), (590.0, 5.1, -2.8, -2.8)])
+def test_steps_to_and_fro_come_to_an_end(kernels, c, A, base, start):
+    """Where Newton's steps leap from one bend of the loss to the other and back."""
+    assert_least(kernels, c, A, base, start)
+
+
+def assert_least(kernels, c, A, base, start):
     a, curvature = kernels.piece_step(TABLE, c, base, A, start)
     assert 0 <= a <= c
     # The derivative's zero, by bisection on the margin.

@@ -23,7 +23,7 @@ cdef extern from *:
     const double SMALL "ML_SMALL", NEARBY "ML_NEARBY", LARGE "ML_LARGE", TINY "ML_TINY", NEAR "ML_NEAR"
 
 cdef enum:
-    STEPS = 100    # of Newton's method in a bracket, at most: halving alone comes to an end before
+    STEPS = 200    # of Newton's method in a bracket, at most: halving alone comes to an end before
 
 
 cdef inline double log_of_1_and(double x) noexcept nogil:
@@ -55,9 +55,10 @@ cdef inline double softplus_response(double c, double g, double* curvature, doub
 cdef inline double softplus_step(double c, double base, double A, double g, double* curvature) noexcept nogil:
     """The dual a with a = c s(base + A a), by Newton's method from the margin g; `curvature` becomes -da/dbase.
 
-    The margin is the zero of f(g) = g - base - A c s(g), which increases; it is between base and base + A c.
+    The margin is the zero of f(g) = g - base - A c s(g), which increases; it is between base and base + A c. Where a
+    step is no less than half of the last one, as where Newton's go to and fro, the bracket is halved.
     """
-    cdef double low = base, high = base + A * c, K = A * c, s, r, f, bend, move
+    cdef double low = base, high = base + A * c, K = A * c, s, r, f, bend, move, last = INFINITY
     cdef int _
     g = low if g < low else high if g > high else g
     s = softplus_share(g, &r)
@@ -70,9 +71,9 @@ cdef inline double softplus_step(double c, double base, double A, double g, doub
             high = g
         else:
             low = g
-        g += move
-        if not low < g < high:
-            g = low + (high - low) / 2
+        if fabs(move) > 0.5 * last or not low < g + move < high:
+            move = low + (high - low) / 2 - g
+        g, last = g + move, fabs(move)
         s = softplus_share(g, &r)
     # Halley's step, and s there to second order.
     move = -f / (1 + bend * (1 - 0.5 * (r - s) * move))

@@ -35,7 +35,7 @@ ML_TILE(ml_tile_baseline, , 2, 2)
 ML_TILE(ml_tile_avx2, __attribute__((target("avx2,fma"))), 4, 4)
 ML_TILE(ml_tile_avx512, __attribute__((target("avx512f"))), 8, 8)
 
-static void ml_tile(const double *a, const double *b, Py_ssize_t n, double *out) {
+static inline void ml_tile(const double *a, const double *b, Py_ssize_t n, double *out) {
     if (__builtin_cpu_supports("avx512f"))
         ml_tile_avx512(a, b, n, out);
     else if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
@@ -49,7 +49,7 @@ ML_TILE(ml_tile, , 2, 4)
 
 #else
 
-static void ml_tile(const double *a, const double *b, Py_ssize_t n, double *out) {
+static inline void ml_tile(const double *a, const double *b, Py_ssize_t n, double *out) {
     memset(out, 0, ML_PANEL * ML_PANEL * sizeof(double));
     for (Py_ssize_t r = 0; r < n; ++r)
         for (int p = 0; p < ML_PANEL; ++p)
