@@ -175,3 +175,14 @@ def test_files_and_probabilities(tmp_path):
     warm = ml.train(X, y, solver="smlr", bias=1.0, C=1.1, start=model)
     assert warm.info.converged
     assert warm.info.objective <= model.info.objective * 1.1
+
+
+def test_shares_that_vanished_come_back():
+    """Word counts as they are: scores are hundreds apart, and exp of them is 0 until a later step."""
+    from marginlinear.data.folds import stratified_folds
+
+    X, y = ml.load_libsvm(DATA / "news20.train")
+    part = stratified_folds(y, 3, 0) != 2
+    info = ml.train(X[part], y[part], solver="smlr", C=8.0, threads=1).info
+    assert info.converged and info.objective < 1e4
+    assert all(check["objective"] <= info.history[0]["objective"] for check in info.history)
