@@ -136,7 +136,7 @@ def test_the_least_cost_with_a_group():
 def test_values_that_saturate_shares(tmp_path):
     """Steps by models of the loss alone would go where it has no curvature; and a model keeps its penalty."""
     rng = np.random.default_rng(3)
-    X = sparse.random_array((500, 400), density=0.05, rng=rng, format="csr")
+    X = sparse.random_array((500, 400), density=0.05, random_state=rng, format="csr")
     X.data = np.exp(4 * X.data)
     y = (X @ rng.standard_normal((400, 6)) + 10 * rng.gumbel(size=(500, 6))).argmax(axis=1)
     for penalty in ("l1", "group"):
