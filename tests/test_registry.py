@@ -445,12 +445,13 @@ def test_info_and_history(method):
 
 
 @each_method(lambda m: not one_sweep(m.name))
-def test_ctrl_c_is_seen_at_once(method):
+@pytest.mark.parametrize("threads", [1, 2])
+def test_ctrl_c_is_seen_at_once(method, threads):
     """While one sweep takes long."""
     X, y = problem(m=30_000, d=60)
     with looks(), warnings.catch_warnings():
         warnings.simplefilter("ignore", ml.ConvergenceWarning)
-        ml.train(X * 100, y, solver=method.name, tol=1e-12, threads=2, time_limit=0.2, **cost(method, 1e4),
+        ml.train(X * 100, y, solver=method.name, tol=1e-12, threads=threads, time_limit=0.2, **cost(method, 1e4),
                  max_iter=10**9, algorithm="cd" if "cd" in method.routes else "auto", **endless(method))
 
 

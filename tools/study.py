@@ -1,7 +1,7 @@
 """The study behind docs/evidence.md: margin-compare on the sets of a folder, cut into parts that resume.
 
     python -m tools.study list
-    python -m tools.study binary noise-10 --data DIR --output docs/evidence/study --journals /tmp/journals
+    python -m tools.study binary noise-10 --data DIR --output docs/evidence/study --journals build/study
 
 A part writes PART.md, its tables and tests, and PART.csv.xz, each trial's choice, scores, seconds and certificate. An
 interrupted one goes on from its journal.

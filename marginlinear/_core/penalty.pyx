@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from libc.math cimport fmax, sqrt
+from libc.math cimport INFINITY, fmax, sqrt
 
 NORMS = {"l1": ABSOLUTE, "group": GROUP}
 NAMES = {norm: name for name, norm in NORMS.items()}
@@ -60,16 +60,22 @@ cdef class Penalty:
                     most = fmax(most, dual_norm_of(self.of.norm, &U[j, 0], U.shape[1]))
         return most
 
-    def excess(self, const double[:, ::1] U, double share):
-        """The squared distances of share U_j from where N* <= l1, of features that cost something, added up."""
+    def conjugate(self, const double[:, ::1] U, double share):
+        """The penalty's conjugate at share U, share >= 0: inf where l2 = 0 and an N*(share U_j) is above l1, but for
+        rounding."""
         cdef Py_ssize_t j
         cdef double total = 0
+        if share == 0:
+            return 0.0
         with nogil:
             for j in range(U.shape[0]):
                 if j != self.of.free:
                     # N*(share u) <= l1 where N*(u) <= l1/share.
                     total += excess_of(self.of.norm, self.of.l1 / share, &U[j, 0], U.shape[1])
-        return share * share * total
+        total *= share * share
+        if self.of.l2 > 0:
+            return total / (2 * self.of.l2)
+        return 0.0 if total <= (1e-15 * self.of.l1) ** 2 else INFINITY
 
     def violations(self, const double[:, ::1] W, const double[:, ::1] U):
         """The lengths of the features' least subgradients, U_j being minus the slopes of the loss; 0 of the one that

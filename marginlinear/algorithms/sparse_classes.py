@@ -54,7 +54,9 @@ def shares(scores: FloatArray, total: FloatArray, y: IntArray,
 
 
 def entropy(cost: FloatArray, of_others: FloatArray, off: FloatArray, share: float) -> float:
-    """sum_i c_i H(e_y + share (p_i - e_y)), by what `shares` has of p_i; 0 < share <= 1."""
+    """sum_i c_i H(e_y + share (p_i - e_y)), by what `shares` has of p_i; 0 <= share <= 1."""
+    if share == 0:
+        return 0.0
     rest = share * off
     entropies = share * (of_others - off * math.log(share)) - (1 - rest) * np.log1p(-rest, where=rest < 1,
                                                                                   out=np.zeros_like(rest))
@@ -136,13 +138,7 @@ class SparseClassesFit:
         return best_share(self._dual, self.penalty.dual_norm(self.U), self.penalty.l1, self.penalty.l2)[0]
 
     def _dual(self, share: float) -> float:
-        if share <= 0:
-            return 0.0
-        over, l1, l2 = self.penalty.excess(self.U, share), self.penalty.l1, self.penalty.l2
-        if l2 == 0 and over > (1e-15 * l1) ** 2:
-            return -math.inf
-        penalty = over / (2 * l2) if l2 > 0 else 0.0
-        return entropy(self.cost, self.of_others, self.off, share) - penalty
+        return entropy(self.cost, self.of_others, self.off, share) - self.penalty.conjugate(self.U, share)
 
     def _columns(self, wanted: IntArray) -> IntpArray:
         """Those of these features, gathered, and of the biases where these are free."""

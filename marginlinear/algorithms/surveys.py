@@ -164,7 +164,7 @@ class ClassForces:
         return loss
 
     def dual(self, share: float) -> float:
-        return entropy(self.cost, self.of_others, self.off, share) if share > 0 else 0.0
+        return entropy(self.cost, self.of_others, self.off, share)
 
     def support(self) -> int:
         return int(np.count_nonzero(self.off))
@@ -393,12 +393,7 @@ class SurveyedFit:
 
     def dual(self, share: float) -> float:
         """D at the forces times the share; -inf where that is not feasible."""
-        if share <= 0:
-            return float(self.forces.dual(0.0))
-        over, l1, l2 = self.penalty.excess(self.U, share), self.penalty.l1, self.penalty.l2
-        if l2 == 0 and over > (1e-15 * l1) ** 2:
-            return -math.inf
-        return float(self.forces.dual(share)) - (over / (2 * l2) if l2 > 0 else 0.0)
+        return float(self.forces.dual(share)) - self.penalty.conjugate(self.U, share)
 
     def held(self) -> IntArray:
         """The stored features with a weight."""

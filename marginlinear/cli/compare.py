@@ -376,7 +376,8 @@ class Reproducing(Comparing):
         from marginlinear.compare.protocols.reproduction import prepared
 
         try:
-            with opening("read the paper's figures", self.asked["published"]):
+            with opening(f"read the paper's figures (a clone has them: give {FIGURES.flag} its {FIGURES.default})",
+                         self.asked["published"]):
                 return prepared(self.protocol, self.folder, **self.asked)
         except ValueError as error:
             raise UsageError(error) from None

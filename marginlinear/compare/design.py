@@ -118,6 +118,8 @@ class Design(NamedTuple):
     def inner(self, name: str, y: AnyArray, number: int, groups: AnyArray | None = None,
               stratify: bool = True) -> IntpArray:
         """The fold, 0 to folds - 1, of each of the training rows of a split, whose classes or targets are y."""
+        if len(y) < 2:
+            raise ValueError("a training part of one row leaves nothing to choose by: give a larger train_size")
         folds = min(self.folds, len(y))
         return folds_of(y if stratify else np.zeros(len(y)), folds, [*self._seed(name, number), 1], groups)
 

@@ -13,6 +13,7 @@ import subprocess
 import tempfile
 import threading
 import warnings
+from abc import ABC, abstractmethod
 from importlib import import_module
 from itertools import product
 from typing import TYPE_CHECKING, Any
@@ -50,7 +51,7 @@ CAPPED = "WARNING: reaching max number of iterations", "WARNING: reaching max nu
 ALONE = threading.Lock()
 
 
-class External:
+class External(ABC):
     """What these methods have in common: points one by one, each fold by itself."""
 
     label: str
@@ -74,8 +75,9 @@ class External:
         sizes = np.bincount(task.fold_of, minlength=task.folds)
         return [Tried(point, pooled(task.metric, scores[p], sizes), short[p]) for p, point in enumerate(points)]
 
+    @abstractmethod
     def fit(self, task: Task, point: Mapping[str, Any], probability: bool) -> Fitted:
-        raise NotImplementedError
+        """As a Contestant's."""
 
 
 class Estimator(External):
@@ -341,7 +343,7 @@ class Liblinear(External):
         except (IndexError, ValueError):
             number = -1
         if number not in self.SOLVERS:
-            raise ValueError(f"{LIBLINEAR}{' '.join(options)}: give -s with one of {', '.join(map(str, self.SOLVERS))}")
+            raise ValueError(f"give -s with one of {', '.join(map(str, self.SOLVERS))}")
         for flag in ("-v", "-C", "-q"):
             if flag in options:
                 raise ValueError(f"{LIBLINEAR}{' '.join(options)}: leave out {flag}")

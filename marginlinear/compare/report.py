@@ -37,14 +37,14 @@ def _markdown(found: Comparison) -> Iterator[str]:
         yield ""
         yield f"## {_upper(TITLES[metric])}"
         yield ""
-        yield from _pipes([["set", *found.methods], *rows_of(found, metric, "**{}**")])
+        yield from markdown_table([["set", *found.methods], *rows_of(found, metric, "**{}**")])
         yield ""
         yield _legend(found, metric)
         lines = list(sentences(found, metric))
         if lines:
             yield ""
             yield from (f"- {line}" for line in lines)
-    yield from _chosen(found)
+    yield from choices(found)
     yield from _cost(found)
     yield from _missing(found)
 
@@ -128,7 +128,7 @@ def sentences(found: Comparison, metric: str) -> Iterator[str]:
         yield over.bayesian.sentence(over.method, found.methods[0])
 
 
-def _chosen(found: Comparison) -> Iterator[str]:
+def choices(found: Comparison) -> Iterator[str]:
     rows = []
     for method, params in found.choices().items():
         for name, counts in params.items():
@@ -140,7 +140,7 @@ def _chosen(found: Comparison) -> Iterator[str]:
         yield ""
         yield "## What was chosen"
         yield ""
-        yield from _pipes([["method", "parameter", "trials", "value: times"], *rows])
+        yield from markdown_table([["method", "parameter", "trials", "value: times"], *rows])
 
 
 def _cost(found: Comparison) -> Iterator[str]:
@@ -155,8 +155,8 @@ def _cost(found: Comparison) -> Iterator[str]:
                      str(sum(trial["fits"] for trial in made)), str(sum(trial["uncertified"] for trial in made)),
                      *(f"{math.fsum(trial['seconds'][step] for trial in made):.3g}"
                        for step in ("select", "fit", "predict"))])
-    yield from _pipes([["method", "trials", "not certified", "fits to choose", "not certified", "seconds to choose",
-                        "to train", "to predict"], *rows])
+    yield from markdown_table([["method", "trials", "not certified", "fits to choose", "not certified",
+                                "seconds to choose", "to train", "to predict"], *rows])
 
 
 def _missing(found: Comparison) -> Iterator[str]:
@@ -165,9 +165,9 @@ def _missing(found: Comparison) -> Iterator[str]:
         yield ""
         yield "## What could not be tried"
         yield ""
-        yield from _pipes([["set", "method", "trials", "reason"],
-                           *([name, method, str(count), reason.replace("|", "/").replace("\n", " ")]
-                             for name, method, reason, count in reasons)])
+        rows = [[name, method, str(count), reason.replace("|", "/").replace("\n", " ")]
+                for name, method, reason, count in reasons]
+        yield from markdown_table([["set", "method", "trials", "reason"], *rows])
 
 
 def latex(found: Comparison) -> str:
@@ -205,7 +205,7 @@ def csv_text(found: Comparison) -> str:
     return text.getvalue()
 
 
-def _pipes(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+def markdown_table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for at, row in enumerate(rows):
         yield "| " + " | ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)) + " |"

@@ -91,6 +91,11 @@ def read_csv(path: str, label: str, categories: Sequence[str] = (), like: Sequen
     if not rows:
         raise DataError(path, 2, 1, "there are no rows below the header")
     cells = dict(zip(header, zip(*(row for _, row in rows), strict=True), strict=True))
+    for name in (label, *categories):
+        empty = next((at for at, text in enumerate(cells[name]) if not text.strip()), None)
+        if empty is not None:
+            raise DataError(path, rows[empty][0], 1, f"column {shown(name)}: the cell is empty: write a word for what "
+                            "is missing, or leave the row out")
     columns = list(like) if like is not None else [
         Column(name, tuple(sorted(set(map(str.strip, cells[name])))) if name in categories else None)
         for name in header if name != label and name not in leave_out]
@@ -104,8 +109,13 @@ def read_csv(path: str, label: str, categories: Sequence[str] = (), like: Sequen
             of_rows = np.array([text.strip() for text in texts])
             features += [(of_rows == word).astype(np.float64) for word in column.words]
             names += [f"{column.name}={word}" for word in column.words]
-    return Table(np.column_stack(features) if features else np.empty((len(rows), 0)), _labels(cells[label]), names,
-                 columns, {name: cells[name] for name in leave_out})
+    y = _labels(cells[label])
+    if y.dtype.kind == "f" and not np.isfinite(y).all():
+        at = int(np.flatnonzero(~np.isfinite(y))[0])
+        raise DataError(path, rows[at][0], 1, f"column {shown(label)}: {shown(cells[label][at])} stands among numbers: "
+                        "mend it, or leave the row out")
+    return Table(np.column_stack(features) if features else np.empty((len(rows), 0)), y, names, columns,
+                 {name: cells[name] for name in leave_out})
 
 
 def columns_of(path: str, names: Sequence[str]) -> list[str]:

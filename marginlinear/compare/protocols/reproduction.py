@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from marginlinear.compare.api import compare
 from marginlinear.compare.protocols import get
 from marginlinear.compare.protocols.published import BETTER, WORSE, read_published
-from marginlinear.compare.report import _chosen, _pipes
+from marginlinear.compare.report import choices, markdown_table
 from marginlinear.compare.statistics import deviation_of, mean_of
 from marginlinear.problem import counted
 
@@ -229,7 +229,7 @@ class Reproduction:
         yield ""
         yield "Accuracy, mean and standard deviation over the splits:"
         yield ""
-        yield from _pipes(list(self._rows()))
+        yield from markdown_table(list(self._rows()))
         yield ""
         yield ("The interval is that of the difference of the two means at 95 %, by Welch's t over the splits of both, "
                "widened by the rounding of the printed mean" + (
@@ -238,7 +238,7 @@ class Reproduction:
         yield ""
         yield from self._agreement()
         yield ""
-        yield from _pipes(list(self._versus()))
+        yield from markdown_table(list(self._versus()))
         yield ""
         yield (f"Sets won/tied/lost by {comparison.methods[0]}: by the paired t that takes splits for independent, as "
                "the papers do, and by the corrected resampled t.")
@@ -254,7 +254,7 @@ class Reproduction:
         yield ("- Of the points of a grid those come first whose fits are all certified, or of a method without a "
                "certificate at rest; of all that is measured nothing is left out.")
         yield from self._about_sets()
-        yield from _chosen(self.comparison)
+        yield from choices(self.comparison)
 
     def _shorter(self) -> list[str]:
         design, paper = self.comparison.plan.design, self.protocol.design
@@ -346,6 +346,6 @@ def listed(folder: PathLike | None) -> str:
     from marginlinear.compare.protocols import protocols
 
     where = None if folder is None else os.fsdecode(folder)
-    return "\n".join(_pipes([["protocol", "table", "sets at hand"], *(
+    return "\n".join(markdown_table([["protocol", "table", "sets at hand"], *(
         [one.name, f"{one.paper.split(',')[-1].strip()}: {one.table}", f"{len(one.at_hand(where))} of {len(one.sets)}"]
         for one in protocols().values())]))
