@@ -41,6 +41,15 @@ def timed(call):
                     "system": ended.system - spent.system, "peak": peak}
 
 
+def svmlight(path):
+    """(X, y) as scikit-learn reads them, with the indices that its own estimators take."""
+    from sklearn.datasets import load_svmlight_file
+
+    X, y = load_svmlight_file(path)
+    X.indices, X.indptr = X.indices.astype("int32"), X.indptr.astype("int32")
+    return X, y
+
+
 def child_read(who, path, threads):
     if who == "ours":
         # Reading needs it for its result, and imports it then: that is start-up, as it is the others'.
@@ -73,12 +82,9 @@ def child_train(who, path, model, solver, C, tol, bias, threads=None):
         ml.save_model(fitted, model)
         return {**cost, "certificate": fitted.info.certificate, "objective": fitted.info.objective}
     if who == "sklearn":
-        from sklearn.datasets import load_svmlight_file
         from sklearn.svm import LinearSVC
 
-        X, y = load_svmlight_file(path)
-        # Its own estimators take no other.
-        X.indices, X.indptr = X.indices.astype("int32"), X.indptr.astype("int32")
+        X, y = svmlight(path)
         options = {"l1svc": {"loss": "hinge"}, "l2svc": {}, "cs": {"multi_class": "crammer_singer"}}[solver]
         with warnings.catch_warnings():
             # LIBLINEAR's cap on the iterations is part of what is measured.
@@ -124,10 +130,7 @@ def child_solver(who, path, solver, number, C, tol, weights):
             fitted, cost = timed(lambda: ml.train(X, z, solver=solver, tol=tol, threads=1, **own))
         return {**cost, "certificate": fitted.info.certificate, "objective": fitted.info.objective}
     if who != "liblinear":
-        from sklearn.datasets import load_svmlight_file
-
-        X, y = load_svmlight_file(path)
-        X.indices, X.indptr = X.indices.astype("int32"), X.indptr.astype("int32")
+        X, y = svmlight(path)
         if who != "sklearn":
             X = X.tocsc()  # the order that solvers for sparse weights work in
         package_fit(who, X[::50], y[::50], C, 0.1)
@@ -196,10 +199,8 @@ def child_svc(who, path, name, options, tol):
         model, cost = timed(lambda: ml.train(X, y, solver=name, kernel="rbf", tol=tol, threads=1, **options))
         return {**cost, "certificate": model.info.certificate / max(1.0, abs(model.info.objective)),
                 "objective": model.info.objective, "support": model.n_support}
-    from sklearn.datasets import load_svmlight_file
-
     machine = getattr(import_module("sklearnex.svm" if who == "sklearnex" else "sklearn.svm"), name)
-    X, y = load_svmlight_file(path)
+    X, y = svmlight(path)
     X = X.toarray() if X.nnz > 0.5 * np.prod(X.shape) else X
     machine().fit(X[:100], y[:100])
     model, cost = timed(lambda: machine(cache_size=200, **options).fit(X, y))
