@@ -100,6 +100,23 @@ def child_train(who, path, model, solver, C, tol, bias, threads=None):
     return cost
 
 
+def child_chosen(method, path, C):
+    """A fit of `method`, ours or scikit-learn's LinearSVC, scaled by the largest value of each column, with a bias."""
+    from sklearn.preprocessing import MaxAbsScaler
+
+    import marginlinear as ml
+
+    X, y = ml.load_libsvm(path)
+    X = MaxAbsScaler().fit_transform(X)
+    if method == "LinearSVC":
+        from sklearn.svm import LinearSVC
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # its cap on the iterations is part of what is measured
+            return timed(lambda: LinearSVC(C=C).fit(X, y))[1]
+    return timed(lambda: ml.train(X, y, solver=method, C=C, bias=1))[1]
+
+
 def package_fit(who, X, y, C, tol):
     """Logistic regression by a package: the softmax of scikit-learn, and with the sum of the weights' absolute values
     that of celer and of skglm, all for C times the sum of the losses."""
@@ -370,7 +387,7 @@ def child_versions():
     return found
 
 
-CHILDREN = {"read": child_read, "train": child_train, "svc": child_svc, "solver": child_solver,
+CHILDREN = {"read": child_read, "train": child_train, "svc": child_svc, "solver": child_solver, "chosen": child_chosen,
             "objective": child_objective, "pass": child_pass, "search": child_search, "sweeps": child_sweeps,
             "write": child_write, "evaluate_all": evaluate_all, "scale01": scale01, "leave_fifth": leave_fifth,
             "draw": draw, "same_weights": child_same_weights, "model_file": child_model_file, "rates": child_rates,
