@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What the first page of the documentation says about LinearSVC: eight sets, tuned alike, and what the chosen fit takes.
+"""What the first page of the documentation says beside LinearSVC: eight sets, tuned alike, and the chosen fits' costs.
 
     python -m tools.first_page --data DIR --write docs/compared.json [--journal FILE]
 
@@ -12,6 +12,7 @@ import argparse
 import json
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -47,8 +48,7 @@ def main():
     for name in SETS:
         trials = {method: found.of(name, method)[0] for method in METHODS}
         costs, failed = interleave(
-            {method: lambda method=method, trial=trial: in_child(
-                sys.executable, "chosen", method, str(args.data / name), trial["params"]["C"])
+            {method: partial(in_child, sys.executable, "chosen", method, str(args.data / name), trial["params"]["C"])
              for method, trial in trials.items()},
             args.repeat, lambda text, name=name: print(f"{name}, {text}", file=sys.stderr), long=60)
         if failed:
