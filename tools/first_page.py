@@ -22,8 +22,9 @@ from marginlinear.compare import compare
 from tools.benchlib.measure import in_child, interleave, median
 
 SETS = ("imdb", "a9a", "ijcnn1", "webkb4", "news20bydate", "sector", "usps", "letter")
-METHODS = {"LinearSVC": "LinearSVC=sklearn:sklearn.svm.LinearSVC", "l2svc": "l2svc", "mcodm": "mcodm"}
 GRID = "C=0.03125,0.125,0.5,2,8,32"
+METHODS = {"LinearSVC": f"LinearSVC=sklearn:sklearn.svm.LinearSVC;{GRID}", "l2svc": f"l2svc;{GRID}",
+           "mcodm": f"mcodm;{GRID}"}
 
 
 def loaded(folder, name):
@@ -41,9 +42,8 @@ def main():
     args = parser.parse_args()
     kept = {} if args.journal is None else {"resume" if args.journal.exists() else "journal": args.journal}
     found = compare({name: loaded(args.data, name) for name in SETS}, METHODS.values(), folds=3, scale="maxabs",
-                    grids=dict.fromkeys(METHODS, GRID), threads=1,
-                    progress=lambda trial, done, total: print(f"{done}/{total} {trial['set']} {trial['method']}",
-                                                              file=sys.stderr), **kept)
+                    threads=1, progress=lambda trial, done, total: print(
+                        f"{done}/{total} {trial['set']} {trial['method']}", file=sys.stderr), **kept)
     rows = []
     for name in SETS:
         trials = {method: found.of(name, method)[0] for method in METHODS}
