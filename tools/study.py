@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from marginlinear.cli import compare
+from marginlinear.params import C
 
 SMALL = ["breast-cancer", "breastw", "colic", "fourclass", "german", "heart", "house", "pbcseq", "planning-relax",
          "promoters", "sonar", "splice", "svmguide1", "titanic", "vehicle2", "vertebra", "vote", "wdbc"]
@@ -55,9 +56,10 @@ class Part(NamedTuple):
     options: list[str]
 
 
+GRID = C.grid
 ODM = fixed("odm", mu="0 0.2 0.5 0.8", theta="0 0.2 0.5")
 MCODM = fixed("mcodm", mu="0 0.2 0.5 0.8", theta="0 0.2 0.5")
-LAMBDAS = fixed("ldm", lambda1="0 0.01mC 0.1mC 1mC", lambda2="0 0.1mC 1mC")
+LAMBDAS = [*fixed("ldm", lambda1="0 0.01mC 0.1mC 1mC", lambda2="0 0.1mC 1mC"), f"stands=ldm;defaults;C={GRID}"]
 PARTS = {
     "binary": Part(SMALL, BINARY, [*HALF, *SCORES]),
     "binary-large": Part(LARGE, BINARY, [*ROWS, *SCORES]),
@@ -69,8 +71,9 @@ PARTS = {
     "defaults-mcodm": Part(CLASSES, MCODM, HALF),
     "defaults-mcodm-many": Part(MANY, MCODM, ROWS),
     "defaults-ldm": Part(SMALL, LAMBDAS, HALF),
-    "defaults-rmm": Part(SMALL, fixed("rmm", margin_bound="1.25 1.5 2 4", bound_cost="0.01 0.1 1"), HALF),
-    "defaults-msvmav": Part(SMALL, fixed("msvmav", alpha="1 10 100 1000", beta="0.001 0.01 0.1 1"), HALF),
+    "defaults-rmm": Part(SMALL, [*fixed("rmm", margin_bound="1.25 1.5 2 4", bound_cost="0.01 0.1 1"), f"stands=rmm;defaults;C={GRID}"],
+                         HALF),
+    "defaults-msvmav": Part(SMALL, [*fixed("msvmav", alpha="1 10 100 1000", beta="0.001 0.01 0.1 1"), "stands=msvmav;defaults"], HALF),
     "defaults-lpmcsvm": Part(CLASSES, fixed("lpmcsvm", norm="1 1.2 1.33 1.5 1.75 2"), HALF),
     "defaults-m3svm": Part(CLASSES, fixed("m3svm", norm="1 2 3 4 6 8"), HALF),
     "defaults-bias": Part(SMALL + CLASSES, ["l2svc", "none=l2svc;bias=-1", "ten=l2svc;bias=10",

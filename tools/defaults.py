@@ -1,0 +1,116 @@
+#!/usr/bin/env python3
+"""Which defaults the study chooses: from the parts of tools/study.py that try values of a method's own parameters.
+
+    python -m tools.defaults --study docs/evidence/study --write docs/evidence/study/defaults.md
+
+The rule. C is chosen on each split, the method's own parameters stand still. Values are ranked by accuracy on each set,
+the mean over its splits, and the one of best mean rank over all sets takes the place of the default that stands if
+Wilcoxon's test over sets tells the two apart at 0.05, adjusted by Holm for all values that were tried. Otherwise what
+stands stays. What is lost against tuning is the mean difference to the same method with its parameters tuned on the
+same splits.
+"""
+
+import argparse
+import csv
+import io
+import lzma
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from marginlinear.compare import statistics as S
+
+
+class Question(NamedTuple):
+    """Parts of the study that answer it, the label of what stands, and where the tuned method is."""
+
+    parts: tuple
+    stands: str
+    tuned: tuple = ()
+
+
+QUESTIONS = {
+    "odm": Question(("defaults-odm", "defaults-odm-large"), "odm mu 0.8 theta 0.2", ("binary", "binary-large")),
+    "mcodm": Question(("defaults-mcodm", "defaults-mcodm-many"), "mcodm mu 0.8 theta 0.2",
+                      ("classes", "classes-many")),
+    "ldm": Question(("defaults-ldm",), "stands", ("binary",)),
+    "rmm": Question(("defaults-rmm",), "stands", ("binary",)),
+    "msvmav": Question(("defaults-msvmav",), "stands", ("binary",)),
+    "lpmcsvm": Question(("defaults-lpmcsvm",), "lpmcsvm norm 1.5", ("classes",)),
+    "m3svm": Question(("defaults-m3svm",), "m3svm norm 4", ("classes",)),
+    "bias": Question(("defaults-bias",), "none"),
+}
+
+
+def means(folder, parts):
+    """{(set, method): mean accuracy over the splits that count} of the parts that are there, and those that are not."""
+    found, missing = {}, []
+    for part in parts:
+        path = folder / f"{part}.csv.xz"
+        if not path.exists():
+            missing.append(part)
+            continue
+        for row in csv.DictReader(io.StringIO(lzma.decompress(path.read_bytes()).decode())):
+            if row["certified"] == "True" and row["accuracy"]:
+                found.setdefault((row["set"], row["method"]), []).append(float(row["accuracy"]))
+    return {key: round(float(np.mean(values)), 12) for key, values in found.items()}, missing
+
+
+def answered(folder, name, question):
+    """Lines of the page."""
+    found, missing = means(folder, question.parts)
+    if not found:
+        return
+    methods = list(dict.fromkeys(method for _, method in found))
+    sets = [one for one in dict.fromkeys(one for one, _ in found) if all((one, method) in found for method in methods)]
+    order = [question.stands, *(method for method in methods if method != question.stands)]
+    scores = np.array([[found[one, method] for method in order] for one in sets])
+    ranking = S.friedman(scores)
+    tests = [S.wilcoxon(scores[:, at], scores[:, 0]) for at in range(1, len(order))]
+    holm = S.holm([test.p for test in tests])
+    yield f"## {name}"
+    yield ""
+    yield f"{len(sets)} sets of {' and '.join(part for part in question.parts if part not in missing)}" + (
+        f"; not there: {', '.join(missing)}." if missing else ".") + f" What stands: {question.stands}."
+    yield ""
+    yield "| values | mean rank | mean accuracy | less what stands | better, equal, worse on so many sets | p, Holm |"
+    yield "| --- | ---: | ---: | ---: | --- | ---: |"
+    for at in np.argsort(ranking.ranks, kind="stable"):
+        d = scores[:, at] - scores[:, 0]
+        signs = f"{(d > 0).sum()}, {(d == 0).sum()}, {(d < 0).sum()}" if at else ""
+        p = f"{holm[at - 1]:.3g}" if at else ""
+        yield (f"| {order[at]} | {ranking.ranks[at]:.3f} | {scores[:, at].mean():.4f} | {d.mean():+.4f} | {signs} "
+               f"| {p} |")
+    best = int(np.argmin(ranking.ranks))
+    told = best and holm[best - 1] < S.LEVEL
+    yield ""
+    yield (f"Friedman's F {ranking.F:.3f}, p = {ranking.p:.3g}. "
+           + ("What stands has the best mean rank." if not best else
+              f"{order[best]} has the best mean rank, and is {'' if told else 'not '}told apart from what stands: "
+              f"{'it becomes the default' if told else 'the default stays'}."))
+    tuned, _ = means(folder, question.tuned)
+    label = next((method for _, method in tuned if method.split(";")[0] == name), None)
+    both = [at for at, one in enumerate(sets) if (one, label) in tuned]
+    if both:
+        reference = [tuned[sets[at], label] for at in both]
+        for at in dict.fromkeys((0, best)):
+            lost = S.wilcoxon(scores[both, at], reference)
+            yield (f"{order[at]} less the same method tuned: {lost.mean:+.4f} in the mean of {len(both)} sets, p = "
+                   f"{lost.p:.3g} by Wilcoxon's test.")
+    yield ""
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--study", type=Path, default=Path("docs/evidence/study"), help="where the parts' .csv.xz are")
+    parser.add_argument("--write", type=Path, required=True, metavar="FILE")
+    args = parser.parse_args()
+    lines = ["# Which defaults the study chooses", "", *__doc__.split("\n\n")[2].strip().splitlines(), ""]
+    for name, question in QUESTIONS.items():
+        lines += answered(args.study, name, question)
+    args.write.write_text("\n".join(lines).rstrip() + "\n", "utf-8")
+
+
+if __name__ == "__main__":
+    main()
