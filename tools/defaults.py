@@ -39,6 +39,7 @@ QUESTIONS = {
     "msvmav": Question(("defaults-msvmav",), "stands", ("binary",)),
     "lpmcsvm": Question(("defaults-lpmcsvm",), "lpmcsvm norm 1.5", ("classes",)),
     "m3svm": Question(("defaults-m3svm",), "m3svm norm 4", ("classes",)),
+    "solver": Question(("defaults-solver",), "mcodm"),
     "bias": Question(("defaults-bias",), "none"),
 }
 

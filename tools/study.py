@@ -79,6 +79,8 @@ PARTS = {
     "defaults-m3svm": Part(CLASSES, fixed("m3svm", norm="1 2 3 4 6 8"), HALF),
     "defaults-bias": Part(SMALL + CLASSES, ["l2svc", "none=l2svc;bias=-1", "ten=l2svc;bias=10",
                                             "free=l2svc;free_bias=true"], HALF),
+    "defaults-solver": Part(SMALL + CLASSES, [f"{method};defaults;C={GRID}" for method in (
+        "mcodm", "l2svc", "l1svc", "logistic", "odm", "ldm", "rmm", "cs", "ww", "softmax", "lpmcsvm")], HALF),
     **{f"noise-{100 * part:.0f}": Part(SMALL, FEW, [*HALF, *SCORES, "--label-noise", str(part)])
        for part in (0.05, 0.1, 0.2)},
     **{f"classes-noise-{100 * part:.0f}": Part(CLASSES, TEXT, [*HALF, *SCORES_OF_CLASSES, "--label-noise",
