@@ -76,11 +76,11 @@ def test_charts(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "docs")
     charts = importlib.import_module("charts")
     rows = [{"data": "d", "method": method, "accuracy": right, "low": right - 0.1, "high": right + 0.1, "seconds": 2.0,
-             "megabytes": 30} for method, right in (("svm", 0.6), ("odm", 0.8))]
-    (tmp_path / "compared.json").write_text(json.dumps(rows), "utf-8")
+             "megabytes": 30} for method, right in (("LinearSVC", 0.6), ("l2svc", 0.6), ("mcodm", 0.8))]
+    (tmp_path / "compared.json").write_text(json.dumps({"rows": rows}), "utf-8")
     made = charts.compared(tmp_path / "compared.json")
     assert '<i style="left: 0.0%; right: 60.0%"></i><b style="left: 20.0%"></b>' in made
-    assert "| d | odm | 80.0% | 70.0% to 90.0% | 2 | 30 |" in made
+    assert "| d | 60.0% (50.0% to 70.0%) | 2, 30 | 2, 30 | 80.0% (70.0% to 90.0%) | 2, 30 |" in made
     assert charts.compared(tmp_path / "none.json") == ""
     assert charts.ratios().count("<tr>") > 20
 
