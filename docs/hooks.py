@@ -206,12 +206,12 @@ def make_grids(_):
 
 
 def make_commands(_):
-    """`--help` of every command of the package."""
+    """`--help all` of every command of the package."""
     lines = []
     for program, main in commands().items():
         text = io.StringIO()
         with contextlib.redirect_stdout(text):
-            main(["--help"])
+            main(["--help", "all"])
         lines += [f"## {program}\n", *indented(text.getvalue()), ""]
     return "\n".join(lines)
 

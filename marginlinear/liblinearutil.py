@@ -33,7 +33,7 @@ from marginlinear.liblinear import SOLVERS, STARTED
 from marginlinear.libsvm.reader import LARGEST_INDEX
 from marginlinear.model import Model, RegressionModel
 from marginlinear.modelfile.text import is_one_class
-from marginlinear.options import QUIET, CommandLine, UsageError
+from marginlinear.options import CLASS_WEIGHT, QUIET, CommandLine, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -217,8 +217,8 @@ class parameter:
     def parse_options(self, options: str | list[str] | None) -> None:
         """Take all from these options; what they do not name gets its default. Raises as `parameter`."""
         known = (*params.RUN, *params.AROUND, *params.OWN)
-        line = _command_line(options, (params.SOLVER, params.CROSS_VALIDATION, params.SEARCH, QUIET, *known),
-                             class_weights=True)
+        line = _command_line(options, (params.SOLVER, params.CROSS_VALIDATION, params.SEARCH, QUIET, CLASS_WEIGHT,
+                                       *known))
         method = registry.get(_value(line, params.SOLVER) or DEFAULT_SOLVER)
         self.solver = method.name
         own = {p.name for p in method.takes}
@@ -832,12 +832,12 @@ def _classifier(m: object) -> Model:
     return m.classifier
 
 
-def _command_line(options: object, declared: Sequence[Param], **how: Any) -> CommandLine:
+def _command_line(options: object, declared: Sequence[Param]) -> CommandLine:
     """The options as a CommandLine without files."""
     if not isinstance(options, (str, list)):
         raise TypeError(f"options are a {type(options).__name__}: text or a list of words is needed")
     try:
-        line = CommandLine(options.split() if isinstance(options, str) else options, declared, **how)
+        line = CommandLine(options.split() if isinstance(options, str) else options, declared)
     except UsageError as error:
         raise ValueError(f"options: {error}") from None
     if line.files:

@@ -1,21 +1,33 @@
-"""Strict command lines: options are Params, whoever declares them. No NumPy here."""
+"""Strict command lines: options are Params, whoever declares them, and argparse reads them. No NumPy here."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import argparse
+import re
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+from marginlinear import params
 from marginlinear.params import Param
 
-HELP = Param("help", bool, False, "show this and exit")
+HELP = Param("help", str, None, "show the options that are used most and exit; all: every one in full; man: the manual "
+             "page, as roff", letter="h", metavar="[TOPIC]", brief="show this; all: every option in full")
 VERSION = Param("version", bool, False, "show the version and exit")
+COMPLETION = Param("print_completion", str, None, "show what makes a shell complete this command and exit, "
+                   "by shtab", choices=("bash", "zsh", "fish", "tcsh", "powershell"), metavar="SHELL")
 QUIET = Param("quiet", bool, False, "no result lines and no progress; warnings stay", letter="q")
 ZERO_BASED = Param("zero_based", bool, False, "features are numbered from 0 in the data file")
 TEXT_LABELS = Param("text_labels", bool, False, "labels are words, which may have commas (default: they are words "
                     "where the first one begins with a letter)")
 MULTILABEL = Param("multilabel", bool, False, "rows have any number of labels, with commas between; one that has none "
                    "begins with a blank (default: where there is a comma in the first label)")
-NO_BREAK = "\xa0"
+THREADS = params.THREADS._replace(help="threads for reading and for the rows (default: all cores)")
+# LIBLINEAR's -wi: the label is part of the option.
+CLASS_WEIGHT = Param("", float, None, "multiply C by FACTOR for one class, as in -w1 2 -w-1 0.5",
+                     params.FACTOR.domain, letter="wLABEL", metavar="FACTOR",
+                     brief="factor of C for one class, as in -w1 2")
+# An argument, not an option.
+NEGATIVE = re.compile(r"-\.?\d|-inf$")
 
 
 class UsageError(Exception):
@@ -32,135 +44,120 @@ class CommandLine:
         Label and factor, as typed, of `-wLABEL FACTOR`.
     """
 
-    def __init__(self, argv: Iterable[str], declared: Iterable[Param], *, class_weights: bool = False) -> None:
+    def __init__(self, argv: Iterable[str], declared: Iterable[Param]) -> None:
         """Split `argv` by the options that `declared` lists; they may stand before, between and after files.
 
         As in LIBLINEAR, an argument follows its letter as a word of its own. After a long name it may also be
         joined by `=`. Where an option comes twice the last one counts, but see `values`. `--` ends the options. A
         letter that several have is given for all of them: who asks knows which one is meant.
         """
-        by_flag: dict[str, Param] = {}
-        names: dict[str, list[str]] = {}
-        for param in declared:
-            for flag in (param.flag, "-" + param.letter) if param.letter else (param.flag,):
-                by_flag[flag] = param
-                names.setdefault(flag, []).append(param.name)
-        self.files: list[str] = []
-        self.class_weights: list[tuple[str, str]] = []
-        self._typed: dict[str, list[tuple[str, str]]] = {}
-        words = iter(argv)
-        for word in words:
-            if word == "--":
-                self.files.extend(words)
-            elif not word.startswith("-") or word == "-":
-                self.files.append(word)
-            elif class_weights and word.startswith("-w"):
-                if word == "-w":
-                    raise UsageError("-w: the label is missing, give -wLABEL FACTOR, such as -w1 2")
-                self.class_weights.append((word[2:], _argument(word, words, by_flag)))
-            else:
-                flag, joined, text = word.partition("=") if word.startswith("--") else (word, "", "")
-                meant = by_flag.get(flag)
-                if meant is None:
-                    raise UsageError(f"unknown option: {word}{_spaced(word, by_flag)}")
-                if meant.type is bool:
-                    if joined:
-                        raise UsageError(f"{flag} takes no argument")
-                elif not joined:
-                    text = _argument(flag, words, by_flag)
-                for name in names[flag]:
-                    self._typed.setdefault(name, []).append((flag, text))
+        words = list(argv)
+        end = words.index("--") if "--" in words else len(words)
+        known = {flag: param for param in declared for flag in flags(param)}
+        parser = argparse.ArgumentParser("", add_help=False, allow_abbrev=False, exit_on_error=False)
+        parser._negative_number_matcher = NEGATIVE
+        meant: dict[str, Param] = {}
+        for word in words[:end]:
+            flag = word.partition("=")[0] if word.startswith("--") else word
+            if not word.startswith("-") or word == "-" or NEGATIVE.match(word) or flag in meant:
+                continue
+            meant[flag] = _meant(flag, known)
+            parser.add_argument(flag, action=_Typed, dest="typed", nargs=nargs(meant[flag]), const="")
+        found = argparse.Namespace(typed=[])
+        try:
+            _, rest = parser.parse_known_args(words[:end], found)
+        except argparse.ArgumentError as error:
+            flag = str(error.argument_name)
+            several = nargs(meant[flag]) not in (0, None)
+            raise UsageError(f"{flag}: give {flag} {meant[flag].metavar}" if several else f"{flag} takes no argument"
+                             if meant[flag].type is bool else f"{flag}: its argument is missing") from None
+        for word in rest:
+            if NEGATIVE.match(word):
+                raise UsageError(f"unknown option: {word}")
+        self.files = rest + words[end + 1:]
+        self._typed: list[tuple[str, str]] = found.typed
+        self.class_weights = [(flag[2:], text) for flag, text in self._typed if meant[flag] is CLASS_WEIGHT]
 
     def given(self, param: Param) -> bool:
         """True where the option stands on the command line."""
-        return param.name in self._typed
+        return bool(self._of(param))
 
     def meant(self, param: Param, taken: Iterable[Param]) -> bool:
         """Whether it is given, and no other one of those that are `taken` by the name it is given by."""
-        flags = {flag for p in taken for flag in (p.flag, f"-{p.letter}")}
-        return self.given(param) and (param.name in {p.name for p in taken} or self.flag(param) not in flags)
+        taken = list(taken)
+        others = {flag for p in taken for flag in flags(p)}
+        return self.given(param) and (param.name in {p.name for p in taken} or self.flag(param) not in others)
 
     def flag(self, param: Param) -> str:
         """The option's name as typed."""
-        return self._typed[param.name][-1][0]
+        return self._of(param)[-1][0]
 
     def value(self, param: Param) -> Any:
         """The checked value of the option, its default where it is not given."""
-        return self._checked(param, *self._typed[param.name][-1]) if self.given(param) else param.default
+        return _checked(param, *self._of(param)[-1]) if self.given(param) else param.default
 
     def values(self, param: Param) -> list[Any]:
         """The checked values of an option each time that it is given."""
-        return [self._checked(param, flag, text) for flag, text in self._typed.get(param.name, ())]
+        return [_checked(param, flag, text) for flag, text in self._of(param)]
 
-    def _checked(self, param: Param, flag: str, text: str) -> Any:
-        if param.type is bool:
-            return True
-        try:
-            return param.parse(text)
-        except ValueError as error:
-            raise UsageError(f"{flag} {text}: {error}") from None
+    def _of(self, param: Param) -> list[tuple[str, str]]:
+        return [(flag, text) for flag, text in self._typed if flag in flags(param)]
 
 
-def _argument(flag: str, words: Iterator[str], by_flag: Mapping[str, Param]) -> str:
-    text = next(words, None)
-    if text is None or text in by_flag or text == "--":
-        raise UsageError(f"{flag}: its argument is missing")
-    return text
+class _Typed(argparse.Action):
+    """Keeps options and their arguments in the order in which they are typed."""
+
+    def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any,
+                 option_string: str | None = None) -> None:
+        namespace.typed.append((option_string, values if isinstance(values, str) else " ".join(values)))
 
 
-def _spaced(word: str, by_flag: Mapping[str, Param]) -> str:
-    letter, rest = word[:2], word[2:]
-    if letter in by_flag and rest and by_flag[letter].type is not bool:
-        return f" (an argument is a word of its own: {letter} {rest})"
-    return ""
+def flags(param: Param) -> tuple[str, ...]:
+    """What an option is called, its letter first."""
+    return tuple(flag for flag in (param.letter and "-" + param.letter, param.name and param.flag) if flag)
 
 
-def describe(params: Iterable[Param]) -> Iterator[str]:
-    """Lines of `--help` for `params`."""
-    for param in params:
-        names = f"-{param.letter}, {param.flag}" if param.letter else f"    {param.flag}"
-        if param.type is not bool:
-            names += " " + (param.metavar or {int: "N", float: "X", str: "WORD"}[param.type])
-        yield from entry(names, param.help + _range(param))
+def nargs(param: Param) -> str | int | None:
+    """How many arguments it takes, as argparse has it: metavar names them, one in brackets may be left out."""
+    if param.type is bool:
+        return 0
+    return "?" if param.metavar.startswith("[") else len(param.metavar.split()) if " " in param.metavar else None
 
 
-def other_defaults(values: Mapping[str, Any], declared: Iterable[Param]) -> Iterator[str]:
-    """Lines of `--help`: defaults of one method that are not those of `declared`."""
-    if values:
-        yield from entry("  by default", ", ".join(flags_with(values, declared)))
+def _meant(flag: str, known: Mapping[str, Param]) -> Param:
+    if flag in known:
+        return known[flag]
+    if "-wLABEL" in known and flag.startswith("-w"):
+        if flag == "-w":
+            raise UsageError("-w: the label is missing, give -wLABEL FACTOR, such as -w1 2")
+        return CLASS_WEIGHT
+    letter, rest = flag[:2], flag[2:]
+    if letter in known and nargs(known[letter]) != 0 and "-" + flag not in known:
+        raise UsageError(f"unknown option: {flag} (an argument is a word of its own: {letter} {rest.lstrip('=')})")
+    raise UsageError(f"unknown option: {flag}{did_you_mean(flag, known)}")
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """A hint at what was meant, where something known is near."""
+    from difflib import get_close_matches
+
+    bare = {flag.lstrip("-").lower(): flag for flag in known}
+    typed = word.lstrip("-").lower()
+    near = [typed] * (typed in bare) or get_close_matches(typed, bare, 1, 0.65) or [
+        name for name in bare if min(len(name), len(typed)) > 2 and (name.startswith(typed) or typed.startswith(name))]
+    return f" (did you mean {bare[near[0]]}?)" if near else ""
+
+
+def _checked(param: Param, flag: str, text: str) -> Any:
+    if param.type is bool:
+        return True
+    try:
+        return param.parse(text)
+    except ValueError as error:
+        raise UsageError(f"{flag} {text}: {error}") from None
 
 
 def flags_with(values: Mapping[str, Any], declared: Iterable[Param]) -> list[str]:
     """`--flag value` of each declared parameter that has one of these values, by name."""
     told = {name: value if isinstance(value, str) else f"{value:g}" for name, value in values.items()}
     return [f"{p.flag} {told[p.name]}" for p in declared if p.name in told]
-
-
-def wrapped(text: str) -> list[str]:
-    """Lines of text under a title of `--help`."""
-    import textwrap
-
-    return textwrap.wrap(text, 104, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
-
-
-def entry(names: str, text: str) -> Iterator[str]:
-    """One option: its names, then what it does, wrapped."""
-    import textwrap
-
-    lines = [line.replace(NO_BREAK, " ") for line in textwrap.wrap(text, 76, break_on_hyphens=False)]
-    names = "  " + names
-    if len(names) < 28:
-        yield f"{names:<28}{lines.pop(0)}"
-    else:
-        yield names
-    for line in lines:
-        yield f"{'':28}{line}"
-
-
-def _range(param: Param) -> str:
-    facts = []
-    if param.type is not bool and param.default is not None:
-        facts.append(f"default {param.default:g}" if param.type is float else f"default {param.default}")
-    if param.allowed:
-        facts.append(param.allowed.replace(", ", "," + NO_BREAK))
-    return f" ({'; '.join(facts)})" if facts else ""

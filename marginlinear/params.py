@@ -53,6 +53,8 @@ class Param(NamedTuple):
         Values that a search tries unless it is told others, as in the text of `margin-train --grid`; "" for none.
     relative : bool
         Whether a text such as 0.05mC is taken too: that number times m C, m the sum of the rows' weights.
+    brief : str
+        The line of `--help`, where the first clause of `help` is too long for one.
     """
 
     name: str
@@ -69,6 +71,7 @@ class Param(NamedTuple):
     needs: tuple[Any, ...] = ()
     grid: str = ""
     relative: bool = False
+    brief: str = ""
 
     @property
     def flag(self) -> str:
@@ -152,7 +155,7 @@ class Param(NamedTuple):
 
 
 C = Param("C", float, 1.0, "cost of a unit of loss, next to 1/2 ||W||^2 and a sum of losses", "(0, inf)", letter="c",
-          grid="log2:-5:2:9")
+          grid="log2:-5:2:9", brief="cost of a unit of loss")
 LAMBDA = Param("lambda_", float, None, "the paper's weight of the mean loss, in place of C: lambda = C m", "(0, inf)",
                replaces="C")
 MU = Param("mu", float, 0.8, "weight of margins above 1 + theta against margins below 1 - theta", "[0, 1]")
@@ -193,12 +196,13 @@ EPOCHS = Param("epochs", int, 5, "passes over the rows", "[1, inf)")
 ETA0 = Param("eta0", float, None, "first step size (default: searched for on a sample)", "(0, 1)")
 
 MULTICLASS = Param("multiclass", str, "ovr", "more than two classes by binary problems: one class against the rest, "
-                   "one against one, or error-correcting output codes", choices=("ovr", "ovo", "ecoc"))
+                   "one against one, or error-correcting output codes", choices=("ovr", "ovo", "ecoc"),
+                   brief="several classes")
 # The order is LIBSVM's, which knows the kernels by their numbers.
 KERNEL = Param("kernel", str, None, "kernel in place of a linear model: linear x.z, poly (gamma x.z + coef0)^degree, "
                "rbf exp(-gamma ||x-z||^2), sigmoid tanh(gamma x.z + coef0)",
                choices=("linear", "poly", "rbf", "sigmoid"), letter="t", numbered=True,
-               python=("precomputed", callable))
+               python=("precomputed", callable), brief="a kernel")
 GAMMA = Param("gamma", float, None, "gamma of poly, rbf and sigmoid (default: 1/features)", "(0, inf)", letter="g",
               needs=("kernel", ("poly", "rbf", "sigmoid")))
 DEGREE = Param("degree", int, 3, "degree of poly", "[0, 1000]", letter="d", needs=("kernel", ("poly",)))
@@ -219,15 +223,17 @@ KERNELS = (KERNEL, GAMMA, DEGREE, COEF0, CACHE)
 OWN = (C, LAMBDA, MU, THETA, MARGIN_BOUND, BOUND_COST, K, PENALTY, L1_RATIO, OUTER, MAX_OUTER, RESTARTS, LAMBDA1,
        LAMBDA2, NORM, EPS, DELTA, LOSS, EPSILON, NU, ALPHA, BETA, EPOCHS, ETA0, FREE_BIAS, MULTICLASS, *KERNELS)
 
-TOL = Param("tol", float, 1e-3, "stop when certificate <= tol * max(1, |objective|)", "(0, inf)", letter="e")
+TOL = Param("tol", float, 1e-3, "stop when certificate <= tol * max(1, |objective|)", "(0, inf)", letter="e",
+            brief="relative gap at which to stop")
 BIAS = Param("bias", float, -1.0, "value of a constant feature added to every row; negative: none", "(-inf, inf)",
-             letter="B")
+             letter="B", brief="a constant feature; negative: none")
 ALGORITHM = Param("algorithm", str, "auto", "route to the same optimum; newton: for few features and classes; paper: a "
                   "method's published algorithm", choices=("auto", "cd", "accelerated", "newton", "paper"))
 SEED = Param("seed", int, 0, "seed of the order of the rows", "[0, 18446744073709551615]")
 THREADS = Param("threads", int, None, "threads for reading, certificates, several columns or folds, and prediction "
                 "(default: all cores). Given as 4 or more, they share the sweeps of a large fit too, in rounds: other "
-                "weights within the tolerance, the same for any such number", "[1, 1024]")
+                "weights within the tolerance, the same for any such number", "[1, 1024]",
+                brief="threads (default: all cores)")
 MAX_ITER = Param("max_iter", int, 20_000, "cap on sweeps over the rows, Newton steps included", "[1, inf)")
 TIME_LIMIT = Param("time_limit", float, None, "stop training after this many seconds", "(0, inf)", metavar="SECONDS")
 
@@ -243,7 +249,7 @@ METRIC = Param("metric", str, None, "what cross-validation measures: the part of
                "(micro_f1, the default), the mean F1 of the labels, label ranking average precision, or the part of "
                "the rows all of whose labels are right (accuracy); of regression the mean squared error (the default), "
                "the mean absolute error, or 1 less the part of the variance that is left",
-               choices=(*OF_CLASSES, *OF_LABEL_SETS[:-1], *OF_NUMBERS))
+               choices=(*OF_CLASSES, *OF_LABEL_SETS[:-1], *OF_NUMBERS), brief="what is measured: auc, f1_macro, ...")
 
 # What every fit takes, in the order of --help.
 RUN = (TOL, BIAS, ALGORITHM, MAX_ITER, TIME_LIMIT, SEED, THREADS)
@@ -251,9 +257,11 @@ RUN = (TOL, BIAS, ALGORITHM, MAX_ITER, TIME_LIMIT, SEED, THREADS)
 
 SCALE = Param("scale", str, None, "scale the features, in the model too, so that it predicts rows as they are: range, "
               "each from 0, its least value (zeros that are left out count), to 1; maxabs, by its largest absolute "
-              "value, zeros stay zeros; unit, each row to length 1", choices=("range", "maxabs", "unit"))
+              "value, zeros stay zeros; unit, each row to length 1", choices=("range", "maxabs", "unit"),
+              brief="scale the features")
 PROBABILITY = Param("probability", bool, False, "fit probabilities too, on the scores of 5-fold cross-validation: 5 "
-                    "more fits, each with its own --max-iter and --time-limit; the weights stay the same")
+                    "more fits, each with its own --max-iter and --time-limit; the weights stay the same",
+                    brief="fit probabilities too")
 
 MEMORY = Param("memory", str, None, "of training on a store: bytes that it may hold, as in 500M or 4G (default: half "
                "of the machine's memory)", metavar="SIZE")
@@ -276,11 +284,12 @@ COLUMNS = (LABEL, CATEGORICAL, HASH_BITS)
 # Options of the commands that `liblinearutil` takes too.
 SOLVER = Param("solver", str, None, "the method", letter="s", metavar="NAME")
 CROSS_VALIDATION = Param("cross_validation", int, None, "accuracy, or mean squared error, or what --metric says, by "
-                         "n-fold cross-validation; no model is written", FOLDS.domain, letter="v", metavar="n")
+                         "n-fold cross-validation; no model is written", FOLDS.domain, letter="v", metavar="n",
+                         brief="n-fold cross-validation; no model is written")
 SEARCH = Param("search", bool, False, "search for the best C, or with --grid for other parameters, by cross-"
                f"validation with {FOLDS.default} folds or those of -v; -c is then where C begins to double, and of "
                "regression -p where epsilon falls from; a method without C has a grid of its own",
-               letter="C")
+               letter="C", brief="search for the best C by cross-validation")
 FACTOR = Param("factor", float, 1.0, "what C is multiplied by", "(0, inf)")
 PREDICTED_PROBABILITY = Param("probability", int, 0, "1: after each label the probabilities of the classes, in the "
                               "order of a first line `labels ...`; for models of margin-train --probability, of "

@@ -112,7 +112,10 @@ GOLDEN = [
     ("train --verbose -q --restarts 2 d", 0, "", r"d: 60 rows, .*\n(\d+ sweeps, .*\n)+"
      r"objectives of 2 of 2 restarts: [\d.]+, [\d.]+\nthe certificate is .*\n"),
     ("train --version", 0, r"margin-train \S+\n", ""),
-    ("train --help nonsense", 0, r"usage: margin-train (.|\n)*", ""),
+    ("train --help", 0, r"usage: margin-train (.|\n)*", ""),
+    ("train -h l2svc nothere", 0, r"-s l2svc, -s 1, -s 2: (.|\n)*", ""),
+    ("train --help=logstic", 2, "",
+     r"margin-train: --help logstic: no such topic \(did you mean logistic\?\): give mcodm, .*" + HINT),
     ("train -t 2 d out", 0, KERNEL_RESULT, ""),
     ("train -t rbf -g 0.5 -m 1 -B 1 -c 4 d out", 0, KERNEL_RESULT, ""),
     ("train -t 1 -d 2 -g 1 -r 1 -s ldm d2 out", 0, KERNEL_RESULT, ""),
@@ -177,6 +180,11 @@ GOLDEN = [
     ("train -", 2, "", "margin-train: with standard input .* model_file must be named" + HINT),
     ("train -Z d", 2, "", "margin-train: unknown option: -Z" + HINT),
     ("train --cost 5 d", 2, "", "margin-train: unknown option: --cost" + HINT),
+    ("train --tll 5 d", 2, "", r"margin-train: unknown option: --tll \(did you mean --tol\?\)" + HINT),
+    ("train -solver cs d", 2, "", r"margin-train: unknown option: -solver \(did you mean --solver\?\)" + HINT),
+    ("train -Q d", 2, "", r"margin-train: unknown option: -Q \(did you mean -q\?\)" + HINT),
+    ("train --tol=-1e-3 d", 2, "", r"margin-train: --tol -1e-3: tol = -0.001 is not allowed: .*" + HINT),
+    ("train -B -1e-3 -5 d", 2, "", r"margin-train: unknown option: -5" + HINT),
     ("train -cost 5 d", 2, "", r"margin-train: unknown option: -cost \(.*\)" + HINT),
     ("train -c16 d", 2, "", r"margin-train: unknown option: -c16 \(.*-c 16\)" + HINT),
     ("train -c 1x d", 2, "", "margin-train: -c 1x: C = '1x' is not allowed: .*" + HINT),
@@ -417,17 +425,18 @@ def test_folds_are_stratified_and_seeded():
 
 
 def test_help_lists_every_parameter(capsys):
-    train.main(["--help"])
-    text = capsys.readouterr().out
+    assert train.main(["--help", "all"]) == 0
+    whole = capsys.readouterr().out
     for method in registry.methods().values():
-        part = text[text.index(f"-s {method.name}: {method.summary}") :]
-        assert all(param.flag + " " in part for param in method.takes)
-    assert all(param.flag + " " in text for param in (*params.RUN, *params.AROUND))
-    assert max(map(len, text.splitlines())) <= 110
+        assert train.main(["--help", method.name]) == 0
+        text = capsys.readouterr().out
+        assert text in whole and text.startswith(f"-s {method.name}") and method.summary in " ".join(text.split())
+        assert all(param.flag in text for param in method.params)
+    assert all(param.flag in whole for param in (*train.DECLARED, params.MULTICLASS, *params.KERNELS))
 
 
 def test_one_letter_and_one_flag_has_one_meaning():
-    declared = {*params.RUN, *params.AROUND, *train.GENERAL, params.SOLVER}
+    declared = {param for param in train.DECLARED if param.name}
     for method in registry.methods().values():
         declared |= set(method.takes)
     names = {}

@@ -63,7 +63,7 @@ GOLDEN = [
     ("-l 1 d", 2, "", "margin-scale: inconsistent lower/upper specification: 1 is not below 1" + HINT),
     ("-l x d", 2, "", "margin-scale: -l x: lower = 'x' is not allowed: give number .*" + HINT),
     ("-y 1 d", 2, "", "margin-scale: -y 1 d: lower = 'd' is not allowed: .*" + HINT),
-    ("d -y 1", 2, "", "margin-scale: -y 1: give two numbers, -y LOWER UPPER" + HINT),
+    ("d -y 1", 2, "", "margin-scale: -y: give -y LOWER UPPER" + HINT),
     ("-y 1 1 d", 2, "", "margin-scale: inconsistent -y specification: 1 is not below 1" + HINT),
     ("-s x -r ranges d", 2, "", "margin-scale: cannot use -s and -r simultaneously" + HINT),
     ("--unit --maxabs d", 2, "", "margin-scale: cannot use --maxabs and --unit simultaneously" + HINT),
@@ -100,8 +100,7 @@ def test_golden(folder, capfd, line, status, out, err):
 def test_help_lists_every_option(capsys):
     assert scale.main(["--help"]) == 0
     text = capsys.readouterr().out
-    assert all(option.flag in text for option in scale.OPTIONS) and options.HELP in scale.OPTIONS
-    assert max(map(len, text.splitlines())) <= 120
+    assert all(option.flag in text for option in (*scale.OPTIONS, options.HELP, options.VERSION))
 
 
 def test_help_imports_no_numpy(folder):

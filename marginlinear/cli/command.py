@@ -1,33 +1,66 @@
-"""The head of every command: its words taken apart, --help and --version. No NumPy here."""
+"""The head of every command: its words taken apart, and what it tells of itself. No NumPy here."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from marginlinear._version import version
-from marginlinear.cli.output import DONE, run
-from marginlinear.options import HELP, VERSION, CommandLine, describe
+from marginlinear.cli.output import DONE, Failure, run
+from marginlinear.errors import needed
+from marginlinear.options import COMPLETION, HELP, VERSION, CommandLine, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
+    from marginlinear.cli.manual import Manual, Section
     from marginlinear.params import Param
 
-STATUSES = """
-Exit status: 0 done, 1 bad data or a failure while running, 2 bad usage, 130 interrupted."""
+STATUSES = "Exit status: 0 done, 1 bad data or a failure while running, 2 bad usage, 130 interrupted."
 
 
-def command(program: str, argv: Sequence[str] | None, options: Iterable[Param], help_text: Callable[[], Iterable[str]],
-            work: Callable[[CommandLine], int], *, joined: Callable[[Sequence[str]], Sequence[str]] | None = None,
-            class_weights: bool = False) -> int:
-    """Exit status of `work` with the words of `argv`, those of the process unless given, as `joined` makes them;
-    `help_text()` is what --help shows, line by line."""
-    def begin(words: Sequence[str]) -> int:
-        line = CommandLine(words if joined is None else joined(words), options, class_weights=class_weights)
+def command(program: str, argv: Sequence[str] | None, options: Iterable[Param] | Mapping[str, Iterable[Param]],
+            usage: str, work: Callable[[CommandLine], int], *, common: Iterable[Param] = (), also: Iterable[Param] = (),
+            sections: Callable[[], Mapping[str, Section]] = dict, topic: str = "TOPIC",
+            words: Mapping[str, Iterable[str]] | None = None, statuses: str = STATUSES) -> int:
+    """Exit status of `work` with the words of `argv`, those of the process unless given.
+
+    Parameters
+    ----------
+    program, usage, sections, topic, words, statuses
+        As Manual has them.
+    options : iterable of Param, or dict
+        The options, or title -> options; HELP, VERSION and COMPLETION are added.
+    common : iterable of Param
+        The options that --help alone shows; none: all.
+    also : iterable of Param
+        Options that only `sections` tell of.
+    """
+    groups = {title: list(group) for title, group in
+              (options if isinstance(options, Mapping) else {"options": options}).items()}
+    help_ = HELP._replace(metavar=f"[{topic}]")
+    groups[list(groups)[-1]] += [help_, VERSION, COMPLETION]
+    listed = [param for group in groups.values() for param in group]
+    declared = list(dict.fromkeys([*listed, *also]))
+
+    def manual() -> Manual:
+        from marginlinear.cli.manual import Manual
+
+        return Manual(program, usage, groups, {*common, help_} if common else listed, sections, topic,
+                      words or {}, statuses)
+
+    def begin(typed: Sequence[str]) -> int:
+        line = CommandLine(typed, declared)
         if line.given(HELP):
-            print("\n".join(help_text()))
+            print(_help(line, manual()), end="")
         elif line.given(VERSION):
             print(f"{program} {version}")
+        elif line.given(COMPLETION):
+            shell = line.value(COMPLETION)
+            try:
+                print(manual().completion(shell, declared), end="")
+            except ImportError:
+                raise Failure(needed("shtab is needed", "completion")) from None
         else:
             return work(line)
         return DONE
@@ -35,8 +68,9 @@ def command(program: str, argv: Sequence[str] | None, options: Iterable[Param], 
     return run(program, begin, argv)
 
 
-def usual(usage: str, options: Iterable[Param]) -> Iterator[str]:
-    """The help text of a command whose options are those of one list."""
-    yield usage
-    yield from describe(options)
-    yield STATUSES
+def _help(line: CommandLine, manual: Manual) -> str:
+    topic = line.value(HELP)
+    try:
+        return manual.help(topic)
+    except ValueError as error:
+        raise UsageError(f"{line.flag(HELP)} {topic}: {error}") from None

@@ -11,11 +11,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from marginlinear import options, params, registry
-from marginlinear._version import version
 from marginlinear.atomic import check_writable, replacing
 from marginlinear.cli import cluster
+from marginlinear.cli.command import command
 from marginlinear.cli.files import require_apart
-from marginlinear.cli.output import DONE, Failure, StatusLine, opening, run, settle_blas, tell, warn
+from marginlinear.cli.output import DONE, Failure, StatusLine, opening, settle_blas, tell, warn
 from marginlinear.compare.parameters import (
     BIAS,
     FOLDS,
@@ -44,18 +44,18 @@ if TYPE_CHECKING:
 PROGRAM = "margin-compare"
 METHODS = Param("solver", str, None, "methods, with commas between, as in l2svc,odm; or one with values of its own, as "
                 "in 'odm;C=0.1,1,10;mu=0': may be given several times. The others are compared with the first",
-                letter="s", metavar="METHODS")
+                letter="s", metavar="METHODS", brief="methods, as l2svc,odm; the first is the reference")
 GRID = Param("grid", str, None, "values to choose from for one method, as in odm:C=1,10,mu=0,0.5; others keep theirs",
-             metavar="METHOD:GRID")
+             metavar="METHOD:GRID", brief="values to try, as odm:C=1,10,mu=0,0.5")
 GIVEN = Param("given_test", bool, False, "where there is a file NAME.t it is the test part of NAME, in place of "
-              "splits; the interval is one of resamples of its rows")
+              "splits; the interval is one of resamples of its rows", brief="NAME.t is the test part of NAME")
 GROUPS = Param("groups", str, None, "a word for each row, one a line, or of CSV a column: rows of one group are in one "
                "part, and in one fold", metavar="FILE")
 LEAVE_OUT = Param("leave_out", str, None, "of CSV: columns that are no features, with commas between",
                   metavar="A,B,...")
 METRIC = Param("metric", str, None, "what is measured on the test parts, with commas between: accuracy (the default), "
                "balanced, f1_macro, auc, top3, top5, top10, log_loss, brier, aurc; of numbers mse (the default), mae, "
-               "r2", metavar="NAMES")
+               "r2", metavar="NAMES", brief="accuracy, f1_macro, auc, log_loss, ...")
 SELECT = Param("select", str, None, "the metric by which parameters are chosen (default: the first that needs no "
                "probabilities)", metavar="NAME")
 LABEL = Param("label", str, "label", "of CSV: the column of the labels", metavar="NAME")
@@ -66,8 +66,10 @@ KEEP = Param("keep_uncertified", bool, False, "let fits without a certificate wi
 MARGINS = Param("margins", bool, False, "keep quantiles of the margins of the test rows, which margin-plot compared "
                 "draws")
 OUTPUT = Param("output", str, None, "write the result, by the name's end as .md, .tex, .csv (a line for each trial) or "
-               ".json (all there is): may be given several times", letter="o", metavar="FILE")
-JOURNAL = Param("journal", str, None, "write each trial down as it ends: what --resume goes on from", metavar="FILE")
+               ".json (all there is): may be given several times", letter="o", metavar="FILE",
+               brief="write the result as .md, .tex, .csv or .json")
+JOURNAL = Param("journal", str, None, "write each trial down as it ends: what --resume goes on from", metavar="FILE",
+                brief="write each trial down as it ends")
 RESUME = Param("resume", str, None, "go on with the comparison of this --journal; sets, methods and splits may be "
                "added", metavar="FILE")
 VERBOSE = Param("verbose", bool, False, "tell of every trial, on stderr")
@@ -84,15 +86,21 @@ PAPERS = (PROTOCOL, FOLDER, SETS, FIGURES)
 DESIGN = (SPLITS, TRAIN_SIZE, TEST_SIZE, OUTER_FOLDS, REPEATS, GIVEN, GROUPS, LABEL_NOISE, FOLDS, SEED)
 JUDGING = (METRIC, SELECT, LEVEL, ROPE, KEEP, MARGINS)
 DATA = (params.SCALE._replace(help="scale the rows, as the training part says how: range, maxabs or unit, as in "
-                              "margin-train"), LABEL, CATEGORIES, LEAVE_OUT, options.ZERO_BASED)
+                              "margin-train", brief="scale the rows"), LABEL, CATEGORIES, LEAVE_OUT, options.ZERO_BASED)
 CLUSTER = cluster.CLUSTER._replace(help="run trials on this Dask cluster, as in tcp://host:8786; local:N starts N "
                                    "processes here. The files have to be there for all workers under their names")
 SCHEDULER_FILE = cluster.SCHEDULER_FILE._replace(help=cluster.SCHEDULER_FILE.help.replace("train", "run trials"))
 WORK = (OUTPUT, JOURNAL, RESUME, THREADS, CLUSTER, SCHEDULER_FILE,
-        options.QUIET, VERBOSE, options.HELP, options.VERSION)
+        options.QUIET, VERBOSE)
 # Of all methods that have them, unless a method's own text says otherwise.
 RUN = tuple(BIAS if param is params.BIAS else param for param in params.RUN
             if param not in (params.SEED, params.THREADS))
+OPTIONS = {"methods": (METHODS, GRID), "splits": DESIGN, "measures and tests": JUDGING, "data": DATA,
+           "of all methods that have them":
+           (*RUN, params.FREE_BIAS, params.MULTICLASS, *params.KERNELS),
+           "tables of papers": PAPERS, "work and output": WORK}
+COMMON = (METHODS, GRID, SPLITS, TEST_SIZE, OUTER_FOLDS, GIVEN, METRIC, DATA[0], LABEL, OUTPUT, JOURNAL, RESUME,
+          THREADS, options.QUIET)
 BAR = 20
 LIST = "list"
 WRITERS = {".md": "to_markdown", ".tex": "to_latex", ".csv": "to_csv", ".json": "to_json"}
@@ -102,37 +110,33 @@ usage: margin-compare [options] -s METHODS data_file ...
        margin-compare [options] --protocol NAME --data DIR
        margin-compare [options] result.json ...
 
-Compare methods on data files: each splits its rows again and again into a training and a test part, the same for all
-methods; each method chooses its parameters by cross-validation inside the training part, is trained on it, and is
-measured on the test part. The report is Markdown, on standard output.
-Files are LIBSVM text, or CSV with a header where the name ends in .csv; .gz, .bz2 and .xz are unpacked. Results that
--o has written as .json are reported again, those of several files together, by --level, --rope and --keep-uncertified.
-
-METHODS are names of margin-train -s, sklearn:MODULE.CLASS of any scikit-learn estimator, and liblinear:OPTIONS of
-LIBLINEAR's program:
+Compare methods on data files:
 
     margin-compare -s l2svc,odm,mcodm data/vehicle
-    margin-compare -s odm -s 'sklearn:sklearn.svm.LinearSVC;C=0.1,1,10' --label species iris.csv
-    margin-compare -s l2svc -s 'liblinear:-s 2 -B 1' -s 'convex=mcodm;mu=0' --journal j.jsonl data/*
-"""
-STATUSES = """\
-Exit status: 0 done, 1 bad data or a failure while running, 2 bad usage, 130 interrupted.
+    margin-compare -s odm -s 'sklearn:sklearn.svm.LinearSVC;C=0.1,1' iris.csv
+    margin-compare -s 'liblinear:-s 2 -B 1' -s 'convex=mcodm;mu=0' data/*
+
+METHODS are names of margin-train -s, sklearn:MODULE.CLASS of any scikit-learn estimator, and liblinear:OPTIONS of
+LIBLINEAR's program.
+
+Each method splits the rows again and again into a training and a test part, the same for all methods; it chooses its
+parameters by cross-validation inside the training part, is trained on it, and is measured on the test part. The report
+is Markdown, on standard output.
+
+Every parameter of margin-train is taken, as --mu 0, and then does not vary.
+
+Files are LIBSVM text, or CSV with a header where the name ends in .csv; .gz, .bz2 and .xz are unpacked. Results that
+-o has written as .json are reported again, those of several files together, by --level, --rope and --keep-uncertified.
 """
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The command; returns its exit status."""
-    return run(PROGRAM, work, argv)
+    return command(PROGRAM, argv, OPTIONS, USAGE, work, common=COMMON, also=params.OWN,
+                   words={METHODS.name: registry.MODULES})
 
 
-def work(argv: Sequence[str]) -> int:
-    line = CommandLine(argv, (METHODS, GRID, *PAPERS, *DESIGN, *JUDGING, *DATA, *WORK, *RUN, *params.OWN))
-    if line.given(options.HELP):
-        print(help_text(), end="")
-        return DONE
-    if line.given(options.VERSION):
-        print(f"{PROGRAM} {version}")
-        return DONE
+def work(line: CommandLine) -> int:
     if line.value(PROTOCOL) == LIST:
         from marginlinear.compare.protocols.reproduction import listed
 
@@ -145,18 +149,6 @@ def work(argv: Sequence[str]) -> int:
 
 def _results(line: CommandLine) -> bool:
     return bool(line.files) and all(path.endswith(".json") for path in line.files)
-
-
-def help_text() -> str:
-    """All of `--help`."""
-    lines = [USAGE, "Methods:", *options.describe((METHODS, GRID))]
-    for title, declared in (("Splits:", DESIGN), ("Measures and tests:", JUDGING), ("Data:", DATA),
-                            ("Tables of papers:", PAPERS), ("Work:", WORK)):
-        lines += ["", title, *options.describe(declared)]
-    lines += ["", "Of all methods of marginlinear that have them:"]
-    lines += options.describe((*RUN, params.FREE_BIAS, params.MULTICLASS, *params.KERNELS))
-    lines += options.wrapped("and every other parameter of margin-train, as --mu 0, which then does not vary")
-    return "\n".join([*lines, "", STATUSES])
 
 
 class Writing:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import sys
-from functools import partial
 from typing import TYPE_CHECKING
 
 from marginlinear.atomic import check_writable, replacing
-from marginlinear.cli.command import command, usual
+from marginlinear.cli.command import command
 from marginlinear.cli.files import require_apart
 from marginlinear.cli.output import DONE, Failure, opening, settle_blas
-from marginlinear.options import HELP, VERSION, CommandLine, UsageError
+from marginlinear.options import CommandLine, UsageError
 from marginlinear.params import Param
 
 if TYPE_CHECKING:
@@ -27,21 +26,21 @@ NAMES = Param("names", str, None, "SQL: names of the features, one a line, as ma
               metavar="FILE")
 # Ending of the file -> the options of its format.
 FORMATS = {".onnx": (FLOAT32, NO_PROBABILITY), ".c": (NAME,), ".sql": (TABLE, NAMES, LONG, NAME)}
-OPTIONS = (FLOAT32, NO_PROBABILITY, NAME, TABLE, NAMES, LONG, HELP, VERSION)
+OPTIONS = (FLOAT32, NO_PROBABILITY, NAME, TABLE, NAMES, LONG)
 
 USAGE = """\
 usage: margin-export [options] model_file output_file
 
-Write a model of margin-train, of LIBLINEAR's train or LIBSVM's svm-train for a program without marginlinear, in the
-format that the end of the output_file's name tells: .onnx (needs the package onnx), .c (C99) or .sql (a SELECT);
-C and SQL of linear models only.
+Write a model for a program without marginlinear: by the end of the output_file's name .onnx (needs the package onnx),
+.c (C99) or .sql (a SELECT).
 
-Options:"""
+The model_file is of margin-train, of LIBLINEAR's train or LIBSVM's svm-train; for C and SQL its model is a linear one.
+"""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The command; returns its exit status."""
-    return command(PROGRAM, argv, OPTIONS, partial(usual, USAGE, OPTIONS), work)
+    return command(PROGRAM, argv, OPTIONS, USAGE, work)
 
 
 def work(line: CommandLine) -> int:
@@ -52,7 +51,7 @@ def work(line: CommandLine) -> int:
     ending = next((ending for ending in FORMATS if output.endswith(ending)), None)
     if ending is None:
         raise UsageError(f"{output}: the name of the output_file ends in {', '.join(FORMATS)}")
-    for param in (FLOAT32, NO_PROBABILITY, NAME, TABLE, NAMES, LONG):
+    for param in OPTIONS:
         if line.given(param) and param not in FORMATS[ending]:
             raise UsageError(f"{line.flag(param)} is not for a file that ends in {ending}")
     names_path, long = line.value(NAMES), line.value(LONG)

@@ -5,16 +5,15 @@ from __future__ import annotations
 import json
 import sys
 import textwrap
-from functools import partial
 from typing import TYPE_CHECKING
 
 from marginlinear import params
 from marginlinear.atomic import replacing
-from marginlinear.cli.command import command, usual
+from marginlinear.cli.command import command
 from marginlinear.cli.data import LIKE, is_store, parquet_options
 from marginlinear.cli.files import require_apart
 from marginlinear.cli.output import DONE, Failure, StatusLine, settle_blas
-from marginlinear.options import HELP, QUIET, VERSION, ZERO_BASED, CommandLine, UsageError
+from marginlinear.options import QUIET, THREADS, ZERO_BASED, CommandLine, UsageError
 from marginlinear.params import Param
 
 if TYPE_CHECKING:
@@ -34,8 +33,8 @@ TOP = Param("top", int, 10, "positive, and negative, weights shown of each class
 ROWS = Param("rows", int, 10, "rows of lowest margin, or of largest residual, shown", "[0, inf)")
 CLASSES = Param("classes", int, 30, "classes shown, with their features; of more those of the lowest F1", "[0, inf)")
 WEIGHTS = Param("weights", str, None, "weights of the rows, one a line", metavar="FILE")
-OPTIONS = (JSON, NAMES, TOP, ROWS, CLASSES, WEIGHTS, ZERO_BASED, LIKE, params.LABEL, params.THREADS,
-           QUIET._replace(help="no progress; warnings stay"), HELP, VERSION)
+OPTIONS = (JSON, NAMES, TOP, ROWS, CLASSES, WEIGHTS, ZERO_BASED, LIKE, params.LABEL, THREADS,
+           QUIET._replace(help="no progress; warnings stay"))
 WIDTH = 100
 # Characters up to which a line of the confusion matrix is shown; where it is longer, only so many of the errors.
 MATRIX, ERRORS = 120, 20
@@ -44,21 +43,23 @@ USAGE = """\
 usage: margin-inspect [options] model_file data_file
        margin-inspect [--json] store
 
-Show what a model of margin-train, of LIBLINEAR's train or LIBSVM's svm-train does on the rows of a LIBSVM text
-file ('-': standard input; .gz, .bz2 and .xz are unpacked): accuracy, the distribution of the margins, precision
-and recall of each class, the confusion matrix, the features with the largest weights, and the rows of lowest
-margin, whose labels are likely to be wrong; of a regression its errors, the distribution of the residuals, the
-features, and the rows of largest residual. Rows are counted from 1; blank lines and comments are none.
-Of a store alone, what is in it, once all of it has been compared with what was written.
+Show what a model does on labelled rows, and why.
 
-Options:"""
+Of classes: accuracy, the distribution of the margins, precision and recall of each class, the confusion matrix, the
+features with the largest weights, and the rows of lowest margin, whose labels are likely to be wrong. Of a regression:
+its errors, the distribution of the residuals, the features, and the rows of largest residual. Of a store alone: what is
+in it, once all of it has been compared with what was written.
+
+The model_file is of margin-train, of LIBLINEAR's train or LIBSVM's svm-train; the data_file is LIBSVM text ('-':
+standard input; .gz, .bz2 and .xz are unpacked). Rows are counted from 1; blank lines and comments are none.
+"""
 MARGINS = {"score": "score of the label less the largest other", "sign": "y f(x), y = +1 for {}, -1 for {}",
            "votes": "votes for the label less those for the best other class"}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The command; returns its exit status."""
-    return command(PROGRAM, argv, OPTIONS, partial(usual, USAGE, OPTIONS), work)
+    return command(PROGRAM, argv, OPTIONS, USAGE, work)
 
 
 def work(line: CommandLine) -> int:
@@ -67,7 +68,7 @@ def work(line: CommandLine) -> int:
     model_path, data_path = _files(line.files)
     names_path, weights_path = line.value(NAMES), line.value(WEIGHTS)
     columns = parquet_options(line, data_path)
-    top, rows, classes, threads = (line.value(param) for param in (TOP, ROWS, CLASSES, params.THREADS))
+    top, rows, classes, threads = (line.value(param) for param in (TOP, ROWS, CLASSES, THREADS))
     require_apart([("model_file", model_path), ("data_file", data_path), (NAMES.flag, names_path),
                    (WEIGHTS.flag, weights_path)], [("report", "-")])
     zero_based, as_json = line.value(ZERO_BASED), line.value(JSON)

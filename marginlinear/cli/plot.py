@@ -8,13 +8,13 @@ from io import BytesIO
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
-from marginlinear import params
 from marginlinear.atomic import check_writable, replacing
-from marginlinear.cli.command import STATUSES, command
+from marginlinear.cli.command import command
 from marginlinear.cli.files import require_apart
+from marginlinear.cli.manual import Section
 from marginlinear.cli.output import DONE, Failure, StatusLine, opening, settle_blas
 from marginlinear.errors import needed
-from marginlinear.options import HELP, QUIET, VERSION, ZERO_BASED, CommandLine, UsageError, describe
+from marginlinear.options import QUIET, THREADS, ZERO_BASED, CommandLine, UsageError
 from marginlinear.params import Param
 
 if TYPE_CHECKING:
@@ -40,19 +40,19 @@ SCORE = Param("score", str, None, "the column of scores (default: score, or anot
 METRIC = Param("metric", str, None, "the metric (default: the comparison's first)", metavar="NAME")
 SET = Param("set", str, None, "the set (default: the comparison's first)", metavar="NAME")
 QUANTILE = Param("quantile", bool, False, "bins of about equally many rows, in place of equal width")
-GENERAL = (OUTPUT, TITLE, DPI, QUIET._replace(help="no progress; warnings stay"), HELP, VERSION)
-DATA = (LABELS, ZERO_BASED, params.THREADS)
+GENERAL = (OUTPUT, TITLE, DPI, QUIET._replace(help="no progress; warnings stay"))
+DATA = (LABELS, ZERO_BASED, THREADS)
 # Word -> what it draws, its files, its options.
 KINDS = {
     "margins": ("cumulative distribution of margins, or of residuals, of models", "data_file model_file ...",
                 (RAW, *DATA)),
     "histogram": ("histogram of these, one below the other", "data_file model_file ...", (RAW, BINS, *DATA)),
-    "convergence": ("certificate and objective of runs, from margin-train --log", "log_file ...", (X, LOG_X, LABELS)),
-    "search": ("score against C, or another parameter, from the table of a search (.csv, .json)", "table_file",
+    "convergence": ("certificate and objective of runs, of margin-train --log", "log_file ...", (X, LOG_X, LABELS)),
+    "search": ("score against C, or another parameter, of a search's table", "table_file",
                (PARAM, SCORE)),
-    "ranks": ("mean ranks of methods over sets, with the critical difference, from margin-compare -o .json",
+    "ranks": ("mean ranks of methods over sets, of margin-compare -o .json",
               "result_file", (METRIC,)),
-    "compared": ("cumulative distribution of the margins of test rows, from margin-compare --margins", "result_file",
+    "compared": ("margins of test rows, of margin-compare --margins -o .json", "result_file",
                  (SET,)),
     "reliability": ("reliability curve of the probabilities of models", "data_file model_file ...",
                     (BINS, QUANTILE, *DATA)),
@@ -62,17 +62,21 @@ OWN = {param.name: param for _, _, options in KINDS.values() for param in option
 METADATA = {"png": {"Software": None}, "svg": {"Date": None, "Creator": None},
             "pdf": {"CreationDate": None, "Creator": None, "Producer": None}}
 
-USAGE = """\
+USAGE = f"""\
 usage: margin-plot KIND [options] -o picture file ...
 
-Draw a picture (needs matplotlib). The same command makes the same bytes. A data file may be '-', standard input.
+Draw a picture of models, runs, searches or comparisons (needs matplotlib).
 
-KIND is one of"""
+The same command makes the same bytes. A data file may be '-', standard input. KIND is one of
+
+{chr(10).join(f"    {kind:<12} {summary}" for kind, (summary, _, _) in KINDS.items())}
+"""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The command; returns its exit status."""
-    return command(PROGRAM, argv, (*GENERAL, *OWN.values()), help_text, work)
+    return command(PROGRAM, argv, GENERAL, USAGE, work, also=OWN.values(), sections=sections, topic="KIND",
+                   words={"KIND": KINDS})
 
 
 def work(line: CommandLine) -> int:
@@ -81,21 +85,10 @@ def work(line: CommandLine) -> int:
     return picture.draw()
 
 
-def help_text() -> Iterator[str]:
-    """Lines of `--help`."""
-    yield USAGE
-    for kind, (summary, files, _) in KINDS.items():
-        yield f"  {kind + ' ' + files:<38}{summary}"
-    yield "\nOptions:"
-    yield from describe(GENERAL)
-    shared: dict[Param, list[str]] = {}
-    for kind, (_, _, options) in KINDS.items():
-        for param in options:
-            shared.setdefault(param, []).append(kind)
-    for kinds in dict.fromkeys(map(tuple, shared.values())):
-        yield f"\nOf {', '.join(kinds)}:"
-        yield from describe(param for param, of in shared.items() if tuple(of) == kinds)
-    yield STATUSES
+def sections() -> dict[str, Section]:
+    """The kinds of pictures."""
+    return {kind: Section(f"margin-plot {kind} [options] -o picture {files}", f"Draws the {summary}.", options)
+            for kind, (summary, files, options) in KINDS.items()}
 
 
 class Picture:

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import sys
 from collections import namedtuple
-from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from marginlinear import params
 from marginlinear.atomic import check_writable, replacing
-from marginlinear.cli.command import command, usual
+from marginlinear.cli.command import command
 from marginlinear.cli.data import LIKE, is_parquet, is_store, parquet_options
 from marginlinear.cli.files import require_apart
 from marginlinear.cli.output import DONE, Failure, StatusLine, opening, settle_blas, tell, warn
 from marginlinear.errors import renumber_rows
-from marginlinear.options import HELP, QUIET, VERSION, ZERO_BASED, CommandLine, UsageError
+from marginlinear.options import QUIET, THREADS, ZERO_BASED, CommandLine, UsageError
 from marginlinear.params import Param
 
 if TYPE_CHECKING:
@@ -31,31 +30,32 @@ SCORES = Param("scores", bool, False, "after each label its row's scores: one a 
 MARGINS = Param("margins", bool, False, "at the end of each line the margin: the score of the test file's "
                 "label less the largest other, y f(x) with one column, votes in place of scores with ovo and ecoc; "
                 "nan if the model lacks the label")
-OPTIONS = (SCORES, MARGINS, ZERO_BASED, LIKE, params.LABEL, params.THREADS, params.PREDICTED_PROBABILITY, QUIET, HELP,
-           VERSION)
+OPTIONS = (SCORES, MARGINS, ZERO_BASED, LIKE, params.LABEL, THREADS, params.PREDICTED_PROBABILITY, QUIET)
 BLOCK = 1 << 21  # scores held at a time
 
 USAGE = """\
 usage: margin-predict [options] test_file model_file [output_file]
 
-Predict with a model of margin-train, of LIBLINEAR's train or LIBSVM's svm-train, for the rows of a LIBSVM text
-file ('-': standard input; .gz, .bz2 and .xz are unpacked), of a store, or of Parquet. One line a row: the label,
-or the number that a regression predicts, then what options add, with blanks between: probabilities, scores, the
-margin. The labels of a multi-label model have commas between. Without an output_file the lines go to standard
-output, and the accuracy to standard error.
+Predict the labels of rows with a model, and show its accuracy.
 
-Options:"""
+One line a row: the label, or the number that a regression predicts, then what options add, with blanks between:
+probabilities, scores, the margin. The labels of a multi-label model have commas between. Without an output_file the
+lines go to standard output, and the accuracy to standard error.
+
+The model_file is of margin-train, of LIBLINEAR's train or LIBSVM's svm-train; the test_file is LIBSVM text ('-':
+standard input; .gz, .bz2 and .xz are unpacked), a store, or Parquet.
+"""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The command; returns its exit status."""
-    return command(PROGRAM, argv, OPTIONS, partial(usual, USAGE, OPTIONS), work)
+    return command(PROGRAM, argv, OPTIONS, USAGE, work)
 
 
 def work(line: CommandLine) -> int:
     added = Added(line.value(params.PREDICTED_PROBABILITY), line.value(SCORES), line.value(MARGINS))
     test, model_path, output = _files(line.files)
-    threads = line.value(params.THREADS)
+    threads = line.value(THREADS)
     columns = parquet_options(line, test)
     quiet = line.value(QUIET)
     settle_blas()

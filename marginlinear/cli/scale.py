@@ -8,18 +8,15 @@ import re
 import stat
 import sys
 from array import array
-from functools import partial
-from itertools import islice
 from typing import TYPE_CHECKING
 
-from marginlinear import params
 from marginlinear.atomic import check_writable, replacing
-from marginlinear.cli.command import command, usual
+from marginlinear.cli.command import command
 from marginlinear.cli.files import require_apart
 from marginlinear.cli.output import DONE, Failure, StatusLine, opening, settle_blas, warn
 from marginlinear.data.reading import NATURAL, NUMBER, shown
 from marginlinear.errors import DataError
-from marginlinear.options import HELP, MULTILABEL, QUIET, VERSION, ZERO_BASED, CommandLine, UsageError
+from marginlinear.options import MULTILABEL, QUIET, THREADS, ZERO_BASED, CommandLine, UsageError
 from marginlinear.params import Param
 
 if TYPE_CHECKING:
@@ -43,40 +40,29 @@ MAXABS = Param("maxabs", bool, False, "divide each feature by its largest absolu
 UNIT = Param("unit", bool, False, "divide each row by its length, in place of scaling features")
 OUTPUT = Param("output", str, None, "write the data to FILE (default: to standard output)", letter="o", metavar="FILE")
 OPTIONS = (LOWER, UPPER, LABELS, SAVE, RESTORE, MAXABS, UNIT, OUTPUT, ZERO_BASED, MULTILABEL,
-           params.THREADS, QUIET, HELP, VERSION)
+           THREADS, QUIET)
 
 USAGE = """\
 usage: margin-scale [options] data_file
 
-Scale a LIBSVM text file ('-': standard input; .gz, .bz2 and .xz are unpacked). It is read twice, unless -r or
---unit tell how to scale, and held a part at a time. The numbers written are exact: they read back as the same,
-where svm-scale rounds to 6 digits. A feature with one value, or not in the ranges of -r, is left out.
+Scale the features of a LIBSVM text file to a range, or its rows to length 1.
 
-Options:"""
+The data_file ('-': standard input; .gz, .bz2 and .xz are unpacked) is read twice, unless -r or --unit tell how to
+scale, and held a part at a time. The numbers written are exact: they read back as the same, where svm-scale rounds to
+6 digits. A feature with one value, or not in the ranges of -r, is left out.
+"""
 LAST = 2**31 - 1  # the largest number of a feature
 FIX = "give a file that margin-scale -s or svm-scale -s wrote"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The command; returns its exit status."""
-    return command(PROGRAM, argv, OPTIONS, partial(usual, USAGE, OPTIONS), work, joined=_joined)
+    return command(PROGRAM, argv, OPTIONS, USAGE, work)
 
 
 def work(line: CommandLine) -> int:
     Work(line).run()
     return DONE
-
-
-def _joined(argv: Sequence[str]) -> list[str]:
-    """The words of the command line; the two arguments of -y are one."""
-    words, found = iter(argv), []
-    for word in words:
-        found.append(word)
-        if word == "--":
-            found.extend(words)
-        elif word in ("-" + LABELS.letter, LABELS.flag):
-            found.append(" ".join(islice(words, 2)))
-    return found
 
 
 class Work:
@@ -112,7 +98,7 @@ class Work:
         require_apart([("data_file", self.path), (RESTORE.flag, self.restore)],
                       [(OUTPUT.flag, self.output or "-"), (SAVE.flag, self.save)])
         self.base = 0 if line.value(ZERO_BASED) else 1
-        self.threads = line.value(params.THREADS)
+        self.threads = line.value(THREADS)
         self.quiet = line.value(QUIET)
         self.status = StatusLine(self.quiet)
 
@@ -217,8 +203,6 @@ def _label_range(line: CommandLine) -> tuple[float, float] | None:
     if text is None:
         return None
     flag, words = line.flag(LABELS), text.split()
-    if len(words) != 2:
-        raise UsageError(f"{flag} {text}: give two numbers, {flag} LOWER UPPER")
     try:
         lower, upper = map(LOWER.parse, words)
     except ValueError as error:

@@ -15,6 +15,7 @@ from marginlinear.cli import cluster, output
 from marginlinear.cli.command import command
 from marginlinear.cli.data import LIKE, is_parquet, is_store, located, read_data, read_store, read_weights
 from marginlinear.cli.files import require_apart
+from marginlinear.cli.manual import Section
 from marginlinear.cli.output import (
     DONE,
     NOT_CONVERGED,
@@ -28,7 +29,7 @@ from marginlinear.cli.output import (
 )
 from marginlinear.errors import ConvergenceWarning, DataError, Interrupted
 from marginlinear.memory import bytes_of
-from marginlinear.options import CommandLine, UsageError
+from marginlinear.options import CommandLine, UsageError, flags_with
 from marginlinear.params import Param
 from marginlinear.selection import grid as grids
 from marginlinear.status import INTERRUPTED, fell_short, option, remedies, shortfall
@@ -45,8 +46,9 @@ PROGRAM = "margin-train"
 WEIGHTS = Param("weights", str, None, "factors of C, one a line for each row of the data", metavar="FILE")
 GRID = Param("grid", str, None, "values to search: 'C=log2:-5:2:15,mu=0.2:0.2:0.8' or 'C=1,4,16,outer=ccp,paper'; a "
              "range is start:step:stop, of the exponent after log2: and log10:; a further --grid adds its names",
-             metavar="NAME=VALUES,...")
-REFIT = Param("refit", bool, False, "after the search train with the best parameters, and write the model")
+             metavar="NAME=VALUES,...", brief="values to search, as C=1,4,16,mu=0,0.5")
+REFIT = Param("refit", bool, False, "after the search train with the best parameters, and write the model",
+              brief="then train with the best, and write the model")
 TABLE = Param("table", str, None, "write the search's results as a table, by the name's end as .csv or .json",
               metavar="FILE")
 CHECKPOINT = Param("checkpoint", str, None, "keep the fit in this file, every minute and at its end, or of a cluster "
@@ -55,18 +57,14 @@ RESUME = Param("resume", str, None, "go on with the fit in this --checkpoint, an
                "interrupted search, or cross-validation, that wrote this --log", metavar="FILE")
 FLOAT32 = Param("float32", bool, False, "hold the values of the data in single precision, in half the memory; where "
                 "that is exact for all of them it is done anyway")
-VERBOSE = Param("verbose", bool, False, "tell the data's size and every check of the certificate, on stderr")
+VERBOSE = Param("verbose", bool, False, "tell the data's size and every check of the certificate, on stderr",
+                brief="tell of every check, on stderr")
 LOG = Param("log", str, None, "write one JSON object for each check, and one for the result; of cross-validation and "
-            "search one for each fit", metavar="FILE")
+            "search one for each fit", metavar="FILE", brief="write each check as a line of JSON")
 STORE = Param("store", str, None, "make a store of the data, which may be a .parquet file or a folder of such, in this "
               "folder, or use the one that is there, and go over its rows on disk: for data larger than memory, with "
-              "--memory", metavar="DIR")
+              "--memory", metavar="DIR", brief="go over rows on disk, of data beyond memory")
 STRICT = Param("strict", bool, False, "exit with status 3 when training did not converge")
-
-SELECTION = (params.CROSS_VALIDATION, params.SEARCH, GRID, params.METRIC, REFIT, TABLE, RESUME)
-GENERAL = (WEIGHTS, *SELECTION, CHECKPOINT, STORE, *params.COLUMNS, LIKE, *cluster.OPTIONS, options.ZERO_BASED,
-           options.TEXT_LABELS, options.MULTILABEL, FLOAT32, options.QUIET, VERBOSE, LOG, STRICT, options.HELP,
-           options.VERSION)
 
 # Metrics as the results call them; characters of the bar that shows a search's progress.
 METRICS = {"accuracy": "accuracy", "balanced": "balanced accuracy", "f1_macro": "macro F1", "auc": "AUC",
@@ -75,46 +73,56 @@ METRICS = {"accuracy": "accuracy", "balanced": "balanced accuracy", "f1_macro": 
            "mse": "MSE", "mae": "MAE", "r2": "R2"}
 BAR = 20
 
-# What several methods take, by its title in --help.
-SHARED = {"More than two classes": (params.MULTICLASS,), "Kernels": params.KERNELS}
+SOLVER = params.SOLVER._replace(metavar="METHOD", help=f"the method, by its name or LIBLINEAR's number: "
+                               f"{', '.join(registry.MODULES)} (default {registry.DEFAULT})",
+                               brief=f"method, or LIBLINEAR's number (default {registry.DEFAULT})")
+OPTIONS = {
+    "method": (SOLVER, params.MULTICLASS, *params.KERNELS, params.ALGORITHM),
+    "what is optimised": (params.C, options.CLASS_WEIGHT, WEIGHTS, params.BIAS, params.FREE_BIAS, params.TOL,
+                          params.MAX_ITER, params.TIME_LIMIT, params.SEED),
+    "selection": (params.CROSS_VALIDATION, params.SEARCH, GRID, params.METRIC, REFIT, TABLE),
+    "data": (options.ZERO_BASED, options.TEXT_LABELS, options.MULTILABEL, params.SCALE, FLOAT32, STORE, params.MEMORY,
+             params.SWEEPS_PER_LOAD, *params.COLUMNS, LIKE),
+    "cluster": cluster.OPTIONS,
+    "output": (params.PROBABILITY, CHECKPOINT, RESUME, LOG, VERBOSE, options.QUIET, STRICT, params.THREADS),
+}
+COMMON = (SOLVER, params.MULTICLASS, params.KERNEL, params.C, options.CLASS_WEIGHT, params.BIAS, params.TOL,
+          params.TIME_LIMIT, params.CROSS_VALIDATION, params.SEARCH, GRID, params.METRIC,
+          REFIT, options.ZERO_BASED, params.SCALE, STORE, params.PROBABILITY, LOG, VERBOSE, options.QUIET,
+          params.THREADS)
+DECLARED = tuple(param for group in OPTIONS.values() for param in group)
 
 USAGE = """\
 usage: margin-train [options] training_set_file [model_file]
 
-Train a linear or kernel classifier, or a linear regression, on a LIBSVM text file ('-': standard input; .gz,
-.bz2 and .xz are unpacked) and write a model file, which margin-predict and LIBLINEAR's predict or LIBSVM's
-svm-predict read.
-Unless named ('-': standard output) it is called <training_set_file>.model, in the current folder.
+Train a linear or kernel model on a LIBSVM text file and write a model file.
+
+The model is of classes, or a linear one of numbers. The training_set_file may be '-', standard input; .gz, .bz2 and
+.xz are unpacked. The model_file is one that margin-predict and LIBLINEAR's predict or LIBSVM's svm-predict read. Unless
+named ('-': standard output) it is called <training_set_file>.model, in the current folder.
 """
-STATUSES = """\
-Exit status: 0 done, 1 bad data or a failure while running, 2 bad usage, 3 not converged (--strict),
-130 interrupted."""
+STATUSES = ("Exit status: 0 done, 1 bad data or a failure while running, 2 bad usage, 3 not converged (--strict), "
+            "130 interrupted.")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The command; returns its exit status."""
-    declared = params.SOLVER, *params.RUN, *params.AROUND, *GENERAL, *params.OWN
-    return command(PROGRAM, argv, declared, help_text, lambda line: Training(line).run(), class_weights=True)
+    return command(PROGRAM, argv, OPTIONS, USAGE, lambda line: Training(line).run(), common=COMMON, also=params.OWN,
+                   sections=sections, topic="METHOD", words={SOLVER.name: registry.MODULES}, statuses=STATUSES)
 
 
-def help_text() -> list[str]:
-    """Lines of `--help`; the methods' part is what the registry knows."""
-    known = registry.methods()
-    numbers = ", ".join(f"{' or '.join(map(str, m.numbers))} for {m.name}" for m in known.values() if m.numbers)
-    lines = [USAGE, "Options:"]
-    lines += options.entry("-s, --solver NAME", f"the method: {' | '.join(known)}, or LIBLINEAR's number, "
-                           f"{numbers} (default {next(iter(known))})")
-    lines += options.describe((*params.RUN, *params.AROUND))
-    lines += options.entry("-wLABEL FACTOR", "multiply C by FACTOR for one class, as in -w1 2 -w-1 0.5")
-    lines += options.describe(GENERAL)
-    for method in known.values():
-        lines += ["", f"-s {method.name}: {method.summary}", *options.wrapped(f"minimises {method.objective}")]
-        lines += options.describe(method.params)
-        lines += options.other_defaults(method.defaults, (*params.RUN, params.MULTICLASS))
-    for title, shared in SHARED.items():
-        takers = [method.name for method in known.values() if set(shared) <= set(method.takes)]
-        lines += ["", title, *options.wrapped(f"of {', '.join(takers)}"), *options.describe(shared)]
-    return [*lines, "", STATUSES]
+def sections() -> dict[str, Section]:
+    """What the registry knows of each method, by its name and LIBLINEAR's numbers."""
+    found: dict[str, Section] = {}
+    for method in registry.methods().values():
+        numbers = "".join(f", -s {number}" for number in method.numbers)
+        others = flags_with(method.defaults, (*params.RUN, params.MULTICLASS))
+        shared = [params.MULTICLASS.flag] * (method.classifies and not method.joint) + ["kernels"] * method.kernels
+        text = [f"It minimises {method.objective}.", *([f"By default {', '.join(others)}."] if others else []),
+                *([f"It takes {' and '.join(shared)} too."] if shared else [])]
+        section = Section(f"-s {method.name}{numbers}: {method.summary}", "\n\n".join(text), method.params)
+        found |= dict.fromkeys((method.name, *map(str, method.numbers)), section)
+    return found
 
 
 class Training:
@@ -153,7 +161,7 @@ class Training:
         if self.resume and self.checkpoint:
             raise UsageError(f"{RESUME.flag} goes on writing its own file: leave out {CHECKPOINT.flag}")
         self.cluster: cluster.OnCluster | Any = cluster.on_cluster(
-            line, (*params.AROUND, *params.KERNELS, *GENERAL), self.checkpoint, self.resume)
+            line, DECLARED, self.checkpoint, self.resume)
         self._selection(line)
         self.weights = line.value(WEIGHTS)
         self.log_path = line.value(LOG)

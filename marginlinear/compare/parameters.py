@@ -11,7 +11,7 @@ TRAIN_SIZE = Param("train_size", float, 0.5, "part of the rows that a split trai
 TEST_SIZE = Param("test_size", float, None, "part of the rows that it tests on; from 1 on so many rows (default: all "
                   "others)", "(0, inf)")
 OUTER_FOLDS = Param("outer_folds", int, None, "in place of random splits: each of so many folds is the test part once",
-                    "[2, 1000]")
+                    "[2, 1000]", brief="cross-validation in place of splits")
 REPEATS = Param("repeats", int, 1, "how many times the rows are cut into outer folds", "[1, 1000]")
 LABEL_NOISE = Param("label_noise", float, 0.0, "part of each training part's rows that get another class's label, at "
                     "random; test rows keep theirs", "[0, 1)")
@@ -22,4 +22,5 @@ ROPE = Param("rope", float, 0.01, "differences of at most this size are no pract
              "error as a part of the first method's", "[0, inf)")
 # With a bias, as other programs' methods have one by default.
 BIAS = params.BIAS._replace(default=1.0)
-THREADS = params.THREADS._replace(help="trials at once (default: all cores); the result does not depend on it")
+THREADS = params.THREADS._replace(help="trials at once (default: all cores); the result does not depend on it",
+                                  brief="")
