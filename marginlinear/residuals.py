@@ -21,12 +21,12 @@ from marginlinear.margins import (
     MarginStatistics,
     check_count,
     check_names,
-    finite,
     smallest,
     statistics_dict,
     strongest,
 )
 from marginlinear.model import Regression
+from marginlinear.problem import finite
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
