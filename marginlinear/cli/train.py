@@ -26,6 +26,16 @@ from marginlinear.cli.output import (
     tell,
     warn,
 )
+from marginlinear.cli.report import (
+    JSON,
+    data_part,
+    model_part,
+    notes_part,
+    of_validation,
+    selection_part,
+    text_of,
+    training_part,
+)
 from marginlinear.cli.rows import read_folds, read_groups
 from marginlinear.errors import ConvergenceWarning, DataError, Interrupted
 from marginlinear.memory import bytes_of
@@ -39,6 +49,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from typing import Any, TextIO
 
+    from marginlinear.advising import Note
     from marginlinear.model import Model
     from marginlinear.problem import Info, Progress
     from marginlinear.registry import Method
@@ -63,6 +74,8 @@ LOG = Param("log", str, None, "write one JSON object for each check, and one for
 STORE = Param("store", str, None, "make a store of the data, which may be a .parquet file or a folder of such, in this "
               "folder, or use the one that is there, and go over its rows on disk: for data larger than memory, with "
               "--memory", metavar="DIR")
+NO_ADVICE = Param("no_advice", bool, False, "no notes on which of the defaults mattered: features that are not scaled, "
+                  "classes that are unbalanced, a best C at the edge of the grid")
 STRICT = Param("strict", bool, False, "exit with status 3 when training did not converge")
 
 GROUPS = Param("groups", str, None, "of cross-validation: the group of each row, one a line; rows of one group, such as "
@@ -72,7 +85,7 @@ FOLD_FILE = Param("fold_file", str, None, "cross-validation by these folds in pl
 
 SELECTION = (params.CROSS_VALIDATION, params.SEARCH, GRID, GROUPS, FOLD_FILE, params.METRIC, REFIT, TABLE, RESUME)
 GENERAL = (WEIGHTS, *SELECTION, CHECKPOINT, STORE, *params.COLUMNS, LIKE, *cluster.OPTIONS, options.ZERO_BASED,
-           options.TEXT_LABELS, options.MULTILABEL, FLOAT32, options.QUIET, VERBOSE, LOG, STRICT, options.HELP,
+           options.TEXT_LABELS, options.MULTILABEL, FLOAT32, options.QUIET, NO_ADVICE, VERBOSE, JSON, LOG, STRICT, options.HELP,
            options.VERSION)
 
 # Metrics as the results call them; characters of the bar that shows a search's progress.
@@ -95,6 +108,15 @@ Train a linear or kernel classifier, or a linear regression, on a LIBSVM text fi
 svm-predict read.
 Unless named ('-': standard output) it is called <training_set_file>.model, in the current folder.
 """
+FIRST = """\
+margin-train learns a classifier, or a regression, from a LIBSVM text file. What most people want, with data/ of the
+repository:
+
+  margin-train data/dna dna.model                 train, and write the model
+  margin-predict data/dna.t dna.model dna.out     predict the rows of another file, and tell how many are right
+  margin-train -C --refit data/dna dna.model      search for the best C by cross-validation, and train with it
+
+'margin-train --help' has all options and methods."""
 STATUSES = """\
 Exit status: 0 done, 1 bad data or a failure while running, 2 bad usage, 3 not converged (--strict),
 130 interrupted."""
@@ -102,8 +124,17 @@ Exit status: 0 done, 1 bad data or a failure while running, 2 bad usage, 3 not c
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The command; returns its exit status."""
+    words = sys.argv[1:] if argv is None else argv
+    if not words:
+        # As of other programs that cannot do anything without arguments: help, and the status of bad usage.
+        return output.run(PROGRAM, _first, argv)
     declared = params.SOLVER, *params.RUN, *params.AROUND, *GENERAL, *params.OWN
     return command(PROGRAM, argv, declared, help_text, lambda line: Training(line).run(), class_weights=True)
+
+
+def _first(words: Sequence[str]) -> int:
+    tell(FIRST)
+    return output.USAGE
 
 
 def help_text() -> list[str]:
@@ -172,7 +203,11 @@ class Training:
                         "dtype": "float32" if line.value(FLOAT32) else "float64",
                         "threads": self.params.get("threads")}
         self.quiet, self.verbose = line.value(options.QUIET), line.value(VERBOSE)
-        self.strict = line.value(STRICT)
+        self.strict, self.json = line.value(STRICT), line.value(JSON)
+        # What --json prints, part by part.
+        self.parts: dict[str, Any] = {}
+        self.advised = not (self.quiet or line.value(NO_ADVICE))
+        self.notes: list[Note] = []
         self.model_path: Any  # None where none is written
         self.path, self.model_path = _files(line.files, self.validates and not self.refit)
         require_apart([("training_set_file", self.path), (WEIGHTS.flag, self.weights),
@@ -180,7 +215,9 @@ class Training:
                       [("model_file", self.model_path), (LOG.flag, self.log_path), (TABLE.flag, self.table_path),
                        (RESUME.flag, self.resume), (CHECKPOINT.flag, self.checkpoint)])
         self.reading |= self._columns(line)
-        self.status = StatusLine(self.quiet or self.verbose)
+        if self.json and self.model_path == "-":
+            raise UsageError(f"{JSON.flag} writes to standard output: name a model_file")
+        self.status = StatusLine(self.quiet or self.verbose or self.json)
         self.log: TextIO | None = None
         # A model on standard output leaves no room there for results.
         self.results = Results(aside=self.model_path == "-")
@@ -245,10 +282,33 @@ class Training:
         with self.results, self.status, self._opened_log() as self.log:
             if self.cluster:
                 self.class_weight = {_number(text): factor for text, factor in self.class_weights}
-                return self._train(None)
-            data = self._read()
-            with located(data):
-                return self._select(data) if self.validates else self._train(data)
+                self.parts["data"] = data_part(self.path)
+                found = self._train(None)
+            else:
+                data = self._read()
+                with located(data):
+                    found = self._select(data) if self.validates else self._train(data)
+            if self.json:
+                self.results.say(text_of(PROGRAM, **self.parts, notes=notes_part(self.notes)))
+            else:
+                for note in self.notes:
+                    tell(f"note: {note.text}")
+            return found
+
+    def _say(self, text: str) -> None:
+        """A line of results, in whose place --json has its object."""
+        if not self.json:
+            self.results.say(text)
+
+    def _advise(self, data: Any) -> None:
+        """Notes on the data, which a fit may overwrite."""
+        from marginlinear import advising
+
+        if self.params.get(params.SCALE.name) is None:
+            self.notes += advising.of_features(data, option)
+        alike = {"balanced", "f1_macro", "macro_f1", "auc"} & {*self.metrics}
+        if self.method.classifies and not (self.class_weights or alike or hasattr(data.labels, "patterns")):
+            self.notes += advising.of_classes(data.labels, option)
 
     @property
     def validates(self) -> bool:
@@ -264,13 +324,14 @@ class Training:
         with opening("save model to file", self.model_path):
             save_model(model, self.model_path, threads=self.params.get("threads"))
         info = model.info
+        self.parts |= {"model": model_part(model, self.model_path), "training": training_part(info)}
         if self.verbose and info.status != INTERRUPTED:
             self._tell_beyond(data, model)
         if not self.quiet:
             criterion, value, allowed = info.criterion
             # LIBSVM's word for the support vectors that the model holds.
             total = f"Total nSV = {model.n_support}\n" if self.kernel else ""
-            self.results.say(f"optimization finished, #iter = {info.n_iter}\n"
+            self._say(f"optimization finished, #iter = {info.n_iter}\n"
                              f"Objective value = {info.objective:.10g}\n"
                              f"nSV = {info.n_support}\n{total}"
                              f"{criterion} = {value:.4g} ({info.status}; tolerance {allowed:.4g})")
@@ -357,7 +418,7 @@ class Training:
             self._doubling(data)
         total = len(self.points) * folds
         if self.searches and not self.quiet:
-            self.results.say(f"{len(self.points)} points, {folds} folds: {total} fits")
+            self._say(f"{len(self.points)} points, {folds} folds: {total} fits")
         best: tuple[float, str] | None = None
         sign = -1 if first in params.ERRORS else 1
 
@@ -374,7 +435,6 @@ class Training:
             self.status.show(text)
 
         fixed = {name: value for name, value in self.params.items() if name not in ("seed", "threads")}
-        began = time.perf_counter()
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             try:
@@ -383,7 +443,7 @@ class Training:
                                    folds=given, groups=groups, metric=self.metrics, seed=self.params.get("seed", 0),
                                    threads=self.params.get("threads"), sample_weight=self.sample_weight,
                                    class_weight=self.class_weight, log=self.log_path, resume=self.resume,
-                                   progress=progress, **fixed)
+                                   progress=progress, keep=self.json and not self.searches, **fixed)
             except DataError:
                 # Of the log, whose name it says.
                 raise
@@ -398,24 +458,31 @@ class Training:
             warn(f"not converged: {short} of {total} fits; {remedies(self.method, option)}")
         if self.table_path:
             self._write_table(found.table)
+        if self.advised:
+            from marginlinear import advising
+
+            self.notes += advising.of_search(found.table, found.best_params, option)
+        self.parts["selection"] = selection_part(found, self.metrics, folds, groups, self.params.get("seed", 0))
+        if found.validation is not None:
+            self.parts |= of_validation(found.validation, data.labels, self.method.regression)
         if self.searches:
             if not self.quiet:
-                self.results.say("\n".join(_text_table(found.table, self.metrics)))
+                self._say("\n".join(_text_table(found.table, self.metrics)))
             shown = grids.shown(found.best_params)
             if doubled:
                 shown = shown.replace(params.EPSILON.name, "Best p")  # LIBLINEAR's words
-            self.results.say(f"Best {shown}  CV {metric} = {_score(first, found.best_score)}")
+            self._say(f"Best {shown}  CV {metric} = {_score(first, found.best_score)}")
         else:
             for name in self.metrics:
                 title = METRICS[name]
                 what = "Mean squared error" if name == "mse" else f"{title[0].upper()}{title[1:]}"
                 value = found.table[0]["score" if name == first else name]
-                self.results.say(f"Cross Validation {what} = {_score(name, value)}")
+                self._say(f"Cross Validation {what} = {_score(name, value)}")
             if found.predictions is not None:
                 from marginlinear.selection.metrics import Agreement
 
                 agreement = Agreement().add(data.labels, found.predictions)
-                self.results.say("Cross Validation Squared correlation coefficient = "
+                self._say("Cross Validation Squared correlation coefficient = "
                                  f"{agreement.squared_correlation:g}")
         if not self.refit:
             return NOT_CONVERGED if short and self.strict else DONE
@@ -523,6 +590,9 @@ class Training:
             classes = found.classes if hasattr(found, "patterns") else np.unique(found)
             self.class_weight = self._known_classes(classes.tolist())
         self.sample_weight = read_weights(self.weights, m) if self.weights else None
+        self.parts["data"] = data_part(self.path, n_rows=m, n_features=data.n_features, n_values=len(data.indices))
+        if self.advised:
+            self._advise(data)
         return data
 
     def _known_classes(self, classes: Sequence[Any]) -> dict[Any, float]:
