@@ -11,6 +11,7 @@ from marginlinear._version import version as __version__
 
 # What a type checker reads of the names below.
 if TYPE_CHECKING:
+    from marginlinear.advising import advice
     from marginlinear.api import train
     from marginlinear.data.label_sets import LabelSets
     from marginlinear.errors import ConvergenceWarning, DataError, Interrupted
@@ -28,6 +29,7 @@ _HOME = {
     "load_libsvm": "marginlinear.libsvm",
     "dump_libsvm": "marginlinear.libsvm",
     "train": "marginlinear.api",
+    "advice": "marginlinear.advising",
     "Model": "marginlinear.model",
     "KernelModel": "marginlinear.model",
     "MultiLabelModel": "marginlinear.model",
@@ -57,7 +59,7 @@ _HOME = {
 
 __all__ = ["ConvergenceWarning", "DataError", "Info", "Interrupted", "KernelModel", "LabelSets", "MarginReport",
            "Model", "MultiLabelModel", "Progress", "RegressionModel", "ResidualReport", "Store", "__version__",
-           "cross_validate", "dump_libsvm", "from_liblinear", "load_libsvm", "load_model", "margin_report",
+           "advice", "cross_validate", "dump_libsvm", "from_liblinear", "load_libsvm", "load_model", "margin_report",
            "out_of_fold", "residual_report", "save_model", "search", "to_c", "to_liblinear", "to_onnx", "to_sql",
            "train"]
 

@@ -129,8 +129,8 @@ class Stateful(Protocol):
 Integer: TypeAlias = "int | np.integer[Any]"
 Number: TypeAlias = "float | np.floating[Any] | np.integer[Any]"
 Flag: TypeAlias = "bool | np.bool_"
-Metric: TypeAlias = Literal["accuracy", "balanced", "f1_macro", "auc", "top3", "top5", "top10", "micro_f1", "macro_f1",
-                            "lrap", "mse", "mae", "r2"]
+Metric: TypeAlias = Literal["accuracy", "balanced", "f1_macro", "auc", "top3", "top5", "top10", "log_loss", "brier",
+                            "micro_f1", "macro_f1", "lrap", "mse", "mae", "r2"]
 Scale: TypeAlias = Literal["range", "maxabs", "unit"]
 # Factors of C by label.
 ClassWeight: TypeAlias = 'Mapping[Any, Number] | Literal["balanced"]'

@@ -21,6 +21,8 @@ from marginlinear.data.arrays import held, is_stored, row_blocks, select_rows
 from marginlinear.data.checks import labels_and_weights, require_unmasked
 from marginlinear.errors import renumber_rows
 from marginlinear.model import NO_PLACES, Model
+from marginlinear.problem import finite
+from marginlinear.selection.metrics import ClassAgreement, mean_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -136,6 +138,11 @@ class MarginReport(NamedTuple):
         Those of g_i / norm.
     accuracy : float
         Share of rows predicted right. A label that the model does not know counts as predicted wrong.
+    auc : float
+        Area under the ROC curve, of several classes the mean of each against the rest; NaN unless it was asked for, and
+        where all rows are of one class.
+    log_loss, brier : float
+        Of the probabilities, over the rows whose label the model knows; NaN for a model without calibration.
     precision, recall, f1 : float64 arrays of shape (n_classes,)
         NaN where they are 0/0: a class that is never predicted, or has no row.
     support : array of shape (n_classes,)
@@ -157,6 +164,9 @@ class MarginReport(NamedTuple):
     norm: float | None
     normalised_margin: MarginStatistics | None
     accuracy: float
+    auc: float
+    log_loss: float
+    brier: float
     precision: FloatArray
     recall: FloatArray
     f1: FloatArray
@@ -182,7 +192,7 @@ class MarginReport(NamedTuple):
 
         The mean of the recalls is called balanced accuracy.
         """
-        return {name: _mean(getattr(self, name)) for name in ("precision", "recall", "f1")}
+        return {name: mean_of(getattr(self, name)) for name in ("precision", "recall", "f1")}
 
     def to_dict(self) -> dict[str, Any]:
         """The same in lists, dicts, numbers and strings, with None for what is no finite number: ready for JSON."""
@@ -192,6 +202,9 @@ class MarginReport(NamedTuple):
         found: dict[str, Any] = finite({
             "n_rows": self.n_rows,
             "accuracy": self.accuracy,
+            "auc": self.auc,
+            "log_loss": self.log_loss,
+            "brier": self.brier,
             "macro": self.macro,
             "unit": self.unit,
             "margin": self.margin and statistics_dict(self.margin),
@@ -211,10 +224,10 @@ class MarginReport(NamedTuple):
 
 def margin_report(model: Model, X: MatrixLike, y: ArrayLike, *, sample_weight: ArrayLike | None = None,
                   feature_names: Sequence[str] | None = None, n_top: Integer = 10, n_lowest: Integer = 10,
-                  threads: int | None = None) -> MarginReport:
+                  auc: bool = False, threads: int | None = None) -> MarginReport:
     """Margins, errors and strongest features of a model on labelled rows.
 
-    Scores are computed for a block of rows at a time; what is kept is a few numbers a row.
+    Scores are computed for a block of rows at a time; what is kept is a few numbers a row, and with `auc` the scores.
 
     Parameters
     ----------
@@ -233,6 +246,8 @@ def margin_report(model: Model, X: MatrixLike, y: ArrayLike, *, sample_weight: A
         Positive, and negative, weights told of each column, default 10.
     n_lowest : int
         Rows of lowest margin told, default 10.
+    auc : bool
+        Keep the scores of all rows, and measure the area under the ROC curve. Default False.
     threads : int, optional
         Default: all cores. The result does not depend on it.
 
@@ -255,6 +270,7 @@ def margin_report(model: Model, X: MatrixLike, y: ArrayLike, *, sample_weight: A
         raise TypeError(NO_PLACES)
     for name, value in (("n_top", n_top), ("n_lowest", n_lowest)):
         check_count(name, value)
+    auc = P.check_flag("auc", auc)
     linear = getattr(model, "kernel", None) is None
     check_names(model, feature_names)
     model.require_features(X)
@@ -263,22 +279,14 @@ def margin_report(model: Model, X: MatrixLike, y: ArrayLike, *, sample_weight: A
     y, weights, kept = labels_and_weights(X, y, sample_weight)
     if kept is not None:
         y, weights = y[kept], weights[kept]
-    counted = None if sample_weight is None else weights  # None: counts are integers
-    places, predicted, margins = evaluate(model, X, y, threads, kept)
-    known = places >= 0
     k = len(model.classes)
-
-    def counts(of: IntArray, which: Any, k: int = k) -> AnyArray:
-        return np.bincount(of[which], None if counted is None else counted[which], minlength=k)
-
-    hits = counts(places, known & (places == predicted))
-    support, claims = counts(places, known), counts(predicted, slice(None))
-    with np.errstate(invalid="ignore"):
-        precision, recall, f1 = hits / claims, hits / support, 2 * hits / (claims + support)
+    agreement = ClassAgreement(k, keep_scores=auc)
+    places, predicted, margins = evaluate(model, X, y, threads, kept, agreement,
+                                          None if sample_weight is None else weights)
+    known = places >= 0
     strangers, which = np.unique(y[~known], return_inverse=True)
-    strange = np.bincount(which, None if counted is None else counted[~known], minlength=len(strangers))
-    codes, which = np.unique(places[known] * k + predicted[known], return_inverse=True)
-    pairs = np.bincount(which, None if counted is None else counted[known], minlength=len(codes))
+    # Without weights counts are integers.
+    strange = np.bincount(which, None if sample_weight is None else weights[~known], minlength=len(strangers))
     labels = model.classes.tolist()
     # With one class there is no other score.
     with_margin = known & (k > 1)
@@ -293,14 +301,16 @@ def margin_report(model: Model, X: MatrixLike, y: ArrayLike, *, sample_weight: A
         margin=statistics,
         norm=norm,
         normalised_margin=statistics.divided_by(norm) if statistics and norm else None,
-        accuracy=float(hits.sum() / weights.sum()),
-        precision=precision,
-        recall=recall,
-        f1=f1,
-        support=support,
+        accuracy=agreement.accuracy,
+        auc=agreement.auc,
+        log_loss=agreement.log_loss,
+        brier=agreement.brier,
+        precision=agreement.precision,
+        recall=agreement.recall,
+        f1=agreement.f1,
+        support=agreement.support,
         unknown_labels=dict(zip(strangers.tolist(), strange.tolist(), strict=True)),
-        confused=[(labels[code // k], labels[code % k], count)
-                  for code, count in zip(codes.tolist(), pairs.tolist(), strict=True)],
+        confused=[(labels[at], labels[there], count) for at, there, count in agreement.confused],
         top_features=top_features(model, n_top, feature_names) if linear else [],
         lowest_rows=[LowRow(number, labels[places[at]], labels[predicted[at]], float(margins[at]))
                      for at, number in zip(low.tolist(), numbers.tolist(), strict=True)],
@@ -308,10 +318,12 @@ def margin_report(model: Model, X: MatrixLike, y: ArrayLike, *, sample_weight: A
 
 
 def evaluate(model: Model, X: Any, y: AnyArray, threads: int | None = None,
-             kept: IntArray | None = None) -> tuple[IntArray, IntArray, FloatArray]:
+             kept: IntArray | None = None, agreement: ClassAgreement | None = None,
+             weights: FloatArray | None = None) -> tuple[IntArray, IntArray, FloatArray]:
     """(places of y in model.classes, -1 for unknown; predicted places; margins, NaN for unknown): a number a row.
 
-    Of the rows `kept` of X, rising numbers, which are those that y has labels of; None: all.
+    Of the rows `kept` of X, rising numbers, which are those that y has labels of; None: all. An `agreement` takes them
+    into account, with the `weights` that they have, or none.
     """
     places = model.places_in_classes(y)
     predicted, margins = np.empty(len(places), dtype=np.intp), np.empty(len(places))
@@ -328,6 +340,9 @@ def evaluate(model: Model, X: Any, y: AnyArray, threads: int | None = None,
             scores = model.decide(block, threads=threads)
         predicted[lo:hi] = model.places_of(scores)
         margins[lo:hi] = model.margins_of(scores, np.maximum(places[lo:hi], 0))
+        if agreement is not None:
+            agreement.add_scored(model, scores, places[lo:hi], predicted[lo:hi],
+                                 None if weights is None else weights[lo:hi])
     margins[places < 0] = np.nan
     return places, predicted, margins
 
@@ -411,20 +426,6 @@ def check_names(model: Model, names: Any) -> None:
 
 def _root(square: float) -> float | None:
     return math.sqrt(square) if 0 < square < math.inf else None
-
-
-def _mean(values: FloatArray) -> float:
-    defined = values[~np.isnan(values)]
-    return float(defined.mean()) if len(defined) else math.nan
-
-
-def finite(value: Any) -> Any:
-    """Dicts, lists and numbers with None for each that is not finite, as JSON wants it."""
-    if isinstance(value, dict):
-        return {key: finite(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def statistics_dict(statistics: MarginStatistics, what: str = "margin") -> dict[str, Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import builtins
 import math
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from marginlinear._typing import Parameters
@@ -240,16 +240,18 @@ TIME_LIMIT = Param("time_limit", float, None, "stop training after this many sec
 FOLDS = Param("folds", int, 5, "folds of cross-validation", "[2, inf)")
 OF_CLASSES, OF_NUMBERS = ("accuracy", "balanced", "f1_macro", "auc", "top3", "top5", "top10"), ("mse", "mae", "r2")
 OF_LABEL_SETS = ("micro_f1", "macro_f1", "lrap", "accuracy")
+# Of classes too, where there are probabilities of them.
+OF_PROBABILITIES = ("log_loss", "brier")
 # Those of which the least is the best.
-ERRORS = ("mse", "mae")
-METRIC = Param("metric", str, None, "what cross-validation measures: the part of the rows predicted right (accuracy, "
-               "the default), the mean recall of the classes, the mean F1 of the classes, the area under the ROC curve "
-               "(more than two classes: the mean of each against the rest), or the part of the rows whose class is "
-               "among the 3, 5 or 10 of highest scores; of rows with several labels the F1 of all labels together "
-               "(micro_f1, the default), the mean F1 of the labels, label ranking average precision, or the part of "
-               "the rows all of whose labels are right (accuracy); of regression the mean squared error (the default), "
-               "the mean absolute error, or 1 less the part of the variance that is left",
-               choices=(*OF_CLASSES, *OF_LABEL_SETS[:-1], *OF_NUMBERS), brief="what is measured: auc, f1_macro, ...")
+ERRORS = ("mse", "mae", *OF_PROBABILITIES)
+METRICS = (*OF_CLASSES, *OF_PROBABILITIES, *OF_LABEL_SETS[:-1], *OF_NUMBERS)
+METRIC = Param("metric", str, None, "what cross-validation measures: of classes accuracy (the default), balanced (mean "
+               "recall), f1_macro, auc (more than two classes: the mean of each against the rest), top3, top5 or top10 "
+               "(the row's class is among so many of highest scores), log_loss or brier, which ask for probabilities; "
+               "of rows with several labels micro_f1 (the default), macro_f1, lrap (label ranking average precision) or "
+               "accuracy (all of a row's labels are right); of regression mse (the default), mae or r2. Of several, "
+               "with commas between, the first selects, and the others are measured beside it", metavar="NAME,...",
+               brief="what is measured: auc, f1_macro, ...")
 
 # What every fit takes, in the order of --help.
 RUN = (TOL, BIAS, ALGORITHM, MAX_ITER, TIME_LIMIT, SEED, THREADS)
@@ -341,15 +343,22 @@ class Predicting(Protocol):
     def regression(self) -> bool: ...
 
 
-def metric_of(method: Predicting, metric: str | None, multilabel: bool = False) -> str:
-    """The name of the metric, None standing for the first of those of the kind of the method and the labels; ValueError
-    for others."""
-    kind = OF_NUMBERS if method.regression else OF_LABEL_SETS if multilabel else OF_CLASSES
-    found: str = kind[0] if metric is None else METRIC.check(metric)
-    if found not in kind:
-        what = f"{method.name} predicts{' of rows of several labels' if multilabel else ''}"
-        raise ValueError(f"metric = {metric!r} does not measure what {what}: give {' | '.join(kind)}")
-    return found
+def metrics_of(method: Predicting, metric: str | Sequence[str] | None, multilabel: bool = False) -> tuple[str, ...]:
+    """The names of the metrics, of a list or of text with commas between; None stands for the first of those of the
+    kind of the method and the labels. ValueError for others."""
+    kind = OF_NUMBERS if method.regression else OF_LABEL_SETS if multilabel else (*OF_CLASSES, *OF_PROBABILITIES)
+    if metric is None:
+        return kind[:1]
+    if not isinstance(metric, (str, list, tuple)) or not metric:
+        raise refusal("metric", metric, "a name, or a list of names")
+    names = [part.strip() for part in metric.split(",")] if isinstance(metric, str) else metric
+    for name in names:
+        if name not in METRICS:
+            raise refusal("metric", name, " | ".join(kind), ValueError)
+        if name not in kind:
+            what = f"{method.name} predicts{' of rows of several labels' if multilabel else ''}"
+            raise ValueError(f"metric = {name!r} does not measure what {what}: give {' | '.join(kind)}")
+    return tuple(dict.fromkeys(names))
 
 
 def is_used(param: Param, values: Mapping[str, Any]) -> bool:

@@ -23,7 +23,7 @@ from marginlinear.data.checks import places_in
 from marginlinear.errors import needed
 from marginlinear.margins import MarginStatistics, evaluate, margin_norm
 from marginlinear.model import Model
-from marginlinear.params import RELATIVE, amount, is_relative
+from marginlinear.params import METRICS, RELATIVE, amount, is_relative
 from marginlinear.selection.tables import is_number, read_log, read_table
 
 if TYPE_CHECKING:
@@ -433,7 +433,7 @@ class SearchDisplay:
             self.std = "std"
             for row in rows:
                 row["std"] = _deviation(row["fold_scores"])
-        results = {*self.RESULTS, *self.SCORES, self.score, self.std}
+        results = {*self.RESULTS, *self.SCORES, *METRICS, *(f"fold_{name}" for name in METRICS), self.score, self.std}
         self.params = [name for name in (columns if params is None else params)
                        if name != param and (params is not None or name not in results)]
         self.table = [row for row in rows if is_number(row.get(self.score))]

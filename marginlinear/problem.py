@@ -48,6 +48,15 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
+def finite(value: Any) -> Any:
+    """Dicts, lists and numbers with None for each that is not finite, as JSON wants it."""
+    if isinstance(value, dict):
+        return {key: finite(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
 class Problem(NamedTuple):
     """Training data as an engine reads it.
 

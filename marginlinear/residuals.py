@@ -21,12 +21,12 @@ from marginlinear.margins import (
     MarginStatistics,
     check_count,
     check_names,
-    finite,
     smallest,
     statistics_dict,
     strongest,
 )
 from marginlinear.model import Regression
+from marginlinear.problem import finite
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,6 +56,8 @@ class ResidualReport(NamedTuple):
         Mean squared, and mean absolute, residual.
     r2 : float
         1 less the squared residuals over those of the mean target; NaN where targets do not vary.
+    squared_correlation : float
+        Of targets and predictions; NaN where one of them does not vary.
     residual, absolute : MarginStatistics
         Of the residuals, and of their sizes.
     intercept : float
@@ -69,6 +71,7 @@ class ResidualReport(NamedTuple):
     mse: float
     mae: float
     r2: float
+    squared_correlation: float
     residual: MarginStatistics
     absolute: MarginStatistics
     intercept: float
@@ -140,15 +143,22 @@ def residual_report(model: Model, X: MatrixLike, y: ArrayLike, *, sample_weight:
         mse = float(np.average(r**2, weights=weights))
         varies = float(np.average((y - np.average(y, weights=weights))**2, weights=weights))
         r2 = 1 - mse / varies if varies > 0 else np.nan
+        together, apart = (_covariance(a, b, weights) for a, b in ((y, y - r), (y - r, y - r)))
+        squared = together**2 / (varies * apart) if varies * apart > 0 else np.nan
         absolute = MarginStatistics.of(abs(r), weights)
     linear = getattr(model, "kernel", None) is None
     up, down = strongest(model.coef[0], n_top, feature_names) if linear else ([], [])
     far = smallest(-abs(r), n_largest)
     return ResidualReport(
-        n_rows=len(y), mse=mse, mae=absolute.mean, r2=r2, residual=MarginStatistics.of(r, weights), absolute=absolute,
-        intercept=float(model.intercept[0]), largest=up, smallest=down,
+        n_rows=len(y), mse=mse, mae=absolute.mean, r2=r2, squared_correlation=squared,
+        residual=MarginStatistics.of(r, weights), absolute=absolute, intercept=float(model.intercept[0]), largest=up, smallest=down,
         largest_rows=[LargeRow(int(kept[at]), float(y[at]), float(y[at] - r[at]), float(r[at]))
                       for at in far.tolist()])
+
+
+def _covariance(a: FloatArray, b: FloatArray, weights: FloatArray) -> float:
+    centred = (values - np.average(values, weights=weights) for values in (a, b))
+    return float(np.average(np.multiply(*centred), weights=weights))
 
 
 def residuals(model: Model, X: Any, y: FloatArray,

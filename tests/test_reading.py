@@ -39,7 +39,7 @@ def journal(path):
     entries = Entries([{"C": 1.0}], 2)
     Journal(path, {"metric": "accuracy"}).read_into(entries)
     if len(entries) == 2:
-        assert 0 <= entries.table("accuracy", [3, 3])[0]["score"] <= 1
+        assert 0 <= entries.table(["accuracy"], [3, 3])[0]["score"] <= 1
 
 
 READERS = {"model": model, "ranges": lambda path: read_ranges(path, 1), "journal": journal, "log": read_log,

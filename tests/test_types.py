@@ -139,7 +139,7 @@ def test_types_of_parameters(name):
 
 
 def test_words_for_type_checkers():
-    assert get_args(_typing.Metric) == P.METRIC.choices
+    assert get_args(_typing.Metric) == P.METRICS
     assert get_args(_typing.Route) == P.ALGORITHM.choices
     assert get_args(_typing.Multiclass) == P.MULTICLASS.choices
     assert {*get_args(_typing.KernelName)} == {word for word in (*P.KERNEL.choices, *P.KERNEL.python)

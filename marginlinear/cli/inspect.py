@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import textwrap
 from typing import TYPE_CHECKING
@@ -13,6 +12,7 @@ from marginlinear.cli.command import command
 from marginlinear.cli.data import LIKE, is_store, parquet_options
 from marginlinear.cli.files import require_apart
 from marginlinear.cli.output import DONE, Failure, StatusLine, settle_blas
+from marginlinear.cli.report import JSON, data_part, model_part, of_margins, of_residuals, text_of
 from marginlinear.options import QUIET, THREADS, ZERO_BASED, CommandLine, UsageError
 from marginlinear.params import Param
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from marginlinear.residuals import ResidualReport
 
 PROGRAM = "margin-inspect"
-JSON = Param("json", bool, False, "one JSON object, with all classes, in place of the text")
 NAMES = Param("names", str, None, "names of the features, one a line, as many as the model has features",
               metavar="FILE")
 TOP = Param("top", int, 10, "positive, and negative, weights shown of each class", "[0, inf)")
@@ -96,7 +95,8 @@ def work(line: CommandLine) -> int:
         data = read_data(data_path, status, zero_based=zero_based, threads=threads, multilabel=False,
                          text_labels=model.classes is not None and model.classes.dtype.kind == "U", **columns)
         weights = read_weights(weights_path, len(data.labels)) if weights_path is not None else None
-        warn_of_extra(count_extra(data, model), model.n_features)
+        extra = count_extra(data, model)
+        warn_of_extra(extra, model.n_features)
         status.show(f"{len(data.labels)} rows of scores")
         with located(data):
             given: dict[str, Any] = {"sample_weight": weights, "feature_names": names, "n_top": top, "threads": threads}
@@ -104,7 +104,7 @@ def work(line: CommandLine) -> int:
             if model.classes is None:
                 report = residual_report(model, data, data.labels, n_largest=rows, **given)
             else:
-                report = margin_report(model, data, data.labels, n_lowest=rows, **given)
+                report = margin_report(model, data, data.labels, n_lowest=rows, auc=as_json, **given)
     base = 0 if zero_based else 1
     if model.classes is None:
         report = report._replace(largest_rows=[row._replace(row=row.row + 1) for row in report.largest_rows],
@@ -118,7 +118,11 @@ def work(line: CommandLine) -> int:
     described = {"model": model_path, "solver": model.solver, "kernel": _kernel(model), "n_features": model.n_features,
                  "data": data_path}
     if as_json:
-        text = json.dumps({**described, **report.to_dict()}, allow_nan=False) + "\n"
+        unknown = None if model.classes is None else report.unknown_labels
+        about = data_part(data_path, n_rows=report.n_rows, n_features=data.n_features, n_values=len(data.indices),
+                          extra_values=extra, unknown=unknown)
+        parts = of_residuals(report, described["kernel"] is None) if model.classes is None else of_margins(report)
+        text = text_of(PROGRAM, model=model_part(model, model_path), data=about, **parts) + "\n"
     else:
         lines = _of_numbers(report) if model.classes is None else _of_classes(model, report, classes)
         text = "\n".join([*_heading(described, model, report), *lines]) + "\n"
@@ -136,7 +140,8 @@ def inspect_store(path: str, as_json: bool) -> int:
         store.verify(chunk)
     meta = store.meta
     if as_json:
-        print(json.dumps(meta))
+        about = data_part(path, n_rows=store.m, n_features=store.n_features, n_values=store.nnz)
+        print(text_of(PROGRAM, data=about, store=meta))
         return DONE
     classes = [f"{label} ({count:,})" for label, count in zip(store.classes, store.class_counts, strict=True)]
     source = meta["source"]

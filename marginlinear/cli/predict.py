@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections import namedtuple
+from collections import Counter, namedtuple
+from contextlib import nullcontext
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from marginlinear.cli.command import command
 from marginlinear.cli.data import LIKE, is_parquet, is_store, parquet_options
 from marginlinear.cli.files import require_apart
 from marginlinear.cli.output import DONE, Failure, StatusLine, opening, settle_blas, tell, warn
+from marginlinear.cli.report import JSON, data_part, model_part, of_agreement, of_labels, of_numbers, text_of
 from marginlinear.errors import renumber_rows
 from marginlinear.options import QUIET, THREADS, ZERO_BASED, CommandLine, UsageError
 from marginlinear.params import Param
@@ -30,7 +32,9 @@ SCORES = Param("scores", bool, False, "after each label its row's scores: one a 
 MARGINS = Param("margins", bool, False, "at the end of each line the margin: the score of the test file's "
                 "label less the largest other, y f(x) with one column, votes in place of scores with ovo and ecoc; "
                 "nan if the model lacks the label")
-OPTIONS = (SCORES, MARGINS, ZERO_BASED, LIKE, params.LABEL, THREADS, params.PREDICTED_PROBABILITY, QUIET)
+AS_JSON = JSON._replace(help=f"{JSON.help}; without an output_file no predictions are written. It holds the scores of "
+                        "all rows, for the area under the ROC curve")
+OPTIONS = (SCORES, MARGINS, AS_JSON, ZERO_BASED, LIKE, params.LABEL, THREADS, params.PREDICTED_PROBABILITY, QUIET)
 BLOCK = 1 << 21  # scores held at a time
 
 USAGE = """\
@@ -57,7 +61,8 @@ def work(line: CommandLine) -> int:
     test, model_path, output = _files(line.files)
     threads = line.value(THREADS)
     columns = parquet_options(line, test)
-    quiet = line.value(QUIET)
+    as_json = line.value(AS_JSON)
+    quiet = line.value(QUIET) or as_json
     settle_blas()
     if output:
         with opening("open output file", output):
@@ -78,27 +83,36 @@ def work(line: CommandLine) -> int:
     how = {"zero_based": line.value(ZERO_BASED), "threads": threads,
            "text_labels": not regression and model.classes.dtype.kind == "U",
            "multilabel": model.multilabel, **columns}
-    m = 0
+    m = n_values = n_features = 0
     # On a terminal the lines themselves are the progress.
     silent = quiet or (not output and sys.stdout.isatty())
-    with replacing(output or "-") as stream, StatusLine(silent) as status:
+    with nullcontext() if as_json and not output else replacing(output or "-") as stream, StatusLine(silent) as status:
         # A kernel's support vectors meet all rows at once: what is done to them is done once. A store may not fit.
         whole = getattr(model, "kernel", None) is not None and not (
             is_store(test) or is_parquet(test))
         parts = [read_data(test, status, **how)] if whole else read_blocks(test, f"predicting {test}", status, **how)
         kind = NumberPredictor if regression else LabelSetPredictor if model.multilabel else Predictor
-        predictor: Any = kind(model, threads, added, stream.write)
+        predictor: Any = kind(model, threads, added, _nowhere if stream is None else stream.write, as_json)
         for data in parts:
             with located(data), renumber_rows(range(m, m + len(data.labels))):
                 predictor.write(data)
             m += len(data.labels)
+            n_values, n_features = n_values + len(data.indices), max(n_features, data.n_features)
     warn_of_extra(predictor.extra, predictor.n_features)
     if model.multilabel and predictor.agreement.missed:
         warn(f"{predictor.agreement.missed} labels of the rows are none that the model knows: they count as missed")
+    if as_json:
+        about = data_part(test, n_rows=m, n_features=n_features, n_values=n_values, extra_values=predictor.extra,
+                          unknown=predictor.unknown)
+        print(text_of(PROGRAM, model=model_part(model, model_path), data=about, **predictor.parts()))
     if not quiet:
         for text in predictor.results(m):
             (print if output else tell)(text)
     return DONE
+
+
+def _nowhere(text: bytes) -> None:
+    """In place of the writer of a file."""
 
 
 # What stands after the label in a line, in this order: bools.
@@ -112,11 +126,17 @@ class Predictor:
     ----------
     extra : int
         Values left out, of features that the model, with its n_features, does not know.
+    unknown : dict or None
+        Label that the model does not know -> its rows, where they are `measured`; None where that is not told.
     """
 
-    def __init__(self, model: Model, threads: int | None, added: Added, write: Callable[[bytes], object]) -> None:
+    def __init__(self, model: Model, threads: int | None, added: Added, write: Callable[[bytes], object],
+                 measured: bool) -> None:
         from marginlinear.modelfile.text import label_text
+        from marginlinear.selection.metrics import ClassAgreement
 
+        self.agreement = ClassAgreement(len(model.classes), keep_scores=True) if measured else None
+        self.unknown: Counter[Any] = Counter()
         self.model, self.threads, self.added, self._write = model, threads, added, write
         self.extra, self.n_features, self.correct = 0, model.n_features, 0
         self.names = [label_text(label).encode("utf-8", "surrogateescape") for label in model.classes.tolist()]
@@ -144,6 +164,9 @@ class Predictor:
             known = truth[low:high]
             codes = model.places_of(scores)
             self.correct += int(np.count_nonzero(codes == known))
+            if self.agreement is not None:
+                self.agreement.add_scored(model, scores, known, codes)
+                self.unknown.update(data.labels[low:high][known < 0].tolist())
             lines = [names[code] for code in codes.tolist()]
             tables = []
             if added.probabilities:
@@ -163,11 +186,18 @@ class Predictor:
         """What m rows have come to."""
         return [f"Accuracy = {100 * self.correct / m:g}% ({self.correct}/{m})"]
 
+    def parts(self) -> dict[str, Any]:
+        """The same, and more, for --json."""
+        return of_agreement(self.agreement, self.model.classes.tolist())
+
 
 class LabelSetPredictor:
     """The same for a multi-label model: the labels of a row have commas between."""
 
-    def __init__(self, model: Model, threads: int | None, added: Added, write: Callable[[bytes], object]) -> None:
+    unknown = None
+
+    def __init__(self, model: Model, threads: int | None, added: Added, write: Callable[[bytes], object],
+                 measured: bool) -> None:
         from marginlinear.modelfile.text import label_text
         from marginlinear.selection.metrics import LabelAgreement
 
@@ -208,11 +238,17 @@ class LabelSetPredictor:
                 f"Label ranking average precision = {found.lrap:g}",
                 f"Exact match = {100 * found.accuracy:g}% ({found.exact}/{m})"]
 
+    def parts(self) -> dict[str, Any]:
+        return of_labels(self.agreement, self.model.classes.tolist())
+
 
 class NumberPredictor:
     """The same for a regression."""
 
-    def __init__(self, model: Model, threads: int | None, added: Added, write: Callable[[bytes], object]) -> None:
+    unknown = None
+
+    def __init__(self, model: Model, threads: int | None, added: Added, write: Callable[[bytes], object],
+                 measured: bool) -> None:
         self.model, self.threads, self._write = model, threads, write
         from marginlinear.selection.metrics import Agreement
 
@@ -233,6 +269,9 @@ class NumberPredictor:
     def results(self, m: int) -> list[str]:
         return [f"Mean squared error = {self.agreement.mse:g} (regression)",
                 f"Squared correlation coefficient = {self.agreement.squared_correlation:g} (regression)"]
+
+    def parts(self) -> dict[str, Any]:
+        return of_numbers(self.agreement)
 
 
 def _files(files: list[str]) -> tuple[str, str, str | None]:

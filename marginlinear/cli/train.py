@@ -27,10 +27,22 @@ from marginlinear.cli.output import (
     tell,
     warn,
 )
+from marginlinear.cli.report import (
+    JSON,
+    data_part,
+    model_part,
+    notes_part,
+    of_validation,
+    selection_part,
+    text_of,
+    training_part,
+)
+from marginlinear.cli.rows import read_folds, read_groups
 from marginlinear.errors import ConvergenceWarning, DataError, Interrupted
 from marginlinear.memory import bytes_of
 from marginlinear.options import CommandLine, UsageError, flags_with
 from marginlinear.params import Param
+from marginlinear.problem import finite
 from marginlinear.selection import grid as grids
 from marginlinear.status import INTERRUPTED, fell_short, option, remedies, shortfall
 
@@ -38,6 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from typing import Any, TextIO
 
+    from marginlinear.advising import Note
     from marginlinear.model import Model
     from marginlinear.problem import Info, Progress
     from marginlinear.registry import Method
@@ -64,14 +77,22 @@ LOG = Param("log", str, None, "write one JSON object for each check, and one for
 STORE = Param("store", str, None, "make a store of the data, which may be a .parquet file or a folder of such, in this "
               "folder, or use the one that is there, and go over its rows on disk: for data larger than memory, with "
               "--memory", metavar="DIR", brief="go over rows on disk, of data beyond memory")
+NO_ADVICE = Param("no_advice", bool, False, "no notes on which of the defaults mattered: features that are not scaled, "
+                  "classes that are unbalanced, a best C at the edge of the grid")
 STRICT = Param("strict", bool, False, "exit with status 3 when training did not converge")
+GROUPS = Param("groups", str, None, "of cross-validation: the group of each row, one a line; rows of one group, such as "
+               "those of one patient, are in one fold", metavar="FILE")
+FOLD_FILE = Param("fold_file", str, None, "cross-validation by these folds in place of -v: the number of each row's, one "
+                  "a line, from 0 or 1 without gaps", metavar="FILE")
 
 # Metrics as the results call them; characters of the bar that shows a search's progress.
 METRICS = {"accuracy": "accuracy", "balanced": "balanced accuracy", "f1_macro": "macro F1", "auc": "AUC",
            "micro_f1": "micro F1", "macro_f1": "macro F1", "lrap": "ranking precision",
            "top3": "top-3 accuracy", "top5": "top-5 accuracy", "top10": "top-10 accuracy",
-           "mse": "MSE", "mae": "MAE", "r2": "R2"}
+           "log_loss": "log loss", "brier": "Brier score", "mse": "MSE", "mae": "MAE", "r2": "R2"}
 BAR = 20
+# Those that are no part of the rows.
+PLAIN = (*params.OF_NUMBERS, *params.OF_PROBABILITIES)
 
 SOLVER = params.SOLVER._replace(metavar="METHOD", help=f"the method, by its name or LIBLINEAR's number: "
                                f"{', '.join(registry.MODULES)} (default {registry.DEFAULT})",
@@ -80,11 +101,12 @@ OPTIONS = {
     "method": (SOLVER, params.MULTICLASS, *params.KERNELS, params.ALGORITHM),
     "what is optimised": (params.C, options.CLASS_WEIGHT, WEIGHTS, params.BIAS, params.FREE_BIAS, params.TOL,
                           params.MAX_ITER, params.TIME_LIMIT, params.SEED),
-    "selection": (params.CROSS_VALIDATION, params.SEARCH, GRID, params.METRIC, REFIT, TABLE),
+    "selection": (params.CROSS_VALIDATION, params.SEARCH, GRID, GROUPS, FOLD_FILE, params.METRIC, REFIT, TABLE),
     "data": (options.ZERO_BASED, options.TEXT_LABELS, options.MULTILABEL, params.SCALE, FLOAT32, STORE, params.MEMORY,
              params.SWEEPS_PER_LOAD, *params.COLUMNS, LIKE),
     "cluster": cluster.OPTIONS,
-    "output": (params.PROBABILITY, CHECKPOINT, RESUME, LOG, VERBOSE, options.QUIET, STRICT, params.THREADS),
+    "output": (params.PROBABILITY, CHECKPOINT, RESUME, JSON, LOG, VERBOSE, options.QUIET, NO_ADVICE, STRICT,
+               params.THREADS),
 }
 COMMON = (SOLVER, params.MULTICLASS, params.KERNEL, params.C, options.CLASS_WEIGHT, params.BIAS, params.TOL,
           params.TIME_LIMIT, params.CROSS_VALIDATION, params.SEARCH, GRID, params.METRIC,
@@ -101,14 +123,32 @@ The model is of classes, or a linear one of numbers. The training_set_file may b
 .xz are unpacked. The model_file is one that margin-predict and LIBLINEAR's predict or LIBSVM's svm-predict read. Unless
 named ('-': standard output) it is called <training_set_file>.model, in the current folder.
 """
+FIRST = """\
+margin-train learns a classifier, or a regression, from a LIBSVM text file. What most people want, with data/ of the
+repository:
+
+  margin-train data/dna dna.model                 train, and write the model
+  margin-predict data/dna.t dna.model dna.out     predict the rows of another file, and tell how many are right
+  margin-train -C --refit data/dna dna.model      search for the best C by cross-validation, and train with it
+
+'margin-train --help' has all options and methods."""
 STATUSES = ("Exit status: 0 done, 1 bad data or a failure while running, 2 bad usage, 3 not converged (--strict), "
             "130 interrupted.")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The command; returns its exit status."""
+    words = sys.argv[1:] if argv is None else argv
+    if not words:
+        # As of other programs that cannot do anything without arguments: help, and the status of bad usage.
+        return output.run(PROGRAM, _first, argv)
     return command(PROGRAM, argv, OPTIONS, USAGE, lambda line: Training(line).run(), common=COMMON, also=params.OWN,
                    sections=sections, topic="METHOD", words={SOLVER.name: registry.MODULES}, statuses=STATUSES)
+
+
+def _first(words: Sequence[str]) -> int:
+    tell(FIRST)
+    return output.USAGE
 
 
 def sections() -> dict[str, Section]:
@@ -156,7 +196,8 @@ class Training:
         self.class_weights = [(text, _factor(text, factor)) for text, factor in line.class_weights]
         if not self.method.classifies:
             self._no_classes(line)
-        self.folds: Any = _folds(line)  # None without
+        self.folds: Any = _folds(line)  # None without, and where a file has them
+        self.fold_path, self.groups_path = line.value(FOLD_FILE), line.value(GROUPS)
         self.resume, self.checkpoint = line.value(RESUME), line.value(CHECKPOINT)
         if self.resume and self.checkpoint:
             raise UsageError(f"{RESUME.flag} goes on writing its own file: leave out {CHECKPOINT.flag}")
@@ -170,14 +211,21 @@ class Training:
                         "dtype": "float32" if line.value(FLOAT32) else "float64",
                         "threads": self.params.get("threads")}
         self.quiet, self.verbose = line.value(options.QUIET), line.value(VERBOSE)
-        self.strict = line.value(STRICT)
+        self.strict, self.json = line.value(STRICT), line.value(JSON)
+        # What --json prints, part by part.
+        self.parts: dict[str, Any] = {}
+        self.advised = not (self.quiet or line.value(NO_ADVICE))
+        self.notes: list[Note] = []
         self.model_path: Any  # None where none is written
-        self.path, self.model_path = _files(line.files, bool(self.folds) and not self.refit)
-        require_apart([("training_set_file", self.path), (WEIGHTS.flag, self.weights)],
+        self.path, self.model_path = _files(line.files, self.validates and not self.refit)
+        require_apart([("training_set_file", self.path), (WEIGHTS.flag, self.weights),
+                       (GROUPS.flag, self.groups_path), (FOLD_FILE.flag, self.fold_path)],
                       [("model_file", self.model_path), (LOG.flag, self.log_path), (TABLE.flag, self.table_path),
                        (RESUME.flag, self.resume), (CHECKPOINT.flag, self.checkpoint)])
         self.reading |= self._columns(line)
-        self.status = StatusLine(self.quiet or self.verbose)
+        if self.json and self.model_path == "-":
+            raise UsageError(f"{JSON.flag} writes to standard output: name a model_file")
+        self.status = StatusLine(self.quiet or self.verbose or self.json)
         self.log: TextIO | None = None
         # A model on standard output leaves no room there for results.
         self.results = Results(aside=self.model_path == "-")
@@ -232,7 +280,7 @@ class Training:
         if self.table_path:
             with opening("write table", self.table_path):
                 check_writable(self.table_path)
-        if not (self.cluster or self.folds):
+        if not (self.cluster or self.validates):
             if self.resume:
                 with opening("open checkpoint", self.resume), open(self.resume, "rb"):
                     pass
@@ -242,10 +290,38 @@ class Training:
         with self.results, self.status, self._opened_log() as self.log:
             if self.cluster:
                 self.class_weight = {_number(text): factor for text, factor in self.class_weights}
-                return self._train(None)
-            data = self._read()
-            with located(data):
-                return self._select(data) if self.folds else self._train(data)
+                self.parts["data"] = data_part(self.path)
+                found = self._train(None)
+            else:
+                data = self._read()
+                with located(data):
+                    found = self._select(data) if self.validates else self._train(data)
+            if self.json:
+                self.results.say(text_of(PROGRAM, **self.parts, notes=notes_part(self.notes)))
+            else:
+                for note in self.notes:
+                    tell(f"note: {note.text}")
+            return found
+
+    def _say(self, text: str) -> None:
+        """A line of results, in whose place --json has its object."""
+        if not self.json:
+            self.results.say(text)
+
+    def _advise(self, data: Any) -> None:
+        """Notes on the data, which a fit may overwrite."""
+        from marginlinear import advising
+
+        if self.params.get(params.SCALE.name) is None:
+            self.notes += advising.of_features(data, option)
+        alike = {"balanced", "f1_macro", "macro_f1", "auc"} & {*self.metrics}
+        if self.method.classifies and not (self.class_weights or alike or hasattr(data.labels, "patterns")):
+            self.notes += advising.of_classes(data.labels, option)
+
+    @property
+    def validates(self) -> bool:
+        """Whether there is cross-validation, of a search or of one point."""
+        return bool(self.folds or self.fold_path)
 
     def _train(self, data: Any) -> int:
         from marginlinear.modelfile import save_model
@@ -256,13 +332,14 @@ class Training:
         with opening("save model to file", self.model_path):
             save_model(model, self.model_path, threads=self.params.get("threads"))
         info = model.info
+        self.parts |= {"model": model_part(model, self.model_path), "training": training_part(info)}
         if self.verbose and info.status != INTERRUPTED:
             self._tell_beyond(data, model)
         if not self.quiet:
             criterion, value, allowed = info.criterion
             # LIBSVM's word for the support vectors that the model holds.
             total = f"Total nSV = {model.n_support}\n" if self.kernel else ""
-            self.results.say(f"optimization finished, #iter = {info.n_iter}\n"
+            self._say(f"optimization finished, #iter = {info.n_iter}\n"
                              f"Objective value = {info.objective:.10g}\n"
                              f"nSV = {info.n_support}\n{total}"
                              f"{criterion} = {value:.4g} ({info.status}; tolerance {allowed:.4g})")
@@ -287,22 +364,29 @@ class Training:
         self.searches = line.given(params.SEARCH) or line.given(GRID)
         self.refit = line.value(REFIT)
         try:
-            given = line.value(params.METRIC)
-            self.metric: Any = params.metric_of(self.method, given, given in params.OF_LABEL_SETS)
-            self.given_metric = given
+            self.given_metric = line.value(params.METRIC)
+            # The labels say later whether rows have several.
+            first = (self.given_metric or "").partition(",")[0].strip()
+            self.metrics = params.metrics_of(self.method, self.given_metric, first in params.OF_LABEL_SETS
+                                             and first not in params.OF_CLASSES)
         except ValueError as error:
             raise UsageError(f"{params.METRIC.flag}: {error}") from None
         self.table_path = line.value(TABLE)
-        if not (self.searches or self.folds):
-            if line.given(params.METRIC):
-                raise UsageError(f"{params.METRIC.flag} is for cross-validation: give -v or -C too")
+        if self.fold_path:
+            for param in (params.CROSS_VALIDATION, GROUPS):
+                if line.given(param):
+                    raise UsageError(f"{FOLD_FILE.flag} has the folds: leave out {line.flag(param)}")
+        if not (self.searches or self.validates):
+            for param in (params.METRIC, GROUPS):
+                if line.given(param):
+                    raise UsageError(f"{param.flag} is for cross-validation: give -v or -C too")
         elif self.checkpoint:
             raise UsageError(f"{CHECKPOINT.flag} is for a single fit: what a search has done is in its {LOG.flag}")
         if not self.searches:
             for param in (REFIT, TABLE):
                 if line.given(param):
                     raise UsageError(f"{param.flag} is for a search: give -C too")
-        if self.resume and (self.searches or self.folds) and line.given(LOG):
+        if self.resume and (self.searches or self.validates) and line.given(LOG):
             raise UsageError(f"{RESUME.flag} goes on writing its own file: leave out {LOG.flag}")
         if self.table_path and not self.table_path.endswith((".csv", ".json")):
             raise UsageError(f"{TABLE.flag} {self.table_path}: give a name that ends in .csv or .json")
@@ -316,9 +400,10 @@ class Training:
                 self.points = grids.points_of(self.grid, self.method, self.params)
         except ValueError as error:
             raise UsageError(error) from None
-        if self.searches:
+        if self.searches and not self.fold_path:
             self.folds = self.folds or params.FOLDS.default
-        if self.folds and not self.refit and self.params.get("probability"):
+        asked = any(name in params.OF_PROBABILITIES for name in self.metrics)
+        if self.validates and not self.refit and not asked and self.params.get("probability"):
             warn(f"{params.PROBABILITY.flag} is left out: it is part of a model, and none is written")
 
     def _select(self, data: Any) -> int:
@@ -327,19 +412,23 @@ class Training:
         from marginlinear.selection import search
 
         try:
-            self.metric = params.metric_of(self.method, self.given_metric, hasattr(data.labels, "patterns"))
+            self.metrics = params.metrics_of(self.method, self.given_metric, hasattr(data.labels, "patterns"))
         except ValueError as error:
             raise Failure(f"{_shown(self.path)}: {error}") from None
-        metric = METRICS[self.metric]
-        folds = min(self.folds, len(data.labels))
+        first = self.metrics[0]
+        metric = METRICS[first]
+        m = len(data.labels)
+        given: Any = self.folds if self.fold_path is None else read_folds(self.fold_path, m)
+        groups = None if self.groups_path is None else read_groups(self.groups_path, m)
+        folds = min(self.folds, m) if self.fold_path is None else len(set(given))
         doubled = self.grid is None
         if doubled:
             self._doubling(data)
         total = len(self.points) * folds
         if self.searches and not self.quiet:
-            self.results.say(f"{len(self.points)} points, {folds} folds: {total} fits")
+            self._say(f"{len(self.points)} points, {folds} folds: {total} fits")
         best: tuple[float, str] | None = None
-        sign = -1 if self.metric in params.ERRORS else 1
+        sign = -1 if first in params.ERRORS else 1
 
         def progress(fit: Mapping[str, Any]) -> None:
             nonlocal best
@@ -347,9 +436,9 @@ class Training:
             if best is None or sign * score >= sign * best[0]:
                 best = score, grids.shown(fit["params"])
             bar = "#" * (BAR * done // total)
-            text = f"[{bar:<{BAR}}] {done}/{total} fits; best of a fold {self._score(best[0], '.4g')} {best[1]}"
+            text = f"[{bar:<{BAR}}] {done}/{total} fits; best of a fold {_score(first, best[0], '.4g')} {best[1]}"
             if self.verbose:
-                tell(f"{grids.shown(fit['params'])} fold {fit['fold']}: {metric} {self._score(fit['score'] or 0)}, "
+                tell(f"{grids.shown(fit['params'])} fold {fit['fold']}: {metric} {_score(first, fit['score'] or 0)}, "
                      f"{fit['n_iter']} sweeps, {fit['status']}, {fit['seconds']:.1f} s")
             self.status.show(text)
 
@@ -359,10 +448,10 @@ class Training:
             try:
                 with opening("use log file", self.resume or self.log_path):
                     found = search(data, data.labels, solver=self.method.name, grid=self.grid, refit=False,
-                                   folds=self.folds, metric=self.metric, seed=self.params.get("seed", 0),
+                                   folds=given, groups=groups, metric=self.metrics, seed=self.params.get("seed", 0),
                                    threads=self.params.get("threads"), sample_weight=self.sample_weight,
                                    class_weight=self.class_weight, log=self.log_path, resume=self.resume,
-                                   progress=progress, **fixed)
+                                   progress=progress, keep=self.json and not self.searches, **fixed)
             except DataError:
                 # Of the log, whose name it says.
                 raise
@@ -377,21 +466,31 @@ class Training:
             warn(f"not converged: {short} of {total} fits; {remedies(self.method, option)}")
         if self.table_path:
             self._write_table(found.table)
+        if self.advised:
+            from marginlinear import advising
+
+            self.notes += advising.of_search(found.table, found.best_params, option)
+        self.parts["selection"] = selection_part(found, self.metrics, folds, groups, self.params.get("seed", 0))
+        if found.validation is not None:
+            self.parts |= of_validation(found.validation, data.labels, self.method.regression)
         if self.searches:
             if not self.quiet:
-                self.results.say("\n".join(self._text_table(found.table, metric)))
+                self._say("\n".join(_text_table(found.table, self.metrics)))
             shown = grids.shown(found.best_params)
             if doubled:
                 shown = shown.replace(params.EPSILON.name, "Best p")  # LIBLINEAR's words
-            self.results.say(f"Best {shown}  CV {metric} = {self._score(found.best_score)}")
+            self._say(f"Best {shown}  CV {metric} = {_score(first, found.best_score)}")
         else:
-            what = "Mean squared error" if self.metric == "mse" else f"{metric[0].upper()}{metric[1:]}"
-            self.results.say(f"Cross Validation {what} = {self._score(found.best_score)}")
+            for name in self.metrics:
+                title = METRICS[name]
+                what = "Mean squared error" if name == "mse" else f"{title[0].upper()}{title[1:]}"
+                value = found.table[0]["score" if name == first else name]
+                self._say(f"Cross Validation {what} = {_score(name, value)}")
             if found.predictions is not None:
                 from marginlinear.selection.metrics import Agreement
 
                 agreement = Agreement().add(data.labels, found.predictions)
-                self.results.say("Cross Validation Squared correlation coefficient = "
+                self._say("Cross Validation Squared correlation coefficient = "
                                  f"{agreement.squared_correlation:g}")
         if not self.refit:
             return NOT_CONVERGED if short and self.strict else DONE
@@ -409,34 +508,12 @@ class Training:
         self.params = {name: value for name, value in self.params.items() if name not in self.grid}
         self.points = grids.points_of(self.grid, self.method, self.params)
 
-    def _score(self, value: float, form: str = "g") -> str:
-        """A score as text: per cent of rows, or a number of targets."""
-        return format(value, form) if self.method.regression else f"{100 * value:{form}}%"
-
-    def _text_table(self, table: Sequence[Mapping[str, Any]], metric: str) -> list[str]:
-        """Lines: a column a parameter of the grid, the score, its deviation over the folds, sweeps, seconds, and how
-        many fits did not converge."""
-        names = list(table[0])[:list(table[0]).index("score")]
-        rows = [[*(name.rstrip("_") for name in names), f"CV {metric}", "deviation", "sweeps", "seconds",
-                 "unconverged"]]
-        forms = (".6g", ".3g") if self.method.regression else (".4f", ".2f")
-        for entry in table:
-            values = [value for value in entry["fold_scores"] if math.isfinite(value)]
-            mean = sum(values) / len(values)
-            deviation = math.sqrt(sum((value - mean) ** 2 for value in values) / len(values))
-            scores = map(self._score, (entry["score"], deviation), forms)
-            rows.append([*(f"{entry[name]:.6g}" if isinstance(entry[name], float) else str(entry[name])
-                           for name in names), *scores, str(entry["n_iter"]), f"{entry['seconds']:.2f}",
-                         str(entry["unconverged"])])
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        return ["  ".join(f"{word:>{width}}" for word, width in zip(row, widths, strict=True)) for row in rows]
-
-    def _write_table(self, table: Sequence[Mapping[str, Any]]) -> None:
+    def _write_table(self, table: list[dict[str, Any]]) -> None:
         import json
 
         with opening("write table", self.table_path), replacing(self.table_path) as stream:
             if self.table_path.endswith(".json"):
-                text = json.dumps([{name: _finite(value) for name, value in row.items()} for row in table], indent=1)
+                text = json.dumps(finite(table), indent=1)
                 text += "\n"
             else:
                 text = _csv(table)
@@ -455,7 +532,7 @@ class Training:
         watched = {}
         if relaxation is None:
             # A search has used up what it resumes.
-            resume = None if self.folds else self.resume
+            resume = None if self.validates else self.resume
             watched = {"callback": self._told, "checkpoint": resume or self.checkpoint, "resume_from": resume}
         try:
             return fit_model(data, data.labels, solver=self.method.name, class_weight=self.class_weight,
@@ -521,6 +598,9 @@ class Training:
             classes = found.classes if hasattr(found, "patterns") else np.unique(found)
             self.class_weight = self._known_classes(classes.tolist())
         self.sample_weight = read_weights(self.weights, m) if self.weights else None
+        self.parts["data"] = data_part(self.path, n_rows=m, n_features=data.n_features, n_values=len(data.indices))
+        if self.advised:
+            self._advise(data)
         return data
 
     def _known_classes(self, classes: Sequence[Any]) -> dict[Any, float]:
@@ -537,7 +617,7 @@ class Training:
 
     @contextmanager
     def _opened_log(self) -> Iterator[TextIO | None]:
-        if not self.log_path or self.folds:
+        if not self.log_path or self.validates:
             yield None
             return
         with opening("open log file", self.log_path):
@@ -553,11 +633,9 @@ class Training:
         if self.log:
             import json
 
-            finite = {key: None if isinstance(value, float) and not math.isfinite(value) else value
-                      for key, value in values.items()}
             # Line by line, so that a long run can be watched, and what an interrupted one did is there.
             with opening("write log file", self.log_path):
-                self.log.write(json.dumps(finite) + "\n")
+                self.log.write(json.dumps(finite(dict(values))) + "\n")
                 self.log.flush()
 
 
@@ -578,25 +656,48 @@ def _folds(line: CommandLine) -> Any:
         raise UsageError(f"n-fold cross validation: n must >= 2 ({error})") from None
 
 
+def _score(metric: str, value: float, form: str = "g") -> str:
+    """A score as text: per cent of rows, or a number."""
+    return format(value, form) if metric in PLAIN else f"{100 * value:{form}}%"
+
+
+def _text_table(table: Sequence[Mapping[str, Any]], metrics: Sequence[str]) -> list[str]:
+    """Lines: a column a parameter of the grid, the score, its deviation over the folds, other metrics, sweeps, seconds,
+    and how many fits did not converge."""
+    first, *others = metrics
+    names = list(table[0])[:list(table[0]).index("score")]
+    rows = [[*(name.rstrip("_") for name in names), f"CV {METRICS[first]}", "deviation",
+             *(f"CV {METRICS[name]}" for name in others), "sweeps", "seconds", "unconverged"]]
+    for entry in table:
+        values = [value for value in entry["fold_scores"] if math.isfinite(value)]
+        mean = sum(values) / len(values)
+        deviation = math.sqrt(sum((value - mean) ** 2 for value in values) / len(values))
+        scores = [(first, entry["score"], 0), (first, deviation, 1), *((name, entry[name], 0) for name in others)]
+        rows.append([*(f"{entry[name]:.6g}" if isinstance(entry[name], float) else str(entry[name])
+                       for name in names),
+                     *(_score(name, value, ((".4f", ".2f"), (".6g", ".3g"))[name in PLAIN][spread])
+                       for name, value, spread in scores),
+                     str(entry["n_iter"]), f"{entry['seconds']:.2f}", str(entry["unconverged"])])
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(f"{word:>{width}}" for word, width in zip(row, widths, strict=True)) for row in rows]
+
+
 def _csv(table: Sequence[Mapping[str, Any]]) -> str:
-    """A table as text: the folds' scores are a column each."""
+    """A table as text: the folds' scores are a column each, fold_1 of the first metric, fold_1_auc of another."""
     import csv
     import io
 
-    names = [name for name in table[0] if name != "fold_scores"]
-    folds = range(len(table[0]["fold_scores"]))
-    lines = [[*(name.rstrip("_") for name in names), *(f"fold_{fold + 1}" for fold in folds)]]
-    lines += [[*(entry[name] for name in names), *entry["fold_scores"]] for entry in table]
+    lists = [name for name, value in table[0].items() if isinstance(value, list)]
+    names = [name for name in table[0] if name not in lists]
+    head = [name.rstrip("_") for name in names]
+    for name in lists:
+        end = name.removeprefix("fold_").removeprefix("scores")
+        head += [f"fold_{fold + 1}{end and '_' + end}" for fold in range(len(table[0][name]))]
+    lines = [head, *([*(entry[name] for name in names), *(value for name in lists for value in entry[name])]
+                     for entry in table)]
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(lines)
     return text.getvalue()
-
-
-def _finite(value: Any) -> Any:
-    """A value as JSON has it: null for NaN."""
-    if isinstance(value, list):
-        return [_finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _factor(label: str, text: str) -> Any:

@@ -9,7 +9,7 @@ from marginlinear import params as P
 from marginlinear.compare import parameters as D
 from marginlinear.compare.design import Design
 from marginlinear.compare.journal import Journal
-from marginlinear.compare.measures import OF_PROBABILITIES, metrics_of
+from marginlinear.compare.measures import metrics_of
 from marginlinear.compare.methods import contestants_of, regression_of
 from marginlinear.compare.result import Comparison, Entrant
 from marginlinear.compare.sets import require_distinct, sources_of
@@ -141,8 +141,8 @@ def select_of(select: str | None, metrics: Sequence[str], regression: bool) -> s
     """The metric that chooses; ValueError for one that needs probabilities, which inner folds do not have."""
     if select is None:
         usual = metrics_of((), regression)[0]
-        return next((metric for metric in metrics if metric not in OF_PROBABILITIES), usual)
-    if select in OF_PROBABILITIES:
+        return next((metric for metric in metrics if metric not in P.OF_PROBABILITIES), usual)
+    if select in P.OF_PROBABILITIES:
         raise ValueError(f"select = {select!r} needs probabilities, which fits in inner folds do not have: choose by "
                          "another metric")
     return metrics_of((select,), regression)[0]

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from marginlinear.compare import parameters as D
-from marginlinear.data.folds import stratified_folds
+from marginlinear.data.folds import folds_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -134,23 +134,6 @@ class Design(NamedTuple):
 
     def _seed(self, name: str, number: int) -> list[int]:
         return [self.seed, zlib.crc32(name.encode()), number]
-
-
-def folds_of(y: AnyArray, n: int, seed: list[int], groups: AnyArray | None = None) -> IntpArray:
-    """The fold of each row: classes spread evenly, or groups whole and folds of about equally many rows."""
-    if groups is None:
-        return stratified_folds(y, n, seed)
-    names, of = np.unique(groups, return_inverse=True)
-    if len(names) < n:
-        raise ValueError(f"{len(names)} groups for {n} folds: give fewer folds")
-    sizes = np.bincount(of)
-    rng = np.random.default_rng(seed)
-    held, fold_of = np.zeros(n, dtype=np.int64), np.empty(len(names), dtype=np.intp)
-    # The largest first, each to the fold that has least; equal ones in random order.
-    for group in np.lexsort((rng.random(len(names)), -sizes)):
-        fold_of[group] = held.argmin()
-        held[fold_of[group]] += sizes[group]
-    return fold_of[of]
 
 
 def _spread(y: AnyArray, rng: np.random.Generator) -> IntpArray:

@@ -1,7 +1,5 @@
 """What test parts are measured by: the metrics of cross-validation, and what asks for more than a class or a number.
 
-    log_loss    mean of -log of the probability of a row's class, no probability being below 1e-15
-    brier       mean over the rows of sum_l (p_l - [l is the row's class])^2
     aurc        area under the risk-coverage curve: rows in falling order of the lead of their best class, the mean of
                 the parts of errors among the first 1, 2, ..., m of them, rows of equal lead being mixed
 """
@@ -21,15 +19,12 @@ if TYPE_CHECKING:
 
     from marginlinear._typing import AnyArray, FloatArray, IntArray
 
-OF_PROBABILITIES = ("log_loss", "brier")
 OF_CONFIDENCE = ("aurc",)
 NEED_SCORES = ("auc", "top3", "top5", "top10", *OF_CONFIDENCE)
 # Of classes and of numbers, what a comparison measures.
-KNOWN = {False: (*P.OF_CLASSES, *OF_PROBABILITIES, *OF_CONFIDENCE), True: P.OF_NUMBERS}
+KNOWN = {False: (*P.OF_CLASSES, *P.OF_PROBABILITIES, *OF_CONFIDENCE), True: P.OF_NUMBERS}
 # Those of which the least is the best.
-ERRORS = (*P.ERRORS, *OF_PROBABILITIES, *OF_CONFIDENCE)
-# Probabilities that are smaller count as this.
-LEAST = 1e-15
+ERRORS = (*P.ERRORS, *OF_CONFIDENCE)
 TITLES = {"accuracy": "accuracy", "balanced": "balanced accuracy", "f1_macro": "macro F1", "auc": "AUC",
           "top3": "top-3 accuracy", "top5": "top-5 accuracy", "top10": "top-10 accuracy", "mse": "MSE", "mae": "MAE",
           "r2": "R2", "log_loss": "log loss", "brier": "Brier score", "aurc": "risk-coverage area"}
@@ -68,28 +63,15 @@ def metrics_of(names: Sequence[str], regression: bool) -> tuple[str, ...]:
 
 def measure(metric: str, found: Predictions) -> float | None:
     """The metric's value; None where the method has no scores, or no probabilities, to be measured."""
-    if metric in OF_PROBABILITIES:
-        if found.probabilities is None:
-            return None
-        return (log_loss if metric == "log_loss" else brier)(found.y, found.probabilities)
+    if metric in P.OF_PROBABILITIES and found.probabilities is None:
+        return None
     if metric in NEED_SCORES and found.scores is None:
         return None
     if metric in OF_CONFIDENCE:
         assert found.scores is not None
         return risk_coverage(found.y != found.places, lead(found.scores))
     scores = np.zeros(len(found.y)) if found.scores is None else found.scores
-    return score_of(metric, found.y, found.places, scores)
-
-
-def log_loss(y: AnyArray, probabilities: FloatArray) -> float:
-    own = probabilities[np.arange(len(y)), y]
-    return float(-np.log(np.maximum(own, LEAST)).mean())
-
-
-def brier(y: AnyArray, probabilities: FloatArray) -> float:
-    apart = probabilities.copy()
-    apart[np.arange(len(y)), y] -= 1
-    return float((apart**2).sum(axis=1).mean())
+    return score_of(metric, found.y, found.places, scores, found.probabilities)
 
 
 def lead(scores: FloatArray) -> FloatArray:

@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from marginlinear import params as P
 from marginlinear.compare.contestants import Task, best_of
 from marginlinear.compare.design import bootstrap_rows
-from marginlinear.compare.measures import OF_PROBABILITIES, Predictions, measure
+from marginlinear.compare.measures import Predictions, measure
 from marginlinear.data.scaling import learned
 from marginlinear.threads import default_threads, in_order
 
@@ -277,7 +278,7 @@ def _made(plan: Plan, task: Task, method: Contestant, X_test: Any, y_test: Any, 
     trial["params"] = {name: value.item() if isinstance(value, np.generic) else value if isinstance(
         value, (bool, int, float, str, type(None))) else repr(value) for name, value in chosen.items()}
     began = time.perf_counter()
-    fitted = method.fit(task, chosen, any(metric in OF_PROBABILITIES for metric in plan.metrics))
+    fitted = method.fit(task, chosen, any(metric in P.OF_PROBABILITIES for metric in plan.metrics))
     trial["seconds"]["fit"] = time.perf_counter() - began
     trial |= {"status": fitted.status, "certificate": _number(fitted.certificate), "allowed": _number(fitted.allowed),
               "objective": _number(fitted.objective), "n_iter": fitted.n_iter, "certified": fitted.certified}

@@ -189,7 +189,10 @@ def cross_validate(X: Any, y: Any = None, *, folds: int = P.FOLDS.default, metri
     folds, began = P.FOLDS.check(folds), time.perf_counter()
     values, sizes, infos = [], [], []
     with prepared(X, y, seed=seed, **given) as fit:
-        metric = P.metric_of(fit.method, metric)
+        metrics = P.metrics_of(fit.method, metric)
+        if len(metrics) > 1 or metrics[0] in P.OF_PROBABILITIES:
+            raise ValueError(f"metric = {metric!r}: over partitions one metric is measured, and none of probabilities")
+        metric = metrics[0]
         for fold in fit.folds(Cuts(folds, fit.run_values["seed"], ()), fit.model):
             told = fold.y if fit.method.regression else fit.places[fold.y]
             values.append(METRICS[metric](told, fold.places, fold.scores))

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from marginlinear._typing import AnyArray, IntpArray
-
-
-def random_folds(m: int, n: int, seed: int) -> IntpArray:
-    """The fold, 0..n-1, of each of m rows, whatever they are: as many in each as can be."""
-    return stratified_folds(np.zeros(m), n, seed)
+from marginlinear._typing import AnyArray, ArrayLike, IntpArray
 
 
 def stratified_folds(labels: AnyArray, n: int, seed: int | list[int]) -> IntpArray:
@@ -19,3 +14,39 @@ def stratified_folds(labels: AnyArray, n: int, seed: int | list[int]) -> IntpArr
     folds = np.empty(len(codes), dtype=np.intp)
     folds[order] = np.arange(len(codes)) % n
     return folds
+
+
+def folds_of(y: AnyArray, n: int, seed: int | list[int], groups: AnyArray | None = None) -> IntpArray:
+    """The fold of each row: classes spread evenly, or groups whole and folds of about equally many rows."""
+    if groups is None:
+        return stratified_folds(y, n, seed)
+    names, of = np.unique(groups, return_inverse=True)
+    if len(names) < n:
+        raise ValueError(f"{len(names)} groups for {n} folds: give fewer folds")
+    sizes = np.bincount(of)
+    rng = np.random.default_rng(seed)
+    held, fold_of = np.zeros(n, dtype=np.int64), np.empty(len(names), dtype=np.intp)
+    # The largest first, each to the fold that has least; equal ones in random order.
+    for group in np.lexsort((rng.random(len(names)), -sizes)):
+        fold_of[group] = held.argmin()
+        held[fold_of[group]] += sizes[group]
+    return fold_of[of]
+
+
+def own_folds(folds: ArrayLike, m: int) -> IntpArray:
+    """The fold, 0..n-1, of each of m rows, of a caller's numbers, which count from 0 or from 1; ValueError for others."""
+    numbers = np.asarray(folds)
+    if numbers.shape != (m,):
+        raise ValueError(f"folds has shape {numbers.shape}, X has {m} rows: give a number of folds, or the fold of each "
+                         "row")
+    if numbers.dtype.kind not in "iu":
+        raise ValueError(f"folds holds {numbers.dtype}: give the fold of each row as an integer")
+    names, fold_of = np.unique(numbers, return_inverse=True)
+    counted = np.arange(len(names)) + (0 if names[0] == 0 else 1)
+    wrong = np.flatnonzero(names != counted)
+    if len(wrong):
+        raise ValueError(f"folds: {names[wrong[0]]} stands where {counted[wrong[0]]} should come next: number the folds "
+                         "from 0 or from 1, without gaps")
+    if len(names) < 2:
+        raise ValueError("folds: all rows are in one fold: give 2 folds or more")
+    return fold_of

@@ -21,15 +21,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from marginlinear import calibration, registry
 from marginlinear import params as P
-from marginlinear import registry
 from marginlinear._version import version
 from marginlinear.api import Shared, fit_model, require_no_classes, train
 from marginlinear.data import kernels
 from marginlinear.data.arrays import is_paged, select_columns, select_rows, shape_of
 from marginlinear.data.checks import check_class_weight, row_weights, training_data
-from marginlinear.data.folds import random_folds, stratified_folds
+from marginlinear.data.folds import folds_of, own_folds
 from marginlinear.data.label_sets import LabelSets, are_label_sets, label_sets_of
+from marginlinear.data.labels import labels_of
 from marginlinear.errors import ConvergenceWarning, renumber_rows
 from marginlinear.fitting import require_label_sets, require_stores, resolved
 from marginlinear.problem import Summary, counted, listed
@@ -72,6 +73,13 @@ if TYPE_CHECKING:
 LOO = "# folds > # data. Will use # folds = # data instead (i.e., leave-one-out cross validation)"
 
 
+class Measured(NamedTuple):
+    """What a metric has found: its score, and a float64 array of shape (folds,) of those of the folds."""
+
+    score: float
+    fold_scores: FloatArray
+
+
 class _CrossValidation(NamedTuple):
     score: float
     fold_scores: FloatArray
@@ -80,6 +88,8 @@ class _CrossValidation(NamedTuple):
     fold_of: IntArray
     infos: list[Info]
     seconds: float
+    probabilities: FloatArray | None = None
+    metrics: dict[str, Measured] = {}
 
 
 class CrossValidation(Summary, _CrossValidation):
@@ -88,7 +98,8 @@ class CrossValidation(Summary, _CrossValidation):
     Attributes
     ----------
     score : float
-        Accuracy, mse or mae of all rows together; of the other metrics the mean over the folds that have a value.
+        Accuracy, mse, mae, log loss or Brier score of all rows together; of the other metrics the mean over the folds
+        that have a value. Of several metrics that of the first.
     fold_scores : float64 array of shape (folds,)
         NaN where a fold has no value: auc of rows of one class, r2 of one target.
     predictions : array of shape (m,)
@@ -101,6 +112,10 @@ class CrossValidation(Summary, _CrossValidation):
     infos : list of Info
         One a fold.
     seconds : float
+    probabilities : float64 array of shape (m, n_classes) or None
+        Those of the fold's model; None where it has none.
+    metrics : dict
+        Name -> (score, fold_scores) of each metric, in the order in which they were given.
     """
 
     __slots__ = ()
@@ -109,7 +124,9 @@ class CrossValidation(Summary, _CrossValidation):
         low, high = np.nanmin(self.fold_scores), np.nanmax(self.fold_scores)
         short = sum(fell_short(info.status) for info in self.infos)
         sweeps = sum(info.n_iter for info in self.infos)
+        others = [(name, f"{found.score:.6g}") for name, found in self.metrics.items()][1:]
         return f"CrossValidation: score {self.score:.6g}", [
+            *others,
             ("folds", f"{len(self.infos)}, scores {low:.4g} to {high:.4g}, "
                       f"deviation {np.nanstd(self.fold_scores):.2g}"),
             ("rows", f"{len(self.fold_of):,}, each predicted by a model that has not seen it"),
@@ -122,6 +139,7 @@ class _Search(NamedTuple):
     table: list[dict[str, Any]]
     model: Model | None
     predictions: FloatArray | None
+    validation: CrossValidation | None = None
 
 
 class Search(Summary, _Search):
@@ -134,11 +152,14 @@ class Search(Summary, _Search):
     best_score : float
     table : list of dict
         One entry a point: its parameters, `score`, `fold_scores` (list), `n_iter` (sweeps of all its folds), `seconds`
-        (of all its fits), `unconverged` (how many of its fits).
+        (of all its fits), `unconverged` (how many of its fits). Of several metrics `score` and `fold_scores` are those
+        of the first, and each of the others has its score by its name, as `auc`, and `fold_auc`, a list.
     model : Model or None
         Trained on all rows with the best parameters; None without refit.
     predictions : float64 array of shape (m,) or None
         Of a regression over a single point, not resumed: as of CrossValidation.
+    validation : CrossValidation or None
+        Of a single point, not resumed, where `keep` is given: what `cross_validate` returns.
     """
 
     __slots__ = ()
@@ -166,12 +187,15 @@ class Fold(NamedTuple):
         several labels a row a bool array of shape (rows, n_labels).
     scores : float64 array
     info : Info
+    probabilities : float64 array of shape (rows, k) or None
+        0 for a class that the model does not know; None where it has none, or nobody asks for them.
     """
 
     rows: IntArray
     places: AnyArray
     scores: FloatArray
     info: Info
+    probabilities: FloatArray | None = None
 
 
 class Folds:
@@ -183,17 +207,25 @@ class Folds:
         The classes of all rows, and each row's place among them; of a regression None, and the targets. Of several
         labels a row all labels, and a bool array of shape (m, n_labels).
     fold_of : int array of shape (m,)
-        Where it is given, 0 to n - 1, it is taken as it is.
+        Where it is given, 0 to n - 1, it is taken as it is. n may be the fold of each row too, as a caller numbers
+        them, and `groups` are rows that go to one fold together.
     """
 
     def __init__(self, X: Any, y: Any, n: Any, seed: Any, sample_weight: ArrayLike | None,
                  class_weight: ClassWeight | None, square: bool, method: Method,
-                 fold_of: IntArray | None = None) -> None:
-        n, seed = P.FOLDS.check(n), P.SEED.check(seed)
+                 fold_of: IntArray | None = None, groups: ArrayLike | None = None) -> None:
+        given = n if np.ndim(n) else None
+        n, seed = None if given is not None else P.FOLDS.check(n), P.SEED.check(seed)
+        if given is not None and groups is not None:
+            raise ValueError("groups and the folds of the rows are both given: folds say already which rows are "
+                             "together")
         if method.regression:
             require_no_classes(method, class_weight=class_weight or None)
         X, y, _, _ = training_data(X, y, None, square, regression=method.regression)
         weights = None if sample_weight is None else row_weights(sample_weight, len(y))
+        if given is not None:
+            fold_of = own_folds(given, len(y))
+            n = int(fold_of.max()) + 1
         if n > len(y):
             warnings.warn(LOO, UserWarning, stacklevel=4)
             n = len(y)
@@ -204,22 +236,27 @@ class Folds:
         self.multilabel = isinstance(y, LabelSets)
         # What rows that a kernel's problem reads together have in common.
         self.groups = self.places
-        if method.regression:
-            self.fold_of: IntArray = random_folds(len(y), n, seed)
-        elif self.multilabel:
+        strata = np.zeros(len(y))
+        if self.multilabel:
             self.classes, self.places = y.classes, y.indicator()
             sets, self.groups = y.patterns()
-            self.fold_of = stratified_folds(sets.rarest(self.groups), n, seed)
-        else:
-            self._by_class(seed)
-        if fold_of is not None:
-            self.fold_of = fold_of
+            strata = sets.rarest(self.groups)
+        elif not method.regression:
+            self._by_class()
+            strata = y
+        # Of a seed alone they are not told in a log.
+        self.chosen = given is not None or groups is not None
+        if groups is not None:
+            groups = labels_of(groups, "groups")
+            if len(groups) != len(y):
+                raise ValueError(f"groups has {len(groups)} entries, X has {len(y)} rows: give the group of each row")
+        self.fold_of: IntArray = folds_of(strata, n, seed, groups) if fold_of is None else fold_of
         self.sizes = np.bincount(self.fold_of, minlength=n)
         self._lock = threading.Lock()
         self._held: dict[int, Picked] = {}
         self._users: Counter[int] = Counter()
 
-    def _by_class(self, seed: int) -> None:
+    def _by_class(self) -> None:
         y = self.y
         # By label; "balanced" is counted in each fold.
         self.factors = self.class_weight if isinstance(self.class_weight, dict) else {}
@@ -231,7 +268,6 @@ class Folds:
         if len(self.classes) < 2:
             raise ValueError(f"cross-validation needs at least 2 classes, y has {len(self.classes)} "
                              f"(label {self.classes[0]})")
-        self.fold_of = stratified_folds(y, self.n, seed)
 
     def expect(self, fold: int, users: int) -> None:
         """So many chains will `take` the fold, and `leave` it."""
@@ -259,8 +295,9 @@ class Folds:
         elif self.classes is not None:
             there = self.classes[np.unique(self.places[inside])]
             if len(there) < 2:
+                cure = "other folds or groups" if self.chosen else "fewer folds, or more rows of the other classes"
                 raise ValueError(f"fold {fold + 1} of {self.n} leaves label {there[0]} alone in its training rows: "
-                                 "give fewer folds, or more rows of the other classes")
+                                 f"give {cure}")
             others["class_weight"] = self.class_weight if not self.factors else {
                 label: factor for label, factor in self.factors.items() if label in there}
         rows, held_out = select_rows(self.X, inside), select_rows(self.X, outside)
@@ -272,12 +309,26 @@ class Folds:
         """(places, scores) of held-out rows, of their scores by a model, among the classes of all rows."""
         return judged(model, scores, self.classes)
 
+    def score(self, metric: str, found: Fold) -> float:
+        """The value of a metric in a fold."""
+        return score_of(metric, self.places[found.rows], found.places, found.scores, found.probabilities)
+
+    def probabilities(self, model: Model, scores: FloatArray) -> FloatArray | None:
+        """Those of held-out rows, of their scores by a model, among the classes of all rows; None without."""
+        if model.calibration is None or self.multilabel:
+            return None
+        found = np.zeros((len(scores), len(self.classes)))
+        found[:, np.searchsorted(self.classes, model.classes)] = model.proba_of(scores)
+        return found
+
     def digest(self) -> str:
-        """SHA-256 of rows, labels and weights."""
+        """SHA-256 of rows, labels and weights, and of folds that do not follow from these and a seed."""
         digest = hashlib.sha256()
         arrays = [self.X.indptr, self.X.indices, self.X.data] if hasattr(self.X, "indptr") else [np.asarray(self.X)]
         if self.weights is not None:
             arrays.append(self.weights)
+        if self.chosen:
+            arrays.append(self.fold_of)
         labels = [self.y.classes, self.y.indptr, self.y.indices] if self.multilabel else [self.y]
         for array in (*arrays, *labels):
             digest.update(f"{array.dtype.str}{array.shape}".encode())
@@ -313,11 +364,14 @@ class Fits:
     """Fits of points of a grid on folds, on threads.
 
     A chain is one fold with points that differ on one axis, in ascending order; each fit starts from the one before.
-    A `cancel` of the caller's, who has several searches at once, ends what is on one thread.
+    A `cancel` of the caller's, who has several searches at once, ends what is on one thread. `probable`: tell
+    probabilities, where a model has such.
     """
 
     def __init__(self, method: Method, folds: Folds, params: Mapping[str, Any], points: list[dict[Any, Any]],
-                 axis: str | None, report: Report | None = None, cancel: threading.Event | None = None) -> None:
+                 axis: str | None, report: Report | None = None, cancel: threading.Event | None = None,
+                 probable: bool = False) -> None:
+        self.probable = probable
         self.method, self.folds, self.points, self.report = method, folds, points, report
         self.params = {name: value for name, value in params.items() if name != P.THREADS.name}
         values, run_values = resolved(method, _inner(params))
@@ -367,8 +421,9 @@ class Fits:
                     scores = model.decision_function(held_out, threads=1)
                 else:
                     scores = model.decide_among(points, inside, outside)
+                probabilities = self.folds.probabilities(model, scores) if self.probable else None
                 places, scores = self.folds.judged(model, scores)
-                done.append((p, fold, Fold(outside, places, scores, model.info)))
+                done.append((p, fold, Fold(outside, places, scores, model.info, probabilities)))
                 if self.report is not None:
                     with self._report_lock:
                         self.report(*done[-1])
@@ -389,8 +444,9 @@ class Fits:
         return points, room
 
 
-def out_of_fold(X: MatrixLike, y: TargetsLike | None = None, *, solver: str | int | None = None, folds: Integer = 5,
-                seed: Integer = 0, threads: Integer | None = None, sample_weight: ArrayLike | None = None,
+def out_of_fold(X: MatrixLike, y: TargetsLike | None = None, *, solver: str | int | None = None,
+                folds: Integer | ArrayLike = 5, groups: ArrayLike | None = None, seed: Integer = 0,
+                threads: Integer | None = None, sample_weight: ArrayLike | None = None,
                 class_weight: ClassWeight | None = None,
                 **params: Unpack[SearchParameters]) -> tuple[AnyArray, Iterator[Fold]]:
     """Scores of rows by models that have not seen them.
@@ -405,13 +461,14 @@ def out_of_fold(X: MatrixLike, y: TargetsLike | None = None, *, solver: str | in
         the scores of a joint method and of ovr, the votes of ovo and ecoc. A class that the fold's training rows lack
         has -inf there. Of several labels a row the scores have a column a label.
     """
-    method, data, fixed = _prepared(X, y, solver, folds, seed, threads, sample_weight, class_weight, params)
+    method, data, fixed = _prepared(X, y, solver, folds, groups, seed, threads, sample_weight, class_weight, params)
     fits = Fits(method, data, fixed, [{}], None)
     return data.classes, (fold for chain in fits.run(fits.missing(())) for _, _, fold in chain)
 
 
-def cross_validate(X: MatrixLike, y: TargetsLike | None = None, *, solver: str | int | None = None, folds: Integer = 5,
-                   metric: Metric | None = None, seed: Integer = 0, threads: Integer | None = None,
+def cross_validate(X: MatrixLike, y: TargetsLike | None = None, *, solver: str | int | None = None,
+                   folds: Integer | ArrayLike = 5, groups: ArrayLike | None = None,
+                   metric: Metric | Sequence[Metric] | None = None, seed: Integer = 0, threads: Integer | None = None,
                    sample_weight: ArrayLike | None = None, class_weight: ClassWeight | None = None,
                    **params: Unpack[SearchParameters]) -> CrossValidation:
     """Cross-validation, stratified by class.
@@ -420,15 +477,22 @@ def cross_validate(X: MatrixLike, y: TargetsLike | None = None, *, solver: str |
     ----------
     X, y, solver, sample_weight, class_weight, **params
         As `train` takes them. Weights act on training; a metric counts every row once.
-    folds : int
-        At least 2; more than rows mean one row a fold, with a warning.
-    metric : {"accuracy", "balanced", "f1_macro", "auc", "top3", "top5", "top10"}, of a regression {"mse", "mae", "r2"}
-        Part of the rows predicted right, the default; mean recall of the classes; mean F1 of the classes; area under
-        the ROC curve, for more than two classes the mean of each against the rest; part of the rows whose class is
-        among so many of highest scores. Mean squared error, the default; mean absolute error; 1 less the part of the
-        variance that is left. Of several labels a row {"micro_f1", "macro_f1", "lrap", "accuracy"}: F1 of all labels
-        together, the default; mean F1 of the labels that a row has or is given; label ranking average precision; part
-        of the rows whose labels are all right.
+    folds : int, or int array of shape (m,)
+        How many, at least 2; more than rows mean one row a fold, with a warning. Or the fold of each row, from 0 or from
+        1 without gaps.
+    groups : array of shape (m,), optional
+        Numbers or words: rows of one group, such as those of one patient, are in one fold. The folds have about equally
+        many rows; classes are then not spread evenly.
+    metric : str, or list of str
+        Of classes {"accuracy", "balanced", "f1_macro", "auc", "top3", "top5", "top10", "log_loss", "brier"}: part of the
+        rows predicted right, the default; mean recall of the classes; mean F1 of the classes; area under the ROC curve,
+        for more than two classes the mean of each against the rest; part of the rows whose class is among so many of
+        highest scores; mean of -log of the probability of a row's class, none being below 1e-15; mean of the sum of the
+        squares of what probabilities are off by. Of a regression {"mse", "mae", "r2"}: mean squared error, the default;
+        mean absolute error; 1 less the part of the variance that is left. Of several labels a row {"micro_f1",
+        "macro_f1", "lrap", "accuracy"}: F1 of all labels together, the default; mean F1 of the labels that a row has or
+        is given; label ranking average precision; part of the rows whose labels are all right. Of several the first is
+        the score, and selects; the others are measured in the same folds.
     seed : int
         Of the folds and of the fits.
     threads : int, optional
@@ -441,7 +505,8 @@ def cross_validate(X: MatrixLike, y: TargetsLike | None = None, *, solver: str |
     Raises
     ------
     ValueError, TypeError
-        As `train`; for folds and metric; where a fold's training rows have one class only.
+        As `train`; for folds, groups and metric; where a fold's training rows have one class only; for log_loss and
+        brier of a method without probabilities, unless probability=True, by which each fold's model is calibrated.
 
     Warns
     -----
@@ -449,34 +514,53 @@ def cross_validate(X: MatrixLike, y: TargetsLike | None = None, *, solver: str |
         Once, when fits did not converge.
     """
     began = time.perf_counter()
-    method, data, fixed = _prepared(X, y, solver, folds, seed, threads, sample_weight, class_weight, params)
-    measure = P.metric_of(method, metric, data.multilabel)
-    fits = Fits(method, data, fixed, [{}], None)
+    method, data, fixed = _prepared(X, y, solver, folds, groups, seed, threads, sample_weight, class_weight, params,
+                                    metric)
+    measures = P.metrics_of(method, metric, data.multilabel)
+    fits = Fits(method, data, fixed, [{}], None, probable=True)
     done = [fold for chain in fits.run(fits.missing(())) for _, _, fold in chain]
-    places = np.empty((len(data.y), *done[0].places.shape[1:]), dtype=done[0].places.dtype)
-    scores = np.empty((len(data.y), *done[0].scores.shape[1:]))
-    for fold in done:
-        places[fold.rows], scores[fold.rows] = fold.places, fold.scores
-    values = np.array([score_of(measure, data.places[f.rows], f.places, f.scores) for f in done])
     _warn(method, [fold.info.status for fold in done])
+    return _validation(method, data, measures, done, time.perf_counter() - began)
+
+
+def _validation(method: Method, data: Folds, measures: Sequence[str], done: Sequence[Fold],
+                seconds: float) -> CrossValidation:
+    places, scores, probabilities = (_together(data, [getattr(fold, name) for fold in done], done)
+                                     for name in ("places", "scores", "probabilities"))
+    found = {}
+    for name in measures:
+        values = np.array([data.score(name, fold) for fold in done])
+        found[name] = Measured(pooled(name, values, data.sizes), values)
+    first = found[measures[0]]
     predictions = (places if method.regression else places.astype(np.int8) if data.multilabel
                    else data.classes[places])
-    return CrossValidation(pooled(measure, values, data.sizes), values, predictions, scores, data.fold_of,
-                           [fold.info for fold in done], time.perf_counter() - began)
+    return CrossValidation(first.score, first.fold_scores, predictions, scores, data.fold_of,
+                           [fold.info for fold in done], seconds, probabilities, found)
+
+
+def _together(data: Folds, parts: Sequence[Any], done: Sequence[Fold]) -> Any:
+    """One array, for all rows, of those of the folds; None where they are None."""
+    if parts[0] is None:
+        return None
+    found = np.empty((len(data.y), *parts[0].shape[1:]), dtype=parts[0].dtype)
+    for fold, part in zip(done, parts, strict=True):
+        found[fold.rows] = part
+    return found
 
 
 def search(X: MatrixLike, y: TargetsLike | None = None, *, solver: str | int | None = None,
-           grid: Mapping[str, Iterable[Any]] | str | None = None, refit: bool = True, folds: Integer = 5,
-           metric: Metric | None = None, seed: Integer = 0, threads: Integer | None = None,
+           grid: Mapping[str, Iterable[Any]] | str | None = None, refit: bool = True,
+           folds: Integer | ArrayLike = 5, groups: ArrayLike | None = None,
+           metric: Metric | Sequence[Metric] | None = None, seed: Integer = 0, threads: Integer | None = None,
            sample_weight: ArrayLike | None = None, class_weight: ClassWeight | None = None, log: PathLike | None = None,
            resume: PathLike | None = None, progress: Callable[[dict[str, Any]], object] | None = None,
-           **params: Unpack[SearchParameters]) -> Search:
+           keep: bool = False, **params: Unpack[SearchParameters]) -> Search:
     """Search a grid of parameters for the best score of cross-validation.
 
     Parameters
     ----------
-    X, y, solver, folds, metric, seed, threads, sample_weight, class_weight, **params
-        As `cross_validate` takes them; params are those that stay fixed.
+    X, y, solver, folds, groups, metric, seed, threads, sample_weight, class_weight, **params
+        As `cross_validate` takes them; params are those that stay fixed. Of several metrics the first selects.
     grid : dict or str, optional
         Names of parameters and lists of values, or the text of `margin-train --grid`, as in
         "C=log2:-5:2:9,mu=0.2:0.2:0.8". Default: what the method's parameters declare, C=log2:-5:2:9 where it has C; of
@@ -493,7 +577,10 @@ def search(X: MatrixLike, y: TargetsLike | None = None, *, solver: str | int | N
         where one is missing they all are, each from the last: the table, but for the seconds, is that of a search that
         was not interrupted.
     progress : callable, optional
-        Called after each fit with a dict: done, total, params, fold, score, status, n_iter, seconds.
+        Called after each fit with a dict: done, total, params, fold, score, status, n_iter, seconds; of several metrics
+        `metrics` too, {name: value} of all but the first.
+    keep : bool
+        Of a single point: keep predictions and scores of the rows, as `validation`. Default False.
 
     Returns
     -------
@@ -514,68 +601,80 @@ def search(X: MatrixLike, y: TargetsLike | None = None, *, solver: str | int | N
     method = registry.get(registry.DEFAULT if solver is None else solver)
     if are_label_sets(y) and method.classifies:
         y = label_sets_of(y)
-    measure = P.metric_of(method, metric, isinstance(y, LabelSets))
+    measures = P.metrics_of(method, metric, isinstance(y, LabelSets))
     fixed: dict[str, Any] = {**params}
     if grid is None and G.doubles(method, fixed):
         grid = doubling_grid(method, X, y, fixed, sample_weight)
         fixed = {name: value for name, value in fixed.items() if name not in grid}
     values = G.check_grid(G.default_grid(method) if grid is None else grid, method)
     points = G.points_of(values, method, fixed)
-    refit, progress = P.check_flag("refit", refit), P.check_function("progress", progress)
+    refit, keep, progress = P.check_flag("refit", refit), P.check_flag("keep", keep), P.check_function("progress", progress)
     for name, path in (("log", log), ("resume", resume)):
         if path is not None:
             P.check_path(name, path)
     if log is not None and resume is not None:
         raise ValueError("log and resume are both given: resume goes on writing its own file")
+    began = time.perf_counter()
     probability = fixed.get(P.PROBABILITY.name, False)
-    method, data, fixed = _prepared(X, y, solver, folds, seed, threads, sample_weight, class_weight, fixed)
+    method, data, fixed = _prepared(X, y, solver, folds, groups, seed, threads, sample_weight, class_weight, fixed,
+                                    measures)
     axis = G.chain_axis(values, method)
     entries = Entries(points, data.n)
     journal = None
     written = log if resume is None else resume
     if written is not None:
-        journal = Journal(written, _header(method, data, fixed, values, measure))
+        journal = Journal(written, _header(method, data, fixed, values, ",".join(measures)))
         if resume is not None:
             journal.read_into(entries)
 
     def report(p: int, fold: int, held_out: Fold) -> None:
-        score = score_of(measure, data.places[held_out.rows], held_out.places, held_out.scores)
+        score, *others = (data.score(name, held_out) for name in measures)
         entry = entries[p, fold] = {"fold": fold + 1, "score": score, "status": held_out.info.status,
                                     "n_iter": held_out.info.n_iter, "seconds": held_out.info.seconds}
+        if others:
+            entry["metrics"] = dict(zip(measures[1:], others, strict=True))
         if journal is not None:
             journal.write({"params": points[p], **entry})
         if progress is not None:
             progress({"done": len(entries), "total": len(points) * data.n, "params": points[p], **entry})
 
-    fits = Fits(method, data, fixed, points, axis, report)
+    fits = Fits(method, data, fixed, points, axis, report,
+                probable=keep or any(name in P.OF_PROBABILITIES for name in measures))
     todo = fits.missing(entries)
     for fold, places in todo:
         for p in places:
             entries.pop((p, fold), None)
+    keep = keep and len(points) == 1 and not entries
+    held: list[Fold] = []
     with nullcontext() if journal is None else journal.opened(fresh=resume is None):
         predictions = np.empty(len(data.y)) if method.regression and len(points) == 1 and not entries else None
         for done in fits.run(todo):
             if predictions is not None:
                 for _, _, held_out in done:
                     predictions[held_out.rows] = held_out.places
-    table = entries.table(measure, data.sizes)
+            if keep:
+                held += [held_out for _, _, held_out in done]
+    table = entries.table(measures, data.sizes)
     _warn(method, [entry["status"] for entry in entries.values()])
-    better = -1 if measure in P.ERRORS else 1
+    better = -1 if measures[0] in P.ERRORS else 1
     best = max(range(len(points)), key=lambda p: (better * table[p]["score"], -p))
     model = None
     if refit:
         model = train(data.X if is_paged(data.X) else X, y, solver=method.name, sample_weight=sample_weight,
                       class_weight=class_weight, **{**fixed, **points[best], P.PROBABILITY.name: probability})
-    return Search(points[best], table[best]["score"], table, model, predictions)
+    kept = _validation(method, data, measures, held, time.perf_counter() - began) if keep else None
+    return Search(points[best], table[best]["score"], table, model, predictions, kept)
 
 
-def _prepared(X: Any, y: Any, solver: str | int | None, folds: Integer, seed: Integer,
-              threads: Integer | None, sample_weight: ArrayLike | None, class_weight: ClassWeight | None,
-              params: Mapping[str, Any]) -> tuple[Method, Folds, dict[str, Any]]:
+def _prepared(X: Any, y: Any, solver: str | int | None, folds: Integer | ArrayLike, groups: ArrayLike | None,
+              seed: Integer, threads: Integer | None, sample_weight: ArrayLike | None, class_weight: ClassWeight | None,
+              params: Mapping[str, Any], metric: str | Sequence[str] | None = None) -> tuple[Method, Folds, dict[str, Any]]:
     """(method, Folds, parameters of every fit)"""
     method = registry.get(registry.DEFAULT if solver is None else solver)
-    # Out of fold only scores are asked for.
-    params = {**params, P.SEED.name: seed, P.THREADS.name: threads, P.PROBABILITY.name: False}
+    # Calibrations are fitted where a metric asks for them alone.
+    asked = [name for name in P.metrics_of(method, metric, are_label_sets(y)) if name in P.OF_PROBABILITIES]
+    probability = P.PROBABILITY.check(params.get(P.PROBABILITY.name, False)) and bool(asked)
+    params = {**params, P.SEED.name: seed, P.THREADS.name: threads, P.PROBABILITY.name: probability}
     values = resolved(method, _inner(params))[0]
     X = paged(X, *(params.pop(param.name, None) for param in (P.MEMORY, P.SWEEPS_PER_LOAD)))
     if is_paged(X):
@@ -585,7 +684,12 @@ def _prepared(X: Any, y: Any, solver: str | int | None, folds: Integer, seed: In
     if are_label_sets(y) and method.classifies:
         require_label_sets(method, params)
         y = label_sets_of(y)
-    data = Folds(X, y, folds, seed, sample_weight, class_weight, square, method)
+    data = Folds(X, y, folds, seed, sample_weight, class_weight, square, method, groups=groups)
+    k = 0 if data.classes is None else len(data.classes)
+    if asked and not probability and calibration.of_scores(method, values, k, k) is None:
+        raise ValueError(f"metric = {asked[0]!r} asks for probabilities, and the scores of {method.name} are none: give "
+                         "--probability (probability=True), which calibrates the model of each fold by 5 more fits, or "
+                         "another metric or method")
     return method, data, params
 
 

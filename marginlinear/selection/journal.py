@@ -4,6 +4,8 @@ The log is JSON, a line for the search, then one for each fit:
 
     {"search": {"solver": "cs", "folds": 5, ...}}
     {"params": {"C": 0.5}, "fold": 1, "score": 0.96, "status": "converged", "n_iter": 12, "seconds": 0.1}
+
+Of several metrics the score is that of the first, and "metrics" has the others: {"auc": 0.99}.
 """
 
 from __future__ import annotations
@@ -16,11 +18,12 @@ from typing import TYPE_CHECKING, Any
 
 from marginlinear.data.reading import JSONFault, json_of, shown
 from marginlinear.errors import DataError
+from marginlinear.problem import finite
 from marginlinear.selection.metrics import is_score, pooled
 from marginlinear.status import STATUSES, fell_short
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from typing import TextIO
 
     from marginlinear._typing import IntArray
@@ -33,16 +36,25 @@ class Entries(dict[tuple[int, int], dict[str, Any]]):
         super().__init__()
         self.points, self.n = points, n
 
-    def table(self, metric: str, sizes: IntArray) -> list[dict[str, Any]]:
+    def table(self, metrics: Sequence[str], sizes: IntArray) -> list[dict[str, Any]]:
+        """`Search.table`: the first of the metrics is the score."""
+        first, *others = metrics
         rows = []
         for p, point in enumerate(self.points):
             entries = [self[p, fold] for fold in range(self.n)]
-            values = [math.nan if entry["score"] is None else entry["score"] for entry in entries]
-            rows.append({**point, "score": pooled(metric, values, sizes), "fold_scores": values,
+            values = _numbers(entry["score"] for entry in entries)
+            beside = {name: _numbers(entry["metrics"][name] for entry in entries) for name in others}
+            rows.append({**point, "score": pooled(first, values, sizes), "fold_scores": values,
                          "n_iter": sum(entry["n_iter"] for entry in entries),
                          "seconds": sum(entry["seconds"] for entry in entries),
-                         "unconverged": sum(fell_short(entry["status"]) for entry in entries)})
+                         "unconverged": sum(fell_short(entry["status"]) for entry in entries),
+                         **{name: pooled(name, found, sizes) for name, found in beside.items()},
+                         **{f"fold_{name}": found for name, found in beside.items()}})
         return rows
+
+
+def _numbers(values: Iterable[float | None]) -> list[float]:
+    return [math.nan if value is None else value for value in values]
 
 
 def _key(point: Mapping[str, Any]) -> str:
@@ -88,15 +100,20 @@ class Journal:
     def _fit(self, number: int, line: bytes, folds: int) -> dict[str, Any]:
         """The checked entry of a line."""
         entry = self._object(number, line)
+        first, *others = self.header["metric"].split(",")
         allowed: dict[str, tuple[str, Callable[[Any], bool]]] = {
             "params": ("an object of values", lambda value: isinstance(value, dict) and not any(
                 isinstance(item, (list, dict)) for item in value.values())),
             "fold": (f"an integer from 1 to {folds}", lambda value: type(value) is int and 1 <= value <= folds),
-            "score": (f"a score by {self.header['metric']}", lambda value: is_score(self.header["metric"], value)),
+            "score": (f"a score by {first}", lambda value: is_score(first, value)),
             "status": (" | ".join(STATUSES), lambda value: value in STATUSES),
             "n_iter": ("an integer of 0 or more", lambda value: type(value) is int and value >= 0),
             "seconds": ("a number of 0 or more", lambda value: type(value) in (int, float) and value >= 0),
         }
+        if others:
+            allowed["metrics"] = (f"an object of scores by {', '.join(others)}", lambda value: (
+                isinstance(value, dict) and value.keys() == {*others}
+                and all(is_score(name, value[name]) for name in others)))
         if entry.keys() != allowed.keys():
             raise self._error(number, f"not a fit of this search: {', '.join(allowed)} are needed")
         for key, (what, is_one) in allowed.items():
@@ -132,8 +149,6 @@ class Journal:
             yield
 
     def write(self, entry: Mapping[str, Any]) -> None:
-        plain = {name: None if isinstance(value, float) and not math.isfinite(value) else value
-                 for name, value in entry.items()}
         # Line by line: what an interrupted search did is there.
-        self.stream.write(json.dumps(plain, default=str) + "\n")
+        self.stream.write(json.dumps(finite(entry), default=str) + "\n")
         self.stream.flush()

@@ -75,7 +75,8 @@ def read_log(path: PathLike) -> list[tuple[list[dict[str, Any]], float | None, d
 def read_table(path: PathLike) -> list[dict[str, Any]]:
     """Rows of a search's table: from a CSV file with a head, a JSON list of objects, or JSON lines; a list of dict.
 
-    Columns fold_1, fold_2, ... of a CSV file, as `margin-train --table` writes them, become a list fold_scores.
+    Columns fold_1, fold_2, ... of a CSV file, as `margin-train --table` writes them, become a list fold_scores, and
+    fold_1_auc, fold_2_auc, ... a list fold_auc.
     """
     with open(path, "rb") as stream:
         data = stream.read().removeprefix(b"\xef\xbb\xbf")
@@ -129,8 +130,11 @@ def _csv_rows(path: PathLike, data: bytes) -> Iterator[dict[str, Any]]:
                 raise DataError(path, reader.line_num, 1,
                                 f"{len(reader.fieldnames or ())} cells are needed, as in the first line")
             row = {key.strip(): _cell(text) for key, text in row.items()}
-            folds = [row.pop(key) for key in list(row) if re.fullmatch(r"fold_\d+", key)]
-            yield {**row, "fold_scores": folds} if folds else row
+            folds: dict[str, list[Any]] = {}
+            for key in list(row):
+                if found := re.fullmatch(r"fold_\d+(?:_(\w+))?", key):
+                    folds.setdefault(f"fold_{found[1] or 'scores'}", []).append(row.pop(key))
+            yield {**row, **folds}
     except csv.Error as error:
         raise DataError(path, reader.line_num + 1, 1, f"not CSV: {error}") from None
 

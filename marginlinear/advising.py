@@ -1,0 +1,157 @@
+"""What a first fit leaves undone: which of the defaults mattered for these rows, each in a sentence.
+
+    unscaled     a value of more than 10, or none of more than 1/100; where a tenth of the values or more are not 0, too,
+                 features whose largest values differ by a factor of more than 100
+    unbalanced   a class with less than a tenth of the rows of the largest one, and no weights of classes
+    edge         the best point of a search has the least or the largest value that was tried of a parameter without an
+                 end, such as C, and is better than all points inside
+
+The price of all of it is a look at each value, and where features are unscaled another one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from marginlinear import params as P
+from marginlinear.data.arrays import CSR, held, is_stored, shape_of
+from marginlinear.data.labels import labels_of
+from marginlinear.data.scaling import extremes
+from marginlinear.status import keyword
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from marginlinear._typing import AnyArray, ArrayLike, ClassWeight, MatrixLike
+    from marginlinear.model import Model
+    from marginlinear.selection import Search
+
+    # How the reader calls a Param: its keyword, or its option.
+    Called = Callable[[P.Param], str]
+
+LARGE, SMALL, RATIO = 10.0, 0.01, 100.0
+# The part of the values that are not 0, from which features are all in about as many rows.
+DENSE = 0.1
+FEW = 0.1
+# An interval without an end: what was best at the edge of a grid may be better beyond it.
+ENDLESS = "(0, inf)"
+STEPS = 3
+
+
+class Note(NamedTuple):
+    """A piece of advice: which of {"unscaled", "unbalanced", "edge"}, and a sentence."""
+
+    name: str
+    text: str
+
+
+def advice(X: MatrixLike, y: ArrayLike | None, model: Model, *, search: Search | None = None,
+           class_weight: ClassWeight | None = None) -> list[Note]:
+    """What to change first about a fit: features that are not scaled, classes that are unbalanced, the edge of a grid.
+
+    Parameters
+    ----------
+    X, y
+        The rows and labels of the fit, as `train` takes them. Values of a Store, and of a precomputed kernel, are not
+        looked at.
+    model : Model
+        What `train` made of them, or `search`.
+    search : Search, optional
+        The search that the model is from.
+    class_weight : dict or "balanced", optional
+        That of the fit.
+
+    Returns
+    -------
+    list of Note
+        Empty where nothing mattered.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For an X or y that `train` would refuse, and a model that is none.
+    """
+    from marginlinear.model import Model
+
+    if not isinstance(model, Model):
+        raise P.refusal("model", model, "a Model, as train returns it")
+    found = []
+    if model.params.get(P.SCALE.name) is None and model.params.get("kernel") != "precomputed":
+        found += of_features(X)
+    if model.classes is not None and not model.multilabel and y is not None and not class_weight:
+        found += of_classes(labels_of(y))
+    if search is not None:
+        found += of_search(search.table, search.best_params)
+    return found
+
+
+def of_features(X: Any, called: Called = keyword) -> list[Note]:
+    """On the sizes of features; `called` gives a Param's name to the reader."""
+    if is_stored(X):
+        return []
+    X = held(X)
+    m, n = shape_of(X)
+    sparse = isinstance(X, CSR)
+    dense = not sparse or len(X.indices) > DENSE * m * n
+    largest = _largest(X)
+    if not largest or not (largest > LARGE or largest < SMALL or dense):
+        return []
+    least, most = extremes(X)
+    sizes = np.maximum(np.abs(least), np.abs(most))
+    sizes = sizes[sizes > 0]
+    smallest = float(sizes.min())
+    if SMALL <= largest <= LARGE and largest <= RATIO * smallest:
+        return []
+    kind = "range" if dense else "maxabs"
+    how = f"{P.SCALE.flag} {kind}, or margin-scale," if called is not keyword else f"scale={kind!r}"
+    apart = f"from {smallest:.3g} to {largest:.3g}, a ratio of {largest / smallest:.2g}" if smallest < largest else (
+        f"all {largest:.3g}")
+    return [Note("unscaled", f"features are not scaled: their largest values are {apart}; {how} gives all of them one "
+                 "range")]
+
+
+def _largest(X: Any) -> float:
+    """The largest absolute value, 0 where there is none."""
+    values = X if not isinstance(X, CSR) else X.data if X.equal is None else X.equal[np.diff(X.indptr) > 0]
+    return max(float(values.max()), -float(values.min())) if values.size else 0.0
+
+
+def of_classes(y: AnyArray, called: Called = keyword) -> list[Note]:
+    """On how many rows classes have."""
+    labels, counts = np.unique(y, return_counts=True)
+    rare, common = counts.argmin(), counts.argmax()
+    if counts[rare] >= FEW * counts[common]:
+        return []
+    few, many = labels[rare].item(), labels[common].item()
+    how = f"-w{few} {counts[common] / counts[rare]:.2g}" if called is not keyword else "class_weight='balanced'"
+    metric = f"{P.METRIC.flag} balanced" if called is not keyword else "metric='balanced'"
+    return [Note("unbalanced", f"classes are unbalanced: label {few} has {counts[rare]:,} of {len(y):,} rows, label "
+                 f"{many} has {counts[common]:,}; {how} weighs them alike, {metric} measures them so")]
+
+
+def of_search(table: Sequence[Mapping[str, Any]], best: Mapping[str, Any], called: Called = keyword) -> list[Note]:
+    """On the edges of the grid of a search, by its `table` and `best_params`."""
+    notes = []
+    score = next(entry["score"] for entry in table if all(entry[name] == value for name, value in best.items()))
+    for param in P.OWN:
+        values = sorted({entry[param.name] for entry in table}) if _searched(param, best) else []
+        if len(values) < 2 or best[param.name] not in (values[0], values[-1]):
+            continue
+        inside = values[1:-1]
+        if any(entry["score"] == score for entry in table if entry[param.name] in inside):
+            continue
+        largest = best[param.name] == values[-1]
+        factor = values[-1] / values[-2] if largest else values[0] / values[1]
+        beyond = [float(f"{best[param.name] * factor**step:.6g}") for step in range(STEPS)]
+        name = param.name.rstrip("_")
+        tried = ",".join(f"{value:g}" for value in sorted(beyond))
+        how = f"--grid {name}={tried}" if called is not keyword else f"grid='{name}={tried}'"
+        notes.append(Note("edge", f"{name} = {best[param.name]:g} is the best, and the "
+                          f"{'largest' if largest else 'least'} that was tried: go on with {how}"))
+    return notes
+
+
+def _searched(param: P.Param, best: Mapping[str, Any]) -> bool:
+    return param.domain == ENDLESS and isinstance(best.get(param.name), float)
