@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from marginlinear import params
 from marginlinear.atomic import check_writable, replacing
 from marginlinear.cli.command import command, usual
-from marginlinear.cli.data import LIKE, is_parquet, is_store, parquet_options
+from marginlinear.cli.data import OF_TABLES, is_store, is_table, table_options
 from marginlinear.cli.files import require_apart
 from marginlinear.cli.output import DONE, Failure, StatusLine, opening, settle_blas, tell, warn
 from marginlinear.errors import renumber_rows
@@ -31,7 +31,7 @@ SCORES = Param("scores", bool, False, "after each label its row's scores: one a 
 MARGINS = Param("margins", bool, False, "at the end of each line the margin: the score of the test file's "
                 "label less the largest other, y f(x) with one column, votes in place of scores with ovo and ecoc; "
                 "nan if the model lacks the label")
-OPTIONS = (SCORES, MARGINS, ZERO_BASED, LIKE, params.LABEL, params.THREADS, params.PREDICTED_PROBABILITY, QUIET, HELP,
+OPTIONS = (SCORES, MARGINS, ZERO_BASED, *OF_TABLES, params.THREADS, params.PREDICTED_PROBABILITY, QUIET, HELP,
            VERSION)
 BLOCK = 1 << 21  # scores held at a time
 
@@ -39,7 +39,8 @@ USAGE = """\
 usage: margin-predict [options] test_file model_file [output_file]
 
 Predict with a model of margin-train, of LIBLINEAR's train or LIBSVM's svm-train, for the rows of a LIBSVM text
-file ('-': standard input; .gz, .bz2 and .xz are unpacked), of a store, or of Parquet. One line a row: the label,
+file ('-': standard input), of a table whose columns have the names that the model keeps (.csv, .tsv, .parquet),
+packed or not (.gz, .bz2, .xz), or of a store. One line a row: the label,
 or the number that a regression predicts, then what options add, with blanks between: probabilities, scores, the
 margin. The labels of a multi-label model have commas between. Without an output_file the lines go to standard
 output, and the accuracy to standard error.
@@ -56,7 +57,7 @@ def work(line: CommandLine) -> int:
     added = Added(line.value(params.PREDICTED_PROBABILITY), line.value(SCORES), line.value(MARGINS))
     test, model_path, output = _files(line.files)
     threads = line.value(params.THREADS)
-    columns = parquet_options(line, test)
+    columns = table_options(line, test)
     quiet = line.value(QUIET)
     settle_blas()
     if output:
@@ -75,7 +76,7 @@ def work(line: CommandLine) -> int:
                       f"leave out {(SCORES if added.scores else MARGINS).flag}")
     if model.multilabel and added.margins:
         raise Failure(f"{model_path}: the model is multi-label: a row has no one margin: leave out {MARGINS.flag}")
-    how = {"zero_based": line.value(ZERO_BASED), "threads": threads,
+    how = {"model": model, "zero_based": line.value(ZERO_BASED), "threads": threads,
            "text_labels": not regression and model.classes.dtype.kind == "U",
            "multilabel": model.multilabel, **columns}
     m = 0
@@ -84,7 +85,7 @@ def work(line: CommandLine) -> int:
     with replacing(output or "-") as stream, StatusLine(silent) as status:
         # A kernel's support vectors meet all rows at once: what is done to them is done once. A store may not fit.
         whole = getattr(model, "kernel", None) is not None and not (
-            is_store(test) or is_parquet(test))
+            is_store(test) or is_table(test))
         parts = [read_data(test, status, **how)] if whole else read_blocks(test, f"predicting {test}", status, **how)
         kind = NumberPredictor if regression else LabelSetPredictor if model.multilabel else Predictor
         predictor: Any = kind(model, threads, added, stream.write)
