@@ -93,8 +93,11 @@ def is_table(path: str) -> bool:
 
 
 def names_in(text: str | None) -> tuple[str, ...]:
-    """Names with commas between."""
-    return () if text is None else tuple(name.strip() for name in text.split(",") if name.strip())
+    """Names with commas between, in double quotes where they have some."""
+    import csv
+
+    rows = csv.reader([] if text is None else [text], skipinitialspace=True)
+    return tuple(name.strip() for row in rows for name in row if name.strip())
 
 
 def table_options(line: CommandLine, path: str) -> dict[str, str]:

@@ -387,8 +387,20 @@ class TextTable:
     def _fault(self, line: int, column: str, reason: str) -> DataError:
         return DataError(self.path, line, 1, f"column {shown(column)}: {reason}")
 
+    def _no_number(self, text: str) -> str:
+        """What is wrong with the text of a cell, and the fix."""
+        if not text.strip():
+            return "the cell is empty: write a number for what is missing, or leave the row out" + (
+                "" if self.like is not None else ", or the column by --leave-out")
+        fix = "as the training set has numbers there" if self.like is not None else (
+            "or state the column among those of words, --categories, or leave it out, --leave-out")
+        return f"{shown(text)} is no finite number: mend it, {fix}"
+
     def _header(self, cells: list[str]) -> list[str]:
-        header = checked_header(self.path, cells, (self.label, *self.categories, *self.left_out))
+        if cells and self.label not in map(str.strip, cells):
+            raise DataError(self.path, 1, 1, f"there is no column {shown(self.label)} of labels: name one by --label; the "
+                            f"header has {', '.join(map(str.strip, cells))}")
+        header = checked_header(self.path, cells, (*self.categories, *self.left_out))
         named = (self.label, *self.categories, *self.left_out)
         twice = next((name for name in named if named.count(name) > 1), None)
         if twice is not None:
@@ -399,10 +411,10 @@ class TextTable:
             self.words = {name: {} for name in header if name in self.categories}
         for name in (*self.numeric, *self.words):
             if name not in header:
-                raise DataError(self.path, 1, 1, f"there is no column {shown(name)}, which the other file has: the "
+                raise DataError(self.path, 1, 1, f"there is no column {shown(name)}, which the training set has: the "
                                 f"header has {', '.join(header)}")
             if name == self.label:
-                raise DataError(self.path, 1, 1, f"column {shown(name)} is a feature in the other file: name another "
+                raise DataError(self.path, 1, 1, f"column {shown(name)} is a feature in the training set: name another "
                                 "one as that of the labels")
         return header
 
@@ -419,7 +431,7 @@ class TextTable:
                 for at, text in enumerate(texts):
                     value = finite(text)
                     if value is None:
-                        wrong.setdefault(at, self._fault(lines[at], name, no_number(text)))
+                        wrong.setdefault(at, self._fault(lines[at], name, self._no_number(text)))
                     else:
                         values[at] = value
             numbers[:, j] = values
@@ -483,13 +495,6 @@ def finite(text: str) -> float | None:
     except ValueError:
         return None
     return value if math.isfinite(value) else None
-
-
-def no_number(text: str) -> str:
-    """What is wrong with the text of a cell."""
-    if text.strip():
-        return f"{shown(text)} is no finite number: mend it, or state the column among the categories"
-    return "the cell is empty: write a number for what is missing, or leave the row or the column out"
 
 
 def columns_of(path: str, names: Sequence[str]) -> list[str]:
